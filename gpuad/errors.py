@@ -1,0 +1,53 @@
+"""The errors that gpuad raises: each says what is wrong, where, and what to do about it."""
+
+from __future__ import annotations
+
+from .source import Span
+
+
+class GpuadError(Exception):
+    """Base of all errors that gpuad raises on purpose."""
+
+
+class LocatedError(GpuadError):
+    """An error at a place in the user's source: `.file`, `.line`, `.column` (None where there is no place)."""
+
+    def __init__(self, message: str, span: Span | None = None) -> None:
+        self.message = message
+        self.span = span
+        super().__init__(f"{span}: error: {message}\n{span.caret()}" if span else message)
+
+    @property
+    def file(self) -> str | None:
+        """Name of the user's file, or None."""
+        return self.span.file.name if self.span else None
+
+    @property
+    def line(self) -> int | None:
+        """Line in that file, from 1, or None."""
+        return self.span.line if self.span else None
+
+    @property
+    def column(self) -> int | None:
+        """Column in that line, from 1, in characters, or None."""
+        return self.span.column if self.span else None
+
+
+class UnsupportedError(LocatedError):
+    """A construct that gpuad cannot differentiate soundly, refused before anything is written."""
+
+
+class CompileError(LocatedError):
+    """Text that a compiler rejects, or a machine without a compiler; carries the compiler's own message."""
+
+
+class ShadowError(GpuadError):
+    """Shadows that do not fit their primals, or a gradient that would be dropped; raised before anything is written."""
+
+
+class LaunchError(GpuadError):
+    """A launch that cannot be made: wrong arguments, types, geometry or device limits."""
+
+
+class TapeError(GpuadError):
+    """A recording that cannot be reversed."""

@@ -1,0 +1,40 @@
+"""What every executor offers, and the form in which memory reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from ..ir.nodes import Kernel
+
+Dim3: TypeAlias = "tuple[int, int, int]"
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """A pointer argument: element `offset` of `root`, the whole allocation as a flat contiguous array (NumPy or CuPy) of the pointer's element type.
+
+    A kernel may legally reach outside the view that its caller sliced, to both sides, as long as it stays inside `root`.
+    """
+
+    root: Any
+    offset: int = 0
+
+
+Argument: TypeAlias = "Memory | Any | None"  # a Memory, a NumPy scalar of the parameter's type, or None (a null pointer)
+
+
+class Executor(Protocol):
+    """Runs final core IR (every `How` decided, no Push or Pop)."""
+
+    name: str
+
+    def launch(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0, stream: Any = None) -> None:
+        """Runs the kernel; `args` follow `kernel.params`. Raises LaunchError before anything is written if the launch cannot be made."""
+
+    def zeros(self, length: int, dtype: Any) -> Any:
+        """A new flat array of zeros on this executor's device."""
+
+    def copy(self, array: Any) -> Any:
+        """A new array with the same content and dtype, on the same device."""

@@ -1,0 +1,57 @@
+"""The functions that an expression may call: one name each, whatever spelling the user chose.
+
+A floating-point function `sin` takes and gives values of one float type; it prints as `sinf` at float32 and `sin` at float64. Functions whose
+CUDA name starts with two underscores exist at float32 only and print as they are. `gpuad_chain(seed, partial)` is ours: `seed * partial`, but 0
+where the seed is exactly 0, so that an infinite partial that nobody asked for gives no NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Function:
+    """`domain`: 'float' (float args, float result), 'predicate' (float args, bool result) or 'int' (integer args and result)."""
+
+    name: str
+    arity: int
+    domain: str = "float"
+    single: str | None = None  # spelling at float32
+    double: str | None = None  # spelling at float64; None for intrinsics of float32 only
+
+
+def _pair(name: str, arity: int = 1) -> Function:
+    return Function(name, arity, "float", name + "f", name)
+
+
+_UNARY = (
+    "sqrt rsqrt cbrt rcbrt exp exp2 exp10 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sinpi cospi "
+    "erf erfc erfinv erfcinv erfcx normcdf normcdfinv tgamma lgamma j0 j1 y0 y1 fabs floor ceil trunc round rint nearbyint logb"
+).split()
+_BINARY = "pow atan2 fmin fmax fmod remainder hypot rhypot fdim copysign".split()
+_FAST = {
+    "__expf": 1, "__exp10f": 1, "__logf": 1, "__log2f": 1, "__log10f": 1, "__sinf": 1, "__cosf": 1, "__tanf": 1, "__saturatef": 1,
+    "__powf": 2, "__fdividef": 2, "__frcp_rn": 1, "__fsqrt_rn": 1, "__frsqrt_rn": 1, "__fadd_rn": 2, "__fsub_rn": 2, "__fmul_rn": 2,
+    "__fdiv_rn": 2, "__fmaf_rn": 3,
+}  # fmt: skip
+_FAST_DOUBLE = {"__dadd_rn": 2, "__dsub_rn": 2, "__dmul_rn": 2, "__ddiv_rn": 2, "__dsqrt_rn": 1, "__drcp_rn": 1, "__fma_rn": 3}
+
+FUNCTIONS: dict[str, Function] = {
+    **{name: _pair(name) for name in _UNARY},
+    **{name: _pair(name, 2) for name in _BINARY},
+    "fma": _pair("fma", 3),
+    "ldexp": Function("ldexp", 2, "float", "ldexpf", "ldexp"),  # second argument int32
+    **{name: Function(name, arity, "float", name, None) for name, arity in _FAST.items()},
+    **{name: Function(name, arity, "float", None, name) for name, arity in _FAST_DOUBLE.items()},
+    **{name: Function(name, 1, "predicate", name, name) for name in ("isnan", "isinf", "isfinite", "signbit")},
+    "min": Function("min", 2, "int"),
+    "max": Function("max", 2, "int"),
+    "abs": Function("abs", 1, "int"),
+    "popc": Function("popc", 1, "int"),  # __popc, __popcll: int32 result
+    "clz": Function("clz", 1, "int"),  # __clz, __clzll: int32 result
+    "ffs": Function("ffs", 1, "int"),
+    "brev": Function("brev", 1, "int"),
+    "mulhi": Function("mulhi", 2, "int"),
+    "gpuad_chain": Function("gpuad_chain", 2, "float", "gpuad_chain", "gpuad_chain"),
+}

@@ -1,0 +1,281 @@
+"""The surface tree: what a frontend hands over, typed C semantics with mutable variables, pointers, calls and early exits.
+
+Frontends make every conversion explicit (`Cast`), resolve overloads to the names of `functions.FUNCTIONS`, expand macros and templates, and refuse
+what they cannot represent. `transform.normalize` lowers this tree to the core IR of `nodes.py`. Expressions here may have side effects
+(`Assign`, `IncDec`, `AtomicCall`, calls of helpers) and are evaluated in C's order.
+
+Lvalues are `Name`, `Index`, `Deref`. A variable of reference type is a `Name` whose declaration has `reference=True`: it is bound by its
+initialiser (or argument) and stands for that lvalue ever after. An array name used as a value is wrapped in `Decay`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..source import Span
+from .types import Scalar, Type
+
+
+@dataclass(frozen=True)
+class Node:
+    span: Span
+
+
+# --- expressions ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Expr(Node):
+    type: Type
+
+
+@dataclass(frozen=True)
+class Constant(Expr):
+    """A literal or a folded constant; `value` is a Python bool, int or float. A null pointer is an int 0 of Pointer type."""
+
+    value: bool | int | float
+
+
+@dataclass(frozen=True)
+class Declaration(Node):
+    """A variable, parameter or array. `uid` tells shadowed names apart. `reference`: a C++ reference. `space`: 'local' or 'shared'."""
+
+    name: str
+    type: Type
+    uid: int
+    reference: bool = False
+    space: str = "local"
+    const: bool = False
+
+
+@dataclass(frozen=True)
+class Name(Expr):
+    declaration: Declaration
+
+
+@dataclass(frozen=True)
+class LaunchIndex(Expr):
+    """`threadIdx.x` and its kin: `name` is one of threadIdx, blockIdx, blockDim, gridDim, `axis` x, y or z. Type uint32."""
+
+    name: str
+    axis: str
+
+
+@dataclass(frozen=True)
+class Unary(Expr):
+    """`op` is '-', '~' or '!' (the operand of '!' is a bool)."""
+
+    op: str
+    operand: Expr
+
+
+@dataclass(frozen=True)
+class Binary(Expr):
+    """`op` is + - * / % << >> & | ^ < > <= >= == !=. Both operands have one scalar type (a shift's may differ); comparisons give BOOL.
+    Pointers too may be compared (== != < > <= >=) or subtracted (giving int64)."""
+
+    op: str
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True)
+class PointerAdd(Expr):
+    """`pointer + offset` in elements; a subtraction comes as a negated offset."""
+
+    pointer: Expr
+    offset: Expr
+
+
+@dataclass(frozen=True)
+class Logical(Expr):
+    """Short-circuit `op` '&&' or '||' on bools."""
+
+    op: str
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True)
+class Conditional(Expr):
+    """`condition ? then : otherwise`; only the chosen side is evaluated."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+
+
+@dataclass(frozen=True)
+class Cast(Expr):
+    """Conversion between scalars (to bool: `!= 0`), or of pointers between const and non-const of one element type."""
+
+    operand: Expr
+    implicit: bool
+
+
+@dataclass(frozen=True)
+class Decay(Expr):
+    """An array lvalue as a pointer to its first element."""
+
+    array: Expr
+
+
+@dataclass(frozen=True)
+class AddressOf(Expr):
+    lvalue: Expr
+
+
+@dataclass(frozen=True)
+class Deref(Expr):
+    """`*pointer`, an lvalue."""
+
+    pointer: Expr
+
+
+@dataclass(frozen=True)
+class Index(Expr):
+    """`pointer[index]`, an lvalue. The base is always a pointer (an array is decayed first; a[i][j] is Index(Decay(Index(...)))."""
+
+    pointer: Expr
+    index: Expr
+
+
+@dataclass(frozen=True)
+class Assign(Expr):
+    """`target = value` (`op` None), or `target op= value`. For a compound assignment `computation` is the type in which the operation
+    is done: target is converted to it, `value` already has it (a shift's right side excepted), and the result is converted back."""
+
+    target: Expr
+    value: Expr
+    op: str | None = None
+    computation: Scalar | None = None
+
+
+@dataclass(frozen=True)
+class IncDec(Expr):
+    """`++x` (op '+', prefix), `x--` (op '-', not prefix); pointers too."""
+
+    target: Expr
+    op: str
+    prefix: bool
+
+
+@dataclass(frozen=True)
+class Comma(Expr):
+    first: Expr
+    second: Expr
+
+
+@dataclass(frozen=True)
+class MathCall(Expr):
+    """A function of `functions.FUNCTIONS` by its name there; arguments already have the right type."""
+
+    function: str
+    arguments: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class HelperCall(Expr):
+    """A call of a user's __device__ function; arguments of reference parameters are lvalues."""
+
+    function: Function
+    arguments: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class AtomicCall(Expr):
+    """`atomicAdd(pointer, value)` and kin; `op` is 'add', 'sub', 'min', 'max', 'exch', 'cas', 'and', 'or', 'xor', 'inc', 'dec'. The value
+    is the old content."""
+
+    op: str
+    pointer: Expr
+    operands: tuple[Expr, ...]
+
+
+# --- statements ----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stmt(Node):
+    pass
+
+
+@dataclass(frozen=True)
+class Declare(Stmt):
+    """A declaration with an optional initialiser. An array's initialiser is a tuple of expressions, filled with zeros by the frontend;
+    None leaves it undefined."""
+
+    declaration: Declaration
+    init: Expr | tuple[Expr, ...] | None
+
+
+@dataclass(frozen=True)
+class Evaluate(Stmt):
+    """An expression for its side effects."""
+
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Block(Stmt):
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True)
+class If(Stmt):
+    condition: Expr
+    then: Stmt
+    otherwise: Stmt | None
+
+
+@dataclass(frozen=True)
+class For(Stmt):
+    """C's for. `init` may be a Declare, an Evaluate, a Block of Declares, or None; `condition` None means true."""
+
+    init: Stmt | None
+    condition: Expr | None
+    step: Expr | None
+    body: Stmt
+
+
+@dataclass(frozen=True)
+class While(Stmt):
+    condition: Expr
+    body: Stmt
+
+
+@dataclass(frozen=True)
+class DoWhile(Stmt):
+    body: Stmt
+    condition: Expr
+
+
+@dataclass(frozen=True)
+class Break(Stmt):
+    pass
+
+
+@dataclass(frozen=True)
+class Continue(Stmt):
+    pass
+
+
+@dataclass(frozen=True)
+class Return(Stmt):
+    value: Expr | None
+
+
+@dataclass(frozen=True)
+class Barrier(Stmt):
+    """`__syncthreads()`."""
+
+
+@dataclass(frozen=True)
+class Function(Node):
+    """A kernel or a __device__ helper."""
+
+    name: str
+    parameters: tuple[Declaration, ...]
+    result: Type
+    body: Block
+    is_kernel: bool = False

@@ -1,0 +1,121 @@
+"""Types of values and memory, shared by the surface tree and the core IR. All are frozen and compare by value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Type:
+    """Base of all types."""
+
+
+@dataclass(frozen=True)
+class Void(Type):
+    def __str__(self) -> str:
+        return "void"
+
+
+@dataclass(frozen=True)
+class Scalar(Type):
+    """A number: `kind` is 'bool', 'int', 'uint', 'float' or 'bfloat'; `bits` its width in memory (a bool has 8)."""
+
+    kind: str
+    bits: int
+
+    def __str__(self) -> str:
+        return "bool" if self.kind == "bool" else f"{self.kind}{self.bits}"
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind in ("float", "bfloat")
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in ("int", "uint")
+
+    @property
+    def is_signed(self) -> bool:
+        return self.kind == "int"
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        return self.bits // 8
+
+
+VOID = Void()
+BOOL = Scalar("bool", 8)
+I8, I16, I32, I64 = (Scalar("int", b) for b in (8, 16, 32, 64))
+U8, U16, U32, U64 = (Scalar("uint", b) for b in (8, 16, 32, 64))
+F16, F32, F64 = (Scalar("float", b) for b in (16, 32, 64))
+BF16 = Scalar("bfloat", 16)
+
+
+@dataclass(frozen=True)
+class Vector(Type):
+    """CUDA's float2 to float4 and their kin."""
+
+    element: Scalar
+    lanes: int
+
+    def __str__(self) -> str:
+        return f"{self.element}x{self.lanes}"
+
+
+@dataclass(frozen=True)
+class Complex(Type):
+    """A complex number of two `element`s."""
+
+    element: Scalar
+
+    def __str__(self) -> str:
+        return f"complex{2 * self.element.bits}"
+
+
+@dataclass(frozen=True)
+class Array(Type):
+    """An array of known length: a local or shared array, or a struct's member."""
+
+    element: Type
+    length: int
+
+    def __str__(self) -> str:
+        return f"{self.element}[{self.length}]"
+
+
+@dataclass(frozen=True)
+class Field:
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True)
+class Struct(Type):
+    """A plain struct by value."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+    def __str__(self) -> str:
+        return f"struct {self.name}"
+
+
+class Space(Enum):
+    """Where memory lies."""
+
+    GLOBAL = "global"
+    SHARED = "shared"
+    LOCAL = "local"
+    CONSTANT = "constant"
+
+
+@dataclass(frozen=True)
+class Pointer(Type):
+    """A pointer, in the surface tree only: the core IR has buffers and indices. `const` says the pointee may not be written through it."""
+
+    element: Type
+    const: bool = False
+
+    def __str__(self) -> str:
+        return f"{'const ' if self.const else ''}{self.element}*"
