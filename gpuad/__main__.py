@@ -1,0 +1,5 @@
+"""`python -m gpuad`: the same as the command `gpuad`."""
+
+from .cli import main
+
+main()

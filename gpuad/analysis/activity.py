@@ -1,0 +1,174 @@
+"""Activity: which values carry a derivative from a shadow going in to a shadow coming out.
+
+A value is *varied* if it depends differentiably on an active input, *useful* if an active output depends differentiably on it, and *active* if both.
+Integers, comparisons and conversions to integers end a path. Scalars are followed by their definitions; memory by one bit a buffer, whatever
+the order of statements, which errs on the side of more activity. Activity prunes values, never takes: whether a store clears a shadow is
+no question of activity (RULES 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ..ir.nodes import (
+    Accumulate,
+    Assign,
+    Atomic,
+    Buffer,
+    Carried,
+    Cast,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Merge,
+    Pop,
+    Push,
+    Select,
+    Stack,
+    Stmt,
+    Store,
+    Take,
+    Var,
+    While,
+    children,
+)
+from ..ir.rewrite import walk_stmts
+from ..source import Span
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What varies, what is useful, and their intersections; `shadowed` are the global buffers that have a shadow."""
+
+    shadowed: frozenset[Buffer]
+    varied: frozenset[Var | Buffer]
+    useful: frozenset[Var | Buffer]
+
+    def __contains__(self, item: Expr | Buffer) -> bool:
+        return item in self.varied and item in self.useful
+
+    def has_shadow(self, buffer: Buffer) -> bool:
+        """Whether the adjoint keeps a shadow of this memory: parameters that were given one, local arrays if they are active."""
+        return buffer in self.shadowed or (buffer.length is not None and buffer in self)
+
+    def expression(self, expr: Expr) -> bool:
+        """Whether the expression's value is varied through active variables."""
+        return any(v in self for v in differentiable(expr))
+
+
+@dataclass(frozen=True)
+class Escape:
+    """Varied values that are written into memory without a shadow (`buffer`), first at `span`; `returns`: they also come out of it again."""
+
+    buffer: Buffer
+    span: Span | None
+    returns: bool
+
+
+def differentiable(expr: Expr) -> Iterator[Var]:
+    """The float Vars on which the expression depends differentiably."""
+    if not expr.type.is_float:
+        return
+    if isinstance(expr, Var):
+        yield expr
+    for child in (expr.then, expr.otherwise) if isinstance(expr, Select) else children(expr):
+        if not (isinstance(expr, Cast) and not child.type.is_float):
+            yield from differentiable(child)
+
+
+def activity(kernel: Kernel, active: Iterable[Var | Buffer], *, stopped: Iterable[Buffer] = ()) -> Activity:
+    """Activity of a kernel whose parameters `active` have shadows; nothing flows out of `stopped` buffers."""
+    sources = frozenset(active)
+    shadowed = frozenset(a for a in sources if isinstance(a, Buffer))
+    flows = tuple(_flows(kernel))
+    varied = _closure(sources, ((v, d) for v, d in flows), frozenset(stopped))
+    useful = _closure(shadowed, ((d, v) for v, d in flows), frozenset(stopped) - shadowed)
+    return Activity(shadowed, varied, useful)
+
+
+def escapes(kernel: Kernel, facts: Activity) -> tuple[Escape, ...]:
+    """Where varied values leave for parameters that have no shadow: gradients that would be dropped."""
+    found: dict[Buffer, Escape] = {}
+    for stmt in walk_stmts(kernel.body):
+        buffer, values = _written(stmt)
+        if buffer is None or buffer.length is not None or buffer in facts.shadowed or buffer in found:
+            continue
+        if any(v in facts.varied for value in values for v in differentiable(value)):
+            found[buffer] = Escape(buffer, stmt.span, buffer in facts.useful)
+    return tuple(found.values())
+
+
+def connected(kernel: Kernel, facts: Activity) -> bool:
+    """Whether some varied value reaches memory that has a shadow."""
+    return any(
+        buffer in facts.shadowed and any(v in facts.varied for value in values for v in differentiable(value))
+        for buffer, values in map(_written, walk_stmts(kernel.body))
+    )
+
+
+def _written(stmt: Stmt) -> tuple[Buffer | None, tuple[Expr, ...]]:
+    match stmt:
+        case Store(buffer=b, value=v) | Accumulate(buffer=b, value=v):
+            return b, (v,)
+        case Atomic(buffer=b, operands=operands):
+            return b, operands
+    return None, ()
+
+
+def _flows(kernel: Kernel) -> Iterator[tuple[Var | Buffer, Var | Buffer]]:
+    """Pairs (from, to) of differentiable dependence between float variables and float memory."""
+    for stmt in walk_stmts(kernel.body):
+        match stmt:
+            case Let(var=var, value=value) | Assign(var=var, value=value):
+                yield from ((v, var) for v in differentiable(value))
+            case Load(var=var, buffer=buffer) | Take(var=var, buffer=buffer) if var.type.is_float:
+                yield buffer, var
+            case Push(stack=stack, values=values):
+                yield from ((v, _field(stack, i)) for i, value in enumerate(values) for v in differentiable(value))
+            case Pop(stack=stack, vars=popped):
+                yield from ((_field(stack, i), v) for i, v in enumerate(popped))
+            case Store(buffer=buffer, value=value) | Accumulate(buffer=buffer, value=value):
+                yield from ((v, buffer) for v in differentiable(value))
+            case Atomic(var=result, buffer=buffer, operands=operands) if buffer.element.is_float:
+                yield from ((v, buffer) for o in operands for v in differentiable(o))
+                if result is not None:
+                    yield buffer, result
+            case If(merges=merges):
+                yield from _merge_flows(merges)
+            case For(carried=carried) | While(carried=carried):
+                yield from _carried_flows(carried)
+
+
+def _field(stack: Stack, index: int) -> Var:
+    """A stand-in for what lies in one field of a stack."""
+    return Var(f"{stack.name}[{index}]", stack.fields[index][1], -stack.uid)
+
+
+def _merge_flows(merges: tuple[Merge, ...]) -> Iterator[tuple[Var, Var]]:
+    for m in merges:
+        yield from ((v, m.var) for side in (m.then, m.otherwise) for v in differentiable(side))
+
+
+def _carried_flows(carried: tuple[Carried, ...]) -> Iterator[tuple[Var, Var]]:
+    for c in carried:
+        yield from ((v, target) for side in (c.init, c.next) for v in differentiable(side) for target in (c.var, c.result))
+
+
+def _closure(
+    start: frozenset[Var | Buffer], edges: Iterator[tuple[Var | Buffer, Var | Buffer]], blocked: frozenset[Buffer]
+) -> frozenset[Var | Buffer]:
+    graph: dict[Var | Buffer, list[Var | Buffer]] = {}
+    for a, b in edges:
+        graph.setdefault(a, []).append(b)
+    seen = set(start)
+    work = list(start)
+    while work:
+        for target in graph.get(work.pop(), ()):
+            if target not in seen and target not in blocked:
+                seen.add(target)
+                work.append(target)
+    return frozenset(seen)

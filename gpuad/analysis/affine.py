@@ -1,0 +1,107 @@
+"""Index expressions as polynomials with integer coefficients over opaque atoms, and what they say about two accesses of one thread.
+
+`i * n + j - 1` is `{(i, n): 1, (j,): 1, (): -1}`. Vars defined by a `Let` are expanded, conversions between integer types looked through: a
+difference of two polynomials that is a non-zero number below 2^32 stays non-zero modulo 2^32, so a proof of *distinct* addresses survives
+wrapping. Equality of addresses is never concluded from polynomials, only from identical expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from ..ir.nodes import Binary, Cast, Constant, Expr, Let, Stmt, Unary, Var, walk
+from ..ir.rewrite import walk_stmts
+
+Monomial: TypeAlias = "tuple[Expr, ...]"
+Polynomial: TypeAlias = "dict[Monomial, int]"
+
+_LIMIT = 64  # monomials; beyond it an expression is treated as opaque
+
+
+def definitions(block: tuple[Stmt, ...]) -> dict[Var, Expr]:
+    """The integer Vars that a `Let` anywhere in the block defines, with their values."""
+    return {s.var: s.value for s in walk_stmts(block) if isinstance(s, Let) and s.var.type.is_integer}
+
+
+def polynomial(expr: Expr, lets: Mapping[Var, Expr]) -> Polynomial:
+    """The expression over atoms that no `Let` of `lets` defines."""
+    match expr:
+        case Constant(value=v):
+            return {(): int(v)} if v else {}
+        case Var() if expr in lets:
+            return polynomial(lets[expr], lets)
+        case Cast(operand=a) if a.type.is_integer:
+            return polynomial(a, lets)
+        case Unary(op="-", operand=a):
+            return scale(polynomial(a, lets), -1)
+        case Binary(op="+", left=a, right=b):
+            return plus(polynomial(a, lets), polynomial(b, lets))
+        case Binary(op="-", left=a, right=b):
+            return plus(polynomial(a, lets), scale(polynomial(b, lets), -1))
+        case Binary(op="*", left=a, right=b):
+            product = times(polynomial(a, lets), polynomial(b, lets))
+            return product if len(product) <= _LIMIT else {(expr,): 1}
+        case Binary(op="<<", left=a, right=Constant(value=v)) if 0 <= v < 31:
+            return scale(polynomial(a, lets), 1 << int(v))
+    return {(expr,): 1}
+
+
+def plus(a: Polynomial, b: Polynomial) -> Polynomial:
+    result = dict(a)
+    for monomial, coefficient in b.items():
+        total = result.get(monomial, 0) + coefficient
+        if total:
+            result[monomial] = total
+        else:
+            result.pop(monomial, None)
+    return result
+
+
+def scale(a: Polynomial, factor: int) -> Polynomial:
+    return {m: c * factor for m, c in a.items()} if factor else {}
+
+
+def times(a: Polynomial, b: Polynomial) -> Polynomial:
+    result: Polynomial = {}
+    for m, c in a.items():
+        for n, d in b.items():
+            result = plus(result, {tuple(sorted((*m, *n), key=repr)): c * d})
+    return result
+
+
+def split(p: Polynomial, atom: Expr) -> tuple[Polynomial, Polynomial] | None:
+    """(A, B) with p = A * atom + B and neither containing the atom; None if it is not linear in it or hidden in another atom."""
+    slope: Polynomial = {}
+    rest: Polynomial = {}
+    for monomial, coefficient in p.items():
+        if monomial.count(atom) > 1 or any(m != atom and occurs(m, atom) for m in monomial):
+            return None
+        target = slope if atom in monomial else rest
+        target[tuple(m for m in monomial if m != atom)] = coefficient
+    return slope, rest
+
+
+def occurs(expr: Expr, atom: Expr) -> bool:
+    return any(e == atom for e in walk(expr))
+
+
+def atoms(p: Polynomial) -> set[Expr]:
+    return {a for monomial in p for a in monomial}
+
+
+def constant(p: Polynomial) -> int | None:
+    """The value of a polynomial without atoms, else None."""
+    if not p:
+        return 0
+    return p.get(()) if set(p) == {()} else None
+
+
+def ratio(p: Polynomial, q: Polynomial) -> int | None:
+    """The integer k with p = k * q, if there is one."""
+    if not p:
+        return 0
+    if set(p) != set(q):
+        return None
+    ratios = {p[m] // q[m] if p[m] % q[m] == 0 else None for m in p}
+    return ratios.pop() if len(ratios) == 1 else None

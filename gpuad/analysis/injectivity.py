@@ -1,0 +1,407 @@
+"""Proof that no two threads of a launch meet in one element of a shadow, so that plain accumulation is safe.
+
+The question is asked at each launch, when grid, block and integer scalars are numbers. An index becomes an affine form over *digits*: the thread's
+global index along an axis (or its block and thread index where these occur otherwise) and the iteration numbers of the loops around the
+access, each with the range that launch, bounds and guards leave it. Two accesses meet where a difference of their forms is zero; whether
+that can be with two different threads is decided by an exact search over the digits' boxes, largest coefficient first, which is a
+mixed-radix argument that also knows offsets, halos and grid strides. All accesses to one shadow are judged together (RULES 3). Every
+intermediate value must fit its C type; what wraps, is loaded from memory or is not affine proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..ir.nodes import (
+    Accumulate,
+    Binary,
+    Block,
+    Buffer,
+    Cast,
+    Constant,
+    Expr,
+    For,
+    If,
+    LaunchIndex,
+    Let,
+    Load,
+    Stmt,
+    Store,
+    Take,
+    Unary,
+    Var,
+    While,
+)
+from ..ir.rewrite import blocks
+from ..ir.types import Scalar
+
+UNBOUNDED = 1 << 62
+NODES = 20_000  # of the search; beyond it nothing is proved
+
+
+class Unknown(Exception):
+    """The expression is not affine in the digits, or may wrap."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The numbers of one launch: grid and block (x, y, z), and the values of integer scalar parameters."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    scalars: Mapping[Var, int]
+
+
+@dataclass(frozen=True)
+class Digit:
+    """An unknown of the forms. `kind`: 'thread', 'block' or 'global' index of an `axis`, or 'loop' with the loop's own identity."""
+
+    kind: str
+    axis: str
+    loop: int = 0
+
+    @property
+    def is_thread(self) -> bool:
+        return self.kind != "loop"
+
+
+@dataclass(frozen=True)
+class Form:
+    """`constant + sum(coefficient * digit)`."""
+
+    constant: int
+    terms: tuple[tuple[Digit, int], ...] = ()
+
+    def __add__(self, other: Form) -> Form:
+        terms = dict(self.terms)
+        for d, c in other.terms:
+            terms[d] = terms.get(d, 0) + c
+        return Form(self.constant + other.constant, tuple((d, c) for d, c in terms.items() if c))
+
+    def scaled(self, factor: int) -> Form:
+        return Form(self.constant * factor, tuple((d, c * factor) for d, c in self.terms) if factor else ())
+
+
+Ranges = dict[Digit, tuple[int, int]]  # inclusive
+
+
+@dataclass(frozen=True)
+class Reach:
+    """One access: its form and what its digits range over where it is executed."""
+
+    form: Form
+    ranges: Ranges
+
+
+def collision_free(body: Block, buffers: Iterable[Buffer], launch: Launch) -> bool:
+    """Whether no element of the buffers (one class of overlapping memory) is touched by two threads of the launch."""
+    wanted = frozenset(buffers)
+    try:
+        reaches = _Walk(launch, wanted).run(body)
+    except Unknown:
+        return False
+    return all(not may_meet(a, b, launch) for i, a in enumerate(reaches) for b in reaches[i:])
+
+
+# --- forms of indices ------------------------------------------------------------------------------------------------------------------
+
+
+class _Walk:
+    """Goes down a body with the ranges that hold there and collects the accesses to the wanted buffers."""
+
+    def __init__(self, launch: Launch, wanted: frozenset[Buffer]) -> None:
+        self.launch = launch
+        self.wanted = wanted
+        self.forms: dict[Var, Form] = {v: Form(n) for v, n in launch.scalars.items()}
+        self.bools: dict[Var, Expr] = {}
+        self.found: list[Reach] = []
+        self.loops = 0
+
+    def run(self, body: Block) -> list[Reach]:
+        ranges: Ranges = {}
+        for axis, grid, block in zip("xyz", self.launch.grid, self.launch.block, strict=True):
+            ranges[Digit("thread", axis)] = (0, block - 1)
+            ranges[Digit("block", axis)] = (0, grid - 1)
+            ranges[Digit("global", axis)] = (0, grid * block - 1)
+        self.block(body, ranges)
+        return self.found
+
+    def block(self, block: Block, ranges: Ranges) -> None:
+        for stmt in block:
+            self.stmt(stmt, ranges)
+
+    def stmt(self, stmt: Stmt, ranges: Ranges) -> None:
+        match stmt:
+            case Let(var=var, value=value) if var.type.is_integer:
+                self.define(var, value, ranges)
+            case Let(var=var, value=value) if not var.type.is_float:
+                self.bools[var] = value
+            case Load(buffer=b, index=i) | Store(buffer=b, index=i) | Take(buffer=b, index=i) | Accumulate(buffer=b, index=i):
+                if b in self.wanted:
+                    self.found.append(Reach(canonical(self.form(i, ranges), self.launch), ranges))
+            case If(condition=c, then=a, otherwise=z):
+                self.side(a, narrowed(ranges, self.constraints(c, True, ranges), self.launch))
+                self.side(z, narrowed(ranges, self.constraints(c, False, ranges), self.launch))
+            case For():
+                self.loop(stmt, ranges)
+            case While():
+                for inner in blocks(stmt):
+                    self.block(inner, self.counted(stmt, ranges))
+
+    def side(self, block: Block, ranges: Ranges | None) -> None:
+        if ranges is not None:  # else the side is never taken
+            self.block(block, ranges)
+
+    def define(self, var: Var, value: Expr, ranges: Ranges) -> None:
+        try:
+            self.forms[var] = self.form(value, ranges)
+        except Unknown:
+            self.forms.pop(var, None)
+
+    def counted(self, loop: While, ranges: Ranges) -> Ranges:
+        if loop.counter is None:
+            return ranges
+        digit = self.digit()
+        self.forms[loop.counter] = Form(0, ((digit, 1),))
+        return {**ranges, digit: (0, (1 << 31) - 1)}
+
+    def digit(self) -> Digit:
+        self.loops += 1
+        return Digit("loop", "", self.loops)
+
+    def loop(self, stmt: For, ranges: Ranges) -> None:
+        digit = self.digit()
+        try:
+            start, step = self.form(stmt.start, ranges), self.form(stmt.step, ranges)
+            if step.terms or step.constant == 0:
+                raise Unknown
+            inner = {**ranges, digit: (0, self.trips(stmt, start, step.constant, ranges))}
+            self.forms[stmt.var] = start + Form(0, ((digit, step.constant),))
+        except Unknown:
+            self.forms.pop(stmt.var, None)
+            inner = ranges
+        self.block(stmt.body, inner)
+
+    def trips(self, stmt: For, start: Form, step: int, ranges: Ranges) -> int:
+        """The largest iteration number."""
+        try:
+            stop = self.form(stmt.stop, ranges)
+        except Unknown:
+            return UNBOUNDED
+        low, high = interval(stop + start.scaled(-1), ranges)
+        span = high - 1 if step > 0 else -low - 1
+        return max(span // abs(step), 0)
+
+    def form(self, expr: Expr, ranges: Ranges) -> Form:
+        """The expression's form; raises Unknown if it has none or may leave its type's range."""
+        result = self._form(expr, ranges)
+        low, high = interval(result, ranges)
+        least, most = limits(expr.type)
+        if low < least or high > most:
+            # the sum may fit although the box of its digits does not: a global index has a range of its own
+            low, high = interval(canonical(result, self.launch), ranges)
+            if low < least or high > most:
+                raise Unknown
+        return result
+
+    def _form(self, expr: Expr, ranges: Ranges) -> Form:
+        match expr:
+            case Constant(value=v) if expr.type.is_integer:
+                return Form(int(v))
+            case Var() if expr in self.forms:
+                return self.forms[expr]
+            case LaunchIndex(name="blockDim", axis=axis):
+                return Form(self.launch.block["xyz".index(axis)])
+            case LaunchIndex(name="gridDim", axis=axis):
+                return Form(self.launch.grid["xyz".index(axis)])
+            case LaunchIndex(name=name, axis=axis):
+                return Form(0, ((Digit("thread" if name == "threadIdx" else "block", axis), 1),))
+            case Cast(operand=a) if a.type.is_integer and expr.type.is_integer:
+                return self.form(a, ranges)
+            case Unary(op="-", operand=a) if expr.type.is_integer:
+                return self.form(a, ranges).scaled(-1)
+            case Binary(op="+", left=a, right=b):
+                return self.form(a, ranges) + self.form(b, ranges)
+            case Binary(op="-", left=a, right=b):
+                return self.form(a, ranges) + self.form(b, ranges).scaled(-1)
+            case Binary(op="*" | "<<" | "/" | "%", left=a, right=b):
+                return self._product(expr.op, self.form(a, ranges), self.form(b, ranges))
+        raise Unknown
+
+    def _product(self, op: str, a: Form, b: Form) -> Form:
+        if op == "*" and (not a.terms or not b.terms):
+            return b.scaled(a.constant) if not a.terms else a.scaled(b.constant)
+        if op == "<<" and not b.terms and 0 <= b.constant < 63:
+            return a.scaled(1 << b.constant)
+        if not a.terms and not b.terms and op in "/%" and a.constant >= 0 and b.constant > 0:
+            return Form(a.constant // b.constant if op == "/" else a.constant % b.constant)
+        raise Unknown
+
+    # --- guards --------------------------------------------------------------------------------------------------------------------
+
+    def constraints(self, condition: Expr, holds: bool, ranges: Ranges) -> list[tuple[Form, str]]:
+        """Forms with `form <= 0` (or `== 0`) that follow from the condition."""
+        match condition:
+            case Var() if condition in self.bools:
+                return self.constraints(self.bools[condition], holds, ranges)
+            case Unary(op="!", operand=a):
+                return self.constraints(a, not holds, ranges)
+            case Binary(op="&&", left=a, right=b) if holds:
+                return self.constraints(a, True, ranges) + self.constraints(b, True, ranges)
+            case Binary(op="||", left=a, right=b) if not holds:
+                return self.constraints(a, False, ranges) + self.constraints(b, False, ranges)
+            case Binary(op=op, left=a, right=b) if a.type.is_integer and (op if holds else _NOT.get(op)) in _BOUNDS:
+                try:
+                    difference = self.form(a, ranges) + self.form(b, ranges).scaled(-1)
+                except Unknown:
+                    return []
+                sign, shift, kind = _BOUNDS[op if holds else _NOT[op]]
+                return [(difference.scaled(sign) + Form(shift), kind)]
+        return []
+
+
+_NOT = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "!=": "==", "==": "!="}
+_BOUNDS = {"<": (1, 1, "<="), "<=": (1, 0, "<="), ">": (-1, 1, "<="), ">=": (-1, 0, "<="), "==": (1, 0, "==")}
+
+
+def narrowed(ranges: Ranges, constraints: Sequence[tuple[Form, str]], launch: Launch) -> Ranges | None:
+    """The ranges with the constraints that speak of one digit applied; None if they cannot hold."""
+    result = dict(ranges)
+    for form, kind in constraints:
+        for f in (form, form.scaled(-1)) if kind == "==" else (form,):
+            single = _single(f, launch)
+            if single is None:
+                if not f.terms and f.constant > 0:
+                    return None
+                continue
+            digit, coefficient = single
+            low, high = result[digit]
+            if coefficient > 0:
+                result[digit] = (low, min(high, -f.constant // coefficient))
+            else:
+                result[digit] = (max(low, -(f.constant // coefficient)), high)
+            if result[digit][0] > result[digit][1]:
+                return None
+    return result
+
+
+def _single(form: Form, launch: Launch) -> tuple[Digit, int] | None:
+    """The one digit of a form: a plain digit, or the global index of an axis whose block and thread index occur in its proportion."""
+    terms = canonical(form, launch).terms
+    return terms[0] if len(terms) == 1 else None
+
+
+def canonical(form: Form, launch: Launch) -> Form:
+    """The form with `blockIdx * blockDim + threadIdx` as one digit, the global index."""
+    terms = dict(form.terms)
+    for axis, extent in zip("xyz", launch.block, strict=True):
+        thread, block = Digit("thread", axis), Digit("block", axis)
+        if terms.get(thread) and terms.get(block) == terms[thread] * extent:
+            terms[Digit("global", axis)] = terms.pop(thread)
+            del terms[block]
+    return replace(form, terms=tuple(terms.items()))
+
+
+def interval(form: Form, ranges: Ranges) -> tuple[int, int]:
+    """The least and greatest value."""
+    low = high = form.constant
+    for digit, coefficient in form.terms:
+        a, b = (coefficient * end for end in ranges[digit])
+        low, high = low + min(a, b), high + max(a, b)
+    return low, high
+
+
+def limits(type_: Scalar) -> tuple[int, int]:
+    """The range of an integer type."""
+    return (-(1 << (type_.bits - 1)), (1 << (type_.bits - 1)) - 1) if type_.is_signed else (0, (1 << type_.bits) - 1)
+
+
+# --- the search --------------------------------------------------------------------------------------------------------------------------
+
+
+def may_meet(a: Reach, b: Reach, launch: Launch) -> bool:
+    """Whether two different threads, one at each access, may touch one element."""
+    unknowns, shift = _difference(a, b, launch)
+    if any(low > high for _, low, high, _ in unknowns):
+        return False
+    unknowns.sort(key=lambda u: -abs(u[0]))
+    budget = [NODES]
+    try:
+        return _search(unknowns, 0, shift, False, budget)
+    except Unknown:
+        return True
+
+
+_Unknown4 = tuple[int, int, int, bool]  # coefficient, least, greatest, whether it tells threads apart
+
+
+def _difference(a: Reach, b: Reach, launch: Launch) -> tuple[list[_Unknown4], int]:
+    left, right = dict(a.form.terms), dict(b.form.terms)
+    unknowns: list[_Unknown4] = []
+    for axis in "xyz":
+        whole = Digit("global", axis)
+        parts = [Digit("thread", axis), Digit("block", axis)]
+        split = any(d in left or d in right for d in parts)
+        if split:
+            left, right = _expanded(left, axis, launch), _expanded(right, axis, launch)
+        for digit in parts if split else [whole]:
+            unknowns.extend(_pair(left.pop(digit, 0), right.pop(digit, 0), a.ranges[digit], b.ranges[digit], True))
+    unknowns.extend(_loops(left, right, a.ranges, b.ranges))
+    return unknowns, a.form.constant - b.form.constant
+
+
+def _loops(left: dict[Digit, int], right: dict[Digit, int], a: Ranges, b: Ranges) -> Iterator[_Unknown4]:
+    """Iteration numbers of the two accesses are independent; two with one factor count as their difference."""
+    spare = dict(right)
+    for digit, c in left.items():
+        partner = next((d for d, e in spare.items() if e == c), None)
+        if partner is None:
+            yield (c, *a[digit], False)
+        else:
+            del spare[partner]
+            yield (c, a[digit][0] - b[partner][1], a[digit][1] - b[partner][0], False)
+    for digit, c in spare.items():
+        yield (-c, *b[digit], False)
+
+
+def _expanded(terms: dict[Digit, int], axis: str, launch: Launch) -> dict[Digit, int]:
+    whole = Digit("global", axis)
+    if whole not in terms:
+        return terms
+    rest = {d: c for d, c in terms.items() if d != whole}
+    c = terms[whole]
+    return {**rest, Digit("thread", axis): c, Digit("block", axis): c * launch.block["xyz".index(axis)]}
+
+
+def _pair(c: int, d: int, left: tuple[int, int], right: tuple[int, int], thread: bool) -> list[_Unknown4]:
+    if c == d:
+        return [(c, left[0] - right[1], left[1] - right[0], thread)]
+    # two unknowns x and y with different factors: x - y tells threads apart, so c x - d y = d (x - y) + (c - d) x
+    return [(d, left[0] - right[1], left[1] - right[0], thread), (c - d, *left, False)]
+
+
+def _search(unknowns: list[_Unknown4], at: int, target: int, apart: bool, budget: list[int]) -> bool:
+    """Whether the unknowns from `at` on can make `target + sum == 0` with two different threads."""
+    budget[0] -= 1
+    if budget[0] < 0:
+        raise Unknown
+    if at == len(unknowns):
+        return target == 0 and apart
+    coefficient, low, high, thread = unknowns[at]
+    rest_low = rest_high = 0
+    for c, a, z, _ in unknowns[at + 1 :]:
+        rest_low, rest_high = rest_low + min(c * a, c * z), rest_high + max(c * a, c * z)
+    if coefficient == 0:
+        if not rest_low <= -target <= rest_high:
+            return False
+        differs = thread and (low < 0 or high > 0)
+        return _search(unknowns, at + 1, target, apart or differs, budget)
+    low_sum, high_sum = -target - rest_high, -target - rest_low
+    if coefficient < 0:
+        low_sum, high_sum = high_sum, low_sum
+    first, last = max(low, -(-low_sum // coefficient)), min(high, high_sum // coefficient)
+    if last - first > NODES:
+        raise Unknown
+    return any(_search(unknowns, at + 1, target + coefficient * v, apart or (thread and v != 0), budget) for v in range(first, last + 1))
+

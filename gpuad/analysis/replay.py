@@ -1,0 +1,182 @@
+"""What a reverse pass can read again, and what it has to write down: the to-be-recorded analysis for memory.
+
+The reverse kernel repeats pieces of the primal to get values back. A load of memory that the kernel never writes can be repeated at any
+time. A load of memory that it does write is an *entry* load if no store of the same thread can reach its address before it: a copy of the
+memory as it was before the launch then serves. Otherwise the memory is *tracked*: the reverse kernel's forward sweep repeats the stores on a working
+copy. A tracked load (and any load of a local array) is *stable* if no store can reach its address afterwards, while its memory lives: it may be repeated
+during the reverse sweep. An unstable load is recorded while the forward sweep passes it.
+
+Only the order within one thread matters: by the premise (RULES 11) no other thread writes what this one reads without a barrier between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ..ir.nodes import Accumulate, Alloc, Atomic, Block, Buffer, Expr, For, If, Kernel, Load, Stmt, Store, Take, While
+from ..ir.rewrite import blocks, defined, walk_stmts
+from .affine import Polynomial, atoms, constant, definitions, occurs, plus, polynomial, ratio, scale, split
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """One place where memory is read or written: `path` are the (control statement, branch) pairs around it, outermost first."""
+
+    stmt: Stmt
+    buffer: Buffer
+    index: Expr
+    writes: bool
+    position: int
+    path: tuple[tuple[Stmt, int], ...]
+
+    @property
+    def loops(self) -> tuple[Stmt, ...]:
+        return tuple(s for s, _ in self.path if isinstance(s, For | While))
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """Facts of one kernel object; statements are identified by `id`."""
+
+    kernel: Kernel
+    accesses: tuple[Access, ...]
+    written: frozenset[Buffer]
+    entry: frozenset[int]  # ids of loads of written parameters that see what was there before the launch
+    unstable: frozenset[int]  # ids of loads of written memory whose address may be stored to later
+    premises: frozenset[tuple[tuple[tuple[Expr, ...], int], ...]] = field(default=frozenset())  # polynomials taken to be non-zero
+
+
+def replay(kernel: Kernel) -> Replay:
+    """Judges every load of the kernel."""
+    accesses = tuple(_accesses(kernel.body))
+    written = frozenset(a.buffer for a in accesses if a.writes)
+    homes = _homes(kernel.body)
+    judge = _Judge(definitions(kernel.body))
+    entry: set[int] = set()
+    unstable: set[int] = set()
+    for load in accesses:
+        if not isinstance(load.stmt, Load) or load.buffer not in written:
+            continue
+        stores = [a for a in accesses if a.writes and a.buffer == load.buffer]
+        home = homes.get(load.buffer, ())
+        if not any(judge.may_hit(store, load, home) for store in stores):
+            entry.add(id(load.stmt))
+        if any(judge.may_hit(store, load, home, later=True) for store in stores):
+            unstable.add(id(load.stmt))
+    return Replay(kernel, accesses, written, frozenset(entry), frozenset(unstable))
+
+
+def _accesses(block: Block, path: tuple[tuple[Stmt, int], ...] = (), counter: list[int] | None = None) -> Iterator[Access]:
+    counter = counter if counter is not None else [0]
+    for stmt in block:
+        counter[0] += 1
+        match stmt:
+            case Load(buffer=b, index=i):
+                yield Access(stmt, b, i, False, counter[0], path)
+            case Store(buffer=b, index=i) | Accumulate(buffer=b, index=i) | Take(buffer=b, index=i) | Atomic(buffer=b, index=i):
+                yield Access(stmt, b, i, True, counter[0], path)
+        for branch, inner in enumerate(blocks(stmt)):
+            yield from _accesses(inner, (*path, (stmt, branch)), counter)
+
+
+def _homes(block: Block, path: tuple[Stmt, ...] = ()) -> dict[Buffer, tuple[Stmt, ...]]:
+    """For each array, the control statements around its declaration."""
+    found: dict[Buffer, tuple[Stmt, ...]] = {}
+    for stmt in block:
+        if isinstance(stmt, Alloc):
+            found[stmt.buffer] = path
+        for inner in blocks(stmt):
+            found.update(_homes(inner, (*path, stmt)))
+    return found
+
+
+class _Judge:
+    """Whether a store and a load of one thread can meet, in program order."""
+
+    def __init__(self, lets: dict) -> None:  # type: ignore[type-arg]
+        self.lets = lets
+        self.cache: dict[int, Polynomial] = {}
+
+    def poly(self, access: Access) -> Polynomial:
+        if id(access) not in self.cache:
+            self.cache[id(access)] = polynomial(access.index, self.lets)
+        return self.cache[id(access)]
+
+    def may_hit(self, store: Access, load: Access, home: tuple[Stmt, ...], *, later: bool = False) -> bool:
+        """Whether the store may reach the load's address before it (or, with `later`, after it) while the memory lives."""
+        shared = [s for s in load.loops if any(s is t for t in store.loops) and not any(s is h for h in home)]
+        ordered = store.position > load.position if later else store.position < load.position
+        if ordered and not _exclusive(store, load) and not self._distinct(store, load):
+            return True
+        return any(not self._moves(store, load, shared, loop, later) for loop in shared)
+
+    def _distinct(self, store: Access, load: Access) -> bool:
+        """Whether the addresses differ by a non-zero number within one iteration of all common loops."""
+        difference = constant(plus(self.poly(store), scale(self.poly(load), -1)))
+        return difference is not None and difference != 0 and not self._unshared(store, load)
+
+    def _unshared(self, store: Access, load: Access) -> bool:
+        """Whether an index varies with a loop that the other access is not in: its atoms then mean several values."""
+        return any(
+            self._varies(access, loop)
+            for access, other in ((store, load), (load, store))
+            for loop in access.loops
+            if not any(loop is o for o in other.loops)
+        )
+
+    def _varies(self, access: Access, loop: Stmt) -> bool:
+        assert isinstance(loop, For | While)
+        names = bound_in(loop)
+        return any(occurs(a, v) for a in atoms(self.poly(access)) for v in names)
+
+    def _moves(self, store: Access, load: Access, shared: list[Stmt], loop: Stmt, later: bool) -> bool:
+        """Whether, with the outer common loops at one iteration, stores of earlier (later) iterations of `loop` miss the load's address."""
+        if not isinstance(loop, For) or loop is not shared[-1] or len(shared) > 1 or self._unshared(store, load):
+            return False
+        s, t = split(self.poly(store), loop.var), split(self.poly(load), loop.var)
+        if s is None or t is None or s[0] != t[0] or not s[0] or self._other_variation(store, loop) or self._other_variation(load, loop):
+            return False
+        shift = ratio(plus(s[1], scale(t[1], -1)), s[0])
+        step = constant(polynomial(loop.step, self.lets))
+        if constant(s[0]) is None:  # a slope that is a parameter may be zero
+            return False
+        if shift == 0:
+            return True
+        if shift is None or step is None:
+            return False
+        # the store's iteration is `load's + delta`; they meet where delta == -shift
+        ahead = step > 0 if later else step < 0
+        return (shift > 0) if ahead else (shift < 0)
+
+    def _other_variation(self, access: Access, loop: For) -> bool:
+        return any(occurs(a, v) for a in atoms(self.poly(access)) for v in bound_in(loop) if a != loop.var)
+
+
+def bound_in(loop: For | While) -> set[Expr]:
+    """Vars that change from one iteration to the next: whatever the loop defines inside."""
+    names: set[Expr] = {c.var for c in loop.carried}
+    if isinstance(loop, For):
+        names.add(loop.var)
+    elif loop.counter is not None:
+        names.add(loop.counter)
+    for block in blocks(loop):
+        for stmt in walk_stmts(block):
+            names.update(defined(stmt))
+            if isinstance(stmt, For | While):
+                names.update(c.var for c in stmt.carried)
+            if isinstance(stmt, For):
+                names.add(stmt.var)
+    return names
+
+
+def _exclusive(a: Access, b: Access) -> bool:
+    """Whether the accesses lie on different sides of one If that no common loop repeats."""
+    for (s, i), (t, j) in zip(a.path, b.path, strict=False):
+        if s is not t:
+            return False
+        if isinstance(s, For | While):
+            continue
+        if isinstance(s, If) and i != j:
+            return True
+    return False

@@ -1,0 +1,324 @@
+"""What a caller says about an argument: whether it carries a gradient, and where that gradient lives.
+
+An annotation holds references and decides nothing: it pairs an array (or a number) with its shadow. Views of a pair are pairs of views,
+so whatever a user slices from a `Duplicated` keeps primal and shadow at the same places. A pair never turns into a plain array on its own:
+code that computed with it would be invisible to the reverse pass, so `.primal` is the only door to the raw array.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from .errors import LaunchError, ShadowError, UnsupportedError
+from .executors.base import Memory
+from .executors.memory import resolve as resolve_host
+
+_FOREIGN_NAMES = {
+    "grad": "the gradient is `.shadow`",
+    "backward": "call `gpuad.autodiff(kernel, grid, block, args)`, or `tape.reverse({out: seed})`",
+    "requires_grad": "an array carries a gradient because it is Duplicated",
+    "zero_grad": "clear the gradient with `.shadow.fill(0)`",
+    "detach": "the array without its gradient is `.primal`; to stop a gradient on purpose pass `gpuad.stop_gradient(x)`",
+    "value": "the array is `.primal`",
+    "derivative": "the gradient is `.shadow`",
+}
+
+
+class _Annotated:
+    """An array with something said about it: has an array's attributes, and no way to a raw array but `.primal`."""
+
+    __slots__ = ("_primal",)
+
+    def __init__(self, x: Any) -> None:
+        if isinstance(x, _Annotated | Active | Const | Stopped):
+            raise ShadowError(f"{type(self).__name__}({type(x).__name__}(...)): an array is annotated once; pass `.primal`")
+        self._primal = x
+
+    @property
+    def primal(self) -> Any:
+        """The array itself."""
+        return self._primal
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        return tuple(self._primal.shape)
+
+    @property
+    def dtype(self) -> Any:
+        """Data type of the array."""
+        return self._primal.dtype
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(self._primal.size)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return int(self._primal.ndim)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return int(self._primal.nbytes)
+
+    def __repr__(self) -> str:
+        array = self._primal
+        return (
+            f"{type(self).__name__}({type(array).__module__.partition('.')[0]} {getattr(array, 'dtype', '')} {getattr(array, 'shape', '')})"
+        )
+
+    def __getattr__(self, name: str) -> NoReturn:
+        hint = _FOREIGN_NAMES.get(name, "the array and its methods are at `.primal`, its gradient at `.shadow`")
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}: {hint}")
+
+    def _closed(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} is no array: code that gpuad does not see would drop its gradient; use `.primal` for the raw array"
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        self._closed()
+
+    __array__ = __array_ufunc__ = __array_function__ = __dlpack__ = __dlpack_device__ = _closed
+    __float__ = __int__ = __complex__ = __bool__ = __index__ = __len__ = __setitem__ = __contains__ = _closed
+
+
+class Duplicated(_Annotated):
+    """An array and its shadow, the array that holds (on entry) the adjoint of its state after a call and (on exit) of its state before.
+
+    `x`: an array of floats, any shape. `dx`: an array of the same shape, dtype and strides (float32 is allowed for float16); None makes a
+    zero shadow when it is first needed. `keep`: where the kernel overwrites `x`, the seed in `dx` is read and not taken.
+    Raises ShadowError when `x` is an annotation itself.
+    """
+
+    __slots__ = ("_keep", "_make", "_shadow")
+
+    def __init__(self, x: Any, dx: Any = None, *, keep: bool = False) -> None:
+        super().__init__(x)
+        self._shadow = dx
+        self._make: Callable[[], Any] = lambda: _zeros_like(x)
+        self._keep = keep
+
+    @property
+    def shadow(self) -> Any:
+        """The shadow array; made (zeros, laid out like the primal) at the first use if none was given."""
+        if self._shadow is None:
+            self._shadow = self._make()
+        return self._shadow
+
+    @property
+    def keep(self) -> bool:
+        """Whether the seed is only read."""
+        return self._keep
+
+    def __getitem__(self, key: Any) -> Duplicated:
+        """Basic slicing: the pair of views. Index arrays and masks are refused (UnsupportedError): they copy."""
+        return self._view(_basic(key))
+
+    @property
+    def T(self) -> Duplicated:
+        """The pair of transposed views."""
+        return self._view(lambda array: array.T)
+
+    def reshape(self, *shape: Any) -> Duplicated:
+        """The pair of reshaped views; ShadowError where the shape would need a copy."""
+        return self._view(lambda array: _reshaped(array, shape))
+
+    def _view(self, take: Callable[[Any], Any]) -> Duplicated:
+        view = type(self)(take(self._primal), keep=self._keep)
+        if self._shadow is None:
+            view._make = lambda: take(self.shadow)
+        else:
+            view._shadow = take(self._shadow)
+        return view
+
+
+class DuplicatedNoNeed(Duplicated):
+    """Like `Duplicated`, for an output whose primal result is not wanted: the kernel's store to it may be left out."""
+
+    __slots__ = ()
+
+
+class BatchDuplicated(_Annotated):
+    """An array with several shadows, each with a seed of its own, reversed in one call. `shadows`: a tuple of arrays like `x`."""
+
+    __slots__ = ("_shadows",)
+
+    def __init__(self, x: Any, shadows: Sequence[Any]) -> None:
+        super().__init__(x)
+        if not isinstance(shadows, tuple | list) or not shadows:
+            raise ShadowError("BatchDuplicated(x, (dx1, dx2, ...)) takes a tuple of one shadow or more")
+        self._shadows = tuple(shadows)
+
+    @property
+    def shadows(self) -> tuple[Any, ...]:
+        """The shadows, in the order given."""
+        return self._shadows
+
+    def __getitem__(self, key: Any) -> BatchDuplicated:
+        """Basic slicing: views of the array and of each shadow."""
+        take = _basic(key)
+        return BatchDuplicated(take(self._primal), tuple(take(shadow) for shadow in self._shadows))
+
+
+class Active:
+    """A number passed by value whose gradient is wanted.
+
+    `value`: a Python or NumPy number. `shadow`: an array of shape () or (1,) into which the gradient is added; its dtype may be
+    wider than the parameter's. A tuple of them goes with `BatchDuplicated`.
+    """
+
+    __slots__ = ("_shadow", "_value")
+
+    def __init__(self, value: Any, shadow: Any) -> None:
+        self._value, self._shadow = value, shadow
+
+    @property
+    def value(self) -> Any:
+        """The number."""
+        return self._value
+
+    @property
+    def primal(self) -> Any:
+        """The number, under the name that arrays use."""
+        return self._value
+
+    @property
+    def shadow(self) -> Any:
+        """Where the gradient is added."""
+        return self._shadow
+
+    def __repr__(self) -> str:
+        return f"Active({self._value!r})"
+
+    @classmethod
+    def many(cls, values: Sequence[Any], shadows: Any) -> tuple[Active, ...]:
+        """One Active for each component of the vector `values`; component i of the array `shadows` (shape (n,)) is the shadow of values[i].
+
+        Raises ShadowError when the lengths differ.
+        """
+        if getattr(shadows, "shape", None) != (len(values),):
+            raise ShadowError(
+                f"Active.many: {len(values)} values need a shadow array of shape ({len(values)},), got {getattr(shadows, 'shape', shadows)}"
+            )
+        return tuple(cls(_python_number(value), shadows[i, ...]) for i, value in enumerate(values))
+
+
+class Const:
+    """The caller says: no gradient through here."""
+
+    __slots__ = ("_primal",)
+
+    def __init__(self, x: Any) -> None:
+        self._primal = getattr(x, "primal", x)
+
+    @property
+    def primal(self) -> Any:
+        """The array or number."""
+        return self._primal
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({_brief(self._primal)})"
+
+
+class Stopped(Const):
+    """What `stop_gradient` returns."""
+
+    __slots__ = ()
+
+
+def stop_gradient(x: Any) -> Stopped:
+    """Marks an array whose content depends on shadowed inputs as a constant of this call: the gradient that would flow through it is
+    dropped on purpose. Accepts an array, a number or a Duplicated."""
+    return Stopped(x)
+
+
+def _brief(x: Any) -> str:
+    return f"{x.dtype} {x.shape}" if hasattr(x, "shape") else repr(x)
+
+
+def _python_number(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic | np.ndarray) else value
+
+
+def _basic(key: Any) -> Callable[[Any], Any]:
+    """A function that takes the view `key` of an array; always a view, of shape () where a plain index would copy the element out."""
+    parts = key if isinstance(key, tuple) else (key,)
+    if not all(map(_is_basic, parts)):
+        raise UnsupportedError("only basic slicing (integers, slices, `...`, None) gives a pair of views; index arrays and masks copy")
+    whole = parts if any(part is Ellipsis for part in parts) else (*parts, Ellipsis)
+    return lambda array: array[whole]
+
+
+def _is_basic(part: Any) -> bool:
+    if part is None or part is Ellipsis or isinstance(part, slice):
+        return True
+    if isinstance(part, bool | np.bool_) or getattr(part, "ndim", 0) != 0:
+        return False
+    try:
+        operator.index(part)
+    except TypeError:
+        return False
+    return True
+
+
+def _reshaped(array: Any, shape: tuple[Any, ...]) -> Any:
+    view = array.reshape(*shape)
+    if array.size and address(view) != address(array):
+        raise ShadowError(f"reshape{shape} of these strides would copy; a copy has no place in the pair")
+    return view
+
+
+def address(array: Any) -> int:
+    """The address of an array's first element: a host address for NumPy arrays, a device address for CuPy arrays."""
+    if isinstance(array, np.ndarray):
+        return int(array.__array_interface__["data"][0])
+    return int(array.__cuda_array_interface__["data"][0])
+
+
+def namespace(array: Any) -> Any:
+    """The array library of an array: the module `numpy` or `cupy`."""
+    return np if isinstance(array, np.ndarray) else sys.modules[type(array).__module__.partition(".")[0]]
+
+
+def resolve(array: Any) -> Memory:
+    """The allocation behind an array of NumPy or CuPy, flat and of its dtype, and the element at which the array begins.
+
+    Raises LaunchError when the array does not begin at a multiple of its item size.
+    """
+    library = namespace(array)
+    if library.__name__ == "numpy":
+        whole_array = array.ndim == 0 and not isinstance(array.base, np.ndarray)
+        return Memory(array.reshape(1), 0) if whole_array else resolve_host(array)
+    block, size = array.data.mem, array.dtype.itemsize
+    whole, rest = divmod(int(array.data.ptr) - int(block.ptr), size) if array.size else (0, 0)
+    if rest:
+        raise LaunchError(f"an array of {array.dtype} starts {rest} bytes off a multiple of {size} in its allocation")
+    start = library.cuda.MemoryPointer(block, 0)
+    return Memory(library.ndarray((int(block.size) // size,), array.dtype, start), whole)
+
+
+def fills(array: Any, memory: Memory) -> bool:
+    """Whether an array is all of its allocation, so that no kernel can legally reach outside of it. CuPy's pool rounds up to 512 bytes."""
+    rounding = 1 if namespace(array).__name__ == "numpy" else 512
+    lowest = sum(min(0, stride) * (length - 1) for stride, length in zip(array.strides, array.shape, strict=True))
+    return bool(memory.offset * array.dtype.itemsize + lowest == 0 and 0 <= memory.root.nbytes - array.nbytes < rounding)
+
+
+def _zeros_like(x: Any) -> Any:
+    """Zeros laid out like `x`, with the same room around them: a kernel that leaves a view leaves its shadow too."""
+    memory, library = resolve(x), namespace(x)
+    if fills(x, memory) and min(x.strides, default=0) >= 0:
+        return library.zeros_like(x)
+    room = library.zeros(memory.root.size, memory.root.dtype)
+    if library.__name__ == "numpy":  # as_strided would hide from NumPy whose memory it is
+        return np.ndarray(x.shape, x.dtype, room, memory.offset * x.dtype.itemsize, x.strides)
+    return library.lib.stride_tricks.as_strided(room[memory.offset :], x.shape, x.strides)

@@ -1,0 +1,260 @@
+"""Binds the arguments of a call to the parameters of its kernel, and checks them, before anything runs.
+
+CUDA takes what it is given and checks nothing, so everything that it would take silently is looked at here: how many arguments there are
+(`conversions` looks at each one's type), on which device they live, how they are laid out, whether a shadow has the room around it that its primal
+has, and how they lie in memory beside each other (`aliasing`). What cannot be judged without knowing the kernel, such as whether it
+reaches outside of a view, is handed on as a fact in `Alias`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .aliasing import Alias, judge
+from .annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped, fills, namespace, resolve
+from .conversions import BoundArgument, Place, array_leaf, show, type_name, writeable
+from .errors import LaunchError, ShadowError
+from .executors.base import Dim3
+from .ir.surface import Declaration
+from .ir.types import Pointer, Scalar
+
+__all__ = ["Alias", "Bound", "BoundArgument", "activities", "bind", "geometry"]
+
+MAX_THREADS = 1024
+MAX_BLOCK = (1024, 1024, 64)
+MAX_GRID = (2**31 - 1, 65535, 65535)
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """A checked call. `aliases` has an entry a parameter: None for numbers, null pointers and arrays without elements. `library`: 'numpy'
+    or 'cupy', or None when no argument is an array. `width`: number of shadows a batch has, else 1."""
+
+    kernel: str
+    arguments: tuple[BoundArgument, ...]
+    aliases: tuple[Alias | None, ...]
+    library: str | None
+    width: int
+
+    @property
+    def by_name(self) -> Mapping[str, BoundArgument]:
+        """The arguments by parameter name."""
+        return {argument.name: argument for argument in self.arguments}
+
+    def primals(self) -> tuple[Any, ...]:
+        """What an executor takes for the primal launch: Memory, NumPy scalars, None."""
+        return tuple(a.memory if a.is_pointer else a.value for a in self.arguments)
+
+
+def bind(
+    kernel: str,
+    parameters: Sequence[Declaration],
+    args: Sequence[Any],
+    *,
+    written: Collection[str] | None = None,
+    inside: Collection[str] = (),
+) -> Bound:
+    """Binds `args` (arrays, numbers, None, annotations) to `parameters`.
+
+    `written`: names of the parameters through which the kernel may write; by default all pointers that are not const. `inside`: names of
+    those through which it provably stays inside of the view, whose shadows need no room around them.
+    Raises LaunchError for what cannot be launched, ShadowError for shadows that do not fit. Nothing has been written then.
+    """
+    _check_count(kernel, parameters, args)
+    places = [Place(kernel, i, d) for i, d in enumerate(parameters)]
+    bound = tuple(place.bind(arg) for place, arg in zip(places, args, strict=True))
+    library = _one_library(places, bound)
+    width, bound = _widths(places, bound)
+    stores = {d.name for d in parameters if isinstance(d.type, Pointer) and not d.type.const} if written is None else set(written)
+    for place, argument in zip(places, bound, strict=True):
+        _check_layout(place, argument, argument.name in stores, argument.name in inside)
+    return Bound(kernel, bound, judge(places, bound, stores, frozenset(inside)), library, width)
+
+
+# --- all arguments -------------------------------------------------------------------------------------------------------------------
+
+
+def _check_count(kernel: str, parameters: Sequence[Declaration], args: Sequence[Any]) -> None:
+    if not isinstance(args, tuple | list):
+        raise LaunchError(f"`{kernel}`: the arguments come as a tuple or list, got {show(args)}; write (x,) for one argument.")
+    if len(args) == len(parameters):
+        return
+    described = ", ".join(f"`{type_name(d.type)} {d.name}`" for d in parameters[len(args) :])
+    what = f"missing {described}" if described else f"{len(args) - len(parameters)} too many"
+    raise LaunchError(f"`{kernel}` takes {len(parameters)} arguments, got {len(args)}: {what}. Nothing was launched.")
+
+
+def _one_library(places: Sequence[Place], bound: Sequence[BoundArgument]) -> str | None:
+    """Arrays pick the executor, so all of them must be of one library."""
+    found: dict[str, Place] = {}
+    for place, argument in zip(places, bound, strict=True):
+        for array in (argument.array, *argument.shadow_arrays):
+            if array is not None:
+                found.setdefault(namespace(array).__name__, place)
+    if len(found) > 1:
+        (first, a), (second, b) = list(found.items())[:2]
+        raise b.refuse(
+            f"is or has as shadow a {second} array, but `{a.name}` a {first} array; a launch has all arrays, shadows too, on one device."
+        )
+    return next(iter(found), None)
+
+
+def _widths(places: Sequence[Place], bound: tuple[BoundArgument, ...]) -> tuple[int, tuple[BoundArgument, ...]]:
+    """Number of shadows a batch; every argument with a gradient must have as many."""
+    batch = next((a for a in bound if a.kind == "batch"), None)
+    width = len(batch.shadows) if batch else 1
+    split = tuple(_split_active(a, width) for a in bound)
+    for place, argument in zip(places, split, strict=True):
+        if argument.shadows and len(argument.shadows) != width:
+            base = f"`{batch.name}` has {width}" if batch else "only BatchDuplicated arguments make a batch"
+            raise place.refuse(f"has {len(argument.shadows)} shadows, but {base}.", ShadowError)
+    return width, split
+
+
+def _split_active(argument: BoundArgument, width: int) -> BoundArgument:
+    """An Active's shadow of shape (width,) as `width` views; every shadow of an Active must then have one element."""
+    if argument.kind != "active":
+        return argument
+    arrays = argument.shadow_arrays
+    if width > 1 and len(arrays) == 1 and arrays[0].shape == (width,):
+        arrays = tuple(arrays[0][i : i + 1] for i in range(width))
+    if any(a.size != 1 for a in arrays):
+        place = Place("the kernel", argument.position, argument.declaration)
+        raise place.refuse(f"has as shadow {show(arrays[0])}; it needs shape () or (1,).", ShadowError)
+    return replace(argument, shadow_arrays=arrays, shadows=tuple(resolve(a) for a in arrays))
+
+
+def _check_layout(place: Place, argument: BoundArgument, stored: bool, inside: bool) -> None:
+    array = argument.array
+    if array is None or array.size == 0:
+        return
+    _check_strides(place, array)
+    broadcast = any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True))
+    if broadcast and (stored or argument.shadows):
+        raise place.refuse("got a broadcast array (a stride of 0): its elements share memory; pass a contiguous copy.")
+    if stored and not writeable(array):
+        raise place.refuse("got a read-only array, but the kernel may write to it; pass a copy.")
+    for shadow in argument.shadow_arrays:
+        _check_shadow_layout(place, argument, shadow, inside)
+
+
+def _check_strides(place: Place, array: Any) -> None:
+    """A raw kernel sees a pointer and no strides. A view with a pitch is legal, since the kernel may take the pitch as a number, and so is
+    any order of axes; but where no axis has its elements side by side (`x[::2]`), the kernel would read what lies between them."""
+    steps = [s for s, n in zip(array.strides, array.shape, strict=True) if n > 1 and s]
+    if any(s < 0 for s in steps):
+        raise place.refuse("got a view with a negative stride; a raw kernel ignores strides. Pass a contiguous copy.")
+    if steps and min(steps) != array.dtype.itemsize:
+        raise place.refuse(f"got a strided view (strides {array.strides} bytes); a raw kernel ignores strides. Pass a contiguous copy.")
+
+
+def _check_shadow_layout(place: Place, argument: BoundArgument, shadow: Any, inside: bool) -> None:
+    array, memory = argument.array, argument.memory
+    if not writeable(shadow):
+        raise place.refuse("has a read-only array as shadow.", ShadowError)
+    steps, theirs = _element_strides(array), _element_strides(shadow)
+    if steps != theirs:
+        raise place.refuse(
+            f"and its shadow have different strides ({array.strides} and {shadow.strides} bytes): the kernel would reach other elements; "
+            f"make the shadow with zeros_like(x), or slice the pair: Duplicated(base, dbase)[...].", ShadowError,
+        )  # fmt: skip
+    if inside or memory is None or fills(array, memory):
+        return
+    other = resolve(shadow)
+    if other.offset != memory.offset // array_leaf(array.dtype)[1] or not _same_room(array, shadow):
+        raise place.refuse(
+            "is a view of a larger array, and a kernel may reach outside of a view: its shadow must be the same view of an equally large "
+            "array. Make the shadow of the whole once and slice the pair: D = Duplicated(base, dbase); D[...].", ShadowError,
+        )  # fmt: skip
+
+
+def _element_strides(array: Any) -> tuple[int, ...]:
+    """Strides in elements, of the axes along which there is a step to take."""
+    return tuple(s // array.dtype.itemsize for s, n in zip(array.strides, array.shape, strict=True) if n > 1)
+
+
+def _same_room(array: Any, shadow: Any) -> bool:
+    room, other = resolve(array).root, resolve(shadow).root
+    return int(room.size) == int(other.size) or (room.dtype != other.dtype and other.size >= room.size)
+
+
+# --- activities before a launch ------------------------------------------------------------------------------------------------------
+
+_KINDS: dict[type, str] = {
+    DuplicatedNoNeed: "noneed", Duplicated: "duplicated", BatchDuplicated: "batch", Active: "active", Stopped: "const", Const: "const",
+}  # fmt: skip
+
+
+def activities(kernel: str, parameters: Sequence[Declaration], positional: Sequence[Any], by_name: Mapping[str, Any]) -> tuple[str, ...]:
+    """The kind of each parameter from annotations given by position or by name, as classes or instances; whoever is not named is 'const'.
+
+    Raises LaunchError for too many annotations or an unknown name, ShadowError for an annotation that does not fit its parameter.
+    """
+    names = [d.name for d in parameters]
+    if len(positional) > len(parameters):
+        raise LaunchError(f"`{kernel}` has {len(parameters)} parameters, got {len(positional)} annotations.")
+    for name in by_name:
+        if name not in names:
+            raise LaunchError(f"`{kernel}` has no parameter `{name}`; it has {', '.join(names)}.")
+        if name in names[: len(positional)]:
+            raise LaunchError(f"`{kernel}`: parameter `{name}` is annotated twice, by position and by name.")
+    given = {**dict(zip(names, positional, strict=False)), **by_name}
+    return tuple(_activity(Place(kernel, i, d), given.get(d.name, Const)) for i, d in enumerate(parameters))
+
+
+def _activity(place: Place, annotation: Any) -> str:
+    class_ = annotation if isinstance(annotation, type) else type(annotation)
+    kind = next((k for c, k in _KINDS.items() if issubclass(class_, c)), None)
+    if kind is None:
+        raise place.refuse(f"is annotated with {show(annotation)}; use Duplicated, Active or Const.")
+    type_ = place.declaration.type
+    number = type_.element if isinstance(type_, Pointer) else type_
+    if kind == "const":
+        return kind
+    if isinstance(number, Scalar) and not number.is_float:
+        raise place.refuse("holds integers, which carry no gradient; it is Const.", ShadowError)
+    if (kind == "active") == isinstance(type_, Pointer):
+        raise place.refuse(f"takes {'Duplicated' if isinstance(type_, Pointer) else 'Active'}, not {class_.__name__}.", ShadowError)
+    return kind
+
+
+# --- geometry ------------------------------------------------------------------------------------------------------------------------
+
+
+def geometry(grid: Any, block: Any) -> tuple[Dim3, Dim3]:
+    """Grid and block as three positive ints each; ints, tuples and lists of up to three are taken.
+
+    Raises LaunchError for what no device can launch.
+    """
+    blocks, threads = _dim3("grid", grid), _dim3("block", block)
+    total = math.prod(threads)
+    if total > MAX_THREADS or any(t > limit for t, limit in zip(threads, MAX_BLOCK, strict=True)):
+        swapped = (
+            total > math.prod(blocks) > 1
+            and math.prod(blocks) <= MAX_THREADS
+            and all(b <= limit for b, limit in zip(blocks, MAX_BLOCK, strict=True))
+        )
+        hint = f" Are grid and block swapped? The grid given is {blocks}." if swapped else ""
+        limits = f"the limit is {MAX_THREADS}, and {MAX_BLOCK} along the axes"
+        raise LaunchError(f"a block of {threads} has {total} threads; {limits}.{hint} Nothing was launched.")
+    if any(b > limit for b, limit in zip(blocks, MAX_GRID, strict=True)):
+        raise LaunchError(f"a grid of {blocks} is beyond the limit {MAX_GRID}. Nothing was launched.")
+    return blocks, threads
+
+
+def _dim3(what: str, given: Any) -> Dim3:
+    parts = tuple(given) if isinstance(given, tuple | list) else (given,)
+    if not 1 <= len(parts) <= 3:
+        raise LaunchError(f"the {what} has one to three numbers, got {given!r}.")
+    try:
+        numbers = tuple(map(operator.index, parts))
+    except TypeError:
+        raise LaunchError(f"the {what} {given!r} is not made of whole numbers; a number of blocks is -(-n // 256), not n / 256.") from None
+    if min(numbers) < 1:
+        raise LaunchError(f"the {what} {given!r} is empty; skip the launch when there is nothing to do.")
+    x, y, z = (*numbers, 1, 1)[:3]
+    return x, y, z

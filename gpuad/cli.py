@@ -1,0 +1,219 @@
+"""The command line: adjoints of CUDA files, checks, what this machine has, and a demonstration.
+
+Every command either does what it says and exits with 0, or prints what is wrong (`file:line:column: error: ...`, the line, a caret) and
+exits with 1. Source text and explanations go to the standard output as they are, so that they can be piped; tables are for people.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+try:
+    import typer
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.table import Table
+except ImportError as missing:  # the library does without them
+    raise SystemExit(f"gpuad's commands need {missing.name}: pip install 'gpuad[cli]'") from None
+
+from . import api, demo, doctor, testing
+from .annotations import Active, Duplicated
+from .cases import Case, read
+from .errors import GpuadError
+from .ir.surface import Declaration
+from .ir.types import Pointer, Scalar, Type
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+SourcePath = Annotated[Path, typer.Argument(metavar="FILE.cu", help="CUDA source")]
+KernelName = Annotated[str | None, typer.Option("--kernel", "-k", help="kernel name or name expression; not needed if there is one")]
+ConstNames = Annotated[list[str] | None, typer.Option("--const", help="a parameter without a gradient; may be repeated")]
+SizeValues = Annotated[list[str] | None, typer.Option("--size", help="a size of the file's cases, such as n=1000; may be repeated")]
+
+
+def main() -> None:
+    """Entry point of the command `gpuad`."""
+    app()
+
+
+@app.callback()
+def _about() -> None:
+    """Differentiates CUDA kernels that overwrite their arguments in place."""
+
+
+@app.command()
+def grad(
+    file: SourcePath,
+    kernel: KernelName = None,
+    const: ConstNames = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="where to write the adjoint; default is the standard output")
+    ] = None,
+) -> None:
+    """Prints the adjoint of a kernel as CUDA source. All pointers to floats and all floats carry a gradient, except --const ones."""
+    with _reported(file):
+        text = _adjoint(file, kernel, const or ()).source
+        text += "" if text.endswith("\n") else "\n"
+        if output is None:
+            sys.stdout.write(text)
+        else:
+            output.write_text(text, encoding="utf-8")
+
+
+@app.command()
+def explain(file: SourcePath, kernel: KernelName = None, const: ConstNames = None) -> None:
+    """Says what the adjoint of a kernel saves and why, and how each gradient is accumulated."""
+    with _reported(file):
+        print(_adjoint(file, kernel, const or ()).explain())
+
+
+@app.command()
+def check(
+    file: SourcePath,
+    kernel: KernelName = None,
+    size: SizeValues = None,
+    directions: Annotated[int, typer.Option(min=1, help="random directions to try")] = 3,
+    seed: Annotated[int, typer.Option(help="of inputs and directions")] = 0,
+) -> None:
+    """Runs the cases in a file's header: is the gradient right, is the kernel free of races, are its indices in bounds?"""
+    with _reported(file):
+        sizes = _sizes(size or ())
+        cases = [c for c in read(file) if kernel in (None, c.kernel)]
+        if not cases:
+            raise GpuadError(f"{file}: error: no case for the kernel `{kernel}`")
+        if unknown := sorted(set(sizes) - {name for c in cases for name in c.sizes}):
+            raise GpuadError(f"{file}: error: no case has a size `{unknown[0]}`")
+        passed = [_check_case(file, c, sizes, directions, seed) for c in cases]
+    raise typer.Exit(0 if all(passed) else 1)
+
+
+@app.command(name="doctor")
+def doctor_() -> None:
+    """Lists what this machine has for gpuad, and what to do about what is missing."""
+    findings = doctor.examine()
+    table = Table("", "", "found", "what to do", box=None, header_style="dim")
+    for finding in findings:
+        table.add_row("[green]yes[/]" if finding.found else "[yellow]no[/]", finding.what, finding.detail, finding.advice)
+    Console().print(table)
+    usable, sentence = doctor.verdict(findings)
+    print(sentence)
+    raise typer.Exit(0 if usable else 1)
+
+
+@app.command(name="demo")
+def demo_(
+    output: Annotated[Path, typer.Option("--output", "-o", help="where to write the picture")] = Path("gpuad-demo.png"),
+    iterations: Annotated[int, typer.Option(min=1, help="at most so many iterations")] = demo.Setting.iterations,
+) -> None:
+    """Recovers what a plate is made of from the sound at its rim: 300 in-place time steps, reversed, in every iteration."""
+    with _reported(output):
+        outcome = _inversion(demo.Setting(iterations=iterations))
+        demo.draw(outcome, output)
+    print(f"misfit {outcome.loss:.2%} of the start, error of the map {outcome.error:.0%} of the start; picture: {output}")
+    if not outcome.succeeded:
+        print("error: the map was not recovered (misfit at most 1 %, error at most 50 % wanted)", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def _inversion(setting: demo.Setting) -> demo.Outcome:
+    library = testing.array_module()
+    columns = (TextColumn("[progress.description]{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(f"inversion on {'the GPU' if library is not np else 'the CPU'}", total=setting.iterations, state="")
+
+        def report(number: int, loss: float, error: float) -> None:
+            progress.update(task, completed=number, state=f"misfit {loss:7.2%}  map error {error:4.0%}")
+
+        outcome = demo.invert(setting, library, report)
+        progress.update(task, total=len(outcome.losses) - 1)
+    return outcome
+
+
+# --- pieces --------------------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _reported(file: Path) -> Iterator[None]:
+    """Turns errors into a message on the standard error and exit status 1, without a traceback."""
+    try:
+        yield
+    except GpuadError as error:
+        text = str(error)
+        print(text if re.match(r".+?: error: ", text) else f"error: {text}", file=sys.stderr)
+        raise typer.Exit(1) from None
+    except OSError as error:
+        print(f"{error.filename or file}: error: {error.strerror or error}", file=sys.stderr)
+        raise typer.Exit(1) from None
+
+
+def _adjoint(file: Path, name: str | None, const: Sequence[str]) -> Any:
+    kernel = _kernel(file, name)
+    return kernel.adjoint(**_activity(kernel.parameters, const))
+
+
+def _kernel(file: Path, name: str | None) -> Any:
+    return api.kernel(file, name or _only_kernel(file))
+
+
+def _only_kernel(file: Path) -> str:
+    """The name of the file's kernel, if it has one."""
+    text = file.read_text(encoding="utf-8")
+    bare = re.sub(r"//[^\n]*|/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.DOTALL)
+    names = re.findall(r"__global__\b[^;{(]*?(?:__launch_bounds__\s*\([^)]*\)\s*[^;{(]*?)?(\w+)\s*\(", bare)
+    if len(names) == 1:
+        return str(names[0])
+    what = f"has the kernels {', '.join(names)}; choose one with --kernel" if names else "has no `__global__` function"
+    raise GpuadError(f"{file}: error: the file {what}")
+
+
+def _activity(parameters: Sequence[Declaration], const: Sequence[str]) -> dict[str, type]:
+    """Duplicated for pointers to floats, Active for floats, nothing for the rest and for `const`."""
+    names = [d.name for d in parameters]
+    for name in const:
+        if name not in names:
+            raise GpuadError(f"--const {name}: error: there is no parameter `{name}`; there are {', '.join(names)}")
+    return {d.name: Duplicated if isinstance(d.type, Pointer) else Active for d in parameters if d.name not in const and _is_float(d.type)}
+
+
+def _is_float(type_: Type) -> bool:
+    number = type_.element if isinstance(type_, Pointer) else type_
+    number = getattr(number, "element", number)  # of a vector or a complex
+    return isinstance(number, Scalar) and number.is_float
+
+
+def _sizes(options: Sequence[str]) -> dict[str, int]:
+    found = {}
+    for option in options:
+        name, _, number = option.partition("=")
+        if not number.isdigit():
+            raise GpuadError(f"--size {option}: error: write a name and a whole number, such as n=1000")
+        found[name.strip()] = int(number)
+    return found
+
+
+def _check_case(file: Path, case: Case, sizes: Mapping[str, int], directions: int, seed: int) -> bool:
+    kernel = _kernel(file, case.kernel)
+    own = {name: number for name, number in sizes.items() if name in case.sizes}
+    made = case.arrays({d.name: d.type for d in kernel.parameters}, seed, own)
+    args = tuple(_annotated(value, name in case.active) for name, value in made.items())
+    grid, block, shared_mem = case.geometry(own)
+    try:
+        report = testing.check_gradient(kernel, args, grid=grid, block=block, shared_mem=shared_mem, directions=directions, seed=seed)
+    except AssertionError as failure:
+        print(f"{case.span}: error: {failure}", file=sys.stderr)
+        return False
+    print(f"{case.span}: {report}")
+    return True
+
+
+def _annotated(value: Any, active: bool) -> Any:
+    if not active:
+        return value
+    return Duplicated(value) if isinstance(value, np.ndarray) else Active(value, np.zeros(()))

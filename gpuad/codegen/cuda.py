@@ -1,0 +1,74 @@
+"""Prints kernels as self-contained CUDA C++: the comment that is the kernel's contract, the few helpers that it calls, the kernel.
+
+The text compiles with plain NVRTC, without any include.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..ir.functions import FUNCTIONS
+from ..ir.nodes import Buffer, Call, Kernel, Var, walk
+from .helpers import CUDA_HELPERS, helper_text
+from .spelling import c_type, function_name
+from .statements import INDENT, WIDTH, Statements
+from .structure import Read, expressions, statements, written
+
+
+def cuda_source(kernels: Sequence[Kernel]) -> str:
+    """CUDA C++ text of the kernels, `extern "C"` by their names. UnsupportedError for what cannot be printed."""
+    helpers: set[str] = set()
+    texts = []
+    for kernel in kernels:
+        text, used = _kernel(kernel)
+        texts.append(text)
+        helpers |= used
+    return "\n".join([part for part in (helper_text(helpers).rstrip("\n") + "\n",) if part.strip()] + texts)
+
+
+def _kernel(kernel: Kernel) -> tuple[str, set[str]]:
+    printer = Statements(kernel, [kernel.name, *CUDA_HELPERS, *functions(kernel)])
+    signature = wrapped(f'extern "C" __global__ void {kernel.name}', list(parameters(printer)))
+    lines = [*comment(kernel.header), *signature, "{", *printer.body(), "}"]
+    return "\n".join(lines) + "\n", printer.helpers
+
+
+def functions(kernel: Kernel) -> set[str]:
+    """The C names of the functions that the kernel calls: no variable may hide them."""
+    calls = {e for top in expressions(kernel.body) for e in walk(top) if isinstance(e, Call) and not isinstance(e, Read)}
+    return {function_name(c) for c in calls if c.function in FUNCTIONS}
+
+
+def comment(text: str) -> list[str]:
+    """The text as comment lines; what is a comment already stays as it is."""
+    return [line if line.lstrip().startswith("//") else f"// {line}".rstrip() for line in text.splitlines()]
+
+
+def parameters(printer: Statements, qualifier: str = "") -> Iterator[str]:
+    """Declares the kernel's parameters; pointers to what the kernel does not write are const."""
+    kernel = printer.kernel
+    changed = {written(s) for s in statements(kernel.body)}
+    for param in kernel.params:
+        if isinstance(param, Var):
+            yield f"{c_type(param.type)} {printer.declare(param)}"
+            continue
+        yield f"{pointer(param, param not in changed)}{qualifier} {printer.declare(param)}"
+
+
+def pointer(buffer: Buffer, const: bool) -> str:
+    return f"{'const ' if const else ''}{c_type(buffer.element)}*"
+
+
+def wrapped(head: str, params: list[str]) -> list[str]:
+    """A function's head, its parameters on lines of their own where they do not fit."""
+    one = f"{head}({', '.join(params)})"
+    if len(one) <= WIDTH:
+        return [one]
+    lines, row = [f"{head}("], INDENT
+    for k, param in enumerate(params):
+        piece = param + (", " if k + 1 < len(params) else ")")
+        if len(row) + len(piece) > WIDTH and row.strip():
+            lines.append(row.rstrip())
+            row = INDENT
+        row += piece
+    return [*lines, row]

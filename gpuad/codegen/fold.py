@@ -1,0 +1,237 @@
+"""Decides which loads and copies are printed at their use, and drops what nothing uses: `float t = u[i]; v[i] = 2 * t` becomes `v[i] = 2 * u[i]`.
+
+A load moves to its one use if that changes neither the value nor how often it is read: nothing between the two may write memory that can be
+the same, and it never moves into a loop. Two pointer parameters can be the same memory (a caller may pass one array twice), so any write to
+global memory holds back every load from global memory. A barrier holds back all but a thread's own arrays.
+
+The walk is repeated with the set of definitions that turned out to have to stay, so that these keep their place in the text.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from ..ir.nodes import (
+    Assign,
+    Atomic,
+    Barrier,
+    Binary,
+    Block,
+    Buffer,
+    Carried,
+    Constant,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Shuffle,
+    Stmt,
+    Unary,
+    Var,
+    While,
+    variables,
+)
+from ..ir.types import I32, Space
+from .structure import blocks, expressions, read, reads, statements, substitute, uses, visit_operands, written
+
+
+def fold(kernel: Kernel) -> Kernel:
+    """The kernel as it is printed: single-use loads are `Read` expressions, unused values are gone, the counters of while loops are
+    carried values."""
+    body = _count_iterations(kernel.body)
+    blocked: set[int] = set()
+    while True:
+        run = _Fold(body, blocked)
+        folded = run.block(body, [])[0]
+        if run.late:
+            blocked |= run.late
+        elif folded == body:
+            return replace(kernel, body=folded)
+        else:
+            body, blocked = folded, set()
+
+
+def _count_iterations(block: Block) -> Block:
+    """While loops whose counter or count is wanted, with these as a carried value."""
+    return tuple(_counted(stmt) for stmt in block)
+
+
+def _counted(stmt: Stmt) -> Stmt:
+    match stmt:
+        case If():
+            return replace(stmt, then=_count_iterations(stmt.then), otherwise=_count_iterations(stmt.otherwise))
+        case For():
+            return replace(stmt, body=_count_iterations(stmt.body))
+        case While():
+            stmt = replace(stmt, body=_count_iterations(stmt.body))
+            return _with_counter(stmt) if stmt.counter or stmt.count else stmt
+    return stmt
+
+
+def _with_counter(stmt: While) -> While:
+    wanted = stmt.count or stmt.counter
+    assert wanted is not None
+    counter = stmt.counter or replace(wanted, uid=-1 - wanted.uid)
+    count = stmt.count or replace(wanted, uid=-1 - wanted.uid)
+    carried = Carried(counter, Constant(0, I32), Binary("+", counter, Constant(1, I32), I32), count)
+    return replace(stmt, carried=(*stmt.carried, carried), counter=None, count=None)
+
+
+class _Fold:
+    """One walk. `late` collects the definitions that were folded too eagerly; the walk is then repeated with them in `blocked`."""
+
+    def __init__(self, body: Block, blocked: set[int]) -> None:
+        self.blocked = blocked
+        self.late: set[int] = set()
+        self.position = 0
+        self.mutable = {s.var for s in statements(body) if isinstance(s, Assign)}
+        self.pending: dict[Var, Expr] = {}
+        self.positions: dict[Var, int] = {}
+
+    def block(self, block: Block, tail: list[Expr]) -> tuple[Block, list[Expr]]:
+        """The folded block, and the expressions evaluated at its end."""
+        remaining = Counter(v for e in tail for v in variables(e))
+        for stmt in block:
+            remaining.update(uses(stmt))
+        outer, result = dict(self.pending), []
+        for stmt in block:
+            remaining.subtract(uses(stmt))
+            kept = self.statement(stmt, remaining)
+            result += [] if kept is None else [kept]
+        tail = [self.put(e) for e in tail]
+        self.pending = outer
+        return tuple(result), tail
+
+    def statement(self, stmt: Stmt, after: Counter[Var]) -> Stmt | None:
+        """The statement as it is kept, or None; `after` counts the uses in the rest of its block."""
+        self.position += 1
+        if isinstance(stmt, Let | Load) and not after[stmt.var] and stmt.var not in self.mutable:
+            return None
+        position = self.position
+        stmt = self.operands(stmt)
+        value = self.candidate(stmt, after)
+        if value is not None and position not in self.blocked:
+            assert isinstance(stmt, Let | Load)
+            self.pending[stmt.var], self.positions[stmt.var] = value, position
+            return None
+        stmt = self.nested(stmt, after)
+        self.keep({v for v in self.stale(stmt) if after[v]})
+        return _pruned(stmt, after)
+
+    def operands(self, stmt: Stmt) -> Stmt:
+        if not isinstance(stmt, For):
+            return visit_operands(stmt, self.put)
+        self.keep({v for e in (stmt.stop, stmt.step) for v in variables(e) if any(reads(self.pending.get(v, v)))})
+        return visit_operands(stmt, self.put)
+
+    def candidate(self, stmt: Stmt, after: Counter[Var]) -> Expr | None:
+        """What may be printed instead of the variable that the statement defines."""
+        if not isinstance(stmt, Let | Load) or stmt.note or after[stmt.var] != 1 or stmt.var in self.mutable:
+            return None
+        if isinstance(stmt, Load):
+            return read(stmt.buffer, stmt.index)
+        return stmt.value if isinstance(stmt.value, Var) else None
+
+    def put(self, expr: Expr) -> Expr:
+        return substitute(expr, self.pending)
+
+    def keep(self, names: set[Var]) -> None:
+        """These may not be folded after all."""
+        self.late |= {self.positions[v] for v in names if v in self.pending}
+
+    def nested(self, stmt: Stmt, after: Counter[Var]) -> Stmt:
+        inner = blocks(stmt)
+        if not inner:
+            return stmt
+        self.keep(self.crossing(stmt, after))
+        if isinstance(stmt, If):
+            return self.branches(stmt)
+        body, tail = inner[0]
+        used = {v for e in [*expressions(body), *tail] for v in variables(e)}
+        self.keep(used & set(self.pending))
+        return self.loop(stmt)
+
+    def crossing(self, stmt: Stmt, after: Counter[Var]) -> set[Var]:
+        """The pending values that are used behind a statement within which they may change."""
+        changed = {v for s in statements((stmt,)) for v in self.stale(s)}
+        return {v for v in changed if after[v]}
+
+    def branches(self, stmt: If) -> If:
+        then, thens = self.block(stmt.then, [m.then for m in stmt.merges])
+        otherwise, others = self.block(stmt.otherwise, [m.otherwise for m in stmt.merges])
+        merges = tuple(replace(m, then=a, otherwise=b) for m, a, b in zip(stmt.merges, thens, others, strict=True))
+        return replace(stmt, then=then, otherwise=otherwise, merges=merges)
+
+    def loop(self, stmt: Stmt) -> Stmt:
+        if isinstance(stmt, For):
+            body, tail = self.block(stmt.body, [c.next for c in stmt.carried])
+            return replace(stmt, body=body, carried=_with_next(stmt.carried, tail))
+        assert isinstance(stmt, While)
+        header, body, tail = self.while_blocks(stmt)
+        return replace(stmt, header=header, condition=tail[0], body=body, carried=_with_next(stmt.carried, tail[1:]))
+
+    def while_blocks(self, stmt: While) -> tuple[Block, Block, list[Expr]]:
+        """Header and body are one scope with the condition between them: values needed behind the condition stay in the header."""
+        behind = {v for e in [*expressions(stmt.body), *(c.next for c in stmt.carried)] for v in variables(e)}
+        header, ends = self.block(stmt.header, [stmt.condition, *behind])
+        self.late |= {self.positions[v] for v, e in zip(behind, ends[1:], strict=True) if e is not v}
+        body, tail = self.block(stmt.body, [c.next for c in stmt.carried])
+        return header, body, [ends[0], *tail]
+
+    def stale(self, stmt: Stmt) -> set[Var]:
+        """The pending values that the statement itself, without its blocks, may change."""
+        if isinstance(stmt, Assign):
+            return {v for v, e in self.pending.items() if stmt.var in variables(e)}
+        target = written(stmt)
+        synchronises = isinstance(stmt, Barrier | Shuffle | Atomic)
+        if target is None and not synchronises:
+            return set()
+        return {v for v, e in self.pending.items() if any(_touches(target, synchronises, r.buffer) for r in reads(e))}
+
+
+def _touches(target: Buffer | None, synchronises: bool, buffer: Buffer) -> bool:
+    if synchronises and buffer.space is not Space.LOCAL:
+        return True
+    return target is not None and (target == buffer or target.space is buffer.space is Space.GLOBAL)
+
+
+def _with_next(carried: tuple[Carried, ...], tail: list[Expr]) -> tuple[Carried, ...]:
+    return tuple(replace(c, next=e) for c, e in zip(carried, tail, strict=True))
+
+
+def _pruned(stmt: Stmt, after: Counter[Var]) -> Stmt | None:
+    """The statement without what nobody uses; None if nothing is left."""
+    match stmt:
+        case If(merges=merges):
+            stmt = replace(stmt, merges=tuple(m for m in merges if after[m.var]))
+            if not stmt.merges and not stmt.then:
+                return replace(stmt, condition=negated(stmt.condition), then=stmt.otherwise, otherwise=()) if stmt.otherwise else None
+        case For(body=(), carried=()):
+            return None
+        case For() | While():
+            return replace(stmt, carried=_live_carried(stmt, after))
+    return stmt
+
+
+def _live_carried(stmt: For | While, after: Counter[Var]) -> tuple[Carried, ...]:
+    """Without the carried values that only their own next value uses."""
+    inside = uses(replace(stmt, carried=tuple(replace(c, init=c.var) for c in stmt.carried)))
+    own = {c.var: sum(v == c.var for v in variables(c.next)) + 1 for c in stmt.carried}
+    return tuple(c for c in stmt.carried if after[c.result] or inside[c.var] > own[c.var])
+
+
+_INVERSE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
+
+
+def negated(condition: Expr) -> Expr:
+    """The opposite of a condition. Comparisons of floats other than == and != are not turned round: both are false for NaN."""
+    match condition:
+        case Unary(op="!", operand=a):
+            return a
+        case Binary(op=op, left=a) if op in ("==", "!=") or (op in _INVERSE and not a.type.is_float):
+            return replace(condition, op=_INVERSE[op])
+    return Unary("!", condition, condition.type)
+

@@ -1,0 +1,106 @@
+"""The device functions that generated CUDA may need beside CUDA's own. Each kernel's text carries only those that it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_CHAIN = """
+// The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
+__device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
+__device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
+"""
+
+_BLOCK_SUM = """
+// Adds the sum of `value` over all threads of the block to *target, with one atomicAdd. Every thread of the block must make the call,
+// with the same target; the block may have any shape. The sum is formed in double.
+template <typename T>
+__device__ inline void gpuad_block_sum(T* target, double value)
+{
+    __shared__ double partial[32];
+    const int thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+    const int threads = blockDim.x * blockDim.y * blockDim.z;
+    const int lane = thread % 32;
+    const int lanes = min(32, threads - (thread - lane));
+    const unsigned int mask = lanes == 32 ? 0xffffffffu : (1u << lanes) - 1u;
+    for (int distance = 16; distance > 0; distance /= 2) {
+        const double other = __shfl_down_sync(mask, value, distance);
+        if (lane + distance < lanes) value += other;
+    }
+    if (lane == 0) partial[thread / 32] = value;
+    __syncthreads();
+    if (thread == 0) {
+        for (int warp = 1; warp < (threads + 31) / 32; ++warp) value += partial[warp];
+        atomicAdd(target, (T)value);
+    }
+    __syncthreads();
+}
+"""
+
+_EXCH = """
+// atomicExch and atomicCAS for the types that CUDA lacks, on the bits.
+__device__ inline double gpuad_exch(double* target, double value)
+{
+    return __longlong_as_double(atomicExch((unsigned long long*)target, (unsigned long long)__double_as_longlong(value)));
+}
+__device__ inline long long gpuad_exch(long long* target, long long value)
+{
+    return (long long)atomicExch((unsigned long long*)target, (unsigned long long)value);
+}
+"""
+
+_CAS = """
+// atomicCAS for the types that CUDA lacks, on the bits.
+__device__ inline float gpuad_cas(float* target, float expected, float value)
+{
+    return __int_as_float(atomicCAS((int*)target, __float_as_int(expected), __float_as_int(value)));
+}
+__device__ inline double gpuad_cas(double* target, double expected, double value)
+{
+    const unsigned long long bits = (unsigned long long)__double_as_longlong(value);
+    return __longlong_as_double(atomicCAS((unsigned long long*)target, (unsigned long long)__double_as_longlong(expected), bits));
+}
+__device__ inline long long gpuad_cas(long long* target, long long expected, long long value)
+{
+    return (long long)atomicCAS((unsigned long long*)target, (unsigned long long)expected, (unsigned long long)value);
+}
+"""
+
+_TRIPS = """
+// How many values range(start, stop, step) has.
+__device__ inline long long gpuad_trips(long long start, long long stop, long long step)
+{
+    if (step > 0) return start < stop ? (stop - start + step - 1) / step : 0;
+    return start > stop ? (start - stop - step - 1) / -step : 0;
+}
+"""
+
+_INF_F = "\n__device__ inline float gpuad_inff() { return __int_as_float(0x7f800000); }\n"
+_INF = "\n__device__ inline double gpuad_inf() { return __longlong_as_double(0x7ff0000000000000LL); }\n"
+_NAN_F = "\n__device__ inline float gpuad_nanf() { return __int_as_float(0x7fffffff); }\n"
+_NAN = "\n__device__ inline double gpuad_nan() { return __longlong_as_double(0x7fffffffffffffffLL); }\n"
+_ADD_64 = """
+// atomicAdd for signed 64-bit integers.
+__device__ inline long long gpuad_add(long long* target, long long value)
+{
+    return (long long)atomicAdd((unsigned long long*)target, (unsigned long long)value);
+}
+"""
+
+CUDA_HELPERS = {
+    "gpuad_chain": _CHAIN,
+    "gpuad_block_sum": _BLOCK_SUM,
+    "gpuad_exch": _EXCH.replace("atomicExch and atomicCAS", "atomicExch"),
+    "gpuad_cas": _CAS,
+    "gpuad_add": _ADD_64,
+    "gpuad_trips": _TRIPS,
+    "gpuad_inff": _INF_F,
+    "gpuad_inf": _INF,
+    "gpuad_nanf": _NAN_F,
+    "gpuad_nan": _NAN,
+}
+
+
+def helper_text(used: Iterable[str], table: dict[str, str] = CUDA_HELPERS) -> str:
+    """The definitions of those of the names that the table has, in the order of the table."""
+    wanted = set(used)
+    return "".join(text.lstrip("\n") + "\n" for name, text in table.items() if name in wanted)

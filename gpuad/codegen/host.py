@@ -1,0 +1,220 @@
+"""Prints kernels as C++ for the CPU: the body as in the CUDA text, and an entry that runs it for every thread of the launch.
+
+The loop over x is innermost and runs over the global index where the kernel knows no other, so that compilers vectorise it; the rows around it
+are shared out to the workers in contiguous parts. Threads of a launch that touch plain memory only are independent of one another by premise
+(no data races), which the loop tells the compiler; with atomics, sums over blocks or arrays of its own a thread is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import UnsupportedError
+from ..ir.nodes import Accumulate, Alloc, Atomic, Barrier, Buffer, Expr, For, How, Kernel, Shuffle, Stmt, Take, Var, While
+from ..ir.types import Scalar, Space
+from .axes import merge_axes
+from .cuda import comment, functions, parameters, pointer, wrapped
+from .helpers import helper_text
+from .host_expressions import HostExpressions
+from .host_helpers import ATOMICS, HOST_HELPERS, PRELUDE
+from .naming import identifier
+from .spelling import c_type
+from .statements import INDENT, Statements
+from .structure import statements, written
+from .widen import widen
+
+_DIMENSIONS = ("threadIdx", "blockIdx", "globalIdx", "blockDim", "gridDim")
+
+
+def host_source(kernels: Sequence[Kernel]) -> str:
+    """C++17 text with an entry `int gpuad_launch_<name>(const long long* geometry, const unsigned long long* slots)` for each kernel.
+
+    `geometry` holds the grid (x, y, z), the block (x, y, z) and the greatest number of workers, which is a demand if it is negative. `slots`
+    holds each argument in 8 bytes: a pointer, or a scalar in the first of them. The entry returns 0, or 1 if the launch is too large.
+    Compile with -DGPUAD_RESTRICT=__restrict__ for arguments of which no written one overlaps another, with -DGPUAD_ATOMICS for several
+    workers on a kernel with atomics. UnsupportedError for what the CPU cannot run.
+    """
+    texts = [_Entry(kernel) for kernel in kernels]
+    helpers = {name for text in texts for name in text.helpers}
+    atomics = ATOMICS if any(text.atomic for text in texts) else ""
+    parts = [PRELUDE.lstrip("\n"), atomics, helper_text(helpers, HOST_HELPERS)]
+    return "".join(parts) + "\n".join(t.body for t in texts) + "\n}  // namespace\n\n" + "\n".join(t.entry for t in texts)
+
+
+def has_atomics(kernel: Kernel) -> bool:
+    """Whether threads of the kernel meet at the same memory: then one worker with plain operations is faster than several with atomics."""
+    return any(_is_atomic(s) for s in statements(kernel.body))
+
+
+def _is_atomic(stmt: Stmt) -> bool:
+    return isinstance(stmt, Atomic) or (isinstance(stmt, Accumulate | Take) and stmt.how is How.ATOMIC)
+
+
+class HostStatements(Statements):
+    """Prints a kernel's body for the CPU."""
+
+    expressions_class = HostExpressions
+
+    def __init__(self, kernel: Kernel, reserved: Sequence[str]) -> None:
+        super().__init__(kernel, reserved)
+        self.wide = widen(self.kernel, self.classes)
+        assert isinstance(self.expressions, HostExpressions)
+        self.text: HostExpressions = self.expressions
+        self.text.wide = self.wide
+        self.sums: list[Scalar] = []
+
+    def type_name(self, var: Var) -> str:
+        return "long long" if var in self.wide else c_type(var.type)
+
+    def initial(self, var: Var, value: Expr) -> str:
+        return self.text.widened(value)[0] if var in self.wide and self.wide.is_chain(value) else super().initial(var, value)
+
+    def block_sum(self, element: str, stmt: Accumulate) -> str:
+        k = len(self.sums)
+        self.sums.append(stmt.buffer.element)
+        return f"gpuad_block_sum(gpuad_sums[{k}], gpuad_done[{k}], &{element}, {self.text.text(stmt.value)});"
+
+    def shared(self, stmt: Alloc, kind: str, name: str) -> None:
+        raise UnsupportedError("the CPU executor does not run kernels with shared memory yet", stmt.span)
+
+    def barrier(self, stmt: Barrier) -> None:
+        raise UnsupportedError("the CPU executor does not run kernels with barriers yet", stmt.span)
+
+    def shuffle(self, stmt: Shuffle) -> None:
+        raise UnsupportedError("the CPU executor does not run kernels with shuffles yet", stmt.span)
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """The loop over an axis: over global indices if it is merged, else over blocks and, inside, threads."""
+
+    axis: str
+    merged: bool
+
+    @property
+    def rows(self) -> str:
+        if self.merged:
+            return "1" if self.axis == "x" else f"gridDim.{self.axis} * blockDim.{self.axis}"
+        return f"gridDim.{self.axis}"
+
+    @property
+    def threads(self) -> str:
+        return "1" if self.merged and self.axis != "x" else f"blockDim.{self.axis}"
+
+
+class _Entry:
+    """The text of one kernel: its body, the loop over rows, the entry."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        axes = merge_axes(kernel)
+        self.name = identifier(kernel.name)
+        self.loops = {axis: _Loop(axis, axis in axes.merged) for axis in "xyz"}
+        self.printer = HostStatements(axes.kernel, [*functions(kernel), *_DIMENSIONS, "gpuad_sums", "gpuad_done"])
+        self.declared = list(parameters(self.printer))
+        self.kernel = self.printer.kernel
+        lines = self.printer.body()
+        self.helpers = self.printer.helpers
+        self.atomic = has_atomics(kernel)
+        self.body = "\n".join([*comment(kernel.header), *self.function(lines), "", *self.rows(), ""])
+        self.entry = "\n".join([*self.launch(), ""])
+
+    @property
+    def independent(self) -> bool:
+        """Whether the compiler may run threads of a row at once."""
+        own = any(isinstance(s, Alloc) and s.buffer.space is Space.LOCAL for s in statements(self.kernel.body))
+        return not (self.atomic or self.printer.sums or own)
+
+    @property
+    def sums(self) -> list[str]:
+        return ["gpuad_partial* gpuad_sums", "std::vector<gpuad_flushed>* gpuad_done"] if self.printer.sums else []
+
+    def function(self, lines: list[str]) -> list[str]:
+        dimensions = [f"const gpuad_dim {name}" for name in _DIMENSIONS]
+        head = wrapped(f"GPUAD_INLINE void gpuad_body_{self.name}", [*self.declared, *self.sums, *dimensions])
+        return [*head, "{", *lines, "}"]
+
+    def arguments(self) -> list[str]:
+        return [self.printer.name_of(p) for p in self.kernel.params]
+
+    def rows(self) -> list[str]:
+        changed = {written(s) for s in statements(self.kernel.body)}
+        declared = [
+            f"{pointer(p, p not in changed)} GPUAD_RESTRICT {self.printer.name_of(p)}" if isinstance(p, Buffer) else text
+            for p, text in zip(self.kernel.params, self.declared, strict=True)
+        ]
+        done = self.sums[1:]
+        numbers = ["const gpuad_dim blockDim", "const gpuad_dim gridDim", *(f"long long gpuad_{n}" for n in ("first", "last", "from", "to"))]
+        head = wrapped(f"static void gpuad_rows_{self.name}", [*declared, *done, *numbers])
+        count = len(self.printer.sums)
+        before = [f"{INDENT}gpuad_partial gpuad_sums[{count}];"] if count else []
+        flush = "gpuad_flush(gpuad_done[k], gpuad_sums[k].target, gpuad_sums[k].sum)"
+        after = [f"{INDENT}for (int k = 0; k < {count}; ++k) {flush};"] if count else []
+        return [*head, "{", *before, *self.row_loop(), *after, "}"]
+
+    def row_loop(self) -> list[str]:
+        x, y, z = (self.loops[a] for a in "xyz")
+        sums = ["gpuad_sums", "gpuad_done"] if self.printer.sums else []
+        index = {a: f"gpuad_r{a}" if self.loops[a].merged else f"gpuad_r{a} * blockDim.{a} + gpuad_t{a}" for a in "yz"}
+        index["x"] = "gpuad_x" if x.merged else "gpuad_rx * blockDim.x + gpuad_x"
+        thread = "{gpuad_x, gpuad_ty, gpuad_tz}"
+        place = f"{{{index['x']}, {index['y']}, {index['z']}}}"
+        call = ", ".join([*self.arguments(), *sums, thread, "{gpuad_rx, gpuad_ry, gpuad_rz}", place, "blockDim", "gridDim"])
+        return [
+            f"{INDENT}for (long long row = gpuad_first; row < gpuad_last; ++row) {{",
+            f"{INDENT * 2}const long long gpuad_rx = row % ({x.rows});",
+            f"{INDENT * 2}const long long gpuad_ry = row / ({x.rows}) % ({y.rows});",
+            f"{INDENT * 2}const long long gpuad_rz = row / ({x.rows}) / ({y.rows});",
+            f"{INDENT * 2}for (long long gpuad_tz = 0; gpuad_tz < {z.threads}; ++gpuad_tz)",
+            f"{INDENT * 2}for (long long gpuad_ty = 0; gpuad_ty < {y.threads}; ++gpuad_ty) {{",
+            *([f"{INDENT * 3}GPUAD_INDEPENDENT"] if self.independent else []),
+            f"{INDENT * 3}for (long long gpuad_x = gpuad_from; gpuad_x < gpuad_to; ++gpuad_x)",
+            f"{INDENT * 4}gpuad_body_{self.name}({call});",
+            f"{INDENT * 2}}}",
+            f"{INDENT}}}",
+        ]
+
+    def launch(self) -> list[str]:
+        x, y, z = (self.loops[a] for a in "xyz")
+        count = len(self.printer.sums)
+        merged = "true" if x.merged else "false"
+        width = "gridDim.x * blockDim.x" if x.merged else "blockDim.x"
+        done = [f"done.data() + {count} * worker"] if count else []
+        call = ", ".join([*self.slots(), *done, "blockDim", "gridDim", "first, last, from, to"])
+        return [
+            f'extern "C" int gpuad_launch_{self.name}(const long long* geometry, const unsigned long long* slots)',
+            "{",
+            "    using namespace gpuad_host;",
+            "    const gpuad_dim gridDim = {geometry[0], geometry[1], geometry[2]}, blockDim = {geometry[3], geometry[4], geometry[5]};",
+            f"    const long long rows = ({z.rows}) * ({y.rows}) * ({x.rows}), width = {width}, most = 0x7fff0000LL;",
+            "    if (gridDim.x * blockDim.x > most || gridDim.y * blockDim.y > most || gridDim.z * blockDim.z > most) return 1;",
+            f"    const bool split = {merged} && rows < 4 * std::llabs(geometry[6]);",
+            f"    const int workers = gpuad_workers(geometry, {self.least_threads()}, split ? width : rows);",
+            *([f"    std::vector<std::vector<gpuad_flushed>> done({count} * workers);"] if count else []),
+            "    const auto work = [&](int worker) {",
+            "        const long long first = split ? 0 : gpuad_bound(rows, worker, workers);",
+            "        const long long last = split ? rows : gpuad_bound(rows, worker + 1, workers);",
+            "        const long long from = split ? gpuad_bound(width, worker, workers) : 0;",
+            "        const long long to = split ? gpuad_bound(width, worker + 1, workers) : width;",
+            f"        gpuad_rows_{self.name}({call});",
+            "    };",
+            *(["    const int status = gpuad_parallel(workers, work);"] if count else ["    return gpuad_parallel(workers, work);"]),
+            *self.combine(count),
+            "}",
+        ]
+
+    def slots(self) -> list[str]:
+        changed = {written(s) for s in statements(self.kernel.body)}
+        kinds = [pointer(p, p not in changed) if isinstance(p, Buffer) else c_type(p.type) for p in self.kernel.params]
+        return [f"gpuad_slot<{kind}>(slots, {k})" for k, kind in enumerate(kinds)]
+
+    def combine(self, count: int) -> list[str]:
+        if not count:
+            return []
+        lines = [f"    gpuad_combine<{c_type(t)}>(done, {k}, {count});" for k, t in enumerate(self.printer.sums)]
+        return [*lines, "    return status;"]
+
+    def least_threads(self) -> int:
+        """The number of threads from which on it pays to start workers."""
+        loops = any(isinstance(s, For | While) for s in statements(self.kernel.body))
+        return 1 << (11 if loops else 15)

@@ -1,0 +1,387 @@
+"""The C++ that the CPU's text stands on: CUDA's launch indices, integer operations with PTX's results, atomics, and the functions that CUDA has
+and the C++ library has not. Everything lives in a namespace of ours, where it hides whatever the C library calls by the same name."""
+
+from __future__ import annotations
+
+PRELUDE = r"""
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#if defined(__clang__)
+#define GPUAD_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define GPUAD_INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define GPUAD_INDEPENDENT
+#endif
+#ifndef GPUAD_RESTRICT
+#define GPUAD_RESTRICT
+#endif
+#define GPUAD_INLINE static inline __attribute__((always_inline))
+
+namespace gpuad_host {
+
+struct gpuad_dim { long long x, y, z; };
+
+template <typename T>
+GPUAD_INLINE T gpuad_slot(const unsigned long long* slots, int k)
+{
+    T value;
+    std::memcpy(&value, slots + k, sizeof(T));
+    return value;
+}
+
+// A sum over threads that is added to memory once, in the order of the workers.
+struct gpuad_flushed { void* target; double sum; };
+struct gpuad_partial { void* target = nullptr; double sum = 0.0; };
+
+static __attribute__((noinline)) void gpuad_flush(std::vector<gpuad_flushed>& done, void* target, double sum)
+{
+    if (target) done.push_back({target, sum});
+}
+
+template <typename T>
+GPUAD_INLINE void gpuad_block_sum(gpuad_partial& partial, std::vector<gpuad_flushed>& done, T* target, double value)
+{
+    if (__builtin_expect(target != partial.target, 0)) {
+        gpuad_flush(done, partial.target, partial.sum);
+        partial.target = target;
+        partial.sum = 0.0;
+    }
+    partial.sum += value;
+}
+
+template <typename T>
+static void gpuad_combine(const std::vector<std::vector<gpuad_flushed>>& done, std::size_t first, std::size_t step)
+{
+    void* target = nullptr;
+    double sum = 0.0;
+    for (std::size_t k = first; k < done.size(); k += step) {
+        for (const gpuad_flushed& part : done[k]) {
+            if (part.target != target) {
+                if (target) *(T*)target += (T)sum;
+                target = part.target;
+                sum = 0.0;
+            }
+            sum += part.sum;
+        }
+    }
+    if (target) *(T*)target += (T)sum;
+}
+
+// As many workers as are wanted (a negative number demands them), but one for a small launch, and no idle ones.
+GPUAD_INLINE int gpuad_workers(const long long* geometry, long long least, long long parts)
+{
+    const long long threads = geometry[0] * geometry[1] * geometry[2] * geometry[3] * geometry[4] * geometry[5];
+    long long workers = geometry[6] < 0 ? -geometry[6] : threads < least ? 1 : geometry[6];
+    if (workers > parts) workers = parts;
+    return workers < 1 ? 1 : (int)workers;
+}
+
+// The workers' part of [0, count): contiguous, all but the last equally long.
+GPUAD_INLINE long long gpuad_bound(long long count, int worker, int workers)
+{
+    return (long long)((__int128)count * worker / workers);
+}
+
+template <typename Work>
+static int gpuad_parallel(int workers, const Work& work)
+{
+    try {
+        std::vector<std::thread> threads;
+        int started = 1;
+        try {
+            for (; started < workers; ++started) threads.emplace_back(work, started);
+        } catch (const std::exception&) {
+        }
+        work(0);
+        for (int late = started; late < workers; ++late) work(late);
+        for (auto& thread : threads) thread.join();
+        return 0;
+    } catch (const std::exception&) {
+        return 2;
+    }
+}
+
+"""
+
+_ATOMICS = r"""
+#ifdef GPUAD_ATOMICS
+template <typename T, typename F>
+GPUAD_INLINE T gpuad_atomic(T* target, F next)
+{
+    T old, value;
+    __atomic_load(target, &old, __ATOMIC_RELAXED);
+    do value = next(old);
+    while (!__atomic_compare_exchange(target, &old, &value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return old;
+}
+#else
+template <typename T, typename F>
+GPUAD_INLINE T gpuad_atomic(T* target, F next)
+{
+    const T old = *target;
+    *target = next(old);
+    return old;
+}
+#endif
+template <typename T> struct gpuad_same { typedef T type; };
+#define GPUAD_ATOMIC(name, expression) \
+    template <typename T> GPUAD_INLINE T name(T* target, typename gpuad_same<T>::type value) \
+    { \
+        return gpuad_atomic(target, [=](T old) -> T { return expression; }); \
+    }
+GPUAD_ATOMIC(atomicAdd, old + value)
+GPUAD_ATOMIC(atomicSub, old - value)
+GPUAD_ATOMIC(atomicExch, ((void)old, value))
+GPUAD_ATOMIC(atomicMin, old < value ? old : value)
+GPUAD_ATOMIC(atomicMax, old > value ? old : value)
+GPUAD_ATOMIC(atomicAnd, old & value)
+GPUAD_ATOMIC(atomicOr, old | value)
+GPUAD_ATOMIC(atomicXor, old ^ value)
+GPUAD_ATOMIC(atomicInc, old >= value ? 0 : old + 1)
+GPUAD_ATOMIC(atomicDec, old == 0 || old > value ? value : old - 1)
+template <typename T>
+GPUAD_INLINE T atomicCAS(T* target, typename gpuad_same<T>::type expected, typename gpuad_same<T>::type value)
+{
+    return gpuad_atomic(target, [=](T old) -> T { return std::memcmp(&old, &expected, sizeof(T)) == 0 ? value : old; });
+}
+"""
+
+_INTEGERS = {
+    "gpuad_div": r"""
+// x / 0 has all bits set, and the least integer divided by -1 is itself.
+template <typename T> GPUAD_INLINE T gpuad_div(T a, T b)
+{
+    if (b == 0) return (T)-1;
+    if (T(-1) < T(0) && b == (T)-1) return (T)(0 - (unsigned long long)a);
+    return a / b;
+}
+""",
+    "gpuad_rem": r"""
+// x % 0 is x, and x % -1 is 0.
+template <typename T> GPUAD_INLINE T gpuad_rem(T a, T b)
+{
+    if (b == 0) return a;
+    if (T(-1) < T(0) && b == (T)-1) return 0;
+    return a % b;
+}
+""",
+    "gpuad_shl": r"""
+// Shifts by the width or more, as unsigned numbers, leave nothing.
+template <typename T> GPUAD_INLINE T gpuad_shl(T a, unsigned long long by)
+{
+    return by < 8 * sizeof(T) ? (T)((unsigned long long)a << by) : (T)0;
+}
+""",
+    "gpuad_shr": r"""
+// Shifts by the width or more, as unsigned numbers, leave the sign.
+template <typename T> GPUAD_INLINE T gpuad_shr(T a, unsigned long long by)
+{
+    return by < 8 * sizeof(T) ? (T)(a >> by) : a < 0 ? (T)-1 : (T)0;
+}
+""",
+    "gpuad_f2i": r"""
+// Rounds towards zero; saturates, and NaN is 0.
+template <typename T, typename F> GPUAD_INLINE T gpuad_f2i(F x)
+{
+    const bool isSigned = T(-1) < T(0);
+    const int bits = 8 * sizeof(T) - (isSigned ? 1 : 0);
+    const F limit = (F)2 * (F)(1ULL << (bits - 1));
+    const T most = (T)(((1ULL << (bits - 1)) - 1) * 2 + 1);
+    if (!(x == x)) return 0;
+    if (x >= limit) return most;
+    if (isSigned ? x < -limit : x <= (F)-1) return isSigned ? (T)(-(long long)most - 1) : (T)0;
+    return (T)x;
+}
+""",
+    "gpuad_trips": r"""
+// How many values range(start, stop, step) has.
+GPUAD_INLINE long long gpuad_trips(long long start, long long stop, long long step)
+{
+    if (step > 0) return start < stop ? (stop - start + step - 1) / step : 0;
+    return start > stop && step < 0 ? (start - stop - step - 1) / -step : 0;
+}
+""",
+}
+
+_SMALL = {
+    "gpuad_chain": "template <typename T> GPUAD_INLINE T gpuad_chain(T seed, T partial) { return seed == 0 ? (T)0 : seed * partial; }",
+    "gpuad_exch": "#define gpuad_exch atomicExch",
+    "gpuad_cas": "#define gpuad_cas atomicCAS",
+    "gpuad_add": "#define gpuad_add atomicAdd",
+    "gpuad_inff": "GPUAD_INLINE float gpuad_inff() { return __builtin_inff(); }",
+    "gpuad_inf": "GPUAD_INLINE double gpuad_inf() { return __builtin_inf(); }",
+    "gpuad_nanf": 'GPUAD_INLINE float gpuad_nanf() { return __builtin_nanf(""); }',
+    "gpuad_nan": 'GPUAD_INLINE double gpuad_nan() { return __builtin_nan(""); }',
+    "min": "template <typename T> GPUAD_INLINE T min(T a, T b) { return b < a ? b : a; }",
+    "max": "template <typename T> GPUAD_INLINE T max(T a, T b) { return a < b ? b : a; }",
+    "abs": "template <typename T> GPUAD_INLINE T abs(T a) { return a < 0 ? (T)(0 - a) : a; }",
+    "__popc": "GPUAD_INLINE int __popc(unsigned int x) { return __builtin_popcount(x); }",
+    "__popcll": "GPUAD_INLINE int __popcll(unsigned long long x) { return __builtin_popcountll(x); }",
+    "__clz": "GPUAD_INLINE int __clz(unsigned int x) { return x ? __builtin_clz(x) : 32; }",
+    "__clzll": "GPUAD_INLINE int __clzll(unsigned long long x) { return x ? __builtin_clzll(x) : 64; }",
+    "__ffs": "GPUAD_INLINE int __ffs(int x) { return __builtin_ffs(x); }",
+    "__ffsll": "GPUAD_INLINE int __ffsll(long long x) { return __builtin_ffsll(x); }",
+    "__brev": r"""
+GPUAD_INLINE unsigned int __brev(unsigned int x)
+{
+    unsigned int y = 0;
+    for (int k = 0; k < 32; ++k) y |= (x >> k & 1u) << (31 - k);
+    return y;
+}""",
+    "__brevll": r"""
+GPUAD_INLINE unsigned long long __brevll(unsigned long long x)
+{
+    unsigned long long y = 0;
+    for (int k = 0; k < 64; ++k) y |= (x >> k & 1ull) << (63 - k);
+    return y;
+}""",
+    "__mulhi": "GPUAD_INLINE int __mulhi(int a, int b) { return (int)((long long)a * b >> 32); }",
+    "__umulhi": "GPUAD_INLINE unsigned int __umulhi(unsigned int a, unsigned int b) { return (unsigned int)((unsigned long long)a * b >> 32); }",
+    "__mul64hi": "GPUAD_INLINE long long __mul64hi(long long a, long long b) { return (long long)((__int128)a * b >> 64); }",
+    "__umul64hi": """
+GPUAD_INLINE unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
+{
+    return (unsigned long long)((unsigned __int128)a * b >> 64);
+}""",
+    **{
+        name: f"template <typename T> GPUAD_INLINE bool {name}(T x) {{ return __builtin_{name}(x); }}" for name in ("isnan", "isinf", "isfinite")
+    },
+    "signbit": "GPUAD_INLINE bool signbit(double x) { return __builtin_signbit(x); }",
+}
+
+_UNARY = {
+    "rsqrt": "1 / std::sqrt(x)",
+    "rcbrt": "1 / std::cbrt(x)",
+    "exp10": "std::pow((T)10, x)",
+    "sinpi": "gpuad_sinpi(x)",
+    "cospi": "gpuad_cospi(x)",
+    "erfinv": "gpuad_erfinv(x)",
+    "erfcinv": "gpuad_erfcinv(x)",
+    "erfcx": "gpuad_erfcx(x)",
+    "normcdf": "0.5 * std::erfc(x * -0.70710678118654752440)",
+    "normcdfinv": "-1.41421356237309504880 * gpuad_erfcinv(2 * x)",
+    "j0": "gpuad_j0(x)",
+    "j1": "gpuad_j1(x)",
+    "y0": "gpuad_y0(x)",
+    "y1": "gpuad_y1(x)",
+}
+_IN_DOUBLE = {"sinpi", "cospi", "erfinv", "erfcinv", "erfcx", "normcdf", "normcdfinv", "j0", "j1", "y0", "y1", "exp10"}
+
+_SPECIAL = {
+    "sinpi": r"""
+GPUAD_INLINE double gpuad_sinpi(double x)
+{
+    const double r = std::remainder(x, 2.0), a = std::fabs(r);
+    const double s = a <= 0.25 ? std::sin(M_PI * a) : a <= 0.75 ? std::cos(M_PI * (0.5 - a)) : std::sin(M_PI * (1.0 - a));
+    return std::copysign(s, r);
+}""",
+    "cospi": r"""
+GPUAD_INLINE double gpuad_cospi(double x)
+{
+    const double a = std::fabs(std::remainder(x, 2.0));
+    return a <= 0.25 ? std::cos(M_PI * a) : a <= 0.75 ? std::sin(M_PI * (0.5 - a)) : -std::cos(M_PI * (1.0 - a));
+}""",
+    "erfcinv": r"""
+// A rational guess (Abramowitz and Stegun 26.2.23), then Halley's iteration on erfc.
+static double gpuad_erfcinv(double p)
+{
+    if (!(p > 0.0 && p < 2.0)) return p == 0.0 ? __builtin_inf() : p == 2.0 ? -__builtin_inf() : __builtin_nan("");
+    const double q = p < 1.0 ? p : 2.0 - p;
+    const double t = std::sqrt(-2.0 * std::log(0.5 * q));
+    double x = -0.70711 * ((2.30753 + t * 0.27061) / (1.0 + t * (0.99229 + t * 0.04481)) - t);
+    for (int k = 0; k < 3; ++k) {
+        const double error = std::erfc(x) - q;
+        x += error / (1.12837916709551257 * std::exp(-x * x) - x * error);
+    }
+    return p < 1.0 ? x : -x;
+}""",
+    "erfinv": r"""
+// Near 0 Halley's iteration on erf, elsewhere by erfcinv.
+static double gpuad_erfinv(double y)
+{
+    if (!(std::fabs(y) < 0.5)) return gpuad_erfcinv(1.0 - y);
+    double x = 0.886226925452758 * y;
+    for (int k = 0; k < 4; ++k) {
+        const double error = std::erf(x) - y;
+        x -= error / (1.12837916709551257 * std::exp(-x * x) + x * error);
+    }
+    return x;
+}""",
+    "erfcx": r"""
+// exp(x^2) erfc(x); the asymptotic series where erfc would underflow.
+static double gpuad_erfcx(double x)
+{
+    if (x < 20.0) {
+        const double square = x * x, rest = std::fma(x, x, -square);
+        const double power = std::exp(square);
+        return power < 1e308 ? power * (1.0 + rest) * std::erfc(x) : x < 0.0 ? __builtin_inf() : 0.0;
+    }
+    const double z = 0.5 / (x * x);
+    double term = 1.0, sum = 1.0;
+    for (int k = 1; k < 9; ++k) {
+        term *= -(2 * k - 1) * z;
+        sum += term;
+    }
+    return 0.56418958354775628695 * sum / x;
+}""",
+}
+_FAST = {
+    "__expf": "expf", "__exp10f": "exp10f", "__logf": "logf", "__log2f": "log2f", "__log10f": "log10f", "__sinf": "sinf", "__cosf": "cosf",
+    "__tanf": "tanf", "__powf": "powf", "__fsqrt_rn": "sqrtf", "__fmaf_rn": "fmaf", "__dsqrt_rn": "sqrt", "__fma_rn": "fma",
+    "__frsqrt_rn": "rsqrtf",
+}  # fmt: skip
+_ARITHMETIC = {
+    "__fdividef": ("float", "a / b"), "__fadd_rn": ("float", "a + b"), "__fsub_rn": ("float", "a - b"), "__fmul_rn": ("float", "a * b"),
+    "__fdiv_rn": ("float", "a / b"), "__dadd_rn": ("double", "a + b"), "__dsub_rn": ("double", "a - b"), "__dmul_rn": ("double", "a * b"),
+    "__ddiv_rn": ("double", "a / b"),
+}  # fmt: skip
+_OTHER = {
+    "__frcp_rn": "GPUAD_INLINE float __frcp_rn(float x) { return 1.0f / x; }",
+    "__drcp_rn": "GPUAD_INLINE double __drcp_rn(double x) { return 1.0 / x; }",
+    "__saturatef": "GPUAD_INLINE float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }",
+    "rhypot": "GPUAD_INLINE double rhypot(double a, double b) { return 1.0 / std::hypot(a, b); }",
+    "rhypotf": "GPUAD_INLINE float rhypotf(float a, float b) { return (float)(1.0 / std::hypot((double)a, (double)b)); }",
+}
+
+
+def _bessel(name: str) -> str:
+    """The C library's Bessel function, by another name: inside the namespace its own would be hidden."""
+    return f"GPUAD_INLINE double gpuad_{name}(double x) {{ return ::{name}(x); }}"
+
+
+def _unary(name: str, expression: str) -> dict[str, str]:
+    special = _SPECIAL.get(name, _bessel(name) if name in ("j0", "j1", "y0", "y1") else "")
+    needs = _SPECIAL["erfcinv"] + "\n" if name in ("erfinv", "normcdfinv") else ""
+    inner = "double" if name in _IN_DOUBLE else "float"
+    single = f"GPUAD_INLINE float {name}f(float a) {{ typedef {inner} T; const T x = a; return (float)({expression}); }}"
+    double = f"GPUAD_INLINE double {name}(double a) {{ typedef double T; const T x = a; return {expression}; }}"
+    text = f"#ifndef GPUAD_HAS_{name}\n#define GPUAD_HAS_{name}\n{_once(needs, 'erfcinv')}{_once(special, name)}\n#endif\n"
+    return {name + "f": text + single, name: text + double}
+
+
+def _once(text: str, name: str) -> str:
+    return f"#ifndef GPUAD_HAS_gpuad_{name}\n#define GPUAD_HAS_gpuad_{name}{text}\n#endif\n" if text else ""
+
+
+def _table() -> dict[str, str]:
+    table = dict(_INTEGERS) | _SMALL
+    for name, expression in _UNARY.items():
+        table |= _unary(name, expression)
+    table |= _OTHER
+    table |= {name: f"#define {name} {_FUNCTION_OF.get(target, target)}" for name, target in _FAST.items()}
+    return table | {n: f"GPUAD_INLINE {t} {n}({t} a, {t} b) {{ return {e}; }}" for n, (t, e) in _ARITHMETIC.items()}
+
+
+_FUNCTION_OF = {"exp10f": "gpuad_exp10f", "rsqrtf": "gpuad_rsqrtf"}
+ATOMICS = _ATOMICS
+HOST_HELPERS = _table()
+HOST_HELPERS["__exp10f"] = "GPUAD_INLINE float __exp10f(float x) { return (float)std::pow(10.0, (double)x); }"
+HOST_HELPERS["__frsqrt_rn"] = "GPUAD_INLINE float __frsqrt_rn(float x) { return (float)(1.0 / std::sqrt((double)x)); }"

@@ -1,0 +1,117 @@
+"""How C++ writes types, numbers and the functions of `ir.functions`: the part of printing that depends on one node alone.
+
+Numbers are exact: a float literal is the shortest decimal that reads back as the same value, with the suffix of its type. Infinities and NaN
+have no literal and are calls of small helpers.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..errors import UnsupportedError
+from ..ir.functions import FUNCTIONS
+from ..ir.nodes import Call, Constant
+from ..ir.types import F32, F64, I32, Scalar
+
+C_TYPES = {
+    "bool": "bool",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long long",
+    "uint8": "unsigned char",
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long long",
+    "float32": "float",
+    "float64": "double",
+}
+
+_SUFFIX = {"uint32": "u", "int64": "LL", "uint64": "ULL"}
+_INT_NAMES = {
+    "popc": ("__popc", "__popcll", "__popc", "__popcll"),
+    "clz": ("__clz", "__clzll", "__clz", "__clzll"),
+    "ffs": ("__ffs", "__ffsll", "__ffs", "__ffsll"),
+    "brev": ("__brev", "__brevll", "__brev", "__brevll"),
+    "mulhi": ("__mulhi", "__mul64hi", "__umulhi", "__umul64hi"),
+}
+
+
+def c_type(t: Scalar) -> str:
+    """C's name of the type; UnsupportedError for half precision, which needs headers that plain NVRTC does not have."""
+    name = C_TYPES.get(str(t))
+    if name is None:
+        raise UnsupportedError(f"values of type {t} cannot be printed as CUDA yet")
+    return name
+
+
+def common_type(a: Scalar, b: Scalar) -> Scalar:
+    """The type in which C computes with an `a` and a `b` (the usual arithmetic conversions)."""
+    for t in (F64, F32):
+        if t in (a, b):
+            return t
+    a, b = promoted(a), promoted(b)
+    if a.bits != b.bits:
+        return a if a.bits > b.bits else b
+    return b if a.is_signed else a
+
+
+def promoted(t: Scalar) -> Scalar:
+    """C's integer promotion: what is narrower than an int computes as an int."""
+    return I32 if t.bits < 32 else t
+
+
+def converts_silently(source: Scalar, target: Scalar) -> bool:
+    """Whether an assignment converts without losing more than an int's sign, so that a cast there says nothing."""
+    if target.kind == "bool" or source.is_float:
+        return source == target or (source, target) == (F32, F64)
+    return target.is_float or target.bits >= promoted(source).bits or source == target
+
+
+def literal(constant: Constant) -> str:
+    """The constant as a C++ expression; a negative one begins with a minus sign, except the least integers, which are in parentheses."""
+    t = constant.type
+    if t.kind == "bool":
+        return "true" if constant.value else "false"
+    return _float(float(constant.value), t) if t.is_float else _integer(int(constant.value), t)
+
+
+def _integer(value: int, t: Scalar) -> str:
+    value &= (1 << t.bits) - 1
+    if t.is_signed and value >> (t.bits - 1):
+        value -= 1 << t.bits
+    suffix = _SUFFIX.get(str(t), "")
+    if t.is_signed and t.bits >= 32 and value == -(1 << (t.bits - 1)):
+        return f"(-{-value - 1}{suffix} - 1{suffix})"
+    return f"{value}{suffix}"
+
+
+def _float(value: float, t: Scalar) -> str:
+    c_type(t)
+    suffix = "f" if t == F32 else ""
+    number = np.float32(value) if t == F32 else np.float64(value)
+    if not math.isfinite(number):
+        helper = f"gpuad_{'nan' if math.isnan(number) else 'inf'}{suffix}()"
+        return "-" + helper if number < 0 else helper
+    return _decimal(number) + suffix
+
+
+def _decimal(number: np.floating) -> str:  # type: ignore[type-arg]
+    if number == 0 or 1e-4 <= abs(number) < 1e9:
+        return np.format_float_positional(number, unique=True, trim="0")
+    return np.format_float_scientific(number, unique=True, trim="0", exp_digits=1).replace("e+", "e")
+
+
+def function_name(call: Call) -> str:
+    """The typed CUDA name of the function called: `sinf` at float32, `sin` at float64, `__popcll` at 64 bits."""
+    function = FUNCTIONS[call.function]
+    t = call.arguments[0].type
+    if function.domain == "int":
+        names = _INT_NAMES.get(function.name)
+        return function.name if names is None else names[(t.bits == 64) + 2 * (t.kind == "uint")]
+    name = function.single if t == F32 else function.double if t == F64 else None
+    if name is None:
+        raise UnsupportedError(f"{call.function} does not exist for {t}")
+    return name

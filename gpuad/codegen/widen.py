@@ -1,0 +1,82 @@
+"""Which 32-bit index variables the CPU's text declares as 64-bit ones, so that compilers vectorise the loop over threads.
+
+A C++ compiler that must let an int wrap cannot prove that `u[y * w + x]` walks through memory in unit steps. In 64 bits nothing wraps, and the
+value is the same: `+ - *` commute with reduction modulo 2^32, and an address whose 32-bit computation overflows is outside every array. So
+wide variables are used as they are in subscripts, and through a conversion back to their own type everywhere else. *Exact* ones (a launch
+index, a loop's index, with a small constant added) cannot overflow at all and are also compared as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..ir.nodes import Assign, Binary, Cast, Constant, Expr, For, Kernel, LaunchIndex, Let, Var
+from ..ir.types import I32, U32
+from .coalesce import Classes
+from .structure import statements
+
+SMALL = 1 << 16  # constants below this, added to a launch index, stay within an int32; the launcher checks the extents
+
+
+@dataclass(frozen=True)
+class Wide:
+    """The wide variables: `launch` (built from launch indices) and `loops` have the very value of their 32-bit originals, `congruent` ones the
+    same modulo 2^32."""
+
+    launch: frozenset[Var] = frozenset()
+    loops: frozenset[Var] = frozenset()
+    congruent: frozenset[Var] = frozenset()
+
+    def __contains__(self, var: object) -> bool:
+        return var in self.launch or var in self.loops or var in self.congruent
+
+    def is_exact(self, expr: Expr) -> bool:
+        """Whether the 64-bit form of a 32-bit expression has the very same value."""
+        return expr in self.loops or self.is_index(expr)
+
+    def is_index(self, expr: Expr) -> bool:
+        """A launch index, or an int that differs from one by a small constant. As unsigned ones they are below 2^31."""
+        match expr:
+            case Var():
+                return expr in self.launch
+            case LaunchIndex():
+                return True
+            case Cast(operand=operand, type=t):
+                return (t == I32 and operand.type in (I32, U32) or t == operand.type == U32) and self.is_index(operand)
+            case Binary(op=op, left=left, right=Constant(value=value), type=t):
+                return op in ("+", "-") and t == I32 and abs(value) < SMALL and self.is_index(left)
+        return False
+
+    def is_chain(self, expr: Expr) -> bool:
+        """Whether the expression can be computed in 64 bits, congruent modulo 2^32: sums and products of ints, of launch indices."""
+        match expr:
+            case Binary(op=op, left=left, right=right, type=t) if op in ("+", "-", "*") and t == I32:
+                return self.is_chain(left) or self.is_chain(right)
+            case Cast(operand=operand, type=t) if t == I32 and operand.type == U32:
+                return self.is_launch(operand)
+        return self.is_launch(expr) if expr.type == U32 else expr in self or self.is_index(expr)
+
+    def is_launch(self, expr: Expr) -> bool:
+        """Unsigned arithmetic that only launch indices and small constants take part in."""
+        match expr:
+            case Constant(value=value):
+                return abs(value) < SMALL
+            case Binary(op=op, left=left, right=right, type=t) if op in ("+", "-", "*") and t == U32:
+                return self.is_launch(left) and self.is_launch(right)
+        return self.is_index(expr)
+
+
+def widen(kernel: Kernel, classes: Classes) -> Wide:
+    """The wide variables of a folded kernel: single-assignment 32-bit integers built from launch indices, and loop indices."""
+    assigned = {s.var for s in statements(kernel.body) if isinstance(s, Assign)}
+    wide = Wide()
+    for stmt in statements(kernel.body):
+        if isinstance(stmt, For) and stmt.var.type == I32:
+            wide = replace(wide, loops=wide.loops | {stmt.var})
+        if not isinstance(stmt, Let) or stmt.var in assigned or stmt.var.type not in (I32, U32) or len(classes.of(stmt.var)) > 1:
+            continue
+        if wide.is_index(stmt.value):
+            wide = replace(wide, launch=wide.launch | {stmt.var})
+        elif stmt.var.type == I32 and wide.is_chain(stmt.value):
+            wide = replace(wide, congruent=wide.congruent | {stmt.var})
+    return wide

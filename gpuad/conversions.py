@@ -1,0 +1,327 @@
+"""One argument of a call: is it what its parameter takes, and where does its memory lie?
+
+A raw kernel receives a pointer where its caller passed an array, and eight bytes where they passed a Python number. Here an array's numbers are
+compared with those that the pointer points at, and a number is converted to the parameter's type if that loses nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped, resolve
+from .errors import GpuadError, LaunchError, ShadowError
+from .executors.base import Memory
+from .ir.surface import Declaration
+from .ir.types import BF16, Complex, Pointer, Scalar, Type, Vector
+
+_SHADOWED = ("duplicated", "noneed", "batch")
+
+
+@dataclass(frozen=True, eq=False)
+class BoundArgument:
+    """One parameter with what it was given.
+
+    `kind`: 'const', 'bare', 'stopped', 'duplicated', 'noneed', 'batch' or 'active'. For a pointer: `memory` (None for a null pointer), the
+    `shadows` (one, several for 'batch', none for the inactive kinds) and the arrays they come from. For a number: `value`, a NumPy scalar
+    of the parameter's type; an 'active' one has its 0-d `shadows`. `keep`: the seed is read, not taken.
+    """
+
+    position: int
+    declaration: Declaration
+    kind: str
+    memory: Memory | None = None
+    shadows: tuple[Memory, ...] = ()
+    value: Any = None
+    array: Any = None
+    shadow_arrays: tuple[Any, ...] = ()
+    keep: bool = False
+
+    @property
+    def name(self) -> str:
+        """The parameter's name."""
+        return self.declaration.name
+
+    @property
+    def is_pointer(self) -> bool:
+        """Whether the parameter is a pointer."""
+        return isinstance(self.declaration.type, Pointer)
+
+    @property
+    def shadow(self) -> Memory | None:
+        """The only or first shadow."""
+        return self.shadows[0] if self.shadows else None
+
+    @property
+    def shadow_array(self) -> Any:
+        """The only or first shadow as the user's array."""
+        return self.shadow_arrays[0] if self.shadow_arrays else None
+
+
+# --- words for messages --------------------------------------------------------------------------------------------------------------
+
+_WORDS = {
+    "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long", "uint8": "unsigned char",
+    "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long long", "float16": "half", "float32": "float",
+    "float64": "double", "bfloat16": "bfloat16",
+}  # fmt: skip
+
+
+def type_name(type_: Type) -> str:
+    """A type as CUDA spells it."""
+    if isinstance(type_, Pointer):
+        return f"{'const ' if type_.const else ''}{type_name(type_.element)}*"
+    if isinstance(type_, Vector):
+        return f"{type_name(type_.element)}{type_.lanes}"
+    if isinstance(type_, Complex):
+        return f"complex<{type_name(type_.element)}>"
+    return _WORDS.get(str(type_), str(type_))
+
+
+def show(x: Any) -> str:
+    """An argument in an error message."""
+    if isinstance(x, type):
+        return f"the class {x.__name__}"
+    if isinstance(x, np.generic):
+        return f"numpy.{x.dtype}({x})"
+    if hasattr(x, "shape") and hasattr(x, "dtype"):
+        return f"an array of {x.dtype}, shape {tuple(x.shape)}"
+    text = repr(x)
+    return f"{type(x).__name__} {text if len(text) <= 40 else text[:37] + '...'}"
+
+
+def dtype(type_: Scalar) -> np.dtype[Any]:
+    name = "bool" if type_.kind == "bool" else "uint16" if type_ == BF16 else str(type_)
+    return np.dtype(name)
+
+
+# --- one argument --------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Place:
+    """A parameter of a kernel: where an argument goes, and how errors speak about it."""
+
+    kernel: str
+    position: int
+    declaration: Declaration
+
+    @property
+    def name(self) -> str:
+        return self.declaration.name
+
+    def __str__(self) -> str:
+        d = self.declaration
+        return f"parameter {self.position + 1} `{type_name(d.type)} {d.name}` of `{self.kernel}` ({d.span})"
+
+    def refuse(self, message: str, error: type[GpuadError] = LaunchError) -> GpuadError:
+        return error(f"{self} {message} Nothing was launched.")
+
+    def bind(self, arg: Any) -> BoundArgument:
+        if isinstance(arg, type):
+            raise self.refuse(f"got the class {arg.__name__}; a launch needs {arg.__name__}(x, ...).")
+        type_ = self.declaration.type
+        if isinstance(type_, Pointer):
+            return self._pointer(arg, type_)
+        if isinstance(type_, Scalar):
+            return self._number(arg, type_)
+        raise self.refuse(f"is a {type_name(type_)} by value, which gpuad cannot pass; pass its components as numbers.")
+
+    def _pointer(self, arg: Any, type_: Pointer) -> BoundArgument:
+        if isinstance(arg, Active):
+            raise self.refuse(
+                "got Active(value, shadow), which is for numbers passed by value; use Duplicated(array, shadow).", ShadowError
+            )
+        kind, primal, shadows = _opened(arg)
+        if primal is None and not shadows:
+            return BoundArgument(self.position, self.declaration, kind)
+        array = self._array(primal)
+        leaf = self._element(array, type_)
+        if kind in _SHADOWED and not leaf.is_float:
+            raise self.refuse(f"holds integers, which carry no gradient; pass the array itself, not {type(arg).__name__}.", ShadowError)
+        made = tuple(self._shadow(array, shadow) for shadow in shadows)
+        return BoundArgument(
+            self.position, self.declaration, kind, _memory(array, type_.element), tuple(_memory(s, type_.element) for s in made),
+            array=array, shadow_arrays=made, keep=isinstance(arg, Duplicated) and arg.keep,
+        )  # fmt: skip
+
+    def _array(self, x: Any) -> Any:
+        if isinstance(x, np.ndarray) or type(x).__module__.partition(".")[0] == "cupy":
+            return x
+        if isinstance(x, bool | int | np.integer):
+            raise self.refuse(f"got {show(x)}; pass the array itself, not its address (for a torch tensor: the tensor, not data_ptr()).")
+        if isinstance(x, float | complex | np.generic):
+            raise self.refuse(f"got the number {show(x)}; pass an array (`x[i:i+1]` is a view of one element, `x[i]` a copy).")
+        if isinstance(x, list | tuple):
+            raise self.refuse(f"got a {type(x).__name__}; pass a NumPy or CuPy array, so that the kernel writes into memory that you keep.")
+        if hasattr(x, "__dlpack__"):
+            return self._foreign(x.detach() if hasattr(x, "detach") else x)
+        raise self.refuse(f"got {show(x)}; pass a NumPy or CuPy array.")
+
+    def _foreign(self, x: Any) -> Any:
+        if int(x.__dlpack_device__()[0]) != 1:
+            raise self.refuse(
+                f"got a {type(x).__module__}.{type(x).__name__} on a device; pass cupy.from_dlpack(x), which shares its memory."
+            )
+        return np.from_dlpack(x)
+
+    def _element(self, array: Any, type_: Pointer) -> Scalar:
+        """Checks an array's dtype against the pointer's element, by kind and size of the numbers in it; gives the kind of number."""
+        leaf, count = _leaf(type_.element)
+        if leaf is None:
+            raise self.refuse("points to something that gpuad cannot pass; it takes pointers to numbers, float2 to float4 and complex.")
+        dtype, each = array_leaf(array.dtype)
+        if not _same_number(leaf, dtype):
+            raise self.refuse(f"got {show(array)}: its elements are not {type_name(leaf)}. {_cast_hint(leaf, array)}")
+        if each != count and (count % each or _run(array) * each < count):
+            raise self.refuse(f"got {show(array)}: a {type_name(type_.element)} is {count} numbers that lie side by side.")
+        return leaf
+
+    def _shadow(self, array: Any, shadow: Any) -> Any:
+        if isinstance(shadow, np.generic | int | float):
+            raise self.refuse(
+                f"has the number {show(shadow)} as shadow; `dx[i]` is a copy, `dx[i, ...]` or `dx[i:i+1]` a view.", ShadowError
+            )
+        shadow = self._array(shadow)
+        if tuple(shadow.shape) != tuple(array.shape):
+            raise self.refuse(
+                f"has shape {tuple(array.shape)} but its shadow {tuple(shadow.shape)}; make it with zeros_like(x).", ShadowError
+            )
+        wider = array.dtype.itemsize == 2 and shadow.dtype == np.float32
+        if shadow.dtype != array.dtype and not wider:
+            raise self.refuse(f"holds {array.dtype} but its shadow {shadow.dtype}; make it with zeros_like(x).", ShadowError)
+        return shadow
+
+    # numbers
+
+    def _number(self, arg: Any, type_: Scalar) -> BoundArgument:
+        if isinstance(arg, Duplicated | BatchDuplicated):
+            raise self.refuse(f"is passed by value: use Active(value, shadow), not {type(arg).__name__}.", ShadowError)
+        if isinstance(arg, Active):
+            return self._active(arg, type_)
+        kind, value, _ = _opened(arg)
+        return BoundArgument(self.position, self.declaration, kind, value=self.convert(value, type_))
+
+    def _active(self, arg: Active, type_: Scalar) -> BoundArgument:
+        if not type_.is_float:
+            raise self.refuse("is an integer, which carries no gradient; pass the number itself, not Active.", ShadowError)
+        value = self.convert(arg.value, type_)
+        given = arg.shadow if isinstance(arg.shadow, tuple | list) else (arg.shadow,)
+        shadows = tuple(self._active_shadow(s, type_) for s in given)
+        memories = tuple(resolve(s) for s in shadows)
+        return BoundArgument(self.position, self.declaration, "active", None, memories, value, shadow_arrays=shadows)
+
+    def _active_shadow(self, shadow: Any, type_: Scalar) -> Any:
+        if isinstance(shadow, np.generic):
+            raise self.refuse(
+                "has a NumPy number as shadow: `dtheta[i]` is a copy; write `dtheta[i, ...]` or `dtheta[i:i+1]`, a view.", ShadowError
+            )
+        if not hasattr(shadow, "shape"):
+            raise self.refuse(f"has {show(shadow)} as shadow; it needs an array of shape () or (1,), such as zeros(()).", ShadowError)
+        array = self._array(shadow)
+        if array.ndim > 1 or array.dtype.kind != "f" or array.dtype.itemsize < type_.size:
+            raise self.refuse(f"has as shadow {show(array)}; it needs shape () or (1,) and {dtype(type_)} or wider.", ShadowError)
+        if not writeable(array):
+            raise self.refuse("has a read-only array as shadow.", ShadowError)
+        return array
+
+    def convert(self, value: Any, type_: Scalar) -> np.generic:
+        """A number as a NumPy scalar of the parameter's type, if that loses nothing."""
+        if value is None or isinstance(value, str | bytes | list | tuple | dict | complex | np.complexfloating):
+            raise self.refuse(f"got {show(value)}; pass a number.")
+        if hasattr(value, "shape") and not isinstance(value, np.generic):
+            raise self.refuse(f"got {show(value)}; it is passed by value: float(x) or int(x), or make the parameter a pointer.")
+        if not isinstance(value, bool | int | float | np.generic):
+            raise self.refuse(f"got {show(value)}; pass a number.")
+        if type_ == BF16:
+            raise self.refuse("is a bfloat16 by value, which NumPy cannot hold; make the parameter a float.")
+        return self._to_float(value, type_) if type_.is_float else self._to_integer(value, type_)
+
+    def _to_float(self, value: Any, type_: Scalar) -> np.generic:
+        dtype = dtype(type_)
+        if isinstance(value, np.floating) and value.dtype.itemsize > dtype.itemsize:
+            bytes_ = f"{dtype.itemsize} of its {value.dtype.itemsize} bytes"
+            raise self.refuse(f"got {show(value)}. CuPy would hand over {bytes_}; pass numpy.{dtype}({value}).")
+        with np.errstate(over="ignore", under="ignore"):
+            try:
+                made = dtype.type(value)
+            except OverflowError:
+                made = dtype.type(math.inf)
+        if isinstance(value, float | np.floating):
+            lost = math.isfinite(value) and (not np.isfinite(made) or (made == 0) != (value == 0))
+        else:
+            lost = not np.isfinite(made) or int(made) != int(value)
+        if lost:
+            raise self.refuse(f"got {show(value)}, which a {type_name(type_)} cannot hold.")
+        return made  # type: ignore[no-any-return]
+
+    def _to_integer(self, value: Any, type_: Scalar) -> np.generic:
+        if isinstance(value, float | np.floating) and not (math.isfinite(value) and value == int(value)):
+            raise self.refuse(f"got {show(value)}, which is no whole number; pass int(x) (sizes: `n // 2`, not `n / 2`).")
+        whole, dtype = int(value), dtype(type_)
+        low, high = (0, 1) if type_.kind == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        if not low <= whole <= high:
+            raise self.refuse(f"got {show(value)}, beyond the range {low} to {high} of {type_name(type_)}.")
+        return dtype.type(whole)  # type: ignore[no-any-return]
+
+
+def _opened(arg: Any) -> tuple[str, Any, tuple[Any, ...]]:
+    """The kind of an argument, its array or number, and its shadows."""
+    if isinstance(arg, DuplicatedNoNeed):
+        return "noneed", arg.primal, (arg.shadow,)
+    if isinstance(arg, Duplicated):
+        return "duplicated", arg.primal, (arg.shadow,)
+    if isinstance(arg, BatchDuplicated):
+        return "batch", arg.primal, arg.shadows
+    if isinstance(arg, Stopped):
+        return "stopped", arg.primal, ()
+    if isinstance(arg, Const):
+        return "const", arg.primal, ()
+    return "bare", arg, ()
+
+
+def _leaf(type_: Type) -> tuple[Scalar | None, int]:
+    """The kind of number that an element consists of, and how many."""
+    if isinstance(type_, Scalar):
+        return type_, 1
+    if isinstance(type_, Complex):
+        return type_.element, 2
+    if isinstance(type_, Vector):
+        return type_.element, type_.lanes
+    return None, 0
+
+
+def array_leaf(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], int]:
+    return (np.dtype(f"f{dtype.itemsize // 2}"), 2) if dtype.kind == "c" else (dtype, 1)
+
+
+def _same_number(leaf: Scalar, dtype: np.dtype[Any]) -> bool:
+    if leaf == BF16:
+        return dtype.name == "bfloat16"
+    kinds = "f" if leaf.is_float else "iub"
+    return dtype.kind in kinds and dtype.itemsize == leaf.size and dtype.isnative
+
+
+def _cast_hint(leaf: Scalar, array: Any) -> str:
+    if array.dtype.kind in "fiub" and array.dtype.isnative and leaf != BF16:
+        return f"A raw kernel would read its bytes as they are; pass x.astype({str(dtype(leaf))!r})."
+    return "A raw kernel would read its bytes as they are."
+
+
+def _run(array: Any) -> int:
+    """Number of elements that lie side by side along the last axis."""
+    return int(array.shape[-1]) if array.ndim and array.strides[-1] == array.dtype.itemsize else 1
+
+
+def _memory(array: Any, element: Type) -> Memory:
+    """The memory behind an array, counted in the numbers that `element` consists of."""
+    memory = resolve(array)
+    leaf, each = array_leaf(array.dtype)
+    return memory if each == 1 else Memory(memory.root.view(leaf), memory.offset * each)
+
+
+def writeable(array: Any) -> bool:
+    return bool(getattr(array.flags, "writeable", True))

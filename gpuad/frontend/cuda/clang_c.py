@@ -1,0 +1,123 @@
+"""What gpuad needs of libclang beyond its Python bindings, as typed functions.
+
+The bindings do not wrap operator kinds, initialisers, constant evaluation and file locations although the library exports them. This is the
+only module that calls the C interface directly; a library without these functions (before LLVM 17) is refused with a clear message.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+from clang import cindex
+from clang.cindex import Cursor, CursorKind, SourceLocation
+
+from ...errors import CompileError
+
+_EVAL_INT, _EVAL_FLOAT = 1, 2
+_STEPPING = {1: "x++", 2: "x--", 3: "++x", 4: "--x"}
+
+_CHECKS = {cindex._CXString: cindex._CXString.from_result, Cursor: Cursor.from_cursor_result}
+
+
+@cache
+def library() -> Any:
+    """The loaded library with the prototypes of what is used here; CompileError where it is too old."""
+    lib = cindex.conf.lib
+    signatures: dict[str, tuple[list[Any], Any]] = {
+        "clang_getCursorBinaryOperatorKind": ([Cursor], ctypes.c_int),
+        "clang_getBinaryOperatorKindSpelling": ([ctypes.c_int], cindex._CXString),
+        "clang_getCursorUnaryOperatorKind": ([Cursor], ctypes.c_int),
+        "clang_getUnaryOperatorKindSpelling": ([ctypes.c_int], cindex._CXString),
+        "clang_Cursor_getVarDeclInitializer": ([Cursor], Cursor),
+        "clang_Cursor_Evaluate": ([Cursor], ctypes.c_void_p),
+        "clang_EvalResult_getKind": ([ctypes.c_void_p], ctypes.c_int),
+        "clang_EvalResult_isUnsignedInt": ([ctypes.c_void_p], ctypes.c_uint),
+        "clang_EvalResult_getAsLongLong": ([ctypes.c_void_p], ctypes.c_longlong),
+        "clang_EvalResult_getAsUnsigned": ([ctypes.c_void_p], ctypes.c_ulonglong),
+        "clang_EvalResult_getAsDouble": ([ctypes.c_void_p], ctypes.c_double),
+        "clang_EvalResult_dispose": ([ctypes.c_void_p], None),
+        "clang_getSpecializedCursorTemplate": ([Cursor], Cursor),
+        "clang_getFileLocation": ([SourceLocation, *[ctypes.c_void_p] * 4], None),
+    }
+    try:
+        for name, (arguments, result) in signatures.items():
+            function = getattr(lib, name)
+            function.argtypes, function.restype = arguments, result
+            if result in _CHECKS:
+                function.errcheck = _CHECKS[result]
+    except AttributeError as missing:
+        raise CompileError(f"this libclang is too old for gpuad ({missing}): install the wheel libclang 18.1 or later") from None
+    return lib
+
+
+def binary_operator(cursor: Cursor) -> str:
+    """'+', '&&', '=', '+=', ',' and so on."""
+    lib = library()
+    return str(lib.clang_getBinaryOperatorKindSpelling(lib.clang_getCursorBinaryOperatorKind(cursor)))
+
+
+def unary_operator(cursor: Cursor) -> str:
+    """'-', '~', '!', '*', '&', '+', and 'x++', 'x--', '++x', '--x'."""
+    lib = library()
+    kind = lib.clang_getCursorUnaryOperatorKind(cursor)
+    return _STEPPING.get(kind) or str(lib.clang_getUnaryOperatorKindSpelling(kind))
+
+
+def initializer(variable: Cursor) -> Cursor | None:
+    """The initialiser of a variable's declaration, or None."""
+    found: Cursor | None = library().clang_Cursor_getVarDeclInitializer(variable)
+    return found
+
+
+def template_of(function: Cursor) -> Cursor | None:
+    """The template that a function is an instance of, or None."""
+    found: Cursor | None = library().clang_getSpecializedCursorTemplate(function)
+    return found
+
+
+def evaluate(cursor: Cursor) -> int | float | None:
+    """The value of a constant expression, exact, or None if it is none."""
+    lib = library()
+    result = lib.clang_Cursor_Evaluate(cursor)
+    if not result:
+        return None
+    try:
+        return _value(lib, result)
+    finally:
+        lib.clang_EvalResult_dispose(result)
+
+
+def _value(lib: Any, result: int) -> int | float | None:
+    kind = lib.clang_EvalResult_getKind(result)
+    if kind == _EVAL_FLOAT:
+        return float(lib.clang_EvalResult_getAsDouble(result))
+    if kind != _EVAL_INT:
+        return None
+    unsigned = lib.clang_EvalResult_isUnsignedInt(result)
+    return int(lib.clang_EvalResult_getAsUnsigned(result) if unsigned else lib.clang_EvalResult_getAsLongLong(result))
+
+
+def file_location(location: SourceLocation) -> tuple[str | None, int, int, int]:
+    """File name, line, column in bytes, offset in bytes. What comes from a macro's body lies where the macro is used."""
+    file = cindex.c_object_p()
+    line, column, offset = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
+    library().clang_getFileLocation(location, *(ctypes.byref(x) for x in (file, line, column, offset)))
+    name = str(cindex.File(file).name) if file else None
+    return name, line.value, column.value, offset.value
+
+
+def children(cursor: Cursor) -> list[Cursor]:
+    """The child cursors in source order."""
+    return list(cursor.get_children())
+
+
+def same_extent(one: Cursor, other: Cursor) -> bool:
+    """True if both begin and end at the very same tokens: an implicit expression adds none of its own."""
+    return bool(one.extent.start == other.extent.start and one.extent.end == other.extent.end)
+
+
+def has_attribute(declaration: Cursor, kind: CursorKind) -> bool:
+    """True if the declaration carries the attribute."""
+    return any(child.kind == kind for child in declaration.get_children())

@@ -1,0 +1,85 @@
+"""What lowering one kernel carries along: the tables of handlers, the declarations seen so far, and the helpers already lowered.
+
+Each kind of clang node has at most one handler, in a table; a kind without one is refused. The tables are put together in `lower.py`, so the modules
+of expressions, calls and statements need not know one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn, TypeAlias
+
+from clang.cindex import Cursor, CursorKind
+
+from ...errors import UnsupportedError
+from ...ir import surface
+from ...ir.surface import Declaration, Declare, Deref, Expr, Index, Name, Stmt
+from ...ir.types import Type
+from ...source import Span
+from .fence import kind_message
+from .places import Places
+from .types import lower_type
+
+LVALUES = (Name, Index, Deref)
+ExpressionHandler: TypeAlias = "Callable[[Context, Cursor], Expr]"
+StatementHandler: TypeAlias = "Callable[[Context, Cursor], tuple[Stmt, ...]]"
+
+
+@dataclass
+class Context:
+    """The state of lowering one kernel with its helpers."""
+
+    places: Places
+    expressions: Mapping[CursorKind, ExpressionHandler]
+    statements: Mapping[CursorKind, StatementHandler]
+    lower_function: Callable[[Context, Cursor], surface.Function]
+    declarations: dict[Cursor, Declaration] = field(default_factory=dict)
+    helpers: dict[Cursor, surface.Function] = field(default_factory=dict)
+    active: list[Cursor] = field(
+        default_factory=list
+    )  # the functions being lowered, outermost first: one of them called again is a recursion
+    tables: list[list[Declare]] = field(default_factory=list)  # per active function: file-scope tables that it reads
+    reached: list[Cursor] = field(default_factory=list)  # definitions of the kernel and of all helpers
+    _uids: int = 0
+
+    def span(self, cursor: Cursor) -> Span:
+        """Where `cursor` is in the user's text."""
+        return self.places.of(cursor)
+
+    def refuse(self, cursor: Cursor, message: str | None = None) -> NoReturn:
+        """Raises UnsupportedError at `cursor`."""
+        raise UnsupportedError(message or kind_message(cursor), self.span(cursor))
+
+    def type(self, cursor: Cursor) -> Type:
+        """The type of an expression or declaration."""
+        return lower_type(cursor.type, self.span(cursor))
+
+    def expression(self, cursor: Cursor) -> Expr:
+        """The tree of an expression."""
+        handler = self.expressions.get(cursor.kind)
+        return handler(self, cursor) if handler else self.refuse(cursor)
+
+    def lvalue(self, cursor: Cursor) -> Expr:
+        """The tree of an expression that stands for a place in memory."""
+        value = self.expression(cursor)
+        if not isinstance(value, LVALUES):
+            self.refuse(cursor, "only a variable, an element or what a pointer points to can be changed or referred to here")
+        return value
+
+    def statement(self, cursor: Cursor) -> tuple[Stmt, ...]:
+        """The statements for one statement; declarations stay in the scope that they are in."""
+        handler = self.statements.get(cursor.kind)
+        if handler is None and cursor.kind.is_expression():
+            handler = self.statements[CursorKind.CALL_EXPR]
+        return handler(self, cursor) if handler else self.refuse(cursor)
+
+    def fresh(self, span: Span, name: str, type_: Type, *, reference: bool = False, const: bool = False) -> Declaration:
+        """A new declaration with an identity of its own."""
+        self._uids += 1
+        return Declaration(span, name, type_, self._uids, reference, "local", const)
+
+    def declare(self, cursor: Cursor, declaration: Declaration) -> Declaration:
+        """Records what `cursor` declares."""
+        self.declarations[cursor] = declaration
+        return declaration

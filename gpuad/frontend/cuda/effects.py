@@ -1,0 +1,37 @@
+"""Whether an expression of the surface tree does more than give a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from ...ir.surface import AtomicCall, Deref, Expr, HelperCall, IncDec, Index, Name
+from ...ir.surface import Assign as AssignNode
+from ...ir.types import Scalar
+
+
+def walk(value: Expr) -> Iterator[Expr]:
+    """The expression and all within it; bodies of helpers are not entered."""
+    yield value
+    for child in children(value):
+        yield from walk(child)
+
+
+def children(value: Expr) -> Iterator[Expr]:
+    """The operands of an expression."""
+    for field in fields(value):
+        content = getattr(value, field.name)
+        if isinstance(content, Expr):
+            yield content
+        elif isinstance(content, tuple):
+            yield from (item for item in content if isinstance(item, Expr))
+
+
+def has_effects(value: Expr) -> bool:
+    """True if evaluating it may change anything; a call of a helper may."""
+    return any(isinstance(node, AssignNode | IncDec | AtomicCall | HelperCall) for node in walk(value))
+
+
+def reads_float(value: Expr) -> bool:
+    """True if a floating-point variable or element occurs in it."""
+    return any(isinstance(node, Name | Index | Deref) and isinstance(node.type, Scalar) and node.type.is_float for node in walk(value))

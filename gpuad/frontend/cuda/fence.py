@@ -1,0 +1,93 @@
+"""The fence: what this frontend refuses, and the words in which it does.
+
+Lowering is a whitelist: a kind of node without a handler ends here. Each row has a test on its exact message and place in tests/test_fence.py.
+"""
+
+from __future__ import annotations
+
+from clang.cindex import Cursor, CursorKind
+
+_LATER = "come in a later release"
+
+KINDS: dict[CursorKind, str] = {
+    CursorKind.GOTO_STMT: "goto is not supported",
+    CursorKind.INDIRECT_GOTO_STMT: "goto is not supported",
+    CursorKind.LABEL_STMT: "labels and goto are not supported",
+    CursorKind.SWITCH_STMT: f"switch statements {_LATER}; write if and else",
+    CursorKind.CXX_FOR_RANGE_STMT: "range-based for is not supported; write a loop over an index",
+    CursorKind.CXX_TRY_STMT: "exceptions are not supported",
+    CursorKind.CXX_THROW_EXPR: "exceptions are not supported",
+    CursorKind.ASM_STMT: "inline assembly cannot be differentiated",
+    CursorKind.MS_ASM_STMT: "inline assembly cannot be differentiated",
+    CursorKind.CXX_NEW_EXPR: "memory allocation in a kernel (new) is not supported",
+    CursorKind.CXX_DELETE_EXPR: "memory allocation in a kernel (delete) is not supported",
+    CursorKind.LAMBDA_EXPR: "lambdas are not supported; write a __device__ function",
+    CursorKind.CXX_REINTERPRET_CAST_EXPR: "reinterpret_cast is not supported: a derivative cannot follow reinterpreted memory",
+    CursorKind.CXX_DYNAMIC_CAST_EXPR: "dynamic_cast is not supported",
+    CursorKind.BUILTIN_BIT_CAST_EXPR: "bit casts are not supported",
+    CursorKind.CXX_THIS_EXPR: f"member functions {_LATER}",
+    CursorKind.STRING_LITERAL: "string literals are not supported",
+    CursorKind.IMAGINARY_LITERAL: "complex numbers come in a later release",
+    CursorKind.COMPOUND_LITERAL_EXPR: "compound literals are not supported",
+    CursorKind.StmtExpr: "statement expressions are not supported",
+    CursorKind.GENERIC_SELECTION_EXPR: "_Generic is not supported",
+    CursorKind.MEMBER_REF_EXPR: f"structs and vector types {_LATER}",
+    CursorKind.STRUCT_DECL: f"structs {_LATER}",
+    CursorKind.CLASS_DECL: f"structs {_LATER}",
+    CursorKind.UNION_DECL: "unions are not supported: a derivative cannot follow reinterpreted memory",
+}
+
+_SHUFFLE = f"warp shuffles {_LATER}"
+_WARP = f"warp-level operations {_LATER}"
+_TEXTURE = f"textures {_LATER}"
+_FENCE = "memory fences are not supported: the reverse pass cannot follow communication between blocks in one launch"
+_BITS = "bit casts are not supported unless the argument is a constant: a derivative cannot follow reinterpreted bits"
+_MALLOC = "memory allocation in a kernel is not supported"
+_VOTING = f"barriers that count {_LATER}"
+_CLOCK = "clocks are not supported: their values cannot be replayed"
+
+FUNCTIONS: dict[str, str] = {
+    **{f"__shfl{kind}_sync": _SHUFFLE for kind in ("", "_up", "_down", "_xor")},
+    **dict.fromkeys(("__syncwarp", "__activemask", "__ballot_sync", "__all_sync", "__any_sync"), _WARP),
+    **dict.fromkeys(("tex1Dfetch", "tex1D", "tex2D", "tex3D"), _TEXTURE),
+    **dict.fromkeys(("__threadfence", "__threadfence_block", "__threadfence_system"), _FENCE),
+    **dict.fromkeys(("__syncthreads_count", "__syncthreads_and", "__syncthreads_or"), _VOTING),
+    **dict.fromkeys(("__float_as_int", "__float_as_uint", "__int_as_float", "__uint_as_float"), _BITS),
+    **dict.fromkeys(("__double_as_longlong", "__longlong_as_double", "__double2hiint", "__double2loint", "__hiloint2double"), _BITS),
+    **dict.fromkeys(("malloc", "free"), _MALLOC),
+    **dict.fromkeys(("memcpy", "memset"), "memcpy and memset in a kernel are not supported; write a loop"),
+    **dict.fromkeys(("clock", "clock64"), _CLOCK),
+}
+
+HEADERS: dict[str, str] = {
+    "cooperative_groups": "cooperative groups are not supported",
+    "complex": "complex numbers come in a later release",
+    "cuComplex": "complex numbers come in a later release",
+    "cuda_fp16": "half precision comes in a later release",
+    "cuda_bf16": "bfloat16 comes in a later release",
+    "curand": "curand comes in a later release",
+    "cub": "CUB is not supported",
+    "thrust": "Thrust is not supported",
+}
+
+
+def kind_message(cursor: Cursor) -> str:
+    """Why a node of this kind is refused."""
+    return KINDS.get(cursor.kind) or f"this construct is not supported ({cursor.kind.name.lower().replace('_', ' ')})"
+
+
+def function_message(name: str) -> str:
+    """Why a function that CUDA declares is refused."""
+    if name.startswith("make_"):
+        return f"vector types {_LATER}"
+    if name.endswith(("_block", "_system")) and name.startswith("atomic"):
+        return "atomics of block or system scope are not supported; use the plain one"
+    return FUNCTIONS.get(name) or f"the function {name} is not supported"
+
+
+def header_message(header: str) -> str:
+    """Why a header that was not found is refused."""
+    for part, message in HEADERS.items():
+        if part in header:
+            return f"the header '{header}' cannot be used: {message}"
+    return f"the header '{header}' was not found; give its folder with the option -I"

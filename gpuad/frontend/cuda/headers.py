@@ -1,0 +1,102 @@
+"""The headers of `for` and `if`, whose absent parts clang leaves out: what is there is told apart by where the semicolons are.
+
+`for (;; ++i)` and `for (; !f;)` show the same children. Where the header is written out in the text, its two semicolons settle what each
+child is. Where it comes from a macro there are no semicolons to see, and only a header with all parts is accepted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clang.cindex import Cursor, CursorKind, Token
+
+from ...ir.surface import Block, Evaluate, Expr, For, Stmt
+from .clang_c import children, file_location
+from .context import Context
+
+_OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
+_FULL = 4
+
+
+@dataclass(frozen=True)
+class _Header:
+    init: Cursor | None
+    condition: Cursor | None
+    step: Cursor | None
+
+
+def for_loop(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
+    """`for (init; condition; step) body`."""
+    *parts, body = children(cursor)
+    header = _header(ctx, cursor, parts)
+    init = _init(ctx, header.init) if header.init is not None else None
+    condition = ctx.expression(header.condition) if header.condition is not None else None
+    step = _step(ctx, header.step) if header.step is not None else None
+    inner = ctx.statement(body)
+    content = inner[0] if len(inner) == 1 else Block(ctx.span(body), inner)
+    return (For(ctx.span(cursor), init, condition, step, content),)
+
+
+def _init(ctx: Context, cursor: Cursor) -> Stmt:
+    if cursor.kind != CursorKind.DECL_STMT:
+        value = ctx.expression(cursor)
+        return Evaluate(value.span, value)
+    body = ctx.statement(cursor)
+    return body[0] if len(body) == 1 else Block(ctx.span(cursor), body)
+
+
+def _step(ctx: Context, cursor: Cursor) -> Expr:
+    return ctx.expression(cursor)
+
+
+def _header(ctx: Context, cursor: Cursor, parts: list[Cursor]) -> _Header:
+    if any(part.kind == CursorKind.VAR_DECL for part in parts) or len(parts) > _FULL - 1:
+        ctx.refuse(cursor, "a declaration as the condition of a for is not supported")
+    if len(parts) == _FULL - 1:
+        return _Header(*parts)
+    if not parts:
+        return _Header(None, None, None)
+    ends = _semicolons(cursor)
+    if ends is None:
+        ctx.refuse(cursor, "a for from a macro must have an initialiser, a condition and a step")
+    slots: list[Cursor | None] = [None, None, None]
+    for part in parts:
+        offset = ctx.places.offset(part.extent.start)
+        slots[sum(offset >= end for end in ends)] = part
+    if sum(slot is not None for slot in slots) != len(parts):
+        ctx.refuse(cursor, "the header of this for is not understood")
+    return _Header(*slots)
+
+
+def _semicolons(cursor: Cursor) -> tuple[int, int] | None:
+    """Offsets of the two semicolons of a for that is written out, or None."""
+    offsets = [_offset(token) for token in _header_tokens(cursor, "for") if token.spelling == ";"]
+    return (offsets[0], offsets[1]) if len(offsets) == 2 else None
+
+
+def has_semicolon(ctx: Context, cursor: Cursor, after: list[Cursor]) -> bool:
+    """True if the parentheses of an `if` hold an initialiser."""
+    return any(token.spelling == ";" for token in _header_tokens(cursor, "if"))
+
+
+def _header_tokens(cursor: Cursor, keyword: str) -> list[Token]:
+    """The tokens between the parentheses after `keyword`, outside of inner brackets; none if a macro hides them."""
+    tokens = iter(cursor.get_tokens())
+    first = next(tokens, None)
+    if first is None or first.spelling != keyword:
+        return []
+    found, depth = [], 0
+    for token in tokens:
+        if token.spelling in _CLOSING:
+            depth -= 1
+        if depth == 1:
+            found.append(token)
+        if token.spelling in _OPENING:
+            depth += 1
+        if depth == 0 and token.spelling not in ("constexpr",):
+            break
+    return found
+
+
+def _offset(token: Token) -> int:
+    return file_location(token.location)[3]

@@ -1,0 +1,11 @@
+// What every CUDA source finds declared before its first line, as NVRTC declares it: qualifiers, built-in variables, functions.
+// Declarations only: the frontend gives them their meaning by name. The overload sets decide which types a call computes in, so
+// tests/test_shim_types.py compares them with NVRTC's.
+#pragma once
+#include "gpuad/qualifiers.h"
+#include "gpuad/types.h"
+#include "gpuad/math.h"
+#include "gpuad/integers.h"
+#include "gpuad/conversions.h"
+#include "gpuad/atomics.h"
+#include "gpuad/refused.h"

@@ -1,0 +1,3 @@
+// What this header declares is in the prelude.
+#pragma once
+#include "stdint.h"

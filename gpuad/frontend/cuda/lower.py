@@ -1,0 +1,98 @@
+"""From a function's cursor to its surface tree: the tables of handlers, put together here, and functions themselves."""
+
+from __future__ import annotations
+
+from clang.cindex import Cursor, CursorKind
+
+from ...ir import surface
+from ...ir.surface import Block, Declaration
+from ...ir.types import Array, Pointer, Scalar
+from . import headers, lower_calls, lower_memory, lower_operators, lower_statements
+from .clang_c import children, has_attribute
+from .context import Context, ExpressionHandler, StatementHandler
+from .places import Places
+from .types import is_const, is_reference, is_rvalue_reference, lower_type
+
+EXPRESSIONS: dict[CursorKind, ExpressionHandler] = {
+    CursorKind.UNEXPOSED_EXPR: lower_operators.implicit,
+    CursorKind.PAREN_EXPR: lower_operators.parenthesised,
+    CursorKind.INTEGER_LITERAL: lower_memory.literal,
+    CursorKind.FLOATING_LITERAL: lower_memory.literal,
+    CursorKind.CHARACTER_LITERAL: lower_memory.literal,
+    CursorKind.CXX_BOOL_LITERAL_EXPR: lower_memory.literal,
+    CursorKind.CXX_UNARY_EXPR: lower_memory.literal,
+    CursorKind.CXX_NULL_PTR_LITERAL_EXPR: lower_memory.null,
+    CursorKind.DECL_REF_EXPR: lower_memory.name,
+    CursorKind.MEMBER_REF_EXPR: lower_memory.member,
+    CursorKind.ARRAY_SUBSCRIPT_EXPR: lower_memory.subscript,
+    CursorKind.UNARY_OPERATOR: lower_operators.unary,
+    CursorKind.BINARY_OPERATOR: lower_operators.binary,
+    CursorKind.COMPOUND_ASSIGNMENT_OPERATOR: lower_operators.compound,
+    CursorKind.CONDITIONAL_OPERATOR: lower_operators.conditional,
+    CursorKind.CSTYLE_CAST_EXPR: lower_operators.cast,
+    CursorKind.CXX_STATIC_CAST_EXPR: lower_operators.cast,
+    CursorKind.CXX_FUNCTIONAL_CAST_EXPR: lower_operators.cast,
+    CursorKind.CXX_CONST_CAST_EXPR: lower_operators.cast,
+    CursorKind.INIT_LIST_EXPR: lower_operators.braced,
+    CursorKind.CALL_EXPR: lower_calls.call,
+}
+
+STATEMENTS: dict[CursorKind, StatementHandler] = {
+    CursorKind.COMPOUND_STMT: lower_statements.block,
+    CursorKind.DECL_STMT: lower_statements.declarations,
+    CursorKind.IF_STMT: lower_statements.branch,
+    CursorKind.FOR_STMT: headers.for_loop,
+    CursorKind.WHILE_STMT: lower_statements.while_loop,
+    CursorKind.DO_STMT: lower_statements.do_loop,
+    CursorKind.BREAK_STMT: lower_statements.stop,
+    CursorKind.CONTINUE_STMT: lower_statements.skip,
+    CursorKind.RETURN_STMT: lower_statements.leave,
+    CursorKind.NULL_STMT: lower_statements.nothing,
+    CursorKind.UNEXPOSED_STMT: lower_statements.attributed,
+    CursorKind.CALL_EXPR: lower_statements.evaluate,
+}
+
+
+def lower_kernel(places: Places, definition: Cursor) -> tuple[surface.Function, tuple[Cursor, ...]]:
+    """The kernel's tree, and the definitions that it consists of: its own and those of the helpers that it reaches."""
+    ctx = Context(places, EXPRESSIONS, STATEMENTS, lower_function)
+    return lower_function(ctx, definition), tuple(ctx.reached)
+
+
+def lower_function(ctx: Context, definition: Cursor) -> surface.Function:
+    """A kernel or helper with its body."""
+    is_kernel = has_attribute(definition, CursorKind.CUDAGLOBAL_ATTR)
+    if is_reference(definition.result_type):
+        ctx.refuse(definition, "functions that return a reference are not supported")
+    ctx.active.append(definition)
+    ctx.tables.append([])
+    ctx.reached.append(definition)
+    parameters = tuple(_parameter(ctx, p, number, is_kernel) for number, p in enumerate(definition.get_arguments()))
+    result = lower_type(definition.result_type, ctx.span(definition))
+    body = _body(ctx, definition)
+    ctx.active.pop()
+    return surface.Function(ctx.span(definition), definition.spelling, parameters, result, body, is_kernel)
+
+
+def _body(ctx: Context, definition: Cursor) -> Block:
+    """The statements, after the tables of the file that they read."""
+    bodies = [child for child in children(definition) if child.kind == CursorKind.COMPOUND_STMT]
+    if len(bodies) != 1:
+        ctx.refuse(definition, f"the function {definition.spelling} has no plain body")
+    (block,) = ctx.statement(bodies[0])
+    assert isinstance(block, Block)
+    return Block(block.span, (*ctx.tables.pop(), *block.body))
+
+
+def _parameter(ctx: Context, cursor: Cursor, number: int, is_kernel: bool) -> Declaration:
+    reference = is_reference(cursor.type)
+    if is_rvalue_reference(cursor.type) or (is_kernel and reference):
+        ctx.refuse(cursor, "a parameter of this kind of reference is not supported")
+    type_ = ctx.type(cursor)
+    if isinstance(type_, Pointer) and not isinstance(type_.element, Scalar) and is_kernel:
+        ctx.refuse(cursor, "a kernel's pointer must point to numbers")
+    if isinstance(type_, Array) and not reference:
+        ctx.refuse(cursor)
+    const = is_const(cursor.type.get_canonical().get_pointee() if reference else cursor.type)
+    name = cursor.spelling or f"unnamed{number}"
+    return ctx.declare(cursor, ctx.fresh(ctx.span(cursor), name, type_, reference=reference, const=const))

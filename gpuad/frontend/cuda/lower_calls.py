@@ -1,0 +1,94 @@
+"""Calls: of CUDA's functions and of the user's `__device__` helpers."""
+
+from __future__ import annotations
+
+from clang.cindex import Cursor, CursorKind
+
+from ...ir import surface
+from ...ir.surface import Declaration, Expr, HelperCall
+from ...ir.types import Scalar
+from .builtins import BUILTINS, Call
+from .clang_c import children, evaluate, initializer, template_of
+from .context import Context
+from .conversions import constant
+from .fence import function_message
+from .places import is_ours
+
+_METHODS = {CursorKind.CXX_METHOD, CursorKind.CONSTRUCTOR, CursorKind.CONVERSION_FUNCTION}
+
+
+def call(ctx: Context, cursor: Cursor) -> Expr:
+    """A call whose value counts."""
+    callee = cursor.referenced
+    if callee is None or callee.kind != CursorKind.FUNCTION_DECL:
+        ctx.refuse(cursor, _callee_reason(callee))
+    if callee.spelling.startswith("__builtin_") or (is_ours(callee) and callee.get_definition() is None):
+        return _builtin(ctx, cursor, callee)
+    return _helper(ctx, cursor, callee)
+
+
+def _callee_reason(callee: Cursor | None) -> str:
+    if callee is not None and callee.kind in _METHODS:
+        return "structs and member functions come in a later release"
+    return "calls through pointers are not supported"
+
+
+def builtin_name(cursor: Cursor) -> str | None:
+    """The name of the CUDA function that an expression calls, or None."""
+    callee = cursor.referenced if cursor.kind == CursorKind.CALL_EXPR else None
+    if callee is None or callee.kind != CursorKind.FUNCTION_DECL or not is_ours(callee):
+        return None
+    return str(callee.spelling)
+
+
+def _builtin(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
+    name, span = str(callee.spelling), ctx.span(cursor)
+    if name.startswith("__builtin_") and (value := evaluate(cursor)) is not None and isinstance(type_ := ctx.type(cursor), Scalar):
+        return constant(span, type_, value)
+    if name in ("nan", "nanf"):
+        return BUILTINS[name](Call(span, name, ctx.type(cursor), ()))
+    handler = BUILTINS.get(name)
+    if handler is None:
+        ctx.refuse(cursor, function_message(name))
+    arguments = tuple(ctx.expression(argument) for argument in cursor.get_arguments())
+    return handler(Call(span, name, ctx.type(cursor), arguments))
+
+
+def _helper(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
+    definition = callee.get_definition()
+    if template_of(callee) is not None:
+        ctx.refuse(cursor, f"templates come in a later release: {callee.spelling} is one")
+    if definition is None:
+        ctx.refuse(cursor, f"the function {callee.spelling} has no body in this source")
+    if definition in ctx.active:
+        ctx.refuse(cursor, f"recursion is not supported: {callee.spelling} calls itself")
+    function = _lowered(ctx, definition)
+    parameters = list(callee.get_arguments())
+    given = list(cursor.get_arguments())
+    if len(given) != len(parameters):
+        ctx.refuse(cursor, "functions with a variable number of arguments are not supported")
+    arguments = tuple(_argument(ctx, g, p, d, cursor) for g, p, d in zip(given, parameters, function.parameters, strict=True))
+    return HelperCall(ctx.span(cursor), function.result, function, arguments)
+
+
+def _lowered(ctx: Context, definition: Cursor) -> surface.Function:
+    """A helper is lowered once; all calls share the object."""
+    if definition not in ctx.helpers:
+        ctx.helpers[definition] = ctx.lower_function(ctx, definition)
+    return ctx.helpers[definition]
+
+
+def _argument(ctx: Context, given: Cursor, parameter: Cursor, declaration: Declaration, at: Cursor) -> Expr:
+    """The argument; for a parameter that is a reference the lvalue, or a value that a const reference is bound to."""
+    if given.kind == CursorKind.UNEXPOSED_EXPR and not children(given):
+        return _default(ctx, parameter, at)
+    if declaration.reference and not declaration.const:
+        return ctx.lvalue(given)
+    return ctx.expression(given)
+
+
+def _default(ctx: Context, parameter: Cursor, at: Cursor) -> Expr:
+    start = initializer(parameter)
+    if start is None:
+        ctx.refuse(at, f"the default of the argument {parameter.spelling} is not supported")
+    return ctx.expression(start)

@@ -1,0 +1,133 @@
+"""Names, constants and memory: what an expression starts from."""
+
+from __future__ import annotations
+
+from clang.cindex import Cursor, CursorKind
+
+from ...errors import UnsupportedError
+from ...ir.surface import AddressOf, Constant, Declare, Deref, Expr, Index, LaunchIndex, Name
+from ...ir.types import I32, I64, Array, Pointer, Scalar, Type
+from .arrays import initial_values
+from .clang_c import children, evaluate, has_attribute, initializer
+from .context import Context
+from .conversions import constant
+from .places import is_ours
+from .types import is_const
+
+_LAUNCH = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
+_WARP_SIZE = 32
+
+
+def literal(ctx: Context, cursor: Cursor) -> Expr:
+    """A number, character, bool, `sizeof`, or a call that clang itself can compute."""
+    value, type_ = evaluate(cursor), ctx.type(cursor)
+    if value is None or not isinstance(type_, Scalar):
+        ctx.refuse(cursor)
+    return constant(ctx.span(cursor), type_, value)
+
+
+def null(ctx: Context, cursor: Cursor) -> Expr:
+    """`nullptr` on its own, as an integer 0; the conversion around it gives the pointer's type."""
+    return Constant(ctx.span(cursor), I64, 0)
+
+
+def name(ctx: Context, cursor: Cursor) -> Expr:
+    """A variable, a parameter, an enumerator or a constant of the file."""
+    declared = cursor.referenced
+    known = ctx.declarations.get(declared)
+    if known is not None:
+        return Name(ctx.span(cursor), known.type, known)
+    if declared.kind == CursorKind.ENUM_CONSTANT_DECL:
+        return constant(ctx.span(cursor), _scalar(ctx, cursor), declared.enum_value)
+    if declared.kind == CursorKind.VAR_DECL:
+        return _global(ctx, cursor, declared.get_definition() or declared)
+    if declared.kind == CursorKind.FUNCTION_DECL:
+        ctx.refuse(cursor, "function pointers are not supported")
+    return ctx.refuse(cursor, f"the name {cursor.spelling} is not supported here")
+
+
+def _scalar(ctx: Context, cursor: Cursor) -> Scalar:
+    type_ = ctx.type(cursor)
+    if not isinstance(type_, Scalar):
+        ctx.refuse(cursor)
+    return type_
+
+
+def _global(ctx: Context, use: Cursor, variable: Cursor) -> Expr:
+    if is_ours(variable) and variable.spelling == "warpSize":
+        return Constant(ctx.span(use), I32, _WARP_SIZE)
+    if is_ours(variable):
+        ctx.refuse(use, f"{variable.spelling} is supported with a member only, as in {variable.spelling}.x")
+    if has_attribute(variable, CursorKind.CUDASHARED_ATTR):
+        ctx.refuse(use, "shared memory (__shared__) comes in a later release")
+    start = initializer(variable)
+    if not is_const(variable.type) or start is None:
+        space = "__constant__" if has_attribute(variable, CursorKind.CUDACONSTANT_ATTR) else "__device__"
+        ctx.refuse(use, f"the variable {variable.spelling} is in global memory ({space}): only const variables with a value are supported")
+    type_ = ctx.type(variable)
+    return _table(ctx, use, variable, start) if isinstance(type_, Array) else _folded(ctx, use, variable, start, type_)
+
+
+def _folded(ctx: Context, use: Cursor, variable: Cursor, start: Cursor, type_: Type) -> Expr:
+    """The value of a constant of the file."""
+    number = evaluate(start)
+    if number is None or not isinstance(type_, Scalar):
+        ctx.refuse(use, f"the value of {variable.spelling} is not known to the compiler")
+    return constant(ctx.span(use), type_, number)
+
+
+def _table(ctx: Context, use: Cursor, variable: Cursor, start: Cursor) -> Expr:
+    """A table of numbers at file scope becomes a local array of each function that reads it."""
+    for known in ctx.tables[-1]:
+        if known.declaration.name == variable.spelling and known.span == ctx.span(variable):
+            return Name(ctx.span(use), known.declaration.type, known.declaration)
+    declaration = ctx.fresh(ctx.span(variable), variable.spelling, ctx.type(variable), const=True)
+    ctx.tables[-1].append(Declare(declaration.span, declaration, initial_values(ctx, declaration.type, start)))
+    return Name(ctx.span(use), declaration.type, declaration)
+
+
+def member(ctx: Context, cursor: Cursor) -> Expr:
+    """`threadIdx.x` and its kin."""
+    base = children(cursor)
+    variable = base[0].referenced if len(base) == 1 and base[0].kind == CursorKind.DECL_REF_EXPR else None
+    if variable is None or variable.spelling not in _LAUNCH or not is_ours(variable):
+        ctx.refuse(cursor if variable is None or not base else base[0], _member_reason(ctx, base))
+    return LaunchIndex(ctx.span(base[0]), ctx.type(cursor), variable.spelling, cursor.spelling)
+
+
+def _member_reason(ctx: Context, base: list[Cursor]) -> str | None:
+    """The type's own reason says more than the node's kind."""
+    if not base:
+        return None
+    try:
+        ctx.type(base[0])
+    except UnsupportedError as error:
+        return error.message
+    return None
+
+
+def subscript(ctx: Context, cursor: Cursor) -> Expr:
+    """`a[i]`, or `i[a]`."""
+    left, right = (ctx.expression(child) for child in children(cursor))
+    pointer, index = (left, right) if isinstance(left.type, Pointer) else (right, left)
+    if not isinstance(pointer.type, Pointer) or not isinstance(index.type, Scalar):
+        ctx.refuse(cursor)
+    return Index(ctx.span(cursor), pointer.type.element, pointer, index)
+
+
+def dereferenced(pointer: Expr) -> Expr:
+    """`*pointer`, written as the lvalue that it is where that is known."""
+    if isinstance(pointer, AddressOf):
+        return pointer.lvalue
+    if not isinstance(pointer.type, Pointer):
+        raise UnsupportedError("only a pointer can be dereferenced", pointer.span)
+    return Deref(pointer.span, pointer.type.element, pointer)
+
+
+def address(ctx: Context, cursor: Cursor) -> Expr:
+    """`&x`."""
+    (operand,) = children(cursor)
+    lvalue = ctx.lvalue(operand)
+    if isinstance(lvalue.type, Array):
+        ctx.refuse(cursor, "the address of a whole array is not supported; an array's name is a pointer to its first element")
+    return AddressOf(ctx.span(cursor), ctx.type(cursor), lvalue)

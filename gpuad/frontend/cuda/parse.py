@@ -1,0 +1,141 @@
+"""CUDA text to a `Module`: libclang reads it, its complaints become errors at the user's line, and kernels are lowered when asked for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from clang import cindex
+from clang.cindex import Cursor, CursorKind, Diagnostic, TranslationUnit
+
+from ...errors import CompileError, GpuadError, UnsupportedError
+from ...ir import surface
+from ...source import SourceFile, Span
+from .clang_c import children, file_location, has_attribute, library
+from .fence import header_message
+from .lower import lower_kernel
+from .options import command_line
+from .places import MAIN, Places, is_ours
+
+_SCOPES = {CursorKind.NAMESPACE, CursorKind.LINKAGE_SPEC, CursorKind.UNEXPOSED_DECL}
+_FUNCTIONS = {CursorKind.FUNCTION_DECL, CursorKind.FUNCTION_TEMPLATE}
+_CONTAINED = "Semantic Issue"  # an error of this category does not change how the text around it is read
+
+
+@dataclass(frozen=True)
+class Module:
+    """The kernels of one source text.
+
+    `kernels` are the names of its __global__ functions in order, with their namespaces (`filters::blur`). `kernel(name)` gives the tree of one.
+    """
+
+    source: SourceFile
+    kernels: tuple[str, ...]
+    _definitions: dict[str, tuple[Cursor, ...]] = field(repr=False, compare=False)
+    _errors: tuple[Diagnostic, ...] = field(repr=False, compare=False)
+    _places: Places = field(repr=False, compare=False)
+    _unit: TranslationUnit = field(repr=False, compare=False)
+    _lowered: dict[str, surface.Function] = field(default_factory=dict, repr=False, compare=False)
+
+    def span(self, name: str) -> Span:
+        """Where the kernel is defined; CompileError if there is none of this name."""
+        return self._places.of(self._definition(name))
+
+    def kernel(self, name: str) -> surface.Function:
+        """The kernel's surface tree, with those of all the helpers that it calls.
+
+        Raises CompileError if the source has no such kernel or clang rejects a function that it consists of, UnsupportedError with file, line and
+        column for whatever gpuad cannot represent.
+        """
+        if name not in self._lowered:
+            self._lowered[name] = self._lower(self._definition(name))
+        return self._lowered[name]
+
+    def _definition(self, name: str) -> Cursor:
+        found = self._definitions.get(name) or tuple(
+            cursor for full, cursors in self._definitions.items() if full.rpartition("::")[2] == name for cursor in cursors
+        )
+        if not found:
+            known = ", ".join(self.kernels) or "none"
+            raise CompileError(f"no kernel {name!r} in {self.source.name}; its kernels are: {known}")
+        if len(found) > 1:
+            raise CompileError(f"{name!r} stands for several kernels in {self.source.name}; its kernels are: {', '.join(self.kernels)}")
+        return found[0]
+
+    def _lower(self, definition: Cursor) -> surface.Function:
+        if definition.kind == CursorKind.FUNCTION_TEMPLATE:
+            raise UnsupportedError("templates come in a later release", self._places.of(definition))
+        self._refuse_errors_in(definition)
+        try:
+            tree, reached = lower_kernel(self._places, definition)
+        except GpuadError:
+            raise
+        except RecursionError:
+            raise UnsupportedError("this kernel is nested too deeply", self._places.of(definition)) from None
+        for function in reached:
+            self._refuse_errors_in(function)
+        return tree
+
+    def _refuse_errors_in(self, function: Cursor) -> None:
+        for error in self._errors:
+            if _lies_in(error, function):
+                raise _compile_error(error, self._places)
+
+
+def parse(source: SourceFile, *, options: tuple[str, ...] = ()) -> Module:
+    """Reads CUDA C++ text. `options` are those for NVRTC; `-D`, `-U`, `-I`, `-std` and `-arch` count here.
+
+    Raises CompileError with clang's message where the text is no CUDA C++, UnsupportedError for a header that gpuad does not have. An error
+    inside one function is raised only when a kernel that uses the function is asked for. The same text with the same options is read once.
+    """
+    return _parse(source, tuple(options))
+
+
+@lru_cache(maxsize=64)
+def _parse(source: SourceFile, options: tuple[str, ...]) -> Module:
+    library()
+    line = command_line(options)
+    unit = cindex.Index.create().parse(MAIN, args=list(line.arguments), unsaved_files=[(MAIN, line.header + source.text)])
+    places = Places(source, line.header)
+    definitions: dict[str, list[Cursor]] = {}
+    functions = list(_functions(unit.cursor, ""))
+    for name, cursor in functions:
+        if has_attribute(cursor, CursorKind.CUDAGLOBAL_ATTR) and cursor.is_definition():
+            definitions.setdefault(name, []).append(cursor)
+    errors = tuple(d for d in unit.diagnostics if d.severity >= Diagnostic.Error)
+    for error in errors:
+        _raise_unless_contained(error, [cursor for _, cursor in functions], places)
+    return Module(source, tuple(definitions), {name: tuple(found) for name, found in definitions.items()}, errors, places, unit)
+
+
+def _functions(scope: Cursor, prefix: str) -> list[tuple[str, Cursor]]:
+    """The user's functions with their namespaces."""
+    found: list[tuple[str, Cursor]] = []
+    for cursor in children(scope):
+        if is_ours(cursor):
+            continue
+        if cursor.kind in _FUNCTIONS:
+            found.append((prefix + cursor.spelling, cursor))
+        elif cursor.kind in _SCOPES:
+            found += _functions(cursor, prefix + (f"{cursor.spelling}::" if cursor.kind == CursorKind.NAMESPACE else ""))
+    return found
+
+
+def _raise_unless_contained(error: Diagnostic, functions: list[Cursor], places: Places) -> None:
+    missing = re.fullmatch(r"'(.+)' file not found", error.spelling)
+    if missing:
+        raise UnsupportedError(header_message(missing[1]), places.at(error.location))
+    contained = error.severity == Diagnostic.Error and error.category_name == _CONTAINED
+    if not contained or not any(_lies_in(error, function) for function in functions):
+        raise _compile_error(error, places)
+
+
+def _lies_in(error: Diagnostic, function: Cursor) -> bool:
+    name, _, _, offset = file_location(error.location)
+    start, end = file_location(function.extent.start), file_location(function.extent.end)
+    return name == start[0] and start[3] <= offset <= end[3]
+
+
+def _compile_error(error: Diagnostic, places: Places) -> CompileError:
+    return CompileError(str(error.spelling), places.at(error.location))

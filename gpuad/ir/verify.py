@@ -1,0 +1,331 @@
+"""Checks that a kernel is valid core IR: what every pass may take for granted and has to leave behind.
+
+Scopes are blocks: a Var is visible after its definition in its block and in blocks nested there; no Var is defined again where it is
+visible, while siblings may repeat one another's. Operand types agree exactly (conversions are explicit), conditions are bools, and memory
+is reached through parameters or arrays that are in scope. A breach is a bug of gpuad, not of its user, hence an AssertionError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from .functions import FUNCTIONS
+from .nodes import (
+    COMPARISONS,
+    Accumulate,
+    Alloc,
+    Assign,
+    Atomic,
+    Barrier,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Carried,
+    Cast,
+    Constant,
+    Expr,
+    For,
+    If,
+    Kernel,
+    LaunchIndex,
+    Let,
+    Load,
+    Pop,
+    Push,
+    Select,
+    Shuffle,
+    Stmt,
+    Store,
+    Take,
+    Unary,
+    Var,
+    While,
+    children,
+)
+from .types import BOOL, I32, U32, Scalar, Space
+
+ATOMICS = frozenset({"add", "sub", "min", "max", "exch", "cas", "and", "or", "xor", "inc", "dec"})
+
+
+class InvalidIR(AssertionError):
+    """A kernel that breaks a rule of the core IR; the message names the rule, the node and its place."""
+
+
+def verify(kernel: Kernel) -> None:
+    """Raises InvalidIR if `kernel` is not valid core IR; gives nothing otherwise."""
+    scope = _Scope()
+    for param in kernel.params:
+        _parameter(param, scope)
+    for buffer in kernel.const:
+        _require(buffer in kernel.params, f"const buffer {buffer.name} is no parameter")
+    scope.const |= kernel.const
+    _block(kernel.body, scope)
+
+
+@dataclass
+class _Scope:
+    """What is visible at a point: Vars, those of them that may be assigned to, and buffers."""
+
+    vars: set[Var] = field(default_factory=set)
+    mutable: set[Var] = field(default_factory=set)
+    buffers: set[Buffer] = field(default_factory=set)
+    const: set[Buffer] = field(default_factory=set)
+
+    def nested(self) -> _Scope:
+        return _Scope(set(self.vars), set(self.mutable), set(self.buffers), self.const)
+
+    def define(self, var: Var, mutable: bool = False) -> None:
+        _require(isinstance(var.type, Scalar), f"Var {var.name}#{var.uid} has type {var.type}")
+        _require(var not in self.vars, f"Var {var.name}#{var.uid} is defined twice")
+        self.vars.add(var)
+        if mutable:
+            self.mutable.add(var)
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise InvalidIR(message)
+
+
+def _parameter(param: Var | Buffer, scope: _Scope) -> None:
+    if isinstance(param, Var):
+        return scope.define(param)
+    _require(param.length is None and param.space in (Space.GLOBAL, Space.CONSTANT), f"parameter {param.name} is no pointer")
+    _require(param not in scope.buffers, f"buffer {param.name}#{param.uid} is a parameter twice")
+    scope.buffers.add(param)
+    return None
+
+
+# --- statements ----------------------------------------------------------------------------------------------------------------------
+
+
+def _block(block: Block, scope: _Scope) -> None:
+    _require(isinstance(block, tuple), f"a block is a {type(block).__name__}, not a tuple")
+    for stmt in block:
+        _located(stmt, scope)
+
+
+def _located(stmt: Stmt, scope: _Scope) -> None:
+    try:
+        _stmt(stmt, scope)
+    except InvalidIR as error:
+        if getattr(error, "located", False):
+            raise
+        located = InvalidIR(f"{error} [in {type(stmt).__name__} at {stmt.span}]")
+        located.located = True  # type: ignore[attr-defined]
+        raise located from None
+
+
+def _stmt(stmt: Stmt, scope: _Scope) -> None:
+    match stmt:
+        case Let() | Assign():
+            _scalar_stmt(stmt, scope)
+        case Alloc(buffer=buffer):
+            _alloc(buffer, scope)
+        case Load() | Store() | Accumulate() | Take() | Atomic():
+            _memory_stmt(stmt, scope)
+        case If():
+            _if(stmt, scope)
+        case For():
+            _for(stmt, scope)
+        case While():
+            _while(stmt, scope)
+        case Barrier() | Shuffle():
+            _warp_stmt(stmt, scope)
+        case Push() | Pop():
+            _stack_stmt(stmt, scope)
+        case _:
+            raise InvalidIR(f"unknown statement {type(stmt).__name__}")
+
+
+def _scalar_stmt(stmt: Let | Assign, scope: _Scope) -> None:
+    _typed(stmt.value, stmt.var.type, scope)
+    if isinstance(stmt, Let):
+        return scope.define(stmt.var, mutable=True)
+    return _require(stmt.var in scope.mutable, f"Assign to {stmt.var.name}#{stmt.var.uid}, which no visible Let introduced")
+
+
+def _alloc(buffer: Buffer, scope: _Scope) -> None:
+    _require(buffer.space in (Space.LOCAL, Space.SHARED), f"array {buffer.name} lies in {buffer.space.value} memory")
+    _require(buffer.length is not None and buffer.length > 0, f"array {buffer.name} has length {buffer.length}")
+    _require(buffer not in scope.buffers, f"array {buffer.name}#{buffer.uid} is made twice")
+    scope.buffers.add(buffer)
+
+
+def _memory_stmt(stmt: Load | Store | Accumulate | Take | Atomic, scope: _Scope) -> None:
+    buffer = stmt.buffer
+    _require(buffer in scope.buffers, f"buffer {buffer.name}#{buffer.uid} is not in scope")
+    _require(isinstance(stmt, Load) or buffer not in scope.const, f"const buffer {buffer.name} is written")
+    _require(_expr(stmt.index, scope).is_integer, f"index into {buffer.name} has type {stmt.index.type}")
+    for value in _operands(stmt):
+        _typed(value, buffer.element, scope)
+    if isinstance(stmt, (Load, Take, Atomic)) and stmt.var is not None:
+        _require(stmt.var.type == buffer.element, f"{stmt.var.name} of type {stmt.var.type} from {buffer.name} of {buffer.element}")
+        scope.define(stmt.var)
+
+
+def _operands(stmt: Load | Store | Accumulate | Take | Atomic) -> tuple[Expr, ...]:
+    if isinstance(stmt, Atomic):
+        _require(stmt.op in ATOMICS, f"unknown atomic {stmt.op!r}")
+        _require(len(stmt.operands) == (2 if stmt.op == "cas" else 1), f"atomic {stmt.op} with {len(stmt.operands)} operands")
+        return stmt.operands
+    return (stmt.value,) if isinstance(stmt, (Store, Accumulate)) else ()
+
+
+def _if(stmt: If, scope: _Scope) -> None:
+    _typed(stmt.condition, BOOL, scope)
+    then, otherwise = scope.nested(), scope.nested()
+    _block(stmt.then, then)
+    _block(stmt.otherwise, otherwise)
+    for merge in stmt.merges:
+        _typed(merge.then, merge.var.type, then)
+        _typed(merge.otherwise, merge.var.type, otherwise)
+    for merge in stmt.merges:
+        scope.define(merge.var)
+
+
+def _for(stmt: For, scope: _Scope) -> None:
+    _require(stmt.var.type.is_integer, f"loop variable {stmt.var.name} has type {stmt.var.type}")
+    for bound in (stmt.start, stmt.stop, stmt.step):
+        _typed(bound, stmt.var.type, scope)
+    _require(not (isinstance(stmt.step, Constant) and stmt.step.value == 0), "loop with step 0")
+    inside = _enter(stmt.carried, scope)
+    inside.define(stmt.var)
+    _block(stmt.body, inside)
+    _leave(stmt.carried, inside, scope)
+
+
+def _while(stmt: While, scope: _Scope) -> None:
+    inside = _enter(stmt.carried, scope)
+    for var in (stmt.counter, stmt.count):
+        _require(var is None or var.type == I32, "counter and count of a While are int32")
+    if stmt.counter:
+        inside.define(stmt.counter)
+    _require(all(isinstance(s, (Let, Load)) for s in stmt.header), "a While's header holds something else than Lets and Loads")
+    _block(stmt.header, inside)
+    _typed(stmt.condition, BOOL, inside)
+    _block(stmt.body, inside)
+    _leave(stmt.carried, inside, scope)
+    if stmt.count:
+        scope.define(stmt.count)
+
+
+def _enter(carried: tuple[Carried, ...], scope: _Scope) -> _Scope:
+    inside = scope.nested()
+    for c in carried:
+        _typed(c.init, c.var.type, scope)
+    for c in carried:
+        inside.define(c.var)
+    return inside
+
+
+def _leave(carried: tuple[Carried, ...], inside: _Scope, scope: _Scope) -> None:
+    for c in carried:
+        _typed(c.next, c.var.type, inside)
+        _require(c.result.type == c.var.type, f"carried {c.var.name} of type {c.var.type} ends as {c.result.type}")
+    for c in carried:
+        scope.define(c.result)
+
+
+def _warp_stmt(stmt: Barrier | Shuffle, scope: _Scope) -> None:
+    if isinstance(stmt, Barrier):
+        _require(stmt.scope in ("block", "warp"), f"barrier of scope {stmt.scope!r}")
+        if stmt.mask is not None:
+            _require(stmt.scope == "warp", "a block barrier has no mask")
+            _typed(stmt.mask, U32, scope)
+        return
+    _require(stmt.op in ("", "up", "down", "xor"), f"unknown shuffle {stmt.op!r}")
+    _typed(stmt.mask, U32, scope)
+    _typed(stmt.value, stmt.var.type, scope)
+    for operand in (stmt.lane, stmt.width):
+        _require(_expr(operand, scope).is_integer, f"shuffle operand of type {operand.type}")
+    scope.define(stmt.var)
+
+
+def _stack_stmt(stmt: Push | Pop, scope: _Scope) -> None:
+    things: tuple[Expr, ...] = stmt.values if isinstance(stmt, Push) else stmt.vars
+    name, fields = stmt.stack.name, stmt.stack.fields
+    _require(len(things) == len(fields), f"stack {name} has {len(fields)} fields, not {len(things)}")
+    for thing, (label, kind) in zip(things, fields, strict=True):
+        _require(thing.type == kind, f"field {label} of stack {name} is {kind}, not {thing.type}")
+    for value in stmt.values if isinstance(stmt, Push) else ():
+        _expr(value, scope)
+    for var in stmt.vars if isinstance(stmt, Pop) else ():
+        scope.define(var)
+
+
+# --- expressions ---------------------------------------------------------------------------------------------------------------------
+
+
+def _typed(expr: Expr, expected: Scalar, scope: _Scope) -> None:
+    found = _expr(expr, scope)
+    _require(found == expected, f"{type(expr).__name__} of type {found} where {expected} belongs: {expr}")
+
+
+def _expr(expr: Expr, scope: _Scope) -> Scalar:
+    """Checks the expression and gives its type."""
+    types = [_expr(child, scope) for child in children(expr)]
+    _require(isinstance(expr.type, Scalar), f"expression of type {expr.type}: {expr}")
+    match expr:
+        case Var():
+            _require(expr in scope.vars, f"Var {expr.name}#{expr.uid} is used where it is not defined")
+        case Constant(value=value, type=kind):
+            _require(_fits(value, kind), f"constant {value!r} does not fit {kind}")
+        case Unary(op=op):
+            _require(_unary_ok(op, types[0], expr.type), f"{op} of {types[0]} as {expr.type}")
+        case Binary():
+            _require(_binary_ok(expr, *types), f"{types[0]} {expr.op} {types[1]} as {expr.type}: {expr}")
+        case Select():
+            _require(types[0] == BOOL and types[1] == types[2], f"Select of {', '.join(map(str, types))}: {expr}")
+        case Call():
+            _call(expr, types)
+        case Cast() | LaunchIndex():
+            pass
+        case _:
+            raise InvalidIR(f"unknown expression {type(expr).__name__}")
+    return expr.type
+
+
+def _fits(value: bool | int | float, kind: Scalar) -> bool:
+    if not kind.is_integer:
+        return True
+    low, high = (-(1 << (kind.bits - 1)), 1 << (kind.bits - 1)) if kind.is_signed else (0, 1 << kind.bits)
+    return low <= value < high
+
+
+def _unary_ok(op: str, operand: Scalar, result: Scalar) -> bool:
+    fits = {"-": operand != BOOL, "~": operand.is_integer, "!": operand == BOOL}.get(op, False)
+    return fits and operand == result
+
+
+def _binary_ok(expr: Binary, left: Scalar, right: Scalar) -> bool:
+    op = expr.op
+    if op in COMPARISONS:
+        return left == right and expr.type == BOOL
+    if op in ("&&", "||"):
+        return left == right == expr.type == BOOL
+    if op in ("<<", ">>"):
+        return left.is_integer and right.is_integer and expr.type == left
+    if op in ("%", "&", "|", "^"):
+        return left.is_integer and left == right == expr.type
+    return op in ("+", "-", "*", "/") and left != BOOL and left == right == expr.type
+
+
+def _call(expr: Call, types: list[Scalar]) -> None:
+    function = FUNCTIONS.get(expr.function)
+    _require(function is not None, f"unknown function {expr.function}")
+    assert function is not None
+    shown = f"{expr.function}({', '.join(map(str, types))}) as {expr.type}"
+    _require(len(types) == function.arity, f"{shown} takes {function.arity} arguments")
+    _require(_alike(types[:1] if expr.function == "ldexp" else types), f"{shown}: arguments differ in type")
+    if function.domain == "int":
+        wanted = I32 if expr.function in ("popc", "clz", "ffs") else types[0]
+        _require(types[0].is_integer and expr.type == wanted, shown)
+        return
+    _require(types[0].is_float and expr.type == (BOOL if function.domain == "predicate" else types[0]), shown)
+
+
+def _alike(types: Iterable[Scalar]) -> bool:
+    return len(set(types)) <= 1

@@ -1,0 +1,423 @@
+"""Checks a gradient against the primal launch itself, with nothing to trust but arithmetic.
+
+A launch maps the state of all memory before it to the state after it, `F`. Four facts are checked, each from the outside:
+
+* dot product: `<J v, w> = <v, J^T w>`, forward mode against reverse mode, for random `v` and `w` over all memory, inputs and outputs alike.
+* Taylor: central differences of the primal along `v`, extrapolated, against `<J^T w, v>`. Forward and reverse share their table of
+  derivatives, so a wrong entry passes the dot product and fails here. Where differences at h and h/2 disagree the primal has a kink between
+  (a knife edge): such elements get weight 0, and the report says how many they were.
+* twice: a second reverse without clearing starts from the shadows that the first one left, and adds to them.
+* primal: after a reverse pass the arrays hold what the launch alone leaves in them.
+
+Products are formed over allocations, each counted once, so overlapping arguments and views are checked like any other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from . import api
+from .annotations import Active, BatchDuplicated, Const, Duplicated, address, namespace, resolve
+from .errors import UnsupportedError
+
+
+@dataclass(frozen=True)
+class Check:
+    """One comparison: passes where `error` (relative) is at most `tolerance`."""
+
+    name: str
+    error: float
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        """False for NaN too."""
+        return self.error <= self.tolerance
+
+    def __str__(self) -> str:
+        return f"{'ok    ' if self.passed else 'FAILED'} {self.name:<28} error {self.error:.1e}, tolerance {self.tolerance:.0e}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was compared, and what could not be: `notes` names everything that was left out."""
+
+    kernel: str
+    checks: tuple[Check, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether there was something to compare, and all of it agreed."""
+        return bool(self.checks) and all(check.passed for check in self.checks)
+
+    def __str__(self) -> str:
+        head = f"gradient of `{self.kernel}`: {'agrees' if self.passed else 'WRONG'}"
+        return "\n".join([head, *(f"  {check}" for check in self.checks), *(f"  note: {note}" for note in self.notes)])
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What a float type allows: `dot` and `taylor` tolerances, difference `step` relative to the inputs' size, `kink` the relative
+    disagreement of two differences that counts as a knife edge, `unit` the rounding unit."""
+
+    dot: float
+    taylor: float
+    step: float
+    kink: float
+    unit: float
+
+
+PRECISIONS = {
+    2: Precision(2e-2, 5e-2, 5e-2, 1e-1, 1e-3),
+    4: Precision(1e-5, 3e-3, 5e-3, 5e-3, 1.2e-7),
+    8: Precision(1e-12, 1e-7, 2e-4, 1e-5, 2.3e-16),
+}
+
+
+def check_gradient(
+    f: Any,
+    args: Sequence[Any],
+    *,
+    grid: Any = None,
+    block: Any = None,
+    shared_mem: int = 0,
+    tolerance: float | None = None,
+    directions: int = 3,
+    seed: int = 0,
+    race_check: bool = True,
+) -> Report:
+    """Checks the gradient of one launch; arrays are as before when it returns.
+
+    `f`: a Kernel with `grid` and `block`, a launch `kernel[grid, block]`, or a tuple (kernel, grid, block). `args`: the arguments of the
+    launch; if none is annotated, every array of floats and every Python or NumPy float is active; else those that are Duplicated or Active
+    (their shadows are not touched). `tolerance`: relative, of the dot product (default 1e-12 for float64, 1e-5 for float32). `directions`:
+    random directions tried. `race_check`: the primal is also run by the reference executor, which finds data races and indices out of
+    bounds; that is slow, so use small inputs.
+    Returns a Report; raises AssertionError(str(report)) if something disagrees, and GpuadError where the launch itself is refused.
+    """
+    state = _State(_launch(f, grid, block, shared_mem), tuple(args))
+    with state.kept():
+        precision = PRECISIONS[state.item_size()]
+        if tolerance is not None:
+            precision = replace(precision, dot=tolerance, taylor=max(tolerance, precision.taylor))
+        notes: list[str] = []
+        if race_check:
+            state.check_races(notes)
+        rng = np.random.default_rng(seed)
+        checks = [c for number in range(1, directions + 1) for c in _direction(state, precision, rng, number, notes)]
+    report = Report(state.launch.name, tuple(checks), tuple(notes))
+    if not report.passed:
+        raise AssertionError(str(report))
+    return report
+
+
+def array_module() -> Any:
+    """The array library for this machine: `cupy` if it is installed and finds a device, else `numpy`."""
+    return api.array_module()
+
+
+# --- the launch and its memory -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Launch:
+    kernel: Any
+    grid: Any
+    block: Any
+    shared_mem: int = 0
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.kernel, "name", self.kernel))
+
+    @property
+    def call(self) -> dict[str, Any]:
+        return {"shared_mem": self.shared_mem} if self.shared_mem else {}
+
+
+def _launch(f: Any, grid: Any, block: Any, shared_mem: int) -> _Launch:
+    if isinstance(f, tuple) and len(f) == 3:
+        return _Launch(*f, shared_mem)
+    if all(hasattr(f, name) for name in ("kernel", "grid", "block")):
+        return _Launch(f.kernel, f.grid, f.block, shared_mem or getattr(f, "shared_mem", 0))
+    if grid is None or block is None:
+        raise TypeError("check_gradient takes kernel[grid, block], (kernel, grid, block), or a kernel with grid= and block=")
+    return _Launch(f, grid, block, shared_mem)
+
+
+@dataclass(frozen=True, eq=False)
+class _Room:
+    """One allocation, what was in it, and shadow memory of the same size."""
+
+    root: Any
+    before: Any
+    shadow: Any
+
+    def view(self, array: Any, offset: int) -> Any:
+        """The part of the shadow memory that lies as `array` does in its allocation."""
+        if namespace(array).__name__ == "numpy":
+            return np.ndarray(array.shape, array.dtype, self.shadow, offset * array.dtype.itemsize, array.strides)
+        return namespace(array).lib.stride_tricks.as_strided(self.shadow[offset:], array.shape, array.strides)
+
+
+Vector = dict[int, Any]  # a float64 array on the host for each allocation (by address) or scalar (by -1 - position)
+
+
+@dataclass(eq=False)
+class _State:
+    """All memory that a launch may touch, and its active part as a vector."""
+
+    launch: _Launch
+    args: tuple[Any, ...]
+    rooms: dict[int, _Room] = field(default_factory=dict)
+    pairs: dict[int, Any] = field(default_factory=dict)  # annotated arguments, by position
+    views: dict[int, tuple[int, Any, Any]] = field(default_factory=dict)  # room, primal and shadow view of the active arrays
+    scalars: dict[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        annotated = any(isinstance(a, Duplicated | Active | Const | BatchDuplicated) for a in self.args)
+        for position, arg in enumerate(self.args):
+            if isinstance(arg, BatchDuplicated):
+                raise TypeError("check_gradient takes Duplicated arguments, not BatchDuplicated")
+            value = getattr(arg, "primal", arg)
+            active = isinstance(arg, Duplicated | Active) or (not annotated and _is_float(value))
+            if hasattr(value, "dtype") and getattr(value, "flags", None) is not None and not isinstance(value, np.generic):
+                self._add_array(position, arg, value, active)
+            elif active:
+                self.scalars[position] = float(value)
+        if not self.views:
+            raise TypeError("check_gradient: no argument is an array of floats")
+
+    def _add_array(self, position: int, arg: Any, array: Any, active: bool) -> None:
+        memory = resolve(array)
+        key = address(memory.root)
+        if key not in self.rooms:
+            self.rooms[key] = _Room(memory.root, memory.root.copy(), namespace(array).zeros(memory.root.size, memory.root.dtype))
+        room = self.rooms[key]
+        if active:
+            shadow = room.view(array, memory.offset)
+            self.views[position] = key, array, shadow
+            make = type(arg) if isinstance(arg, Duplicated) else Duplicated
+            self.pairs[position] = make(array, shadow)
+
+    def item_size(self) -> int:
+        """Bytes of the narrowest active type: it sets the precision."""
+        return min(int(array.dtype.itemsize) for _, array, _ in self.views.values())
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Puts all memory back at the end, whatever happens."""
+        try:
+            yield
+        finally:
+            self.restore()
+
+    def restore(self) -> None:
+        for room in self.rooms.values():
+            if room.root.flags.writeable if isinstance(room.root, np.ndarray) else True:
+                room.root[...] = room.before
+
+    # vectors
+
+    def random(self, rng: np.random.Generator, scaled: bool) -> Vector:
+        """A random direction over the active views (and scalars); `scaled` to the size of what is there."""
+        for room in self.rooms.values():
+            room.shadow.fill(0)
+        for _, array, shadow in self.views.values():
+            size = _scale(_host(array)) if scaled else 1.0
+            shadow[...] = namespace(array).asarray(size * rng.standard_normal(array.shape), array.dtype)
+        made = self.shadows()
+        for position, value in self.scalars.items():
+            made[-1 - position] = np.float64(rng.standard_normal() * (_scale(np.float64(value)) if scaled else 1.0))
+        return made
+
+    def shadows(self) -> Vector:
+        return {key: _host(room.shadow) for key, room in self.rooms.items() if self._is_active(key)}
+
+    def primals(self) -> Vector:
+        return {key: _host(room.root) for key, room in self.rooms.items() if self._is_active(key)}
+
+    def _is_active(self, key: int) -> bool:
+        return any(key == k for k, _, _ in self.views.values())
+
+    def _fill(self, shadows: Vector) -> None:
+        for key, room in self.rooms.items():
+            if key in shadows:
+                room.shadow[...] = namespace(room.root).asarray(shadows[key], room.shadow.dtype)
+
+    # runs
+
+    def forward(self, direction: Vector) -> Vector:
+        """`J v`, by forward mode."""
+        self.restore()
+        self._fill(direction)
+        self._autodiff(direction, api.Forward)
+        return self.shadows()
+
+    def reverse(self, seeds: Vector) -> Vector:
+        """`J^T w`, by reverse mode; the part of a scalar is added to what `seeds` has for it."""
+        self.restore()
+        self._fill(seeds)
+        shadows = self._autodiff(seeds, api.Reverse)
+        return {**self.shadows(), **{-1 - p: np.float64(s.item()) for p, s in shadows.items()}}
+
+    def _autodiff(self, given: Vector, mode: Any) -> dict[int, Any]:
+        library = namespace(next(iter(self.views.values()))[1])
+        shadows = {p: library.full((), given.get(-1 - p, 0.0), np.float64) for p in self.scalars}
+        actives = {p: Active(getattr(self.args[p], "primal", self.args[p]), shadow) for p, shadow in shadows.items()}
+        args = tuple({**self.pairs, **actives}.get(p, a) for p, a in enumerate(self.args))
+        api.autodiff(self.launch.kernel, self.launch.grid, self.launch.block, args, mode=mode, **self.launch.call)
+        return shadows
+
+    def after(self, direction: Vector | None = None, step: float = 0.0) -> Vector:
+        """The state after the launch alone, started `step` along a direction; no part of gpuad's differentiation takes part."""
+        self.restore()
+        args = [getattr(a, "primal", a) for a in self.args]
+        for key, room in self.rooms.items():
+            if direction is not None and key in direction:
+                moved = _host(room.before) + step * direction[key]
+                room.root[...] = namespace(room.root).asarray(moved, room.root.dtype)
+        for p, value in self.scalars.items():
+            args[p] = _like(args[p], value + step * float(direction[-1 - p] if direction is not None else 0.0))
+        self.launch.kernel(self.launch.grid, self.launch.block, tuple(args), **self.launch.call)
+        return self.primals()
+
+    def memory(self) -> dict[int, Any]:
+        """Everything in all allocations, as it is now."""
+        return {key: _host(room.root) for key, room in self.rooms.items()}
+
+    def check_races(self, notes: list[str]) -> None:
+        """Runs the primal on the reference executor, on copies. GpuadError where it finds a race or an index out of bounds."""
+        self.restore()
+        check = getattr(api, "check_races", None)
+        if check is None:
+            notes.append("races and bounds were not checked")
+            return
+        check(
+            self.launch.kernel, self.launch.grid, self.launch.block, tuple(getattr(a, "primal", a) for a in self.args), **self.launch.call
+        )
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, float) or getattr(getattr(value, "dtype", None), "kind", "") == "f"
+
+
+def _host(array: Any) -> Any:
+    """A copy on the host, floats as float64."""
+    values = np.array(array.get() if hasattr(array, "get") else array)
+    return values.astype(np.float64) if values.dtype.kind == "f" else values
+
+
+def _scale(values: Any) -> float:
+    """Root mean square of the finite values, 1 if that is 0."""
+    finite = values[np.isfinite(values)]
+    return float(np.sqrt(np.mean(finite**2))) or 1.0 if finite.size else 1.0
+
+
+def _like(given: Any, value: float) -> Any:
+    return given.dtype.type(value) if isinstance(given, np.generic) else value
+
+
+def _dot(a: Vector, b: Vector) -> float:
+    return math.fsum(float(np.vdot(a[key], b[key])) for key in a.keys() & b.keys())
+
+
+def _norm(a: Vector) -> float:
+    return math.sqrt(_dot(a, a))
+
+
+def _relative(difference: float, *scales: float) -> float:
+    scale = max(scales)
+    return abs(difference) / scale if scale else (0.0 if difference == 0 else math.inf)
+
+
+# --- one direction -------------------------------------------------------------------------------------------------------------------
+
+
+def _direction(state: _State, precision: Precision, rng: np.random.Generator, number: int, notes: list[str]) -> Iterator[Check]:
+    """All comparisons along one random direction `v`."""
+    state.restore()
+    v = state.random(rng, scaled=True)
+    w = state.random(rng, scaled=False)
+    gradient = state.reverse(_without_scalars(w))
+    left = state.memory()
+    yield from _dot_products(state, precision, (v, w, gradient), number, notes)
+    state.after()
+    yield Check(f"primal {number}", _largest(left, state.memory()), 100 * precision.unit)
+    differences, weights, left_out = _differences(state, precision, v)
+    weights = {key: weight * (w[key] + differences[key] * (_norm(w) / (_norm(differences) or 1))) for key, weight in weights.items()}
+    if left_out > 0:
+        why = "a knife edge lies near, or they are not finite"
+        notes.append(f"direction {number}: {left_out:.2%} of the elements were left out of the Taylor test: {why}")
+    if left_out > 0.5:
+        raise AssertionError(f"gradient of `{state.launch.name}`: more than half of the results lie on knife edges; choose other inputs")
+    slope = _dot(v, state.reverse(weights))
+    error = _relative(_dot(differences, weights) - slope, _norm(differences) * _norm(weights), abs(slope))
+    yield Check(f"Taylor {number}", error, precision.taylor)
+
+
+def _dot_products(
+    state: _State, precision: Precision, vectors: tuple[Vector, Vector, Vector], number: int, notes: list[str]
+) -> Iterator[Check]:
+    v, w, gradient = vectors
+    try:
+        tangent = state.forward(v)
+    except UnsupportedError as error:
+        notes.append(f"direction {number}: no dot product, since forward mode refuses this kernel: {error.message}")
+        return
+    left, right = _dot(tangent, _without_scalars(w)), _dot(v, gradient)
+    yield Check(f"dot product {number}", _relative(left - right, _norm(tangent) * _norm(w), _norm(v) * _norm(gradient)), precision.dot)
+    second = state.reverse(gradient)
+    left, right = _dot(tangent, _without_scalars(gradient)), _dot(v, second) - sum(v[k] * gradient[k] for k in gradient if k < 0)
+    gap = _relative(left - right, _norm(tangent) * _norm(gradient), _norm(v) * _norm(second))
+    yield Check(f"twice without clearing {number}", gap, precision.dot)
+
+
+def _without_scalars(w: Vector) -> Vector:
+    """Numbers passed by value are no part of the state after the launch."""
+    return {key: values for key, values in w.items() if key >= 0}
+
+
+def _largest(a: dict[int, Any], b: dict[int, Any]) -> float:
+    """The largest difference of two states, relative to the size of their entries; NaNs in the same places are equal."""
+    worst = 0.0
+    for key, one in a.items():
+        other = b[key]
+        same = (one == other) | ((one != one) & (other != other))
+        if same.all():
+            continue
+        one, other = one[~same], other[~same]
+        scale = _scale(b[key]) if b[key].dtype.kind == "f" else 0.0
+        worst = max(worst, float(np.max(np.abs(one - other))) / scale if scale else math.inf)
+    return worst
+
+
+def _differences(state: _State, precision: Precision, v: Vector) -> tuple[Vector, Vector, float]:
+    """The derivative of the primal along `v`, its weights (0 at knife edges and where not finite), and the share of weights that are 0."""
+    h = precision.step
+    middle = state.after()
+    runs = [(state.after(v, s), state.after(v, -s)) for s in (h, h / 2)]
+    differences, weights = {}, {}
+    for key, centre in middle.items():
+        with np.errstate(invalid="ignore", over="ignore"):
+            (wide, wide_bend), (narrow, bend) = (
+                _slopes(plus[key], centre, minus[key], s) for (plus, minus), s in zip(runs, (h, h / 2), strict=True)
+            )
+            allowed = precision.kink * (np.abs(narrow) + _scale(narrow)) + 16 * precision.unit * np.abs(centre) / h
+            smooth = (np.abs(narrow - wide) <= allowed) & ((bend <= allowed) | (bend <= 0.75 * wide_bend))
+            differences[key] = np.where(smooth, narrow + (narrow - wide) / 3, 0)
+        weights[key] = smooth.astype(np.float64)
+    out = sum(int((weight == 0).sum()) for weight in weights.values())
+    return differences, weights, out / max(sum(weight.size for weight in weights.values()), 1)
+
+
+def _slopes(plus: Any, centre: Any, minus: Any, step: float) -> tuple[Any, Any]:
+    """The central difference, and by how much the two one-sided ones differ: proportional to `step` if smooth, constant at a kink."""
+    return (plus - minus) / (2 * step), np.abs(plus - 2 * centre + minus) / step

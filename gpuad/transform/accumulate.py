@@ -1,0 +1,82 @@
+"""Decides how each accumulation and take reaches memory, and says why.
+
+A shadow whose elements are each touched by one thread only is accumulated *plainly*; any other *atomically*, in device scope. Reductions into 0-d shadows
+stay reductions. In a plain shadow, a take that the same block follows with an addition to the same element becomes a load and a store.
+
+Assumes: an adjoint without stacks. Guarantees: no How.UNDECIDED is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+
+from ..ir.nodes import Accumulate, Block, Buffer, How, Load, Stmt, Store, Take
+from ..ir.rewrite import blocks, map_blocks, walk_stmts
+
+
+def accumulate(body: Block, plain: Mapping[Buffer, bool]) -> Block:
+    """The body with every accumulation decided; `plain` says of each shadow whether plain accumulation is proved safe."""
+
+    def decide(block: Block) -> Block:
+        return _join_takes(tuple(map_blocks(_decided(s, plain), decide) for s in block))
+
+    return decide(body)
+
+
+def _decided(stmt: Stmt, plain: Mapping[Buffer, bool]) -> Stmt:
+    if isinstance(stmt, Accumulate | Take) and stmt.how is How.UNDECIDED:
+        return replace(stmt, how=How.PLAIN if plain.get(stmt.buffer, False) else How.ATOMIC)
+    return stmt
+
+
+def _join_takes(block: Block) -> Block:
+    """`d = dx[i]; dx[i] = 0; ...; dx[i] += e` becomes `d = dx[i]; ...; dx[i] = e` where nothing else touches the shadow in between; a take
+    whose value is added back as it is becomes a load."""
+    out = list(block)
+    for at, stmt in enumerate(block):
+        if isinstance(stmt, Take) and stmt.how is How.PLAIN:
+            other = _next_access(block, at)
+            if other is not None:
+                add = block[other]
+                assert isinstance(add, Accumulate)
+                out[at] = Load(stmt.var, stmt.buffer, stmt.index, span=stmt.span, note=stmt.note)
+                out[other] = Store(add.buffer, add.index, add.value, span=add.span, note=add.note)
+    return tuple(s for s in out if not _idle(s, out))
+
+
+def _next_access(block: Block, at: int) -> int | None:
+    """Where the taken element is next touched, if that is a plain addition in this block."""
+    take = block[at]
+    assert isinstance(take, Take)
+    for position in range(at + 1, len(block)):
+        stmt = block[position]
+        if isinstance(stmt, Accumulate) and stmt.buffer == take.buffer and stmt.index == take.index and stmt.how is How.PLAIN:
+            return position
+        if _touches(stmt, take.buffer):
+            return None
+    return None
+
+
+def _touches(stmt: Stmt, buffer: Buffer) -> bool:
+    inner = (s for block in blocks(stmt) for s in walk_stmts(block))
+    return any(getattr(s, "buffer", None) == buffer for s in (stmt, *inner))
+
+
+def _idle(stmt: Stmt, block: list[Stmt]) -> bool:
+    """A store of what was just loaded from the same place."""
+    if not isinstance(stmt, Store):
+        return False
+    loads = (s for s in block if isinstance(s, Load) and s.var == stmt.value)
+    return any(s.buffer == stmt.buffer and s.index == stmt.index for s in loads) and _only_store(stmt, block)
+
+
+def _only_store(stmt: Store, block: list[Stmt]) -> bool:
+    return sum(1 for s in block if isinstance(s, Store | Accumulate | Take) and s.buffer == stmt.buffer) == 1
+
+
+def undecided(body: Block) -> tuple[Buffer, ...]:
+    """The shadows about which a decision is needed, in order of appearance."""
+    found = (s.buffer for s in walk_stmts(body) if isinstance(s, Accumulate | Take) and s.how is How.UNDECIDED)
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,174 @@
+"""Adjoints of expressions: a seed is sent down the tree, and each variable below collects its contributions.
+
+A contribution is a term: an expression and the predicate under which the value was used, because an operand of the side of a
+select that was not taken must get nothing, not 0 times infinity. `Ledger` holds the terms of one scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..analysis.activity import Activity, differentiable
+from ..errors import UnsupportedError
+from ..ir import build as b
+from ..ir.nodes import Binary, Call, Cast, Constant, Expr, Let, Select, Stmt, Unary, Var
+from ..source import Span
+from .derivatives import partials
+from .names import Names
+
+
+@dataclass(frozen=True)
+class Term:
+    """One contribution. `conditional`: it comes out of a loop or an If and may be 0 because nothing was executed there."""
+
+    value: Expr
+    predicate: Expr | None = None
+    conditional: bool = False
+
+
+@dataclass
+class Ledger:
+    """The contributions that one scope has collected so far, and the statements that it has emitted."""
+
+    out: list[Stmt] = field(default_factory=list)
+    terms: dict[Var, list[Term]] = field(default_factory=dict)
+
+    def add(self, var: Var, term: Term) -> None:
+        if not b.is_const(term.value, 0):
+            self.terms.setdefault(var, []).append(term)
+
+    def take(self, var: Var) -> list[Term]:
+        """The terms of a variable whose definition has been reached."""
+        return self.terms.pop(var, [])
+
+
+def total(terms: list[Term], type_: b.Scalar) -> Expr:
+    """The sum of the terms, each only where its predicate holds."""
+    result: Expr = b.zero(type_)
+    for term in terms:
+        value = term.value if term.predicate is None else b.select(term.predicate, term.value, b.zero(type_))
+        result = b.add(result, value)
+    return result
+
+
+def common_predicate(terms: list[Term]) -> Expr | None:
+    """The predicate that all terms share, or None."""
+    first = terms[0].predicate if terms else None
+    return first if all(t.predicate == first for t in terms) else None
+
+
+class Propagation:
+    """Sends seeds down expression trees of one kernel."""
+
+    def __init__(self, facts: Activity, names: Names) -> None:
+        self.facts = facts
+        self.names = names
+
+    def send(
+        self,
+        ledger: Ledger,
+        expr: Expr,
+        seed: Expr,
+        name: str,
+        span: Span | None,
+        predicate: Expr | None = None,
+        result: Expr | None = None,
+    ) -> None:
+        """Adds to the ledger what `seed`, the adjoint of `expr`, contributes to the active variables in it. `name` is that of the value, for
+        intermediate adjoints; `result` a variable that holds the value, if there is one."""
+        if b.is_const(seed, 0):
+            return
+        step = _Step(self, ledger, name, span, predicate)
+        step.down(expr, seed, result)
+
+
+@dataclass
+class _Step:
+    owner: Propagation
+    ledger: Ledger
+    name: str
+    span: Span | None
+    predicate: Expr | None
+
+    def active(self, expr: Expr) -> bool:
+        return self.owner.facts.expression(expr)
+
+    def down(self, expr: Expr, seed: Expr, result: Expr | None = None) -> None:
+        if not self.active(expr):
+            return
+        match expr:
+            case Var():
+                self.ledger.add(expr, Term(seed, self.predicate))
+            case Unary(op="-", operand=a):
+                self.down(a, b.neg(seed))
+            case Cast(operand=a):
+                self.down(a, b.cast(seed, a.type))
+            case Select(condition=c, then=x, otherwise=y):
+                seed = self.bind(expr, seed)
+                self.under(c, lambda: self.down(x, seed))
+                self.under(b.negate(c), lambda: self.down(y, seed))
+            case Binary():
+                self.binary(expr, self.bind(expr, seed), result)
+            case Call():
+                self.call(expr, self.bind(expr, seed), result)
+            case _:
+                raise UnsupportedError(f"no derivative for {type(expr).__name__}", self.span)
+
+    def under(self, condition: Expr, action: Callable[[], None]) -> None:
+        outer, self.predicate = self.predicate, b.both(self.predicate, condition)
+        action()
+        self.predicate = outer
+
+    def bind(self, expr: Expr, seed: Expr) -> Expr:
+        """The seed as a variable, if it is long and will be used more than once."""
+        leaves = sum(1 for v in differentiable(expr) if v in self.owner.facts)
+        if leaves < 2 or b.size(seed) <= 2:
+            return seed
+        var = self.owner.names.var(f"d{self.name}", seed.type)  # type: ignore[arg-type]
+        self.ledger.out.append(Let(var, seed, span=self.span))
+        return var
+
+    def binary(self, expr: Binary, seed: Expr, result: Expr | None) -> None:
+        x, y = expr.left, expr.right
+        match expr.op:
+            case "+":
+                self.down(x, seed)
+                self.down(y, seed)
+            case "-":
+                self.down(x, seed)
+                self.down(y, b.neg(seed))
+            case "*" if x == y:
+                self.down(x, b.mul(b.mul(b.const(2, x.type), x), seed))
+            case "*":
+                self.down(x, b.mul(y, seed))
+                self.down(y, b.mul(x, seed))
+            case "/":
+                self.quotient(expr, seed, result)
+            case _:
+                raise UnsupportedError(f"no derivative for operator '{expr.op}'", self.span)
+
+    def quotient(self, expr: Binary, seed: Expr, result: Expr | None) -> None:
+        x, y = expr.left, expr.right
+        if isinstance(y, Constant):
+            return self.down(x, b.div(seed, y))
+        if self.active(x):
+            self.down(x, b.chain(seed, b.div(b.const(1, y.type), y)))
+        if self.active(y):
+            self.down(y, b.chain(seed, b.neg(b.div(result if result is not None else expr, y))))
+        return None
+
+    def call(self, expr: Call, seed: Expr, result: Expr | None) -> None:
+        rule = partials(expr, result if result is not None else expr)
+        if rule is None:
+            raise UnsupportedError(f"the derivative of '{expr.function}' is not known", self.span)
+        for argument, partial in zip(expr.arguments, rule, strict=True):
+            if partial.value is not None and self.active(argument):
+                self.down(argument, b.chain(seed, partial.value) if partial.singular else _times(seed, partial.value))
+
+
+def _times(seed: Expr, partial: Expr) -> Expr:
+    """The product; a partial that is a choice among constants becomes a choice among multiples of the seed."""
+    if isinstance(partial, Select):
+        return b.select(partial.condition, _times(seed, partial.then), _times(seed, partial.otherwise))
+    return b.mul(partial, seed)

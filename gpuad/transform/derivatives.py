@@ -1,0 +1,192 @@
+"""The table of partial derivatives, one entry a function.
+
+An entry takes the arguments and the result as expressions and gives one `Partial` per argument. `singular` partials may be infinite or NaN where
+the function itself is finite (sqrt at 0): the chain rule then forms no term for a seed that is exactly 0.
+
+Conventions where a function has a kink or a jump, each with a test:
+
+| at | derivative |
+|---|---|
+| `fabs(0)` | 0 |
+| `fmin(a, b)`, `fmax(a, b)` with a == b | all to the first argument; a NaN argument gets none |
+| `pow(x, y)` for `y` at x == 0 | 0; no logarithm is formed for `x` |
+| `pow(x, 0)` for `x` | 0 |
+| `hypot(0, 0)`, `atan2(0, 0)` | 0 for both |
+| `sqrt(0)` | infinite, but 0 if its seed is 0 |
+| `fmod(x, y)` | 1 for x, `-trunc(x / y)` for y |
+| floor, ceil, trunc, round, rint | 0 |
+| `__saturatef` at 0 and 1 | 1 |
+| `copysign(x, y)` | ±1 for x by the signs, 0 for y |
+| a conversion to an integer | 0 |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ..ir import build as b
+from ..ir.nodes import Call, Expr
+
+
+@dataclass(frozen=True)
+class Partial:
+    """d(result)/d(argument) as an expression; None where it is identically zero."""
+
+    value: Expr | None
+    singular: bool = False
+
+
+Rule: TypeAlias = "Callable[..., tuple[Partial, ...]]"
+
+RULES: dict[str, Rule] = {}
+
+
+def partials(expr: Call, result: Expr) -> tuple[Partial, ...] | None:
+    """The partials of a call, one an argument, with `result` standing for its value; None if the table has no entry."""
+    rule = RULES.get(expr.function)
+    return rule(*expr.arguments, r=result) if rule else None
+
+
+def _rule(*names: str, singular: bool = False) -> Callable[[Callable[..., Expr | tuple[Expr | None, ...] | None]], None]:
+    def register(function: Callable[..., Expr | tuple[Expr | None, ...] | None]) -> None:
+        def rule(*args: Expr, r: Expr) -> tuple[Partial, ...]:
+            values = function(*args, r)
+            return tuple(Partial(v, singular) for v in (values if isinstance(values, tuple) else (values,)))
+
+        for name in names:
+            RULES[name] = rule
+
+    return register
+
+
+def _k(value: float, like: Expr) -> Expr:
+    return b.const(value, like.type)
+
+
+def _square(x: Expr) -> Expr:
+    return b.mul(x, x)
+
+
+def _sign(x: Expr) -> Expr:
+    return b.select(b.compare(">", x, _k(0, x)), _k(1, x), b.select(b.compare("<", x, _k(0, x)), _k(-1, x), _k(0, x)))
+
+
+def _gauss(x: Expr, scale: float, width: float) -> Expr:
+    return b.mul(_k(scale, x), b.call("exp", b.mul(_k(width, x), _square(x))))
+
+
+_rule("sqrt", "__fsqrt_rn", "__dsqrt_rn", singular=True)(lambda x, r: b.div(_k(0.5, x), r))
+_rule("rsqrt", "__frsqrt_rn", singular=True)(lambda x, r: b.div(b.mul(_k(-0.5, x), r), x))
+_rule("cbrt", singular=True)(lambda x, r: b.div(_k(1, x), b.mul(_k(3, x), _square(r))))
+_rule("rcbrt", singular=True)(lambda x, r: b.div(r, b.mul(_k(-3, x), x)))
+_rule("exp", "__expf")(lambda x, r: r)
+_rule("exp2")(lambda x, r: b.mul(_k(math.log(2), x), r))
+_rule("exp10", "__exp10f")(lambda x, r: b.mul(_k(math.log(10), x), r))
+_rule("expm1")(lambda x, r: b.add(r, _k(1, x)))
+_rule("log", "__logf", singular=True)(lambda x, r: b.div(_k(1, x), x))
+_rule("log2", "__log2f", singular=True)(lambda x, r: b.div(_k(1 / math.log(2), x), x))
+_rule("log10", "__log10f", singular=True)(lambda x, r: b.div(_k(1 / math.log(10), x), x))
+_rule("log1p", singular=True)(lambda x, r: b.div(_k(1, x), b.add(_k(1, x), x)))
+_rule("sin")(lambda x, r: b.call("cos", x))
+_rule("cos")(lambda x, r: b.neg(b.call("sin", x)))
+_rule("__sinf")(lambda x, r: b.call("__cosf", x))
+_rule("__cosf")(lambda x, r: b.neg(b.call("__sinf", x)))
+_rule("tan", "__tanf")(lambda x, r: b.add(_k(1, x), _square(r)))
+_rule("sinpi")(lambda x, r: b.mul(_k(math.pi, x), b.call("cospi", x)))
+_rule("cospi")(lambda x, r: b.mul(_k(-math.pi, x), b.call("sinpi", x)))
+_rule("asin", singular=True)(lambda x, r: b.call("rsqrt", b.mul(b.sub(_k(1, x), x), b.add(_k(1, x), x))))
+_rule("acos", singular=True)(lambda x, r: b.neg(b.call("rsqrt", b.mul(b.sub(_k(1, x), x), b.add(_k(1, x), x)))))
+_rule("atan")(lambda x, r: b.div(_k(1, x), b.add(_k(1, x), _square(x))))
+_rule("sinh")(lambda x, r: b.call("cosh", x))
+_rule("cosh")(lambda x, r: b.call("sinh", x))
+_rule("tanh")(lambda x, r: b.sub(_k(1, x), _square(r)))
+_rule("asinh")(lambda x, r: b.call("rsqrt", b.add(_square(x), _k(1, x))))
+_rule("acosh", singular=True)(lambda x, r: b.call("rsqrt", b.mul(b.sub(x, _k(1, x)), b.add(x, _k(1, x)))))
+_rule("atanh", singular=True)(lambda x, r: b.div(_k(1, x), b.mul(b.sub(_k(1, x), x), b.add(_k(1, x), x))))
+_rule("erf")(lambda x, r: _gauss(x, 2 / math.sqrt(math.pi), -1))
+_rule("erfc")(lambda x, r: _gauss(x, -2 / math.sqrt(math.pi), -1))
+_rule("erfcx")(lambda x, r: b.sub(b.mul(_k(2, x), b.mul(x, r)), _k(2 / math.sqrt(math.pi), x)))
+_rule("erfinv", singular=True)(lambda x, r: _gauss(r, math.sqrt(math.pi) / 2, 1))
+_rule("erfcinv", singular=True)(lambda x, r: _gauss(r, -math.sqrt(math.pi) / 2, 1))
+_rule("normcdf")(lambda x, r: _gauss(x, 1 / math.sqrt(2 * math.pi), -0.5))
+_rule("normcdfinv", singular=True)(lambda x, r: _gauss(r, math.sqrt(2 * math.pi), 0.5))
+_rule("j0")(lambda x, r: b.neg(b.call("j1", x)))
+_rule("j1")(lambda x, r: b.select(b.compare("==", x, _k(0, x)), _k(0.5, x), b.sub(b.call("j0", x), b.div(r, x))))
+_rule("y0", singular=True)(lambda x, r: b.neg(b.call("y1", x)))
+_rule("y1", singular=True)(lambda x, r: b.sub(b.call("y0", x), b.div(r, x)))
+_rule("fabs")(lambda x, r: _sign(x))
+_rule("floor", "ceil", "trunc", "round", "rint", "nearbyint", "logb")(lambda x, r: None)
+_rule("__saturatef")(lambda x, r: b.select(_within(x), _k(1, x), _k(0, x)))
+_rule("__frcp_rn", "__drcp_rn", singular=True)(lambda x, r: b.neg(_square(r)))
+
+_rule("fmod")(lambda x, y, r: (_k(1, x), b.neg(b.call("trunc", b.div(x, y)))))
+_rule("remainder")(lambda x, y, r: (_k(1, x), b.neg(b.call("rint", b.div(x, y)))))
+_rule("__fadd_rn", "__dadd_rn")(lambda x, y, r: (_k(1, x), _k(1, x)))
+_rule("__fsub_rn", "__dsub_rn")(lambda x, y, r: (_k(1, x), _k(-1, x)))
+_rule("__fmul_rn", "__dmul_rn")(lambda x, y, r: (y, x))
+_rule("__fdividef", "__fdiv_rn", "__ddiv_rn", singular=True)(lambda x, y, r: (b.div(_k(1, x), y), b.neg(b.div(r, y))))
+_rule("fma", "__fmaf_rn", "__fma_rn")(lambda x, y, z, r: (y, x, _k(1, x)))
+_rule("ldexp")(lambda x, n, r: (Call("ldexp", (_k(1, x), n), x.type), None))
+_rule("rhypot", singular=True)(lambda x, y, r: tuple(b.neg(b.mul(v, b.mul(r, _square(r)))) for v in (x, y)))
+
+
+def _within(x: Expr) -> Expr:
+    inside = b.both(b.compare(">=", x, _k(0, x)), b.compare("<=", x, _k(1, x)))
+    assert inside is not None
+    return inside
+
+
+def _first(op: str, x: Expr, y: Expr) -> tuple[Expr, Expr]:
+    """Selectors of fmin and fmax: the first argument wins ties and wins against NaN."""
+    unordered = b.compare("!=", y, y)
+    wins = b.compare(op, x, y)
+    return (
+        b.select(wins, _k(1, x), b.select(unordered, _k(1, x), _k(0, x))),
+        b.select(wins, _k(0, x), b.select(unordered, _k(0, x), _k(1, x))),
+    )
+
+
+_rule("fmin")(lambda x, y, r: _first("<=", x, y))
+_rule("fmax")(lambda x, y, r: _first(">=", x, y))
+
+
+@_rule("fdim")
+def _fdim(x: Expr, y: Expr, r: Expr) -> tuple[Expr, Expr]:
+    above = b.compare(">", x, y)
+    return b.select(above, _k(1, x), _k(0, x)), b.select(above, _k(-1, x), _k(0, x))
+
+
+@_rule("copysign")
+def _copysign(x: Expr, y: Expr, r: Expr) -> tuple[Expr, None]:
+    return b.select(b.compare("==", Call("signbit", (x,), _BOOL), Call("signbit", (y,), _BOOL)), _k(1, x), _k(-1, x)), None
+
+
+@_rule("hypot")
+def _hypot(x: Expr, y: Expr, r: Expr) -> tuple[Expr, Expr]:
+    at_zero = b.compare("==", r, _k(0, x))
+    return b.select(at_zero, _k(0, x), b.div(x, r)), b.select(at_zero, _k(0, x), b.div(y, r))
+
+
+@_rule("atan2")
+def _atan2(y: Expr, x: Expr, r: Expr) -> tuple[Expr, Expr]:
+    norm = b.add(_square(x), _square(y))
+    at_zero = b.compare("==", norm, _k(0, x))
+    return b.select(at_zero, _k(0, x), b.div(x, norm)), b.select(at_zero, _k(0, x), b.neg(b.div(y, norm)))
+
+
+@_rule("pow", "__powf", singular=True)
+def _pow(x: Expr, y: Expr, r: Expr) -> tuple[Expr, Expr]:
+    base = b.mul(y, b.call("pow", x, b.sub(y, _k(1, x))))
+    if not _nonzero(y):
+        base = b.select(b.compare("==", y, _k(0, x)), _k(0, x), base)
+    return base, b.select(b.compare("==", x, _k(0, x)), _k(0, x), b.mul(r, b.call("log", x)))
+
+
+def _nonzero(y: Expr) -> bool:
+    return bool(getattr(y, "value", 0))
+
+
+_BOOL = b.BOOL

@@ -1,0 +1,307 @@
+"""Lowers surface expressions: pure trees stay trees, and whatever touches memory or a variable is hoisted, in C's order.
+
+`evaluate` gives a value, `place` what an lvalue denotes, `discard` runs an expression for its effects alone (which makes an unused
+atomicAdd an Accumulate). A side of `&&`, `||` or `?:` that is pure and cannot misbehave becomes part of the tree, any other is guarded by
+an If.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..errors import UnsupportedError
+from ..ir import surface
+from ..ir.nodes import Call, Constant, Expr, LaunchIndex
+from ..ir.types import BOOL, I64, Pointer, Scalar, Type, Void
+from ..source import Span
+from . import fold, memory
+from .lowering import Branch, Lowering
+from .pointers import UNDEFINED, Address, Cell, Place, Reference, Value, advance, combine, flat_length, scalar_element
+
+# --- values --------------------------------------------------------------------------------------------------------------------------
+
+
+def scalar(s: Lowering, e: surface.Expr, name: str | None = None) -> Expr:
+    """The value of a scalar expression. `name`: what to call a value that is loaded whole."""
+    value = evaluate(s, e, name)
+    if not isinstance(value, Expr):
+        raise UnsupportedError(f"a value of type {e.type} where a number belongs", e.span)
+    return value
+
+
+def address(s: Lowering, e: surface.Expr) -> Address:
+    """The value of a pointer expression."""
+    value = evaluate(s, e)
+    if not isinstance(value, Address):
+        raise UnsupportedError("it is not known at compile time what this pointer points to", e.span)
+    return value
+
+
+def evaluate(s: Lowering, e: surface.Expr, name: str | None = None) -> Value:
+    """The value of an expression, its effects emitted."""
+    _check_type(e.type, e.span)
+    match e:
+        case surface.Constant():
+            return _constant(e)
+        case surface.Name() | surface.Index() | surface.Deref():
+            return memory.read(s, place(s, e), e.span, name)
+        case surface.LaunchIndex(name=which, axis=axis):
+            return LaunchIndex(which, axis)
+        case surface.Unary(op=op, operand=operand):
+            return fold.unary(op, scalar(s, operand))
+        case surface.Cast(operand=operand):
+            return _cast(s, e, operand)
+        case surface.MathCall(function=function, arguments=arguments):
+            return Call(function, tuple(scalar(s, a) for a in arguments), _scalar_type(e))
+        case surface.Binary():
+            return _binary(s, e)
+        case surface.Logical():
+            return _logical(s, e)
+        case surface.Conditional():
+            return _conditional(s, e, name)
+    return _effect(s, e, name) if isinstance(e, _EFFECTS) else _address_value(s, e)
+
+
+_EFFECTS = (surface.Assign, surface.IncDec, surface.Comma, surface.HelperCall, surface.AtomicCall)
+
+
+def _effect(s: Lowering, e: surface.Expr, name: str | None) -> Value:
+    match e:
+        case surface.Assign():
+            return assign(s, e, used=True)
+        case surface.IncDec():
+            return _increment(s, e, used=True)
+        case surface.Comma(first=first, second=second):
+            discard(s, first)
+            return evaluate(s, second, name)
+        case surface.HelperCall():
+            return s.call(s, e)
+        case surface.AtomicCall():
+            return _atomic(s, e, name or "old")
+    raise UnsupportedError(f"{type(e).__name__} is not supported", e.span)
+
+
+def _address_value(s: Lowering, e: surface.Expr) -> Value:
+    match e:
+        case surface.Decay(array=array):
+            return _as_address(place(s, array))
+        case surface.AddressOf(lvalue=lvalue):
+            return _as_address(place(s, lvalue))
+        case surface.PointerAdd(pointer=pointer, offset=offset):
+            base = address(s, pointer)
+            return advance(base, scalar(s, offset), _stride(pointer))
+    raise UnsupportedError(f"{type(e).__name__} is not supported", e.span)
+
+
+def _check_type(kind: Type, span: Span) -> None:
+    bottom = scalar_element(kind.element if isinstance(kind, Pointer) else kind)
+    if not isinstance(bottom, (Scalar, Void)):
+        what = "a pointer to a pointer" if isinstance(bottom, Pointer) else f"a value of type {bottom}"
+        raise UnsupportedError(f"{what} comes in a later release", span)
+
+
+def _scalar_type(e: surface.Expr) -> Scalar:
+    if not isinstance(e.type, Scalar):
+        raise UnsupportedError(f"a value of type {e.type} where a number belongs", e.span)
+    return e.type
+
+
+def _constant(e: surface.Constant) -> Value:
+    if isinstance(e.type, Pointer):
+        return Address(())
+    kind = _scalar_type(e)
+    return fold.integer(int(e.value), kind) if kind.is_integer else Constant(e.value, kind)
+
+
+def _cast(s: Lowering, e: surface.Cast, operand: surface.Expr) -> Value:
+    if isinstance(e.type, Void):
+        discard(s, operand)
+        return UNDEFINED
+    if isinstance(e.type, Pointer):
+        return address(s, operand)
+    return fold.cast(scalar(s, operand), _scalar_type(e))
+
+
+def _binary(s: Lowering, e: surface.Binary) -> Expr:
+    if isinstance(e.left.type, Pointer) or isinstance(e.right.type, Pointer):
+        return _pointer_binary(s, e)
+    left = scalar(s, e.left)
+    return fold.binary(e.op, left, scalar(s, e.right), _scalar_type(e))
+
+
+def _pointer_binary(s: Lowering, e: surface.Binary) -> Expr:
+    left, right = address(s, e.left), address(s, e.right)
+    if not left.targets or not right.targets:
+        raise UnsupportedError("comparison of a pointer with null comes in a later release", e.span)
+    if len(left.targets) > 1 or left.targets != right.targets:
+        raise UnsupportedError(f"'{e.op}' of pointers that are not known to point into one array", e.span)
+    if e.op != "-":
+        return fold.binary(e.op, left.wide, right.wide, BOOL)
+    difference = fold.binary("-", left.wide, right.wide, I64)
+    stride = _stride(e.left)
+    return fold.cast(fold.binary("/", difference, fold.integer(stride, I64), I64), _scalar_type(e))
+
+
+def _stride(pointer: surface.Expr) -> int:
+    return flat_length(pointer.type.element) if isinstance(pointer.type, Pointer) else 1
+
+
+# --- lvalues -------------------------------------------------------------------------------------------------------------------------
+
+
+def place(s: Lowering, e: surface.Expr) -> Place:
+    """What an lvalue denotes, the effects of finding it emitted."""
+    match e:
+        case surface.Name(declaration=declaration):
+            return _named(s, declaration, e.span)
+        case surface.Index(pointer=pointer, index=index):
+            base = address(s, pointer)
+            return _pointee(advance(base, scalar(s, index), _stride(pointer)), e.span)
+        case surface.Deref(pointer=pointer):
+            return _pointee(address(s, pointer), e.span)
+        case surface.Cast(operand=operand, type=kind) if kind == operand.type:
+            return place(s, operand)
+        case surface.Assign() | surface.IncDec(prefix=True):
+            discard(s, e)
+            return place(s, e.target)
+    raise UnsupportedError(f"{type(e).__name__} as the target of an assignment or reference", e.span)
+
+
+def _named(s: Lowering, declaration: surface.Declaration, span: Span) -> Place:
+    cell = s.find(declaration, span)
+    value = s.env[cell]
+    return value.place if isinstance(value, Reference) else cell
+
+
+def _pointee(at: Address, span: Span) -> Place:
+    if not at.targets:
+        raise UnsupportedError("a null pointer is dereferenced", span)
+    cells = [t for t in at.targets if isinstance(t, Cell)]
+    if cells and at.offset is not None:
+        raise UnsupportedError(f"an element beside the variable '{cells[0].name}'", span)
+    return cells[0] if cells and len(at.targets) == 1 else at
+
+
+def _as_address(at: Place) -> Address:
+    return at if isinstance(at, Address) else Address((at,))
+
+
+# --- assignments ---------------------------------------------------------------------------------------------------------------------
+
+
+def discard(s: Lowering, e: surface.Expr) -> None:
+    """Runs an expression for its effects."""
+    match e:
+        case surface.Assign():
+            assign(s, e, used=False)
+        case surface.IncDec():
+            _increment(s, e, used=False)
+        case surface.AtomicCall():
+            _atomic(s, e, None)
+        case surface.Comma(first=first, second=second):
+            discard(s, first)
+            discard(s, second)
+        case surface.Cast(operand=operand):
+            discard(s, operand)
+        case surface.Conditional(condition=condition, then=then, otherwise=otherwise):
+            _choose(s, condition, lambda: discard(s, then), lambda: discard(s, otherwise), e.span)
+        case surface.Logical(op=op, left=left, right=right):
+            sides = (lambda: discard(s, right), lambda: None)
+            _choose(s, left, *(sides if op == "&&" else sides[::-1]), e.span)
+        case _:
+            evaluate(s, e)
+
+
+def _choose(s: Lowering, e: surface.Expr, then: Callable[[], None], otherwise: Callable[[], None], span: Span) -> None:
+    condition = scalar(s, e)
+    if isinstance(condition, Constant):
+        return then() if condition.value else otherwise()
+    return s.join(condition, s.fork(then), s.fork(otherwise), span)
+
+
+def assign(s: Lowering, e: surface.Assign, used: bool) -> Value:
+    """An assignment; its value, which only counts if it is `used`. C++17's order: the right side first."""
+    mark = len(s.out)
+    simple = e.op is None and isinstance(e.target, surface.Name)
+    value = evaluate(s, e.value, e.target.declaration.name if simple and isinstance(e.target, surface.Name) else None)
+    target = place(s, e.target)
+    if e.op is not None:
+        value = _updated(s, e, memory.read(s, target, e.span, None), value)
+    return memory.write(s, target, value, e.span, None if used else mark)
+
+
+def _updated(s: Lowering, e: surface.Assign, old: Value, value: Value) -> Value:
+    assert e.op is not None
+    if not isinstance(value, Expr):
+        raise UnsupportedError(f"'{e.op}=' with a value of type {e.value.type}", e.span)
+    if isinstance(old, Address) and e.op in ("+", "-"):
+        return advance(old, value if e.op == "+" else fold.unary("-", fold.cast(value, I64)), _stride(e.target))
+    if not isinstance(old, Expr):
+        raise UnsupportedError(f"'{e.op}=' on a value of type {e.target.type}", e.span)
+    kind = e.computation or old.type
+    return fold.cast(fold.binary(e.op, fold.cast(old, kind), value, kind), old.type)
+
+
+def _increment(s: Lowering, e: surface.IncDec, used: bool) -> Value:
+    mark = len(s.out)
+    target = place(s, e.target)
+    old = memory.read(s, target, e.span, None)
+    if isinstance(old, Address):
+        new: Value = advance(old, fold.integer(1 if e.op == "+" else -1, I64), _stride(e.target))
+    elif isinstance(old, Expr) and old.type != BOOL:
+        new = fold.binary(e.op, old, Constant(1, old.type), old.type)
+    else:
+        raise UnsupportedError(f"'{e.op}{e.op}' on a value of type {e.target.type}", e.span)
+    new = memory.write(s, target, new, e.span, None if used else mark)
+    return new if e.prefix else old
+
+
+def _atomic(s: Lowering, e: surface.AtomicCall, name: str | None) -> Value:
+    at = address(s, e.pointer)
+    return memory.atomic(s, e, at, tuple(scalar(s, o) for o in e.operands), name)
+
+
+# --- guarded sides -------------------------------------------------------------------------------------------------------------------
+
+
+def _logical(s: Lowering, e: surface.Logical) -> Expr:
+    left = scalar(s, e.left)
+    short = fold.TRUE if e.op == "||" else fold.FALSE
+    if isinstance(left, Constant):
+        return left if left == short else scalar(s, e.right)
+    result = s.flag("both" if e.op == "&&" else "either")
+    right = s.fork(lambda: _leave(s, result, scalar(s, e.right), e.span))
+    other = s.fork(lambda: _leave(s, result, short, e.span))
+    value = right.env[result]
+    if _is_pure(s, right, result) and isinstance(value, Expr):
+        del s.env[result]
+        return fold.logical(e.op, left, value)
+    s.join(left, *((right, other) if e.op == "&&" else (other, right)), e.span)
+    merged = s.env.pop(result)
+    assert isinstance(merged, Expr)
+    return merged
+
+
+def _conditional(s: Lowering, e: surface.Conditional, name: str | None) -> Value:
+    condition = scalar(s, e.condition)
+    if isinstance(condition, Constant):
+        return evaluate(s, e.then if condition.value else e.otherwise, name)
+    result = s.cell(name or "value", e.type)
+    s.env[result] = UNDEFINED
+    then = s.fork(lambda: _leave(s, result, evaluate(s, e.then, name), e.span))
+    otherwise = s.fork(lambda: _leave(s, result, evaluate(s, e.otherwise, name), e.span))
+    if _is_pure(s, then, result) and _is_pure(s, otherwise, result):
+        del s.env[result]
+        return combine(then.env[result], otherwise.env[result], e.type, lambda _, a, b: fold.select(condition, a, b))
+    s.join(condition, then, otherwise, e.span)
+    return s.env.pop(result)
+
+
+def _leave(s: Lowering, result: Cell, value: Value, span: Span) -> None:
+    """Leaves the value of a guarded side for the join; one that must not be evaluated elsewhere is named there."""
+    s.env[result] = s.let(result.name, value, span) if isinstance(value, Expr) and fold.can_trap(value) else value
+
+
+def _is_pure(s: Lowering, side: Branch, result: Cell) -> bool:
+    """Whether a side emitted nothing and changed nothing but its result."""
+    return not side.out and all(side.env[cell] == value for cell, value in s.env.items() if cell is not result)

@@ -1,0 +1,216 @@
+"""The forward pass: every value gets a tangent beside it, every active memory a tangent memory.
+
+It works on primals (Jacobian-vector products) and on adjoints before their accumulations are decided (Hessian-vector products, forward over
+reverse): takes, stacks and accumulations carry pairs. Singular partials use the same strong zero as the reverse pass.
+
+Assumes and guarantees: valid IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..analysis.activity import Activity, differentiable
+from ..errors import UnsupportedError
+from ..ir import build as b
+from ..ir.nodes import (
+    Accumulate,
+    Alloc,
+    Assign,
+    Atomic,
+    Barrier,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Carried,
+    Cast,
+    Constant,
+    Expr,
+    For,
+    If,
+    Let,
+    Load,
+    Merge,
+    Pop,
+    Push,
+    Select,
+    Shuffle,
+    Stack,
+    Stmt,
+    Store,
+    Take,
+    Unary,
+    Var,
+    While,
+)
+from ..ir.types import I32
+from ..source import Span
+from .derivatives import partials
+from .names import Names
+
+
+def forward(body: Block, facts: Activity, tangents: Mapping[Var | Buffer, Buffer], names: Names, suffix: str = "") -> Block:
+    """The body with tangents. `tangents` maps each active parameter to its tangent memory (of one element for a scalar); the tangent of
+    a variable `x` is called `dx`, or `x<suffix>` if a suffix is given."""
+    task = _Forward(facts, tangents, names, suffix)
+    scalars = [v for v in tangents if isinstance(v, Var)]
+    loads = [Load(task.tangent_var(v), tangents[v], b.const(0, I32)) for v in scalars]
+    return (*loads, *task.block(body))
+
+
+class _Forward:
+    def __init__(self, facts: Activity, tangents: Mapping[Var | Buffer, Buffer], names: Names, suffix: str) -> None:
+        self.facts = facts
+        self.memory: dict[Buffer, Buffer] = {k: v for k, v in tangents.items() if isinstance(k, Buffer)}
+        self.names = names
+        self.suffix = suffix
+        self.vars: dict[Var, Var] = {}
+        self.stacks: dict[int, tuple[bool, ...]] = {}
+
+    def name(self, name: str) -> str:
+        return f"{name}{self.suffix}" if self.suffix else f"d{name}"
+
+    def tangent_var(self, var: Var) -> Var:
+        if var not in self.vars:
+            self.vars[var] = self.names.var(self.name(var.name), var.type)
+        return self.vars[var]
+
+    def varies(self, item: Var | Buffer) -> bool:
+        return item in self.facts.varied
+
+    def block(self, block: Block) -> Block:
+        return tuple(s for stmt in block for s in self.stmt(stmt))
+
+    def stmt(self, stmt: Stmt) -> Block:
+        match stmt:
+            case Let(var=var, value=value) | Assign(var=var, value=value):
+                if not self.varies(var):
+                    return (stmt,)
+                return (replace(stmt, var=self.tangent_var(var), value=self.tangent(value, stmt.span, var)), stmt)
+            case Load(var=var, buffer=buffer) | Take(var=var, buffer=buffer):
+                if not self.varies(var) or buffer not in self.memory:
+                    return (stmt,)
+                return (stmt, replace(stmt, var=self.tangent_var(var), buffer=self.memory[buffer]))
+            case Store(buffer=buffer, value=value) | Accumulate(buffer=buffer, value=value):
+                return self.write(stmt, buffer, value)
+            case Alloc(buffer=buffer):
+                return self.alloc(stmt, buffer)
+            case Atomic():
+                return self.atomic(stmt)
+            case Push() | Pop():
+                return (self.stack(stmt),)
+            case If() | For() | While():
+                return (self.control(stmt),)
+            case Barrier():
+                return (stmt,)
+            case Shuffle():
+                raise UnsupportedError("warp operations are not differentiated in this release", stmt.span)
+        raise AssertionError(f"unexpected {type(stmt).__name__}")
+
+    def write(self, stmt: Store | Accumulate, buffer: Buffer, value: Expr) -> Block:
+        if buffer not in self.memory:
+            return (stmt,)
+        tangent = self.tangent(value, stmt.span)
+        if isinstance(stmt, Accumulate) and b.is_const(tangent, 0):
+            return (stmt,)
+        return (stmt, replace(stmt, buffer=self.memory[buffer], value=tangent))
+
+    def alloc(self, stmt: Alloc, buffer: Buffer) -> Block:
+        if not self.varies(buffer):
+            return (stmt,)
+        self.memory[buffer] = self.names.buffer(self.name(buffer.name), buffer.element, buffer.space, buffer.length)
+        return (stmt, Alloc(self.memory[buffer], zero=True, span=stmt.span))
+
+    def atomic(self, stmt: Atomic) -> Block:
+        if stmt.buffer in self.memory:
+            raise UnsupportedError(f"atomic '{stmt.op}' on active memory '{stmt.buffer.name}'", stmt.span)
+        return (stmt,)
+
+    def stack(self, stmt: Push | Pop) -> Push | Pop:
+        """Each field whose value varies gets a second one for the tangent; pushes and pops of one stack agree on which."""
+        stack = stmt.stack
+        mask = self.stacks.setdefault(stack.uid, tuple(t.is_float for _, t in stack.fields))
+        extra = tuple((self.name(n), t) for (n, t), on in zip(stack.fields, mask, strict=True) if on)
+        wide: Stack = replace(stack, fields=(*stack.fields, *extra))
+        if isinstance(stmt, Push):
+            tangents = tuple(self.tangent(v, stmt.span) for v, on in zip(stmt.values, mask, strict=True) if on)
+            return replace(stmt, stack=wide, values=(*stmt.values, *tangents))
+        popped = tuple(self.tangent_var(v) for v, on in zip(stmt.vars, mask, strict=True) if on)
+        return replace(stmt, stack=wide, vars=(*stmt.vars, *popped))
+
+    def control(self, stmt: If | For | While) -> Stmt:
+        if isinstance(stmt, If):
+            then, otherwise = self.block(stmt.then), self.block(stmt.otherwise)
+            merges = [m for merge in stmt.merges for m in self.merge(merge, stmt.span)]
+            return replace(stmt, then=then, otherwise=otherwise, merges=tuple(merges))
+        if isinstance(stmt, While):
+            header, body = self.block(stmt.header), self.block(stmt.body)
+            return replace(stmt, header=header, body=body, carried=self.carried(stmt))
+        return replace(stmt, body=self.block(stmt.body), carried=self.carried(stmt))
+
+    def merge(self, m: Merge, span: Span | None) -> tuple[Merge, ...]:
+        if not self.varies(m.var):
+            return (m,)
+        return m, Merge(self.tangent_var(m.var), self.tangent(m.then, span), self.tangent(m.otherwise, span))
+
+    def carried(self, loop: For | While) -> tuple[Carried, ...]:
+        out: list[Carried] = []
+        for c in loop.carried:
+            out.append(c)
+            if self.varies(c.var) or self.varies(c.result):
+                init, following = self.tangent(c.init, loop.span), self.tangent(c.next, loop.span)
+                out.append(Carried(self.tangent_var(c.var), init, following, self.tangent_var(c.result)))
+        return tuple(out)
+
+    # --- expressions -----------------------------------------------------------------------------------------------------------------
+
+    def tangent(self, expr: Expr, span: Span | None, result: Var | None = None) -> Expr:
+        """The tangent of an expression's value; `result` holds that value, if given."""
+        if not any(self.varies(v) for v in differentiable(expr)):
+            return b.zero(expr.type)
+        match expr:
+            case Var():
+                return self.tangent_var(expr)
+            case Unary(op="-", operand=a):
+                return b.neg(self.tangent(a, span))
+            case Cast(operand=a):
+                return b.cast(self.tangent(a, span), expr.type)
+            case Select(condition=c, then=x, otherwise=y):
+                return b.select(c, self.tangent(x, span), self.tangent(y, span))
+            case Binary():
+                return self.binary(expr, span)
+            case Call():
+                return self.call(expr, span)
+        raise UnsupportedError(f"no derivative for {type(expr).__name__}", span)
+
+    def binary(self, expr: Binary, span: Span | None) -> Expr:
+        x, y = expr.left, expr.right
+        dx, dy = self.tangent(x, span), self.tangent(y, span)
+        match expr.op:
+            case "+":
+                return b.add(dx, dy)
+            case "-":
+                return b.sub(dx, dy)
+            case "*":
+                return b.add(b.mul(y, dx), b.mul(x, dy))
+            case "/" if isinstance(y, Constant):
+                return b.div(dx, y)
+            case "/":
+                return b.chain(b.sub(dx, b.mul(expr, dy)), b.div(b.const(1, y.type), y))
+        raise UnsupportedError(f"no derivative for operator '{expr.op}'", span)
+
+    def call(self, expr: Call, span: Span | None) -> Expr:
+        if expr.function == "gpuad_chain":
+            seed, partial = expr.arguments
+            return b.add(b.chain(self.tangent(seed, span), partial), b.chain(seed, self.tangent(partial, span)))
+        rule = partials(expr, expr)
+        if rule is None:
+            raise UnsupportedError(f"the derivative of '{expr.function}' is not known", span)
+        total: Expr = b.zero(expr.type)
+        for argument, partial in zip(expr.arguments, rule, strict=True):
+            if partial.value is not None:
+                tangent = self.tangent(argument, span) if argument.type.is_float else b.zero(expr.type)
+                total = b.add(total, b.chain(tangent, partial.value) if partial.singular else b.mul(partial.value, tangent))
+        return total

@@ -1,0 +1,213 @@
+"""The state of a lowering: what each variable stands for at this point of the program, and the statements emitted so far.
+
+Lowering is abstract execution. Branches are forks: each side runs on a copy of the environment and its own list of statements; where they
+meet, variables that differ become Merges. Early exits (`return`, `break`, `continue`) are flags, cells of the environment like any other:
+constant on most paths, so that the structure of the code tells what is dead, and merged to a bool where it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..errors import UnsupportedError
+from ..ir import surface
+from ..ir.nodes import Block, Buffer, Constant, Expr, If, Let, Merge, Stmt, Var
+from ..ir.types import BOOL, Scalar, Space, Type
+from ..source import Span
+from . import fold
+from .pointers import Cell, Value, combine
+
+Env = dict[Cell, Value]
+
+
+@dataclass(frozen=True)
+class LoopExits:
+    """The flags that `break` and `continue` set."""
+
+    broken: Cell
+    skipped: Cell
+
+
+@dataclass
+class Frame:
+    """One running function: its variables, its return flag and value, and the loops entered."""
+
+    function: surface.Function
+    returned: Cell
+    result: Cell
+    cells: dict[surface.Declaration, Cell] = field(default_factory=dict)
+    loops: list[LoopExits] = field(default_factory=list)
+
+    @property
+    def exits(self) -> tuple[Cell, ...]:
+        return (self.returned, *(flag for loop in self.loops for flag in (loop.broken, loop.skipped)))
+
+
+@dataclass
+class Branch:
+    """One side of a fork."""
+
+    env: Env
+    out: list[Stmt]
+
+
+@dataclass
+class Lowering:
+    """`run` lowers surface statements and `call` a call in the current state; they are set from above to keep imports pointing down.
+    `owners`: the variable of each local array."""
+
+    run: Callable[[Lowering, tuple[surface.Stmt, ...]], None]
+    call: Callable[[Lowering, surface.HelperCall], Value]
+    env: Env = field(default_factory=dict)
+    out: list[Stmt] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
+    read_only: set[Buffer] = field(default_factory=set)
+    owners: dict[Buffer, Cell] = field(default_factory=dict)
+    next_uid: int = 0
+
+    # --- names ---
+
+    @property
+    def frame(self) -> Frame:
+        return self.frames[-1]
+
+    def uid(self) -> int:
+        self.next_uid += 1
+        return self.next_uid
+
+    def var(self, name: str, kind: Scalar) -> Var:
+        return Var(name, kind, self.uid())
+
+    def buffer(self, name: str, element: Scalar, space: Space, length: int | None) -> Buffer:
+        return Buffer(name, element, space, length, self.uid())
+
+    def cell(self, name: str, kind: Type) -> Cell:
+        return Cell(name, kind, self.uid())
+
+    def flag(self, name: str) -> Cell:
+        """A new cell that holds false."""
+        cell = self.cell(name, BOOL)
+        self.env[cell] = fold.FALSE
+        return cell
+
+    def declare(self, declaration: surface.Declaration) -> Cell:
+        """The cell of a variable of the running function, the same one each time its declaration is reached."""
+        cells = self.frame.cells
+        if declaration not in cells:
+            cells[declaration] = self.cell(declaration.name, declaration.type)
+        return cells[declaration]
+
+    def find(self, declaration: surface.Declaration, span: Span) -> Cell:
+        """The cell of a variable that is used at `span`."""
+        cell = self.frame.cells.get(declaration)
+        if cell is None or cell not in self.env:
+            raise UnsupportedError(f"'{declaration.name}' is neither a parameter nor a local variable", span)
+        return cell
+
+    # --- statements ---
+
+    def emit(self, stmt: Stmt) -> None:
+        self.out.append(stmt)
+
+    def let(self, name: str, value: Expr, span: Span | None) -> Expr:
+        """A Var with the value, or the value itself if it is a Var or a constant."""
+        return value if fold.is_trivial(value) else self.name(name, value, span)
+
+    def name(self, name: str, value: Expr, span: Span | None) -> Var:
+        var = self.var(name, value.type)
+        self.emit(Let(var, value, span=span))
+        return var
+
+    def capture(self, action: Callable[[], None]) -> list[Stmt]:
+        """The statements that an action emits; what it does to the environment stays."""
+        outer, self.out = self.out, []
+        try:
+            action()
+            return self.out
+        finally:
+            self.out = outer
+
+    # --- branches ---
+
+    def fork(self, action: Callable[[], None]) -> Branch:
+        """Runs an action on a copy of the state and gives what it left."""
+        return self.resume(Branch(dict(self.env), []), action)
+
+    def resume(self, branch: Branch, action: Callable[[], None]) -> Branch:
+        """Goes on at the end of a branch."""
+        outer = self.env, self.out
+        self.env, self.out = dict(branch.env), list(branch.out)
+        try:
+            action()
+            return Branch(self.env, self.out)
+        finally:
+            self.env, self.out = outer
+
+    def join(self, condition: Expr, then: Branch, otherwise: Branch, span: Span | None) -> None:
+        """Emits the If whose sides are the branches, and merges what they did to the variables that were alive before the fork."""
+        merges: list[Merge] = []
+        pure = not then.out and not otherwise.out
+        selects: list[tuple[Var, Expr]] = []
+        for cell in self.env:
+
+            def pick(suffix: str, a: Expr, b: Expr, name: str = cell.name) -> Expr:
+                if pure and fold.is_trivial(value := fold.select(condition, a, b)):
+                    return value
+                var = self.var(name + suffix, a.type)
+                if pure:
+                    selects.append((var, fold.select(condition, a, b)))
+                else:
+                    merges.append(Merge(var, a, b))
+                return var
+
+            self.env[cell] = combine(then.env[cell], otherwise.env[cell], cell.type, pick)
+        self.out.extend(Let(var, value, span=span) for var, value in selects)
+        self.out.extend(make_if(condition, tuple(then.out), tuple(otherwise.out), tuple(merges), span))
+
+    # --- early exits ---
+
+    def alive(self) -> Expr:
+        """The condition under which control reaches this point."""
+        condition: Expr = fold.TRUE
+        for flag in self.frame.exits:
+            value = self.env[flag]
+            assert isinstance(value, Expr)
+            condition = fold.logical("&&", condition, fold.negate(value))
+        return condition
+
+    def is_dead(self, branch: Branch | None = None) -> bool:
+        """Whether control never reaches the end of the branch (this point, without one)."""
+        env = branch.env if branch else self.env
+        return any(env[flag] == fold.TRUE for flag in self.frame.exits)
+
+    def clear_exits(self) -> None:
+        """Records that control is known to be here."""
+        for flag in self.frame.exits:
+            self.env[flag] = fold.FALSE
+
+    def when_alive(self, action: Callable[[], None], span: Span | None) -> None:
+        """Runs an action under the condition that control reaches this point."""
+        alive = self.alive()
+        if isinstance(alive, Constant):
+            return action() if alive.value else None
+
+        def guarded() -> None:
+            self.clear_exits()
+            action()
+
+        return self.join(alive, self.fork(guarded), self.fork(lambda: None), span)
+
+    def forget(self, keep: Env) -> None:
+        """Drops the cells that are not in `keep`: a scope ends."""
+        self.env = {cell: value for cell, value in self.env.items() if cell in keep}
+
+
+def make_if(condition: Expr, then: Block, otherwise: Block, merges: tuple[Merge, ...], span: Span | None) -> list[Stmt]:
+    """An If, turned round if only its second side has statements; nothing if it would do nothing."""
+    if not then and not otherwise and not merges:
+        return []
+    if otherwise and not then:
+        turned = tuple(Merge(m.var, m.otherwise, m.then) for m in merges)
+        return [If(fold.negate(condition), otherwise, (), turned, span=span)]
+    return [If(condition, then, otherwise, merges, span=span)]

@@ -1,0 +1,226 @@
+"""Lowers the surface tree to the core IR: mutable variables, pointers, calls and early exits become single assignment, buffers and
+structure.
+
+The surface tree is executed abstractly. An environment says what each variable stands for at this point; an assignment gives a new Var with
+the user's name. After an If of which one side definitely exits, the rest of the statements goes into the other side, so that
+`if (i >= n) return;` becomes `if (i < n) {rest}`; other exits are bool flags, and the rest runs under them. Every thread reaches the end
+of the body.
+
+Assumes a tree whose conversions are explicit and whose names are resolved (`ir.surface`). Guarantees valid core IR (`ir.verify`) without
+dead statements; whatever cannot be represented is an UnsupportedError at its place.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ..errors import UnsupportedError
+from ..ir import surface
+from ..ir.nodes import Alloc, Buffer, Constant, Expr, Kernel, Store, Var
+from ..ir.types import I32, I64, Array, Pointer, Scalar, Space, Type, Void
+from . import fold, inline, loops
+from .aliases import NONE, Aliases, Overlap
+from .expressions import discard, evaluate, scalar
+from .lowering import Branch, Lowering
+from .pointers import UNDEFINED, Address, Reference, flat_length, scalar_element
+from .tidy import tidy
+
+__all__ = ["NONE", "Aliases", "normalize"]
+
+
+def normalize(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
+    """The kernel as core IR. Its parameters are the user's, in order, followed by an int64 `<name>_offset` (in elements) for each
+    overlapping parameter that is not equal to its base. Raises UnsupportedError for what the core IR cannot represent."""
+    if not isinstance(function.result, Void):
+        raise UnsupportedError(f"kernel '{function.name}' returns {function.result}, not void", function.span)
+    s = Lowering(_sequence, inline.call)
+    inline.enter(s, function)
+    params, const = _parameters(s, function, aliases)
+    _sequence(s, function.body.body)
+    return Kernel(function.name, params, tidy(tuple(s.out)), function.span, const=const)
+
+
+# --- parameters ----------------------------------------------------------------------------------------------------------------------
+
+
+def _parameters(s: Lowering, function: surface.Function, aliases: Aliases) -> tuple[tuple[Var | Buffer, ...], frozenset[Buffer]]:
+    declared = function.parameters
+    params = [_parameter(s, declaration) for declaration in declared]
+    for declaration, param in zip(declared, params, strict=True):
+        s.env[s.declare(declaration)] = param if isinstance(param, Var) else Address((param,))
+    const = {p for d, p in zip(declared, params, strict=True) if isinstance(p, Buffer) and _is_const(d)}
+    offsets: list[Var] = []
+    for overlap in aliases.overlaps:
+        offsets.extend(_overlay(s, declared, params, overlap))
+        if not _is_const(declared[overlap.position]):
+            const.discard(_buffer_at(params, overlap.base, declared[overlap.base]))
+    s.read_only = set(const)
+    return (*params, *offsets), frozenset(const)
+
+
+def _parameter(s: Lowering, declaration: surface.Declaration) -> Var | Buffer:
+    kind = declaration.type
+    if isinstance(kind, Scalar) and not declaration.reference:
+        return s.var(declaration.name, kind)
+    element = scalar_element(kind.element) if isinstance(kind, Pointer) else kind
+    if isinstance(kind, Pointer) and isinstance(element, Scalar) and not declaration.reference:
+        return s.buffer(declaration.name, element, Space.GLOBAL, None)
+    raise UnsupportedError(f"parameter '{declaration.name}' of type {kind} comes in a later release", declaration.span)
+
+
+def _is_const(declaration: surface.Declaration) -> bool:
+    return isinstance(declaration.type, Pointer) and declaration.type.const
+
+
+def _overlay(s: Lowering, declared: tuple[surface.Declaration, ...], params: list[Var | Buffer], overlap: Overlap) -> tuple[Var, ...]:
+    """Makes a parameter a pointer into its base; gives the extra parameter that this takes."""
+    own = declared[overlap.position]
+    base = _buffer_at(params, overlap.base, own)
+    if _buffer_at(params, overlap.position, own).element != base.element:
+        raise UnsupportedError(f"'{own.name}' and '{base.name}' overlap, but differ in element type", own.span)
+    offset = None if overlap.equal else s.var(f"{own.name}_offset", I64)
+    s.env[s.declare(own)] = Address((base,), offset=offset)
+    return () if offset is None else (offset,)
+
+
+def _buffer_at(params: list[Var | Buffer], position: int, declaration: surface.Declaration) -> Buffer:
+    param = params[position]
+    if not isinstance(param, Buffer):
+        raise UnsupportedError(f"'{param.name}' is said to overlap, but is no pointer", declaration.span)
+    return param
+
+
+# --- statements ----------------------------------------------------------------------------------------------------------------------
+
+
+def _sequence(s: Lowering, stmts: tuple[surface.Stmt, ...]) -> None:
+    """Lowers statements in order, as far as control reaches them."""
+    while stmts:
+        alive = s.alive()
+        if not isinstance(alive, Constant):
+            return s.when_alive(partial(_sequence, s, stmts), stmts[0].span)
+        if not alive.value:
+            return None
+        stmts = _step(s, stmts[0], stmts[1:])
+    return None
+
+
+def _step(s: Lowering, stmt: surface.Stmt, rest: tuple[surface.Stmt, ...]) -> tuple[surface.Stmt, ...]:
+    """Lowers one statement and gives those that are still to be lowered after it."""
+    match stmt:
+        case surface.Block(body=body):
+            return body + rest
+        case surface.If():
+            return _if(s, stmt, rest)
+        case surface.Declare():
+            _declare(s, stmt)
+        case surface.Evaluate(value=value):
+            discard(s, value)
+        case surface.For():
+            loops.lower_for(s, stmt)
+        case surface.While() | surface.DoWhile():
+            loops.lower_while(s, stmt)
+        case surface.Return() | surface.Break() | surface.Continue():
+            _exit(s, stmt)
+        case surface.Barrier():
+            raise UnsupportedError("__syncthreads() comes in a later release", stmt.span)
+        case _:
+            raise UnsupportedError(f"{type(stmt).__name__} is not supported", stmt.span)
+    return rest
+
+
+def _exit(s: Lowering, stmt: surface.Return | surface.Break | surface.Continue) -> None:
+    if isinstance(stmt, surface.Return):
+        if stmt.value is not None:
+            _give(s, stmt.value)
+        s.env[s.frame.returned] = fold.TRUE
+        return
+    if not s.frame.loops:
+        raise UnsupportedError("'break' or 'continue' outside a loop", stmt.span)
+    exits = s.frame.loops[-1]
+    s.env[exits.broken if isinstance(stmt, surface.Break) else exits.skipped] = fold.TRUE
+
+
+def _give(s: Lowering, value: surface.Expr) -> None:
+    """The value that a function returns; named where it must not be evaluated elsewhere."""
+    if isinstance(value.type, Void):
+        return discard(s, value)
+    found = evaluate(s, value)
+    if isinstance(found, Expr) and fold.can_trap(found):
+        found = s.let(s.frame.result.name, found, value.span)
+    s.env[s.frame.result] = found
+    return None
+
+
+def _if(s: Lowering, stmt: surface.If, rest: tuple[surface.Stmt, ...]) -> tuple[surface.Stmt, ...]:
+    condition = scalar(s, stmt.condition)
+    if isinstance(condition, Constant):
+        chosen = stmt.then if condition.value else stmt.otherwise
+        return rest if chosen is None else (chosen, *rest)
+    then = s.fork(lambda: _sequence(s, (stmt.then,)))
+    otherwise = s.fork(lambda: _sequence(s, () if stmt.otherwise is None else (stmt.otherwise,)))
+    if s.is_dead(then) and not s.is_dead(otherwise):
+        otherwise, rest = _go_on(s, otherwise, rest), ()
+    elif s.is_dead(otherwise) and not s.is_dead(then):
+        then, rest = _go_on(s, then, rest), ()
+    s.join(condition, then, otherwise, stmt.span)
+    return rest
+
+
+def _go_on(s: Lowering, branch: Branch, rest: tuple[surface.Stmt, ...]) -> Branch:
+    return s.resume(branch, lambda: _sequence(s, rest))
+
+
+# --- declarations --------------------------------------------------------------------------------------------------------------------
+
+
+def _declare(s: Lowering, stmt: surface.Declare) -> None:
+    declaration = stmt.declaration
+    if declaration.space != "local":
+        raise UnsupportedError(f"'{declaration.name}' in {declaration.space} memory comes in a later release", declaration.span)
+    cell = s.declare(declaration)
+    if declaration.reference:
+        if stmt.init is None or isinstance(stmt.init, tuple):
+            raise UnsupportedError(f"reference '{declaration.name}' without an initialiser", stmt.span)
+        s.env[cell] = inline.bind(s, declaration, stmt.init)
+    elif isinstance(declaration.type, Array):
+        _declare_array(s, stmt, declaration.type)
+    else:
+        _declare_value(s, stmt)
+
+
+def _declare_value(s: Lowering, stmt: surface.Declare) -> None:
+    declaration, init = stmt.declaration, stmt.init
+    _check_variable(declaration.type, declaration)
+    cell = s.declare(declaration)
+    if isinstance(init, tuple):
+        raise UnsupportedError(f"'{declaration.name}' is initialised by a list", stmt.span)
+    if init is None:
+        s.env[cell] = UNDEFINED
+        return
+    value = evaluate(s, init, declaration.name)
+    s.env[cell] = s.let(declaration.name, value, stmt.span) if isinstance(value, Expr) else value
+
+
+def _check_variable(kind: Type, declaration: surface.Declaration) -> None:
+    element = scalar_element(kind.element) if isinstance(kind, Pointer) else kind
+    if not isinstance(element, Scalar):
+        raise UnsupportedError(f"variable '{declaration.name}' of type {kind} comes in a later release", declaration.span)
+
+
+def _declare_array(s: Lowering, stmt: surface.Declare, kind: Array) -> None:
+    declaration, init = stmt.declaration, stmt.init
+    element, length = scalar_element(kind), flat_length(kind)
+    if not isinstance(element, Scalar):
+        raise UnsupportedError(f"an array of {element} comes in a later release", declaration.span)
+    if isinstance(init, surface.Expr) or (init is not None and len(init) != length):
+        raise UnsupportedError(f"'{declaration.name}' needs {length} initial values", stmt.span)
+    cell = s.declare(declaration)
+    buffer = s.buffer(declaration.name, element, Space.LOCAL, length)
+    values = [scalar(s, e) for e in init] if init is not None else []
+    zeros = bool(values) and all(isinstance(v, Constant) and v == fold.zero(element) for v in values)
+    s.emit(Alloc(buffer, zeros, span=stmt.span))
+    for k, value in enumerate(() if zeros else values):
+        s.emit(Store(buffer, Constant(k, I32), value, span=stmt.span))
+    s.owners[buffer] = cell
+    s.env[cell] = Reference(Address((buffer,)))

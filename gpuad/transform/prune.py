@@ -1,0 +1,216 @@
+"""Dead code: keeps what the kernel's memory shows to the outside, and what that depends on.
+
+Roots are writes to parameters. A write to private memory (local and shared arrays, working copies) counts only if the memory is read by something
+that is kept; a field of a stack only if something kept pops it. Vars are followed by identity, and all definitions of a Var (siblings may repeat
+one another's) are kept or dropped together, which is conservative.
+
+Assumes and guarantees: valid IR. Loops are taken to end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ..ir.nodes import (
+    Accumulate,
+    Alloc,
+    Assign,
+    Atomic,
+    Barrier,
+    Block,
+    Buffer,
+    Carried,
+    Expr,
+    For,
+    If,
+    Let,
+    Load,
+    Pop,
+    Push,
+    Shuffle,
+    Stack,
+    Stmt,
+    Store,
+    Take,
+    Var,
+    While,
+    variables,
+)
+from ..ir.rewrite import blocks
+
+
+def prune(body: Block, private: Iterable[Buffer] = ()) -> Block:
+    """The body without what nothing outside can see; `private` are parameters that nobody looks at after the launch."""
+    marks = _Marks(frozenset(private))
+    marks.collect(body, ())
+    marks.run()
+    return _sweep(body, marks)
+
+
+class _Marks:
+    def __init__(self, private: frozenset[Buffer]) -> None:
+        self.private = private
+        self.live: set[int] = set()
+        self.vars: set[Var] = set()
+        self.buffers: set[Buffer] = set()
+        self.fields: set[tuple[Stack, int]] = set()
+        self.parents: dict[int, tuple[Stmt, ...]] = {}
+        self.definitions: dict[Var, list[tuple[Stmt, tuple[Expr, ...]]]] = {}
+        self.writers: dict[Buffer, list[Stmt]] = {}
+        self.pushes: dict[Stack, list[Push]] = {}
+        self.work: list[Stmt] = []
+
+    # --- facts -------------------------------------------------------------------------------------------------------------------
+
+    def collect(self, block: Block, path: tuple[Stmt, ...]) -> None:
+        for stmt in block:
+            self.parents[id(stmt)] = path
+            self._register(stmt)
+            if self._root(stmt):
+                self.keep(stmt)
+            for inner in blocks(stmt):
+                self.collect(inner, (*path, stmt))
+
+    def _register(self, stmt: Stmt) -> None:
+        match stmt:
+            case Let(var=v, value=e) | Assign(var=v, value=e):
+                self._define(v, stmt, (e,))
+            case Load(var=v) | Take(var=v) | Shuffle(var=v):
+                self._define(v, stmt, ())
+            case Atomic(var=Var() as v):
+                self._define(v, stmt, ())
+            case Pop(vars=vs):
+                for v in vs:
+                    self._define(v, stmt, ())
+            case If(merges=merges):
+                for m in merges:
+                    self._define(m.var, stmt, (m.then, m.otherwise))
+            case For(carried=carried) | While(carried=carried):
+                self._loop(stmt, carried)
+            case Push(stack=stack):
+                self.pushes.setdefault(stack, []).append(stmt)
+        if isinstance(stmt, Store | Accumulate | Take | Atomic | Alloc):
+            self.writers.setdefault(stmt.buffer, []).append(stmt)
+
+    def _loop(self, stmt: For | While, carried: tuple[Carried, ...]) -> None:
+        for c in carried:
+            self._define(c.var, stmt, (c.init, c.next))
+            self._define(c.result, stmt, (c.init, c.next, c.var))
+        bound = (stmt.var,) if isinstance(stmt, For) else (stmt.counter, stmt.count)
+        for v in bound:
+            if v is not None:
+                self._define(v, stmt, ())
+
+    def _define(self, var: Var, stmt: Stmt, inputs: tuple[Expr, ...]) -> None:
+        self.definitions.setdefault(var, []).append((stmt, inputs))
+
+    def _root(self, stmt: Stmt) -> bool:
+        if isinstance(stmt, Barrier | Shuffle):
+            return True
+        if isinstance(stmt, Store | Accumulate | Take | Atomic):
+            return stmt.buffer.length is None and stmt.buffer not in self.private
+        return False
+
+    # --- marking -----------------------------------------------------------------------------------------------------------------
+
+    def keep(self, stmt: Stmt) -> None:
+        for s in (*self.parents[id(stmt)], stmt):
+            if id(s) not in self.live:
+                self.live.add(id(s))
+                self.work.append(s)
+
+    def run(self) -> None:
+        while self.work:
+            self._need(self.work.pop())
+
+    def _need(self, stmt: Stmt) -> None:
+        match stmt:
+            case Let(value=e):
+                self.use(e)
+            case Assign(var=v, value=e):
+                self.use(e, v)
+            case Load(buffer=b, index=i) | Take(buffer=b, index=i):
+                self.use(i)
+                self.read(b)
+            case Store(index=i, value=e) | Accumulate(index=i, value=e):
+                self.use(i, e)
+            case Atomic(buffer=b, index=i, operands=operands):
+                self.use(i, *operands)
+                self.read(b)
+            case If(condition=c):
+                self.use(c)
+            case For(start=a, stop=z, step=s):
+                self.use(a, z, s)
+            case While(condition=c):
+                self.use(c)
+            case Shuffle():
+                self.use(stmt.mask, stmt.value, stmt.lane, stmt.width)
+            case Barrier(mask=mask) if mask is not None:
+                self.use(mask)
+
+    def use(self, *exprs: Expr) -> None:
+        for expr in exprs:
+            for v in variables(expr):
+                self.mark(v)
+
+    def mark(self, var: Var) -> None:
+        if var in self.vars:
+            return
+        self.vars.add(var)
+        for stmt, inputs in self.definitions.get(var, ()):
+            self.keep(stmt)
+            self.use(*inputs)
+            if isinstance(stmt, Pop):
+                self.pop(stmt, stmt.vars.index(var))
+
+    def pop(self, stmt: Pop, index: int) -> None:
+        self.fields.add((stmt.stack, index))
+        for push in self.pushes.get(stmt.stack, ()):
+            self.keep(push)
+            self.use(push.values[index])
+
+    def read(self, buffer: Buffer) -> None:
+        if buffer in self.buffers:
+            return
+        self.buffers.add(buffer)
+        for writer in self.writers.get(buffer, ()):
+            self.keep(writer)
+
+
+def _sweep(block: Block, marks: _Marks) -> Block:
+    return tuple(_trim(stmt, marks) for stmt in block if id(stmt) in marks.live)
+
+
+def _trim(stmt: Stmt, marks: _Marks) -> Stmt:
+    match stmt:
+        case If(then=a, otherwise=b, merges=merges):
+            kept = tuple(m for m in merges if m.var in marks.vars)
+            return replace(stmt, then=_sweep(a, marks), otherwise=_sweep(b, marks), merges=kept)
+        case For(body=body, carried=carried):
+            return replace(stmt, body=_sweep(body, marks), carried=_carried(carried, marks))
+        case While(header=header, body=body, carried=carried):
+            return replace(
+                stmt,
+                header=_sweep(header, marks),
+                body=_sweep(body, marks),
+                carried=_carried(carried, marks),
+                counter=stmt.counter if stmt.counter in marks.vars else None,
+                count=stmt.count if stmt.count in marks.vars else None,
+            )
+        case Push(stack=stack, values=values):
+            kept_fields = [i for i in range(len(values)) if (stack, i) in marks.fields]
+            return replace(stmt, stack=_fields(stack, kept_fields), values=tuple(values[i] for i in kept_fields))
+        case Pop(stack=stack, vars=vs):
+            kept_fields = [i for i in range(len(vs)) if (stack, i) in marks.fields]
+            return replace(stmt, stack=_fields(stack, kept_fields), vars=tuple(vs[i] for i in kept_fields))
+    return stmt
+
+
+def _carried(carried: tuple[Carried, ...], marks: _Marks) -> tuple[Carried, ...]:
+    return tuple(c for c in carried if c.var in marks.vars or c.result in marks.vars)
+
+
+def _fields(stack: Stack, kept: list[int]) -> Stack:
+    return replace(stack, fields=tuple(stack.fields[i] for i in kept))
+

@@ -1,0 +1,176 @@
+"""Decides where the reverse kernel gets forward values from, by trying: a fixpoint over the reverse pass and dead-code removal.
+
+The reverse pass is run under an assumption (no memory tracked, nothing fragile); what survives `prune` shows which loads are really needed. If
+a needed load does not see the memory as it was before the launch, its memory is tracked; if it cannot be repeated later, it becomes fragile and is recorded; and
+around again, since repeating stores needs more loads. The sets only grow, so this ends. Results that are still in memory after the launch (`x = exp(x)`)
+are read back where that saves a copy of an input.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..analysis.activity import Activity
+from ..analysis.replay import Access, Replay, replay
+from ..errors import UnsupportedError
+from ..ir.nodes import Accumulate, Alloc, Atomic, Block, Buffer, For, How, If, Kernel, Let, Load, Stmt, Store, Var, While, variables
+from ..ir.rewrite import blocks, defined, walk_stmts
+from .forward_sweep import Owned, ScopeKey, Versions
+from .names import Names
+from .prune import prune
+from .reverse import Inputs, Shadows, reverse
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The adjoint's body, pruned, and the memory it reads: `entry` copies of primal buffers (as parameters of the adjoint) and
+    `live` primal buffers as they are after the launch."""
+
+    body: Block
+    entry: dict[Buffer, Buffer]
+    live: frozenset[Buffer]
+    working: frozenset[Buffer]
+    stacks: dict[ScopeKey, Owned]
+
+
+def record(
+    primal: Kernel, activity: Activity, shadows: Shadows, logs: dict[int, tuple[Buffer, object]], *, analyse: bool = True
+) -> Recording:
+    """The smallest recording for the kernel. `analyse=False` (for tests) takes every written buffer as tracked and every load of one as fragile."""
+    task = _Task(primal, activity, shadows, replay(primal), logs, analyse)
+    best = task.settle({})
+    for var, store in _exits(primal).items() if analyse else ():
+        other = task.settle({var: store})
+        if len(other.entry) < len(best.entry):
+            best = other
+    return best
+
+
+@dataclass(frozen=True)
+class _Task:
+    primal: Kernel
+    activity: Activity
+    shadows: Shadows
+    facts: Replay
+    logs: dict[int, tuple[Buffer, object]]
+    analyse: bool
+
+    def settle(self, exits: dict[Var, Store]) -> Recording:
+        needed: frozenset[int] = frozenset()
+        while True:
+            tracked, fragile = self._consequences(needed)
+            names = Names(self.primal)
+            saved = {b: names.buffer(f"{b.name}_saved", b.element) for b in self.primal.buffers if b in self.facts.written}
+            working = frozenset(b for b in saved if b in tracked)
+            versions = Versions(saved, working, exits, dict(self.logs))  # type: ignore[arg-type]
+            body, stacks = reverse(Inputs(self.primal, self.activity, self.facts, self.shadows, versions, fragile), names)
+            body = prune(body, private=saved.values())
+            found = needed | self._needed(body)
+            if found == needed:
+                return _summary(body, self.primal, saved, working, stacks)
+            needed = found
+
+    def _needed(self, body: Block) -> frozenset[int]:
+        present = {v for s in walk_stmts(body) for v in defined(s)}
+        return frozenset(id(a.stmt) for a in self.facts.accesses if isinstance(a.stmt, Load) and a.stmt.var in present)
+
+    def _consequences(self, needed: frozenset[int]) -> tuple[frozenset[Buffer], frozenset[int]]:
+        loads = [a for a in self.facts.accesses if id(a.stmt) in needed and a.buffer in self.facts.written]
+        tracked = frozenset(a.buffer for a in loads if id(a.stmt) not in self.facts.entry or not self.analyse)
+        for access in loads:
+            if access.buffer in tracked:
+                self._refuse_shared(access)
+        fragile = {id(a.stmt) for a in loads if a.buffer in tracked and (id(a.stmt) in self.facts.unstable or not self.analyse)}
+        return tracked, frozenset(self._spread(fragile, loads))
+
+    def _refuse_shared(self, access: Access) -> None:
+        """Memory that other threads add to cannot be replayed by one thread."""
+        for other in self.facts.accesses:
+            if (
+                other.buffer == access.buffer
+                and isinstance(other.stmt, Accumulate | Atomic)
+                and _atomic(other.stmt)
+                and access.buffer.length is None
+            ):
+                raise UnsupportedError(
+                    f"the gradient needs the value of '{access.buffer.name}' read here, and threads add to it atomically in the same launch",
+                    access.stmt.span,
+                )
+
+    def _spread(self, fragile: set[int], loads: list[Access]) -> set[int]:
+        """An array made inside a loop whose stores lie in a part that cannot be repeated has no state to read there: all its loads are recorded."""
+        homes = _loop_homes(self.primal.body)
+        changed = True
+        while changed:
+            changed = False
+            for buffer, home in homes.items():
+                if _all(loads, buffer, fragile) or not self._lost(buffer, home, fragile):
+                    continue
+                fragile |= {id(a.stmt) for a in loads if a.buffer == buffer}
+                changed = True
+        return fragile
+
+    def _lost(self, buffer: Buffer, home: tuple[Stmt, ...], fragile: set[int]) -> bool:
+        for access in self.facts.accesses:
+            if access.buffer != buffer or not access.writes:
+                continue
+            for control, _ in access.path[len(home) :]:
+                if any(id(s) in fragile for inner in blocks(control) for s in walk_stmts(inner)):
+                    return True
+        return False
+
+
+def _atomic(stmt: Accumulate | Atomic) -> bool:
+    return isinstance(stmt, Atomic) or stmt.how is How.ATOMIC
+
+
+def _all(loads: list[Access], buffer: Buffer, fragile: set[int]) -> bool:
+    return all(id(a.stmt) in fragile for a in loads if a.buffer == buffer)
+
+
+def _loop_homes(block: Block, path: tuple[Stmt, ...] = ()) -> dict[Buffer, tuple[Stmt, ...]]:
+    """Arrays that are made inside a loop, with the control statements around them."""
+    found: dict[Buffer, tuple[Stmt, ...]] = {}
+    for stmt in block:
+        if isinstance(stmt, Alloc) and any(isinstance(s, For | While) for s in path):
+            found[stmt.buffer] = path
+        for inner in blocks(stmt):
+            found.update(_loop_homes(inner, (*path, stmt)))
+    return found
+
+
+def _summary(
+    body: Block, primal: Kernel, saved: dict[Buffer, Buffer], working: frozenset[Buffer], stacks: dict[ScopeKey, Owned]
+) -> Recording:
+    read = {s.buffer for s in walk_stmts(body) if isinstance(s, Load)}
+    entry = {b: copy for b, copy in saved.items() if copy in read}
+    live = frozenset(b for b in primal.buffers if b in read)
+    return Recording(body, entry, live, frozenset(b for b in working if b in entry), stacks)
+
+
+def _exits(primal: Kernel) -> dict[Var, Store]:
+    """Variables whose value is in memory after the launch: stored once, by the only write to that memory, outside loops."""
+    counts: dict[Buffer, int] = {}
+    for stmt in walk_stmts(primal.body):
+        if isinstance(stmt, Store | Accumulate | Atomic):
+            counts[stmt.buffer] = counts.get(stmt.buffer, 0) + 1
+    found: dict[Var, Store] = {}
+    _collect_exits(primal.body, counts, found)
+    return found
+
+
+def _collect_exits(block: Block, counts: dict[Buffer, int], found: dict[Var, Store]) -> None:
+    lets: dict[Var, int] = {}
+    later: dict[Var, int] = {}
+    for position, stmt in enumerate(block):
+        for v in defined(stmt):
+            later[v] = position
+        match stmt:
+            case Let(var=var):
+                lets[var] = position
+            case Store(buffer=b, value=Var() as var, index=index) if var in lets and counts[b] == 1 and b.length is None:
+                if all(later.get(v, -1) < lets[var] for v in variables(index)):
+                    found[var] = stmt
+            case If(then=a, otherwise=o):
+                _collect_exits(a, counts, found)
+                _collect_exits(o, counts, found)

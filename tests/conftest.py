@@ -1,0 +1,59 @@
+"""What every test may ask for: an executor, a golden file, and the rule for tests that need a GPU."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the golden files anew in the place of comparing with them")
+
+
+@cache
+def _no_gpu() -> str | None:
+    """Why there is no GPU here, or None."""
+    try:
+        cupy = importlib.import_module("cupy")
+        return None if cupy.cuda.runtime.getDeviceCount() else "no GPU enumerates"
+    except Exception as error:  # a missing package, a missing driver, a missing device: each says so itself
+        return f"{type(error).__name__}: {error}"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests marked `gpu` are skipped with the reason where there is none; with GPUAD_REQUIRE_GPU=1 they fail there."""
+    if item.get_closest_marker("gpu") is None or (reason := _no_gpu()) is None:
+        return
+    if os.environ.get("GPUAD_REQUIRE_GPU") == "1":
+        pytest.fail(f"GPUAD_REQUIRE_GPU=1, but {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(params=["reference", "host"])
+def executor(request: pytest.FixtureRequest) -> Any:
+    """Each executor that works on NumPy arrays."""
+    module, name = {"reference": ("reference", "Reference"), "host": ("host", "Host")}[request.param]
+    return getattr(importlib.import_module(f"gpuad.executors.{module}"), name)()
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden(name, text)`: `text` is what `tests/golden/<name>` holds; `--update-golden` writes it there."""
+
+    def check(name: str, text: str) -> None:
+        file = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        assert file.is_file(), f"{file} does not exist: write it with --update-golden, and read it"
+        assert text == file.read_text(encoding="utf-8")
+
+    return check

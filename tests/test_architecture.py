@@ -1,0 +1,95 @@
+"""The house keeps its shape: imports point down only, rooms on one floor do not know each other, nobody inside imports the package root,
+cupy is imported in one module, and no modules import each other in a circle."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "gpuad"
+
+# From the ground up. The first and the last floor are open: modules there may import each other, as long as there is no circle.
+FLOORS = (
+    {"source", "errors", "ir"},
+    {"analysis", "codegen", "frontend"},
+    {"transform"},
+    {"executors"},
+    {"differentiate"},
+    {"annotations", "arguments", "api", "testing", "cases", "cli", "tape", "ops", "demo", "doctor", "program", "__main__"},
+)
+OPEN = {0, len(FLOORS) - 1}
+CUPY = "gpuad.executors.cuda"
+
+
+def modules() -> dict[str, Path]:
+    names = {path: ".".join(("gpuad", *path.relative_to(PACKAGE).with_suffix("").parts)) for path in sorted(PACKAGE.rglob("*.py"))}
+    return {name.removesuffix(".__init__"): path for path, name in names.items()}
+
+
+@cache
+def imported(module: str) -> frozenset[str]:
+    """Everything that a module imports, at its top or inside a function, by full name."""
+    path = modules()[module]
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    return frozenset(name for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) for name in _names(node, package))
+
+
+def _names(node: ast.AST, package: str) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        parts = package.split(".")
+        base = ".".join([*parts[: len(parts) + 1 - node.level], *filter(None, [node.module])]) if node.level else str(node.module)
+        whole = [f"{base}.{alias.name}" for alias in node.names]
+        yield from (name if name in modules() else base for name in whole)
+    elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        yield from (argument.value for argument in node.args[:1] if isinstance(argument, ast.Constant))
+
+
+def inside(module: str) -> frozenset[str]:
+    """The modules of the package that a module imports."""
+    return frozenset(name for name in imported(module) if name.split(".")[0] == "gpuad")
+
+
+def room(module: str) -> str:
+    return module.split(".")[1]
+
+
+def floor(module: str) -> int:
+    found = [number for number, rooms in enumerate(FLOORS) if room(module) in rooms]
+    assert found, f"{module} is on no floor: give it one in tests/test_architecture.py"
+    return found[0]
+
+
+MODULES = [name for name in modules() if name != "gpuad"]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_down(module: str) -> None:
+    for other in inside(module) - {"gpuad"}:
+        if room(other) != room(module):
+            below = floor(other) < floor(module) or (floor(other) == floor(module) and floor(module) in OPEN)
+            assert below, f"{module} imports {other}, which is not below it"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_nobody_imports_the_root(module: str) -> None:
+    assert "gpuad" not in inside(module)
+
+
+@pytest.mark.parametrize("module", modules())
+def test_cupy_is_imported_in_one_module(module: str) -> None:
+    foreign = {name for name in imported(module) if name.split(".")[0] in ("cupy", "cupyx")}
+    assert not foreign or module == CUPY, f"{module} imports {sorted(foreign)}"
+
+
+def test_no_circles() -> None:
+    try:
+        TopologicalSorter({module: inside(module) for module in modules()}).prepare()
+    except CycleError as error:
+        pytest.fail(" <- ".join(error.args[1]), pytrace=False)

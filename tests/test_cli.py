@@ -1,0 +1,174 @@
+"""The commands: what they print, how they fail, with which exit status. `api` is replaced where the pipeline itself is not the subject."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from gpuad import cli, demo, doctor, testing
+from gpuad.annotations import Active, Duplicated
+from gpuad.errors import UnsupportedError
+from gpuad.ir.surface import Declaration
+from gpuad.ir.types import F32, I32, Pointer
+from gpuad.source import SourceFile, Span
+
+CODE = """/*gpuad
+title = "y += a * x"
+[[case]]
+kernel = "saxpy"
+sizes = {n = 100}
+grid = ["(n + 63) // 64"]
+block = [64]
+[case.arguments]
+x = {shape = ["n"], init = "normal", active = true}
+y = {shape = ["n"], init = "normal", active = true}
+a = {value = 1.5, active = true}
+n = {value = "n"}
+*/
+// no __global__ void here(
+extern "C" __global__ void __launch_bounds__(64) saxpy(const float* x, float* y, float a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] += a * x[i];
+}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "saxpy.cu"
+    path.write_text(CODE)
+    return path
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Replaces the pipeline; holds what it was asked."""
+    seen: dict[str, Any] = {}
+
+    def kernel(path: Path, name: str) -> Any:
+        source = SourceFile(str(path), path.read_text())
+        span = Span(source, 17, 5, 2)
+        if "refuse" in seen:
+            raise UnsupportedError("goto is not supported", span)
+        types = {"x": Pointer(F32, True), "y": Pointer(F32), "a": F32, "n": I32}
+        parameters = tuple(Declaration(span, name, type_, uid) for uid, (name, type_) in enumerate(types.items()))
+
+        def adjoint(**by_name: Any) -> Any:
+            seen["activity"] = by_name
+            return SimpleNamespace(source=f"// adjoint of {name}", explain=lambda: "saved nothing")
+
+        return SimpleNamespace(name=name, parameters=parameters, adjoint=adjoint)
+
+    monkeypatch.setattr(cli, "api", SimpleNamespace(kernel=kernel))
+    return seen
+
+
+def run(*words: object) -> Any:
+    return CliRunner().invoke(cli.app, [str(word) for word in words])
+
+
+def test_grad_prints_the_adjoint(file: Path, seen: dict[str, Any]) -> None:
+    result = run("grad", file)
+    assert (result.exit_code, result.stdout) == (0, "// adjoint of saxpy\n")
+    assert seen["activity"] == {"x": Duplicated, "y": Duplicated, "a": Active}
+
+
+def test_grad_writes_a_file_and_takes_constants(file: Path, seen: dict[str, Any], tmp_path: Path) -> None:
+    result = run("grad", file, "--kernel", "saxpy", "--const", "a", "--const", "x", "-o", tmp_path / "out.cu")
+    assert result.exit_code == 0 and (tmp_path / "out.cu").read_text() == "// adjoint of saxpy\n"
+    assert seen["activity"] == {"y": Duplicated}
+
+
+def test_explain(file: Path, seen: dict[str, Any]) -> None:
+    assert run("explain", file).stdout == "saved nothing\n"
+
+
+def test_errors_have_a_place_a_line_and_a_caret(file: Path, seen: dict[str, Any]) -> None:
+    seen["refuse"] = True
+    result = run("grad", file)
+    assert result.exit_code == 1 and result.stdout == "" and "Traceback" not in result.output
+    assert result.stderr == f"{file}:17:5: error: goto is not supported\n    if (i < n) y[i] += a * x[i];\n    ^~\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["grad", "none.cu"], "none.cu: error: No such file or directory"),
+        (["grad", "FILE", "--const", "z"], "there is no parameter `z`; there are x, y, a, n"),
+        (["check", "FILE", "--size", "n"], "write a name and a whole number"),
+        (["check", "FILE", "--size", "m=3"], "no case has a size `m`"),
+        (["check", "FILE", "--kernel", "other"], "no case for the kernel `other`"),
+    ],
+)
+def test_what_is_refused(words: list[str], message: str, file: Path, seen: dict[str, Any]) -> None:
+    result = run(*(file if word == "FILE" else word for word in words))
+    assert result.exit_code == 1 and message in result.stderr and "Traceback" not in result.output
+
+
+def test_the_only_kernel_is_found_and_several_are_listed(file: Path) -> None:
+    assert cli._only_kernel(file) == "saxpy"
+    file.write_text(
+        'template <typename T>\n__global__ void a(T* x) {}\nextern "C" __global__ __launch_bounds__(32, 2)\nvoid b(float* x) {}'
+    )
+    with pytest.raises(cli.GpuadError, match="has the kernels a, b; choose one with --kernel"):
+        cli._only_kernel(file)
+    file.write_text("int x;")
+    with pytest.raises(cli.GpuadError, match="no `__global__` function"):
+        cli._only_kernel(file)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_check_runs_the_cases(file: Path, seen: dict[str, Any], right: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+
+    def checked(kernel: Any, args: Any, **options: Any) -> Any:
+        calls.append((kernel.name, args, options))
+        if not right:
+            raise AssertionError("gradient of `saxpy`: WRONG")
+        return testing.Report("saxpy", (testing.Check("Taylor 1", 0.0, 1e-7),))
+
+    monkeypatch.setattr(testing, "check_gradient", checked)
+    result = run("check", file, "--size", "n=1000", "--seed", 3)
+    (name, (x, y, a, n), options), *_ = calls
+    assert (name, x.shape, n, options["grid"], options["seed"]) == ("saxpy", (1000,), 1000, (16, 1, 1), 3)
+    assert isinstance(x, Duplicated) and isinstance(y, Duplicated) and isinstance(a, Active)
+    assert result.exit_code == (0 if right else 1)
+    assert f"{file}:4:" in result.output and ("agrees" if right else "error: gradient of `saxpy`: WRONG") in result.output
+
+
+def test_doctor_lists_what_is_there() -> None:
+    result = run("doctor")
+    for word in ("Python", "NumPy", "libclang", "C++ compiler", "CuPy", "GPU", "NVRTC", "cache folder"):
+        assert word in result.stdout
+    assert result.exit_code == 0 and "Kernels run on" in result.stdout
+
+
+def test_the_verdict() -> None:
+    def having(*names: str) -> tuple[bool, str]:
+        return doctor.verdict([doctor.Finding(w, w in names, "") for w in ("libclang", "CuPy", "GPU", "C++ compiler")])
+
+    assert having("CuPy")[0] is False
+    assert "GPU (CuPy arrays)" in having("libclang", "CuPy", "GPU")[1]
+    assert having("libclang", "C++ compiler")[1] == "Kernels run on the CPU (NumPy arrays)."
+    assert "slow" in having("libclang", "CuPy")[1]
+
+
+@pytest.mark.parametrize(("losses", "status"), [((1.0, 0.005), 0), ((1.0, 0.5), 1)])
+def test_demo_draws_and_judges(losses: tuple[float, ...], status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    truth, start = np.eye(4), np.zeros((4, 4))
+    monkeypatch.setattr(demo, "invert", lambda *_: demo.Outcome(truth, start, 0.9 * truth, losses))
+    monkeypatch.setattr(testing, "array_module", lambda: np)
+    result = run("demo", "-o", tmp_path / "plate.png")
+    assert result.exit_code == status and (tmp_path / "plate.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_lbfgs_finds_the_minimum_of_a_bounded_quadratic() -> None:
+    scales, target = np.linspace(1, 30, 20), np.linspace(-1, 1, 20)
+    path = demo.lbfgs(lambda x: (float(scales @ (x - target) ** 2), 2 * scales * (x - target)), np.zeros(20), -2, 2, first=0.1)
+    points = list(zip(range(60), path, strict=False))
+    assert points[-1][1][1] < 1e-9 * points[0][1][1]

@@ -1,0 +1,377 @@
+"""The primal of the kernels that ship, on every executor, against NumPy models that are written another way (whole arrays, no threads)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpuad.cases import Case, all_cases, parameter_types
+from gpuad.executors.memory import resolve
+from gpuad.frontend.cuda import parse
+from gpuad.ir.nodes import Kernel
+from gpuad.ir.verify import verify
+from gpuad.transform.normalize import normalize
+
+Arrays = dict[str, Any]
+CASES = {case.id: case for case in all_cases()}
+MODELS: dict[str, Callable[..., Arrays]] = {}
+
+
+def model(name: str) -> Callable[[Callable[..., Arrays]], Callable[..., Arrays]]:
+    """Registers the model of a case: arguments by name in, expected arrays by name out."""
+
+    def register(function: Callable[..., Arrays]) -> Callable[..., Arrays]:
+        MODELS[name] = function
+        return function
+
+    return register
+
+
+def laplace(u: Any) -> Any:
+    return u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * u[1:-1, 1:-1]
+
+
+@model("saxpy")
+def _(a: Any, x: Any, y: Any, **_: Any) -> Arrays:
+    return {"y": y + a * x}
+
+
+@model("heat")
+def _(u: Any, v: Any, alpha: Any, **_: Any) -> Arrays:
+    v[1:-1, 1:-1] = u[1:-1, 1:-1] + alpha * laplace(u)
+    return {"v": v}
+
+
+@model("fisher_kpp")
+def _(u: Any, v: Any, diffusion: Any, growth: Any, **_: Any) -> Arrays:
+    v[1:-1, 1:-1] = (u + growth * u * (1 - u))[1:-1, 1:-1] + diffusion * laplace(u)
+    return {"v": v}
+
+
+@model("gray_scott")
+def _(u: Any, v: Any, feed: Any, kill: Any, **_: Any) -> Arrays:
+    du, dv = (laplace(np.pad(field, 1, mode="wrap")) for field in (u, v))
+    return {"u_new": u + 0.16 * du - u * v**2 + feed * (1 - u), "v_new": v + 0.08 * dv + u * v**2 - (feed + kill) * v}
+
+
+@model("wave")
+def _(old: Any, now: Any, c2: Any, **_: Any) -> Arrays:
+    old[1:-1, 1:-1] = (2 * now - old)[1:-1, 1:-1] + c2[1:-1, 1:-1] * laplace(now)
+    return {"old": old}
+
+
+@model("fdtd-update_h")
+def _(hx: Any, hy: Any, ez: Any, courant: Any, **_: Any) -> Arrays:
+    hx[:-1] -= courant * np.diff(ez, axis=0)
+    hy[:, :-1] += courant * np.diff(ez, axis=1)
+    return {"hx": hx, "hy": hy}
+
+
+@model("fdtd-update_e")
+def _(ez: Any, hx: Any, hy: Any, epsilon: Any, sigma: Any, courant: Any, **_: Any) -> Arrays:
+    inner = (slice(1, None), slice(1, None))
+    loss, scale = (0.5 * sigma / epsilon)[inner], (courant / epsilon)[inner]
+    curl = np.diff(hy, axis=1)[1:] - np.diff(hx, axis=0)[:, 1:]
+    ez[inner] = ((1 - loss) * ez[inner] + scale * curl) / (1 + loss)
+    return {"ez": ez}
+
+
+@model("lattice_boltzmann")
+def _(f: Any, omega: Any, **_: Any) -> Arrays:
+    e = np.array([(0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, 1), (-1, -1), (1, -1)])
+    w = np.array([4 / 9] + [1 / 9] * 4 + [1 / 36] * 4)
+    rho = f.sum(0)
+    velocity = np.tensordot(e.T, f, 1) / rho
+    eu = 3 * np.tensordot(e, velocity, 1)
+    equilibrium = w[:, None, None] * rho * (1 + eu + eu**2 / 2 - 1.5 * (velocity**2).sum(0))
+    after = f + omega * (equilibrium - f)
+    return {"g": np.stack([np.roll(after[k], (e[k, 1], e[k, 0]), (0, 1)) for k in range(9)])}
+
+
+@model("nbody-forces")
+def _(position: Any, mass: Any, softening: Any, **_: Any) -> Arrays:
+    away = position[None] - position[:, None]
+    weight = mass / (np.sum(away**2, -1) + softening**2) ** 1.5
+    return {"acceleration": np.einsum("ij,ijk->ik", weight, away)}
+
+
+@model("nbody-move")
+def _(position: Any, velocity: Any, acceleration: Any, dt: Any, **_: Any) -> Arrays:
+    after = velocity + dt * acceleration
+    return {"velocity": after, "position": position + dt * after}
+
+
+@model("csr_spmv")
+def _(row: Any, column: Any, value: Any, x: Any, **_: Any) -> Arrays:
+    return {"y": np.array([value[a:b] @ x[column[a:b]] for a, b in pairwise(row)])}
+
+
+@model("tridiagonal")
+def _(lower: Any, diagonal: Any, upper: Any, x: Any, **_: Any) -> Arrays:
+    def solved(s: int) -> Any:
+        matrix = np.diag(diagonal[:, s]) + np.diag(lower[1:, s], -1) + np.diag(upper[:-1, s], 1)
+        return np.linalg.solve(matrix, x[:, s])
+
+    return {"x": np.stack([solved(s) for s in range(x.shape[1])], axis=1)}
+
+
+def price_of_call(spot: Any, strike: Any, years: Any, rate: Any, volatility: Any) -> Any:
+    d1 = (np.log(spot / strike) + (rate + volatility**2 / 2) * years) / (volatility * np.sqrt(years))
+    phi = np.vectorize(lambda d: 0.5 * math.erfc(-d / math.sqrt(2)))
+    return spot * phi(d1) - strike * np.exp(-rate * years) * phi(d1 - volatility * np.sqrt(years))
+
+
+@model("black_scholes")
+def _(spot: Any, strike: Any, years: Any, rate: Any, volatility: Any, **_: Any) -> Arrays:
+    call = price_of_call(spot, strike, years, rate, volatility)
+    return {"call": call, "put": call - spot + strike * np.exp(-rate * years)}  # put-call parity
+
+
+@model("black_scholes-black_scholes_erf")
+def _(price: Any, strike: Any, years: Any, rate: Any, volatility: Any, **_: Any) -> Arrays:
+    return {"price": price_of_call(price, strike, years, rate, volatility)}
+
+
+@model("local_volatility")
+def _(normals: Any, spot: Any, level: Any, skew: Any, rate: Any, dt: Any, **_: Any) -> Arrays:
+    s, path = np.full(normals.shape[1], spot), []
+    for normal in normals:
+        volatility = level * (s / spot) ** -skew + 0.02 * np.sin(0.1 * s)
+        s = s * (1 + rate * dt + volatility * np.sqrt(dt) * normal)
+        path.append(s)
+    gain = np.mean(path, axis=0) - spot
+    return {"payoff": np.exp(-rate * dt * len(normals)) * (gain + np.hypot(gain, 5)) / 2}
+
+
+@model("bilinear")
+def _(image: Any, px: Any, py: Any, **_: Any) -> Arrays:
+    height, width = image.shape
+    x, y = np.arange(-3, width + 3), np.arange(-3, height + 3)
+    padded = image[np.ix_(np.clip(y, 0, height - 1), np.clip(x, 0, width - 1))]
+    tent_x, tent_y = (np.maximum(0, 1 - np.abs(p[:, None] - axis)) for p, axis in ((px, x), (py, y)))
+    return {"sampled": np.einsum("py,yx,px->p", tent_y, padded, tent_x)}
+
+
+@model("softsplat")
+def _(image: Any, flow: Any, **_: Any) -> Arrays:
+    _, height, width = image.shape
+    y, x = np.mgrid[:height, :width]
+    tent_x = np.maximum(0, 1 - np.abs((x + flow[0])[..., None] - np.arange(width)))
+    tent_y = np.maximum(0, 1 - np.abs((y + flow[1])[..., None] - np.arange(height)))
+    return {"splatted": np.einsum("cyx,yxv,yxu->cvu", image, tent_y, tent_x)}
+
+
+@model("convolution-convolve_line")
+def _(x: Any, weight: Any, taps: Any, **_: Any) -> Arrays:
+    return {"y": np.convolve(np.pad(x, taps // 2), weight[::-1], mode="valid")}
+
+
+@model("convolution-convolve_image")
+def _(image: Any, weight: Any, **_: Any) -> Arrays:
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(image, 1), (3, 3))
+    return {"filtered": np.einsum("yxij,ij->yx", windows, weight)}
+
+
+@model("recurrence-iir")
+def _(x: Any, a1: Any, a2: Any, b0: Any, n: Any, **_: Any) -> Arrays:
+    matrix = np.eye(n) - a1 * np.eye(n, k=-1) - a2 * np.eye(n, k=-2)
+    return {"x": np.linalg.solve(matrix, b0 * x.T).T}
+
+
+@model("recurrence-cumulative_product")
+def _(x: Any, **_: Any) -> Arrays:
+    return {"x": np.cumprod(x, axis=1)}
+
+
+@model("recurrence-logistic_map")
+def _(x: Any, **_: Any) -> Arrays:
+    for t in range(1, x.shape[1]):
+        x[:, t] = 0.1 * x[:, t] + 2.88 * x[:, t - 1] * (1 - x[:, t - 1])
+    return {"x": x}
+
+
+@model("insertion_sort")
+def _(x: Any, n: Any, **_: Any) -> Arrays:
+    return {"x": np.sort(x, axis=1), "smallest": np.sort(x, axis=1)[:, : n // 2].sum(1)}
+
+
+@model("insertion_sort-median")
+def _(image: Any, **_: Any) -> Arrays:
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(image, 1, mode="edge"), (3, 3))
+    return {"filtered": np.median(windows, axis=(2, 3))}
+
+
+@model("histogram")
+def _(bin: Any, weight: Any, counts: Any, **_: Any) -> Arrays:  # the parameter's own name
+    return {"counts": np.bincount(bin, weight, counts.size)}
+
+
+@model("histogram-soft_histogram")
+def _(value: Any, bins: Any, **_: Any) -> Arrays:
+    return {"counts": np.maximum(0, 1 - np.abs(value[:, None] * (bins - 1) - np.arange(bins))).sum(0)}
+
+
+@model("lennard_jones")
+def _(x: Any, y: Any, z: Any, list: Any, sigma: Any, epsilon: Any, cutoff: Any, **_: Any) -> Arrays:
+    def potential(r: Any) -> Any:
+        return 4 * epsilon * ((sigma / r) ** 12 - (sigma / r) ** 6)
+
+    def slope(r: Any) -> Any:
+        return -24 * epsilon * (2 * (sigma / r) ** 12 - (sigma / r) ** 6) / r
+
+    position = np.stack([x, y, z])
+    away = position[:, list] - position[:, :, None]
+    r = np.sqrt((away**2).sum(0))
+    near = r <= cutoff
+    shifted = potential(r) - potential(cutoff) - (r - cutoff) * slope(cutoff)
+    pull = np.where(near, slope(r) - slope(cutoff), 0) / r
+    return {"force": (pull * away).sum(2), "energy": np.where(near, shifted, 0).sum(1) / 2}
+
+
+@model("softmax")
+def _(x: Any, **_: Any) -> Arrays:
+    return {"x": np.exp(x) / np.exp(x).sum(1, keepdims=True)}
+
+
+@model("layer_norm")
+def _(x: Any, scale: Any, shift: Any, **_: Any) -> Arrays:
+    return {"x": (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * scale + shift}
+
+
+@model("kepler-orbit")
+def _(state: Any, mu: Any, dt: Any, steps: Any, **_: Any) -> Arrays:
+    def slope(y: Any) -> Any:
+        return np.concatenate([y[2:], -mu * y[:2] / np.hypot(y[0], y[1]) ** 3])
+
+    for _ in range(steps):
+        k1 = slope(state)
+        k2 = slope(state + dt / 2 * k1)
+        k3 = slope(state + dt / 2 * k2)
+        state = state + dt / 6 * (k1 + 2 * k2 + 2 * k3 + slope(state + dt * k3))
+    return {"state": state}
+
+
+@model("kepler-eccentric_anomaly")
+def _(mean: Any, eccentricity: Any, **_: Any) -> Arrays:
+    low, high = np.zeros_like(mean), np.full_like(mean, 4)
+    for _ in range(60):
+        middle = (low + high) / 2
+        above = middle - eccentricity * np.sin(middle) > mean
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return {"anomaly": low}
+
+
+@model("relu_bias")
+def _(x: Any, bias: Any, **_: Any) -> Arrays:
+    return {"x": np.maximum(x + bias, 0.01 * (x + bias))}
+
+
+@model("relu_bias-gelu_bias")
+def _(x: Any, bias: Any, **_: Any) -> Arrays:
+    v = x + bias
+    return {"x": v / (1 + np.exp(-2 * 0.7978845608 * (v + 0.044715 * v**3)))}
+
+
+@model("gemm")
+def _(a: Any, b: Any, c: Any, alpha: Any, beta: Any, **_: Any) -> Arrays:
+    return {"c": alpha * a @ b + beta * c}
+
+
+@model("adam")
+def _(parameter: Any, gradient: Any, first: Any, second: Any, rate: Any, step: Any, **_: Any) -> Arrays:
+    m, v = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
+    move = rate * m / (1 - 0.9**step) / (np.sqrt(v / (1 - 0.999**step)) + 1e-3)
+    return {"parameter": parameter - move, "first": m, "second": v}
+
+
+@model("red_black")
+def _(u: Any, f: Any, relaxation: Any, colour: Any, **_: Any) -> Arrays:
+    y, x = np.mgrid[: u.shape[0], : u.shape[1]]
+    here = ((x + y) % 2 == colour)[1:-1, 1:-1]
+    u[1:-1, 1:-1] += here * relaxation * (laplace(u) - f[1:-1, 1:-1]) / 4
+    return {"u": u}
+
+
+@model("scatter_gather-lookup")
+def _(x: Any, index: Any, **_: Any) -> Arrays:
+    return {"y": x[index]}
+
+
+@model("scatter_gather-messages")
+def _(source: Any, target: Any, weight: Any, x: Any, y: Any, **_: Any) -> Arrays:
+    np.add.at(y, target, np.tanh(weight * x[source]) - 0.1 * x[target])
+    return {"y": y}
+
+
+@model("horner")
+def _(x: Any, coefficients: Any, **_: Any) -> Arrays:
+    return {"x": np.polyval(coefficients, x)}
+
+
+@model("masked_update")
+def _(x: Any, a: Any, mask: Any, total: Any, **_: Any) -> Arrays:
+    return {"x": np.choose(mask, [x, a * x, 0 * x]), "total": total + np.sin(x)}
+
+
+@model("bilateral")
+def _(image: Any, spatial: Any, tonal: Any, radius: Any, **_: Any) -> Arrays:
+    y, x = (axis.ravel() for axis in np.mgrid[: image.shape[0], : image.shape[1]])
+    pixel = image.ravel()
+    away = np.stack([y[:, None] - y, x[:, None] - x])
+    weight = np.exp(-(away**2).sum(0) / (2 * spatial**2) - (pixel[:, None] - pixel) ** 2 / (2 * tonal**2))
+    weight *= np.abs(away).max(0) <= radius
+    return {"filtered": (weight @ pixel / weight.sum(1)).reshape(image.shape)}
+
+
+@model("projection")
+def _(image: Any, angle: Any, detectors: Any, step: Any, **_: Any) -> Arrays:
+    n = len(image)
+    along, offset = np.arange(-0.75 * n, 0.75 * n, step), np.arange(detectors) - (detectors - 1) / 2
+    cosine, sine = np.cos(angle)[:, None, None], np.sin(angle)[:, None, None]
+    x = (n - 1) / 2 + along * cosine - offset[:, None] * sine
+    y = (n - 1) / 2 + along * sine + offset[:, None] * cosine
+    inside = (x >= 0) & (y >= 0) & (x < n - 1) & (y < n - 1)
+    tent_x, tent_y = (np.maximum(0, 1 - np.abs(p[..., None] - np.arange(n))) for p in (x, y))
+    return {"sinogram": step * np.where(inside, np.einsum("adtj,ji,adti->adt", tent_y, image, tent_x, optimize=True), 0).sum(2)}
+
+
+@cache
+def lowered(name: str) -> Kernel:
+    """The kernel of a case as core IR."""
+    case = CASES[name]
+    kernel = normalize(parse(case.file).kernel(case.kernel))
+    verify(kernel)
+    return kernel
+
+
+def run(case: Case, executor: Any, kernel: Kernel) -> tuple[Arrays, Arrays]:
+    """The arguments of a case, before and after the primal."""
+    before, after = (case.arrays(parameter_types(kernel)) for _ in range(2))
+    grid, block, shared = case.geometry()
+    arguments = [resolve(value) if isinstance(value, np.ndarray) else value for value in after.values()]
+    executor.launch(kernel, grid, block, arguments, shared_mem=shared)
+    return before, after
+
+
+def wide(value: Any) -> Any:
+    """In the model's precision."""
+    return value.astype(np.float64) if value.dtype.kind == "f" else value
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_primal_against_its_model(name: str, executor: Any) -> None:
+    case = CASES[name]
+    before, after = run(case, executor, lowered(name))
+    expected = MODELS[name](**{key: wide(value) for key, value in before.items()})
+    for key, value in expected.items():
+        tolerance = 2e-5 if after[key].dtype == np.float32 else 1e-11
+        error = np.abs(after[key] - value).max() / max(np.abs(value).max(), 1e-30)
+        assert error < tolerance, f"'{key}' is off by {error:.1e}"
+    written = {key for key in before if not np.array_equal(before[key], after[key])}
+    assert set(expected) <= written <= {*expected, "scratch"}
