@@ -1,0 +1,29 @@
+"""gpuad differentiates CUDA kernels that overwrite their arguments in place. The public names, nothing else."""
+
+from .annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, stop_gradient
+from .api import Forward, Kernel, Reverse, autodiff, autodiff_thunk, hvp, kernel
+from .errors import CompileError, GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Active",
+    "BatchDuplicated",
+    "CompileError",
+    "Const",
+    "Duplicated",
+    "DuplicatedNoNeed",
+    "Forward",
+    "GpuadError",
+    "Kernel",
+    "LaunchError",
+    "Reverse",
+    "ShadowError",
+    "TapeError",
+    "UnsupportedError",
+    "autodiff",
+    "autodiff_thunk",
+    "hvp",
+    "kernel",
+    "stop_gradient",
+]

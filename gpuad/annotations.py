@@ -37,7 +37,9 @@ class _Annotated:
     def __init__(self, x: Any) -> None:
         if isinstance(x, _Annotated | Active | Const | Stopped):
             raise ShadowError(f"{type(self).__name__}({type(x).__name__}(...)): an array is annotated once; pass `.primal`")
-        self._primal = x
+        self._primal = as_array(x)
+        if isinstance(self._primal, np.generic) or not hasattr(self._primal, "shape"):
+            raise ShadowError(f"{type(self).__name__}(x) takes an array, got {x!r}; a number by value takes Active(value, shadow)")
 
     @property
     def primal(self) -> Any:
@@ -103,8 +105,8 @@ class Duplicated(_Annotated):
 
     def __init__(self, x: Any, dx: Any = None, *, keep: bool = False) -> None:
         super().__init__(x)
-        self._shadow = dx
-        self._make: Callable[[], Any] = lambda: _zeros_like(x)
+        self._shadow = None if dx is None else as_array(dx)
+        self._make: Callable[[], Any] = lambda: _zeros_like(self._primal)
         self._keep = keep
 
     @property
@@ -156,7 +158,7 @@ class BatchDuplicated(_Annotated):
         super().__init__(x)
         if not isinstance(shadows, tuple | list) or not shadows:
             raise ShadowError("BatchDuplicated(x, (dx1, dx2, ...)) takes a tuple of one shadow or more")
-        self._shadows = tuple(shadows)
+        self._shadows = tuple(map(as_array, shadows))
 
     @property
     def shadows(self) -> tuple[Any, ...]:
@@ -275,6 +277,14 @@ def _reshaped(array: Any, shape: tuple[Any, ...]) -> Any:
     if array.size and address(view) != address(array):
         raise ShadowError(f"reshape{shape} of these strides would copy; a copy has no place in the pair")
     return view
+
+
+def as_array(x: Any) -> Any:
+    """An array of NumPy or CuPy as it is, another library's host array as a NumPy array of the same memory, anything else as it is."""
+    if isinstance(x, np.ndarray) or not hasattr(x, "__dlpack__") or type(x).__module__.partition(".")[0] == "cupy":
+        return x
+    on_host = int(x.__dlpack_device__()[0]) == 1
+    return np.from_dlpack(x.detach() if hasattr(x, "detach") else x) if on_host else x  # torch lends no memory that it would track
 
 
 def address(array: Any) -> int:

@@ -18,6 +18,7 @@ import numpy as np
 try:
     import typer
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.table import Table
 except ImportError as missing:  # the library does without them
@@ -100,7 +101,8 @@ def doctor_() -> None:
     findings = doctor.examine()
     table = Table("", "", "found", "what to do", box=None, header_style="dim")
     for finding in findings:
-        table.add_row("[green]yes[/]" if finding.found else "[yellow]no[/]", finding.what, finding.detail, finding.advice)
+        mark = "[green]yes[/]" if finding.found else "[yellow]no[/]"
+        table.add_row(mark, *map(escape, (finding.what, finding.detail, finding.advice)))
     Console().print(table)
     usable, sentence = doctor.verdict(findings)
     print(sentence)
@@ -206,7 +208,7 @@ def _check_case(file: Path, case: Case, sizes: Mapping[str, int], directions: in
     grid, block, shared_mem = case.geometry(own)
     try:
         report = testing.check_gradient(kernel, args, grid=grid, block=block, shared_mem=shared_mem, directions=directions, seed=seed)
-    except AssertionError as failure:
+    except (AssertionError, GpuadError) as failure:
         print(f"{case.span}: error: {failure}", file=sys.stderr)
         return False
     print(f"{case.span}: {report}")

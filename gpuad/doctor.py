@@ -1,19 +1,20 @@
-"""What this machine has of the things that gpuad can use, found without using them: no CUDA context is made and nothing is written."""
+"""What this machine has of the things that gpuad can use, found without using them: no CUDA context is made and no kernel is compiled."""
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
+
+from .errors import CompileError
+from .executors.cache import cache_folder
+from .executors.compiler import find_compiler
 
 _CUPY = ("cupy", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x")
 _NVRTC = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu13", "nvidia-cuda-nvrtc-cu12")
-_COMPILERS = ("c++", "g++", "clang++")
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,11 @@ def _package(what: str, names: Sequence[str], advice: str) -> Finding:
 
 
 def _compiler() -> Finding:
-    what, chosen = "C++ compiler", os.environ.get("CXX")
-    for name in (chosen, *_COMPILERS) if chosen else _COMPILERS:
-        if path := shutil.which(name):
-            return Finding(what, True, f"{path}: {_first_line([path, '--version'])}")
-    return _package(what, ("ziglang",), "install g++ or clang++, or pip install ziglang; without one the CPU is slow")
+    try:
+        compiler = find_compiler()
+    except CompileError as error:
+        return Finding("C++ compiler", False, "", error.message)
+    return Finding("C++ compiler", True, f"{' '.join(compiler.command)}: {compiler.version.splitlines()[0]}")
 
 
 def _first_line(command: list[str]) -> str:
@@ -109,14 +110,7 @@ def _gpu_by_command() -> Finding:
 
 
 def _cache() -> Finding:
-    folder = cache_folder()
-    parent = next((p for p in (folder, *folder.parents) if p.exists()), folder)
-    usable = os.access(parent, os.W_OK)
-    detail = f"{folder}{'' if folder.exists() else ' (made when it is needed)'}"
-    return Finding("cache folder", usable, detail, "" if usable else f"{parent} cannot be written")
-
-
-def cache_folder() -> Path:
-    """Where compiled kernels are kept."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return Path(os.environ.get("GPUAD_CACHE_DIR") or Path(base or Path.home() / ".cache") / "gpuad")
+    try:
+        return Finding("cache folder", True, str(cache_folder()))
+    except CompileError as error:
+        return Finding("cache folder", False, "", error.message)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpuad.ir import surface as c
-from gpuad.ir.types import BOOL, F32, F64, I32, I64, U32, VOID, Array, Pointer, Scalar, Type
+from gpuad.ir.types import BOOL, F32, I32, I64, U32, VOID, Array, Pointer, Scalar, Type
 from gpuad.source import SourceFile, Span
 
 FILE = SourceFile("test.cu", "\n" * 500)
@@ -35,7 +35,8 @@ class E:
     def _binary(self, op: str, other: Any, swap: bool = False) -> E:
         right = tree(other, self.type)
         left, right = (right, self.tree) if swap else (self.tree, right)
-        kind = BOOL if op in ("<", ">", "<=", ">=", "==", "!=") else self.type
+        both = isinstance(left.type, Pointer) and op == "-"
+        kind: Type = I64 if both else BOOL if op in ("<", ">", "<=", ">=", "==", "!=") else self.type
         assert left.type == right.type or op in ("<<", ">>"), (left.type, op, right.type)
         return E(c.Binary(span(), kind, op, left, right))
 
@@ -104,7 +105,9 @@ class E:
     def update(self, op: str, value: Any, computation: Scalar | None = None) -> E:
         kind = computation or self.type
         kind = I32 if isinstance(kind, Pointer) else kind
-        return E(c.Assign(span(), self.type, self.tree, tree(value, kind), op, computation or (kind if isinstance(self.type, Scalar) else None)))
+        return E(
+            c.Assign(span(), self.type, self.tree, tree(value, kind), op, computation or (kind if isinstance(self.type, Scalar) else None))
+        )
 
     def inc(self, op: str = "+", prefix: bool = True) -> E:
         return E(c.IncDec(span(), self.type, self.tree, op, prefix))
@@ -189,7 +192,11 @@ def if_(condition: E, then: Any, otherwise: Any = None) -> c.Stmt:
 
 def for_(init: Any, condition: E | None, step: E | None, body: Any) -> c.Stmt:
     return c.For(
-        span(), None if init is None else stmt(init), None if condition is None else condition.tree, None if step is None else step.tree, stmt(body)
+        span(),
+        None if init is None else stmt(init),
+        None if condition is None else condition.tree,
+        None if step is None else step.tree,
+        stmt(body),
     )
 
 
@@ -251,9 +258,6 @@ class Box(list):  # type: ignore[type-arg]
 
 class Steps(Exception):
     """The program does not end."""
-
-
-DTYPES = {"int": "i", "uint": "u", "float": "f"}
 
 
 def convert(value: Any, kind: Type) -> Any:
@@ -331,6 +335,11 @@ class Interpreter:
                 self.loop(e, body, None)
             case c.DoWhile(condition=e, body=body):
                 self.loop(e, body, None, first=True)
+            case _:
+                self.exit(s)
+
+    def exit(self, s: c.Stmt | None) -> None:
+        match s:
             case c.Break():
                 raise _Break
             case c.Continue():
@@ -402,6 +411,12 @@ class Interpreter:
                 return convert(self.value(a), e.type)
             case c.Decay(array=a) | c.AddressOf(lvalue=a):
                 return self.place(a)
+            case c.MathCall(function=f, arguments=args):
+                return self.math(f, [self.value(a) for a in args], e.type)
+        return self.effect(e)
+
+    def effect(self, e: c.Expr) -> Any:
+        match e:
             case c.Comma(first=a, second=b):
                 self.value(a)
                 return self.value(b)
@@ -414,14 +429,12 @@ class Interpreter:
                 new = (old[0], old[1] + step) if isinstance(old, tuple) else convert(old + step, t.type)
                 self.store(at, new)
                 return new if prefix else old
-            case c.MathCall(function=f, arguments=args):
-                return self.math(f, [self.value(a) for a in args], e.type)
             case c.HelperCall(function=g, arguments=args):
                 values = [self.place(a) if p.reference else self.value(a) for p, a in zip(g.parameters, args, strict=True)]
                 return self.run(g, values)
             case c.AtomicCall(op=op, pointer=p, operands=ops):
-                at = self.value(p)
-                old, v = at[0][at[1]], self.value(ops[0])
+                at, v = self.value(p), self.value(ops[0])
+                old = at[0][at[1]]
                 new = {"add": lambda: old + v, "sub": lambda: old - v, "max": lambda: max(old, v), "exch": lambda: v}[op]()
                 self.store(at, convert(new, e.type))
                 return old
@@ -443,6 +456,3 @@ class Interpreter:
     def math(self, f: str, args: list[Any], kind: Type) -> Any:
         table = {"sin": math.sin, "fabs": abs, "abs": abs, "min": min, "max": max, "fmax": max}
         return convert(table[f](*args), kind)
-
-
-__all__ = [name for name in dir() if not name.startswith("_")] + ["F64"]

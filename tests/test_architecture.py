@@ -20,7 +20,22 @@ FLOORS = (
     {"transform"},
     {"executors"},
     {"differentiate"},
-    {"annotations", "arguments", "api", "testing", "cases", "cli", "tape", "ops", "demo", "doctor", "program", "__main__"},
+    {
+        "annotations",
+        "arguments",
+        "api",
+        "testing",
+        "cases",
+        "cli",
+        "tape",
+        "ops",
+        "demo",
+        "doctor",
+        "explaining",
+        "launching",
+        "program",
+        "__main__",
+    },
 )
 OPEN = {0, len(FLOORS) - 1}
 CUPY = "gpuad.executors.cuda"

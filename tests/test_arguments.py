@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuad import aliasing
 from gpuad.annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, stop_gradient
-from gpuad.arguments import Bound, activities, bind, geometry
+from gpuad.arguments import Bound, activities, aliasing, bind, geometry
 from gpuad.errors import GpuadError, LaunchError, ShadowError, UnsupportedError
 from gpuad.ir.surface import Declaration
 from gpuad.ir.types import BOOL, F16, F32, F64, I32, I64, U8, U32, Complex, Pointer, Type, Vector
@@ -128,6 +127,7 @@ def test_an_ordinary_call() -> None:
         (F32, float("nan"), np.float32("nan")), (F32, np.float32(0.1), np.float32(0.1)), (I32, 7, np.int32(7)),
         (I32, np.int64(-7), np.int32(-7)),
         (I32, 3.0, np.int32(3)), (U32, 2**32 - 1, np.uint32(2**32 - 1)), (I64, 2**40, np.int64(2**40)), (BOOL, True, np.bool_(True)),
+        (F32, 1e-60, np.float32(0)),
         (F16, 0.5, np.float16(0.5)), (I32, np.bool_(True), np.int32(1)),
     ],
 )  # fmt: skip
@@ -140,7 +140,6 @@ def test_numbers_are_converted_when_nothing_is_lost(type_: Type, value: Any, wan
     ("type_", "value", "words"),
     [
         (F32, np.float64(0.5), "pass numpy.float32(0.5)"), (F32, 16777217, "cannot hold"), (F32, 1e300, "cannot hold"),
-        (F32, 1e-60, "cannot hold"),
         (I32, 2**31, "beyond the range"), (U32, -1, "beyond the range"), (I32, 2.5, "no whole number"),
         (I32, float("nan"), "no whole number"),
         (BOOL, 2, "beyond the range"), (F32, np.zeros((), np.float32), "passed by value: float(x)"), (I32, "7", "pass a number"),
@@ -215,9 +214,18 @@ def test_foreign_host_arrays_share_their_memory() -> None:
         def __dlpack_device__(self) -> Any:
             return self.array.__dlpack_device__()
 
-    x = floats(4)
+    x, dx = floats(4), floats(4)
     call(X, Foreign(x)).arguments[0].array[0] = 9
-    assert x[0] == 9
+    Duplicated(Foreign(x), Foreign(dx)).shadow[1] = 8
+    assert (x[0], dx[1]) == (9, 8)
+
+
+def test_only_arrays_are_duplicated() -> None:
+    for x in (1.5, np.float32(1), [1.0], None):
+        with pytest.raises(ShadowError, match=r"takes an array.*Active"):
+            Duplicated(x)
+    with pytest.raises(ShadowError, match=r"annotated once"):
+        Duplicated(Duplicated(floats(3)))
 
 
 def test_read_only_arrays_may_be_read() -> None:
@@ -313,6 +321,17 @@ def test_shifted_views() -> None:
     u = Duplicated(floats(10))
     alias = call(READ, u[:-1], u[1:]).aliases[1]
     assert (alias.overlap, alias.offset, alias.equal) == (0, 1, False)
+    assert call(READ, u[:-1], u[1:]).overlaps() == {1: (0, False)} and call(READ, u, u).overlaps() == {1: (0, True)}
+
+
+def test_overlap_by_a_part_of_an_element_is_refused() -> None:
+    types = {"x": Pointer(F64, const=True), "y": Pointer(F32, const=True)}
+    raw = np.zeros(10, np.float64)
+    with pytest.raises(LaunchError, match="overlap by a part of an element"):
+        call(types, raw, raw[2:4].view(np.float32)).overlaps()
+
+
+def test_shadows_shifted_otherwise() -> None:
     base, shadow = floats(10), np.zeros(12, np.float32)
     refused(
         ShadowError, "do not lie in the same way", READ, Duplicated(base[:-1], shadow[:9]), Duplicated(base[1:], shadow[2:11]), inside="xy"

@@ -141,8 +141,12 @@ def test_check_runs_the_cases(file: Path, seen: dict[str, Any], right: bool, mon
     assert f"{file}:4:" in result.output and ("agrees" if right else "error: gradient of `saxpy`: WRONG") in result.output
 
 
-def test_doctor_lists_what_is_there() -> None:
+def test_doctor_lists_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
+    findings = (*doctor.examine(), doctor.Finding("something", False, "", "pip install 'gpuad[cuda13]'"))
+    monkeypatch.setattr(doctor, "examine", lambda: findings)
     result = run("doctor")
+    assert "pip install 'gpuad[cuda13]'" in result.stdout  # brackets are no markup
     for word in ("Python", "NumPy", "libclang", "C++ compiler", "CuPy", "GPU", "NVRTC", "cache folder"):
         assert word in result.stdout
     assert result.exit_code == 0 and "Kernels run on" in result.stdout

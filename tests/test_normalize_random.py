@@ -32,8 +32,9 @@ from surface_tools import (
 )
 
 from gpuad.executors.base import Memory
+from gpuad.executors.reference import Reference
 from gpuad.ir.printer import to_text
-from gpuad.ir.types import F32, I32, U32, Array, Pointer
+from gpuad.ir.types import F32, I32, U32, Array
 from gpuad.ir.verify import verify
 from gpuad.transform.normalize import normalize
 
@@ -64,7 +65,7 @@ class Generator:
 
     def index(self) -> E:
         e = self.pick(lambda: const(self.r.randrange(N)), lambda: self.int(1), lambda: self.r.choice(self.ints + self.fixed))
-        return E_and(e, N - 1)
+        return masked(e, N - 1)
 
     def int(self, depth: int = 2) -> E:
         if depth == 0 or self.r.random() < 0.3:
@@ -72,15 +73,15 @@ class Generator:
                 lambda: const(self.r.randrange(-3, 9)),
                 lambda: self.r.choice(self.ints + self.fixed),
                 lambda: self.r.choice(self.ints + self.fixed),
-                lambda: self.z[self.index()],
+                self.int_load,
                 lambda: launch("threadIdx").to(I32),
             )
         return self.pick(
             lambda: self.int(depth - 1) + self.int(depth - 1),
             lambda: self.int(depth - 1) - self.int(depth - 1),
             lambda: self.int(depth - 1) * self.int(depth - 1),
-            lambda: self.int(depth - 1) / E_or(self.int(depth - 1), 1),
-            lambda: self.int(depth - 1) % E_or(self.int(depth - 1), 1),
+            lambda: self.int(depth - 1) / raised(self.int(depth - 1), 1),
+            lambda: self.int(depth - 1) % raised(self.int(depth - 1), 1),
             lambda: cond(self.bool(depth - 1), self.int(depth - 1), self.int(depth - 1)),
             lambda: self.float(depth - 1).to(I32),
             lambda: self.effect(depth - 1),
@@ -92,9 +93,13 @@ class Generator:
         return self.pick(
             lambda: v.inc(self.r.choice("+-"), self.r.random() < 0.5),
             lambda: v.set(self.int(depth)),
-            lambda: comma(self.z[self.index()].set(self.int(depth)), self.int(depth)),
-            lambda: atomic("add", self.z + self.index(), self.int(depth)),
+            lambda: comma(self.int_load().set(self.int(depth)), self.int(depth)),
+            lambda: v if self.helper else atomic("add", self.z + self.index(), self.int(depth)),
         )
+
+    def int_load(self) -> E:
+        """An element of the integer array; a helper does not get that, and takes a variable."""
+        return self.r.choice(self.ints) if self.helper else self.z[self.index()]
 
     def float(self, depth: int = 2) -> E:
         if depth == 0 or self.r.random() < 0.3:
@@ -120,7 +125,11 @@ class Generator:
         return self.r.choice(self.pointers)[self.index()]
 
     def call(self, depth: int) -> E:
-        return self.float(depth) if self.helper else call(make_helper(self.r), self.float(depth), self.r.choice(self.ints), self.r.choice(self.pointers))
+        return (
+            self.float(depth)
+            if self.helper
+            else call(make_helper(self.r), self.float(depth), self.r.choice(self.ints), self.r.choice(self.pointers))
+        )
 
     def bool(self, depth: int = 2) -> E:
         if depth <= 0 or self.r.random() < 0.4:
@@ -182,43 +191,51 @@ class Generator:
         return self.pick(lambda: p, lambda: cond(self.bool(1), p, q))
 
     def move(self) -> Any:
-        if len(self.pointers) == 2:
+        own = [p for p in self.pointers if p.tree.declaration.name == "p"]
+        if not own:
             return self.store()
-        return self.r.choice(self.pointers[2:]).set(self.address())
+        return self.r.choice(own).set(self.address())
 
     def assign(self) -> Any:
         v, w = self.r.choice(self.ints), self.r.choice(self.floats)
         op = self.r.choice("+-*")
-        return self.pick(lambda: v.set(self.int()), lambda: w.set(self.float()), lambda: v.update(op, self.int()), lambda: w.update(op, self.float()))
+        return self.pick(
+            lambda: v.set(self.int()), lambda: w.set(self.float()), lambda: v.update(op, self.int()), lambda: w.update(op, self.float())
+        )
 
     def store(self) -> Any:
-        return self.pick(lambda: self.load().set(self.float()), lambda: self.z[self.index()].set(self.int()))
+        return self.pick(lambda: self.load().set(self.float()), lambda: self.int_load().set(self.int()))
 
     def accumulate(self) -> Any:
         at = self.load()
         op = self.r.choice("+-*")
         same = at + self.float(1) if op == "+" else at - self.float(1)
-        return self.pick(lambda: at.update(op, self.float()), lambda: at.set(same), lambda: atomic("add", self.y + self.index(), self.float()))
+        return self.pick(
+            lambda: at.update(op, self.float()), lambda: at.set(same), lambda: atomic("add", self.y + self.index(), self.float())
+        )
 
     def if_(self, depth: int) -> Any:
         return if_(self.bool(), self.block(depth), self.block(depth) if self.r.random() < 0.5 else None)
 
     def count(self, depth: int) -> Any:
-        j, bound = var("j"), self.pick(lambda: const(self.r.randrange(5)), lambda: E_and(self.int(1), 3))
+        j, bound = var("j"), self.pick(lambda: const(self.r.randrange(5)), lambda: masked(self.int(1), 3))
         up, amount = self.r.random() < 0.6, self.r.choice([1, 1, 2, 3])
-        inside = self.loop_body(depth, self.fixed if self.r.random() < 0.8 else self.ints, j)
-        step = self.pick(lambda: j.inc("+" if up else "-"), lambda: j.update("+" if up else "-", amount), lambda: j.set(j + amount if up else j - amount))
+        inside = self.loop_body(depth, "fixed" if self.r.random() < 0.8 else "ints", j)
+        step = self.pick(
+            lambda: j.inc("+" if up else "-"), lambda: j.update("+" if up else "-", amount), lambda: j.set(j + amount if up else j - amount)
+        )
         test = self.pick(lambda: j < bound, lambda: j <= bound) if up else self.pick(lambda: j > bound, lambda: j >= bound)
         if up and self.r.random() < 0.2:
             test = j.to(U32) < bound.to(U32)
         start = const(self.r.randrange(3) if up else self.r.randrange(6))
         return for_(declare(j, start), test, step, inside)
 
-    def loop_body(self, depth: int, into: list[E], v: E) -> list[Any]:
+    def loop_body(self, depth: int, into: str, v: E) -> list[Any]:
+        saved = list(getattr(self, into))
         self.loops += 1
-        into.append(v)
+        getattr(self, into).append(v)
         body = self.block(depth)
-        into.remove(v)
+        setattr(self, into, saved)
         self.loops -= 1
         return body
 
@@ -226,7 +243,7 @@ class Generator:
         k = var("k")
         left = (k.inc("-", False) > 0) if self.r.random() < 0.5 else (k.inc("-") > 0)
         test = left & self.bool(1) if self.r.random() < 0.5 else left
-        body = self.loop_body(depth, self.fixed, k)
+        body = self.loop_body(depth, "fixed", k)
         start = declare(k, self.r.randrange(5))
         return [start, self.pick(lambda: while_(test, body), lambda: do_(body, test), lambda: for_(None, test, None, body))]
 
@@ -237,15 +254,15 @@ class Generator:
 
     def kernel(self) -> Any:
         body = [s for _ in range(6) for s in [self.stmt(3)]]
-        tail = [self.y[E_and(v, N - 1)].set(f) for v, f in zip(self.ints, self.floats, strict=False)]
+        tail = [self.y[masked(v, N - 1)].set(f) for v, f in zip(self.ints, self.floats, strict=False)]
         return function("k", [self.x, self.y, self.z, self.n, self.a], body + tail)
 
 
-def E_and(e: E, mask: int) -> E:
+def masked(e: E, mask: int) -> E:
     return e._binary("&", mask)
 
 
-def E_or(e: E, mask: int) -> E:
+def raised(e: E, mask: int) -> E:
     return e._binary("|", mask)
 
 
@@ -253,25 +270,10 @@ def make_helper(r: random.Random) -> Any:
     g = Generator(r.randrange(10**9))
     g.helper = True
     f, i, p = var("f", F32, reference=False), var("i", reference=True), pointer("p")
-    g.ints, g.floats, g.pointers, g.z = [i], [f], [p], pointer("w", I32)
+    g.ints, g.floats, g.pointers, g.y = [i], [f], [p], p
     g.size = 50
-    g.index_source = i  # type: ignore[attr-defined]
-    g.z = _NoInts(g)  # type: ignore[assignment]
     body = [g.stmt(2) for _ in range(3)]
     return function("h", [f, i, p], [*body, return_(g.float(1))], F32)
-
-
-class _NoInts:
-    """Stands in for the integer array, which a helper does not get."""
-
-    def __init__(self, g: Generator) -> None:
-        self.g = g
-
-    def __getitem__(self, i: E) -> E:
-        return self.g.r.choice(self.g.ints)
-
-    def __add__(self, i: E) -> E:
-        return self.g.r.choice(self.g.ints).address
 
 
 def run_both(kernel: Any, seed: int, executor: Any) -> None:
@@ -305,10 +307,5 @@ def one(seed: int, executor: Any) -> bool:
 
 @pytest.mark.parametrize("part", range(8))
 def test_random_programs(part: int) -> None:
-    from gpuad.executors.reference import Reference
-
     executor = Reference(check=False)
     assert sum(one(seed, executor) for seed in range(25 * part, 25 * part + 25)) > 12
-
-
-__all__ = ["Pointer"]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from ..ir.nodes import (
     Accumulate,
+    Atomic,
     Binary,
     Block,
     Buffer,
@@ -36,6 +37,7 @@ from ..ir.nodes import (
 from ..ir.rewrite import blocks
 from ..ir.types import Scalar
 
+TOUCHES: tuple[type[Stmt], ...] = (Load, Store, Take, Accumulate, Atomic)
 UNBOUNDED = 1 << 62
 NODES = 20_000  # of the search; beyond it nothing is proved
 
@@ -94,11 +96,11 @@ class Reach:
     ranges: Ranges
 
 
-def collision_free(body: Block, buffers: Iterable[Buffer], launch: Launch) -> bool:
-    """Whether no element of the buffers (one class of overlapping memory) is touched by two threads of the launch."""
-    wanted = frozenset(buffers)
+def collision_free(body: Block, buffers: Iterable[Buffer], launch: Launch, kinds: tuple[type[Stmt], ...] = TOUCHES) -> bool:
+    """Whether no element of the buffers (one class of overlapping memory) is touched by two threads of the launch. `kinds`: the statements
+    that count as touching."""
     try:
-        reaches = _Walk(launch, wanted).run(body)
+        reaches = _Walk(launch, frozenset(buffers), kinds).run(body)
     except Unknown:
         return False
     return all(not may_meet(a, b, launch) for i, a in enumerate(reaches) for b in reaches[i:])
@@ -110,8 +112,9 @@ def collision_free(body: Block, buffers: Iterable[Buffer], launch: Launch) -> bo
 class _Walk:
     """Goes down a body with the ranges that hold there and collects the accesses to the wanted buffers."""
 
-    def __init__(self, launch: Launch, wanted: frozenset[Buffer]) -> None:
+    def __init__(self, launch: Launch, wanted: frozenset[Buffer], kinds: tuple[type[Stmt], ...] = TOUCHES) -> None:
         self.launch = launch
+        self.kinds = kinds
         self.wanted = wanted
         self.forms: dict[Var, Form] = {v: Form(n) for v, n in launch.scalars.items()}
         self.bools: dict[Var, Expr] = {}
@@ -137,8 +140,14 @@ class _Walk:
                 self.define(var, value, ranges)
             case Let(var=var, value=value) if not var.type.is_float:
                 self.bools[var] = value
-            case Load(buffer=b, index=i) | Store(buffer=b, index=i) | Take(buffer=b, index=i) | Accumulate(buffer=b, index=i):
-                if b in self.wanted:
+            case (
+                Load(buffer=b, index=i)
+                | Store(buffer=b, index=i)
+                | Take(buffer=b, index=i)
+                | Accumulate(buffer=b, index=i)
+                | Atomic(buffer=b, index=i)
+            ):
+                if b in self.wanted and isinstance(stmt, self.kinds):
                     self.found.append(Reach(canonical(self.form(i, ranges), self.launch), ranges))
             case If(condition=c, then=a, otherwise=z):
                 self.side(a, narrowed(ranges, self.constraints(c, True, ranges), self.launch))
@@ -405,3 +414,20 @@ def _search(unknowns: list[_Unknown4], at: int, target: int, apart: bool, budget
         raise Unknown
     return any(_search(unknowns, at + 1, target + coefficient * v, apart or (thread and v != 0), budget) for v in range(first, last + 1))
 
+
+
+# --- footprints --------------------------------------------------------------------------------------------------------------------------
+
+
+def footprints(body: Block, buffers: Iterable[Buffer], launch: Launch) -> dict[Buffer, tuple[int, int] | None]:
+    """For each buffer the least and greatest index that the body may touch, (0, -1) if it touches none, None if that cannot be told."""
+    return {buffer: _footprint(body, buffer, launch) for buffer in buffers}
+
+
+def _footprint(body: Block, buffer: Buffer, launch: Launch) -> tuple[int, int] | None:
+    try:
+        reaches = _Walk(launch, frozenset({buffer})).run(body)
+    except Unknown:
+        return None
+    ends = [interval(reach.form, reach.ranges) for reach in reaches]
+    return (min(low for low, _ in ends), max(high for _, high in ends)) if ends else (0, -1)

@@ -1,4 +1,5 @@
-"""Which Vars share one C variable: a loop's carried value with its start, its next value and its result, a merge with the values that meet there.
+"""Which Vars share one C variable: a loop's carried value with its start, its next value and its result, a merge with the values that meet
+there.
 
 Two Vars may share if neither is defined while the other is still needed. Liveness is computed backwards over the structured body, loops to
 their fixed point, and gives at each definition the Vars that it must not disturb. Only Vars of one name and type are joined, so that the
@@ -30,8 +31,8 @@ class Classes:
         a, b = self.find(a), self.find(b)
         if a == b:
             return
-        self.parent[b] = a
         self.members[a] = self.of(a) | self.of(b)
+        self.parent[b] = a
 
     def of(self, var: Var) -> set[Var]:
         """All Vars that share the C variable of `var`."""

@@ -1,7 +1,7 @@
 """Prints core IR expressions as C++ with as few parentheses as the grammar allows.
 
-Each expression prints as a text and the precedence of its outermost operator. Association is kept as it is in the tree, since floating-point
-sums may not be regrouped. A conversion that C makes by itself is not printed.
+Each expression prints as a text and the precedence of its outermost operator. Association is kept as it is in the tree, since
+floating-point sums may not be regrouped. A conversion that C makes by itself is not printed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from .structure import Read
 _LEVELS = ["||", "&&", "|", "^", "&", "== !=", "< > <= >=", "<< >>", "+ -", "* / %"]
 PRECEDENCE = {op: level for level, ops in enumerate(_LEVELS, start=2) for op in ops.split()}
 TERNARY, UNARY, PRIMARY = 1, 13, 15
-_CLARIFIED = {"||": {"&&"}, "&&": {"||"}, "|": {"^", "&"}, "^": {"|", "&"}, "<<": {"+", "-", "*", "/", "%"}, ">>": {"+", "-", "*", "/", "%"}}
+_CLARIFIED = {
+    "||": {"&&"},
+    "&&": {"||"},
+    "|": {"^", "&"},
+    "^": {"|", "&"},
+    "<<": {"+", "-", "*", "/", "%"},
+    ">>": {"+", "-", "*", "/", "%"},
+}
 
 
 class Naming(Protocol):

@@ -1,4 +1,5 @@
-"""Decides which loads and copies are printed at their use, and drops what nothing uses: `float t = u[i]; v[i] = 2 * t` becomes `v[i] = 2 * u[i]`.
+"""Decides which loads and copies are printed at their use, and drops what nothing uses: `float t = u[i]; v[i] = 2 * t` becomes `v[i] = 2 *
+u[i]`.
 
 A load moves to its one use if that changes neither the value nor how often it is read: nothing between the two may write memory that can be
 the same, and it never moves into a loop. Two pointer parameters can be the same memory (a caller may pass one array twice), so any write to
@@ -13,6 +14,8 @@ from collections import Counter
 from dataclasses import replace
 
 from ..ir.nodes import (
+    Accumulate,
+    Alloc,
     Assign,
     Atomic,
     Barrier,
@@ -29,6 +32,8 @@ from ..ir.nodes import (
     Load,
     Shuffle,
     Stmt,
+    Store,
+    Take,
     Unary,
     Var,
     While,
@@ -88,6 +93,8 @@ class _Fold:
         self.late: set[int] = set()
         self.position = 0
         self.mutable = {s.var for s in statements(body) if isinstance(s, Assign)}
+        self.accessed = {s.buffer for s in statements(body) if isinstance(s, Load | Store | Accumulate | Take | Atomic)}
+        self.accessed |= {r.buffer for e in expressions(body) for r in reads(e)}
         self.pending: dict[Var, Expr] = {}
         self.positions: dict[Var, int] = {}
 
@@ -96,10 +103,13 @@ class _Fold:
         remaining = Counter(v for e in tail for v in variables(e))
         for stmt in block:
             remaining.update(uses(stmt))
-        outer, result = dict(self.pending), []
+        outer: dict[Var, Expr] = dict(self.pending)
+        result: list[Stmt] = []
         for stmt in block:
             remaining.subtract(uses(stmt))
             kept = self.statement(stmt, remaining)
+            if isinstance(kept, For) and not kept.backward and kept.start not in self.mutable:
+                kept = _with_start(kept, result, remaining)
             result += [] if kept is None else [kept]
         tail = [self.put(e) for e in tail]
         self.pending = outer
@@ -109,6 +119,8 @@ class _Fold:
         """The statement as it is kept, or None; `after` counts the uses in the rest of its block."""
         self.position += 1
         if isinstance(stmt, Let | Load) and not after[stmt.var] and stmt.var not in self.mutable:
+            return None
+        if isinstance(stmt, Alloc) and stmt.buffer not in self.accessed:
             return None
         position = self.position
         stmt = self.operands(stmt)
@@ -198,6 +210,17 @@ def _touches(target: Buffer | None, synchronises: bool, buffer: Buffer) -> bool:
     return target is not None and (target == buffer or target.space is buffer.space is Space.GLOBAL)
 
 
+def _with_start(stmt: For, before: list[Stmt], after: Counter[Var]) -> For:
+    """The loop with its start in its header, where a definition just before gives it the name of the loop's index and no other use."""
+    last = before[-1] if before else None
+    if not isinstance(last, Let) or last.note or stmt.start != last.var or last.var.name != stmt.var.name:
+        return stmt
+    if after[last.var] or uses(stmt)[last.var] != 1:
+        return stmt
+    before.pop()
+    return replace(stmt, start=last.value)
+
+
 def _with_next(carried: tuple[Carried, ...], tail: list[Expr]) -> tuple[Carried, ...]:
     return tuple(replace(c, next=e) for c, e in zip(carried, tail, strict=True))
 
@@ -234,4 +257,3 @@ def negated(condition: Expr) -> Expr:
         case Binary(op=op, left=a) if op in ("==", "!=") or (op in _INVERSE and not a.type.is_float):
             return replace(condition, op=_INVERSE[op])
     return Unary("!", condition, condition.type)
-

@@ -1,8 +1,8 @@
 """Prints kernels as C++ for the CPU: the body as in the CUDA text, and an entry that runs it for every thread of the launch.
 
-The loop over x is innermost and runs over the global index where the kernel knows no other, so that compilers vectorise it; the rows around it
-are shared out to the workers in contiguous parts. Threads of a launch that touch plain memory only are independent of one another by premise
-(no data races), which the loop tells the compiler; with atomics, sums over blocks or arrays of its own a thread is not.
+The loop over x is innermost and runs over the global index where the kernel knows no other, so that compilers vectorise it; the rows around
+it are shared out to the workers in contiguous parts. Threads of a launch that touch plain memory only are independent of one another by
+premise (no data races), which the loop tells the compiler; with atomics, sums over blocks or arrays of its own a thread is not.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ from .naming import identifier
 from .spelling import c_type
 from .statements import INDENT, Statements
 from .structure import statements, written
-from .widen import widen
+from .widen import Wide, widen
 
 _DIMENSIONS = ("threadIdx", "blockIdx", "globalIdx", "blockDim", "gridDim")
 
 
-def host_source(kernels: Sequence[Kernel]) -> str:
+def host_source(kernels: Sequence[Kernel], wide: bool = True) -> str:
     """C++17 text with an entry `int gpuad_launch_<name>(const long long* geometry, const unsigned long long* slots)` for each kernel.
 
-    `geometry` holds the grid (x, y, z), the block (x, y, z) and the greatest number of workers, which is a demand if it is negative. `slots`
-    holds each argument in 8 bytes: a pointer, or a scalar in the first of them. The entry returns 0, or 1 if the launch is too large.
-    Compile with -DGPUAD_RESTRICT=__restrict__ for arguments of which no written one overlaps another, with -DGPUAD_ATOMICS for several
-    workers on a kernel with atomics. UnsupportedError for what the CPU cannot run.
+    `geometry` holds the grid (x, y, z), the block (x, y, z) and the greatest number of workers, which is a demand if it is negative.
+    `slots` holds each argument in 8 bytes: a pointer, or a scalar in the first of them. The entry returns 0, or 1 if the launch is too
+    large, or 2 without memory. `wide`: subscripts are computed in 64 bits, for arrays of less than 2^31 elements and unsigned scalars below
+    2^31. Compile with -DGPUAD_RESTRICT=__restrict__ for arguments of which no written one overlaps another, with -DGPUAD_ATOMICS for
+    several workers on a kernel with atomics. UnsupportedError for what the CPU cannot run.
     """
-    texts = [_Entry(kernel) for kernel in kernels]
+    texts = [_Entry(kernel, wide) for kernel in kernels]
     helpers = {name for text in texts for name in text.helpers}
     atomics = ATOMICS if any(text.atomic for text in texts) else ""
     parts = [PRELUDE.lstrip("\n"), atomics, helper_text(helpers, HOST_HELPERS)]
@@ -56,9 +57,9 @@ class HostStatements(Statements):
 
     expressions_class = HostExpressions
 
-    def __init__(self, kernel: Kernel, reserved: Sequence[str]) -> None:
+    def __init__(self, kernel: Kernel, reserved: Sequence[str], wide: bool) -> None:
         super().__init__(kernel, reserved)
-        self.wide = widen(self.kernel, self.classes)
+        self.wide = widen(self.kernel, self.classes) if wide else Wide()
         assert isinstance(self.expressions, HostExpressions)
         self.text: HostExpressions = self.expressions
         self.text.wide = self.wide
@@ -106,11 +107,11 @@ class _Loop:
 class _Entry:
     """The text of one kernel: its body, the loop over rows, the entry."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, wide: bool) -> None:
         axes = merge_axes(kernel)
         self.name = identifier(kernel.name)
         self.loops = {axis: _Loop(axis, axis in axes.merged) for axis in "xyz"}
-        self.printer = HostStatements(axes.kernel, [*functions(kernel), *_DIMENSIONS, "gpuad_sums", "gpuad_done"])
+        self.printer = HostStatements(axes.kernel, [*functions(kernel), *_DIMENSIONS, "gpuad_sums", "gpuad_done"], wide)
         self.declared = list(parameters(self.printer))
         self.kernel = self.printer.kernel
         lines = self.printer.body()
@@ -144,7 +145,11 @@ class _Entry:
             for p, text in zip(self.kernel.params, self.declared, strict=True)
         ]
         done = self.sums[1:]
-        numbers = ["const gpuad_dim blockDim", "const gpuad_dim gridDim", *(f"long long gpuad_{n}" for n in ("first", "last", "from", "to"))]
+        numbers = [
+            "const gpuad_dim blockDim",
+            "const gpuad_dim gridDim",
+            *(f"long long gpuad_{n}" for n in ("first", "last", "from", "to")),
+        ]
         head = wrapped(f"static void gpuad_rows_{self.name}", [*declared, *done, *numbers])
         count = len(self.printer.sums)
         before = [f"{INDENT}gpuad_partial gpuad_sums[{count}];"] if count else []
@@ -182,7 +187,7 @@ class _Entry:
         done = [f"done.data() + {count} * worker"] if count else []
         call = ", ".join([*self.slots(), *done, "blockDim", "gridDim", "first, last, from, to"])
         return [
-            f'extern "C" int gpuad_launch_{self.name}(const long long* geometry, const unsigned long long* slots)',
+            f'extern "C" GPUAD_EXPORT int gpuad_launch_{self.name}(const long long* geometry, const unsigned long long* slots)',
             "{",
             "    using namespace gpuad_host;",
             "    const gpuad_dim gridDim = {geometry[0], geometry[1], geometry[2]}, blockDim = {geometry[3], geometry[4], geometry[5]};",

@@ -38,6 +38,8 @@ class HostExpressions(Expressions):
                 return f"{name}.{axis}", PRIMARY, True
             case Cast(operand=operand) if self.wide.is_chain(expr):
                 return self.widened(operand)
+            case Cast(operand=operand, type=t) if t == U32 and operand.type == I32:
+                return self.widened(operand)
             case Binary() if self.wide.is_chain(expr):
                 return self.widened_binary(expr)
         return *self.printed(expr), False

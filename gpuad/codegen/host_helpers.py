@@ -1,5 +1,5 @@
-"""The C++ that the CPU's text stands on: CUDA's launch indices, integer operations with PTX's results, atomics, and the functions that CUDA has
-and the C++ library has not. Everything lives in a namespace of ours, where it hides whatever the C library calls by the same name."""
+"""The C++ that the CPU's text stands on: CUDA's launch indices, integer operations with PTX's results, atomics, and the functions that CUDA
+has and the C++ library has not. Everything lives in a namespace of ours, where it hides whatever the C library calls by the same name."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ PRELUDE = r"""
 #else
 #define GPUAD_INDEPENDENT
 #endif
+#define GPUAD_EXPORT __attribute__((visibility("default")))
 #ifndef GPUAD_RESTRICT
 #define GPUAD_RESTRICT
 #endif
@@ -188,14 +189,14 @@ template <typename T> GPUAD_INLINE T gpuad_shr(T a, unsigned long long by)
 }
 """,
     "gpuad_f2i": r"""
-// Rounds towards zero; saturates, and NaN is 0.
+// Rounds towards zero and saturates. NaN is 0, or the highest bit alone where a double or a 64-bit integer takes part.
 template <typename T, typename F> GPUAD_INLINE T gpuad_f2i(F x)
 {
     const bool isSigned = T(-1) < T(0);
     const int bits = 8 * sizeof(T) - (isSigned ? 1 : 0);
     const F limit = (F)2 * (F)(1ULL << (bits - 1));
     const T most = (T)(((1ULL << (bits - 1)) - 1) * 2 + 1);
-    if (!(x == x)) return 0;
+    if (!(x == x)) return sizeof(T) == 8 || sizeof(F) == 8 ? (T)(1ULL << (8 * sizeof(T) - 1)) : (T)0;
     if (x >= limit) return most;
     if (isSigned ? x < -limit : x <= (F)-1) return isSigned ? (T)(-(long long)most - 1) : (T)0;
     return (T)x;
@@ -244,7 +245,11 @@ GPUAD_INLINE unsigned long long __brevll(unsigned long long x)
     return y;
 }""",
     "__mulhi": "GPUAD_INLINE int __mulhi(int a, int b) { return (int)((long long)a * b >> 32); }",
-    "__umulhi": "GPUAD_INLINE unsigned int __umulhi(unsigned int a, unsigned int b) { return (unsigned int)((unsigned long long)a * b >> 32); }",
+    "__umulhi": """
+GPUAD_INLINE unsigned int __umulhi(unsigned int a, unsigned int b)
+{
+    return (unsigned int)((unsigned long long)a * b >> 32);
+}""",
     "__mul64hi": "GPUAD_INLINE long long __mul64hi(long long a, long long b) { return (long long)((__int128)a * b >> 64); }",
     "__umul64hi": """
 GPUAD_INLINE unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
@@ -252,7 +257,8 @@ GPUAD_INLINE unsigned long long __umul64hi(unsigned long long a, unsigned long l
     return (unsigned long long)((unsigned __int128)a * b >> 64);
 }""",
     **{
-        name: f"template <typename T> GPUAD_INLINE bool {name}(T x) {{ return __builtin_{name}(x); }}" for name in ("isnan", "isinf", "isfinite")
+        name: f"template <typename T> GPUAD_INLINE bool {name}(T x) {{ return __builtin_{name}(x); }}"
+        for name in ("isnan", "isinf", "isfinite")
     },
     "signbit": "GPUAD_INLINE bool signbit(double x) { return __builtin_signbit(x); }",
 }

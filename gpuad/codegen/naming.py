@@ -13,9 +13,9 @@ sizeof static static_assert static_cast struct switch template this thread_local
 using virtual void volatile wchar_t while xor xor_eq
 threadIdx blockIdx blockDim gridDim warpSize uint3 dim3 NULL EOF NAN INFINITY errno stdin stdout stderr assert signbit isnan isinf isfinite
 min max abs linux unix
-""".split()
+"""
 
-RESERVED = frozenset(_KEYWORDS)
+RESERVED = frozenset(_KEYWORDS.split())
 
 
 class Names:

@@ -1,7 +1,7 @@
 """How C++ writes types, numbers and the functions of `ir.functions`: the part of printing that depends on one node alone.
 
-Numbers are exact: a float literal is the shortest decimal that reads back as the same value, with the suffix of its type. Infinities and NaN
-have no literal and are calls of small helpers.
+Numbers are exact: a float literal is the shortest decimal that reads back as the same value, with the suffix of its type. Infinities and
+NaN have no literal and are calls of small helpers.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _float(value: float, t: Scalar) -> str:
     return _decimal(number) + suffix
 
 
-def _decimal(number: np.floating) -> str:  # type: ignore[type-arg]
+def _decimal(number: np.floating) -> str:
     if number == 0 or 1e-4 <= abs(number) < 1e9:
         return np.format_float_positional(number, unique=True, trim="0")
     return np.format_float_scientific(number, unique=True, trim="0", exp_digits=1).replace("e+", "e")

@@ -1,8 +1,8 @@
 """Prints the body of a kernel: statements as C++ lines, structured control flow as a programmer writes it.
 
-The printer walks the folded kernel once. Each class of coalesced Vars becomes one C variable, declared where the first of them gets a value:
-before the `if` or the loop where control flow meets, else at its definition. Values that meet are assigned in parallel, in an order (or through
-a temporary) that no assignment disturbs another.
+The printer walks the folded kernel once. Each class of coalesced Vars becomes one C variable, declared where the first of them gets a
+value: before the `if` or the loop where control flow meets, else at its definition. Values that meet are assigned in parallel, in an order
+(or through a temporary) that no assignment disturbs another.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from ..ir.nodes import (
     Block,
     Buffer,
     Carried,
+    Cast,
     Constant,
     Expr,
     For,
     How,
     If,
     Kernel,
+    LaunchIndex,
     Let,
     Load,
     Merge,
@@ -39,7 +41,6 @@ from ..ir.nodes import (
     Var,
     While,
     variables,
-    walk,
 )
 from ..ir.types import F32, F64, I32, I64, U32, Scalar, Space
 from .coalesce import coalesce
@@ -75,6 +76,7 @@ class Statements:
         self.kernel = fold(kernel)
         self.classes = coalesce(self.kernel)
         self.mutable = self.mutable_roots(self.kernel.body)
+        self.values = {s.var: s.value for s in statements(self.kernel.body) if isinstance(s, Let)}
         self.names = Names(reserved)
         self.visible: list[dict[Var | Buffer, str]] = [{}]
         self.expressions = self.expressions_class(self)
@@ -105,7 +107,9 @@ class Statements:
 
     def mutable_roots(self, block: Block) -> set[Var]:
         """The C variables that get a value more than where they are declared."""
-        shared = {v for s in statements(block) for v in _joined(s) if len(self.classes.of(v)) > 1 or isinstance(s, Assign | If | For | While)}
+        shared = {
+            v for s in statements(block) for v in _joined(s) if len(self.classes.of(v)) > 1 or isinstance(s, Assign | If | For | While)
+        }
         return {self.classes.find(v) for v in shared}
 
     def open(self) -> None:
@@ -192,13 +196,13 @@ class Statements:
         if self.known(var):
             self.line(self.update(self.name_of(var), var, value), note)
         else:
-            self.set(var, self.initial(var, value), note)
+            self.give(var, self.initial(var, value), note)
 
     def initial(self, var: Var, value: Expr) -> str:
         """The value as the variable's initialiser."""
         return self.expressions.assigned(value, var.type)
 
-    def set(self, var: Var, text: str, note: str = "") -> None:
+    def give(self, var: Var, text: str, note: str = "") -> None:
         """The variable declared with (or assigned) a text."""
         name = self.known(var)
         if name is not None:
@@ -286,10 +290,10 @@ class Statements:
         element = self.expressions.element(stmt.buffer, stmt.index)
         zero = self.expressions.text(Constant(0, stmt.buffer.element))
         if stmt.how is How.PLAIN:
-            self.set(stmt.var, element, stmt.note)
+            self.give(stmt.var, element, stmt.note)
             self.line(f"{element} = {zero};")
         elif stmt.how is How.ATOMIC:
-            self.set(stmt.var, f"{self.atomic_name('exch', stmt.buffer.element)}(&{element}, {zero})", stmt.note)
+            self.give(stmt.var, f"{self.atomic_name('exch', stmt.buffer.element)}(&{element}, {zero})", stmt.note)
         else:
             raise UnsupportedError("it is not decided how this take reaches memory", stmt.span)
 
@@ -301,7 +305,7 @@ class Statements:
         if stmt.var is None:
             self.line(call + ";", stmt.note)
         else:
-            self.set(stmt.var, call, stmt.note)
+            self.give(stmt.var, call, stmt.note)
 
     def atomic_operands(self, stmt: Atomic) -> list[str]:
         if stmt.op == "sub" and stmt.buffer.element not in (I32, U32):
@@ -350,7 +354,7 @@ class Statements:
         parts = [_mask(self.expressions, stmt.mask), self.expressions.text(stmt.value), self.expressions.text(stmt.lane)]
         if not (isinstance(stmt.width, Constant) and stmt.width.value == 32):
             parts.append(self.expressions.text(stmt.width))
-        self.set(stmt.var, f"__shfl_{stmt.op + '_' if stmt.op else ''}sync({', '.join(parts)})", stmt.note)
+        self.give(stmt.var, f"__shfl_{stmt.op + '_' if stmt.op else ''}sync({', '.join(parts)})", stmt.note)
 
     # --- control flow ---
 
@@ -389,7 +393,8 @@ class Statements:
         return done
 
     def may_start(self, merge: Merge, stmt: If) -> bool:
-        """Whether the variable can be declared with the value of the else side. Not if a merge declared before it has changed that value."""
+        """Whether the variable can be declared with the value of the else side. Not if a merge declared before it has changed that
+        value."""
         return not stmt.otherwise and isinstance(merge.otherwise, Constant | Var)
 
     def two_sides(self, condition: str, then: list[str], otherwise: list[str], stmt: If) -> None:
@@ -416,7 +421,7 @@ class Statements:
         fresh = [c for c in carried if self.known(c.var) is None]
         old = [(c.var, c.init) for c in carried if self.known(c.var) is not None]
         for c in fresh:
-            self.set(c.var, self.initial(c.var, c.init))
+            self.give(c.var, self.initial(c.var, c.init))
         self.assign_all(old)
 
     def counted_loop(self, stmt: For) -> None:
@@ -455,12 +460,29 @@ class Statements:
         name = self.declare(stmt.var)
         constant = int(step.value) if isinstance(step, Constant) else None
         if constant is not None:
-            return Header(f"{self.type_name(stmt.var)} {name} = {begin}", f"{name} {'<' if constant > 0 else '>'} {end}", _advance(name, constant))
+            return Header(
+                f"{self.type_name(stmt.var)} {name} = {begin}", f"{name} {'<' if constant > 0 else '>'} {end}", _advance(name, constant)
+            )
         by = self.expressions.assigned(step, stmt.var.type)
         rising = f"{name} < {end}"
-        if not _positive(step):
+        if not self.positive(step):
             rising = f"{self.expressions.at(step, _COMPARED)} > 0 ? {rising} : {name} > {end}"
         return Header(f"{self.type_name(stmt.var)} {name} = {begin}", rising, f"{name} += {by}")
+
+    def positive(self, step: Expr) -> bool:
+        """Whether the step of a loop is known to be positive: unsigned, or sums and products of the launch's extents."""
+        match step:
+            case Var() if step in self.values:
+                return self.positive(self.values[step])
+            case Constant(value=value):
+                return value > 0
+            case LaunchIndex(name=name):
+                return name in ("blockDim", "gridDim")
+            case Cast(operand=operand):
+                return self.positive(operand) and not isinstance(operand, Var)
+            case Binary(op="+" | "*", left=left, right=right):
+                return self.positive(left) and self.positive(right)
+        return step.type.kind == "uint"
 
     def backward(self, stmt: For, start: Expr, stop: Expr, step: Expr) -> Header:
         kind = self.type_name(stmt.var)
@@ -561,15 +583,6 @@ def _advance(name: str, step: int) -> str:
     if step in (1, -1):
         return f"++{name}" if step == 1 else f"--{name}"
     return f"{name} += {step}" if step > 0 else f"{name} -= {-step}"
-
-
-def _positive(step: Expr) -> bool:
-    """Whether the step of a loop is known to be positive: built from launch indices and unsigned values."""
-    return all(v.type.kind == "uint" for v in variables(step)) and not any(c < 0 for c in _constants(step))
-
-
-def _constants(expr: Expr) -> list[float]:
-    return [float(e.value) for e in walk(expr) if isinstance(e, Constant)]
 
 
 def _shifted(bound: Expr, by: int) -> Expr:

@@ -1,9 +1,9 @@
 """Which 32-bit index variables the CPU's text declares as 64-bit ones, so that compilers vectorise the loop over threads.
 
-A C++ compiler that must let an int wrap cannot prove that `u[y * w + x]` walks through memory in unit steps. In 64 bits nothing wraps, and the
-value is the same: `+ - *` commute with reduction modulo 2^32, and an address whose 32-bit computation overflows is outside every array. So
-wide variables are used as they are in subscripts, and through a conversion back to their own type everywhere else. *Exact* ones (a launch
-index, a loop's index, with a small constant added) cannot overflow at all and are also compared as they are.
+A C++ compiler that must let an int wrap cannot prove that `u[y * w + x]` walks through memory in unit steps. In 64 bits nothing wraps, and
+the value is the same: `+ - *` commute with reduction modulo 2^32, and an address whose 32-bit computation overflows is outside every array.
+So wide variables are used as they are in subscripts, and through a conversion back to their own type everywhere else. *Exact* ones (a
+launch index, a loop's index, with a small constant added) cannot overflow at all and are also compared as they are.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ SMALL = 1 << 16  # constants below this, added to a launch index, stay within an
 
 @dataclass(frozen=True)
 class Wide:
-    """The wide variables: `launch` (built from launch indices) and `loops` have the very value of their 32-bit originals, `congruent` ones the
-    same modulo 2^32."""
+    """The wide variables: `launch` (built from launch indices) and `loops` have the very value of their 32-bit originals, `congruent` ones
+    the same modulo 2^32."""
 
     launch: frozenset[Var] = frozenset()
     loops: frozenset[Var] = frozenset()
     congruent: frozenset[Var] = frozenset()
+    params: frozenset[Var] = frozenset()
 
     def __contains__(self, var: object) -> bool:
         return var in self.launch or var in self.loops or var in self.congruent
@@ -42,34 +43,40 @@ class Wide:
             case LaunchIndex():
                 return True
             case Cast(operand=operand, type=t):
-                return (t == I32 and operand.type in (I32, U32) or t == operand.type == U32) and self.is_index(operand)
+                return ((t == I32 and operand.type in (I32, U32)) or t == operand.type == U32) and self.is_index(operand)
             case Binary(op=op, left=left, right=Constant(value=value), type=t):
                 return op in ("+", "-") and t == I32 and abs(value) < SMALL and self.is_index(left)
         return False
 
     def is_chain(self, expr: Expr) -> bool:
-        """Whether the expression can be computed in 64 bits, congruent modulo 2^32: sums and products of ints, of launch indices."""
+        """Whether the expression is a sum or product in which a launch index or a wide variable takes part, and that 64 bits compute
+        congruently modulo 2^32."""
         match expr:
-            case Binary(op=op, left=left, right=right, type=t) if op in ("+", "-", "*") and t == I32:
-                return self.is_chain(left) or self.is_chain(right)
-            case Cast(operand=operand, type=t) if t == I32 and operand.type == U32:
-                return self.is_launch(operand)
-        return self.is_launch(expr) if expr.type == U32 else expr in self or self.is_index(expr)
+            case Var() | LaunchIndex():
+                return expr in self or self.is_index(expr)
+            case Cast(operand=operand):
+                return self.is_index(expr) or (expr.type in (I32, U32) and operand.type in (I32, U32) and self.is_chain(operand))
+            case Binary(op="+" | "-" | "*", left=left, right=right):
+                return self.is_part(left) and self.is_part(right) and (self.is_chain(left) or self.is_chain(right))
+        return False
 
-    def is_launch(self, expr: Expr) -> bool:
-        """Unsigned arithmetic that only launch indices and small constants take part in."""
+    def is_part(self, expr: Expr) -> bool:
+        """Whether the expression may be a part of a chain: any int; of unsigned values those whose 64-bit value is what their programmer
+        means by them, small and of the right sign."""
         match expr:
             case Constant(value=value):
-                return abs(value) < SMALL
-            case Binary(op=op, left=left, right=right, type=t) if op in ("+", "-", "*") and t == U32:
-                return self.is_launch(left) and self.is_launch(right)
-        return self.is_index(expr)
+                return expr.type == I32 or (expr.type == U32 and abs(value) < SMALL)
+            case Cast(operand=operand) if expr.type == U32:
+                return operand.type == I32 or self.is_chain(expr)
+            case Binary(op="+" | "-" | "*", left=left, right=right) if expr.type == U32:
+                return self.is_part(left) and self.is_part(right)
+        return expr.type == I32 or expr in self.params or self.is_chain(expr)
 
 
 def widen(kernel: Kernel, classes: Classes) -> Wide:
     """The wide variables of a folded kernel: single-assignment 32-bit integers built from launch indices, and loop indices."""
     assigned = {s.var for s in statements(kernel.body) if isinstance(s, Assign)}
-    wide = Wide()
+    wide = Wide(params=frozenset(v for v in kernel.scalars if v.type == U32))
     for stmt in statements(kernel.body):
         if isinstance(stmt, For) and stmt.var.type == I32:
             wide = replace(wide, loops=wide.loops | {stmt.var})
@@ -77,6 +84,6 @@ def widen(kernel: Kernel, classes: Classes) -> Wide:
             continue
         if wide.is_index(stmt.value):
             wide = replace(wide, launch=wide.launch | {stmt.var})
-        elif stmt.var.type == I32 and wide.is_chain(stmt.value):
+        elif wide.is_chain(stmt.value):
             wide = replace(wide, congruent=wide.congruent | {stmt.var})
     return wide

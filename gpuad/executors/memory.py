@@ -68,7 +68,7 @@ def _bytes(owner: Array) -> Array:
         return np.empty(0, np.uint8)
     if owner.dtype.hasobject:
         raise LaunchError("an array of Python objects is no memory that a kernel can use")
-    flat = _ascending(owner.view(np.ndarray)).ravel(order="K")
+    flat = _ascending(np.atleast_1d(owner.view(np.ndarray))).ravel(order="K")
     if not np.shares_memory(flat, owner):
         raise LaunchError(f"an array of shape {owner.shape} and strides {owner.strides} that owns its memory leaves gaps in it")
     return flat.view(np.uint8)

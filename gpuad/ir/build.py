@@ -74,13 +74,13 @@ def mul(a: Expr, b: Expr) -> Expr:
             return neg(mul(inner, b))
         case _, Unary(op="-", operand=inner):
             return neg(mul(a, inner))
-        case _, Constant():
+        case _, Constant() if not isinstance(a, Constant):
             return mul(b, a)
         case Constant(value=v), Binary(op="*", left=Constant(value=w), right=inner) if a.type.is_float and _exact(v, w):
             return mul(Constant(v * w, a.type), inner)
-        case Binary(op="*", left=Constant() as c, right=inner), _:
+        case Binary(op="*", left=Constant() as c, right=inner), _ if not isinstance(b, Constant):
             return mul(c, mul(inner, b))
-        case _, Binary(op="*", left=Constant() as c, right=inner):
+        case _, Binary(op="*", left=Constant() as c, right=inner) if not isinstance(a, Constant):
             return mul(c, mul(a, inner))
     return Binary("*", a, b, a.type)
 

@@ -119,6 +119,8 @@ def _cast(s: Lowering, e: surface.Cast, operand: surface.Expr) -> Value:
         return UNDEFINED
     if isinstance(e.type, Pointer):
         return address(s, operand)
+    if isinstance(operand.type, Pointer):
+        raise UnsupportedError("a pointer as a condition or a number comes in a later release", e.span)
     return fold.cast(scalar(s, operand), _scalar_type(e))
 
 

@@ -55,8 +55,7 @@ def forward(body: Block, facts: Activity, tangents: Mapping[Var | Buffer, Buffer
     """The body with tangents. `tangents` maps each active parameter to its tangent memory (of one element for a scalar); the tangent of
     a variable `x` is called `dx`, or `x<suffix>` if a suffix is given."""
     task = _Forward(facts, tangents, names, suffix)
-    scalars = [v for v in tangents if isinstance(v, Var)]
-    loads = [Load(task.tangent_var(v), tangents[v], b.const(0, I32)) for v in scalars]
+    loads = [s for v, memory in tangents.items() if isinstance(v, Var) for s in task.scalar(v, memory)]
     return (*loads, *task.block(body))
 
 
@@ -76,6 +75,11 @@ class _Forward:
         if var not in self.vars:
             self.vars[var] = self.names.var(self.name(var.name), var.type)
         return self.vars[var]
+
+    def scalar(self, var: Var, memory: Buffer) -> Block:
+        """Reads a scalar parameter's tangent, which may be wider than the parameter."""
+        wide = self.names.var(self.name(var.name), memory.element)
+        return Load(wide, memory, b.const(0, I32)), Let(self.tangent_var(var), b.cast(wide, var.type))
 
     def varies(self, item: Var | Buffer) -> bool:
         return item in self.facts.varied

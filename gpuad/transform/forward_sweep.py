@@ -210,7 +210,9 @@ def _scope(owner: Stmt, branch: int) -> Block:
 
 def closed_form(loop: For | While, carried: Carried) -> Expr | None:
     """The carried value at the start of an iteration as an expression of the loop's counter, if it grows by a fixed integer step."""
-    match carried.next:
+    lets = {s.var: s.value for s in _scope(loop, 0) if isinstance(s, Let)}
+    following = lets.get(carried.next, carried.next) if isinstance(carried.next, Var) else carried.next
+    match following:
         case Binary(op="+" | "-" as op, left=Var() as left, right=step) if left == carried.var and carried.var.type.is_integer:
             pass
         case _:

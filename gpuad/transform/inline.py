@@ -49,7 +49,7 @@ def enter(s: Lowering, function: surface.Function) -> None:
 
 
 def _argument(s: Lowering, parameter: surface.Declaration, argument: surface.Expr) -> Value:
-    if isinstance(parameter.type, Array) or parameter.space != "local":
+    if (isinstance(parameter.type, Array) and not parameter.reference) or parameter.space != "local":
         raise UnsupportedError(f"parameter '{parameter.name}' of type {parameter.type}", parameter.span)
     if parameter.reference:
         return bind(s, parameter, argument)
@@ -59,6 +59,8 @@ def _argument(s: Lowering, parameter: surface.Declaration, argument: surface.Exp
 
 def bind(s: Lowering, declaration: surface.Declaration, to: surface.Expr) -> Reference:
     """What a reference stands for: the lvalue `to`, or a temporary that holds its value."""
+    while isinstance(to, surface.Cast) and to.type == to.operand.type:
+        to = to.operand
     if isinstance(to, (surface.Name, surface.Index, surface.Deref)):
         return Reference(expressions.place(s, to))
     value = expressions.evaluate(s, to, declaration.name)

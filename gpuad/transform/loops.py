@@ -291,7 +291,7 @@ class _Counting:
 
 def _counted(s: Lowering, loop: Loop) -> bool:
     """A For, if the loop counts; gives False if it does not."""
-    form = _canonical(s, loop)
+    form = None if _leaves(loop.body) else _canonical(s, loop)
     start = s.env[form.variable] if form else None
     if form is None or not isinstance(start, Expr):
         return False
@@ -323,6 +323,22 @@ def _count(s: Lowering, loop: Loop, form: _Counting, number: Var, own: Var) -> t
     found = _iterate(s, guess, iteration)
     s.env[form.variable] = start
     return found
+
+
+def _leaves(node: object, nested: bool = False) -> bool:
+    """Whether a `break` of this very loop or a `return` is inside."""
+    match node:
+        case surface.Return():
+            return True
+        case surface.Break():
+            return not nested
+        case surface.Block(body=body):
+            return any(_leaves(b, nested) for b in body)
+        case surface.If(then=then, otherwise=otherwise):
+            return _leaves(then, nested) or _leaves(otherwise, nested)
+        case surface.For(body=body) | surface.While(body=body) | surface.DoWhile(body=body):
+            return _leaves(body, True)
+    return False
 
 
 def _stays(s: Lowering, form: _Counting, plan: Plan) -> bool:

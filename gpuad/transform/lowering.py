@@ -204,9 +204,9 @@ class Lowering:
 
 
 def make_if(condition: Expr, then: Block, otherwise: Block, merges: tuple[Merge, ...], span: Span | None) -> list[Stmt]:
-    """An If, turned round if only its second side has statements; nothing if it would do nothing."""
-    if not then and not otherwise and not merges:
-        return []
+    """An If, turned round if only its second side has statements; Lets of selects if neither has any."""
+    if not then and not otherwise:
+        return [Let(m.var, fold.select(condition, m.then, m.otherwise), span=span) for m in merges]
     if otherwise and not then:
         turned = tuple(Merge(m.var, m.otherwise, m.then) for m in merges)
         return [If(fold.negate(condition), otherwise, (), turned, span=span)]

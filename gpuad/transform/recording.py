@@ -19,6 +19,7 @@ from .forward_sweep import Owned, ScopeKey, Versions
 from .names import Names
 from .prune import prune
 from .reverse import Inputs, Shadows, reverse
+from .unique import unique
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,15 @@ class _Task:
             working = frozenset(b for b in saved if b in tracked)
             versions = Versions(saved, working, exits, dict(self.logs))  # type: ignore[arg-type]
             body, stacks = reverse(Inputs(self.primal, self.activity, self.facts, self.shadows, versions, fragile), names)
+            body, origin = unique(body, names)
             body = prune(body, private=saved.values())
-            found = needed | self._needed(body)
+            found = needed | self._needed(body, origin)
             if found == needed:
                 return _summary(body, self.primal, saved, working, stacks)
             needed = found
 
-    def _needed(self, body: Block) -> frozenset[int]:
-        present = {v for s in walk_stmts(body) for v in defined(s)}
+    def _needed(self, body: Block, origin: dict[Var, Var]) -> frozenset[int]:
+        present = {origin.get(v, v) for s in walk_stmts(body) for v in defined(s)}
         return frozenset(id(a.stmt) for a in self.facts.accesses if isinstance(a.stmt, Load) and a.stmt.var in present)
 
     def _consequences(self, needed: frozenset[int]) -> tuple[frozenset[Buffer], frozenset[int]]:

@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from ..ir.nodes import (
     Accumulate,
+    Assign,
     Atomic,
     Barrier,
     Block,
     Buffer,
-    Carried,
     Constant,
     Expr,
     For,
@@ -25,7 +25,6 @@ from ..ir.nodes import (
     Kernel,
     Let,
     Load,
-    Merge,
     Stmt,
     Store,
     Take,
@@ -33,52 +32,87 @@ from ..ir.nodes import (
     While,
     variables,
 )
-from ..ir.rewrite import blocks, defined, expressions, map_blocks, map_stmt_exprs, substitute, walk_stmts
+from ..ir.rewrite import blocks, expressions, map_blocks, map_stmt_exprs, substitute, walk_stmts
 
 
 def simplify(body: Block, first_own: int) -> Block:
     """The body with constant carried values, copies and single-use temporaries of ours gone, to a fixpoint."""
     while True:
-        simpler = _inline(_copies(_invariant(body)), first_own)
+        simpler = _inline(_copies(_named_inits(body)), first_own)
         if simpler == body:
             return body
         body = simpler
 
 
-# --- carried values that never change ------------------------------------------------------------------------------------------------
+# --- copies --------------------------------------------------------------------------------------------------------------------------
 
 
-def _invariant(block: Block) -> Block:
-    """A carried value whose next is itself is its init, before, during and after the loop."""
-    out: list[Stmt] = []
+def _copies(body: Block) -> Block:
+    """Removes what is only another name for a variable or a constant: `Let v = w`, merges whose two sides are one value, and carried values
+    that no iteration changes. Since every definition has its own variable, the name it stands for is visible wherever it is."""
     mapping: dict[Var, Expr] = {}
+    fixed = _mutable(body)
+    for stmt in walk_stmts(body):
+        match stmt:
+            case Let(var=var, value=Var() | Constant() as value) if var not in fixed and value not in fixed:
+                mapping[var] = value
+            case If(merges=merges):
+                mapping |= {m.var: m.then for m in merges if m.then == m.otherwise and isinstance(m.then, Var | Constant)}
+            case For(carried=carried) | While(carried=carried):
+                for c in carried:
+                    if c.next == c.var and isinstance(c.init, Var | Constant):
+                        mapping |= {c.var: c.init, c.result: c.init}
+    return _without(body, _resolved(mapping)) if mapping else body
+
+
+def _mutable(body: Block) -> set[Expr]:
+    return {s.var for s in walk_stmts(body) if isinstance(s, Assign)}
+
+
+def _resolved(mapping: dict[Var, Expr]) -> dict[Var, Expr]:
+    """The mapping with chains of copies followed to their end."""
+    resolved: dict[Var, Expr] = {}
+    for var in mapping:
+        value: Expr = var
+        while isinstance(value, Var) and value in mapping:
+            value = mapping[value]
+        resolved[var] = value
+    return resolved
+
+
+def _without(block: Block, mapping: dict[Var, Expr]) -> Block:
+    out: list[Stmt] = []
     for stmt in block:
-        stmt = _substituted(stmt, mapping)
-        if isinstance(stmt, For | While):
-            fixed = [c for c in stmt.carried if c.next == c.var]
-            inner = {c.var: c.init for c in fixed if isinstance(c.init, Var | Constant)}
-            gone = [c for c in fixed if c.var in inner]
-            mapping |= {c.result: c.init for c in gone}
-            kept = tuple(c for c in stmt.carried if c not in gone)
-            stmt = _substituted(replace(stmt, carried=kept), inner)
-            lets, stmt = _name_inits(stmt)
-            out.extend(lets)
-        out.append(map_blocks(stmt, _invariant))
+        match stmt:
+            case Let(var=var) if var in mapping:
+                continue
+            case If(merges=merges):
+                stmt = replace(stmt, merges=tuple(m for m in merges if m.var not in mapping))
+            case For(carried=carried) | While(carried=carried):
+                stmt = replace(stmt, carried=tuple(c for c in carried if c.var not in mapping))
+        stmt = map_stmt_exprs(stmt, lambda e: substitute(e, mapping))
+        stmt = map_blocks(stmt, lambda inner: _without(inner, mapping))
+        if not _empty(stmt):
+            out.append(stmt)
     return tuple(out)
 
 
-def _name_inits(loop: For | While) -> tuple[Block, For | While]:
-    """A longer init of an unchanging value is named before the loop, so that the next round can remove it."""
-    lets: list[Stmt] = []
-    carried: list[Carried] = []
-    for c in loop.carried:
-        if c.next == c.var and not isinstance(c.init, Var | Constant):
-            lets.append(Let(c.result, c.init, span=loop.span))
-            fresh = Var(c.result.name, c.result.type, -c.result.uid)
-            carried.append(Carried(c.var, c.result, c.var, fresh))
-        else:
-            carried.append(c)
-    return tuple(lets), replace(loop, carried=tuple(carried))
+def _empty(stmt: Stmt) -> bool:
+    return isinstance(stmt, If) and not (stmt.then or stmt.otherwise or stmt.merges)
+
+
+def _named_inits(block: Block) -> Block:
+    """The init of a carried value that no iteration changes gets a name before the loop, so that `_copies` can remove the carried value."""
+    out: list[Stmt] = []
+    for stmt in block:
+        if isinstance(stmt, For | While):
+            same = [c for c in stmt.carried if c.next == c.var and not isinstance(c.init, Var | Constant)]
+            out.extend(Let(c.result, c.init, span=stmt.span) for c in same)
+            kept = tuple(c for c in stmt.carried if c not in same)
+            inner: dict[Var, Expr] = {c.var: c.result for c in same}
+            stmt = _substituted(replace(stmt, carried=kept), inner)
+        out.append(map_blocks(stmt, _named_inits))
+    return tuple(out)
 
 
 def _substituted(stmt: Stmt, mapping: dict[Var, Expr]) -> Stmt:
@@ -87,49 +121,6 @@ def _substituted(stmt: Stmt, mapping: dict[Var, Expr]) -> Stmt:
         return stmt
     stmt = map_stmt_exprs(stmt, lambda e: substitute(e, mapping))
     return map_blocks(stmt, lambda block: tuple(_substituted(s, mapping) for s in block))
-
-
-# --- copies --------------------------------------------------------------------------------------------------------------------------
-
-
-def _copies(block: Block) -> Block:
-    """Removes `Let v = w` and `Let v = constant` (v is never assigned again), and merges whose two sides are one value."""
-    out: list[Stmt] = []
-    mapping: dict[Var, Expr] = {}
-    for stmt in block:
-        stmt = _substituted(stmt, mapping)
-        if isinstance(stmt, Let) and isinstance(stmt.value, Var | Constant):
-            mapping[stmt.var] = stmt.value
-            continue
-        if isinstance(stmt, If):
-            same = [m for m in stmt.merges if m.then == m.otherwise and isinstance(m.then, Var | Constant) and not _made_inside(stmt, m)]
-            mapping |= {m.var: m.then for m in same}
-            stmt = replace(stmt, merges=tuple(m for m in stmt.merges if m not in same))
-            if not stmt.then and not stmt.otherwise and not stmt.merges:
-                continue
-        out.append(_propagate_out(map_blocks(stmt, _copies), stmt))
-    return tuple(out)
-
-
-def _propagate_out(new: Stmt, old: Stmt) -> Stmt:
-    """Copies removed inside a block are also replaced where the block's results are named (merges, carried, a while's condition)."""
-    mapping: dict[Var, Expr] = {}
-    for block in blocks(old):
-        running: dict[Var, Expr] = {}
-        for s in block:
-            s = map_stmt_exprs(s, lambda e: substitute(e, running))  # noqa: B023
-            if isinstance(s, Let) and isinstance(s.value, Var | Constant):
-                running[s.var] = s.value
-        mapping |= running
-    return map_stmt_exprs(new, lambda e: substitute(e, mapping)) if mapping else new
-
-
-def _made_inside(stmt: If, merge: Merge) -> bool:
-    return any(v in set(_defined_inside(stmt)) for v in variables(merge.then))
-
-
-def _defined_inside(stmt: Stmt) -> list[Var]:
-    return [v for block in blocks(stmt) for s in walk_stmts(block) for v in defined(s)]
 
 
 # --- single uses ---------------------------------------------------------------------------------------------------------------------
@@ -179,25 +170,25 @@ def _used_repeatedly(loop: For | While) -> Iterator[Var]:
 
 
 def forward_stores(kernel: Kernel) -> Kernel:
-    """A load of the address that the same block has just stored to takes the stored value, if nothing could have written there in between."""
-    return replace(kernel, body=_forward(kernel.body))
+    """A load of an address that the same block has just loaded or stored to takes that value, if nothing could have written there in between."""
+    return replace(kernel, body=_copies(_forward(kernel.body)))
 
 
 def _forward(block: Block) -> Block:
     out: list[Stmt] = []
-    known: dict[Buffer, tuple[Expr, Expr]] = {}
+    known: dict[tuple[Buffer, Expr], Expr] = {}
     for stmt in block:
         match stmt:
-            case Load(var=var, buffer=b, index=i) if b in known and known[b][0] == i and known[b][1].type == var.type:
-                out.append(Let(var, known[b][1], span=stmt.span))
+            case Load(var=var, buffer=b, index=i) if (b, i) in known and known[b, i].type == var.type:
+                out.append(Let(var, known[b, i], span=stmt.span))
                 continue
-            case Store(buffer=b, index=i, value=value):
-                known[b] = (i, value)
+            case Load(var=var, buffer=b, index=i):
+                known[b, i] = var
             case _:
-                for written in _written(stmt):
-                    known.pop(written, None)
-                if isinstance(stmt, Barrier):
-                    known.clear()
+                written = _written(stmt)
+                known = {} if isinstance(stmt, Barrier) else {k: v for k, v in known.items() if k[0] not in written}
+                if isinstance(stmt, Store) and isinstance(stmt.value, Var | Constant):
+                    known[stmt.buffer, stmt.index] = stmt.value
         out.append(map_blocks(stmt, _forward))
     return tuple(out)
 

@@ -7,12 +7,33 @@ loops die with them, so the sweep is repeated until nothing changes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..ir.nodes import Accumulate, Alloc, Atomic, Block, Buffer, Expr, For, If, Let, Load, Stmt, Store, Take, Var, While, variables
+from ..ir.nodes import (
+    Accumulate,
+    Alloc,
+    Atomic,
+    Block,
+    Buffer,
+    Cast,
+    Expr,
+    For,
+    How,
+    If,
+    Let,
+    Load,
+    Stmt,
+    Store,
+    Take,
+    Var,
+    While,
+    variables,
+)
 from ..ir.rewrite import expressions, walk_stmts
 from ..ir.types import Space
+from . import fold
 from .lowering import make_if
 
 
@@ -26,10 +47,16 @@ def tidy(body: Block) -> Block:
 
 
 class _Sweep:
-    """One mark-and-sweep over a block."""
+    """One mark-and-sweep over a block. `starts`: Lets that only say where a loop of the same name starts; they move into it."""
 
     def __init__(self, body: Block) -> None:
         stmts = list(walk_stmts(body))
+        uses = Counter(v for stmt in stmts for e in expressions(stmt) for v in variables(e))
+        lets = {stmt.var: stmt.value for stmt in stmts if isinstance(stmt, Let)}
+        first = [
+            v for stmt in stmts if isinstance(stmt, For) for v in (_plain(stmt.start),) if isinstance(v, Var) and v.name == stmt.var.name
+        ]
+        self.starts: dict[Expr, Expr] = {v: lets[v] for v in first if v in lets and uses[v] == 1}
         self.live = _live(stmts)
         self.read = {s.buffer for s in stmts if isinstance(s, (Load, Take, Atomic))}
         self.used = self.read | {s.buffer for s in stmts if isinstance(s, (Store, Accumulate))}
@@ -40,7 +67,9 @@ class _Sweep:
     def stmt(self, stmt: Stmt) -> Iterable[Stmt]:
         match stmt:
             case Let(var=var) | Load(var=var):
-                return (stmt,) if var in self.live else ()
+                return (stmt,) if var in self.live and var not in self.starts else ()
+            case Atomic(var=Var() as var) if var not in self.live:
+                return (_without_result(stmt),)
             case Store(buffer=buffer) | Accumulate(buffer=buffer):
                 return () if self.is_write_only(buffer) else (stmt,)
             case Alloc(buffer=buffer):
@@ -62,8 +91,22 @@ class _Sweep:
         if not wanted and not _has_effect(stmt.body):
             return ()
         if isinstance(stmt, For):
-            return (replace(stmt, body=self.block(stmt.body), carried=carried),)
+            start = fold.cast(self.starts.get(_plain(stmt.start), _plain(stmt.start)), stmt.start.type)
+            return (replace(stmt, start=start, body=self.block(stmt.body), carried=carried),)
         return (replace(stmt, header=self.block(stmt.header), body=self.block(stmt.body), carried=carried),)
+
+
+def _plain(start: Expr) -> Expr:
+    """What a loop starts from, without its conversion to the loop's type."""
+    return start.operand if isinstance(start, Cast) else start
+
+
+def _without_result(stmt: Atomic) -> Stmt:
+    """An atomic operation of which nobody uses the old content."""
+    if stmt.op not in ("add", "sub"):
+        return replace(stmt, var=None)
+    added = stmt.operands[0] if stmt.op == "add" else fold.unary("-", stmt.operands[0])
+    return Accumulate(stmt.buffer, stmt.index, added, How.ATOMIC, span=stmt.span, note=stmt.note)
 
 
 def _has_effect(block: Block) -> bool:

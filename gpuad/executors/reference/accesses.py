@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -219,7 +220,7 @@ def _write(frame: Frame, mask: Mask, site: Site, storage: Storage, positions: Ar
     if storage.tracker is None:
         storage.data[positions] = values
     else:
-        batch = frame.batch(site, storage, mask, positions)
+        batch = replace(frame.batch(site, storage, mask, positions), contents=_bits(values))
         storage.tracker.access(Kind.WRITE, batch, _differs(storage, positions, values))
         storage.data[positions] = values
         storage.tracker.clash(batch, _differs(storage, positions, values))
@@ -229,9 +230,12 @@ def _write(frame: Frame, mask: Mask, site: Site, storage: Storage, positions: Ar
 
 def _differs(storage: Storage, positions: Array, values: Array) -> Array:
     """Where the content is not bitwise the values."""
-    bits = f"u{values.dtype.itemsize}"
-    differs = storage.data[positions].view(bits) != values.view(bits)
+    differs = _bits(storage.data[positions]) != _bits(values)
     return differs if storage.scale == 1 else np.repeat(differs, storage.scale)
+
+
+def _bits(values: Array) -> Array:
+    return values.view(f"u{values.dtype.itemsize}")
 
 
 def _track_plain(frame: Frame, mask: Mask, site: Site, storage: Storage, positions: Array) -> None:
@@ -257,8 +261,7 @@ def _exchanged(old: Array, value: Array) -> Array:
 
 def _swapped(old: Array, wanted: Array, value: Array) -> Array:
     """Compare-and-swap, which compares bits."""
-    bits = f"u{old.dtype.itemsize}"
-    return np.where(old.view(bits) == wanted.view(bits), value, old)
+    return np.where(_bits(old) == _bits(wanted), value, old)
 
 
 def _incremented(old: Array, limit: Array) -> Array:

@@ -60,12 +60,14 @@ class Access:
     interval: int
     index: int
     site: Site
+    content: object = None  # what a write writes, if it writes a value of its own
 
 
 @dataclass(frozen=True)
 class Batch:
     """Accesses of one statement, an entry a lane: cells of the memory, threads and barrier intervals, element indices as written.
-    `number` is the number of cells that each access covers."""
+    `number` is the number of cells that each access covers. `contents` are the bits that writes write, where one value may be written by
+    all."""
 
     site: Site
     cells: Array
@@ -73,6 +75,7 @@ class Batch:
     intervals: Array | None
     indices: Array
     number: int = 1
+    contents: Array | None = None
 
 
 @dataclass
@@ -156,7 +159,9 @@ class Tracker:
     def _note(self, kind: Kind, batch: Batch) -> None:
         for lane in np.flatnonzero(batch.cells == self.watch).tolist():
             interval = 0 if batch.intervals is None else int(batch.intervals[lane])
-            self.log.append(Access(kind, int(batch.threads[lane]), interval, int(batch.indices[lane // batch.number]), batch.site))
+            item = lane // batch.number
+            content = None if batch.contents is None else int(batch.contents[item])
+            self.log.append(Access(kind, int(batch.threads[lane]), interval, int(batch.indices[item]), batch.site, content))
 
     def culprits(self) -> tuple[Access, Access]:
         """The two logged accesses that conflict, the later one as late as it was logged."""
@@ -167,7 +172,7 @@ class Tracker:
         return self.log[0], self.log[-1]
 
     def _conflicting(self, a: Access, b: Access) -> bool:
-        if a.thread == b.thread or (a.kind is b.kind and a.kind is not Kind.WRITE):
+        if a.thread == b.thread or (a.kind is b.kind and (a.kind is not Kind.WRITE or a.content == b.content is not None)):
             return False
         same = a.thread // self.threads_per_block == b.thread // self.threads_per_block
         return not same or a.interval == b.interval

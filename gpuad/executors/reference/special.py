@@ -20,7 +20,10 @@ _SQRT_PI = 1.7724538509055160273
 
 @cache
 def _library() -> ctypes.CDLL:
-    return ctypes.CDLL("ucrtbase") if sys.platform == "win32" else ctypes.CDLL(ctypes.util.find_library("m"))
+    if sys.platform == "win32":
+        return ctypes.CDLL("ucrtbase")
+    process = ctypes.CDLL(None)  # Python itself is linked with it nearly everywhere
+    return process if hasattr(process, "erf") else ctypes.CDLL(ctypes.util.find_library("m"))
 
 
 @cache

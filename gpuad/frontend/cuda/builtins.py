@@ -120,6 +120,11 @@ def _nan(call: Call) -> Expr:
     return Constant(call.span, call.type, math.nan)
 
 
+def _first(call: Call) -> Expr:
+    """`__builtin_expect(x, likely)` is x."""
+    return call.arguments[0]
+
+
 def _from_bits(integer: str, floating: str) -> Handler:
     """A float given by the bits of a constant."""
 
@@ -172,7 +177,7 @@ def _table() -> dict[str, Handler]:
     for operation in ("Add", "Sub", "Min", "Max", "Exch", "CAS", "And", "Or", "Xor", "Inc", "Dec"):
         table[f"atomic{operation}"] = _atomic(operation.lower())
     table.update(dict.fromkeys(("__ldg", "__ldca", "__ldcg", "__ldcs"), _load))
-    table.update({"fdividef": _divide, "fmaf": _math("fma"), "nan": _nan, "nanf": _nan})
+    table.update({"fdividef": _divide, "fmaf": _math("fma"), "nan": _nan, "nanf": _nan, "__builtin_expect": _first})
     return table
 
 
@@ -187,15 +192,17 @@ def _integer_functions() -> dict[str, Handler]:
     return table
 
 
+_CONVERSIONS = ["__int2float", "__uint2float", "__ll2float", "__ull2float", "__double2float"]
+_CONVERSIONS += ["__int2double", "__uint2double", "__ll2double", "__ull2double"]
+
+
 def _conversions() -> dict[str, Handler]:
     table: dict[str, Handler] = {}
     for source in ("float", "double"):
         for target in ("int", "uint", "ll", "ull"):
             for suffix, rounding in (("rn", "rint"), ("rz", None), ("ru", "ceil"), ("rd", "floor")):
                 table[f"__{source}2{target}_{suffix}"] = _to_integer(rounding)
-    for (
-        name
-    ) in "__int2float __uint2float __ll2float __ull2float __int2double __uint2double __ll2double __ull2double __double2float".split():
+    for name in _CONVERSIONS:
         table[f"{name}_rn"] = _convert
     for name in ("lrint", "llrint", "lround", "llround"):
         table[name] = table[f"{name}f"] = _to_integer("rint" if name.endswith("rint") else "round")

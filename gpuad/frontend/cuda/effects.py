@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-from ...ir.surface import AtomicCall, Deref, Expr, HelperCall, IncDec, Index, Name
 from ...ir.surface import Assign as AssignNode
+from ...ir.surface import AtomicCall, Deref, Expr, HelperCall, IncDec, Index, Name
 from ...ir.types import Scalar
 
 

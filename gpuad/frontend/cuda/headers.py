@@ -74,7 +74,7 @@ def _semicolons(cursor: Cursor) -> tuple[int, int] | None:
     return (offsets[0], offsets[1]) if len(offsets) == 2 else None
 
 
-def has_semicolon(ctx: Context, cursor: Cursor, after: list[Cursor]) -> bool:
+def has_initialiser(cursor: Cursor) -> bool:
     """True if the parentheses of an `if` hold an initialiser."""
     return any(token.spelling == ";" for token in _header_tokens(cursor, "if"))
 
@@ -83,7 +83,7 @@ def _header_tokens(cursor: Cursor, keyword: str) -> list[Token]:
     """The tokens between the parentheses after `keyword`, outside of inner brackets; none if a macro hides them."""
     tokens = iter(cursor.get_tokens())
     first = next(tokens, None)
-    if first is None or first.spelling != keyword:
+    if first is None or first.spelling != keyword or _offset(first) != file_location(cursor.extent.start)[3]:
         return []
     found, depth = [], 0
     for token in tokens:

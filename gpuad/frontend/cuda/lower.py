@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from clang.cindex import Cursor, CursorKind
+from clang.cindex import Cursor, CursorKind, TypeKind
 
 from ...ir import surface
 from ...ir.surface import Block, Declaration
-from ...ir.types import Array, Pointer, Scalar
+from ...ir.types import Pointer, Scalar
 from . import headers, lower_calls, lower_memory, lower_operators, lower_statements
 from .clang_c import children, has_attribute
 from .context import Context, ExpressionHandler, StatementHandler
 from .places import Places
-from .types import is_const, is_reference, is_rvalue_reference, lower_type
+from .types import is_const, is_reference, is_rvalue_reference, lower_parameter, lower_type
 
 EXPRESSIONS: dict[CursorKind, ExpressionHandler] = {
     CursorKind.UNEXPOSED_EXPR: lower_operators.implicit,
@@ -88,11 +88,10 @@ def _parameter(ctx: Context, cursor: Cursor, number: int, is_kernel: bool) -> De
     reference = is_reference(cursor.type)
     if is_rvalue_reference(cursor.type) or (is_kernel and reference):
         ctx.refuse(cursor, "a parameter of this kind of reference is not supported")
-    type_ = ctx.type(cursor)
+    type_ = lower_parameter(cursor.type, ctx.span(cursor))
     if isinstance(type_, Pointer) and not isinstance(type_.element, Scalar) and is_kernel:
         ctx.refuse(cursor, "a kernel's pointer must point to numbers")
-    if isinstance(type_, Array) and not reference:
-        ctx.refuse(cursor)
-    const = is_const(cursor.type.get_canonical().get_pointee() if reference else cursor.type)
+    declared = cursor.type.get_canonical().get_pointee() if reference else cursor.type
+    const = is_const(declared) and isinstance(type_, Pointer) == (declared.get_canonical().kind == TypeKind.POINTER)
     name = cursor.spelling or f"unnamed{number}"
     return ctx.declare(cursor, ctx.fresh(ctx.span(cursor), name, type_, reference=reference, const=const))

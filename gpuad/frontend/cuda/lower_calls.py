@@ -5,12 +5,13 @@ from __future__ import annotations
 from clang.cindex import Cursor, CursorKind
 
 from ...ir import surface
-from ...ir.surface import Declaration, Expr, HelperCall
-from ...ir.types import Scalar
+from ...ir.surface import Binary, Conditional, Declaration, Expr, HelperCall
+from ...ir.types import BOOL, Scalar
 from .builtins import BUILTINS, Call
 from .clang_c import children, evaluate, initializer, template_of
 from .context import Context
-from .conversions import constant
+from .conversions import constant, convert
+from .effects import has_effects
 from .fence import function_message
 from .places import is_ours
 
@@ -28,6 +29,8 @@ def call(ctx: Context, cursor: Cursor) -> Expr:
 
 
 def _callee_reason(callee: Cursor | None) -> str:
+    if callee is not None and callee.spelling == "operator()" and "(lambda" in callee.semantic_parent.type.spelling:
+        return "lambdas are not supported; write a __device__ function"
     if callee is not None and callee.kind in _METHODS:
         return "structs and member functions come in a later release"
     return "calls through pointers are not supported"
@@ -51,7 +54,18 @@ def _builtin(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
     if handler is None:
         ctx.refuse(cursor, function_message(name))
     arguments = tuple(ctx.expression(argument) for argument in cursor.get_arguments())
+    if callee.semantic_parent.spelling == "std" and name in ("min", "max"):
+        return _std_extreme(ctx, cursor, name, *arguments)
     return handler(Call(span, name, ctx.type(cursor), arguments))
+
+
+def _std_extreme(ctx: Context, cursor: Cursor, name: str, left: Expr, right: Expr) -> Expr:
+    """`std::max(a, b)` is `a < b ? b : a`, which differs from CUDA's `max` where one of them is NaN."""
+    if has_effects(left) or has_effects(right):
+        ctx.refuse(cursor, f"std::{name} with arguments that have side effects is not supported")
+    span = ctx.span(cursor)
+    less = Binary(span, BOOL, "<", left, right) if name == "max" else Binary(span, BOOL, "<", right, left)
+    return Conditional(span, left.type, less, right, left)
 
 
 def _helper(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
@@ -61,7 +75,7 @@ def _helper(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
     if definition is None:
         ctx.refuse(cursor, f"the function {callee.spelling} has no body in this source")
     if definition in ctx.active:
-        ctx.refuse(cursor, f"recursion is not supported: {callee.spelling} calls itself")
+        ctx.refuse(cursor, f"recursion is not supported: this call of {callee.spelling} leads back to it")
     function = _lowered(ctx, definition)
     parameters = list(callee.get_arguments())
     given = list(cursor.get_arguments())
@@ -84,7 +98,7 @@ def _argument(ctx: Context, given: Cursor, parameter: Cursor, declaration: Decla
         return _default(ctx, parameter, at)
     if declaration.reference and not declaration.const:
         return ctx.lvalue(given)
-    return ctx.expression(given)
+    return convert(ctx.expression(given), declaration.type, ctx.span(given), implicit=True)
 
 
 def _default(ctx: Context, parameter: Cursor, at: Cursor) -> Expr:

@@ -91,7 +91,7 @@ def member(ctx: Context, cursor: Cursor) -> Expr:
     base = children(cursor)
     variable = base[0].referenced if len(base) == 1 and base[0].kind == CursorKind.DECL_REF_EXPR else None
     if variable is None or variable.spelling not in _LAUNCH or not is_ours(variable):
-        ctx.refuse(cursor if variable is None or not base else base[0], _member_reason(ctx, base))
+        ctx.refuse(base[0] if base else cursor, _member_reason(ctx, base))
     return LaunchIndex(ctx.span(base[0]), ctx.type(cursor), variable.spelling, cursor.spelling)
 
 
@@ -130,4 +130,6 @@ def address(ctx: Context, cursor: Cursor) -> Expr:
     lvalue = ctx.lvalue(operand)
     if isinstance(lvalue.type, Array):
         ctx.refuse(cursor, "the address of a whole array is not supported; an array's name is a pointer to its first element")
+    if isinstance(lvalue.type, Pointer):
+        ctx.refuse(cursor, "pointers to pointers are not supported")
     return AddressOf(ctx.span(cursor), ctx.type(cursor), lvalue)

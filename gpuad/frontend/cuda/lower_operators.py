@@ -7,15 +7,15 @@ from clang.cindex import Cursor, CursorKind
 from ...ir.surface import Assign, Binary, Comma, Conditional, Constant, Expr, IncDec, Logical, PointerAdd, Unary
 from ...ir.types import BOOL, I64, Pointer, Scalar
 from .arrays import initial_scalar
-from .clang_c import binary_operator, children, same_extent, unary_operator
+from .clang_c import binary_operator, children, evaluate, same_extent, unary_operator
 from .context import Context
 from .conversions import common, convert, explicit, promoted
 from .lower_memory import address, dereferenced
+from .types import lower_parameter
 
 _COMPARISONS = {"<", ">", "<=", ">=", "==", "!="}
 _SHIFTS = {"<<", ">>"}
 _ARITHMETIC = {"+", "-", "*", "/", "%", "&", "|", "^"} | _SHIFTS
-_NULLS = {CursorKind.CXX_NULL_PTR_LITERAL_EXPR, CursorKind.INTEGER_LITERAL, CursorKind.GNU_NULL_EXPR}
 
 
 def implicit(ctx: Context, cursor: Cursor) -> Expr:
@@ -23,16 +23,22 @@ def implicit(ctx: Context, cursor: Cursor) -> Expr:
     inner = children(cursor)
     if len(inner) != 1 or not same_extent(cursor, inner[0]):
         ctx.refuse(cursor, "this expression is not supported")
-    target = ctx.type(cursor)
-    if isinstance(target, Pointer) and _unwrapped(inner[0]).kind in _NULLS:
+    if cursor.type == inner[0].type:
+        return ctx.expression(inner[0])
+    target = lower_parameter(
+        cursor.type, ctx.span(cursor)
+    )  # the bindings show a conversion to an array parameter's type as one to an array
+    if isinstance(target, Pointer) and _is_null(inner[0]):
         return Constant(ctx.span(cursor), target, 0)
     return convert(ctx.expression(inner[0]), target, ctx.span(cursor), implicit=True)
 
 
-def _unwrapped(cursor: Cursor) -> Cursor:
+def _is_null(cursor: Cursor) -> bool:
+    """True for `nullptr` and for a literal 0."""
     while cursor.kind in (CursorKind.PAREN_EXPR, CursorKind.UNEXPOSED_EXPR) and len(inner := children(cursor)) == 1:
         cursor = inner[0]
-    return cursor
+    zero = cursor.kind == CursorKind.INTEGER_LITERAL and evaluate(cursor) == 0
+    return zero or cursor.kind in (CursorKind.CXX_NULL_PTR_LITERAL_EXPR, CursorKind.GNU_NULL_EXPR)
 
 
 def parenthesised(ctx: Context, cursor: Cursor) -> Expr:
@@ -46,11 +52,23 @@ def cast(ctx: Context, cursor: Cursor) -> Expr:
     target, inner = ctx.type(cursor), [child for child in children(cursor) if child.kind.is_expression()]
     if not inner:
         ctx.refuse(cursor, "this cast is not supported")
-    if isinstance(target, Pointer) and _unwrapped(inner[-1]).kind in _NULLS:
+    if isinstance(target, Pointer) and _is_null(inner[-1]):
         return Constant(ctx.span(cursor), target, 0)
+    if _is_place(inner[-1]) and inner[-1].type.get_canonical().kind != cursor.type.get_canonical().kind:
+        ctx.refuse(cursor, "a cast to a reference of another type reinterprets memory, which a derivative cannot follow")
     if inner[-1].kind == CursorKind.INIT_LIST_EXPR:
         return explicit(initial_scalar(ctx, target, inner[-1]), target, ctx.span(cursor))
     return explicit(ctx.expression(inner[-1]), target, ctx.span(cursor))
+
+
+def _is_place(cursor: Cursor) -> bool:
+    """True for an lvalue that is not read: clang shows the reading of a variable as a node around it."""
+    while cursor.kind == CursorKind.PAREN_EXPR:
+        (cursor,) = children(cursor)
+    if cursor.kind == CursorKind.DECL_REF_EXPR:
+        return bool(cursor.referenced.kind in (CursorKind.VAR_DECL, CursorKind.PARM_DECL))
+    places = (CursorKind.ARRAY_SUBSCRIPT_EXPR, CursorKind.MEMBER_REF_EXPR)
+    return cursor.kind in places or (cursor.kind == CursorKind.UNARY_OPERATOR and unary_operator(cursor) == "*")
 
 
 def braced(ctx: Context, cursor: Cursor) -> Expr:
@@ -99,11 +117,13 @@ def binary(ctx: Context, cursor: Cursor) -> Expr:
 
 
 def _arithmetic(ctx: Context, cursor: Cursor, operator: str, left: Expr, right: Expr) -> Expr:
-    if operator in ("+", "-") and isinstance(ctx.type(cursor), Pointer):
+    pointers = sum(isinstance(side.type, Pointer) for side in (left, right))
+    if operator in ("+", "-") and pointers == 1:
         return _moved(ctx, cursor, operator, left, right)
-    if operator not in _SHIFTS and left.type != right.type and not isinstance(left.type, Pointer):
-        ctx.refuse(cursor, f"the operands have different types ({left.type} and {right.type})")
-    return Binary(ctx.span(cursor), ctx.type(cursor), operator, left, right)
+    result = ctx.type(cursor)
+    if (operator not in _SHIFTS and left.type != right.type and pointers < 2) or not isinstance(result, Scalar):
+        ctx.refuse(cursor, f"the operands have types that do not go together ({left.type} and {right.type})")
+    return Binary(ctx.span(cursor), result, operator, left, right)
 
 
 def _moved(ctx: Context, cursor: Cursor, operator: str, left: Expr, right: Expr) -> PointerAdd:

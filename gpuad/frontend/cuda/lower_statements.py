@@ -28,7 +28,7 @@ from .builtins import SINCOS
 from .clang_c import binary_operator, children, has_attribute, initializer
 from .context import LVALUES, Context
 from .effects import has_effects, reads_float, walk
-from .headers import has_semicolon
+from .headers import has_initialiser
 from .lower_calls import builtin_name
 from .lower_memory import dereferenced
 from .types import is_const, is_reference, is_rvalue_reference
@@ -83,6 +83,8 @@ def _reference(ctx: Context, cursor: Cursor, start: Cursor | None) -> Stmt:
     const = is_const(cursor.type.get_canonical().get_pointee())
     value = ctx.expression(start) if const else ctx.lvalue(start)
     bound = isinstance(value, LVALUES)
+    if value.type != ctx.type(cursor):
+        ctx.refuse(cursor, "a reference to an array as const is not supported")
     declaration = ctx.fresh(ctx.span(cursor), cursor.spelling, ctx.type(cursor), reference=bound, const=const)
     return Declare(declaration.span, ctx.declare(cursor, declaration), value)
 
@@ -90,7 +92,7 @@ def _reference(ctx: Context, cursor: Cursor, start: Cursor | None) -> Stmt:
 def branch(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
     """`if (condition) then else otherwise`."""
     parts = children(cursor)
-    if parts[0].kind in (CursorKind.VAR_DECL, CursorKind.DECL_STMT) or len(parts) > 3 or has_semicolon(ctx, cursor, parts[1:]):
+    if parts[0].kind in (CursorKind.VAR_DECL, CursorKind.DECL_STMT) or len(parts) > 3 or has_initialiser(cursor):
         ctx.refuse(cursor, "declarations and initialisers in the header of an if are not supported")
     condition, then, *otherwise = parts
     value = ctx.expression(condition)

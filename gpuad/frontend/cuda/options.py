@@ -1,8 +1,8 @@
 """The user's compiler options as libclang's.
 
-NVRTC reads its own declarations before a `-D` can change a name in them. So macros of the user do not go onto clang's command line, where they would
-be defined while the prelude is read: they become lines between the prelude and the user's text. Options that change neither names nor types
-(`--use_fast_math`, `-lineinfo`) are of no interest here.
+NVRTC reads its own declarations before a `-D` can change a name in them. So macros of the user do not go onto clang's command line, where
+they would be defined while the prelude is read: they become lines between the prelude and the user's text. Options that change neither
+names nor types (`--use_fast_math`, `-lineinfo`) are of no interest here.
 """
 
 from __future__ import annotations

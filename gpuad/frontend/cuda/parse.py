@@ -27,7 +27,8 @@ _CONTAINED = "Semantic Issue"  # an error of this category does not change how t
 class Module:
     """The kernels of one source text.
 
-    `kernels` are the names of its __global__ functions in order, with their namespaces (`filters::blur`). `kernel(name)` gives the tree of one.
+    `kernels` are the names of its __global__ functions in order, with their namespaces (`filters::blur`), and
+    `kernel(name)` gives the tree of one.
     """
 
     source: SourceFile
@@ -45,8 +46,8 @@ class Module:
     def kernel(self, name: str) -> surface.Function:
         """The kernel's surface tree, with those of all the helpers that it calls.
 
-        Raises CompileError if the source has no such kernel or clang rejects a function that it consists of, UnsupportedError with file, line and
-        column for whatever gpuad cannot represent.
+        Raises CompileError if the source has no such kernel or clang rejects a function that it consists of, UnsupportedError with file,
+        line and column for whatever gpuad cannot represent.
         """
         if name not in self._lowered:
             self._lowered[name] = self._lower(self._definition(name))

@@ -1,7 +1,7 @@
 """Where clang's cursors are in the user's text.
 
-The user's text is parsed with a few lines of ours before it; clang counts columns in bytes, a `Span` counts characters. Both are put right here,
-and here only.
+The user's text is parsed with a few lines of ours before it; clang counts columns in bytes, a `Span` counts characters. Both are put right
+here, and here only.
 """
 
 from __future__ import annotations

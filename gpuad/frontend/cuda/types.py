@@ -36,6 +36,14 @@ def lower_type(type_: ClangType, span: Span) -> Type:
     return _scalar(type_, span)
 
 
+def lower_parameter(type_: ClangType, span: Span) -> Type:
+    """The type of a parameter: an array that is not a reference is a pointer, which the bindings do not say."""
+    plain = type_.get_canonical()
+    if plain.kind in (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY):
+        return Pointer(_pointer(plain.element_type, span).element, is_const(plain))
+    return lower_type(type_, span)
+
+
 def _scalar(type_: ClangType, span: Span) -> Scalar:
     if type_.kind in _FLOATS:
         return _FLOATS[type_.kind]
@@ -71,7 +79,7 @@ def _pointer(pointee: ClangType, span: Span) -> Pointer:
 def is_const(type_: ClangType) -> bool:
     """True if a value of this type, or the elements of this array, may not be written."""
     type_ = type_.get_canonical()
-    if type_.kind == TypeKind.CONSTANTARRAY and is_const(type_.element_type):
+    if type_.kind in (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY) and is_const(type_.element_type):
         return True
     return bool(type_.is_const_qualified())
 

@@ -1,9 +1,9 @@
 """Binds the arguments of a call to the parameters of its kernel, and checks them, before anything runs.
 
 CUDA takes what it is given and checks nothing, so everything that it would take silently is looked at here: how many arguments there are
-(`conversions` looks at each one's type), on which device they live, how they are laid out, whether a shadow has the room around it that its primal
-has, and how they lie in memory beside each other (`aliasing`). What cannot be judged without knowing the kernel, such as whether it
-reaches outside of a view, is handed on as a fact in `Alias`.
+(`conversions` looks at each one's type), on which device they live, how they are laid out, whether a shadow has the room around it that
+its primal has, and how they lie in memory beside each other (`aliasing`). What cannot be judged without knowing the kernel, such as whether
+it reaches outside of a view, is handed on as a fact in `Alias`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped, fills, namespace, resolve
+from ..errors import LaunchError, ShadowError
+from ..executors.base import Dim3
+from ..ir.surface import Declaration
+from ..ir.types import Pointer, Scalar
 from .aliasing import Alias, judge
-from .annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped, fills, namespace, resolve
 from .conversions import BoundArgument, Place, array_leaf, show, type_name, writeable
-from .errors import LaunchError, ShadowError
-from .executors.base import Dim3
-from .ir.surface import Declaration
-from .ir.types import Pointer, Scalar
-
-__all__ = ["Alias", "Bound", "BoundArgument", "activities", "bind", "geometry"]
 
 MAX_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)
@@ -44,6 +42,18 @@ class Bound:
     def by_name(self) -> Mapping[str, BoundArgument]:
         """The arguments by parameter name."""
         return {argument.name: argument for argument in self.arguments}
+
+    def overlaps(self) -> dict[int, tuple[int, bool]]:
+        """For each pointer whose view shares elements with an earlier one: its position, and whether both begin at one address. Their
+        distance is `aliases[position].offset`. LaunchError if it is no whole number of equal elements."""
+        found = {p: alias for p, alias in enumerate(self.aliases) if alias is not None and alias.overlap != p}
+        for position, alias in found.items():
+            if alias.offset is None:
+                names = self.arguments[alias.overlap].name, self.arguments[position].name
+                raise LaunchError(
+                    f"`{names[0]}` and `{names[1]}` of `{self.kernel}` overlap by a part of an element. Nothing was launched."
+                )
+        return {p: (alias.overlap, alias.offset == 0) for p, alias in found.items()}
 
     def primals(self) -> tuple[Any, ...]:
         """What an executor takes for the primal launch: Memory, NumPy scalars, None."""

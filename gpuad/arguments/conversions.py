@@ -1,7 +1,7 @@
 """One argument of a call: is it what its parameter takes, and where does its memory lie?
 
-A raw kernel receives a pointer where its caller passed an array, and eight bytes where they passed a Python number. Here an array's numbers are
-compared with those that the pointer points at, and a number is converted to the parameter's type if that loses nothing.
+A raw kernel receives a pointer where its caller passed an array, and eight bytes where they passed a Python number. Here an array's
+numbers are compared with those that the pointer points at, and a number is converted to the parameter's type if that loses nothing.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from .annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped, resolve
-from .errors import GpuadError, LaunchError, ShadowError
-from .executors.base import Memory
-from .ir.surface import Declaration
-from .ir.types import BF16, Complex, Pointer, Scalar, Type, Vector
+from ..annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped, as_array, resolve
+from ..errors import GpuadError, LaunchError, ShadowError
+from ..executors.base import Memory
+from ..ir.surface import Declaration
+from ..ir.types import BF16, Complex, Pointer, Scalar, Type, Vector
 
 _SHADOWED = ("duplicated", "noneed", "batch")
 
@@ -93,7 +93,7 @@ def show(x: Any) -> str:
     return f"{type(x).__name__} {text if len(text) <= 40 else text[:37] + '...'}"
 
 
-def dtype(type_: Scalar) -> np.dtype[Any]:
+def dtype_of(type_: Scalar) -> np.dtype[Any]:
     name = "bool" if type_.kind == "bool" else "uint16" if type_ == BF16 else str(type_)
     return np.dtype(name)
 
@@ -149,6 +149,7 @@ class Place:
         )  # fmt: skip
 
     def _array(self, x: Any) -> Any:
+        x = as_array(x)
         if isinstance(x, np.ndarray) or type(x).__module__.partition(".")[0] == "cupy":
             return x
         if isinstance(x, bool | int | np.integer):
@@ -158,15 +159,9 @@ class Place:
         if isinstance(x, list | tuple):
             raise self.refuse(f"got a {type(x).__name__}; pass a NumPy or CuPy array, so that the kernel writes into memory that you keep.")
         if hasattr(x, "__dlpack__"):
-            return self._foreign(x.detach() if hasattr(x, "detach") else x)
+            what = f"a {type(x).__module__}.{type(x).__name__} on a device"
+            raise self.refuse(f"got {what}; pass cupy.from_dlpack(x), which shares its memory.")
         raise self.refuse(f"got {show(x)}; pass a NumPy or CuPy array.")
-
-    def _foreign(self, x: Any) -> Any:
-        if int(x.__dlpack_device__()[0]) != 1:
-            raise self.refuse(
-                f"got a {type(x).__module__}.{type(x).__name__} on a device; pass cupy.from_dlpack(x), which shares its memory."
-            )
-        return np.from_dlpack(x)
 
     def _element(self, array: Any, type_: Pointer) -> Scalar:
         """Checks an array's dtype against the pointer's element, by kind and size of the numbers in it; gives the kind of number."""
@@ -223,7 +218,7 @@ class Place:
             raise self.refuse(f"has {show(shadow)} as shadow; it needs an array of shape () or (1,), such as zeros(()).", ShadowError)
         array = self._array(shadow)
         if array.ndim > 1 or array.dtype.kind != "f" or array.dtype.itemsize < type_.size:
-            raise self.refuse(f"has as shadow {show(array)}; it needs shape () or (1,) and {dtype(type_)} or wider.", ShadowError)
+            raise self.refuse(f"has as shadow {show(array)}; it needs shape () or (1,) and {dtype_of(type_)} or wider.", ShadowError)
         if not writeable(array):
             raise self.refuse("has a read-only array as shadow.", ShadowError)
         return array
@@ -241,7 +236,7 @@ class Place:
         return self._to_float(value, type_) if type_.is_float else self._to_integer(value, type_)
 
     def _to_float(self, value: Any, type_: Scalar) -> np.generic:
-        dtype = dtype(type_)
+        dtype = dtype_of(type_)
         if isinstance(value, np.floating) and value.dtype.itemsize > dtype.itemsize:
             bytes_ = f"{dtype.itemsize} of its {value.dtype.itemsize} bytes"
             raise self.refuse(f"got {show(value)}. CuPy would hand over {bytes_}; pass numpy.{dtype}({value}).")
@@ -251,7 +246,7 @@ class Place:
             except OverflowError:
                 made = dtype.type(math.inf)
         if isinstance(value, float | np.floating):
-            lost = math.isfinite(value) and (not np.isfinite(made) or (made == 0) != (value == 0))
+            lost = math.isfinite(value) and not np.isfinite(made)  # rounding, to 0 too, is what a float does
         else:
             lost = not np.isfinite(made) or int(made) != int(value)
         if lost:
@@ -261,7 +256,7 @@ class Place:
     def _to_integer(self, value: Any, type_: Scalar) -> np.generic:
         if isinstance(value, float | np.floating) and not (math.isfinite(value) and value == int(value)):
             raise self.refuse(f"got {show(value)}, which is no whole number; pass int(x) (sizes: `n // 2`, not `n / 2`).")
-        whole, dtype = int(value), dtype(type_)
+        whole, dtype = int(value), dtype_of(type_)
         low, high = (0, 1) if type_.kind == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         if not low <= whole <= high:
             raise self.refuse(f"got {show(value)}, beyond the range {low} to {high} of {type_name(type_)}.")
@@ -307,7 +302,7 @@ def _same_number(leaf: Scalar, dtype: np.dtype[Any]) -> bool:
 
 def _cast_hint(leaf: Scalar, array: Any) -> str:
     if array.dtype.kind in "fiub" and array.dtype.isnative and leaf != BF16:
-        return f"A raw kernel would read its bytes as they are; pass x.astype({str(dtype(leaf))!r})."
+        return f"A raw kernel would read its bytes as they are; pass x.astype({str(dtype_of(leaf))!r})."
     return "A raw kernel would read its bytes as they are."
 
 

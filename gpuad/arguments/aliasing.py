@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from .annotations import address, resolve
+from ..annotations import address, resolve
+from ..errors import ShadowError
+from ..executors.base import Memory
 from .conversions import BoundArgument, Place
-from .errors import ShadowError
-from .executors.base import Memory
 
 _OVERLAP_WORK = 100_000  # bound on NumPy's exact solver for overlapping strided sets
 
@@ -96,10 +96,11 @@ def judge(
 ) -> tuple[Alias | None, ...]:
     """Checks all arguments and shadows against each other; gives an entry an argument, None where there are no elements to share.
 
-    `stores` and `inside`: names of the parameters that may be written, and of those that provably stay inside of their views. Raises ShadowError.
+    `stores` and `inside`: names of the parameters that may be written, and of those that provably stay inside of their views.
+    Raises ShadowError.
     """
     primals = {a.position: region(a.array, a.memory) for a in bound if a.array is not None and a.array.size}
-    shadows = {a.position: tuple(map(region, a.shadow_arrays)) for a in bound}
+    shadows = {a.position: tuple(map(region, a.shadow_arrays, a.shadows)) for a in bound}
     if _apart([*primals.values(), *itertools.chain(*shadows.values())]):
         return tuple(Alias(p, p, 0, 0, True) if p in primals else None for p in range(len(bound)))
     _Pairs(places, bound, primals, shadows, stores, inside).check()
@@ -193,9 +194,9 @@ class _Pairs:
         if self._alike(_distance(b, a), self.shadows[p], self.shadows[q]):
             return
         raise self.places[q].refuse(
-            f"and `{self._name(p)}` {'overlap' if meet else 'are views of one array'}, but their shadows do not lie in the same way: primals "
-            "overlap if and only if their shadows do, at the same offsets. Make the shadow once and slice the pair: U = Duplicated(u, du); "
-            "V = U[...].", ShadowError,
+            f"and `{self._name(p)}` {'overlap' if meet else 'are views of one array'}, but their shadows do not lie in the same way: "
+            "primals overlap if and only if their shadows do, at the same offsets. Make the shadow once and slice the pair: "
+            "U = Duplicated(u, du); V = U[...].", ShadowError,
         )  # fmt: skip
 
     @staticmethod
@@ -203,7 +204,7 @@ class _Pairs:
         return step is not None and all(_together(x, y) and _distance(y, x) == step for x, y in zip(first, second, strict=True))
 
     def _bare(self, p: int, q: int) -> None:
-        """Memory that has a shadow is not passed beside it without one: its reads would drop a term, its writes would leave a stale shadow."""
+        """What has a shadow is not passed beside it without one: its reads would drop a term, its writes would leave a stale shadow."""
         if not (self.shadows[p] or self.shadows[q]) or not overlap(self.primals[p], self.primals[q]):
             return
         plain, paired = (p, q) if self.shadows[q] else (q, p)

@@ -1,0 +1,379 @@
+"""What users call: kernels, their derivatives, and the texts of both.
+
+A `Kernel` keeps what has been derived from its source: primals by pattern of overlap, adjoints by pattern of activity. Calls differ in their
+numbers only, and those decide between a few prepared variants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from . import launching
+from .analysis.activity import Escape
+from .arguments import activities, bind, geometry
+from .differentiate import Adjoint, Pattern, Tangent, primal_of, reverse_of, tangent_of
+from .errors import GpuadError, LaunchError, ShadowError
+from .executors.base import Memory
+from .explaining import AdjointText, adjoint_text
+from .frontend.cuda import parse
+from .ir.nodes import Accumulate, Atomic, Store
+from .ir.nodes import Kernel as IrKernel
+from .ir.rewrite import walk_stmts
+from .ir.surface import Declaration, Function
+from .ir.types import Pointer, Scalar
+from .launching import Call, State
+from .source import SourceFile
+from .transform.aliases import NONE, Aliases
+
+
+class Mode(Enum):
+    """Which derivative `autodiff` computes."""
+
+    REVERSE = "reverse"
+    FORWARD = "forward"
+
+
+Reverse, Forward = Mode.REVERSE, Mode.FORWARD
+
+
+class Kernel:
+    """A CUDA kernel that can be launched and differentiated. Make one with `gpuad.kernel`.
+
+    `name`, `source` (the text), `parameters` (declarations in order of the call).
+    """
+
+    def __init__(self, file: SourceFile, name: str, options: Sequence[str] = (), raw: Any = None) -> None:
+        self.file = file
+        self.options = tuple(options)
+        self.raw = raw
+        self.function: Function = parse(file, options=self.options).kernel(name)
+        self.name = self.function.name
+        self._primals: dict[Aliases, IrKernel] = {}
+        self._adjoints: dict[Pattern, Adjoint] = {}
+        self._tangents: dict[Pattern, Tangent] = {}
+
+    def __repr__(self) -> str:
+        return f"<gpuad kernel {self.name} of {self.file.name}>"
+
+    @property
+    def source(self) -> str:
+        """The CUDA text."""
+        return self.file.text
+
+    @property
+    def parameters(self) -> tuple[Declaration, ...]:
+        """Declarations of the parameters, in order."""
+        return self.function.parameters
+
+    def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
+        """Launches the kernel as it is. `grid`, `block`: ints or tuples of up to three; `args`: arrays (annotated or not), numbers, None."""
+        call = self._bind(grid, block, args, shared_mem, stream)
+        launching.run_primal(self.primal(call.aliases()), None, call)
+
+    def __getitem__(self, geometry: Any) -> BoundLaunch:
+        """`kernel[grid, block](*args)`."""
+        if not isinstance(geometry, tuple) or len(geometry) != 2:
+            raise LaunchError(f"`{self.name}`: write kernel[grid, block](*args)")
+        return BoundLaunch(self, *geometry)
+
+    def adjoint(self, *annotations: Any, grid: Any = None, block: Any = None, args: Any = None, **by_name: Any) -> AdjointText:
+        """The reverse kernel before any launch: `.source` is self-contained CUDA text under a header that is its contract, `.explain()` says what
+        it saves and why. Annotations (classes or instances) by position or by parameter name; who is not named is Const. With `grid`, `block` and
+        `args` the text is the one that this launch would use."""
+        kinds = activities(self.name, self.parameters, annotations, by_name)
+        shadows = tuple(_element(d) if k in _SHADOWED else None for d, k in zip(self.parameters, kinds, strict=True))
+        adjoint = self.reverse(Pattern(shadows))
+        if args is None:
+            return adjoint_text(self.function, adjoint, frozenset(), None)
+        call = self._bind(grid, block, args, 0, None)
+        adjoint = self.reverse(_pattern(self, call))
+        return adjoint_text(self.function, adjoint, launching.plain_shadows(adjoint, call), call)
+
+    # --- what is derived, kept by pattern ----------------------------------------------------------------------------------------
+
+    def primal(self, aliases: Aliases = NONE) -> IrKernel:
+        """The kernel as IR."""
+        if aliases not in self._primals:
+            self._primals[aliases] = primal_of(self.function, aliases)
+        return self._primals[aliases]
+
+    def reverse(self, pattern: Pattern) -> Adjoint:
+        """The adjoint for a pattern of activity and overlap."""
+        if pattern not in self._adjoints:
+            self._adjoints[pattern] = reverse_of(self.function, pattern)
+        return self._adjoints[pattern]
+
+    def tangent(self, pattern: Pattern) -> Tangent:
+        """The forward-mode kernel for a pattern."""
+        if pattern not in self._tangents:
+            self._tangents[pattern] = tangent_of(self.function, pattern)
+        return self._tangents[pattern]
+
+    def _bind(self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> Call:
+        """Binds and checks a call: once to have numbers, and with what these prove about the kernel's reach once more."""
+        geo = geometry(grid, block)
+        plain = self.primal()
+        written = _written_names(plain)
+        positions = range(len(self.parameters))
+        first = bind(self.name, self.parameters, args, written=written, inside=[d.name for d in self.parameters])
+        inside = launching.stays_inside(plain, Call(first, *geo))
+        loose = frozenset(i for i in positions if self.parameters[i].name not in inside and first.arguments[i].memory is not None)
+        bound = bind(self.name, self.parameters, args, written=written, inside=inside) if loose else first
+        return Call(bound, *geo, shared_mem, stream, loose)
+
+
+@dataclass(frozen=True)
+class BoundLaunch:
+    """`kernel[grid, block]`, to be called with the arguments."""
+
+    kernel: Kernel
+    grid: Any
+    block: Any
+
+    def __call__(self, *args: Any, shared_mem: int = 0, stream: Any = None) -> None:
+        self.kernel(self.grid, self.block, args, shared_mem=shared_mem, stream=stream)
+
+
+_SHADOWED = ("duplicated", "noneed", "batch", "active")
+
+
+def _element(declaration: Declaration) -> Scalar | None:
+    type_ = declaration.type.element if isinstance(declaration.type, Pointer) else declaration.type
+    return type_ if isinstance(type_, Scalar) and type_.is_float else None
+
+
+def _written_names(kernel: IrKernel) -> list[str]:
+    written = {s.buffer for s in walk_stmts(kernel.body) if isinstance(s, Store | Accumulate | Atomic)}
+    return [b.name for b in kernel.buffers if b in written]
+
+
+# --- making kernels --------------------------------------------------------------------------------------------------------------------
+
+
+def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ()) -> Kernel:
+    """A differentiable kernel from `source`: CUDA text and a name, a path of a .cu file and a name, a CuPy RawKernel, or a CuPy RawModule and a name.
+
+    `options` are those of the compilation (-D, -I, -std). Raises CompileError for text that is no CUDA or an unknown name,
+    UnsupportedError (with file, line and column) for what gpuad cannot represent.
+    """
+    if isinstance(source, Kernel):
+        return source
+    if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source and source.endswith((".cu", ".cuh"))):
+        path = Path(source)
+        return Kernel(SourceFile(str(source), path.read_text(encoding="utf-8")), _chosen(name, str(source)), options)
+    if isinstance(source, str):
+        return Kernel(SourceFile("<source>", source), _chosen(name, "<source>"), options)
+    return _from_cupy(source, name, options)
+
+
+def _chosen(name: str | None, where: str) -> str:
+    if name is None:
+        raise LaunchError(f"{where}: give the kernel's name as second argument")
+    return name
+
+
+def _from_cupy(source: Any, name: str | None, options: Sequence[str]) -> Kernel:
+    """From a RawKernel or RawModule, known by what they offer."""
+    code = getattr(source, "code", None)
+    if code is None:
+        what = "was made from a binary and has no source" if hasattr(source, "file_path") else "is no kernel"
+        raise LaunchError(f"{type(source).__name__} {what}; pass CUDA text and a name, a .cu path and a name, or a CuPy RawKernel")
+    given = (*getattr(source, "options", ()), *options)
+    return Kernel(SourceFile(f"<{type(source).__name__}>", code), _chosen(name or getattr(source, "name", None), "<module>"), given, source)
+
+
+# --- derivatives ---------------------------------------------------------------------------------------------------------------------
+
+
+def autodiff(k: Any, grid: Any, block: Any, args: Sequence[Any], *, mode: Mode = Reverse, shared_mem: int = 0, stream: Any = None) -> None:
+    """Runs a kernel and its derivative: with `mode=Reverse` forward, then the adjoint into the shadows; with `mode=Forward` primal and
+    tangents (the shadows hold tangents, and are pushed through).
+
+    On exit primals hold what the kernel left in them. Raises before anything is written: LaunchError, ShadowError (shadows that do not fit, or a
+    gradient that would be dropped), UnsupportedError.
+    """
+    chosen = kernel(k)
+    call = chosen._bind(grid, block, args, shared_mem, stream)
+    pattern = _pattern(chosen, call)
+    if mode is Forward:
+        _forward(chosen, call, pattern)
+        return
+    adjoint = chosen.reverse(pattern)
+    _check_flow(chosen, call, adjoint.escapes, adjoint.connected)
+    variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
+    launching.check_stores(adjoint, call)
+    call = _kept_seeds(call, adjoint)
+    state = launching.before(adjoint, call)
+    launching.run_primal(chosen.primal(call.aliases()), adjoint, call, state)
+    for width in range(call.bound.width):
+        launching.run_reverse(adjoint, variant, call, state.again(adjoint, call), width)
+
+
+def _forward(chosen: Kernel, call: Call, pattern: Pattern) -> None:
+    tangent = chosen.tangent(pattern)
+    _check_flow(chosen, call, tangent.escapes, tangent.connected)
+    state = State({i: (a.memory if a.is_pointer else a.value) for i, a in enumerate(call.bound.arguments)})
+    call.run(tangent.kernel, launching.arguments(tangent.parameters, call, state))
+
+
+def _pattern(chosen: Kernel, call: Call) -> Pattern:
+    active = launching.active_positions(call)
+    stopped = frozenset(i for i, a in enumerate(call.bound.arguments) if a.kind == "stopped")
+    shadows = [launching.shadow_type(active[i]) if i in active else None for i in range(len(call.bound.arguments))]
+    if not active:
+        raise ShadowError(f"`{chosen.name}`: no argument is active; pass Duplicated(array, shadow) or Active(number, shadow)")
+    return Pattern(tuple(shadows), call.aliases(), stopped, launching.analysing())
+
+
+def _check_flow(chosen: Kernel, call: Call, escapes: Sequence[Escape], connected: bool) -> None:
+    """Nothing may be dropped by forgetting (RULES 4)."""
+    by_name = call.bound.by_name
+    actives = ", ".join(f"`{a.name}`" for a in call.bound.arguments if a.shadows)
+    for escape in escapes:
+        argument = by_name[escape.buffer.name]
+        if argument.kind == "bare" or escape.returns:
+            raise ShadowError(_dropped(chosen, argument.position, escape, actives, argument.kind))
+    if not connected:
+        outputs = ", ".join(f"`{n}`" for n in _written_names(chosen.primal())) or "nothing"
+        raise ShadowError(
+            f"`{chosen.name}`: no path from an active input ({actives}) to an active output: the kernel writes {outputs}, and none of "
+            "it that has a shadow depends on them. Give the output a shadow: Duplicated(array, seed). Nothing was launched."
+        )
+
+
+def _dropped(chosen: Kernel, position: int, escape: Escape, actives: str, kind: str) -> str:
+    where = f"{escape.span}: " if escape.span else ""
+    caret = f"\n{escape.span.caret()}" if escape.span else ""
+    way = "and they come out of it again" if kind == "const" else "but it has no shadow"
+    offer = "stop_gradient({0}) to cut it on purpose" if escape.returns else "Const({0}) to drop it on purpose"
+    name = escape.buffer.name
+    return (
+        f"{where}error: argument {position + 1} `{name}` of kernel `{chosen.name}` gets values that depend on {actives}, {way}{caret}\n"
+        f"  pass Duplicated({name}) to keep its gradient, or {offer.format(name)}. Nothing was launched."
+    )
+
+
+def _kept_seeds(call: Call, adjoint: Adjoint) -> Call:
+    """`keep=True`: the reverse takes a copy of the seed, so that the user's stays."""
+    kept = {i: a for i, a in enumerate(call.bound.arguments) if a.keep and a.shadows}
+    if not kept:
+        return call
+    read = {b.name for b in adjoint.recording.live} | {b.name for b in adjoint.primal.buffers if launching.loads(adjoint.primal, b)}
+    for argument in kept.values():
+        if argument.name in read:
+            raise ShadowError(f"`{argument.name}`: keep=True is for what the kernel only writes, but it also reads it; pass a copy as seed")
+    copies = {i: replace(a, shadows=tuple(launching.copied(call, s) for s in a.shadows)) for i, a in kept.items()}
+    arguments = tuple(copies.get(i, a) for i, a in enumerate(call.bound.arguments))
+    return replace(call, bound=replace(call.bound, arguments=arguments))
+
+
+# --- split pairs -----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Saved:
+    """What one augmented forward has saved for its reverse. Used once."""
+
+    adjoint: Adjoint
+    state: State
+    used: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are held."""
+        copies = [m for m in self.state.entries.values()] + [m for m in self.state.logs]
+        copies += [m for i, m in self.state.primals.items() if i in self.state.owned]
+        return sum(int(m.root.nbytes) for m in copies)
+
+
+def autodiff_thunk(
+    k: Any, *annotations: Any, not_overwritten: Sequence[str] = (), **by_name: Any
+) -> tuple[Callable[..., Saved], Callable[..., None]]:
+    """The split pair `(augmented, reverse)` for fixed activities, given by position or by parameter name (classes or instances; the rest is Const).
+
+    `saved = augmented(grid, block, args)` runs the kernel and keeps every value that the reverse will read and the caller could overwrite, but
+    those of the parameters in `not_overwritten`; arguments may be bare. `reverse(grid, block, args, saved)` accumulates into the shadows of
+    `args`; each `saved` serves once.
+    """
+    chosen = kernel(k)
+    kinds = activities(chosen.name, chosen.parameters, annotations, by_name)
+    unknown = set(not_overwritten) - {d.name for d in chosen.parameters}
+    if unknown:
+        raise LaunchError(f"`{chosen.name}` has no parameter `{sorted(unknown)[0]}`")
+    shadows = tuple(_element(d) if kind in _SHADOWED else None for d, kind in zip(chosen.parameters, kinds, strict=True))
+
+    def augmented(grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Saved:
+        call = chosen._bind(grid, block, args, shared_mem, stream)
+        aliases = call.aliases()
+        classes = tuple(None if aliases.get(i) else _class_shadow(shadows, aliases, i) for i in range(len(shadows)))
+        adjoint = chosen.reverse(Pattern(classes, aliases, analyse=launching.analysing()))
+        _check_flow_bare(chosen, adjoint, kinds)
+        launching.check_stores(adjoint, call)
+        state = launching.before(adjoint, call)
+        launching.run_primal(chosen.primal(aliases), adjoint, call, state)
+        launching.keep_live(adjoint, call, state, frozenset(not_overwritten))
+        return Saved(adjoint, state)
+
+    def reverse(grid: Any, block: Any, args: Sequence[Any], saved: Saved, *, shared_mem: int = 0, stream: Any = None) -> None:
+        if not isinstance(saved, Saved) or saved.used:
+            raise GpuadError(f"`{chosen.name}`: a saved state serves one reverse; run the augmented forward again")
+        call = chosen._bind(grid, block, args, shared_mem, stream)
+        for i, (argument, element) in enumerate(zip(call.bound.arguments, shadows, strict=True)):
+            if element is not None and not argument.shadows and i not in call.overlaps:
+                raise ShadowError(
+                    f"`{chosen.name}`: argument `{argument.name}` was declared active; pass Duplicated or Active with its shadow"
+                )
+        saved.used = True
+        variant = saved.adjoint.kernel(launching.plain_shadows(saved.adjoint, call))
+        call = _kept_seeds(call, saved.adjoint)
+        for width in range(call.bound.width):
+            launching.run_reverse(saved.adjoint, variant, call, saved.state.again(saved.adjoint, call), width)
+
+    return augmented, reverse
+
+
+def _class_shadow(shadows: Sequence[Scalar | None], aliases: Aliases, position: int) -> Scalar | None:
+    own = shadows[position]
+    others = (shadows[o.position] for o in aliases.overlaps if o.base == position)
+    return own or next((s for s in others if s is not None), None)
+
+
+def _check_flow_bare(chosen: Kernel, adjoint: Adjoint, kinds: Sequence[str]) -> None:
+    for escape in adjoint.escapes:
+        position = next(i for i, d in enumerate(chosen.parameters) if d.name == escape.buffer.name)
+        if escape.returns:
+            actives = ", ".join(f"`{d.name}`" for d, k in zip(chosen.parameters, kinds, strict=True) if k in _SHADOWED)
+            raise ShadowError(_dropped(chosen, position, escape, actives, "const"))
+    if not adjoint.connected:
+        raise ShadowError(f"`{chosen.name}`: no path from an active input to an active output")
+
+
+def hvp(k: Any, grid: Any, block: Any, args: Sequence[Any], directions: Sequence[Any]) -> None:
+    """Hessian-vector products by forward over reverse."""
+    raise NotImplementedError
+
+
+def array_module() -> Any:
+    """CuPy if it is installed and finds a device, else NumPy."""
+    from .executors import cuda
+
+    return cuda.array_module()
+
+
+def check_races(k: Any, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
+    """Runs the primal on the reference executor on NumPy arrays, which raises for data races and bad indices."""
+    from .executors.reference import Reference
+
+    chosen = kernel(k)
+    with launching.executor_for_tests(Reference()):
+        chosen(grid, block, args, shared_mem=shared_mem, stream=stream)
+
+
+__all__ = [
+    "AdjointText", "BoundLaunch", "Forward", "Kernel", "Memory", "Mode", "Reverse", "Saved", "array_module", "autodiff", "autodiff_thunk",
+    "check_races", "hvp", "kernel",
+]  # fmt: skip

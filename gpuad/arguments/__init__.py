@@ -1,0 +1,10 @@
+"""The arguments of a call, checked and bound to the parameters of its kernel before anything runs.
+
+`conversions` looks at one argument, `aliasing` at how several lie in memory beside each other, `binding` makes a checked call of them.
+"""
+
+from .aliasing import Alias
+from .binding import Bound, activities, bind, geometry
+from .conversions import BoundArgument
+
+__all__ = ["Alias", "Bound", "BoundArgument", "activities", "bind", "geometry"]

@@ -1,0 +1,350 @@
+"""The way of a kernel, on one page: from the surface tree to its primal, reverse and forward kernels.
+
+    surface --normalize--> primal --forward_stores, name_results--> --analyses, reverse, prune--> adjoint body
+            --simplify--> --(forward)--> --stack_layout--> --accumulate--> kernel
+
+Each step takes valid IR and gives valid IR. What depends on a launch's numbers (which shadows may be accumulated plainly) is asked last, as a set of
+truth values, so that few texts serve all launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from .analysis.activity import Activity, Escape, activity, connected, escapes
+from .errors import UnsupportedError
+from .ir import surface
+from .ir.nodes import Atomic, Binary, Block, Buffer, Call, Expr, For, If, Kernel, Let, Load, Select, Stmt, Store, Var, While, walk
+from .ir.rewrite import blocks, expressions, walk_stmts
+from .ir.types import Scalar
+from .ir.verify import verify
+from .transform.accumulate import accumulate, undecided
+from .transform.aliases import NONE, Aliases
+from .transform.claims import Claims, claims
+from .transform.forward import forward
+from .transform.names import Names
+from .transform.normalize import normalize
+from .transform.recording import Recording, record
+from .transform.reverse import name_results
+from .transform.simplify import forward_stores, simplify
+from .transform.stack_layout import Layout, Scratch, stack_layout, thread_number
+
+__all__ = ["Adjoint", "Parameter", "Pattern", "Tangent", "primal_of", "reverse_of", "tangent_of"]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What a derivative depends on besides the source: for each parameter (by position) the element type of its shadow, or None; which
+    parameters overlap; through which nothing is to flow; and, for tests, whether recording is analysed or everything is recorded."""
+
+    shadows: tuple[Scalar | None, ...]
+    aliases: Aliases = NONE
+    stopped: frozenset[int] = frozenset()
+    analyse: bool = True
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What a generated kernel's parameter stands for. `role`: 'primal' (as it is after the launch), 'shadow', 'entry' (a copy from before the
+    launch), 'working' (the same, which the kernel overwrites), 'offset' (of an overlapping parameter), 'log', 'base', 'field', 'depth', 'overflow', or
+    'tangent...'. `position`: the user's parameter, or the number of the log or scratch."""
+
+    role: str
+    position: int
+    item: Var | Buffer
+
+
+@dataclass(frozen=True, eq=False)
+class Adjoint:
+    """The reverse of a kernel for one pattern."""
+
+    primal: Kernel
+    pattern: Pattern
+    activity: Activity
+    recording: Recording
+    layout: Layout
+    parameters: tuple[Parameter, ...]
+    augmented: Kernel | None
+    logs: tuple[Buffer, ...]
+    escapes: tuple[Escape, ...]
+    connected: bool
+    exact: bool
+    _variants: dict[frozenset[Buffer], Kernel] = field(default_factory=dict, compare=False)
+    _claims: dict[frozenset[Buffer], Claims] = field(default_factory=dict, compare=False)
+
+    def kernel(self, plain: frozenset[Buffer] = frozenset(), header: str = "") -> Kernel:
+        """The reverse kernel in which the shadows `plain` are accumulated plainly and all others atomically."""
+        if header or plain not in self._variants:
+            body = accumulate(self.layout.body, {b: b in plain for b in self.undecided})
+            kernel = Kernel(f"{self.primal.name}_reverse", self.params, body, self.primal.span, header)
+            verify(kernel)
+            if header:
+                return kernel
+            self._variants[plain] = kernel
+        return self._variants[plain]
+
+    @property
+    def params(self) -> tuple[Var | Buffer, ...]:
+        """The reverse kernel's parameters."""
+        return tuple(p.item for p in self.parameters)
+
+    @cached_property
+    def undecided(self) -> tuple[Buffer, ...]:
+        """The shadows about which a launch decides."""
+        return undecided(self.layout.body)
+
+    @cached_property
+    def reads(self) -> frozenset[Buffer]:
+        """The memory that the reverse and the counting kernel read."""
+        body = (*self.layout.body, *self.layout.counting)
+        return frozenset(s.buffer for s in walk_stmts(body) if isinstance(s, Load))
+
+    def claims(self, buffers: frozenset[Buffer]) -> Claims:
+        """The kernel that checks whether stores to the buffers collide."""
+        if buffers not in self._claims:
+            self._claims[buffers] = claims(self.primal, buffers)
+            verify(self._claims[buffers].kernel)
+        return self._claims[buffers]
+
+    @cached_property
+    def counting_parameters(self) -> tuple[Parameter, ...]:
+        """The counting kernel's parameters: the reverse kernel's without shadows and scratch, and the depths."""
+        kept = [p for p in self.parameters if p.role in ("primal", "offset", "entry", "working", "log")]
+        depths = [Parameter("depth", i, s.depths) for i, s in enumerate(self.layout.scratch)]
+        return (*kept, *depths)
+
+    @cached_property
+    def counting(self) -> Kernel | None:
+        """The kernel that finds how deep each scratch stack must be, or None."""
+        if not self.layout.counting:
+            return None
+        params = tuple(p.item for p in self.counting_parameters)
+        kernel = Kernel(f"{self.primal.name}_count", params, self.layout.counting, self.primal.span)
+        verify(kernel)
+        return kernel
+
+
+@dataclass(frozen=True)
+class Tangent:
+    """The forward-mode kernel for one pattern: primal and tangents in one launch."""
+
+    primal: Kernel
+    kernel: Kernel
+    parameters: tuple[Parameter, ...]
+    escapes: tuple[Escape, ...]
+    connected: bool
+    exact: bool
+
+
+def primal_of(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
+    """The kernel as core IR, to be run as it is."""
+    kernel = normalize(function, aliases)
+    verify(kernel)
+    return kernel
+
+
+def prepared(function: surface.Function, aliases: Aliases) -> Kernel:
+    """The primal in the form that the derivative passes expect."""
+    kernel = forward_stores(primal_of(function, aliases))
+    kernel = name_results(kernel, Names(kernel))
+    verify(kernel)
+    return kernel
+
+
+def reverse_of(function: surface.Function, pattern: Pattern) -> Adjoint:
+    """The adjoint of a kernel. Raises UnsupportedError where no sound one can be given."""
+    kernel = prepared(function, pattern.aliases)
+    names = Names(kernel)
+    first_own = names.uid()
+    shadows = _shadows(kernel, pattern, names, "d")
+    facts = activity(kernel, shadows, stopped=_stopped(kernel, pattern))
+    logs = _logs(kernel, names)
+    wide = replace(kernel, params=(*kernel.params, *shadows.values(), *(log for log, _ in logs.values())))
+    recording = record(wide, facts, shadows, dict(logs), analyse=pattern.analyse)
+    body = simplify(recording.body, first_own)
+    layout = stack_layout(body, wide, recording.entry, recording.stacks, Names(replace(wide, body=body)))
+    used = _log_buffers(layout, logs)
+    parameters = _parameters(kernel, pattern, shadows, recording, layout, used)
+    augmented = _augmented(kernel, {k: v for k, v in logs.items() if v[0] in used}) if used else None
+    return Adjoint(
+        kernel,
+        pattern,
+        facts,
+        recording,
+        layout,
+        parameters,
+        augmented,
+        used,
+        escapes(kernel, facts),
+        connected(kernel, facts),
+        exact(kernel),
+    )
+
+
+def tangent_of(function: surface.Function, pattern: Pattern) -> Tangent:
+    """The forward-mode kernel."""
+    kernel = prepared(function, pattern.aliases)
+    names = Names(kernel)
+    first_own = names.uid()
+    tangents = _shadows(kernel, pattern, names, "d")
+    facts = activity(kernel, tangents, stopped=_stopped(kernel, pattern))
+    body = simplify(forward(kernel.body, facts, tangents, names), first_own)
+    parameters = _primal_and_shadow(kernel, tangents, pattern)
+    params = tuple(p.item for p in parameters)
+    result = Kernel(f"{kernel.name}_forward", params, body, kernel.span)
+    verify(result)
+    return Tangent(kernel, result, parameters, escapes(kernel, facts), connected(kernel, facts), exact(kernel))
+
+
+# --- parameters ----------------------------------------------------------------------------------------------------------------------
+
+
+def _shadows(kernel: Kernel, pattern: Pattern, names: Names, prefix: str) -> dict[Var | Buffer, Buffer]:
+    """A shadow for each active parameter; parameters that overlap share that of their base."""
+    return {
+        p: names.buffer(f"{prefix}{p.name}", element)
+        for position, (p, element) in enumerate(zip(kernel.params, pattern.shadows, strict=False))
+        if element is not None and pattern.aliases.get(position) is None
+    }
+
+
+def _stopped(kernel: Kernel, pattern: Pattern) -> list[Buffer]:
+    return [p for i, p in enumerate(kernel.params) if i in pattern.stopped and isinstance(p, Buffer)]
+
+
+def _primal_and_shadow(kernel: Kernel, shadows: Mapping[Var | Buffer, Buffer], pattern: Pattern) -> tuple[Parameter, ...]:
+    """Primal and shadow side by side, then the offsets of overlapping parameters."""
+    out: list[Parameter] = []
+    count = len(pattern.shadows)
+    for position, item in enumerate(kernel.params):
+        out.append(Parameter("primal" if position < count else "offset", _offset_position(pattern, position, count), item))
+        if item in shadows and pattern.aliases.get(position) is None:
+            out.append(Parameter("shadow", position, shadows[item]))
+    return tuple(out)
+
+
+def _offset_position(pattern: Pattern, position: int, count: int) -> int:
+    """An offset parameter is numbered by the overlapping parameter that it belongs to."""
+    if position < count:
+        return position
+    shifted = [o.position for o in pattern.aliases.overlaps if not o.equal]
+    return shifted[position - count]
+
+
+def _parameters(
+    kernel: Kernel, pattern: Pattern, shadows: Mapping[Var | Buffer, Buffer], recording: Recording, layout: Layout, logs: tuple[Buffer, ...]
+) -> tuple[Parameter, ...]:
+    positions = {item: i for i, item in enumerate(kernel.params) if pattern.aliases.get(i) is None}
+    entries = [Parameter("working" if b in recording.working else "entry", positions[b], copy) for b, copy in recording.entry.items()]
+    scratch = [p for i, s in enumerate(layout.scratch) for p in _scratch_parameters(i, s)]
+    overflow = [Parameter("overflow", 0, layout.overflow)] if layout.overflow else []
+    recorded = [Parameter("log", i, log) for i, log in enumerate(logs)]
+    return (*_primal_and_shadow(kernel, shadows, pattern), *entries, *recorded, *scratch, *overflow)
+
+
+def _scratch_parameters(number: int, scratch: Scratch) -> tuple[Parameter, ...]:
+    return (Parameter("base", number, scratch.base), *(Parameter("field", number, f) for f in scratch.fields))
+
+
+# --- results of atomics -----------------------------------------------------------------------------------------------------------------
+
+
+def _logs(kernel: Kernel, names: Names) -> dict[int, tuple[Buffer, Expr]]:
+    """Where the augmented primal writes down what its atomics returned: such a value cannot be had by repetition (RULES 5)."""
+    found: dict[int, tuple[Buffer, Expr]] = {}
+    used = {v for s in walk_stmts(kernel.body) for e in expressions(s) for v in walk(e) if isinstance(v, Var)}
+    for stmt, path in _with_path(kernel.body, ()):
+        if not isinstance(stmt, Atomic) or stmt.var is None or stmt.var not in used:
+            continue
+        if any(isinstance(s, For | While) for s in path):
+            raise UnsupportedError("the result of an atomic inside a loop is not recorded in this release", stmt.span)
+        found[id(stmt)] = (names.buffer(f"{stmt.var.name}_saved", stmt.var.type), thread_number())
+    return found
+
+
+def _with_path(block: Block, path: tuple[Stmt, ...]) -> list[tuple[Stmt, tuple[Stmt, ...]]]:
+    found: list[tuple[Stmt, tuple[Stmt, ...]]] = []
+    for stmt in block:
+        found.append((stmt, path))
+        for inner in blocks(stmt):
+            found.extend(_with_path(inner, (*path, stmt)))
+    return found
+
+
+def _log_buffers(layout: Layout, logs: Mapping[int, tuple[Buffer, Expr]]) -> tuple[Buffer, ...]:
+    read = {s.buffer for s in walk_stmts((*layout.body, *layout.counting)) if isinstance(s, Load)}
+    return tuple(log for log, _ in logs.values() if log in read)
+
+
+def _augmented(kernel: Kernel, logs: Mapping[int, tuple[Buffer, Expr]]) -> Kernel:
+    """The primal that also writes down what its atomics returned."""
+
+    def block(stmts: Block) -> Block:
+        out: list[Stmt] = []
+        for stmt in stmts:
+            out.append(_rebuilt(stmt))
+            if id(stmt) in logs and isinstance(stmt, Atomic) and stmt.var is not None:
+                log, index = logs[id(stmt)]
+                out.append(Store(log, index, stmt.var, span=stmt.span))
+        return tuple(out)
+
+    def _rebuilt(stmt: Stmt) -> Stmt:
+        match stmt:
+            case If(then=a, otherwise=z):
+                return replace(stmt, then=block(a), otherwise=block(z))
+            case For(body=body):
+                return replace(stmt, body=block(body))
+            case While(body=body):
+                return replace(stmt, body=block(body))
+        return stmt
+
+    params = (*kernel.params, *(log for log, _ in logs.values()))
+    result = replace(kernel, name=f"{kernel.name}_augmented", params=params, body=block(kernel.body))
+    verify(result)
+    return result
+
+
+# --- exactness --------------------------------------------------------------------------------------------------------------------------
+
+
+def exact(kernel: Kernel) -> bool:
+    """Whether control flow hangs on floating-point values, so that primal and reverse must round alike (no contraction, RULES 12)."""
+    lets = {s.var: s.value for s in walk_stmts(kernel.body) if isinstance(s, Let)}
+    return any(_float_decision(e, lets, set()) for s in walk_stmts(kernel.body) for e in _decisions(s))
+
+
+def _decisions(stmt: Stmt) -> tuple[Expr, ...]:
+    match stmt:
+        case If(condition=c) | While(condition=c):
+            return (
+                c,
+                *(
+                    (x for carried in stmt.carried if carried.var.type.kind == "bool" for x in (carried.init, carried.next))
+                    if isinstance(stmt, While)
+                    else ()
+                ),
+            )
+        case Load(index=i) | Store(index=i):
+            return (i,)
+    return tuple(x.condition for e in expressions(stmt) for x in walk(e) if isinstance(x, Select))
+
+
+def _float_decision(expr: Expr, lets: Mapping[Var, Expr], seen: set[Var]) -> bool:
+    for e in walk(expr):
+        if isinstance(e, Binary | Call) and not e.type.is_float and any(c.type.is_float for c in (walk(e))):
+            return True
+        if not e.type.is_float and any(getattr(c, "type", e.type).is_float for c in _operands(e)):
+            return True
+        if isinstance(e, Var) and e in lets and e not in seen:
+            seen.add(e)
+            if _float_decision(lets[e], lets, seen):
+                return True
+    return False
+
+
+def _operands(expr: Expr) -> tuple[Expr, ...]:
+    from .ir.nodes import children
+
+    return children(expr)

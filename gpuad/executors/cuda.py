@@ -1,0 +1,101 @@
+"""Runs kernels on the GPU through CuPy. The only module that imports CuPy, and only when a kernel is launched or an array made."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..codegen.cuda import cuda_source
+from ..errors import CompileError, LaunchError
+from ..ir.nodes import Buffer, Kernel
+from .base import Argument, Dim3, Memory
+
+
+class Cuda:
+    """The executor for CuPy arrays. `contract`: whether the compiler may fuse a product and a sum (-fmad); `options` go to NVRTC as they
+    are, such as those of the primal."""
+
+    name = "cuda"
+
+    def __init__(self, *, contract: bool = True, options: tuple[str, ...] = ()) -> None:
+        standard = () if any(o.startswith(("-std", "--std")) for o in options) else ("-std=c++17",)
+        self.options = (*standard, *(() if contract else ("-fmad=false",)), *options)
+        self.lock = threading.Lock()
+        self.functions: dict[int, tuple[weakref.ref[Kernel], Any]] = {}
+
+    def launch(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0, stream: Any = None) -> None:
+        """Enqueues the kernel on `stream`, by default CuPy's current one, on the current device; `args` follow `kernel.params`, pointers as
+        `Memory` of CuPy arrays. Raises LaunchError for arguments that do not fit or a launch that the device refuses, CompileError for text
+        that NVRTC rejects."""
+        if len(args) != len(kernel.params):
+            raise LaunchError(f"{kernel.name} takes {len(kernel.params)} arguments, not {len(args)}")
+        values = tuple(_value(param, arg) for param, arg in zip(kernel.params, args, strict=True))
+        function = self.function(kernel)
+        most = function.max_threads_per_block
+        if block[0] * block[1] * block[2] > most:
+            raise LaunchError(f"{kernel.name} runs with at most {most} threads a block on this device ({function.num_regs} registers each)")
+        _enqueue(function, grid, block, values, shared_mem, stream)
+
+    def prepare(self, kernels: Sequence[Kernel]) -> None:
+        """Compiles the kernels now, so that no launch has to wait for it or can fail for it."""
+        for kernel in kernels:
+            self.function(kernel).num_regs  # noqa: B018  (the attribute is that of the compiled function)
+
+    def function(self, kernel: Kernel) -> Any:
+        """The kernel as a `cupy.RawKernel`."""
+        held = self.functions.get(id(kernel))
+        if held is not None and held[0]() is kernel:
+            return held[1]
+        function = self._compiled(kernel)
+        with self.lock:
+            self.functions = {k: v for k, v in self.functions.items() if v[0]() is not None}
+            self.functions[id(kernel)] = (weakref.ref(kernel), function)
+        return function
+
+    def _compiled(self, kernel: Kernel) -> Any:
+        import cupy
+
+        try:
+            return cupy.RawModule(code=cuda_source([kernel]), options=self.options).get_function(kernel.name)
+        except cupy.cuda.compiler.CompileException as error:
+            raise CompileError(f"NVRTC rejects the text generated for {kernel.name}:\n{error}", kernel.span) from error
+
+    def zeros(self, length: int, dtype: Any) -> Any:
+        """A new flat CuPy array of zeros, on the current device."""
+        import cupy
+
+        return cupy.zeros(length, dtype)
+
+    def copy(self, array: Any) -> Any:
+        """A new array with the same content, on the current device."""
+        return array.copy()
+
+
+def _enqueue(function: Any, grid: Dim3, block: Dim3, values: tuple[Any, ...], shared_mem: int, stream: Any) -> None:
+    import cupy
+
+    try:
+        function(grid, block, values, shared_mem=shared_mem, stream=stream)
+    except cupy.cuda.driver.CUDADriverError as error:
+        raise LaunchError(f"{function.name}: the device refuses the launch with grid {grid} and block {block}: {error}") from error
+
+
+def _value(param: Any, arg: Argument) -> Any:
+    """The argument as CuPy passes it: an 8-byte address, or a scalar of exactly the parameter's type."""
+    if not isinstance(param, Buffer):
+        dtype = np.dtype(str(param.type))
+        if getattr(arg, "dtype", None) != dtype:
+            raise LaunchError(f"{param.name} is a {dtype}, not {arg!r}")
+        return dtype.type(arg)
+    if arg is None:
+        return np.uint64(0)
+    if not isinstance(arg, Memory):
+        raise LaunchError(f"{param.name} is a pointer: it takes an array or None, not {arg!r}")
+    dtype = np.dtype(str(param.element))
+    if arg.root.dtype != dtype:
+        raise LaunchError(f"{param.name} points to {dtype}, not to {arg.root.dtype}")
+    return np.uint64(arg.root.data.ptr + arg.offset * dtype.itemsize)

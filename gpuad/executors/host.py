@@ -1,0 +1,234 @@
+"""Runs kernels on the CPU: prints them as C++, compiles that with the machine's compiler, calls it through ctypes.
+
+A kernel is compiled once for arguments that do not overlap (`__restrict__`) and, when a launch needs it, once for arguments that do.
+Threads of a launch are shared out to as many workers as there are cores. A kernel with atomics runs on one worker, with plain operations: a
+serial scatter is far faster than atomics from a few cores, and its result is the same every time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..codegen.host import has_atomics, host_source
+from ..codegen.naming import identifier
+from ..codegen.structure import statements, written
+from ..errors import LaunchError
+from ..ir.nodes import Buffer, Kernel, Var
+from .base import Argument, Dim3, Memory
+from .cache import cached, key_of
+from .compiler import FLAGS, Compiler, find_compiler
+
+_SUFFIX = ".dll" if os.name == "nt" else ".so"
+_LIMITS = (1 << 31, 1 << 16, 1 << 16)
+_FORMATS = {
+    "bool": "?7x", "int8": "b7x", "int16": "h6x", "int32": "i4x", "int64": "q", "uint8": "B7x", "uint16": "H6x", "uint32": "I4x",
+    "uint64": "Q", "float32": "f4x", "float64": "d",
+}  # fmt: skip
+Variant: TypeAlias = "tuple[bool, bool]"  # no written argument overlaps another; all arrays and unsigned scalars are below 2^31
+_USUAL: Variant = (True, True)
+_HALF = 1 << 31
+Entry = Callable[[bytes, bytes], int]
+
+
+class Host:
+    """The executor for NumPy arrays. `workers`: the number of threads that every kernel is run by, with real atomics where it has any; by
+    default as many as the environment variable GPUAD_THREADS says, else one a core, and one for kernels with atomics and small launches."""
+
+    name = "host"
+
+    def __init__(self, workers: int | None = None) -> None:
+        if workers is not None and workers < 1:
+            raise LaunchError(f"{workers} workers cannot run a kernel")
+        self.workers = workers
+        self.lock = threading.Lock()
+        self.by_id: dict[int, tuple[weakref.ref[Kernel], _Program]] = {}
+
+    def launch(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0, stream: Any = None) -> None:
+        """Runs the kernel and returns when it is done; `args` follow `kernel.params`, pointers as `Memory` of NumPy arrays. `shared_mem`
+        and `stream` have no meaning here. Raises LaunchError for arguments or a geometry that do not fit, CompileError without a compiler,
+        UnsupportedError for kernels with barriers, before anything is written."""
+        self.program(kernel).run(grid, block, args)
+
+    def prepare(self, kernels: Iterable[Kernel]) -> None:
+        """Compiles the kernels now, all in one run of the compiler, so that no launch has to wait for it or can fail for want of a
+        compiler. The caller has to keep them. Kernels of one name are compiled one by one."""
+        programs = [p for p in (self.program(k) for k in kernels) if _USUAL not in p.entries]
+        names = [p.kernel.name for p in programs]
+        if len(set(names)) < len(names) or any(p.defines(True) != programs[0].defines(True) for p in programs):
+            for program in programs:
+                program.entry(_USUAL)
+        elif programs:
+            entries = load(host_source([p.kernel for p in programs]), [p.symbol for p in programs], programs[0].defines(True))
+            for program, entry in zip(programs, entries, strict=True):
+                program.entries[_USUAL] = entry
+
+    def program(self, kernel: Kernel) -> _Program:
+        held = self.by_id.get(id(kernel))
+        if held is not None and held[0]() is kernel:
+            return held[1]
+        program = _Program(kernel, self.workers)
+        with self.lock:
+            self.by_id = {k: v for k, v in self.by_id.items() if v[0]() is not None}
+            self.by_id[id(kernel)] = (weakref.ref(kernel), program)
+        return program
+
+    def zeros(self, length: int, dtype: Any) -> Any:
+        """A new flat NumPy array of zeros."""
+        return np.zeros(length, dtype)
+
+    def copy(self, array: Any) -> Any:
+        """A new array with the same content."""
+        return array.copy()
+
+
+def default_workers() -> int:
+    """The number in the environment variable GPUAD_THREADS, else the number of cores."""
+    text = os.environ.get("GPUAD_THREADS")
+    if text is None:
+        return os.cpu_count() or 1
+    if not text.isdigit() or int(text) < 1:
+        raise LaunchError(f"GPUAD_THREADS is {text!r}: it has to be a number of threads")
+    return int(text)
+
+
+class _Program:
+    """A kernel's compiled text, in the variants that launches have needed."""
+
+    def __init__(self, kernel: Kernel, workers: int | None) -> None:
+        self.reference = weakref.ref(kernel)
+        self.kernel_name = kernel.name
+        self.symbol = f"gpuad_launch_{identifier(kernel.name)}"
+        self.params = kernel.params
+        atomics = has_atomics(kernel)
+        self.atomics = atomics and workers is not None and workers > 1
+        self.demand = -workers if workers is not None else 1 if atomics else default_workers()
+        self.pack = struct.Struct("=" + "".join("Q" if isinstance(p, Buffer) else _FORMATS[str(p.type)] for p in kernel.params)).pack
+        changed = {written(s) for s in statements(kernel.body)}
+        self.written = tuple(isinstance(p, Buffer) and p in changed for p in kernel.params)
+        self.dtypes = tuple(np.dtype(str(p.element if isinstance(p, Buffer) else p.type)) for p in kernel.params)
+        self.unsigned = tuple(k for k, p in enumerate(kernel.params) if isinstance(p, Var) and str(p.type) == "uint32")
+        self.sizes = tuple(p.element.size for p in kernel.buffers)
+        self.entries: dict[Variant, Entry] = {}
+        self.geometries: dict[tuple[Dim3, Dim3], bytes] = {}
+        self.disjoint: dict[tuple[int, ...], bool] = {}
+
+    def run(self, grid: Dim3, block: Dim3, args: Sequence[Argument]) -> None:
+        geometry = self.geometries.get((grid, block)) or self.geometry(grid, block)
+        if len(args) != len(self.params):
+            raise LaunchError(f"{self.kernel_name} takes {len(self.params)} arguments, not {len(args)}")
+        values, ranges = self.values(args)
+        variant = self.variant(values, ranges)
+        entry = self.entries.get(variant) or self.entry(variant)
+        status = entry(geometry, self.pack(*values))
+        if status:
+            raise LaunchError(f"{self.kernel_name}: " + ("more than 2^31 threads along an axis" if status == 1 else "out of memory"))
+
+    def values(self, args: Sequence[Argument]) -> tuple[list[Any], tuple[int, ...]]:
+        """Addresses and scalars in the order of the call; first and last address of each pointer's allocation."""
+        values: list[Any] = []
+        ranges: list[int] = []
+        for param, dtype, arg in zip(self.params, self.dtypes, args, strict=True):
+            if isinstance(param, Var):
+                values.append(_scalar(arg, param, dtype))
+            elif isinstance(arg, Memory):
+                root = arg.root
+                if root.dtype != dtype:
+                    raise LaunchError(f"{self.kernel_name}: {param.name} points to {dtype}, not to {root.dtype}")
+                start = root.__array_interface__["data"][0]
+                values.append(start + arg.offset * dtype.itemsize)
+                ranges += (start, start + root.nbytes)
+            else:
+                values.append(_null(arg, param))
+                ranges += (0, 0)
+        return values, tuple(ranges)
+
+    def variant(self, values: list[Any], ranges: tuple[int, ...]) -> Variant:
+        """Which text fits the arguments."""
+        apart = self.disjoint.get(ranges)
+        if apart is None:
+            apart = self.remember(ranges)
+        return apart, not any(values[k] >= _HALF for k in self.unsigned) and not self.huge(ranges)
+
+    def huge(self, ranges: tuple[int, ...]) -> bool:
+        return any(b - a >= _HALF * s for a, b, s in zip(ranges[::2], ranges[1::2], self.sizes, strict=True))
+
+    def remember(self, ranges: tuple[int, ...]) -> bool:
+        if len(self.disjoint) > 1000:
+            self.disjoint.clear()
+        pointers = [w for p, w in zip(self.params, self.written, strict=True) if isinstance(p, Buffer)]
+        pairs = list(zip(ranges[::2], ranges[1::2], pointers, strict=True))
+        apart = not any(
+            (a[2] or b[2]) and a[0] < b[1] and b[0] < a[1] for k, a in enumerate(pairs) for b in pairs[:k]
+        )  # fmt: skip
+        self.disjoint[ranges] = apart
+        return apart
+
+    def geometry(self, grid: Dim3, block: Dim3) -> bytes:
+        """The launch's numbers as the entry takes them; LaunchError if a GPU would refuse them."""
+        if len(grid) != 3 or len(block) != 3 or min(*grid, *block) < 1:
+            raise LaunchError(f"{self.kernel_name}: grid {grid} and block {block} have to be three positive numbers each")
+        if any(g >= most for g, most in zip(grid, _LIMITS, strict=True)):
+            raise LaunchError(f"{self.kernel_name}: grid {grid} is too large")
+        if block[0] * block[1] * block[2] > 1024 or block[2] > 64:
+            raise LaunchError(f"{self.kernel_name}: block {block} has more than 1024 threads")
+        packed = struct.pack("=7q", *grid, *block, self.demand)
+        self.geometries[grid, block] = packed
+        return packed
+
+    def entry(self, variant: Variant) -> Entry:
+        """The compiled kernel for such arguments."""
+        if variant not in self.entries:
+            apart, wide = variant
+            (self.entries[variant],) = load(host_source([self.kernel], wide), [self.symbol], self.defines(apart))
+        return self.entries[variant]
+
+    def defines(self, apart: bool) -> tuple[str, ...]:
+        return (*(["-DGPUAD_RESTRICT=__restrict__"] if apart else []), *(["-DGPUAD_ATOMICS"] if self.atomics else []))
+
+    @property
+    def kernel(self) -> Kernel:
+        kernel = self.reference()
+        assert kernel is not None, "a program is only used through its kernel"
+        return kernel
+
+
+def load(source: str, symbols: Sequence[str], defines: tuple[str, ...]) -> list[Entry]:
+    """Compiles the text, or takes it from the cache, and gives its entries."""
+    compiler = find_compiler()
+    key = key_of(source, " ".join((*compiler.command, *FLAGS, *defines)), compiler.version)
+    path = cached(key, _SUFFIX, lambda target: _build(compiler, source, target, defines))
+    library = ctypes.CDLL(str(path))
+    return [_entry(library, symbol) for symbol in symbols]
+
+
+def _entry(library: ctypes.CDLL, symbol: str) -> Entry:
+    function = getattr(library, symbol)
+    function.argtypes, function.restype = [ctypes.c_char_p, ctypes.c_char_p], ctypes.c_int
+    return function  # type: ignore[no-any-return]
+
+
+def _build(compiler: Compiler, source: str, target: Path, defines: tuple[str, ...]) -> None:
+    text = target.with_suffix(".cpp")
+    text.write_text(source)
+    compiler.build(text, target, defines)
+
+
+def _scalar(arg: Argument, param: Var, dtype: np.dtype[Any]) -> Any:
+    if getattr(arg, "dtype", None) != dtype or getattr(arg, "shape", None) != ():
+        raise LaunchError(f"{param.name} is a {dtype}, not {arg!r}")
+    return arg.item()  # type: ignore[union-attr]
+
+
+def _null(arg: Argument, param: Buffer) -> int:
+    if arg is not None:
+        raise LaunchError(f"{param.name} is a pointer: it takes an array or None, not {arg!r}")
+    return 0

@@ -1,0 +1,187 @@
+"""Compiles CUDA text without a GPU, with NVRTC from its wheel, and reads what the result needs of a multiprocessor.
+
+The library is found in site-packages (wheel `nvidia-cuda-nvrtc` for CUDA 13, `nvidia-cuda-nvrtc-cu12` for 12) or by the loader. The numbers
+come from the cubin, an ELF file: shared memory from the size of a kernel's `.nv.shared` section, which from sm_90 on includes the KiB that
+the system keeps for itself; registers, the stack frame and the greatest block from the attributes in `.nv.info`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import glob
+import os
+import struct
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ..errors import CompileError
+
+_PATTERNS = ("libnvrtc.so.*", "nvrtc64_*_0.dll")
+_NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
+_REGISTERS, _FRAME_SIZE, _MAX_THREADS = 0x2F, 0x11, 0x05  # EIATTR codes
+_SIZED = 0x04  # EIFMT code of an attribute with a value of any size
+_SYSTEM_SHARED = 1024
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """Compiled code, and what the compiler said about it."""
+
+    data: bytes
+    log: str
+    arch: str
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one kernel needs: registers a thread, bytes of static shared memory a block, bytes of stack a thread; `max_threads` is the
+    greatest block that it was compiled for."""
+
+    registers: int
+    shared_bytes: int
+    local_bytes: int
+    max_threads: int
+
+
+@dataclass(frozen=True)
+class _Section:
+    name: str
+    size: int
+    data: bytes
+
+
+def available() -> bool:
+    """Whether there is an NVRTC to compile with."""
+    return _library() is not None
+
+
+def compile_cuda(text: str, arch: str = "sm_90", options: Sequence[str] = ()) -> Cubin:
+    """Compiles the text for one architecture; CompileError with NVRTC's log if it is rejected, or if there is no NVRTC."""
+    library = _library()
+    if library is None:
+        raise CompileError("there is no NVRTC: `pip install nvidia-cuda-nvrtc`, or nvidia-cuda-nvrtc-cu12 for CUDA 12")
+    program = ctypes.c_void_p()
+    _check(library, library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"gpuad.cu", 0, None, None))
+    try:
+        flags = [option.encode() for option in (f"-arch={arch}", "-std=c++17", *options)]
+        status = library.nvrtcCompileProgram(program, len(flags), (ctypes.c_char_p * len(flags))(*flags))
+        log = _fetch(library, "ProgramLog", program).rstrip(b"\0").decode(errors="replace")
+        if status:
+            raise CompileError(f"NVRTC rejects generated code for {arch}: {_message(library, status)}\n{log}")
+        return Cubin(_fetch(library, "CUBIN", program), log, arch)
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def resources(cubin: Cubin | bytes) -> dict[str, Resources]:
+    """What each kernel of the cubin needs, by name. CompileError if the bytes are no cubin."""
+    sections = {s.name: s for s in _sections(cubin.data if isinstance(cubin, Cubin) else cubin)}
+    names = [name.removeprefix(".text.") for name in sections if name.startswith(".text.")]
+    return {name: _of_kernel(name, sections) for name in names}
+
+
+def launchable(needs: Resources, block_threads: int, arch: str = "sm_90", shared_mem: int = 0) -> bool:
+    """Whether a block of so many threads can run: it fits the registers and the shared memory that a kernel gets without opting in for
+    more. `shared_mem`: bytes of dynamic shared memory."""
+    warps = -(-block_threads // 32)
+    if not 0 < block_threads <= min(1024, needs.max_threads):
+        return False
+    registers = -(-max(needs.registers, 1) * 32 // 256) * 256  # a warp gets registers in units of 256
+    warps = -(-warps // 4) * 4  # spread over the four schedulers
+    return warps * registers <= 65536 and needs.shared_bytes + shared_mem <= 48 * 1024
+
+
+@functools.cache
+def _library() -> ctypes.CDLL | None:
+    for path in _candidates():
+        with contextlib.suppress(OSError):
+            return ctypes.CDLL(path)
+    return None
+
+
+def _candidates() -> Iterator[str]:
+    for folder in sys.path:
+        for package in ("cu13/lib", "cu13/bin/x86_64", "cuda_nvrtc/lib", "cuda_nvrtc/bin"):
+            for pattern in _PATTERNS:
+                found = glob.glob(os.path.join(glob.escape(folder), "nvidia", package, pattern))
+                yield from sorted(path for path in found if "builtins" not in path)
+    yield from _NAMES
+
+
+def _check(library: ctypes.CDLL, status: int) -> None:
+    if status:
+        raise CompileError(f"NVRTC fails: {_message(library, status)}")
+
+
+def _message(library: ctypes.CDLL, status: int) -> str:
+    library.nvrtcGetErrorString.restype = ctypes.c_char_p
+    text: bytes = library.nvrtcGetErrorString(status)
+    return text.decode()
+
+
+def _fetch(library: ctypes.CDLL, what: str, program: ctypes.c_void_p) -> bytes:
+    size = ctypes.c_size_t()
+    _check(library, getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
+    buffer = ctypes.create_string_buffer(size.value)
+    _check(library, getattr(library, f"nvrtcGet{what}")(program, buffer))
+    return buffer.raw
+
+
+def _sections(data: bytes) -> list[_Section]:
+    """The sections of a 64-bit little-endian ELF file."""
+    if data[:4] != b"\x7fELF" or data[4:6] != b"\x02\x01":
+        raise CompileError("the compiled code is no cubin")
+    (table,) = struct.unpack_from("<Q", data, 0x28)
+    entry, count, names = struct.unpack_from("<3H", data, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQIIQQ", data, table + k * entry) for k in range(count)]
+    strings = _content(data, headers[names])
+    return [_Section(_string(strings, h[0]), h[5], _content(data, h)) for h in headers]
+
+
+def _content(data: bytes, header: tuple[int, ...]) -> bytes:
+    no_bits = 8
+    return b"" if header[1] == no_bits else data[header[4] : header[4] + header[5]]
+
+
+def _string(strings: bytes, start: int) -> str:
+    return strings[start : strings.index(b"\0", start)].decode()
+
+
+def _symbols(sections: dict[str, _Section]) -> list[str]:
+    """The names of the symbols, by number."""
+    table, strings = sections.get(".symtab"), sections.get(".strtab")
+    if table is None or strings is None:
+        return []
+    return [_string(strings.data, struct.unpack_from("<I", table.data, at)[0]) for at in range(0, len(table.data), 24)]
+
+
+def _attributes(section: _Section | None) -> Iterator[tuple[int, bytes]]:
+    """The records of an `.nv.info` section: an attribute's code and its value."""
+    data, at = section.data if section else b"", 0
+    while at + 4 <= len(data):
+        form, code, number = struct.unpack_from("<BBH", data, at)
+        size = number if form == _SIZED else 0
+        yield code, data[at + 4 : at + 4 + size] if form == _SIZED else data[at + 2 : at + 4]
+        at += 4 + size
+
+
+def _by_function(sections: dict[str, _Section], wanted: int) -> dict[str, int]:
+    """The values of an attribute that functions have in the common `.nv.info`."""
+    symbols = _symbols(sections)
+    found = (struct.unpack("<II", value) for code, value in _attributes(sections.get(".nv.info")) if code == wanted)
+    return {symbols[number]: amount for number, amount in found}
+
+
+def _of_kernel(name: str, sections: dict[str, _Section]) -> Resources:
+    shared = sections.get(f".nv.shared.{name}")
+    system = _SYSTEM_SHARED if shared and ".nv.shared.reserved.0" in sections else 0
+    most = 1024
+    for code, value in _attributes(sections.get(f".nv.info.{name}")):
+        if code == _MAX_THREADS and len(value) == 12:
+            x, y, z = struct.unpack("<III", value)
+            most = min(most, x * y * z)
+    registers, frame = _by_function(sections, _REGISTERS)[name], _by_function(sections, _FRAME_SIZE).get(name, 0)
+    return Resources(registers, (shared.size if shared else 0) - system, frame, most)

@@ -1,0 +1,375 @@
+"""Makes launches: finds the executor, judges what depends on a launch's numbers, and gives each generated kernel its arguments.
+
+A `Launch` is a bound call with its geometry; a `Plan` says for one adjoint and one set of numbers which kernels run and which memory they
+need. Everything that can be refused is refused before the primal is launched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from .analysis.injectivity import Launch as Numbers
+from .analysis.injectivity import collision_free, footprints
+from .arguments import Bound, BoundArgument
+from .differentiate import Adjoint, Parameter
+from .errors import CompileError, LaunchError
+from .executors.base import Dim3, Executor, Memory
+from .ir.nodes import Buffer, Kernel, Load, Store, Var
+from .ir.rewrite import walk_stmts
+from .ir.types import Scalar
+from .transform.aliases import Aliases
+from .transform.claims import contested
+from .transform.stack_layout import GROUP
+
+_chosen: ContextVar[Executor | None] = ContextVar("executor", default=None)
+_analysing: ContextVar[bool] = ContextVar("analysing", default=True)
+_plain_allowed: ContextVar[bool] = ContextVar("plain_allowed", default=True)
+
+
+@contextlib.contextmanager
+def executor_for_tests(executor: Executor) -> Iterator[None]:
+    """Within it NumPy arrays run on the given executor. For tests: users' arrays choose."""
+    token = _chosen.set(executor)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def executor_of(library: str | None) -> Executor:
+    """The executor for arrays of a library: CuPy's run on the GPU, NumPy's on the CPU."""
+    if library == "cupy":
+        return _cuda()
+    return _chosen.get() or _cpu()
+
+
+@cache
+def _cuda() -> Executor:
+    from .executors.cuda import Cuda
+
+    return Cuda()
+
+
+@cache
+def _cpu() -> Executor:
+    from .executors.compiler import find_compiler
+    from .executors.host import Host
+    from .executors.reference import Reference
+
+    try:
+        find_compiler()
+    except CompileError:
+        return Reference()
+    return Host()
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A bound call and its geometry."""
+
+    bound: Bound
+    grid: Dim3
+    block: Dim3
+    shared_mem: int = 0
+    stream: Any = None
+    loose: frozenset[int] = frozenset()  # parameters through which the kernel may reach outside of their views
+
+    @property
+    def executor(self) -> Executor:
+        return executor_of(self.bound.library)
+
+    @property
+    def threads(self) -> int:
+        """Number of threads of the launch."""
+        return int(np.prod(self.grid, dtype=np.int64) * np.prod(self.block, dtype=np.int64))
+
+    def run(self, kernel: Kernel, args: list[Any]) -> None:
+        self.executor.launch(kernel, self.grid, self.block, args, shared_mem=self.shared_mem, stream=self.stream)
+
+    def numbers(self, kernel: Kernel) -> Numbers:
+        """Grid, block and integer scalars as the analyses take them."""
+        scalars: dict[Var, int] = {}
+        for item, argument in zip(kernel.params, self.bound.arguments, strict=False):
+            if isinstance(item, Var) and item.type.is_integer and argument.value is not None:
+                scalars[item] = int(argument.value)
+        offsets = self.offsets()
+        extra = [p for p in kernel.params[len(self.bound.arguments) :] if isinstance(p, Var)]
+        scalars.update(zip(extra, offsets.values(), strict=False))
+        return Numbers(self.grid, self.block, scalars)
+
+    def offsets(self) -> dict[int, int]:
+        """Element offsets of overlapping parameters from their base, for those that do not start where the base does."""
+        return {i: o for i, (_, o) in self.overlaps.items() if o != 0}
+
+    @property
+    def overlaps(self) -> Mapping[int, tuple[int, int]]:
+        """For each parameter that may reach the memory of an earlier one: (position of that one, offset in elements)."""
+        found: dict[int, tuple[int, int]] = {}
+        aliases = self.bound.aliases
+        wide = {a.allocation for i, a in enumerate(aliases) if a is not None and i in self.loose}
+        for i, alias in enumerate(aliases):
+            if alias is None:
+                continue
+            base, offset = (alias.allocation, alias.allocation_offset) if alias.allocation in wide else (alias.overlap, alias.offset)
+            if base == i:
+                continue
+            if offset is None:
+                raise LaunchError(f"`{self.bound.kernel}`: two arguments overlap by a part of an element; pass copies.")
+            found[i] = (base, offset)
+        return found
+
+    def aliases(self) -> Aliases:
+        """The pattern of overlaps."""
+        return Aliases.of({i: (base, offset == 0) for i, (base, offset) in self.overlaps.items()})
+
+    def offset_values(self) -> list[Any]:
+        return [np.int64(o) for o in self.offsets().values()]
+
+
+def dtype_of(type_: Scalar) -> np.dtype[Any]:
+    """The NumPy dtype of a scalar type."""
+    name = {"bool": "bool", "int": f"int{type_.bits}", "uint": f"uint{type_.bits}", "float": f"float{type_.bits}"}[type_.kind]
+    return np.dtype(name)
+
+
+# --- numbers of a launch -----------------------------------------------------------------------------------------------------------------
+
+
+def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
+    """The shadows that this launch may accumulate plainly."""
+    if not _plain_allowed.get():
+        return frozenset()
+    numbers = call.numbers(adjoint.primal)
+    return frozenset(b for b in adjoint.undecided if collision_free(adjoint.layout.body, [b], numbers))
+
+
+def stays_inside(kernel: Kernel, call: Call) -> frozenset[str]:
+    """Names of the pointer parameters through which the launch provably stays inside of the view that was passed."""
+    numbers = call.numbers(kernel)
+    found = footprints(kernel.body, kernel.buffers, numbers)
+    inside = set()
+    for item, argument in zip(kernel.params, call.bound.arguments, strict=False):
+        reach = found.get(item) if isinstance(item, Buffer) else None
+        if reach is not None and argument.array is not None and reach[0] >= 0 and reach[1] < dense_extent(argument.array):
+            inside.add(argument.name)
+    return frozenset(inside)
+
+
+def dense_extent(array: Any) -> int:
+    """Elements from a view's first element to its last, both included, if it is dense; else only the first run."""
+    if array.size == 0:
+        return 0
+    span = 1 + sum(abs(s) * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)) // array.dtype.itemsize
+    return span if span == array.size else 1
+
+
+def check_stores(adjoint: Adjoint, call: Call) -> None:
+    """Refuses a launch in which two threads store different values to one element that has a shadow; nothing has been launched then."""
+    numbers = call.numbers(adjoint.primal)
+    doubtful = [b for b in _stored(adjoint) if not collision_free(adjoint.primal.body, [b], numbers, (Store,))]
+    if not doubtful or not contested(adjoint.primal, doubtful):
+        return
+    check = adjoint.claims(frozenset(doubtful))
+    positions = {item: i for i, item in enumerate(adjoint.primal.params)}
+    given = [call.bound.arguments[positions[b]].memory for b in check.copies]
+    owned = [call.bound.arguments[positions[b]].memory for b in check.claims]
+    flag = Memory(call.executor.zeros(1, np.dtype(np.int32)))
+    claims = [None if m is None else Memory(call.executor.zeros(m.root.size, np.dtype(np.int64)), m.offset) for m in owned]
+    copies = [None if m is None else copied(call, m) for m in given]
+    call.run(check.kernel, [*call.bound.primals(), *call.offset_values(), *copies, *claims, flag])
+    if int(flag.root[0]):
+        names = ", ".join(f"`{b.name}`" for b in doubtful)
+        raise LaunchError(
+            f"`{call.bound.kernel}`: two threads store to one element of {names}; which value stays is not defined, so the gradient is not. "
+            "Use atomicAdd to sum, or make the indices unique. Nothing was launched."
+        )
+
+
+def _stored(adjoint: Adjoint) -> list[Buffer]:
+    return [b for b in adjoint.primal.buffers if b in adjoint.activity.shadowed and contested(adjoint.primal, [b])]
+
+
+def analysing() -> bool:
+    """Whether recording is analysed; tests switch it off."""
+    return _analysing.get()
+
+
+@contextlib.contextmanager
+def everything_recorded_for_tests() -> Iterator[None]:
+    """Within it every value of overwritten memory is recorded, needed or not."""
+    token = _analysing.set(False)
+    try:
+        yield
+    finally:
+        _analysing.reset(token)
+
+
+@contextlib.contextmanager
+def nothing_plain_for_tests() -> Iterator[None]:
+    """Within it every accumulation is atomic."""
+    token = _plain_allowed.set(False)
+    try:
+        yield
+    finally:
+        _plain_allowed.reset(token)
+
+
+# --- arguments of generated kernels ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class State:
+    """The memory with which an adjoint runs: for each user parameter the primal as the reverse sees it (`owned`: copies that are ours), copies
+    from before the launch, logs and scratch."""
+
+    primals: dict[int, Any]
+    entries: dict[int, Memory] = field(default_factory=dict)
+    logs: list[Any] = field(default_factory=list)
+    scratch: dict[Buffer, Memory] = field(default_factory=dict)
+    overflow: Any = None
+    owned: set[int] = field(default_factory=set)
+
+    def again(self, adjoint: Adjoint, call: Call) -> State:
+        """The state for one of several reverse launches: working copies are written by each, so each has its own."""
+        working = {p.position for p in adjoint.parameters if p.role == "working"}
+        entries = {i: copied(call, m) if i in working and call.bound.width > 1 else m for i, m in self.entries.items()}
+        return State(self.primals, entries, self.logs)
+
+
+def copied(call: Call, memory: Memory) -> Memory:
+    """A copy of the allocation behind a pointer, with the pointer at the same place in it."""
+    return Memory(call.executor.copy(memory.root), memory.offset)
+
+
+def before(adjoint: Adjoint, call: Call) -> State:
+    """What must be taken down before the primal runs."""
+    state = State({i: (a.memory if a.is_pointer else a.value) for i, a in enumerate(call.bound.arguments)})
+    for p in adjoint.parameters:
+        if p.role in ("entry", "working"):
+            memory = call.bound.arguments[p.position].memory
+            if memory is not None:
+                state.entries[p.position] = copied(call, memory)
+    state.logs = [Memory(call.executor.zeros(call.threads, dtype_of(log.element))) for log in adjoint.logs]
+    return state
+
+
+def run_primal(kernel: Kernel, adjoint: Adjoint | None, call: Call, state: State | None = None) -> None:
+    """Runs the primal, or its augmented form if something has to be written down on the way."""
+    args = [*call.bound.primals(), *call.offset_values()]
+    if adjoint is not None and adjoint.augmented is not None and state is not None:
+        call.run(adjoint.augmented, [*args, *state.logs])
+        return
+    call.run(kernel, args)
+
+
+def run_reverse(adjoint: Adjoint, kernel: Kernel, call: Call, state: State, width: int = 0) -> None:
+    """Counts what the stacks need, allocates it, and runs the reverse kernel."""
+    _scratch(adjoint, call, state)
+    call.run(kernel, arguments(adjoint.parameters, call, state, width))
+    if state.overflow is not None and int(state.overflow.root[0]):
+        raise LaunchError(
+            f"`{kernel.name}`: a stack overflowed, which means that counting and reversing took different branches; the shadows of this "
+            "launch are undefined. Please report this kernel."
+        )
+
+
+def _scratch(adjoint: Adjoint, call: Call, state: State) -> None:
+    if not adjoint.layout.scratch:
+        return
+    groups = -(-call.threads // GROUP)
+    depths = _depths(adjoint, call, state, groups)
+    for scratch, depth in zip(adjoint.layout.scratch, depths, strict=True):
+        base = call.executor.zeros(groups + 1, np.dtype(np.int64))
+        base[1:] = (depth.astype(np.int64) * GROUP).cumsum()
+        state.scratch[scratch.base] = Memory(base)
+        for array in scratch.fields:
+            state.scratch[array] = Memory(call.executor.zeros(max(int(base[-1]), 1), dtype_of(array.element)))
+    state.overflow = Memory(call.executor.zeros(1, np.dtype(np.int32)))
+
+
+def _depths(adjoint: Adjoint, call: Call, state: State, groups: int) -> list[Any]:
+    """The deepest stack of each group of threads, for each scratch."""
+    assert adjoint.counting is not None
+    arrays = [Memory(call.executor.zeros(groups * GROUP, np.dtype(np.int32))) for _ in adjoint.layout.scratch]
+    aside = State(state.primals, {}, state.logs)
+    for p in adjoint.counting_parameters:
+        if p.role in ("entry", "working") and p.position in state.entries:
+            memory = state.entries[p.position]
+            aside.entries[p.position] = copied(call, memory) if p.role == "working" else memory
+    args = [arrays[p.position] if p.role == "depth" else _argument(p, call, aside, 0) for p in adjoint.counting_parameters]
+    call.run(adjoint.counting, args)
+    return [a.root.reshape(groups, GROUP).max(axis=1) for a in arrays]
+
+
+def arguments(parameters: tuple[Parameter, ...], call: Call, state: State, width: int = 0) -> list[Any]:
+    """What a generated kernel is launched with."""
+    return [_argument(p, call, state, width) for p in parameters]
+
+
+def keep_live(adjoint: Adjoint, call: Call, state: State, not_overwritten: frozenset[str]) -> None:
+    """Copies the primal memory that the reverse reads as it is after the launch, where the caller may overwrite it."""
+    read = adjoint.reads
+    for p in adjoint.parameters:
+        if p.role == "primal" and p.item in read and p.item.name not in not_overwritten and state.primals[p.position] is not None:
+            state.primals[p.position] = copied(call, state.primals[p.position])
+            state.owned.add(p.position)
+
+
+def loads(kernel: Kernel, buffer: Buffer) -> bool:
+    """Whether the kernel reads the buffer."""
+    return any(isinstance(s, Load) and s.buffer == buffer for s in walk_stmts(kernel.body))
+
+
+def _argument(p: Parameter, call: Call, state: State, width: int) -> Any:
+    match p.role:
+        case "primal":
+            return state.primals[p.position]
+        case "offset":
+            return np.int64(call.offsets()[p.position])
+        case "shadow":
+            return shadow_of(call, p.position, width)
+        case "entry" | "working":
+            return state.entries.get(p.position)
+        case "log":
+            return state.logs[p.position]
+        case "overflow":
+            return state.overflow
+    assert isinstance(p.item, Buffer)
+    return state.scratch[p.item]
+
+
+def shadow_of(call: Call, position: int, width: int) -> Memory | None:
+    """The shadow for a parameter, which may be that of one that overlaps it, moved to where this one starts."""
+    arguments = call.bound.arguments
+    own = arguments[position]
+    if own.shadows:
+        return own.shadows[width]
+    for other, (base, offset) in call.overlaps.items():
+        if base == position and arguments[other].shadows:
+            shadow = arguments[other].shadows[width]
+            return Memory(shadow.root, shadow.offset - offset)
+    return None
+
+
+def active_positions(call: Call) -> dict[int, BoundArgument]:
+    """Parameters that have a shadow, each overlap class by its base."""
+    found: dict[int, BoundArgument] = {}
+    overlaps = call.overlaps
+    for i, argument in enumerate(call.bound.arguments):
+        if argument.shadows:
+            found.setdefault(overlaps.get(i, (i, 0))[0], argument)
+    return found
+
+
+def shadow_type(argument: BoundArgument) -> Scalar:
+    """The element type of an argument's shadow, which may be wider than the primal's."""
+    kinds = {"f": "float"}
+    dtype = argument.shadows[0].root.dtype
+    return Scalar(kinds[dtype.kind], dtype.itemsize * 8)

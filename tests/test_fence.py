@@ -1,0 +1,233 @@
+"""What the CUDA frontend refuses: each construct with its exact message and its place. `^` in a source marks the place."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuad.errors import CompileError, LocatedError, UnsupportedError
+from gpuad.frontend.cuda import parse
+from gpuad.source import SourceFile
+
+STRUCTS = "structs (P) come in a later release"
+SHARED = "shared memory (__shared__) comes in a later release"
+ALLOCATION = "memory allocation in a kernel"
+GLOBAL = "the variable c is in global memory ({}): only const variables with a value are supported"
+NO_LVALUE = "only a variable, an element or what a pointer points to can be changed or referred to here"
+BITS = "bit casts are not supported unless the argument is a constant: a derivative cannot follow reinterpreted bits"
+REINTERPRETED = "a cast from float32* to int32* reinterprets memory, which a derivative cannot follow"
+UNION = "unions are not supported: a derivative cannot follow reinterpreted memory"
+FENCES = "memory fences are not supported: the reverse pass cannot follow communication between blocks in one launch"
+IF_HEADER = "declarations and initialisers in the header of an if are not supported"
+
+# Statements of a kernel with the parameters (float* x, int* j, int n).
+BODIES: dict[str, tuple[str, str]] = {
+    "goto": ("^goto done; done: x[0] = 1;", "goto is not supported"),
+    "label": ("^done: x[0] = 1;", "labels and goto are not supported"),
+    "switch": ("^switch (n) { case 1: x[0] = 1; }", "switch statements come in a later release; write if and else"),
+    "range for": ("float a[2]; ^for (float v : a) x[0] += v;", "range-based for is not supported; write a loop over an index"),
+    "assembly": ('^asm("nop;");', "inline assembly cannot be differentiated"),
+    "new": ("float* p = ^new float[3];", f"{ALLOCATION} (new) is not supported"),
+    "delete": ("^delete x;", f"{ALLOCATION} (delete) is not supported"),
+    "malloc": ("float* p = (float*)^malloc(4);", f"{ALLOCATION} is not supported"),
+    "free": ("^free(x);", f"{ALLOCATION} is not supported"),
+    "memcpy": ("^memcpy(x, x + 1, 4);", "memcpy and memset in a kernel are not supported; write a loop"),
+    "lambda": ("auto f = ^[](float a) { return a; };", "lambdas are not supported; write a __device__ function"),
+    "lambda called": ("x[0] = ^[](float a) { return a; }(x[0]);", "lambdas are not supported; write a __device__ function"),
+    "reinterpret_cast": (
+        "int* p = ^reinterpret_cast<int*>(x);",
+        "reinterpret_cast is not supported: a derivative cannot follow reinterpreted memory",
+    ),
+    "C pointer cast": ("int* p = ^(int*)x;", REINTERPRETED),
+    "pointer to integer": ("size_t p = ^(size_t)x;", "a conversion from float32* to uint64 is not supported"),
+    "integer to pointer": ("float* p = ^(float*)8;", "a conversion from int32 to float32* is not supported"),
+    "cast to a reference": (
+        "n = ^(int&)x[0];",
+        "a cast to a reference of another type reinterprets memory, which a derivative cannot follow",
+    ),
+    "bit cast": ("n = ^__builtin_bit_cast(int, x[0]);", "bit casts are not supported"),
+    "float as int": ("n = ^__float_as_int(x[0]);", BITS),
+    "int as float": ("x[0] = ^__int_as_float(n);", BITS),
+    "shared": ("__shared__ float ^s[4];", SHARED),
+    "dynamic shared": ("extern __shared__ float ^s[];", SHARED),
+    "static": ("static float ^a;", "static and extern variables in a kernel are not supported unless they are const"),
+    "volatile": ("volatile float ^a = 1;", "volatile is not supported"),
+    "long double": ("long double ^a = 1;", "the type long double is not supported"),
+    "vector": ("float4 ^a;", "vector types (float4) come in a later release"),
+    "make vector": ("x[0] = ^make_float2(1, 2).x;", "vector types (float2) come in a later release"),
+    "whole thread index": ("uint3 ^a = threadIdx;", "vector types (uint3) come in a later release"),
+    "local struct": ("^struct Q { float a; };", "structs come in a later release"),
+    "local union": ("^union { float a; int b; } u;", UNION),
+    "array of pointers": ("float* ^a[2];", "arrays of pointers are not supported"),
+    "address of a pointer": ("auto ^p = &x;", "pointers to pointers are not supported"),
+    "address of array": (
+        "float a[2]; auto p = ^&a;",
+        "the address of a whole array is not supported; an array's name is a pointer to its first element",
+    ),
+    "const reference to an array": ("float a[2]; const float (&^r)[2] = a;", "a reference to an array as const is not supported"),
+    "rvalue reference": ("float&& ^a = x[0] + 1;", "references to temporary values (&&) are not supported"),
+    "statement expression": ("x[0] = ^({ 3; });", "statement expressions are not supported"),
+    "conditional without middle": ("n = ^n ?: 3;", "this expression is not supported"),
+    "conditional lvalue": ("^(n ? x[0] : x[1]) = 3;", NO_LVALUE),
+    "assigned lvalue": ("^(x[0] = n) = 3;", NO_LVALUE),
+    "if with initialiser": ("^if (int a = n; a > 1) x[0] = 1;", IF_HEADER),
+    "if with expression first": ("bool b; ^if (b = n; x[1]) x[0] = 1;", IF_HEADER),
+    "if with declaration": ("^if (int a = n) x[0] = a;", IF_HEADER),
+    "while with declaration": ("^while (int a = n) x[0] = a;", "a declaration in the header of a while is not supported"),
+    "for with declaration": ("^for (; int a = n;) x[0] = a;", "a declaration as the condition of a for is not supported"),
+    "for from a macro": ("^FOREVER x[i] = 1;", "a for from a macro must have an initialiser, a condition and a step"),
+    "goto from a macro": ("^GO(a); a:;", "goto is not supported"),
+    "designated": ("float a[3] = {^[1] = 2};", "this expression is not supported"),
+    "texture": ("x[0] = ^tex2D<float>(cudaTextureObject_t(), 1, 2);", "textures come in a later release"),
+    "shuffle": ("x[0] = ^__shfl_down_sync(0xffffffff, x[0], 1);", "warp shuffles come in a later release"),
+    "vote": ("n = ^__any_sync(0xffffffff, n);", "warp-level operations come in a later release"),
+    "syncwarp": ("^__syncwarp();", "warp-level operations come in a later release"),
+    "counting barrier": ("n = ^__syncthreads_count(n);", "barriers that count come in a later release"),
+    "fence": ("^__threadfence();", FENCES),
+    "clock": ("x[0] = ^clock();", "clocks are not supported: their values cannot be replayed"),
+    "atomic of block scope": ("^atomicAdd_block(x, 1.0f);", "atomics of block or system scope are not supported; use the plain one"),
+    "frexp": ("x[0] = ^frexpf(x[0], &n);", "the function frexpf is not supported"),
+    "rounding intrinsic": ("x[0] = ^__fadd_rz(x[0], 1.0f);", "the function __fadd_rz is not supported"),
+    "printf with effects": ('^printf("%f", x[0]++);', "printf with arguments that have side effects is not supported"),
+    "printf as a value": ('n = ^printf("hello");', "the function printf is not supported"),
+    "assert with effects": ("^assert(x[0]++ > 0);", "assert with arguments that have side effects is not supported"),
+    "sincos within a loop's header": ("for (; n; ^sincosf(x[0], x, x + 1)) {}", "the function sincosf is not supported"),
+    "function pointer": ("auto ^p = square;", "function pointers are not supported"),
+    "barrier as a value": ("n = (^__syncthreads(), 1);", "the function __syncthreads is not supported"),
+}
+
+# Whole sources.
+SOURCES: dict[str, tuple[str, str]] = {
+    "template kernel": ("template <class T> __global__ void ^k(T* x) { x[0] = 1; }", "templates come in a later release"),
+    "template helper": (
+        "template <class T> __device__ T f(T a) { return a; } __global__ void k(float* x) { x[0] = ^f(x[0]); }",
+        "templates come in a later release: f is one",
+    ),
+    "struct by value": ("struct P { float a; }; __global__ void k(P ^p, float* x) { x[0] = p.a; }", STRUCTS),
+    "pointer to struct": ("struct P { float a; }; __global__ void k(P* ^p) { p->a = 1; }", STRUCTS),
+    "bit-field": ("struct P { int a : 3; }; __global__ void k(float* x) { P ^p; x[0] = p.a; }", STRUCTS),
+    "virtual": ("struct P { virtual __device__ float f() { return 1; } }; __global__ void k(float* x) { P ^p; x[0] = p.f(); }", STRUCTS),
+    "method": (
+        "struct P { static __device__ float f(float a) { return a; } }; __global__ void k(float* x) { x[0] = ^P::f(1); }",
+        "structs and member functions come in a later release",
+    ),
+    "vector pointer": ("__global__ void k(float4* ^x) { x[0].x = 1; }", "vector types (float4) come in a later release"),
+    "void pointer": ("__global__ void k(void* ^x) {}", "void pointers are not supported"),
+    "pointer to pointer": ("__global__ void k(float** ^x) { x[0][0] = 1; }", "pointers to pointers are not supported"),
+    "volatile pointer": ("__global__ void k(volatile float* ^x) { x[0] = 1; }", "volatile is not supported"),
+    "constant memory": ("__constant__ float c[3]; __global__ void k(float* x) { x[0] = ^c[1]; }", GLOBAL.format("__constant__")),
+    "device memory": ("__device__ float c = 3; __global__ void k(float* x) { ^c = x[0]; }", GLOBAL.format("__device__")),
+    "dynamic shared of the file": ("extern __shared__ float s[]; __global__ void k(float* x) { ^s[0] = x[0]; }", SHARED),
+    "recursion": (
+        "__device__ float f(float a) { return a < 0 ? a : ^f(a - 1); } __global__ void k(float* x) { x[0] = f(x[0]); }",
+        "recursion is not supported: this call of f leads back to it",
+    ),
+    "mutual recursion": (
+        "__device__ float g(float a); __device__ float f(float a) { return g(a); } __device__ float g(float a) { return ^f(a); }"
+        " __global__ void k(float* x) { x[0] = f(x[0]); }",
+        "recursion is not supported: this call of f leads back to it",
+    ),
+    "no body": ("__device__ float f(float a); __global__ void k(float* x) { x[0] = ^f(1); }", "the function f has no body in this source"),
+    "function pointer": (
+        "__device__ float f(float a) { return a; } __global__ void k(float* x) { float (*^p)(float) = f; x[0] = p(x[0]); }",
+        "function pointers are not supported",
+    ),
+    "variadic": (
+        "__device__ float f(float a, ...) { return a; } __global__ void k(float* x) { x[0] = ^f(1, 2); }",
+        "functions with a variable number of arguments are not supported",
+    ),
+    "returned reference": (
+        "__device__ float& ^f(float* a) { return a[0]; } __global__ void k(float* x) { f(x) = 1; }",
+        "functions that return a reference are not supported",
+    ),
+    "cooperative groups": (
+        "#include ^<cooperative_groups.h>\n__global__ void k(float* x) {}",
+        "the header 'cooperative_groups.h' cannot be used: cooperative groups are not supported",
+    ),
+    "complex": (
+        "#include ^<cupy/complex.cuh>\n__global__ void k(float* x) {}",
+        "the header 'cupy/complex.cuh' cannot be used: complex numbers come in a later release",
+    ),
+    "half": ("#include ^<cuda_fp16.h>\n", "the header 'cuda_fp16.h' cannot be used: half precision comes in a later release"),
+    "CUB": ("#include ^<cub/cub.cuh>\n", "the header 'cub/cub.cuh' cannot be used: CUB is not supported"),
+    "unknown header": ('#include ^"mine.h"\n', "the header 'mine.h' was not found; give its folder with the option -I"),
+}
+
+# What clang itself rejects.
+INVALID: dict[str, tuple[str, str]] = {
+    "no semicolon": ("__global__ void k(float* x) { x[0] = 1^ }", "expected ';' after expression"),
+    "undeclared": ("__global__ void k(float* x) { ^foo(x[0]); }", "use of undeclared identifier 'foo'"),
+    "columns in characters": ("__global__ void k(float* x) { /* 漢字漢字 */ x[0] = ^foo; }", "use of undeclared identifier 'foo'"),
+    "after another line": ("// é\r\n__global__ void k(float* x) {\r\n\tx[0] = ^foo;\r\n}", "use of undeclared identifier 'foo'"),
+    "kernel launched by a kernel": (
+        "__global__ void s(float* x) {} __global__ void k(float* x) { ^s<<<1, 1>>>(x); }",
+        "reference to __global__ function 's' in __global__ function",
+    ),
+    "exception": ("__global__ void k(float* x) { ^throw 1; }", "cannot use 'throw' in __global__ function"),
+    "try": ("__global__ void k(float* x) { ^try { x[0] = 1; } catch (...) {} }", "cannot use 'try' in __global__ function"),
+    "array of unknown length": (
+        "__global__ void k(float* x, int n) { float a^[n]; }",
+        "cannot use variable-length arrays in __global__ functions",
+    ),
+    "ambiguous as in NVRTC": ("__global__ void k(float* x, int n) { x[0] = ^sqrt(n); }", "call to 'sqrt' is ambiguous"),
+    "within a helper": (
+        "__device__ float f() { return ^foo; } __global__ void k(float* x) { x[0] = f(); }",
+        "use of undeclared identifier 'foo'",
+    ),
+}
+
+PREAMBLE = """#define FOREVER for (int i = 0;; i++)
+#define GO(label) goto label
+__device__ float square(float a) { return a * a; }
+"""
+
+
+def refused(marked: str) -> tuple[LocatedError, int, int]:
+    """The error for kernel `k`, and the line and column that the source marks by `^`."""
+    before = marked[: marked.index("^")]
+    text = marked.replace("^", "", 1)
+    with pytest.raises(LocatedError) as caught:
+        parse(SourceFile("user.cu", text)).kernel("k")
+    return caught.value, before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_refused_in_a_body(name: str) -> None:
+    body, message = BODIES[name]
+    error, line, column = refused(f"{PREAMBLE}__global__ void k(float* x, int* j, int n) {{\n  {body}\n}}\n")
+    assert isinstance(error, UnsupportedError)
+    assert (error.message, error.file, error.line, error.column) == (message, "user.cu", line, column)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_refused_in_a_source(name: str) -> None:
+    source, message = SOURCES[name]
+    error, line, column = refused(source)
+    assert isinstance(error, UnsupportedError)
+    assert (error.message, error.file, error.line, error.column) == (message, "user.cu", line, column)
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_rejected_by_clang(name: str) -> None:
+    source, message = INVALID[name]
+    error, line, column = refused(source)
+    assert isinstance(error, CompileError)
+    assert (error.message, error.line, error.column) == (message, line, column)
+
+
+def test_error_shows_the_line_with_a_caret() -> None:
+    error, _, _ = refused("__global__ void k(float* x) {\n  ^__threadfence();\n}")
+    assert str(error) == f"user.cu:2:3: error: {FENCES}\n  __threadfence();\n  ^~~~~~~~~~~~~~~"
+
+
+def test_error_elsewhere_does_not_matter() -> None:
+    module = parse(SourceFile("user.cu", "__global__ void bad(float* x) { x[0] = foo; }\n__global__ void k(float* x) { x[0] = 1; }"))
+    assert module.kernels == ("bad", "k")
+    assert module.kernel("k").name == "k"
+    with pytest.raises(CompileError):
+        module.kernel("bad")
+
+
+def test_unknown_kernel_names_those_that_exist() -> None:
+    module = parse(SourceFile("user.cu", "__global__ void a() {} namespace n { __global__ void b() {} }"))
+    with pytest.raises(CompileError, match=r"no kernel 'c' in user.cu; its kernels are: a, n::b"):
+        module.kernel("c")
