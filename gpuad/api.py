@@ -15,7 +15,7 @@ from typing import Any
 from . import launching
 from .analysis.activity import Escape
 from .arguments import activities, bind, geometry
-from .differentiate import Adjoint, Pattern, Tangent, primal_of, reverse_of, tangent_of
+from .differentiate import Adjoint, Pattern, Tangent, primal_of, reverse_of, second_of, tangent_of
 from .errors import GpuadError, LaunchError, ShadowError
 from .executors.base import Memory
 from .explaining import AdjointText, adjoint_text
@@ -55,6 +55,7 @@ class Kernel:
         self._primals: dict[Aliases, IrKernel] = {}
         self._adjoints: dict[Pattern, Adjoint] = {}
         self._tangents: dict[Pattern, Tangent] = {}
+        self._seconds: dict[Pattern, Adjoint] = {}
 
     def __repr__(self) -> str:
         return f"<gpuad kernel {self.name} of {self.file.name}>"
@@ -112,6 +113,12 @@ class Kernel:
         if pattern not in self._tangents:
             self._tangents[pattern] = tangent_of(self.function, pattern)
         return self._tangents[pattern]
+
+    def second(self, pattern: Pattern) -> Adjoint:
+        """The adjoint with tangents, for a pattern."""
+        if pattern not in self._seconds:
+            self._seconds[pattern] = second_of(self.function, pattern)
+        return self._seconds[pattern]
 
     def _bind(self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> Call:
         """Binds and checks a call: once to have numbers, and with what these prove about the kernel's reach once more."""
@@ -352,9 +359,27 @@ def _check_flow_bare(chosen: Kernel, adjoint: Adjoint, kinds: Sequence[str]) -> 
         raise ShadowError(f"`{chosen.name}`: no path from an active input to an active output")
 
 
-def hvp(k: Any, grid: Any, block: Any, args: Sequence[Any], directions: Sequence[Any]) -> None:
-    """Hessian-vector products by forward over reverse."""
-    raise NotImplementedError
+def hvp(k: Any, grid: Any, block: Any, args: Sequence[Any], directions: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
+    """Runs a kernel, its adjoint, and the derivative of both along a direction (forward over reverse).
+
+    `directions` has an entry for each of `args`: for `Duplicated(x, dx)` a `Duplicated(x_dot, dx_dot)` with the tangents of primal and shadow, for
+    `Active(a, da)` an `Active(a_dot, da_dot)`, for anything else None. On exit `x`, `x_dot` are the state after the launch and its tangent,
+    `dx` holds the adjoint as after `autodiff`, and `dx_dot` its derivative along the direction: with `dx_dot` zero on entry, the product of
+    the Hessian of <dx, F(x)> with `x_dot`, added. Raises as `autodiff` does.
+    """
+    chosen = kernel(k)
+    call = chosen._bind(grid, block, args, shared_mem, stream)
+    dots = chosen._bind(grid, block, launching.paired(chosen.name, call, directions), shared_mem, stream)
+    pattern = _pattern(chosen, call)
+    adjoint = chosen.second(pattern)
+    _check_flow(chosen, call, adjoint.escapes, adjoint.connected)
+    launching.check_stores(adjoint, call)
+    variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
+    tangent = chosen.tangent(pattern)
+    state = launching.before_second(adjoint, call, dots)
+    forward = State(state.primals, dots=state.dots)
+    call.run(tangent.kernel, launching.tangent_arguments(tangent.parameters, call, forward))
+    launching.run_reverse(adjoint, variant, call, state)
 
 
 def array_module() -> Any:

@@ -26,6 +26,7 @@ from .transform.claims import Claims, claims
 from .transform.forward import forward
 from .transform.names import Names
 from .transform.normalize import normalize
+from .transform.prune import prune
 from .transform.recording import Recording, record
 from .transform.reverse import name_results
 from .transform.simplify import forward_stores, simplify
@@ -71,14 +72,16 @@ class Adjoint:
     escapes: tuple[Escape, ...]
     connected: bool
     exact: bool
-    _variants: dict[frozenset[Buffer], Kernel] = field(default_factory=dict, compare=False)
-    _claims: dict[frozenset[Buffer], Claims] = field(default_factory=dict, compare=False)
+    unlaid: Block
+    name: str
+    _variants: dict[frozenset[Buffer], Kernel] = field(default_factory=dict, init=False)
+    _claims: dict[frozenset[Buffer], Claims] = field(default_factory=dict, init=False)
 
     def kernel(self, plain: frozenset[Buffer] = frozenset(), header: str = "") -> Kernel:
         """The reverse kernel in which the shadows `plain` are accumulated plainly and all others atomically."""
         if header or plain not in self._variants:
             body = accumulate(self.layout.body, {b: b in plain for b in self.undecided})
-            kernel = Kernel(f"{self.primal.name}_reverse", self.params, body, self.primal.span, header)
+            kernel = Kernel(self.name, self.params, body, self.primal.span, header)
             verify(kernel)
             if header:
                 return kernel
@@ -180,7 +183,36 @@ def reverse_of(function: surface.Function, pattern: Pattern) -> Adjoint:
         escapes(kernel, facts),
         connected(kernel, facts),
         exact(kernel),
+        body,
+        f"{kernel.name}_reverse",
     )
+
+
+def second_of(function: surface.Function, pattern: Pattern) -> Adjoint:
+    """The adjoint with tangents beside everything, forward over reverse: it gives products with the Hessian. Parameters whose role ends
+    in `_dot` are the tangents of the ones that they follow."""
+    first = reverse_of(function, pattern)
+    kernel = first.primal
+    memory = {p.item: _element_type(p.item) for p in first.parameters if p.role in ("primal", "shadow", "entry", "working")}
+    active = {p.item for p in first.parameters if pattern.shadows[p.position] is not None and p.item in memory}
+    wide = replace(kernel, params=first.params, body=first.unlaid)
+    names = Names(wide)
+    first_own = names.uid()
+    dots = {item: names.buffer(f"{item.name}_dot", memory[item]) for item in (p.item for p in first.parameters) if item in active}
+    body = forward(first.unlaid, activity(wide, dots), dots, names, suffix="_dot")
+    entry = {**first.recording.entry, **{dots[b]: dots[c] for b, c in first.recording.entry.items() if c in dots}}
+    body = simplify(prune(body, private=[c for c in entry.values()]), first_own)
+    whole = replace(wide, params=(*wide.params, *dots.values()), body=body)
+    layout = stack_layout(body, kernel, first.recording.entry, first.recording.stacks, Names(whole))
+    scratch = [p for i, item in enumerate(layout.scratch) for p in _scratch_parameters(i, item)]
+    overflow = [Parameter("overflow", 0, layout.overflow)] if layout.overflow else []
+    kept = [p for p in first.parameters if p.role not in ("base", "field", "overflow")]
+    pairs = [q for p in kept for q in (p, *([Parameter(f"{p.role}_dot", p.position, dots[p.item])] if p.item in dots else []))]
+    return replace(first, layout=layout, parameters=(*pairs, *scratch, *overflow), unlaid=body, name=f"{kernel.name}_reverse_forward")
+
+
+def _element_type(item: Var | Buffer) -> Scalar:
+    return item.element if isinstance(item, Buffer) else item.type
 
 
 def tangent_of(function: surface.Function, pattern: Pattern) -> Tangent:

@@ -7,7 +7,7 @@ need. Everything that can be refused is refused before the primal is launched.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from .analysis.depth import depths
 from .analysis.injectivity import Launch as Numbers
 from .analysis.injectivity import collision_free, footprints
 from .arguments import Bound, BoundArgument
 from .differentiate import Adjoint, Parameter
-from .errors import CompileError, LaunchError
+from .errors import CompileError, LaunchError, ShadowError
 from .executors.base import Dim3, Executor, Memory
 from .ir.nodes import Buffer, Kernel, Load, Store, Var
 from .ir.rewrite import walk_stmts
@@ -235,6 +236,7 @@ class State:
     scratch: dict[Buffer, Memory] = field(default_factory=dict)
     overflow: Any = None
     owned: set[int] = field(default_factory=set)
+    dots: dict[tuple[str, int], Any] = field(default_factory=dict)  # tangents, by role and position
 
     def again(self, adjoint: Adjoint, call: Call) -> State:
         """The state for one of several reverse launches: working copies are written by each, so each has its own."""
@@ -284,14 +286,26 @@ def _scratch(adjoint: Adjoint, call: Call, state: State) -> None:
     if not adjoint.layout.scratch:
         return
     groups = -(-call.threads // GROUP)
-    depths = _depths(adjoint, call, state, groups)
-    for scratch, depth in zip(adjoint.layout.scratch, depths, strict=True):
-        base = call.executor.zeros(groups + 1, np.dtype(np.int64))
-        base[1:] = (depth.astype(np.int64) * GROUP).cumsum()
+    for scratch, base in zip(adjoint.layout.scratch, _bases(adjoint, call, state, groups), strict=True):
         state.scratch[scratch.base] = Memory(base)
         for array in scratch.fields:
             state.scratch[array] = Memory(call.executor.zeros(max(int(base[-1]), 1), dtype_of(array.element)))
     state.overflow = Memory(call.executor.zeros(1, np.dtype(np.int32)))
+
+
+def _bases(adjoint: Adjoint, call: Call, state: State, groups: int) -> list[Any]:
+    """Where each group's part of a stack begins: from trip counts that the launch's numbers give, else by counting."""
+    bounds = depths(adjoint.unlaid, call.numbers(adjoint.primal))
+    known = [bounds.get(scratch.stack) for scratch in adjoint.layout.scratch]
+    counted = _depths(adjoint, call, state, groups) if any(k is None for k in known) else []
+    bases = []
+    for number, depth in enumerate(known):
+        base = call.executor.zeros(groups + 1, np.dtype(np.int64))
+        base[1:] = GROUP if depth is None else GROUP * depth
+        if depth is None:
+            base[1:] *= counted[number]
+        bases.append(base.cumsum())
+    return bases
 
 
 def _depths(adjoint: Adjoint, call: Call, state: State, groups: int) -> list[Any]:
@@ -328,6 +342,8 @@ def loads(kernel: Kernel, buffer: Buffer) -> bool:
 
 
 def _argument(p: Parameter, call: Call, state: State, width: int) -> Any:
+    if p.role.endswith("_dot"):
+        return state.dots[p.role, p.position]
     match p.role:
         case "primal":
             return state.primals[p.position]
@@ -373,3 +389,54 @@ def shadow_type(argument: BoundArgument) -> Scalar:
     kinds = {"f": "float"}
     dtype = argument.shadows[0].root.dtype
     return Scalar(kinds[dtype.kind], dtype.itemsize * 8)
+
+
+# --- forward over reverse ----------------------------------------------------------------------------------------------------------------
+
+
+def paired(name: str, call: Call, directions: Sequence[Any]) -> tuple[Any, ...]:
+    """The directions as the arguments of a call of their own, so that they are bound and checked like one: what has no tangent is the
+    primal itself, not active."""
+    if len(directions) != len(call.bound.arguments):
+        raise LaunchError(f"`{name}`: {len(directions)} directions for {len(call.bound.arguments)} arguments; use None where there is none")
+    out = []
+    for argument, direction in zip(call.bound.arguments, directions, strict=True):
+        if bool(argument.shadows) != (direction is not None):
+            what = "needs a direction: Duplicated(x_dot, dx_dot)" if argument.shadows else "is not active: its direction is None"
+            raise ShadowError(f"`{name}`: argument `{argument.name}` {what}")
+        out.append(direction if direction is not None else _bare(argument))
+    return tuple(out)
+
+
+def _bare(argument: BoundArgument) -> Any:
+    return argument.array if argument.is_pointer else argument.value
+
+
+def before_second(adjoint: Adjoint, call: Call, dots: Call) -> State:
+    """The state of a second-order reverse: copies of primals and of their tangents, and the tangents themselves."""
+    state = before(adjoint, call)
+    for p in adjoint.parameters:
+        if not p.role.endswith("_dot"):
+            continue
+        argument = dots.bound.arguments[p.position]
+        if p.role in ("entry_dot", "working_dot") and argument.memory is not None:
+            state.dots[p.role, p.position] = copied(call, argument.memory)
+        elif p.role == "shadow_dot":
+            state.dots[p.role, p.position] = shadow_of(dots, p.position, 0)
+        elif p.role == "primal_dot":
+            state.dots[p.role, p.position] = argument.memory if argument.is_pointer else _one(call, argument.value)
+    return state
+
+
+def _one(call: Call, value: Any) -> Memory:
+    array = call.executor.zeros(1, value.dtype)
+    array[0] = value
+    return Memory(array)
+
+
+def tangent_arguments(parameters: tuple[Parameter, ...], call: Call, state: State) -> list[Any]:
+    """Arguments of the forward kernel where tangents are not in the shadows but in `state.dots`."""
+    return [
+        state.dots["primal_dot", p.position] if p.role == "shadow" else _argument(p, call, state, 0)
+        for p in parameters
+    ]

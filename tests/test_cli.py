@@ -176,3 +176,36 @@ def test_lbfgs_finds_the_minimum_of_a_bounded_quadratic() -> None:
     path = demo.lbfgs(lambda x: (float(scales @ (x - target) ** 2), 2 * scales * (x - target)), np.zeros(20), -2, 2, first=0.1)
     points = list(zip(range(60), path, strict=False))
     assert points[-1][1][1] < 1e-9 * points[0][1][1]
+
+
+# --- the pipeline itself -------------------------------------------------------------------------------------------------------------
+
+
+def test_commands_on_a_real_file(file: Path, tmp_path: Path) -> None:
+    result = run("grad", file)
+    assert result.exit_code == 0 and "__global__ void saxpy_reverse(" in result.stdout
+    assert run("grad", file, "--const", "a", "-o", tmp_path / "out.cu").exit_code == 0
+    assert "da" not in (tmp_path / "out.cu").read_text().split("saxpy_reverse(")[1].split(")")[0]
+    assert run("explain", file).exit_code == 0
+    checked = run("check", file, "--size", "n=70")
+    assert checked.exit_code == 0 and "agrees" in checked.stdout
+
+
+def test_errors_in_a_real_file(file: Path) -> None:
+    file.write_text(CODE.replace("y[i] += a * x[i];", "y[i] += a * z[i];"))
+    result = run("grad", file)
+    assert result.exit_code == 1 and f"{file}:17:" in result.stderr and "error: " in result.stderr
+    assert "^" in result.stderr and "Traceback" not in result.output
+
+
+def test_a_real_out_of_bounds_access_fails_the_check(file: Path) -> None:
+    file.write_text(CODE.replace("a * x[i];", "a * x[i + 1];"))
+    result = run("check", file)
+    assert result.exit_code == 1 and f"{file}:17:" in result.stderr
+
+
+def test_a_small_inversion_lowers_the_misfit() -> None:
+    setting = demo.Setting(n=44, steps=80, shots=2, receivers=12, period=16.0, sponge=6, iterations=3)
+    seen: list[float] = []
+    outcome = demo.invert(setting, np, lambda _number, loss, _error: seen.append(loss))
+    assert seen == sorted(seen, reverse=True) and outcome.loss < 0.5 and outcome.error < 1

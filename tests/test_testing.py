@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuad import testing
+from gpuad import api, testing
 from gpuad.annotations import Active, Const, Duplicated
-from gpuad.errors import UnsupportedError
+from gpuad.errors import GpuadError, UnsupportedError
 from gpuad.testing import Report, check_gradient
 
 
@@ -52,8 +52,9 @@ def fake_autodiff(kernel: Any, grid: Any, block: Any, args: Any, mode: str) -> N
 
 
 @pytest.fixture(autouse=True)
-def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(testing, "api", SimpleNamespace(autodiff=fake_autodiff, Forward="forward", Reverse="reverse"))
+def by_hand(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    if not request.node.name.startswith("test_real"):
+        monkeypatch.setattr(testing, "api", SimpleNamespace(autodiff=fake_autodiff, Forward="forward", Reverse="reverse"))
 
 
 def arguments(dtype: Any = np.float64, n: int = 50) -> tuple[Any, ...]:
@@ -157,3 +158,52 @@ def test_forms_of_a_launch() -> None:
 def test_a_tolerance_can_be_given() -> None:
     with pytest.raises(AssertionError, match="tolerance 1e-30"):
         check(tolerance=1e-30, args=arguments(n=500))
+
+
+# --- the pipeline itself -------------------------------------------------------------------------------------------------------------
+
+REAL = """
+extern "C" __global__ void mix(double* x, double* y, double a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    y[i] += a * sin(x[i]);
+    x[i] = x[i] * x[i] * y[i];
+}
+extern "C" __global__ void smear(double* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i > 0 && i < n) x[i] = 0.5 * (x[i] + x[i - 1]);
+}
+extern "C" __global__ void beyond(const double* x, double* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i + 1];
+}
+"""
+
+
+def test_real_gradient_passes() -> None:
+    x, y, a, n = arguments()
+    report = check_gradient(api.kernel(REAL, "mix")[2, 32], (x, y, a, n))
+    assert report.passed and len(report.checks) == 12
+
+
+def test_real_overlapping_arguments() -> None:
+    base = np.random.default_rng(0).uniform(0.5, 1.5, 40)
+    args = (base, base, 0.3, 40)
+    assert check_gradient(api.kernel(REAL, "mix")[2, 32], args).passed
+
+
+def test_real_races_and_bounds_are_found() -> None:
+    x, y, _, n = arguments()
+    before = x.copy()
+    with pytest.raises(GpuadError, match=r"(?s)<source>:10:.*error: "):
+        check_gradient(api.kernel(REAL, "smear")[2, 32], (x, n))
+    with pytest.raises(GpuadError, match=r"(?s)<source>:14:.*error: "):
+        check_gradient(api.kernel(REAL, "beyond")[2, 32], (x, y, n))
+    assert np.array_equal(x, before)
+
+
+def test_real_views_keep_what_lies_around_them() -> None:
+    base = np.random.default_rng(0).uniform(0.5, 1.5, (6, 40))
+    before = base.copy()
+    assert check_gradient(api.kernel(REAL, "mix")[2, 32], (base[1], base[4], 0.3, 40)).passed
+    assert np.array_equal(base, before)

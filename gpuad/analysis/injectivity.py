@@ -100,7 +100,7 @@ def collision_free(body: Block, buffers: Iterable[Buffer], launch: Launch, kinds
     """Whether no element of the buffers (one class of overlapping memory) is touched by two threads of the launch. `kinds`: the statements
     that count as touching."""
     try:
-        reaches = _Walk(launch, frozenset(buffers), kinds).run(body)
+        reaches = Walk(launch, frozenset(buffers), kinds).run(body)
     except Unknown:
         return False
     return all(not may_meet(a, b, launch) for i, a in enumerate(reaches) for b in reaches[i:])
@@ -109,7 +109,7 @@ def collision_free(body: Block, buffers: Iterable[Buffer], launch: Launch, kinds
 # --- forms of indices ------------------------------------------------------------------------------------------------------------------
 
 
-class _Walk:
+class Walk:
     """Goes down a body with the ranges that hold there and collects the accesses to the wanted buffers."""
 
     def __init__(self, launch: Launch, wanted: frozenset[Buffer], kinds: tuple[type[Stmt], ...] = TOUCHES) -> None:
@@ -185,22 +185,27 @@ class _Walk:
             start, step = self.form(stmt.start, ranges), self.form(stmt.step, ranges)
             if step.terms or step.constant == 0:
                 raise Unknown
-            inner = {**ranges, digit: (0, self.trips(stmt, start, step.constant, ranges))}
-            self.forms[stmt.var] = start + Form(0, ((digit, step.constant),))
         except Unknown:
             self.forms.pop(stmt.var, None)
-            inner = ranges
-        self.block(stmt.body, inner)
+            self.loop_body(stmt, ranges, UNBOUNDED)
+            return
+        last = self.trips(stmt, start, step.constant, ranges)
+        self.forms[stmt.var] = start + Form(0, ((digit, step.constant),))
+        self.loop_body(stmt, {**ranges, digit: (0, max(last, 0))}, last)
+
+    def loop_body(self, stmt: For, ranges: Ranges, last: int) -> None:
+        """`last`: the greatest iteration number, -1 if there is none, UNBOUNDED if it is not known."""
+        self.block(stmt.body, ranges)
 
     def trips(self, stmt: For, start: Form, step: int, ranges: Ranges) -> int:
-        """The largest iteration number."""
+        """The greatest iteration number, -1 if there is none."""
         try:
             stop = self.form(stmt.stop, ranges)
         except Unknown:
             return UNBOUNDED
         low, high = interval(stop + start.scaled(-1), ranges)
         span = high - 1 if step > 0 else -low - 1
-        return max(span // abs(step), 0)
+        return max(span // abs(step), -1) if span < UNBOUNDED else UNBOUNDED
 
     def form(self, expr: Expr, ranges: Ranges) -> Form:
         """The expression's form; raises Unknown if it has none or may leave its type's range."""
@@ -426,7 +431,7 @@ def footprints(body: Block, buffers: Iterable[Buffer], launch: Launch) -> dict[B
 
 def _footprint(body: Block, buffer: Buffer, launch: Launch) -> tuple[int, int] | None:
     try:
-        reaches = _Walk(launch, frozenset({buffer})).run(body)
+        reaches = Walk(launch, frozenset({buffer})).run(body)
     except Unknown:
         return None
     ends = [interval(reach.form, reach.ranges) for reach in reaches]

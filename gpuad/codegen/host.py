@@ -15,10 +15,12 @@ from ..ir.nodes import Accumulate, Alloc, Atomic, Barrier, Buffer, Expr, For, Ho
 from ..ir.types import Scalar, Space
 from .axes import merge_axes
 from .cuda import comment, functions, parameters, pointer, wrapped
+from .fold import fold
 from .helpers import helper_text
 from .host_expressions import HostExpressions
 from .host_helpers import ATOMICS, HOST_HELPERS, PRELUDE
 from .naming import identifier
+from .ranges import Bound, Ranged, take_bounds
 from .spelling import c_type
 from .statements import INDENT, Statements
 from .structure import statements, written
@@ -111,7 +113,9 @@ class _Entry:
         axes = merge_axes(kernel)
         self.name = identifier(kernel.name)
         self.loops = {axis: _Loop(axis, axis in axes.merged) for axis in "xyz"}
-        self.printer = HostStatements(axes.kernel, [*functions(kernel), *_DIMENSIONS, "gpuad_sums", "gpuad_done"], wide)
+        ranged = take_bounds(fold(axes.kernel)) if wide and "x" in axes.merged else Ranged(axes.kernel)
+        self.bounds = ranged.bounds
+        self.printer = HostStatements(ranged.kernel, [*functions(kernel), *_DIMENSIONS, "gpuad_sums", "gpuad_done"], wide)
         self.declared = list(parameters(self.printer))
         self.kernel = self.printer.kernel
         lines = self.printer.body()
@@ -155,7 +159,13 @@ class _Entry:
         before = [f"{INDENT}gpuad_partial gpuad_sums[{count}];"] if count else []
         flush = "gpuad_flush(gpuad_done[k], gpuad_sums[k].target, gpuad_sums[k].sum)"
         after = [f"{INDENT}for (int k = 0; k < {count}; ++k) {flush};"] if count else []
-        return [*head, "{", *before, *self.row_loop(), *after, "}"]
+        return [*head, "{", *(self.narrowed(bound) for bound in self.bounds), *before, *self.row_loop(), *after, "}"]
+
+    def narrowed(self, bound: Bound) -> str:
+        """Narrows the range of x to what the kernel's guard lets pass."""
+        side, choose = ("from", ">") if bound.lower else ("to", "<")
+        value = f"(long long)({self.printer.text.text(bound.value)}) + {bound.shift}"
+        return f"{INDENT}if ({value} {choose} gpuad_{side}) gpuad_{side} = {value};"
 
     def row_loop(self) -> list[str]:
         x, y, z = (self.loops[a] for a in "xyz")

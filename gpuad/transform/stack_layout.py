@@ -59,6 +59,7 @@ class Scratch:
     base: Buffer
     fields: tuple[Buffer, ...]
     depths: Buffer
+    stack: int  # uid of the stack
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class _Layout:
     def scratch(self, stack: Stack) -> None:
         name = f"{stack.fields[0][0]}_saved"
         fields = tuple(self.names.buffer(f"{n}_saved", t) for n, t in stack.fields)
-        self.scratches[stack.uid] = Scratch(self.names.buffer(f"{name}_base", I64), fields, self.names.buffer(f"{name}_depth", I32))
+        self.scratches[stack.uid] = Scratch(self.names.buffer(f"{name}_base", I64), fields, self.names.buffer(f"{name}_depth", I32), stack.uid)
         self.arrays[stack.uid] = fields
         self.overflow = self.overflow or self.names.buffer("gpuad_overflow", I32)
         self._counter(stack)

@@ -1,0 +1,103 @@
+"""Takes the bounds that a kernel's guard sets to its global x index out of the guard, so that the CPU's loop over x runs between them.
+
+`if (x >= 1 && x < w - 1 && y < h) ...` as all that a kernel does, apart from computing values, needs no thread with another x: the loop runs from 1
+to w - 1, in 64 bits, where none of these comparisons can overflow, and the guard keeps `y < h`. Without a guard in the loop compilers need no masks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..ir.nodes import Binary, Call, Cast, Constant, Expr, If, Kernel, LaunchIndex, Let, Stmt, Var, variables, walk
+from ..ir.types import BOOL, I32, U32
+from .axes import GLOBAL
+from .structure import substitute
+from .widen import SMALL
+
+_MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_X = LaunchIndex(GLOBAL, "x")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """`x >= value + shift` if it is a lower bound, else `x < value + shift`."""
+
+    lower: bool
+    value: Expr
+    shift: int
+
+
+@dataclass(frozen=True)
+class Ranged:
+    """A kernel whose guard has lost the bounds of x, and these bounds."""
+
+    kernel: Kernel
+    bounds: tuple[Bound, ...] = ()
+
+
+def take_bounds(kernel: Kernel) -> Ranged:
+    """The folded kernel without the bounds of x that hold for all that it does."""
+    *before, last = kernel.body or (None,)
+    if not isinstance(last, If) or last.otherwise or last.merges or not all(isinstance(s, Let) for s in before):
+        return Ranged(kernel)
+    values = _values([s for s in before if isinstance(s, Let)])
+    bounds, kept = [], []
+    for term in _terms(last.condition):
+        bound = _bound(substitute(term, values), kernel)
+        kept += [] if bound else [term]
+        bounds += [bound] if bound else []
+    if not bounds:
+        return Ranged(kernel)
+    body: list[Stmt | None] = [*before, *(last.then if not kept else [replace(last, condition=_conjunction(kept))])]
+    return Ranged(replace(kernel, body=tuple(s for s in body if s is not None)), tuple(bounds))
+
+
+def _values(lets: list[Let]) -> dict[Var, Expr]:
+    """What the variables are in terms of parameters and launch indices."""
+    table: dict[Var, Expr] = {}
+    for let in lets:
+        table[let.var] = substitute(let.value, table)
+    return table
+
+
+def _terms(condition: Expr) -> list[Expr]:
+    if isinstance(condition, Binary) and condition.op == "&&":
+        return [*_terms(condition.left), *_terms(condition.right)]
+    return [condition]
+
+
+def _conjunction(terms: list[Expr]) -> Expr:
+    result = terms[0]
+    for term in terms[1:]:
+        result = Binary("&&", result, term, BOOL)
+    return result
+
+
+def _bound(term: Expr, kernel: Kernel) -> Bound | None:
+    """The comparison of x with something that is the same in all threads, or None."""
+    if not isinstance(term, Binary) or term.op not in _MIRRORED or term.left.type not in (I32, U32):
+        return None
+    for op, left, right in ((term.op, term.left, term.right), (_MIRRORED[term.op], term.right, term.left)):
+        offset = _offset(left)
+        if offset is not None and _is_uniform(right, kernel):
+            return Bound(op in (">", ">="), right, (op in (">", "<=")) - offset)
+    return None
+
+
+def _offset(expr: Expr) -> int | None:
+    """The constant that the expression adds to the global x index; None if it is something else."""
+    match expr:
+        case LaunchIndex():
+            return 0 if expr == _X else None
+        case Cast(operand=operand, type=t) if t in (I32, U32):
+            return 0 if operand == _X else None
+        case Binary(op="+" | "-", left=left, right=Constant(value=value), type=t) if t == I32 and abs(value) < SMALL:
+            return None if _offset(left) != 0 else int(value) if expr.op == "+" else -int(value)
+    return None
+
+
+def _is_uniform(expr: Expr, kernel: Kernel) -> bool:
+    """Whether the expression is made of the kernel's scalar parameters and the launch's extents alone."""
+    if any(v not in kernel.params for v in variables(expr)):
+        return False
+    return all(not isinstance(e, Call) and (not isinstance(e, LaunchIndex) or e.name in ("blockDim", "gridDim")) for e in walk(expr))
