@@ -1,7 +1,7 @@
 """What users call: kernels, their derivatives, and the texts of both.
 
-A `Kernel` keeps what has been derived from its source: primals by pattern of overlap, adjoints by pattern of activity. Calls differ in their
-numbers only, and those decide between a few prepared variants.
+A `Kernel` keeps what has been derived from its source: primals by pattern of overlap, adjoints by pattern of activity. Calls differ in
+their numbers only, and those decide between a few prepared variants.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from .differentiate import Adjoint, Pattern, Tangent, primal_of, reverse_of, sec
 from .errors import GpuadError, LaunchError, ShadowError
 from .executors.base import Memory
 from .explaining import AdjointText, adjoint_text
+from .facts import Facts
 from .frontend.cuda import parse
 from .ir.nodes import Accumulate, Atomic, Store
 from .ir.nodes import Kernel as IrKernel
@@ -56,6 +57,7 @@ class Kernel:
         self._adjoints: dict[Pattern, Adjoint] = {}
         self._tangents: dict[Pattern, Tangent] = {}
         self._seconds: dict[Pattern, Adjoint] = {}
+        self._facts = Facts()
 
     def __repr__(self) -> str:
         return f"<gpuad kernel {self.name} of {self.file.name}>"
@@ -71,7 +73,8 @@ class Kernel:
         return self.function.parameters
 
     def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
-        """Launches the kernel as it is. `grid`, `block`: ints or tuples of up to three; `args`: arrays (annotated or not), numbers, None."""
+        """Launches the kernel as it is. `grid`, `block`: ints or tuples of up to three; `args`: arrays (annotated or not), numbers,
+        None."""
         call = self._bind(grid, block, args, shared_mem, stream)
         launching.run_primal(self.primal(call.aliases()), None, call)
 
@@ -82,9 +85,9 @@ class Kernel:
         return BoundLaunch(self, *geometry)
 
     def adjoint(self, *annotations: Any, grid: Any = None, block: Any = None, args: Any = None, **by_name: Any) -> AdjointText:
-        """The reverse kernel before any launch: `.source` is self-contained CUDA text under a header that is its contract, `.explain()` says what
-        it saves and why. Annotations (classes or instances) by position or by parameter name; who is not named is Const. With `grid`, `block` and
-        `args` the text is the one that this launch would use."""
+        """The reverse kernel before any launch: `.source` is self-contained CUDA text under a header that is its contract, `.explain()`
+        says what it saves and why. Annotations (classes or instances) by position or by parameter name; who is not named is Const. With
+        `grid`, `block` and `args` the text is the one that this launch would use."""
         kinds = activities(self.name, self.parameters, annotations, by_name)
         shadows = tuple(_element(d) if k in _SHADOWED else None for d, k in zip(self.parameters, kinds, strict=True))
         adjoint = self.reverse(Pattern(shadows))
@@ -127,7 +130,8 @@ class Kernel:
         written = _written_names(plain)
         positions = range(len(self.parameters))
         first = bind(self.name, self.parameters, args, written=written, inside=[d.name for d in self.parameters])
-        inside = launching.stays_inside(plain, Call(first, *geo))
+        call = Call(first, *geo)
+        inside = self._facts.get(call.key(), lambda: launching.stays_inside(plain, call))
         loose = frozenset(i for i in positions if self.parameters[i].name not in inside and first.arguments[i].memory is not None)
         bound = bind(self.name, self.parameters, args, written=written, inside=inside) if loose else first
         return Call(bound, *geo, shared_mem, stream, loose)
@@ -162,7 +166,8 @@ def _written_names(kernel: IrKernel) -> list[str]:
 
 
 def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ()) -> Kernel:
-    """A differentiable kernel from `source`: CUDA text and a name, a path of a .cu file and a name, a CuPy RawKernel, or a CuPy RawModule and a name.
+    """A differentiable kernel from `source`: CUDA text and a name, a path of a .cu file and a name, a CuPy RawKernel, or a CuPy RawModule
+    and a name.
 
     `options` are those of the compilation (-D, -I, -std). Raises CompileError for text that is no CUDA or an unknown name,
     UnsupportedError (with file, line and column) for what gpuad cannot represent.
@@ -200,8 +205,8 @@ def autodiff(k: Any, grid: Any, block: Any, args: Sequence[Any], *, mode: Mode =
     """Runs a kernel and its derivative: with `mode=Reverse` forward, then the adjoint into the shadows; with `mode=Forward` primal and
     tangents (the shadows hold tangents, and are pushed through).
 
-    On exit primals hold what the kernel left in them. Raises before anything is written: LaunchError, ShadowError (shadows that do not fit, or a
-    gradient that would be dropped), UnsupportedError.
+    On exit primals hold what the kernel left in them. Raises before anything is written: LaunchError, ShadowError (shadows that do not
+    fit, or a gradient that would be dropped), UnsupportedError.
     """
     chosen = kernel(k)
     call = chosen._bind(grid, block, args, shared_mem, stream)
@@ -300,11 +305,12 @@ class Saved:
 def autodiff_thunk(
     k: Any, *annotations: Any, not_overwritten: Sequence[str] = (), **by_name: Any
 ) -> tuple[Callable[..., Saved], Callable[..., None]]:
-    """The split pair `(augmented, reverse)` for fixed activities, given by position or by parameter name (classes or instances; the rest is Const).
+    """The split pair `(augmented, reverse)` for fixed activities, given by position or by parameter name (classes or instances; the rest
+    is Const).
 
-    `saved = augmented(grid, block, args)` runs the kernel and keeps every value that the reverse will read and the caller could overwrite, but
-    those of the parameters in `not_overwritten`; arguments may be bare. `reverse(grid, block, args, saved)` accumulates into the shadows of
-    `args`; each `saved` serves once.
+    `saved = augmented(grid, block, args)` runs the kernel and keeps every value that the reverse will read and the caller could
+    overwrite, but those of the parameters in `not_overwritten`; arguments may be bare. `reverse(grid, block, args, saved)` accumulates
+    into the shadows of `args`; each `saved` serves once.
     """
     chosen = kernel(k)
     kinds = activities(chosen.name, chosen.parameters, annotations, by_name)
@@ -362,10 +368,10 @@ def _check_flow_bare(chosen: Kernel, adjoint: Adjoint, kinds: Sequence[str]) -> 
 def hvp(k: Any, grid: Any, block: Any, args: Sequence[Any], directions: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
     """Runs a kernel, its adjoint, and the derivative of both along a direction (forward over reverse).
 
-    `directions` has an entry for each of `args`: for `Duplicated(x, dx)` a `Duplicated(x_dot, dx_dot)` with the tangents of primal and shadow, for
-    `Active(a, da)` an `Active(a_dot, da_dot)`, for anything else None. On exit `x`, `x_dot` are the state after the launch and its tangent,
-    `dx` holds the adjoint as after `autodiff`, and `dx_dot` its derivative along the direction: with `dx_dot` zero on entry, the product of
-    the Hessian of <dx, F(x)> with `x_dot`, added. Raises as `autodiff` does.
+    `directions` has an entry for each of `args`: for `Duplicated(x, dx)` a `Duplicated(x_dot, dx_dot)` with the tangents of primal and
+    shadow, for `Active(a, da)` an `Active(a_dot, da_dot)`, for anything else None. On exit `x`, `x_dot` are the state after the launch
+    and its tangent, `dx` holds the adjoint as after `autodiff`, and `dx_dot` its derivative along the direction: with `dx_dot` zero on
+    entry, the product of the Hessian of <dx, F(x)> with `x_dot`, added. Raises as `autodiff` does.
     """
     chosen = kernel(k)
     call = chosen._bind(grid, block, args, shared_mem, stream)

@@ -3,8 +3,8 @@
     surface --normalize--> primal --forward_stores, name_results--> --analyses, reverse, prune--> adjoint body
             --simplify--> --(forward)--> --stack_layout--> --accumulate--> kernel
 
-Each step takes valid IR and gives valid IR. What depends on a launch's numbers (which shadows may be accumulated plainly) is asked last, as a set of
-truth values, so that few texts serve all launches.
+Each step takes valid IR and gives valid IR. What depends on a launch's numbers (which shadows may be accumulated plainly) is asked last,
+as a set of truth values, so that few texts serve all launches.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from .analysis.activity import Activity, Escape, activity, connected, escapes
+from .analysis.activity import Activity, Escape, activity, connected, escapes, truncations
 from .errors import UnsupportedError
+from .facts import Facts
 from .ir import surface
 from .ir.nodes import Atomic, Binary, Block, Buffer, Call, Expr, For, If, Kernel, Let, Load, Select, Stmt, Store, Var, While, walk
 from .ir.rewrite import blocks, expressions, walk_stmts
@@ -48,9 +49,9 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Parameter:
-    """What a generated kernel's parameter stands for. `role`: 'primal' (as it is after the launch), 'shadow', 'entry' (a copy from before the
-    launch), 'working' (the same, which the kernel overwrites), 'offset' (of an overlapping parameter), 'log', 'base', 'field', 'depth', 'overflow', or
-    'tangent...'. `position`: the user's parameter, or the number of the log or scratch."""
+    """What a generated kernel's parameter stands for. `role`: 'primal' (as it is after the launch), 'shadow', 'entry' (a copy from before
+    the launch), 'working' (the same, which the kernel overwrites), 'offset' (of an overlapping parameter), 'log', 'base', 'field',
+    'depth', 'overflow', or 'tangent...'. `position`: the user's parameter, or the number of the log or scratch."""
 
     role: str
     position: int
@@ -75,6 +76,7 @@ class Adjoint:
     unlaid: Block
     name: str
     _variants: dict[frozenset[Buffer], Kernel] = field(default_factory=dict, init=False)
+    facts: Facts = field(default_factory=Facts, init=False)
     _claims: dict[frozenset[Buffer], Claims] = field(default_factory=dict, init=False)
 
     def kernel(self, plain: frozenset[Buffer] = frozenset(), header: str = "") -> Kernel:
@@ -163,6 +165,7 @@ def reverse_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     first_own = names.uid()
     shadows = _shadows(kernel, pattern, names, "d")
     facts = activity(kernel, shadows, stopped=_stopped(kernel, pattern))
+    _refuse_truncation(kernel, facts)
     logs = _logs(kernel, names)
     wide = replace(kernel, params=(*kernel.params, *shadows.values(), *(log for log, _ in logs.values())))
     recording = record(wide, facts, shadows, dict(logs), analyse=pattern.analyse)
@@ -222,12 +225,21 @@ def tangent_of(function: surface.Function, pattern: Pattern) -> Tangent:
     first_own = names.uid()
     tangents = _shadows(kernel, pattern, names, "d")
     facts = activity(kernel, tangents, stopped=_stopped(kernel, pattern))
+    _refuse_truncation(kernel, facts)
     body = simplify(forward(kernel.body, facts, tangents, names), first_own)
     parameters = _primal_and_shadow(kernel, tangents, pattern)
     params = tuple(p.item for p in parameters)
     result = Kernel(f"{kernel.name}_forward", params, body, kernel.span)
     verify(result)
     return Tangent(kernel, result, parameters, escapes(kernel, facts), connected(kernel, facts), exact(kernel))
+
+
+def _refuse_truncation(kernel: Kernel, facts: Activity) -> None:
+    for stmt in truncations(kernel, facts):
+        raise UnsupportedError(
+            "a value that carries a gradient becomes an integer here without a cast; write the cast if that is meant: its derivative is 0",
+            stmt.span,
+        )
 
 
 # --- parameters ----------------------------------------------------------------------------------------------------------------------

@@ -7,10 +7,10 @@ need. Everything that can be refused is refused before the primal is launched.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -94,6 +94,22 @@ class Call:
     def run(self, kernel: Kernel, args: list[Any]) -> None:
         self.executor.launch(kernel, self.grid, self.block, args, shared_mem=self.shared_mem, stream=self.stream)
 
+    def key(self) -> Hashable:
+        """What the analyses of a launch depend on besides the kernel: geometry, integers, and how the arrays are laid out and overlap."""
+        return (
+            self.grid,
+            self.block,
+            tuple(self.overlaps.items()),
+            tuple(
+                None
+                if a.array is None and a.value is None
+                else (a.array.shape, a.array.strides)
+                if a.array is not None
+                else _integer(a.value)
+                for a in self.bound.arguments
+            ),
+        )
+
     def numbers(self, kernel: Kernel) -> Numbers:
         """Grid, block and integer scalars as the analyses take them."""
         scalars: dict[Var, int] = {}
@@ -109,7 +125,7 @@ class Call:
         """Element offsets of overlapping parameters from their base, for those that do not start where the base does."""
         return {i: o for i, (_, o) in self.overlaps.items() if o != 0}
 
-    @property
+    @cached_property
     def overlaps(self) -> Mapping[int, tuple[int, int]]:
         """For each parameter that may reach the memory of an earlier one: (position of that one, offset in elements)."""
         found: dict[int, tuple[int, int]] = {}
@@ -134,6 +150,11 @@ class Call:
         return [np.int64(o) for o in self.offsets().values()]
 
 
+def _integer(value: Any) -> int | None:
+    """A number as far as it enters proofs."""
+    return int(value) if value.dtype.kind in "iu" else None
+
+
 def dtype_of(type_: Scalar) -> np.dtype[Any]:
     """The NumPy dtype of a scalar type."""
     name = {"bool": "bool", "int": f"int{type_.bits}", "uint": f"uint{type_.bits}", "float": f"float{type_.bits}"}[type_.kind]
@@ -147,8 +168,13 @@ def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
     """The shadows that this launch may accumulate plainly."""
     if not _plain_allowed.get():
         return frozenset()
-    numbers = call.numbers(adjoint.primal)
-    return frozenset(b for b in adjoint.undecided if collision_free(adjoint.layout.body, [b], numbers))
+
+    def prove() -> frozenset[Buffer]:
+        numbers = call.numbers(adjoint.primal)
+        return frozenset(b for b in adjoint.undecided if collision_free(adjoint.layout.body, [b], numbers))
+
+    found: frozenset[Buffer] = adjoint.facts.get(("plain", call.key()), prove)
+    return found
 
 
 def stays_inside(kernel: Kernel, call: Call) -> frozenset[str]:
@@ -173,9 +199,8 @@ def dense_extent(array: Any) -> int:
 
 def check_stores(adjoint: Adjoint, call: Call) -> None:
     """Refuses a launch in which two threads store different values to one element that has a shadow; nothing has been launched then."""
-    numbers = call.numbers(adjoint.primal)
-    doubtful = [b for b in _stored(adjoint) if not collision_free(adjoint.primal.body, [b], numbers, (Store,))]
-    if not doubtful or not contested(adjoint.primal, doubtful):
+    doubtful = adjoint.facts.get(("stores", call.key()), lambda: doubtful_stores(adjoint, call))
+    if not doubtful:
         return
     check = adjoint.claims(frozenset(doubtful))
     positions = {item: i for i, item in enumerate(adjoint.primal.params)}
@@ -188,9 +213,15 @@ def check_stores(adjoint: Adjoint, call: Call) -> None:
     if int(flag.root[0]):
         names = ", ".join(f"`{b.name}`" for b in doubtful)
         raise LaunchError(
-            f"`{call.bound.kernel}`: two threads store to one element of {names}; which value stays is not defined, so the gradient is not. "
+            f"`{call.bound.kernel}`: two threads store to one element of {names}: which value stays is undefined, and so is the gradient. "
             "Use atomicAdd to sum, or make the indices unique. Nothing was launched."
         )
+
+
+def doubtful_stores(adjoint: Adjoint, call: Call) -> list[Buffer]:
+    """The shadowed buffers to whose elements two threads may store different values."""
+    numbers = call.numbers(adjoint.primal)
+    return [b for b in _stored(adjoint) if not collision_free(adjoint.primal.body, [b], numbers, (Store,))]
 
 
 def _stored(adjoint: Adjoint) -> list[Buffer]:
@@ -227,8 +258,8 @@ def nothing_plain_for_tests() -> Iterator[None]:
 
 @dataclass
 class State:
-    """The memory with which an adjoint runs: for each user parameter the primal as the reverse sees it (`owned`: copies that are ours), copies
-    from before the launch, logs and scratch."""
+    """The memory with which an adjoint runs: for each user parameter the primal as the reverse sees it (`owned`: copies that are ours),
+    copies from before the launch, logs and scratch."""
 
     primals: dict[int, Any]
     entries: dict[int, Memory] = field(default_factory=dict)
@@ -295,7 +326,7 @@ def _scratch(adjoint: Adjoint, call: Call, state: State) -> None:
 
 def _bases(adjoint: Adjoint, call: Call, state: State, groups: int) -> list[Any]:
     """Where each group's part of a stack begins: from trip counts that the launch's numbers give, else by counting."""
-    bounds = depths(adjoint.unlaid, call.numbers(adjoint.primal))
+    bounds = adjoint.facts.get(("depths", call.key()), lambda: depths(adjoint.unlaid, call.numbers(adjoint.primal)))
     known = [bounds.get(scratch.stack) for scratch in adjoint.layout.scratch]
     counted = _depths(adjoint, call, state, groups) if any(k is None for k in known) else []
     bases = []
@@ -436,7 +467,4 @@ def _one(call: Call, value: Any) -> Memory:
 
 def tangent_arguments(parameters: tuple[Parameter, ...], call: Call, state: State) -> list[Any]:
     """Arguments of the forward kernel where tangents are not in the shadows but in `state.dots`."""
-    return [
-        state.dots["primal_dot", p.position] if p.role == "shadow" else _argument(p, call, state, 0)
-        for p in parameters
-    ]
+    return [state.dots["primal_dot", p.position] if p.role == "shadow" else _argument(p, call, state, 0) for p in parameters]

@@ -1,9 +1,9 @@
 """Activity: which values carry a derivative from a shadow going in to a shadow coming out.
 
-A value is *varied* if it depends differentiably on an active input, *useful* if an active output depends differentiably on it, and *active* if both.
-Integers, comparisons and conversions to integers end a path. Scalars are followed by their definitions; memory by one bit a buffer, whatever
-the order of statements, which errs on the side of more activity. Activity prunes values, never takes: whether a store clears a shadow is
-no question of activity (RULES 4).
+A value is *varied* if it depends differentiably on an active input, *useful* if an active output depends differentiably on it, and
+*active* if both. Integers, comparisons and conversions to integers end a path. Scalars are followed by their definitions; memory by one
+bit a buffer, whatever the order of statements, which errs on the side of more activity. Activity prunes values, never takes: whether a
+store clears a shadow is no question of activity (RULES 4).
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from ..ir.nodes import (
     Var,
     While,
     children,
+    walk,
 )
-from ..ir.rewrite import walk_stmts
+from ..ir.rewrite import expressions, walk_stmts
 from ..source import Span
 
 
@@ -62,7 +63,8 @@ class Activity:
 
 @dataclass(frozen=True)
 class Escape:
-    """Varied values that are written into memory without a shadow (`buffer`), first at `span`; `returns`: they also come out of it again."""
+    """Varied values that are written into memory without a shadow (`buffer`), first at `span`; `returns`: they also come out of it
+    again."""
 
     buffer: Buffer
     span: Span | None
@@ -108,6 +110,18 @@ def connected(kernel: Kernel, facts: Activity) -> bool:
         buffer in facts.shadowed and any(v in facts.varied for value in values for v in differentiable(value))
         for buffer, values in map(_written, walk_stmts(kernel.body))
     )
+
+
+def truncations(kernel: Kernel, facts: Activity) -> Iterator[Stmt]:
+    """Statements in which a varied value becomes an integer by a conversion that the user did not write."""
+    for stmt in walk_stmts(kernel.body):
+        for expr in (e for top in expressions(stmt) for e in walk(top)):
+            if isinstance(expr, Cast) and _loses(expr, facts):
+                yield stmt
+
+
+def _loses(expr: Cast, facts: Activity) -> bool:
+    return expr.implicit and expr.type.is_integer and any(v in facts.varied for v in differentiable(expr.operand))
 
 
 def _written(stmt: Stmt) -> tuple[Buffer | None, tuple[Expr, ...]]:

@@ -12,8 +12,8 @@ from .injectivity import UNBOUNDED, Launch, Ranges, Walk
 
 
 def depths(body: Block, launch: Launch) -> dict[int, int | None]:
-    """For each stack (by uid) a bound on its entries in one thread, or None. A stack is empty again where the loops common to its pushes and
-    its pops begin anew, so only the other loops around a push count."""
+    """For each stack (by uid) a bound on its entries in one thread, or None. A stack is empty again where the loops common to its pushes
+    and its pops begin anew, so only the other loops around a push count."""
     walk = _Depths(launch, shared_loops(body))
     walk.run(body)
     return walk.depths

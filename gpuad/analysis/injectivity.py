@@ -1,11 +1,11 @@
 """Proof that no two threads of a launch meet in one element of a shadow, so that plain accumulation is safe.
 
-The question is asked at each launch, when grid, block and integer scalars are numbers. An index becomes an affine form over *digits*: the thread's
-global index along an axis (or its block and thread index where these occur otherwise) and the iteration numbers of the loops around the
-access, each with the range that launch, bounds and guards leave it. Two accesses meet where a difference of their forms is zero; whether
-that can be with two different threads is decided by an exact search over the digits' boxes, largest coefficient first, which is a
-mixed-radix argument that also knows offsets, halos and grid strides. All accesses to one shadow are judged together (RULES 3). Every
-intermediate value must fit its C type; what wraps, is loaded from memory or is not affine proves nothing.
+The question is asked at each launch, when grid, block and integer scalars are numbers. An index becomes an affine form over *digits*: the
+thread's global index along an axis (or its block and thread index where these occur otherwise) and the iteration numbers of the loops
+around the access, each with the range that launch, bounds and guards leave it. Two accesses meet where a difference of their forms is
+zero; whether that can be with two different threads is decided by an exact search over the digits' boxes, largest coefficient first,
+which is a mixed-radix argument that also knows offsets, halos and grid strides. All accesses to one shadow are judged together (RULES 3).
+Every intermediate value must fit its C type; what wraps, is loaded from memory or is not affine proves nothing.
 """
 
 from __future__ import annotations
@@ -418,7 +418,6 @@ def _search(unknowns: list[_Unknown4], at: int, target: int, apart: bool, budget
     if last - first > NODES:
         raise Unknown
     return any(_search(unknowns, at + 1, target + coefficient * v, apart or (thread and v != 0), budget) for v in range(first, last + 1))
-
 
 
 # --- footprints --------------------------------------------------------------------------------------------------------------------------

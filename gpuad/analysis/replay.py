@@ -2,9 +2,9 @@
 
 The reverse kernel repeats pieces of the primal to get values back. A load of memory that the kernel never writes can be repeated at any
 time. A load of memory that it does write is an *entry* load if no store of the same thread can reach its address before it: a copy of the
-memory as it was before the launch then serves. Otherwise the memory is *tracked*: the reverse kernel's forward sweep repeats the stores on a working
-copy. A tracked load (and any load of a local array) is *stable* if no store can reach its address afterwards, while its memory lives: it may be repeated
-during the reverse sweep. An unstable load is recorded while the forward sweep passes it.
+memory as it was before the launch then serves. Otherwise the memory is *tracked*: the reverse kernel's forward sweep repeats the stores
+on a working copy. A tracked load (and any load of a local array) is *stable* if no store can reach its address afterwards, while its
+memory lives: it may be repeated during the reverse sweep. An unstable load is recorded while the forward sweep passes it.
 
 Only the order within one thread matters: by the premise (RULES 11) no other thread writes what this one reads without a barrier between.
 """

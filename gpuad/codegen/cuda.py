@@ -27,7 +27,7 @@ def cuda_source(kernels: Sequence[Kernel]) -> str:
 
 
 def _kernel(kernel: Kernel) -> tuple[str, set[str]]:
-    printer = Statements(kernel, [kernel.name, *CUDA_HELPERS, *functions(kernel)])
+    printer = Statements(kernel, [*CUDA_HELPERS, *functions(kernel)])
     signature = wrapped(f'extern "C" __global__ void {kernel.name}', list(parameters(printer)))
     lines = [*comment(kernel.header), *signature, "{", *printer.body(), "}"]
     return "\n".join(lines) + "\n", printer.helpers

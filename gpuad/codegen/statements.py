@@ -107,10 +107,11 @@ class Statements:
 
     def mutable_roots(self, block: Block) -> set[Var]:
         """The C variables that get a value more than where they are declared."""
-        shared = {
-            v for s in statements(block) for v in _joined(s) if len(self.classes.of(v)) > 1 or isinstance(s, Assign | If | For | While)
-        }
-        return {self.classes.find(v) for v in shared}
+        return {self.classes.find(v) for s in statements(block) for v in _joined(s) if len(self.classes.of(v)) > 1 or self.assigns(s)}
+
+    def assigns(self, stmt: Stmt) -> bool:
+        """Whether the statement gives a variable a value elsewhere than in its declaration."""
+        return isinstance(stmt, Assign | For | While) or (isinstance(stmt, If) and not self.prints_as_select(stmt))
 
     def open(self) -> None:
         self.depth += 1

@@ -87,10 +87,11 @@ class Binary(Expr):
 
 @dataclass(frozen=True)
 class Cast(Expr):
-    """C's conversion. To bool: `!= 0`."""
+    """C's conversion. To bool: `!= 0`. `implicit`: the user did not write it (of interest where an active value becomes an integer)."""
 
     operand: Expr
     type: Scalar
+    implicit: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)

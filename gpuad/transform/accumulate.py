@@ -1,7 +1,8 @@
 """Decides how each accumulation and take reaches memory, and says why.
 
-A shadow whose elements are each touched by one thread only is accumulated *plainly*; any other *atomically*, in device scope. Reductions into 0-d shadows
-stay reductions. In a plain shadow, a take that the same block follows with an addition to the same element becomes a load and a store.
+A shadow whose elements are each touched by one thread only is accumulated *plainly*; any other *atomically*, in device scope. Reductions
+into 0-d shadows stay reductions. In a plain shadow, a take that the same block follows with an addition to the same element becomes a
+load and a store.
 
 Assumes: an adjoint without stacks. Guarantees: no How.UNDECIDED is left.
 """
@@ -10,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-
 
 from ..ir.nodes import Accumulate, Block, Buffer, How, Load, Stmt, Store, Take
 from ..ir.rewrite import blocks, map_blocks, walk_stmts

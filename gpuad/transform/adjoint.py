@@ -13,6 +13,7 @@ from ..analysis.activity import Activity, differentiable
 from ..errors import UnsupportedError
 from ..ir import build as b
 from ..ir.nodes import Binary, Call, Cast, Constant, Expr, Let, Select, Stmt, Unary, Var
+from ..ir.types import Scalar
 from ..source import Span
 from .derivatives import partials
 from .names import Names
@@ -43,7 +44,7 @@ class Ledger:
         return self.terms.pop(var, [])
 
 
-def total(terms: list[Term], type_: b.Scalar) -> Expr:
+def total(terms: list[Term], type_: Scalar) -> Expr:
     """The sum of the terms, each only where its predicate holds."""
     result: Expr = b.zero(type_)
     for term in terms:
@@ -75,8 +76,8 @@ class Propagation:
         predicate: Expr | None = None,
         result: Expr | None = None,
     ) -> None:
-        """Adds to the ledger what `seed`, the adjoint of `expr`, contributes to the active variables in it. `name` is that of the value, for
-        intermediate adjoints; `result` a variable that holds the value, if there is one."""
+        """Adds to the ledger what `seed`, the adjoint of `expr`, contributes to the active variables in it. `name` is that of the value,
+        for intermediate adjoints; `result` a variable that holds the value, if there is one."""
         if b.is_const(seed, 0):
             return
         step = _Step(self, ledger, name, span, predicate)
@@ -125,7 +126,7 @@ class _Step:
         leaves = sum(1 for v in differentiable(expr) if v in self.owner.facts)
         if leaves < 2 or b.size(seed) <= 2:
             return seed
-        var = self.owner.names.var(f"d{self.name}", seed.type)  # type: ignore[arg-type]
+        var = self.owner.names.var(f"d{self.name}", seed.type)
         self.ledger.out.append(Let(var, seed, span=self.span))
         return var
 

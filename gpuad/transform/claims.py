@@ -1,9 +1,9 @@
 """A kernel that finds out whether two threads of a launch store to one element.
 
 The adjoint of a store takes its shadow. If several threads store different values to one element, one of them wins and only that one may
-receive the adjoint, and which one it was is not on record: such a launch is refused (RULES 10). Where the map of a store is not proved one-to-one and
-its value is not the same for all threads, this slice of the primal runs before the launch: every such store claims its element for its thread, and a
-claim by a second thread sets a flag.
+receive the adjoint, and which one it was is not on record: such a launch is refused (RULES 10). Where the map of a store is not proved
+one-to-one and its value is not the same for all threads, this slice of the primal runs before the launch: every such store claims its
+element for its thread, and a claim by a second thread sets a flag.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def claims(kernel: Kernel, buffers: Collection[Buffer]) -> Claims:
                 out.extend(_claim(stmt, owners[stmt.buffer], flag, thread, names))
             target = getattr(stmt, "buffer", None)
             if target in copies:
-                stmt = replace(stmt, buffer=copies[target])  # type: ignore[call-arg,index]
+                stmt = replace(stmt, buffer=copies[target])  # type: ignore[call-arg]
             out.append(map_blocks(stmt, block))
         return tuple(out)
 

@@ -1,7 +1,7 @@
 """The table of partial derivatives, one entry a function.
 
-An entry takes the arguments and the result as expressions and gives one `Partial` per argument. `singular` partials may be infinite or NaN where
-the function itself is finite (sqrt at 0): the chain rule then forms no term for a seed that is exactly 0.
+An entry takes the arguments and the result as expressions and gives one `Partial` per argument. `singular` partials may be infinite or
+NaN where the function itself is finite (sqrt at 0): the chain rule then forms no term for a seed that is exactly 0.
 
 Conventions where a function has a kink or a jump, each with a test:
 
@@ -29,6 +29,7 @@ from typing import TypeAlias
 
 from ..ir import build as b
 from ..ir.nodes import Call, Expr
+from ..ir.types import BOOL
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ def _fdim(x: Expr, y: Expr, r: Expr) -> tuple[Expr, Expr]:
 
 @_rule("copysign")
 def _copysign(x: Expr, y: Expr, r: Expr) -> tuple[Expr, None]:
-    return b.select(b.compare("==", Call("signbit", (x,), _BOOL), Call("signbit", (y,), _BOOL)), _k(1, x), _k(-1, x)), None
+    return b.select(b.compare("==", Call("signbit", (x,), BOOL), Call("signbit", (y,), BOOL)), _k(1, x), _k(-1, x)), None
 
 
 @_rule("hypot")
@@ -187,6 +188,3 @@ def _pow(x: Expr, y: Expr, r: Expr) -> tuple[Expr, Expr]:
 
 def _nonzero(y: Expr) -> bool:
     return bool(getattr(y, "value", 0))
-
-
-_BOOL = b.BOOL

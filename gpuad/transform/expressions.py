@@ -121,7 +121,7 @@ def _cast(s: Lowering, e: surface.Cast, operand: surface.Expr) -> Value:
         return address(s, operand)
     if isinstance(operand.type, Pointer):
         raise UnsupportedError("a pointer as a condition or a number comes in a later release", e.span)
-    return fold.cast(scalar(s, operand), _scalar_type(e))
+    return fold.cast(scalar(s, operand), _scalar_type(e), e.implicit)
 
 
 def _binary(s: Lowering, e: surface.Binary) -> Expr:
@@ -241,7 +241,7 @@ def _updated(s: Lowering, e: surface.Assign, old: Value, value: Value) -> Value:
     if not isinstance(old, Expr):
         raise UnsupportedError(f"'{e.op}=' on a value of type {e.target.type}", e.span)
     kind = e.computation or old.type
-    return fold.cast(fold.binary(e.op, fold.cast(old, kind), value, kind), old.type)
+    return fold.cast(fold.binary(e.op, fold.cast(old, kind), value, kind), old.type, implicit=True)
 
 
 def _increment(s: Lowering, e: surface.IncDec, used: bool) -> Value:

@@ -93,15 +93,15 @@ def negate(condition: Expr) -> Expr:
     return Unary("!", condition, BOOL)
 
 
-def cast(operand: Expr, kind: Scalar) -> Expr:
+def cast(operand: Expr, kind: Scalar, implicit: bool = False) -> Expr:
     """The operand converted to `kind`; a conversion there and back that loses nothing disappears."""
     if operand.type == kind:
         return operand
     if isinstance(operand, Constant):
         return _cast_constant(operand, kind)
     if isinstance(operand, Cast) and _lossless(operand.operand.type, operand.type) and _same_kind(operand.operand.type, kind):
-        return cast(operand.operand, kind)
-    return Cast(operand, kind)
+        return cast(operand.operand, kind, implicit)
+    return Cast(operand, kind, implicit)
 
 
 def _lossless(source: Scalar, through: Scalar) -> bool:

@@ -213,8 +213,8 @@ class _Forward:
         if rule is None:
             raise UnsupportedError(f"the derivative of '{expr.function}' is not known", span)
         total: Expr = b.zero(expr.type)
-        for argument, partial in zip(expr.arguments, rule, strict=True):
-            if partial.value is not None:
-                tangent = self.tangent(argument, span) if argument.type.is_float else b.zero(expr.type)
-                total = b.add(total, b.chain(tangent, partial.value) if partial.singular else b.mul(partial.value, tangent))
+        for argument, entry in zip(expr.arguments, rule, strict=True):
+            if entry.value is not None and argument.type.is_float:
+                tangent = self.tangent(argument, span)
+                total = b.add(total, b.chain(tangent, entry.value) if entry.singular else b.mul(entry.value, tangent))
         return total

@@ -1,11 +1,12 @@
 """The forward part of a reverse kernel: the pieces of the primal that are run again, and what they write down on the way.
 
-A *scope* is a block that the reverse sweep enters as a whole: the kernel body, a loop's body, a side of an If. When the reverse sweep enters a scope it
-repeats the scope's forward statements to have their values at hand. What cannot be repeated there is recorded: each scope inside a loop (or
-inside an If that is not the last statement) has one stack, with a field for each value that its reverse will have to pop: what the loop carries from iteration to
-iteration, loads of memory that is stored to later, and results of inner loops that contain such loads. An entry is pushed at the end of
-the scope, by the sweep just before the scope's own reverse if everything in it can be repeated, else by the one outermost sweep, in which all memory is in its
-original state. Which of these values are really needed is not decided here: a field that nobody pops is removed with everything that only served it (`prune`).
+A *scope* is a block that the reverse sweep enters as a whole: the kernel body, a loop's body, a side of an If. When the reverse sweep
+enters a scope it repeats the scope's forward statements to have their values at hand. What cannot be repeated there is recorded: each
+scope inside a loop (or inside an If that is not the last statement) has one stack, with a field for each value that its reverse will have
+to pop: what the loop carries from iteration to iteration, loads of memory that is stored to later, and results of inner loops that
+contain such loads. An entry is pushed at the end of the scope, by the sweep just before the scope's own reverse if everything in it can
+be repeated, else by the one outermost sweep, in which all memory is in its original state. Which of these values are really needed is not
+decided here: a field that nobody pops is removed with everything that only served it (`prune`).
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ from .names import Names
 
 @dataclass(frozen=True)
 class Versions:
-    """Which memory stands for a primal buffer during the forward sweep: `saved` copies of the state before the launch, of which
-    `working` are written by the sweep; `exits`: variables whose value the memory still holds after the launch; `logs`: results of atomics that the
+    """Which memory stands for a primal buffer during the forward sweep: `saved` copies of the state before the launch, of which `working`
+    are written by the sweep; `exits`: variables whose value the memory still holds after the launch; `logs`: results of atomics that the
     augmented primal has written down."""
 
     saved: dict[Buffer, Buffer] = field(default_factory=dict)
@@ -62,8 +63,8 @@ ScopeKey: TypeAlias = "tuple[int, int]"  # id of the control statement that owns
 
 @dataclass(frozen=True)
 class Owned:
-    """A scope's stack. `lasting`: filled by the outermost sweep and emptied bit by bit, so that it holds all entries at once; else an entry lives
-    from one run of its loop to the reverse of that run."""
+    """A scope's stack. `lasting`: filled by the outermost sweep and emptied bit by bit, so that it holds all entries at once; else an
+    entry lives from one run of its loop to the reverse of that run."""
 
     stack: Stack
     lasting: bool

@@ -1,8 +1,8 @@
 """Dead code: keeps what the kernel's memory shows to the outside, and what that depends on.
 
-Roots are writes to parameters. A write to private memory (local and shared arrays, working copies) counts only if the memory is read by something
-that is kept; a field of a stack only if something kept pops it. Vars are followed by identity, and all definitions of a Var (siblings may repeat
-one another's) are kept or dropped together, which is conservative.
+Roots are writes to parameters. A write to private memory (local and shared arrays, working copies) counts only if the memory is read by
+something that is kept; a field of a stack only if something kept pops it. Vars are followed by identity, and all definitions of a Var
+(siblings may repeat one another's) are kept or dropped together, which is conservative.
 
 Assumes and guarantees: valid IR. Loops are taken to end.
 """
@@ -213,4 +213,3 @@ def _carried(carried: tuple[Carried, ...], marks: _Marks) -> tuple[Carried, ...]
 
 def _fields(stack: Stack, kept: list[int]) -> Stack:
     return replace(stack, fields=tuple(stack.fields[i] for i in kept))
-

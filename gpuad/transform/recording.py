@@ -1,9 +1,9 @@
 """Decides where the reverse kernel gets forward values from, by trying: a fixpoint over the reverse pass and dead-code removal.
 
-The reverse pass is run under an assumption (no memory tracked, nothing fragile); what survives `prune` shows which loads are really needed. If
-a needed load does not see the memory as it was before the launch, its memory is tracked; if it cannot be repeated later, it becomes fragile and is recorded; and
-around again, since repeating stores needs more loads. The sets only grow, so this ends. Results that are still in memory after the launch (`x = exp(x)`)
-are read back where that saves a copy of an input.
+The reverse pass is run under an assumption (no memory tracked, nothing fragile); what survives `prune` shows which loads are really
+needed. If a needed load does not see the memory as it was before the launch, its memory is tracked; if it cannot be repeated later, it
+becomes fragile and is recorded; and around again, since repeating stores needs more loads. The sets only grow, so this ends. Results that
+are still in memory after the launch (`x = exp(x)`) are read back where that saves a copy of an input.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Recording:
 def record(
     primal: Kernel, activity: Activity, shadows: Shadows, logs: dict[int, tuple[Buffer, object]], *, analyse: bool = True
 ) -> Recording:
-    """The smallest recording for the kernel. `analyse=False` (for tests) takes every written buffer as tracked and every load of one as fragile."""
+    """The smallest recording for the kernel. `analyse=False` (for tests) takes every written buffer as tracked and every load of one as
+    fragile."""
     task = _Task(primal, activity, shadows, replay(primal), logs, analyse)
     best = task.settle({})
     for var, store in _exits(primal).items() if analyse else ():
@@ -95,12 +96,13 @@ class _Task:
                 and access.buffer.length is None
             ):
                 raise UnsupportedError(
-                    f"the gradient needs the value of '{access.buffer.name}' read here, and threads add to it atomically in the same launch",
+                    f"the gradient needs the value of '{access.buffer.name}' read here, to which threads add atomically in one launch",
                     access.stmt.span,
                 )
 
     def _spread(self, fragile: set[int], loads: list[Access]) -> set[int]:
-        """An array made inside a loop whose stores lie in a part that cannot be repeated has no state to read there: all its loads are recorded."""
+        """An array made inside a loop whose stores lie in a part that cannot be repeated has no state to read there: all its loads are
+        recorded."""
         homes = _loop_homes(self.primal.body)
         changed = True
         while changed:

@@ -1,10 +1,11 @@
 """The reverse pass: from a primal kernel to its adjoint, `dz <- J^T dz` over all memory that the kernel touches.
 
 The body is treated as one scope: its forward statements, then its statements from last to first. A store takes its shadow (reads it and
-sets it to 0), an addition to memory reads the shadow, a load adds to the shadow what its value has collected, and expressions send seeds down by the
-table of partials. Control flow mirrors itself: an If reverses the side that ran, a loop runs backward. Scopes that lie inside return what they have
-collected for variables of the scopes around them as merged or carried values, so the adjoint is single-assignment like the primal. An If
-that is the last statement of its scope keeps its forward and reverse parts together, so that a kernel under a bounds guard needs no second guard.
+sets it to 0), an addition to memory reads the shadow, a load adds to the shadow what its value has collected, and expressions send seeds
+down by the table of partials. Control flow mirrors itself: an If reverses the side that ran, a loop runs backward. Scopes that lie inside
+return what they have collected for variables of the scopes around them as merged or carried values, so the adjoint is single-assignment
+like the primal. An If that is the last statement of its scope keeps its forward and reverse parts together, so that a kernel under a
+bounds guard needs no second guard.
 
 Assumes: a normalised kernel with named results (`name_results`). Guarantees: valid IR with undecided accumulations and stacks not laid out.
 """

@@ -1,8 +1,8 @@
 """Makes a kernel shorter without changing what it computes.
 
-On primals, `forward_stores` hands a value that was just stored to the load that reads it back. On adjoints, `simplify` removes loop-carried
-values that never change, copies, and temporaries of the reverse pass that are used once. Float arithmetic is never reordered. Names that the user
-gave are kept: only variables with a uid from `first_own` on, which a pass of ours made, are inlined.
+On primals, `forward_stores` hands a value that was just stored to the load that reads it back. On adjoints, `simplify` removes
+loop-carried values that never change, copies, and temporaries of the reverse pass that are used once. Float arithmetic is never
+reordered. Names that the user gave are kept: only variables with a uid from `first_own` on, which a pass of ours made, are inlined.
 """
 
 from __future__ import annotations
@@ -170,7 +170,8 @@ def _used_repeatedly(loop: For | While) -> Iterator[Var]:
 
 
 def forward_stores(kernel: Kernel) -> Kernel:
-    """A load of an address that the same block has just loaded or stored to takes that value, if nothing could have written there in between."""
+    """A load of an address that the same block has just loaded or stored to takes that value, if nothing could have written there in
+    between."""
     return replace(kernel, body=_copies(_forward(kernel.body)))
 
 

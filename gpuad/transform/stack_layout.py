@@ -1,10 +1,11 @@
 """Turns stacks into arrays: pushes and pops become stores and loads with a counter.
 
-A stack whose depth is a number in the program text and small lies in a local array of each thread. Any other lies in scratch memory that the caller
-allocates: threads are taken in groups of 32, a group's part is as deep as its deepest thread needs (RULES 13: common depth for all would be quadratic on
-skewed work), and neighbours lie side by side: entry `top` of a thread is at `base[group] + 32 * top + lane`. The depths come from a
-counting kernel: the primal without what only serves its results. Counting and pushing make the same decisions because both are compiled without
-contraction of multiply-add (RULES 12), and a push beyond the counted depth is not made but sets `gpuad_overflow`.
+A stack whose depth is a number in the program text and small lies in a local array of each thread. Any other lies in scratch memory that
+the caller allocates: threads are taken in groups of 32, a group's part is as deep as its deepest thread needs (RULES 13: common depth for
+all would be quadratic on skewed work), and neighbours lie side by side: entry `top` of a thread is at `base[group] + 32 * top + lane`.
+The depths come from a counting kernel: the primal without what only serves its results. Counting and pushing make the same decisions
+because both are compiled without contraction of multiply-add (RULES 12), and a push beyond the counted depth is not made but sets
+`gpuad_overflow`.
 
 Assumes: a pruned adjoint body. Guarantees: no Push or Pop is left.
 """
@@ -53,8 +54,9 @@ GROUP = 32
 
 @dataclass(frozen=True)
 class Scratch:
-    """A stack in memory of the caller: parameters of the reverse kernel. `base`: int64[groups + 1], the first entry of each group's part, in
-    entries; `fields`: arrays of `base[groups]` entries; `depths`: parameter of the counting kernel, int32[32 * groups], that receives each thread's depth."""
+    """A stack in memory of the caller: parameters of the reverse kernel. `base`: int64[groups + 1], the first entry of each group's part,
+    in entries; `fields`: arrays of `base[groups]` entries; `depths`: parameter of the counting kernel, int32[32 * groups], that receives
+    each thread's depth."""
 
     base: Buffer
     fields: tuple[Buffer, ...]
@@ -148,7 +150,9 @@ class _Layout:
     def scratch(self, stack: Stack) -> None:
         name = f"{stack.fields[0][0]}_saved"
         fields = tuple(self.names.buffer(f"{n}_saved", t) for n, t in stack.fields)
-        self.scratches[stack.uid] = Scratch(self.names.buffer(f"{name}_base", I64), fields, self.names.buffer(f"{name}_depth", I32), stack.uid)
+        self.scratches[stack.uid] = Scratch(
+            self.names.buffer(f"{name}_base", I64), fields, self.names.buffer(f"{name}_depth", I32), stack.uid
+        )
         self.arrays[stack.uid] = fields
         self.overflow = self.overflow or self.names.buffer("gpuad_overflow", I32)
         self._counter(stack)

@@ -1,0 +1,107 @@
+"""The contract of a generated adjoint: the comment above it that says what its caller has to do, in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .differentiate import Adjoint, Parameter
+from .ir.nodes import Accumulate, Buffer, Store
+from .ir.rewrite import walk_stmts
+from .ir.surface import Function
+from .transform.stack_layout import GROUP
+
+
+def contract(function: Function, adjoint: Adjoint, plain: frozenset[Buffer], call: Any) -> str:
+    """The comment above the reverse kernel: what its caller has to do, in order."""
+    name = adjoint.primal.name
+    steps = [*_before(adjoint, name), _seeds(adjoint), *_scratch(adjoint, name), f"launch {name}_reverse with the same grid and block."]
+    lines = [f"gpuad: adjoint of `{name}` ({function.span}), for {_activity(adjoint)}."]
+    lines += [f"{i}. {step}" for i, step in enumerate(steps, 1)]
+    lines.append(_exit(adjoint))
+    if adjoint.exact:
+        lines.append(f"Compile {name} and these kernels with -fmad=false: branches depend on floating-point values and must agree.")
+    lines.append(_holds(plain, call))
+    return "\n".join(lines)
+
+
+def _activity(adjoint: Adjoint) -> str:
+    active = [p.name for p, s in zip(adjoint.primal.params, adjoint.pattern.shadows, strict=False) if s is not None]
+    rest = [p.name for p, s in zip(adjoint.primal.params, adjoint.pattern.shadows, strict=False) if s is None]
+    pointers = {b.name for b in adjoint.primal.buffers}
+    groups = (
+        ("Duplicated", [n for n in active if n in pointers]),
+        ("Active", [n for n in active if n not in pointers]),
+        ("Const", rest),
+    )
+    return "; ".join(f"{title} {', '.join(names)}" for title, names in groups if names)
+
+
+def _before(adjoint: Adjoint, name: str) -> list[str]:
+    copies = [p for p in adjoint.parameters if p.role in ("entry", "working")]
+    steps = []
+    if copies:
+        listed = ", ".join(f"{adjoint.primal.params[p.position].name} to {p.item.name}" for p in copies)
+        steps.append(f"before {name} runs, copy {listed} (all that it may touch).")
+    working = [p.item.name for p in copies if p.role == "working"]
+    if working:
+        steps[-1] += f" {', '.join(working)} will be overwritten."
+    if adjoint.augmented is not None:
+        logs = ", ".join(log.name for log in adjoint.logs)
+        steps.append(f"launch {name}_augmented instead of {name}: it also fills {logs}, one element a thread of the launch.")
+    return steps
+
+
+def _seeds(adjoint: Adjoint) -> str:
+    outputs = [p.item.name for p in shadow_parameters(adjoint) if _stored(adjoint, p)]
+    inputs = [p.item.name for p in shadow_parameters(adjoint) if not _stored(adjoint, p)]
+    text = f"put the seeds into {', '.join(outputs)}." if outputs else "there are no seeds."
+    return text + (f" {', '.join(inputs)} {'is' if len(inputs) == 1 else 'are'} added to: clear first." if inputs else "")
+
+
+def shadow_parameters(adjoint: Adjoint) -> list[Parameter]:
+    """The reverse kernel's shadow parameters."""
+    return [p for p in adjoint.parameters if p.role == "shadow"]
+
+
+def _stored(adjoint: Adjoint, parameter: Parameter) -> bool:
+    item = adjoint.primal.params[parameter.position]
+    return any(isinstance(s, Store | Accumulate) and s.buffer == item for s in walk_stmts(adjoint.primal.body))
+
+
+def _scratch(adjoint: Adjoint, name: str) -> list[str]:
+    if not adjoint.layout.scratch:
+        return []
+    steps = [
+        f"launch {name}_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, "
+        f"threads rounded up to {GROUP})."
+    ]
+    if any(p.role == "working" for p in adjoint.parameters):
+        steps[-1] += " It overwrites the copies: give it copies of its own."
+    for scratch in adjoint.layout.scratch:
+        fields = ", ".join(f.name for f in scratch.fields)
+        steps.append(
+            f"{scratch.base.name}[0] = 0; {scratch.base.name}[g + 1] = {scratch.base.name}[g] + {GROUP} * (greatest {scratch.depths.name} "
+            f"of threads {GROUP} g to {GROUP} g + {GROUP - 1}); its last entry is the length of {fields}."
+        )
+    steps.append("gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.")
+    return steps
+
+
+def _exit(adjoint: Adjoint) -> str:
+    taken = [p.item.name for p in shadow_parameters(adjoint) if _stored(adjoint, p)]
+    grown = [p.item.name for p in shadow_parameters(adjoint) if not _stored(adjoint, p)]
+    parts = []
+    if taken:
+        parts.append(f"{', '.join(taken)} hold{'s' if len(taken) == 1 else ''} the adjoint of the state before the launch")
+    if grown:
+        parts.append(f"{', '.join(grown)} ha{'s' if len(grown) == 1 else 've'} grown by the gradient")
+    return f"On exit {'; '.join(parts)}." if parts else "On exit nothing has changed."
+
+
+def _holds(plain: frozenset[Buffer], call: Any) -> str:
+    if call is None or not plain:
+        return "Holds for every grid and block."
+    names = ", ".join(sorted(b.name for b in plain))
+    numbers = ", ".join(f"{a.name} = {a.value}" for a in call.bound.arguments if a.value is not None and a.value.dtype.kind in "iu")
+    given = f"grid {call.grid}, block {call.block}{', ' + numbers if numbers else ''}"
+    return f"Holds where no two threads touch one element of {names}, as for {given}."

@@ -1,0 +1,22 @@
+"""A small memory for what was proved about launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+
+class Facts:
+    """Keeps what was proved about launches, by their numbers; forgets all when there are too many."""
+
+    def __init__(self, most: int = 4096) -> None:
+        self.most = most
+        self.known: dict[Hashable, Any] = {}
+
+    def get(self, key: Hashable, find: Callable[[], Any]) -> Any:
+        """The fact under `key`, found now if it is new."""
+        if key not in self.known:
+            if len(self.known) >= self.most:
+                self.known.clear()
+            self.known[key] = find()
+        return self.known[key]

@@ -1,0 +1,60 @@
+"""What the tests of whole launches share: the shipped cases with kernels prepared once a process, executors, and the ways of running.
+
+Each executor is one object a process, so that a kernel that several tests launch is compiled once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from gpuad import Active, Duplicated, launching
+from gpuad.api import Kernel, kernel
+from gpuad.cases import Case, all_cases
+from gpuad.executors.host import Host
+from gpuad.executors.reference import Reference
+
+CASES: dict[str, Case] = {case.id: case for case in all_cases()}
+EXECUTORS: dict[str, Any] = {"reference": Reference(), "host": Host()}
+
+
+@cache
+def shipped(name: str) -> Kernel:
+    """The kernel of a case of `kernels/`."""
+    return Kernel(CASES[name].file, CASES[name].kernel)
+
+
+@cache
+def compiled(text: str, name: str) -> Kernel:
+    """A kernel from its text."""
+    return kernel(text, name)
+
+
+def annotated(value: Any, active: bool) -> Any:
+    """An argument as a case declares it."""
+    if not active:
+        return value
+    return Duplicated(value) if isinstance(value, np.ndarray) else Active(value, np.zeros(()))
+
+
+def arguments(name: str, seed: int = 0) -> tuple[Any, ...]:
+    """New arguments of a case, with new shadows."""
+    case = CASES[name]
+    made = case.arrays({d.name: d.type for d in shipped(name).parameters}, seed)
+    return tuple(annotated(value, argument in case.active) for argument, value in made.items())
+
+
+@contextlib.contextmanager
+def running(executor: str, analysis: bool = True, plain: bool = True) -> Iterator[None]:
+    """Within it NumPy arrays run on an executor, with recording analysed or not and plain accumulation allowed or not."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(launching.executor_for_tests(EXECUTORS[executor]))
+        if not analysis:
+            stack.enter_context(launching.everything_recorded_for_tests())
+        if not plain:
+            stack.enter_context(launching.nothing_plain_for_tests())
+        yield
