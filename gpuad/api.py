@@ -90,11 +90,11 @@ class Kernel:
         `grid`, `block` and `args` the text is the one that this launch would use."""
         kinds = activities(self.name, self.parameters, annotations, by_name)
         shadows = tuple(_element(d) if k in _SHADOWED else None for d, k in zip(self.parameters, kinds, strict=True))
-        adjoint = self.reverse(Pattern(shadows))
+        adjoint = self.reverse(Pattern(shadows, optimistic=False))
         if args is None:
             return adjoint_text(self.function, adjoint, frozenset(), None)
         call = self._bind(grid, block, args, 0, None)
-        adjoint = self.reverse(_pattern(self, call))
+        adjoint = self.reverse_for(_pattern(self, call), call)
         return adjoint_text(self.function, adjoint, launching.plain_shadows(adjoint, call), call)
 
     # --- what is derived, kept by pattern ----------------------------------------------------------------------------------------
@@ -111,6 +111,11 @@ class Kernel:
             self._adjoints[pattern] = reverse_of(self.function, pattern)
         return self._adjoints[pattern]
 
+    def reverse_for(self, pattern: Pattern, call: Call) -> Adjoint:
+        """The adjoint whose premises hold in this launch."""
+        adjoint = self.reverse(pattern)
+        return adjoint if launching.premises_hold(adjoint, call) else self.reverse(replace(pattern, optimistic=False))
+
     def tangent(self, pattern: Pattern) -> Tangent:
         """The forward-mode kernel for a pattern."""
         if pattern not in self._tangents:
@@ -119,6 +124,7 @@ class Kernel:
 
     def second(self, pattern: Pattern) -> Adjoint:
         """The adjoint with tangents, for a pattern."""
+        pattern = replace(pattern, optimistic=False)
         if pattern not in self._seconds:
             self._seconds[pattern] = second_of(self.function, pattern)
         return self._seconds[pattern]
@@ -214,7 +220,7 @@ def autodiff(k: Any, grid: Any, block: Any, args: Sequence[Any], *, mode: Mode =
     if mode is Forward:
         _forward(chosen, call, pattern)
         return
-    adjoint = chosen.reverse(pattern)
+    adjoint = chosen.reverse_for(pattern, call)
     _check_flow(chosen, call, adjoint.escapes, adjoint.connected)
     variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
     launching.check_stores(adjoint, call)
@@ -323,7 +329,7 @@ def autodiff_thunk(
         call = chosen._bind(grid, block, args, shared_mem, stream)
         aliases = call.aliases()
         classes = tuple(None if aliases.get(i) else _class_shadow(shadows, aliases, i) for i in range(len(shadows)))
-        adjoint = chosen.reverse(Pattern(classes, aliases, analyse=launching.analysing()))
+        adjoint = chosen.reverse_for(Pattern(classes, aliases, analyse=launching.analysing()), call)
         _check_flow_bare(chosen, adjoint, kinds)
         launching.check_stores(adjoint, call)
         state = launching.before(adjoint, call)

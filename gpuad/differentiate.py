@@ -29,6 +29,7 @@ from .transform.names import Names
 from .transform.normalize import normalize
 from .transform.prune import prune
 from .transform.recording import Recording, record
+from .transform.reorder import reorder
 from .transform.reverse import name_results
 from .transform.simplify import forward_stores, simplify
 from .transform.stack_layout import Layout, Scratch, stack_layout, thread_number
@@ -39,12 +40,14 @@ __all__ = ["Adjoint", "Parameter", "Pattern", "Tangent", "primal_of", "reverse_o
 @dataclass(frozen=True)
 class Pattern:
     """What a derivative depends on besides the source: for each parameter (by position) the element type of its shadow, or None; which
-    parameters overlap; through which nothing is to flow; and, for tests, whether recording is analysed or everything is recorded."""
+    parameters overlap; through which nothing is to flow; for tests, whether recording is analysed or everything is recorded; and whether
+    strides that are parameters may be taken to be non-zero."""
 
     shadows: tuple[Scalar | None, ...]
     aliases: Aliases = NONE
     stopped: frozenset[int] = frozenset()
     analyse: bool = True
+    optimistic: bool = True
 
 
 @dataclass(frozen=True)
@@ -168,8 +171,8 @@ def reverse_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     _refuse_truncation(kernel, facts)
     logs = _logs(kernel, names)
     wide = replace(kernel, params=(*kernel.params, *shadows.values(), *(log for log, _ in logs.values())))
-    recording = record(wide, facts, shadows, dict(logs), analyse=pattern.analyse)
-    body = simplify(recording.body, first_own)
+    recording = record(wide, facts, shadows, dict(logs), analyse=pattern.analyse, optimistic=pattern.optimistic)
+    body = reorder(simplify(recording.body, first_own))
     layout = stack_layout(body, wide, recording.entry, recording.stacks, Names(replace(wide, body=body)))
     used = _log_buffers(layout, logs)
     parameters = _parameters(kernel, pattern, shadows, recording, layout, used)
@@ -204,7 +207,7 @@ def second_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     dots = {item: names.buffer(f"{item.name}_dot", memory[item]) for item in (p.item for p in first.parameters) if item in active}
     body = forward(first.unlaid, activity(wide, dots), dots, names, suffix="_dot")
     entry = {**first.recording.entry, **{dots[b]: dots[c] for b, c in first.recording.entry.items() if c in dots}}
-    body = simplify(prune(body, private=[c for c in entry.values()]), first_own)
+    body = reorder(simplify(prune(body, private=list(entry.values())), first_own))
     whole = replace(wide, params=(*wide.params, *dots.values()), body=body)
     layout = stack_layout(body, kernel, first.recording.entry, first.recording.stacks, Names(whole))
     scratch = [p for i, item in enumerate(layout.scratch) for p in _scratch_parameters(i, item)]

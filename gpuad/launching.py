@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from .analysis.affine import evaluate
 from .analysis.depth import depths
 from .analysis.injectivity import Launch as Numbers
 from .analysis.injectivity import collision_free, footprints
@@ -159,6 +160,12 @@ def dtype_of(type_: Scalar) -> np.dtype[Any]:
     """The NumPy dtype of a scalar type."""
     name = {"bool": "bool", "int": f"int{type_.bits}", "uint": f"uint{type_.bits}", "float": f"float{type_.bits}"}[type_.kind]
     return np.dtype(name)
+
+
+def premises_hold(adjoint: Adjoint, call: Call) -> bool:
+    """Whether the strides that the adjoint takes to be non-zero are so in this launch."""
+    scalars = call.numbers(adjoint.primal).scalars
+    return all(evaluate(p, scalars) != 0 for p in adjoint.recording.premises)
 
 
 # --- numbers of a launch -----------------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ WIDTH = 5  # of a 2D launch: the parameter w
 
 @dataclass(frozen=True)
 class Node:
-    """Text with `{}` for each child. `type`: 'real', 'int', 'bool' for expressions, 'stmt', or 'block' (statements, one a child)."""
+    """Text with `{}` for each child, and ⟨ ⟩ for braces. `type`: 'real', 'int', 'bool' for expressions, 'stmt', or 'block' (statements, one a child)."""
 
     type: str
     text: str
@@ -37,7 +37,7 @@ class Node:
     fixed: bool = False  # a statement that shrinking may only remove together with what is around it
 
     def __str__(self) -> str:
-        parts = self.text.split("{}")
+        parts = self.text.replace("⟨", "{").replace("⟩", "}").split("{}")
         return "".join(p + str(c) for p, c in zip(parts, (*self.children, ""), strict=True))
 
 
@@ -53,6 +53,7 @@ class Name:
     type: str
     mutable: bool = True
     most: int | None = None
+    wide: bool = False  # of another type than `real`
 
 
 @dataclass(frozen=True)
@@ -119,12 +120,11 @@ class Grammar:
         self.counter = 0
         self.budget = size
         self.loops = 0  # loops around the statement that is being made
-        self.divergent: list[str] = []  # what `continue` may do in each loop: 'continue' allowed or not
         self.leaves = ["return;"]
         self.functions: list[Callable[[int], Node]] = []
         self.outs: list[Maker] = []
+        self.counts: list[str] = []
         self.in_kernel = True
-        self.adds = True
 
     # --- small tools -------------------------------------------------------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class Grammar:
             (0.4, lambda: Node("real", "pow(1.2 + {} * {}, {})", (v, v, self.r.choice([Node("real", "2"), Node("real", "1.5"), Node("real", "tanh({})", (self.simple(),))])))),
             (0.4, lambda: Node("real", "hypot({}, 1.5)", (self.expr(depth),))),
             (0.4, lambda: Node("real", "atan2({}, 1.2 + {} * {})", (self.expr(depth), v, v))),
-            (0.4, lambda: Node("real", "fma({}, {}, {})", (self.expr(depth), self.simple(), self.expr(depth)))),
+            (0.4, lambda: Node("real", "fma(({0})({}), ({0})({}), ({0})({}))".replace("{0}", self.real), (self.expr(depth), self.simple(), self.expr(depth)))),
             (0.4, lambda: Node("real", "rsqrt(1.1 + {} * {})", (v, v))),
             (0.3, lambda: Node("real", "(floor({}) * {})", (self.expr(depth), v))),
         ])  # fmt: skip
@@ -231,7 +231,7 @@ class Grammar:
         return self.pick([
             (2, lambda: Node("real", f"{array}[i]")),
             (1, lambda: Node("real", f"{array}[idx[i]]")),
-            (1, lambda: Node("real", f"{array}[min(i + {self.r.randint(1, 3)}, n - 1)]")),
+            (1, lambda: Node("real", f"{array}[min((int)i + {self.r.randint(1, 3)}, n - 1)]")),
             (1, lambda: Node("real", f"{array}[max((int)i - 1, 0)]")),
             (0.7, lambda: Node("real", f"(i + 1 < n ? {array}[i + 1] : {{}})", (self.expr(2),))),
             (0.7, lambda: Node("real", f"{array}[(i + {{}}) % n]", (self.natural(8),))),
@@ -270,7 +270,7 @@ class Grammar:
             (0 if simple else 0.6, lambda: Node("bool", "!({})", (self.condition(deeper),))),
             (0.5 if self.in_kernel else 0, lambda: Node("bool", f"(i + 1 < n && a[i + 1] {compare} {{}})", (self.expr(3),))),
             (0.4 if self.in_kernel else 0, lambda: Node("bool", f"(i < 1 || b[i - 1] {compare} {{}})", (self.expr(3),))),
-            (0.3, lambda: Node("bool", f"({{}} {self.r.choice(['&', '%'])} 2{{}})", (self.natural(8), Node("bool", "")))),
+            (0.3, lambda: Node("bool", f"({{}} {self.r.choice(['& 1', '% 3'])})", (self.natural(8),))),
         ])  # fmt: skip
 
     def integer(self, depth: int = 0) -> Node:
@@ -292,6 +292,7 @@ class Grammar:
             (0.5, lambda: Node("int", "({} ? {} : {})", (self.condition(2), self.integer(deeper), self.integer(deeper)))),
             (0.5, lambda: Node("int", "(int)(2 * sin({}))", (self.expr(2),))),
             (0.3, lambda: Node("int", "({} > {})", (self.expr(2), self.expr(3)))),
+            (0.8 if self.counts else 0, lambda: Node("int", f"{self.r.choice(self.counts)}({{}}, {{}})", (self.expr(2), self.integer(2)))),
         ])  # fmt: skip
 
     def natural(self, most: int) -> Node:
@@ -320,7 +321,7 @@ class Grammar:
             (0.5 if self.assignable("bool") else 0, self.assign_bool),
             (0.6 if len(self.named("real", True)) > 1 else 0, self.swap),
             (0.8 if self.outs else 0, lambda: self.r.choice(self.outs)()),
-            (0.7 if self.in_kernel and self.adds else 0, self.scatter),
+            (0.7 if self.in_kernel else 0, self.scatter),
             (0.7, self.local_array),
             (0.4 if any(a.pointer for a in self.scope.arrays) else 0, self.pointer),
             (0.3 if self.in_kernel else 0, lambda: Node("stmt", "q[i] = {};", (self.natural(8),))),
@@ -330,7 +331,7 @@ class Grammar:
             (0.7 * nest, lambda: self.do_(depth)),
             (0.9 * nest, lambda: self.idiom(depth)),
             (0.8 if depth > 0 else 0, self.leave),
-            (0.15 * nest, lambda: Node("stmt", "{\n{}\n}".replace("{\n{}", "{{\n{}", 1).replace("{{", "{"), (self.body(depth + 1),))),
+            (0.15 * nest, lambda: Node("stmt", "⟨\n{}\n⟩", (self.body(depth + 1),))),
         ])  # fmt: skip
 
     def damped(self, old: str) -> Node:
@@ -348,10 +349,9 @@ class Grammar:
     def declare(self) -> Node:
         kind = self.r.choices(["real", "int", "bool"], [5, 2, 1])[0]
         if kind == "real":
-            name, node = self.fresh("v"), Node("stmt", f"{self.real} {{}} = {{}};")
-            made = self.expr()
+            name, made = self.fresh("v"), self.expr()
             type_ = "double" if self.chance(0.1) else ("const " if self.chance(0.1) else "") + self.real
-            self.scope.names.append(Name(name, "real", not type_.startswith("const")))
+            self.scope.names.append(Name(name, "real", not type_.startswith("const"), wide=type_ != self.real))
             return Node("stmt", f"{type_} {name} = {{}};", (made,))
         if kind == "int":
             name, most = self.fresh("k"), self.r.choice([2, 4, 4, 8])
@@ -414,7 +414,7 @@ class Grammar:
             (1, lambda: Node("real", f"0.6 * ({t} + {v})")),
             (1, lambda: Node("real", f"sin({t} * {v})")),
         ])  # fmt: skip
-        return Node("stmt", f"{{\n{self.real} {t} = {u};\n{u} = {v};\n{v} = {{}};\n}}".replace("{\n", "{{\n", 1).replace("{{", "{"), (new,))
+        return Node("stmt", f"⟨\n{self.real} {t} = {u};\n{u} = {v};\n{v} = {{}};\n⟩", (new,))
 
     def scatter(self) -> Node:
         where = self.pick([
@@ -428,21 +428,17 @@ class Grammar:
     def local_array(self) -> Node:
         name, length = self.fresh("w"), self.r.choice([2, 3, 4, 4, 5])
         if self.chance(0.4):
-            with self.no_rows():
-                values = [self.expr(2) for _ in range(length)]
-            made = Node("stmt", f"{self.real} {name}[{length}] = {{" + ", ".join(["{}"] * length) + "};", tuple(values))
-            made = replace(made, text=made.text)
+            values = [self.expr(2) for _ in range(length)]
+            made = Node("stmt", f"{self.real} {name}[{length}] = ⟨" + ", ".join(["{}"] * length) + "⟩;", tuple(values))
         else:
             k = self.fresh("k")
             with self.inner():
                 self.scope.names.append(Name(k, "int", False, length))
-                made = Node("stmt", f"{self.real} {name}[{length}];\nfor (int {k} = 0; {k} < {length}; {k}++) {name}[{k}] = {{}};", (self.expr(1),))
+                made = Node(
+                    "stmt", f"{self.real} {name}[{length}];\nfor (int {k} = 0; {k} < {length}; {k}++) {name}[{k}] = {{}};", (self.expr(1),)
+                )
         self.scope.arrays.append(local(name, length))
         return made
-
-    @contextmanager
-    def no_rows(self) -> Iterator[None]:
-        yield
 
     def pointer(self) -> Node:
         """A pointer to memory that the thread owns; the memory stays reachable by its other name."""
@@ -451,7 +447,9 @@ class Grammar:
         shift = self.r.choice([0, 0, 1]) if array.length > 1 else 0
         text = f"{self.real}* {name} = {array.pointer}{f' + {shift}' if shift else ''};"
         place = self.r.choice([f"{name}[{{}}]", f"*({name} + {{}})"])
-        made = Array(lambda index: Node("real", place, (index,)), array.length - shift, str(array.length - shift), array.writable, name, array.local)
+        made = Array(
+            lambda index: Node("real", place, (index,)), array.length - shift, str(array.length - shift), array.writable, name, array.local
+        )
         self.scope.arrays.append(made)
         return Node("stmt", text)
 
@@ -655,7 +653,9 @@ class Grammar:
             f"*{p}++ += {{}};",
             f"{p}[0] = 0.5 * {p}[0] + {{}};\n{p} += 1;",
         ])  # fmt: skip
-        return Node("stmt", f"⟨\n{self.real}* {p} = {array.pointer};\nfor (int {k} = 0; {k} < {array.bound}; {k}++) ⟨\n{form}\n⟩\n⟩", (value,))
+        return Node(
+            "stmt", f"⟨\n{self.real}* {p} = {array.pointer};\nfor (int {k} = 0; {k} < {array.bound}; {k}++) ⟨\n{form}\n⟩\n⟩", (value,)
+        )
 
     def append(self, array: Array, depth: int) -> Node:
         """Values are filtered into the front of an array; how many is found on the way."""
@@ -663,7 +663,7 @@ class Grammar:
         with self.looping(Name(k, "int", False, 4)):
             condition, value = self.condition(1), self.bounded(1)
         self.scope.names.append(Name(count, "int", False))
-        at = array.place(Node("int", f"{count}++" if "{}" in str(array.place(Node("int", "{}"))) else count))
+        at = array.place(Node("int", f"{count}++"))
         return Node(
             "stmt",
             f"int {count} = 0;\nfor (int {k} = 0; {k} < {min(4, array.length)}; {k}++) ⟨\nif ({{}}) {{}} = {{}};\n⟩\n"
@@ -709,7 +709,9 @@ class Grammar:
         with self.function(["return {}"], Name("u", "real"), Name("v", "real"), Name("k", "int", False, 4)):
             stmts = [self.stmt(1 if self.chance(0.7) else 0) for _ in range(self.r.randint(0, 4))]
             last = self.bounded(0)
-        self.functions.append(lambda d: Node("real", f"{name}({{}}, {{}}, {{}})", (self.expr(max(2, d)), self.expr(max(2, d)), self.natural(4))))
+        self.functions.append(
+            lambda d: Node("real", f"{name}({{}}, {{}}, {{}})", (self.expr(max(2, d)), self.expr(max(2, d)), self.natural(4)))
+        )
         r = self.real
         return Node("stmt", f"__device__ {r} {name}({r} u, {r} v, int k) ⟨\n{{}}\nreturn {{}};\n⟩", (block(stmts), last))
 
@@ -722,13 +724,12 @@ class Grammar:
             stmts.append(self.assign())
 
         def call() -> Node:
-            names = [v.text for v in self.named("real", True)]
+            names = [v.text for v in self.named("real", True) if not v.wide and not v.text.startswith("*")]
             places = [a for a in self.scope.arrays if a.writable]
             options = self.r.sample(names, min(len(names), 2))
-            plain = [o for o in options if not o.startswith("*")]
-            if len(plain) < 2 or any(self.declared_double(o) for o in plain):
+            if len(options) < 2:
                 return self.declare()
-            first, second = plain
+            first, second = options
             target = Node("real", f"&{second}")
             if places and self.chance(0.5):
                 target = Node("real", "&{}", (self.element(self.r.choice(places)),))
@@ -737,11 +738,6 @@ class Grammar:
         self.outs.append(call)
         r = self.real
         return Node("stmt", f"__device__ void {name}({r} u, {r}& r, {r}* o) ⟨\n{{}}\n⟩", (block(stmts),))
-
-    def declared_double(self, name: str) -> bool:
-        return name in self.wide
-
-    wide: frozenset[str] = frozenset()
 
     def updating(self) -> Node:
         """An array is changed in place."""
@@ -760,7 +756,10 @@ class Grammar:
                 return self.local_array()
             array = self.r.choice(rows)
             shift = self.r.randint(0, array.length - 2)
-            pointer = Node("real", f"{array.pointer}{f' + {shift}' if shift else ''}" if self.chance(0.7) else f"&{array.place(Node('int', str(shift)))}")
+            pointer = Node(
+                "real",
+                f"{array.pointer}{f' + {shift}' if shift else ''}" if self.chance(0.7) else f"&{array.place(Node('int', str(shift)))}",
+            )
             return Node("stmt", f"{name}({{}}, {{}});", (pointer, self.expr(2)))
 
         self.outs.append(call)
@@ -787,13 +786,9 @@ class Grammar:
         r = self.real
         return Node(
             "stmt",
-            f"__device__ {r} {name}(const {r}* w, {r} u, int n1) ⟨\nfor (int {k} = 0; {k} <= n1; {k}++) ⟨\n{{}}\n{{}}\n⟩\nreturn {{}};\n⟩",
-            (inner, early, last),
-        ) if self.chance(0) else Node(
-            "stmt",
             f"__device__ {r} {name}(const {r}* w, {r} u, int n1) ⟨\nfor (int {k} = 0; {k} < 2 && {k} <= n1; {k}++) ⟨\n{{}}\n{{}}\n⟩\nreturn {{}};\n⟩",
             (inner, early, last),
-        )  # fmt: skip
+        )
 
     def counting(self) -> Node:
         """A number in 0 ... 3 from a real."""
@@ -807,7 +802,6 @@ class Grammar:
     # --- the kernel --------------------------------------------------------------------------------------------------------------
 
     def kernel(self) -> Kernel:
-        self.counts: list[str] = []
         helpers = [self.helper() for _ in range(self.r.choice([0, 0, 1, 2, 3]))]
         r = self.real
         shape = self.r.choices(["return", "if", "stride", "plane", "exact"], [4, 3, 2, 2, 0.5])[0]
@@ -817,7 +811,6 @@ class Grammar:
             Array(lambda k: Node("real", "y[i * M + {}]", (k,)), ROW, "M", pointer="(y + i * M)"),
             Array(lambda k: Node("real", "z[({}) * n + i]", (k,)), ROW, "m"),
         ]
-        self.functions = self.functions + [self.called_count(c) for c in self.counts]
         keep = self.scope.copy()
         self.scope.arrays = []
         before: list[Node] = []
@@ -840,9 +833,6 @@ class Grammar:
         name = f"k{self.seed}"
         return Kernel(name, program, r, active, shape, n, grid, threads)
 
-    def called_count(self, name: str) -> Callable[[int], Node]:
-        return lambda d: Node("real", f"({self.real}){name}({{}}, {{}})", (self.expr(max(2, d)), self.natural(4)))
-
     def geometry(self, shape: str, n: int) -> tuple[tuple[int, int], tuple[int, int]]:
         if shape == "plane":
             return (self.r.choice([(2, 2), (3, 1)]), (3, 2) if self.chance(0.5) else (2, 3))
@@ -854,23 +844,20 @@ class Grammar:
 
     def shaped(self, shape: str, helpers: Node, before: Node, body: Node) -> Node:
         r = self.real
-        int_ = self.r.choice(["int", "int", "int", "unsigned int", "long long"])
-        if int_ == "unsigned int":
-            int_ = "int"
+        index = self.r.choice(["int", "int", "int", "unsigned int", "long long"])
         thread = "blockIdx.x * blockDim.x + threadIdx.x"
         head = (
             f'#define M {ROW}\n{{}}\nextern "C" __global__ void k{self.seed}(const {r}* a, const {r}* b, {r}* x, {r}* y, {r}* z, {r}* s, int* q, '
             f"const int* idx, const int* cnt, {r} c, {r} d, int n, int m, int w) ⟨\n"
         )
         tail = {
-            "return": f"{int_} i = {thread};\nif (i >= n) return;\n{{}}\n{{}}\n⟩",
-            "if": f"{int_} i = {thread};\n{{}}\nif (i < n) ⟨\n{{}}\n⟩\n⟩",
+            "return": f"{index} i = {thread};\nif (i >= n) return;\n{{}}\n{{}}\n⟩",
+            "if": f"{index} i = {thread};\n{{}}\nif (i < n) ⟨\n{{}}\n⟩\n⟩",
             "stride": f"{{}}\nfor (int i = {thread}; i < n; i += blockDim.x * gridDim.x) ⟨\n{{}}\n⟩\n⟩",
-            "plane": f"int gx = {thread};\nint gy = {thread.replace('x', 'y').replace('blockIdy', 'blockIdx')};\n"
+            "plane": f"int gx = {thread};\nint gy = {thread.replace('.x', '.y')};\n"
             "{}\nif (gx >= w || gy * w + gx >= n) return;\nint i = gy * w + gx;\n{}\n⟩",
             "exact": "int i = blockIdx.x;\n{}\n{}\n⟩",
         }[shape]
-        tail = tail.replace("blockIdy", "blockIdx").replace("threadIdy", "threadIdx").replace("blockDim.y", "blockDim.y")
         return Node("stmt", head + tail, (helpers, before, body))
 
 

@@ -97,6 +97,17 @@ def constant(p: Polynomial) -> int | None:
     return p.get(()) if set(p) == {()} else None
 
 
+def evaluate(p: Polynomial, values: Mapping[Var, int]) -> int:
+    """The value where each atom is a variable with a value."""
+    total = 0
+    for monomial, coefficient in p.items():
+        for atom in monomial:
+            assert isinstance(atom, Var)
+            coefficient *= values[atom]
+        total += coefficient
+    return total
+
+
 def ratio(p: Polynomial, q: Polynomial) -> int | None:
     """The integer k with p = k * q, if there is one."""
     if not p:

@@ -11,10 +11,10 @@ Only the order within one thread matters: by the premise (RULES 11) no other thr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from ..ir.nodes import Accumulate, Alloc, Atomic, Block, Buffer, Expr, For, If, Kernel, Load, Stmt, Store, Take, While
+from ..ir.nodes import Accumulate, Alloc, Atomic, Block, Buffer, Expr, For, If, Kernel, Load, Stmt, Store, Take, Var, While
 from ..ir.rewrite import blocks, defined, walk_stmts
 from .affine import Polynomial, atoms, constant, definitions, occurs, plus, polynomial, ratio, scale, split
 
@@ -44,15 +44,16 @@ class Replay:
     written: frozenset[Buffer]
     entry: frozenset[int]  # ids of loads of written parameters that see what was there before the launch
     unstable: frozenset[int]  # ids of loads of written memory whose address may be stored to later
-    premises: frozenset[tuple[tuple[tuple[Expr, ...], int], ...]] = field(default=frozenset())  # polynomials taken to be non-zero
+    premises: tuple[Polynomial, ...] = ()  # over scalar parameters and launch extents, taken to be non-zero
 
 
-def replay(kernel: Kernel) -> Replay:
-    """Judges every load of the kernel."""
+def replay(kernel: Kernel, *, optimistic: bool = False) -> Replay:
+    """Judges every load of the kernel. `optimistic`: a stride that is a parameter is taken to be non-zero, and listed in `premises`; each
+    launch has to check that."""
     accesses = tuple(_accesses(kernel.body))
     written = frozenset(a.buffer for a in accesses if a.writes)
     homes = _homes(kernel.body)
-    judge = _Judge(definitions(kernel.body))
+    judge = _Judge(definitions(kernel.body), frozenset(kernel.scalars) if optimistic else frozenset())
     entry: set[int] = set()
     unstable: set[int] = set()
     for load in accesses:
@@ -64,7 +65,7 @@ def replay(kernel: Kernel) -> Replay:
             entry.add(id(load.stmt))
         if any(judge.may_hit(store, load, home, later=True) for store in stores):
             unstable.add(id(load.stmt))
-    return Replay(kernel, accesses, written, frozenset(entry), frozenset(unstable))
+    return Replay(kernel, accesses, written, frozenset(entry), frozenset(unstable), tuple(judge.premises))
 
 
 def _accesses(block: Block, path: tuple[tuple[Stmt, int], ...] = (), counter: list[int] | None = None) -> Iterator[Access]:
@@ -94,8 +95,11 @@ def _homes(block: Block, path: tuple[Stmt, ...] = ()) -> dict[Buffer, tuple[Stmt
 class _Judge:
     """Whether a store and a load of one thread can meet, in program order."""
 
-    def __init__(self, lets: dict) -> None:  # type: ignore[type-arg]
+    def __init__(self, lets: Mapping[Var, Expr], numbers: frozenset[Var]) -> None:
+        """`numbers`: variables that are known at the launch and may be taken to be non-zero."""
         self.lets = lets
+        self.numbers = numbers
+        self.premises: list[Polynomial] = []
         self.cache: dict[int, Polynomial] = {}
 
     def poly(self, access: Access) -> Polynomial:
@@ -139,7 +143,7 @@ class _Judge:
             return False
         shift = ratio(plus(s[1], scale(t[1], -1)), s[0])
         step = constant(polynomial(loop.step, self.lets))
-        if constant(s[0]) is None:  # a slope that is a parameter may be zero
+        if constant(s[0]) is None and not self._suppose(s[0]):
             return False
         if shift == 0:
             return True
@@ -148,6 +152,14 @@ class _Judge:
         # the store's iteration is `load's + delta`; they meet where delta == -shift
         ahead = step > 0 if later else step < 0
         return (shift > 0) if ahead else (shift < 0)
+
+    def _suppose(self, slope: Polynomial) -> bool:
+        """Takes a stride that a launch knows to be non-zero, as a premise."""
+        if not atoms(slope) <= self.numbers:
+            return False
+        if slope not in self.premises:
+            self.premises.append(slope)
+        return True
 
     def _other_variation(self, access: Access, loop: For) -> bool:
         return any(occurs(a, v) for a in atoms(self.poly(access)) for v in bound_in(loop) if a != loop.var)

@@ -16,9 +16,8 @@ from ..ir.types import Scalar, Space
 from .axes import merge_axes
 from .cuda import comment, functions, parameters, pointer, wrapped
 from .fold import fold
-from .helpers import helper_text
 from .host_expressions import HostExpressions
-from .host_helpers import ATOMICS, HOST_HELPERS, PRELUDE
+from .host_helpers import ATOMICS, PRELUDE, host_helper_text
 from .naming import identifier
 from .ranges import Bound, Ranged, take_bounds
 from .spelling import c_type
@@ -41,7 +40,7 @@ def host_source(kernels: Sequence[Kernel], wide: bool = True) -> str:
     texts = [_Entry(kernel, wide) for kernel in kernels]
     helpers = {name for text in texts for name in text.helpers}
     atomics = ATOMICS if any(text.atomic for text in texts) else ""
-    parts = [PRELUDE.lstrip("\n"), atomics, helper_text(helpers, HOST_HELPERS)]
+    parts = [PRELUDE.lstrip("\n"), atomics, host_helper_text(helpers)]
     return "".join(parts) + "\n".join(t.body for t in texts) + "\n}  // namespace\n\n" + "\n".join(t.entry for t in texts)
 
 

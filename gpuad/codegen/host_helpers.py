@@ -3,6 +3,10 @@ has and the C++ library has not. Everything lives in a namespace of ours, where 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from .helpers import helper_text
+
 PRELUDE = r"""
 #include <cmath>
 #include <cstdint>
@@ -112,7 +116,7 @@ static int gpuad_parallel(int workers, const Work& work)
 
 """
 
-_ATOMICS = r"""
+ATOMICS = r"""
 #ifdef GPUAD_ATOMICS
 template <typename T, typename F>
 GPUAD_INLINE T gpuad_atomic(T* target, F next)
@@ -266,7 +270,7 @@ GPUAD_INLINE unsigned long long __umul64hi(unsigned long long a, unsigned long l
 _UNARY = {
     "rsqrt": "1 / std::sqrt(x)",
     "rcbrt": "1 / std::cbrt(x)",
-    "exp10": "std::pow((T)10, x)",
+    "exp10": "std::pow(10.0, x)",
     "sinpi": "gpuad_sinpi(x)",
     "cospi": "gpuad_cospi(x)",
     "erfinv": "gpuad_erfinv(x)",
@@ -274,28 +278,27 @@ _UNARY = {
     "erfcx": "gpuad_erfcx(x)",
     "normcdf": "0.5 * std::erfc(x * -0.70710678118654752440)",
     "normcdfinv": "-1.41421356237309504880 * gpuad_erfcinv(2 * x)",
-    "j0": "gpuad_j0(x)",
-    "j1": "gpuad_j1(x)",
-    "y0": "gpuad_y0(x)",
-    "y1": "gpuad_y1(x)",
+    "j0": "::j0(x)",
+    "j1": "::j1(x)",
+    "y0": "::y0(x)",
+    "y1": "::y1(x)",
 }
-_IN_DOUBLE = {"sinpi", "cospi", "erfinv", "erfcinv", "erfcx", "normcdf", "normcdfinv", "j0", "j1", "y0", "y1", "exp10"}
 
 _SPECIAL = {
-    "sinpi": r"""
+    "gpuad_sinpi": r"""
 GPUAD_INLINE double gpuad_sinpi(double x)
 {
     const double r = std::remainder(x, 2.0), a = std::fabs(r);
     const double s = a <= 0.25 ? std::sin(M_PI * a) : a <= 0.75 ? std::cos(M_PI * (0.5 - a)) : std::sin(M_PI * (1.0 - a));
     return std::copysign(s, r);
 }""",
-    "cospi": r"""
+    "gpuad_cospi": r"""
 GPUAD_INLINE double gpuad_cospi(double x)
 {
     const double a = std::fabs(std::remainder(x, 2.0));
     return a <= 0.25 ? std::cos(M_PI * a) : a <= 0.75 ? std::sin(M_PI * (0.5 - a)) : -std::cos(M_PI * (1.0 - a));
 }""",
-    "erfcinv": r"""
+    "gpuad_erfcinv": r"""
 // A rational guess (Abramowitz and Stegun 26.2.23), then Halley's iteration on erfc.
 static double gpuad_erfcinv(double p)
 {
@@ -309,7 +312,7 @@ static double gpuad_erfcinv(double p)
     }
     return p < 1.0 ? x : -x;
 }""",
-    "erfinv": r"""
+    "gpuad_erfinv": r"""
 // Near 0 Halley's iteration on erf, elsewhere by erfcinv.
 static double gpuad_erfinv(double y)
 {
@@ -321,7 +324,7 @@ static double gpuad_erfinv(double y)
     }
     return x;
 }""",
-    "erfcx": r"""
+    "gpuad_erfcx": r"""
 // exp(x^2) erfc(x); the asymptotic series where erfc would underflow.
 static double gpuad_erfcx(double x)
 {
@@ -339,55 +342,50 @@ static double gpuad_erfcx(double x)
     return 0.56418958354775628695 * sum / x;
 }""",
 }
-_FAST = {
-    "__expf": "expf", "__exp10f": "exp10f", "__logf": "logf", "__log2f": "log2f", "__log10f": "log10f", "__sinf": "sinf", "__cosf": "cosf",
-    "__tanf": "tanf", "__powf": "powf", "__fsqrt_rn": "sqrtf", "__fmaf_rn": "fmaf", "__dsqrt_rn": "sqrt", "__fma_rn": "fma",
-    "__frsqrt_rn": "rsqrtf",
+_SAME = {
+    "__expf": "expf", "__logf": "logf", "__log2f": "log2f", "__log10f": "log10f", "__sinf": "sinf", "__cosf": "cosf", "__tanf": "tanf",
+    "__fsqrt_rn": "sqrtf", "__dsqrt_rn": "sqrt",
 }  # fmt: skip
-_ARITHMETIC = {
+_OPERATORS = {
     "__fdividef": ("float", "a / b"), "__fadd_rn": ("float", "a + b"), "__fsub_rn": ("float", "a - b"), "__fmul_rn": ("float", "a * b"),
     "__fdiv_rn": ("float", "a / b"), "__dadd_rn": ("double", "a + b"), "__dsub_rn": ("double", "a - b"), "__dmul_rn": ("double", "a * b"),
-    "__ddiv_rn": ("double", "a / b"),
+    "__ddiv_rn": ("double", "a / b"), "__powf": ("float", "powf(a, b)"), "rhypot": ("double", "1.0 / std::hypot(a, b)"),
+    "rhypotf": ("float", "(float)(1.0 / std::hypot((double)a, (double)b))"),
 }  # fmt: skip
 _OTHER = {
+    "__exp10f": "GPUAD_INLINE float __exp10f(float x) { return (float)std::pow(10.0, (double)x); }",
     "__frcp_rn": "GPUAD_INLINE float __frcp_rn(float x) { return 1.0f / x; }",
     "__drcp_rn": "GPUAD_INLINE double __drcp_rn(double x) { return 1.0 / x; }",
+    "__frsqrt_rn": "GPUAD_INLINE float __frsqrt_rn(float x) { return (float)(1.0 / std::sqrt((double)x)); }",
+    "__fmaf_rn": "GPUAD_INLINE float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }",
+    "__fma_rn": "GPUAD_INLINE double __fma_rn(double a, double b, double c) { return fma(a, b, c); }",
     "__saturatef": "GPUAD_INLINE float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }",
-    "rhypot": "GPUAD_INLINE double rhypot(double a, double b) { return 1.0 / std::hypot(a, b); }",
-    "rhypotf": "GPUAD_INLINE float rhypotf(float a, float b) { return (float)(1.0 / std::hypot((double)a, (double)b)); }",
 }
 
 
-def _bessel(name: str) -> str:
-    """The C library's Bessel function, by another name: inside the namespace its own would be hidden."""
-    return f"GPUAD_INLINE double gpuad_{name}(double x) {{ return ::{name}(x); }}"
-
-
-def _unary(name: str, expression: str) -> dict[str, str]:
-    special = _SPECIAL.get(name, _bessel(name) if name in ("j0", "j1", "y0", "y1") else "")
-    needs = _SPECIAL["erfcinv"] + "\n" if name in ("erfinv", "normcdfinv") else ""
-    inner = "double" if name in _IN_DOUBLE else "float"
-    single = f"GPUAD_INLINE float {name}f(float a) {{ typedef {inner} T; const T x = a; return (float)({expression}); }}"
-    double = f"GPUAD_INLINE double {name}(double a) {{ typedef double T; const T x = a; return {expression}; }}"
-    text = f"#ifndef GPUAD_HAS_{name}\n#define GPUAD_HAS_{name}\n{_once(needs, 'erfcinv')}{_once(special, name)}\n#endif\n"
-    return {name + "f": text + single, name: text + double}
-
-
-def _once(text: str, name: str) -> str:
-    return f"#ifndef GPUAD_HAS_gpuad_{name}\n#define GPUAD_HAS_gpuad_{name}{text}\n#endif\n" if text else ""
-
-
 def _table() -> dict[str, str]:
-    table = dict(_INTEGERS) | _SMALL
+    """Each function's definition. Those at float32 that the C library has not are computed in double."""
+    table = _INTEGERS | _SMALL | _SPECIAL
     for name, expression in _UNARY.items():
-        table |= _unary(name, expression)
-    table |= _OTHER
-    table |= {name: f"#define {name} {_FUNCTION_OF.get(target, target)}" for name, target in _FAST.items()}
-    return table | {n: f"GPUAD_INLINE {t} {n}({t} a, {t} b) {{ return {e}; }}" for n, (t, e) in _ARITHMETIC.items()}
+        table[name] = f"GPUAD_INLINE double {name}(double x) {{ return {expression}; }}"
+        table[name + "f"] = f"GPUAD_INLINE float {name}f(float a) {{ const double x = a; return (float)({expression}); }}"
+    table |= {name: f"GPUAD_INLINE {_kind(name)} {name}({_kind(name)} x) {{ return {same}(x); }}" for name, same in _SAME.items()}
+    table |= {n: f"GPUAD_INLINE {t} {n}({t} a, {t} b) {{ return {e}; }}" for n, (t, e) in _OPERATORS.items()}
+    return table | _OTHER
 
 
-_FUNCTION_OF = {"exp10f": "gpuad_exp10f", "rsqrtf": "gpuad_rsqrtf"}
-ATOMICS = _ATOMICS
+def _kind(name: str) -> str:
+    return "double" if name.startswith("__d") else "float"
+
+
 HOST_HELPERS = _table()
-HOST_HELPERS["__exp10f"] = "GPUAD_INLINE float __exp10f(float x) { return (float)std::pow(10.0, (double)x); }"
-HOST_HELPERS["__frsqrt_rn"] = "GPUAD_INLINE float __frsqrt_rn(float x) { return (float)(1.0 / std::sqrt((double)x)); }"
+
+
+def host_helper_text(used: Iterable[str]) -> str:
+    """The definitions of those of the names that CUDA has and C++ has not, and of what they stand on."""
+    wanted = {name for name in used if name in HOST_HELPERS}
+    while True:
+        needed = {name for name in _SPECIAL for user in wanted if name != user and f"{name}(" in HOST_HELPERS[user]}
+        if needed <= wanted:
+            return helper_text(wanted, HOST_HELPERS)
+        wanted |= needed

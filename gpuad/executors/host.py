@@ -59,15 +59,18 @@ class Host:
         self.program(kernel).run(grid, block, args)
 
     def prepare(self, kernels: Iterable[Kernel]) -> None:
-        """Compiles the kernels now, all in one run of the compiler, so that no launch has to wait for it or can fail for want of a
-        compiler. The caller has to keep them. Kernels of one name are compiled one by one."""
-        programs = [p for p in (self.program(k) for k in kernels) if _USUAL not in p.entries]
-        names = [p.kernel.name for p in programs]
-        if len(set(names)) < len(names) or any(p.defines(True) != programs[0].defines(True) for p in programs):
-            for program in programs:
+        """Compiles the kernels now, those of different names in one run of the compiler, so that no launch has to wait for it or can fail for
+        want of a compiler. The caller has to keep the kernels."""
+        groups: dict[tuple[str, ...], dict[str, _Program]] = {}
+        for program in (self.program(k) for k in kernels):
+            group = groups.setdefault(program.defines(True), {})
+            if program.symbol in group:
                 program.entry(_USUAL)
-        elif programs:
-            entries = load(host_source([p.kernel for p in programs]), [p.symbol for p in programs], programs[0].defines(True))
+            elif _USUAL not in program.entries:
+                group[program.symbol] = program
+        for defines, group in groups.items():
+            programs = list(group.values())
+            entries = load(host_source([p.kernel for p in programs]), list(group), defines) if programs else []
             for program, entry in zip(programs, entries, strict=True):
                 program.entries[_USUAL] = entry
 

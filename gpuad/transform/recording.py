@@ -8,9 +8,10 @@ are still in memory after the launch (`x = exp(x)`) are read back where that sav
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..analysis.activity import Activity
+from ..analysis.affine import Polynomial
 from ..analysis.replay import Access, Replay, replay
 from ..errors import UnsupportedError
 from ..ir.nodes import Accumulate, Alloc, Atomic, Block, Buffer, For, How, If, Kernel, Let, Load, Stmt, Store, Var, While, variables
@@ -32,20 +33,27 @@ class Recording:
     live: frozenset[Buffer]
     working: frozenset[Buffer]
     stacks: dict[ScopeKey, Owned]
+    premises: tuple[Polynomial, ...] = ()  # taken to be non-zero
 
 
 def record(
-    primal: Kernel, activity: Activity, shadows: Shadows, logs: dict[int, tuple[Buffer, object]], *, analyse: bool = True
+    primal: Kernel,
+    activity: Activity,
+    shadows: Shadows,
+    logs: dict[int, tuple[Buffer, object]],
+    *,
+    analyse: bool = True,
+    optimistic: bool = False,
 ) -> Recording:
     """The smallest recording for the kernel. `analyse=False` (for tests) takes every written buffer as tracked and every load of one as
     fragile."""
-    task = _Task(primal, activity, shadows, replay(primal), logs, analyse)
+    task = _Task(primal, activity, shadows, replay(primal, optimistic=optimistic), logs, analyse)
     best = task.settle({})
     for var, store in _exits(primal).items() if analyse else ():
         other = task.settle({var: store})
         if len(other.entry) < len(best.entry):
             best = other
-    return best
+    return replace(best, premises=task.facts.premises)
 
 
 @dataclass(frozen=True)

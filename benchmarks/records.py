@@ -1,0 +1,61 @@
+"""The record of a measurement: one JSON file, with the versions that it was made with and without a place or a person."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import platform
+import re
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from gpuad.errors import CompileError
+from gpuad.executors.compiler import find_compiler
+
+RESULTS = Path(__file__).parent / "results"
+_PACKAGES = ("gpuad", "numpy", "libclang")
+_FAILURE_WIDTH = 2000
+
+
+def today() -> str:
+    """The date as a file name takes it."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def write(kind: str, machine: str, date: str, record: dict[str, Any], folder: Path = RESULTS) -> Path:
+    """Writes the record to `<kind>-<machine>-<date>.json`, over a record of that name. `machine`: what kind of machine, such as 'h200'."""
+    name = "-".join(re.sub(r"[^a-z0-9.]+", "-", part.lower()).strip("-") for part in (kind, machine, date))
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps({"kind": kind, "machine": machine, "date": date, **record}, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Versions of what computes, by name; a package that is not there is left out."""
+    found = {"python": platform.python_version()}
+    for name in (*_PACKAGES, *packages):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def compiler() -> str:
+    """The C++ compiler's own words about its version."""
+    try:
+        return find_compiler().version.splitlines()[0]
+    except CompileError:
+        return "none"
+
+
+def failure(error: BaseException) -> dict[str, Any]:
+    """A failed measurement as a record has it."""
+    return {"failed": _without_places(f"{type(error).__name__}: {error}")[:_FAILURE_WIDTH]}
+
+
+def _without_places(text: str) -> str:
+    """The text with absolute paths reduced to their last part."""
+    return re.sub(r"(?<![\w.])(?:[A-Za-z]:)?(?:[\\/][\w.+-]+)+[\\/]([\w.+-]+)", r"\1", text)

@@ -1,0 +1,123 @@
+"""A case made runnable on an array library, in the pieces that are timed one by one: save, forward, reverse.
+
+Kernels overwrite their arguments, so a repetition would measure other data than the one before it (a sorted array, a decayed field, denormals):
+`restore` puts everything back, outside of what is timed. Only this module knows how gpuad launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gpuad import Active, Duplicated, api, launching
+from gpuad.cases import Case
+from gpuad.differentiate import Adjoint
+from gpuad.ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store, Take
+from gpuad.ir.rewrite import walk_stmts
+
+
+@dataclass(eq=False)
+class Workload:
+    """One launch of a case's kernel with shadows for what the case calls active, and seeds of ones."""
+
+    case: Case
+    sizes: dict[str, int]
+    kernel: api.Kernel
+    args: tuple[Any, ...]
+    call: launching.Call
+    adjoint: Adjoint
+    variant: Kernel
+    kept: list[tuple[Any, Any]] = field(repr=False)
+
+    @property
+    def primal(self) -> Kernel:
+        """The primal as it is launched alone."""
+        return self.kernel.primal(self.call.aliases())
+
+    @property
+    def generated(self) -> Iterator[Kernel]:
+        """Every kernel that one derivative launches."""
+        yield self.primal
+        yield from (k for k in (self.adjoint.augmented, self.adjoint.counting, self.variant) if k is not None)
+
+    def restore(self) -> None:
+        """Puts arguments and shadows back."""
+        for array, before in self.kept:
+            array[...] = before
+
+    def save(self) -> launching.State:
+        """What is taken down before the primal runs."""
+        return launching.before(self.adjoint, self.call)
+
+    def bare(self) -> None:
+        """The primal alone, as a program without derivatives launches it."""
+        launching.run_primal(self.primal, None, self.call)
+
+    def forward(self, state: launching.State) -> None:
+        """The primal in the form that the reverse pass wants."""
+        launching.run_primal(self.primal, self.adjoint, self.call, state)
+
+    def reverse(self, state: launching.State) -> None:
+        """The reverse pass; a state serves once."""
+        launching.run_reverse(self.adjoint, self.variant, self.call, state)
+
+    def saved_bytes(self, state: launching.State) -> int:
+        """Bytes that are held from forward to reverse."""
+        return sum(int(m.root.nbytes) for m in (*state.entries.values(), *state.logs))
+
+    def scratch_bytes(self, state: launching.State) -> int:
+        """Bytes of stacks, known after the reverse pass."""
+        return sum(int(m.root.nbytes) for m in state.scratch.values())
+
+    @property
+    def traffic(self) -> int:
+        """Bytes that the primal has to move, as the case states them, else as `touched_bytes` counts them."""
+        stated = self.case.traffic(self.sizes)
+        args = [*self.call.bound.primals(), *self.call.offset_values()]
+        return stated if stated is not None else touched_bytes(self.primal, args)
+
+    def reverse_traffic(self, state: launching.State) -> int:
+        """Bytes that the reverse kernel has to move, as `touched_bytes` counts them; the state is one that has been reversed."""
+        return touched_bytes(self.variant, launching.arguments(self.adjoint.parameters, self.call, state))
+
+
+def workload(case: Case, library: Any, sizes: dict[str, int] | None = None, seed: int = 0) -> Workload:
+    """The case on arrays of `library` (the module numpy or cupy), at the case's own sizes unless others are given."""
+    kernel = api.kernel(case.file.text, case.kernel) if "\n" in case.file.text else api.kernel(case.file.name, case.kernel)
+    sizes = dict(sizes or {})
+    made = case.arrays({d.name: d.type for d in kernel.parameters}, seed, sizes)
+    args = tuple(_argument(value, name in case.active, library) for name, value in made.items())
+    grid, block, shared_mem = case.geometry(sizes)
+    return prepared(case, sizes, kernel, args, grid, block, shared_mem)
+
+
+def prepared(case: Case, sizes: dict[str, int], kernel: api.Kernel, args: tuple[Any, ...], grid: Any, block: Any, shared: int) -> Workload:
+    """The workload of a launch: what `autodiff` decides before its first launch is decided here."""
+    call = kernel._bind(grid, block, args, shared, None)
+    adjoint = kernel.reverse(api._pattern(kernel, call))
+    variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
+    arrays = [array for arg in args for array in (getattr(arg, "primal", arg), getattr(arg, "shadow", None)) if hasattr(array, "strides")]
+    kept = [(array, array.copy()) for array in arrays if not isinstance(array, np.generic)]
+    return Workload(case, sizes, kernel, args, call, adjoint, variant, kept)
+
+
+def _argument(value: Any, active: bool, library: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        return Active(value, library.zeros((), np.float64 if value.dtype.itemsize < 8 else value.dtype)) if active else value
+    array = library.asarray(value)
+    return Duplicated(array, library.ones_like(array)) if active else array
+
+
+def touched_bytes(kernel: Kernel, args: list[Any]) -> int:
+    """Bytes that a kernel moves at least if it touches every array that it names once over: those that it reads, and those that it writes."""
+    read, written = set(), set()
+    for stmt in walk_stmts(kernel.body):
+        if isinstance(stmt, Load | Take | Accumulate | Atomic):
+            read.add(stmt.buffer)
+        if isinstance(stmt, Store | Take | Accumulate | Atomic):
+            written.add(stmt.buffer)
+    sizes = {p: int(a.root.nbytes) for p, a in zip(kernel.params, args, strict=True) if isinstance(p, Buffer) and a is not None}
+    return sum(size * ((p in read) + (p in written)) for p, size in sizes.items())

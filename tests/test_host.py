@@ -1,0 +1,543 @@
+"""The CPU executor: agrees with the reference, keeps PTX's integers, caches what it compiles, and says what is wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ir_tools import buffer, call, const, f32, index, kernel, op, unsigned_index, var
+from random_kernels import SIZE, SLOTS, RandomKernel
+
+from gpuad.errors import CompileError, LaunchError, UnsupportedError
+from gpuad.executors import cache
+from gpuad.executors.base import Dim3, Memory
+from gpuad.executors.host import Host, default_workers
+from gpuad.executors.reference.reference import Reference
+from gpuad.ir.functions import FUNCTIONS
+from gpuad.ir.nodes import (
+    Accumulate,
+    Atomic,
+    Barrier,
+    Binary,
+    Call,
+    Carried,
+    Cast,
+    Constant,
+    For,
+    How,
+    If,
+    Kernel,
+    LaunchIndex,
+    Let,
+    Load,
+    Store,
+    Take,
+)
+from gpuad.ir.types import BOOL, F32, F64, I32, I64, U32, U64, Scalar
+from gpuad.ir.verify import verify
+
+SEEDS = range(48)
+ONE: Dim3 = (1, 1, 1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache of the module's own, empty at first."""
+    path = tmp_path_factory.mktemp("cache")
+    path.chmod(0o700)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(cache.VARIABLE, str(path))
+        yield path
+
+
+@pytest.fixture(scope="module")
+def host() -> Host:
+    return Host()
+
+
+def saxpy(name: str = "saxpy") -> Kernel:
+    x, y, a, n, i, t = buffer("x"), buffer("y"), var("a"), var("n", I32), var("i", I32), var("t")
+    guarded = If(op("<", i, n), (Load(t, x, i), Accumulate(y, i, op("*", a, t), How.PLAIN)))
+    return kernel(name, (a, x, y, n), Let(i, index()), guarded)
+
+
+# --- agreement with the reference ----------------------------------------------------------------------------------------------------
+
+
+def inputs(seed: int, threads: int) -> list[Any]:
+    random = np.random.default_rng(seed)
+    f = random.normal(size=SIZE).astype(np.float32)
+    f[:3] = 0, np.nan, -0.0
+    g = random.integers(-20, 100, SIZE).astype(np.int32)
+    p = random.normal(size=SLOTS * threads).astype(np.float32)
+    q = random.integers(-9, 9, SLOTS * threads).astype(np.int32)
+    return [f, g, p, q, random.normal(size=SLOTS * threads), np.zeros(4, np.int32), np.zeros(4)]
+
+
+def outcome(executor: Any, k: Kernel, seed: int) -> list[Any]:
+    arrays = inputs(seed, 32)
+    executor.launch(k, (2, 1, 1), (16, 1, 1), [*map(Memory, arrays), np.int32(37)])
+    return arrays
+
+
+@pytest.fixture(scope="module")
+def random_kernels(host: Host) -> list[Kernel]:
+    kernels = [RandomKernel(seed).kernel for seed in SEEDS]
+    for k in kernels:
+        verify(k)
+    host.prepare(kernels)
+    return kernels
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_kernels_agree_bit_for_bit(seed: int, host: Host, random_kernels: list[Kernel]) -> None:
+    k = random_kernels[seed]
+    expected, found = outcome(Reference(check=False), k, seed), outcome(host, k, seed)
+    for param, a, b in zip(k.params, expected, found, strict=False):
+        np.testing.assert_array_equal(a, b, err_msg=param.name)
+
+
+def test_random_kernels_agree_on_several_workers(random_kernels: list[Kernel]) -> None:
+    several = Host(workers=3)
+    several.prepare(random_kernels)
+    for seed, k in zip(SEEDS, random_kernels, strict=True):
+        for a, b in zip(outcome(Reference(check=False), k, seed), outcome(several, k, seed), strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=str(seed))
+
+
+def test_every_function_agrees(host: Host) -> None:
+    kernels = [k for function in FUNCTIONS for k in function_kernels(function)]
+    host.prepare(kernels)
+    for k in kernels:
+        expected, found = (arguments_of(k), arguments_of(k))
+        Reference(check=False).launch(k, ONE, (32, 1, 1), expected)
+        host.launch(k, ONE, (32, 1, 1), found)
+        tolerance = 1e-5 if k.params[0].element == F32 else 1e-12  # type: ignore[union-attr]
+        np.testing.assert_allclose(found[-1].root, expected[-1].root, rtol=tolerance, atol=tolerance, err_msg=k.name)
+
+
+def function_kernels(name: str) -> list[Kernel]:
+    function = FUNCTIONS[name]
+    if function.domain == "int":
+        return [function_kernel(name, t, I32 if name in ("popc", "clz", "ffs") else t) for t in integer_types(name)]
+    types = [t for t, spelling in ((F32, function.single), (F64, function.double)) if spelling]
+    return [function_kernel(name, t, BOOL if function.domain == "predicate" else t) for t in types]
+
+
+def integer_types(name: str) -> tuple[Scalar, ...]:
+    return (I32, I64) if name == "abs" else (I32, U32, I64, U64)
+
+
+def function_kernel(name: str, t: Scalar, result: Scalar) -> Kernel:
+    count = FUNCTIONS[name].arity
+    inputs = [buffer(f"x{k}", t) for k in range(count)]
+    values = [var(f"v{k}", t) for k in range(count)]
+    i, out = var("i", I32), buffer("out", I32 if result == BOOL else result)
+    arguments = [Cast(v, I32) if name == "ldexp" and k else v for k, v in enumerate(values)]
+    value = Call(name, tuple(arguments), result)
+    loads = [Load(v, b, i) for v, b in zip(values, inputs, strict=True)]
+    store = Store(out, i, Cast(value, I32) if result == BOOL else value)
+    return kernel(f"f_{name}_{t}", (*inputs, out), Let(i, index()), *loads, store)
+
+
+def arguments_of(k: Kernel) -> list[Any]:
+    """32 values that every function is defined at, in (0, 1), some exact; integers of every size."""
+    random = np.random.default_rng(1)
+    arrays = []
+    for param in k.params:
+        dtype = np.dtype(str(param.element))  # type: ignore[union-attr]
+        if dtype.kind == "f":
+            values = random.uniform(0.02, 0.98, 32).astype(dtype)
+            values[:2] = 0.5, 0.25
+        else:
+            values = (random.integers(0, 2**63, 32, np.uint64) >> random.integers(0, 63, 32).astype(np.uint64)).astype(dtype)
+            values[0] = 0
+        arrays.append(values)
+    if k.name.startswith("f_acosh"):
+        arrays[0] += 1
+    return [Memory(a) for a in arrays]
+
+
+@pytest.mark.parametrize("t", [I32, U32, I64, U64], ids=str)
+def test_integers_as_ptx_has_them(t: Scalar, host: Host) -> None:
+    a, b, x, y, i, out = buffer("a", t), buffer("b", t), var("x", t), var("y", t), var("i", I32), buffer("out", t)
+    stores = [Store(out, op("+", op("*", i, const(5)), const(k)), Binary(o, x, y, t)) for k, o in enumerate(("/", "%", "<<", ">>", "*"))]
+    k = kernel(f"ints_{t}", (a, b, out), Let(i, index()), Load(x, a, i), Load(y, b, i), *stores)
+    low = -(2 ** (t.bits - 1)) if t.is_signed else 0
+    values = np.array([0, 1, 2, 31, 32, 33, 63, 64, 65, 100, low, low + 1, *((-1, -7) if t.is_signed else (5, 9))], str(t))
+    left, right = (g.ravel().copy() for g in np.meshgrid(values, values))
+    results = []
+    for executor in (Reference(), host):
+        result = np.zeros(5 * left.size, str(t))
+        executor.launch(k, (left.size, 1, 1), ONE, [Memory(left), Memory(right), Memory(result)])
+        results.append(result)
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("source", [F32, F64], ids=str)
+@pytest.mark.parametrize("target", [I32, U32, I64, U64], ids=str)
+def test_floats_to_integers_saturate(source: Scalar, target: Scalar, host: Host) -> None:
+    x, out, i, v = buffer("x", source), buffer("out", target), var("i", I32), var("v", source)
+    k = kernel(f"cast_{source}_{target}", (x, out), Let(i, index()), Load(v, x, i), Store(out, i, Cast(v, target)))
+    values = [0.0, -0.5, 1.9, -1.9, 3e9, -3e9, 1e19, -1e19, 1e30, np.inf, -np.inf, np.nan, 2.0**31, -(2.0**31), 2.0**32, 2.0**63, 2.0**64]
+    given = np.array(values, str(source))
+    results = []
+    for executor in (Reference(), host):
+        results.append(np.zeros(given.size, str(target)))
+        executor.launch(k, (given.size, 1, 1), ONE, [Memory(given), Memory(results[-1])])
+    np.testing.assert_array_equal(*results)
+
+
+# --- launches ------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [None, 1, 3])
+@pytest.mark.parametrize("n", [1, 31, 1000, 100_001])
+def test_saxpy(n: int, workers: int | None) -> None:
+    x, y = np.arange(n, dtype=np.float32), np.ones(n, np.float32)
+    Host(workers).launch(saxpy(), (-(-n // 128), 1, 1), (128, 1, 1), [np.float32(2), Memory(x), Memory(y), np.int32(n)])
+    np.testing.assert_array_equal(y, 1 + 2 * x)
+
+
+def heat(t: Scalar) -> Kernel:
+    """A stencil in two dimensions, its indices of type `t`, on the interior."""
+    u, v, n, m, x, y, i = buffer("u"), buffer("v"), var("n", t), var("m", t), var("x", t), var("y", t), var("i", t)
+    one, values = Constant(1, t), [var("t") for _ in range(4)]
+    places = [op("-", i, one), op("+", i, one), op("-", i, n), op("+", i, n)]
+    inside = [op(">=", x, one), op("<", x, op("-", n, one)), op(">", y, Constant(0, t)), op("<=", y, op("-", m, Constant(2, t)))]
+    condition = op("&&", op("&&", inside[0], inside[1]), op("&&", inside[2], inside[3]))
+    total = op("+", op("+", values[0], values[1]), op("+", values[2], values[3]))
+    loads = [Load(v_, u, p) for v_, p in zip(values, places, strict=True)]
+    lets = [Let(w, Cast(unsigned_index(a), t) if t != U32 else unsigned_index(a)) for w, a in ((x, "x"), (y, "y"))]
+    body = (Let(i, op("+", op("*", y, n), x)), *loads, Store(v, i, total))
+    return kernel(f"heat_{t}", (u, v, n, m), *lets, If(condition, body))
+
+
+@pytest.mark.parametrize("t", [I32, U32, I64], ids=str)
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("block", [(32, 8, 1), (5, 3, 1), (1, 1, 1)])
+def test_heat(t: Scalar, workers: int, block: Dim3) -> None:
+    n, m = 37, 21
+    u, v = np.random.default_rng(0).random((m, n)).astype(np.float32), np.zeros((m, n), np.float32)
+    expected = v.copy()
+    expected[1:-1, 1:-1] = (u[1:-1, :-2] + u[1:-1, 2:]) + (u[:-2, 1:-1] + u[2:, 1:-1])
+    number = np.dtype(str(t)).type
+    grid = (-(-n // block[0]), -(-m // block[1]), 1)
+    Host(workers).launch(heat(t), grid, block, [Memory(u.ravel()), Memory(v.ravel()), number(n), number(m)])
+    np.testing.assert_array_equal(v, expected)
+
+
+def test_indices_reach_outside_the_view_but_not_outside_the_allocation(host: Host) -> None:
+    p, out, i, t = buffer("p"), buffer("out"), var("i", I32), var("t")
+    k = kernel("back", (p, out), Let(i, index()), Load(t, p, op("-", i, const(3))), Store(out, i, t))
+    root, out_array = np.arange(10, dtype=np.float32), np.zeros(4, np.float32)
+    host.launch(k, ONE, (4, 1, 1), [Memory(root, 5), Memory(out_array)])
+    np.testing.assert_array_equal(out_array, [2, 3, 4, 5])
+
+
+def test_arguments_that_overlap(host: Host) -> None:
+    """Each thread reads what it wrote through the other pointer."""
+    x, y, i, t = buffer("x"), buffer("y"), var("i", I32), var("t")
+    k = kernel("overlap", (x, y), Let(i, index()), Store(x, i, f32(3)), Load(t, y, i), Store(y, i, op("*", t, t)))
+    memory = np.ones(64, np.float32)
+    host.launch(k, ONE, (64, 1, 1), [Memory(memory), Memory(memory)])
+    np.testing.assert_array_equal(memory, 9)
+
+
+def test_all_launch_indices(host: Host) -> None:
+    names = [(name, axis) for name in ("threadIdx", "blockIdx", "blockDim", "gridDim") for axis in "xyz"]
+    slot, out = var("slot", I32), buffer("out", I32)
+
+    def linear(name: str, extent: str, inner: Any) -> Any:
+        for axis in "zyx":
+            inner = op("+", op("*", inner, LaunchIndex(extent, axis)), LaunchIndex(name, axis))
+        return inner
+
+    place = linear("threadIdx", "blockDim", linear("blockIdx", "gridDim", Constant(0, U32)))
+    stores = [
+        Store(out, op("+", op("*", slot, const(12)), const(k)), Cast(LaunchIndex(*name), I32)) for k, name in enumerate(names)
+    ]
+    k = kernel("where", (out,), Let(slot, Cast(place, I32)), *stores)
+    grid, block = (3, 2, 2), (4, 3, 2)
+    results = []
+    for executor in (Reference(), host, Host(workers=2)):
+        results.append(np.zeros(12 * 288, np.int32))
+        executor.launch(k, grid, block, [Memory(results[-1])])
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
+
+
+def scatter(how: How = How.ATOMIC) -> Kernel:
+    h, at, i, j, d = buffer("h"), buffer("at", I32), var("i", I32), var("j", I32), var("d")
+    return kernel("scatter", (h, at), Let(i, index()), Load(j, at, i), Accumulate(h, j, f32(1), how))
+
+
+@pytest.mark.parametrize("workers", [None, 1, 4])
+def test_atomics(workers: int | None) -> None:
+    n = 1 << 16
+    at, h = (np.arange(n) % 7).astype(np.int32), np.zeros(7, np.float32)
+    Host(workers).launch(scatter(), (n // 256, 1, 1), (256, 1, 1), [Memory(h), Memory(at)])
+    np.testing.assert_array_equal(h, np.bincount(at).astype(np.float32))
+
+
+@pytest.mark.parametrize("operation", ["add", "sub", "min", "max", "exch", "cas", "and", "or", "xor", "inc", "dec"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_atomic_operations(operation: str, workers: int) -> None:
+    c, i, old, out = buffer("c", U32), var("i", I32), var("old", U32), buffer("out", U32)
+    operands = (Constant(5, U32), Constant(9, U32)) if operation == "cas" else (Constant(5, U32),)
+    k = kernel(f"atomic_{operation}", (c, out), Let(i, index()), Atomic(operation, old, c, i, operands), Store(out, i, old))
+    results = []
+    for executor in (Reference(), Host(workers)):
+        given, seen = np.array([0, 3, 5, 6, 2**31, 2**32 - 1], np.uint32), np.zeros(6, np.uint32)
+        executor.launch(k, ONE, (6, 1, 1), [Memory(given), Memory(seen)])
+        results.append((given, seen))
+    np.testing.assert_array_equal(results[0], results[1])
+
+
+def test_an_adjoint_is_taken_once() -> None:
+    """Every thread takes the same element: one of them gets it."""
+    dm, da, i, d = buffer("dm"), buffer("da"), var("i", I32), var("d")
+    k = kernel("once", (dm, da), Let(i, index()), Take(d, dm, const(0), How.ATOMIC), Accumulate(da, const(0), d, How.ATOMIC))
+    for workers in (1, 3):
+        m, a = np.array([5], np.float32), np.zeros(1, np.float32)
+        Host(workers).launch(k, (64, 1, 1), (64, 1, 1), [Memory(m), Memory(a)])
+        assert (m[0], a[0]) == (0, 5)
+
+
+def total(t: Scalar) -> Kernel:
+    x, s, i, v = buffer("x", t), buffer("s", t), var("i", I32), var("v", t)
+    row = op("&", LaunchIndex("blockIdx", "x"), Constant(1, U32))
+    return kernel(f"total_{t}", (x, s), Let(i, index()), Load(v, x, i), Accumulate(s, Cast(row, I32), v, How.REDUCED))
+
+
+@pytest.mark.parametrize("t", [F32, F64], ids=str)
+@pytest.mark.parametrize("workers", [None, 1, 3])
+def test_sums_over_blocks(t: Scalar, workers: int | None) -> None:
+    x = np.random.default_rng(0).random(96 * 1000).astype(str(t))
+    runs = []
+    for _ in range(2):
+        s = np.ones(2, str(t))
+        Host(workers).launch(total(t), (1000, 1, 1), (96, 1, 1), [Memory(x), Memory(s)])
+        runs.append(s)
+    expected = 1 + x.reshape(500, 2, 96).astype(np.float64).sum(axis=(0, 2))
+    np.testing.assert_allclose(runs[0], expected, rtol=1e-6 if t == F32 else 1e-13)
+    np.testing.assert_array_equal(*runs)
+
+
+def test_a_float_sum_of_very_many_terms_keeps_its_digits(host: Host) -> None:
+    n = 1 << 22
+    s = np.zeros(2, np.float32)
+    host.launch(total(F32), (n // 256, 1, 1), (256, 1, 1), [Memory(np.full(n, 0.1, np.float32)), Memory(s)])
+    np.testing.assert_allclose(s.astype(np.float64).sum(), n * float(np.float32(0.1)), rtol=1e-7)
+
+
+def test_a_grid_stride_loop(host: Host) -> None:
+    y, n, start, i = buffer("y"), var("n", I32), var("i", I32), var("i", I32)
+    step = Cast(op("*", LaunchIndex("blockDim", "x"), LaunchIndex("gridDim", "x")), I32)
+    body = (Accumulate(y, i, Cast(i, F32), How.PLAIN),)
+    k = kernel("stride", (y, n), Let(start, index()), For(i, start, n, step, body))
+    array = np.ones(1000, np.float32)
+    host.launch(k, (3, 1, 1), (32, 1, 1), [Memory(array), np.int32(999)])
+    np.testing.assert_array_equal(array[:-1], 1 + np.arange(999))
+    assert array[-1] == 1
+
+
+def test_unsigned_indices_wrap_where_c_says_so(host: Host) -> None:
+    """`u - 1 < 7u` holds for 1 to 7, not for 0."""
+    out, i = buffer("out"), var("i", U32)
+    inside = op("<", op("-", i, Constant(1, U32)), Constant(7, U32))
+    k = kernel("wrap", (out,), Let(i, unsigned_index()), If(inside, (Store(out, i, f32(1)),)))
+    array = np.zeros(16, np.float32)
+    host.launch(k, ONE, (16, 1, 1), [Memory(array)])
+    np.testing.assert_array_equal(np.flatnonzero(array), np.arange(1, 8))
+
+
+def test_an_unsigned_offset_that_stands_for_a_negative_one(host: Host) -> None:
+    """x[i + offset] with offset = 2^32 - 1 is x[i - 1]: defined behaviour of unsigned numbers."""
+    x, out, i, offset, t = buffer("x"), buffer("out"), var("i", U32), var("offset", U32), var("t")
+    body = (Load(t, x, op("+", i, offset)), Store(out, i, t))
+    k = kernel("offset", (x, out, offset), Let(i, unsigned_index()), If(op(">", i, Constant(0, U32)), body))
+    source, array = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
+    host.launch(k, ONE, (16, 1, 1), [Memory(source), Memory(array), np.uint32(2**32 - 1)])
+    np.testing.assert_array_equal(array[1:], np.arange(15))
+
+
+def test_hashes_of_indices_wrap(host: Host) -> None:
+    out, i, h = buffer("out", I32), var("i", I32), var("h", I32)
+    mixed = op("^", op("*", i, const(73856093)), op("*", op("+", i, const(1)), const(19349663)))
+    k = kernel("hash", (out,), Let(i, index()), Let(h, mixed), Store(out, i, op("%", h, const(1000))))
+    results = []
+    for executor in (Reference(), host):
+        results.append(np.zeros(4096, np.int32))
+        executor.launch(k, (16, 1, 1), (256, 1, 1), [Memory(results[-1])])
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("name", ["y1", "j0", "gamma", "index", "main", "exp", "std", "printf", "isnan"])
+def test_names_that_the_c_library_has(name: str, host: Host) -> None:
+    parameter, out = var(name), buffer(f"{name}_out")
+    k = kernel(name, (parameter, out), Store(out, const(0), op("+", call("exp", parameter), parameter)))
+    array = np.zeros(1, np.float32)
+    host.launch(k, ONE, ONE, [np.float32(1), Memory(array)])
+    assert array[0] == pytest.approx(np.e + 1, rel=1e-6)
+
+
+def test_a_null_pointer_that_is_not_followed(host: Host) -> None:
+    x, y, n = buffer("x"), buffer("y"), var("n", I32)
+    k = kernel("null", (x, y, n), Store(y, const(0), f32(1)), If(op(">", n, const(0)), (Store(x, const(0), f32(1)),)))
+    array = np.zeros(1, np.float32)
+    host.launch(k, ONE, ONE, [None, Memory(array), np.int32(0)])
+    assert array[0] == 1
+
+
+# --- errors --------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({0: np.float64(2)}, "a is a float32"),
+        ({0: 2.0}, "a is a float32"),
+        ({0: None}, "a is a float32"),
+        ({1: np.ones(4, np.float32)}, "x is a pointer"),
+        ({1: Memory(np.ones(4))}, "x points to float32, not to float64"),
+        ({3: np.int64(4)}, "n is a int32"),
+    ],
+)  # fmt: skip
+def test_arguments_that_do_not_fit(change: dict[int, Any], message: str, host: Host) -> None:
+    x, y = np.ones(4, np.float32), np.ones(4, np.float32)
+    args = [np.float32(2), Memory(x), Memory(y), np.int32(4)]
+    with pytest.raises(LaunchError, match=message):
+        host.launch(saxpy(), ONE, (4, 1, 1), [change.get(k, a) for k, a in enumerate(args)])
+    np.testing.assert_array_equal(y, 1)
+
+
+@pytest.mark.parametrize(
+    ("grid", "block"), [((0, 1, 1), ONE), (ONE, (1025, 1, 1)), (ONE, (1, 1, 65)), ((1, 1 << 16, 1), ONE), ((1, 1), ONE)]
+)  # fmt: skip
+def test_geometries_that_a_gpu_refuses(grid: Any, block: Dim3, host: Host) -> None:
+    y = np.ones(4, np.float32)
+    with pytest.raises(LaunchError, match="grid|block"):
+        host.launch(saxpy(), grid, block, [np.float32(2), Memory(y), Memory(y), np.int32(4)])
+
+
+def test_a_wrong_number_of_arguments(host: Host) -> None:
+    with pytest.raises(LaunchError, match="saxpy takes 4 arguments, not 1"):
+        host.launch(saxpy(), ONE, ONE, [np.float32(2)])
+
+
+def test_more_threads_along_an_axis_than_an_int_holds(host: Host) -> None:
+    y = np.ones(4, np.float32)
+    with pytest.raises(LaunchError, match="threads along an axis"):
+        host.launch(saxpy(), ((1 << 31) - 1, 1, 1), (32, 1, 1), [np.float32(2), Memory(y), Memory(y), np.int32(4)])
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "many", ""])
+def test_a_wrong_number_of_threads(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUAD_THREADS", text)
+    with pytest.raises(LaunchError, match="GPUAD_THREADS"):
+        default_workers()
+    with pytest.raises(LaunchError, match="0 workers"):
+        Host(workers=0)
+
+
+# --- the compiler and the cache ------------------------------------------------------------------------------------------------------
+
+
+def run_saxpy(name: str) -> None:
+    y = np.ones(4, np.float32)
+    Host().launch(saxpy(name), ONE, (4, 1, 1), [np.float32(2), Memory(np.ones(4, np.float32)), Memory(y), np.int32(4)])
+    np.testing.assert_array_equal(y, 3)
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(CompileError, match="pip install ziglang"):
+        run_saxpy("no_compiler")
+
+
+def test_a_compiler_that_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler -x")
+    with pytest.raises(CompileError, match="CXX, 'no-such-compiler -x', does not run"):
+        run_saxpy("bad_compiler")
+
+
+def test_a_compiler_that_rejects_the_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = tmp_path / "cxx"
+    script.write_text('#!/bin/sh\n[ "$1" = --version ] && echo fake && exit 0\necho "cannot do that" >&2\nexit 3\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    with pytest.raises(CompileError, match=r"exit status 3[\s\S]*cannot do that"):
+        run_saxpy("rejected")
+
+
+def test_compiled_code_is_found_again_and_damage_is_repaired(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "new" / "cache"))
+    run_saxpy("kept")
+    (library,) = (tmp_path / "new" / "cache").glob("*.so")
+    assert (tmp_path / "new" / "cache").stat().st_mode & 0o777 == 0o700
+    before = library.stat().st_mtime_ns
+    run_saxpy("kept")
+    assert library.stat().st_mtime_ns == before
+    damaged = library.read_bytes()[:1000]
+    library.unlink()
+    library.write_bytes(damaged)
+    run_saxpy("kept")
+    assert library.stat().st_size > 1000
+    assert not list(library.parent.glob("building-*"))
+
+
+def test_a_cache_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "file"))
+    with pytest.raises(CompileError, match="set GPUAD_CACHE_DIR"):
+        run_saxpy("unwritable")
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no permission bits here")
+def test_a_cache_that_others_can_write_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    open_folder = tmp_path / "open"
+    open_folder.mkdir()
+    open_folder.chmod(0o777)
+    monkeypatch.setenv(cache.VARIABLE, str(open_folder))
+    with pytest.raises(CompileError, match="written by other users"):
+        run_saxpy("shared")
+
+
+def test_several_processes_fill_one_cache(tmp_path: Path) -> None:
+    here = Path(__file__).parent
+    program = f"import sys; sys.path[:0] = [{str(here)!r}, {str(here.parent)!r}]; import test_host; test_host.run_saxpy('raced')"
+    environment = os.environ | {cache.VARIABLE: str(tmp_path / "cache")}
+    running = [subprocess.Popen([sys.executable, "-c", program], env=environment) for _ in range(3)]
+    assert [process.wait(timeout=120) for process in running] == [0, 0, 0]
+    assert len(list((tmp_path / "cache").glob("*.so"))) == 1
+
+
+def test_programs_do_not_outlive_their_kernels() -> None:
+    executor = Host()
+    for number in range(5):
+        executor.program(saxpy(f"short_lived_{number}"))
+    assert len(executor.by_id) <= 2
+
+
+def test_carried_state_of_one_thread_is_not_that_of_another(host: Host) -> None:
+    """A loop that carries values through the vectorised loop over threads."""
+    x, i, s, end, j, t = buffer("x"), var("i", I32), var("s"), var("s"), var("j", I32), var("t")
+    loop = For(j, const(0), i, const(1), (), (Carried(s, t, op("+", s, f32(1)), end),))
+    k = kernel("carried", (x,), Let(i, index()), Load(t, x, i), loop, Store(x, i, end))
+    array = np.zeros(100, np.float32)
+    host.launch(k, (10, 1, 1), (10, 1, 1), [Memory(array)])
+    np.testing.assert_array_equal(array, np.arange(100))
+
+
+def test_what_the_cpu_does_not_run_yet_is_refused(host: Host) -> None:
+    with pytest.raises(UnsupportedError, match="does not run kernels with barriers yet"):
+        host.launch(kernel("sync", (), Barrier()), ONE, ONE, [])
