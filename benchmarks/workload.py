@@ -15,7 +15,7 @@ import numpy as np
 from gpuad import Active, Duplicated, api, launching
 from gpuad.cases import Case
 from gpuad.differentiate import Adjoint
-from gpuad.ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store, Take
+from gpuad.ir.nodes import Accumulate, Atomic, Buffer, How, Kernel, Load, Store, Take
 from gpuad.ir.rewrite import walk_stmts
 
 
@@ -42,6 +42,12 @@ class Workload:
         """Every kernel that one derivative launches."""
         yield self.primal
         yield from (k for k in (self.adjoint.augmented, self.adjoint.counting, self.variant) if k is not None)
+
+    @property
+    def atomic(self) -> list[Buffer]:
+        """The shadows into which the reverse kernel adds atomically."""
+        found = {s.buffer for s in walk_stmts(self.variant.body) if isinstance(s, Accumulate) and s.how is How.ATOMIC}
+        return [b for b in self.variant.buffers if b in found]
 
     def restore(self) -> None:
         """Puts arguments and shadows back."""
@@ -86,7 +92,7 @@ class Workload:
 
 def workload(case: Case, library: Any, sizes: dict[str, int] | None = None, seed: int = 0) -> Workload:
     """The case on arrays of `library` (the module numpy or cupy), at the case's own sizes unless others are given."""
-    kernel = api.kernel(case.file.text, case.kernel) if "\n" in case.file.text else api.kernel(case.file.name, case.kernel)
+    kernel = api.kernel(case.file.text, case.kernel)
     sizes = dict(sizes or {})
     made = case.arrays({d.name: d.type for d in kernel.parameters}, seed, sizes)
     args = tuple(_argument(value, name in case.active, library) for name, value in made.items())

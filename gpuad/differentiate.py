@@ -32,6 +32,7 @@ from .transform.recording import Recording, record
 from .transform.reorder import reorder
 from .transform.reverse import name_results
 from .transform.simplify import forward_stores, simplify
+from .transform.sink import sink
 from .transform.stack_layout import Layout, Scratch, stack_layout, thread_number
 
 __all__ = ["Adjoint", "Parameter", "Pattern", "Tangent", "primal_of", "reverse_of", "tangent_of"]
@@ -155,7 +156,7 @@ def primal_of(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
 
 def prepared(function: surface.Function, aliases: Aliases) -> Kernel:
     """The primal in the form that the derivative passes expect."""
-    kernel = forward_stores(primal_of(function, aliases))
+    kernel = sink(forward_stores(primal_of(function, aliases)))
     kernel = name_results(kernel, Names(kernel))
     verify(kernel)
     return kernel

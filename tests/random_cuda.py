@@ -163,6 +163,10 @@ class Grammar:
 
     # --- real expressions --------------------------------------------------------------------------------------------------------
 
+    def own(self, value: Node) -> Node:
+        """The value in the kernel's own type: CUDA's functions of two arguments take float and double together as ambiguous."""
+        return Node("real", f"({self.real})({{}})", (value,)) if self.real == "float" else value
+
     def literal(self) -> Node:
         value = self.r.choice(["0.5", "0.25", "0.7", "1.3", "0.9", "2.0", "0.1", "1.1"])
         return Node("real", value + ("f" if self.real == "float" and self.chance(0.8) else ""))
@@ -197,20 +201,32 @@ class Grammar:
     def bounded(self, depth: int) -> Node:
         """Functions whose values and slopes are moderate everywhere."""
         v = self.simple()
-        suffix = "f" if self.real == "float" and self.chance(0.3) else ""
+        f = "f" if self.real == "float" and self.chance(0.3) else ""
+
+        def two(form: str, first: Node, *rest: Node) -> Node:
+            return Node("real", form, (self.own(first), *(self.own(e) for e in rest)))
+
+        def power() -> Node:
+            exponent = self.pick(
+                [(1, lambda: Node("real", "2")), (1, lambda: Node("real", "1.5")), (1, lambda: Node("real", "tanh({})", (v,)))]
+            )
+            return two("pow({}, {})", Node("real", "1.2 + {} * {}", (v, v)), exponent)
+
+        def third() -> Node:
+            return two("fma({}, {}, {})", self.expr(depth), self.simple(), self.expr(depth))
+
         return self.pick([
-            (3, lambda: Node("real", f"{self.r.choice(['sin', 'cos', 'tanh', 'atan'])}{suffix}({{}})", (self.expr(depth),))),
-            (1, lambda: Node("real", f"exp{suffix}(-{{}} * {{}})", (v, v))),
-            (1, lambda: Node("real", f"sqrt{suffix}(1 + {{}} * {{}})", (v, v))),
-            (0.5, lambda: Node("real", f"log{suffix}(1.5 + {{}} * {{}})", (v, v))),
+            (3, lambda: Node("real", f"{self.r.choice(['sin', 'cos', 'tanh', 'atan'])}{f}({{}})", (self.expr(depth),))),
+            (1, lambda: Node("real", f"exp{f}(-{{}} * {{}})", (v, v))),
+            (1, lambda: Node("real", f"sqrt{f}(1 + {{}} * {{}})", (v, v))),
+            (0.5, lambda: Node("real", f"log{f}(1.5 + {{}} * {{}})", (v, v))),
             (1, lambda: Node("real", "{} / (1 + {} * {})", (self.expr(depth), v, v))),
             (1, lambda: Node("real", "(1 / (2 + sin({})))", (self.expr(depth),))),
-            (1, lambda: Node("real", f"{self.r.choice(['fmin', 'fmax'])}({{}}, {{}})", (self.expr(depth), self.expr(depth)))),
-            (0.6, lambda: Node("real", f"{self.r.choice(['min', 'max'])}(({self.real})({{}}), ({self.real})({{}}))", (self.expr(depth), self.expr(depth)))),
-            (0.4, lambda: Node("real", "pow(1.2 + {} * {}, {})", (v, v, self.r.choice([Node("real", "2"), Node("real", "1.5"), Node("real", "tanh({})", (self.simple(),))])))),
-            (0.4, lambda: Node("real", "hypot({}, 1.5)", (self.expr(depth),))),
-            (0.4, lambda: Node("real", "atan2({}, 1.2 + {} * {})", (self.expr(depth), v, v))),
-            (0.4, lambda: Node("real", "fma(({0})({}), ({0})({}), ({0})({}))".replace("{0}", self.real), (self.expr(depth), self.simple(), self.expr(depth)))),
+            (1.6, lambda: two(self.r.choice(["fmin", "fmax", "min", "max"]) + "({}, {})", self.expr(depth), self.expr(depth))),
+            (0.4, power),
+            (0.4, lambda: two("hypot({}, {})", self.expr(depth), Node("real", "1.5"))),
+            (0.4, lambda: two("atan2({}, {})", self.expr(depth), Node("real", "1.2 + {} * {}", (v, v)))),
+            (0.4, third),
             (0.4, lambda: Node("real", "rsqrt(1.1 + {} * {})", (v, v))),
             (0.3, lambda: Node("real", "(floor({}) * {})", (self.expr(depth), v))),
         ])  # fmt: skip
@@ -304,8 +320,33 @@ class Grammar:
     # --- statements --------------------------------------------------------------------------------------------------------------
 
     def stmts(self, depth: int, least: int = 1, most: int = 5) -> list[Node]:
+        """Statements of a block; what they declare is mostly used at its end."""
+        known = set(self.scope.names)
         with self.inner():
-            return [self.stmt(depth) for _ in range(self.r.randint(least, most)) if self.budget > 0 or least]
+            made = [self.stmt(depth) for _ in range(self.r.randint(least, most)) if self.budget > 0 or least]
+            own = [v for v in self.scope.names if v.type == "real" and v not in known]
+            if own and self.chance(0.6):
+                made.append(self.use(self.r.choice(own).text, known))
+            return made
+
+    def use(self, text: str, known: set[Name]) -> Node:
+        """The value goes to memory, or to a variable of a scope around."""
+        outer = [v for v in self.named("real", True) if v in known]
+        if outer and self.chance(0.5):
+            v = self.r.choice(outer).text
+            return Node("stmt", f"{v} = 0.6 * {v} + 0.5 * sin({text});")
+        arrays = [a for a in self.scope.arrays if a.writable]
+        if not arrays:
+            return block([])
+        place = self.element(self.r.choice(arrays))
+        return Node("stmt", "{} = 0.7 * {} + 0.4 * " + f"tanh({text});", (place, place))
+
+    def use_all(self) -> list[Node]:
+        """What is left in variables and arrays at the end of the kernel goes to memory."""
+        reals = [Node("real", v.text) for v in self.named("real")]
+        reals += [a.place(Node("int", str(k))) for a in self.scope.arrays if a.local for k in range(a.length)]
+        self.r.shuffle(reals)
+        return [Node("stmt", f"x[i] += {self.r.choice(['0.3', '0.7', '1.3', 'd'])} * {{}};", (v,)) for v in reals[:6]]
 
     def body(self, depth: int, least: int = 1, most: int = 4) -> Node:
         return block(self.stmts(depth, least, most))
@@ -546,16 +587,10 @@ class Grammar:
         kinds: list[tuple[float, str]] = [(1.0 if self.loops else 0, "break;"), (1.0 if self.loops else 0, "continue;")]
         kinds.append((0.5, self.r.choice(self.leaves)))
         jump = self.r.choices([k for _, k in kinds], [w for w, _ in kinds])[0]
-        if jump.startswith("return {}"):
-            back = Node("stmt", "return {};", (self.result(),))
-        else:
-            back = Node("stmt", jump)
+        back = Node("stmt", "return {};", (self.expr(1),)) if jump == "return {}" else Node("stmt", jump)
         if self.chance(0.4) and self.assignable("real"):
             return Node("stmt", "if ({}) ⟨\n{}\n{}\n⟩", (self.condition(), self.assign(), back))
         return Node("stmt", "if ({}) {}", (self.condition(), back))
-
-    def result(self) -> Node:
-        return self.expr(1)
 
     # --- idioms ------------------------------------------------------------------------------------------------------------------
 
@@ -813,17 +848,15 @@ class Grammar:
         ]
         keep = self.scope.copy()
         self.scope.arrays = []
-        before: list[Node] = []
         self.in_kernel = False
-        for _ in range(self.r.choice([0, 0, 0, 1, 2])):
-            before.append(self.declare())
+        before = [self.declare() for _ in range(self.r.choice([0, 0, 0, 1, 2]))]
         outer = self.scope
         self.scope = Scope(outer.names, keep.arrays)
         self.in_kernel = True
         self.loops = int(shape == "stride")
         self.leaves = ["return;"]
         body = [self.stmt(0) for _ in range(self.r.randint(3, 9))]
-        body += [self.store(), self.store()]
+        body += [self.store(), *self.use_all(), self.store()]
         program = self.shaped(shape, block(helpers), block(before), block(body))
         n = self.r.choice([7, 9, 12])
         if shape == "plane":

@@ -1,7 +1,7 @@
 """Random core IR kernels for comparing executors: every statement and operator of one thread, few names, so that variables collide.
 
-Each thread writes only its own elements, apart from atomic integer sums and sums over the block of whole numbers, so that every order of threads
-gives the same bits. Floating point uses only operations that IEEE 754 rounds correctly.
+Each thread writes only its own elements, apart from atomic integer sums and sums over the block of whole numbers, so that every order of
+threads gives the same bits. Floating point uses only operations that IEEE 754 rounds correctly.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class RandomKernel:
             a, b = self.expr(BOOL, scope, depth + 1), self.expr(BOOL, scope, depth + 1)
             return self.random.choice((Binary("&&", a, b, BOOL), Binary("||", a, b, BOOL), Unary("!", a, BOOL), Binary("==", a, b, BOOL)))
         t = self.random.choice((I32, I32, F32, F64, U32, I64, U64))
-        op = self.random.choice("< > <= >= == !=".split())
+        op = self.random.choice(["<", ">", "<=", ">=", "==", "!="])
         return Binary(op, self.expr(t, scope, depth + 1), self.expr(t, scope, depth + 1), BOOL)
 
     def float(self, t: Scalar, scope: list[Var], depth: int) -> Expr:
@@ -145,7 +145,19 @@ class RandomKernel:
         return tuple(result)
 
     def statement(self, scope: list[Var], arrays: list[Buffer], depth: int) -> list[Stmt]:
-        kinds = [self.let, self.let, self.load, self.load, self.store, self.store, self.accumulate, self.take, self.counters, self.assigned, self.array]
+        kinds = [
+            self.let,
+            self.let,
+            self.load,
+            self.load,
+            self.store,
+            self.store,
+            self.accumulate,
+            self.take,
+            self.counters,
+            self.assigned,
+            self.array,
+        ]
         if depth < 3:
             kinds += [self.branch, self.branch, self.loop, self.loop, self.while_loop]
         return self.random.choice(kinds)(scope, arrays, depth)

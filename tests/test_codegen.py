@@ -400,7 +400,9 @@ def test_merges() -> None:
     stored = If(op("<", a, b), (Store(v, i, a),), (), (Merge(m, a, f32(0)),))
     assert body_of(stored, Store(u, i, m)) == "float s = 0.0f;\nif (a < b) {\n    v[i] = a;\n    s = a;\n}\nu[i] = s;"
     both = If(op("<", a, b), (Store(v, i, a),), (Store(v, i, b),), (Merge(m, a, b),))
-    assert body_of(both, Store(u, i, m)).startswith("float s;\nif (a < b) {\n    v[i] = a;\n    s = a;\n} else {\n    v[i] = b;\n    s = b;\n}")
+    assert body_of(both, Store(u, i, m)).startswith(
+        "float s;\nif (a < b) {\n    v[i] = a;\n    s = a;\n} else {\n    v[i] = b;\n    s = b;\n}"
+    )
 
 
 def test_merges_that_exchange_values() -> None:

@@ -29,6 +29,7 @@ from gpuad.ir.nodes import (
     Carried,
     Cast,
     Constant,
+    Expr,
     For,
     How,
     If,
@@ -38,11 +39,12 @@ from gpuad.ir.nodes import (
     Load,
     Store,
     Take,
+    Var,
 )
 from gpuad.ir.types import BOOL, F32, F64, I32, I64, U32, U64, Scalar
 from gpuad.ir.verify import verify
 
-SEEDS = range(48)
+SEEDS = range(24)
 ONE: Dim3 = (1, 1, 1)
 
 
@@ -105,63 +107,63 @@ def test_random_kernels_agree_bit_for_bit(seed: int, host: Host, random_kernels:
 
 def test_random_kernels_agree_on_several_workers(random_kernels: list[Kernel]) -> None:
     several = Host(workers=3)
-    several.prepare(random_kernels)
-    for seed, k in zip(SEEDS, random_kernels, strict=True):
+    several.prepare(random_kernels[:8])
+    for seed, k in zip(SEEDS, random_kernels[:8], strict=False):
         for a, b in zip(outcome(Reference(check=False), k, seed), outcome(several, k, seed), strict=True):
             np.testing.assert_array_equal(a, b, err_msg=str(seed))
 
 
-def test_every_function_agrees(host: Host) -> None:
-    kernels = [k for function in FUNCTIONS for k in function_kernels(function)]
-    host.prepare(kernels)
-    for k in kernels:
-        expected, found = (arguments_of(k), arguments_of(k))
-        Reference(check=False).launch(k, ONE, (32, 1, 1), expected)
-        host.launch(k, ONE, (32, 1, 1), found)
-        tolerance = 1e-5 if k.params[0].element == F32 else 1e-12  # type: ignore[union-attr]
-        np.testing.assert_allclose(found[-1].root, expected[-1].root, rtol=tolerance, atol=tolerance, err_msg=k.name)
+@pytest.mark.parametrize("t", [F32, F64, I32, U32, I64, U64], ids=str)
+def test_every_function_agrees(t: Scalar, host: Host) -> None:
+    names = functions_of(t)
+    k = kernel_of(names, t)
+    results = []
+    for executor in (Reference(check=False), host):
+        out = np.zeros(32 * len(names), str(t))
+        executor.launch(k, ONE, (32, 1, 1), [*(Memory(x) for x in values_of(t)), Memory(out)])
+        results.append(out.reshape(len(names), 32))
+    for name, expected, found in zip(names, *results, strict=True):
+        tolerance = {F32: 1e-5, F64: 1e-12}.get(t, 0)
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
-def function_kernels(name: str) -> list[Kernel]:
-    function = FUNCTIONS[name]
-    if function.domain == "int":
-        return [function_kernel(name, t, I32 if name in ("popc", "clz", "ffs") else t) for t in integer_types(name)]
-    types = [t for t, spelling in ((F32, function.single), (F64, function.double)) if spelling]
-    return [function_kernel(name, t, BOOL if function.domain == "predicate" else t) for t in types]
+def functions_of(t: Scalar) -> list[str]:
+    """The functions that exist at the type; `abs` is not for unsigned integers."""
+    if t.is_integer:
+        return [n for n, f in FUNCTIONS.items() if f.domain == "int" and (n != "abs" or t.is_signed)]
+    return [n for n, f in FUNCTIONS.items() if f.domain != "int" and (f.single if t == F32 else f.double)]
 
 
-def integer_types(name: str) -> tuple[Scalar, ...]:
-    return (I32, I64) if name == "abs" else (I32, U32, I64, U64)
+def kernel_of(names: list[str], t: Scalar) -> Kernel:
+    """Stores what the functions make of elements i of x0, x1, x2, one row of 32 after the other."""
+    inputs, values = [buffer(f"x{k}", t) for k in range(3)], [var(f"v{k}", t) for k in range(3)]
+    i, out = var("i", I32), buffer("out", t)
+    stores = [Store(out, op("+", i, const(32 * row)), applied(name, values, t)) for row, name in enumerate(names)]
+    return kernel(f"functions_{t}", (*inputs, out), Let(i, index()), *(Load(v, x, i) for v, x in zip(values, inputs, strict=True)), *stores)
 
 
-def function_kernel(name: str, t: Scalar, result: Scalar) -> Kernel:
-    count = FUNCTIONS[name].arity
-    inputs = [buffer(f"x{k}", t) for k in range(count)]
-    values = [var(f"v{k}", t) for k in range(count)]
-    i, out = var("i", I32), buffer("out", I32 if result == BOOL else result)
-    arguments = [Cast(v, I32) if name == "ldexp" and k else v for k, v in enumerate(values)]
+def applied(name: str, values: list[Var], t: Scalar) -> Expr:
+    arguments: list[Expr] = list(values[: FUNCTIONS[name].arity])
+    if name == "acosh":
+        arguments[0] = op("+", arguments[0], Constant(1, t))
+    if name == "ldexp":
+        arguments[1] = Cast(op("*", arguments[1], Constant(9, t)), I32)
+    result = BOOL if FUNCTIONS[name].domain == "predicate" else I32 if name in ("popc", "clz", "ffs") else t
     value = Call(name, tuple(arguments), result)
-    loads = [Load(v, b, i) for v, b in zip(values, inputs, strict=True)]
-    store = Store(out, i, Cast(value, I32) if result == BOOL else value)
-    return kernel(f"f_{name}_{t}", (*inputs, out), Let(i, index()), *loads, store)
+    return value if result == t else Cast(value, t)
 
 
-def arguments_of(k: Kernel) -> list[Any]:
-    """32 values that every function is defined at, in (0, 1), some exact; integers of every size."""
+def values_of(t: Scalar) -> list[Any]:
+    """Three times 32 values at which every function is defined, in (0, 1), some exact; integers of every size."""
     random = np.random.default_rng(1)
-    arrays = []
-    for param in k.params:
-        dtype = np.dtype(str(param.element))  # type: ignore[union-attr]
-        if dtype.kind == "f":
-            values = random.uniform(0.02, 0.98, 32).astype(dtype)
-            values[:2] = 0.5, 0.25
-        else:
-            values = (random.integers(0, 2**63, 32, np.uint64) >> random.integers(0, 63, 32).astype(np.uint64)).astype(dtype)
-            values[0] = 0
-        arrays.append(values)
-    if k.name.startswith("f_acosh"):
-        arrays[0] += 1
-    return [Memory(a) for a in arrays]
+    if t.is_integer:
+        wide = random.integers(0, 2**63, (3, 32), np.uint64) >> random.integers(0, 63, (3, 32)).astype(np.uint64)
+        values = wide.astype(str(t))
+        values[:, 0] = 0
+    else:
+        values = random.uniform(0.02, 0.98, (3, 32)).astype(str(t))
+        values[:, :2] = 0.5, 0.25
+    return list(values)
 
 
 @pytest.mark.parametrize("t", [I32, U32, I64, U64], ids=str)
@@ -260,9 +262,7 @@ def test_all_launch_indices(host: Host) -> None:
         return inner
 
     place = linear("threadIdx", "blockDim", linear("blockIdx", "gridDim", Constant(0, U32)))
-    stores = [
-        Store(out, op("+", op("*", slot, const(12)), const(k)), Cast(LaunchIndex(*name), I32)) for k, name in enumerate(names)
-    ]
+    stores = [Store(out, op("+", op("*", slot, const(12)), const(k)), Cast(LaunchIndex(*name), I32)) for k, name in enumerate(names)]
     k = kernel("where", (out,), Let(slot, Cast(place, I32)), *stores)
     grid, block = (3, 2, 2), (4, 3, 2)
     results = []
@@ -273,9 +273,9 @@ def test_all_launch_indices(host: Host) -> None:
     np.testing.assert_array_equal(results[0], results[2])
 
 
-def scatter(how: How = How.ATOMIC) -> Kernel:
-    h, at, i, j, d = buffer("h"), buffer("at", I32), var("i", I32), var("j", I32), var("d")
-    return kernel("scatter", (h, at), Let(i, index()), Load(j, at, i), Accumulate(h, j, f32(1), how))
+def scatter() -> Kernel:
+    h, at, i, j = buffer("h"), buffer("at", I32), var("i", I32), var("j", I32)
+    return kernel("scatter", (h, at), Let(i, index()), Load(j, at, i), Accumulate(h, j, f32(1), How.ATOMIC))
 
 
 @pytest.mark.parametrize("workers", [None, 1, 4])
@@ -423,7 +423,7 @@ def test_arguments_that_do_not_fit(change: dict[int, Any], message: str, host: H
 )  # fmt: skip
 def test_geometries_that_a_gpu_refuses(grid: Any, block: Dim3, host: Host) -> None:
     y = np.ones(4, np.float32)
-    with pytest.raises(LaunchError, match="grid|block"):
+    with pytest.raises(LaunchError, match=r"grid|block"):
         host.launch(saxpy(), grid, block, [np.float32(2), Memory(y), Memory(y), np.int32(4)])
 
 

@@ -50,6 +50,8 @@ def has_atomics(kernel: Kernel) -> bool:
 
 
 def _is_atomic(stmt: Stmt) -> bool:
+    if isinstance(stmt, Accumulate) and stmt.how is How.REDUCED:
+        return not stmt.buffer.element.is_float  # sums of integers are atomic: a double does not hold them all
     return isinstance(stmt, Atomic) or (isinstance(stmt, Accumulate | Take) and stmt.how is How.ATOMIC)
 
 

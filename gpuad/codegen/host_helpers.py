@@ -14,6 +14,7 @@ PRELUDE = r"""
 #include <cstring>
 #include <exception>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -65,19 +66,16 @@ GPUAD_INLINE void gpuad_block_sum(gpuad_partial& partial, std::vector<gpuad_flus
 template <typename T>
 static void gpuad_combine(const std::vector<std::vector<gpuad_flushed>>& done, std::size_t first, std::size_t step)
 {
-    void* target = nullptr;
-    double sum = 0.0;
+    std::unordered_map<void*, std::size_t> places;
+    std::vector<gpuad_flushed> sums;
     for (std::size_t k = first; k < done.size(); k += step) {
         for (const gpuad_flushed& part : done[k]) {
-            if (part.target != target) {
-                if (target) *(T*)target += (T)sum;
-                target = part.target;
-                sum = 0.0;
-            }
-            sum += part.sum;
+            const auto place = places.emplace(part.target, sums.size());
+            if (place.second) sums.push_back(part);
+            else sums[place.first->second].sum += part.sum;
         }
     }
-    if (target) *(T*)target += (T)sum;
+    for (const gpuad_flushed& part : sums) *(T*)part.target += (T)part.sum;
 }
 
 // As many workers as are wanted (a negative number demands them), but one for a small launch, and no idle ones.

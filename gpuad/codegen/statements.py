@@ -276,10 +276,10 @@ class Statements:
             case How.PLAIN:
                 op, operand = _signed("+", stmt.value)
                 self.line(f"{element} {op}= {self.expressions.assigned(operand, stmt.buffer.element)};", stmt.note)
-            case How.ATOMIC:
-                self.line(f"{self.atomic_name('add', stmt.buffer.element)}(&{element}, {self.expressions.text(stmt.value)});", stmt.note)
-            case How.REDUCED:
+            case How.REDUCED if stmt.buffer.element.is_float:
                 self.line(self.block_sum(element, stmt), stmt.note)
+            case How.ATOMIC | How.REDUCED:
+                self.line(f"{self.atomic_name('add', stmt.buffer.element)}(&{element}, {self.expressions.text(stmt.value)});", stmt.note)
             case _:
                 raise UnsupportedError("it is not decided how this accumulation reaches memory", stmt.span)
 

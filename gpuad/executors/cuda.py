@@ -79,6 +79,8 @@ def _enqueue(function: Any, grid: Dim3, block: Dim3, values: tuple[Any, ...], sh
     import cupy
 
     try:
+        if shared_mem > 48 * 1024:
+            function.max_dynamic_shared_size_bytes = shared_mem
         function(grid, block, values, shared_mem=shared_mem, stream=stream)
     except cupy.cuda.driver.CUDADriverError as error:
         raise LaunchError(f"{function.name}: the device refuses the launch with grid {grid} and block {block}: {error}") from error

@@ -59,8 +59,8 @@ class Host:
         self.program(kernel).run(grid, block, args)
 
     def prepare(self, kernels: Iterable[Kernel]) -> None:
-        """Compiles the kernels now, those of different names in one run of the compiler, so that no launch has to wait for it or can fail for
-        want of a compiler. The caller has to keep the kernels."""
+        """Compiles the kernels now, those of different names in one run of the compiler, so that no launch has to wait for it or can fail
+        for want of a compiler. The caller has to keep the kernels."""
         groups: dict[tuple[str, ...], dict[str, _Program]] = {}
         for program in (self.program(k) for k in kernels):
             group = groups.setdefault(program.defines(True), {})

@@ -1,0 +1,133 @@
+"""`python -m benchmarks`: derivatives on the CPU, in a table and a JSON record. Status 1 if a case fails, or with --strict if a required figure is
+missed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from . import cpu, measure, records, sizes
+from .cpu import Record
+
+_MIB = 1 << 20
+
+
+def command(
+    machine: Annotated[str, typer.Option(help="the kind of machine, for the record's name, such as epyc-2-cores")] = "cpu",
+    date: Annotated[str | None, typer.Option(help="the date for the record's name; default is today")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="measure cases with this in their name; may be repeated")] = None,
+    quick: Annotated[bool, typer.Option(help="small sizes and few repetitions: does everything run?")] = False,
+    strict: Annotated[bool, typer.Option(help="exit with status 1 if a required figure is missed")] = False,
+    results: Annotated[Path, typer.Option(help="the folder for the record")] = records.RESULTS,
+) -> None:
+    """Measures primal and reverse of every case on the CPU and writes a record."""
+    effort = measure.Effort(1, 3, 0.2) if quick else measure.Effort()
+    budget = sizes.Budget(4 * _MIB, 2_000_000, 1 << 14) if quick else cpu.BUDGET
+    record = _measured(only or (), budget, effort, 1 << 12 if quick else 1 << 20)
+    path = records.write("cpu", machine, date or records.today(), record, results)
+    console = wide_console()
+    show(record, console)
+    console.print(f"record: {path.name}")
+    raise typer.Exit(1 if failed(record) or (strict and missed(record)) else 0)
+
+
+def _measured(only: Sequence[str], budget: sizes.Budget, effort: measure.Effort, saxpy: int) -> Record:
+    chosen = cpu.chosen(only)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=len(chosen) + 3)
+
+        def report(name: str) -> None:
+            progress.update(task, description=name)
+            progress.advance(task)
+
+        report("saxpy")
+        required = cpu.saxpy(effort, saxpy)
+        report("launches")
+        launches = cpu.overhead(effort)
+        report("by hand")
+        return {
+            "versions": {**records.versions(), "compiler": records.compiler()},
+            "cores": os.cpu_count(),
+            "saxpy": required,
+            "launch": launches,
+            "by_hand": cpu.by_hand(effort),
+            "cases": cpu.cases(chosen, budget, effort, report),
+        }
+
+
+def failed(record: Record) -> list[str]:
+    """Names of the cases that could not be measured."""
+    return [name for name, row in record["cases"].items() if "failed" in row]
+
+
+def missed(record: Record) -> list[str]:
+    """The required figures that this record misses."""
+    saxpy = [name for name, row in record["saxpy"].items() if row["ratio"] > row["required"]]
+    return saxpy + [name for name, row in record["by_hand"].items() if row["share"] < row["wanted"]]
+
+
+# --- tables --------------------------------------------------------------------------------------------------------------------------
+
+
+def show(record: Record, console: Console) -> None:
+    """Prints the record."""
+    console.print(cases_table("cases", record["cases"]))
+    console.print(cases_table(f"saxpy of 2^20 float32, reverse / primal wanted: {cpu.REQUIRED}", record["saxpy"]))
+    table = _table("generated code on one core against loops by hand", "kernel", "by hand ms", "generated ms", "share", "wanted")
+    for name, row in record["by_hand"].items():
+        table.add_row(name, f"{row['by_hand_ms']:.3f}", f"{row['generated_ms']:.3f}", _judged(row["share"], row["share"] >= row["wanted"]), f"{row['wanted']}")
+    console.print(table)
+    console.print(", ".join(f"{name.removesuffix('_us')} {value} us" for name, value in record["launch"].items()))
+    for name in failed(record):
+        console.print(f"failed: {name}: {record['cases'][name]['failed']}", style="red", markup=False)
+
+
+def wide_console() -> Console:
+    """The terminal; where there is none, lines long enough for the tables."""
+    console = Console()
+    return console if console.is_terminal else Console(width=160)
+
+
+def cases_table(title: str, rows: dict[str, Record]) -> Table:
+    """Cases as a table: times, bandwidths, memory. `floor`: the least traffic of the reverse kernel over that of the primal."""
+    headings = ("kernel", "primal ms", "forward ms", "reverse ms", "ratio", "floor", "GB/s", "reverse GB/s", "saved MB", "scratch MB", "atomic")
+    table = _table(title, *headings)
+    for name, row in rows.items():
+        table.add_row(name, *(["failed"] if "failed" in row else _cells(row)))
+    return table
+
+
+def _cells(row: Record) -> list[str]:
+    ratio = _judged(row["ratio"], row["ratio"] <= row.get("required", float("inf")))
+    times = [f"{row[name]:.3f}" for name in ("primal_ms", "forward_ms", "reverse_ms")]
+    rates = [f"{row['floor']:.2f}", f"{row['primal_gb_s']:.1f}", f"{row['reverse_gb_s']:.1f}"]
+    return [*times, ratio, *rates, *(f"{row[name] / 1e6:.1f}" for name in ("saved_bytes", "scratch_bytes")), ", ".join(row["atomic"])]
+
+
+def _judged(value: float, good: bool) -> str:
+    return f"{value:.2f}" if good else f"[red]{value:.2f}[/]"
+
+
+def _table(title: str, *headings: str) -> Table:
+    table = Table(title=title, box=None, header_style="dim", title_justify="left", title_style="bold")
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if number == 0 else "right", no_wrap=True)
+    return table
+
+
+def main() -> Any:
+    """Entry point."""
+    typer.run(command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""The measurements of the CPU: every case on the host executor, what a launch costs besides its kernel, and the saxpy that has to be fast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gpuad import Active, Duplicated, autodiff, kernel
+from gpuad.cases import Case, all_cases, read
+from gpuad.source import SourceFile
+
+from . import host_speed, measure, records, sizes
+from .measure import Effort, Pieces
+from .workload import Workload, workload
+
+Record: TypeAlias = "dict[str, Any]"
+
+BUDGET = sizes.Budget(bytes=256 << 20, flops=500_000_000, threads=1 << 22)
+REQUIRED = 1.5  # reverse over primal of a saxpy of 2^20 float32
+
+SAXPY = """/*gpuad
+title = "y += a * x, a thread an element"
+[[case]]
+kernel = "saxpy"
+sizes = {n = 1048576}
+grid = ["(n + 255) // 256"]
+block = [256]
+[case.arguments]
+n = {value = "n"}
+a = {value = 1.5, active = ACTIVE}
+x = {shape = ["n"], init = "normal", active = true}
+y = {shape = ["n"], init = "normal", active = true}
+[case.benchmark]
+bytes = "12 * n"
+*/
+extern "C" __global__ void saxpy(int n, float a, const float* x, float* y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] += a * x[i];
+}
+"""
+
+
+def chosen(only: Sequence[str] = ()) -> list[Case]:
+    """The cases with a benchmark whose name has one of the given words in it; all of them if none is given."""
+    return [c for c in all_cases() if c.benchmark is not None and (not only or any(word in c.id for word in only))]
+
+
+def measured(case: Case, budget: sizes.Budget, effort: Effort) -> Record:
+    """One case: times of primal, forward and reverse, and the memory that the derivative takes."""
+    work = workload(case, np, sizes.fitting(case, budget))
+    return timed(work, effort)
+
+
+def timed(work: Workload, effort: Effort) -> Record:
+    """The record of a workload on NumPy arrays."""
+    state = work.save()
+
+    def repetition() -> Pieces:
+        nonlocal state
+        work.restore()
+        primal = measure.seconds(work.bare)
+        work.restore()
+        saving = measure.seconds(lambda: _keep(work.save()))
+        forward = measure.seconds(lambda: work.forward(state))
+        return {"primal": primal, "forward": saving + forward, "reverse": measure.seconds(lambda: work.reverse(state))}
+
+    def _keep(new: Any) -> None:
+        nonlocal state
+        state = new
+
+    times = measure.lower_medians(repetition, effort)
+    return {"sizes": work.case.resolve(work.sizes), **figures(work, state, times)}
+
+
+def figures(work: Workload, state: Any, times: Pieces) -> Record:
+    """What is derived from the times (seconds) of the pieces; the state is one that has been reversed."""
+    primal, reverse = times["primal"], times["reverse"]
+    traffic, reverse_traffic = work.traffic, work.reverse_traffic(state)
+    return {
+        **{f"{name}_ms": round(value * 1e3, 4) for name, value in times.items()},
+        "ratio": round(reverse / primal, 3),
+        "floor": round(reverse_traffic / traffic, 3),
+        "primal_gb_s": round(traffic / primal / 1e9, 2),
+        "reverse_gb_s": round(reverse_traffic / reverse / 1e9, 2),
+        "primal_bytes": traffic,
+        "reverse_bytes": reverse_traffic,
+        "saved_bytes": work.saved_bytes(state),
+        "scratch_bytes": work.scratch_bytes(state),
+        "atomic": [b.name for b in work.atomic],
+    }
+
+
+def cases(chosen_cases: Sequence[Case], budget: sizes.Budget, effort: Effort, report: Callable[[str], None]) -> dict[str, Record]:
+    """The record of each case by its name; a case that fails is recorded as failed."""
+    found: dict[str, Record] = {}
+    for case in chosen_cases:
+        report(case.id)
+        try:
+            found[case.id] = measured(case, budget, effort)
+        except Exception as error:  # whatever it is, the others are still measured
+            found[case.id] = records.failure(error)
+    return found
+
+
+# --- the required figure -------------------------------------------------------------------------------------------------------------
+
+
+def saxpy(effort: Effort, n: int = 1 << 20) -> dict[str, Record]:
+    """Reverse against primal for saxpy of `n` float32, launch against launch: a thread an element and as a grid-stride loop, with the factor
+    constant and active. Each has to be within `REQUIRED`."""
+    return {name: {**timed(workload(case, np, {"n": n}), effort), "required": REQUIRED} for name, case in _saxpys()}
+
+
+def _saxpys() -> Iterator[tuple[str, Case]]:
+    (stride,) = (c for c in all_cases() if c.id == "saxpy")
+    for active in ("false", "true"):
+        words = "a active" if active == "true" else "a constant"
+        yield f"an element a thread, {words}", _from_text(SAXPY.replace("ACTIVE", active))
+        yield f"grid-stride loop, {words}", _from_text(stride.file.text.replace("a = {value = 1.5, active = true}", f"a = {{value = 1.5, active = {active}}}"))
+
+
+def _from_text(text: str) -> Case:
+    (case,) = read(SourceFile("saxpy.cu", text))
+    return case
+
+
+# --- what a launch costs -------------------------------------------------------------------------------------------------------------
+
+
+def overhead(effort: Effort, n: int = 256) -> dict[str, float]:
+    """Microseconds of a call on arrays that are too small to matter: a plain launch, and `autodiff` of it."""
+    k = kernel(SAXPY, "saxpy")
+    x, y, dx, dy, da = (np.ones(n, np.float32) for _ in range(5))
+    plain, shadowed = (n, 1e-6, x, y), (n, Active(1e-6, da[:1]), Duplicated(x, dx), Duplicated(y, dy))
+    runs = {"launch": lambda: k(1, 256, plain), "autodiff": lambda: autodiff(k, 1, 256, shadowed)}
+    return {f"{name}_us": round(value * 1e6, 1) for name, value in measure.alternating(runs, effort, calls=50).items()}
+
+
+def by_hand(effort: Effort) -> dict[str, Record]:
+    """Generated code on one core against loops written by hand: milliseconds of both, and the share of the hand-written loop's speed."""
+    return {
+        name: {"by_hand_ms": round(hand, 4), "generated_ms": round(ours, 4), "share": round(hand / ours, 3), "wanted": host_speed.WANTED}
+        for name, hand, ours in host_speed.measured(rounds=effort.rounds, repeats=effort.repeats)
+    }

@@ -1,0 +1,361 @@
+"""What is checked of a random kernel, and how a failing one is cut down.
+
+All memory of a launch is one state; its active part is a vector. Forward mode gives `J v`, reverse mode `J^T w`, in every configuration that must not
+matter: executor, recording analysed or not, plain accumulation allowed or not. A `Failure` says which check failed; the first lines of a
+message are the same for the same fault, so that cutting down does not wander to another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from random_cuda import ROW, WIDTH, Kernel, Node
+
+import gpuad
+from gpuad import api, launching
+from gpuad.errors import CompileError, GpuadError
+from gpuad.executors.base import Executor
+from gpuad.executors.host import Host
+from gpuad.executors.reference import Reference
+
+REALS = "abxyzs"
+SCALARS = "cd"
+LARGE = 1e6
+Vector = dict[str, Any]
+
+
+class Failure(AssertionError):
+    """A check that failed: `kind` in one word or two, `detail` with the numbers."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(f"{kind}: {detail}")
+        self.kind = kind
+        self.detail = detail
+
+
+class Discarded(Exception):
+    """The kernel says nothing: its values are not finite, or large."""
+
+
+@dataclass
+class Tally:
+    """Counts over many kernels. `elements` compared with differences, of which `edges` lay at a knife edge."""
+
+    kernels: int = 0
+    discarded: int = 0
+    elements: int = 0
+    edges: int = 0
+
+
+@dataclass
+class Case:
+    """A kernel with its arguments, ready to be run in any configuration."""
+
+    kernel: Kernel
+    compiled: api.Kernel
+    start: Vector
+    fixed: dict[str, Any]
+    rng: np.random.Generator
+    order: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def of(cls, kernel: Kernel) -> Case:
+        compiled = gpuad.kernel(kernel.text, kernel.name)
+        rng = np.random.default_rng(sum(kernel.name.encode()))
+        dtype = np.float64 if kernel.real == "double" else np.float32
+        n = kernel.n
+        sizes = {"a": n, "b": n, "x": n, "y": n * ROW, "z": n * ROW, "s": n}
+        start: Vector = {name: rng.uniform(-1.5, 1.5, size).astype(dtype) for name, size in sizes.items()}
+        start.update({name: dtype(rng.uniform(-1.2, 1.2)) for name in SCALARS})
+        fixed = {
+            "q": rng.integers(0, 5, n).astype(np.int32),
+            "idx": rng.integers(0, n, n).astype(np.int32),
+            "cnt": rng.integers(0, 4, n).astype(np.int32),
+            "n": n, "m": ROW, "w": WIDTH,
+        }  # fmt: skip
+        return cls(kernel, compiled, start, fixed, rng, tuple(d.name for d in compiled.parameters))
+
+    @property
+    def active(self) -> list[str]:
+        return sorted(self.kernel.active)
+
+    @property
+    def tolerance(self) -> float:
+        return 1e-12 if self.kernel.real == "double" else 1e-5
+
+    def direction(self) -> Vector:
+        """A random vector over the active state."""
+        return {k: np.asarray(self.rng.standard_normal(np.shape(self.start[k])), np.asarray(self.start[k]).dtype) for k in self.active}
+
+    def seed(self) -> Vector:
+        """A random vector over the active memory: numbers are no part of the state after a launch."""
+        return {k: v if k not in SCALARS else np.zeros_like(v) for k, v in self.direction().items()}
+
+    def launch(self, run: Callable[[tuple[Any, ...]], None], shadows: Vector | None, moved: Vector | None = None) -> Vector:
+        """Runs with fresh copies of the state and returns all memory after it."""
+        state = {k: np.array(v) for k, v in (moved or self.start).items()}
+        memory = {**state, **{k: np.array(v) for k, v in self.fixed.items()}}
+        args: list[Any] = []
+        for name in self.order:
+            value = memory[name]
+            number = value.ndim == 0
+            if shadows is None or name not in shadows:
+                args.append(value[()] if number else value)
+            elif number:
+                args.append(gpuad.Active(value[()], shadows[name]))
+            else:
+                args.append(gpuad.Duplicated(value, shadows[name]))
+        run(tuple(args))
+        return memory
+
+    def primal(self, moved: Vector | None = None) -> Vector:
+        k = self.kernel
+        return self.launch(lambda args: self.compiled(k.grid, k.threads, args), None, moved)
+
+    def derivative(self, given: Vector, mode: Any) -> Vector:
+        """`J v` or `J^T w`."""
+        k = self.kernel
+        shadows = {name: np.array(v) for name, v in given.items()}
+        self.launch(lambda args: gpuad.autodiff(self.compiled, k.grid, k.threads, args, mode=mode), shadows)
+        return shadows
+
+    def call(self) -> Any:
+        """The bound call, with shadows, as `autodiff` makes it."""
+        found: list[Any] = []
+        k = self.kernel
+        self.launch(
+            lambda args: found.append(self.compiled._bind(k.grid, k.threads, args, 0, None)),
+            {a: np.zeros_like(self.start[a]) for a in self.active},
+        )
+        return found[0]
+
+
+# --- vectors -------------------------------------------------------------------------------------------------------------------------
+
+
+def dot(a: Vector, b: Vector) -> float:
+    return math.fsum(float(np.vdot(np.asarray(a[k], np.float64), np.asarray(b[k], np.float64))) for k in a.keys() & b.keys())
+
+
+def norm(a: Vector) -> float:
+    return math.sqrt(dot(a, a))
+
+
+def distance(a: Vector, b: Vector) -> float:
+    return norm({k: np.asarray(a[k], np.float64) - np.asarray(b[k], np.float64) for k in a.keys() & b.keys()})
+
+
+def same(kind: str, a: Vector, b: Vector, tolerance: float) -> None:
+    """The vectors agree relative to their norm."""
+    error, scale = distance(a, b), max(norm(a), norm(b))
+    if not error <= tolerance * scale:
+        worst = max(
+            (k for k in a.keys() & b.keys()),
+            key=lambda k: float(np.nan_to_num(np.max(np.abs(np.asarray(a[k]) - np.asarray(b[k])), initial=0.0), nan=np.inf)),
+        )
+        raise Failure(kind, f"{error:.2e} of {scale:.2e}, most in '{worst}':\n{a[worst]}\n{b[worst]}")
+
+
+# --- configurations ------------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def configuration(executor: Executor, analyse: bool = True, plain: bool = True) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(launching.executor_for_tests(executor))
+        if not analyse:
+            stack.enter_context(launching.everything_recorded_for_tests())
+        if not plain:
+            stack.enter_context(launching.nothing_plain_for_tests())
+        yield
+
+
+CONFIGURATIONS = [(True, True), (True, False), (False, True), (False, False)]
+
+
+def prepare(host: Host, cases: Sequence[Case]) -> None:
+    """Compiles all that the cases will launch on the host in one go."""
+    kernels = []
+    for case in cases:
+        with launching.executor_for_tests(host):
+            call = case.call()
+            pattern = api._pattern(case.compiled, call)
+            adjoint = case.compiled.reverse(pattern)
+            kernels += [case.compiled.primal(call.aliases()), adjoint.kernel(launching.plain_shadows(adjoint, call))]
+            kernels += [k for k in (adjoint.counting, adjoint.augmented) if k is not None]
+            kernels += [case.compiled.tangent(pattern).kernel]
+    host.prepare(kernels)
+
+
+# --- the checks ----------------------------------------------------------------------------------------------------------------------
+
+
+def check(case: Case, tally: Tally, host: Host | None = None, configurations: Sequence[tuple[bool, bool]] = CONFIGURATIONS) -> None:
+    """All checks of one kernel. Raises Failure; Discarded if the kernel says nothing."""
+    reference = Reference()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(np.errstate(all="ignore"))
+        stack.enter_context(configuration(reference))
+        after = named("primal", case.primal)
+        if not all(np.isfinite(after[k]).all() and np.max(np.abs(after[k])) < LARGE for k in REALS):
+            raise Discarded
+        v, w = case.direction(), case.seed()
+        tangent = without_scalars(named("forward", lambda: case.derivative(v, gpuad.Forward)))
+        gradient = named("reverse", lambda: case.derivative(w, gpuad.Reverse))
+        if not (norm(tangent) < LARGE and norm(gradient) < LARGE):
+            raise Discarded
+        if not all(math.isfinite(norm(x)) for x in (tangent, gradient)):
+            raise Failure("not finite", f"tangent {norm(tangent)}, gradient {norm(gradient)}")
+        left, right = dot(tangent, w), dot(v, gradient)
+        scale = max(norm(tangent) * norm(w), norm(v) * norm(gradient))
+        if not abs(left - right) <= case.tolerance * scale:
+            raise Failure("dot product", f"<Jv, w> = {left!r}, <v, J^T w> = {right!r}, scale {scale:.3e}")
+    for analyse, plain in configurations:
+        if not (analyse and plain):
+            with configuration(reference, analyse, plain):
+                other = named(f"reverse analyse={analyse} plain={plain}", lambda: case.derivative(w, gpuad.Reverse))
+            same(f"analyse={analyse} plain={plain}", gradient, other, case.tolerance)
+    if host is not None:
+        with configuration(host):
+            same("host primal", floats(after), floats(named("host", case.primal)), case.tolerance)
+            same("host gradient", gradient, named("host", lambda: case.derivative(w, gpuad.Reverse)), case.tolerance)
+            same("host tangent", tangent, without_scalars(named("host", lambda: case.derivative(v, gpuad.Forward))), case.tolerance)
+    with configuration(host or reference):
+        differences(case, v, tangent, floats(after), tally)
+    tally.kernels += 1
+
+
+def named(kind: str, run: Callable[[], Vector]) -> Vector:
+    """An exception becomes a Failure with the exception's type and message."""
+    try:
+        return run()
+    except Failure:
+        raise
+    except Exception as error:
+        text = error.message if isinstance(error, GpuadError) and hasattr(error, "message") else str(error)
+        raise Failure(f"{kind}: {type(error).__name__}", str(text).split("\n")[0]) from error
+
+
+def floats(memory: Vector) -> Vector:
+    return {k: memory[k] for k in REALS}
+
+
+def without_scalars(vector: Vector) -> Vector:
+    return {k: v for k, v in vector.items() if k not in SCALARS}
+
+
+def differences(case: Case, v: Vector, tangent: Vector, centre: Vector, tally: Tally) -> None:
+    """Central differences of the primal along `v`, element by element; an element is left out where steps of h and h/2 disagree, or where
+    the slopes to both sides do."""
+    h = 1e-6 if case.kernel.real == "double" else 4e-3
+    runs = [(moved(case, v, step), moved(case, v, -step)) for step in (h, h / 2)]
+    slopes = [{k: (np.asarray(p[k], np.float64) - m[k]) / (2 * s) for k in tangent} for (p, m), s in zip(runs, (h, h / 2), strict=True)]
+    loose = 1e-5 if case.kernel.real == "double" else 3e-2
+    for k, expected in tangent.items():
+        wide, narrow = slopes[0][k], slopes[1][k]
+        bend = np.abs(np.asarray(runs[1][0][k], np.float64) - 2.0 * centre[k] + runs[1][1][k]) / (h / 2)
+        size = np.maximum(np.abs(narrow), np.abs(expected)) + 1 + np.abs(centre[k])
+        smooth = (np.abs(wide - narrow) <= 0.1 * loose * size) & (bend <= 20 * loose * size)
+        tally.elements += smooth.size
+        tally.edges += int((~smooth).sum())
+        wrong = smooth & ~(np.abs(narrow - expected) <= loose * size)
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            raise Failure("differences", f"'{k}'[{at}]: differences {narrow[at]!r}, tangent {np.asarray(expected)[at]!r}")
+
+
+def moved(case: Case, v: Vector, step: float) -> Vector:
+    dtype = np.asarray(case.start["x"]).dtype.type
+    state = {k: (np.asarray(x, np.float64) + (step * np.asarray(v[k], np.float64) if k in v else 0.0)) for k, x in case.start.items()}
+    return floats(case.primal({k: x.astype(dtype) for k, x in state.items()}))
+
+
+# --- cutting down --------------------------------------------------------------------------------------------------------------------
+
+
+def fault(kernel: Kernel, host: Host | None = None) -> str | None:
+    """The kind of failure of a kernel, or None if it passes, says nothing or is no CUDA."""
+    try:
+        check(Case.of(kernel), Tally(), host)
+    except Failure as failure:
+        return failure.kind + (failure.detail if "Error" in failure.kind else "")
+    except (Discarded, CompileError):
+        return None
+    except GpuadError as error:
+        return f"refused: {getattr(error, 'message', error)}"
+    return None
+
+
+def shrink(kernel: Kernel, fails: Callable[[Kernel], bool], rounds: int = 2000) -> Kernel:
+    """The smallest kernel that still fails, found by dropping statements, unwrapping control flow, and putting parts of expressions in their place."""
+    best, tried = kernel, 0
+    progress = True
+    while progress:
+        progress = False
+        for candidate in smaller(best.program):
+            if tried >= rounds:
+                return best
+            tried += 1
+            other = replace(best, program=candidate)
+            if fails(other):
+                best, progress = other, True
+                break
+    return best
+
+
+def smaller(node: Node) -> Iterator[Node]:
+    """Trees with one piece simplified, large cuts first."""
+    found = sorted(_paths(node), key=lambda item: -len(str(item[1])))
+    for path, part in found:
+        for simpler in _simpler(part):
+            yield _replaced(node, path, simpler)
+
+
+def _paths(node: Node, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Node]]:
+    yield path, node
+    for k, child in enumerate(node.children):
+        yield from _paths(child, (*path, k))
+
+
+def _replaced(node: Node, path: tuple[int, ...], part: Node) -> Node:
+    if not path:
+        return part
+    children = list(node.children)
+    children[path[0]] = _replaced(children[path[0]], path[1:], part)
+    return replace(node, children=tuple(children))
+
+
+_ATOMS = {"real": ("0.5", "c"), "int": ("1", "0"), "bool": ("true", "false")}
+
+
+def _simpler(node: Node) -> Iterator[Node]:
+    if node.type == "block":
+        count = len(node.children)
+        size = count
+        while size:
+            for at in range(0, count, size):
+                yield _block((*node.children[:at], *node.children[at + size :]))
+            size //= 2
+        for at, child in enumerate(node.children):
+            for inner in child.children:
+                if inner.type == "block":
+                    yield _block((*node.children[:at], *inner.children, *node.children[at + 1 :]))
+    elif node.type in _ATOMS:
+        if node.text not in _ATOMS[node.type]:
+            yield from (Node(node.type, text) for text in _ATOMS[node.type])
+        yield from (child for child in _inside(node) if child.type == node.type and child is not node)
+
+
+def _inside(node: Node) -> Iterator[Node]:
+    for child in node.children:
+        yield child
+        yield from _inside(child)
+
+
+def _block(stmts: Sequence[Node]) -> Node:
+    return Node("block", "\n".join(["{}"] * len(stmts)), tuple(stmts))

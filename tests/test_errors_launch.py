@@ -1,0 +1,419 @@
+"""Wrong calls: each is refused with a message that says what is wrong, where, and what to do, and no array has been written then."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from launch_tools import EXECUTORS, compiled
+
+import gpuad
+from gpuad import Active, BatchDuplicated, Const, Duplicated, launching
+from gpuad.errors import CompileError, GpuadError, LaunchError, ShadowError, UnsupportedError
+from gpuad.executors.host import Host
+
+CODE = """extern "C" __global__ void scale(float a, const float* x, float* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a * x[i] * x[i];
+}
+
+extern "C" __global__ void through(const double* x, double* work, double* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        work[i] = x[i] * x[i];
+        y[i] = 3.0 * work[i];
+    }
+}
+"""
+SQUARE = 'extern "C" __global__ void square(double* x)\n{\n    x[threadIdx.x] = x[threadIdx.x] * x[threadIdx.x];\n}\n'
+COUNT = 64
+
+
+class Call:
+    """The arguments of a right call of `scale`; a test spoils one of them."""
+
+    def __init__(self) -> None:
+        self.kernel = compiled(CODE, "scale")
+        self.grid: Any = 1
+        self.block: Any = COUNT
+        self.x, self.y = np.linspace(1, 2, COUNT, dtype=np.float32), np.full(COUNT, 5, np.float32)
+        self.dx, self.dy, self.da = np.full(COUNT, 7, np.float32), np.ones(COUNT, np.float32), np.zeros(())
+        self.args: list[Any] = [Active(2.0, self.da), Duplicated(self.x, self.dx), Duplicated(self.y, self.dy), COUNT]
+
+    def arrays(self) -> list[Any]:
+        """Everything that a launch could write."""
+        shadows = [getattr(a, "shadow", None) for a in self.args if not isinstance(a, BatchDuplicated)]
+        primals = [getattr(a, "primal", a) for a in self.args]
+        found = [self.x, self.y, self.dx, self.dy, self.da, *shadows, *primals]
+        return [a for a in found if isinstance(a, np.ndarray)]
+
+    def launch(self, executor: Any = EXECUTORS["reference"]) -> None:
+        with launching.executor_for_tests(executor):
+            gpuad.autodiff(self.kernel, self.grid, self.block, tuple(self.args))
+
+    def refused(self, error: type[GpuadError], *words: str, executors: Sequence[Any] = tuple(EXECUTORS.values())) -> str:
+        """Asserts that the call is refused on all executors, that the message has the words, and that no array has been written."""
+        arrays = self.arrays()
+        before = [a.copy() for a in arrays]
+        for executor in executors:
+            with pytest.raises(error) as caught:
+                self.launch(executor)
+            for a, b in zip(arrays, before, strict=True):
+                np.testing.assert_array_equal(a, b)
+        message = str(caught.value)
+        for word in words:
+            assert word in message, message
+        return message
+
+
+def test_the_call_is_right_as_it_stands() -> None:
+    call = Call()
+    call.launch()
+    np.testing.assert_allclose(call.dx, 7 + 4 * call.x, rtol=1e-6)
+    np.testing.assert_allclose(call.da, (call.x.astype(float) ** 2).sum(), rtol=1e-6)
+
+
+# --- geometry ----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_block_beyond_the_limit() -> None:
+    call = Call()
+    call.grid, call.block = 1, 2048
+    message = call.refused(LaunchError, "2048 threads", "limit is 1024", "Nothing was launched")
+    assert "swapped" not in message
+
+
+def test_grid_and_block_swapped() -> None:
+    call = Call()
+    call.grid, call.block = 256, 4096
+    call.refused(LaunchError, "Are grid and block swapped?", "256", "Nothing was launched")
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "word"),
+    [(2.5, 64, "-(-n // 256)"), (0, 64, "empty"), (1, (8, 8, 8, 8), "one to three"), (1, (1, 1, 65), "along the axes"), (1, "64", "whole numbers")],
+)
+def test_geometry_that_is_none(grid: Any, block: Any, word: str) -> None:
+    call = Call()
+    call.grid, call.block = grid, block
+    call.refused(LaunchError, word)
+
+
+# --- arguments ---------------------------------------------------------------------------------------------------------------------------
+
+
+def test_missing_argument() -> None:
+    call = Call()
+    call.args.pop()
+    call.refused(LaunchError, "takes 4 arguments, got 3", "missing `int n`", "Nothing was launched")
+
+
+def test_one_argument_too_many() -> None:
+    call = Call()
+    call.args.append(3)
+    call.refused(LaunchError, "takes 4 arguments, got 5", "1 too many")
+
+
+def test_float64_scalar_for_a_float_parameter() -> None:
+    """CuPy would hand over eight bytes where the kernel reads four."""
+    call = Call()
+    call.args[0] = np.float64(2.0)
+    call.refused(LaunchError, "parameter 1 `float a`", "numpy.float64(2.0)", "pass numpy.float32(2.0)", "Nothing was launched")
+
+
+def test_number_that_a_float_cannot_hold() -> None:
+    call = Call()
+    call.args[0] = 1e300
+    call.refused(LaunchError, "`float a`", "cannot hold")
+
+
+def test_int_for_a_pointer() -> None:
+    call = Call()
+    call.args[1] = call.x.__array_interface__["data"][0]
+    call.refused(LaunchError, "parameter 2 `const float* x`", "pass the array itself")
+
+
+def test_number_for_a_pointer() -> None:
+    call = Call()
+    call.args[1] = 2.0
+    call.refused(LaunchError, "parameter 2 `const float* x`", "pass an array")
+
+
+def test_list_for_a_pointer() -> None:
+    call = Call()
+    call.args[1] = [1.0] * COUNT
+    call.refused(LaunchError, "pass a NumPy or CuPy array")
+
+
+def test_array_for_a_number() -> None:
+    call = Call()
+    call.args[3] = np.full(3, COUNT, np.int32)
+    call.refused(LaunchError, "`int n`")
+
+
+def test_fraction_for_an_int() -> None:
+    call = Call()
+    call.args[3] = COUNT / 3
+    call.refused(LaunchError, "`int n`", "n // 2")
+
+
+def test_array_of_the_wrong_type() -> None:
+    call = Call()
+    call.args[1] = Duplicated(call.x.astype(np.float64), np.zeros(COUNT))
+    call.refused(LaunchError, "parameter 2 `const float* x`", "float64", "astype('float32')")
+
+
+def test_class_in_the_place_of_an_annotation() -> None:
+    call = Call()
+    call.args[1] = Duplicated
+    call.refused(LaunchError, "Duplicated(x, ...)")
+
+
+def test_read_only_array() -> None:
+    call = Call()
+    call.y.flags.writeable = False
+    call.refused(LaunchError, "parameter 3 `float* y`", "read-only", "pass a copy")
+
+
+def test_read_only_input_is_fine() -> None:
+    call = Call()
+    call.x.flags.writeable = False
+    call.launch()
+
+
+def test_read_only_shadow() -> None:
+    call = Call()
+    call.dx.flags.writeable = False
+    call.refused(ShadowError, "`const float* x`", "read-only array as shadow")
+
+
+@pytest.mark.parametrize("view", [lambda a: a[::2], lambda a: a[::-1][:COUNT]])
+def test_non_contiguous_array(view: Callable[[Any], Any]) -> None:
+    call = Call()
+    wide = np.linspace(1, 2, 2 * COUNT, dtype=np.float32)
+    call.args[1] = Duplicated(view(wide), view(np.zeros(2 * COUNT, np.float32)))
+    call.refused(LaunchError, "stride", "contiguous copy", "Nothing was launched")
+
+
+def test_launch_without_derivative_checks_too() -> None:
+    call = Call()
+    with pytest.raises(LaunchError, match="contiguous copy"):
+        call.kernel(1, COUNT, (2.0, np.zeros(2 * COUNT, np.float32)[::2], call.y, COUNT))
+    assert (call.y == 5).all()
+
+
+# --- shadows -----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_active() -> None:
+    call = Call()
+    call.args = [2.0, call.x, call.y, COUNT]
+    call.refused(ShadowError, "no argument is active", "Duplicated(array, shadow)")
+
+
+def test_no_path_from_an_active_input_to_an_active_output() -> None:
+    call = Call()
+    call.args[2] = Const(call.y)
+    call.refused(ShadowError, "no path", "`y`", "Duplicated(array, seed)", "Nothing was launched")
+
+
+def test_only_the_output_is_active() -> None:
+    call = Call()
+    call.args[:2] = [2.0, call.x]
+    call.refused(ShadowError, "no path", "Nothing was launched")
+
+
+def test_bare_output_would_drop_the_gradient() -> None:
+    call = Call()
+    call.args[2] = call.y
+    call.refused(ShadowError, "<source>:4:", "argument 3 `y`", "has no shadow", "pass Duplicated(y)", "Const(y)", "^", "Nothing was launched")
+
+
+def test_float32_shadow_for_float64() -> None:
+    x, y, dx, dy = np.ones(COUNT), np.zeros(COUNT), np.zeros(COUNT, np.float32), np.ones(COUNT)
+    call = Call()
+    call.kernel, call.args = compiled(CODE, "through"), [Duplicated(x, dx), Duplicated(np.zeros(COUNT)), Duplicated(y, dy), COUNT]
+    call.refused(ShadowError, "parameter 1 `const double* x`", "float32", "float64", "Nothing was launched")
+
+
+def test_shadow_of_another_shape() -> None:
+    call = Call()
+    call.args[1] = Duplicated(call.x, np.zeros(COUNT - 1, np.float32))
+    call.refused(ShadowError, "`const float* x`", "shape")
+
+
+def test_shadow_of_a_scalar_with_too_many_elements() -> None:
+    call = Call()
+    call.args[0] = Active(2.0, np.zeros(3))
+    call.refused(ShadowError, "`float a`", "shape () or (1,)")
+
+
+def test_active_for_an_array() -> None:
+    call = Call()
+    call.args[1] = Active(call.x, call.dx)
+    call.refused(ShadowError, "use Duplicated(array, shadow)")
+
+
+def test_batches_of_different_width() -> None:
+    call = Call()
+    call.args[0] = 2.0
+    call.args[1] = BatchDuplicated(call.x, (call.dx, call.dx.copy()))
+    call.refused(ShadowError, "has 1 shadows", "`x` has 2")
+
+
+@pytest.mark.parametrize("wrap", [Const, lambda a: a])
+def test_workspace_through_which_data_flows(wrap: Callable[[Any], Any]) -> None:
+    x, work, y, dx, dy = np.ones(COUNT), np.full(COUNT, 3.0), np.zeros(COUNT), np.zeros(COUNT), np.ones(COUNT)
+    call = Call()
+    call.kernel, call.args = compiled(CODE, "through"), [Duplicated(x, dx), wrap(work), Duplicated(y, dy), COUNT]
+    call.refused(ShadowError, "<source>:11:", "`work`", "pass Duplicated(work)", "Nothing was launched")
+
+
+def test_workspace_that_is_cut_on_purpose() -> None:
+    x, work, y, dx, dy = np.ones(COUNT), np.full(COUNT, 3.0), np.zeros(COUNT), np.zeros(COUNT), np.ones(COUNT)
+    args = (Duplicated(x, dx), gpuad.stop_gradient(work), Duplicated(y, dy), COUNT)
+    with pytest.raises(ShadowError, match="no path"):  # all of the gradient went through it
+        gpuad.autodiff(compiled(CODE, "through"), 1, COUNT, args)
+    assert not dx.any()
+    assert not y.any()
+
+
+def test_seed_kept_of_an_array_that_is_read() -> None:
+    x, dx = np.full(8, 3.0), np.ones(8)
+    with pytest.raises(ShadowError, match="keep=True"):
+        gpuad.autodiff(compiled(SQUARE, "square"), 1, 8, (Duplicated(x, dx, keep=True),))
+    assert (x == 3).all()
+    assert (dx == 1).all()
+
+
+# --- sources -----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_unknown_kernel_name() -> None:
+    with pytest.raises(CompileError) as caught:
+        gpuad.kernel(CODE, "sale")
+    assert "sale" in str(caught.value)
+    assert "scale" in str(caught.value)
+    assert "through" in str(caught.value)
+
+
+def test_no_kernel_name() -> None:
+    with pytest.raises(LaunchError, match="second argument"):
+        gpuad.kernel(CODE)
+
+
+def test_syntax_error_in_the_cuda_text() -> None:
+    with pytest.raises(CompileError) as caught:
+        gpuad.kernel(CODE.replace("a * x[i] * x[i];", "a * x[i] * x[i]"), "scale")
+    error = caught.value
+    assert "expected ';'" in str(error)
+    assert (error.file, error.line) == ("<source>", 4)
+    assert str(error).startswith("<source>:4:")
+    assert "if (i < n) y[i] = a * x[i] * x[i]" in str(error)
+
+
+def test_unknown_function_in_the_cuda_text() -> None:
+    with pytest.raises(CompileError) as caught:
+        gpuad.kernel(CODE.replace("a * x[i] * x[i];", "a * squared(x[i]);"), "scale")
+    assert "squared" in str(caught.value)
+    assert caught.value.line == 4
+    assert (caught.value.column or 0) > CODE.splitlines()[3].index("a * x")
+
+
+def test_construct_that_is_not_supported() -> None:
+    code = CODE.replace("if (i < n) y[i] = a * x[i] * x[i];", 'asm("membar.gl;"); y[i] = x[i];')
+    with pytest.raises((UnsupportedError, CompileError)) as caught:
+        gpuad.autodiff(gpuad.kernel(code, "scale"), 1, 1, (2.0, Duplicated(np.ones(1, np.float32)), Duplicated(np.ones(1, np.float32)), 1))
+    assert str(caught.value).startswith("<source>:4:5: error:")
+
+
+def test_something_that_is_no_kernel() -> None:
+    with pytest.raises(LaunchError, match="pass CUDA text and a name"):
+        gpuad.kernel(3, "scale")
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises((OSError, GpuadError), match="nothing.cu"):
+        gpuad.kernel(str(tmp_path / "nothing.cu"), "scale")
+
+
+# --- the machine -------------------------------------------------------------------------------------------------------------------------
+
+
+def unseen(tmp_path: Path) -> Call:
+    """A call of a kernel that nobody has compiled, and an empty place to keep it."""
+    call = Call()
+    call.kernel = gpuad.kernel(CODE.replace("a * x[i] * x[i]", f"a * x[i] * x[i] + {hash(str(tmp_path)) % 2**31}"), "scale")
+    return call
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], None]:
+    """Takes the machine's compiler away when it is called."""
+
+    def away() -> None:
+        empty = tmp_path / "no compiler here"
+        empty.mkdir()
+        monkeypatch.setenv("PATH", str(empty))
+        monkeypatch.delenv("CXX", raising=False)
+        monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)
+
+    return away
+
+
+def test_no_compiler(no_compiler: Callable[[], None], tmp_path: Path) -> None:
+    call = unseen(tmp_path)
+    no_compiler()
+    call.refused(CompileError, "no C++ compiler", "install g++ or clang++", "ziglang", executors=[Host()])
+
+
+def test_the_compiler_is_gone_before_the_reverse_was_compiled(no_compiler: Callable[[], None], tmp_path: Path) -> None:
+    call, host = unseen(tmp_path), Host()
+    with launching.executor_for_tests(host):
+        call.kernel(1, COUNT, (2.0, call.x, call.y, COUNT))
+    call.y.fill(5)
+    no_compiler()
+    call.refused(CompileError, "no C++ compiler", executors=[host])
+
+
+def test_compiler_of_cxx_does_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CXX", str(tmp_path / "nothing++"))
+    unseen(tmp_path).refused(CompileError, "CXX", "nothing++", "unset CXX", executors=[Host()])
+
+
+def test_unwritable_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("GPUAD_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    unseen(tmp_path).refused(CompileError, "cannot be kept in", "set GPUAD_CACHE_DIR to a folder that you can write", executors=[Host()])
+
+
+def test_cache_that_others_can_write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    folder.chmod(0o777)
+    monkeypatch.setenv("GPUAD_CACHE_DIR", str(folder))
+    unseen(tmp_path).refused(CompileError, "can be written by other users", "chmod 700", executors=[Host()])
+
+
+def test_without_a_compiler_numpy_arrays_run_on_the_reference_executor(tmp_path: Path) -> None:
+    program = f"""
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name == "ziglang" else find(name, package)
+import numpy as np, gpuad
+x, dx = np.full(8, 3.0), np.ones(8)
+k = gpuad.kernel({SQUARE!r}, "square")
+gpuad.autodiff(k, 1, 8, (gpuad.Duplicated(x, dx),))
+assert (x == 9).all() and (dx == 6).all()
+"""
+    environment = {k: v for k, v in os.environ.items() if k != "CXX"} | {"PATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
