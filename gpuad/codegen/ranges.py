@@ -1,8 +1,8 @@
 """Takes the bounds that a kernel's guard sets to its global x index out of the guard, so that the CPU's loop over x runs between them.
 
-`if (x >= 1 && x < w - 1 && y < h) ...` as all that a kernel does, apart from computing values, needs no thread with another x: the loop runs
-from 1 to w - 1, in 64 bits, where none of these comparisons can overflow, and the guard keeps `y < h`. Without a guard in the loop compilers
-need no masks.
+`if (x >= 1 && x < w - 1 && y < h) ...` as all that a kernel does, apart from computing values, needs no thread with another x: the loop
+runs from 1 to w - 1, in 64 bits, where none of these comparisons can overflow, and the guard keeps `y < h`. Without a guard in the loop
+compilers need no masks.
 """
 
 from __future__ import annotations

@@ -53,6 +53,27 @@ def total(terms: list[Term], type_: Scalar) -> Expr:
     return result
 
 
+def only_conditional(terms: list[Term]) -> bool:
+    """Whether the value was used, if at all, inside a loop or an If that may not have run."""
+    return all(t.conditional and t.predicate is None for t in terms)
+
+
+def is_linear(expr: Expr) -> bool:
+    """Whether all partials of the expression are numbers in the text, so that a seed of 0 surely contributes 0."""
+    match expr:
+        case Binary(op="+" | "-", left=x, right=y):
+            return is_linear(x) and is_linear(y)
+        case Binary(op="*", left=Constant(), right=x) | Binary(op="*" | "/", left=x, right=Constant()):
+            return is_linear(x)
+        case Unary(operand=x) | Cast(operand=x):
+            return is_linear(x)
+        case Binary() | Call():
+            return not any(True for _ in differentiable(expr))
+        case Select(then=x, otherwise=y):
+            return is_linear(x) and is_linear(y)
+    return True
+
+
 def common_predicate(terms: list[Term]) -> Expr | None:
     """The predicate that all terms share, or None."""
     first = terms[0].predicate if terms else None

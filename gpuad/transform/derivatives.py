@@ -131,7 +131,7 @@ _rule("__fmul_rn", "__dmul_rn")(lambda x, y, r: (y, x))
 _rule("__fdividef", "__fdiv_rn", "__ddiv_rn", singular=True)(lambda x, y, r: (b.div(_k(1, x), y), b.neg(b.div(r, y))))
 _rule("fma", "__fmaf_rn", "__fma_rn")(lambda x, y, z, r: (y, x, _k(1, x)))
 _rule("ldexp")(lambda x, n, r: (Call("ldexp", (_k(1, x), n), x.type), None))
-_rule("rhypot", singular=True)(lambda x, y, r: tuple(b.neg(b.mul(v, b.mul(r, _square(r)))) for v in (x, y)))
+_rule("rhypot", singular=True)(lambda x, y, r: tuple(b.neg(b.mul(b.mul(b.mul(v, r), r), r)) for v in (x, y)))
 
 
 def _within(x: Expr) -> Expr:
@@ -173,9 +173,9 @@ def _hypot(x: Expr, y: Expr, r: Expr) -> tuple[Expr, Expr]:
 
 @_rule("atan2")
 def _atan2(y: Expr, x: Expr, r: Expr) -> tuple[Expr, Expr]:
-    norm = b.add(_square(x), _square(y))
+    norm = b.call("hypot", x, y)  # its square would leave the range of the type where the derivative does not
     at_zero = b.compare("==", norm, _k(0, x))
-    return b.select(at_zero, _k(0, x), b.div(x, norm)), b.select(at_zero, _k(0, x), b.neg(b.div(y, norm)))
+    return b.select(at_zero, _k(0, x), b.div(b.div(x, norm), norm)), b.select(at_zero, _k(0, x), b.neg(b.div(b.div(y, norm), norm)))
 
 
 @_rule("pow", "__powf", singular=True)

@@ -48,7 +48,7 @@ from ..ir.nodes import (
 from ..ir.rewrite import map_blocks, walk_stmts
 from ..ir.types import I32, Scalar, Space
 from ..source import Span
-from .adjoint import Ledger, Propagation, Term, common_predicate, total
+from .adjoint import Ledger, Propagation, Term, common_predicate, is_linear, only_conditional, total
 from .forward_sweep import ForwardSweep, Owned, ScopeKey, Versions, closed_form
 from .names import Names
 
@@ -177,7 +177,17 @@ class _Reverse:
         predicate = common_predicate(terms)
         if predicate is not None:
             terms = [Term(t.value) for t in terms]
-        self.propagation.send(ledger, value, total(terms, var.type), var.name, span, predicate, result=var)
+        seed, used = self._used(ledger, terms, value, var, span)
+        self.propagation.send(ledger, value, seed, var.name, span, b.both(predicate, used), result=var)
+
+    def _used(self, ledger: Ledger, terms: list[Term], value: Expr, var: Var, span: Span | None) -> tuple[Expr, Expr | None]:
+        """The sum of the terms, and the predicate that the value was used at all: it may have been computed where nobody wanted it, with
+        infinite partials (RULES 18)."""
+        seed = total(terms, var.type)
+        if not only_conditional(terms) or is_linear(value):
+            return seed, None
+        seed = self._name(ledger, f"d{var.name}", seed, span)
+        return seed, b.compare("!=", seed, b.zero(seed.type))
 
     def _load(self, ledger: Ledger, stmt: Load) -> None:
         terms = ledger.take(stmt.var)
@@ -233,16 +243,17 @@ class _Reverse:
     # --- control -----------------------------------------------------------------------------------------------------------------
 
     def _if(self, ledger: Ledger, stmt: If, side: Callable[[Block, int, Callable[[Ledger], None]], Ledger]) -> None:
-        seeds: list[tuple[Merge, Expr]] = []
+        seeds: list[tuple[Merge, Expr, bool]] = []
         for m in stmt.merges:
             terms = ledger.take(m.var)
             if terms and m.var in self.facts:
-                seeds.append((m, self._name(ledger, f"d{m.var.name}", total(terms, m.var.type), stmt.span)))
+                seeds.append((m, self._name(ledger, f"d{m.var.name}", total(terms, m.var.type), stmt.span), only_conditional(terms)))
 
         def send(pick: Callable[[Merge], Expr]) -> Callable[[Ledger], None]:
             def run(inner: Ledger) -> None:
-                for m, seed in seeds:
-                    self.propagation.send(inner, pick(m), seed, m.var.name, stmt.span)
+                for m, seed, conditional in seeds:
+                    used = b.compare("!=", seed, b.zero(seed.type)) if conditional and not is_linear(pick(m)) else None
+                    self.propagation.send(inner, pick(m), seed, m.var.name, stmt.span, used)
 
             return run
 
@@ -287,7 +298,9 @@ class _Reverse:
 
         def seeds(inner: Ledger) -> None:
             for c in active:
-                self.propagation.send(inner, c.next, inner_adjoint[c.var], c.var.name, loop.span)
+                adjoint = inner_adjoint[c.var]
+                used = None if is_linear(c.next) else b.compare("!=", adjoint, b.zero(adjoint.type))
+                self.propagation.send(inner, c.next, adjoint, c.var.name, loop.span, used)
 
         inits = {c.var: total(ledger.take(c.result), c.var.type) for c in active}
         body = self._inner(loop, block, 0, seeds)
@@ -307,7 +320,8 @@ class _Reverse:
 
     def send_init(self, ledger: Ledger, carried: Carried, adjoint: Var, span: Span | None) -> None:
         """What the loop-carried value was before the first iteration gets the adjoint that is left after the last reversed one."""
-        self.propagation.send(ledger, carried.init, adjoint, carried.var.name, span)
+        used = None if is_linear(carried.init) else b.compare("!=", adjoint, b.zero(adjoint.type))
+        self.propagation.send(ledger, carried.init, adjoint, carried.var.name, span, used)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,116 @@
+"""The text of the generated adjoints: what it is (goldens, renewed with --update-golden), and that it can be read.
+
+Each golden is the text of a launch that tests/test_gradients.py runs and checks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+from launch_tools import CASES, arguments, compiled, shipped
+
+from gpuad import Duplicated
+from gpuad.codegen.cuda import cuda_source
+
+MOST = 2.5  # statements of a reverse kernel for each of its primal, those of its stack not counted
+
+
+@cache
+def adjoint(name: str) -> Any:
+    """The adjoint's text for the case's launch."""
+    args = arguments(name)
+    grid, block, _ = CASES[name].geometry({})
+    active = {d.name: type(a) for d, a in zip(shipped(name).parameters, args, strict=True) if d.name in CASES[name].active}
+    return shipped(name).adjoint(grid=grid, block=block, args=args, **active)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_golden(name: str, golden: Callable[[str, str], None]) -> None:
+    golden(f"{name}.cu", f"{adjoint(name).source.rstrip()}\n\n// {str(adjoint(name).explain()).replace(chr(10), chr(10) + '// ')}\n")
+
+
+def test_the_same_input_gives_the_same_text() -> None:
+    again = type(shipped("kepler-orbit"))(CASES["kepler-orbit"].file, "orbit")
+    args = arguments("kepler-orbit")
+    grid, block, _ = CASES["kepler-orbit"].geometry({})
+    active = {d.name: type(a) for d, a in zip(again.parameters, args, strict=True) if d.name in CASES["kepler-orbit"].active}
+    assert again.adjoint(grid=grid, block=block, args=args, **active).source == adjoint("kepler-orbit").source
+
+
+# --- how much of it there is -----------------------------------------------------------------------------------------------------------
+
+
+def body(text: str, kernel: str) -> list[str]:
+    """The lines between a kernel's braces."""
+    found = re.search(rf"__global__ void {kernel}\([^)]*\)\n{{\n(.*?)\n}}", text, re.DOTALL)
+    assert found, text
+    return [line.strip() for line in found[1].split("\n")]
+
+
+def statements(lines: list[str]) -> list[str]:
+    """The lines that say something: no braces, no comments."""
+    return [line for line in lines if line.strip("{} ") not in ("", "else") and not line.startswith("//")]
+
+
+STACK = re.compile(r"\b(\w+_saved_base\w*|\w+_top(_\d+)?|\w+_at(_\d+)?|gpuad_overflow|long long thread)\b")
+
+
+def of_the_stack(line: str, saved: set[str]) -> bool:
+    return bool(STACK.search(line)) or any(re.search(rf"\b{name}\b", line) for name in saved)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_reverse_is_no_longer_than_it_needs_to_be(name: str) -> None:
+    kernel = CASES[name].kernel
+    primal = statements(body(cuda_source([shipped(name).primal()]), kernel))
+    stacks = {row.name for row in adjoint(name).explain().rows if row.topic == "stack"}
+    reverse = [line for line in statements(body(adjoint(name).source, f"{kernel}_reverse")) if not of_the_stack(line, stacks)]
+    assert len(reverse) <= MOST * len(primal), f"{len(reverse)} statements for {len(primal)}\n" + "\n".join(reverse)
+
+
+def test_saxpy_in_four_statements() -> None:
+    code = """extern "C" __global__ void saxpy(float a, const float* x, float* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] += a * x[i];
+}
+"""
+    text = compiled(code, "saxpy").adjoint(x=Duplicated, y=Duplicated).source
+    assert len(statements(body(text, "saxpy_reverse"))) <= 4, text
+
+
+# --- what it is called -------------------------------------------------------------------------------------------------------------------
+
+CUDA = frozenset(
+    "blockIdx blockDim threadIdx gridDim x y z if else for while bool char short int long unsigned signed float double const true false "
+    "return break continue extern C void __global__ __shared__ __restrict__ __syncthreads __syncwarp atomicAdd atomicExch".split()
+)
+MADE = frozenset("thread iterations iteration depth deepest".split())  # the thread's number; a while loop's trips, and their index
+
+
+def names(lines: list[str]) -> set[str]:
+    text = re.sub(r"//[^\n]*|0x[0-9a-fA-F]+u?|\b\d[\w.]*(?:e[+-]\d+f?)?", "", "\n".join(lines))
+    return set(re.findall(r"[A-Za-z_]\w*", text))
+
+
+def root(name: str) -> str:
+    """The name without a numeric suffix, and without what the stack adds to it."""
+    bare = re.sub(r"(_\d+)+$", "", name)
+    return re.sub(r"(_saved)?(_base|_base_end|_base_lane|_depth|_top|_at|_saved|_count)(_\d+)?$", "", bare)
+
+
+def is_function(name: str, lines: list[str]) -> bool:
+    return any(re.search(rf"\b{name}\(", line) for line in lines)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_names_are_the_users(name: str) -> None:
+    lines = body(adjoint(name).source, f"{CASES[name].kernel}_reverse")
+    users = names([re.sub(r"/\*.*?\*/", "", CASES[name].file.text, flags=re.DOTALL)])
+    known = CUDA | MADE | users | {f"d{n}" for n in users}
+    strange = {n for n in names(lines) if root(n) not in known and n not in known and not n.startswith("gpuad_") and not is_function(n, lines)}
+    assert not strange, sorted(strange)
