@@ -1,11 +1,11 @@
-"""`python -m benchmarks`: derivatives on the CPU, in a table and a JSON record. Status 1 if a case fails, or with --strict if a required figure is
-missed."""
+"""`python -m benchmarks`: derivatives on the CPU, in a table and a JSON record. Status 1 if a case fails, or with --strict if a required
+figure is missed."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -84,7 +84,13 @@ def show(record: Record, console: Console) -> None:
     console.print(cases_table(f"saxpy of 2^20 float32, reverse / primal wanted: {cpu.REQUIRED}", record["saxpy"]))
     table = _table("generated code on one core against loops by hand", "kernel", "by hand ms", "generated ms", "share", "wanted")
     for name, row in record["by_hand"].items():
-        table.add_row(name, f"{row['by_hand_ms']:.3f}", f"{row['generated_ms']:.3f}", _judged(row["share"], row["share"] >= row["wanted"]), f"{row['wanted']}")
+        table.add_row(
+            name,
+            f"{row['by_hand_ms']:.3f}",
+            f"{row['generated_ms']:.3f}",
+            _judged(row["share"], row["share"] >= row["wanted"]),
+            f"{row['wanted']}",
+        )
     console.print(table)
     console.print(", ".join(f"{name.removesuffix('_us')} {value} us" for name, value in record["launch"].items()))
     for name in failed(record):
@@ -97,19 +103,32 @@ def wide_console() -> Console:
     return console if console.is_terminal else Console(width=160)
 
 
-def cases_table(title: str, rows: dict[str, Record]) -> Table:
-    """Cases as a table: times, bandwidths, memory. `floor`: the least traffic of the reverse kernel over that of the primal."""
-    headings = ("kernel", "primal ms", "forward ms", "reverse ms", "ratio", "floor", "GB/s", "reverse GB/s", "saved MB", "scratch MB", "atomic")
-    table = _table(title, *headings)
+def cases_table(title: str, rows: dict[str, Record], more: Mapping[str, Callable[[Record], str]] | None = None) -> Table:
+    """Cases as a table: times, bandwidths, memory. `traffic`: bytes that the reverse kernel moves over the primal's. `more`:
+    columns beyond these, by their headings."""
+    headings = (
+        "kernel",
+        "primal ms",
+        "forward ms",
+        "reverse ms",
+        "ratio",
+        "traffic_ratio",
+        "GB/s",
+        "reverse GB/s",
+        "saved MB",
+        "scratch MB",
+        "atomic",
+    )
+    table = _table(title, *headings, *(more or ()))
     for name, row in rows.items():
-        table.add_row(name, *(["failed"] if "failed" in row else _cells(row)))
+        table.add_row(name, *(["failed"] if "failed" in row else [*_cells(row), *(cell(row) for cell in (more or {}).values())]))
     return table
 
 
 def _cells(row: Record) -> list[str]:
     ratio = _judged(row["ratio"], row["ratio"] <= row.get("required", float("inf")))
     times = [f"{row[name]:.3f}" for name in ("primal_ms", "forward_ms", "reverse_ms")]
-    rates = [f"{row['floor']:.2f}", f"{row['primal_gb_s']:.1f}", f"{row['reverse_gb_s']:.1f}"]
+    rates = [f"{row['traffic_ratio']:.2f}", f"{row['primal_gb_s']:.1f}", f"{row['reverse_gb_s']:.1f}"]
     return [*times, ratio, *rates, *(f"{row[name] / 1e6:.1f}" for name in ("saved_bytes", "scratch_bytes")), ", ".join(row["atomic"])]
 
 

@@ -1,4 +1,4 @@
-"""The measurements of the CPU: every case on the host executor, what a launch costs besides its kernel, and the saxpy that has to be fast."""
+"""The measurements of the CPU: every case on the host executor, what a launch costs besides its kernel, and the saxpy that must be fast."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from .workload import Workload, workload
 Record: TypeAlias = "dict[str, Any]"
 
 BUDGET = sizes.Budget(bytes=256 << 20, flops=500_000_000, threads=1 << 22)
+LONG_ENOUGH = 0.03  # seconds
 REQUIRED = 1.5  # reverse over primal of a saxpy of 2^20 float32
 
 SAXPY = """/*gpuad
@@ -49,8 +50,20 @@ def chosen(only: Sequence[str] = ()) -> list[Case]:
 
 def measured(case: Case, budget: sizes.Budget, effort: Effort) -> Record:
     """One case: times of primal, forward and reverse, and the memory that the derivative takes."""
-    work = workload(case, np, sizes.fitting(case, budget))
-    return timed(work, effort)
+    return timed(_large_enough(case, budget), effort)
+
+
+def _large_enough(case: Case, budget: sizes.Budget) -> Workload:
+    """The case at the budget's size, or at the first of the sizes below it whose primal takes long enough to be measured well: a kernel
+    that computes much for each byte would else run for minutes."""
+    for part in (256, 64, 16, 4, 1):
+        work = workload(case, np, sizes.fitting(case, budget.part(part)))
+        measure.seconds(work.bare)  # compiles
+        work.restore()
+        if measure.seconds(work.bare) > LONG_ENOUGH:
+            break
+    work.restore()
+    return work
 
 
 def timed(work: Workload, effort: Effort) -> Record:
@@ -81,7 +94,7 @@ def figures(work: Workload, state: Any, times: Pieces) -> Record:
     return {
         **{f"{name}_ms": round(value * 1e3, 4) for name, value in times.items()},
         "ratio": round(reverse / primal, 3),
-        "floor": round(reverse_traffic / traffic, 3),
+        "traffic_ratio": round(reverse_traffic / traffic, 3),
         "primal_gb_s": round(traffic / primal / 1e9, 2),
         "reverse_gb_s": round(reverse_traffic / reverse / 1e9, 2),
         "primal_bytes": traffic,
@@ -108,8 +121,8 @@ def cases(chosen_cases: Sequence[Case], budget: sizes.Budget, effort: Effort, re
 
 
 def saxpy(effort: Effort, n: int = 1 << 20) -> dict[str, Record]:
-    """Reverse against primal for saxpy of `n` float32, launch against launch: a thread an element and as a grid-stride loop, with the factor
-    constant and active. Each has to be within `REQUIRED`."""
+    """Reverse against primal for saxpy of `n` float32, launch against launch: a thread an element and as a grid-stride loop, with the
+    factor constant and active. Each has to be within `REQUIRED`."""
     return {name: {**timed(workload(case, np, {"n": n}), effort), "required": REQUIRED} for name, case in _saxpys()}
 
 
@@ -118,7 +131,10 @@ def _saxpys() -> Iterator[tuple[str, Case]]:
     for active in ("false", "true"):
         words = "a active" if active == "true" else "a constant"
         yield f"an element a thread, {words}", _from_text(SAXPY.replace("ACTIVE", active))
-        yield f"grid-stride loop, {words}", _from_text(stride.file.text.replace("a = {value = 1.5, active = true}", f"a = {{value = 1.5, active = {active}}}"))
+        yield (
+            f"grid-stride loop, {words}",
+            _from_text(stride.file.text.replace("a = {value = 1.5, active = true}", f"a = {{value = 1.5, active = {active}}}")),
+        )
 
 
 def _from_text(text: str) -> Case:

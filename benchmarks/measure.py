@@ -9,6 +9,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 Pieces = Mapping[str, float]
 
@@ -50,7 +51,7 @@ def alternating(runs: Mapping[str, Callable[[], object]], effort: Effort, calls:
     """Seconds of one call of each, measured in turn over `calls` calls at a time."""
 
     def repetition() -> Pieces:
-        return {name: seconds(lambda: _several(run, calls)) / calls for name, run in runs.items()}
+        return {name: seconds(partial(_several, run, calls)) / calls for name, run in runs.items()}
 
     return lower_medians(repetition, effort)
 

@@ -53,9 +53,9 @@ def compiler() -> str:
 
 def failure(error: BaseException) -> dict[str, Any]:
     """A failed measurement as a record has it."""
-    return {"failed": _without_places(f"{type(error).__name__}: {error}")[:_FAILURE_WIDTH]}
+    return {"failed": without_places(f"{type(error).__name__}: {error}")[:_FAILURE_WIDTH]}
 
 
-def _without_places(text: str) -> str:
+def without_places(text: str) -> str:
     """The text with absolute paths reduced to their last part."""
     return re.sub(r"(?<![\w.])(?:[A-Za-z]:)?(?:[\\/][\w.+-]+)+[\\/]([\w.+-]+)", r"\1", text)

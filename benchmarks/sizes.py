@@ -1,7 +1,7 @@
 """Sizes for a machine: a case's benchmark is made for a GPU, and is cut down for anything smaller.
 
-The largest size that is above the case's own is halved until the arguments and the arithmetic fit a budget, so that a grid stays a grid. The
-outcome depends on the case and the budget alone: records of one budget can be compared.
+The largest size that is above the case's own is halved until the arguments and the arithmetic fit a budget, so that a grid stays a grid.
+The outcome depends on the case and the budget alone: records of one budget can be compared.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ class Budget:
     bytes: int | None = None
     flops: int | None = None
     threads: int | None = None
+
+    def part(self, divisor: int) -> Budget:
+        """The budget divided."""
+        return Budget(*(None if most is None else most // divisor for most in (self.bytes, self.flops, self.threads)))
 
 
 WHOLE = Budget()

@@ -1,7 +1,7 @@
 """A case made runnable on an array library, in the pieces that are timed one by one: save, forward, reverse.
 
-Kernels overwrite their arguments, so a repetition would measure other data than the one before it (a sorted array, a decayed field, denormals):
-`restore` puts everything back, outside of what is timed. Only this module knows how gpuad launches.
+Kernels overwrite their arguments, so a repetition would measure other data than the one before it (a sorted array, a decayed field,
+denormals): `restore` puts everything back, outside of what is timed. Only this module knows how gpuad launches.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Workload:
 
 def workload(case: Case, library: Any, sizes: dict[str, int] | None = None, seed: int = 0) -> Workload:
     """The case on arrays of `library` (the module numpy or cupy), at the case's own sizes unless others are given."""
-    kernel = api.kernel(case.file.text, case.kernel)
+    kernel = api.Kernel(case.file, case.kernel)
     sizes = dict(sizes or {})
     made = case.arrays({d.name: d.type for d in kernel.parameters}, seed, sizes)
     args = tuple(_argument(value, name in case.active, library) for name, value in made.items())
@@ -105,8 +105,9 @@ def prepared(case: Case, sizes: dict[str, int], kernel: api.Kernel, args: tuple[
     call = kernel._bind(grid, block, args, shared, None)
     adjoint = kernel.reverse(api._pattern(kernel, call))
     variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
-    arrays = [array for arg in args for array in (getattr(arg, "primal", arg), getattr(arg, "shadow", None)) if hasattr(array, "strides")]
-    kept = [(array, array.copy()) for array in arrays if not isinstance(array, np.generic)]
+    given = [array for arg in args for array in (getattr(arg, "primal", arg), getattr(arg, "shadow", None))]
+    arrays: list[Any] = [array for array in given if hasattr(array, "strides") and not isinstance(array, np.generic)]
+    kept = [(array, array.copy()) for array in arrays]
     return Workload(case, sizes, kernel, args, call, adjoint, variant, kept)
 
 
@@ -118,7 +119,7 @@ def _argument(value: Any, active: bool, library: Any) -> Any:
 
 
 def touched_bytes(kernel: Kernel, args: list[Any]) -> int:
-    """Bytes that a kernel moves at least if it touches every array that it names once over: those that it reads, and those that it writes."""
+    """Bytes that a kernel moves at least if it touches all of every array: once for those that it reads, once for those that it writes."""
     read, written = set(), set()
     for stmt in walk_stmts(kernel.body):
         if isinstance(stmt, Load | Take | Accumulate | Atomic):

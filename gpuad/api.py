@@ -76,7 +76,8 @@ class Kernel:
         """Launches the kernel as it is. `grid`, `block`: ints or tuples of up to three; `args`: arrays (annotated or not), numbers,
         None."""
         call = self._bind(grid, block, args, shared_mem, stream)
-        launching.run_primal(self.primal(call.aliases()), None, call)
+        with call.executor.on(stream):
+            launching.run_primal(self.primal(call.aliases()), None, call)
 
     def __getitem__(self, geometry: Any) -> BoundLaunch:
         """`kernel[grid, block](*args)`."""
@@ -140,7 +141,9 @@ class Kernel:
         inside = self._facts.get(call.key(), lambda: launching.stays_inside(plain, call))
         loose = frozenset(i for i in positions if self.parameters[i].name not in inside and first.arguments[i].memory is not None)
         bound = bind(self.name, self.parameters, args, written=written, inside=inside) if loose else first
-        return Call(bound, *geo, shared_mem, stream, loose)
+        call = Call(bound, *geo, shared_mem, stream, loose)
+        launching.check_device(call)
+        return call
 
 
 @dataclass(frozen=True)
@@ -223,25 +226,34 @@ def autodiff(k: Any, grid: Any, block: Any, args: Sequence[Any], *, mode: Mode =
     adjoint = chosen.reverse_for(pattern, call)
     _check_flow(chosen, call, adjoint.escapes, adjoint.connected)
     variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
-    launching.check_stores(adjoint, call)
-    call = _kept_seeds(call, adjoint)
-    state = launching.before(adjoint, call)
-    launching.run_primal(chosen.primal(call.aliases()), adjoint, call, state)
-    for width in range(call.bound.width):
-        launching.run_reverse(adjoint, variant, call, state.again(adjoint, call), width)
+    primal = chosen.primal(call.aliases())
+    call = replace(call, exact=adjoint.exact)
+    call.prepare([adjoint.augmented or primal, adjoint.counting, variant])
+    with call.executor.on(stream):
+        launching.check_stores(adjoint, call)
+        call = _kept_seeds(call, adjoint)
+        state = launching.before(adjoint, call)
+        launching.run_primal(primal, adjoint, call, state)
+        for width in range(call.bound.width):
+            launching.run_reverse(adjoint, variant, call, state.again(adjoint, call), width)
 
 
 def _forward(chosen: Kernel, call: Call, pattern: Pattern) -> None:
     tangent = chosen.tangent(pattern)
     _check_flow(chosen, call, tangent.escapes, tangent.connected)
-    state = State({i: (a.memory if a.is_pointer else a.value) for i, a in enumerate(call.bound.arguments)})
-    call.run(tangent.kernel, launching.arguments(tangent.parameters, call, state))
+    call = replace(call, exact=tangent.exact)
+    call.prepare([tangent.kernel])
+    with call.executor.on(call.stream):
+        states = launching.batch_states(call, _written_names(chosen.primal()))
+        for width, state in enumerate(states):
+            call.run(tangent.kernel, launching.arguments(tangent.parameters, call, state, width))
 
 
 def _pattern(chosen: Kernel, call: Call) -> Pattern:
     active = launching.active_positions(call)
     stopped = frozenset(i for i, a in enumerate(call.bound.arguments) if a.kind == "stopped")
     shadows = [launching.shadow_type(active[i]) if i in active else None for i in range(len(call.bound.arguments))]
+    launching.check_stopped(call)
     if not active:
         raise ShadowError(f"`{chosen.name}`: no argument is active; pass Duplicated(array, shadow) or Active(number, shadow)")
     return Pattern(tuple(shadows), call.aliases(), stopped, launching.analysing())
@@ -253,6 +265,8 @@ def _check_flow(chosen: Kernel, call: Call, escapes: Sequence[Escape], connected
     actives = ", ".join(f"`{a.name}`" for a in call.bound.arguments if a.shadows)
     for escape in escapes:
         argument = by_name[escape.buffer.name]
+        if argument.memory is None:
+            continue  # nothing goes through a null pointer
         if argument.kind == "bare" or escape.returns:
             raise ShadowError(_dropped(chosen, argument.position, escape, actives, argument.kind))
     if not connected:
@@ -298,6 +312,8 @@ class Saved:
 
     adjoint: Adjoint
     state: State
+    call: Call
+    marks: dict[str, int]
     used: bool = False
 
     @property
@@ -331,11 +347,15 @@ def autodiff_thunk(
         classes = tuple(None if aliases.get(i) else _class_shadow(shadows, aliases, i) for i in range(len(shadows)))
         adjoint = chosen.reverse_for(Pattern(classes, aliases, analyse=launching.analysing()), call)
         _check_flow_bare(chosen, adjoint, kinds)
-        launching.check_stores(adjoint, call)
-        state = launching.before(adjoint, call)
-        launching.run_primal(chosen.primal(aliases), adjoint, call, state)
-        launching.keep_live(adjoint, call, state, frozenset(not_overwritten))
-        return Saved(adjoint, state)
+        primal = chosen.primal(aliases)
+        call = replace(call, exact=adjoint.exact)
+        call.prepare([adjoint.augmented or primal, adjoint.counting])
+        with call.executor.on(stream):
+            launching.check_stores(adjoint, call)
+            state = launching.before(adjoint, call)
+            launching.run_primal(primal, adjoint, call, state)
+            marks = launching.keep_live(adjoint, call, state, frozenset(not_overwritten))
+        return Saved(adjoint, state, call, marks)
 
     def reverse(grid: Any, block: Any, args: Sequence[Any], saved: Saved, *, shared_mem: int = 0, stream: Any = None) -> None:
         if not isinstance(saved, Saved) or saved.used:
@@ -346,11 +366,16 @@ def autodiff_thunk(
                 raise ShadowError(
                     f"`{chosen.name}`: argument `{argument.name}` was declared active; pass Duplicated or Active with its shadow"
                 )
-        saved.used = True
-        variant = saved.adjoint.kernel(launching.plain_shadows(saved.adjoint, call))
-        call = _kept_seeds(call, saved.adjoint)
-        for width in range(call.bound.width):
-            launching.run_reverse(saved.adjoint, variant, call, saved.state.again(saved.adjoint, call), width)
+        adjoint = chosen.reverse(replace(_pattern(chosen, call), optimistic=saved.adjoint.pattern.optimistic))
+        call = replace(call, exact=adjoint.exact)
+        variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
+        call.prepare([adjoint.counting, variant])
+        with call.executor.on(stream):
+            launching.check_same(saved.call, call, saved.marks)
+            saved.used = True
+            call = _kept_seeds(call, adjoint)
+            for width in range(call.bound.width):
+                launching.run_reverse(adjoint, variant, call, saved.state.again(adjoint, call), width)
 
     return augmented, reverse
 
@@ -385,13 +410,16 @@ def hvp(k: Any, grid: Any, block: Any, args: Sequence[Any], directions: Sequence
     pattern = _pattern(chosen, call)
     adjoint = chosen.second(pattern)
     _check_flow(chosen, call, adjoint.escapes, adjoint.connected)
-    launching.check_stores(adjoint, call)
     variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
     tangent = chosen.tangent(pattern)
-    state = launching.before_second(adjoint, call, dots)
-    forward = State(state.primals, dots=state.dots)
-    call.run(tangent.kernel, launching.tangent_arguments(tangent.parameters, call, forward))
-    launching.run_reverse(adjoint, variant, call, state)
+    call = replace(call, exact=adjoint.exact)
+    call.prepare([tangent.kernel, adjoint.counting, variant])
+    with call.executor.on(stream):
+        launching.check_stores(adjoint, call)
+        state = launching.before_second(adjoint, call, dots)
+        forward = State(state.primals, dots=state.dots)
+        call.run(tangent.kernel, launching.tangent_arguments(tangent.parameters, call, forward))
+        launching.run_reverse(adjoint, variant, call, state)
 
 
 def array_module() -> Any:

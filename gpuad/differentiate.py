@@ -78,6 +78,7 @@ class Adjoint:
     connected: bool
     exact: bool
     unlaid: Block
+    logged: dict[int, Buffer]  # logs by the id of their atomic
     name: str
     _variants: dict[frozenset[Buffer], Kernel] = field(default_factory=dict, init=False)
     facts: Facts = field(default_factory=Facts, init=False)
@@ -174,7 +175,7 @@ def reverse_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     wide = replace(kernel, params=(*kernel.params, *shadows.values(), *(log for log, _ in logs.values())))
     recording = record(wide, facts, shadows, dict(logs), analyse=pattern.analyse, optimistic=pattern.optimistic)
     body = reorder(simplify(recording.body, first_own))
-    layout = stack_layout(body, wide, recording.entry, recording.stacks, Names(replace(wide, body=body)))
+    layout = stack_layout(body, wide, recording.entry, recording.stacks, logs, Names(replace(wide, body=body)))
     used = _log_buffers(layout, logs)
     parameters = _parameters(kernel, pattern, shadows, recording, layout, used)
     augmented = _augmented(kernel, {k: v for k, v in logs.items() if v[0] in used}) if used else None
@@ -191,6 +192,7 @@ def reverse_of(function: surface.Function, pattern: Pattern) -> Adjoint:
         connected(kernel, facts),
         exact(kernel),
         body,
+        {key: log for key, (log, _) in logs.items()},
         f"{kernel.name}_reverse",
     )
 
@@ -206,11 +208,12 @@ def second_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     names = Names(wide)
     first_own = names.uid()
     dots = {item: names.buffer(f"{item.name}_dot", memory[item]) for item in (p.item for p in first.parameters) if item in active}
+    logs = {key: (log, thread_number()) for key, log in first.logged.items()}
     body = forward(first.unlaid, activity(wide, dots), dots, names, suffix="_dot")
     entry = {**first.recording.entry, **{dots[b]: dots[c] for b, c in first.recording.entry.items() if c in dots}}
     body = reorder(simplify(prune(body, private=list(entry.values())), first_own))
     whole = replace(wide, params=(*wide.params, *dots.values()), body=body)
-    layout = stack_layout(body, kernel, first.recording.entry, first.recording.stacks, Names(whole))
+    layout = stack_layout(body, kernel, first.recording.entry, first.recording.stacks, logs, Names(whole))
     scratch = [p for i, item in enumerate(layout.scratch) for p in _scratch_parameters(i, item)]
     overflow = [Parameter("overflow", 0, layout.overflow)] if layout.overflow else []
     kept = [p for p in first.parameters if p.role not in ("base", "field", "overflow")]

@@ -7,6 +7,7 @@ need. Everything that can be refused is refused before the primal is launched.
 from __future__ import annotations
 
 import contextlib
+import zlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -19,11 +20,12 @@ from .analysis.affine import evaluate
 from .analysis.depth import depths
 from .analysis.injectivity import Launch as Numbers
 from .analysis.injectivity import collision_free, footprints
+from .annotations import namespace
 from .arguments import Bound, BoundArgument
 from .differentiate import Adjoint, Parameter
 from .errors import CompileError, LaunchError, ShadowError
 from .executors.base import Dim3, Executor, Memory
-from .ir.nodes import Buffer, Kernel, Load, Store, Var
+from .ir.nodes import Accumulate, Buffer, Kernel, Load, Store, Var
 from .ir.rewrite import walk_stmts
 from .ir.types import Scalar
 from .transform.aliases import Aliases
@@ -45,18 +47,18 @@ def executor_for_tests(executor: Executor) -> Iterator[None]:
         _chosen.reset(token)
 
 
-def executor_of(library: str | None) -> Executor:
-    """The executor for arrays of a library: CuPy's run on the GPU, NumPy's on the CPU."""
+def executor_of(library: str | None, exact: bool = False) -> Executor:
+    """The executor for arrays of a library: CuPy's run on the GPU, NumPy's on the CPU. `exact`: without contraction of products and sums."""
     if library == "cupy":
-        return _cuda()
+        return _cuda(exact)
     return _chosen.get() or _cpu()
 
 
 @cache
-def _cuda() -> Executor:
+def _cuda(exact: bool) -> Executor:
     from .executors.cuda import Cuda
 
-    return Cuda()
+    return Cuda(contract=not exact)
 
 
 @cache
@@ -82,10 +84,15 @@ class Call:
     shared_mem: int = 0
     stream: Any = None
     loose: frozenset[int] = frozenset()  # parameters through which the kernel may reach outside of their views
+    exact: bool = False  # products and sums are not contracted
 
     @property
     def executor(self) -> Executor:
-        return executor_of(self.bound.library)
+        return executor_of(self.bound.library, self.exact)
+
+    def prepare(self, kernels: Sequence[Kernel | None]) -> None:
+        """Compiles what the launch will need, before anything is written."""
+        self.executor.prepare([k for k in kernels if k is not None], int(np.prod(self.block)))
 
     @property
     def threads(self) -> int:
@@ -93,7 +100,7 @@ class Call:
         return int(np.prod(self.grid, dtype=np.int64) * np.prod(self.block, dtype=np.int64))
 
     def run(self, kernel: Kernel, args: list[Any]) -> None:
-        self.executor.launch(kernel, self.grid, self.block, args, shared_mem=self.shared_mem, stream=self.stream)
+        self.executor.launch(kernel, self.grid, self.block, args, shared_mem=self.shared_mem)
 
     def key(self) -> Hashable:
         """What the analyses of a launch depend on besides the kernel: geometry, integers, and how the arrays are laid out and overlap."""
@@ -162,6 +169,22 @@ def dtype_of(type_: Scalar) -> np.dtype[Any]:
     return np.dtype(name)
 
 
+def check_device(call: Call) -> None:
+    """Refuses arrays that are not on the current device."""
+    if call.bound.library != "cupy":
+        return
+    from .executors.cuda import current_device
+
+    here = current_device()
+    for argument in call.bound.arguments:
+        for array in (argument.array, *argument.shadow_arrays):
+            if array is not None and int(array.device.id) != here:
+                raise LaunchError(
+                    f"`{call.bound.kernel}`: `{argument.name}` or its shadow is on device {int(array.device.id)}, but device {here} is the "
+                    "current one; enter the arrays' device, or copy them."
+                )
+
+
 def premises_hold(adjoint: Adjoint, call: Call) -> bool:
     """Whether the strides that the adjoint takes to be non-zero are so in this launch."""
     scalars = call.numbers(adjoint.primal).scalars
@@ -215,12 +238,14 @@ def check_stores(adjoint: Adjoint, call: Call) -> None:
     owned = [call.bound.arguments[positions[b]].memory for b in check.claims]
     flag = Memory(call.executor.zeros(1, np.dtype(np.int32)))
     claims = [None if m is None else Memory(call.executor.zeros(m.root.size, np.dtype(np.int64)), m.offset) for m in owned]
-    copies = [None if m is None else copied(call, m) for m in given]
-    call.run(check.kernel, [*call.bound.primals(), *call.offset_values(), *copies, *claims, flag])
+    values = [None if m is None else Memory(call.executor.copy(m.root), m.offset) for m in owned]
+    for run in (0, 1):
+        copies = [None if m is None else copied(call, m) for m in given]
+        call.run(check.kernel, [*call.bound.primals(), *call.offset_values(), *copies, *claims, *values, np.int32(run), flag])
     if int(flag.root[0]):
         names = ", ".join(f"`{b.name}`" for b in doubtful)
         raise LaunchError(
-            f"`{call.bound.kernel}`: two threads store to one element of {names}: which value stays is undefined, and so is the gradient. "
+            f"`{call.bound.kernel}`: two threads store different values to one element of {names}: which stays is undefined, and so is the gradient. "
             "Use atomicAdd to sum, or make the indices unique. Nothing was launched."
         )
 
@@ -281,6 +306,28 @@ class State:
         working = {p.position for p in adjoint.parameters if p.role == "working"}
         entries = {i: copied(call, m) if i in working and call.bound.width > 1 else m for i, m in self.entries.items()}
         return State(self.primals, entries, self.logs)
+
+
+def check_stopped(call: Call) -> None:
+    """A stopped argument reads memory through which a gradient flows elsewhere in the same launch: the two cannot be told apart."""
+    arguments = call.bound.arguments
+    bases = {i: call.overlaps.get(i, (i, 0))[0] for i in range(len(arguments))}
+    for i, argument in enumerate(arguments):
+        others = [a for j, a in enumerate(arguments) if j != i and bases[j] == bases[i] and a.shadows]
+        if argument.kind == "stopped" and others:
+            raise ShadowError(
+                f"`{call.bound.kernel}`: `{argument.name}` is stopped, but its memory is also `{others[0].name}`, which has a shadow; pass a "
+                "copy of it. Nothing was launched."
+            )
+
+
+def batch_states(call: Call, written: Sequence[str]) -> list[State]:
+    """The primal memory for each direction of a batch: the user's for the first, copies from before the launch for the others."""
+    states = [State({i: (a.memory if a.is_pointer else a.value) for i, a in enumerate(call.bound.arguments)})]
+    for _ in range(1, call.bound.width):
+        copies = {i: copied(call, a.memory) for i, a in enumerate(call.bound.arguments) if a.name in written and a.memory is not None}
+        states.append(State({**states[0].primals, **copies}))
+    return states
 
 
 def copied(call: Call, memory: Memory) -> Memory:
@@ -351,10 +398,11 @@ def _depths(adjoint: Adjoint, call: Call, state: State, groups: int) -> list[Any
     assert adjoint.counting is not None
     arrays = [Memory(call.executor.zeros(groups * GROUP, np.dtype(np.int32))) for _ in adjoint.layout.scratch]
     aside = State(state.primals, {}, state.logs)
+    stored = {s.buffer for s in walk_stmts(adjoint.counting.body) if isinstance(s, Store | Accumulate)}
     for p in adjoint.counting_parameters:
         if p.role in ("entry", "working") and p.position in state.entries:
             memory = state.entries[p.position]
-            aside.entries[p.position] = copied(call, memory) if p.role == "working" else memory
+            aside.entries[p.position] = copied(call, memory) if p.item in stored else memory
     args = [arrays[p.position] if p.role == "depth" else _argument(p, call, aside, 0) for p in adjoint.counting_parameters]
     call.run(adjoint.counting, args)
     return [a.root.reshape(groups, GROUP).max(axis=1) for a in arrays]
@@ -365,13 +413,43 @@ def arguments(parameters: tuple[Parameter, ...], call: Call, state: State, width
     return [_argument(p, call, state, width) for p in parameters]
 
 
-def keep_live(adjoint: Adjoint, call: Call, state: State, not_overwritten: frozenset[str]) -> None:
-    """Copies the primal memory that the reverse reads as it is after the launch, where the caller may overwrite it."""
-    read = adjoint.reads
+def keep_live(adjoint: Adjoint, call: Call, state: State, not_overwritten: frozenset[str]) -> dict[str, int]:
+    """Copies the primal memory that the reverse reads as it is after the launch, where the caller may overwrite it. What the caller promises
+    not to overwrite is marked by a fingerprint instead, which is returned."""
+    marks: dict[str, int] = {}
     for p in adjoint.parameters:
-        if p.role == "primal" and p.item in read and p.item.name not in not_overwritten and state.primals[p.position] is not None:
-            state.primals[p.position] = copied(call, state.primals[p.position])
+        memory = state.primals.get(p.position)
+        if p.role != "primal" or p.item not in adjoint.reads or memory is None:
+            continue
+        if p.item.name in not_overwritten:
+            marks[p.item.name] = fingerprint(memory.root)
+        else:
+            state.primals[p.position] = copied(call, memory)
             state.owned.add(p.position)
+    return marks
+
+
+def fingerprint(array: Any) -> int:
+    """A number that differs, nearly always, if any element of a flat array does."""
+    if isinstance(array, np.ndarray):
+        return zlib.crc32(array.view(np.uint8).data)
+    words = array.view(np.uint8).astype(np.uint64)
+    places = namespace(array).arange(1, words.size + 1, dtype=np.uint64)
+    return int((words * (places * np.uint64(0x9E3779B97F4A7C15))).sum())
+
+
+def check_same(before: Call, now: Call, marks: Mapping[str, int]) -> None:
+    """Refuses a reverse that is not that of the launch that was saved, or whose inputs have changed against a promise."""
+    name = now.bound.kernel
+    if before.key() != now.key() or before.loose != now.loose:
+        raise LaunchError(f"`{name}`: the reverse is called with another grid, block, integers, array layouts or overlaps than its forward")
+    for argument in now.bound.arguments:
+        mark = marks.get(argument.name)
+        if mark is not None and argument.memory is not None and fingerprint(argument.memory.root) != mark:
+            raise LaunchError(
+                f"`{name}`: `{argument.name}` was declared not_overwritten, but has changed since the forward; leave it out of not_overwritten "
+                "to have it saved. No shadow was touched."
+            )
 
 
 def loads(kernel: Kernel, buffer: Buffer) -> bool:

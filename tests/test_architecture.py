@@ -19,6 +19,7 @@ FLOORS = (
     {"analysis", "codegen", "frontend"},
     {"transform"},
     {"executors"},
+    {"facts"},
     {"differentiate"},
     {
         "annotations",
@@ -31,6 +32,7 @@ FLOORS = (
         "ops",
         "demo",
         "doctor",
+        "contract",
         "explaining",
         "launching",
         "program",

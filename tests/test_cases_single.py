@@ -230,7 +230,6 @@ GEMM = (
 
 def test_case_17_gemm() -> None:
     k = kernel_of(*GEMM)
-    dalpha, dbeta, dA, dB, dC = (np.zeros(1) for _ in range(4)), None, None, None, None
     dalpha, dbeta, dA, dB, dC = np.zeros(()), np.zeros(()), np.zeros((1, 1)), np.zeros((1, 1)), np.ones((1, 1))
     arrays = [Duplicated(array([[v]]), d) for v, d in ((3, dA), (4, dB), (7, dC))]
     differentiate(k, [Active(2.0, dalpha), Active(0.5, dbeta), *arrays, 1, 1, 1])
@@ -512,6 +511,39 @@ def test_case_38_a_result_that_is_not_wanted() -> None:
     same(dz, np.zeros(64))
 
 
+def test_case_39_hessian_vector_product() -> None:
+    """x <- x^2 under the loss <w, x>: the Hessian is 2 diag(w)."""
+    k = kernel_of(*SQUARE)
+    old, w, v = np.arange(1.0, 65), np.linspace(1, 2, 64), np.linspace(-1, 1, 64)
+    x, dx, x_dot, dx_dot = old.copy(), w.copy(), v.copy(), np.zeros(64)
+    gpuad.hvp(k, 1, 64, (Duplicated(x, dx),), (Duplicated(x_dot, dx_dot),))
+    same(x, old**2)
+    same(dx, 2 * old * w)
+    same(x_dot, 2 * old * v)
+    same(dx_dot, 2 * w * v)
+
+
+def test_case_39_of_a_kernel_with_state() -> None:
+    """Against central differences of the gradient: a stack in the kernel, a scalar, an input that is overwritten and one that is read."""
+    k = kernel_of("double* x, const double* y, double a, int n", "for (int t = 0; t < n; ++t) x[i] = sin(a * x[i]) * y[i] + x[i];")
+    rng = np.random.default_rng(11)
+    x, y, w, x_dot, y_dot = (rng.normal(size=64) for _ in range(5))
+    a, a_dot = 1.3, 0.7
+
+    def gradient(step: float) -> tuple[Any, Any, Any]:
+        dx, dy, da = w.copy(), np.zeros(64), np.zeros(())
+        differentiate(k, [Duplicated(x + step * x_dot, dx), Duplicated(y + step * y_dot, dy), Active(a + step * a_dot, da), 5])
+        return dx, dy, da
+
+    pairs = [Duplicated(x.copy(), w.copy()), Duplicated(y, np.zeros(64)), Active(a, np.zeros(())), 5]
+    dots = [Duplicated(x_dot.copy(), np.zeros(64)), Duplicated(y_dot, np.zeros(64)), Active(a_dot, np.zeros(())), None]
+    gpuad.hvp(k, 1, 64, pairs, dots)
+    wide, narrow = ([(p - m) / (2 * h) for p, m in zip(gradient(h), gradient(-h), strict=True)] for h in (2e-4, 1e-4))
+    for pair, dot, d1, d2, first in zip(pairs, dots, wide, narrow, gradient(0), strict=False):
+        same(pair.shadow, first)
+        np.testing.assert_allclose(dot.shadow, d2 + (d2 - d1) / 3, rtol=1e-6, atol=1e-6)
+
+
 def test_case_40_called_twice_without_clearing() -> None:
     k = kernel_of(*PRODUCT)
     x, dx, z, dz = np.linspace(1, 2, 64), np.zeros(64), np.zeros(64), np.zeros(64)
@@ -629,6 +661,26 @@ def test_case_52_trip_count_on_a_knife_edge() -> None:
     same(x, value, 1e-9)
     same(dx, slope, 1e-9)
     assert {0, 1, 2} <= set(trips.tolist())
+
+
+def test_case_52_newton_in_place_until_it_no_longer_moves() -> None:
+    """What the counting kernel stores must not be what the reverse reads."""
+    body = "if (i >= n) return; double a = x[i], r = a; while (fabs(r * r - a) > 1e-14 * a) r = 0.5 * (r + a / r); x[i] = r;"
+    x, dx = np.linspace(2, 9, 64), ones(64)
+    differentiate(kernel_of("double* x, int n", body), [Duplicated(x, dx), 64])
+    same(x, np.sqrt(np.linspace(2, 9, 64)))
+    same(dx, 0.5 / np.sqrt(np.linspace(2, 9, 64)))
+
+
+def test_case_52_steps_until_a_sum_is_reached() -> None:
+    """The loop's condition, its bound and its state all lie in memory that the kernel overwrites."""
+    body = """if (i >= n) return;
+    while (sum[i] < bound[i]) { sum[i] += x[i]; x[i] = x[i] * x[i] + 0.25; bound[i] -= 0.01; }
+    out[i] = x[i] * sum[i];"""
+    k = kernel_of("double* sum, double* bound, double* x, double* out, int n", body)
+    rng = np.random.default_rng(12)
+    arrays = [rng.random(64), 2 + 3 * rng.random(64), 0.6 + 0.3 * rng.random(64), np.zeros(64)]
+    check_gradient(k, [*(Duplicated(a) for a in arrays), 64], grid=2, block=32, directions=2)
 
 
 def test_case_53_scratch_near_the_sum_of_the_lengths(way: str, monkeypatch: pytest.MonkeyPatch) -> None:

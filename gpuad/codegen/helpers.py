@@ -66,11 +66,10 @@ __device__ inline long long gpuad_cas(long long* target, long long expected, lon
 """
 
 _TRIPS = """
-// How many values range(start, stop, step) has.
+// How many iterations `for (i = start; i < stop; i += step)` has.
 __device__ inline long long gpuad_trips(long long start, long long stop, long long step)
 {
-    if (step > 0) return start < stop ? (stop - start + step - 1) / step : 0;
-    return start > stop ? (start - stop - step - 1) / -step : 0;
+    return start < stop ? (stop - start - 1) / step + 1 : 0;
 }
 """
 

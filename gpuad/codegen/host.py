@@ -177,10 +177,10 @@ class _Entry:
         place = f"{{{index['x']}, {index['y']}, {index['z']}}}"
         call = ", ".join([*self.arguments(), *sums, thread, "{gpuad_rx, gpuad_ry, gpuad_rz}", place, "blockDim", "gridDim"])
         return [
-            f"{INDENT}for (long long row = gpuad_first; row < gpuad_last; ++row) {{",
-            f"{INDENT * 2}const long long gpuad_rx = row % ({x.rows});",
-            f"{INDENT * 2}const long long gpuad_ry = row / ({x.rows}) % ({y.rows});",
-            f"{INDENT * 2}const long long gpuad_rz = row / ({x.rows}) / ({y.rows});",
+            f"{INDENT}for (long long gpuad_row = gpuad_first; gpuad_row < gpuad_last; ++gpuad_row) {{",
+            f"{INDENT * 2}const long long gpuad_rx = gpuad_row % ({x.rows});",
+            f"{INDENT * 2}const long long gpuad_ry = gpuad_row / ({x.rows}) % ({y.rows});",
+            f"{INDENT * 2}const long long gpuad_rz = gpuad_row / ({x.rows}) / ({y.rows});",
             f"{INDENT * 2}for (long long gpuad_tz = 0; gpuad_tz < {z.threads}; ++gpuad_tz)",
             f"{INDENT * 2}for (long long gpuad_ty = 0; gpuad_ty < {y.threads}; ++gpuad_ty) {{",
             *([f"{INDENT * 3}GPUAD_INDEPENDENT"] if self.independent else []),

@@ -205,11 +205,10 @@ template <typename T, typename F> GPUAD_INLINE T gpuad_f2i(F x)
 }
 """,
     "gpuad_trips": r"""
-// How many values range(start, stop, step) has.
+// How many iterations `for (i = start; i < stop; i += step)` has.
 GPUAD_INLINE long long gpuad_trips(long long start, long long stop, long long step)
 {
-    if (step > 0) return start < stop ? (stop - start + step - 1) / step : 0;
-    return start > stop && step < 0 ? (start - stop - step - 1) / -step : 0;
+    return start < stop && step > 0 ? (stop - start - 1) / step + 1 : 0;
 }
 """,
 }

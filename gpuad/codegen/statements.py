@@ -21,14 +21,12 @@ from ..ir.nodes import (
     Block,
     Buffer,
     Carried,
-    Cast,
     Constant,
     Expr,
     For,
     How,
     If,
     Kernel,
-    LaunchIndex,
     Let,
     Load,
     Merge,
@@ -465,25 +463,7 @@ class Statements:
                 f"{self.type_name(stmt.var)} {name} = {begin}", f"{name} {'<' if constant > 0 else '>'} {end}", _advance(name, constant)
             )
         by = self.expressions.assigned(step, stmt.var.type)
-        rising = f"{name} < {end}"
-        if not self.positive(step):
-            rising = f"{self.expressions.at(step, _COMPARED)} > 0 ? {rising} : {name} > {end}"
-        return Header(f"{self.type_name(stmt.var)} {name} = {begin}", rising, f"{name} += {by}")
-
-    def positive(self, step: Expr) -> bool:
-        """Whether the step of a loop is known to be positive: unsigned, or sums and products of the launch's extents."""
-        match step:
-            case Var() if step in self.values:
-                return self.positive(self.values[step])
-            case Constant(value=value):
-                return value > 0
-            case LaunchIndex(name=name):
-                return name in ("blockDim", "gridDim")
-            case Cast(operand=operand):
-                return self.positive(operand) and not isinstance(operand, Var)
-            case Binary(op="+" | "*", left=left, right=right):
-                return self.positive(left) and self.positive(right)
-        return step.type.kind == "uint"
+        return Header(f"{self.type_name(stmt.var)} {name} = {begin}", f"{name} < {end}", f"{name} += {by}")
 
     def backward(self, stmt: For, start: Expr, stop: Expr, step: Expr) -> Header:
         kind = self.type_name(stmt.var)
@@ -507,7 +487,9 @@ class Statements:
         """Any step: counts the iterations down and computes the index from the count."""
         self.helpers.add("gpuad_trips")
         text = self.expressions
-        trips = f"gpuad_trips({text.text(start)}, {text.text(stop)}, {text.text(step)})"
+        down = isinstance(step, Constant) and step.value < 0
+        ends, size = ((stop, start), Constant(-step.value, step.type)) if down else ((start, stop), step)
+        trips = f"gpuad_trips({text.text(ends[0])}, {text.text(ends[1])}, {text.text(size)})"
         first, by = text.at(start, _ADDED), text.at(step, _ADDED + 2)
         count = self.names.new(f"{stmt.var.name}_count")
         name = self.declare(stmt.var)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ class Cuda:
         self.options = (*standard, *(() if contract else ("-fmad=false",)), *options)
         self.lock = threading.Lock()
         self.functions: dict[int, tuple[weakref.ref[Kernel], Any]] = {}
+        self.most: dict[int, int] = {}  # threads a block, by function
 
     def launch(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Enqueues the kernel on `stream`, by default CuPy's current one, on the current device; `args` follow `kernel.params`, pointers as
@@ -35,15 +37,34 @@ class Cuda:
             raise LaunchError(f"{kernel.name} takes {len(kernel.params)} arguments, not {len(args)}")
         values = tuple(_value(param, arg) for param, arg in zip(kernel.params, args, strict=True))
         function = self.function(kernel)
-        most = function.max_threads_per_block
-        if block[0] * block[1] * block[2] > most:
-            raise LaunchError(f"{kernel.name} runs with at most {most} threads a block on this device ({function.num_regs} registers each)")
+        self.check(kernel, block[0] * block[1] * block[2])
         _enqueue(function, grid, block, values, shared_mem, stream)
 
-    def prepare(self, kernels: Sequence[Kernel]) -> None:
-        """Compiles the kernels now, so that no launch has to wait for it or can fail for it."""
+    def prepare(self, kernels: Sequence[Kernel], threads: int = 1) -> None:
+        """Compiles the kernels now, so that no launch has to wait for it or can fail for it. Raises LaunchError where a block of `threads`
+        threads needs more registers than the device has."""
         for kernel in kernels:
-            self.function(kernel).num_regs  # noqa: B018  (the attribute is that of the compiled function)
+            self.check(kernel, threads)
+
+    def check(self, kernel: Kernel, threads: int) -> None:
+        """Refuses a block that the compiled kernel cannot run with."""
+        function = self.function(kernel)
+        if id(function) not in self.most:
+            self.most[id(function)] = function.max_threads_per_block
+        if threads > self.most[id(function)]:
+            raise LaunchError(
+                f"{kernel.name} runs with at most {self.most[id(function)]} threads a block on this device, since it needs "
+                f"{function.num_regs} registers a thread; launch it with smaller blocks"
+            )
+
+    def on(self, stream: Any) -> AbstractContextManager[Any]:
+        """Makes the stream CuPy's current one, so that copies and new arrays are ordered with the launches."""
+        if stream is None:
+            return nullcontext()
+        import cupy
+
+        held: AbstractContextManager[Any] = stream if hasattr(stream, "__enter__") else cupy.cuda.ExternalStream(stream.ptr)
+        return held
 
     def function(self, kernel: Kernel) -> Any:
         """The kernel as a `cupy.RawKernel`."""
@@ -101,3 +122,20 @@ def _value(param: Any, arg: Argument) -> Any:
     if arg.root.dtype != dtype:
         raise LaunchError(f"{param.name} points to {dtype}, not to {arg.root.dtype}")
     return np.uint64(arg.root.data.ptr + arg.offset * dtype.itemsize)
+
+
+def array_module() -> Any:
+    """CuPy if it is installed and finds a device, else NumPy."""
+    try:
+        import cupy
+
+        return cupy if cupy.cuda.runtime.getDeviceCount() > 0 else np
+    except Exception:  # no package, no driver, no device: each fails in a way of its own
+        return np
+
+
+def current_device() -> int:
+    """The number of CuPy's current device."""
+    import cupy
+
+    return int(cupy.cuda.Device().id)

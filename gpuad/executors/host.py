@@ -13,6 +13,7 @@ import struct
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -58,7 +59,11 @@ class Host:
         UnsupportedError for kernels with barriers, before anything is written."""
         self.program(kernel).run(grid, block, args)
 
-    def prepare(self, kernels: Iterable[Kernel]) -> None:
+    def on(self, stream: Any) -> AbstractContextManager[Any]:
+        """Nothing: launches here are done when they return."""
+        return nullcontext()
+
+    def prepare(self, kernels: Iterable[Kernel], threads: int = 1) -> None:
         """Compiles the kernels now, those of different names in one run of the compiler, so that no launch has to wait for it or can fail
         for want of a compiler. The caller has to keep the kernels."""
         groups: dict[tuple[str, ...], dict[str, _Program]] = {}

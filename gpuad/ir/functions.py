@@ -25,11 +25,8 @@ def _pair(name: str, arity: int = 1) -> Function:
     return Function(name, arity, "float", name + "f", name)
 
 
-_UNARY = (
-    "sqrt rsqrt cbrt rcbrt exp exp2 exp10 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sinpi cospi "
-    "erf erfc erfinv erfcinv erfcx normcdf normcdfinv tgamma lgamma j0 j1 y0 y1 fabs floor ceil trunc round rint nearbyint logb"
-).split()
-_BINARY = "pow atan2 fmin fmax fmod remainder hypot rhypot fdim copysign".split()
+_UNARY = ["sqrt", "rsqrt", "cbrt", "rcbrt", "exp", "exp2", "exp10", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sinpi", "cospi", "erf", "erfc", "erfinv", "erfcinv", "erfcx", "normcdf", "normcdfinv", "tgamma", "lgamma", "j0", "j1", "y0", "y1", "fabs", "floor", "ceil", "trunc", "round", "rint", "nearbyint", "logb"]
+_BINARY = ["pow", "atan2", "fmin", "fmax", "fmod", "remainder", "hypot", "rhypot", "fdim", "copysign"]
 _FAST = {
     "__expf": 1, "__exp10f": 1, "__logf": 1, "__log2f": 1, "__log10f": 1, "__sinf": 1, "__cosf": 1, "__tanf": 1, "__saturatef": 1,
     "__powf": 2, "__fdividef": 2, "__frcp_rn": 1, "__fsqrt_rn": 1, "__frsqrt_rn": 1, "__fadd_rn": 2, "__fsub_rn": 2, "__fmul_rn": 2,

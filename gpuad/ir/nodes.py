@@ -254,8 +254,9 @@ class Carried:
 
 @dataclass(frozen=True)
 class For(Stmt):
-    """`for var in range(start, stop, step)`: bounds are evaluated once, `step` is loop-invariant and non-zero. `backward`: the same values of
-    `var` from the last to the first. `var` is not visible after the loop."""
+    """`for var in range(start, stop, step)`: bounds are evaluated once. `step` is a non-zero constant, or an expression whose sign is not known:
+    then the loop counts up, and runs only where `start < stop`. `backward`: the same values of `var` from the last to the first. `var` is
+    not visible after the loop."""
 
     var: Var
     start: Expr

@@ -82,7 +82,7 @@ class _Forward:
         return Load(wide, memory, b.const(0, I32)), Let(self.tangent_var(var), b.cast(wide, var.type))
 
     def varies(self, item: Var | Buffer) -> bool:
-        return item in self.facts.varied
+        return item in self.facts
 
     def block(self, block: Block) -> Block:
         return tuple(s for stmt in block for s in self.stmt(stmt))

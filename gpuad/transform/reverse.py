@@ -105,7 +105,8 @@ class _Reverse:
     ) -> Ledger:
         """Forward and reverse of a block; the ledger's remaining terms are for variables of the scopes around it."""
         ledger = Ledger()
-        fused = block[-1] if block and isinstance(block[-1], If) and not any(m.var in skip for m in block[-1].merges) else None
+        last = block[-1] if block else None
+        fused = last if isinstance(last, If) and (seeds is None or not last.merges) else None  # seeds may need merged values beforehand
         plain = block[:-1] if fused is not None else block
         ledger.out.extend(self.sweep.scope(plain, fresh, top=top, skip=skip))
         self._shadow_arrays(ledger, block)

@@ -12,7 +12,9 @@ Assumes: a pruned adjoint body. Guarantees: no Push or Pop is left.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from ..ir import build as b
 from ..ir.nodes import (
@@ -47,6 +49,8 @@ from .forward_sweep import Owned, ScopeKey
 from .names import Names
 from .prune import prune
 
+Logs: TypeAlias = "Mapping[int, tuple[Buffer, Expr]]"
+
 LOCAL_BYTES = 512  # a thread's local arrays for stacks may take this much
 
 GROUP = 32
@@ -74,8 +78,11 @@ class Layout:
     counting: Block
 
 
-def stack_layout(body: Block, primal: Kernel, saved: dict[Buffer, Buffer], stacks: dict[ScopeKey, Owned], names: Names) -> Layout:
-    """Lays out all stacks of an adjoint body. `saved` maps primal buffers to their copies (the counting kernel may overwrite those)."""
+def stack_layout(
+    body: Block, primal: Kernel, saved: dict[Buffer, Buffer], stacks: dict[ScopeKey, Owned], logs: Logs, names: Names
+) -> Layout:
+    """Lays out all stacks of an adjoint body. `saved` maps primal buffers to their copies (the counting kernel may overwrite those), `logs` say what
+    atomics returned."""
     depths = _static_depths(body)
     used = {s.stack.uid: s.stack for s in walk_stmts(body) if isinstance(s, Push)}
     task = _Layout(names)
@@ -86,7 +93,7 @@ def stack_layout(body: Block, primal: Kernel, saved: dict[Buffer, Buffer], stack
         else:
             task.scratch(stack)
     lowered = (*task.prologue(), *task.block(body))
-    counting = task.counting(primal, saved, stacks) if task.scratches else ()
+    counting = task.counting(primal, saved, stacks, logs) if task.scratches else ()
     return Layout(lowered, tuple(task.scratches.values()), task.overflow, counting)
 
 
@@ -219,12 +226,12 @@ class _Layout:
 
     # --- counting ------------------------------------------------------------------------------------------------------------------
 
-    def counting(self, primal: Kernel, saved: dict[Buffer, Buffer], stacks: dict[ScopeKey, Owned]) -> Block:
+    def counting(self, primal: Kernel, saved: dict[Buffer, Buffer], stacks: dict[ScopeKey, Owned], logs: Logs) -> Block:
         """The primal's control flow with a counter for each scratch stack; depths are stored at the end."""
         wanted = {key: owned for key, owned in stacks.items() if owned.stack.uid in self.scratches}
         counters = {o.stack.uid: self.names.var("depth", I32) for o in wanted.values()}
         deepest = {o.stack.uid: self.names.var("deepest", I32) for o in wanted.values()}
-        body = _Count(saved, wanted, counters, deepest).block(primal.body)
+        body = _Count(saved, wanted, counters, deepest, logs).block(primal.body)
         starts = [Let(v, b.const(0, I32)) for v in (*counters.values(), *deepest.values())]
         thread = self.names.var("thread", I64)
         ends = [Store(self.scratches[uid].depths, thread, v) for uid, v in deepest.items()]
@@ -237,12 +244,16 @@ class _Count:
     wanted: dict[ScopeKey, Owned]
     counters: dict[int, Var]
     deepest: dict[int, Var]
+    logs: Logs
 
     def block(self, block: Block) -> Block:
         return tuple(s for stmt in block for s in self.stmt(stmt))
 
     def stmt(self, stmt: Stmt) -> Block:
         match stmt:
+            case Atomic(var=Var() as var) if id(stmt) in self.logs:
+                log, index = self.logs[id(stmt)]
+                return (Load(var, log, index, span=stmt.span),)
             case Load(buffer=buffer) | Store(buffer=buffer) | Accumulate(buffer=buffer) | Take(buffer=buffer) | Atomic(buffer=buffer):
                 if isinstance(stmt, Load) or buffer.length is not None or buffer in self.saved:
                     return (replace(stmt, buffer=self.saved.get(buffer, buffer)),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -73,6 +74,13 @@ class Reference:
         for group in groups:
             if group.written:
                 group.root.view(np.uint8)[...] = group.work
+
+    def on(self, stream: Any) -> AbstractContextManager[Any]:
+        """Nothing: launches here are done when they return."""
+        return nullcontext()
+
+    def prepare(self, kernels: Sequence[Kernel], threads: int = 1) -> None:
+        """Nothing: kernels are not compiled."""
 
     def zeros(self, length: int, dtype: Any) -> Array:
         """A new flat array of zeros."""

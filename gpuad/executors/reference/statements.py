@@ -141,6 +141,8 @@ def _for(stmt: ir.For, names: Names) -> Run:
         frame.refuse(join(*(b.taint(frame) for b in bounds)), mask, stmt, "a loop's bound")
         start, stop, step = (_wide(b.value(frame)) for b in bounds)
         counts = _trip_counts(start, stop, step, mask, frame.width)
+        if not isinstance(stmt.step, ir.Constant):
+            counts = np.where(start < stop, counts, 0)
         state.begin(frame)
         for done in range(int(mask.pick(counts, frame.width).max())):
             live = mask.narrow(counts > done)
@@ -171,7 +173,7 @@ def _narrow(value: Array, dtype: np.dtype[Any]) -> Array:
 
 def _trip_counts(start: Array, stop: Array, step: Array, mask: Mask, width: int) -> Array:
     """Lengths of `range(start, stop, step)`."""
-    if (mask.pick(step, width) == 0).any():
+    if mask.pick((step == 0) & (start < stop), width).any():
         raise GpuadError("malformed IR: a loop's step is 0")
     size = np.where(step == 0, 1, abs(step))
     counts = -((np.where(step > 0, start - stop, stop - start)) // size)

@@ -1,0 +1,200 @@
+"""What runs on the GPU, a process for each task: `python -m benchmarks.device about`, `case NAME BYTES`, `sweep`; prints one line of JSON.
+
+A kernel that faults or hangs takes its process with it and nothing else, and each case starts with an empty memory pool.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from gpuad import launching
+from gpuad.cases import Case, all_cases
+
+from . import cpu, measure, records, sizes
+from .cpu import Record
+from .measure import Effort, Pieces
+from .workload import Workload, workload
+
+EFFORT = Effort(rounds=3, repeats=15, seconds=10.0)
+COPY_BYTES = 1 << 30
+PARTS = (1, 16, 256)  # of the size: the next is tried where memory does not suffice
+
+
+def missing() -> str | None:
+    """Why there is no GPU to measure, or None."""
+    try:
+        count = importlib.import_module("cupy").cuda.runtime.getDeviceCount()
+    except Exception as error:  # a missing package, driver or device: each says so itself
+        return f"{type(error).__name__}: {error}"
+    return None if count else "no GPU enumerates"
+
+
+# --- the device ----------------------------------------------------------------------------------------------------------------------
+
+
+def about(cupy: Any, copied: int = COPY_BYTES) -> Record:
+    """The device and its software, and how fast it copies (bytes read and written per second)."""
+    runtime = cupy.cuda.runtime
+    properties = runtime.getDeviceProperties(cupy.cuda.Device().id)
+    return {
+        "name": _text(properties["name"]),
+        "compute_capability": f"{properties['major']}.{properties['minor']}",
+        "multiprocessors": properties["multiProcessorCount"],
+        "memory_bytes": properties["totalGlobalMem"],
+        "cuda_driver": _dotted(runtime.driverGetVersion()),
+        "cuda_runtime": _dotted(runtime.runtimeGetVersion()),
+        "nvrtc": ".".join(map(str, cupy.cuda.nvrtc.getVersion())),
+        "cupy": cupy.__version__,
+        **_monitored(),
+        "copy_gb_s": round(copy_rate(cupy, copied) / 1e9, 1),
+    }
+
+
+def copy_rate(cupy: Any, size: int) -> float:
+    """Bytes a second, read and written, of a copy from device memory to device memory."""
+    source, target = cupy.zeros(size, "uint8"), cupy.zeros(size, "uint8")
+
+    def copy() -> None:
+        target[...] = source
+
+    times = measure.lower_medians(lambda: {"copy": elapsed(cupy, copy)}, EFFORT)
+    return 2 * size / times["copy"]
+
+
+def elapsed(cupy: Any, run: Callable[[], object]) -> float:
+    """Seconds on the device from the start of `run`'s work to its end, by events on the current stream."""
+    start, end = cupy.cuda.Event(), cupy.cuda.Event()
+    start.record()
+    run()
+    end.record()
+    end.synchronize()
+    return float(cupy.cuda.get_elapsed_time(start, end)) / 1e3
+
+
+def _dotted(version: int) -> str:
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def _text(name: str | bytes) -> str:
+    return name.decode() if isinstance(name, bytes) else name
+
+
+def _monitored() -> Record:
+    """What the driver's monitor says: its version, clock, temperature, and whether others use the device; nothing without the package."""
+    try:
+        nvml = importlib.import_module("pynvml")
+        nvml.nvmlInit()
+        handle = nvml.nvmlDeviceGetHandleByIndex(0)
+        return {
+            "driver": _text(nvml.nvmlSystemGetDriverVersion()),
+            "clock_mhz": nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
+            "temperature_c": nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
+            "other_processes": max(0, len(nvml.nvmlDeviceGetComputeRunningProcesses(handle)) - 1),
+        }
+    except Exception:  # the monitor is a nicety: a machine without it is measured as well
+        return {}
+
+
+# --- a case --------------------------------------------------------------------------------------------------------------------------
+
+
+def case_record(cupy: Any, case: Case, budget: sizes.Budget, effort: Effort = EFFORT) -> Record:
+    """One case at the largest size that fits the device."""
+    for part in PARTS:
+        limit = _part(case, budget, part)
+        try:
+            return {**_measured(cupy, workload(case, cupy, sizes.fitting(case, limit)), effort), "part": part}
+        except cupy.cuda.memory.OutOfMemoryError as error:
+            last = records.failure(error)
+        cupy.get_default_memory_pool().free_all_blocks()
+    return last
+
+
+def _part(case: Case, budget: sizes.Budget, part: int) -> sizes.Budget:
+    whole = sizes.argument_bytes(case, sizes.fitting(case, budget))
+    return replace(budget, bytes=whole // part)
+
+
+def _measured(cupy: Any, work: Workload, effort: Effort) -> Record:
+    clock = functools.partial(elapsed, cupy)
+    states: list[Any] = []
+
+    def repetition() -> Pieces:
+        states.clear()  # before the next state is made: memory for one is enough
+        work.restore()
+        primal = clock(work.bare)
+        work.restore()
+        saving = clock(lambda: states.append(work.save()))
+        forward = clock(lambda: work.forward(states[0]))
+        return {"primal": primal, "forward": saving + forward, "reverse": clock(lambda: work.reverse(states[0]))}
+
+    times = measure.lower_medians(repetition, effort)
+    return {
+        "sizes": work.case.resolve(work.sizes),
+        **cpu.figures(work, states[0], times),
+        "kernels": {k.name: attributes(k) for k in work.generated},
+        "pool_bytes": int(cupy.get_default_memory_pool().total_bytes()),
+    }
+
+
+def attributes(kernel: Any) -> Record:
+    """What a compiled kernel needs of a multiprocessor."""
+    executor: Any = launching.executor_of("cupy")
+    function = executor.function(kernel)
+    return {
+        "registers": int(function.num_regs),
+        "local_bytes": int(function.local_size_bytes),
+        "shared_bytes": int(function.shared_size_bytes),
+        "max_threads": int(function.max_threads_per_block),
+    }
+
+
+# --- every kernel once ---------------------------------------------------------------------------------------------------------------
+
+
+def sweep(cupy: Any) -> Record:
+    """Runs every generated kernel once at the cases' own sizes: something for compute-sanitizer to watch. Memory is allocated without a
+    pool, so that an access beyond an array is one beyond its allocation."""
+    cupy.cuda.set_allocator(None)
+    found: Record = {}
+    for case in all_cases():
+        try:
+            found[case.id] = {"kernels": _once(cupy, case)}
+        except Exception as error:  # the others still have to run
+            found[case.id] = records.failure(error)
+    return found
+
+
+def _once(cupy: Any, case: Case) -> int:
+    work = workload(case, cupy)
+    state = work.save()
+    work.forward(state)
+    work.reverse(state)
+    cupy.cuda.Device().synchronize()
+    return len(list(work.generated))
+
+
+def main(words: list[str]) -> None:
+    """Runs one task. `case` takes the name and the budget's bytes (0: the whole size)."""
+    cupy = importlib.import_module("cupy")
+    match words:
+        case ["about"]:
+            print(json.dumps(about(cupy)))
+        case ["sweep"]:
+            print(json.dumps(sweep(cupy)))
+        case ["case", name, limit]:
+            (chosen,) = (c for c in all_cases() if c.id == name)
+            budget = sizes.Budget(bytes=int(limit)) if int(limit) else sizes.WHOLE
+            print(json.dumps(case_record(cupy, chosen, budget)))
+        case _:
+            raise SystemExit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,172 @@
+"""`python -m benchmarks.gpu`: everything that takes a GPU, in one command, with one record.
+
+The tests marked `gpu` first, then every case against the speed of a plain copy, then compute-sanitizer over every generated kernel, where
+the machine has that tool. Where there is no GPU it says why and ends with status 0 (1 if GPUAD_REQUIRE_GPU=1). Each step runs in a process
+of its own and is recorded as failed if it fails; the record is written anew after each, so that a run that is cut short leaves what it has.
+Status 1 if a test failed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from . import cpu, device, records
+from .__main__ import cases_table, wide_console
+from .cpu import Record
+
+ROOT = Path(__file__).parents[1]
+_CASE_SECONDS, _STEP_SECONDS = 300, 3600
+_QUICK_BYTES = 64 << 20
+_SANITIZED_ERROR = 9  # the exit status by which compute-sanitizer says that it found something
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a process ended; `text` is its standard output, or what it said about its failure."""
+
+    status: int
+    text: str
+
+
+def run(words: list[str], seconds: int) -> Outcome:
+    """Runs a command in the checkout's root; status 124 if it takes longer than `seconds`."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
+    try:
+        ended = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        return Outcome(124, f"no end after {seconds} s")
+    except OSError as error:
+        return Outcome(127, str(error))
+    return Outcome(ended.returncode, ended.stdout if ended.returncode == 0 else f"{ended.stdout}\n{ended.stderr}".strip())
+
+
+def worker(*words: str, seconds: int = _CASE_SECONDS) -> Record:
+    """The JSON that a task of `benchmarks.device` prints; a record of its failure otherwise."""
+    outcome = run([sys.executable, "-m", "benchmarks.device", *words], seconds)
+    if outcome.status:
+        return {"failed": records.without_places(f"exit status {outcome.status}: ...{outcome.text[-800:]}")}
+    record: Record = json.loads(outcome.text.splitlines()[-1])
+    return record
+
+
+def tests() -> Record:
+    """Runs the tests that need a GPU, in one process: they share the device."""
+    outcome = run([sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", "gpu", "tests"], _STEP_SECONDS)
+    lines = outcome.text.splitlines()
+    failures = [records.without_places(line) for line in lines if line.startswith(("FAILED", "ERROR"))]
+    return {"status": outcome.status, "summary": lines[-1] if lines else "", "failures": failures}
+
+
+def sanitized() -> Record:
+    """What compute-sanitizer finds in every generated kernel, a tool at a time."""
+    tool = shutil.which("compute-sanitizer")
+    if tool is None:
+        return {"skipped": "compute-sanitizer is not on PATH"}
+    options = ["--error-exitcode", str(_SANITIZED_ERROR), "--tool"]
+    task = [sys.executable, "-m", "benchmarks.device", "sweep"]
+    return {name: _judged(run([tool, *options, name, *task], _STEP_SECONDS)) for name in ("memcheck", "racecheck")}
+
+
+def _judged(outcome: Outcome) -> Record:
+    found = [line for line in outcome.text.splitlines() if line.startswith("=========")]
+    swept: Record = next((json.loads(line) for line in outcome.text.splitlines() if line.startswith("{")), {})
+    return {
+        "clean": outcome.status == 0,
+        "summary": records.without_places("\n".join(found[-3:]) or outcome.text[-800:]),
+        "cases": len(swept),
+        "failed": {name: row["failed"] for name, row in swept.items() if "failed" in row},
+    }
+
+
+def command(
+    machine: Annotated[str | None, typer.Option(help="the kind of machine, for the record's name; default is the device's name")] = None,
+    date: Annotated[str | None, typer.Option(help="the date for the record's name; default is today")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="measure cases with this in their name; may be repeated")] = None,
+    quick: Annotated[bool, typer.Option(help="small sizes: does everything run?")] = False,
+    testing: Annotated[bool, typer.Option("--tests/--no-tests", help="run the tests marked gpu")] = True,
+    sanitizer: Annotated[bool, typer.Option(help="run compute-sanitizer, where it is found")] = True,
+    results: Annotated[Path, typer.Option(help="the folder for the record")] = records.RESULTS,
+) -> None:
+    """Tests, measures and checks the derivatives on the GPU, and writes a record."""
+    if reason := device.missing():
+        print(f"no GPU to measure: {reason}")
+        raise typer.Exit(1 if os.environ.get("GPUAD_REQUIRE_GPU") == "1" else 0)
+    console = wide_console()
+    about = worker("about")
+    record: Record = {"versions": records.versions(), "device": about}
+
+    def write() -> Path:
+        return records.write("gpu", machine or about.get("name", "gpu"), date or records.today(), record, results)
+
+    if testing:
+        _step(record, "tests", tests, write, console)
+    record["cases"] = {}
+    for case in cpu.chosen(only or ()):
+        _step(record["cases"], case.id, partial(measured, case.id, _QUICK_BYTES if quick else 0, about), write, console)
+    if sanitizer:
+        _step(record, "sanitizer", sanitized, write, console)
+    path = write()
+    show(record, console)
+    console.print(f"record: {path.name}")
+    raise typer.Exit(1 if record.get("tests", {}).get("status", 0) else 0)
+
+
+def _step(into: Record, name: str, find: Callable[[], Record], write: Callable[[], Any], console: Console) -> None:
+    """One more entry of the record, which is then written."""
+    console.print(f"{name} ...", style="dim", highlight=False)
+    try:
+        into[name] = find()
+    except Exception as error:  # the next step has nothing to do with it
+        into[name] = records.failure(error)
+    write()
+
+
+def measured(name: str, limit: int, about: Record) -> Record:
+    """A case's record, with its bandwidths as shares of a copy's. `limit`: most bytes of arguments, 0 for the whole size."""
+    row, copy = worker("case", name, str(limit)), about.get("copy_gb_s")
+    if "failed" in row or not copy:
+        return row
+    return {**row, **{f"{name}_share_of_copy": round(row[f"{name}_gb_s"] / copy, 3) for name in ("primal", "reverse")}}
+
+
+# --- what it prints ------------------------------------------------------------------------------------------------------------------
+
+
+MORE: dict[str, Callable[[Record], str]] = {
+    "of copy": lambda row: f"{row.get('primal_share_of_copy', 0):.2f}",
+    "reverse of copy": lambda row: f"{row.get('reverse_share_of_copy', 0):.2f}",
+    "registers": lambda row: "/".join(str(k["registers"]) for k in row["kernels"].values()),
+    "pool MB": lambda row: f"{row['pool_bytes'] / 1e6:.0f}",
+}
+
+
+def show(record: Record, console: Console) -> None:
+    """Prints the record."""
+    about = record["device"]
+    if "failed" in about:
+        console.print(f"the device says nothing about itself: {about['failed']}", style="red", markup=False)
+    else:
+        what = f"{about['name']}, CUDA {about['cuda_runtime']}, CuPy {about['cupy']}"
+        console.print(f"{what}; a copy moves {about['copy_gb_s']} GB/s", markup=False)
+    console.print(cases_table("cases", record["cases"], MORE))
+    for name, row in record["cases"].items():
+        if "failed" in row:
+            console.print(f"failed: {name}: {row['failed']}", style="red", markup=False)
+    for name in ("tests", "sanitizer"):
+        console.print(f"{name}: {json.dumps(record.get(name, 'not run'))}", markup=False)
+
+
+if __name__ == "__main__":
+    typer.run(command)

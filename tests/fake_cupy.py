@@ -1,0 +1,390 @@
+"""A stand-in for CuPy on a machine without a GPU: enough of its interface for gpuad, with "device memory" on the host.
+
+A kernel's text is read by gpuad's own frontend and run by its host executor, so that the CUDA that is printed is executed, and everything
+between a user's call and that text (allocations, addresses, scalars, streams, attributes) takes the way that it takes on a GPU. The
+helpers that add or exchange atomically are replaced before reading, by what they do when threads run one after another: the frontend
+takes neither their shuffles nor their bit casts.
+
+Device memory refuses what CuPy refuses: implicit conversion to NumPy. And it watches streams: memory that was written on one stream and is
+then used on another, without a synchronisation between, raises.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from gpuad.differentiate import primal_of
+from gpuad.executors.base import Memory as KernelMemory
+from gpuad.executors.host import Host
+from gpuad.frontend.cuda import parse
+from gpuad.ir.nodes import Buffer
+from gpuad.source import SourceFile
+
+_UNIT = 512  # the pool rounds up to it
+_HELPER = re.compile(r"(?:template <typename T>\n)?__device__ inline [\w ]+ (gpuad_(?:block_sum|exch|cas|add))\((.*?)\)\n\{.*?\n\}\n", re.DOTALL)
+_SERIAL = {
+    "gpuad_block_sum": "__device__ inline void gpuad_block_sum({0}* target, double value) {{ *target += ({0})value; }}\n",
+    "gpuad_exch": "__device__ inline {0} gpuad_exch({0}* target, {0} value) {{ {0} old = *target; *target = value; return old; }}\n",
+    "gpuad_cas": "__device__ inline {0} gpuad_cas({0}* target, {0} expected, {0} value)\n"
+    "{{ {0} old = *target; if (old == expected) *target = value; return old; }}\n",
+    "gpuad_add": "__device__ inline {0} gpuad_add({0}* target, {0} value) {{ {0} old = *target; *target = old + value; return old; }}\n",
+}
+
+
+class StreamError(AssertionError):
+    """Two streams use one allocation and nothing orders them."""
+
+
+# --- streams -------------------------------------------------------------------------------------------------------------------------
+
+
+class Stream:
+    """Runs at once; knows which allocations it has used since it was last waited for."""
+
+    current: Stream
+    every: weakref.WeakSet[Stream] = weakref.WeakSet()
+
+    def __init__(self, ptr: int | None = None) -> None:
+        self.ptr = id(self) if ptr is None else ptr
+        self.pending: set[int] = set()
+        self.before: list[Stream] = []
+        self.launches: list[str] = []
+        Stream.every.add(self)
+
+    def __enter__(self) -> Stream:
+        self.before.append(Stream.current)
+        Stream.current = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        Stream.current = self.before.pop()
+
+    def synchronize(self) -> None:
+        self.pending.clear()
+
+    def touch(self, block: Block) -> None:
+        """Marks an allocation as in use on this stream; StreamError if another stream may still be using it."""
+        for other in Stream.every:
+            if other is not self and block.ptr in other.pending:
+                raise StreamError("an allocation is used on two streams without a synchronisation between")
+        self.pending.add(block.ptr)
+
+
+Stream.current = NULL = Stream(0)
+
+
+class Event:
+    """A point in time that is always now."""
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Nothing to wait for."""
+
+    def synchronize(self) -> None:
+        Stream.current.synchronize()
+
+
+# --- memory --------------------------------------------------------------------------------------------------------------------------
+
+
+class OutOfMemoryError(MemoryError):
+    """As CuPy's."""
+
+
+class Block:
+    """One allocation."""
+
+    known: weakref.WeakValueDictionary[int, Block] = weakref.WeakValueDictionary()
+    total = 0
+
+    def __init__(self, size: int) -> None:
+        self.size = -(-size // _UNIT) * _UNIT
+        self.bytes = np.frombuffer(bytearray(self.size + _UNIT), np.uint8)
+        start = int(self.bytes.__array_interface__["data"][0])
+        self.bytes = self.bytes[-start % _UNIT :][: self.size]
+        self.ptr = int(self.bytes.__array_interface__["data"][0]) if size else 0
+        self.device_id = 0
+        Block.total += self.size
+        if size:
+            Block.known[self.ptr] = self
+
+    @staticmethod
+    def at(address: int) -> Block | None:
+        return next((b for b in Block.known.values() if b.ptr <= address < b.ptr + b.size), None)
+
+
+class MemoryPointer:
+    """A place in an allocation."""
+
+    def __init__(self, mem: Block, offset: int) -> None:
+        self.mem, self.ptr = mem, mem.ptr + offset
+
+
+def _binary(name: str) -> Callable[..., Any]:
+    def method(self: ndarray, other: Any) -> Any:
+        return wrapped(getattr(self.host(), name)(_host(other)))
+
+    return method
+
+
+class ndarray:  # the name is CuPy's
+    """An array in device memory: every access to its content goes through the current stream."""
+
+    def __init__(self, shape: Any, dtype: Any = float, memptr: MemoryPointer | None = None, strides: Any = None) -> None:
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        dtype = np.dtype(dtype)
+        self.data = memptr or MemoryPointer(Block(math.prod(shape) * dtype.itemsize), 0)
+        self._view = np.ndarray(shape, dtype, self.data.mem.bytes, self.data.ptr - self.data.mem.ptr, strides)
+
+    @classmethod
+    def _of(cls, view: Any, block: Block) -> ndarray:
+        made = cls.__new__(cls)
+        offset = int(view.__array_interface__["data"][0]) - block.ptr if view.size else 0
+        made.data, made._view = MemoryPointer(block, offset), view
+        return made
+
+    def host(self) -> Any:
+        """The content, for use on the current stream."""
+        if self._view.size:
+            Stream.current.touch(self.data.mem)
+        return self._view
+
+    def get(self) -> Any:
+        content = self.host().copy()
+        Stream.current.synchronize()
+        return content
+
+    shape = property(lambda self: self._view.shape)
+    strides = property(lambda self: self._view.strides)
+    dtype = property(lambda self: self._view.dtype)
+    size = property(lambda self: self._view.size)
+    ndim = property(lambda self: self._view.ndim)
+    nbytes = property(lambda self: self._view.nbytes)
+    itemsize = property(lambda self: self._view.itemsize)
+    flags = property(lambda self: SimpleNamespace(c_contiguous=self._view.flags.c_contiguous, f_contiguous=self._view.flags.f_contiguous))
+    device = property(lambda _: Device())
+    T = property(lambda self: self._inside(self._view.T))
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {"data": (self.data.ptr if self.size else 0, False), "shape": self.shape, "strides": self.strides, "typestr": self.dtype.str}
+
+    def _inside(self, view: Any) -> ndarray:
+        return ndarray._of(view, self.data.mem)
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array explicitly.")
+
+    def __getitem__(self, key: Any) -> ndarray:
+        return self._inside(self._view[(*key, ...) if isinstance(key, tuple) and ... not in key else key if isinstance(key, tuple) else (key, ...)])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.host()[key] = _host(value)
+
+    def reshape(self, *shape: Any) -> ndarray:
+        view = self._view.reshape(*shape)
+        return self._inside(view) if np.shares_memory(view, self._view) or not view.size else wrapped(view)
+
+    def ravel(self) -> ndarray:
+        return self.reshape(-1)
+
+    def view(self, dtype: Any) -> ndarray:
+        return self._inside(self._view.view(dtype))
+
+    def astype(self, dtype: Any, **_: Any) -> ndarray:
+        return wrapped(self.host().astype(dtype))
+
+    def copy(self) -> ndarray:
+        return wrapped(self.host())
+
+    def fill(self, value: Any) -> None:
+        self.host()[...] = value
+
+    def cumsum(self, **keywords: Any) -> ndarray:
+        return wrapped(self.host().cumsum(**keywords))
+
+    def max(self, axis: int | None = None) -> ndarray:
+        return wrapped(self.host().max(axis=axis))
+
+    def sum(self, axis: int | None = None) -> ndarray:
+        return wrapped(self.host().sum(axis=axis))
+
+    def __int__(self) -> int:
+        return int(self.get())
+
+    def __float__(self) -> float:
+        return float(self.get())
+
+    def __len__(self) -> int:
+        return len(self._view)
+
+    __add__, __sub__, __mul__, __truediv__ = map(_binary, ("__add__", "__sub__", "__mul__", "__truediv__"))
+    __radd__, __rmul__, __eq__ = map(_binary, ("__radd__", "__rmul__", "__eq__"))  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]
+
+
+ndarray.__module__ = "cupy"
+
+
+def _host(value: Any) -> Any:
+    return value.host() if isinstance(value, ndarray) else value
+
+
+def wrapped(value: Any) -> ndarray:
+    """A new device array with the content of a NumPy array."""
+    content = np.asarray(value)
+    made = ndarray(content.shape, content.dtype)
+    made.host()[...] = content
+    return made
+
+
+# --- kernels -------------------------------------------------------------------------------------------------------------------------
+
+
+class CompileException(Exception):
+    """As CuPy's."""
+
+
+class CUDADriverError(RuntimeError):
+    """As CuPy's."""
+
+
+HOST = Host(workers=1)
+
+
+def _serial(helper: re.Match[str]) -> str:
+    types = ("float", "double") if helper[2].startswith("T*") else (helper[2].partition("*")[0],)
+    return "".join(_SERIAL[helper[1]].format(type_) for type_ in types)
+
+
+@cache
+def _lowered(code: str, name: str, options: tuple[str, ...]) -> Any:
+    text = _HELPER.sub(_serial, code)
+    return primal_of(parse(SourceFile("generated.cu", text), options=options).kernel(name))
+
+
+class RawKernel:
+    """A kernel that is compiled from its text."""
+
+    max_threads_per_block = 1024
+    num_regs, local_size_bytes, shared_size_bytes, const_size_bytes = 32, 0, 0, 0
+
+    def __init__(self, code: str, name: str, options: tuple[str, ...] = (), backend: str = "nvrtc") -> None:
+        self.code, self.name, self.options, self.backend = code, name, options, backend
+        self.file_path = self.name_expressions = None
+
+    def __call__(self, grid: Any, block: Any, args: Any, *, shared_mem: int = 0, stream: Any = None) -> None:
+        kernel = _lowered(self.code, self.name, tuple(o for o in self.options if not o.startswith("-fmad")))
+        chosen = stream or Stream.current
+        chosen.launches.append(self.name)
+        values = [_argument(param, arg, chosen) for param, arg in zip(kernel.params, args, strict=True)]
+        HOST.launch(kernel, (*grid, 1, 1)[:3], (*block, 1, 1)[:3], values)
+
+
+def _argument(param: Any, arg: Any, stream: Stream) -> Any:
+    if not isinstance(param, Buffer):
+        dtype = np.dtype(str(param.type))
+        raw = np.asarray(arg if isinstance(arg, np.generic) else np.int64(arg) if isinstance(arg, int) else np.float64(arg))
+        return np.frombuffer(raw.tobytes()[: dtype.itemsize], dtype)[0]  # a kernel takes as many bytes as it wants, whatever they mean
+    address = arg.data.ptr if isinstance(arg, ndarray) else int(arg or 0)
+    block = Block.at(address)
+    if block is None:
+        return None
+    stream.touch(block)
+    dtype = np.dtype(str(param.element))
+    return KernelMemory(block.bytes.view(dtype), (address - block.ptr) // dtype.itemsize)
+
+
+class RawModule:
+    """Several kernels of one text."""
+
+    def __init__(self, *, code: str | None = None, options: tuple[str, ...] = (), name_expressions: Any = None) -> None:
+        self.code, self.options, self.name_expressions = code, options, name_expressions
+
+    def get_function(self, name: str) -> RawKernel:
+        assert self.code is not None
+        return RawKernel(self.code, name, self.options)
+
+
+# --- the module ----------------------------------------------------------------------------------------------------------------------
+
+
+class Device:
+    """The only device."""
+
+    id = 0
+
+    def __init__(self, number: int = 0) -> None:
+        assert number == 0
+
+    def synchronize(self) -> None:
+        for stream in Stream.every:
+            stream.synchronize()
+
+
+def _strided(x: ndarray, shape: Any, strides: Any) -> ndarray:
+    block = x.data.mem
+    return ndarray._of(np.ndarray(shape, x.dtype, block.bytes, x.data.ptr - block.ptr, strides), block)
+
+
+def module() -> ModuleType:
+    """A new module `cupy`."""
+    cupy = ModuleType("cupy")
+    for kind in (ndarray, RawKernel, RawModule):
+        setattr(cupy, kind.__name__, kind)
+    for name in ("zeros", "ones", "empty", "arange"):
+        setattr(cupy, name, lambda *args, make=getattr(np, name), **keywords: wrapped(make(*args, **keywords)))
+    for name in ("zeros_like", "ones_like", "empty_like"):
+        setattr(cupy, name, lambda x, make=getattr(np, name): wrapped(make(x.host())))
+    for name in ("float16", "float32", "float64", "int32", "int64", "uint8"):
+        setattr(cupy, name, getattr(np, name))
+    vars(cupy).update(
+        __version__="0.0.fake",
+        asarray=lambda x, dtype=None: x if isinstance(x, ndarray) and dtype in (None, x.dtype) else wrapped(np.asarray(_host(x), dtype)),
+        array=lambda x, dtype=None: wrapped(np.asarray(_host(x), dtype)),
+        asnumpy=lambda x: x.get(),
+        lib=SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=_strided)),
+        cuda=_cuda(),
+        get_default_memory_pool=lambda: SimpleNamespace(total_bytes=lambda: Block.total, free_all_blocks=lambda: None),
+    )
+    return cupy
+
+
+def _cuda() -> SimpleNamespace:
+    properties = {"name": b"a host", "major": 0, "minor": 0, "multiProcessorCount": 1, "totalGlobalMem": 1 << 30}
+    runtime = SimpleNamespace(
+        getDeviceCount=lambda: 1,
+        driverGetVersion=lambda: 13000,
+        runtimeGetVersion=lambda: 13000,
+        getDeviceProperties=lambda _: properties,
+    )
+    return SimpleNamespace(
+        runtime=runtime,
+        Stream=Stream,
+        Event=Event,
+        Device=Device,
+        MemoryPointer=MemoryPointer,
+        get_current_stream=lambda: Stream.current,
+        get_elapsed_time=lambda _start, _end: 1.0,
+        set_allocator=lambda _: None,
+        nvrtc=SimpleNamespace(getVersion=lambda: (13, 0)),
+        memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+        compiler=SimpleNamespace(CompileException=CompileException),
+        driver=SimpleNamespace(CUDADriverError=CUDADriverError),
+    )
+
+
+@contextmanager
+def waited() -> Iterator[None]:
+    """Every stream is waited for before and after."""
+    Device().synchronize()
+    yield
+    Device().synchronize()
