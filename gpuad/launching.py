@@ -20,10 +20,11 @@ from .analysis.affine import evaluate
 from .analysis.depth import depths
 from .analysis.injectivity import Launch as Numbers
 from .analysis.injectivity import collision_free, footprints
+from .analysis.races import proved_race
 from .annotations import namespace
 from .arguments import Bound, BoundArgument
 from .differentiate import Adjoint, Parameter
-from .errors import CompileError, LaunchError, ShadowError
+from .errors import CompileError, LaunchError, ShadowError, UnsupportedError
 from .executors.base import Dim3, Executor, Memory
 from .ir.nodes import Accumulate, Buffer, Kernel, Load, Store, Var
 from .ir.rewrite import walk_stmts
@@ -229,6 +230,7 @@ def dense_extent(array: Any) -> int:
 
 def check_stores(adjoint: Adjoint, call: Call) -> None:
     """Refuses a launch in which two threads store different values to one element that has a shadow; nothing has been launched then."""
+    check_races(adjoint, call)
     doubtful = adjoint.facts.get(("stores", call.key()), lambda: doubtful_stores(adjoint, call))
     if not doubtful:
         return
@@ -247,6 +249,17 @@ def check_stores(adjoint: Adjoint, call: Call) -> None:
         raise LaunchError(
             f"`{call.bound.kernel}`: two threads store different values to one element of {names}: which stays is undefined, and so is the gradient. "
             "Use atomicAdd to sum, or make the indices unique. Nothing was launched."
+        )
+
+
+def check_races(adjoint: Adjoint, call: Call) -> None:
+    """Refuses a launch in which one thread surely reads what another writes."""
+    race = adjoint.facts.get(("race", call.key()), lambda: proved_race(adjoint.primal, call.numbers(adjoint.primal)))
+    if race is not None:
+        raise UnsupportedError(
+            f"a data race: in this launch a thread reads an element of `{race.buffer.name}` here that another thread writes at "
+            f"{race.write.span}; the result depends on chance, and so would its gradient",
+            race.read.span,
         )
 
 

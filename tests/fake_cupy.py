@@ -16,9 +16,9 @@ import re
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,7 +30,9 @@ from gpuad.ir.nodes import Buffer
 from gpuad.source import SourceFile
 
 _UNIT = 512  # the pool rounds up to it
-_HELPER = re.compile(r"(?:template <typename T>\n)?__device__ inline [\w ]+ (gpuad_(?:block_sum|exch|cas|add))\((.*?)\)\n\{.*?\n\}\n", re.DOTALL)
+_HELPER = re.compile(
+    r"(?:template <typename T>\n)?__device__ inline [\w ]+ (gpuad_(?:block_sum|exch|cas|add))\((.*?)\)\n\{.*?\n\}\n", re.DOTALL
+)
 _SERIAL = {
     "gpuad_block_sum": "__device__ inline void gpuad_block_sum({0}* target, double value) {{ *target += ({0})value; }}\n",
     "gpuad_exch": "__device__ inline {0} gpuad_exch({0}* target, {0} value) {{ {0} old = *target; *target = value; return old; }}\n",
@@ -51,10 +53,10 @@ class Stream:
     """Runs at once; knows which allocations it has used since it was last waited for."""
 
     current: Stream
-    every: weakref.WeakSet[Stream] = weakref.WeakSet()
+    every: ClassVar[weakref.WeakSet[Stream]] = weakref.WeakSet()
 
-    def __init__(self, ptr: int | None = None) -> None:
-        self.ptr = id(self) if ptr is None else ptr
+    def __init__(self, null: bool = False, non_blocking: bool = False) -> None:
+        self.ptr = 0 if null else id(self)
         self.pending: set[int] = set()
         self.before: list[Stream] = []
         self.launches: list[str] = []
@@ -79,7 +81,7 @@ class Stream:
         self.pending.add(block.ptr)
 
 
-Stream.current = NULL = Stream(0)
+Stream.current = NULL = Stream(null=True)
 
 
 class Event:
@@ -102,7 +104,7 @@ class OutOfMemoryError(MemoryError):
 class Block:
     """One allocation."""
 
-    known: weakref.WeakValueDictionary[int, Block] = weakref.WeakValueDictionary()
+    known: ClassVar[weakref.WeakValueDictionary[int, Block]] = weakref.WeakValueDictionary()
     total = 0
 
     def __init__(self, size: int) -> None:
@@ -184,7 +186,9 @@ class ndarray:  # the name is CuPy's
         raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array explicitly.")
 
     def __getitem__(self, key: Any) -> ndarray:
-        return self._inside(self._view[(*key, ...) if isinstance(key, tuple) and ... not in key else key if isinstance(key, tuple) else (key, ...)])
+        return self._inside(
+            self._view[(*key, ...) if isinstance(key, tuple) and ... not in key else key if isinstance(key, tuple) else (key, ...)]
+        )
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.host()[key] = _host(value)
@@ -335,15 +339,19 @@ def _strided(x: ndarray, shape: Any, strides: Any) -> ndarray:
     return ndarray._of(np.ndarray(shape, x.dtype, block.bytes, x.data.ptr - block.ptr, strides), block)
 
 
+def _made(make: Callable[..., Any], *args: Any, **keywords: Any) -> ndarray:
+    return wrapped(make(*map(_host, args), **keywords))
+
+
 def module() -> ModuleType:
     """A new module `cupy`."""
     cupy = ModuleType("cupy")
     for kind in (ndarray, RawKernel, RawModule):
         setattr(cupy, kind.__name__, kind)
     for name in ("zeros", "ones", "empty", "arange"):
-        setattr(cupy, name, lambda *args, make=getattr(np, name), **keywords: wrapped(make(*args, **keywords)))
+        setattr(cupy, name, partial(_made, getattr(np, name)))
     for name in ("zeros_like", "ones_like", "empty_like"):
-        setattr(cupy, name, lambda x, make=getattr(np, name): wrapped(make(x.host())))
+        setattr(cupy, name, partial(_made, getattr(np, name)))
     for name in ("float16", "float32", "float64", "int32", "int64", "uint8"):
         setattr(cupy, name, getattr(np, name))
     vars(cupy).update(

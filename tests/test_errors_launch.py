@@ -99,7 +99,13 @@ def test_grid_and_block_swapped() -> None:
 
 @pytest.mark.parametrize(
     ("grid", "block", "word"),
-    [(2.5, 64, "-(-n // 256)"), (0, 64, "empty"), (1, (8, 8, 8, 8), "one to three"), (1, (1, 1, 65), "along the axes"), (1, "64", "whole numbers")],
+    [
+        (2.5, 64, "-(-n // 256)"),
+        (0, 64, "empty"),
+        (1, (8, 8, 8, 8), "one to three"),
+        (1, (1, 1, 65), "along the axes"),
+        (1, "64", "whole numbers"),
+    ],
 )
 def test_geometry_that_is_none(grid: Any, block: Any, word: str) -> None:
     call = Call()
@@ -234,7 +240,9 @@ def test_only_the_output_is_active() -> None:
 def test_bare_output_would_drop_the_gradient() -> None:
     call = Call()
     call.args[2] = call.y
-    call.refused(ShadowError, "<source>:4:", "argument 3 `y`", "has no shadow", "pass Duplicated(y)", "Const(y)", "^", "Nothing was launched")
+    call.refused(
+        ShadowError, "<source>:4:", "argument 3 `y`", "has no shadow", "pass Duplicated(y)", "Const(y)", "^", "Nothing was launched"
+    )
 
 
 def test_float32_shadow_for_float64() -> None:

@@ -127,5 +127,7 @@ def test_names_are_the_users(name: str) -> None:
     lines = body(adjoint(name).source, f"{CASES[name].kernel}_reverse")
     users = names([re.sub(r"/\*.*?\*/", "", CASES[name].file.text, flags=re.DOTALL)])
     known = CUDA | MADE | users | {f"d{n}" for n in users}
-    strange = {n for n in names(lines) if root(n) not in known and n not in known and not n.startswith("gpuad_") and not is_function(n, lines)}
+    strange = {
+        n for n in names(lines) if root(n) not in known and n not in known and not n.startswith("gpuad_") and not is_function(n, lines)
+    }
     assert not strange, sorted(strange)

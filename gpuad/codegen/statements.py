@@ -487,8 +487,9 @@ class Statements:
         """Any step: counts the iterations down and computes the index from the count."""
         self.helpers.add("gpuad_trips")
         text = self.expressions
-        down = isinstance(step, Constant) and step.value < 0
-        ends, size = ((stop, start), Constant(-step.value, step.type)) if down else ((start, stop), step)
+        ends, size = (start, stop), step
+        if isinstance(step, Constant) and step.value < 0:
+            ends, size = (stop, start), Constant(-step.value, step.type)
         trips = f"gpuad_trips({text.text(ends[0])}, {text.text(ends[1])}, {text.text(size)})"
         first, by = text.at(start, _ADDED), text.at(step, _ADDED + 2)
         count = self.names.new(f"{stmt.var.name}_count")

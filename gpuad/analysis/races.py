@@ -1,0 +1,112 @@
+"""Data races that can be proved from a launch's numbers.
+
+A gradient is promised for launches without data races (RULES 11). Most violations can only be found by running (the reference executor does);
+but where one thread stores at an affine index and another reads there what was before, the same forms that prove plain accumulation safe prove
+the race. Only what is certain counts: guards and loop bounds that the forms express fully, threads that surely exist.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.nodes import Accumulate, Binary, Buffer, Expr, For, How, If, Kernel, Load, Stmt, Store, Unary, Var, While
+from .injectivity import UNBOUNDED, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, may_meet, narrowed
+from .replay import replay
+
+
+@dataclass(frozen=True)
+class Race:
+    """A thread reads (`read`) what another writes (`write`) in the same launch."""
+
+    read: Stmt
+    write: Stmt
+    buffer: Buffer
+
+
+def proved_race(kernel: Kernel, launch: Launch) -> Race | None:
+    """A race that surely happens in the launch, or None if none is certain."""
+    facts = replay(kernel)
+    walk = _Certain(launch, frozenset(b for b in facts.written if b.length is None), facts.entry)
+    walk.run(kernel.body)
+    for write, written in walk.writes:
+        for read, at in walk.reads:
+            if read.buffer == write.buffer and _comparable(written, at) and may_meet(written, at, launch):
+                return Race(read, write, read.buffer)
+    return None
+
+
+class _Certain(Walk):
+    """Collects the stores, and the loads of what was there before, that are executed for certain."""
+
+    def __init__(self, launch: Launch, wanted: frozenset[Buffer], entry: frozenset[int]) -> None:
+        super().__init__(launch, wanted)
+        self.entry = entry
+        self.certain = True
+        self.writes: list[tuple[Store | Accumulate, Reach]] = []
+        self.reads: list[tuple[Load, Reach]] = []
+
+    def stmt(self, stmt: Stmt, ranges: Ranges) -> None:
+        match stmt:
+            case Load(buffer=b, index=i) if b in self.wanted:
+                if self.certain and id(stmt) in self.entry:
+                    self.note(self.reads, stmt, i, ranges)
+            case Store(buffer=b, index=i) if b in self.wanted:
+                if self.certain:
+                    self.note(self.writes, stmt, i, ranges)
+            case Accumulate(buffer=b, index=i, how=How.PLAIN) if b in self.wanted:
+                if self.certain:
+                    self.note(self.writes, stmt, i, ranges)
+            case Accumulate():
+                pass
+            case If(condition=c, then=a, otherwise=z):
+                for side, holds in ((a, True), (z, False)):
+                    inner = narrowed(ranges, self.constraints(c, holds, ranges), self.launch)
+                    self.within(self.expressed(c, holds, ranges), lambda s=side, r=inner: self.side(s, r))
+            case While():
+                self.within(False, lambda: super(_Certain, self).stmt(stmt, ranges))
+            case _:
+                super().stmt(stmt, ranges)
+
+    def note(self, found: list, stmt: Stmt, index: Expr, ranges: Ranges) -> None:  # type: ignore[type-arg]
+        try:
+            found.append((stmt, Reach(canonical(self.form(index, ranges), self.launch), ranges)))
+        except Unknown:
+            return
+
+    def within(self, certain: bool, action) -> None:  # type: ignore[no-untyped-def]
+        before, self.certain = self.certain, self.certain and certain
+        action()
+        self.certain = before
+
+    def loop_body(self, stmt: For, ranges: Ranges, last: int) -> None:
+        self.within(0 <= last < UNBOUNDED and self.even(stmt, ranges), lambda: super(_Certain, self).loop_body(stmt, ranges, last))
+
+    def even(self, stmt: For, ranges: Ranges) -> bool:
+        """Whether all threads run the loop equally often."""
+        try:
+            low, high = interval(self.form(stmt.stop, ranges) + self.form(stmt.start, ranges).scaled(-1), ranges)
+        except Unknown:
+            return False
+        return low == high
+
+    def expressed(self, condition: Expr, holds: bool, ranges: Ranges) -> bool:
+        """Whether the ranges say all that the condition says."""
+        match condition:
+            case Var() if condition in self.bools:
+                return self.expressed(self.bools[condition], holds, ranges)
+            case Unary(op="!", operand=a):
+                return self.expressed(a, not holds, ranges)
+            case Binary(op="&&", left=a, right=b) if holds:
+                return self.expressed(a, True, ranges) and self.expressed(b, True, ranges)
+            case Binary(op="||", left=a, right=b) if not holds:
+                return self.expressed(a, False, ranges) and self.expressed(b, False, ranges)
+            case Binary():
+                found = self.constraints(condition, holds, ranges)
+                return bool(found) and all(len(canonical(form, self.launch).terms) <= 1 for form, _ in found)
+        return False
+
+
+def _comparable(a: Reach, b: Reach) -> bool:
+    """Whether the search over the two forms is exact: the same factors for the same digits of threads, no axis in two guises."""
+    left, right = ({d: c for d, c in r.form.terms if d.is_thread} for r in (a, b))
+    return left == right and all(d.kind == "global" for d in left)

@@ -1,0 +1,261 @@
+"""What has to hold for CuPy arrays. Each check takes the module `cupy`: the real one in test_gpu.py, the stand-in in test_gpu_path.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from launch_tools import CASES, compiled
+
+import gpuad
+from benchmarks.workload import Workload, workload
+from gpuad import Active, BatchDuplicated, Duplicated, launching
+from gpuad.errors import LaunchError, ShadowError
+
+GOLDEN = Path(__file__).parent / "golden"
+RUN_AS_TEXT = ("saxpy", "heat", "gray_scott", "adam", "histogram", "gemm", "softsplat")
+CUBE = """extern "C" __global__ void cube(float* x, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] = x[i] * x[i] * x[i];
+}
+extern "C" __global__ void scale(double* y, const double* x, double a, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a * sin(x[i]);
+}
+extern "C" __global__ void settle(double* x, const int* steps, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    for (int k = 0; k < steps[i]; ++k) x[i] = x[i] * x[i] - 0.5;
+}
+"""
+
+
+def on_host(x: Any) -> Any:
+    return x.get() if hasattr(x, "get") else np.asarray(x)
+
+
+def results(work: Workload) -> dict[str, Any]:
+    """All arrays and shadows of a workload, on the host."""
+    named = zip((d.name for d in work.kernel.parameters), work.args, strict=True)
+    both = {p + name: getattr(arg, key, None) for name, arg in named for p, key in (("", "primal"), ("d", "shadow"))}
+    bare = {d.name: arg for d, arg in zip(work.kernel.parameters, work.args, strict=True) if not hasattr(arg, "primal")}
+    return {name: on_host(x) for name, x in {**both, **bare}.items() if hasattr(x, "strides") and not isinstance(x, np.generic)}
+
+
+def close(found: dict[str, Any], expected: dict[str, Any], narrow: bool) -> None:
+    """Within 1e-5 of the norm where the kernel computes with float32, 1e-12 where it does not."""
+    for name, value in expected.items():
+        error = np.linalg.norm((found[name].astype(np.float64) - value).ravel())
+        assert error <= (1e-5 if narrow else 1e-12) * max(np.linalg.norm(value.astype(np.float64).ravel()), 1e-30), f"{name}: {error:.1e}"
+
+
+def narrow(work: Workload) -> bool:
+    return any(getattr(x, "dtype", None) == np.float32 for x in work.args)
+
+
+# --- the cases -----------------------------------------------------------------------------------------------------------------------
+
+
+def agrees(cupy: Any, name: str, mode: Any = gpuad.Reverse) -> None:
+    """Primal and derivative of a case, against the host executor."""
+    sides = []
+    for library in (cupy, np):
+        work = workload(CASES[name], library)
+        grid, block, shared_mem = CASES[name].geometry()
+        gpuad.autodiff(work.kernel, grid, block, work.args, mode=mode, shared_mem=shared_mem)
+        sides.append(results(work))
+    close(*sides, narrow(work))
+
+
+def split_agrees(cupy: Any, name: str) -> None:
+    """The split pair, with the arguments overwritten between its halves."""
+    sides = []
+    for library in (cupy, np):
+        work = workload(CASES[name], library)
+        active = {n: type(a) for n, a in zip((d.name for d in work.kernel.parameters), work.args, strict=True) if n in CASES[name].active}
+        augmented, reverse = gpuad.autodiff_thunk(work.kernel, **active)
+        grid, block, shared_mem = CASES[name].geometry()
+        saved = augmented(grid, block, work.args, shared_mem=shared_mem)
+        for arg in work.args:
+            if isinstance(arg, Duplicated):
+                arg.primal.fill(0)
+        reverse(grid, block, work.args, saved, shared_mem=shared_mem)
+        sides.append({key: x for key, x in results(work).items() if key[1:] in CASES[name].active})
+    close(*sides, narrow(work))
+
+
+def golden_runs(cupy: Any, name: str) -> None:
+    """The text in tests/golden, handed to CuPy as any text, against what gpuad itself runs."""
+    case = CASES[name]
+    own, plain = workload(case, cupy), workload(case, cupy)
+    for work in (own, plain):
+        state = work.save()
+        work.forward(state)
+        if work is own:
+            work.reverse(state)
+    options = ("-std=c++17", "-fmad=false") if plain.adjoint.exact else ("-std=c++17",)
+    module = cupy.RawModule(code=(GOLDEN / f"{name}.cu").read_text(encoding="utf-8"), options=options)
+    args = tuple(map(as_cupy, launching.arguments(plain.adjoint.parameters, plain.call, state)))
+    module.get_function(f"{case.kernel}_reverse")(plain.call.grid, plain.call.block, args)
+    close(results(plain), results(own), narrow(own))
+
+
+def as_cupy(argument: Any) -> Any:
+    """An executor's argument as CuPy takes it."""
+    return argument.root[argument.offset :] if hasattr(argument, "root") else argument
+
+
+# --- kernels from CuPy ---------------------------------------------------------------------------------------------------------------
+
+
+def _cubed(cupy: Any, k: Any) -> None:
+    x = cupy.asarray(np.linspace(-2, 2, 100, dtype=np.float32))
+    before, dx = x.get(), cupy.ones_like(x)
+    gpuad.autodiff(k, (1,), (128,), (Duplicated(x, dx), 100))
+    np.testing.assert_allclose(x.get(), before**3, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(dx.get(), 3 * before**2, rtol=1e-6, atol=1e-6)
+
+
+def raw_kernel(cupy: Any) -> None:
+    """A RawKernel, as a kernel and straight to `autodiff`."""
+    raw = cupy.RawKernel(CUBE, "cube")
+    _cubed(cupy, gpuad.kernel(raw))
+    _cubed(cupy, raw)
+
+
+def raw_module(cupy: Any) -> None:
+    """A RawModule and a name, and a function that was taken from it."""
+    module = cupy.RawModule(code=CUBE)
+    _cubed(cupy, gpuad.kernel(module, "cube"))
+    _cubed(cupy, gpuad.kernel(module.get_function("cube")))
+
+
+def own_kernel_runs(cupy: Any) -> None:
+    """A user's kernel does the same whether CuPy or gpuad launches it, options and macros included."""
+    text = CUBE.replace("x[i] * x[i] * x[i]", "POWER * x[i]")
+    raw = cupy.RawKernel(text, "cube", ("-DPOWER=3",))
+    x, y = (cupy.asarray(np.linspace(-2, 2, 100, dtype=np.float32)) for _ in range(2))
+    raw((1,), (128,), (x, np.int32(100)))
+    gpuad.kernel(raw)((1,), (128,), (y, 100))
+    np.testing.assert_array_equal(x.get(), y.get())
+
+
+# --- memory --------------------------------------------------------------------------------------------------------------------------
+
+
+def view(cupy: Any) -> None:
+    """A view that begins inside its allocation, its shadow likewise; what lies around both stays."""
+    x = cupy.asarray(np.linspace(-2, 2, 100, dtype=np.float32))
+    before, pair = x.get(), Duplicated(x, cupy.ones_like(x))
+    gpuad.autodiff(compiled(CUBE, "cube"), 1, 128, (pair[10:60], 50))
+    inside = slice(10, 60)
+    np.testing.assert_allclose(x.get()[inside], before[inside] ** 3, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(pair.shadow.get()[inside], 3 * before[inside] ** 2, rtol=1e-6, atol=1e-6)
+    outside = np.r_[0:10, 60:100]
+    np.testing.assert_array_equal(x.get()[outside], before[outside])
+    np.testing.assert_array_equal(pair.shadow.get()[outside], np.ones(50))
+
+
+def halves_of_one_array(cupy: Any) -> None:
+    """Input and output are two halves of one array, and their shadows of another."""
+    z = cupy.asarray(np.linspace(0, 1, 128))
+    both = Duplicated(z, cupy.ones_like(z))
+    x = z.get()[:64]
+    da = cupy.zeros(())
+    gpuad.autodiff(compiled(CUBE, "scale"), 1, 64, (both[64:], both[:64], Active(2.0, da), 64))
+    np.testing.assert_allclose(z.get()[64:], 2 * np.sin(x), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(both.shadow.get(), np.r_[1 + 2 * np.cos(x), np.zeros(64)], rtol=1e-12)
+    np.testing.assert_allclose(float(da), np.sin(x).sum(), rtol=1e-12)
+
+
+def made_shadow(cupy: Any) -> None:
+    """A shadow that gpuad makes lives on the device."""
+    pair = Duplicated(cupy.ones(10, dtype=np.float32))
+    assert type(pair.shadow) is type(pair.primal)
+    np.testing.assert_array_equal(pair.shadow.get(), np.zeros(10))
+
+
+def batch(cupy: Any) -> None:
+    """Two seeds at once."""
+    x = cupy.asarray(np.linspace(-2, 2, 100, dtype=np.float32))
+    before, first, second = x.get(), cupy.ones_like(x), cupy.zeros_like(x)
+    second.fill(3)
+    gpuad.autodiff(compiled(CUBE, "cube"), 1, 128, (BatchDuplicated(x, (first, second)), 100))
+    np.testing.assert_allclose(first.get(), 3 * before**2, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(second.get(), 9 * before**2, rtol=1e-6, atol=1e-6)
+
+
+def refused(cupy: Any) -> None:
+    """What would read another memory than its user thinks is refused, and nothing is launched."""
+    x, k = cupy.ones(10, dtype=np.float32), compiled(CUBE, "cube")
+    with pytest.raises(LaunchError, match="one device"):
+        gpuad.autodiff(k, 1, 32, (Duplicated(x, np.ones(10, np.float32)), 10))
+    with pytest.raises(LaunchError, match="float"):
+        k(1, 32, (cupy.ones(10, dtype=np.float64), 10))
+    with pytest.raises(LaunchError, match="strides"):
+        k(1, 32, (cupy.ones(20, dtype=np.float32)[::2], 10))
+    with pytest.raises(ShadowError, match="shadow"):
+        gpuad.autodiff(k, 1, 32, (Duplicated(x, x), 10))
+    with pytest.raises(LaunchError, match="1024"):
+        k(1, 2048, (x, 10))
+    np.testing.assert_array_equal(x.get(), np.ones(10))
+
+
+# --- streams -------------------------------------------------------------------------------------------------------------------------
+
+
+def settled(before: Any, steps: Any) -> tuple[Any, Any]:
+    """What `settle` makes of an array, and the derivative."""
+    x, slope = before.copy(), np.ones_like(before)
+    for k in range(int(steps.max())):
+        going = k < steps
+        slope = np.where(going, 2 * x * slope, slope)
+        x = np.where(going, x * x - 0.5, x)
+    return x, slope
+
+
+def on_stream(cupy: Any, way: str) -> None:
+    """A derivative that copies, records on stacks and reads a flag back, on a stream that is not the default one: as the current stream
+    (`with`) or by keyword."""
+    count = 50_000
+    before, steps = np.linspace(0.1, 0.9, count), np.arange(count, dtype=np.int32) % 7
+    stream = cupy.cuda.Stream(non_blocking=True)
+    x, dx, amounts = cupy.asarray(before), cupy.ones(count), cupy.asarray(steps)
+    cupy.cuda.Device().synchronize()
+    call = (compiled(CUBE, "settle"), -(-count // 128), 128, (Duplicated(x, dx), amounts, count))
+    if way == "current":
+        with stream:
+            gpuad.autodiff(*call)
+    else:
+        gpuad.autodiff(*call, stream=stream)
+    stream.synchronize()
+    value, slope = settled(before, steps)
+    np.testing.assert_allclose(x.get(), value, rtol=1e-12)
+    np.testing.assert_allclose(dx.get(), slope, rtol=1e-11, atol=1e-300)
+
+
+def split_on_stream(cupy: Any) -> None:
+    """The same for the split pair."""
+    count = 50_000
+    before, steps = np.linspace(0.1, 0.9, count), np.arange(count, dtype=np.int32) % 7
+    stream = cupy.cuda.Stream(non_blocking=True)
+    x, dx, amounts = cupy.asarray(before), cupy.ones(count), cupy.asarray(steps)
+    cupy.cuda.Device().synchronize()
+    augmented, reverse = gpuad.autodiff_thunk(compiled(CUBE, "settle"), x=Duplicated)
+    launch: tuple[Any, ...] = (-(-count // 128), 128, (Duplicated(x, dx), amounts, count))
+    saved = augmented(*launch, stream=stream)
+    reverse(*launch, saved, stream=stream)
+    stream.synchronize()
+    np.testing.assert_allclose(dx.get(), settled(before, steps)[1], rtol=1e-11, atol=1e-300)
+
+
+CHECKS: tuple[Callable[[Any], None], ...] = (
+    raw_kernel, raw_module, own_kernel_runs, view, halves_of_one_array, made_shadow, batch, refused, split_on_stream,
+)  # fmt: skip
+SPLIT = ("softmax", "adam", "horner", "relu_bias", "kepler-orbit", "insertion_sort", "masked_update", "gray_scott")

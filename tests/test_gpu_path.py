@@ -1,0 +1,77 @@
+"""The way of a call on CuPy arrays, on a machine without a GPU: with a stand-in for CuPy that runs the generated CUDA text on the host."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import fake_cupy
+import gpu_checks
+import numpy as np
+import pytest
+from launch_tools import CASES, compiled
+
+import gpuad
+from gpuad import Duplicated, launching, testing
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    module = fake_cupy.module()
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    launching._cuda.cache_clear()
+    with fake_cupy.waited():
+        yield module
+    launching._cuda.cache_clear()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(cupy: Any, name: str) -> None:
+    gpu_checks.agrees(cupy, name)
+
+
+@pytest.mark.parametrize("name", ["saxpy", "softmax", "kepler-orbit", "gemm"])
+def test_forward_mode(cupy: Any, name: str) -> None:
+    gpu_checks.agrees(cupy, name, gpuad.Forward)
+
+
+@pytest.mark.parametrize("name", gpu_checks.SPLIT)
+def test_split_pair(cupy: Any, name: str) -> None:
+    gpu_checks.split_agrees(cupy, name)
+
+
+@pytest.mark.parametrize("name", gpu_checks.RUN_AS_TEXT)
+def test_golden_text(cupy: Any, name: str) -> None:
+    gpu_checks.golden_runs(cupy, name)
+
+
+@pytest.mark.parametrize("check", gpu_checks.CHECKS, ids=lambda check: check.__name__)
+def test_check(cupy: Any, check: Callable[[Any], None]) -> None:
+    check(cupy)
+
+
+@pytest.mark.parametrize("way", ["current", "keyword"])
+def test_stream(cupy: Any, way: str) -> None:
+    gpu_checks.on_stream(cupy, way)
+
+
+def test_every_launch_is_on_the_stream(cupy: Any) -> None:
+    stream, x = cupy.cuda.Stream(non_blocking=True), cupy.asarray(np.full(8, 0.5))
+    steps = cupy.asarray(np.arange(8, dtype=np.int32))
+    cupy.cuda.Device().synchronize()
+    gpuad.autodiff(compiled(gpu_checks.CUBE, "settle"), 1, 32, (Duplicated(x, cupy.ones_like(x)), steps, 8), stream=stream)
+    assert {"settle", "settle_reverse"} <= set(stream.launches)
+    assert "settle_reverse" not in fake_cupy.NULL.launches[-1:]
+
+
+def test_array_module(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert testing.array_module() is cupy
+    monkeypatch.setattr(cupy.cuda.runtime, "getDeviceCount", lambda: 0)
+    assert testing.array_module() is np
+
+
+def test_the_stand_in_tells_streams_apart(cupy: Any) -> None:
+    x = cupy.ones(10)
+    with pytest.raises(fake_cupy.StreamError), cupy.cuda.Stream(non_blocking=True):
+        x.fill(2)
