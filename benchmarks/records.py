@@ -10,11 +10,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import gpuad
 from gpuad.errors import CompileError
 from gpuad.executors.compiler import find_compiler
 
 RESULTS = Path(__file__).parent / "results"
-_PACKAGES = ("gpuad", "numpy", "libclang")
+_PACKAGES = ("numpy", "libclang")
 _FAILURE_WIDTH = 2000
 
 
@@ -34,7 +35,7 @@ def write(kind: str, machine: str, date: str, record: dict[str, Any], folder: Pa
 
 def versions(*packages: str) -> dict[str, str]:
     """Versions of what computes, by name; a package that is not there is left out."""
-    found = {"python": platform.python_version()}
+    found = {"gpuad": gpuad.__version__, "python": platform.python_version()}
     for name in (*_PACKAGES, *packages):
         try:
             found[name] = metadata.version(name)

@@ -1,5 +1,6 @@
 """gpuad differentiates CUDA kernels that overwrite their arguments in place. The public names, nothing else."""
 
+from . import testing
 from .annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, stop_gradient
 from .api import Forward, Kernel, Reverse, autodiff, autodiff_thunk, hvp, kernel
 from .errors import CompileError, GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
@@ -26,4 +27,5 @@ __all__ = [
     "hvp",
     "kernel",
     "stop_gradient",
+    "testing",
 ]

@@ -349,7 +349,7 @@ def test_something_that_is_no_kernel() -> None:
 
 
 def test_missing_file(tmp_path: Path) -> None:
-    with pytest.raises((OSError, GpuadError), match="nothing.cu"):
+    with pytest.raises((OSError, GpuadError), match=r"nothing\.cu"):
         gpuad.kernel(str(tmp_path / "nothing.cu"), "scale")
 
 

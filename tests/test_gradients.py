@@ -1,4 +1,7 @@
-"""The gradient of every kernel that ships, on every executor, in every way of generating it: dot product, Taylor, twice, primal untouched."""
+"""The gradient of every kernel that ships, on every executor, in every way of generating it.
+
+Dot product, Taylor, twice without clearing, primal untouched: what `gpuad.testing` checks.
+"""
 
 from __future__ import annotations
 

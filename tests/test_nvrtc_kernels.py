@@ -1,4 +1,7 @@
-"""NVRTC takes every generated adjoint of the kernels that ship, for old and new GPUs, and what it makes can be launched at the case's block."""
+"""NVRTC takes every generated adjoint of the kernels that ship, for old and new GPUs, and what it makes can be launched.
+
+As large as the case's block, with the registers and the shared memory that the compiled code says it needs.
+"""
 
 from __future__ import annotations
 

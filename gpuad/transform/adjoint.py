@@ -45,11 +45,16 @@ class Ledger:
 
 
 def total(terms: list[Term], type_: Scalar) -> Expr:
-    """The sum of the terms, each only where its predicate holds."""
-    result: Expr = b.zero(type_)
+    """The sum of the terms, each only where its predicate holds; terms under one predicate, and under its opposite, share a choice."""
+    sums: dict[Expr | None, Expr] = {}
     for term in terms:
-        value = term.value if term.predicate is None else b.select(term.predicate, term.value, b.zero(type_))
-        result = b.add(result, value)
+        sums[term.predicate] = b.add(sums.get(term.predicate, b.zero(type_)), term.value)
+    result = sums.pop(None, b.zero(type_))
+    while sums:
+        predicate, value = next(iter(sums.items()))
+        assert predicate is not None
+        del sums[predicate]
+        result = b.add(result, b.select(predicate, value, sums.pop(b.negate(predicate), b.zero(type_))))
     return result
 
 
@@ -172,7 +177,7 @@ class _Step:
 
     def quotient(self, expr: Binary, seed: Expr, result: Expr | None) -> None:
         x, y = expr.left, expr.right
-        if isinstance(y, Constant):
+        if isinstance(y, Constant) or _from_integer(y):  # where an integer is 0, the primal has no finite value either
             return self.down(x, b.div(seed, y))
         if self.active(x):
             self.down(x, b.chain(seed, b.div(b.const(1, y.type), y)))
@@ -187,6 +192,10 @@ class _Step:
         for argument, partial in zip(expr.arguments, rule, strict=True):
             if partial.value is not None and self.active(argument):
                 self.down(argument, b.chain(seed, partial.value) if partial.singular else _times(seed, partial.value))
+
+
+def _from_integer(expr: Expr) -> bool:
+    return isinstance(expr, Cast) and not expr.operand.type.is_float
 
 
 def _times(seed: Expr, partial: Expr) -> Expr:

@@ -174,7 +174,7 @@ class _Layout:
         if not self.scratches:
             return tuple(out)
         thread = self.names.var("thread", I64)
-        out.append(Let(thread, thread_number()))
+        out.extend(thread_lets(thread, self.names))
         group, lane = Binary("/", thread, b.const(GROUP, I64), I64), Binary("%", thread, b.const(GROUP, I64), I64)
         for uid, scratch in self.scratches.items():
             start, end = (self.names.var(f"{scratch.base.name}_{w}", I64) for w in ("start", "end"))
@@ -234,8 +234,9 @@ class _Layout:
         body = _Count(saved, wanted, counters, deepest, logs).block(primal.body)
         starts = [Let(v, b.const(0, I32)) for v in (*counters.values(), *deepest.values())]
         thread = self.names.var("thread", I64)
+        number = thread_lets(thread, self.names)
         ends = [Store(self.scratches[uid].depths, thread, v) for uid, v in deepest.items()]
-        return prune((*starts, *body, Let(thread, thread_number()), *ends), private=saved.values())
+        return prune((*starts, *body, *number, *ends), private=saved.values())
 
 
 @dataclass(frozen=True)
@@ -283,9 +284,15 @@ class _Count:
         return (more, Assign(deepest, Call("max", (deepest, counter), I32)))
 
 
-def thread_number() -> Expr:
-    """The number of this thread in the whole launch, int64."""
-    block = _linear("blockIdx", "gridDim")
+def thread_lets(thread: Var, names: Names) -> Block:
+    """Statements that give a variable the number of this thread."""
+    block = names.var("block", I64)
+    return Let(block, _linear("blockIdx", "gridDim")), Let(thread, thread_number(block))
+
+
+def thread_number(block: Expr | None = None) -> Expr:
+    """The number of this thread in the whole launch, int64; `block` is that of its block, if it has been computed."""
+    block = _linear("blockIdx", "gridDim") if block is None else block
     size = _i64("blockDim", "x")
     for axis in "yz":
         size = Binary("*", size, _i64("blockDim", axis), I64)

@@ -12,7 +12,9 @@ extern "C" __global__ void soft_histogram_reverse(
         const float position = value[i] * (bins - 1);
         int low = (int)position;
         const float dposition = low >= 0 && low + 1 < bins ? dcounts[low + 1LL] - dcounts[low] : 0.0f;
-        dvalue[i] += (bins - 1) * dposition;
+        if (dposition != 0.0f) {
+            dvalue[i] += (bins - 1) * dposition;
+        }
     }
 }
 

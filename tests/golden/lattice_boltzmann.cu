@@ -104,9 +104,9 @@ extern "C" __global__ void lattice_boltzmann_reverse(
             dux += ex_2 * deu;
             duy += ey_2 * deu;
         }
-        dsquare *= 1.5f;
-        duy += 2.0f * (uy * dsquare);
-        dux += 2.0f * (ux * dsquare);
+        const float dsquare_2 = 1.5f * dsquare;
+        duy += dsquare != 0.0f ? 2.0f * (uy * dsquare_2) : 0.0f;
+        dux += dsquare != 0.0f ? 2.0f * (ux * dsquare_2) : 0.0f;
         drho = drho - gpuad_chain(duy, uy / rho) - gpuad_chain(dux, ux / rho);
         dux = gpuad_chain(dux, 1.0f / rho);
         duy = gpuad_chain(duy, 1.0f / rho);

@@ -95,13 +95,13 @@ extern "C" __global__ void lennard_jones_reverse(
                 dr2 = -gpuad_chain(gpuad_chain(dpull_2, slope / sqrt(r2_2)), 0.5 / sqrt(r2_2)) - gpuad_chain(ds2, s2_2 / r2_2) + gpuad_chain(-gpuad_chain(dpull, pull / r) - slope_there * dsum, 0.5 / r);
                 dsigma_3 = 2.0 * (sigma * ds2_2);
             }
-            ddz += 2.0 * (dz_2 * dr2);
+            ddz += dr2 != 0.0 ? 2.0 * (dz_2 * dr2) : 0.0;
             atomicAdd(&dz[i], -ddz);
             atomicAdd(&dz[j], ddz);
-            ddy += 2.0 * (dy_2 * dr2);
+            ddy += dr2 != 0.0 ? 2.0 * (dy_2 * dr2) : 0.0;
             atomicAdd(&dy[i], -ddy);
             atomicAdd(&dy[j], ddy);
-            ddx += 2.0 * (dx_2 * dr2);
+            ddx += dr2 != 0.0 ? 2.0 * (dx_2 * dr2) : 0.0;
             atomicAdd(&dx[i], -ddx);
             atomicAdd(&dx[j], ddx);
             dslope_there += dslope_there_2;
@@ -109,12 +109,12 @@ extern "C" __global__ void lennard_jones_reverse(
             depsilon_2 += depsilon_3;
             dsigma_2 += dsigma_3;
         }
-        dslope_there = gpuad_chain(dslope_there, 1.0 / sqrt(r2));
-        const double dslope_there_2 = -24.0 * (epsilon * dslope_there);
+        const double dslope_there_2 = gpuad_chain(dslope_there, 1.0 / sqrt(r2));
+        const double dslope_there_3 = -24.0 * (epsilon * dslope_there_2);
         const double dat_cutoff_2 = 4.0 * (epsilon * dat_cutoff);
-        const double ds6 = 2.0 * (s6 * dslope_there_2) + 2.0 * (s6 * dslope_there_2) - dslope_there_2 + 2.0 * (s6 * dat_cutoff_2) - dat_cutoff_2;
+        const double ds6 = (dslope_there != 0.0 ? 2.0 * (s6 * dslope_there_3) : 0.0) + (dslope_there != 0.0 ? 2.0 * (s6 * dslope_there_3) : 0.0) + (dslope_there != 0.0 ? -dslope_there_3 : 0.0) + (dat_cutoff != 0.0 ? 2.0 * (s6 * dat_cutoff_2) : 0.0) + (dat_cutoff != 0.0 ? -dat_cutoff_2 : 0.0);
         const double ds2 = gpuad_chain(2.0 * (s2 * (s2 * ds6)) + s2 * s2 * ds6, 1.0 / r2);
-        depsilon_2 = depsilon_2 - 24.0 * ((2.0 * s6 * s6 - s6) * dslope_there) + 4.0 * ((s6 * s6 - s6) * dat_cutoff);
+        depsilon_2 = depsilon_2 + (dslope_there != 0.0 ? -24.0 * ((2.0 * s6 * s6 - s6) * dslope_there_2) : 0.0) + (dat_cutoff != 0.0 ? 4.0 * ((s6 * s6 - s6) * dat_cutoff) : 0.0);
         dsigma_2 += 2.0 * (sigma * ds2);
     }
     gpuad_block_sum(&dsigma[0], dsigma_2);
