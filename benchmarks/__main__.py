@@ -40,7 +40,7 @@ def command(
 
 
 def _measured(only: Sequence[str], budget: sizes.Budget, effort: measure.Effort, saxpy: int) -> Record:
-    chosen = cpu.chosen(only)
+    chosen, load = cpu.chosen(only), records.load()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=len(chosen) + 3)
@@ -57,6 +57,7 @@ def _measured(only: Sequence[str], budget: sizes.Budget, effort: measure.Effort,
         return {
             "versions": {**records.versions(), "compiler": records.compiler()},
             "cores": os.cpu_count(),
+            "load": load,
             "saxpy": required,
             "launch": launches,
             "by_hand": cpu.by_hand(effort),
@@ -92,6 +93,8 @@ def show(record: Record, console: Console) -> None:
             f"{row['wanted']}",
         )
     console.print(table)
+    if record["load"] > 0.5:
+        console.print(f"the machine was busy (load {record['load']:.1f} before the start): trust ratios, not times", style="yellow")
     console.print(", ".join(f"{name.removesuffix('_us')} {value} us" for name, value in record["launch"].items()))
     for name in failed(record):
         console.print(f"failed: {name}: {record['cases'][name]['failed']}", style="red", markup=False)
@@ -112,7 +115,7 @@ def cases_table(title: str, rows: dict[str, Record], more: Mapping[str, Callable
         "forward ms",
         "reverse ms",
         "ratio",
-        "traffic_ratio",
+        "traffic",
         "GB/s",
         "reverse GB/s",
         "saved MB",

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from gpuad import launching
 from gpuad.cases import Case, all_cases
 
 from . import cpu, measure, records, sizes
@@ -135,18 +134,17 @@ def _measured(cupy: Any, work: Workload, effort: Effort) -> Record:
         return {"primal": primal, "forward": saving + forward, "reverse": clock(lambda: work.reverse(states[0]))}
 
     times = measure.lower_medians(repetition, effort)
+    executor: Any = work.call.executor
     return {
         "sizes": work.case.resolve(work.sizes),
         **cpu.figures(work, states[0], times),
-        "kernels": {k.name: attributes(k) for k in work.generated},
+        "kernels": {k.name: attributes(executor.function(k)) for k in work.generated},
         "pool_bytes": int(cupy.get_default_memory_pool().total_bytes()),
     }
 
 
-def attributes(kernel: Any) -> Record:
+def attributes(function: Any) -> Record:
     """What a compiled kernel needs of a multiprocessor."""
-    executor: Any = launching.executor_of("cupy")
-    function = executor.function(kernel)
     return {
         "registers": int(function.num_regs),
         "local_bytes": int(function.local_size_bytes),

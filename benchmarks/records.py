@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import platform
 import re
 from importlib import metadata
@@ -50,6 +51,11 @@ def compiler() -> str:
         return find_compiler().version.splitlines()[0]
     except CompileError:
         return "none"
+
+
+def load() -> float:
+    """How many processes want to run on this machine, on average over the last minute; 0 where the system does not say."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else 0.0
 
 
 def failure(error: BaseException) -> dict[str, Any]:

@@ -7,7 +7,7 @@ denormals): `restore` puts everything back, outside of what is timed. Only this 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -103,7 +103,8 @@ def workload(case: Case, library: Any, sizes: dict[str, int] | None = None, seed
 def prepared(case: Case, sizes: dict[str, int], kernel: api.Kernel, args: tuple[Any, ...], grid: Any, block: Any, shared: int) -> Workload:
     """The workload of a launch: what `autodiff` decides before its first launch is decided here."""
     call = kernel._bind(grid, block, args, shared, None)
-    adjoint = kernel.reverse(api._pattern(kernel, call))
+    adjoint = kernel.reverse_for(api._pattern(kernel, call), call)
+    call = replace(call, exact=adjoint.exact)
     variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
     given = [array for arg in args for array in (getattr(arg, "primal", arg), getattr(arg, "shadow", None))]
     arrays: list[Any] = [array for array in given if hasattr(array, "strides") and not isinstance(array, np.generic)]

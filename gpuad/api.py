@@ -295,8 +295,9 @@ def _kept_seeds(call: Call, adjoint: Adjoint) -> Call:
     if not kept:
         return call
     read = {b.name for b in adjoint.recording.live} | {b.name for b in adjoint.primal.buffers if launching.loads(adjoint.primal, b)}
-    for argument in kept.values():
-        if argument.name in read:
+    for position, argument in kept.items():
+        base = call.overlaps.get(position, (position, 0))[0]
+        if call.bound.arguments[base].name in read or base != position:
             raise ShadowError(f"`{argument.name}`: keep=True is for what the kernel only writes, but it also reads it; pass a copy as seed")
     copies = {i: replace(a, shadows=tuple(launching.copied(call, s) for s in a.shadows)) for i, a in kept.items()}
     arguments = tuple(copies.get(i, a) for i, a in enumerate(call.bound.arguments))

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .analysis.affine import evaluate
+from .analysis.affine import evaluate, strides
 from .analysis.depth import depths
 from .analysis.injectivity import Launch as Numbers
 from .analysis.injectivity import collision_free, footprints
@@ -189,7 +189,7 @@ def check_device(call: Call) -> None:
 def premises_hold(adjoint: Adjoint, call: Call) -> bool:
     """Whether the strides that the adjoint takes to be non-zero are so in this launch."""
     scalars = call.numbers(adjoint.primal).scalars
-    return all(evaluate(p, scalars) != 0 for p in adjoint.recording.premises)
+    return all(strides(evaluate(p, scalars)) for p in adjoint.recording.premises)
 
 
 # --- numbers of a launch -----------------------------------------------------------------------------------------------------------------
@@ -240,10 +240,9 @@ def check_stores(adjoint: Adjoint, call: Call) -> None:
     owned = [call.bound.arguments[positions[b]].memory for b in check.claims]
     flag = Memory(call.executor.zeros(1, np.dtype(np.int32)))
     claims = [None if m is None else Memory(call.executor.zeros(m.root.size, np.dtype(np.int64)), m.offset) for m in owned]
-    values = [None if m is None else Memory(call.executor.copy(m.root), m.offset) for m in owned]
     for run in (0, 1):
         copies = [None if m is None else copied(call, m) for m in given]
-        call.run(check.kernel, [*call.bound.primals(), *call.offset_values(), *copies, *claims, *values, np.int32(run), flag])
+        call.run(check.kernel, [*call.bound.primals(), *call.offset_values(), *copies, *claims, np.int32(run), flag])
     if int(flag.root[0]):
         names = ", ".join(f"`{b.name}`" for b in doubtful)
         raise LaunchError(

@@ -75,7 +75,7 @@ def serves_a_stack(stmt: Stmt, made: Adjoint) -> bool:
     buffer = getattr(stmt, "buffer", None)
     local = isinstance(buffer, Buffer) and buffer.length is not None and buffer.name.endswith("_saved")
     variable = getattr(stmt, "var", None)
-    counter = isinstance(variable, Var) and re.search(r"^thread$|_top(_\d+)?$|_at(_\d+)?$|_saved_base", variable.name)
+    counter = isinstance(variable, Var) and re.search(r"^(block|thread)$|_top(_\d+)?$|_at(_\d+)?$|_saved_base", variable.name)
     return buffer in scratch or local or bool(counter)
 
 
@@ -105,8 +105,8 @@ CUDA = frozenset({
     "long", "unsigned", "signed", "float", "double", "const", "true", "false", "return", "break", "continue", "extern", "C",
     "void", "__global__", "__shared__", "__restrict__", "__syncthreads", "__syncwarp", "atomicAdd", "atomicExch"
 })  # fmt: skip
-# The thread's number; a while loop's trips and their index; whether a loop goes on, was left by a break; what && and || came to.
-MADE = frozenset({"thread", "iterations", "iteration", "go", "broken", "both", "either"})
+# Numbers of block and thread; a while loop's trips and their index; whether a loop goes on, was left by a break; what && and || came to.
+MADE = frozenset({"block", "thread", "iterations", "iteration", "go", "broken", "both", "either"})
 
 
 def names(lines: list[str]) -> set[str]:

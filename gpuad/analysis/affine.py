@@ -1,7 +1,7 @@
 """Index expressions as polynomials with integer coefficients over opaque atoms, and what they say about two accesses of one thread.
 
 `i * n + j - 1` is `{(i, n): 1, (j,): 1, (): -1}`. Vars defined by a `Let` are expanded, conversions between integer types looked through: a
-difference of two polynomials that is a non-zero number below 2^32 stays non-zero modulo 2^32, so a proof of *distinct* addresses survives
+difference of two polynomials that is a number and no multiple of 2^32 stays non-zero modulo 2^32, so a proof of *distinct* addresses survives
 wrapping. Equality of addresses is never concluded from polynomials, only from identical expressions.
 """
 
@@ -16,6 +16,7 @@ from ..ir.rewrite import walk_stmts
 Monomial: TypeAlias = "tuple[Expr, ...]"
 Polynomial: TypeAlias = "dict[Monomial, int]"
 
+_WRAP = 1 << 32
 _LIMIT = 64  # monomials; beyond it an expression is treated as opaque
 
 
@@ -31,7 +32,7 @@ def polynomial(expr: Expr, lets: Mapping[Var, Expr]) -> Polynomial:
             return {(): int(v)} if v else {}
         case Var() if expr in lets:
             return polynomial(lets[expr], lets)
-        case Cast(operand=a) if a.type.is_integer:
+        case Cast(operand=a) if a.type.is_integer and expr.type.bits >= min(32, a.type.bits):
             return polynomial(a, lets)
         case Unary(op="-", operand=a):
             return scale(polynomial(a, lets), -1)
@@ -106,6 +107,17 @@ def evaluate(p: Polynomial, values: Mapping[Var, int]) -> int:
             coefficient *= values[atom]
         total += coefficient
     return total
+
+
+def strides(slope: int) -> bool:
+    """Whether multiples of a stride stay apart: the least number of steps after which 32-bit arithmetic comes back to the same value is
+    more than any loop over memory makes."""
+    return slope % _WRAP != 0 and (slope & -slope) <= 1 << 16
+
+
+def apart(difference: int) -> bool:
+    """Whether a difference of addresses is certainly none, in 32-bit arithmetic too."""
+    return difference % _WRAP != 0
 
 
 def ratio(p: Polynomial, q: Polynomial) -> int | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ..ir.nodes import Accumulate, Alloc, Atomic, Block, Buffer, Expr, For, If, Kernel, Load, Stmt, Store, Take, Var, While
 from ..ir.rewrite import blocks, defined, walk_stmts
-from .affine import Polynomial, atoms, constant, definitions, occurs, plus, polynomial, ratio, scale, split
+from .affine import Polynomial, apart, atoms, constant, definitions, occurs, plus, polynomial, ratio, scale, split, strides
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +118,7 @@ class _Judge:
     def _distinct(self, store: Access, load: Access) -> bool:
         """Whether the addresses differ by a non-zero number within one iteration of all common loops."""
         difference = constant(plus(self.poly(store), scale(self.poly(load), -1)))
-        return difference is not None and difference != 0 and not self._unshared(store, load)
+        return difference is not None and apart(difference) and not self._unshared(store, load)
 
     def _unshared(self, store: Access, load: Access) -> bool:
         """Whether an index varies with a loop that the other access is not in: its atoms then mean several values."""
@@ -143,7 +143,8 @@ class _Judge:
             return False
         shift = ratio(plus(s[1], scale(t[1], -1)), s[0])
         step = constant(polynomial(loop.step, self.lets))
-        if constant(s[0]) is None and not self._suppose(s[0]):
+        slope = constant(s[0])
+        if not (self._suppose(s[0]) if slope is None else strides(slope)):
             return False
         if shift == 0:
             return True

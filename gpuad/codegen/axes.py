@@ -48,11 +48,11 @@ def _global_axis(expr: Expr) -> str | None:
     if not isinstance(expr, Binary) or expr.op != "+" or not _wide_enough(expr.type):
         return None
     for product, thread in ((expr.left, expr.right), (expr.right, expr.left)):
-        product = _bare(product)
+        product = bare(product)
         if isinstance(product, Binary) and product.op == "*" and _wide_enough(product.type):
-            parts = {_name(product.left), _name(product.right), _name(thread)}
+            parts = {index_name(product.left), index_name(product.right), index_name(thread)}
             for axis in "xyz":
-                if parts == {f"blockIdx.{axis}", f"blockDim.{axis}", f"threadIdx.{axis}"} and _name(thread) == f"threadIdx.{axis}":
+                if parts == {f"blockIdx.{axis}", f"blockDim.{axis}", f"threadIdx.{axis}"} and index_name(thread) == f"threadIdx.{axis}":
                     return axis
     return None
 
@@ -61,15 +61,16 @@ def _wide_enough(t: Scalar) -> bool:
     return t.is_integer and t.bits >= 32
 
 
-def _bare(expr: Expr) -> Expr:
+def bare(expr: Expr) -> Expr:
     """Without conversions between integers of 32 bits and more: no launch index or global index is changed by one."""
     while isinstance(expr, Cast) and _wide_enough(expr.type) and _wide_enough(expr.operand.type):
         expr = expr.operand
     return expr
 
 
-def _name(expr: Expr) -> str:
-    expr = _bare(expr)
+def index_name(expr: Expr) -> str:
+    """`blockDim.x` and kin for a launch index behind conversions, else an empty text."""
+    expr = bare(expr)
     return f"{expr.name}.{expr.axis}" if isinstance(expr, LaunchIndex) else ""
 
 

@@ -2,7 +2,10 @@
 
 The loop over x is innermost and runs over the global index where the kernel knows no other, so that compilers vectorise it; the rows around
 it are shared out to the workers in contiguous parts. Threads of a launch that touch plain memory only are independent of one another by
-premise (no data races), which the loop tells the compiler; with atomics, sums over blocks or arrays of its own a thread is not.
+premise (no data races), which the loop tells the compiler; with atomics or arrays of its own a thread is not.
+
+Sums over threads are formed in strips: each thread of a strip leaves its contribution in an array, of which each lane of a vector then adds
+up its part. So no thread waits for the sum of the one before it.
 """
 
 from __future__ import annotations
@@ -11,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import UnsupportedError
-from ..ir.nodes import Accumulate, Alloc, Atomic, Barrier, Buffer, Expr, For, How, Kernel, Shuffle, Stmt, Take, Var, While
-from ..ir.types import Scalar, Space
+from ..ir.nodes import Accumulate, Alloc, Atomic, Barrier, Buffer, Cast, Constant, Expr, For, How, Kernel, Shuffle, Stmt, Take, Var, While
+from ..ir.types import F32, F64, Scalar, Space
 from .axes import merge_axes
 from .cuda import comment, functions, parameters, pointer, wrapped
 from .fold import fold
@@ -22,22 +25,27 @@ from .naming import identifier
 from .ranges import Bound, Ranged, take_bounds
 from .spelling import c_type
 from .statements import INDENT, Statements
+from .stride import Flat, flatten
 from .structure import statements, written
+from .sums import is_sum, sink_sums
 from .widen import Wide, widen
 
+STRIP = 256  # threads whose contributions to a sum wait to be added up
+_RESERVED = ("gpuad_sums", "gpuad_done")
+_CLAMPED = (f"{INDENT}return gpuad_stop > 0 ? gpuad_stop : 0;",)
 _DIMENSIONS = ("threadIdx", "blockIdx", "globalIdx", "blockDim", "gridDim")
 
 
-def host_source(kernels: Sequence[Kernel], wide: bool = True) -> str:
+def host_source(kernels: Sequence[Kernel], wide: bool = True, apart: bool = True) -> str:
     """C++17 text with an entry `int gpuad_launch_<name>(const long long* geometry, const unsigned long long* slots)` for each kernel.
 
     `geometry` holds the grid (x, y, z), the block (x, y, z) and the greatest number of workers, which is a demand if it is negative.
     `slots` holds each argument in 8 bytes: a pointer, or a scalar in the first of them. The entry returns 0, or 1 if the launch is too
     large, or 2 without memory. `wide`: subscripts are computed in 64 bits, for arrays of less than 2^31 elements and unsigned scalars below
-    2^31. Compile with -DGPUAD_RESTRICT=__restrict__ for arguments of which no written one overlaps another, with -DGPUAD_ATOMICS for
-    several workers on a kernel with atomics. UnsupportedError for what the CPU cannot run.
+    2^31. `apart`: for arguments of which no written one overlaps another; compile these with -DGPUAD_RESTRICT=__restrict__. Compile with
+    -DGPUAD_ATOMICS for several workers on a kernel with atomics. UnsupportedError for what the CPU cannot run.
     """
-    texts = [_Entry(kernel, wide) for kernel in kernels]
+    texts = [_Entry(kernel, wide, apart) for kernel in kernels]
     helpers = {name for text in texts for name in text.helpers}
     atomics = ATOMICS if any(text.atomic for text in texts) else ""
     parts = [PRELUDE.lstrip("\n"), atomics, host_helper_text(helpers)]
@@ -66,7 +74,9 @@ class HostStatements(Statements):
         assert isinstance(self.expressions, HostExpressions)
         self.text: HostExpressions = self.expressions
         self.text.wide = self.wide
-        self.sums: list[Scalar] = []
+        self.sums: list[Sum] = []
+        self.repeated = {id(s) for loop in statements(self.kernel.body) if isinstance(loop, For | While) for s in statements((loop,))}
+        self.strips = all(isinstance(s.index, Constant) for s in statements(self.kernel.body) if isinstance(s, Accumulate) and is_sum(s))
 
     def type_name(self, var: Var) -> str:
         return "long long" if var in self.wide else c_type(var.type)
@@ -76,8 +86,14 @@ class HostStatements(Statements):
 
     def block_sum(self, element: str, stmt: Accumulate) -> str:
         k = len(self.sums)
-        self.sums.append(stmt.buffer.element)
-        return f"gpuad_block_sum(gpuad_sums[{k}], gpuad_done[{k}], &{element}, {self.text.text(stmt.value)});"
+        if not self.strips:
+            self.sums.append(Sum(stmt, F64))
+            return f"gpuad_block_sum(gpuad_sums[{k}], gpuad_done[{k}], &{element}, {self.text.text(stmt.value)});"
+        again, value = id(stmt) in self.repeated, stmt.value
+        if not again and isinstance(value, Cast) and value.operand.type == F32:
+            value = value.operand
+        self.sums.append(Sum(stmt, F64 if again else value.type))
+        return f"gpuad_sum{k} {'+=' if again else '='} {self.text.text(value)};"
 
     def shared(self, stmt: Alloc, kind: str, name: str) -> None:
         raise UnsupportedError("the CPU executor does not run kernels with shared memory yet", stmt.span)
@@ -87,6 +103,14 @@ class HostStatements(Statements):
 
     def shuffle(self, stmt: Shuffle) -> None:
         raise UnsupportedError("the CPU executor does not run kernels with shuffles yet", stmt.span)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A sum over threads, and the type of a thread's contribution."""
+
+    stmt: Accumulate
+    part: Scalar
 
 
 @dataclass(frozen=True)
@@ -110,38 +134,49 @@ class _Loop:
 class _Entry:
     """The text of one kernel: its body, the loop over rows, the entry."""
 
-    def __init__(self, kernel: Kernel, wide: bool) -> None:
+    def __init__(self, kernel: Kernel, wide: bool, apart: bool) -> None:
         axes = merge_axes(kernel)
+        flat = flatten(axes.kernel) if wide and apart and "x" in axes.merged else Flat(axes.kernel)
         self.name = identifier(kernel.name)
         self.loops = {axis: _Loop(axis, axis in axes.merged) for axis in "xyz"}
-        ranged = take_bounds(fold(axes.kernel)) if wide and "x" in axes.merged else Ranged(axes.kernel)
-        self.bounds = ranged.bounds
-        self.printer = HostStatements(ranged.kernel, [*functions(kernel), *_DIMENSIONS, "gpuad_sums", "gpuad_done"], wide)
+        summed = fold(sink_sums(flat.kernel))
+        ranged = take_bounds(summed) if wide and "x" in axes.merged else Ranged(summed)
+        self.bounds, self.stop = ranged.bounds, flat.stop
+        self.printer = HostStatements(ranged.kernel, [*functions(kernel), *_DIMENSIONS, *_RESERVED], wide)
         self.declared = list(parameters(self.printer))
         self.kernel = self.printer.kernel
         lines = self.printer.body()
+        self.sums = self.printer.sums
+        self.strips = bool(self.sums) and self.printer.strips
         self.helpers = self.printer.helpers
         self.atomic = has_atomics(kernel)
-        self.body = "\n".join([*comment(kernel.header), *self.function(lines), "", *self.rows(), ""])
+        self.body = "\n".join([*comment(kernel.header), *self.function(lines), "", *self.rows(), "", *self.width()])
         self.entry = "\n".join([*self.launch(), ""])
 
     @property
     def independent(self) -> bool:
         """Whether the compiler may run threads of a row at once."""
         own = any(isinstance(s, Alloc) and s.buffer.space is Space.LOCAL for s in statements(self.kernel.body))
-        return not (self.atomic or self.printer.sums or own)
-
-    @property
-    def sums(self) -> list[str]:
-        return ["gpuad_partial* gpuad_sums", "std::vector<gpuad_flushed>* gpuad_done"] if self.printer.sums else []
+        return not (self.atomic or own or (self.sums and not self.strips))
 
     def function(self, lines: list[str]) -> list[str]:
+        sums = ["gpuad_partial* gpuad_sums", "std::vector<gpuad_flushed>* gpuad_done"] if self.sums else []
+        if self.strips:
+            sums = [f"{c_type(s.part)}& gpuad_sum{k}" for k, s in enumerate(self.sums)]
         dimensions = [f"const gpuad_dim {name}" for name in _DIMENSIONS]
-        head = wrapped(f"GPUAD_INLINE void gpuad_body_{self.name}", [*self.declared, *self.sums, *dimensions])
+        head = wrapped(f"GPUAD_INLINE void gpuad_body_{self.name}", [*self.declared, *sums, *dimensions])
         return [*head, "{", *lines, "}"]
 
     def arguments(self) -> list[str]:
         return [self.printer.name_of(p) for p in self.kernel.params]
+
+    def width(self) -> list[str]:
+        """How many threads a row has if that is no number of the launch."""
+        if self.stop is None:
+            return []
+        dimensions = ["const gpuad_dim blockDim", "const gpuad_dim gridDim"]
+        head = wrapped(f"static long long gpuad_width_{self.name}", [*self.declared, *dimensions])
+        return [*head, "{", f"{INDENT}const long long gpuad_stop = {self.printer.text.text(self.stop)};", *_CLAMPED, "}", ""]
 
     def rows(self) -> list[str]:
         changed = {written(s) for s in statements(self.kernel.body)}
@@ -149,18 +184,27 @@ class _Entry:
             f"{pointer(p, p not in changed)} GPUAD_RESTRICT {self.printer.name_of(p)}" if isinstance(p, Buffer) else text
             for p, text in zip(self.kernel.params, self.declared, strict=True)
         ]
-        done = self.sums[1:]
+        done = ["double* gpuad_totals" if self.strips else "std::vector<gpuad_flushed>* gpuad_done"] if self.sums else []
         numbers = [
             "const gpuad_dim blockDim",
             "const gpuad_dim gridDim",
             *(f"long long gpuad_{n}" for n in ("first", "last", "from", "to")),
         ]
         head = wrapped(f"static void gpuad_rows_{self.name}", [*declared, *done, *numbers])
-        count = len(self.printer.sums)
-        before = [f"{INDENT}gpuad_partial gpuad_sums[{count}];"] if count else []
-        flush = "gpuad_flush(gpuad_done[k], gpuad_sums[k].target, gpuad_sums[k].sum)"
-        after = [f"{INDENT}for (int k = 0; k < {count}; ++k) {flush};"] if count else []
+        before, after = self.around()
         return [*head, "{", *(self.narrowed(bound) for bound in self.bounds), *before, *self.row_loop(), *after, "}"]
+
+    def around(self) -> tuple[list[str], list[str]]:
+        """What a worker does for the sums before and after its rows."""
+        count = len(self.sums)
+        if self.strips:
+            parts = [f"{INDENT}{c_type(s.part)} gpuad_part{k}[{STRIP}];" for k, s in enumerate(self.sums)]
+            totals = [f"{INDENT}gpuad_totals[{k}] = gpuad_lanes{k}.total();" for k in range(count)]
+            return [*parts, *(f"{INDENT}gpuad_lanes gpuad_lanes{k};" for k in range(count))], totals
+        if not count:
+            return [], []
+        flush = "gpuad_flush(gpuad_done[k], gpuad_sums[k].target, gpuad_sums[k].sum)"
+        return [f"{INDENT}gpuad_partial gpuad_sums[{count}];"], [f"{INDENT}for (int k = 0; k < {count}; ++k) {flush};"]
 
     def narrowed(self, bound: Bound) -> str:
         """Narrows the range of x to what the kernel's guard lets pass."""
@@ -170,12 +214,6 @@ class _Entry:
 
     def row_loop(self) -> list[str]:
         x, y, z = (self.loops[a] for a in "xyz")
-        sums = ["gpuad_sums", "gpuad_done"] if self.printer.sums else []
-        index = {a: f"gpuad_r{a}" if self.loops[a].merged else f"gpuad_r{a} * blockDim.{a} + gpuad_t{a}" for a in "yz"}
-        index["x"] = "gpuad_x" if x.merged else "gpuad_rx * blockDim.x + gpuad_x"
-        thread = "{gpuad_x, gpuad_ty, gpuad_tz}"
-        place = f"{{{index['x']}, {index['y']}, {index['z']}}}"
-        call = ", ".join([*self.arguments(), *sums, thread, "{gpuad_rx, gpuad_ry, gpuad_rz}", place, "blockDim", "gridDim"])
         return [
             f"{INDENT}for (long long gpuad_row = gpuad_first; gpuad_row < gpuad_last; ++gpuad_row) {{",
             f"{INDENT * 2}const long long gpuad_rx = gpuad_row % ({x.rows});",
@@ -183,30 +221,61 @@ class _Entry:
             f"{INDENT * 2}const long long gpuad_rz = gpuad_row / ({x.rows}) / ({y.rows});",
             f"{INDENT * 2}for (long long gpuad_tz = 0; gpuad_tz < {z.threads}; ++gpuad_tz)",
             f"{INDENT * 2}for (long long gpuad_ty = 0; gpuad_ty < {y.threads}; ++gpuad_ty) {{",
-            *([f"{INDENT * 3}GPUAD_INDEPENDENT"] if self.independent else []),
-            f"{INDENT * 3}for (long long gpuad_x = gpuad_from; gpuad_x < gpuad_to; ++gpuad_x)",
-            f"{INDENT * 4}gpuad_body_{self.name}({call});",
+            *(INDENT * 3 + line for line in (self.strip_loop() if self.strips else self.thread_loop("gpuad_from", "gpuad_to"))),
             f"{INDENT * 2}}}",
             f"{INDENT}}}",
         ]
 
+    def thread_loop(self, first: str, end: str) -> list[str]:
+        head = f"for (long long gpuad_x = {first}; gpuad_x < {end}; ++gpuad_x)"
+        return [*(["GPUAD_INDEPENDENT"] if self.independent else []), *([f"{head} {{"] if self.strips else [head]), *self.thread()]
+
+    def strip_loop(self) -> list[str]:
+        """The threads of a row in strips: what they contribute to the sums is added up after each."""
+        last = f"gpuad_to - gpuad_strip < {STRIP} ? gpuad_to : gpuad_strip + {STRIP}"
+        return [
+            f"for (long long gpuad_strip = gpuad_from; gpuad_strip < gpuad_to; gpuad_strip += {STRIP}) {{",
+            f"{INDENT}const long long gpuad_end = {last};",
+            *(INDENT + line for line in self.thread_loop("gpuad_strip", "gpuad_end")),
+            *(f"{INDENT}gpuad_lanes{k}.add(gpuad_part{k}, gpuad_end - gpuad_strip);" for k in range(len(self.sums))),
+            "}",
+        ]
+
+    def thread(self) -> list[str]:
+        """The call of the body for one thread."""
+        x = self.loops["x"]
+        index = {a: f"gpuad_r{a}" if self.loops[a].merged else f"gpuad_r{a} * blockDim.{a} + gpuad_t{a}" for a in "yz"}
+        index["x"] = "gpuad_x" if x.merged else "gpuad_rx * blockDim.x + gpuad_x"
+        sums = ["gpuad_sums", "gpuad_done"] if self.sums else []
+        if self.strips:
+            sums = [f"gpuad_sum{k}" for k in range(len(self.sums))]
+        places = ["{gpuad_x, gpuad_ty, gpuad_tz}", "{gpuad_rx, gpuad_ry, gpuad_rz}", f"{{{index['x']}, {index['y']}, {index['z']}}}"]
+        call = f"{INDENT}gpuad_body_{self.name}({', '.join([*self.arguments(), *sums, *places, 'blockDim', 'gridDim'])});"
+        if not self.strips:
+            return [call]
+        zeros = [f"{INDENT}{c_type(s.part)} gpuad_sum{k} = 0;" for k, s in enumerate(self.sums)]
+        return [*zeros, call, *(f"{INDENT}gpuad_part{k}[gpuad_x - gpuad_strip] = gpuad_sum{k};" for k in range(len(self.sums))), "}"]
+
     def launch(self) -> list[str]:
         x, y, z = (self.loops[a] for a in "xyz")
-        count = len(self.printer.sums)
+        count = len(self.sums)
         merged = "true" if x.merged else "false"
         width = "gridDim.x * blockDim.x" if x.merged else "blockDim.x"
-        done = [f"done.data() + {count} * worker"] if count else []
+        if self.stop is not None:
+            width = f"gpuad_width_{self.name}({', '.join([*self.slots(), 'blockDim', 'gridDim'])})"
+        kept, done = self.kept(), [f"done.data() + {count} * worker"] if count else []
         call = ", ".join([*self.slots(), *done, "blockDim", "gridDim", "first, last, from, to"])
         return [
             f'extern "C" GPUAD_EXPORT int gpuad_launch_{self.name}(const long long* geometry, const unsigned long long* slots)',
             "{",
             "    using namespace gpuad_host;",
             "    const gpuad_dim gridDim = {geometry[0], geometry[1], geometry[2]}, blockDim = {geometry[3], geometry[4], geometry[5]};",
-            f"    const long long rows = ({z.rows}) * ({y.rows}) * ({x.rows}), width = {width}, most = 0x7fff0000LL;",
+            f"    const long long rows = ({z.rows}) * ({y.rows}) * ({x.rows}), most = 0x7fff0000LL;",
+            f"    const long long width = {width}, threads = rows * width * {y.threads} * {z.threads};",
             "    if (gridDim.x * blockDim.x > most || gridDim.y * blockDim.y > most || gridDim.z * blockDim.z > most) return 1;",
             f"    const bool split = {merged} && rows < 4 * std::llabs(geometry[6]);",
-            f"    const int workers = gpuad_workers(geometry, {self.least_threads()}, split ? width : rows);",
-            *([f"    std::vector<std::vector<gpuad_flushed>> done({count} * workers);"] if count else []),
+            f"    const int workers = gpuad_workers(geometry[6], threads, {self.least_threads()}, split ? width : rows);",
+            *([f"    std::vector<{kept}> done({count} * workers);"] if count else []),
             "    const auto work = [&](int worker) {",
             "        const long long first = split ? 0 : gpuad_bound(rows, worker, workers);",
             "        const long long last = split ? rows : gpuad_bound(rows, worker + 1, workers);",
@@ -215,20 +284,28 @@ class _Entry:
             f"        gpuad_rows_{self.name}({call});",
             "    };",
             *(["    const int status = gpuad_parallel(workers, work);"] if count else ["    return gpuad_parallel(workers, work);"]),
-            *self.combine(count),
+            *self.combine(),
             "}",
         ]
+
+    def kept(self) -> str:
+        """What a worker keeps of each sum."""
+        return "double" if self.strips else "std::vector<gpuad_flushed>"
 
     def slots(self) -> list[str]:
         changed = {written(s) for s in statements(self.kernel.body)}
         kinds = [pointer(p, p not in changed) if isinstance(p, Buffer) else c_type(p.type) for p in self.kernel.params]
         return [f"gpuad_slot<{kind}>(slots, {k})" for k, kind in enumerate(kinds)]
 
-    def combine(self, count: int) -> list[str]:
+    def combine(self) -> list[str]:
+        """Adds the workers' sums to memory."""
+        count, kinds = len(self.sums), [c_type(s.stmt.buffer.element) for s in self.sums]
         if not count:
             return []
-        lines = [f"    gpuad_combine<{c_type(t)}>(done, {k}, {count});" for k, t in enumerate(self.printer.sums)]
-        return [*lines, "    return status;"]
+        if not self.strips:
+            return [*(f"    gpuad_combine<{kind}>(done, {k}, {count});" for k, kind in enumerate(kinds)), "    return status;"]
+        targets = [f"{self.slots()[self.kernel.params.index(s.stmt.buffer)]} + {self.printer.text.text(s.stmt.index)}" for s in self.sums]
+        return [*(f"    gpuad_add_up(done, {k}, {count}, {target});" for k, target in enumerate(targets)), "    return status;"]
 
     def least_threads(self) -> int:
         """The number of threads from which on it pays to start workers."""

@@ -78,11 +78,39 @@ static void gpuad_combine(const std::vector<std::vector<gpuad_flushed>>& done, s
     for (const gpuad_flushed& part : sums) *(T*)part.target += (T)part.sum;
 }
 
-// As many workers as are wanted (a negative number demands them), but one for a small launch, and no idle ones.
-GPUAD_INLINE int gpuad_workers(const long long* geometry, long long least, long long parts)
+// Sums of the contributions that strips of threads leave behind, in double and always in the same order.
+struct gpuad_lanes {
+    double lane[16] = {};
+
+    template <typename T>
+    inline void add(const T* part, long long count)
+    {
+        long long k = 0;
+        for (; k + 16 <= count; k += 16)
+            for (int l = 0; l < 16; ++l) lane[l] += (double)part[k + l];
+        for (int l = 0; k < count; ++k, ++l) lane[l] += (double)part[k];
+    }
+
+    inline double total() const
+    {
+        double sum = 0.0;
+        for (int l = 0; l < 16; ++l) sum += lane[l];
+        return sum;
+    }
+};
+
+template <typename T>
+static void gpuad_add_up(const std::vector<double>& done, std::size_t first, std::size_t step, T* target)
 {
-    const long long threads = geometry[0] * geometry[1] * geometry[2] * geometry[3] * geometry[4] * geometry[5];
-    long long workers = geometry[6] < 0 ? -geometry[6] : threads < least ? 1 : geometry[6];
+    double sum = 0.0;
+    for (std::size_t k = first; k < done.size(); k += step) sum += done[k];
+    if (sum != 0.0) *target += (T)sum;
+}
+
+// As many workers as are wanted (a negative number demands them), but one for a small launch, and no idle ones.
+GPUAD_INLINE int gpuad_workers(long long wanted, long long threads, long long least, long long parts)
+{
+    long long workers = wanted < 0 ? -wanted : threads < least ? 1 : wanted;
     if (workers > parts) workers = parts;
     return workers < 1 ? 1 : (int)workers;
 }

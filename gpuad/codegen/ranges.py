@@ -80,7 +80,7 @@ def _bound(term: Expr, kernel: Kernel) -> Bound | None:
         return None
     for op, left, right in ((term.op, term.left, term.right), (_MIRRORED[term.op], term.right, term.left)):
         offset = _offset(left)
-        if offset is not None and _is_uniform(right, kernel):
+        if offset is not None and is_uniform(right, kernel):
             return Bound(op in (">", ">="), right, (op in (">", "<=")) - offset)
     return None
 
@@ -97,7 +97,7 @@ def _offset(expr: Expr) -> int | None:
     return None
 
 
-def _is_uniform(expr: Expr, kernel: Kernel) -> bool:
+def is_uniform(expr: Expr, kernel: Kernel) -> bool:
     """Whether the expression is made of the kernel's scalar parameters and the launch's extents alone."""
     if any(v not in kernel.params for v in variables(expr)):
         return False

@@ -196,7 +196,7 @@ class _Program:
         """The compiled kernel for such arguments."""
         if variant not in self.entries:
             apart, wide = variant
-            (self.entries[variant],) = load(host_source([self.kernel], wide), [self.symbol], self.defines(apart))
+            (self.entries[variant],) = load(host_source([self.kernel], wide, apart), [self.symbol], self.defines(apart))
         return self.entries[variant]
 
     def defines(self, apart: bool) -> tuple[str, ...]:

@@ -1,14 +1,15 @@
 """A kernel that finds out whether two threads of a launch store different values to one element.
 
 The adjoint of a store takes its shadow. If several threads store different values to one element, one of them wins and only that one may
-receive the adjoint, and which one it was is not on record: such a launch is refused (RULES 10). Where the map of a store is not proved
-one-to-one and its value is not the same for all threads, this slice of the primal runs twice before the launch. In the first run every such
-store claims its element for its thread and leaves its value; in the second, a thread that finds another's claim and another value sets a
-flag.
+receive the adjoint, and which one it was is not on record: such a launch is refused (RULES 10). Values that are equal by accident count as
+different. Where the map of a store is not proved one-to-one and its value is not the same for all threads, this slice of the primal runs
+twice before the launch. In the first run every such store leaves a signature of what its value is made of (the places that it was read
+from; if that cannot be told, the thread); in the second, a thread that finds another signature sets a flag.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,7 @@ from ..ir import build as b
 from ..ir.nodes import (
     Accumulate,
     Atomic,
+    Binary,
     Block,
     Buffer,
     Expr,
@@ -40,12 +42,12 @@ from .stack_layout import thread_number
 @dataclass(frozen=True)
 class Claims:
     """The checking kernel: the primal's parameters, then for each buffer of `copies` a copy that it may overwrite, for each of `claims` an
-    int64 array of the same extent, all 0, and another for values, of the element's type; then the number of the run (int32, 0 or 1) and
-    the int32 flag."""
+    three int64 arrays of the same extent, all 0: the greatest and the least thread, and the signature; then the number of the run (int32, 0
+    or 1) and the int32 flag."""
 
     kernel: Kernel
     copies: tuple[Buffer, ...]
-    claims: tuple[Buffer, ...]
+    claims: tuple[Buffer, ...]  # each buffer three times
 
 
 def contested(kernel: Kernel, buffers: Collection[Buffer]) -> tuple[Store, ...]:
@@ -64,9 +66,12 @@ def claims(kernel: Kernel, buffers: Collection[Buffer]) -> Claims:
     names = Names(kernel)
     written = {s.buffer for s in walk_stmts(kernel.body) if isinstance(s, Store | Accumulate | Atomic) and s.buffer.length is None}
     copies = {x: names.buffer(f"{x.name}_saved", x.element) for x in kernel.buffers if x in written}
-    owners = {x: names.buffer(f"{x.name}_claim", I64) for x in kernel.buffers if x in buffers}
-    values = {x: names.buffer(f"{x.name}_value", x.element) for x in owners}
-    check = _Check(owners, values, names.buffer("gpuad_collision", I32), names.var("run", I32), names.var("thread", I64), names)
+    owners = {
+        x: tuple(names.buffer(f"{x.name}_{part}", I64) for part in ("last", "first", "signature")) for x in kernel.buffers if x in buffers
+    }
+    check = _Check(
+        owners, _Signatures(kernel), names.buffer("gpuad_collision", I32), names.var("run", I32), names.var("thread", I64), names
+    )
     wanted = {id(s) for s in contested(kernel, buffers)}
 
     def block(stmts: Block) -> Block:
@@ -81,14 +86,16 @@ def claims(kernel: Kernel, buffers: Collection[Buffer]) -> Claims:
         return tuple(out)
 
     body = prune((Let(check.thread, thread_number()), *block(kernel.body)), private=copies.values())
-    params = (*kernel.params, *copies.values(), *owners.values(), *values.values(), check.run, check.flag)
-    return Claims(replace(kernel, name=f"{kernel.name}_claims", params=params, body=body), tuple(copies), tuple(owners))
+    params = (*kernel.params, *copies.values(), *(o for three in owners.values() for o in three), check.run, check.flag)
+    return Claims(
+        replace(kernel, name=f"{kernel.name}_claims", params=params, body=body), tuple(copies), tuple(x for x in owners for _ in range(3))
+    )
 
 
 @dataclass(frozen=True)
 class _Check:
-    owners: dict[Buffer, Buffer]
-    values: dict[Buffer, Buffer]
+    owners: dict[Buffer, tuple[Buffer, ...]]
+    signatures: _Signatures
     flag: Buffer
     run: Var
     thread: Var
@@ -96,28 +103,85 @@ class _Check:
 
     def store(self, stmt: Store) -> Stmt:
         """What stands before a contested store: its claim in the first run, the comparison in the second."""
-        first = b.compare("==", self.run, b.const(0, I32))
-        return If(first, self.claim(stmt), self.compare(stmt), span=stmt.span)
-
-    def claim(self, stmt: Store) -> Block:
-        mine = b.add(self.thread, b.const(1, I64))
-        owner = Atomic("exch", None, self.owners[stmt.buffer], stmt.index, (mine,), span=stmt.span)
-        value = Atomic("exch", None, self.values[stmt.buffer], stmt.index, (stmt.value,), span=stmt.span)
-        return owner, value
-
-    def compare(self, stmt: Store) -> Block:
-        owner = self.names.var("owner", I64)
-        value = self.names.var("value", stmt.buffer.element)
-        different = b.compare("!=", value, stmt.value)
-        number = b.compare("==", value, value) if value.type.is_float else None  # NaN is no number: two of them are not told apart
-        clash = b.both(b.both(b.compare("!=", owner, b.add(self.thread, b.const(1, I64))), different), number)
+        last, first, signature = self.owners[stmt.buffer]
+        mine = self.signatures.of(stmt.value, self.thread)
+        claim = (
+            Atomic("max", None, last, stmt.index, (self.up,), span=stmt.span),
+            Atomic("max", None, first, stmt.index, (self.down,), span=stmt.span),
+            Atomic("exch", None, signature, stmt.index, (mine,), span=stmt.span),
+        )
+        up, down, other = (self.names.var(n, I64) for n in ("up", "down", "other"))
+        several = b.compare("!=", Binary("+", up, down, I64), b.const(_MOST, I64))
+        clash = b.both(several, b.compare("!=", other, mine))
         assert clash is not None
         report = Store(self.flag, b.const(0, I32), b.const(1, I32), span=stmt.span)
-        return (
-            Load(owner, self.owners[stmt.buffer], stmt.index, span=stmt.span),
-            Load(value, self.values[stmt.buffer], stmt.index, span=stmt.span),
+        compare = (
+            Load(up, last, stmt.index, span=stmt.span),
+            Load(down, first, stmt.index, span=stmt.span),
+            Load(other, signature, stmt.index, span=stmt.span),
             If(clash, (report,), span=stmt.span),
         )
+        return If(b.compare("==", self.run, b.const(0, I32)), claim, compare, span=stmt.span)
+
+    @property
+    def up(self) -> Expr:
+        """Greatest for the last thread; above 0 for all."""
+        return Binary("+", self.thread, b.const(1, I64), I64)
+
+    @property
+    def down(self) -> Expr:
+        """Greatest for the first thread; `up + down` is the same for all threads."""
+        return Binary("-", b.const(_MOST - 1, I64), self.thread, I64)
+
+
+_MOST = 1 << 62
+
+
+class _Signatures:
+    """What the values of a kernel's stores are made of, as 64-bit numbers."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.uniform = _uniform(kernel)
+        self.lets = {s.var: s.value for s in walk_stmts(kernel.body) if isinstance(s, Let)}
+        self.loads = {s.var: s for s in walk_stmts(kernel.body) if isinstance(s, Load)}
+        self.numbers = {x: i + 1 for i, x in enumerate(kernel.buffers)}
+
+    def of(self, value: Expr, thread: Var) -> Expr:
+        """Equal for two threads only if the value is the same function of the same elements; the thread's number where that is not known."""
+        leaves = self.leaves(value)
+        if leaves is None:
+            return thread
+        result: Expr = b.const(hash_of(value), I64)
+        for leaf in leaves:
+            result = Binary("+", Binary("*", result, b.const(_MIX, I64), I64), b.cast(leaf, I64), I64)
+        return result
+
+    def leaves(self, expr: Expr) -> list[Expr] | None:
+        """The integers that tell one thread's value from another's: thread indices, and where things were read."""
+        found: list[Expr] = []
+        for e in walk(expr):
+            if isinstance(e, LaunchIndex) and e.name in ("threadIdx", "blockIdx"):
+                found.append(e)
+            if not isinstance(e, Var) or e in self.uniform:
+                continue
+            if e in self.lets:
+                inner = self.leaves(self.lets[e])
+            elif e in self.loads and self.loads[e].buffer in self.numbers:
+                inner = [b.const(self.numbers[self.loads[e].buffer], I64), self.loads[e].index]
+            else:
+                inner = None
+            if inner is None:
+                return None
+            found.extend(inner)
+        return found
+
+
+_MIX = 0x1E3779B97F4A7C15  # any large odd number
+
+
+def hash_of(expr: Expr) -> int:
+    """A number for the expression's text, the same in every process."""
+    return zlib.crc32(repr(expr).encode())
 
 
 def _uniform(kernel: Kernel) -> set[Var]:

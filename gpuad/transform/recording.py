@@ -14,7 +14,7 @@ from ..analysis.activity import Activity
 from ..analysis.affine import Polynomial
 from ..analysis.replay import Access, Replay, replay
 from ..errors import UnsupportedError
-from ..ir.nodes import Accumulate, Alloc, Atomic, Block, Buffer, For, How, If, Kernel, Let, Load, Stmt, Store, Var, While, variables
+from ..ir.nodes import Accumulate, Alloc, Atomic, Block, Buffer, How, If, Kernel, Let, Load, Stmt, Store, Var, variables
 from ..ir.rewrite import blocks, defined, walk_stmts
 from .forward_sweep import Owned, ScopeKey, Versions
 from .names import Names
@@ -91,7 +91,9 @@ class _Task:
         for access in loads:
             if access.buffer in tracked:
                 self._refuse_shared(access)
-        fragile = {id(a.stmt) for a in loads if a.buffer in tracked and (id(a.stmt) in self.facts.unstable or not self.analyse)}
+        unstable = [a for a in loads if a.buffer in tracked and (id(a.stmt) in self.facts.unstable or not self.analyse)]
+        homes = _inner_homes(self.primal.body)
+        fragile = {id(a.stmt) for a in unstable if homes.get(a.buffer) != tuple(s for s, _ in a.path)}  # else its scope repeats it in order
         return tracked, frozenset(self._spread(fragile, loads))
 
     def _refuse_shared(self, access: Access) -> None:
@@ -109,9 +111,9 @@ class _Task:
                 )
 
     def _spread(self, fragile: set[int], loads: list[Access]) -> set[int]:
-        """An array made inside a loop whose stores lie in a part that cannot be repeated has no state to read there: all its loads are
+        """An array made in an inner scope whose stores lie in a part that cannot be repeated has no state to read there: all its loads are
         recorded."""
-        homes = _loop_homes(self.primal.body)
+        homes = _inner_homes(self.primal.body)
         changed = True
         while changed:
             changed = False
@@ -140,14 +142,16 @@ def _all(loads: list[Access], buffer: Buffer, fragile: set[int]) -> bool:
     return all(id(a.stmt) in fragile for a in loads if a.buffer == buffer)
 
 
-def _loop_homes(block: Block, path: tuple[Stmt, ...] = ()) -> dict[Buffer, tuple[Stmt, ...]]:
-    """Arrays that are made inside a loop, with the control statements around them."""
+def _inner_homes(block: Block, path: tuple[Stmt, ...] = (), *, lasting: bool = True) -> dict[Buffer, tuple[Stmt, ...]]:
+    """Arrays that are made in a scope to which the reverse sweep comes back, with the control statements around them. `lasting`: the block
+    is run forward and reversed in one go, so that its arrays are still there (see `_Reverse._fused`)."""
     found: dict[Buffer, tuple[Stmt, ...]] = {}
     for stmt in block:
-        if isinstance(stmt, Alloc) and any(isinstance(s, For | While) for s in path):
+        if isinstance(stmt, Alloc) and not lasting:
             found[stmt.buffer] = path
+        fused = lasting and isinstance(stmt, If) and stmt is block[-1] and (not path or not stmt.merges)
         for inner in blocks(stmt):
-            found.update(_loop_homes(inner, (*path, stmt)))
+            found.update(_inner_homes(inner, (*path, stmt), lasting=fused))
     return found
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..analysis.affine import Polynomial, atoms, constant, definitions, occurs, polynomial, split
+from ..analysis.affine import Polynomial, atoms, constant, definitions, occurs, polynomial, split, strides
 from ..analysis.replay import bound_in
 from ..ir.nodes import (
     Accumulate,
@@ -91,7 +91,8 @@ def _separate(loop: For, buffer: Buffer, inside: tuple[Stmt, ...], lets: dict[Va
 
 def _moves(form: Polynomial, loop: For) -> bool:
     parts = split(form, loop.var)
-    if parts is None or not constant(parts[0]):
+    slope = constant(parts[0]) if parts is not None else None
+    if slope is None or not strides(slope):
         return False
     varying = bound_in(loop) - {loop.var}
     return not any(occurs(a, v) for a in atoms(form) for v in varying)

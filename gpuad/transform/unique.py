@@ -138,9 +138,7 @@ class _Unique:
         inits = [substitute(c.init, env.vars) for c in carried]
         return [(self.define(c.var, inner), init) for c, init in zip(carried, inits, strict=True)]
 
-    def tails(
-        self, carried: tuple[Carried, ...], heads: list[tuple[Var, Expr]], env: Env, inner: Env
-    ) -> tuple[Carried, ...]:
+    def tails(self, carried: tuple[Carried, ...], heads: list[tuple[Var, Expr]], env: Env, inner: Env) -> tuple[Carried, ...]:
         following = [substitute(c.next, inner.vars) for c in carried]
         return tuple(
             Carried(var, init, after, self.define(c.result, env)) for c, (var, init), after in zip(carried, heads, following, strict=True)

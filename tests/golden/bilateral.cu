@@ -56,7 +56,8 @@ extern "C" __global__ void bilateral_count(
             }
         }
     }
-    long long thread = ((blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     dx_saved_depth[thread] = deepest;
 }
 
@@ -74,7 +75,8 @@ extern "C" __global__ void bilateral_reverse(
     const long long* dx_saved_base, int* dx_saved, int* gpuad_overflow)
 {
     int dx_top = 0;
-    long long thread = ((blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     long long dx_saved_base_end = dx_saved_base[thread / 32LL + 1LL];
     long long dx_saved_base_lane = dx_saved_base[thread / 32LL] + thread % 32LL;
     int x = blockIdx.x * blockDim.x + threadIdx.x;

@@ -13,7 +13,8 @@ extern "C" __global__ void median_count(
             }
         }
     }
-    long long thread = ((blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     window_saved_depth[thread] = deepest;
 }
 
@@ -33,7 +34,8 @@ extern "C" __global__ void median_reverse(
     int count_saved[3];
     int count_top = 0;
     int window_top = 0;
-    long long thread = ((blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     long long window_saved_base_end = window_saved_base[thread / 32LL + 1LL];
     long long window_saved_base_lane = window_saved_base[thread / 32LL] + thread % 32LL;
     int x = blockIdx.x * blockDim.x + threadIdx.x;

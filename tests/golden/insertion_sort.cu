@@ -20,7 +20,8 @@ extern "C" __global__ void insertion_sort_count(
             deepest = max(deepest, depth);
         }
     }
-    long long thread = ((blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     j_saved_depth[thread] = deepest;
 }
 
@@ -38,7 +39,8 @@ extern "C" __global__ void insertion_sort_reverse(
     const long long* j_saved_base, int* j_saved, int* iterations_saved, int* gpuad_overflow)
 {
     int j_top = 0;
-    long long thread = ((blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     long long j_saved_base_end = j_saved_base[thread / 32LL + 1LL];
     long long j_saved_base_lane = j_saved_base[thread / 32LL] + thread % 32LL;
     int r = blockIdx.x * blockDim.x + threadIdx.x;

@@ -30,7 +30,8 @@ extern "C" __global__ void eccentric_anomaly_count(
             deepest = max(deepest, depth);
         }
     }
-    long long thread = ((blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     E_saved_depth[thread] = deepest;
 }
 
@@ -49,7 +50,8 @@ extern "C" __global__ void eccentric_anomaly_reverse(
     int* gpuad_overflow)
 {
     int E_top = 0;
-    long long thread = ((blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     long long E_saved_base_end = E_saved_base[thread / 32LL + 1LL];
     long long E_saved_base_lane = E_saved_base[thread / 32LL] + thread % 32LL;
     int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -40,7 +40,8 @@ extern "C" __global__ void local_volatility_count(
             deepest = max(deepest, depth);
         }
     }
-    long long thread = ((blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     s_saved_depth[thread] = deepest;
 }
 
@@ -58,7 +59,8 @@ extern "C" __global__ void local_volatility_reverse(
     int paths, const long long* s_saved_base, double* s_saved, int* gpuad_overflow)
 {
     int s_top = 0;
-    long long thread = ((blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     long long s_saved_base_end = s_saved_base[thread / 32LL + 1LL];
     long long s_saved_base_lane = s_saved_base[thread / 32LL] + thread % 32LL;
     int path = blockIdx.x * blockDim.x + threadIdx.x;
@@ -96,7 +98,7 @@ extern "C" __global__ void local_volatility_reverse(
             --s_top;
             const double s_2 = s_saved[s_saved_base_lane + s_top * 32LL];
             const double normals_2 = normals[t * paths + path];
-            ds += gpuad_chain(dgain, 1.0 / steps);
+            ds += dgain / steps;
             const double ds_2 = s_2 * ds;
             const double dvolatility = sqrt(dt) * (normals_2 * ds_2);
             const double dvolatility_2 = exp(-skew * log(s_2 / spot)) * (level * dvolatility);

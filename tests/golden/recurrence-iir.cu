@@ -36,7 +36,8 @@ extern "C" __global__ void iir_count(
             deepest = max(deepest, depth);
         }
     }
-    long long thread = ((blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     y2_saved_depth[thread] = deepest;
 }
 
@@ -55,7 +56,8 @@ extern "C" __global__ void iir_reverse(
     double* y1_saved, int* gpuad_overflow)
 {
     int y2_top = 0;
-    long long thread = ((blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     long long y2_saved_base_end = y2_saved_base[thread / 32LL + 1LL];
     long long y2_saved_base_lane = y2_saved_base[thread / 32LL] + thread % 32LL;
     int r = blockIdx.x * blockDim.x + threadIdx.x;

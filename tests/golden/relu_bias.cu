@@ -12,7 +12,7 @@ extern "C" __global__ void relu_bias_reverse(
     if (row < rows && column < columns) {
         const float value = x_saved[row * columns + column] + bias[column];
         const float dx_2 = dx[row * columns + column];
-        const float dvalue = (value > 0.0f ? dx_2 : 0.0f) + (value > 0.0f ? 0.0f : 0.01f * dx_2);
+        const float dvalue = value > 0.0f ? dx_2 : 0.01f * dx_2;
         atomicAdd(&dbias[column], dvalue);
         dx[row * columns + column] = dvalue;
     }

@@ -22,7 +22,8 @@ extern "C" __global__ void tridiagonal_count(
             deepest_2 = max(deepest_2, depth_2);
         }
     }
-    long long thread = ((blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     scratch_saved_depth[thread] = deepest;
     x_saved_depth[thread] = deepest_2;
 }
@@ -46,7 +47,8 @@ extern "C" __global__ void tridiagonal_reverse(
 {
     int scratch_top = 0;
     int x_top = 0;
-    long long thread = ((blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     long long scratch_saved_base_end = scratch_saved_base[thread / 32LL + 1LL];
     long long scratch_saved_base_lane = scratch_saved_base[thread / 32LL] + thread % 32LL;
     long long x_saved_base_end = x_saved_base[thread / 32LL + 1LL];

@@ -1,0 +1,277 @@
+"""Runs a grid-stride loop on the CPU as what it is, a loop over elements.
+
+`for (int i = x; i < n; i += gridDim.x * blockDim.x) body` with the global index x visits every i from 0 to n - 1 in exactly one thread. Thread
+after thread would walk through memory in strides of the whole grid; so the kernel becomes one whose threads are the elements, and the loop
+over x runs from 0 to n.
+
+Two iterations of different threads are independent, since the launch has no data races. Of two iterations of one thread that has to be
+shown: a buffer that the body writes is accessed at one element an iteration (`u[i + c]`, or `u[3 * i]` to `u[3 * i + 2]`), or only by
+atomic additions whose results nobody uses. The loop carries nothing but sums that end in sums over threads. Arrays must not overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from ..ir.nodes import (
+    Accumulate,
+    Alloc,
+    Assign,
+    Atomic,
+    Barrier,
+    Binary,
+    Block,
+    Buffer,
+    Cast,
+    Constant,
+    Expr,
+    For,
+    How,
+    If,
+    Kernel,
+    LaunchIndex,
+    Let,
+    Load,
+    Pop,
+    Push,
+    Shuffle,
+    Stmt,
+    Store,
+    Take,
+    Var,
+    While,
+    variables,
+    walk,
+)
+from ..ir.types import I32, I64, U32, Scalar, Space
+from .axes import GLOBAL, bare, index_name, map_expressions
+from .ranges import is_uniform
+from .structure import blocks, expressions, operands, statements, substitute, visit_operands
+from .sums import is_linear, is_sum
+
+_ALLOWED = (Let, Assign, Alloc, Load, Store, Accumulate, Take, If, For, While)
+
+
+@dataclass(frozen=True)
+class Flat:
+    """A kernel; if it was a grid-stride loop, each of its threads is an iteration, and they are `stop` along x."""
+
+    kernel: Kernel
+    stop: Expr | None = None
+
+
+def flatten(kernel: Kernel) -> Flat:
+    """The kernel, in terms of global indices, with a thread for each iteration if all that it does is a grid-stride loop over x."""
+    parts = _split(kernel.body)
+    if parts is None:
+        return Flat(kernel)
+    before, loop, after = parts
+    values = _values(before)
+    stop = substitute(loop.stop, values)
+    if not (
+        _is_grid_stride(loop, values) and is_uniform(stop, kernel) and _is_blind(loop, after, values) and _is_independent(loop, kernel)
+    ):
+        return Flat(kernel)
+    inner = _without_sums(loop, after)
+    if inner is None:
+        return Flat(kernel)
+    return Flat(replace(kernel, body=(*before, Let(loop.var, _index(loop.var.type)), *inner)), stop)
+
+
+def _split(body: Block) -> tuple[list[Let], For, Block] | None:
+    """Definitions, one loop, and sums over threads, if there is nothing else."""
+    at = next((k for k, s in enumerate(body) if not isinstance(s, Let)), None)
+    if at is None:
+        return None
+    loop, before, after = body[at], [s for s in body[:at] if isinstance(s, Let)], body[at + 1 :]
+    return (before, loop, after) if isinstance(loop, For) and all(is_sum(s) for s in after) else None
+
+
+def _values(lets: Iterable[Let]) -> dict[Var, Expr]:
+    table: dict[Var, Expr] = {}
+    for let in lets:
+        table[let.var] = substitute(let.value, table)
+    return table
+
+
+def _is_grid_stride(loop: For, values: dict[Var, Expr]) -> bool:
+    step = bare(substitute(loop.step, values))
+    if index_name(substitute(loop.start, values)) != f"{GLOBAL}.x" or loop.var.type.bits < 32:
+        return False
+    product = isinstance(step, Binary) and step.op == "*"
+    return product and {index_name(step.left), index_name(step.right)} == {"blockDim.x", "gridDim.x"}
+
+
+def _index(t: Scalar) -> Expr:
+    index = LaunchIndex(GLOBAL, "x") if t in (I32, U32) else LaunchIndex(GLOBAL, "x", I64)
+    return index if t == index.type else Cast(index, t)
+
+
+def _is_blind(loop: For, after: Block, values: dict[Var, Expr]) -> bool:
+    """Whether an iteration does not know in which thread it runs."""
+    used = [*expressions(loop.body), *(e for c in loop.carried for e in (c.init, c.next)), *expressions(after)]
+    seen = (e for top in used for e in walk(substitute(top, values)))
+    return not any(isinstance(e, LaunchIndex) and e.axis == "x" and e.name not in ("blockDim", "gridDim") for e in seen)
+
+
+# --- iterations of one thread ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The subscript `factor * i + shift + rest`, the rest being the same in all iterations."""
+
+    factor: int
+    shift: int
+    rest: frozenset[tuple[int, Expr]]
+
+
+def _is_independent(loop: For, kernel: Kernel) -> bool:
+    inner = list(statements(loop.body))
+    if not all(isinstance(s, _ALLOWED) for s in inner):
+        return False
+    own = {s.buffer for s in inner if isinstance(s, Alloc)}
+    if any(b.space is not Space.LOCAL for b in own):
+        return False
+    assigned = {s.var for s in inner if isinstance(s, Assign)}
+    if not assigned <= {s.var for s in inner if isinstance(s, Let)}:
+        return False
+    values = _values(s for s in inner if isinstance(s, Let) and s.var not in assigned)
+    accesses: dict[Buffer, list[Stmt]] = {}
+    for stmt in inner:
+        if isinstance(stmt, Load | Store | Accumulate | Take) and stmt.buffer not in own:
+            accesses.setdefault(stmt.buffer, []).append(stmt)
+    return all(_keeps_apart(stmts, loop.var, values, kernel) for stmts in accesses.values())
+
+
+def _keeps_apart(stmts: list[Stmt], i: Var, values: dict[Var, Expr], kernel: Kernel) -> bool:
+    """Whether no two iterations meet at an element of the buffer that these statements access, or if they do it does not matter."""
+    if all(isinstance(s, Load) for s in stmts) or all(isinstance(s, Accumulate) and s.how is How.ATOMIC for s in stmts):
+        return True
+    if any(isinstance(s, Accumulate | Take) and s.how is not How.PLAIN for s in stmts):
+        return False
+    places = [_place(substitute(operands(s)[0], values), i, kernel) for s in stmts]
+    found = [p for p in places if p is not None]
+    if len(found) < len(places) or len({(p.factor, p.rest) for p in found}) > 1:
+        return False
+    shifts = [p.shift for p in found]
+    return max(shifts) - min(shifts) < found[0].factor
+
+
+def _place(index: Expr, i: Var, kernel: Kernel) -> _Place | None:
+    factor, shift, rest = 0, 0, []
+    for sign, term in _terms(index, 1):
+        times = 1 if term == i else _multiple(term, i)
+        if times:
+            factor += sign * times
+        elif isinstance(term, Constant):
+            shift += sign * int(term.value)
+        elif is_uniform(term, kernel):
+            rest.append((sign, term))
+        else:
+            return None
+    unique = frozenset(rest)
+    return _Place(factor, shift, unique) if factor > 0 and len(unique) == len(rest) else None
+
+
+def _terms(expr: Expr, sign: int) -> Iterator[tuple[int, Expr]]:
+    """The terms of a sum of integers. A conversion to a narrower type is a term as a whole."""
+    while (
+        isinstance(expr, Cast) and expr.type.is_integer and expr.operand.type.is_integer and expr.type.bits >= expr.operand.type.bits >= 32
+    ):
+        expr = expr.operand
+    if isinstance(expr, Binary) and expr.op in "+-":
+        yield from _terms(expr.left, sign)
+        yield from _terms(expr.right, sign if expr.op == "+" else -sign)
+    else:
+        yield sign, expr
+
+
+def _unconverted(expr: Expr) -> Expr:
+    while (
+        isinstance(expr, Cast) and expr.type.is_integer and expr.operand.type.is_integer and expr.type.bits >= expr.operand.type.bits >= 32
+    ):
+        expr = expr.operand
+    return expr
+
+
+def _multiple(term: Expr, i: Var) -> int:
+    """The constant by which the term multiplies i; 0 if it is something else."""
+    if isinstance(term, Binary) and term.op == "*":
+        for a, b in ((term.left, term.right), (term.right, term.left)):
+            if isinstance(a, Constant) and _unconverted(b) == i:
+                return max(int(a.value), 0)
+    return 0
+
+
+# --- sums --------------------------------------------------------------------------------------------------------------------------------
+
+
+def _without_sums(loop: For, after: Block) -> Block | None:
+    """The body of the loop with the sums behind it, to each of which an iteration adds its own term; None if it carries anything else."""
+    sums = {c.result: c.var for c in loop.carried}
+    if not all(isinstance(c.init, Constant) and c.init.value == 0 and c.init.type.is_float for c in loop.carried):
+        return None
+    if not all(isinstance(s, Accumulate) and isinstance(s.index, Constant) and is_linear(s.value, sums.keys()) for s in after):
+        return None
+    roots = {c.var: c.var for c in loop.carried}
+    if not _only_grows(loop.body, roots) or any(_root(c.next, roots) != c.var for c in loop.carried):
+        return None
+    table = {c.var: c.init for c in loop.carried}
+    ends = {c.result: _term(c.next, table) for c in loop.carried}
+    return map_expressions(loop.body, lambda e: _term(e, table)) + tuple(visit_operands(s, lambda e: substitute(e, ends)) for s in after)
+
+
+def _term(expr: Expr, table: dict[Var, Expr]) -> Expr:
+    """The expression without the sum that it continues."""
+    if isinstance(expr, Binary) and expr.op == "+" and (expr.left in table or expr.right in table):
+        return expr.right if expr.left in table else expr.left
+    return substitute(expr, table)
+
+
+def _only_grows(block: Block, roots: dict[Var, Var]) -> bool:
+    """Whether the block uses the sums only to add to them; `roots` learns which variables are a sum with something added."""
+    return all(_grows(stmt, roots) for stmt in block)
+
+
+def _grows(stmt: Stmt, roots: dict[Var, Var]) -> bool:
+    if isinstance(stmt, Let):
+        return _joins(stmt.var, [stmt.value], roots)
+    carried = stmt.carried if isinstance(stmt, For) else ()
+    plain = [e for e in operands(stmt) if not any(e is c.init for c in carried)]
+    if any(v in roots for e in plain for v in variables(e)):
+        return False
+    if isinstance(stmt, While):
+        return not any(v in roots for e in expressions((stmt,)) for v in variables(e))
+    if not all(_joins(c.var, [c.init], roots) for c in carried):
+        return False
+    if not all(_only_grows(inner, roots) for inner, _ in blocks(stmt)):
+        return False
+    merges = stmt.merges if isinstance(stmt, If) else ()
+    return all(_joins(m.var, [m.then, m.otherwise], roots) for m in merges) and all(
+        _root(c.next, roots) == roots.get(c.var) and _joins(c.result, [c.next], roots) for c in carried
+    )
+
+
+def _joins(var: Var, values: list[Expr], roots: dict[Var, Var]) -> bool:
+    """Whether the values are all the same sum with something added, or none of them is; notes the sum that `var` continues."""
+    if not any(v in roots for e in values for v in variables(e)):
+        return True
+    found = {_root(e, roots) for e in values}
+    if len(found) != 1 or None in found:
+        return False
+    roots[var] = next(r for r in found if r is not None)
+    return True
+
+
+def _root(expr: Expr, roots: dict[Var, Var]) -> Var | None:
+    """The sum that the expression adds something to."""
+    if isinstance(expr, Var):
+        return roots.get(expr)
+    if not isinstance(expr, Binary) or expr.op not in "+-":
+        return None
+    left, right = (any(v in roots for v in variables(e)) for e in (expr.left, expr.right))
+    if left == right or (right and expr.op == "-"):
+        return None
+    return _root(expr.left if left else expr.right, roots)
