@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from shutil import which as find_tool
 from typing import Annotated, Any
 
 import typer
@@ -71,7 +71,7 @@ def tests() -> Record:
 
 def sanitized() -> Record:
     """What compute-sanitizer finds in every generated kernel, a tool at a time."""
-    tool = shutil.which("compute-sanitizer")
+    tool = find_tool("compute-sanitizer")
     if tool is None:
         return {"skipped": "compute-sanitizer is not on PATH"}
     options = ["--error-exitcode", str(_SANITIZED_ERROR), "--tool"]

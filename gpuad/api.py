@@ -16,7 +16,7 @@ from . import launching
 from .analysis.activity import Escape
 from .arguments import activities, bind, geometry
 from .differentiate import Adjoint, Pattern, Tangent, primal_of, reverse_of, second_of, tangent_of
-from .errors import GpuadError, LaunchError, ShadowError
+from .errors import GpuadError, LaunchError, ShadowError, UnsupportedError
 from .executors.base import Memory
 from .explaining import AdjointText, adjoint_text
 from .facts import Facts
@@ -58,6 +58,7 @@ class Kernel:
         self._tangents: dict[Pattern, Tangent] = {}
         self._seconds: dict[Pattern, Adjoint] = {}
         self._facts = Facts()
+        self._written = _written_names(self.primal())
 
     def __repr__(self) -> str:
         return f"<gpuad kernel {self.name} of {self.file.name}>"
@@ -134,11 +135,11 @@ class Kernel:
         """Binds and checks a call: once to have numbers, and with what these prove about the kernel's reach once more."""
         geo = geometry(grid, block)
         plain = self.primal()
-        written = _written_names(plain)
+        written = self._written
         positions = range(len(self.parameters))
         first = bind(self.name, self.parameters, args, written=written, inside=[d.name for d in self.parameters])
         call = Call(first, *geo)
-        inside = self._facts.get(call.key(), lambda: launching.stays_inside(plain, call))
+        inside = self._facts.get(call.key, lambda: launching.stays_inside(plain, call))
         loose = frozenset(i for i in positions if self.parameters[i].name not in inside and first.arguments[i].memory is not None)
         bound = bind(self.name, self.parameters, args, written=written, inside=inside) if loose else first
         call = Call(bound, *geo, shared_mem, stream, loose)
@@ -244,7 +245,7 @@ def _forward(chosen: Kernel, call: Call, pattern: Pattern) -> None:
     call = replace(call, exact=tangent.exact)
     call.prepare([tangent.kernel])
     with call.executor.on(call.stream):
-        states = launching.batch_states(call, _written_names(chosen.primal()))
+        states = launching.batch_states(call, chosen._written)
         for width, state in enumerate(states):
             call.run(tangent.kernel, launching.arguments(tangent.parameters, call, state, width))
 
@@ -270,7 +271,7 @@ def _check_flow(chosen: Kernel, call: Call, escapes: Sequence[Escape], connected
         if argument.kind == "bare" or escape.returns:
             raise ShadowError(_dropped(chosen, argument.position, escape, actives, argument.kind))
     if not connected:
-        outputs = ", ".join(f"`{n}`" for n in _written_names(chosen.primal())) or "nothing"
+        outputs = ", ".join(f"`{n}`" for n in chosen._written) or "nothing"
         raise ShadowError(
             f"`{chosen.name}`: no path from an active input ({actives}) to an active output: the kernel writes {outputs}, and none of "
             "it that has a shadow depends on them. Give the output a shadow: Duplicated(array, seed). Nothing was launched."
@@ -407,6 +408,8 @@ def hvp(k: Any, grid: Any, block: Any, args: Sequence[Any], directions: Sequence
     """
     chosen = kernel(k)
     call = chosen._bind(grid, block, args, shared_mem, stream)
+    if chosen.second(_pattern(chosen, call)).logs:
+        raise UnsupportedError(f"`{chosen.name}`: the result of an atomic is not recorded for second derivatives in this release")
     dots = chosen._bind(grid, block, launching.paired(chosen.name, call, directions), shared_mem, stream)
     pattern = _pattern(chosen, call)
     adjoint = chosen.second(pattern)

@@ -203,7 +203,7 @@ def second_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     first = reverse_of(function, pattern)
     kernel = first.primal
     memory = {p.item: _element_type(p.item) for p in first.parameters if p.role in ("primal", "shadow", "entry", "working")}
-    active = {p.item for p in first.parameters if pattern.shadows[p.position] is not None and p.item in memory}
+    active = {p.item for p in first.parameters if p.item in memory and pattern.shadows[p.position] is not None}
     wide = replace(kernel, params=first.params, body=first.unlaid)
     names = Names(wide)
     first_own = names.uid()

@@ -93,7 +93,8 @@ class Call:
 
     def prepare(self, kernels: Sequence[Kernel | None]) -> None:
         """Compiles what the launch will need, before anything is written."""
-        self.executor.prepare([k for k in kernels if k is not None], int(np.prod(self.block)))
+        x, y, z = self.block
+        self.executor.prepare([k for k in kernels if k is not None], x * y * z)
 
     @property
     def threads(self) -> int:
@@ -103,6 +104,7 @@ class Call:
     def run(self, kernel: Kernel, args: list[Any]) -> None:
         self.executor.launch(kernel, self.grid, self.block, args, shared_mem=self.shared_mem)
 
+    @cached_property
     def key(self) -> Hashable:
         """What the analyses of a launch depend on besides the kernel: geometry, integers, and how the arrays are laid out and overlap."""
         return (
@@ -204,7 +206,7 @@ def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
         numbers = call.numbers(adjoint.primal)
         return frozenset(b for b in adjoint.undecided if collision_free(adjoint.layout.body, [b], numbers))
 
-    found: frozenset[Buffer] = adjoint.facts.get(("plain", call.key()), prove)
+    found: frozenset[Buffer] = adjoint.facts.get(("plain", call.key), prove)
     return found
 
 
@@ -231,7 +233,7 @@ def dense_extent(array: Any) -> int:
 def check_stores(adjoint: Adjoint, call: Call) -> None:
     """Refuses a launch in which two threads store different values to one element that has a shadow; nothing has been launched then."""
     check_races(adjoint, call)
-    doubtful = adjoint.facts.get(("stores", call.key()), lambda: doubtful_stores(adjoint, call))
+    doubtful = adjoint.facts.get(("stores", call.key), lambda: doubtful_stores(adjoint, call))
     if not doubtful:
         return
     check = adjoint.claims(frozenset(doubtful))
@@ -246,14 +248,14 @@ def check_stores(adjoint: Adjoint, call: Call) -> None:
     if int(flag.root[0]):
         names = ", ".join(f"`{b.name}`" for b in doubtful)
         raise LaunchError(
-            f"`{call.bound.kernel}`: two threads store different values to one element of {names}: which stays is undefined, and so is the gradient. "
+            f"`{call.bound.kernel}`: two threads write to one element of {names}: what stays is undefined, and so is the gradient. "
             "Use atomicAdd to sum, or make the indices unique. Nothing was launched."
         )
 
 
 def check_races(adjoint: Adjoint, call: Call) -> None:
     """Refuses a launch in which one thread surely reads what another writes."""
-    race = adjoint.facts.get(("race", call.key()), lambda: proved_race(adjoint.primal, call.numbers(adjoint.primal)))
+    race = adjoint.facts.get(("race", call.key), lambda: proved_race(adjoint.primal, call.numbers(adjoint.primal)))
     if race is not None:
         raise UnsupportedError(
             f"a data race: in this launch a thread reads an element of `{race.buffer.name}` here that another thread writes at "
@@ -265,7 +267,7 @@ def check_races(adjoint: Adjoint, call: Call) -> None:
 def doubtful_stores(adjoint: Adjoint, call: Call) -> list[Buffer]:
     """The shadowed buffers to whose elements two threads may store different values."""
     numbers = call.numbers(adjoint.primal)
-    return [b for b in _stored(adjoint) if not collision_free(adjoint.primal.body, [b], numbers, (Store,))]
+    return [b for b in _stored(adjoint) if not collision_free(adjoint.primal.body, [b], numbers, (Store, Accumulate), atomics=False)]
 
 
 def _stored(adjoint: Adjoint) -> list[Buffer]:
@@ -392,7 +394,7 @@ def _scratch(adjoint: Adjoint, call: Call, state: State) -> None:
 
 def _bases(adjoint: Adjoint, call: Call, state: State, groups: int) -> list[Any]:
     """Where each group's part of a stack begins: from trip counts that the launch's numbers give, else by counting."""
-    bounds = adjoint.facts.get(("depths", call.key()), lambda: depths(adjoint.unlaid, call.numbers(adjoint.primal)))
+    bounds = adjoint.facts.get(("depths", call.key), lambda: depths(adjoint.unlaid, call.numbers(adjoint.primal)))
     known = [bounds.get(scratch.stack) for scratch in adjoint.layout.scratch]
     counted = _depths(adjoint, call, state, groups) if any(k is None for k in known) else []
     bases = []
@@ -453,7 +455,7 @@ def fingerprint(array: Any) -> int:
 def check_same(before: Call, now: Call, marks: Mapping[str, int]) -> None:
     """Refuses a reverse that is not that of the launch that was saved, or whose inputs have changed against a promise."""
     name = now.bound.kernel
-    if before.key() != now.key() or before.loose != now.loose:
+    if before.key != now.key or before.loose != now.loose:
         raise LaunchError(f"`{name}`: the reverse is called with another grid, block, integers, array layouts or overlaps than its forward")
     for argument in now.bound.arguments:
         mark = marks.get(argument.name)

@@ -152,7 +152,7 @@ def test_without_a_gpu_the_command_says_why(monkeypatch: pytest.MonkeyPatch, req
 
 def test_command_on_a_gpu(fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "tests", lambda: {"status": 1, "summary": "1 failed", "failures": ["FAILED a"]})
-    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    monkeypatch.setattr(gpu, "find_tool", lambda _: None)
     result = invoke(gpu.command, "--only", "relu", "--machine", "fake", "--date", "2000-01-01", "--results", str(tmp_path))
     assert result.exit_code == 1, result.output  # a gpu test failed
     record = json.loads((tmp_path / "gpu-fake-2000-01-01.json").read_text())
@@ -191,7 +191,7 @@ def test_a_process_that_hangs_is_ended() -> None:
 
 def test_the_sanitizer_is_judged_by_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
     report = '========= COMPUTE-SANITIZER\n{"a": {"kernels": 2}, "b": {"failed": "x"}}\n========= ERROR SUMMARY: 1 error'
-    monkeypatch.setattr("shutil.which", lambda *_: "compute-sanitizer")
+    monkeypatch.setattr(gpu, "find_tool", lambda name: name)
     monkeypatch.setattr(gpu, "run", lambda words, _: gpu.Outcome(9 if "memcheck" in words else 0, report))
     found = gpu.sanitized()
     assert not found["memcheck"]["clean"] and found["racecheck"]["clean"]

@@ -23,6 +23,7 @@ from ..ir.nodes import (
     Constant,
     Expr,
     For,
+    How,
     If,
     LaunchIndex,
     Let,
@@ -96,11 +97,11 @@ class Reach:
     ranges: Ranges
 
 
-def collision_free(body: Block, buffers: Iterable[Buffer], launch: Launch, kinds: tuple[type[Stmt], ...] = TOUCHES) -> bool:
+def collision_free(body: Block, buffers: Iterable[Buffer], launch: Launch, kinds: tuple[type[Stmt], ...] = TOUCHES, *, atomics: bool = True) -> bool:
     """Whether no element of the buffers (one class of overlapping memory) is touched by two threads of the launch. `kinds`: the statements
-    that count as touching."""
+    that count as touching, `atomics`: atomic additions too."""
     try:
-        reaches = Walk(launch, frozenset(buffers), kinds).run(body)
+        reaches = Walk(launch, frozenset(buffers), kinds, atomics=atomics).run(body)
     except Unknown:
         return False
     return all(not may_meet(a, b, launch) for i, a in enumerate(reaches) for b in reaches[i:])
@@ -109,12 +110,19 @@ def collision_free(body: Block, buffers: Iterable[Buffer], launch: Launch, kinds
 # --- forms of indices ------------------------------------------------------------------------------------------------------------------
 
 
+def _is_atomic(stmt: Stmt) -> bool:
+    return isinstance(stmt, Atomic) or getattr(stmt, "how", None) is How.ATOMIC
+
+
 class Walk:
     """Goes down a body with the ranges that hold there and collects the accesses to the wanted buffers."""
 
-    def __init__(self, launch: Launch, wanted: frozenset[Buffer], kinds: tuple[type[Stmt], ...] = TOUCHES) -> None:
+    def __init__(
+        self, launch: Launch, wanted: frozenset[Buffer], kinds: tuple[type[Stmt], ...] = TOUCHES, *, atomics: bool = True
+    ) -> None:
         self.launch = launch
         self.kinds = kinds
+        self.atomics = atomics
         self.wanted = wanted
         self.forms: dict[Var, Form] = {v: Form(n) for v, n in launch.scalars.items()}
         self.bools: dict[Var, Expr] = {}
@@ -147,7 +155,7 @@ class Walk:
                 | Accumulate(buffer=b, index=i)
                 | Atomic(buffer=b, index=i)
             ):
-                if b in self.wanted and isinstance(stmt, self.kinds):
+                if b in self.wanted and isinstance(stmt, self.kinds) and (self.atomics or not _is_atomic(stmt)):
                     self.found.append(Reach(canonical(self.form(i, ranges), self.launch), ranges))
             case If(condition=c, then=a, otherwise=z):
                 self.side(a, narrowed(ranges, self.constraints(c, True, ranges), self.launch))

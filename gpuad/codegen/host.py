@@ -30,7 +30,7 @@ from .structure import statements, written
 from .sums import is_sum, sink_sums
 from .widen import Wide, widen
 
-STRIP = 256  # threads whose contributions to a sum wait to be added up
+STRIP = 32  # threads whose contributions to a sum wait to be added up
 _RESERVED = ("gpuad_sums", "gpuad_done")
 _CLAMPED = (f"{INDENT}return gpuad_stop > 0 ? gpuad_stop : 0;",)
 _DIMENSIONS = ("threadIdx", "blockIdx", "globalIdx", "blockDim", "gridDim")
@@ -150,6 +150,7 @@ class _Entry:
         self.strips = bool(self.sums) and self.printer.strips
         self.helpers = self.printer.helpers
         self.atomic = has_atomics(kernel)
+        self.straight = self.independent and not any(isinstance(s, For | While) for s in statements(self.kernel.body))
         self.body = "\n".join([*comment(kernel.header), *self.function(lines), "", *self.rows(), "", *self.width()])
         self.entry = "\n".join([*self.launch(), ""])
 
@@ -160,12 +161,22 @@ class _Entry:
         return not (self.atomic or own or (self.sums and not self.strips))
 
     def function(self, lines: list[str]) -> list[str]:
+        """A thread's work; and once more as a function that is not inlined, for the threads that fill no strip."""
         sums = ["gpuad_partial* gpuad_sums", "std::vector<gpuad_flushed>* gpuad_done"] if self.sums else []
         if self.strips:
             sums = [f"{c_type(s.part)}& gpuad_sum{k}" for k, s in enumerate(self.sums)]
-        dimensions = [f"const gpuad_dim {name}" for name in _DIMENSIONS]
-        head = wrapped(f"GPUAD_INLINE void gpuad_body_{self.name}", [*self.declared, *sums, *dimensions])
-        return [*head, "{", *lines, "}"]
+        declared = [*self.declared, *sums, *(f"const gpuad_dim {name}" for name in _DIMENSIONS)]
+        text = [*wrapped(f"GPUAD_INLINE void gpuad_body_{self.name}", declared), "{", *lines, "}"]
+        if not (self.strips and self.straight):
+            return text
+        call = f"{INDENT}gpuad_body_{self.name}({', '.join([*self.arguments(), *self.passed(), *_DIMENSIONS])});"
+        return [*text, "", *wrapped(f"static GPUAD_NOINLINE void gpuad_thread_{self.name}", declared), "{", call, "}"]
+
+    def passed(self) -> list[str]:
+        """What a thread gets for its contributions to sums."""
+        if self.strips:
+            return [f"gpuad_sum{k}" for k in range(len(self.sums))]
+        return ["gpuad_sums", "gpuad_done"] if self.sums else []
 
     def arguments(self) -> list[str]:
         return [self.printer.name_of(p) for p in self.kernel.params]
@@ -221,40 +232,68 @@ class _Entry:
             f"{INDENT * 2}const long long gpuad_rz = gpuad_row / ({x.rows}) / ({y.rows});",
             f"{INDENT * 2}for (long long gpuad_tz = 0; gpuad_tz < {z.threads}; ++gpuad_tz)",
             f"{INDENT * 2}for (long long gpuad_ty = 0; gpuad_ty < {y.threads}; ++gpuad_ty) {{",
-            *(INDENT * 3 + line for line in (self.strip_loop() if self.strips else self.thread_loop("gpuad_from", "gpuad_to"))),
+            *(INDENT * 3 + line for line in self.thread_loop()),
             f"{INDENT * 2}}}",
             f"{INDENT}}}",
         ]
 
-    def thread_loop(self, first: str, end: str) -> list[str]:
-        head = f"for (long long gpuad_x = {first}; gpuad_x < {end}; ++gpuad_x)"
-        return [*(["GPUAD_INDEPENDENT"] if self.independent else []), *([f"{head} {{"] if self.strips else [head]), *self.thread()]
+    def thread_loop(self) -> list[str]:
+        """The loop over the threads of a row."""
+        if self.strips:
+            return self.full_strips() if self.straight else self.strip_loop()
+        head = "for (long long gpuad_x = gpuad_from; gpuad_x < gpuad_to; ++gpuad_x)"
+        return [*self.pragma, head, f"{INDENT}{self.call('body')}"]
+
+    @property
+    def pragma(self) -> list[str]:
+        return ["GPUAD_INDEPENDENT"] if self.independent else []
 
     def strip_loop(self) -> list[str]:
-        """The threads of a row in strips: what they contribute to the sums is added up after each."""
+        """The threads in strips: what they contribute to the sums is added up after each."""
         last = f"gpuad_to - gpuad_strip < {STRIP} ? gpuad_to : gpuad_strip + {STRIP}"
         return [
             f"for (long long gpuad_strip = gpuad_from; gpuad_strip < gpuad_to; gpuad_strip += {STRIP}) {{",
             f"{INDENT}const long long gpuad_end = {last};",
-            *(INDENT + line for line in self.thread_loop("gpuad_strip", "gpuad_end")),
-            *(f"{INDENT}gpuad_lanes{k}.add(gpuad_part{k}, gpuad_end - gpuad_strip);" for k in range(len(self.sums))),
+            f"{INDENT}for (long long gpuad_x = gpuad_strip; gpuad_x < gpuad_end; ++gpuad_x) {{",
+            *(INDENT * 2 + line for line in (*self.zeros(), self.call("body"), *self.parts("gpuad_x - gpuad_strip"))),
+            f"{INDENT}}}",
+            *(INDENT + line for line in self.added("gpuad_part", "gpuad_end - gpuad_strip")),
             "}",
         ]
 
-    def thread(self) -> list[str]:
-        """The call of the body for one thread."""
+    def full_strips(self) -> list[str]:
+        """The same where the threads of a strip may run at once: compilers do best with strips of one length, and the rest by itself."""
+        return [
+            "long long gpuad_strip = gpuad_from;",
+            f"for (; gpuad_to - gpuad_strip >= {STRIP}; gpuad_strip += {STRIP}) {{",
+            f"{INDENT}GPUAD_INDEPENDENT",
+            f"{INDENT}for (int gpuad_k = 0; gpuad_k < {STRIP}; ++gpuad_k) {{",
+            f"{INDENT * 2}const long long gpuad_x = gpuad_strip + gpuad_k;",
+            *(INDENT * 2 + line for line in (*self.zeros(), self.call("body"), *self.parts("gpuad_k"))),
+            f"{INDENT}}}",
+            *(INDENT + line for line in self.added("gpuad_part", str(STRIP))),
+            "}",
+            "for (long long gpuad_x = gpuad_strip; gpuad_x < gpuad_to; ++gpuad_x) {",
+            *(INDENT + line for line in (*self.zeros(), self.call("thread"), *self.added("&gpuad_sum", "1"))),
+            "}",
+        ]
+
+    def zeros(self) -> list[str]:
+        return [f"{c_type(s.part)} gpuad_sum{k} = 0;" for k, s in enumerate(self.sums)]
+
+    def parts(self, place: str) -> list[str]:
+        return [f"gpuad_part{k}[{place}] = gpuad_sum{k};" for k in range(len(self.sums))]
+
+    def added(self, what: str, count: str) -> list[str]:
+        return [f"gpuad_lanes{k}.add({what}{k}, {count});" for k in range(len(self.sums))]
+
+    def call(self, function: str) -> str:
+        """The call for one thread."""
         x = self.loops["x"]
         index = {a: f"gpuad_r{a}" if self.loops[a].merged else f"gpuad_r{a} * blockDim.{a} + gpuad_t{a}" for a in "yz"}
         index["x"] = "gpuad_x" if x.merged else "gpuad_rx * blockDim.x + gpuad_x"
-        sums = ["gpuad_sums", "gpuad_done"] if self.sums else []
-        if self.strips:
-            sums = [f"gpuad_sum{k}" for k in range(len(self.sums))]
         places = ["{gpuad_x, gpuad_ty, gpuad_tz}", "{gpuad_rx, gpuad_ry, gpuad_rz}", f"{{{index['x']}, {index['y']}, {index['z']}}}"]
-        call = f"{INDENT}gpuad_body_{self.name}({', '.join([*self.arguments(), *sums, *places, 'blockDim', 'gridDim'])});"
-        if not self.strips:
-            return [call]
-        zeros = [f"{INDENT}{c_type(s.part)} gpuad_sum{k} = 0;" for k, s in enumerate(self.sums)]
-        return [*zeros, call, *(f"{INDENT}gpuad_part{k}[gpuad_x - gpuad_strip] = gpuad_sum{k};" for k in range(len(self.sums))), "}"]
+        return f"gpuad_{function}_{self.name}({', '.join([*self.arguments(), *self.passed(), *places, 'blockDim', 'gridDim'])});"
 
     def launch(self) -> list[str]:
         x, y, z = (self.loops[a] for a in "xyz")

@@ -30,6 +30,7 @@ PRELUDE = r"""
 #define GPUAD_RESTRICT
 #endif
 #define GPUAD_INLINE static inline __attribute__((always_inline))
+#define GPUAD_NOINLINE __attribute__((noinline))
 
 namespace gpuad_host {
 
@@ -88,7 +89,7 @@ struct gpuad_lanes {
         long long k = 0;
         for (; k + 16 <= count; k += 16)
             for (int l = 0; l < 16; ++l) lane[l] += (double)part[k + l];
-        for (int l = 0; k < count; ++k, ++l) lane[l] += (double)part[k];
+        for (; k < count; ++k) lane[k % 16] += (double)part[k];
     }
 
     inline double total() const

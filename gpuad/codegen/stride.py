@@ -1,8 +1,8 @@
 """Runs a grid-stride loop on the CPU as what it is, a loop over elements.
 
-`for (int i = x; i < n; i += gridDim.x * blockDim.x) body` with the global index x visits every i from 0 to n - 1 in exactly one thread. Thread
-after thread would walk through memory in strides of the whole grid; so the kernel becomes one whose threads are the elements, and the loop
-over x runs from 0 to n.
+`for (int i = x; i < n; i += gridDim.x * blockDim.x) body` with the global index x visits every i from 0 to n - 1 in exactly one thread.
+Thread after thread would walk through memory in strides of the whole grid; so the kernel becomes one whose threads are the elements, and
+the loop over x runs from 0 to n.
 
 Two iterations of different threads are independent, since the launch has no data races. Of two iterations of one thread that has to be
 shown: a buffer that the body writes is accessed at one element an iteration (`u[i + c]`, or `u[3 * i]` to `u[3 * i + 2]`), or only by
@@ -18,8 +18,6 @@ from ..ir.nodes import (
     Accumulate,
     Alloc,
     Assign,
-    Atomic,
-    Barrier,
     Binary,
     Block,
     Buffer,
@@ -33,9 +31,6 @@ from ..ir.nodes import (
     LaunchIndex,
     Let,
     Load,
-    Pop,
-    Push,
-    Shuffle,
     Stmt,
     Store,
     Take,
@@ -99,8 +94,9 @@ def _is_grid_stride(loop: For, values: dict[Var, Expr]) -> bool:
     step = bare(substitute(loop.step, values))
     if index_name(substitute(loop.start, values)) != f"{GLOBAL}.x" or loop.var.type.bits < 32:
         return False
-    product = isinstance(step, Binary) and step.op == "*"
-    return product and {index_name(step.left), index_name(step.right)} == {"blockDim.x", "gridDim.x"}
+    if not isinstance(step, Binary) or step.op != "*":
+        return False
+    return {index_name(step.left), index_name(step.right)} == {"blockDim.x", "gridDim.x"}
 
 
 def _index(t: Scalar) -> Expr:

@@ -1,7 +1,7 @@
 """Prepares sums over threads for the CPU, where a thread hands its contribution to the loop that runs it.
 
-A contribution that is zero behind a guard, `float da_2 = 0; if (i < n) { ... da_2 = x * dy; } gpuad_block_sum(&da[0], da_2);`, moves into the
-guard: then the guard is all that the kernel does, and its bounds become those of the loop over threads.
+A contribution that is zero behind a guard, `float da_2 = 0; if (i < n) { ... da_2 = x * dy; } gpuad_block_sum(&da[0], da_2);`, moves into
+the guard: then the guard is all that the kernel does, and its bounds become those of the loop over threads.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import TypeAlias, TypeGuard
 
 from ..ir import build as b
 from ..ir.nodes import (
@@ -22,6 +23,7 @@ from ..ir.nodes import (
     Buffer,
     Expr,
     For,
+    How,
     If,
     Kernel,
     LaunchIndex,
@@ -50,15 +52,24 @@ class Claims:
     claims: tuple[Buffer, ...]  # each buffer three times
 
 
-def contested(kernel: Kernel, buffers: Collection[Buffer]) -> tuple[Store, ...]:
-    """The stores to `buffers` that may give different values for different threads: all to a buffer, unless each gives the one same value."""
+Write: TypeAlias = "Store | Accumulate"
+
+
+def contested(kernel: Kernel, buffers: Collection[Buffer]) -> tuple[Write, ...]:
+    """The stores to `buffers` that may give different values for different threads: all to a buffer, unless each gives the one same value.
+    An addition that is not atomic is one of them."""
     uniform = _uniform(kernel)
-    found: list[Store] = []
+    found: list[Write] = []
     for buffer in buffers:
-        stores = [s for s in walk_stmts(kernel.body) if isinstance(s, Store) and s.buffer == buffer]
-        if any(not _is_uniform(s.value, uniform) or s.value != stores[0].value for s in stores):
-            found.extend(stores)
+        writes = [s for s in walk_stmts(kernel.body) if is_plain_write(s) and s.buffer == buffer]
+        if any(isinstance(s, Accumulate) or not _is_uniform(s.value, uniform) or s.value != writes[0].value for s in writes):
+            found.extend(writes)
     return tuple(found)
+
+
+def is_plain_write(stmt: Stmt) -> TypeGuard[Write]:
+    """Whether the statement writes memory in a way that two threads may not do to one element."""
+    return isinstance(stmt, Store) or (isinstance(stmt, Accumulate) and stmt.how is How.PLAIN)
 
 
 def claims(kernel: Kernel, buffers: Collection[Buffer]) -> Claims:
@@ -77,7 +88,7 @@ def claims(kernel: Kernel, buffers: Collection[Buffer]) -> Claims:
     def block(stmts: Block) -> Block:
         out: list[Stmt] = []
         for stmt in stmts:
-            if id(stmt) in wanted and isinstance(stmt, Store):
+            if id(stmt) in wanted and is_plain_write(stmt):
                 out.append(check.store(stmt))
             target = getattr(stmt, "buffer", None)
             if target in copies:
@@ -101,10 +112,10 @@ class _Check:
     thread: Var
     names: Names
 
-    def store(self, stmt: Store) -> Stmt:
+    def store(self, stmt: Write) -> Stmt:
         """What stands before a contested store: its claim in the first run, the comparison in the second."""
         last, first, signature = self.owners[stmt.buffer]
-        mine = self.signatures.of(stmt.value, self.thread)
+        mine = self.signatures.of(stmt.value, self.thread) if isinstance(stmt, Store) else self.thread
         claim = (
             Atomic("max", None, last, stmt.index, (self.up,), span=stmt.span),
             Atomic("max", None, first, stmt.index, (self.down,), span=stmt.span),

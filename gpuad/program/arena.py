@@ -1,0 +1,85 @@
+"""Memory that belongs to a tape and is used again by every recording: saved bytes, transient copies, scratch.
+
+Requests come in the same order when the same program runs again, so each is met by the buffer that met it last time. Nothing is freed
+before the tape is; a recording that needs more adds to what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from ..executors.base import Argument, Dim3, Executor
+from ..ir.nodes import Kernel
+
+CHUNK = 1 << 20
+ALIGN = 256
+
+
+class Arena:
+    """Hands out bytes from large chunks, in order; `reset` begins anew with the same chunks."""
+
+    def __init__(self, new: Callable[[int], Any]) -> None:
+        self.new = new
+        self.chunks: list[Any] = []
+        self.at = 0
+        self.used = 0
+        self.allocations = 0
+
+    def reset(self) -> None:
+        self.at = self.used = 0
+
+    def take(self, nbytes: int) -> Any:
+        """`nbytes` bytes (flat, uint8), not cleared, that stay as they are until `reset`."""
+        size = -(-max(nbytes, 1) // ALIGN) * ALIGN
+        while self.at < len(self.chunks) and self.used + size > self.chunks[self.at].size:
+            self.at, self.used = self.at + 1, 0
+        if self.at == len(self.chunks):
+            self.chunks.append(self.new(max(size, CHUNK, self.nbytes // 2)))
+            self.allocations += 1
+            self.used = 0
+        begin = self.used
+        self.used += size
+        return self.chunks[self.at][begin : begin + nbytes]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all chunks."""
+        return sum(int(c.size) for c in self.chunks)
+
+
+class Pooled:
+    """An executor whose arrays come from an arena."""
+
+    def __init__(self, inner: Executor, arena: Arena) -> None:
+        self.inner = inner
+        self.arena = arena
+        self.name = inner.name
+
+    def launch(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0, stream: Any = None) -> None:
+        """As the executor itself."""
+        self.inner.launch(kernel, grid, block, args, shared_mem=shared_mem, stream=stream)
+
+    def prepare(self, kernels: Sequence[Kernel], threads: int = 1) -> None:
+        """As the executor itself."""
+        self.inner.prepare(kernels, threads)
+
+    def on(self, stream: Any) -> AbstractContextManager[Any]:
+        """As the executor itself."""
+        return self.inner.on(stream)
+
+    def zeros(self, length: int, dtype: Any) -> Any:
+        """Zeros from the arena."""
+        dtype = np.dtype(dtype)
+        data = self.arena.take(length * dtype.itemsize).view(dtype)
+        data.fill(0)
+        return data
+
+    def copy(self, array: Any) -> Any:
+        """A copy in the arena."""
+        data = self.arena.take(int(array.nbytes)).view(array.dtype)
+        data[...] = array
+        return data

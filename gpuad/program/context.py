@@ -1,0 +1,17 @@
+"""Which recording is going on in this thread: kernels ask here whether a launch is to be recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+
+class Recorder(Protocol):
+    """What records launches."""
+
+    def launch(self, kernel: Any, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
+        """Records a launch and makes it."""
+
+
+current: ContextVar[Recorder | None] = ContextVar("recorder", default=None)

@@ -1,0 +1,63 @@
+"""What a kernel launch does to memory, as regions of the allocations behind its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..analysis.injectivity import UNBOUNDED, Form, Launch, Ranges, Reach, Unknown, Walk, canonical
+from ..executors.base import Memory
+from ..ir.nodes import Block, Buffer, Stmt
+from .region import EMPTY, Region, lattice, span
+
+MOST_RUNS = 1 << 16  # beyond it a region is widened to its hull
+
+
+def touched(body: Block, buffer: Buffer, launch: Launch, kinds: tuple[type[Stmt], ...], memory: Memory, view: Any, inside: bool) -> Region:
+    """The bytes of the allocation behind a pointer that statements of the given kinds may touch; never less than they do. `view` is the
+    array that was passed, in which the kernel stays if `inside`."""
+    size = int(memory.root.dtype.itemsize)
+    whole = span(0, int(memory.root.nbytes))
+    try:
+        reaches = Walk(launch, frozenset({buffer}), kinds).run(body)
+    except Unknown:
+        return dense(memory, view) if inside else whole
+    found = EMPTY
+    for reach in reaches:
+        part = of_reach(reach, memory.offset * size, size, launch)
+        if part is None:
+            return dense(memory, view) if inside else whole
+        found = found | part
+    return found & whole
+
+
+def dense(memory: Memory, view: Any) -> Region:
+    """The hull of the array that was passed."""
+    size = int(memory.root.dtype.itemsize)
+    extent = 1 + sum(abs(s) * (n - 1) for s, n in zip(view.strides, view.shape, strict=True)) // size if view.size else 0
+    return span(memory.offset * size, (memory.offset + extent) * size)
+
+
+def of_reach(reach: Reach, origin: int, size: int, launch: Launch) -> Region | None:
+    """The bytes of one access over all threads and iterations, or None if they are not bounded."""
+    form = canonical(reach.form, launch)
+    steps = list(_steps(form, reach.ranges))
+    low = form.constant + sum(c * reach.ranges[d][0] for d, c in form.terms)
+    if any(count >= UNBOUNDED // 2 for _, count in steps):
+        return None
+    runs = 1
+    for stride, count in steps:
+        runs *= count if abs(stride) > 1 else 1
+    if runs > MOST_RUNS * 64:
+        ends = [low + min(0, s * (n - 1)) for s, n in steps]
+        first = low + sum(min(0, s * (n - 1)) for s, n in steps)
+        last = low + sum(max(0, s * (n - 1)) for s, n in steps)
+        del ends
+        return span(origin + first * size, origin + (last + 1) * size)
+    return lattice(origin + low * size, size, [(s * size, n) for s, n in steps])
+
+
+def _steps(form: Form, ranges: Ranges) -> Iterable[tuple[int, int]]:
+    for digit, coefficient in form.terms:
+        first, last = ranges[digit]
+        yield coefficient, last - first + 1

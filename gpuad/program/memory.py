@@ -1,0 +1,156 @@
+"""Allocations, what has been saved of them, and where an earlier version of a region is to be found.
+
+While operations are recorded, an allocation knows which of its live bytes some recorded operation will need (`pending`). Just before an
+operation overwrites such bytes they are copied into a `Piece`, once for all who need them. So a version is no copy of an array but a rule:
+what operation number t saw at a place is in the first piece that was saved there at or after t, and if there is none, it is still there.
+Going back in time, `Versions` keeps the table of pieces that stand for the present moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .region import EMPTY, Region
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """The bytes `region` of an allocation as they were before operation `time`, packed one span after the other in `data` (uint8)."""
+
+    time: int
+    region: Region
+    data: Any
+
+
+@dataclass(eq=False)
+class Allocation:
+    """One allocation that a recording has met. The recording keeps `root` (flat, uint8) alive, so its address is its own."""
+
+    root: Any
+    address: int
+    name: str
+    pending: Region = EMPTY
+    tainted: Region = EMPTY  # holds values that depend on active data, but has no shadow there
+    written: Region = EMPTY
+    initial: Region = EMPTY  # of which the state before the recording is in pieces
+    pieces: list[Piece] = field(default_factory=list)
+
+    def save(self, region: Region, time: int, room: Callable[[int], Any]) -> None:
+        """Copies the region's bytes as they are now."""
+        data = room(region.nbytes)
+        gather(self.root, region, data)
+        self.pieces.append(Piece(time, region, data))
+
+
+Source = tuple[Region, "Piece | None"]  # bytes, and the piece that holds them (None: live)
+
+
+class Versions:
+    """Where the bytes of each allocation are at the moment that a reversal has come back to."""
+
+    def __init__(self) -> None:
+        self.tables: dict[int, list[tuple[Region, Piece]]] = {}
+        self.next: dict[int, int] = {}
+
+    def back_to(self, allocation: Allocation, time: int) -> None:
+        """Moves the allocation's moment to just before operation `time`; calls come with falling times."""
+        at = self.next.get(id(allocation), len(allocation.pieces))
+        while at > 0 and allocation.pieces[at - 1].time >= time:
+            at -= 1
+            piece = allocation.pieces[at]
+            table = self.tables.get(id(allocation), [])
+            kept = [(rest, other) for region, other in table if (rest := region - piece.region)]
+            self.tables[id(allocation)] = [(piece.region, piece), *kept]
+        self.next[id(allocation)] = at
+
+    def sources(self, allocation: Allocation, region: Region) -> list[Source]:
+        """What the region's version is made of at this moment."""
+        found: list[Source] = []
+        rest = region
+        for held, piece in self.tables.get(id(allocation), ()):
+            part = rest & held
+            if part:
+                found.append((part, piece))
+                rest = rest - part
+        return [*found, (rest, None)] if rest else found
+
+
+# --- copying regions ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """`count` runs of `run` bytes, `stride` apart from `low` on; `at` is their place in the packed bytes."""
+
+    at: int
+    low: int
+    run: int
+    stride: int
+    count: int
+
+
+def rows(region: Region) -> list[_Rows]:
+    """The region as few groups of evenly spaced runs."""
+    found: list[_Rows] = []
+    at = 0
+    spans = region.spans
+    lengths = spans[:, 1] - spans[:, 0]
+    i = 0
+    while i < len(spans):
+        run, count, stride = int(lengths[i]), 1, int(lengths[i])
+        if i + 1 < len(spans) and lengths[i + 1] == run:
+            stride = int(spans[i + 1, 0] - spans[i, 0])
+            steps = np.diff(spans[i:, 0])
+            same = (steps == stride) & (lengths[i + 1 :] == run)
+            count = 1 + int(np.argmin(same) if not same.all() else len(same))
+        found.append(_Rows(at, int(spans[i, 0]), run, stride, count))
+        at += run * count
+        i += count
+    return found
+
+
+def _grid(array: Any, low: int, r: _Rows) -> Any:
+    """A view of the runs as a matrix of bytes."""
+    strided = np.lib.stride_tricks.as_strided if isinstance(array, np.ndarray) else _cupy_strided(array)
+    return strided(array[low:], (r.count, r.run), (r.stride, 1))
+
+
+def _cupy_strided(array: Any) -> Any:
+    import sys
+
+    return sys.modules["cupy"].lib.stride_tricks.as_strided
+
+
+def gather(source: Any, region: Region, packed: Any) -> None:
+    """Packs the region's bytes of `source` (flat, uint8) one span after the other."""
+    for r in rows(region):
+        packed[r.at : r.at + r.run * r.count].reshape(r.count, r.run)[...] = _grid(source, r.low, r)
+
+
+def scatter(packed: Any, region: Region, target: Any, shift: int = 0) -> None:
+    """Puts packed bytes back to where they belong, in `target`, whose first byte is byte `shift` of the allocation."""
+    for r in rows(region):
+        _grid(target, r.low - shift, r)[...] = packed[r.at : r.at + r.run * r.count].reshape(r.count, r.run)
+
+
+def place(piece: Piece, part: Region, target: Any, shift: int) -> None:
+    """Copies a part of a piece to its place in `target`."""
+    if part is piece.region:
+        scatter(piece.data, part, target, shift)
+        return
+    begins = piece.region.spans[:, 0]
+    offsets = np.concatenate([[0], np.cumsum(piece.region.spans[:, 1] - begins)])
+    for low, high in part.spans:
+        i = int(np.searchsorted(begins, low, side="right")) - 1
+        at = int(offsets[i] + low - begins[i])
+        target[int(low) - shift : int(high) - shift] = piece.data[at : at + int(high - low)]
+
+
+def copy_live(root: Any, part: Region, target: Any, shift: int) -> None:
+    """Copies live bytes to their place in `target`."""
+    for r in rows(part):
+        _grid(target, r.low - shift, r)[...] = _grid(root, r.low, r)

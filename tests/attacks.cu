@@ -1,0 +1,1068 @@
+// Kernels that were written to break gpuad, as CuPy users write them, grouped by the rule that they attack. `attack_cases.py` reads this
+// file and says what the lines above each kernel mean.
+
+//@ 1: mask
+//@ x=7 a=7 m=[1,0,1,1,0,0,1] <<<2, 4>>>(x, a, m, 7)
+extern "C" __global__ void k(double* x, const double* a, const int* m, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n && m[i]) x[i] = a[i] * x[i];
+}
+
+//@ 1: grid covers half
+//@ x=17 a=17 <<<2, 4>>>(x, a, 17)
+extern "C" __global__ void k(double* x, const double* a, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] = a[i] * x[i] * x[i];
+}
+
+//@ 1: permuted
+//@ x=4 a=4 p=[1,2,3,0] <<<1, 4>>>(x, a, p)
+extern "C" __global__ void k(double* x, const double* a, const int* p)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    x[p[i]] = a[i] * x[p[i]];
+}
+
+//@ 1: break before store
+//@ x=16 a=4 <<<1, 4>>>(x, a)
+extern "C" __global__ void k(double* x, const double* a)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int j = 0; j < 4; j++) { if (a[i] > 1.0 && j == 2) break; x[i*4+j] = a[i] * x[i*4+j] * x[i*4+j]; }
+}
+
+//@ 1: inactive overwrites under a guard
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < 2) x[i] = 3.0; y[i] = x[i] * y[i];
+}
+
+//@ 1: one trip store of result
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int j = 0; j < 4; j++) x[i*4] = exp(.1 * x[i*4]);
+}
+
+//@ 2: leapfrog in place
+//@ p=9 u=9 c=9 <<<3, 4>>>(p, u, c, 9)
+//@ host
+extern "C" __global__ void k(double* p, const double* u, const double* c, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i > 0 && i < n-1) p[i] = 2*u[i] - p[i] + c[i] * (u[i-1] - 2*u[i] + u[i+1]);
+}
+
+//@ 2: unsigned guard
+//@ v=10 u=10 <<<3, 4>>>(v, u)
+extern "C" __global__ void k(double* v, const double* u)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned j = i; if (j - 1u < 7u) v[j] = u[j-1] * u[j+1] * u[j];
+}
+
+//@ 2: clamp
+//@ v=10 u=10 <<<3, 4>>>(v, u, 10)
+extern "C" __global__ void k(double* v, const double* u, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) { int l = max(i-1, 0), r = min(i+1, n-1); v[i] = u[l]*u[r] + u[i]*v[i]; }
+}
+
+//@ 2: periodic
+//@ v=10 u=10 <<<3, 4>>>(v, u, 10)
+extern "C" __global__ void k(double* v, const double* u, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) v[(i+3) % n] = u[(i+n-1) % n] * u[i];
+}
+
+//@ 3: shifted reads of one array
+//@ u=10 y=9 <<<3, 4>>>(u[:-1], u[1:], y, 9)
+//@ host
+extern "C" __global__ void k(const double* a, const double* b, double* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a[i] * b[i];
+}
+
+//@ 3: array passed twice
+//@ u=10 y=10 <<<3, 4>>>(u, u, y, 10)
+extern "C" __global__ void k(const double* a, const double* b, double* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a[i] * b[i];
+}
+
+//@ 3: in place by another name
+//@ u=10 v=10 <<<3, 4>>>(u, v, u, 10)
+extern "C" __global__ void k(const double* a, const double* b, double* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a[i] * b[i];
+}
+
+//@ 3: three names
+//@ u=10 <<<3, 4>>>(u, u, u, 10)
+extern "C" __global__ void k(const double* a, const double* b, double* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a[i] * b[i] + a[i];
+}
+
+//@ 3: thirds of one array
+//@ u=12 <<<3, 4>>>(u[:4], u[4:8], u[8:], 4)
+extern "C" __global__ void k(const double* a, const double* b, double* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a[i] * b[i] + a[i];
+}
+
+//@ 3: result of exp overwritten by another name
+//@ x=8 <<<1, 4>>>(x, x[1:])
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    x[i] = exp(x[i]); y[i-1] = y[i-1] * y[i-1];
+}
+
+//@ 3: exit value under another name
+//@ x=8 <<<1, 4>>>(x, x)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    x[i] = exp(x[i]); y[i] = 2.0;
+}
+
+//@ 3: stores of two names meet
+//@ x=8 y=16 <<<1, 4>>>(x, y, y[2:])
+//@ refused: LaunchError: two threads store
+extern "C" __global__ void k(double* x, double* y, double* z)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = x[i] * 2; z[i] = x[i] * 3;
+}
+
+//@ 2: pitch below row
+//@ x=40 y=40 <<<(2,2), 4>>>(x, y, 5)
+//@ host
+extern "C" __global__ void k(const double* x, double* y, int p)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int j = blockIdx.y*blockDim.y + threadIdx.y; if (i < 6 && j < 5) y[j*6+i] = x[j*p+i] * x[j*p+i];
+}
+
+//@ 2: pitch zero
+//@ x=4 y=12 <<<3, 4>>>(x, y, 0)
+extern "C" __global__ void k(const double* x, double* y, int p)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int t = threadIdx.x, j = blockIdx.x; y[j*4+t] = x[j*p+t] * x[j*p+t];
+}
+
+//@ 2: negative pitch
+//@ x=12 y=12 <<<3, 4>>>(x, y, -3)
+extern "C" __global__ void k(const double* x, double* y, int p)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int t = threadIdx.x, j = blockIdx.x; y[j*4+t] = x[8+j*p+t] * x[8+j*p+t];
+}
+
+//@ 2: grid stride too short
+//@ x=11 y=11 <<<2, 3>>>(x, y, 11)
+extern "C" __global__ void k(const double* x, double* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int j = i; j < n; j += blockDim.x) atomicAdd(&y[j], x[j] * x[j]);
+}
+
+//@ 2: chunks that overlap
+//@ x=19 y=19 <<<2, 3>>>(x, y, 0)
+extern "C" __global__ void k(const double* x, double* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int j = i*3+3; j >= i*3; j--) atomicAdd(&y[j], x[j] * x[j]);
+}
+
+//@ 2: columns too near
+//@ x=18 y=18 <<<2, 3>>>(x, y, 5)
+extern "C" __global__ void k(const double* x, double* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int j = 0; j < 3; j++) atomicAdd(&y[j*n+i], x[j*n+i] * x[j*n+i]);
+}
+
+//@ 2: loop variable moved
+//@ x=24 y=24 <<<2, 3>>>(x, y, 20)
+extern "C" __global__ void k(const double* x, double* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int j = i; j < n; j += 6) { if (j == 3) j += 1; atomicAdd(&y[j], x[j] * x[j]); }
+}
+
+//@ 2: axis of the grid unused
+//@ x=8 y=8 <<<(2,3), 4>>>(x, y)
+extern "C" __global__ void k(const double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    atomicAdd(&y[i], x[i] * x[i]);
+}
+
+//@ 2: thread and global index
+//@ x=8 y=8 <<<2, 4>>>(x, y)
+extern "C" __global__ void k(const double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = x[i] * x[threadIdx.x];
+}
+
+//@ 2: block stride below block
+//@ x=8 y=8 <<<2, 3>>>(x, y)
+extern "C" __global__ void k(const double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int j = blockIdx.x*2 + threadIdx.x; atomicAdd(&y[j], x[j] * x[j]);
+}
+
+//@ 2: narrow index wraps
+//@ x=256 y=6 <<<2, 3>>>(x, y)
+extern "C" __global__ void k(const double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned char c = i * 128; y[i] = x[c] * x[c];
+}
+
+//@ 2: two guards meet
+//@ x=8 y=6 <<<2, 3>>>(x, y)
+extern "C" __global__ void k(const double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= 2 && i <= 4) y[i-2] = x[i-2] * x[i-2]; else if (i < 2) y[i+4] = x[i+1] * 2;
+}
+
+//@ 5: compaction
+//@ x=7 y=7 c=[0] <<<2, 4>>>(x, y, c, 7)
+//@ only_reverse
+extern "C" __global__ void k(const double* x, double* y, int* c, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n && x[i] > 1.0) { int p = atomicAdd(c, 1); y[p] = x[i] * x[i]; }
+}
+
+//@ 5: trip count from a counter
+//@ x=5 y=5 c=[0] len=[3,0,2,5,1] <<<2, 4>>>(x, y, c, len, 5)
+extern "C" __global__ void k(const double* x, double* y, int* c, const int* len, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) { int p = atomicAdd(c, 1); double s = x[i]; int j = 0; while (j < len[p]) { s = s*s*.9 + x[i]; j++; }
+    y[i] = s * p; }
+}
+
+//@ 5: work queue
+//@ x=7 y=7 q=[0] <<<1, 4>>>(x, y, q, 7)
+//@ refused: UnsupportedError: inside a loop
+extern "C" __global__ void k(const double* x, double* y, int* q, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int j; while ((j = atomicAdd(q, 1)) < n) y[j] = x[j] * x[j];
+}
+
+//@ 5: old value of an active sum
+//@ x=4 y=4 s=1 <<<1, 4>>>(x, y, s)
+//@ refused: UnsupportedError: whose result is used
+extern "C" __global__ void k(const double* x, double* y, double* s)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double o = atomicAdd(s, x[i]); y[i] = o * x[i];
+}
+
+//@ 5: claims by a counter
+//@ x=16 y=16 k=[0] <<<1, 4>>>(x, y, k)
+extern "C" __global__ void k(double* x, double* y, int* k)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int p = atomicAdd(k, 1); y[p] = x[i] * x[i];
+}
+
+//@ 8: reads beside the view
+//@ u=24 <<<3, 4>>>(u[1:11], u[13:23], 10)
+extern "C" __global__ void k(const double* p, double* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = p[i-1] * p[i+1];
+}
+
+//@ 8: stores beside the view
+//@ u=24 <<<3, 4>>>(u[1:11], u[15:20], 10)
+extern "C" __global__ void k(const double* p, double* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i-2] = p[i+1] * y[i-2];
+}
+
+//@ 8: reaches another argument
+//@ u=12 <<<3, 4>>>(u[:4], u[8:], 4)
+extern "C" __global__ void k(const double* a, double* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a[i] * a[i+4];
+}
+
+//@ 10: one value by all threads
+//@ m=1 a=1.3 b=0.7 <<<2, 4>>>(m, a, b)
+extern "C" __global__ void k(double* m, double a, double b)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    m[0] = a * b;
+}
+
+//@ 10: one value from memory
+//@ m=1 a=3 b=0.7 <<<2, 4>>>(m, a, b)
+extern "C" __global__ void k(double* m, const double* a, double b)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    m[0] = exp(a[2]) * b;
+}
+
+//@ 10: one value in a loop
+//@ m=3 a=3 b=0.7 <<<2, 4>>>(m, a, b)
+extern "C" __global__ void k(double* m, const double* a, double b)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int k = 0; k < 3; k++) m[k] = a[k] * b;
+}
+
+//@ 10: redundant threads
+//@ y=8 a=8 <<<(2,3), 4>>>(y, a, 8)
+extern "C" __global__ void k(double* y, const double* a, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a[i] * a[i];
+}
+
+//@ 10: duplicates
+//@ x=4 a=4 p=[1,2,1,0] <<<1, 4>>>(x, a, p)
+//@ refused: LaunchError: two threads store
+extern "C" __global__ void k(double* x, const double* a, const int* p)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    x[p[i]] = a[i];
+}
+
+//@ 10: two uniform values
+//@ m=1 a=1.3 b=0.7 <<<1, 4>>>(m, a, b)
+//@ refused: LaunchError: two threads store
+extern "C" __global__ void k(double* m, double a, double b)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i == 0) m[0] = a; else if (i == 1) m[0] = b;
+}
+
+//@ 10: equal by accident
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+//@ refused: LaunchError: two threads store
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[0] = x[i] * 0;
+}
+
+//@ 10: index stored in the kernel
+//@ x=16 y=16 k=[0,0,0,0] <<<1, 4>>>(x, y, k)
+extern "C" __global__ void k(double* x, double* y, int* k)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    k[i] = 3 - i; y[k[i]] = x[i] * x[i];
+}
+
+//@ 10: one thread stores twice
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int j = 0; j < 4; j++) y[i] = x[i*4+j] * x[i*4+j];
+}
+
+//@ 11: neighbours in place
+//@ x=9 <<<3, 4>>>(x, 9)
+//@ refused: GpuadError: 
+//@ fails: A5: affine races are not proved before the launch
+extern "C" __global__ void k(double* x, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i > 0 && i < n-1) x[i] = .5 * (x[i-1] + x[i+1]);
+}
+
+//@ 11: shifted in place
+//@ u=10 <<<3, 4>>>(u[1:], u[:-1], 9)
+//@ refused: GpuadError: 
+//@ fails: A5: affine races are not proved before the launch
+extern "C" __global__ void k(double* y, const double* a, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = 2 * a[i];
+}
+
+//@ 11: plain sums meet
+//@ x=4 y=4 q=[1,2,1,0] <<<1, 4>>>(x, y, q)
+//@ refused: GpuadError: 
+//@ fails: A19: colliding plain additions are not refused
+extern "C" __global__ void k(const double* x, double* y, const int* q)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[q[i]] += x[i];
+}
+
+//@ 14: other index in between
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    x[i*4+1] = x[i*4] * x[i*4+2]; x[i*4+2] = x[i*4+1] * x[i*4+1]; y[i] = x[i*4+2] * x[i*4];
+}
+
+//@ 14: two recurrences
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int j = 1; j < 4; j++) x[i*4+j] = x[i*4+j-1] * x[i*4+j];for (int j = 2; j >= 0;
+    j--) x[i*4+j] = x[i*4+j+1] * x[i*4+j] * x[i*4+j];
+}
+
+//@ 14: nested recurrence
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+//@ host
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int t = 0; t < 3; t++) for (int j = 1; j < 3; j++) x[i*4+j] = x[i*4+j-1]*x[i*4+j+1] + x[i*4+j]*x[i*4+j];
+}
+
+//@ 14: time loop
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int t = 0; t < 3; t++) { double s = 0; for (int j = 0; j < 4; j++) s += x[i*4+j]*x[i*4+j];for (int j = 0; j < 4;
+    j++) x[i*4+j] = x[i*4+j] / sqrt(s) + y[i*4+j]; }
+}
+
+//@ 14: branches that store
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int j = 0; j < 3; j++) { if (x[i*4+j] > 1) x[i*4+j+1] = x[i*4+j]*x[i*4+j+1]; else x[i*4+j] = x[i*4+j]*x[i*4+j+1]; }
+}
+
+//@ 14: one element by two pointers
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double *p = x + i*4, *q = p + 2; p[2] = p[0]*p[1]; q[0] = q[0]*q[-1]; *(p+3) = q[0]*p[2]; y[i] = p[3]*q[1];
+}
+
+//@ 14: moving pointer
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double* p = x + i*4; for (int j = 0; j < 3; j++) { p[1] = p[0]*p[1]; p++; } y[i] = p[0]*p[-1];
+}
+
+//@ 14: chosen pointer
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double* p = x[i*4] > 1 ? x + i*4 : y + i*4; for (int j = 0; j < 3; j++) p[j] = p[j+1]*p[j]; y[i*4] = p[0]*p[1];
+}
+
+//@ 14: swapped pointers
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double *p = x + i*4, *q = y + i*4; for (int t = 0; t < 3; t++) {for (int j = 0; j < 4; j++) q[j] = p[j] * p[(j+1)%4];
+    double* s = p; p = q; q = s; }
+}
+
+//@ 14: overwritten index
+//@ x=16 y=16 k=[0,3,1,2,0,3,1,2,0,3,1,2,0,3,1,2] <<<1, 4>>>(x, y, k)
+extern "C" __global__ void k(double* x, double* y, int* k)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int* q = k + i*4; q[0] = (q[0]+1)%4; y[i*4+q[0]] = x[i*4+q[0]]*x[i*4];q[0] = (q[0]+1)%4;
+    y[i*4+q[0]] = x[i*4+q[0]]*2*y[i*4];
+}
+
+//@ 14: overwritten bound
+//@ x=16 y=16 k=[4,3,1,2] <<<1, 4>>>(x, y, k)
+extern "C" __global__ void k(double* x, double* y, int* k)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int j = 0; j < k[i]; j++) { y[i*4+j] = x[i*4+j]*x[i*4+j]; if (j == 1) k[i] = 2; }
+}
+
+//@ 14: indices stored in a loop
+//@ x=16 y=16 k=[0,3,1,2,0,3,1,2,0,3,1,2,0,3,1,2] <<<1, 4>>>(x, y, k)
+extern "C" __global__ void k(double* x, double* y, int* k)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int j = 0; j < 4; j++) { int d = k[i*4+j]; x[i*4+d] = x[i*4+d]*x[i*4+j] + y[i*4+d]; k[i*4+d] = j; }
+}
+
+//@ 14: index of a result overwritten
+//@ x=8 k=[3,1,5,2] <<<1, 4>>>(x, k)
+extern "C" __global__ void k(double* x, int* k)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    x[k[i]] = exp(x[k[i]]); k[i] = 0;
+}
+
+//@ 14: result stored twice
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    x[i] = exp(x[i]); if (y[i] > 1) x[i] = x[i]*y[i];
+}
+
+//@ 14: linked list destroyed
+//@ x=16 y=16 k=[2,-1,3,1,5,-1,-1,-1,11,-1,9,10,-1,-1,-1,-1] <<<1, 4>>>(x, y, k)
+extern "C" __global__ void k(double* x, double* y, int* k)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int j = i*4; double s = 1; while (j >= 0) { s = s*x[j] + y[j]; x[j] = s; int q = k[j]; k[j] = -1; j = q; } y[i*4] = s;
+}
+
+//@ 14: halving
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int w = 2; w > 0; w >>= 1) for (int j = 0; j < w; j++) x[i*4+j] = x[i*4+j]*x[i*4+j+w]; y[i*4] = x[i*4]*x[i*4];
+}
+
+//@ 14: narrow index met again
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned char p = i, q = (unsigned char)(i + 256); x[p] = x[p]*x[p]; y[i] = x[q]*x[q];
+}
+
+//@ 14: narrow index in a loop
+//@ x=193 y=8 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i == 0) for (int j = 0; j < 8; j++) { unsigned char p = j*64; x[p] = x[p]*y[j]*x[p]; }
+}
+
+//@ 14: unsigned stride wraps
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i == 0) for (unsigned j = 0; j < 4; j++) { unsigned p = j*65536u*65536u; x[p] = x[p]*y[j]*x[p]; }
+}
+
+//@ 19: stride 0 by a parameter
+//@ x=16 y=16 <<<1, 4>>>(x, y, 0)
+extern "C" __global__ void k(double* x, double* y, int s)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int j = 1; j < 4; j++) x[i*4+j*s] = x[i*4+(j-1)*s]*y[i*4+j]*x[i*4+j*s];
+}
+
+//@ 19: stride 1 by a parameter
+//@ x=16 y=16 <<<1, 4>>>(x, y, 1)
+extern "C" __global__ void k(double* x, double* y, int s)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int j = 1; j < 4; j++) x[i*4+j*s] = x[i*4+(j-1)*s]*y[i*4+j]*x[i*4+j*s];
+}
+
+//@ 19: stride wraps
+//@ x=16 y=16 <<<1, 4>>>(x, y, 4294967296)
+extern "C" __global__ void k(double* x, double* y, long long s)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i == 0) for (int j = 0; j < 4; j++) x[(int)(j*s)] = x[(int)(j*s)]*y[j]*x[(int)(j*s)];
+}
+
+//@ 19: difference of strides is 0
+//@ x=16 y=16 <<<1, 4>>>(x, y, 3, 3)
+extern "C" __global__ void k(double* x, double* y, int s, int t)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int j = 0; j < 4; j++) x[i*4+j*(s-t)] = x[i*4+j*(s-t)]*y[j+8]*x[i*4+j*(s-t)];
+}
+
+//@ 14: local array in a loop
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+//@ host
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int q = 0; q < 3; q++) { double t[4] = {0}; for (int j = 0; j < 4; j++) t[j] += x[i*4+j]*x[i*4+q];for (int j = 1;
+    j < 4; j++) t[j] = t[j]*t[j-1]; x[i*4+q] = t[3]; }
+}
+
+//@ 14: local array sorted
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double t[4]; for (int j = 0; j < 4; j++) t[j] = x[i*4+j]; for (int j = 0; j < 4; j++) for (int m = 0; m < 3;
+    m++)if (t[m] > t[m+1]) { double s = t[m]; t[m] = t[m+1]; t[m+1] = s; } for (int j = 0; j < 4;
+    j++) y[i*4+j] = t[j]*t[j]*(j+1);
+}
+
+//@ 14: local array by moving index
+//@ x=16 y=16 k=[0,3,1,2,0,3,1,2,0,3,1,2,0,3,1,2] <<<1, 4>>>(x, y, k)
+extern "C" __global__ void k(double* x, double* y, int* k)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double t[4] = {1, 2, 3, 4}; int p = 0; for (int j = 0; j < 6; j++) { p = (p + k[i])%4;t[p] = t[p]*x[i*4+p] + t[(p+1)%4];
+    } y[i] = t[0]*t[1]*t[2]*t[3];
+}
+
+//@ 14: local array kept between iterations
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double t[2]; for (int j = 0; j < 4; j++) { if (j > 0) y[i*4+j] = t[0]*x[i*4+j]; t[0] = x[i*4+j]*x[i*4+j]; t[1] = 0; }
+}
+
+//@ 14: local array partly rebuilt
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double t[3] = {1, 2, 3}; for (int j = 0; j < 4; j++) { t[0] = x[i*4+j]; t[1] = t[0]*t[0]; y[i*4+j] = t[1]*t[2];
+    if (j == 1) t[2] = x[i*4]; }
+}
+
+//@ 14: local array rebuilt with a gap
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double t[3] = {1, 1, 1}; for (int j = 0; j < 4; j++) { for (int m = 0; m < 3;
+    m += 2) t[m] = x[i*4+m]*y[i*4+j];t[1] = t[1]*x[i*4+j]; x[i*4+j] = t[0]*t[1]*t[2]; }
+}
+
+//@ 14: local array rebuilt on a condition
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double t[2]; t[0] = 1; t[1] = 1; for (int j = 0; j < 4; j++) { if (x[i*4+j] > 1) { t[0] = x[i*4+j]; t[1] = 2*t[0];
+    }y[i*4+j] = t[0]*t[1]; }
+}
+
+//@ 14: pointer between local arrays
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+//@ fails: A16: the decay of a conditional of arrays is refused
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double t[2], u[2]; u[0] = 1; u[1] = 2; for (int j = 0; j < 4; j++) { double* p = j%2 ? t : u;
+    p[0] = x[i*4+j];p[1] = p[0]*p[0]; y[i*4+j] = u[1]*u[0]; }
+}
+
+//@ 12: while by data
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+//@ host
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double s = x[i]; int c = 0; while (s < 5) { s = s*1.3 + x[i+4]; c++; } y[i] = s*c; x[i] = s;
+}
+
+//@ 12: endless loop with return
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double s = x[i]; while (1) { s = s*1.7; if (s > 4) { y[i] = s*s; return; } x[i] = s; }
+}
+
+//@ 12: do while
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double s = x[i]; do { s = s*1.3 + x[i+4]*s; } while (s < 5); y[i] = s*s;
+}
+
+//@ 12: break and continue
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double s = x[i]; for (int j = 0; j < 4; j++) { if (x[i*4+j] < .8) continue; if (s > 3) break; s *= x[i*4+j] + .7;
+    y[i*4+j] = s; } y[i*4] = s*s;
+}
+
+//@ 12: nested breaks
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double s = x[i]; for (int j = 0; j < 4; j++) { for (int m = 0; m < 4; m++) { if (s > 4) break;
+    s = s*(1 + .3*x[i*4+m]);if (m == j) continue; s += y[i*4+m]; } if (s > 9) break; } y[i*4] = s*s;
+}
+
+//@ 12: newton in place
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int it = 0; it < 20; it++) { double f = x[i]*x[i] - x[i+4]; if (fabs(f) < 1e-14) break; x[i] -= f/(2*x[i]); }
+    y[i] = x[i]*x[i]*x[i];
+}
+
+//@ 12: return from nested loops
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, const double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int j = 0; j < 4; j++) { if (j > i) return; for (int m = 0; m < 4; m++) {
+    if (m > j) break;if (x[i*4+m] < .6) return; x[i*4+m] = x[i*4+m]*x[i*4+m] + y[j]; } }
+}
+
+//@ 12: helper with several returns
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+__device__ double f(double a, int m) { if (m%3 == 0) return a*a; for (int j = 0; j < m; j++) { if (a > 3) return a*2;
+a = a*1.5; } return a-1; }
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = f(x[i], i) + f(y[i], i+1);
+}
+
+//@ 12: helper that stores and returns
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+__device__ void f(double* a, double* b, int i) { if (i == 1) return; for (int j = 0; j < 3; j++) { if (a[i] > 1.3) return;
+a[i] *= 1.2; b[i] = a[i]*b[i]; } }
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    f(x, y, i);
+}
+
+//@ 12: condition that stores
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int j = 0; while ((y[i] = x[i*4+j]*y[i]) < 1.5 && ++j < 4) y[i] += .3;
+}
+
+//@ 12: short circuit with increments
+//@ x=16 y=16 k=[0,3,1,2,0,3,1,2,0,3,1,2,0,3,1,2] <<<1, 4>>>(x, y, k)
+extern "C" __global__ void k(double* x, double* y, int* k)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int j = i*4; if (k[i] > 0 && x[j++] > .7 && x[j++] > .7) y[i] = x[j]*x[j]; else y[i] = x[j]*3;
+}
+
+//@ 12: active step of a float loop
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double s = 0; for (double t = 0; t < 1; t += x[i]*.1 + .05) s += sin(t*x[i])*x[i]; y[i] = s;
+}
+
+//@ 13: skewed
+//@ x=16 y=16 k=[0,300,-7,2] <<<2, 2>>>(x, y, k)
+//@ host
+extern "C" __global__ void k(double* x, double* y, int* k)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double s = x[i]; for (int j = 0; j < k[i]; j++) s = sin(s) + .3*s*s; y[i] = s;
+}
+
+//@ 13: bits
+//@ x=16 y=16 k=[0,5,11,2] <<<1, 4>>>(x, y, k)
+extern "C" __global__ void k(double* x, double* y, int* k)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double s = x[i]; for (unsigned m = k[i]; m; m >>= 1) if (m & 1) s = s*s*x[i+4]; else s += x[i]; y[i] = s;
+}
+
+//@ 13: random walk
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned r = i*7 + 1; double s = 1; for (int j = 0; j < 5; j++) { r ^= r << 13; r ^= r >> 17; r ^= r << 5;
+    s = s*x[i*4+r%4] + (r & 1); x[i*4+r%4] = s; } y[i] = s;
+}
+
+//@ 13: run-time step against the bound
+//@ x=8 y=24 <<<1, 4>>>(x, y, 2, -1)
+extern "C" __global__ void k(const double* x, double* y, int n, int s)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int j = 5; j < n; j += s) y[i*6+j] = x[j]*x[j];
+}
+
+//@ 13: countdown by wrapping
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (unsigned j = 3; j < 4; j--) y[i*4+j] = x[i*4+j]*x[i*4+(j+1)%4];
+}
+
+//@ 13: bound that shrinks
+//@ x=16 y=16 k=[4,3,2,1] <<<1, 4>>>(x, y, k)
+extern "C" __global__ void k(double* x, double* y, int* k)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double s = 1; for (int j = 0; j < k[i]; j++) { s *= x[i*4+j]; k[i]--; } y[i] = s;
+}
+
+//@ 18: read past and thrown away
+//@ u=10 v=8 <<<2, 4>>>(u[:8], v, 8)
+extern "C" __global__ void k(const double* u, double* v, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) { double r = u[i+1]; v[i] = (i+1 < n) ? u[i]*r : u[i]; }
+}
+
+//@ 18: guarded neighbour
+//@ x=16 y=16 k=[-1,30,1,2] <<<1, 4>>>(x, y, k)
+extern "C" __global__ void k(double* x, double* y, int* k)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i + k[i] >= 0 && i + k[i] < 16 && x[i+k[i]] > .9) y[i] = x[i+k[i]]*x[i]; else y[i] = 0;
+}
+
+//@ 18: fractions
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = x[i]*5 - floor(x[i]*5) + fmod(x[i]*7, 2.0)*x[i] + round(x[i]*3)*x[i] + trunc(x[i]*4)*x[i];
+}
+
+//@ 18: functions
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = exp2(x[i]) + log2(x[i]) + log1p(x[i]) + expm1(x[i]) + asinh(x[i]) + acosh(x[i]+1) + atanh(x[i]/2) + erf(x[i]) + hypot(x[i], 2.)+ atan2(x[i], y[i]) + fma(x[i], y[i], x[i]) + copysign(x[i], -y[i]) + fdim(x[i], y[i]) + j0(x[i]) + j1(x[i]) + remainder(x[i]*5, 2.) + pow(-x[i], 3) + pow(x[i], x[i]);
+}
+
+//@ 21: compound with conversion
+//@ x=16 y=16 k=[0,3,1,2,0,3,1,2,0,3,1,2,0,3,1,2] <<<1, 4>>>(x, y, k)
+extern "C" __global__ void k(double* x, double* y, int* k)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int c = k[i]*5; c *= 0.5; short d = k[i]; d *= 30000; d /= 7; y[i] = x[i]*c + d; double e = x[i]; e /= 3.0f; e -= 1.1f*e;
+    y[i] += e*e;
+}
+
+//@ 21: signed and unsigned
+//@ x=16 y=16 k=[0,3,1,2,0,3,1,2,0,3,1,2,0,3,1,2] <<<1, 4>>>(x, y, k)
+extern "C" __global__ void k(double* x, double* y, int* k)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned u = 1; if (k[i] - 1 < u) y[i] = x[i]*x[i]; else y[i] = x[i]*((k[i]-5)/2)*((k[i]-5)%3);
+}
+
+//@ 21: sums with themselves
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = y[i] + y[i]; y[i] = y[i] + x[i]; y[i] = x[i] - y[i]; y[i] -= x[i]*y[i]; x[i] -= x[i]; y[i] += y[i+4]*y[i];
+    y[i+4] = -y[i+4];
+}
+
+//@ 21: assignments as values
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double p, q; p = q = x[i]*x[i]; y[i] = x[i] = p*q; y[i] += p *= x[i]; y[i+4] = p;
+}
+
+//@ 21: references
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+__device__ void s(double& a, double& b) { double t = a; a = b*a; b = t; }
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double& r = x[i]; double& q = x[i]; r = r*q; q = q*r; y[i] = r; s(x[i+4], y[i]);
+}
+
+//@ 21: pointers to locals
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+__device__ void s(double* v, double* o) { *o = *v * *v; *v += *o; }
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double v = x[i], w; s(&v, &w); y[i] = v*w; s(x + i, &y[i+4]);
+}
+
+//@ 21: sincos into itself
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double s, c; sincos(x[i], &s, &c); y[i] = s*c*s; sincos(y[i], &y[i], &x[i]);
+}
+
+//@ 21: pointer loop
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double* p = x + i*4; double* q = p + 3; int n = q - p; for (; p < q; p++) *p = *p * *p; y[i] = n*x[i*4];
+}
+
+//@ 21: loop variable afterwards
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int j; for (j = 0; j < 4; j++) if (x[i*4+j] > 1.2) break; y[i] = j < 4 ? x[i*4+j]*x[i*4+j] : x[i]; for (j = i; j < 10;
+    j += 3) y[i+4] *= x[j] + j; y[i+8] = y[i+4]*j;
+}
+
+//@ 21: cholesky
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+//@ host
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i == 0) for (int p = 0; p < 3; p++) { x[p*3+p] = sqrt(x[p*3+p] + 9); for (int q = p+1; q < 3;
+    q++) x[q*3+p] /= x[p*3+p];for (int q = p+1; q < 3; q++) for (int r = q; r < 3; r++) x[r*3+q] -= x[r*3+p]*x[q*3+p]; }
+}
+
+//@ 21: insertion sort in place
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int p = 1; p < 4; p++) { double t = x[i*4+p]; int q = p-1; while (q >= 0 && x[i*4+q] > t) {
+    x[i*4+q+1] = x[i*4+q]*1.1; q--; } x[i*4+q+1] = t*t; }
+}
+
+//@ 21: softmax in place
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double m = -1e30; for (int j = 0; j < 4; j++) m = fmax(x[i*4+j], m); double s = 0; for (int j = 0; j < 4; j++) {
+    x[i*4+j] = exp(x[i*4+j] - m); s += x[i*4+j]; }for (int j = 0; j < 4; j++) x[i*4+j] /= s;
+}
+
+//@ 21: implicit truncation
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+//@ refused: UnsupportedError: becomes an integer
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int q = x[i]*3; y[i] = q*x[i];
+}
+
+//@ 22: unsigned against int 7
+//@ x=16 y=16 <<<3, 4>>>(x, y, 7)
+extern "C" __global__ void k(double* x, double* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned j = i; if (j < n) y[j] = x[j]*x[j];
+}
+
+//@ 22: unsigned against int 0
+//@ x=16 y=16 <<<3, 4>>>(x, y, 0)
+extern "C" __global__ void k(double* x, double* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned j = i; if (j < n) y[j] = x[j]*x[j];
+}
+
+//@ 22: unsigned against int -1
+//@ x=16 y=16 <<<3, 4>>>(x, y, -1)
+//@ host
+extern "C" __global__ void k(double* x, double* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned j = i; if (j < n) y[j] = x[j]*x[j];
+}
+
+//@ 22: last by unsigned zero
+//@ x=16 y=16 <<<3, 4>>>(x, y, 0)
+//@ host
+extern "C" __global__ void k(double* x, double* y, unsigned n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned j = i; if (j <= n - 1) y[j] = x[j]*x[j];
+}
+
+//@ 22: unsigned offsets
+//@ x=16 y=16 <<<3, 4>>>(x, y, 4294967295)
+//@ host
+extern "C" __global__ void k(double* x, double* y, unsigned n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned j = blockIdx.x*4 + threadIdx.x; y[j] = x[j + 1 + n];
+}
+
+//@ 22: short of the bound
+//@ x=16 y=16 <<<3, 4>>>(x, y, 3)
+//@ host
+extern "C" __global__ void k(double* x, double* y, short n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i]*x[i];
+}
+
+//@ 25: scalar changed by the kernel
+//@ x=8 y=8 a=0.9 <<<2, 4>>>(x, y, a)
+extern "C" __global__ void k(double* x, double* y, double a)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    a *= x[i]; a += a*a; y[i] = a*x[i];
+}
+
+//@ 25: scalar in a loop
+//@ x=8 y=8 a=0.9 <<<2, 4>>>(x, y, a)
+extern "C" __global__ void k(double* x, double* y, double a)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    while (a < 5) a = a*1.5 + x[i]; y[i] = a*a;
+}
+
+//@ 25: scalar as bound and factor
+//@ x=16 y=16 a=2.5 <<<1, 4>>>(x, y, a)
+extern "C" __global__ void k(double* x, double* y, double a)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double s = 0; for (int j = 0; j < a; j++) s += x[i*4+j]*a; y[i] = s;
+}
+
+//@ 4: no path
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+//@ refused: ShadowError: no path from an active input
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (x[i] > 1) y[i] = 2.0; else y[i] = 3.0;
+}
