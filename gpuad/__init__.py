@@ -4,6 +4,7 @@ from . import testing
 from .annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, stop_gradient
 from .api import Forward, Kernel, Reverse, autodiff, autodiff_thunk, hvp, kernel
 from .errors import CompileError, GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
+from .tape import Tape
 
 __version__ = "0.1.0"
 
@@ -20,6 +21,7 @@ __all__ = [
     "LaunchError",
     "Reverse",
     "ShadowError",
+    "Tape",
     "TapeError",
     "UnsupportedError",
     "autodiff",

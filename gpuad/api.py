@@ -27,6 +27,7 @@ from .ir.rewrite import walk_stmts
 from .ir.surface import Declaration, Function
 from .ir.types import Pointer, Scalar
 from .launching import Call, State
+from .program.context import current as recording
 from .source import SourceFile
 from .transform.aliases import NONE, Aliases
 
@@ -76,7 +77,11 @@ class Kernel:
     def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Launches the kernel as it is. `grid`, `block`: ints or tuples of up to three; `args`: arrays (annotated or not), numbers,
         None."""
-        call = self._bind(grid, block, args, shared_mem, stream)
+        recorder = recording.get()
+        if recorder is not None:
+            recorder.launch(self, grid, block, args, shared_mem, stream)
+            return
+        call = self.bind(grid, block, args, shared_mem, stream)
         with call.executor.on(stream):
             launching.run_primal(self.primal(call.aliases()), None, call)
 
@@ -95,8 +100,8 @@ class Kernel:
         adjoint = self.reverse(Pattern(shadows, optimistic=False))
         if args is None:
             return adjoint_text(self.function, adjoint, frozenset(), None)
-        call = self._bind(grid, block, args, 0, None)
-        adjoint = self.reverse_for(_pattern(self, call), call)
+        call = self.bind(grid, block, args, 0, None)
+        adjoint = self.reverse_for(pattern_of(self, call), call)
         return adjoint_text(self.function, adjoint, launching.plain_shadows(adjoint, call), call)
 
     # --- what is derived, kept by pattern ----------------------------------------------------------------------------------------
@@ -131,7 +136,7 @@ class Kernel:
             self._seconds[pattern] = second_of(self.function, pattern)
         return self._seconds[pattern]
 
-    def _bind(self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> Call:
+    def bind(self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> Call:
         """Binds and checks a call: once to have numbers, and with what these prove about the kernel's reach once more."""
         geo = geometry(grid, block)
         plain = self.primal()
@@ -219,13 +224,13 @@ def autodiff(k: Any, grid: Any, block: Any, args: Sequence[Any], *, mode: Mode =
     fit, or a gradient that would be dropped), UnsupportedError.
     """
     chosen = kernel(k)
-    call = chosen._bind(grid, block, args, shared_mem, stream)
-    pattern = _pattern(chosen, call)
+    call = chosen.bind(grid, block, args, shared_mem, stream)
+    pattern = pattern_of(chosen, call)
     if mode is Forward:
         _forward(chosen, call, pattern)
         return
     adjoint = chosen.reverse_for(pattern, call)
-    _check_flow(chosen, call, adjoint.escapes, adjoint.connected)
+    check_flow(chosen, call, adjoint.escapes, adjoint.connected)
     variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
     primal = chosen.primal(call.aliases())
     call = replace(call, exact=adjoint.exact)
@@ -241,7 +246,7 @@ def autodiff(k: Any, grid: Any, block: Any, args: Sequence[Any], *, mode: Mode =
 
 def _forward(chosen: Kernel, call: Call, pattern: Pattern) -> None:
     tangent = chosen.tangent(pattern)
-    _check_flow(chosen, call, tangent.escapes, tangent.connected)
+    check_flow(chosen, call, tangent.escapes, tangent.connected)
     call = replace(call, exact=tangent.exact)
     call.prepare([tangent.kernel])
     with call.executor.on(call.stream):
@@ -250,7 +255,7 @@ def _forward(chosen: Kernel, call: Call, pattern: Pattern) -> None:
             call.run(tangent.kernel, launching.arguments(tangent.parameters, call, state, width))
 
 
-def _pattern(chosen: Kernel, call: Call) -> Pattern:
+def pattern_of(chosen: Kernel, call: Call) -> Pattern:
     active = launching.active_positions(call)
     stopped = frozenset(i for i, a in enumerate(call.bound.arguments) if a.kind == "stopped")
     shadows = [launching.shadow_type(active[i]) if i in active else None for i in range(len(call.bound.arguments))]
@@ -260,7 +265,7 @@ def _pattern(chosen: Kernel, call: Call) -> Pattern:
     return Pattern(tuple(shadows), call.aliases(), stopped, launching.analysing())
 
 
-def _check_flow(chosen: Kernel, call: Call, escapes: Sequence[Escape], connected: bool) -> None:
+def check_flow(chosen: Kernel, call: Call, escapes: Sequence[Escape], connected: bool) -> None:
     """Nothing may be dropped by forgetting (RULES 4)."""
     by_name = call.bound.by_name
     actives = ", ".join(f"`{a.name}`" for a in call.bound.arguments if a.shadows)
@@ -344,7 +349,7 @@ def autodiff_thunk(
     shadows = tuple(_element(d) if kind in _SHADOWED else None for d, kind in zip(chosen.parameters, kinds, strict=True))
 
     def augmented(grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Saved:
-        call = chosen._bind(grid, block, args, shared_mem, stream)
+        call = chosen.bind(grid, block, args, shared_mem, stream)
         aliases = call.aliases()
         classes = tuple(None if aliases.get(i) else _class_shadow(shadows, aliases, i) for i in range(len(shadows)))
         adjoint = chosen.reverse_for(Pattern(classes, aliases, analyse=launching.analysing()), call)
@@ -362,13 +367,13 @@ def autodiff_thunk(
     def reverse(grid: Any, block: Any, args: Sequence[Any], saved: Saved, *, shared_mem: int = 0, stream: Any = None) -> None:
         if not isinstance(saved, Saved) or saved.used:
             raise GpuadError(f"`{chosen.name}`: a saved state serves one reverse; run the augmented forward again")
-        call = chosen._bind(grid, block, args, shared_mem, stream)
+        call = chosen.bind(grid, block, args, shared_mem, stream)
         for i, (argument, element) in enumerate(zip(call.bound.arguments, shadows, strict=True)):
             if element is not None and not argument.shadows and i not in call.overlaps:
                 raise ShadowError(
                     f"`{chosen.name}`: argument `{argument.name}` was declared active; pass Duplicated or Active with its shadow"
                 )
-        adjoint = chosen.reverse(replace(_pattern(chosen, call), optimistic=saved.adjoint.pattern.optimistic))
+        adjoint = chosen.reverse(replace(pattern_of(chosen, call), optimistic=saved.adjoint.pattern.optimistic))
         call = replace(call, exact=adjoint.exact)
         variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
         call.prepare([adjoint.counting, variant])
@@ -407,13 +412,13 @@ def hvp(k: Any, grid: Any, block: Any, args: Sequence[Any], directions: Sequence
     entry, the product of the Hessian of <dx, F(x)> with `x_dot`, added. Raises as `autodiff` does.
     """
     chosen = kernel(k)
-    call = chosen._bind(grid, block, args, shared_mem, stream)
-    if chosen.second(_pattern(chosen, call)).logs:
+    call = chosen.bind(grid, block, args, shared_mem, stream)
+    if chosen.second(pattern_of(chosen, call)).logs:
         raise UnsupportedError(f"`{chosen.name}`: the result of an atomic is not recorded for second derivatives in this release")
-    dots = chosen._bind(grid, block, launching.paired(chosen.name, call, directions), shared_mem, stream)
-    pattern = _pattern(chosen, call)
+    dots = chosen.bind(grid, block, launching.paired(chosen.name, call, directions), shared_mem, stream)
+    pattern = pattern_of(chosen, call)
     adjoint = chosen.second(pattern)
-    _check_flow(chosen, call, adjoint.escapes, adjoint.connected)
+    check_flow(chosen, call, adjoint.escapes, adjoint.connected)
     variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
     tangent = chosen.tangent(pattern)
     call = replace(call, exact=adjoint.exact)

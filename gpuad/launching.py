@@ -86,10 +86,11 @@ class Call:
     stream: Any = None
     loose: frozenset[int] = frozenset()  # parameters through which the kernel may reach outside of their views
     exact: bool = False  # products and sums are not contracted
+    pool: Executor | None = None  # the executor with memory of its own, if a tape has one
 
     @property
     def executor(self) -> Executor:
-        return executor_of(self.bound.library, self.exact)
+        return self.pool or executor_of(self.bound.library, self.exact)
 
     def prepare(self, kernels: Sequence[Kernel | None]) -> None:
         """Compiles what the launch will need, before anything is written."""
@@ -357,8 +358,13 @@ def before(adjoint: Adjoint, call: Call) -> State:
             memory = call.bound.arguments[p.position].memory
             if memory is not None:
                 state.entries[p.position] = copied(call, memory)
-    state.logs = [Memory(call.executor.zeros(call.threads, dtype_of(log.element))) for log in adjoint.logs]
+    state.logs = new_logs(adjoint, call)
     return state
+
+
+def new_logs(adjoint: Adjoint, call: Call) -> list[Memory]:
+    """Room for the results of atomics, one element a thread."""
+    return [Memory(call.executor.zeros(call.threads, dtype_of(log.element))) for log in adjoint.logs]
 
 
 def run_primal(kernel: Kernel, adjoint: Adjoint | None, call: Call, state: State | None = None) -> None:

@@ -47,7 +47,8 @@ STEP = 1e-5
 def _types(case: Case) -> list[tuple[str, bool]]:
     """Element type and whether it is a pointer, for each parameter."""
     found = []
-    for text in case.params.split(","):
+    params = case.source.split("__global__ void k(")[1].split(")")[0]
+    for text in params.split(","):
         words = text.replace("const", "").replace("__restrict__", "").replace("*", " * ").split()
         found.append((" ".join(w for w in words[:-1] if w != "*"), "*" in words))
     return found
@@ -91,7 +92,7 @@ class Oracle:
             held.append(value if pointer else np.array(value, _DTYPES[name]))
         addresses = (ctypes.c_void_p * len(held))(*(None if h is None else h.__array_interface__["data"][0] for h in held))
         launch = getattr(library(self.folder), f"attack_{CASES.index(self.case)}")
-        launch(addresses, (ctypes.c_uint * 6)(*self.case.geometry))
+        launch(addresses, (ctypes.c_uint * 6)(*self.case.geometry[0], *self.case.geometry[1]))
 
     def after(self, move: Mapping[str, Any], step: float) -> dict[str, Any]:
         """The state after the launch that starts from the case's state moved by `step` along `move`."""

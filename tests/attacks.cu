@@ -141,7 +141,7 @@ extern "C" __global__ void k(double* x, double* y)
 
 //@ 3: stores of two names meet
 //@ x=8 y=16 <<<1, 4>>>(x, y, y[2:])
-//@ refused: LaunchError: two threads store
+//@ refused: LaunchError: two threads write
 extern "C" __global__ void k(double* x, double* y, double* z)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -347,7 +347,7 @@ extern "C" __global__ void k(double* y, const double* a, int n)
 
 //@ 10: duplicates
 //@ x=4 a=4 p=[1,2,1,0] <<<1, 4>>>(x, a, p)
-//@ refused: LaunchError: two threads store
+//@ refused: LaunchError: two threads write
 extern "C" __global__ void k(double* x, const double* a, const int* p)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -356,7 +356,7 @@ extern "C" __global__ void k(double* x, const double* a, const int* p)
 
 //@ 10: two uniform values
 //@ m=1 a=1.3 b=0.7 <<<1, 4>>>(m, a, b)
-//@ refused: LaunchError: two threads store
+//@ refused: LaunchError: two threads write
 extern "C" __global__ void k(double* m, double a, double b)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -365,7 +365,7 @@ extern "C" __global__ void k(double* m, double a, double b)
 
 //@ 10: equal by accident
 //@ x=16 y=16 <<<1, 4>>>(x, y)
-//@ refused: LaunchError: two threads store
+//@ refused: LaunchError: two threads write
 extern "C" __global__ void k(double* x, double* y)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -390,8 +390,7 @@ extern "C" __global__ void k(double* x, double* y)
 
 //@ 11: neighbours in place
 //@ x=9 <<<3, 4>>>(x, 9)
-//@ refused: GpuadError: 
-//@ fails: A5: affine races are not proved before the launch
+//@ refused: UnsupportedError: a data race
 extern "C" __global__ void k(double* x, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -400,8 +399,7 @@ extern "C" __global__ void k(double* x, int n)
 
 //@ 11: shifted in place
 //@ u=10 <<<3, 4>>>(u[1:], u[:-1], 9)
-//@ refused: GpuadError: 
-//@ fails: A5: affine races are not proved before the launch
+//@ refused: UnsupportedError: a data race
 extern "C" __global__ void k(double* y, const double* a, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -410,8 +408,7 @@ extern "C" __global__ void k(double* y, const double* a, int n)
 
 //@ 11: plain sums meet
 //@ x=4 y=4 q=[1,2,1,0] <<<1, 4>>>(x, y, q)
-//@ refused: GpuadError: 
-//@ fails: A19: colliding plain additions are not refused
+//@ refused: LaunchError: two threads write
 extern "C" __global__ void k(const double* x, double* y, const int* q)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -865,7 +862,10 @@ extern "C" __global__ void k(double* x, double* y)
 extern "C" __global__ void k(double* x, double* y)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    y[i] = exp2(x[i]) + log2(x[i]) + log1p(x[i]) + expm1(x[i]) + asinh(x[i]) + acosh(x[i]+1) + atanh(x[i]/2) + erf(x[i]) + hypot(x[i], 2.)+ atan2(x[i], y[i]) + fma(x[i], y[i], x[i]) + copysign(x[i], -y[i]) + fdim(x[i], y[i]) + j0(x[i]) + j1(x[i]) + remainder(x[i]*5, 2.) + pow(-x[i], 3) + pow(x[i], x[i]);
+    y[i] = exp2(x[i]) + log2(x[i]) + log1p(x[i]) + expm1(x[i]) + asinh(x[i])
+        + acosh(x[i]+1) + atanh(x[i]/2) + erf(x[i]) + hypot(x[i], 2.)
+        + atan2(x[i], y[i]) + fma(x[i], y[i], x[i]) + copysign(x[i], -y[i]) + fdim(x[i], y[i]) + j0(x[i]) + j1(x[i])
+        + remainder(x[i]*5, 2.) + pow(-x[i], 3) + pow(x[i], x[i]);
 }
 
 //@ 21: compound with conversion

@@ -129,7 +129,7 @@ class Case:
         found: list[Any] = []
         k = self.kernel
         self.launch(
-            lambda args: found.append(self.compiled._bind(k.grid, k.threads, args, 0, None)),
+            lambda args: found.append(self.compiled.bind(k.grid, k.threads, args, 0, None)),
             {a: np.zeros_like(self.start[a]) for a in self.active},
         )
         return found[0]

@@ -1,6 +1,7 @@
-"""Kernels that were written to break gpuad, grouped by the rule that they attack (`attack_cases.py` is the table).
+"""Kernels that were written to break gpuad, grouped by the rule that they attack (`attacks.cu`).
 
-Each gradient is compared with differences of the user's own text (`attack_oracle`), with the recording analysis on and off, and in forward mode.
+Each gradient is compared with differences of the user's own text (`attack_oracle.py`), with the recording analysis on and off, and in
+forward mode.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("attacks")
 
 
-def _marked(case: Case, only_host: bool = False) -> Any:
+def _marked(case: Case) -> Any:
     failing = [pytest.mark.xfail(strict=True, reason=case.fails)] if case.fails else []
     return pytest.param(case, id=f"{case.rule}-{case.name.replace(' ', '_')}", marks=failing)
 
@@ -61,7 +62,7 @@ def _reverse(case: Case, seeds: dict[str, Any], way: str) -> tuple[dict[str, Any
     roots = case.state()
     shadows = {name: np.array(seeds[name]) for name in seeds}
     with _configured(way):
-        gpuad.autodiff(case.kernel(), case.grid, case.block, case.arguments(_pairs(case, roots, shadows)))
+        gpuad.autodiff(case.kernel, *case.geometry, case.arguments(_pairs(case, roots, shadows)))
     return roots, shadows
 
 
@@ -86,30 +87,31 @@ def test_gradient_is_right(case: Case, folder: Path) -> None:
         _check(case, Oracle(case, folder), way)
 
 
-@pytest.mark.parametrize("case", [_marked(c) for c in CASES if c.host])
+@pytest.mark.parametrize("case", [_marked(c) for c in CASES if "host" in c.flags])
 def test_gradient_is_right_on_the_host(case: Case, folder: Path) -> None:
     _check(case, Oracle(case, folder), "host")
 
 
-@pytest.mark.parametrize("case", [_marked(c) for c in CASES if not c.refused and not c.only_reverse])
+@pytest.mark.parametrize("case", [_marked(c) for c in CASES if not c.refused and "only_reverse" not in c.flags])
 def test_tangent_is_right(case: Case, folder: Path) -> None:
     roots, tangents = case.state(), vectors(case, 1, case.active)
     seeds = {n: w for n, w in vectors(case, 0, case.active).items() if not isinstance(roots[n], float)}
     want = Oracle(case, folder).derivative(tangents, seeds)
     held = {n: np.array(t) for n, t in tangents.items()}
     with _configured("analysed"):
-        gpuad.autodiff(case.kernel(), case.grid, case.block, case.arguments(_pairs(case, roots, held)), mode=gpuad.Forward)
+        gpuad.autodiff(case.kernel, *case.geometry, case.arguments(_pairs(case, roots, held)), mode=gpuad.Forward)
     got = float(sum(np.sum(w * held[n]) for n, w in seeds.items()))
     assert abs(got - want) <= TOLERANCE * (1 + abs(want))
 
 
+@pytest.mark.parametrize("way", ["analysed", "host"])
 @pytest.mark.parametrize("case", REFUSED)
-def test_refused(case: Case) -> None:
+def test_refused(case: Case, way: str) -> None:
     assert case.refused is not None
     roots = case.state()
     before = case.state()
     shadows = {name: np.ones(np.shape(roots[name])) for name in case.active}
-    with _configured(case.way), pytest.raises(case.refused, match=case.match):
-        gpuad.autodiff(case.kernel(), case.grid, case.block, case.arguments(_pairs(case, roots, shadows)))
+    with _configured(way), pytest.raises(case.refused, match=case.match):
+        gpuad.autodiff(case.kernel, *case.geometry, case.arguments(_pairs(case, roots, shadows)))
     for name, root in roots.items():
         np.testing.assert_array_equal(root, before[name], err_msg="something was launched")

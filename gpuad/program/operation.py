@@ -1,0 +1,69 @@
+"""Recorded operations: what each does to memory, what its adjoint needs, and how to run that adjoint.
+
+An operation saves nothing itself: only the tape, which sees the whole program, knows what will be overwritten.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from .memory import Allocation
+from .region import Region
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """A region of an allocation; `position` is the argument through which the operation reaches it."""
+
+    allocation: Allocation
+    region: Region
+    position: int
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """May-writes, and what the adjoint reads: as it was `before` the operation, or as it is `after` it (RULES 1 and 14)."""
+
+    writes: tuple[Use, ...] = ()
+    before: tuple[Use, ...] = ()
+    after: tuple[Use, ...] = ()
+
+
+class Resolver(Protocol):
+    """Gives the version of a region that an adjoint needs, as memory that it may read."""
+
+    def memory(self, use: Use, like: Any, *, own: bool) -> Any:
+        """A pointer that stands for `like` (the primal's Memory) in the version needed; `own`: the adjoint writes to it."""
+
+
+class Operation(Protocol):
+    """One entry of a tape."""
+
+    name: str
+    where: str
+    effects: Effects
+
+    def reverse(self, resolver: Resolver) -> None:
+        """Runs the adjoint."""
+
+    def line(self) -> str:
+        """The adjoint as one line of Python."""
+
+
+@dataclass(eq=False)
+class Foreign:
+    """Code that the tape does not see, announced by `tape.overwrites`: its result depends on nothing active."""
+
+    name: str
+    where: str
+    effects: Effects
+    cleared: list[Any] = field(default_factory=list)  # shadow views
+
+    def reverse(self, resolver: Resolver) -> None:
+        """What was there before reached nothing: its adjoint is 0."""
+        for shadow in self.cleared:
+            shadow[...] = 0
+
+    def line(self) -> str:
+        return f"clear({self.name})  # {self.where}: overwritten by code outside of the tape"

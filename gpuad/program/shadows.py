@@ -1,0 +1,83 @@
+"""The shadows of a program, by memory: which primal bytes have which shadow.
+
+Over a whole recording primals overlap if and only if their shadows do, at the same offsets. Whatever reaches memory that has a shadow is treated
+by that memory, whatever name it comes under (RULES 4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..annotations import address
+from ..errors import ShadowError
+from ..executors.base import Memory
+from .memory import Allocation
+from .region import Region
+
+
+@dataclass(frozen=True, eq=False)
+class Pairing:
+    """`region` of a primal allocation has its shadow in `root` (flat), `shift` elements further on. `size` bytes an element of the primal."""
+
+    allocation: Allocation
+    region: Region
+    root: Any
+    shift: int
+    size: int
+    name: str
+
+
+class Shadows:
+    """All pairings of a recording."""
+
+    def __init__(self) -> None:
+        self.by_primal: dict[int, list[Pairing]] = {}
+        self.by_shadow: dict[int, list[tuple[Region, Pairing]]] = {}
+
+    def add(self, allocation: Allocation, region: Region, primal: Memory, shadow: Memory, name: str) -> None:
+        """Notes a pair; ShadowError if it contradicts an earlier one."""
+        shift = shadow.offset - primal.offset
+        size = int(primal.root.dtype.itemsize)
+        known = self.by_primal.setdefault(allocation.address, [])
+        where = address(shadow.root)
+        for other in known:
+            if other.region & region and (address(other.root) != where or other.shift != shift):
+                raise ShadowError(
+                    f"`{name}` overlaps `{other.name}`, which was recorded with another shadow; make the shadow once and slice the pair "
+                    "(U = Duplicated(u, du); V = U[512:]). Nothing was launched."
+                )
+        if any(address(p.root) == where and p.shift == shift and region <= p.region for p in known):
+            return
+        mirrored = Region(region.spans // size + shift)
+        for held, other in self.by_shadow.get(where, ()):
+            if held & mirrored and not (other.allocation is allocation and other.shift == shift):
+                raise ShadowError(f"the shadow of `{name}` is also that of `{other.name}`, other memory. Nothing was launched.")
+        pairing = Pairing(allocation, region, shadow.root, shift, size, name)
+        known.append(pairing)
+        self.by_shadow.setdefault(where, []).append((mirrored, pairing))
+
+    def of(self, allocation: Allocation, region: Region) -> Pairing | None:
+        """The pairing that covers any byte of the region; ShadowError where only a part has one."""
+        found = [p for p in self.by_primal.get(allocation.address, ()) if p.region & region]
+        if not found:
+            return None
+        first = found[0]
+        for p in found:
+            if p.root is not first.root and (address(p.root) != address(first.root) or p.shift != first.shift):
+                raise ShadowError(f"`{p.name}` and `{first.name}` lie in one argument but have shadows apart. Nothing was launched.")
+        return first
+
+    def written(self, allocation: Allocation, region: Region) -> list[tuple[Any, int, int]]:
+        """(shadow root, first, end) in elements for the shadowed parts of a region."""
+        found: list[tuple[Any, int, int]] = []
+        for p in self.by_primal.get(allocation.address, ()):
+            part = p.region & region
+            found.extend((p.root, int(a) // p.size + p.shift, int(z) // p.size + p.shift) for a, z in part.spans)
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all shadow roots."""
+        roots = {address(p.root): p.root for pairs in self.by_primal.values() for p in pairs}
+        return sum(int(r.nbytes) for r in roots.values())

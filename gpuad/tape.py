@@ -1,0 +1,394 @@
+"""Programs of in-place launches, recorded and reversed.
+
+    tape = gpuad.Tape()
+    with tape:
+        step[grid, block](U, V, n)          # recorded, and run as ever
+    tape.reverse({U: seed})
+
+A tape keeps what each launch does to memory and what its adjoint needs. A region is copied just before it would be overwritten, and only if a
+recorded adjoint needs it, once for all who do. The reverse hands each adjoint the version that it needs: live, saved, or put together from pieces in
+a transient buffer; primal arrays are not written (unless `restore=True`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextvars import Token
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import launching
+from .annotations import Duplicated, address, resolve
+from .api import Kernel, check_flow, pattern_of
+from .errors import ShadowError, TapeError
+from .executors.base import Memory
+from .launching import Call, executor_of
+from .program.arena import Arena, Pooled
+from .program.context import current
+from .program.launch import Launched, effects_of, reads
+from .program.memory import Allocation, Versions, copy_live, place
+from .program.operation import Effects, Foreign, Operation, Use
+from .program.region import of_array
+from .program.shadows import Shadows
+from .watching import Watch
+
+_PACKAGE = str(Path(__file__).parent)
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Bytes: `saved` copies of overwritten regions; `assembled` copied in the reverse to put versions together; `retained` allocations kept alive; the
+    `arena`'s size; `scratch` of the reverse kernels; `shadow` arrays. `allocations`: new chunks since the last recording began."""
+
+    saved_bytes: int
+    assembled_bytes: int
+    retained_bytes: int
+    arena_bytes: int
+    scratch_bytes: int
+    shadow_bytes: int
+    peak_bytes: int
+    allocations: int
+
+
+class Tape:
+    """Records the launches of the thread that has entered it. Use it again for the same program: its memory is kept.
+
+    `restore`: after a reverse the primal arrays hold what they held before the recording. `check`: None, a fingerprint of the memory that the reverse
+    reads live, from a sample of it; 'exact', of all of it. `save`: 'needed', or 'all' (for tests): everything that is overwritten.
+    """
+
+    def __init__(self, *, restore: bool = False, check: str | None = None, save: str = "needed") -> None:
+        if check not in (None, "exact") or save not in ("needed", "all"):
+            raise TapeError("Tape takes check=None or 'exact', save='needed' or 'all'")
+        self.restore, self.exact, self.save_all = restore, check == "exact", save == "all"
+        self._token: Token[Any] | None = None
+        self._saved = Arena(self._bytes)
+        self._transient = Arena(self._bytes)
+        self._library: str | None = None
+        self._begin()
+
+    def _bytes(self, size: int) -> Any:
+        return executor_of(self._library).zeros(size, np.dtype(np.uint8))
+
+    def _begin(self) -> None:
+        self.operations: list[Operation] = []
+        self.allocations: dict[int, Allocation] = {}
+        self.shadows = Shadows()
+        self.actives: dict[int, Any] = {}
+        self.state = "empty"
+        self.assembled = 0
+        self._saved.reset()
+        self._watch: Watch | None = None
+
+    # --- recording -------------------------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Tape:
+        if current.get() is not None:
+            raise TapeError("a tape is entered inside another; one program has one tape")
+        self._begin()
+        self._chunks = self._saved.allocations + self._transient.allocations
+        self.state = "recording"
+        self._token = current.set(self)
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        assert self._token is not None
+        current.reset(self._token)
+        if kind is not None:
+            self.state = f"interrupted by {kind.__name__}: {error}"
+            return
+        self.state = "recorded"
+        self._watch = Watch.of(self.allocations.values(), self.exact)
+
+    def launch(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
+        """Records a launch and makes it."""
+        where = caller()
+        call = self._adopt(kernel, kernel.bind(grid, block, args, shared_mem, stream))
+        self._library = self._library or call.bound.library
+        self._note_shadows(call)
+        if not launching.active_positions(call):
+            self._passive(kernel, call, where)
+            return
+        adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
+        self._refuse_taint(kernel, adjoint, call)
+        check_flow(kernel, call, adjoint.escapes, True)
+        variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
+        primal = kernel.primal(call.aliases())
+        call = replace(call, exact=adjoint.exact)
+        effects, uses = adjoint.facts.get(
+            ("effects", call.key, tuple(_place(a.memory) for a in call.bound.arguments)),
+            lambda: effects_of(adjoint.primal, adjoint, call, self.allocation),
+        )
+        effects, uses = self._ours(effects, uses, call)
+        call.prepare([adjoint.augmented or primal, adjoint.counting, variant])
+        with call.executor.on(stream):
+            launching.check_stores(adjoint, call)
+            logs = launching.new_logs(adjoint, call)
+            operation = Launched(kernel.name, where, call, effects, adjoint, variant, uses, logs)
+            with _Step(self, operation):
+                launching.run_primal(primal, adjoint, call, launching.State({}, logs=logs))
+        self._taint(adjoint, call, effects)
+
+    def _passive(self, kernel: Kernel, call: Call, where: str) -> None:
+        """A launch without active arguments: recorded for what it overwrites (RULES 15)."""
+        primal = kernel.primal(call.aliases())
+        effects, _ = effects_of(primal, None, call, self.allocation)
+        with call.executor.on(call.stream), _Step(self, Launched(kernel.name, where, call, effects, None, None, {}, [])):
+            launching.run_primal(primal, None, call)
+
+    def overwrites(self, *arrays: Any) -> None:
+        """Announces that code which the tape does not see is about to overwrite the arrays, with values that depend on nothing active."""
+        self._require("recording")
+        uses, cleared = [], []
+        for array in arrays:
+            primal = getattr(array, "primal", array)
+            memory = resolve(primal)
+            allocation = self.allocation(memory)
+            region = of_array(primal, memory.offset * int(primal.dtype.itemsize))
+            uses.append(Use(allocation, region, 0))
+            if isinstance(array, Duplicated):
+                cleared.append(array.shadow)
+            elif self.shadows.of(allocation, region) is not None:
+                cleared.extend(root[a:z] for root, a, z in self.shadows.written(allocation, region))
+        with _Step(self, Foreign("foreign code", caller(), Effects(tuple(uses)), cleared)):
+            pass
+
+    def allocation(self, memory: Memory) -> Allocation:
+        """The allocation behind a pointer; the tape keeps it alive, so its address is not given to another."""
+        where = address(memory.root)
+        if where not in self.allocations:
+            self.allocations[where] = Allocation(memory.root.view(np.uint8), where, f"memory {len(self.allocations)}")
+        return self.allocations[where]
+
+    # --- shadows by memory -----------------------------------------------------------------------------------------------------------
+
+    def _adopt(self, kernel: Kernel, call: Call) -> Call:
+        """Bare arguments on memory that has a shadow take it if they are only written; to read it bare would drop a gradient."""
+        arguments = list(call.bound.arguments)
+        for i, a in enumerate(arguments):
+            if a.memory is None or a.shadows or a.kind == "stopped" or a.array.dtype.kind != "f":
+                continue
+            region = of_array(a.array, a.memory.offset * int(a.array.dtype.itemsize))
+            pairing = self.shadows.of(self.allocation(a.memory), region)
+            if pairing is None:
+                continue
+            buffer = kernel.primal().params[i]
+            if launching.loads(kernel.primal(), buffer):  # type: ignore[arg-type]
+                raise ShadowError(
+                    f"argument {i + 1} `{a.name}` of `{kernel.name}` is read bare, but its memory has a shadow (`{pairing.name}`): the gradient "
+                    f"would be dropped. Pass the Duplicated, or stop_gradient({a.name}). Nothing was launched."
+                )
+            shadow = Memory(pairing.root, a.memory.offset + pairing.shift)
+            arguments[i] = replace(a, kind="duplicated", shadows=(shadow,))
+        return replace(call, bound=replace(call.bound, arguments=tuple(arguments)))
+
+    def _note_shadows(self, call: Call) -> None:
+        for a in call.bound.arguments:
+            if a.memory is not None:
+                self.allocation(a.memory).name = a.name
+                for shadow in a.shadows[:1]:
+                    region = of_array(a.array, a.memory.offset * int(a.array.dtype.itemsize))
+                    self.shadows.add(self.allocation(a.memory), region, a.memory, shadow, a.name)
+            elif a.kind == "active":
+                self._note_active(a)
+
+    def _note_active(self, a: Any) -> None:
+        """One shadow for two values would hide that host arithmetic lies between them."""
+        key = address(a.shadow_arrays[0])
+        if self.actives.setdefault(key, a.value) != a.value:
+            raise ShadowError(
+                f"`{a.name}`: one shadow for two values ({self.actives[key]} and {a.value}): host arithmetic on a scalar is not recorded; give "
+                "each value its own shadow"
+            )
+
+    def _refuse_taint(self, kernel: Kernel, adjoint: Any, call: Call) -> None:
+        """Active data that went into an array without a shadow must not come out again (RULES 4)."""
+        for use in reads(adjoint.primal, call, self.allocation):
+            a = call.bound.arguments[use.position]
+            item = adjoint.primal.params[use.position]
+            if not a.shadows and a.kind != "stopped" and item in adjoint.activity.useful and use.allocation.tainted & use.region:
+                raise ShadowError(
+                    f"argument {use.position + 1} `{a.name}` of `{kernel.name}` holds values that depend on active data, but has no shadow: "
+                    f"give it one, Duplicated({a.name}), or stop_gradient({a.name}). Nothing was launched."
+                )
+
+    def _taint(self, adjoint: Any, call: Call, effects: Effects) -> None:
+        escaped = {e.buffer for e in adjoint.escapes}
+        for use in effects.writes:
+            if adjoint.primal.params[use.position] in escaped:
+                use.allocation.tainted = use.allocation.tainted | use.region
+
+    def _ours(self, effects: Effects, uses: Any, call: Call) -> tuple[Effects, Any]:
+        """Remembered effects name the allocations of the recording in which they were found; these are the ones of this."""
+
+        def own(use: Use) -> Use:
+            memory = call.bound.arguments[use.position].memory
+            return Use(self.allocation(memory), use.region, use.position) if memory is not None else use
+
+        groups = (tuple(own(u) for u in part) for part in (effects.writes, effects.before, effects.after))
+        return Effects(*groups), {key: own(u) for key, u in uses.items()}
+
+    # --- versions ----------------------------------------------------------------------------------------------------------------------
+
+    def _before(self, operation: Operation) -> None:
+        time = len(self.operations)
+        for use in operation.effects.before:
+            use.allocation.pending = use.allocation.pending | use.region
+        for use in operation.effects.writes:
+            a = use.allocation
+            wanted = use.region if self.save_all else a.pending & use.region
+            if self.restore:
+                fresh = use.region - a.initial
+                wanted, a.initial = wanted | fresh, a.initial | fresh
+            if wanted:
+                a.save(wanted, time, self._saved.take)
+            a.pending = a.pending - use.region
+            a.written = a.written | use.region
+            a.tainted = a.tainted - use.region
+
+    def _after(self, operation: Operation) -> None:
+        for use in operation.effects.after:
+            use.allocation.pending = use.allocation.pending | use.region
+        self.operations.append(operation)
+
+    # --- reversing ---------------------------------------------------------------------------------------------------------------------
+
+    def reverse(self, seeds: Mapping[Any, Any] | None = None) -> None:
+        """Runs the adjoints from the last operation to the first.
+
+        `seeds`: {Duplicated: array or number}. The shadows of all that the program writes are cleared, the seeds put in; shadows of what is only
+        read accumulate. Without it the shadows are taken as they are (the raw rule). Raises TapeError if the recording is not complete, was
+        reversed already, or memory that is needed has been changed since; then no shadow was touched.
+        """
+        self._require("recorded")
+        assert self._watch is not None
+        self._watch.check()
+        if seeds is not None:
+            self._seed(seeds)
+        self.state = "undefined: a reverse failed, its shadows are undefined"
+        resolver = _Resolver(self, Versions())
+        pool = Pooled(executor_of(self._library), self._transient)
+        for time in range(len(self.operations) - 1, -1, -1):
+            self._transient.reset()
+            operation = self.operations[time]
+            if isinstance(operation, Launched):
+                operation.call = replace(operation.call, pool=pool)
+            resolver.reach(operation, time)
+            operation.reverse(resolver)
+        if self.restore:
+            self._restore(resolver.versions)
+        self.state = "reversed already; record the program again"
+
+    def _seed(self, seeds: Mapping[Any, Any]) -> None:
+        for a in self.allocations.values():
+            for root, low, high in self.shadows.written(a, a.written):
+                root[low:high] = 0
+        for key, seed in seeds.items():
+            if not isinstance(key, Duplicated):
+                raise TapeError("seeds are {Duplicated: array or number}")
+            key.shadow[...] = seed
+
+    def _restore(self, versions: Versions) -> None:
+        for a in self.allocations.values():
+            versions.back_to(a, 0)
+            for part, piece in versions.sources(a, a.initial):
+                if piece is not None:
+                    place(piece, part, a.root, 0)
+
+    def _require(self, state: str) -> None:
+        if self.state != state:
+            raise TapeError(f"the tape is {self.state}, not {state}")
+
+    # --- accounts ------------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def stats(self) -> Stats:
+        """What the last recording and reverse took, in bytes."""
+        saved = sum(p.region.nbytes for a in self.allocations.values() for p in a.pieces)
+        retained = sum(int(a.root.nbytes) for a in self.allocations.values())
+        arena = self._saved.nbytes + self._transient.nbytes
+        new = self._saved.allocations + self._transient.allocations - getattr(self, "_chunks", 0)
+        return Stats(saved, self.assembled, retained, arena, self._transient.nbytes, self.shadows.nbytes, arena + self.shadows.nbytes, new)
+
+    @property
+    def source(self) -> str:
+        """The reverse program as flat Python, one line an operation."""
+        return "\n".join(op.line() for op in reversed(self.operations))
+
+    def explain(self) -> Any:
+        """For each saved piece the bytes, who needs it and who overwrites it. Printable; `.rows`."""
+        from .program.account import account
+
+        return account(self.operations, list(self.allocations.values()))
+
+
+class _Step:
+    """Saves what an operation is about to overwrite, and records the operation if it succeeds; poisons the tape if not."""
+
+    def __init__(self, tape: Tape, operation: Operation) -> None:
+        self.tape, self.operation = tape, operation
+
+    def __enter__(self) -> None:
+        self.tape._require("recording")
+        self.tape._before(self.operation)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is None:
+            self.tape._after(self.operation)
+        else:
+            self.tape.state = f"interrupted at operation {len(self.tape.operations)} ({self.operation.name}) by {kind.__name__}: {error}"
+
+
+class _Resolver:
+    """Finds versions while a tape goes back in time."""
+
+    def __init__(self, tape: Tape, versions: Versions) -> None:
+        self.tape = tape
+        self.versions = versions
+        self.held: dict[int, list[Any]] = {}
+
+    def reach(self, operation: Operation, time: int) -> None:
+        """Takes what the adjoint needs as it is after the operation, then goes back to before it."""
+        self.held = {}
+        for use in operation.effects.after:
+            self.held[id(use)] = self.versions.sources(use.allocation, use.region)
+        for use in (*operation.effects.writes, *operation.effects.before):
+            self.versions.back_to(use.allocation, time)
+
+    def memory(self, use: Use, like: Memory, *, own: bool) -> Memory:
+        """The version as a pointer: the live array, a saved copy, or pieces put together."""
+        sources = self.held.get(id(use)) or self.versions.sources(use.allocation, use.region)
+        if not own and all(piece is None for _, piece in sources):
+            return like
+        size = int(like.root.dtype.itemsize)
+        if not own and len(sources) == 1:
+            part, piece = sources[0]
+            if piece is not None and len(piece.region.spans) == 1:
+                return Memory(piece.data.view(like.root.dtype), like.offset - piece.region.low // size)
+        low, high = use.region.low, use.region.high
+        room = self.tape._transient.take(high - low)
+        for part, piece in sources:
+            self.tape.assembled += part.nbytes
+            if piece is None:
+                copy_live(use.allocation.root, part, room, low)
+            else:
+                place(piece, part, room, low)
+        return Memory(room.view(like.root.dtype), like.offset - low // size)
+
+
+def _place(memory: Memory | None) -> Any:
+    """Where a pointer points, relative to its allocation: what regions depend on."""
+    return None if memory is None else (memory.offset, int(memory.root.nbytes))
+
+
+def caller() -> str:
+    """File and line of the user's code that called into the package."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back  # type: ignore[assignment]
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame is not None else "?"
+
