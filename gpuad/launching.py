@@ -49,7 +49,8 @@ def executor_for_tests(executor: Executor) -> Iterator[None]:
 
 
 def executor_of(library: str | None, exact: bool = False) -> Executor:
-    """The executor for arrays of a library: CuPy's run on the GPU, NumPy's on the CPU. `exact`: without contraction of products and sums."""
+    """The executor for arrays of a library: CuPy's run on the GPU, NumPy's on the CPU. `exact`: without contraction of products and
+    sums."""
     if library == "cupy":
         return _cuda(exact)
     return _chosen.get() or _cpu()
@@ -331,8 +332,8 @@ def check_stopped(call: Call) -> None:
         others = [a for j, a in enumerate(arguments) if j != i and bases[j] == bases[i] and a.shadows]
         if argument.kind == "stopped" and others:
             raise ShadowError(
-                f"`{call.bound.kernel}`: `{argument.name}` is stopped, but its memory is also `{others[0].name}`, which has a shadow; pass a "
-                "copy of it. Nothing was launched."
+                f"`{call.bound.kernel}`: `{argument.name}` is stopped, but its memory is also `{others[0].name}`, which has a shadow; pass "
+                "a copy of it. Nothing was launched."
             )
 
 
@@ -434,8 +435,8 @@ def arguments(parameters: tuple[Parameter, ...], call: Call, state: State, width
 
 
 def keep_live(adjoint: Adjoint, call: Call, state: State, not_overwritten: frozenset[str]) -> dict[str, int]:
-    """Copies the primal memory that the reverse reads as it is after the launch, where the caller may overwrite it. What the caller promises
-    not to overwrite is marked by a fingerprint instead, which is returned."""
+    """Copies the primal memory that the reverse reads as it is after the launch, where the caller may overwrite it. What the caller
+    promises not to overwrite is marked by a fingerprint instead, which is returned."""
     marks: dict[str, int] = {}
     for p in adjoint.parameters:
         memory = state.primals.get(p.position)
@@ -467,8 +468,8 @@ def check_same(before: Call, now: Call, marks: Mapping[str, int]) -> None:
         mark = marks.get(argument.name)
         if mark is not None and argument.memory is not None and fingerprint(argument.memory.root) != mark:
             raise LaunchError(
-                f"`{name}`: `{argument.name}` was declared not_overwritten, but has changed since the forward; leave it out of not_overwritten "
-                "to have it saved. No shadow was touched."
+                f"`{name}`: `{argument.name}` was declared not_overwritten, but has changed since the forward; leave it out of "
+                "not_overwritten to have it saved. No shadow was touched."
             )
 
 

@@ -5,9 +5,9 @@
         step[grid, block](U, V, n)          # recorded, and run as ever
     tape.reverse({U: seed})
 
-A tape keeps what each launch does to memory and what its adjoint needs. A region is copied just before it would be overwritten, and only if a
-recorded adjoint needs it, once for all who do. The reverse hands each adjoint the version that it needs: live, saved, or put together from pieces in
-a transient buffer; primal arrays are not written (unless `restore=True`).
+A tape keeps what each launch does to memory and what its adjoint needs. A region is copied just before it would be overwritten, and only
+if a recorded adjoint needs it, once for all who do. The reverse hands each adjoint the version that it needs: live, saved, or put
+together from pieces in a transient buffer; primal arrays are not written (unless `restore=True`).
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ _PACKAGE = str(Path(__file__).parent)
 
 @dataclass(frozen=True)
 class Stats:
-    """Bytes: `saved` copies of overwritten regions; `assembled` copied in the reverse to put versions together; `retained` allocations kept alive; the
-    `arena`'s size; `scratch` of the reverse kernels; `shadow` arrays. `allocations`: new chunks since the last recording began."""
+    """Bytes: `saved` copies of overwritten regions; `assembled` copied in the reverse to put versions together; `retained` allocations
+    kept alive; the `arena`'s size; `scratch` of the reverse kernels; `shadow` arrays. `allocations`: new chunks since the last recording
+    began."""
 
     saved_bytes: int
     assembled_bytes: int
@@ -57,8 +58,9 @@ class Stats:
 class Tape:
     """Records the launches of the thread that has entered it. Use it again for the same program: its memory is kept.
 
-    `restore`: after a reverse the primal arrays hold what they held before the recording. `check`: None, a fingerprint of the memory that the reverse
-    reads live, from a sample of it; 'exact', of all of it. `save`: 'needed', or 'all' (for tests): everything that is overwritten.
+    `restore`: after a reverse the primal arrays hold what they held before the recording. `check`: None, a fingerprint of the memory that
+    the reverse reads live, from a sample of it; 'exact', of all of it. `save`: 'needed', or 'all' (for tests): everything that is
+    overwritten.
     """
 
     def __init__(self, *, restore: bool = False, check: str | None = None, save: str = "needed") -> None:
@@ -179,8 +181,8 @@ class Tape:
             buffer = kernel.primal().params[i]
             if launching.loads(kernel.primal(), buffer):  # type: ignore[arg-type]
                 raise ShadowError(
-                    f"argument {i + 1} `{a.name}` of `{kernel.name}` is read bare, but its memory has a shadow (`{pairing.name}`): the gradient "
-                    f"would be dropped. Pass the Duplicated, or stop_gradient({a.name}). Nothing was launched."
+                    f"argument {i + 1} `{a.name}` of `{kernel.name}` is read bare, but its memory has a shadow (`{pairing.name}`): the "
+                    f"gradient would be dropped. Pass the Duplicated, or stop_gradient({a.name}). Nothing was launched."
                 )
             shadow = Memory(pairing.root, a.memory.offset + pairing.shift)
             arguments[i] = replace(a, kind="duplicated", shadows=(shadow,))
@@ -201,8 +203,8 @@ class Tape:
         key = address(a.shadow_arrays[0])
         if self.actives.setdefault(key, a.value) != a.value:
             raise ShadowError(
-                f"`{a.name}`: one shadow for two values ({self.actives[key]} and {a.value}): host arithmetic on a scalar is not recorded; give "
-                "each value its own shadow"
+                f"`{a.name}`: one shadow for two values ({self.actives[key]} and {a.value}): host arithmetic on a scalar is not recorded; "
+                "give each value its own shadow"
             )
 
     def _refuse_taint(self, kernel: Kernel, adjoint: Any, call: Call) -> None:
@@ -212,8 +214,8 @@ class Tape:
             item = adjoint.primal.params[use.position]
             if not a.shadows and a.kind != "stopped" and item in adjoint.activity.useful and use.allocation.tainted & use.region:
                 raise ShadowError(
-                    f"argument {use.position + 1} `{a.name}` of `{kernel.name}` holds values that depend on active data, but has no shadow: "
-                    f"give it one, Duplicated({a.name}), or stop_gradient({a.name}). Nothing was launched."
+                    f"argument {use.position + 1} `{a.name}` of `{kernel.name}` holds values that depend on active data, but has no "
+                    f"shadow: give it one, Duplicated({a.name}), or stop_gradient({a.name}). Nothing was launched."
                 )
 
     def _taint(self, adjoint: Any, call: Call, effects: Effects) -> None:
@@ -260,9 +262,9 @@ class Tape:
     def reverse(self, seeds: Mapping[Any, Any] | None = None) -> None:
         """Runs the adjoints from the last operation to the first.
 
-        `seeds`: {Duplicated: array or number}. The shadows of all that the program writes are cleared, the seeds put in; shadows of what is only
-        read accumulate. Without it the shadows are taken as they are (the raw rule). Raises TapeError if the recording is not complete, was
-        reversed already, or memory that is needed has been changed since; then no shadow was touched.
+        `seeds`: {Duplicated: array or number}. The shadows of all that the program writes are cleared, the seeds put in; shadows of what
+        is only read accumulate. Without it the shadows are taken as they are (the raw rule). Raises TapeError if the recording is not
+        complete, was reversed already, or memory that is needed has been changed since; then no shadow was touched.
         """
         self._require("recorded")
         assert self._watch is not None
@@ -391,4 +393,3 @@ def caller() -> str:
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back  # type: ignore[assignment]
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame is not None else "?"
-

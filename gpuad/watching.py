@@ -1,8 +1,8 @@
 """Notices memory that was changed behind a recording.
 
-What the reverse will read live is marked at the end of the recording and looked at again before the first shadow is touched. By default the mark is
-taken of a sample: all of what is small, else one block in 32, which sees a change of one element in a hundred of a large array nearly always, but
-not of a single one; `check="exact"` marks every byte.
+What the reverse will read live is marked at the end of the recording and looked at again before the first shadow is touched. By default
+the mark is taken of a sample: all of what is small, else one block in 32, which sees a change of one element in a hundred of a large
+array nearly always, but not of a single one; `check="exact"` marks every byte.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Index expressions as polynomials with integer coefficients over opaque atoms, and what they say about two accesses of one thread.
 
-`i * n + j - 1` is `{(i, n): 1, (j,): 1, (): -1}`. Vars defined by a `Let` are expanded, conversions between integer types looked through: a
-difference of two polynomials that is a number and no multiple of 2^32 stays non-zero modulo 2^32, so a proof of *distinct* addresses survives
-wrapping. Equality of addresses is never concluded from polynomials, only from identical expressions.
+`i * n + j - 1` is `{(i, n): 1, (j,): 1, (): -1}`. Vars defined by a `Let` are expanded, conversions between integer types looked through:
+a difference of two polynomials that is a number and no multiple of 2^32 stays non-zero modulo 2^32, so a proof of *distinct* addresses
+survives wrapping. Equality of addresses is never concluded from polynomials, only from identical expressions.
 """
 
 from __future__ import annotations

@@ -97,7 +97,9 @@ class Reach:
     ranges: Ranges
 
 
-def collision_free(body: Block, buffers: Iterable[Buffer], launch: Launch, kinds: tuple[type[Stmt], ...] = TOUCHES, *, atomics: bool = True) -> bool:
+def collision_free(
+    body: Block, buffers: Iterable[Buffer], launch: Launch, kinds: tuple[type[Stmt], ...] = TOUCHES, *, atomics: bool = True
+) -> bool:
     """Whether no element of the buffers (one class of overlapping memory) is touched by two threads of the launch. `kinds`: the statements
     that count as touching, `atomics`: atomic additions too."""
     try:
@@ -117,9 +119,7 @@ def _is_atomic(stmt: Stmt) -> bool:
 class Walk:
     """Goes down a body with the ranges that hold there and collects the accesses to the wanted buffers."""
 
-    def __init__(
-        self, launch: Launch, wanted: frozenset[Buffer], kinds: tuple[type[Stmt], ...] = TOUCHES, *, atomics: bool = True
-    ) -> None:
+    def __init__(self, launch: Launch, wanted: frozenset[Buffer], kinds: tuple[type[Stmt], ...] = TOUCHES, *, atomics: bool = True) -> None:
         self.launch = launch
         self.kinds = kinds
         self.atomics = atomics

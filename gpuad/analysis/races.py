@@ -1,8 +1,9 @@
 """Data races that can be proved from a launch's numbers.
 
-A gradient is promised for launches without data races (RULES 11). Most violations can only be found by running (the reference executor does);
-but where one thread stores at an affine index and another reads there what was before, the same forms that prove plain accumulation safe prove
-the race. Only what is certain counts: guards and loop bounds that the forms express fully, threads that surely exist.
+A gradient is promised for launches without data races (RULES 11). Most violations can only be found by running (the reference executor
+does); but where one thread stores at an affine index and another reads there what was before, the same forms that prove plain
+accumulation safe prove the race. Only what is certain counts: guards and loop bounds that the forms express fully, threads that surely
+exist.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ Dim3: TypeAlias = "tuple[int, int, int]"
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """A pointer argument: element `offset` of `root`, the whole allocation as a flat contiguous array (NumPy or CuPy) of the pointer's element
-    type.
+    """A pointer argument: element `offset` of `root`, the whole allocation as a flat contiguous array (NumPy or CuPy) of the pointer's
+    element type.
 
     A kernel may legally reach outside the view that its caller sliced, to both sides, as long as it stays inside `root`.
     """
@@ -36,7 +36,8 @@ class Executor(Protocol):
         """Runs the kernel; `args` follow `kernel.params`. Raises LaunchError before anything is written if the launch cannot be made."""
 
     def prepare(self, kernels: Sequence[Kernel], threads: int = 1) -> None:
-        """Compiles the kernels now, and refuses (LaunchError) what cannot run with blocks of `threads` threads, before anything is launched."""
+        """Compiles the kernels now, and refuses (LaunchError) what cannot run with blocks of `threads` threads, before anything is
+        launched."""
 
     def on(self, stream: Any) -> AbstractContextManager[Any]:
         """Within it launches, copies and new arrays belong to the stream (None: the current one)."""

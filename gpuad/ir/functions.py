@@ -1,8 +1,8 @@
 """The functions that an expression may call: one name each, whatever spelling the user chose.
 
-A floating-point function `sin` takes and gives values of one float type; it prints as `sinf` at float32 and `sin` at float64. Functions whose
-CUDA name starts with two underscores exist at float32 only and print as they are. `gpuad_chain(seed, partial)` is ours: `seed * partial`, but 0
-where the seed is exactly 0, so that an infinite partial that nobody asked for gives no NaN.
+A floating-point function `sin` takes and gives values of one float type; it prints as `sinf` at float32 and `sin` at float64. Functions
+whose CUDA name starts with two underscores exist at float32 only and print as they are. `gpuad_chain(seed, partial)` is ours: `seed *
+partial`, but 0 where the seed is exactly 0, so that an infinite partial that nobody asked for gives no NaN.
 """
 
 from __future__ import annotations

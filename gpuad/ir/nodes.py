@@ -1,13 +1,13 @@
 """The core IR: structured control flow over single-assignment scalars and named buffers. Frozen nodes; a pass builds new ones.
 
-Scalars are `Var`s, each defined once in its scope: by `Let`, `Load`, `Take`, `Atomic`, `Pop`, as a loop's index or counter, or where control flow
-meets: the `Merge`s of an `If` and the `Carried` values of a loop. Only generated adjoints use mutable scalars: a `Let` followed by `Assign`s
-to the same Var (adjoint accumulators). A scope is a block; a Var is visible in its block after its definition and in nested blocks. Two sibling
-blocks may define the same Var (a reverse sweep repeats pieces of the primal).
+Scalars are `Var`s, each defined once in its scope: by `Let`, `Load`, `Take`, `Atomic`, `Pop`, as a loop's index or counter, or where
+control flow meets: the `Merge`s of an `If` and the `Carried` values of a loop. Only generated adjoints use mutable scalars: a `Let`
+followed by `Assign`s to the same Var (adjoint accumulators). A scope is a block; a Var is visible in its block after its definition and
+in nested blocks. Two sibling blocks may define the same Var (a reverse sweep repeats pieces of the primal).
 
-Memory is a `Buffer`: a pointer parameter, or an array made by `Alloc`. An index counts elements from the buffer's pointer; for a parameter
-it may be negative. Expressions are pure; whatever touches memory is a statement. Integers wrap (int32 too); integer division and remainder by
-zero, shifts beyond the width and float-to-int conversions out of range have PTX's results.
+Memory is a `Buffer`: a pointer parameter, or an array made by `Alloc`. An index counts elements from the buffer's pointer; for a
+parameter it may be negative. Expressions are pure; whatever touches memory is a statement. Integers wrap (int32 too); integer division
+and remainder by zero, shifts beyond the width and float-to-int conversions out of range have PTX's results.
 """
 
 from __future__ import annotations
@@ -242,9 +242,9 @@ class If(Stmt):
 
 @dataclass(frozen=True)
 class Carried:
-    """A value that a loop carries: `var` is `init` at the start of the first iteration and the previous iteration's `next` (an expression over
-    Vars visible at the end of the body) at the start of every other; after the loop `result` is the last `next`, or `init` if
-    there was no iteration."""
+    """A value that a loop carries: `var` is `init` at the start of the first iteration and the previous iteration's `next` (an expression
+    over Vars visible at the end of the body) at the start of every other; after the loop `result` is the last `next`, or `init` if there
+    was no iteration."""
 
     var: Var
     init: Expr
@@ -254,9 +254,9 @@ class Carried:
 
 @dataclass(frozen=True)
 class For(Stmt):
-    """`for var in range(start, stop, step)`: bounds are evaluated once. `step` is a non-zero constant, or an expression whose sign is not known:
-    then the loop counts up, and runs only where `start < stop`. `backward`: the same values of `var` from the last to the first. `var` is
-    not visible after the loop."""
+    """`for var in range(start, stop, step)`: bounds are evaluated once. `step` is a non-zero constant, or an expression whose sign is not
+    known: then the loop counts up, and runs only where `start < stop`. `backward`: the same values of `var` from the last to the first.
+    `var` is not visible after the loop."""
 
     var: Var
     start: Expr
@@ -269,8 +269,8 @@ class For(Stmt):
 
 @dataclass(frozen=True)
 class While(Stmt):
-    """`while (true) { header; if (!condition) break; body }`. `header` holds only Lets and Loads. `counter` is the number of iterations completed so
-    far (visible in header and body), `count`, visible after the loop, their final number; both are int32."""
+    """`while (true) { header; if (!condition) break; body }`. `header` holds only Lets and Loads. `counter` is the number of iterations
+    completed so far (visible in header and body), `count`, visible after the loop, their final number; both are int32."""
 
     header: Block
     condition: Expr

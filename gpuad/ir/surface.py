@@ -1,8 +1,8 @@
 """The surface tree: what a frontend hands over, typed C semantics with mutable variables, pointers, calls and early exits.
 
-Frontends make every conversion explicit (`Cast`), resolve overloads to the names of `functions.FUNCTIONS`, expand macros and templates, and refuse
-what they cannot represent. `transform.normalize` lowers this tree to the core IR of `nodes.py`. Expressions here may have side effects
-(`Assign`, `IncDec`, `AtomicCall`, calls of helpers) and are evaluated in C's order.
+Frontends make every conversion explicit (`Cast`), resolve overloads to the names of `functions.FUNCTIONS`, expand macros and templates,
+and refuse what they cannot represent. `transform.normalize` lowers this tree to the core IR of `nodes.py`. Expressions here may have side
+effects (`Assign`, `IncDec`, `AtomicCall`, calls of helpers) and are evaluated in C's order.
 
 Lvalues are `Name`, `Index`, `Deref`. A variable of reference type is a `Name` whose declaration has `reference=True`: it is bound by its
 initialiser (or argument) and stands for that lvalue ever after. An array name used as a value is wrapped in `Decay`.

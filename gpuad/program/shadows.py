@@ -1,7 +1,7 @@
 """The shadows of a program, by memory: which primal bytes have which shadow.
 
-Over a whole recording primals overlap if and only if their shadows do, at the same offsets. Whatever reaches memory that has a shadow is treated
-by that memory, whatever name it comes under (RULES 4).
+Over a whole recording primals overlap if and only if their shadows do, at the same offsets. Whatever reaches memory that has a shadow is
+treated by that memory, whatever name it comes under (RULES 4).
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from .region import Region
 
 @dataclass(frozen=True, eq=False)
 class Pairing:
-    """`region` of a primal allocation has its shadow in `root` (flat), `shift` elements further on. `size` bytes an element of the primal."""
+    """`region` of a primal allocation has its shadow in `root` (flat), `shift` elements further on. `size` bytes an element of the
+    primal."""
 
     allocation: Allocation
     region: Region

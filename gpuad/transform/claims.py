@@ -158,7 +158,8 @@ class _Signatures:
         self.numbers = {x: i + 1 for i, x in enumerate(kernel.buffers)}
 
     def of(self, value: Expr, thread: Var) -> Expr:
-        """Equal for two threads only if the value is the same function of the same elements; the thread's number where that is not known."""
+        """Equal for two threads only if the value is the same function of the same elements; the thread's number where that is not
+        known."""
         leaves = self.leaves(value)
         if leaves is None:
             return thread

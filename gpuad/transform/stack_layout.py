@@ -81,8 +81,8 @@ class Layout:
 def stack_layout(
     body: Block, primal: Kernel, saved: dict[Buffer, Buffer], stacks: dict[ScopeKey, Owned], logs: Logs, names: Names
 ) -> Layout:
-    """Lays out all stacks of an adjoint body. `saved` maps primal buffers to their copies (the counting kernel may overwrite those), `logs` say what
-    atomics returned."""
+    """Lays out all stacks of an adjoint body. `saved` maps primal buffers to their copies (the counting kernel may overwrite those),
+    `logs` say what atomics returned."""
     depths = _static_depths(body)
     used = {s.stack.uid: s.stack for s in walk_stmts(body) if isinstance(s, Push)}
     task = _Layout(names)
