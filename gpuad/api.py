@@ -58,7 +58,7 @@ class Kernel:
         self._adjoints: dict[Pattern, Adjoint] = {}
         self._tangents: dict[Pattern, Tangent] = {}
         self._seconds: dict[Pattern, Adjoint] = {}
-        self._facts = Facts()
+        self.facts = Facts()
         self._written = _written_names(self.primal())
 
     def __repr__(self) -> str:
@@ -144,7 +144,7 @@ class Kernel:
         positions = range(len(self.parameters))
         first = bind(self.name, self.parameters, args, written=written, inside=[d.name for d in self.parameters])
         call = Call(first, *geo)
-        inside = self._facts.get(call.key, lambda: launching.stays_inside(plain, call))
+        inside = self.facts.get(call.key, lambda: launching.stays_inside(plain, call))
         loose = frozenset(i for i in positions if self.parameters[i].name not in inside and first.arguments[i].memory is not None)
         bound = bind(self.name, self.parameters, args, written=written, inside=inside) if loose else first
         call = Call(bound, *geo, shared_mem, stream, loose)

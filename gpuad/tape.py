@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextvars import Token
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ import numpy as np
 from . import launching
 from .annotations import Duplicated, address, resolve
 from .api import Kernel, check_flow, pattern_of
+from .differentiate import Adjoint
 from .errors import ShadowError, TapeError
 from .executors.base import Memory
 from .launching import Call, executor_of
@@ -71,18 +73,22 @@ class Tape:
         self._saved = Arena(self._bytes)
         self._transient = Arena(self._bytes)
         self._library: str | None = None
+        self._recipes: dict[Any, Recipe] = {}
         self._begin()
 
     def _bytes(self, size: int) -> Any:
         return executor_of(self._library).zeros(size, np.dtype(np.uint8))
 
     def _begin(self) -> None:
+        if len(self._recipes) > 10_000:  # numbers that differ in every call
+            self._recipes.clear()
         self.operations: list[Operation] = []
         self.allocations: dict[int, Allocation] = {}
         self.shadows = Shadows()
         self.actives: dict[int, Any] = {}
         self.state = "empty"
         self.assembled = 0
+        self._tainted = False
         self._saved.reset()
         self._watch: Watch | None = None
 
@@ -107,40 +113,58 @@ class Tape:
         self._watch = Watch.of(self.allocations.values(), self.exact)
 
     def launch(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
-        """Records a launch and makes it."""
-        where = caller()
+        """Records a launch and makes it. A call that was made before in the same words is known and costs a look-up."""
+        frame = user_frame()
+        key = call_key(kernel, grid, block, args, shared_mem, stream, frame)
+        recipe = self._recipes.get(key) if key is not None else None
+        if recipe is None or not self._still_holds(recipe):
+            recipe = self._prepare(kernel, grid, block, args, shared_mem, stream, place_of(frame))
+            if key is not None:
+                self._recipes[key] = recipe
+        self._run(recipe)
+
+    def _still_holds(self, recipe: Recipe) -> bool:
+        """Whether what was found out about a call is true of this moment of this recording."""
+        return recipe.recording is self.shadows and not self._tainted and (not recipe.bare or recipe.pairs == self.shadows.count)
+
+    def _prepare(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, where: str) -> Recipe:
+        """Binds and judges a call. Nothing is launched."""
         call = self._adopt(kernel, kernel.bind(grid, block, args, shared_mem, stream))
         self._library = self._library or call.bound.library
         self._note_shadows(call)
-        if not launching.active_positions(call):
-            self._passive(kernel, call, where)
-            return
-        adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
-        self._refuse_taint(kernel, adjoint, call)
-        check_flow(kernel, call, adjoint.escapes, True)
-        variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
-        primal = kernel.primal(call.aliases())
-        call = replace(call, exact=adjoint.exact)
-        effects, uses = adjoint.facts.get(
-            ("effects", call.key, tuple(_place(a.memory) for a in call.bound.arguments)),
-            lambda: effects_of(adjoint.primal, adjoint, call, self.allocation),
+        bare = any(a.memory is not None and not a.shadows and a.array.dtype.kind == "f" for a in call.bound.arguments)
+        adjoint, primal = None, kernel.primal(call.aliases())
+        if launching.active_positions(call):
+            adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
+            self._refuse_taint(kernel, adjoint, call)
+            check_flow(kernel, call, adjoint.escapes, True)
+            call = replace(call, exact=adjoint.exact)
+        operation = self._operation(kernel, primal, adjoint, call, where)
+        call.prepare([*((adjoint.augmented or primal, adjoint.counting) if adjoint is not None else (primal,)), operation.reverse_kernel])
+        return Recipe(operation, primal, tuple(args), bare, self.shadows, self.shadows.count)
+
+    def _operation(self, kernel: Kernel, primal: Any, adjoint: Adjoint | None, call: Call, where: str) -> Launched:
+        variant = adjoint.kernel(launching.plain_shadows(adjoint, call)) if adjoint is not None else None
+        source = adjoint.primal if adjoint is not None else primal
+        effects, uses = kernel.facts.get(
+            ("effects", id(adjoint), call.key, tuple(_place(a.memory) for a in call.bound.arguments)),
+            lambda: effects_of(source, adjoint, call, self.allocation),
         )
         effects, uses = self._ours(effects, uses, call)
-        call.prepare([adjoint.augmented or primal, adjoint.counting, variant])
-        with call.executor.on(stream):
-            launching.check_stores(adjoint, call)
-            logs = launching.new_logs(adjoint, call)
-            operation = Launched(kernel.name, where, call, effects, adjoint, variant, uses, logs)
-            with _Step(self, operation):
-                launching.run_primal(primal, adjoint, call, launching.State({}, logs=logs))
-        self._taint(adjoint, call, effects)
+        return Launched(kernel.name, where, call, effects, adjoint, variant, uses, [])
 
-    def _passive(self, kernel: Kernel, call: Call, where: str) -> None:
-        """A launch without active arguments: recorded for what it overwrites (RULES 15)."""
-        primal = kernel.primal(call.aliases())
-        effects, _ = effects_of(primal, None, call, self.allocation)
-        with call.executor.on(call.stream), _Step(self, Launched(kernel.name, where, call, effects, None, None, {}, [])):
-            launching.run_primal(primal, None, call)
+    def _run(self, recipe: Recipe) -> None:
+        operation, call = recipe.operation, recipe.operation.call
+        adjoint = operation.adjoint
+        with call.executor.on(call.stream):
+            if adjoint is not None:
+                launching.check_stores(adjoint, call)
+                if adjoint.logs:
+                    operation = replace(operation, logs=launching.new_logs(adjoint, call))
+            with _Step(self, operation):
+                launching.run_primal(recipe.primal, adjoint, call, launching.State({}, logs=operation.logs))
+        if adjoint is not None and adjoint.escapes:
+            self._taint(adjoint, call, operation.effects)
 
     def overwrites(self, *arrays: Any) -> None:
         """Announces that code which the tape does not see is about to overwrite the arrays, with values that depend on nothing active."""
@@ -156,7 +180,7 @@ class Tape:
                 cleared.append(array.shadow)
             elif self.shadows.of(allocation, region) is not None:
                 cleared.extend(root[a:z] for root, a, z in self.shadows.written(allocation, region))
-        with _Step(self, Foreign("foreign code", caller(), Effects(tuple(uses)), cleared)):
+        with _Step(self, Foreign("foreign code", place_of(user_frame()), Effects(tuple(uses)), cleared)):
             pass
 
     def allocation(self, memory: Memory) -> Allocation:
@@ -222,6 +246,7 @@ class Tape:
         escaped = {e.buffer for e in adjoint.escapes}
         for use in effects.writes:
             if adjoint.primal.params[use.position] in escaped:
+                self._tainted = True
                 use.allocation.tainted = use.allocation.tainted | use.region
 
     def _ours(self, effects: Effects, uses: Any, call: Call) -> tuple[Effects, Any]:
@@ -387,9 +412,42 @@ def _place(memory: Memory | None) -> Any:
     return None if memory is None else (memory.offset, int(memory.root.nbytes))
 
 
-def caller() -> str:
-    """File and line of the user's code that called into the package."""
-    frame = sys._getframe(1)
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """A call that has been bound and judged, to be run again as it is. `args` keeps the caller's objects alive, whose ids are in the key.
+    `bare`: it has float arrays without a shadow, whose treatment depends on the `pairs` noted so far in the `recording`."""
+
+    operation: Launched
+    primal: Any
+    args: tuple[Any, ...]
+    bare: bool
+    recording: Shadows
+    pairs: int
+
+
+def call_key(kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, frame: FrameType | None) -> Any:
+    """What makes two calls the same: kernel, geometry, the very objects passed (numbers by value), and the line of the call."""
+    line = (id(frame.f_code), frame.f_lineno) if frame is not None else None
+    key = (id(kernel), grid, block, shared_mem, id(stream), line, *[_identity(a) for a in args])
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _identity(arg: Any) -> Any:
+    return (type(arg), arg) if isinstance(arg, int | float | np.generic) else id(arg)
+
+
+def user_frame() -> FrameType | None:
+    """The frame of the user's code that called into the package."""
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
+    return frame
+
+
+def place_of(frame: FrameType | None) -> str:
+    """File and line."""
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame is not None else "?"

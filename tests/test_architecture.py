@@ -36,6 +36,7 @@ FLOORS = (
         "explaining",
         "launching",
         "program",
+        "watching",
         "__main__",
     },
 )

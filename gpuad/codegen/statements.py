@@ -47,6 +47,7 @@ from .fold import fold, negated
 from .naming import Names
 from .spelling import c_type
 from .structure import Read, defined, merge_vars, read, statements
+from .wrapping import wrap
 
 INDENT = "    "
 WIDTH = 110
@@ -77,6 +78,7 @@ class Statements:
         self.values = {s.var: s.value for s in statements(self.kernel.body) if isinstance(s, Let)}
         self.names = Names(reserved)
         self.visible: list[dict[Var | Buffer, str]] = [{}]
+        self.holds: dict[Var | Buffer, Constant] = {}
         self.expressions = self.expressions_class(self)
         self.helpers = self.expressions.helpers
         self.lines: list[str] = []
@@ -101,6 +103,7 @@ class Statements:
     def declare(self, thing: Var | Buffer) -> str:
         name = self.names.new(thing.name)
         self.visible[-1][self.root(thing)] = name
+        self.holds.pop(self.root(thing), None)
         return name
 
     def mutable_roots(self, block: Block) -> set[Var]:
@@ -128,7 +131,7 @@ class Statements:
         if note and ("\n" in note or len(text) + len(note) > WIDTH or text.endswith("{")):
             self.comment(note)
             note = ""
-        self.lines.append(f"{text}  // {note}" if note else text)
+        self.lines += wrap(f"{text}  // {note}" if note else text)
 
     def comment(self, note: str) -> None:
         self.lines += [f"{INDENT * self.depth}// {part}".rstrip() for part in note.splitlines()]
@@ -192,10 +195,22 @@ class Statements:
         """Declares the variable with the value, or assigns if it is there already."""
         if isinstance(value, Var) and self.root(value) == self.root(var) and self.known(var):
             return
-        if self.known(var):
-            self.line(self.update(self.name_of(var), var, value), note)
-        else:
+        if not self.known(var):
             self.give(var, self.initial(var, value), note)
+        elif value != self.holds.get(self.root(var)):
+            self.line(self.update(self.name_of(var), var, value), note)
+        self.hold(var, value)
+
+    def hold(self, var: Var, value: Expr) -> None:
+        """Notes that the variable has the value from here on: a constant is not assigned twice."""
+        self.holds.pop(self.root(var), None)
+        if isinstance(value, Constant) and value.type == var.type:
+            self.holds[self.root(var)] = value
+
+    def forget(self, stmt: Stmt) -> None:
+        """The variables that the statement changes hold no known value."""
+        for root in self.changed(stmt):
+            self.holds.pop(root, None)
 
     def initial(self, var: Var, value: Expr) -> str:
         """The value as the variable's initialiser."""
@@ -204,6 +219,7 @@ class Statements:
     def give(self, var: Var, text: str, note: str = "") -> None:
         """The variable declared with (or assigned) a text."""
         name = self.known(var)
+        self.holds.pop(self.root(var), None)
         if name is not None:
             self.line(f"{name} = {text};", note)
             return
@@ -363,8 +379,11 @@ class Statements:
             self.define(merge.var, Select(stmt.condition, merge.then, merge.otherwise), stmt.note)
             return
         done = self.declare_merges(stmt)
+        before = dict(self.holds)
         then = self.nested(stmt.then, [(m.var, m.then) for m in stmt.merges])
+        self.holds = before
         otherwise = self.nested(stmt.otherwise, [(m.var, m.otherwise) for m in stmt.merges if m.var not in done])
+        self.forget(stmt)
         condition = stmt.condition
         if not then:
             then, otherwise, condition = otherwise, [], negated(condition)
@@ -389,6 +408,8 @@ class Statements:
             else:
                 value = ""
             self.line(f"{self.type_name(merge.var)} {self.declare(merge.var)}{value};")
+            if value:
+                self.hold(merge.var, merge.otherwise)
         return done
 
     def may_start(self, merge: Merge, stmt: If) -> bool:
@@ -420,7 +441,7 @@ class Statements:
         fresh = [c for c in carried if self.known(c.var) is None]
         old = [(c.var, c.init) for c in carried if self.known(c.var) is not None]
         for c in fresh:
-            self.give(c.var, self.initial(c.var, c.init))
+            self.define(c.var, c.init)
         self.assign_all(old)
 
     def counted_loop(self, stmt: For) -> None:
@@ -428,6 +449,7 @@ class Statements:
         step = self.stable(stmt.step, stmt, "step")
         start = self.stable(stmt.start, stmt, "begin") if stmt.backward else stmt.start
         self.start_carried(stmt.carried)
+        self.forget(stmt)
         self.open()
         self.depth -= 1
         header = self.backward(stmt, start, stop, step) if stmt.backward else self.forward(stmt, start, stop, step)
@@ -439,6 +461,7 @@ class Statements:
         self.line("}")
         self.depth += 1
         self.close()
+        self.forget(stmt)
 
     def stable(self, expr: Expr, stmt: For, role: str) -> Expr:
         """The bound itself if it is the same in every iteration, else a variable with its value before the loop."""
@@ -449,8 +472,8 @@ class Statements:
         self.define(bound, expr)
         return bound
 
-    def changed(self, stmt: For) -> set[Var | Buffer]:
-        """The C variables that the loop changes."""
+    def changed(self, stmt: Stmt) -> set[Var | Buffer]:
+        """The C variables that the statement changes."""
         return {self.root(v) for s in statements((stmt,)) for v in _joined(s)}
 
     def forward(self, stmt: For, start: Expr, stop: Expr, step: Expr) -> Header:
@@ -499,6 +522,11 @@ class Statements:
 
     def while_loop(self, stmt: While) -> None:
         self.start_carried(stmt.carried)
+        self.forget(stmt)
+        self.repeat(stmt)
+        self.forget(stmt)
+
+    def repeat(self, stmt: While) -> None:
         ends = [(c.var, c.next) for c in stmt.carried]
         if not stmt.header:
             condition = self.expressions.text(stmt.condition)

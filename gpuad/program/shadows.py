@@ -35,6 +35,7 @@ class Shadows:
     def __init__(self) -> None:
         self.by_primal: dict[int, list[Pairing]] = {}
         self.by_shadow: dict[int, list[tuple[Region, Pairing]]] = {}
+        self.count = 0
 
     def add(self, allocation: Allocation, region: Region, primal: Memory, shadow: Memory, name: str) -> None:
         """Notes a pair; ShadowError if it contradicts an earlier one."""
@@ -56,6 +57,7 @@ class Shadows:
                 raise ShadowError(f"the shadow of `{name}` is also that of `{other.name}`, other memory. Nothing was launched.")
         pairing = Pairing(allocation, region, shadow.root, shift, size, name)
         known.append(pairing)
+        self.count += 1
         self.by_shadow.setdefault(where, []).append((mirrored, pairing))
 
     def of(self, allocation: Allocation, region: Region) -> Pairing | None:

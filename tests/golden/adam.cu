@@ -47,7 +47,9 @@ extern "C" __global__ void adam_reverse(
         const float v = second_saved[i] / (1.0f - powf(0.999f, (float)step));
         const float dparameter_2 = dparameter[i];
         const float dparameter_3 = -gpuad_chain(dparameter_2, 1.0f / (sqrtf(v) + 0.001f));
-        dsecond[i] += gpuad_chain(gpuad_chain(gpuad_chain(dparameter_2, rate * m / (sqrtf(v) + 0.001f) / (sqrtf(v) + 0.001f)), 0.5f / sqrtf(v)), 1.0f / (1.0f - powf(0.999f, (float)step)));
+        dsecond[i] += gpuad_chain(gpuad_chain(gpuad_chain(dparameter_2,
+            rate * m / (sqrtf(v) + 0.001f) / (sqrtf(v) + 0.001f)), 0.5f / sqrtf(v)),
+            1.0f / (1.0f - powf(0.999f, (float)step)));
         dfirst[i] += gpuad_chain(rate * dparameter_3, 1.0f / (1.0f - powf(0.9f, (float)step)));
         const float dsecond_2 = dsecond[i];
         dsecond[i] = 0.999f * dsecond_2;

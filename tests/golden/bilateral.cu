@@ -57,7 +57,8 @@ extern "C" __global__ void bilateral_count(
         }
     }
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     dx_saved_depth[thread] = deepest;
 }
 
@@ -76,7 +77,8 @@ extern "C" __global__ void bilateral_reverse(
 {
     int dx_top = 0;
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     long long dx_saved_base_end = dx_saved_base[thread / 32LL + 1LL];
     long long dx_saved_base_lane = dx_saved_base[thread / 32LL] + thread % 32LL;
     int x = blockIdx.x * blockDim.x + threadIdx.x;
@@ -97,7 +99,8 @@ extern "C" __global__ void bilateral_reverse(
                             const float other = image[(y + dy) * width + x + dx];
                             const float distance2 = dx * dx + dy * dy;
                             const float distance2_2 = (other - centre) * (other - centre);
-                            const float weight = expf(-distance2 / (2.0f * (spatial * spatial))) * expf(-distance2_2 / (2.0f * (tonal * tonal)));
+                            const float weight = expf(-distance2 / (2.0f * (spatial * spatial)))
+                                * expf(-distance2_2 / (2.0f * (tonal * tonal)));
                             sum += weight * other;
                             total += weight;
                             broken = false;
@@ -119,8 +122,6 @@ extern "C" __global__ void bilateral_reverse(
         const float dsum = gpuad_chain(dfiltered_2, 1.0f / total);
         const float dtotal = -gpuad_chain(dfiltered_2, sum / total / total);
         float dcentre = 0.0f;
-        dspatial_2 = 0.0f;
-        dtonal_2 = 0.0f;
         for (int dy = radius; dy >= -radius; --dy) {
             float dspatial_3 = 0.0f;
             float dtonal_3 = 0.0f;
@@ -150,9 +151,6 @@ extern "C" __global__ void bilateral_reverse(
                     dx = dx_2;
                     ++iterations;
                 }
-                dspatial_3 = 0.0f;
-                dtonal_3 = 0.0f;
-                dcentre_2 = 0.0f;
                 for (int iteration = iterations - 1; iteration >= 0; --iteration) {
                     --dx_top;
                     int dx_2 = dx_saved[dx_saved_base_lane + dx_top * 32LL];
@@ -165,18 +163,21 @@ extern "C" __global__ void bilateral_reverse(
                             const float distance2 = dx_2 * dx_2 + dy * dy;
                             const float distance2_2 = (other - centre) * (other - centre);
                             float dweight = dtotal + other * dsum;
-                            float dweight_2 = expf(-distance2_2 / (2.0f * (tonal * tonal))) * (expf(-distance2 / (2.0f * (spatial * spatial))) * dweight);
-                            const float ddistance2 = 2.0f * ((other - centre) * -gpuad_chain(dweight_2, 1.0f / (2.0f * (tonal * tonal))));
-                            atomicAdd(&dimage[(y + dy) * width + x + dx_2], expf(-distance2 / (2.0f * (spatial * spatial))) * expf(-distance2_2 / (2.0f * (tonal * tonal))) * dsum + ddistance2);
-                            dweight = 2.0f * -gpuad_chain(expf(-distance2 / (2.0f * (spatial * spatial))) * (expf(-distance2_2 / (2.0f * (tonal * tonal))) * dweight), -distance2 / (2.0f * (spatial * spatial)) / (2.0f * (spatial * spatial)));
-                            dweight_2 = 2.0f * -gpuad_chain(dweight_2, -distance2_2 / (2.0f * (tonal * tonal)) / (2.0f * (tonal * tonal)));
+                            float dweight_2 = expf(-distance2_2 / (2.0f * (tonal * tonal)))
+                                * (expf(-distance2 / (2.0f * (spatial * spatial))) * dweight);
+                            const float ddistance2 = 2.0f * ((other - centre)
+                                * -gpuad_chain(dweight_2, 1.0f / (2.0f * (tonal * tonal))));
+                            atomicAdd(&dimage[(y + dy) * width + x + dx_2],
+                                expf(-distance2 / (2.0f * (spatial * spatial)))
+                                * expf(-distance2_2 / (2.0f * (tonal * tonal))) * dsum + ddistance2);
+                            dweight = 2.0f * -gpuad_chain(expf(-distance2 / (2.0f * (spatial * spatial)))
+                                * (expf(-distance2_2 / (2.0f * (tonal * tonal))) * dweight),
+                                -distance2 / (2.0f * (spatial * spatial)) / (2.0f * (spatial * spatial)));
+                            dweight_2 = 2.0f * -gpuad_chain(dweight_2, -distance2_2 / (2.0f * (tonal * tonal))
+                                / (2.0f * (tonal * tonal)));
                             dspatial_4 = 2.0f * (spatial * dweight);
                             dtonal_4 = 2.0f * (tonal * dweight_2);
                             dcentre_3 = -ddistance2;
-                        } else {
-                            dspatial_4 = 0.0f;
-                            dtonal_4 = 0.0f;
-                            dcentre_3 = 0.0f;
                         }
                     }
                     dspatial_3 += dspatial_4;

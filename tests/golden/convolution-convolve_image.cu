@@ -16,7 +16,8 @@ extern "C" __global__ void convolve_image_reverse(
             for (int dx = -1; dx < 2; ++dx) {
                 int row = y + dy;
                 int column = x + dx;
-                const float pixel = row >= 0 && row < height && column >= 0 && column < width ? image[row * width + column] : 0.0f;
+                const float pixel = row >= 0 && row < height && column >= 0 && column < width
+                    ? image[row * width + column] : 0.0f;
                 const float weight_2 = weight[(dy + 1) * 3 + dx + 1];
                 atomicAdd(&dweight[(dy + 1) * 3 + dx + 1], pixel * dfiltered_2);
                 if (row >= 0 && row < height && column >= 0 && column < width) {

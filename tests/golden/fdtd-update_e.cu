@@ -55,7 +55,8 @@ extern "C" __global__ void update_e_reverse(
         atomicAdd(&dhx[i], -dcurl);
         atomicAdd(&dhy[i - 1], -dcurl);
         atomicAdd(&dhy[i], dcurl);
-        const float dloss = -(ez_2 * dez_3) - gpuad_chain(dez_2, ((1.0f - loss) * ez_2 + courant / epsilon_2 * curl) / (1.0f + loss) / (1.0f + loss));
+        const float dloss = -(ez_2 * dez_3) - gpuad_chain(dez_2,
+            ((1.0f - loss) * ez_2 + courant / epsilon_2 * curl) / (1.0f + loss) / (1.0f + loss));
         depsilon[i] += -gpuad_chain(dez_4, courant / epsilon_2 / epsilon_2) - gpuad_chain(dloss, loss / epsilon_2);
         dsigma[i] += 0.5f * gpuad_chain(dloss, 1.0f / epsilon_2);
         dcourant_2 = gpuad_chain(dez_4, 1.0f / epsilon_2);

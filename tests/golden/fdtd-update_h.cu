@@ -44,8 +44,6 @@ extern "C" __global__ void update_h_reverse(
             atomicAdd(&dez[i], -dhy_3);
             atomicAdd(&dez[i + 1], dhy_3);
             dcourant_2 = (ez_2 - ez_3) * dhy_2;
-        } else {
-            dcourant_2 = 0.0f;
         }
         float dcourant_3 = 0.0f;
         if (y < ny - 1) {

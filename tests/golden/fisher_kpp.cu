@@ -37,7 +37,8 @@ extern "C" __global__ void fisher_kpp_reverse(
     float dgrowth_2 = 0.0f;
     if (i != 0 && j != 0 && i < n - 1 && j < n - 1) {
         const float u_2 = u[i * n + (long long)j];
-        const float laplace = u[i * n + (long long)j + (-n)] + u[i * n + (long long)j + n] + u[i * n + (long long)j + (-1LL)] + u[i * n + (long long)j + 1LL] - 4.0f * u_2;
+        const float laplace = u[i * n + (long long)j + (-n)] + u[i * n + (long long)j + n]
+            + u[i * n + (long long)j + (-1LL)] + u[i * n + (long long)j + 1LL] - 4.0f * u_2;
         const float dv_2 = dv[i * n + j];
         dv[i * n + j] = 0.0f;
         const float dv_3 = (1.0f - u_2) * dv_2;

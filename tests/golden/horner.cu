@@ -6,7 +6,6 @@ extern "C" __global__ void horner_count(
     int deepest = 0;
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
-        depth = 0;
         long long p_offset = 1LL;
         while (p_offset <= degree) {
             ++depth;
@@ -15,7 +14,8 @@ extern "C" __global__ void horner_count(
         }
     }
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     value_saved_depth[thread] = deepest;
 }
 
@@ -34,7 +34,8 @@ extern "C" __global__ void horner_reverse(
 {
     int value_top = 0;
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     long long value_saved_base_end = value_saved_base[thread / 32LL + 1LL];
     long long value_saved_base_lane = value_saved_base[thread / 32LL] + thread % 32LL;
     int i = blockIdx.x * blockDim.x + threadIdx.x;

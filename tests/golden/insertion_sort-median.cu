@@ -14,7 +14,8 @@ extern "C" __global__ void median_count(
         }
     }
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     window_saved_depth[thread] = deepest;
 }
 
@@ -35,7 +36,8 @@ extern "C" __global__ void median_reverse(
     int count_top = 0;
     int window_top = 0;
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     long long window_saved_base_end = window_saved_base[thread / 32LL + 1LL];
     long long window_saved_base_lane = window_saved_base[thread / 32LL] + thread % 32LL;
     int x = blockIdx.x * blockDim.x + threadIdx.x;
@@ -82,7 +84,8 @@ extern "C" __global__ void median_reverse(
         for (int i = 4; i >= 0; --i) {
             for (int j = i + 1; j <= 8; ++j) {
                 --window_top;
-                if (window_saved[window_saved_base_lane + window_top * 32LL] > window_saved_2[window_saved_base_lane + window_top * 32LL]) {
+                if (window_saved[window_saved_base_lane + window_top * 32LL]
+                        > window_saved_2[window_saved_base_lane + window_top * 32LL]) {
                     const float dwindow_2 = dwindow[j];
                     dwindow[j] = 0.0f;
                     const float dwindow_3 = dwindow[j - 1];

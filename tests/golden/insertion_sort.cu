@@ -21,7 +21,8 @@ extern "C" __global__ void insertion_sort_count(
         }
     }
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     j_saved_depth[thread] = deepest;
 }
 
@@ -40,7 +41,8 @@ extern "C" __global__ void insertion_sort_reverse(
 {
     int j_top = 0;
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     long long j_saved_base_end = j_saved_base[thread / 32LL + 1LL];
     long long j_saved_base_lane = j_saved_base[thread / 32LL] + thread % 32LL;
     int r = blockIdx.x * blockDim.x + threadIdx.x;
@@ -76,7 +78,8 @@ extern "C" __global__ void insertion_sort_reverse(
         for (int i = n - 1; i >= 1; --i) {
             --j_top;
             int iterations = iterations_saved[j_saved_base_lane + j_top * 32LL];
-            const double dx_2 = gpuad_exch(&dx[r * n + (long long)(j_saved[j_saved_base_lane + j_top * 32LL] + 1)], 0.0);
+            const double dx_2 = gpuad_exch(&dx[r * n + (long long)(j_saved[j_saved_base_lane + j_top * 32LL] + 1)],
+                0.0);
             int j = i - 1;
             for (int iteration = iterations - 1; iteration >= 0; --iteration) {
                 int j_2 = j - iteration;

@@ -11,7 +11,6 @@ extern "C" __global__ void eccentric_anomaly_count(
     if (i < n) {
         const double m = mean[i];
         const double e = eccentricity[i];
-        depth = 0;
         bool go = true;
         int iteration = 0;
         double E = m;
@@ -31,7 +30,8 @@ extern "C" __global__ void eccentric_anomaly_count(
         }
     }
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     E_saved_depth[thread] = deepest;
 }
 
@@ -51,7 +51,8 @@ extern "C" __global__ void eccentric_anomaly_reverse(
 {
     int E_top = 0;
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     long long E_saved_base_end = E_saved_base[thread / 32LL + 1LL];
     long long E_saved_base_lane = E_saved_base[thread / 32LL] + thread % 32LL;
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -91,7 +92,8 @@ extern "C" __global__ void eccentric_anomaly_reverse(
         for (int iteration_2 = iterations - 1; iteration_2 >= 0; --iteration_2) {
             --E_top;
             const double E_2 = E_saved[E_saved_base_lane + E_top * 32LL];
-            const double dmove = gpuad_chain(dE, (E_2 - e * sin(E_2) - m) / (1.0 - e * cos(E_2)) / (1.0 - e * cos(E_2)));
+            const double dmove = gpuad_chain(dE, (E_2 - e * sin(E_2) - m) / (1.0 - e * cos(E_2))
+                / (1.0 - e * cos(E_2)));
             const double df = -gpuad_chain(dE, 1.0 / (1.0 - e * cos(E_2)));
             dE = dE + sin(E_2) * (e * dmove) + df - cos(E_2) * (e * df);
             de += -(cos(E_2) * dmove) - sin(E_2) * df;

@@ -40,7 +40,8 @@ extern "C" __global__ void orbit_count(
         }
     }
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     y_saved_depth[thread] = deepest;
 }
 
@@ -63,7 +64,8 @@ extern "C" __global__ void orbit_reverse(
 {
     int y_top = 0;
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     long long y_saved_base_end = y_saved_base[thread / 32LL + 1LL];
     long long y_saved_base_lane = y_saved_base[thread / 32LL] + thread % 32LL;
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -161,8 +163,6 @@ extern "C" __global__ void orbit_reverse(
             dstate[d * n + i] = 0.0;
             dy[d] += dstate_2;
         }
-        ddt_2 = 0.0;
-        dmu_2 = 0.0;
         for (int t = steps - 1; t >= 0; --t) {
             --y_top;
             const double y_2 = y_saved[y_saved_base_lane + y_top * 32LL];
@@ -301,7 +301,8 @@ extern "C" __global__ void orbit_reverse(
             dy[1] += pull * dk1_2 + 2.0 * (y_3 * dr2_4);
             dy[0] += pull * dk1_3 + 2.0 * (y_2 * dr2_4);
             ddt_2 += ddt_3 + ddt_4 + ddt_5 + ddt_6;
-            dmu_2 += -gpuad_chain(dpull, 1.0 / (r2_4 * sqrt(r2_4))) - gpuad_chain(dpull_3, 1.0 / (r2_3 * sqrt(r2_3))) - gpuad_chain(dpull_5, 1.0 / (r2_2 * sqrt(r2_2))) - gpuad_chain(dpull_7, 1.0 / (r2 * sqrt(r2)));
+            dmu_2 += -gpuad_chain(dpull, 1.0 / (r2_4 * sqrt(r2_4))) - gpuad_chain(dpull_3, 1.0 / (r2_3 * sqrt(r2_3)))
+                - gpuad_chain(dpull_5, 1.0 / (r2_2 * sqrt(r2_2))) - gpuad_chain(dpull_7, 1.0 / (r2 * sqrt(r2)));
         }
         for (int d = 0; d < 4; ++d) {
             const double dy_2 = dy[d];

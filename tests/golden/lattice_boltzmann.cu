@@ -85,7 +85,6 @@ extern "C" __global__ void lattice_boltzmann_reverse(
         float dsquare = 0.0f;
         float dux = 0.0f;
         float duy = 0.0f;
-        domega_2 = 0.0f;
         for (int k = 8; k >= 0; --k) {
             int ex_2 = ex[k];
             int ey_2 = ey[k];

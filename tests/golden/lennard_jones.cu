@@ -55,8 +55,6 @@ extern "C" __global__ void lennard_jones_reverse(
         dforce[i] = 0.0;
         double dslope_there = 0.0;
         double dat_cutoff = 0.0;
-        depsilon_2 = 0.0;
-        dsigma_2 = 0.0;
         for (int k = 0; k < neighbours; ++k) {
             int j = list[i * neighbours + k];
             const double dx_2 = x[j] - x[i];
@@ -92,7 +90,9 @@ extern "C" __global__ void lennard_jones_reverse(
                 dslope_there_2 = -dpull_2 - (r - cutoff) * dsum;
                 dat_cutoff_2 = -dsum;
                 depsilon_3 = -24.0 * ((2.0 * s6_2 * s6_2 - s6_2) * dslope) + 4.0 * ((s6_2 * s6_2 - s6_2) * dsum);
-                dr2 = -gpuad_chain(gpuad_chain(dpull_2, slope / sqrt(r2_2)), 0.5 / sqrt(r2_2)) - gpuad_chain(ds2, s2_2 / r2_2) + gpuad_chain(-gpuad_chain(dpull, pull / r) - slope_there * dsum, 0.5 / r);
+                dr2 = -gpuad_chain(gpuad_chain(dpull_2, slope / sqrt(r2_2)), 0.5 / sqrt(r2_2))
+                    - gpuad_chain(ds2, s2_2 / r2_2) + gpuad_chain(-gpuad_chain(dpull, pull / r) - slope_there * dsum,
+                    0.5 / r);
                 dsigma_3 = 2.0 * (sigma * ds2_2);
             }
             ddz += dr2 != 0.0 ? 2.0 * (dz_2 * dr2) : 0.0;
@@ -112,9 +112,11 @@ extern "C" __global__ void lennard_jones_reverse(
         const double dslope_there_2 = gpuad_chain(dslope_there, 1.0 / sqrt(r2));
         const double dslope_there_3 = -24.0 * (epsilon * dslope_there_2);
         const double dat_cutoff_2 = 4.0 * (epsilon * dat_cutoff);
-        const double ds6 = (dslope_there != 0.0 ? 4.0 * (s6 * dslope_there_3) - dslope_there_3 : 0.0) + (dat_cutoff != 0.0 ? 2.0 * (s6 * dat_cutoff_2) - dat_cutoff_2 : 0.0);
+        const double ds6 = (dslope_there != 0.0 ? 4.0 * (s6 * dslope_there_3) - dslope_there_3 : 0.0)
+            + (dat_cutoff != 0.0 ? 2.0 * (s6 * dat_cutoff_2) - dat_cutoff_2 : 0.0);
         const double ds2 = gpuad_chain(2.0 * (s2 * (s2 * ds6)) + s2 * s2 * ds6, 1.0 / r2);
-        depsilon_2 = depsilon_2 + (dslope_there != 0.0 ? -24.0 * ((2.0 * s6 * s6 - s6) * dslope_there_2) : 0.0) + (dat_cutoff != 0.0 ? 4.0 * ((s6 * s6 - s6) * dat_cutoff) : 0.0);
+        depsilon_2 = depsilon_2 + (dslope_there != 0.0 ? -24.0 * ((2.0 * s6 * s6 - s6) * dslope_there_2) : 0.0)
+            + (dat_cutoff != 0.0 ? 4.0 * ((s6 * s6 - s6) * dat_cutoff) : 0.0);
         dsigma_2 += 2.0 * (sigma * ds2);
     }
     gpuad_block_sum(&dsigma[0], dsigma_2);

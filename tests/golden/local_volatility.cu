@@ -34,14 +34,14 @@ extern "C" __global__ void local_volatility_count(
     int deepest = 0;
     int path = blockIdx.x * blockDim.x + threadIdx.x;
     if (path < paths) {
-        depth = 0;
         for (int t = 0; t < steps; ++t) {
             ++depth;
             deepest = max(deepest, depth);
         }
     }
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     s_saved_depth[thread] = deepest;
 }
 
@@ -60,7 +60,8 @@ extern "C" __global__ void local_volatility_reverse(
 {
     int s_top = 0;
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     long long s_saved_base_end = s_saved_base[thread / 32LL + 1LL];
     long long s_saved_base_lane = s_saved_base[thread / 32LL] + thread % 32LL;
     int path = blockIdx.x * blockDim.x + threadIdx.x;
@@ -90,10 +91,6 @@ extern "C" __global__ void local_volatility_reverse(
         const double dpayoff_3 = exp(-rate * dt * steps) * 0.5 * dpayoff_2;
         const double dgain = dpayoff_3 + 2.0 * (gain * gpuad_chain(dpayoff_3, 0.5 / sqrt(gain * gain + 25.0)));
         double ds = 0.0;
-        drate_2 = 0.0;
-        dlevel_2 = 0.0;
-        dskew_2 = 0.0;
-        dspot_2 = 0.0;
         for (int t = steps - 1; t >= 0; --t) {
             --s_top;
             const double s_2 = s_saved[s_saved_base_lane + s_top * 32LL];
@@ -104,7 +101,8 @@ extern "C" __global__ void local_volatility_reverse(
             const double dvolatility_2 = exp(-skew * log(s_2 / spot)) * (level * dvolatility);
             const double dvolatility_3 = gpuad_chain(-(skew * dvolatility_2), 1.0 / (s_2 / spot));
             const double volatility = level * exp(-skew * log(s_2 / spot)) + 0.02 * sin(0.1 * s_2);
-            ds = (1.0 + rate * dt + volatility * sqrt(dt) * normals_2) * ds + gpuad_chain(dvolatility_3, 1.0 / spot) + 0.1 * (0.02 * (cos(0.1 * s_2) * dvolatility));
+            ds = (1.0 + rate * dt + volatility * sqrt(dt) * normals_2) * ds + gpuad_chain(dvolatility_3, 1.0 / spot)
+                + 0.1 * (0.02 * (cos(0.1 * s_2) * dvolatility));
             drate_2 += dt * ds_2;
             dlevel_2 += exp(-skew * log(s_2 / spot)) * dvolatility;
             dskew_2 -= log(s_2 / spot) * dvolatility_2;

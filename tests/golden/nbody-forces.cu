@@ -37,7 +37,8 @@ extern "C" __global__ void forces_reverse(
             const float ds_2 = inverse * ds;
             const float ds_3 = inverse * ds_2;
             atomicAdd(&dmass[j], inverse * ds_3);
-            const float dr2 = gpuad_chain(mass_2 * ds_3 + mass_2 * inverse * ds_2 + mass_2 * inverse * inverse * ds, -0.5f * inverse / r2);
+            const float dr2 = gpuad_chain(mass_2 * ds_3 + mass_2 * inverse * ds_2 + mass_2 * inverse * inverse * ds,
+                -0.5f * inverse / r2);
             const float ddz = s * dacceleration_2 + 2.0f * (dz * dr2);
             atomicAdd(&dposition[3 * j + 2], ddz);
             const float ddy = s * dacceleration_3 + 2.0f * (dy * dr2);

@@ -8,7 +8,6 @@ extern "C" __global__ void projection_count(
     if (d < detectors) {
         const float reach = 0.75f * n;
         float travelled = -reach;
-        depth = 0;
         while (travelled < reach) {
             travelled += step;
             ++depth;
@@ -16,7 +15,8 @@ extern "C" __global__ void projection_count(
         }
     }
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     travelled_saved_depth[thread] = deepest;
 }
 
@@ -36,7 +36,8 @@ extern "C" __global__ void projection_reverse(
 {
     int travelled_top = 0;
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     long long travelled_saved_base_end = travelled_saved_base[thread / 32LL + 1LL];
     long long travelled_saved_base_lane = travelled_saved_base[thread / 32LL] + thread % 32LL;
     int d = blockIdx.x * blockDim.x + threadIdx.x;

@@ -5,14 +5,14 @@ extern "C" __global__ void cumulative_product_count(
     int deepest = 0;
     int r = blockIdx.x * blockDim.x + threadIdx.x;
     if (r < rows) {
-        depth = 0;
         for (int t = 0; t < n; ++t) {
             ++depth;
             deepest = max(deepest, depth);
         }
     }
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     product_saved_depth[thread] = deepest;
 }
 
@@ -31,7 +31,8 @@ extern "C" __global__ void cumulative_product_reverse(
 {
     int product_top = 0;
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     long long product_saved_base_end = product_saved_base[thread / 32LL + 1LL];
     long long product_saved_base_lane = product_saved_base[thread / 32LL] + thread % 32LL;
     int r = blockIdx.x * blockDim.x + threadIdx.x;

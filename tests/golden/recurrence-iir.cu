@@ -30,14 +30,14 @@ extern "C" __global__ void iir_count(
     int deepest = 0;
     int r = blockIdx.x * blockDim.x + threadIdx.x;
     if (r < rows) {
-        depth = 0;
         for (int t = 0; t < n; ++t) {
             ++depth;
             deepest = max(deepest, depth);
         }
     }
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     y2_saved_depth[thread] = deepest;
 }
 
@@ -57,7 +57,8 @@ extern "C" __global__ void iir_reverse(
 {
     int y2_top = 0;
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     long long y2_saved_base_end = y2_saved_base[thread / 32LL + 1LL];
     long long y2_saved_base_lane = y2_saved_base[thread / 32LL] + thread % 32LL;
     int r = blockIdx.x * blockDim.x + threadIdx.x;
@@ -82,9 +83,6 @@ extern "C" __global__ void iir_reverse(
         }
         double dy2 = 0.0;
         double dy1 = 0.0;
-        db0_2 = 0.0;
-        da1_2 = 0.0;
-        da2_2 = 0.0;
         for (int t = n - 1; t >= 0; --t) {
             --y2_top;
             const double y2_2 = y2_saved[y2_saved_base_lane + y2_top * 32LL];

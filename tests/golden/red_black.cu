@@ -38,7 +38,8 @@ extern "C" __global__ void red_black_reverse(
     if (x >= 1 && y >= 1 && x <= n - 2 && y <= n - 2) {
         if ((x + y) % 2 == colour) {
             int i = y * n + x;
-            const double residual = 0.25 * (u_saved[i - 1] + u_saved[i + 1] + u_saved[i - n] + u_saved[i + n] - f[i]) - u_saved[i];
+            const double residual = 0.25 * (u_saved[i - 1] + u_saved[i + 1] + u_saved[i - n] + u_saved[i + n] - f[i])
+                - u_saved[i];
             const double du_2 = du[i];
             const double dresidual = relaxation * du_2;
             const double dresidual_2 = 0.25 * dresidual;
@@ -49,8 +50,6 @@ extern "C" __global__ void red_black_reverse(
             atomicAdd(&du[i + 1], dresidual_2);
             atomicAdd(&du[i - 1], dresidual_2);
             drelaxation_2 = residual * du_2;
-        } else {
-            drelaxation_2 = 0.0;
         }
     }
     gpuad_block_sum(&drelaxation[0], drelaxation_2);

@@ -28,7 +28,8 @@ extern "C" __global__ void softmax_count(
         }
     }
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     largest_saved_depth[thread] = deepest;
     x_saved_depth[thread] = deepest_2;
     x_saved_depth_2[thread] = deepest_3;
@@ -54,7 +55,8 @@ extern "C" __global__ void softmax_reverse(
     int x_top = 0;
     int x_top_2 = 0;
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     long long largest_saved_base_end = largest_saved_base[thread / 32LL + 1LL];
     long long largest_saved_base_lane = largest_saved_base[thread / 32LL] + thread % 32LL;
     long long x_saved_base_end = x_saved_base[thread / 32LL + 1LL];

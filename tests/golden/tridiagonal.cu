@@ -23,7 +23,8 @@ extern "C" __global__ void tridiagonal_count(
         }
     }
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     scratch_saved_depth[thread] = deepest;
     x_saved_depth[thread] = deepest_2;
 }
@@ -48,7 +49,8 @@ extern "C" __global__ void tridiagonal_reverse(
     int scratch_top = 0;
     int x_top = 0;
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z) + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
+        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     long long scratch_saved_base_end = scratch_saved_base[thread / 32LL + 1LL];
     long long scratch_saved_base_lane = scratch_saved_base[thread / 32LL] + thread % 32LL;
     long long x_saved_base_end = x_saved_base[thread / 32LL + 1LL];
@@ -117,7 +119,8 @@ extern "C" __global__ void tridiagonal_reverse(
             const double dscratch_2 = dscratch[at];
             dscratch[at] = 0.0;
             dupper[at] += pivot * dscratch_2;
-            const double dpivot = -gpuad_chain((x_3 - lower_2 * x_4) * dx_2 + upper_3 * dscratch_2, pivot / (diagonal_3 - lower_2 * scratch_2));
+            const double dpivot = -gpuad_chain((x_3 - lower_2 * x_4) * dx_2 + upper_3 * dscratch_2,
+                pivot / (diagonal_3 - lower_2 * scratch_2));
             dscratch[before] -= lower_2 * dpivot;
             dlower[at] += -(x_4 * dx_3) - scratch_2 * dpivot;
             ddiagonal[at] += dpivot;
@@ -126,7 +129,8 @@ extern "C" __global__ void tridiagonal_reverse(
         dx[s] = gpuad_chain(dx_2, 1.0 / diagonal_2);
         const double dscratch_2 = dscratch[s];
         dscratch[s] = 0.0;
-        ddiagonal[s] += -gpuad_chain(dx_2, x_2 / diagonal_2 / diagonal_2) - gpuad_chain(dscratch_2, upper_2 / diagonal_2 / diagonal_2);
+        ddiagonal[s] += -gpuad_chain(dx_2, x_2 / diagonal_2 / diagonal_2)
+            - gpuad_chain(dscratch_2, upper_2 / diagonal_2 / diagonal_2);
         dupper[s] += gpuad_chain(dscratch_2, 1.0 / diagonal_2);
     }
 }
