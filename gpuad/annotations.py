@@ -2,14 +2,15 @@
 
 An annotation holds references and decides nothing: it pairs an array (or a number) with its shadow. Views of a pair are pairs of views,
 so whatever a user slices from a `Duplicated` keeps primal and shadow at the same places. A pair never turns into a plain array on its own:
-code that computed with it would be invisible to the reverse pass, so `.primal` is the only door to the raw array.
+code that computed with it would be invisible to the reverse pass, so `.primal` is the only door to the raw array. Its operators and
+methods are those of `gpuad.ops`, which a tape records; that room lies above this one and provides them when it is imported.
 """
 
 from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -93,7 +94,95 @@ class _Annotated:
     __float__ = __int__ = __complex__ = __bool__ = __index__ = __len__ = __setitem__ = __contains__ = _closed
 
 
-class Duplicated(_Annotated):
+_operations: dict[str, Callable[..., Any]] = {}
+
+
+def provide(operations: Mapping[str, Callable[..., Any]]) -> None:
+    """Gives pairs their array operations, by NumPy's names."""
+    _operations.update(operations)
+
+
+def _operation(name: str) -> Callable[..., Any]:
+    if name not in _operations:
+        raise TypeError(f"gpuad.ops has no operation {name!r}; use `.primal` for the raw array, or a kernel or a rule of your own")
+    return _operations[name]
+
+
+def _operator(name: str) -> Any:
+    """`pair <op> other`."""
+    return lambda self, other: _operation(name)(self, other) if _is_operand(other) else NotImplemented
+
+
+def _reflected(name: str) -> Any:
+    """`other <op> pair`."""
+    return lambda self, other: _operation(name)(other, self) if _is_operand(other) else NotImplemented
+
+
+def _in_place(name: str) -> Any:
+    """`pair <op>= other`."""
+    return lambda self, other: _operation(name)(self, other, out=self) if _is_operand(other) else NotImplemented
+
+
+def _comparison(name: str) -> Any:
+    """`pair < other`: a plain array of bool, which carries no gradient."""
+    return lambda self, other: getattr(operator, name)(self.primal, getattr(other, "primal", other))
+
+
+def _is_operand(x: Any) -> bool:
+    return isinstance(x, _Annotated | Active | Const | bool | int | float | complex | np.generic) or hasattr(as_array(x), "strides")
+
+
+def _recorded(name: str) -> Any:
+    """`pair.method(...)`."""
+
+    def method(self: Any, *args: Any, **keywords: Any) -> Any:
+        return _operation(name)(self, *args, **keywords)
+
+    method.__name__ = name
+    method.__doc__ = f"As `gpuad.ops.{name}(x, ...)`; inside of a tape."
+    return method
+
+
+class _Operators:
+    """Arithmetic on pairs. In a tape each is recorded; outside of one they raise TapeError. Comparisons give plain arrays of bool."""
+
+    __slots__ = ()
+
+    __add__, __radd__, __iadd__ = _operator("add"), _reflected("add"), _in_place("add")
+    __sub__, __rsub__, __isub__ = _operator("subtract"), _reflected("subtract"), _in_place("subtract")
+    __mul__, __rmul__, __imul__ = _operator("multiply"), _reflected("multiply"), _in_place("multiply")
+    __truediv__, __rtruediv__, __itruediv__ = _operator("divide"), _reflected("divide"), _in_place("divide")
+    __pow__, __rpow__, __ipow__ = _operator("power"), _reflected("power"), _in_place("power")
+    __matmul__, __rmatmul__ = _operator("matmul"), _reflected("matmul")
+    __neg__, __pos__, __abs__ = _recorded("negative"), _recorded("positive"), _recorded("absolute")
+    __lt__, __le__, __gt__, __ge__ = _comparison("lt"), _comparison("le"), _comparison("gt"), _comparison("ge")
+
+    fill, copy, astype, sum, mean = _recorded("fill"), _recorded("copy"), _recorded("astype"), _recorded("sum"), _recorded("mean")
+    take, put, cumsum = _recorded("take"), _recorded("put"), _recorded("cumsum")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
+        """`np.exp(x)`, `numpy_array * x`: NumPy asks here before it computes."""
+        return _forwarded(ufunc.__name__, method, inputs, out[0] if isinstance(out, tuple) else out, keywords)
+
+    def __cupy_override_elementwise_kernel__(self, kernel: Any, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
+        """The same question, asked by CuPy."""
+        return _forwarded(kernel.name.removeprefix("cupy_"), "__call__", inputs, out, keywords)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, keywords: Any) -> Any:
+        """`np.where(mask, x, y)`, `np.sum(x)`."""
+        return _operation(function.__name__)(*args, **keywords)
+
+
+def _forwarded(name: str, method: str, inputs: Sequence[Any], out: Any, keywords: Mapping[str, Any]) -> Any:
+    if method != "__call__":
+        raise TypeError(f"{name}.{method} of a Duplicated is not recorded; gpuad.ops has sum, cumsum, put and scatter_add")
+    compare = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge"}.get(name)
+    if compare and out is None and not keywords:
+        return getattr(operator, compare)(*(getattr(x, "primal", x) for x in inputs))
+    return _operation(name)(*inputs, **({} if out is None else {"out": out}), **keywords)
+
+
+class Duplicated(_Operators, _Annotated):
     """An array and its shadow, the array that holds (on entry) the adjoint of its state after a call and (on exit) of its state before.
 
     `x`: an array of floats, any shape. `dx`: an array of the same shape, dtype and strides (float32 is allowed for float16); None makes a
@@ -122,8 +211,22 @@ class Duplicated(_Annotated):
         return self._keep
 
     def __getitem__(self, key: Any) -> Duplicated:
-        """Basic slicing: the pair of views. Index arrays and masks are refused (UnsupportedError): they copy."""
-        return self._view(_basic(key))
+        """Basic slicing: the pair of views. Index arrays and masks: a recorded copy (inside of a tape), a pair of its own."""
+        return self._view(_basic(key)) if _all_basic(key) else _operation("getitem")(self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """A recorded copy into these elements. `x[1:4] += v` ends here with a view of the same memory, which is nothing to do. With index
+        arrays no element may be named twice."""
+        if not _all_basic(key):
+            _operation("setitem")(self, key, value)
+            return
+        target = self[key]
+        if not (isinstance(value, Duplicated) and _same_view(target, value)):
+            _operation("copyto")(target, value)
+
+    def ravel(self) -> Duplicated:
+        """The pair of flat views; ShadowError where that would need a copy."""
+        return self.reshape(-1)
 
     @property
     def T(self) -> Duplicated:
@@ -141,6 +244,14 @@ class Duplicated(_Annotated):
         else:
             view._shadow = take(self._shadow)
         return view
+
+
+def _same_view(a: Duplicated, b: Duplicated) -> bool:
+    """Whether two pairs are the same elements and, as far as they are there yet, the same shadow."""
+    one, two = a._primal, b._primal
+    if (one.shape, one.strides, one.dtype) != (two.shape, two.strides, two.dtype) or address(one) != address(two):
+        return False
+    return bool(one.size == 0 or address(a.shadow) == address(b.shadow))
 
 
 class DuplicatedNoNeed(Duplicated):
@@ -254,10 +365,14 @@ def _python_number(value: Any) -> Any:
 def _basic(key: Any) -> Callable[[Any], Any]:
     """A function that takes the view `key` of an array; always a view, of shape () where a plain index would copy the element out."""
     parts = key if isinstance(key, tuple) else (key,)
-    if not all(map(_is_basic, parts)):
+    if not _all_basic(key):
         raise UnsupportedError("only basic slicing (integers, slices, `...`, None) gives a pair of views; index arrays and masks copy")
     whole = parts if any(part is Ellipsis for part in parts) else (*parts, Ellipsis)
     return lambda array: array[whole]
+
+
+def _all_basic(key: Any) -> bool:
+    return all(map(_is_basic, key if isinstance(key, tuple) else (key,)))
 
 
 def _is_basic(part: Any) -> bool:
@@ -314,6 +429,14 @@ def resolve(array: Any) -> Memory:
         raise LaunchError(f"an array of {array.dtype} starts {rest} bytes off a multiple of {size} in its allocation")
     start = library.cuda.MemoryPointer(block, 0)
     return Memory(library.ndarray((int(block.size) // size,), array.dtype, start), whole)
+
+
+def leaf_memory(array: Any) -> Memory:
+    """As `resolve`, with a complex array counted in its real numbers."""
+    memory = resolve(array)
+    if array.dtype.kind != "c":
+        return memory
+    return Memory(memory.root.view(f"f{array.dtype.itemsize // 2}"), memory.offset * 2)
 
 
 def fills(array: Any, memory: Memory) -> bool:

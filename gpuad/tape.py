@@ -13,7 +13,7 @@ together from pieces in a transient buffer; primal arrays are not written (unles
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Token
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from . import launching
-from .annotations import Duplicated, address, resolve
+from .annotations import Duplicated, address, leaf_memory, resolve
 from .api import Kernel, check_flow, pattern_of
 from .differentiate import Adjoint
 from .errors import ShadowError, TapeError
@@ -165,6 +165,18 @@ class Tape:
                 launching.run_primal(recipe.primal, adjoint, call, launching.State({}, logs=operation.logs))
         if adjoint is not None and adjoint.escapes:
             self._taint(adjoint, call, operation.effects)
+
+    def record(self, operation: Operation, run: Callable[[], None], library: str) -> None:
+        """Records an operation that is no kernel launch, and makes it."""
+        self._library = self._library or library
+        with _Step(self, operation):
+            run()
+
+    def adopt(self, array: Any, shadow: Any, name: str) -> None:
+        """Notes that an array of an operation has a shadow; ShadowError if it has another one already."""
+        memory, pair = leaf_memory(array), leaf_memory(shadow)
+        region = of_array(array, memory.offset * int(memory.root.dtype.itemsize))
+        self.shadows.add(self.allocation(memory), region, memory, pair, name)
 
     def overwrites(self, *arrays: Any) -> None:
         """Announces that code which the tape does not see is about to overwrite the arrays, with values that depend on nothing active."""
@@ -385,6 +397,12 @@ class _Resolver:
             self.held[id(use)] = self.versions.sources(use.allocation, use.region)
         for use in (*operation.effects.writes, *operation.effects.before):
             self.versions.back_to(use.allocation, time)
+
+    def moved(self, array: Any) -> Any:
+        """A copy of an array, dense and in memory of the tape that is free again after this operation's adjoint."""
+        copy = self.tape._transient.take(int(array.nbytes)).view(array.dtype).reshape(array.shape)
+        copy[...] = array
+        return copy
 
     def memory(self, use: Use, like: Memory, *, own: bool) -> Memory:
         """The version as a pointer: the live array, a saved copy, or pieces put together."""

@@ -397,6 +397,70 @@ extern "C" __global__ void k(double* x, int n)
     if (i > 0 && i < n-1) x[i] = .5 * (x[i-1] + x[i+1]);
 }
 
+//@ 11: guard on the thread
+//@ x=16 <<<3, 4>>>(x)
+extern "C" __global__ void k(double* x)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (threadIdx.x == 0) x[i] = x[i+1] * x[i];
+}
+
+//@ 11: guard on the last thread
+//@ x=16 <<<3, 4>>>(x)
+extern "C" __global__ void k(double* x)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (threadIdx.x == blockDim.x - 1) x[i] = x[i-1] * x[i];
+}
+
+//@ 11: guard on the block
+//@ x=16 <<<3, 4>>>(x)
+extern "C" __global__ void k(double* x)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (blockIdx.x == 0) x[i] = x[i+4] * x[i];
+}
+
+//@ 11: no race: tree step
+//@ x=48 <<<3, 4>>>(x, 6)
+extern "C" __global__ void k(double* x, int s)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < s) x[i] += x[i+s] * x[i];
+}
+
+//@ 11: no race: mirrored swap
+//@ x=48 <<<3, 4>>>(x)
+extern "C" __global__ void k(double* x)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < 6) { double t = x[i]; x[i] = x[11-i]; x[11-i] = t * t; }
+}
+
+//@ 11: no race: even reads odd
+//@ x=48 <<<3, 4>>>(x)
+extern "C" __global__ void k(double* x)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i % 2 == 0) x[i] = x[i+1] * x[i];
+}
+
+//@ 11: no race: boundary
+//@ x=48 <<<3, 4>>>(x)
+extern "C" __global__ void k(double* x)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i == 0) { x[0] = x[10] * x[0]; x[11] = x[1] * x[11]; }
+}
+
+//@ 11: no race: rows
+//@ x=48 <<<3, 4>>>(x)
+extern "C" __global__ void k(double* x)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int j = 0; j < 2; j++) x[i*3+j] = x[i*3+j+1] * x[i*3+j];
+}
+
 //@ 11: shifted in place
 //@ u=10 <<<3, 4>>>(u[1:], u[:-1], 9)
 //@ refused: UnsupportedError: a data race
@@ -1065,4 +1129,87 @@ extern "C" __global__ void k(double* x, double* y)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (x[i] > 1) y[i] = 2.0; else y[i] = 3.0;
+}
+
+//@ 14: tracked memory in two loops
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int t = 0; t < 2; t++) { int c = 0; while (x[i*4+t] < 2.5 && c < 5) { x[i*4+t] = x[i*4+t]*1.3 + y[i*4+c%4]*.1; c++; }
+    x[i*4+t+1] += x[i*4+t]*c; } y[i*4] = x[i*4+2]*x[i*4];
+}
+
+//@ 14: indices in a local array
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int q[3] = {0, 1, 2}; double t[3];
+    for (int s = 0; s < 3; s++) { for (int j = 0; j < 3; j++) t[j] = x[i*4+q[j]]*y[i*4+j];
+    for (int j = 0; j < 3; j++) { x[i*4+q[j]] = t[j] + t[(j+1)%3]*x[i*4+3]; q[j] = (q[j]+s)%3; } }
+}
+
+//@ 12: adaptive steps
+//@ x=8 y=8 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double t = 0, h = .3, u = x[i]; int n = 0;
+    while (t < 1 && n < 50) { if (t+h > 1) h = 1-t; double e = u + h*u*y[i], m = u + .5*h*u*y[i]; m = m + .5*h*m*y[i];
+    if (fabs(m-e) > .02) { h *= .5; n++; continue; } u = m; t += h; h *= 1.3; n++; } x[i] = u;
+}
+
+//@ 3: shifted names in a recurrence
+//@ u=8 <<<1, 4>>>(u, u[1:])
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i == 0) for (int j = 0; j < 3; j++) { y[j] = x[j]*y[j] + x[j+2]; x[j] = y[j]*x[j+1]; }
+}
+
+//@ 3: helper with aliased pointers
+//@ x=16 <<<1, 4>>>(x)
+__device__ void f(double* a, double* b) { *a = *a * *b; *b = *a + *b * *b; }
+extern "C" __global__ void k(double* x)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    f(x+i*4, x+i*4+1); f(x+i*4+2, x+i*4+2);
+}
+
+//@ 14: state machine
+//@ x=16 y=16 k=[0,1,2,1] <<<1, 4>>>(x, y, k)
+extern "C" __global__ void k(double* x, double* y, int* k)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int st = k[i]; double s = x[i];
+    for (int j = 0; j < 6; j++) { if (st == 0) { s *= 1.5; st = s > 2 ? 1 : 2; } else if (st == 1) { s -= x[i+4]; st = 2; }
+    else { s = s*s*.4; st = 0; } }
+    k[i] = st; y[i] = s;
+}
+
+//@ 14: array of bools
+//@ x=16 y=16 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    bool b[4]; for (int j = 0; j < 4; j++) b[j] = x[i*4+j] > 1;
+    for (int j = 0; j < 4; j++) if (b[j]) { x[i*4+j] *= x[i*4+(j+1)%4]; b[(j+1)%4] = !b[(j+1)%4]; } y[i] = x[i*4]*b[0];
+}
+
+//@ 13: ends of int
+//@ x=8 y=8 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double s = x[i]; for (int j = 2147483645; j < 2147483647; j++) s = sin(s)*(2147483647-j) + s;
+    for (int j = -2000000000; j < 2000000000; j += 1000000000) s = sin(s) + s; y[i] = s;
+}
+
+//@ 13: triangle by thread
+//@ x=8 y=8 <<<1, 4>>>(x, y)
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double s = x[i]; for (int j = 0; j < i; j++) for (int m = j; m < i; m++) s = sin(s)*1.2 + x[i+4]*.1; y[i] = s;
 }

@@ -123,6 +123,7 @@ class Grammar:
         self.leaves = ["return;"]
         self.functions: list[Callable[[int], Node]] = []
         self.outs: list[Maker] = []
+        self.tests: list[Maker] = []  # calls that change something and answer a bool: only where C fixes the order of evaluation
         self.counts: list[str] = []
         self.in_kernel = True
 
@@ -345,6 +346,7 @@ class Grammar:
         """What is left in variables and arrays at the end of the kernel goes to memory."""
         reals = [Node("real", v.text) for v in self.named("real")]
         reals += [a.place(Node("int", str(k))) for a in self.scope.arrays if a.local for k in range(a.length)]
+        reals += [self.element(a) for a in self.scope.arrays if a.writable]
         self.r.shuffle(reals)
         return [Node("stmt", f"x[i] += {self.r.choice(['0.3', '0.7', '1.3', 'd'])} * {{}};", (v,)) for v in reals[:6]]
 
@@ -358,12 +360,15 @@ class Grammar:
             (2, self.declare),
             (4 if self.assignable("real") else 0, self.assign),
             (3 if any(a.writable for a in self.scope.arrays) else 0, self.store),
+            (0.4 if self.assignable("real") and any(a.writable for a in self.scope.arrays) else 0, self.chain),
             (1.2 if self.assignable("int") else 0, self.assign_int),
             (0.5 if self.assignable("bool") else 0, self.assign_bool),
             (0.6 if len(self.named("real", True)) > 1 else 0, self.swap),
             (0.8 if self.outs else 0, lambda: self.r.choice(self.outs)()),
             (0.7 if self.in_kernel else 0, self.scatter),
             (0.7, self.local_array),
+            (0.15, self.table),
+            (0.15 * nest, self.ping_pong),
             (0.4 if any(a.pointer for a in self.scope.arrays) else 0, self.pointer),
             (0.3 if self.in_kernel else 0, lambda: Node("stmt", "q[i] = {};", (self.natural(8),))),
             (2.2 * nest, lambda: self.if_(depth)),
@@ -384,7 +389,7 @@ class Grammar:
             (1, lambda: Node("real", f"tanh({old} * {{}})", (self.expr(1),))),
             (1, lambda: Node("real", f"{old} * (1 - 0.2 * {old})")),
             (1, lambda: Node("real", f"({{}} ? {old} : {{}})", (self.condition(1), self.expr(2)))),
-            (0.6, lambda: Node("real", f"fmax({old}, {{}})", (self.expr(2),))),
+            (0.6, lambda: Node("real", "fmax({}, {})", (self.own(Node("real", old)), self.own(self.expr(2))))),
         ])  # fmt: skip
 
     def declare(self) -> Node:
@@ -428,6 +433,16 @@ class Grammar:
                 (1, lambda: Node("stmt", "{} *= 0.8 + 0.2 * cos({});", (place, self.expr(2)))),
             ])  # fmt: skip
         return Node("stmt", f"{{}} {self.r.choice(['=', '=', '+=', '-=', '*='])} {{}};", (place, self.expr()))
+
+    def chain(self) -> Node:
+        v = self.assignable("real").text  # type: ignore[union-attr]
+        array = self.r.choice([a for a in self.scope.arrays if a.writable])
+        value = self.damped(v) if self.loops else self.expr()
+        return Node(
+            "stmt",
+            self.r.choice([f"{{}} = {v} = {{}};", f"{v} = {{}} = {{}};", f"{v} = {{}} += 0.3 * {{}};"]),
+            (self.element(array), value),
+        )
 
     def assign_int(self) -> Node:
         v = self.assignable("int")
@@ -481,6 +496,39 @@ class Grammar:
         self.scope.arrays.append(local(name, length))
         return made
 
+    def table(self) -> Node:
+        name, k, j = self.fresh("w"), self.fresh("k"), self.fresh("j")
+        with self.inner():
+            self.scope.names += [Name(k, "int", False, 2), Name(j, "int", False, 3)]
+            value = self.expr(1)
+        place = f"{name}[{self.r.choice(['0', '1', '{} & 1'])}][{{}}]"
+        if place.count("{}") == 2:
+            other = self.integer(2)
+            made = Array(lambda index: Node("real", place, (other, index)), 3, "3", local=False)
+        else:
+            made = Array(lambda index: Node("real", place, (index,)), 3, "3", local=False)
+        self.scope.arrays.append(made)
+        loops = f"for (int {k} = 0; {k} < 2; {k}++)\nfor (int {j} = 0; {j} < 3; {j}++)"
+        return Node("stmt", f"{self.real} {name}[2][3];\n{loops} {name}[{k}][{j}] = {{}};", (value,))
+
+    def ping_pong(self) -> Node:
+        """Two local arrays that are source and target by turns."""
+        u, v, k, j = self.fresh("w"), self.fresh("w"), self.fresh("k"), self.fresh("j")
+        r = self.real
+        with self.inner():
+            self.scope.names.append(Name(j, "int", False, 3))
+            first = self.expr(1)
+        with self.looping(Name(k, "int", False, 4), Name(j, "int", False, 3)):
+            value = self.bounded(2)
+        step = self.r.choice([
+            f"for (int {j} = 0; {j} < 3; {j}++) {v}[{j}] = 0.5 * {u}[{j}] + {u}[({j} + 1) % 3] * {{}};\nfor (int {j} = 0; {j} < 3; {j}++) {u}[{j}] = {v}[{j}];",
+            f"for (int {j} = 0; {j} < 3; {j}++) {v}[{j}] = sin({u}[({j} + {k}) % 3] + {{}});\n{u}[{k} % 3] = {v}[0] * {v}[1];",
+        ])  # fmt: skip
+        loop = f"for (int {k} = 0; {k} < {{}}; {k}++) ⟨\n{step}\n⟩"
+        self.scope.arrays.append(local(u, 3))
+        declared = f"{r} {u}[3], {v}[3];\nfor (int {j} = 0; {j} < 3; {j}++) ⟨\n{u}[{j}] = {{}};\n{v}[{j}] = 0;\n⟩"
+        return Node("stmt", f"{declared}\n{loop}", (first, self.natural(4), value))
+
     def pointer(self) -> Node:
         """A pointer to memory that the thread owns; the memory stays reachable by its other name."""
         array = self.r.choice([a for a in self.scope.arrays if a.pointer])
@@ -496,8 +544,14 @@ class Grammar:
 
     # --- control -----------------------------------------------------------------------------------------------------------------
 
+    def decision(self) -> Node:
+        """The condition of a statement: it may call a helper that changes something, after other conditions in short circuit."""
+        if not self.tests or self.chance(0.75):
+            return self.condition()
+        return Node("bool", self.r.choice(["({} && {})", "({} || {})", "(!{} && {})"]), (self.condition(2), self.r.choice(self.tests)()))
+
     def if_(self, depth: int) -> Node:
-        condition = self.condition()
+        condition = self.decision()
         then = self.body(depth + 1)
         kind = self.r.random()
         if kind < 0.45:
@@ -518,20 +572,31 @@ class Grammar:
                 self.loops -= 1
 
     def for_(self, depth: int) -> Node:
-        k = self.fresh("k")
+        k, j = self.fresh("k"), self.fresh("j")
         bound, most = self.bound()
-        step = self.r.random()
-        if step < 0.6:
-            head = f"int {k} = 0; {k} < {{}}; {self.r.choice([f'{k}++', f'++{k}', f'{k} += 1'])}"
-        elif step < 0.7:
-            head = f"int {k} = {{}} - 1; {k} >= 0; {self.r.choice([f'{k}--', f'--{k}'])}"
-        elif step < 0.8:
-            head = f"int {k} = 0; {k} < {{}}; {k} += 2"
-        elif step < 0.9:
-            head = f"int {k} = 1; {k} < {{}}; {k}++"
-        else:
-            head, most = f"int {k} = 0; {k} <= {{}}; {k}++", most + 1
-        with self.looping(Name(k, "int", False, most)):
+        up = self.r.choice([f"{k}++", f"++{k}", f"{k} += 1"])
+        names = [Name(k, "int", False, most)]
+        heads: list[tuple[float, str]] = [
+            (6, f"int {k} = 0; {k} < {{}}; {up}"),
+            (1, f"int {k} = {{}} - 1; {k} >= 0; {self.r.choice([f'{k}--', f'--{k}'])}"),
+            (1, f"int {k} = 0; {k} < {{}}; {k} += 2"),
+            (1, f"int {k} = 1; {k} < {{}}; {k}++"),
+            (1, f"int {k} = 0; {k} <= {{}}; {k}++"),
+            (0.5, f"unsigned int {k} = 0; {k} < {{}}; {up}"),
+            (0.5, f"int {k} = 0, {j} = {{}} - 1; {k} < {j}; {k}++, {j}--"),
+            (0.5, f"int {k} = {{}}; {k} > 0; {k} {self.r.choice(['/= 2', '>>= 1', '-= 2'])}"),
+            (0.3, f"{self.real} {k} = 0.1f; {k} < 0.3f * {{}}; {k} += 0.25f"),
+        ]
+        head = self.r.choices([h for _, h in heads], [w for w, _ in heads])[0]
+        if "<=" in head or "> 0" in head:
+            names = [Name(k, "int", False, most + 1)]
+        if head.startswith("unsigned"):
+            names = [Name(f"(int){k}", "int", False, most)]
+        if "--" in head and j in head:
+            names.append(Name(j, "int", False, most))
+        if head.startswith(self.real):
+            names = [Name(k, "real", False)]
+        with self.looping(*names):
             body = self.body(depth + 1)
             early = self.loop_exit()
         return Node("stmt", f"for ({head}) ⟨\n{{}}\n{{}}\n⟩", (bound, body, early))
@@ -554,7 +619,12 @@ class Grammar:
     def while_(self, depth: int) -> Node:
         k = self.fresh("k")
         most = self.r.choice([2, 3, 4])
-        condition = self.condition()
+        condition, flag = self.decision(), self.fresh("f")
+        if self.chance(0.15):
+            with self.looping(Name(k, "int", False), Name(flag, "bool")):
+                body = self.body(depth + 1)
+            form = f"bool {flag} = false;\nint {k} = 0;\nwhile (!{flag} && {k}++ < {most}) ⟨\n{{}}\n{flag} = {{}};\n⟩"
+            return Node("stmt", f"⟨\n{form}\n⟩", (body, condition))
         form = self.r.choice([
             f"int {k} = 0;\nwhile ({k}++ < {most} && {{}}) ⟨\n{{}}\n{{}}\n⟩",
             f"int {k} = 0;\nwhile ({{}} && {k} < {most}) ⟨\n{k}++;\n{{}}\n{{}}\n⟩",
@@ -728,7 +798,9 @@ class Grammar:
 
     def helper(self) -> Node:
         """A device function; how to call it is noted."""
-        return self.r.choices([self.valued, self.reference, self.updating, self.reading, self.counting], [3, 2, 2, 1, 1])[0]()
+        return self.r.choices(
+            [self.valued, self.reference, self.updating, self.reading, self.counting, self.testing], [3, 2, 2, 1, 1, 1.5]
+        )[0]()
 
     @contextmanager
     def function(self, leaves: list[str], *names: Name) -> Iterator[None]:
@@ -833,6 +905,26 @@ class Grammar:
             last = self.natural(4)
         self.counts.append(name)
         return Node("stmt", f"__device__ int {name}({self.real} u, int k) ⟨\n{{}}\nreturn {{}};\n⟩", (block(stmts), last))
+
+    def testing(self) -> Node:
+        """Changes a number and answers whether to go on."""
+        name = self.fresh("step")
+        with self.function(["return true;", "return r > u;"], Name("u", "real", False), Name("r", "real")):
+            stmts = [self.stmt(1) for _ in range(self.r.randint(0, 3))]
+            stmts.insert(self.r.randint(0, len(stmts)), Node("stmt", "r = {};", (self.damped("r"),)))
+            last = self.condition(1)
+
+        def call() -> Node:
+            names = [v.text for v in self.named("real", True) if not v.wide and not v.text.startswith("*")]
+            places = [a for a in self.scope.arrays if a.writable]
+            if places and (not names or self.chance(0.4)):
+                return Node("bool", f"{name}({{}}, {{}})", (self.expr(2), self.element(self.r.choice(places))))
+            if not names:
+                return self.condition()
+            return Node("bool", f"{name}({{}}, {self.r.choice(names)})", (self.expr(2),))
+
+        self.tests.append(call)
+        return Node("stmt", f"__device__ bool {name}({self.real} u, {self.real}& r) ⟨\n{{}}\nreturn {{}};\n⟩", (block(stmts), last))
 
     # --- the kernel --------------------------------------------------------------------------------------------------------------
 

@@ -88,35 +88,29 @@ def outcome(executor: Any, k: Kernel, seed: int) -> list[Any]:
     return arrays
 
 
-@pytest.fixture(scope="module")
-def random_kernels(host: Host) -> list[Kernel]:
+def test_random_kernels_agree_bit_for_bit(host: Host) -> None:
+    """With one worker and with several: their text is the same, so the second finds it compiled."""
     kernels = [RandomKernel(seed).kernel for seed in SEEDS]
+    several = Host(workers=3)
     for k in kernels:
         verify(k)
-    host.prepare(kernels)
-    return kernels
+    for executor in (host, several):
+        executor.prepare(kernels)
+    for seed, k in zip(SEEDS, kernels, strict=True):
+        expected = outcome(Reference(check=False), k, seed)
+        for executor in (host, several):
+            for param, a, b in zip(k.params, expected, outcome(executor, k, seed), strict=False):
+                np.testing.assert_array_equal(a, b, err_msg=f"seed {seed}: {param.name}")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_random_kernels_agree_bit_for_bit(seed: int, host: Host, random_kernels: list[Kernel]) -> None:
-    k = random_kernels[seed]
-    expected, found = outcome(Reference(check=False), k, seed), outcome(host, k, seed)
-    for param, a, b in zip(k.params, expected, found, strict=False):
-        np.testing.assert_array_equal(a, b, err_msg=param.name)
+def test_every_function_agrees(host: Host) -> None:
+    kernels = {t: kernel_of(functions_of(t), t) for t in (F32, F64, I32, U32, I64, U64)}
+    host.prepare(kernels.values())
+    for t, k in kernels.items():
+        check_functions(k, functions_of(t), t, host)
 
 
-def test_random_kernels_agree_on_several_workers(random_kernels: list[Kernel]) -> None:
-    several = Host(workers=3)
-    several.prepare(random_kernels[:8])
-    for seed, k in zip(SEEDS, random_kernels[:8], strict=False):
-        for a, b in zip(outcome(Reference(check=False), k, seed), outcome(several, k, seed), strict=True):
-            np.testing.assert_array_equal(a, b, err_msg=str(seed))
-
-
-@pytest.mark.parametrize("t", [F32, F64, I32, U32, I64, U64], ids=str)
-def test_every_function_agrees(t: Scalar, host: Host) -> None:
-    names = functions_of(t)
-    k = kernel_of(names, t)
+def check_functions(k: Kernel, names: list[str], t: Scalar, host: Host) -> None:
     results = []
     for executor in (Reference(check=False), host):
         out = np.zeros(32 * len(names), str(t))
@@ -166,34 +160,43 @@ def values_of(t: Scalar) -> list[Any]:
     return list(values)
 
 
-@pytest.mark.parametrize("t", [I32, U32, I64, U64], ids=str)
-def test_integers_as_ptx_has_them(t: Scalar, host: Host) -> None:
+def integers(t: Scalar) -> Kernel:
     a, b, x, y, i, out = buffer("a", t), buffer("b", t), var("x", t), var("y", t), var("i", I32), buffer("out", t)
     stores = [Store(out, op("+", op("*", i, const(5)), const(k)), Binary(o, x, y, t)) for k, o in enumerate(("/", "%", "<<", ">>", "*"))]
-    k = kernel(f"ints_{t}", (a, b, out), Let(i, index()), Load(x, a, i), Load(y, b, i), *stores)
-    low = -(2 ** (t.bits - 1)) if t.is_signed else 0
-    values = np.array([0, 1, 2, 31, 32, 33, 63, 64, 65, 100, low, low + 1, *((-1, -7) if t.is_signed else (5, 9))], str(t))
-    left, right = (g.ravel().copy() for g in np.meshgrid(values, values))
-    results = []
-    for executor in (Reference(), host):
-        result = np.zeros(5 * left.size, str(t))
-        executor.launch(k, (left.size, 1, 1), ONE, [Memory(left), Memory(right), Memory(result)])
-        results.append(result)
-    np.testing.assert_array_equal(*results)
+    return kernel(f"ints_{t}", (a, b, out), Let(i, index()), Load(x, a, i), Load(y, b, i), *stores)
 
 
-@pytest.mark.parametrize("source", [F32, F64], ids=str)
-@pytest.mark.parametrize("target", [I32, U32, I64, U64], ids=str)
-def test_floats_to_integers_saturate(source: Scalar, target: Scalar, host: Host) -> None:
+def test_integers_as_ptx_has_them(host: Host) -> None:
+    kernels = {t: integers(t) for t in (I32, U32, I64, U64)}
+    host.prepare(kernels.values())
+    for t, k in kernels.items():
+        low = -(2 ** (t.bits - 1)) if t.is_signed else 0
+        values = np.array([0, 1, 2, 31, 32, 33, 63, 64, 65, 100, low, low + 1, *((-1, -7) if t.is_signed else (5, 9))], str(t))
+        left, right = (g.ravel().copy() for g in np.meshgrid(values, values))
+        results = []
+        for executor in (Reference(), host):
+            result = np.zeros(5 * left.size, str(t))
+            executor.launch(k, (left.size, 1, 1), ONE, [Memory(left), Memory(right), Memory(result)])
+            results.append(result)
+        np.testing.assert_array_equal(*results, err_msg=k.name)
+
+
+def conversion(source: Scalar, target: Scalar) -> Kernel:
     x, out, i, v = buffer("x", source), buffer("out", target), var("i", I32), var("v", source)
-    k = kernel(f"cast_{source}_{target}", (x, out), Let(i, index()), Load(v, x, i), Store(out, i, Cast(v, target)))
+    return kernel(f"cast_{source}_{target}", (x, out), Let(i, index()), Load(v, x, i), Store(out, i, Cast(v, target)))
+
+
+def test_floats_to_integers_saturate(host: Host) -> None:
+    kernels = {(source, target): conversion(source, target) for source in (F32, F64) for target in (I32, U32, I64, U64)}
+    host.prepare(kernels.values())
     values = [0.0, -0.5, 1.9, -1.9, 3e9, -3e9, 1e19, -1e19, 1e30, np.inf, -np.inf, np.nan, 2.0**31, -(2.0**31), 2.0**32, 2.0**63, 2.0**64]
-    given = np.array(values, str(source))
-    results = []
-    for executor in (Reference(), host):
-        results.append(np.zeros(given.size, str(target)))
-        executor.launch(k, (given.size, 1, 1), ONE, [Memory(given), Memory(results[-1])])
-    np.testing.assert_array_equal(*results)
+    for (source, target), k in kernels.items():
+        given = np.array(values, str(source))
+        results = []
+        for executor in (Reference(), host):
+            results.append(np.zeros(given.size, str(target)))
+            executor.launch(k, (given.size, 1, 1), ONE, [Memory(given), Memory(results[-1])])
+        np.testing.assert_array_equal(*results, err_msg=k.name)
 
 
 # --- launches ------------------------------------------------------------------------------------------------------------------------
@@ -286,18 +289,22 @@ def test_atomics(workers: int | None) -> None:
     np.testing.assert_array_equal(h, np.bincount(at).astype(np.float32))
 
 
-@pytest.mark.parametrize("operation", ["add", "sub", "min", "max", "exch", "cas", "and", "or", "xor", "inc", "dec"])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_atomic_operations(operation: str, workers: int) -> None:
-    c, i, old, out = buffer("c", U32), var("i", I32), var("old", U32), buffer("out", U32)
-    operands = (Constant(5, U32), Constant(9, U32)) if operation == "cas" else (Constant(5, U32),)
-    k = kernel(f"atomic_{operation}", (c, out), Let(i, index()), Atomic(operation, old, c, i, operands), Store(out, i, old))
-    results = []
-    for executor in (Reference(), Host(workers)):
-        given, seen = np.array([0, 3, 5, 6, 2**31, 2**32 - 1], np.uint32), np.zeros(6, np.uint32)
-        executor.launch(k, ONE, (6, 1, 1), [Memory(given), Memory(seen)])
-        results.append((given, seen))
-    np.testing.assert_array_equal(results[0], results[1])
+def test_atomic_operations(workers: int) -> None:
+    kernels, several = [], Host(workers)
+    for operation in ("add", "sub", "min", "max", "exch", "cas", "and", "or", "xor", "inc", "dec"):
+        c, i, old, out = buffer("c", U32), var("i", I32), var("old", U32), buffer("out", U32)
+        operands = (Constant(5, U32), Constant(9, U32)) if operation == "cas" else (Constant(5, U32),)
+        atomic = Atomic(operation, old, c, i, operands)
+        kernels.append(kernel(f"atomic_{operation}", (c, out), Let(i, index()), atomic, Store(out, i, old)))
+    several.prepare(kernels)
+    for k in kernels:
+        results = []
+        for executor in (Reference(), several):
+            given, seen = np.array([0, 3, 5, 6, 2**31, 2**32 - 1], np.uint32), np.zeros(6, np.uint32)
+            executor.launch(k, ONE, (6, 1, 1), [Memory(given), Memory(seen)])
+            results.append((given, seen))
+        np.testing.assert_array_equal(results[0], results[1], err_msg=k.name)
 
 
 def test_an_adjoint_is_taken_once() -> None:
@@ -379,13 +386,16 @@ def test_hashes_of_indices_wrap(host: Host) -> None:
     np.testing.assert_array_equal(*results)
 
 
-@pytest.mark.parametrize("name", ["y1", "j0", "gamma", "index", "main", "exp", "std", "printf", "isnan"])
-def test_names_that_the_c_library_has(name: str, host: Host) -> None:
-    parameter, out = var(name), buffer(f"{name}_out")
-    k = kernel(name, (parameter, out), Store(out, const(0), op("+", call("exp", parameter), parameter)))
-    array = np.zeros(1, np.float32)
-    host.launch(k, ONE, ONE, [np.float32(1), Memory(array)])
-    assert array[0] == pytest.approx(np.e + 1, rel=1e-6)
+def test_names_that_the_c_library_has(host: Host) -> None:
+    kernels = []
+    for name in ("y1", "j0", "gamma", "index", "main", "exp", "std", "printf", "isnan"):
+        parameter, out = var(name), buffer(f"{name}_out")
+        kernels.append(kernel(name, (parameter, out), Store(out, const(0), op("+", call("exp", parameter), parameter))))
+    host.prepare(kernels)
+    for k in kernels:
+        array = np.zeros(1, np.float32)
+        host.launch(k, ONE, ONE, [np.float32(1), Memory(array)])
+        assert array[0] == pytest.approx(np.e + 1, rel=1e-6), k.name
 
 
 def test_a_null_pointer_that_is_not_followed(host: Host) -> None:

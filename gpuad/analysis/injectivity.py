@@ -342,8 +342,8 @@ def limits(type_: Scalar) -> tuple[int, int]:
 # --- the search --------------------------------------------------------------------------------------------------------------------------
 
 
-def may_meet(a: Reach, b: Reach, launch: Launch) -> bool:
-    """Whether two different threads, one at each access, may touch one element."""
+def may_meet(a: Reach, b: Reach, launch: Launch, *, unsure: bool = True) -> bool:
+    """Whether two different threads, one at each access, may touch one element; `unsure` where the search takes too long."""
     unknowns, shift = _difference(a, b, launch)
     if any(low > high for _, low, high, _ in unknowns):
         return False
@@ -352,7 +352,7 @@ def may_meet(a: Reach, b: Reach, launch: Launch) -> bool:
     try:
         return _search(unknowns, 0, shift, False, budget)
     except Unknown:
-        return True
+        return unsure
 
 
 _Unknown4 = tuple[int, int, int, bool]  # coefficient, least, greatest, whether it tells threads apart

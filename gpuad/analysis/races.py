@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.nodes import Accumulate, Binary, Buffer, Expr, For, How, If, Kernel, Load, Stmt, Store, Unary, Var, While
-from .injectivity import UNBOUNDED, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, may_meet, narrowed
+from .injectivity import UNBOUNDED, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, may_meet, narrowed
 from .replay import replay
 
 
@@ -31,7 +31,7 @@ def proved_race(kernel: Kernel, launch: Launch) -> Race | None:
     walk.run(kernel.body)
     for write, written in walk.writes:
         for read, at in walk.reads:
-            if read.buffer == write.buffer and _comparable(written, at) and may_meet(written, at, launch):
+            if read.buffer == write.buffer and _comparable(written, at) and may_meet(written, at, launch, unsure=False):
                 return Race(read, write, read.buffer)
     return None
 
@@ -103,8 +103,12 @@ class _Certain(Walk):
                 return self.expressed(a, False, ranges) and self.expressed(b, False, ranges)
             case Binary():
                 found = self.constraints(condition, holds, ranges)
-                return bool(found) and all(len(canonical(form, self.launch).terms) <= 1 for form, _ in found)
+                return bool(found) and all(self.shown(canonical(form, self.launch)) for form, _ in found)
         return False
+
+    def shown(self, form: Form) -> bool:
+        """Whether a bound is on a digit in which indices are compared."""
+        return all(d.kind in ("global", "loop") for d, _ in form.terms) and len(form.terms) <= 1
 
 
 def _comparable(a: Reach, b: Reach) -> bool:

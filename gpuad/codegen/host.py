@@ -20,7 +20,7 @@ from .axes import merge_axes
 from .cuda import comment, functions, parameters, pointer, wrapped
 from .fold import fold
 from .host_expressions import HostExpressions
-from .host_helpers import ATOMICS, PRELUDE, host_helper_text
+from .host_helpers import ATOMICS, BLOCK_SUMS, PRELUDE, host_helper_text
 from .naming import identifier
 from .ranges import Bound, Ranged, take_bounds
 from .spelling import c_type
@@ -48,7 +48,9 @@ def host_source(kernels: Sequence[Kernel], wide: bool = True, apart: bool = True
     texts = [_Entry(kernel, wide, apart) for kernel in kernels]
     helpers = {name for text in texts for name in text.helpers}
     atomics = ATOMICS if any(text.atomic for text in texts) else ""
-    parts = [PRELUDE.lstrip("\n"), atomics, host_helper_text(helpers)]
+    scattered = any(text.sums and not text.strips for text in texts)
+    includes, sums = ("#include <map>\n", BLOCK_SUMS) if scattered else ("", "")
+    parts = [includes, PRELUDE.lstrip("\n"), sums, atomics, host_helper_text(helpers)]
     return "".join(parts) + "\n".join(t.body for t in texts) + "\n}  // namespace\n\n" + "\n".join(t.entry for t in texts)
 
 

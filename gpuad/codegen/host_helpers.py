@@ -12,11 +12,12 @@ PRELUDE = r"""
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
-#include <thread>
-#include <unordered_map>
-#include <utility>
 #include <vector>
+#ifdef _WIN32
+#include <thread>
+#else
+#include <pthread.h>
+#endif
 
 #if defined(__clang__)
 #define GPUAD_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
@@ -42,41 +43,6 @@ GPUAD_INLINE T gpuad_slot(const unsigned long long* slots, int k)
     T value;
     std::memcpy(&value, slots + k, sizeof(T));
     return value;
-}
-
-// A sum over threads that is added to memory once, in the order of the workers.
-struct gpuad_flushed { void* target; double sum; };
-struct gpuad_partial { void* target = nullptr; double sum = 0.0; };
-
-static __attribute__((noinline)) void gpuad_flush(std::vector<gpuad_flushed>& done, void* target, double sum)
-{
-    if (target) done.push_back({target, sum});
-}
-
-template <typename T>
-GPUAD_INLINE void gpuad_block_sum(gpuad_partial& partial, std::vector<gpuad_flushed>& done, T* target, double value)
-{
-    if (__builtin_expect(target != partial.target, 0)) {
-        gpuad_flush(done, partial.target, partial.sum);
-        partial.target = target;
-        partial.sum = 0.0;
-    }
-    partial.sum += value;
-}
-
-template <typename T>
-static void gpuad_combine(const std::vector<std::vector<gpuad_flushed>>& done, std::size_t first, std::size_t step)
-{
-    std::unordered_map<void*, std::size_t> places;
-    std::vector<gpuad_flushed> sums;
-    for (std::size_t k = first; k < done.size(); k += step) {
-        for (const gpuad_flushed& part : done[k]) {
-            const auto place = places.emplace(part.target, sums.size());
-            if (place.second) sums.push_back(part);
-            else sums[place.first->second].sum += part.sum;
-        }
-    }
-    for (const gpuad_flushed& part : sums) *(T*)part.target += (T)part.sum;
 }
 
 // Sums of the contributions that strips of threads leave behind, in double and always in the same order.
@@ -122,25 +88,102 @@ GPUAD_INLINE long long gpuad_bound(long long count, int worker, int workers)
     return (long long)((__int128)count * worker / workers);
 }
 
+struct gpuad_task { void (*run)(const void* work, int worker); const void* work; int worker; bool failed; };
+
+static void* gpuad_enter(void* given)
+{
+    gpuad_task& task = *(gpuad_task*)given;
+    try {
+        task.run(task.work, task.worker);
+    } catch (...) {
+        task.failed = true;
+    }
+    return nullptr;
+}
+
+#ifdef _WIN32
+typedef std::thread gpuad_thread;
+static bool gpuad_start(gpuad_thread& thread, gpuad_task* task)
+{
+    try {
+        thread = std::thread(gpuad_enter, task);
+        return true;
+    } catch (...) {
+        return false;
+    }
+}
+static void gpuad_join(gpuad_thread& thread) { thread.join(); }
+#else
+typedef pthread_t gpuad_thread;
+static bool gpuad_start(gpuad_thread& thread, gpuad_task* task) { return pthread_create(&thread, nullptr, gpuad_enter, task) == 0; }
+static void gpuad_join(gpuad_thread& thread) { pthread_join(thread, nullptr); }
+#endif
+
+template <typename Work>
+static void gpuad_work(const void* work, int worker)
+{
+    (*(const Work*)work)(worker);
+}
+
+// Runs work(0) to work(workers - 1), each in a thread of its own as far as there are threads; 2 if one of them had no memory.
 template <typename Work>
 static int gpuad_parallel(int workers, const Work& work)
 {
-    try {
-        std::vector<std::thread> threads;
-        int started = 1;
-        try {
-            for (; started < workers; ++started) threads.emplace_back(work, started);
-        } catch (const std::exception&) {
-        }
-        work(0);
-        for (int late = started; late < workers; ++late) work(late);
-        for (auto& thread : threads) thread.join();
-        return 0;
-    } catch (const std::exception&) {
-        return 2;
+    gpuad_task first = {gpuad_work<Work>, &work, 0, false};
+    if (workers == 1) {
+        gpuad_enter(&first);
+        return first.failed ? 2 : 0;
     }
+    std::vector<gpuad_task> tasks(workers, first);
+    std::vector<gpuad_thread> threads(workers);
+    int started = 1;
+    for (int k = 1; k < workers; ++k) tasks[k].worker = k;
+    while (started < workers && gpuad_start(threads[started], &tasks[started])) ++started;
+    gpuad_enter(&tasks[0]);
+    for (int late = started; late < workers; ++late) gpuad_enter(&tasks[late]);
+    for (int k = 1; k < started; ++k) gpuad_join(threads[k]);
+    for (const gpuad_task& task : tasks)
+        if (task.failed) return 2;
+    return 0;
 }
 
+"""
+
+BLOCK_SUMS = r"""
+// A sum over threads that is added to memory once, in the order of the workers.
+struct gpuad_flushed { void* target; double sum; };
+struct gpuad_partial { void* target = nullptr; double sum = 0.0; };
+
+static __attribute__((noinline)) void gpuad_flush(std::vector<gpuad_flushed>& done, void* target, double sum)
+{
+    if (target) done.push_back({target, sum});
+}
+
+template <typename T>
+GPUAD_INLINE void gpuad_block_sum(gpuad_partial& partial, std::vector<gpuad_flushed>& done, T* target, double value)
+{
+    if (__builtin_expect(target != partial.target, 0)) {
+        gpuad_flush(done, partial.target, partial.sum);
+        partial.target = target;
+        partial.sum = 0.0;
+    }
+    partial.sum += value;
+}
+
+template <typename T>
+static void gpuad_combine(const std::vector<std::vector<gpuad_flushed>>& done, std::size_t first, std::size_t step)
+{
+    std::map<void*, std::size_t> places;
+    std::vector<gpuad_flushed> sums;
+    for (std::size_t k = first; k < done.size(); k += step) {
+        for (const gpuad_flushed& part : done[k]) {
+            const auto place = places.emplace(part.target, sums.size());
+            if (place.second) sums.push_back(part);
+            else sums[place.first->second].sum += part.sum;
+        }
+    }
+    for (const gpuad_flushed& part : sums) *(T*)part.target += (T)part.sum;
+}
 """
 
 ATOMICS = r"""

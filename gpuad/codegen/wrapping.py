@@ -36,9 +36,9 @@ def wrap_rest(indent: str, text: str, limit: int) -> list[str]:
 
 
 def _best(line: str, indent: int, limit: int) -> int | None:
-    """The cheapest place in the second half of the width, else the last one."""
+    """The cheapest place behind the first third of the width, else the last one."""
     fitting = [b for b in _breaks(line) if indent < b.at <= limit]
-    late = [b for b in fitting if b.at > indent + (limit - indent) // 2]
+    late = [b for b in fitting if b.at > indent + (limit - indent) // 3]
     if late:
         return min(late, key=lambda b: (b.cost, -b.at)).at
     return fitting[-1].at if fitting else None

@@ -125,6 +125,11 @@ def cast(a: Expr, type_: Scalar) -> Expr:
     return Cast(a, type_)
 
 
+def used(seed: Expr) -> Expr:
+    """Whether a seed is not 0."""
+    return Call("gpuad_used", (seed,), BOOL)
+
+
 def compare(op: str, a: Expr, b: Expr) -> Expr:
     return Binary(op, a, b, BOOL)
 

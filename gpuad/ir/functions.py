@@ -2,7 +2,8 @@
 
 A floating-point function `sin` takes and gives values of one float type; it prints as `sinf` at float32 and `sin` at float64. Functions
 whose CUDA name starts with two underscores exist at float32 only and print as they are. `gpuad_chain(seed, partial)` is ours: `seed *
-partial`, but 0 where the seed is exactly 0, so that an infinite partial that nobody asked for gives no NaN.
+partial`, but 0 where the seed is exactly 0, so that an infinite partial that nobody asked for gives no NaN. `gpuad_used(seed)` says that
+a seed is not 0, which means that the value was used at all; passes after `accumulate` see a comparison instead.
 """
 
 from __future__ import annotations
@@ -98,5 +99,6 @@ FUNCTIONS: dict[str, Function] = {
     "ffs": Function("ffs", 1, "int"),
     "brev": Function("brev", 1, "int"),
     "mulhi": Function("mulhi", 2, "int"),
+    "gpuad_used": Function("gpuad_used", 1, "predicate"),
     "gpuad_chain": Function("gpuad_chain", 2, "float", "gpuad_chain", "gpuad_chain"),
 }

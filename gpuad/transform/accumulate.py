@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..ir.nodes import Accumulate, Block, Buffer, How, Load, Stmt, Store, Take
-from ..ir.rewrite import blocks, map_blocks, walk_stmts
+from ..ir import build as b
+from ..ir.nodes import Accumulate, Block, Buffer, Call, Expr, How, Load, Stmt, Store, Take
+from ..ir.rewrite import blocks, map_blocks, map_expr, map_stmt_exprs, walk_stmts
 
 
 def accumulate(body: Block, plain: Mapping[Buffer, bool]) -> Block:
@@ -22,7 +23,18 @@ def accumulate(body: Block, plain: Mapping[Buffer, bool]) -> Block:
     def decide(block: Block) -> Block:
         return _join_takes(tuple(map_blocks(_decided(s, plain), decide) for s in block))
 
-    return decide(body)
+    return decide(_compared(body))
+
+
+def _compared(block: Block) -> Block:
+    """The body with `gpuad_used` written out as a comparison with 0."""
+
+    def write_out(expr: Expr) -> Expr:
+        if isinstance(expr, Call) and expr.function == "gpuad_used":
+            return b.compare("!=", expr.arguments[0], b.zero(expr.arguments[0].type))
+        return expr
+
+    return tuple(map_blocks(map_stmt_exprs(s, lambda e: map_expr(e, write_out)), _compared) for s in block)
 
 
 def _decided(stmt: Stmt, plain: Mapping[Buffer, bool]) -> Stmt:

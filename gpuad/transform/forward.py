@@ -45,6 +45,7 @@ from ..ir.nodes import (
     Var,
     While,
 )
+from ..ir.rewrite import map_expr, map_stmt_exprs
 from ..ir.types import I32
 from ..source import Span
 from .derivatives import partials
@@ -85,7 +86,18 @@ class _Forward:
         return item in self.facts
 
     def block(self, block: Block) -> Block:
-        return tuple(s for stmt in block for s in self.stmt(stmt))
+        return tuple(s for stmt in block for s in self.stmt(map_stmt_exprs(stmt, self.widened)))
+
+    def widened(self, expr: Expr) -> Expr:
+        """A seed that is 0 is used all the same if its tangent is not."""
+
+        def widen(e: Expr) -> Expr:
+            if isinstance(e, Call) and e.function == "gpuad_used":
+                tangent = self.tangent(e.arguments[0], None)
+                return e if b.is_const(tangent, 0) else Binary("||", e, b.used(tangent), e.type)
+            return e
+
+        return map_expr(expr, widen)
 
     def stmt(self, stmt: Stmt) -> Block:
         match stmt:

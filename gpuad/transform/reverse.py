@@ -188,7 +188,7 @@ class _Reverse:
         if not only_conditional(terms) or is_linear(value):
             return seed, None
         seed = self._name(ledger, f"d{var.name}", seed, span)
-        return seed, b.compare("!=", seed, b.zero(seed.type))
+        return seed, b.used(seed)
 
     def _load(self, ledger: Ledger, stmt: Load) -> None:
         terms = ledger.take(stmt.var)
@@ -202,7 +202,7 @@ class _Reverse:
             value = b.cast(total(group, stmt.var.type), shadow.element)
             if predicate is None and all(t.conditional for t in group):  # used, if at all, inside a loop or an If
                 value = self._name(ledger, f"d{stmt.var.name}", value, stmt.span)
-                predicate = b.compare("!=", value, b.zero(value.type))
+                predicate = b.used(value)
             add = Accumulate(shadow, stmt.index, value, self._how(shadow), span=stmt.span)
             ledger.out.append(add if predicate is None else If(predicate, (add,), span=stmt.span))
 
@@ -253,7 +253,7 @@ class _Reverse:
         def send(pick: Callable[[Merge], Expr]) -> Callable[[Ledger], None]:
             def run(inner: Ledger) -> None:
                 for m, seed, conditional in seeds:
-                    used = b.compare("!=", seed, b.zero(seed.type)) if conditional and not is_linear(pick(m)) else None
+                    used = b.used(seed) if conditional and not is_linear(pick(m)) else None
                     self.propagation.send(inner, pick(m), seed, m.var.name, stmt.span, used)
 
             return run
@@ -300,7 +300,7 @@ class _Reverse:
         def seeds(inner: Ledger) -> None:
             for c in active:
                 adjoint = inner_adjoint[c.var]
-                used = None if is_linear(c.next) else b.compare("!=", adjoint, b.zero(adjoint.type))
+                used = None if is_linear(c.next) else b.used(adjoint)
                 self.propagation.send(inner, c.next, adjoint, c.var.name, loop.span, used)
 
         inits = {c.var: total(ledger.take(c.result), c.var.type) for c in active}
@@ -321,7 +321,7 @@ class _Reverse:
 
     def send_init(self, ledger: Ledger, carried: Carried, adjoint: Var, span: Span | None) -> None:
         """What the loop-carried value was before the first iteration gets the adjoint that is left after the last reversed one."""
-        used = None if is_linear(carried.init) else b.compare("!=", adjoint, b.zero(adjoint.type))
+        used = None if is_linear(carried.init) else b.used(adjoint)
         self.propagation.send(ledger, carried.init, adjoint, carried.var.name, span, used)
 
 

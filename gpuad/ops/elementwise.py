@@ -1,0 +1,180 @@
+"""Applies an elementwise operation: types and shapes as NumPy has them, then an ordinary launch of a generated kernel.
+
+Inside a tape that launch is recorded like any other. An input that overlaps the output without being it is copied first, as NumPy and CuPy
+do, by a launch that is recorded too; so the meaning is the same in the reverse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..annotations import Active, BatchDuplicated, Const, Duplicated, as_array, namespace
+from ..arguments.aliasing import overlap, region
+from ..errors import GpuadError, ShadowError, TapeError
+from ..program.context import current
+from .layout import Axes, axes, broadcast_shape, element_strides, hull_of, primal_of, refuse_repeated, same
+from .table import TABLE, Elementwise, result_type
+from .temporaries import new_array, temporary
+from .text import Array, Number, Spec, built
+
+_MOST_BLOCKS = 65535  # along y and z
+_THREADS = 256
+_INT = 2**31 - 2**11  # a thread's number may be a block beyond the end
+
+
+def apply(name: str, *operands: Any, out: Any = None) -> Any:
+    """Runs operation `name` on arrays (annotated or not) and numbers; gives `out`, or a new array or pair."""
+    operation = TABLE[name]
+    inputs = [_operand(x, name) for x in operands]
+    check_recorded(name, (*operands, out))
+    values = [_value(x) for x in inputs]
+    compute = result_type(operation, values)
+    if operation.floating and compute.kind != "f":
+        compute = np.dtype(np.float64)
+    arrays = [v for v in values if hasattr(v, "shape") and not isinstance(v, np.generic)]
+    if out is None:
+        out = _result(name, inputs, arrays, compute)
+    target = primal_of(out)
+    _check_output(name, target, arrays, compute)
+    if target.size:
+        _launch(operation, compute, out, [_apart(x, target) for x in inputs])
+    return out
+
+
+def check_recorded(name: str, operands: Sequence[Any]) -> None:
+    """What carries a gradient is computed with inside of a tape only. Raises TapeError."""
+    if current.get() is None and any(isinstance(x, Duplicated | Active) for x in operands):
+        raise TapeError(f"{name} on a Duplicated outside of a tape is not recorded: enter one (`with tape:`), or compute with `.primal`")
+
+
+def _operand(x: Any, name: str) -> Any:
+    if isinstance(x, BatchDuplicated):
+        raise GpuadError(f"{name}: array operations take one shadow an array; BatchDuplicated is for kernels")
+    if isinstance(x, Const) and not hasattr(x.primal, "shape"):
+        return x.primal
+    if isinstance(x, Duplicated | Active | Const | bool | int | float | np.generic):
+        return x
+    x = as_array(x)
+    if not hasattr(x, "shape") or not hasattr(x, "strides"):
+        raise TypeError(f"{name} takes arrays and numbers, not {type(x).__name__}")
+    return x
+
+
+def _value(x: Any) -> Any:
+    """The array or number behind an operand."""
+    return x.value if isinstance(x, Active) else primal_of(x)
+
+
+def _result(name: str, inputs: Sequence[Any], arrays: Sequence[Any], dtype: np.dtype[Any]) -> Any:
+    if not arrays:
+        raise TypeError(f"{name} needs an array among its operands, or out=")
+    array = new_array(arrays[0], broadcast_shape(arrays), dtype)
+    return temporary(array) if any(isinstance(x, Duplicated | Active) for x in inputs) else array
+
+
+def _check_output(name: str, target: Any, arrays: Sequence[Any], compute: np.dtype[Any]) -> None:
+    if not hasattr(target, "strides"):
+        raise TypeError(f"{name}: out is no array")
+    shape = tuple(target.shape)
+    if broadcast_shape([target, *arrays]) != shape:
+        raise ValueError(f"{name}: operands of shapes {[tuple(a.shape) for a in arrays]} do not fit into an output of shape {shape}")
+    if not np.can_cast(compute, target.dtype, "same_kind"):
+        raise TypeError(f"{name}: cannot cast the result from {compute} to {target.dtype}")
+    refuse_repeated(target, name)
+
+
+def _apart(x: Any, target: Any) -> Any:
+    """The operand, or a copy of it where it overlaps the output without being it."""
+    array = primal_of(x)
+    if isinstance(x, Active) or not hasattr(array, "strides") or isinstance(array, np.generic):
+        return x
+    if namespace(array) is not namespace(target) or same(array, target) or not overlap(region(array), region(target)):
+        return x
+    copy = new_array(array, array.shape, array.dtype)
+    pair = temporary(copy) if isinstance(x, Duplicated) else copy
+    apply("copyto", x, out=pair)
+    return type(x)(copy) if isinstance(x, Const) else pair
+
+
+# --- launching -----------------------------------------------------------------------------------------------------------------------
+
+
+def _launch(operation: Elementwise, compute: np.dtype[Any], out: Any, inputs: Sequence[Any]) -> None:
+    pointers, numbers, places = _gather(out, inputs, compute)
+    layout = axes(primal_of(out).shape, [primal_of(p) for p in pointers])
+    block, grid, loops = geometry(layout.lengths)
+    wide = any(hull_size(primal_of(p)) > _INT for p in pointers) or max(layout.lengths) > _INT
+    patterns = ["".join(_pattern(s) for s in steps) for steps in layout.steps]
+    in_place = operation.inplace is not None and places[0] == 0 and np.dtype(primal_of(out).dtype) == compute
+    spec = Spec(
+        operation.name,
+        (operation.inplace if in_place else None) or operation.expression,
+        compute.name,
+        tuple(Array(np.dtype(primal_of(p).dtype).name, pattern) for p, pattern in zip(pointers, patterns, strict=True)),
+        tuple(Number(compute.name) for _ in numbers),
+        tuple(places),
+        loops,
+        "long long" if wide else "int",
+    )
+    strides = [s for steps in layout.steps for s in steps if _pattern(s) == "s"]
+    built(spec)[grid, block](*map(hull_of, pointers), *numbers, *layout.lengths, *layout.offsets, *strides)
+
+
+def hull_size(array: Any) -> int:
+    """Elements of the hull."""
+    return 1 + sum(abs(s) * (n - 1) for s, n in zip(element_strides(array), array.shape, strict=True))
+
+
+def _pattern(step: int) -> str:
+    return {0: "0", 1: "1"}.get(step, "s")
+
+
+def _gather(out: Any, inputs: Sequence[Any], compute: np.dtype[Any]) -> tuple[list[Any], list[Any], list[int]]:
+    """The arrays, each once, the numbers, and for each input which of them it is."""
+    pointers, numbers, places = [out], [], []
+    for x in inputs:
+        if isinstance(x, Active | bool | int | float | np.generic):
+            numbers.append(_converted(x, compute))
+            places.append(-len(numbers))
+            continue
+        place = next((i for i, p in enumerate(pointers) if same(primal_of(p), primal_of(x)) and _one_activity(p, x)), len(pointers))
+        if place == len(pointers):
+            pointers.append(x)
+        places.append(place)
+    return pointers, numbers, places
+
+
+def _one_activity(p: Any, x: Any) -> bool:
+    """Whether two names of the same elements say the same about them; ShadowError where they have different shadows."""
+    if isinstance(p, Duplicated) and isinstance(x, Duplicated):
+        if not same(p.shadow, x.shadow):
+            raise ShadowError("two operands are the same array with different shadows; make the shadow once and use that pair")
+        return True
+    return type(p) is type(x)
+
+
+def _converted(x: Any, compute: np.dtype[Any]) -> Any:
+    """A number in the type of the computation; Python's numbers adapt at the launch."""
+    return compute.type(x) if isinstance(x, np.generic) else x
+
+
+def geometry(lengths: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """Block, grid, and how many of the outermost axes have to be loops in each thread."""
+    block: list[int] = []
+    grid: list[int] = []
+    for axis, n in enumerate(lengths[:3]):
+        free = _THREADS
+        for b in block:
+            free //= b
+        size = min(free, 64 if axis == 2 else _THREADS, 1 << (n - 1).bit_length())
+        if axis and -(-n // size) > _MOST_BLOCKS:
+            break
+        block.append(size)
+        grid.append(-(-n // size))
+    return tuple(block), tuple(grid), len(lengths) - len(block)
+
+
+__all__ = ["Axes", "apply", "check_recorded", "geometry"]

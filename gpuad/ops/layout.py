@@ -1,0 +1,125 @@
+"""How a strided view reaches a generated kernel: as the dense run of memory that holds its elements, and strides as numbers.
+
+A raw kernel knows a pointer and no strides. Handing over the dense hull of a view, with the offset of its first element and element strides
+as integers, keeps every index affine in the thread's number: the regions of an operation are then exact, and accumulation is proved plain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..annotations import Const, Duplicated, address, namespace, resolve
+from ..errors import LaunchError, ShadowError
+
+
+def primal_of(x: Any) -> Any:
+    """The array itself, of an annotated one too."""
+    return x.primal if isinstance(x, Duplicated | Const) else x
+
+
+def element_strides(array: Any) -> tuple[int, ...]:
+    """Strides in elements. LaunchError where they are no whole numbers of them."""
+    size = int(array.dtype.itemsize)
+    if any(s % size for s in array.strides):
+        raise LaunchError(f"an array's strides {array.strides} are no multiples of its {size} byte elements; pass a copy")
+    return tuple(s // size for s in array.strides)
+
+
+def origin(array: Any) -> int:
+    """Elements from the beginning of the hull to the array's first element."""
+    return -sum(min(0, s * (n - 1)) for s, n in zip(element_strides(array), array.shape, strict=True))
+
+
+def hull(array: Any) -> Any:
+    """The dense memory from the lowest to the highest element of a view, as a flat view."""
+    steps = [s * (n - 1) for s, n in zip(element_strides(array), array.shape, strict=True)]
+    memory = resolve(array)
+    low = memory.offset + sum(min(0, s) for s in steps)
+    return memory.root[low : low + sum(map(abs, steps)) + 1]
+
+
+def hull_of(x: Any) -> Any:
+    """The hull of an array, with what was said about it; of a pair the pair of hulls."""
+    if isinstance(x, Const):
+        return type(x)(hull(x.primal))
+    if not isinstance(x, Duplicated):
+        return hull(x)
+    check_pair(x)
+    return type(x)(hull(x.primal), hull(x.shadow), keep=x.keep)
+
+
+def check_pair(x: Duplicated) -> None:
+    """Primal and shadow are reached by the same numbers. Raises ShadowError if they are not laid out alike."""
+    shadow, primal = x.shadow, x.primal
+    if tuple(shadow.shape) != tuple(primal.shape):
+        raise ShadowError(f"a primal of shape {tuple(primal.shape)} has a shadow of shape {tuple(shadow.shape)}; make it with zeros_like(x)")
+    if _stepping(shadow) != _stepping(primal):
+        raise ShadowError(
+            f"a primal and its shadow have different strides ({primal.strides} and {shadow.strides} bytes); make the shadow with "
+            "zeros_like(x), or slice the pair: Duplicated(base, dbase)[...]"
+        )
+
+
+def _stepping(array: Any) -> list[int]:
+    return [s for s, n in zip(element_strides(array), array.shape, strict=True) if n > 1]
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two arrays are the same elements in the same order."""
+    alike = (a.shape, a.strides, a.dtype) == (b.shape, b.strides, b.dtype)
+    return bool(alike and namespace(a) is namespace(b) and address(a) == address(b))
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The iteration over all elements: `lengths` of the axes, the innermost first, and for each operand the `steps` along them (0: broadcast)
+    and the `offsets` of its first element in its hull."""
+
+    lengths: tuple[int, ...]
+    steps: tuple[tuple[int, ...], ...]
+    offsets: tuple[int, ...]
+
+
+def axes(shape: Sequence[int], operands: Sequence[Any]) -> Axes:
+    """As few axes as the strides allow, along the order in which the first operand, the output, lies in memory. All lengths are positive."""
+    steps = [_broadcast(a, shape) for a in operands]
+    offsets = [origin(a) for a in operands]
+    for axis, (n, s) in enumerate(zip(shape, steps[0], strict=True)):
+        if s < 0:  # walk upwards through the output
+            offsets = [o + t[axis] * (n - 1) for o, t in zip(offsets, steps, strict=True)]
+            steps = [[-v if i == axis else v for i, v in enumerate(t)] for t in steps]
+    kept = sorted((i for i, n in enumerate(shape) if n > 1), key=lambda i: abs(steps[0][i]))
+    lengths: list[int] = []
+    columns: list[tuple[int, ...]] = []
+    for i in kept:
+        column = tuple(t[i] for t in steps)
+        if columns and all(s == p * lengths[-1] for s, p in zip(column, columns[-1], strict=True)):
+            lengths[-1] *= shape[i]
+        else:
+            lengths.append(shape[i])
+            columns.append(column)
+    if not lengths:
+        lengths, columns = [1], [(1,) * len(operands)]
+    return Axes(tuple(lengths), tuple(zip(*columns, strict=True)), tuple(offsets))
+
+
+def _broadcast(array: Any, shape: Sequence[int]) -> list[int]:
+    """Element strides of an array that is broadcast to a shape."""
+    missing = len(shape) - len(array.shape)
+    own = element_strides(array)
+    return [0] * missing + [0 if n == 1 != shape[missing + i] else s for i, (n, s) in enumerate(zip(array.shape, own, strict=True))]
+
+
+def refuse_repeated(array: Any, name: str) -> None:
+    """An output whose elements share memory has no defined content."""
+    if any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
+        raise LaunchError(f"{name}: the output is a broadcast array (a stride of 0), its elements share memory; pass an array of its own")
+
+
+def broadcast_shape(arrays: Sequence[Any]) -> tuple[int, ...]:
+    """The common shape; ValueError as NumPy raises it."""
+    return tuple(int(n) for n in np.broadcast_shapes(*(tuple(a.shape) for a in arrays)))
