@@ -16,7 +16,7 @@ from . import launching
 from .analysis.activity import Escape
 from .arguments import activities, bind, geometry
 from .differentiate import Adjoint, Pattern, Tangent, primal_of, reverse_of, second_of, tangent_of
-from .errors import GpuadError, LaunchError, ShadowError, UnsupportedError
+from .errors import GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
 from .executors.base import Memory
 from .explaining import AdjointText, adjoint_text
 from .facts import Facts
@@ -224,6 +224,7 @@ def autodiff(k: Any, grid: Any, block: Any, args: Sequence[Any], *, mode: Mode =
     fit, or a gradient that would be dropped), UnsupportedError.
     """
     chosen = kernel(k)
+    _outside_of_tapes(chosen.name, "autodiff")
     call = chosen.bind(grid, block, args, shared_mem, stream)
     pattern = pattern_of(chosen, call)
     if mode is Forward:
@@ -242,6 +243,13 @@ def autodiff(k: Any, grid: Any, block: Any, args: Sequence[Any], *, mode: Mode =
         launching.run_primal(primal, adjoint, call, state)
         for width in range(call.bound.width):
             launching.run_reverse(adjoint, variant, call, state.again(adjoint, call), width)
+
+
+def _outside_of_tapes(name: str, what: str) -> None:
+    if recording.get() is not None:
+        raise TapeError(
+            f"`{name}`: {what} inside a tape would be recorded as launches of its own; launch kernel[grid, block](*args) instead"
+        )
 
 
 def _forward(chosen: Kernel, call: Call, pattern: Pattern) -> None:
@@ -349,6 +357,7 @@ def autodiff_thunk(
     shadows = tuple(_element(d) if kind in _SHADOWED else None for d, kind in zip(chosen.parameters, kinds, strict=True))
 
     def augmented(grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Saved:
+        _outside_of_tapes(chosen.name, "a split pair")
         call = chosen.bind(grid, block, args, shared_mem, stream)
         aliases = call.aliases()
         classes = tuple(None if aliases.get(i) else _class_shadow(shadows, aliases, i) for i in range(len(shadows)))
@@ -412,6 +421,7 @@ def hvp(k: Any, grid: Any, block: Any, args: Sequence[Any], directions: Sequence
     entry, the product of the Hessian of <dx, F(x)> with `x_dot`, added. Raises as `autodiff` does.
     """
     chosen = kernel(k)
+    _outside_of_tapes(chosen.name, "hvp")
     call = chosen.bind(grid, block, args, shared_mem, stream)
     if chosen.second(pattern_of(chosen, call)).logs:
         raise UnsupportedError(f"`{chosen.name}`: the result of an atomic is not recorded for second derivatives in this release")

@@ -12,6 +12,7 @@ together from pieces in a transient buffer; primal arrays are not written (unles
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Token
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from . import launching
-from .annotations import Duplicated, address, leaf_memory, resolve
+from .annotations import Duplicated, address, leaf_memory, namespace, resolve
 from .api import Kernel, check_flow, pattern_of
 from .differentiate import Adjoint
 from .errors import ShadowError, TapeError
@@ -31,12 +32,12 @@ from .executors.base import Memory
 from .launching import Call, executor_of
 from .program.arena import Arena, Pooled
 from .program.context import current
-from .program.launch import Launched, effects_of, reads
-from .program.memory import Allocation, Versions, copy_live, place
+from .program.launch import Launched, effects_of, reads, writes
+from .program.memory import NOWHERE, Allocation, Versions, copy_live, place
 from .program.operation import Effects, Foreign, Operation, Use
-from .program.region import of_array
+from .program.region import Region, of_array
 from .program.shadows import Shadows
-from .watching import Watch
+from .watching import Watch, mark
 
 _PACKAGE = str(Path(__file__).parent)
 
@@ -68,7 +69,8 @@ class Tape:
     def __init__(self, *, restore: bool = False, check: str | None = None, save: str = "needed") -> None:
         if check not in (None, "exact") or save not in ("needed", "all"):
             raise TapeError("Tape takes check=None or 'exact', save='needed' or 'all'")
-        self.restore, self.exact, self.save_all = restore, check == "exact", save == "all"
+        self.restore, self.save_all = restore, save == "all"
+        self.exact = (check or os.environ.get("GPUAD_CHECK")) == "exact"
         self._token: Token[Any] | None = None
         self._saved = Arena(self._bytes)
         self._transient = Arena(self._bytes)
@@ -109,6 +111,8 @@ class Tape:
         if kind is not None:
             self.state = f"interrupted by {kind.__name__}: {error}"
             return
+        if self.state != "recording":  # an operation failed, and its error was caught inside
+            return
         self.state = "recorded"
         self._watch = Watch.of(self.allocations.values(), self.exact)
 
@@ -129,9 +133,10 @@ class Tape:
 
     def _prepare(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, where: str) -> Recipe:
         """Binds and judges a call. Nothing is launched."""
-        call = self._adopt(kernel, kernel.bind(grid, block, args, shared_mem, stream))
+        call = kernel.bind(grid, block, args, shared_mem, stream)
         self._library = self._library or call.bound.library
         self._note_shadows(call)
+        call = self._adopt(kernel, call)
         bare = any(a.memory is not None and not a.shadows and a.array.dtype.kind == "f" for a in call.bound.arguments)
         adjoint, primal = None, kernel.primal(call.aliases())
         if launching.active_positions(call):
@@ -139,19 +144,22 @@ class Tape:
             self._refuse_taint(kernel, adjoint, call)
             check_flow(kernel, call, adjoint.escapes, True)
             call = replace(call, exact=adjoint.exact)
+        else:
+            self._refuse_taint(kernel, None, call)
         operation = self._operation(kernel, primal, adjoint, call, where)
         call.prepare([*((adjoint.augmented or primal, adjoint.counting) if adjoint is not None else (primal,)), operation.reverse_kernel])
-        return Recipe(operation, primal, tuple(args), bare, self.shadows, self.shadows.count)
+        seen = tuple(u for u in reads(primal, call, self.allocation) if not call.bound.arguments[u.position].shadows)
+        return Recipe(operation, primal, tuple(args), bare, self.shadows, self.shadows.count, seen)
 
     def _operation(self, kernel: Kernel, primal: Any, adjoint: Adjoint | None, call: Call, where: str) -> Launched:
         variant = adjoint.kernel(launching.plain_shadows(adjoint, call)) if adjoint is not None else None
         source = adjoint.primal if adjoint is not None else primal
         effects, uses = kernel.facts.get(
             ("effects", id(adjoint), call.key, tuple(_place(a.memory) for a in call.bound.arguments)),
-            lambda: effects_of(source, adjoint, call, self.allocation),
+            lambda: effects_of(source, adjoint, call, lambda _: NOWHERE),
         )
         effects, uses = self._ours(effects, uses, call)
-        return Launched(kernel.name, where, call, effects, adjoint, variant, uses, [])
+        return Launched(kernel.name, where, call, effects, adjoint, variant, uses, [], kernel)
 
     def _run(self, recipe: Recipe) -> None:
         operation, call = recipe.operation, recipe.operation.call
@@ -163,8 +171,7 @@ class Tape:
                     operation = replace(operation, logs=launching.new_logs(adjoint, call))
             with _Step(self, operation):
                 launching.run_primal(recipe.primal, adjoint, call, launching.State({}, logs=operation.logs))
-        if adjoint is not None and adjoint.escapes:
-            self._taint(adjoint, call, operation.effects)
+        self._note_bare(operation, recipe.reads)
 
     def record(self, operation: Operation, run: Callable[[], None], library: str) -> None:
         """Records an operation that is no kernel launch, and makes it."""
@@ -194,28 +201,43 @@ class Tape:
                 cleared.extend(root[a:z] for root, a, z in self.shadows.written(allocation, region))
         with _Step(self, Foreign("foreign code", place_of(user_frame()), Effects(tuple(uses)), cleared)):
             pass
+        for use in uses:
+            use.allocation.written_bare = use.allocation.written_bare | use.region
 
     def allocation(self, memory: Memory) -> Allocation:
         """The allocation behind a pointer; the tape keeps it alive, so its address is not given to another."""
-        where = address(memory.root)
-        if where not in self.allocations:
-            self.allocations[where] = Allocation(memory.root.view(np.uint8), where, f"memory {len(self.allocations)}")
-        return self.allocations[where]
+        where, size = address(memory.root), int(memory.root.nbytes)
+        known = self.allocations.get(where)
+        if known is None or known.root.nbytes < size:
+            self._refuse_overlap(where, size)
+            known = self.allocations[where] = Allocation(memory.root.view(np.uint8), where, f"memory {len(self.allocations)}")
+        return known
+
+    def _refuse_overlap(self, where: int, size: int) -> None:
+        """Two owners of the same bytes (views made by foreign code) cannot be told apart from two allocations."""
+        for other in self.allocations.values():
+            if size and other.root.nbytes and where < other.address + other.root.nbytes and other.address < where + size:
+                raise ShadowError(
+                    f"an array shares memory with `{other.name}` without being a view of the same array (foreign memory?); slice one array "
+                    "instead. Nothing was launched."
+                )
 
     # --- shadows by memory -----------------------------------------------------------------------------------------------------------
 
     def _adopt(self, kernel: Kernel, call: Call) -> Call:
         """Bare arguments on memory that has a shadow take it if they are only written; to read it bare would drop a gradient."""
+        primal = kernel.primal(call.aliases())
         arguments = list(call.bound.arguments)
-        for i, a in enumerate(arguments):
-            if a.memory is None or a.shadows or a.kind == "stopped" or a.array.dtype.kind != "f":
+        seen = {u.position: u for u in reads(primal, call, self.allocation)}
+        for i, use in {**seen, **{u.position: u for u in writes(primal, call, self.allocation)}}.items():
+            a = arguments[i]
+            if a.shadows or a.kind == "stopped" or a.memory is None or a.array.dtype.kind != "f":
                 continue
-            region = of_array(a.array, a.memory.offset * int(a.array.dtype.itemsize))
-            pairing = self.shadows.of(self.allocation(a.memory), region)
+            region = use.region | seen[i].region if i in seen else use.region
+            pairing = self.shadows.of(use.allocation, region)
             if pairing is None:
                 continue
-            buffer = kernel.primal().params[i]
-            if launching.loads(kernel.primal(), buffer):  # type: ignore[arg-type]
+            if i in seen:
                 raise ShadowError(
                     f"argument {i + 1} `{a.name}` of `{kernel.name}` is read bare, but its memory has a shadow (`{pairing.name}`): the "
                     f"gradient would be dropped. Pass the Duplicated, or stop_gradient({a.name}). Nothing was launched."
@@ -226,18 +248,61 @@ class Tape:
 
     def _note_shadows(self, call: Call) -> None:
         for a in call.bound.arguments:
+            if a.keep and a.shadows:
+                raise ShadowError(
+                    f"`{a.name}`: keep=True has no meaning inside a tape: seeds are given to reverse(). Nothing was launched."
+                )
+            if len(a.shadows) > 1:
+                raise ShadowError(
+                    f"`{a.name}`: a BatchDuplicated is not taken inside a tape in this release; record the program once a seed."
+                )
             if a.memory is not None:
                 self.allocation(a.memory).name = a.name
-                for shadow in a.shadows[:1]:
+                for shadow in a.shadows:
                     region = of_array(a.array, a.memory.offset * int(a.array.dtype.itemsize))
-                    self.shadows.add(self.allocation(a.memory), region, a.memory, shadow, a.name)
+                    self._note_pair(self.allocation(a.memory), region, a.memory, shadow, a.name)
             elif a.kind == "active":
                 self._note_active(a)
+
+    def _note_pair(self, allocation: Allocation, region: Region, primal: Memory, shadow: Memory, name: str) -> None:
+        """Notes a pair; what was done to the memory before it was known to have a shadow is judged again."""
+        count = self.shadows.count
+        self.shadows.add(allocation, region, primal, shadow, name)
+        if self.shadows.count == count:
+            return
+        if allocation.read_bare & region or allocation.tainted & region:
+            raise ShadowError(
+                f"`{name}` has a shadow here, but its memory was used without one earlier in this recording: the gradient of that use would be "
+                "dropped. Pass the Duplicated there too. Nothing was launched."
+            )
+        if allocation.written_bare & region:
+            self.operations = [self._rejudged(op, allocation, region, name) for op in self.operations]
+            allocation.written_bare = allocation.written_bare - region
+
+    def _rejudged(self, operation: Operation, allocation: Allocation, region: Region, name: str) -> Operation:
+        """An earlier operation that wrote memory now known to have a shadow: its adjoint clears it."""
+        if not any(u.allocation is allocation and u.region & region for u in operation.effects.writes):
+            return operation
+        if isinstance(operation, Foreign):
+            operation.cleared.extend(
+                root[a:z] for root, a, z in self.shadows.written(allocation, region & operation.effects.writes[0].region)
+            )
+            return operation
+        assert isinstance(operation, Launched)
+        call = self._adopt(operation.kernel, operation.call)
+        adjoint = operation.kernel.reverse_for(pattern_of(operation.kernel, call), call)
+        new = self._operation(operation.kernel, operation.kernel.primal(call.aliases()), adjoint, call, operation.where)
+        if new.uses or adjoint.logs:
+            raise ShadowError(
+                f"`{name}` has a shadow here, but was written bare by `{operation.name}` ({operation.where}); pass the Duplicated there too. "
+                "Nothing was launched."
+            )
+        return new
 
     def _note_active(self, a: Any) -> None:
         """One shadow for two values would hide that host arithmetic lies between them."""
         key = address(a.shadow_arrays[0])
-        if self.actives.setdefault(key, a.value) != a.value:
+        if self.actives.setdefault(key, a.value).tobytes() != a.value.tobytes():
             raise ShadowError(
                 f"`{a.name}`: one shadow for two values ({self.actives[key]} and {a.value}): host arithmetic on a scalar is not recorded; "
                 "give each value its own shadow"
@@ -245,24 +310,36 @@ class Tape:
 
     def _refuse_taint(self, kernel: Kernel, adjoint: Any, call: Call) -> None:
         """Active data that went into an array without a shadow must not come out again (RULES 4)."""
-        for use in reads(adjoint.primal, call, self.allocation):
+        primal = kernel.primal(call.aliases()) if adjoint is None else adjoint.primal
+        for use in reads(primal, call, self.allocation):
             a = call.bound.arguments[use.position]
-            item = adjoint.primal.params[use.position]
-            if not a.shadows and a.kind != "stopped" and item in adjoint.activity.useful and use.allocation.tainted & use.region:
+            if a.shadows or a.kind == "stopped" or not use.allocation.tainted & use.region:
+                continue
+            if adjoint is None or primal.params[use.position] in adjoint.activity.useful:
                 raise ShadowError(
                     f"argument {use.position + 1} `{a.name}` of `{kernel.name}` holds values that depend on active data, but has no "
                     f"shadow: give it one, Duplicated({a.name}), or stop_gradient({a.name}). Nothing was launched."
                 )
 
-    def _taint(self, adjoint: Any, call: Call, effects: Effects) -> None:
-        escaped = {e.buffer for e in adjoint.escapes}
-        for use in effects.writes:
-            if adjoint.primal.params[use.position] in escaped:
+    def _note_bare(self, operation: Launched, seen: Sequence[Use]) -> None:
+        """What the launch read and wrote without a shadow: of interest if one turns up later."""
+        arguments = operation.call.bound.arguments
+        escaped = {e.buffer for e in operation.adjoint.escapes} if operation.adjoint is not None else set()
+        for use in seen:
+            if arguments[use.position].kind != "stopped" and arguments[use.position].array.dtype.kind == "f":
+                use.allocation.read_bare = use.allocation.read_bare | use.region
+        for use in operation.effects.writes:
+            a = use.allocation
+            if arguments[use.position].shadows:
+                continue
+            if operation.adjoint is not None and operation.adjoint.primal.params[use.position] in escaped:
                 self._tainted = True
-                use.allocation.tainted = use.allocation.tainted | use.region
+                a.tainted = a.tainted | use.region
+            else:
+                a.written_bare = a.written_bare | use.region
 
     def _ours(self, effects: Effects, uses: Any, call: Call) -> tuple[Effects, Any]:
-        """Remembered effects name the allocations of the recording in which they were found; these are the ones of this."""
+        """Remembered effects name no allocations; these are the ones of this call."""
 
         def own(use: Use) -> Use:
             memory = call.bound.arguments[use.position].memory
@@ -275,6 +352,8 @@ class Tape:
 
     def _before(self, operation: Operation) -> None:
         time = len(self.operations)
+        if self.exact:
+            self._compare(operation)
         for use in operation.effects.before:
             use.allocation.pending = use.allocation.pending | use.region
         for use in operation.effects.writes:
@@ -289,9 +368,21 @@ class Tape:
             a.written = a.written | use.region
             a.tainted = a.tainted - use.region
 
+    def _compare(self, operation: Operation) -> None:
+        """With an exact check, what is needed is as the operation before left it."""
+        for a in {id(u.allocation): u.allocation for u in (*operation.effects.writes, *operation.effects.before)}.values():
+            if a.mark is not None and mark(a, a.pending) != a.mark:
+                raise TapeError(
+                    f"`{a.name}` was changed between operation {len(self.operations) - 1} and operation {len(self.operations)} "
+                    f"({operation.name}, {operation.where}) by code that the tape does not see; announce it with tape.overwrites()"
+                )
+
     def _after(self, operation: Operation) -> None:
         for use in operation.effects.after:
             use.allocation.pending = use.allocation.pending | use.region
+        if self.exact:
+            for use in (*operation.effects.writes, *operation.effects.before, *operation.effects.after):
+                use.allocation.mark = mark(use.allocation, use.allocation.pending) if use.allocation.pending else None
         self.operations.append(operation)
 
     # --- reversing ---------------------------------------------------------------------------------------------------------------------
@@ -306,8 +397,9 @@ class Tape:
         self._require("recorded")
         assert self._watch is not None
         self._watch.check()
-        if seeds is not None:
-            self._seed(seeds)
+        resolved = self._resolved(seeds) if seeds is not None else None
+        if resolved is not None:
+            self._seed(resolved)
         self.state = "undefined: a reverse failed, its shadows are undefined"
         resolver = _Resolver(self, Versions())
         pool = Pooled(executor_of(self._library), self._transient)
@@ -322,14 +414,33 @@ class Tape:
             self._restore(resolver.versions)
         self.state = "reversed already; record the program again"
 
-    def _seed(self, seeds: Mapping[Any, Any]) -> None:
+    def _seed(self, seeds: list[tuple[Any, Any]]) -> None:
         for a in self.allocations.values():
             for root, low, high in self.shadows.written(a, a.written):
                 root[low:high] = 0
+        for shadow, seed in seeds:
+            shadow[...] = seed
+
+    def _resolved(self, seeds: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+        """The shadow views that seeds go to, by memory, and the seeds, copied; nothing is written yet."""
+        found = []
         for key, seed in seeds.items():
             if not isinstance(key, Duplicated):
                 raise TapeError("seeds are {Duplicated: array or number}")
-            key.shadow[...] = seed
+            primal = key.primal
+            if primal.size == 0:
+                continue
+            memory = resolve(primal)
+            known = self.allocations.get(address(memory.root))
+            region = of_array(primal, memory.offset * int(primal.dtype.itemsize))
+            pairing = self.shadows.of(known, region) if known is not None else None
+            if pairing is None:
+                raise TapeError("a seed for memory that was not part of the recording. No shadow was touched.")
+            shadow = view_like(Memory(pairing.root, memory.offset + pairing.shift), primal)
+            if np.shape(seed) and np.shape(seed) != shadow.shape:
+                raise TapeError(f"a seed of shape {np.shape(seed)} for an array of shape {shadow.shape}. No shadow was touched.")
+            found.append((shadow, seed.copy() if hasattr(seed, "copy") else seed))
+        return found
 
     def _restore(self, versions: Versions) -> None:
         for a in self.allocations.values():
@@ -406,13 +517,15 @@ class _Resolver:
 
     def memory(self, use: Use, like: Memory, *, own: bool) -> Memory:
         """The version as a pointer: the live array, a saved copy, or pieces put together."""
+        if not use.region:
+            return like
         sources = self.held.get(id(use)) or self.versions.sources(use.allocation, use.region)
         if not own and all(piece is None for _, piece in sources):
             return like
         size = int(like.root.dtype.itemsize)
         if not own and len(sources) == 1:
             part, piece = sources[0]
-            if piece is not None and len(piece.region.spans) == 1:
+            if piece is not None and len(piece.region.spans) == 1 and piece.region.low % size == piece.region.nbytes % size == 0:
                 return Memory(piece.data.view(like.root.dtype), like.offset - piece.region.low // size)
         low, high = use.region.low, use.region.high
         room = self.tape._transient.take(high - low)
@@ -441,6 +554,7 @@ class Recipe:
     bare: bool
     recording: Shadows
     pairs: int
+    reads: tuple[Use, ...]  # of memory without a shadow
 
 
 def call_key(kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, frame: FrameType | None) -> Any:
@@ -469,3 +583,9 @@ def user_frame() -> FrameType | None:
 def place_of(frame: FrameType | None) -> str:
     """File and line."""
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame is not None else "?"
+
+
+def view_like(memory: Memory, array: Any) -> Any:
+    """A view of the memory with the shape and strides of `array`."""
+    strided = namespace(memory.root).lib.stride_tricks.as_strided
+    return strided(memory.root[memory.offset :], array.shape, array.strides)

@@ -11,14 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .errors import TapeError
 from .launching import fingerprint
 from .program.memory import Allocation, gather
-from .program.region import Region, span
+from .program.region import Region
 
-SMALL = 1 << 16  # bytes that are looked at in full
+SMALL = 1 << 20  # bytes that are looked at in full
 BLOCK = 64
 SHARE = 32
 
@@ -59,20 +58,12 @@ def mark(allocation: Allocation, region: Region) -> int:
 
 
 def sample(region: Region) -> Region:
-    """A part of a region that is spread over it: blocks at fixed pseudo-random places."""
+    """A part of a region that is spread over it: in each stretch of SHARE blocks one, at a fixed pseudo-random place."""
     if region.nbytes <= SMALL:
         return region
-    low, high = region.low, region.high
-    blocks = (high - low) // BLOCK
-    chosen = np.random.default_rng(0).choice(blocks, max(blocks // SHARE, 1), replace=False)
-    chosen.sort()
-    begins = low + chosen * BLOCK
-    return _joined(begins) & region
-
-
-def _joined(begins: NDArray[np.int64]) -> Region:
-    result = span(int(begins[0]), int(begins[0]) + BLOCK)
-    spans = np.stack([begins, begins + BLOCK], axis=1).astype(np.int64)
-    first = np.concatenate([[True], spans[1:, 0] > spans[:-1, 1]])
-    last = np.concatenate([np.flatnonzero(first)[1:] - 1, [len(spans) - 1]])
-    return Region(np.stack([spans[first, 0], spans[last, 1]], axis=1)) if len(spans) > 1 else result
+    stretches = (region.high - region.low) // (BLOCK * SHARE)
+    places = np.random.default_rng(0).integers(0, SHARE, stretches)
+    begins = region.low + (np.arange(stretches) * SHARE + places) * BLOCK
+    first = np.concatenate([[True], begins[1:] > begins[:-1] + BLOCK])
+    last = np.concatenate([np.flatnonzero(first)[1:] - 1, [stretches - 1]])
+    return Region(np.stack([begins[first], begins[last] + BLOCK], axis=1).astype(np.int64)) & region

@@ -81,6 +81,10 @@ class Case:
         return cls(kernel, compiled, start, fixed, rng, tuple(d.name for d in compiled.parameters))
 
     @property
+    def number(self) -> int:
+        return int(self.kernel.name[1:])
+
+    @property
     def active(self) -> list[str]:
         return sorted(self.kernel.active)
 

@@ -12,6 +12,7 @@ from ir_tools import buffer, call, const, f32, index, kernel, op, unsigned_index
 from gpuad.codegen import cuda_source, host_source
 from gpuad.codegen.fold import fold
 from gpuad.codegen.spelling import literal
+from gpuad.codegen.wrapping import wrap
 from gpuad.errors import UnsupportedError
 from gpuad.ir.nodes import (
     Accumulate,
@@ -510,3 +511,33 @@ def test_unsigned_arithmetic_wraps_unless_it_is_an_address() -> None:
     less = op("<", op("-", t, Constant(1, U32)), m)
     text = host_body(Let(t, unsigned_index()), If(less, (Store(u, t, a),)), params=(u, m, a))
     assert "(unsigned int)i - 1u < m" in text and "u[i] = a;" in text
+
+
+# --- lines and repeated values ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_variable_that_holds_a_constant_is_not_given_it_again() -> None:
+    """Behind the guard the sum starts from the zero that it was declared with; after the loop has changed it, a zero is a new value."""
+    s, again, end, merged, j, k = var("s"), var("s"), var("s"), var("s"), var("j", I32), var("k", I32)
+    first = For(j, const(0), n, const(1), (), (Carried(s, f32(0), op("+", s, a), end),))
+    second = For(k, const(0), n, const(1), (), (Carried(again, f32(0), op("*", again, b), merged),))
+    guard = If(op("<", i, n), (first, Store(u, i, end)), (), (Merge(merged, end, f32(0)),))
+    assert body_of(guard, Store(u, const(0), merged)).count("s = 0.0f") == 1
+    text = body_of(first, Store(u, i, end), second, Store(u, const(0), merged))
+    assert text.count("= 0.0f") == 2
+
+
+def test_long_lines_break_before_operators_that_bind_least() -> None:
+    total = a
+    for _ in range(12):
+        total = op("+", total, op("*", op("+", a, b), op("-", b, a)))
+    lines = body_of(Store(u, i, total)).splitlines()
+    assert len(lines) > 1 and all(len(line) <= 120 for line in lines)
+    assert all(line.startswith("    + (a + b)") for line in lines[1:])
+    assert "".join(line.strip() for line in lines).replace(" ", "") == f"u[i]=a{'+(a+b)*(b-a)' * 12};"
+
+
+def test_a_line_without_a_place_to_break_stays() -> None:
+    assert wrap("x" * 200) == ["x" * 200]
+    assert wrap("    short = 1;") == ["    short = 1;"]
+    assert wrap("    if (" + "a < b && " * 20 + "c) {")[1].startswith(" " * 12)

@@ -157,6 +157,14 @@ def test_launchable(registers: int, shared: int, most: int, threads: int, fits: 
     assert launchable(Resources(registers, shared, 0, most), threads) is fits
 
 
+def test_limits_of_architectures() -> None:
+    needs = Resources(40, 0, 0, 1024)
+    assert launchable(needs, 1024, "sm_90") and launchable(needs, 1024, "sm_100a")
+    assert not launchable(needs, 1024, "sm_62") and launchable(needs, 512, "sm_62")
+    assert launchable(Resources(168, 0, 0, 1024), 32 * 10, "sm_60") and not launchable(Resources(168, 0, 0, 1024), 32 * 13, "sm_60")
+    assert not launchable(Resources(256, 0, 0, 1024), 32)
+
+
 def test_errors_carry_the_compilers_message() -> None:
     with pytest.raises(CompileError, match=r"NVRTC rejects generated code for sm_90[\s\S]*undefined"):
         compile_cuda('extern "C" __global__ void k() { undefined(); }')

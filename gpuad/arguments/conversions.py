@@ -315,7 +315,10 @@ def _memory(array: Any, element: Type) -> Memory:
     """The memory behind an array, counted in the numbers that `element` consists of."""
     memory = resolve(array)
     leaf, each = array_leaf(array.dtype)
-    return memory if each == 1 else Memory(memory.root.view(leaf), memory.offset * each)
+    root = memory.root if each == 1 else memory.root.view(leaf)
+    if isinstance(element, Scalar) and element.is_integer and root.dtype.itemsize == element.size:
+        root = root.view(np.dtype(f"{element.kind}{element.bits}"))  # CUDA reads the bytes of a mask or of the other signedness as they are
+    return Memory(root, memory.offset * each)
 
 
 def writeable(array: Any) -> bool:

@@ -99,10 +99,10 @@ class Host:
 
 
 def default_workers() -> int:
-    """The number in the environment variable GPUAD_THREADS, else the number of cores."""
+    """The number in the environment variable GPUAD_THREADS, else the number of cores that this process may use."""
     text = os.environ.get("GPUAD_THREADS")
     if text is None:
-        return os.cpu_count() or 1
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not text.isdigit() or int(text) < 1:
         raise LaunchError(f"GPUAD_THREADS is {text!r}: it has to be a number of threads")
     return int(text)

@@ -83,15 +83,35 @@ def resources(cubin: Cubin | bytes) -> dict[str, Resources]:
     return {name: _of_kernel(name, sections) for name in names}
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What an architecture gives one block: registers, which it hands out to so many warps at a time, and bytes of shared memory without
+    opting in for more; and the registers that a thread can address."""
+
+    block_registers: int = 65536
+    warp_unit: int = 4
+    thread_registers: int = 255
+    shared_bytes: int = 48 * 1024
+
+
+_LIMITS = {"sm_53": Limits(block_registers=32768), "sm_60": Limits(warp_unit=2), "sm_62": Limits(block_registers=32768)}
+
+
+def limits(arch: str) -> Limits:
+    """The limits of an architecture such as "sm_90"; those that differ from the usual ones are those of the CUDA programming guide."""
+    return _LIMITS.get(arch.replace("compute_", "sm_").rstrip("af"), Limits())
+
+
 def launchable(needs: Resources, block_threads: int, arch: str = "sm_90", shared_mem: int = 0) -> bool:
     """Whether a block of so many threads can run: it fits the registers and the shared memory that a kernel gets without opting in for
     more. `shared_mem`: bytes of dynamic shared memory."""
-    warps = -(-block_threads // 32)
-    if not 0 < block_threads <= min(1024, needs.max_threads):
+    has = limits(arch)
+    if not 0 < block_threads <= min(1024, needs.max_threads) or needs.registers > has.thread_registers:
         return False
     registers = -(-max(needs.registers, 1) * 32 // 256) * 256  # a warp gets registers in units of 256
-    warps = -(-warps // 4) * 4  # spread over the four schedulers
-    return warps * registers <= 65536 and needs.shared_bytes + shared_mem <= 48 * 1024
+    warps = -(-block_threads // 32)
+    warps = -(-warps // has.warp_unit) * has.warp_unit
+    return warps * registers <= has.block_registers and needs.shared_bytes + shared_mem <= has.shared_bytes
 
 
 @functools.cache

@@ -56,7 +56,9 @@ def check_pair(x: Duplicated) -> None:
     """Primal and shadow are reached by the same numbers. Raises ShadowError if they are not laid out alike."""
     shadow, primal = x.shadow, x.primal
     if tuple(shadow.shape) != tuple(primal.shape):
-        raise ShadowError(f"a primal of shape {tuple(primal.shape)} has a shadow of shape {tuple(shadow.shape)}; make it with zeros_like(x)")
+        raise ShadowError(
+            f"a primal of shape {tuple(primal.shape)} has a shadow of shape {tuple(shadow.shape)}; make it with zeros_like(x)"
+        )
     if _stepping(shadow) != _stepping(primal):
         raise ShadowError(
             f"a primal and its shadow have different strides ({primal.strides} and {shadow.strides} bytes); make the shadow with "

@@ -34,6 +34,7 @@ class Launched:
     reverse_kernel: Kernel | None
     uses: dict[tuple[str, int], Use]
     logs: list[Any]
+    kernel: Any  # the user's, to be judged again if memory turns out to have a shadow
 
     def reverse(self, resolver: Resolver) -> None:
         """Runs the reverse kernel on the versions that it needs."""
@@ -115,6 +116,11 @@ def _uses(kernel: Kernel, call: Call, find: Find, numbers: Numbers, kinds: tuple
 def reads(kernel: Kernel, call: Call, find: Find) -> list[Use]:
     """What the primal reads."""
     return _uses(kernel, call, find, call.numbers(kernel), (Load, Atomic))
+
+
+def writes(kernel: Kernel, call: Call, find: Find) -> list[Use]:
+    """What the primal may write."""
+    return _uses(kernel, call, find, call.numbers(kernel), _WRITES)
 
 
 def _region(body: Any, item: Buffer, position: int, call: Call, numbers: Numbers, kinds: tuple[Any, ...]) -> Region | None:

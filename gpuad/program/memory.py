@@ -35,6 +35,9 @@ class Allocation:
     name: str
     pending: Region = EMPTY
     tainted: Region = EMPTY  # holds values that depend on active data, but has no shadow there
+    read_bare: Region = EMPTY  # was read by operations that took it for inactive
+    written_bare: Region = EMPTY  # was written by operations that took it for inactive
+    mark: int | None = None  # fingerprint of what is pending, kept for an exact check
     written: Region = EMPTY
     initial: Region = EMPTY  # of which the state before the recording is in pieces
     pieces: list[Piece] = field(default_factory=list)
@@ -45,6 +48,8 @@ class Allocation:
         gather(self.root, region, data)
         self.pieces.append(Piece(time, region, data))
 
+
+NOWHERE = Allocation(None, 0, "nowhere")  # stands in for an allocation in what is remembered beyond a recording
 
 Source = tuple[Region, "Piece | None"]  # bytes, and the piece that holds them (None: live)
 
@@ -95,20 +100,19 @@ class _Rows:
 
 def rows(region: Region) -> list[_Rows]:
     """The region as few groups of evenly spaced runs."""
+    begins, runs = region.spans[:, 0], region.spans[:, 1] - region.spans[:, 0]
+    steps = np.diff(begins)
     found: list[_Rows] = []
-    at = 0
-    spans = region.spans
-    lengths = spans[:, 1] - spans[:, 0]
-    i = 0
-    while i < len(spans):
-        run, count, stride = int(lengths[i]), 1, int(lengths[i])
-        if i + 1 < len(spans) and lengths[i + 1] == run:
-            stride = int(spans[i + 1, 0] - spans[i, 0])
-            steps = np.diff(spans[i:, 0])
-            same = (steps == stride) & (lengths[i + 1 :] == run)
-            count = 1 + int(np.argmin(same) if not same.all() else len(same))
-        found.append(_Rows(at, int(spans[i, 0]), run, stride, count))
-        at += run * count
+    at = i = 0
+    changes = np.flatnonzero((steps[1:] != steps[:-1]) | (runs[2:] != runs[1:-1])) + 1 if len(steps) > 1 else np.zeros(0, np.int64)
+    while i < len(begins):
+        count = 1
+        if i + 1 < len(begins) and runs[i + 1] == runs[i]:
+            later = changes[np.searchsorted(changes, i + 1)] if len(changes) and changes[-1] > i else len(begins) - 1
+            count = int(later) - i + 1
+        stride = int(steps[i]) if count > 1 else int(runs[i])
+        found.append(_Rows(at, int(begins[i]), int(runs[i]), stride, count))
+        at += int(runs[i]) * count
         i += count
     return found
 

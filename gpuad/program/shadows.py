@@ -13,7 +13,7 @@ from ..annotations import address
 from ..errors import ShadowError
 from ..executors.base import Memory
 from .memory import Allocation
-from .region import Region
+from .region import EMPTY, Region
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +61,20 @@ class Shadows:
         self.by_shadow.setdefault(where, []).append((mirrored, pairing))
 
     def of(self, allocation: Allocation, region: Region) -> Pairing | None:
-        """The pairing that covers any byte of the region; ShadowError where only a part has one."""
+        """The pairing for a region, or None if no byte of it has a shadow; ShadowError where only a part has, or parts have shadows apart."""
         found = [p for p in self.by_primal.get(allocation.address, ()) if p.region & region]
         if not found:
             return None
-        first = found[0]
+        first, covered = found[0], EMPTY
         for p in found:
-            if p.root is not first.root and (address(p.root) != address(first.root) or p.shift != first.shift):
+            covered = covered | p.region
+            if address(p.root) != address(first.root) or p.shift != first.shift:
                 raise ShadowError(f"`{p.name}` and `{first.name}` lie in one argument but have shadows apart. Nothing was launched.")
+        if not region <= covered:
+            raise ShadowError(
+                f"memory of which only a part has a shadow (`{first.name}`) is passed bare; pass Duplicated with a shadow for all of it. "
+                "Nothing was launched."
+            )
         return first
 
     def written(self, allocation: Allocation, region: Region) -> list[tuple[Any, int, int]]:

@@ -173,8 +173,8 @@ extern "C" __global__ void bilateral_reverse(
                             dweight = 2.0f * -gpuad_chain(expf(-distance2 / (2.0f * (spatial * spatial)))
                                 * (expf(-distance2_2 / (2.0f * (tonal * tonal))) * dweight),
                                 -distance2 / (2.0f * (spatial * spatial)) / (2.0f * (spatial * spatial)));
-                            dweight_2 = 2.0f * -gpuad_chain(dweight_2, -distance2_2 / (2.0f * (tonal * tonal))
-                                / (2.0f * (tonal * tonal)));
+                            dweight_2 = 2.0f * -gpuad_chain(dweight_2,
+                                -distance2_2 / (2.0f * (tonal * tonal)) / (2.0f * (tonal * tonal)));
                             dspatial_4 = 2.0f * (spatial * dweight);
                             dtonal_4 = 2.0f * (tonal * dweight_2);
                             dcentre_3 = -ddistance2;

@@ -49,10 +49,11 @@ extern "C" __global__ void black_scholes_erf_reverse(
         const double dprice_2 = dprice[i];
         const double dprice_3 = -0.5 * ((1.0 + erf(d2 * 0.7071067811865476)) * dprice_2);
         const double dprice_4 = exp(-rate * years) * (strike * dprice_3);
-        const double dd2 = 0.7071067811865476 * (-0.5641895835477563
-            * (exp(-(d2 * 0.7071067811865476 * (d2 * 0.7071067811865476))) * (strike * exp(-rate * years) * dprice_2)));
-        double dd1 = 0.7071067811865476 * (0.5641895835477563 * (exp(-(d1 * 0.7071067811865476
-            * (d1 * 0.7071067811865476))) * (spot * dprice_2))) + dd2;
+        const double dd2 = 0.7071067811865476
+            * (-0.5641895835477563 * (exp(-(d2 * 0.7071067811865476 * (d2 * 0.7071067811865476)))
+            * (strike * exp(-rate * years) * dprice_2)));
+        double dd1 = 0.7071067811865476 * (0.5641895835477563
+            * (exp(-(d1 * 0.7071067811865476 * (d1 * 0.7071067811865476))) * (spot * dprice_2))) + dd2;
         const double dd1_2 = gpuad_chain(dd1, 1.0 / (volatility * sqrt(years)));
         const double dd1_3 = gpuad_chain(dd1_2, 1.0 / (spot / strike));
         const double dd1_4 = years * dd1_2;

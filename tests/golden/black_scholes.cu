@@ -49,12 +49,13 @@ extern "C" __global__ void black_scholes_reverse(
         const float d2 = d1 - volatility * root;
         const float discounted = x * expf(-rate * t);
         const float k = 1.0f / (1.0f + 0.2316419f * fabsf(d1));
-        const float tail = 0.3989423f * expf(-0.5f * d1 * d1) * (k
-            * (0.31938154f + k * (-0.35656378f + k * (1.7814779f + k * (-1.8212559f + k * 1.3302745f)))));
+        const float tail = 0.3989423f * expf(-0.5f * d1 * d1)
+            * (k * (0.31938154f + k * (-0.35656378f + k * (1.7814779f + k * (-1.8212559f + k * 1.3302745f)))));
         const float normal_distribution = d1 > 0.0f ? 1.0f - tail : tail;
         const float k_2 = 1.0f / (1.0f + 0.2316419f * fabsf(d2));
-        const float tail_2 = 0.3989423f * expf(-0.5f * d2 * d2) * (k_2
-            * (0.31938154f + k_2 * (-0.35656378f + k_2 * (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f)))));
+        const float tail_2 = 0.3989423f * expf(-0.5f * d2 * d2)
+            * (k_2 * (0.31938154f + k_2 * (-0.35656378f
+            + k_2 * (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f)))));
         const float normal_distribution_2 = d2 > 0.0f ? 1.0f - tail_2 : tail_2;
         const float dput_2 = dput[i];
         dput[i] = 0.0f;
@@ -74,32 +75,35 @@ extern "C" __global__ void black_scholes_reverse(
         const float dtail_10 = k * dtail_9;
         const float ddiscounted = (1.0f - normal_distribution_2) * dput_2 - normal_distribution_2 * dcall_2;
         const float ddiscounted_2 = expf(-rate * t) * (x * ddiscounted);
-        const float dd2 = (d2 > 0.0f ? -0.2316419f * gpuad_chain((0.31938154f
+        const float dd2 = (d2 > 0.0f ? -0.2316419f
+            * gpuad_chain((0.31938154f + k_2 * (-0.35656378f
+            + k_2 * (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f)))) * dtail_2
+            + (-0.35656378f + k_2 * (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f))) * dtail_3
+            + (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f)) * dtail_4
+            + (-1.8212559f + k_2 * 1.3302745f) * dtail_5 + 1.3302745f * (k_2 * dtail_5),
+            k_2 / (1.0f + 0.2316419f * fabsf(d2))) : d2 < 0.0f
+            ? 0.2316419f * gpuad_chain((0.31938154f
             + k_2 * (-0.35656378f + k_2 * (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f)))) * dtail_2
             + (-0.35656378f + k_2 * (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f))) * dtail_3
             + (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f)) * dtail_4
             + (-1.8212559f + k_2 * 1.3302745f) * dtail_5 + 1.3302745f * (k_2 * dtail_5),
-            k_2 / (1.0f + 0.2316419f * fabsf(d2))) : d2 < 0.0f ? 0.2316419f
-            * gpuad_chain((0.31938154f + k_2 * (-0.35656378f + k_2
-            * (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f)))) * dtail_2
-            + (-0.35656378f + k_2 * (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f))) * dtail_3
-            + (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f)) * dtail_4
-            + (-1.8212559f + k_2 * 1.3302745f) * dtail_5 + 1.3302745f * (k_2 * dtail_5),
-            k_2 / (1.0f + 0.2316419f * fabsf(d2))) : 0.0f) - d2 * (expf(-0.5f * d2 * d2)
-            * (0.3989423f * (k_2 * (0.31938154f + k_2 * (-0.35656378f
-            + k_2 * (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f)))) * dtail)));
+            k_2 / (1.0f + 0.2316419f * fabsf(d2))) : 0.0f)
+            - d2 * (expf(-0.5f * d2 * d2) * (0.3989423f
+            * (k_2 * (0.31938154f + k_2 * (-0.35656378f + k_2 * (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f))))
+            * dtail)));
         float dd1 = (d1 > 0.0f ? -0.2316419f * gpuad_chain((0.31938154f
             + k * (-0.35656378f + k * (1.7814779f + k * (-1.8212559f + k * 1.3302745f)))) * dtail_7
             + (-0.35656378f + k * (1.7814779f + k * (-1.8212559f + k * 1.3302745f))) * dtail_8
             + (1.7814779f + k * (-1.8212559f + k * 1.3302745f)) * dtail_9 + (-1.8212559f + k * 1.3302745f) * dtail_10
             + 1.3302745f * (k * dtail_10), k / (1.0f + 0.2316419f * fabsf(d1))) : d1 < 0.0f
-            ? 0.2316419f * gpuad_chain((0.31938154f + k * (-0.35656378f
-            + k * (1.7814779f + k * (-1.8212559f + k * 1.3302745f)))) * dtail_7
+            ? 0.2316419f * gpuad_chain((0.31938154f
+            + k * (-0.35656378f + k * (1.7814779f + k * (-1.8212559f + k * 1.3302745f)))) * dtail_7
             + (-0.35656378f + k * (1.7814779f + k * (-1.8212559f + k * 1.3302745f))) * dtail_8
             + (1.7814779f + k * (-1.8212559f + k * 1.3302745f)) * dtail_9 + (-1.8212559f + k * 1.3302745f) * dtail_10
             + 1.3302745f * (k * dtail_10), k / (1.0f + 0.2316419f * fabsf(d1))) : 0.0f)
-            - d1 * (expf(-0.5f * d1 * d1) * (0.3989423f * (k * (0.31938154f
-            + k * (-0.35656378f + k * (1.7814779f + k * (-1.8212559f + k * 1.3302745f)))) * dtail_6))) + dd2;
+            - d1 * (expf(-0.5f * d1 * d1) * (0.3989423f
+            * (k * (0.31938154f + k * (-0.35656378f + k * (1.7814779f + k * (-1.8212559f + k * 1.3302745f))))
+            * dtail_6))) + dd2;
         const float dd1_2 = gpuad_chain(dd1, 1.0f / (volatility * root));
         const float dd1_3 = gpuad_chain(dd1_2, 1.0f / (s / x));
         const float dd1_4 = t * dd1_2;

@@ -38,8 +38,8 @@ extern "C" __global__ void layer_norm_reverse(
             dmean -= dx_4;
             dinverse += (x_2 - mean) * dx_3;
         }
-        const float dvariance = dinverse != 0.0f ? gpuad_chain(dinverse, -0.5f * inverse / (variance / n + 1.0e-5f))
-            / n : 0.0f;
+        const float dvariance = dinverse != 0.0f
+            ? gpuad_chain(dinverse, -0.5f * inverse / (variance / n + 1.0e-5f)) / n : 0.0f;
         float dmean_2 = 0.0f;
         for (int k = 0; k < n; ++k) {
             const float dd = 2.0f * ((x_saved[r * n + k] - mean) * dvariance);

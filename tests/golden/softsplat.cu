@@ -51,7 +51,8 @@ extern "C" __global__ void softsplat_reverse(
         if (dvalue != 0.0f) {
             dimage[index] += dvalue;
         }
-        atomicAdd(&dflow[(height + y) * width + x], (dsouth_east != 0.0f ? (to_x - west) * dsouth_east : 0.0f)
+        atomicAdd(&dflow[(height + y) * width + x],
+            (dsouth_east != 0.0f ? (to_x - west) * dsouth_east : 0.0f)
             + (dsouth_west != 0.0f ? (east - to_x) * dsouth_west : 0.0f)
             + (dnorth_east != 0.0f ? -((to_x - west) * dnorth_east) : 0.0f)
             + (dnorth_west != 0.0f ? -((east - to_x) * dnorth_west) : 0.0f));

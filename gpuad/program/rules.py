@@ -1,0 +1,339 @@
+"""Rules: array code that gpuad does not differentiate itself, stated by what it does to memory and by a reverse of its own.
+
+    def scale_reverse(x, da, dx, dy):
+        dx += ...
+
+    @gpuad.rule(reads=("x",), overwrites=("y",), needs={"x": "before"}, reverse=scale_reverse)
+    def scale(x, y): ...
+
+A rule never copies or keeps anything: it says which arrays its reverse reads, and in which version; the tape, which sees the whole program,
+hands them over. Arguments reach both functions as plain arrays and numbers. The reverse is a module-level function; what it is called with
+goes by the names of its parameters, for an array or Active number `x` of the rule:
+
+* `x`: the version of the array that `needs` names, or the value of an argument that is no array;
+* `dx`: where `x` is read, its shadow, to be added to; where it is added to, its shadow, to be read only; where it is overwritten, what the
+  shadow held, moved to memory of the reverse's own: the shadow itself is cleared by then;
+* `dx_before`: where `x` is both read and overwritten, the cleared shadow, to be added to.
+
+What has no shadow comes as None.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import update_wrapper
+from typing import Any
+
+import numpy as np
+
+from ..annotations import Active, BatchDuplicated, Const, Duplicated, Stopped, as_array, leaf_memory, namespace, resolve
+from ..arguments.aliasing import overlap
+from ..arguments.aliasing import region as place
+from ..errors import LaunchError, ShadowError, TapeError
+from ..executors.base import Memory
+from .context import current
+from .operation import Effects, Use
+from .region import Region, of_array
+
+Need = "str | tuple[str, ...]"
+_VERSIONS = ("before", "after")
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a rule does to its arguments: names of its parameters."""
+
+    reads: tuple[str, ...]
+    overwrites: tuple[str, ...]
+    adds: tuple[str, ...]
+    needs: Mapping[str, tuple[str, ...]]  # 'before' or 'after', then the parameters of which one has to be active for the need to exist
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """All parameters that the rule may write."""
+        return (*self.overwrites, *self.adds)
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """All parameters that are arrays (or Active numbers that are read)."""
+        return tuple(dict.fromkeys((*self.reads, *self.writes)))
+
+
+def rule(
+    *,
+    reads: Sequence[str] = (),
+    overwrites: Sequence[str] = (),
+    adds: Sequence[str] = (),
+    needs: Mapping[str, str | tuple[str, ...]] | None = None,
+    reverse: Callable[..., None] | None = None,
+) -> Callable[[Callable[..., Any]], Rule]:
+    """Makes a recorded operation of a Python function on arrays.
+
+    `reads`, `overwrites`, `adds`: names of parameters that are arrays (a number that may be Active is read); every element of an
+    overwritten one is set, in one that is added to every element may grow. One may be read and overwritten, not overwritten and added to.
+    `needs`: {parameter: 'before' or 'after'} for the arrays that the reverse reads; ('before', 'b', 'c') if only for the gradient of b or c.
+    `reverse`: a module-level function; see the module's text for its parameters. It may also be set later: `f.reverse = function`.
+    Raises TypeError for names that do not fit.
+    """
+    stated = {k: (v,) if isinstance(v, str) else tuple(v) for k, v in (needs or {}).items()}
+    effect = Effect(tuple(reads), tuple(overwrites), tuple(adds), stated)
+    return lambda function: Rule(function, effect, reverse)
+
+
+class Rule:
+    """A function with its effects and its reverse. Called outside of a tape on plain arrays it is the function."""
+
+    def __init__(self, function: Callable[..., Any], effect: Effect, reverse: Callable[..., None] | None) -> None:
+        self.function, self.effect = function, effect
+        self.name = function.__name__
+        self.signature = inspect.signature(function)
+        update_wrapper(self, function)
+        _check_names(self.name, effect, tuple(self.signature.parameters))
+        self._reverse: Callable[..., None] | None = None
+        if reverse is not None:
+            self.reverse = reverse
+
+    @property
+    def reverse(self) -> Callable[..., None] | None:
+        """The reverse: a module-level function."""
+        return self._reverse
+
+    @reverse.setter
+    def reverse(self, function: Callable[..., None]) -> None:
+        if "<" in getattr(function, "__qualname__", "<") or getattr(function, "__closure__", None):
+            raise TypeError(f"rule {self.name}: the reverse must be a module-level function, so that a tape can be stored")
+        for name in inspect.signature(function).parameters:
+            _check_parameter(self.name, self.effect, tuple(self.signature.parameters), name)
+        self._reverse = function
+
+    def __call__(self, *args: Any, **keywords: Any) -> None:
+        given = self.signature.bind(*args, **keywords)
+        given.apply_defaults()
+        tape: Any = current.get()
+        if tape is not None:
+            _record(self, given.arguments, tape)
+            return
+        if any(isinstance(x, Duplicated | Active) for x in given.arguments.values()):
+            raise TapeError(f"{self.name} on a Duplicated outside of a tape is not recorded: enter one (`with tape:`), or pass `.primal`")
+        self.function(**{k: _plain(x) for k, x in given.arguments.items()})
+
+
+def _check_names(name: str, effect: Effect, parameters: Sequence[str]) -> None:
+    for p in (*effect.arrays, *effect.needs, *(c for n in effect.needs.values() for c in n[1:])):
+        if p not in parameters:
+            raise TypeError(f"rule {name} has no parameter {p!r}; it has {', '.join(parameters)}")
+    if both := set(effect.overwrites) & set(effect.adds):
+        raise TypeError(f"rule {name}: {sorted(both)[0]!r} is overwritten or added to, not both")
+    for p, need in effect.needs.items():
+        if p not in effect.arrays or need[0] not in _VERSIONS:
+            raise TypeError(f"rule {name}: needs are {{array: 'before' or 'after'}}, got {p!r}: {need[0]!r}")
+
+
+def _check_parameter(name: str, effect: Effect, parameters: Sequence[str], wanted: str) -> None:
+    """A parameter of a reverse must have a meaning."""
+    if wanted in effect.writes and wanted not in effect.needs:
+        raise TypeError(f"rule {name}: its reverse takes {wanted!r}, which the rule writes: state the version in needs")
+    if wanted in parameters or wanted.removeprefix("d") in effect.arrays:
+        return
+    core = wanted.removeprefix("d").removesuffix("_before")
+    if core in effect.reads and core in effect.overwrites:
+        return
+    raise TypeError(f"rule {name}: its reverse takes {wanted!r}, which is nothing that the rule knows")
+
+
+def _plain(x: Any) -> Any:
+    """What the function is called with."""
+    return x.value if isinstance(x, Active) else x.primal if isinstance(x, Duplicated | Const) else x
+
+
+# --- recording -----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Operand:
+    """An array of a call, with its shadow if it has one, and the region that the rule touches."""
+
+    name: str
+    array: Any
+    shadow: Any
+    stopped: bool
+    dropped: bool  # Const: gradients into it are dropped on purpose
+    use: Use
+
+
+@dataclass(eq=False)
+class Ruled:
+    """A recorded rule. `needs`: for each array that the reverse reads the use that says in which version."""
+
+    name: str
+    where: str
+    effects: Effects
+    rule: Rule
+    operands: Mapping[str, Operand]
+    actives: Mapping[str, Active]
+    values: Mapping[str, Any]
+    needs: Mapping[str, Use]
+
+    def reverse(self, resolver: Any) -> None:
+        """Clears the shadows of what was overwritten, and calls the rule's reverse."""
+        moved = {n: self._taken(n, resolver) for n in self.rule.effect.overwrites if n in self.operands}
+        if self.rule.reverse is None or not self._flows():
+            return
+        wanted = inspect.signature(self.rule.reverse).parameters
+        self.rule.reverse(**{name: self._argument(name, moved, resolver) for name in wanted})
+
+    def _taken(self, name: str, resolver: Any) -> Any:
+        shadow = self.operands[name].shadow
+        if shadow is None:
+            return None
+        copy = resolver.moved(shadow)
+        shadow[...] = 0
+        return copy
+
+    def _flows(self) -> bool:
+        return any(self.operands[n].shadow is not None for n in self.rule.effect.writes if n in self.operands)
+
+    def _argument(self, name: str, moved: Mapping[str, Any], resolver: Any) -> Any:
+        if name in self.needs:
+            array = self.operands[name].array
+            return view_in(resolver.memory(self.needs[name], resolve(array), own=False), array)
+        if name in self.values:
+            return self.values[name]
+        return self._shadow(name, moved)
+
+    def _shadow(self, name: str, moved: Mapping[str, Any]) -> Any:
+        core = name.removeprefix("d")
+        if core in moved:
+            return moved[core]
+        core = core if core in self.rule.effect.arrays else core.removesuffix("_before")
+        if core in self.actives:
+            return self.actives[core].shadow
+        return self.operands[core].shadow if core in self.operands else None
+
+    def line(self) -> str:
+        names = inspect.signature(self.rule.reverse).parameters if self.rule.reverse else ()
+        return f"{self.rule.reverse.__name__ if self.rule.reverse else 'clear'}({', '.join(names)})  # {self.where}: {self.name}"
+
+
+def view_in(memory: Memory, like: Any) -> Any:
+    """An array laid out like another, in other memory."""
+    if isinstance(like, np.ndarray):
+        size = like.dtype.itemsize
+        return np.ndarray(like.shape, like.dtype, memory.root, memory.offset * size, like.strides) if like.size else like
+    strided = namespace(like).lib.stride_tricks.as_strided
+    return strided(memory.root[memory.offset :], like.shape, like.strides) if like.size else like
+
+
+def _record(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mapping[str, Region] | None = None) -> None:
+    """Checks a call, and hands it to the tape."""
+    from ..errors import GpuadError
+
+    if any(isinstance(x, BatchDuplicated) for x in arguments.values()):
+        raise GpuadError(f"{rule.name}: rules take one shadow an array; BatchDuplicated is for kernels")
+    operands = {n: _operand(rule, n, arguments[n], tape, regions or {}) for n in rule.effect.arrays if _is_array(arguments[n])}
+    actives = {n: x for n, x in arguments.items() if isinstance(x, Active)}
+    _check_actives(rule, actives)
+    _check_apart(rule, operands)
+    active = {n for n in rule.effect.reads if n in actives or (n in operands and operands[n].shadow is not None)}
+    active |= {n for n in rule.effect.adds if n in operands and operands[n].shadow is not None}
+    _check_flow(rule, operands, actives)
+    for n, o in operands.items():
+        if o.shadow is not None:
+            tape.adopt(o.array, o.shadow, n)
+    flows = any(operands[n].shadow is not None for n in rule.effect.writes if n in operands)
+    if rule.reverse is None and flows and active & set(rule.effect.reads):
+        raise ShadowError(f"rule {rule.name} has no reverse: set `{rule.name}.reverse`, or pass stop_gradient(x). Nothing was run.")
+    needs = {n: replace(operands[n].use) for n, need in rule.effect.needs.items() if flows and n in operands and _exists(need, active)}
+    effects = Effects(
+        tuple(operands[n].use for n in rule.effect.writes if n in operands),
+        tuple(use for n, use in needs.items() if rule.effect.needs[n][0] == "before"),
+        tuple(use for n, use in needs.items() if rule.effect.needs[n][0] == "after"),
+    )
+    values = {n: _plain(x) for n, x in arguments.items()}
+    library = next((namespace(o.array).__name__ for o in operands.values()), "numpy")
+    operation = Ruled(rule.name, _caller(), effects, rule, operands, actives, values, needs)
+    operation.values = {n: v for n, v in values.items() if n not in needs}
+    tape.record(operation, lambda: rule.function(**values), library)
+    for n in rule.effect.writes:
+        if n in operands and operands[n].shadow is None and active:
+            operands[n].use.allocation.tainted = operands[n].use.allocation.tainted | operands[n].use.region
+
+
+def _exists(need: tuple[str, ...], active: set[str]) -> bool:
+    return len(need) == 1 or any(n in active for n in need[1:])
+
+
+def _is_array(x: Any) -> bool:
+    x = x.primal if isinstance(x, Duplicated | Const) else as_array(x)
+    return hasattr(x, "strides") and not isinstance(x, np.generic)
+
+
+def _operand(rule: Rule, name: str, x: Any, tape: Any, regions: Mapping[str, Region]) -> Operand:
+    """An array argument; a bare one that is only written takes the shadow that its memory has."""
+    array = x.primal if isinstance(x, Duplicated | Const) else as_array(x)
+    memory = leaf_memory(array)
+    region = regions.get(name) or of_array(array, memory.offset * int(memory.root.dtype.itemsize))
+    use = Use(tape.allocation(memory), region, list(rule.effect.arrays).index(name))
+    shadow = x.shadow if isinstance(x, Duplicated) else None
+    if shadow is not None and (shadow.shape != array.shape or shadow.dtype != array.dtype or shadow.strides != array.strides):
+        raise ShadowError(
+            f"`{name}` of {rule.name} and its shadow are not laid out alike; make the shadow with zeros_like(x), or slice the pair"
+        )
+    if shadow is None and not isinstance(x, Stopped):
+        shadow = _known_shadow(rule, name, array, memory, use, tape)
+    return Operand(name, array, shadow, isinstance(x, Stopped), isinstance(x, Const), use)
+
+
+def _known_shadow(rule: Rule, name: str, array: Any, memory: Memory, use: Use, tape: Any) -> Any:
+    pairing = tape.shadows.of(use.allocation, use.region)
+    if pairing is None or array.dtype.kind not in "fc":
+        return None
+    if name in rule.effect.reads or name in rule.effect.adds:
+        raise ShadowError(
+            f"`{name}` of {rule.name} is read bare, but its memory has a shadow (`{pairing.name}`): the gradient would be dropped. Pass the "
+            f"Duplicated, or stop_gradient({name}). Nothing was run."
+        )
+    leaf = Memory(pairing.root, memory.offset + pairing.shift)
+    scale = array.dtype.itemsize // memory.root.dtype.itemsize
+    return view_in(Memory(leaf.root.view(array.dtype), leaf.offset // scale), array)
+
+
+def _check_actives(rule: Rule, actives: Mapping[str, Active]) -> None:
+    for name in actives:
+        if name not in rule.effect.reads:
+            raise ShadowError(f"`{name}` of {rule.name} is Active, but the rule does not list it in reads; its gradient would be dropped")
+
+
+def _check_apart(rule: Rule, operands: Mapping[str, Operand]) -> None:
+    """What a rule writes may not overlap another of its arrays: its function and its reverse know them apart."""
+    for n in rule.effect.writes:
+        for m, other in operands.items():
+            if n in operands and m != n and namespace(other.array) is namespace(operands[n].array):
+                if overlap(place(operands[n].array), place(other.array)):
+                    raise LaunchError(f"`{n}` of {rule.name} overlaps `{m}`, which the rule writes: pass a copy. Nothing was run.")
+
+
+def _check_flow(rule: Rule, operands: Mapping[str, Operand], actives: Mapping[str, Active]) -> None:
+    """Nothing may be dropped by forgetting (RULES 4)."""
+    varied = [n for n in rule.effect.reads if n in actives or (n in operands and operands[n].shadow is not None)]
+    for n in rule.effect.writes:
+        if varied and n in operands and operands[n].shadow is None and not operands[n].dropped and operands[n].array.dtype.kind in "fc":
+            raise ShadowError(
+                f"`{n}` of {rule.name} gets values that depend on `{varied[0]}`, but has no shadow: pass Duplicated({n}) to keep its "
+                f"gradient, or Const({n}) to drop it on purpose. Nothing was run."
+            )
+    for n in rule.effect.reads:
+        o = operands.get(n)
+        if o is not None and o.shadow is None and not o.stopped and o.use.allocation.tainted & o.use.region:
+            raise ShadowError(
+                f"`{n}` of {rule.name} holds values that depend on active data, but has no shadow: give it one, Duplicated({n}), or "
+                f"stop_gradient({n}). Nothing was run."
+            )
+
+
+def _caller() -> str:
+    from ..launching import caller
+
+    return caller()

@@ -1,0 +1,130 @@
+"""Random CUDA kernels, checked in every configuration that must not matter: see `random_cuda` for the kernels, `random_cuda_checks` for the checks.
+
+The kernels are the same in every run: batch k holds the seeds from k * BATCH on. `GPUAD_NIGHTLY=5000` checks that many kernels, all of them in all
+configurations; `GPUAD_SEED=n` starts at another seed. A failing kernel is cut down, and printed with its seed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from random_cuda import Grammar, Kernel, random_kernel
+from random_cuda_checks import CONFIGURATIONS, Case, Discarded, Failure, Tally, check, fault, prepare, shrink
+
+from gpuad.errors import CompileError, GpuadError
+from gpuad.executors.compiler import find_compiler
+from gpuad.executors.host import Host
+
+BATCH = 10
+NIGHTLY = int(os.environ.get("GPUAD_NIGHTLY", "0"))
+COUNT = NIGHTLY or 300
+FIRST = int(os.environ.get("GPUAD_SEED", "0"))
+HOST_BATCHES = 4  # of those that are not nightly: compiling takes a second a kernel
+EDGES = 0.05  # share of the elements that may lie at knife edges
+PATIENCE = 120.0  # seconds for cutting a failing kernel down
+
+
+@pytest.mark.parametrize("number", range(-(-COUNT // BATCH)))
+def test_random_kernels(number: int) -> None:
+    host = _host() if NIGHTLY or number < HOST_BATCHES else None
+    kernels = [random_kernel(FIRST + number * BATCH + k) for k in range(BATCH)]
+    cases = [_case(kernel) for kernel in kernels]
+    if host is not None:
+        prepare(host, cases)
+    tally = Tally()
+    for kernel, case in zip(kernels, cases, strict=True):
+        _check(kernel, case, tally, host)
+    print(f"seeds {kernels[0].name} to {kernels[-1].name}: {tally}")
+    assert tally.discarded <= BATCH // 2
+    assert tally.edges <= EDGES * tally.elements
+
+
+def _host() -> Host | None:
+    try:
+        find_compiler()
+    except CompileError:
+        return None
+    return Host()
+
+
+def _case(kernel: Kernel) -> Case:
+    try:
+        return Case.of(kernel)
+    except GpuadError as error:
+        pytest.fail(f"{kernel.name} is refused: {error}\n{kernel.text}", pytrace=False)
+
+
+def _check(kernel: Kernel, case: Case, tally: Tally, host: Host | None) -> None:
+    configurations = CONFIGURATIONS if NIGHTLY else CONFIGURATIONS[3:] if case.number % 2 else CONFIGURATIONS[1:2]
+    try:
+        check(case, tally, host, configurations)
+    except Discarded:
+        tally.discarded += 1
+    except Failure as failure:
+        pytest.fail(_report(kernel, failure, host), pytrace=False)
+
+
+def _report(kernel: Kernel, failure: Failure, host: Host | None) -> str:
+    """The failure, the kernel that is left of the one that fails, and that one itself."""
+    used = host if "host" in failure.kind else None
+    kind, end = fault(kernel, used), time.monotonic() + PATIENCE
+    small = shrink(kernel, lambda k: time.monotonic() < end and fault(k, used) == kind) if kind is not None else kernel
+    launch = f"grid {kernel.grid}, block {kernel.threads}, n {kernel.n}, active {sorted(kernel.active)}"
+    return f"seed {kernel.name[1:]}: {failure}\n{launch}\n\n{small.text}\ncut down from\n\n{kernel.text}"
+
+
+# --- the kernels themselves --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_seed_gives_one_text() -> None:
+    assert random_kernel(7).text == random_kernel(7).text != random_kernel(8).text
+
+
+def test_grammar_reaches_the_language() -> None:
+    """Each construct occurs in the first few hundred kernels."""
+    texts = [Grammar(seed).kernel().text for seed in range(300)]
+    wanted = [
+        "return;", "else if", "break;", "continue;", "do {", "while (", "gridDim.x", "blockIdx.y", "__device__ void", "__device__ bool", "double* ",
+        "float* ", "++) y[", "atomicAdd", "&& a[", "|| b[", "[idx[i]]", "? ", "(int)(2", "q[i] = ", "< cnt[i]", "< q[i]", "bool f", "for (float k",
+        "unsigned int k", "long long i", "&x[i]", "[2][3]", "_ = 0",
+    ]  # fmt: skip
+    missing = [w for w in wanted[:-1] if not any(w in text for text in texts)]
+    assert not missing
+
+
+# --- the checks see what they are there to see ------------------------------------------------------------------------------------------------
+
+
+def _first_fault(seeds: range) -> str | None:
+    for seed in seeds:
+        found = fault(random_kernel(seed))
+        if found is not None:
+            return found
+    return None
+
+
+def test_a_wrong_partial_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpuad.transform import derivatives
+
+    monkeypatch.setitem(derivatives.RULES, "tanh", derivatives.RULES["sin"])
+    assert _first_fault(range(20)) == "differences"
+
+
+def test_values_that_are_not_saved_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpuad.analysis import replay
+
+    def forgetful(self: Any, store: Any, load: Any, home: Any, *, later: bool = False) -> bool:
+        return False
+
+    monkeypatch.setattr(replay._Judge, "may_hit", forgetful)
+    assert _first_fault(range(20)) is not None
+
+
+def test_cutting_down_keeps_the_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = random_kernel(3)
+    fails: Callable[[Kernel], bool] = lambda k: "x[i]" in k.text  # noqa: E731
+    assert len(shrink(kernel, fails).text) < 400
