@@ -1,9 +1,10 @@
 """gpuad differentiates CUDA kernels that overwrite their arguments in place. The public names, nothing else."""
 
-from . import testing
+from . import ops, testing
 from .annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, stop_gradient
 from .api import Forward, Kernel, Reverse, autodiff, autodiff_thunk, hvp, kernel
 from .errors import CompileError, GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
+from .program.rules import rule
 from .tape import Tape
 
 __version__ = "0.1.0"
@@ -28,6 +29,8 @@ __all__ = [
     "autodiff_thunk",
     "hvp",
     "kernel",
+    "ops",
+    "rule",
     "stop_gradient",
     "testing",
 ]

@@ -1213,3 +1213,30 @@ extern "C" __global__ void k(double* x, double* y)
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     double s = x[i]; for (int j = 0; j < i; j++) for (int m = j; m < i; m++) s = sin(s)*1.2 + x[i+4]*.1; y[i] = s;
 }
+
+//@ 18: capped mean of none
+//@ x=16 y=16 k=[0,1,2,0] <<<1, 4>>>(x, y, k)
+//@ fails: A26: a division by an integer gives 0/0
+extern "C" __global__ void k(double* x, double* y, int* k)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = fmin(x[i] / k[i], 5.0) + exp(-x[i+4] / k[i]) + tanh(x[i+8] / k[i]);
+}
+
+//@ 10: one value in each iteration
+//@ m=1 a=3 b=0.7 <<<1, 4>>>(m, a, b)
+//@ refused: LaunchError: two threads write
+//@ fails: A27: threads store in different iterations
+extern "C" __global__ void k(double* m, const double* a, double b)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int k = 0; k < 3; k++) if (i == k) m[0] = a[k] * b;
+}
+
+//@ 10: one element read by all through an index
+//@ m=2 a=4 k=[2,2,2,2] <<<1, 4>>>(m, a, k)
+extern "C" __global__ void k(double* m, const double* a, const int* k)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    m[0] = a[k[i]] * a[0];
+}

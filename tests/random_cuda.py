@@ -11,8 +11,8 @@ what it means. Every kernel is free of races by construction, deterministic, in 
 | `real* s` | adds atomically, never reads |
 | `real c`, `d`; `int n`, `m` | numbers |
 
-Values stay moderate and functions away from their singular points; integers are reduced to a few values when they are assigned; loops run at
-most a handful of times, and zero times often.
+Values stay moderate and functions away from their singular points; integers are reduced to a few values when they are assigned; loops
+run at most a handful of times, and zero times often.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ WIDTH = 5  # of a 2D launch: the parameter w
 
 @dataclass(frozen=True)
 class Node:
-    """Text with `{}` for each child, and ⟨ ⟩ for braces. `type`: 'real', 'int', 'bool' for expressions, 'stmt', or 'block' (statements, one a child)."""
+    """Text with `{}` for each child, and ⟨ ⟩ for braces. `type`: 'real', 'int', 'bool' for expressions, 'stmt', or 'block' (a child is a
+    statement)."""
 
     type: str
     text: str
@@ -283,12 +284,15 @@ class Grammar:
             (4, lambda: Node("bool", f"({{}} {compare} {{}})", (self.expr(max(2, deeper)), self.expr(max(2, deeper))))),
             (3, lambda: Node("bool", f"({{}} {self.r.choice([compare, '==', '!='])} {{}})", (self.integer(2), self.integer(3)))),
             (2 if self.named("bool") else 0, lambda: Node("bool", self.some("bool").text)),  # type: ignore[union-attr]
-            (0 if simple else 1, lambda: Node("bool", f"({{}} {self.r.choice(['&&', '||'])} {{}})", (self.condition(deeper), self.condition(deeper)))),
+            (0 if simple else 1, lambda: self.both(deeper)),
             (0 if simple else 0.6, lambda: Node("bool", "!({})", (self.condition(deeper),))),
             (0.5 if self.in_kernel else 0, lambda: Node("bool", f"(i + 1 < n && a[i + 1] {compare} {{}})", (self.expr(3),))),
             (0.4 if self.in_kernel else 0, lambda: Node("bool", f"(i < 1 || b[i - 1] {compare} {{}})", (self.expr(3),))),
             (0.3, lambda: Node("bool", f"({{}} {self.r.choice(['& 1', '% 3'])})", (self.natural(8),))),
         ])  # fmt: skip
+
+    def both(self, depth: int) -> Node:
+        return Node("bool", self.r.choice(["({} && {})", "({} || {})"]), (self.condition(depth), self.condition(depth)))
 
     def integer(self, depth: int = 0) -> Node:
         known = self.some("int")
@@ -520,13 +524,14 @@ class Grammar:
             first = self.expr(1)
         with self.looping(Name(k, "int", False, 4), Name(j, "int", False, 3)):
             value = self.bounded(2)
+        each = f"for (int {j} = 0; {j} < 3; {j}++)"
         step = self.r.choice([
-            f"for (int {j} = 0; {j} < 3; {j}++) {v}[{j}] = 0.5 * {u}[{j}] + {u}[({j} + 1) % 3] * {{}};\nfor (int {j} = 0; {j} < 3; {j}++) {u}[{j}] = {v}[{j}];",
-            f"for (int {j} = 0; {j} < 3; {j}++) {v}[{j}] = sin({u}[({j} + {k}) % 3] + {{}});\n{u}[{k} % 3] = {v}[0] * {v}[1];",
+            f"{each} {v}[{j}] = 0.5 * {u}[{j}] + {u}[({j} + 1) % 3] * {{}};\n{each} {u}[{j}] = {v}[{j}];",
+            f"{each} {v}[{j}] = sin({u}[({j} + {k}) % 3] + {{}});\n{u}[{k} % 3] = {v}[0] * {v}[1];",
         ])  # fmt: skip
         loop = f"for (int {k} = 0; {k} < {{}}; {k}++) ⟨\n{step}\n⟩"
         self.scope.arrays.append(local(u, 3))
-        declared = f"{r} {u}[3], {v}[3];\nfor (int {j} = 0; {j} < 3; {j}++) ⟨\n{u}[{j}] = {{}};\n{v}[{j}] = 0;\n⟩"
+        declared = f"{r} {u}[3], {v}[3];\n{each} ⟨\n{u}[{j}] = {{}};\n{v}[{j}] = 0;\n⟩"
         return Node("stmt", f"{declared}\n{loop}", (first, self.natural(4), value))
 
     def pointer(self) -> Node:
@@ -686,13 +691,15 @@ class Grammar:
         here, before = array.place(Node("int", k)), array.place(Node("int", f"{k} - 1"))
         after = array.place(Node("int", f"{k} + 1"))
         forward = f"for (int {k} = 1; {k} < {array.bound}; {k}++)"
+        backward = f"for (int {k} = {array.bound} - 2; {k} >= 0; {k}--)"
+        short = f"for (int {k} = 0; {k} + 1 < {array.bound}; {k}++)"
         with self.looping(Name(k, "int", False, array.length)):
             return self.pick([
                 (1, lambda: Node("stmt", f"{forward} {{}} *= 0.9 * {{}};", (here, before))),
                 (1, lambda: Node("stmt", f"{forward} {{}} = sin({{}} * {{}} + {{}});", (here, before, here, self.expr(2)))),
                 (1, lambda: Node("stmt", f"{forward} {{}} -= 0.5 * {{}};", (here, before))),
-                (1, lambda: Node("stmt", f"for (int {k} = {array.bound} - 2; {k} >= 0; {k}--) {{}} = 0.5 * {{}} + 0.4 * {{}} * {{}};", (here, here, after, after))),
-                (1, lambda: Node("stmt", f"for (int {k} = 0; {k} + 1 < {array.bound}; {k}++) {{}} = tanh({{}} - {{}});", (here, after, here))),
+                (1, lambda: Node("stmt", f"{backward} {{}} = 0.5 * {{}} + 0.4 * {{}} * {{}};", (here, here, after, after))),
+                (1, lambda: Node("stmt", f"{short} {{}} = tanh({{}} - {{}});", (here, after, here))),
             ])  # fmt: skip
 
     def sort(self, array: Array) -> Node:
@@ -723,7 +730,8 @@ class Grammar:
             use = self.assign() if self.assignable("real") else block([])
         return Node(
             "stmt",
-            f"for (int {k} = 0; {k} < {{}}; {k}++) ⟨\nfor (int {j} = {array.bound} - 1; {j} > 0; {j}--) {{}} = {{}};\n{{}} = {{}};\n{{}}\n⟩",
+            f"for (int {k} = 0; {k} < {{}}; {k}++) ⟨\n"
+            f"for (int {j} = {array.bound} - 1; {j} > 0; {j}--) {{}} = {{}};\n{{}} = {{}};\n{{}}\n⟩",
             (self.natural(4), at(Node("int", j)), at(Node("int", f"{j} - 1")), at(Node("int", "0")), new, use),
         )
 
@@ -788,9 +796,10 @@ class Grammar:
     def fibonacci(self, reals: list[str]) -> Node:
         k, t = self.fresh("k"), self.fresh("t")
         u, v = self.r.sample(reals, 2)
+        new = self.r.choice([f"0.5 * ({u} + {v})", f"{u} * 0.7 + sin({v} * {u})"])
         return Node(
             "stmt",
-            f"for (int {k} = 0; {k} < {{}}; {k}++) ⟨\n{self.real} {t} = {v};\n{v} = {self.r.choice([f'0.5 * ({u} + {v})', f'{u} * 0.7 + sin({v} * {u})'])};\n{u} = {t};\n⟩",
+            f"for (int {k} = 0; {k} < {{}}; {k}++) ⟨\n{self.real} {t} = {v};\n{v} = {new};\n{u} = {t};\n⟩",
             (self.natural(4),),
         )
 
@@ -893,7 +902,8 @@ class Grammar:
         r = self.real
         return Node(
             "stmt",
-            f"__device__ {r} {name}(const {r}* w, {r} u, int n1) ⟨\nfor (int {k} = 0; {k} < 2 && {k} <= n1; {k}++) ⟨\n{{}}\n{{}}\n⟩\nreturn {{}};\n⟩",
+            f"__device__ {r} {name}(const {r}* w, {r} u, int n1) ⟨\n"
+            f"for (int {k} = 0; {k} < 2 && {k} <= n1; {k}++) ⟨\n{{}}\n{{}}\n⟩\nreturn {{}};\n⟩",
             (inner, early, last),
         )
 
@@ -972,8 +982,8 @@ class Grammar:
         index = self.r.choice(["int", "int", "int", "unsigned int", "long long"])
         thread = "blockIdx.x * blockDim.x + threadIdx.x"
         head = (
-            f'#define M {ROW}\n{{}}\nextern "C" __global__ void k{self.seed}(const {r}* a, const {r}* b, {r}* x, {r}* y, {r}* z, {r}* s, int* q, '
-            f"const int* idx, const int* cnt, {r} c, {r} d, int n, int m, int w) ⟨\n"
+            f'#define M {ROW}\n{{}}\nextern "C" __global__ void k{self.seed}(const {r}* a, const {r}* b,\n'
+            f"{r}* x, {r}* y, {r}* z, {r}* s, int* q, const int* idx, const int* cnt, {r} c, {r} d, int n, int m, int w) ⟨\n"
         )
         tail = {
             "return": f"{index} i = {thread};\nif (i >= n) return;\n{{}}\n{{}}\n⟩",

@@ -1,8 +1,8 @@
 """What is checked of a random kernel, and how a failing one is cut down.
 
-All memory of a launch is one state; its active part is a vector. Forward mode gives `J v`, reverse mode `J^T w`, in every configuration that must not
-matter: executor, recording analysed or not, plain accumulation allowed or not. A `Failure` says which check failed; the first lines of a
-message are the same for the same fault, so that cutting down does not wander to another one.
+All memory of a launch is one state; its active part is a vector. Forward mode gives `J v`, reverse mode `J^T w`, in every configuration
+that must not matter: executor, recording analysed or not, plain accumulation allowed or not. A `Failure` says which check failed, so that
+cutting down does not wander from one fault to another.
 """
 
 from __future__ import annotations
@@ -128,16 +128,6 @@ class Case:
         self.launch(lambda args: gpuad.autodiff(self.compiled, k.grid, k.threads, args, mode=mode), shadows)
         return shadows
 
-    def call(self) -> Any:
-        """The bound call, with shadows, as `autodiff` makes it."""
-        found: list[Any] = []
-        k = self.kernel
-        self.launch(
-            lambda args: found.append(self.compiled.bind(k.grid, k.threads, args, 0, None)),
-            {a: np.zeros_like(self.start[a]) for a in self.active},
-        )
-        return found[0]
-
 
 # --- vectors -------------------------------------------------------------------------------------------------------------------------
 
@@ -182,56 +172,75 @@ def configuration(executor: Executor, analyse: bool = True, plain: bool = True) 
 CONFIGURATIONS = [(True, True), (True, False), (False, True), (False, False)]
 
 
-def prepare(host: Host, cases: Sequence[Case]) -> None:
-    """Compiles all that the cases will launch on the host in one go."""
-    kernels = []
-    for case in cases:
-        with launching.executor_for_tests(host):
-            call = case.call()
-            pattern = api._pattern(case.compiled, call)
-            adjoint = case.compiled.reverse(pattern)
-            kernels += [case.compiled.primal(call.aliases()), adjoint.kernel(launching.plain_shadows(adjoint, call))]
-            kernels += [k for k in (adjoint.counting, adjoint.augmented) if k is not None]
-            kernels += [case.compiled.tangent(pattern).kernel]
-    host.prepare(kernels)
+class Noting(Reference):
+    """The reference executor, which also keeps every kernel that it runs, so that the host can compile them all in one go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernels: dict[str, Any] = {}
+
+    def launch(self, kernel: Any, *args: Any, **keywords: Any) -> None:
+        super().launch(kernel, *args, **keywords)
+        self.kernels.setdefault(kernel.name, kernel)
 
 
 # --- the checks ----------------------------------------------------------------------------------------------------------------------
 
 
-def check(case: Case, tally: Tally, host: Host | None = None, configurations: Sequence[tuple[bool, bool]] = CONFIGURATIONS) -> None:
-    """All checks of one kernel. Raises Failure; Discarded if the kernel says nothing."""
-    reference = Reference()
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(np.errstate(all="ignore"))
-        stack.enter_context(configuration(reference))
-        after = named("primal", case.primal)
-        if not all(np.isfinite(after[k]).all() and np.max(np.abs(after[k])) < LARGE for k in REALS):
-            raise Discarded
-        v, w = case.direction(), case.seed()
-        tangent = without_scalars(named("forward", lambda: case.derivative(v, gpuad.Forward)))
-        gradient = named("reverse", lambda: case.derivative(w, gpuad.Reverse))
-        if not (norm(tangent) < LARGE and norm(gradient) < LARGE):
-            raise Discarded
-        if not all(math.isfinite(norm(x)) for x in (tangent, gradient)):
-            raise Failure("not finite", f"tangent {norm(tangent)}, gradient {norm(gradient)}")
-        left, right = dot(tangent, w), dot(v, gradient)
-        scale = max(norm(tangent) * norm(w), norm(v) * norm(gradient))
+@dataclass
+class Found:
+    """What the reference executor finds for one kernel: directions `v` and `w`, the state after, the tangent `J v`, the gradient
+    `J^T w`; the kernels that it ran, by name."""
+
+    v: Vector
+    w: Vector
+    after: Vector
+    tangent: Vector
+    gradient: Vector
+    kernels: dict[str, Any]
+
+
+def check(case: Case, tally: Tally, configurations: Sequence[tuple[bool, bool]] = CONFIGURATIONS) -> Found:
+    """All checks of one kernel on the reference executor. Raises Failure; Discarded if the kernel says nothing."""
+    reference = Noting()
+    with np.errstate(all="ignore"):
+        with configuration(reference):
+            found = derivatives(case, reference)
+            differences(case, found.v, found.tangent, found.after, tally)
+        left, right = dot(found.tangent, found.w), dot(found.v, found.gradient)
+        scale = max(norm(found.tangent) * norm(found.w), norm(found.v) * norm(found.gradient))
         if not abs(left - right) <= case.tolerance * scale:
             raise Failure("dot product", f"<Jv, w> = {left!r}, <v, J^T w> = {right!r}, scale {scale:.3e}")
-    for analyse, plain in configurations:
-        if not (analyse and plain):
-            with configuration(reference, analyse, plain):
-                other = named(f"reverse analyse={analyse} plain={plain}", lambda: case.derivative(w, gpuad.Reverse))
-            same(f"analyse={analyse} plain={plain}", gradient, other, case.tolerance)
-    if host is not None:
-        with configuration(host):
-            same("host primal", floats(after), floats(named("host", case.primal)), case.tolerance)
-            same("host gradient", gradient, named("host", lambda: case.derivative(w, gpuad.Reverse)), case.tolerance)
-            same("host tangent", tangent, without_scalars(named("host", lambda: case.derivative(v, gpuad.Forward))), case.tolerance)
-    with configuration(host or reference):
-        differences(case, v, tangent, floats(after), tally)
+        for analyse, plain in configurations:
+            if not (analyse and plain):
+                with configuration(Reference(), analyse, plain):
+                    other = named(f"reverse analyse={analyse} plain={plain}", lambda: case.derivative(found.w, gpuad.Reverse))
+                same(f"analyse={analyse} plain={plain}", found.gradient, other, case.tolerance)
     tally.kernels += 1
+    return found
+
+
+def derivatives(case: Case, executor: Noting) -> Found:
+    """Primal, forward and reverse."""
+    after = floats(named("primal", case.primal))
+    if not all(np.isfinite(a).all() and np.max(np.abs(a)) < LARGE for a in after.values()):
+        raise Discarded
+    v, w = case.direction(), case.seed()
+    tangent = without_scalars(named("forward", lambda: case.derivative(v, gpuad.Forward)))
+    gradient = named("reverse", lambda: case.derivative(w, gpuad.Reverse))
+    if not all(math.isfinite(norm(x)) for x in (tangent, gradient)):
+        raise Failure("not finite", f"tangent {norm(tangent)}, gradient {norm(gradient)}")
+    if max(norm(tangent), norm(gradient)) > LARGE:
+        raise Discarded
+    return Found(v, w, after, tangent, gradient, executor.kernels)
+
+
+def check_on(host: Host, case: Case, found: Found) -> None:
+    """The host computes what the reference computed."""
+    with configuration(host):
+        same("host primal", found.after, floats(named("host", case.primal)), case.tolerance)
+        same("host gradient", found.gradient, named("host", lambda: case.derivative(found.w, gpuad.Reverse)), case.tolerance)
+        same("host tangent", found.tangent, without_scalars(named("host", lambda: case.derivative(found.v, gpuad.Forward))), case.tolerance)
 
 
 def named(kind: str, run: Callable[[], Vector]) -> Vector:
@@ -254,8 +263,9 @@ def without_scalars(vector: Vector) -> Vector:
 
 
 def differences(case: Case, v: Vector, tangent: Vector, centre: Vector, tally: Tally) -> None:
-    """Central differences of the primal along `v`, element by element, against the tangent. An element is left out where differences of steps
-    h and h/2 disagree (a jump), where the slopes to both sides do by an amount that does not shrink with h (a kink), and where it is too steep for h."""
+    """Central differences of the primal along `v`, element by element, against the tangent. An element is left out where differences of
+    steps h and h/2 disagree (a jump), where the slopes to both sides do by an amount that does not shrink with h (a kink), and where it is
+    too steep for h."""
     double = case.kernel.real == "double"
     h, loose, steep = (1e-6, 1e-5, 1e3) if double else (4e-3, 2e-2, 20.0)
     runs = [(moved(case, v, step), moved(case, v, -step)) for step in (h, h / 2)]
@@ -290,7 +300,11 @@ def moved(case: Case, v: Vector, step: float) -> Vector:
 def fault(kernel: Kernel, host: Host | None = None) -> str | None:
     """The kind of failure of a kernel, or None if it passes, says nothing or is no CUDA."""
     try:
-        check(Case.of(kernel), Tally(), host)
+        case = Case.of(kernel)
+        found = check(case, Tally())
+        if host is not None:
+            host.prepare(found.kernels.values())
+            check_on(host, case, found)
     except Failure as failure:
         return failure.kind + (failure.detail if "Error" in failure.kind else "")
     except (Discarded, CompileError):
@@ -301,7 +315,8 @@ def fault(kernel: Kernel, host: Host | None = None) -> str | None:
 
 
 def shrink(kernel: Kernel, fails: Callable[[Kernel], bool], rounds: int = 2000) -> Kernel:
-    """The smallest kernel that still fails, found by dropping statements, unwrapping control flow, and putting parts of expressions in their place."""
+    """The smallest kernel that still fails, found by dropping statements, unwrapping control flow, and putting parts of expressions in
+    their place. `rounds`: how many kernels are tried."""
     best, tried = kernel, 0
     progress = True
     while progress:

@@ -83,7 +83,7 @@ def launch(name: str, *args: Any, n: int | None = None) -> None:
 
 
 def len_of(array: Any) -> int:
-    return int(array.shape[0])
+    return int(raw(array).shape[0])
 
 
 def pair(values: Any) -> Duplicated:

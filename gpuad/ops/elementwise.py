@@ -15,7 +15,7 @@ from ..annotations import Active, BatchDuplicated, Const, Duplicated, as_array, 
 from ..arguments.aliasing import overlap, region
 from ..errors import GpuadError, ShadowError, TapeError
 from ..program.context import current
-from .layout import Axes, axes, broadcast_shape, element_strides, hull_of, primal_of, refuse_repeated, same
+from .layout import Axes, axes, broadcast_shape, hull_of, hull_size, primal_of, refuse_repeated, same
 from .table import TABLE, Elementwise, result_type
 from .temporaries import new_array, temporary
 from .text import Array, Number, Spec, built
@@ -121,11 +121,6 @@ def _launch(operation: Elementwise, compute: np.dtype[Any], out: Any, inputs: Se
     )
     strides = [s for steps in layout.steps for s in steps if _pattern(s) == "s"]
     built(spec)[grid, block](*map(hull_of, pointers), *numbers, *layout.lengths, *layout.offsets, *strides)
-
-
-def hull_size(array: Any) -> int:
-    """Elements of the hull."""
-    return 1 + sum(abs(s) * (n - 1) for s, n in zip(element_strides(array), array.shape, strict=True))
 
 
 def _pattern(step: int) -> str:

@@ -40,9 +40,17 @@ class Resolver(Protocol):
 class Operation(Protocol):
     """One entry of a tape."""
 
-    name: str
-    where: str
-    effects: Effects
+    @property
+    def name(self) -> str:
+        """What is run: a kernel, a rule."""
+
+    @property
+    def where(self) -> str:
+        """The user's file and line."""
+
+    @property
+    def effects(self) -> Effects:
+        """What it does to memory and what its adjoint reads."""
 
     def reverse(self, resolver: Resolver) -> None:
         """Runs the adjoint."""

@@ -10,7 +10,8 @@ A rule never copies or keeps anything: it says which arrays its reverse reads, a
 hands them over. Arguments reach both functions as plain arrays and numbers. The reverse is a module-level function; what it is called with
 goes by the names of its parameters, for an array or Active number `x` of the rule:
 
-* `x`: the version of the array that `needs` names, or the value of an argument that is no array;
+* `x`: the version of the array that `needs` names (None where only gradients that nobody asked for need it), or the value of an argument
+  that is no array;
 * `dx`: where `x` is read, its shadow, to be added to; where it is added to, its shadow, to be read only; where it is overwritten, what the
   shadow held, moved to memory of the reverse's own: the shadow itself is cleared by then;
 * `dx_before`: where `x` is both read and overwritten, the cleared shadow, to be added to.
@@ -31,13 +32,13 @@ import numpy as np
 from ..annotations import Active, BatchDuplicated, Const, Duplicated, Stopped, as_array, leaf_memory, namespace, resolve
 from ..arguments.aliasing import overlap
 from ..arguments.aliasing import region as place
-from ..errors import LaunchError, ShadowError, TapeError
+from ..errors import GpuadError, LaunchError, ShadowError, TapeError
 from ..executors.base import Memory
 from .context import current
+from .memory import Allocation
 from .operation import Effects, Use
 from .region import Region, of_array
 
-Need = "str | tuple[str, ...]"
 _VERSIONS = ("before", "after")
 
 
@@ -162,8 +163,13 @@ class Operand:
     dropped: bool  # Const: gradients into it are dropped on purpose
     use: Use
 
+    @property
+    def floats(self) -> bool:
+        """Whether it could carry a gradient."""
+        return self.array.dtype.kind in "fc"
 
-@dataclass(eq=False)
+
+@dataclass(frozen=True, eq=False)
 class Ruled:
     """A recorded rule. `needs`: for each array that the reverse reads the use that says in which version."""
 
@@ -193,15 +199,21 @@ class Ruled:
         return copy
 
     def _flows(self) -> bool:
-        return any(self.operands[n].shadow is not None for n in self.rule.effect.writes if n in self.operands)
+        written = (self.operands[n] for n in self.rule.effect.writes if n in self.operands)
+        return any(o.shadow is not None for o in written) and bool(self.varied)
+
+    @property
+    def varied(self) -> list[str]:
+        """Inputs that carry a gradient."""
+        return [n for n in self.rule.effect.reads if n in self.actives or (n in self.operands and self.operands[n].shadow is not None)]
 
     def _argument(self, name: str, moved: Mapping[str, Any], resolver: Any) -> Any:
         if name in self.needs:
             array = self.operands[name].array
             return view_in(resolver.memory(self.needs[name], resolve(array), own=False), array)
-        if name in self.values:
-            return self.values[name]
-        return self._shadow(name, moved)
+        if name in self.operands:
+            return None  # only needed for the gradient of something that is not active here
+        return self.values[name] if name in self.values else self._shadow(name, moved)
 
     def _shadow(self, name: str, moved: Mapping[str, Any]) -> Any:
         core = name.removeprefix("d")
@@ -213,8 +225,29 @@ class Ruled:
         return self.operands[core].shadow if core in self.operands else None
 
     def line(self) -> str:
+        """The call of the reverse."""
         names = inspect.signature(self.rule.reverse).parameters if self.rule.reverse else ()
-        return f"{self.rule.reverse.__name__ if self.rule.reverse else 'clear'}({', '.join(names)})  # {self.where}: {self.name}"
+        called = self.rule.reverse.__name__ if self.rule.reverse else "clear"
+        return f"{called}({', '.join(names)})  # {self.where}: {self.name}"
+
+    def read_bare(self) -> list[tuple[Allocation, Region]]:
+        """What was read without a shadow, for inactive."""
+        read = (self.operands[n] for n in self.rule.effect.reads if n in self.operands)
+        return [(o.use.allocation, o.use.region) for o in read if o.shadow is None and not o.stopped and o.floats]
+
+    def written_bare(self) -> list[tuple[Allocation, Region, bool]]:
+        """What was written without a shadow, and whether with values that depend on active data."""
+        written = (self.operands[n] for n in self.rule.effect.writes if n in self.operands)
+        return [(o.use.allocation, o.use.region, bool(self.varied)) for o in written if o.shadow is None]
+
+    def judged_again(self, tape: Any) -> Ruled:
+        """The same operation now that memory which it wrote is known to have a shadow: its reverse clears it."""
+        found = dict(self.operands)
+        for n in self.rule.effect.writes:
+            o = found.get(n)
+            if o is not None and o.shadow is None:
+                found[n] = replace(o, shadow=_known_shadow(self.rule, n, o.array, o.use, tape))
+        return replace(self, operands=found)
 
 
 def view_in(memory: Memory, like: Any) -> Any:
@@ -226,43 +259,37 @@ def view_in(memory: Memory, like: Any) -> Any:
     return strided(memory.root[memory.offset :], like.shape, like.strides) if like.size else like
 
 
-def _record(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mapping[str, Region] | None = None) -> None:
+def _record(rule: Rule, arguments: Mapping[str, Any], tape: Any) -> None:
     """Checks a call, and hands it to the tape."""
-    from ..errors import GpuadError
-
     if any(isinstance(x, BatchDuplicated) for x in arguments.values()):
         raise GpuadError(f"{rule.name}: rules take one shadow an array; BatchDuplicated is for kernels")
-    operands = {n: _operand(rule, n, arguments[n], tape, regions or {}) for n in rule.effect.arrays if _is_array(arguments[n])}
+    operands = {n: _operand(rule, n, arguments[n], tape) for n in rule.effect.arrays if _is_array(arguments[n])}
     actives = {n: x for n, x in arguments.items() if isinstance(x, Active)}
-    _check_actives(rule, actives)
+    values = {n: _plain(x) for n, x in arguments.items()}
     _check_apart(rule, operands)
-    active = {n for n in rule.effect.reads if n in actives or (n in operands and operands[n].shadow is not None)}
-    active |= {n for n in rule.effect.adds if n in operands and operands[n].shadow is not None}
-    _check_flow(rule, operands, actives)
+    draft = Ruled(rule.name, tape.place(), Effects(), rule, operands, actives, values, {})
+    _check_flow(rule, draft)
     for n, o in operands.items():
         if o.shadow is not None:
             tape.adopt(o.array, o.shadow, n)
-    flows = any(operands[n].shadow is not None for n in rule.effect.writes if n in operands)
-    if rule.reverse is None and flows and active & set(rule.effect.reads):
-        raise ShadowError(f"rule {rule.name} has no reverse: set `{rule.name}.reverse`, or pass stop_gradient(x). Nothing was run.")
-    needs = {n: replace(operands[n].use) for n, need in rule.effect.needs.items() if flows and n in operands and _exists(need, active)}
+    needs = _needs(draft)
     effects = Effects(
         tuple(operands[n].use for n in rule.effect.writes if n in operands),
         tuple(use for n, use in needs.items() if rule.effect.needs[n][0] == "before"),
         tuple(use for n, use in needs.items() if rule.effect.needs[n][0] == "after"),
     )
-    values = {n: _plain(x) for n, x in arguments.items()}
     library = next((namespace(o.array).__name__ for o in operands.values()), "numpy")
-    operation = Ruled(rule.name, _caller(), effects, rule, operands, actives, values, needs)
-    operation.values = {n: v for n, v in values.items() if n not in needs}
-    tape.record(operation, lambda: rule.function(**values), library)
-    for n in rule.effect.writes:
-        if n in operands and operands[n].shadow is None and active:
-            operands[n].use.allocation.tainted = operands[n].use.allocation.tainted | operands[n].use.region
+    tape.record(replace(draft, effects=effects, needs=needs), lambda: rule.function(**values), library)
 
 
-def _exists(need: tuple[str, ...], active: set[str]) -> bool:
-    return len(need) == 1 or any(n in active for n in need[1:])
+def _needs(operation: Ruled) -> dict[str, Use]:
+    """What the reverse reads of the arrays, as far as gradients are asked for that need it."""
+    if not operation._flows():
+        return {}
+    stated = operation.rule.effect.needs
+    varied = set(operation.varied)
+    wanted = (n for n, need in stated.items() if n in operation.operands and (len(need) == 1 or varied & set(need[1:])))
+    return {n: replace(operation.operands[n].use) for n in wanted}
 
 
 def _is_array(x: Any) -> bool:
@@ -270,23 +297,29 @@ def _is_array(x: Any) -> bool:
     return hasattr(x, "strides") and not isinstance(x, np.generic)
 
 
-def _operand(rule: Rule, name: str, x: Any, tape: Any, regions: Mapping[str, Region]) -> Operand:
+def _operand(rule: Rule, name: str, x: Any, tape: Any) -> Operand:
     """An array argument; a bare one that is only written takes the shadow that its memory has."""
     array = x.primal if isinstance(x, Duplicated | Const) else as_array(x)
     memory = leaf_memory(array)
-    region = regions.get(name) or of_array(array, memory.offset * int(memory.root.dtype.itemsize))
-    use = Use(tape.allocation(memory), region, list(rule.effect.arrays).index(name))
+    region = of_array(array, memory.offset * int(memory.root.dtype.itemsize))
+    use = Use(tape.allocation(memory), region, rule.effect.arrays.index(name))
     shadow = x.shadow if isinstance(x, Duplicated) else None
-    if shadow is not None and (shadow.shape != array.shape or shadow.dtype != array.dtype or shadow.strides != array.strides):
+    if shadow is not None and _layout(shadow) != _layout(array):
         raise ShadowError(
             f"`{name}` of {rule.name} and its shadow are not laid out alike; make the shadow with zeros_like(x), or slice the pair"
         )
     if shadow is None and not isinstance(x, Stopped):
-        shadow = _known_shadow(rule, name, array, memory, use, tape)
+        shadow = _known_shadow(rule, name, array, use, tape)
     return Operand(name, array, shadow, isinstance(x, Stopped), isinstance(x, Const), use)
 
 
-def _known_shadow(rule: Rule, name: str, array: Any, memory: Memory, use: Use, tape: Any) -> Any:
+def _layout(array: Any) -> Any:
+    steps = [s for s, n in zip(array.strides, array.shape, strict=True) if n > 1]
+    return tuple(array.shape), array.dtype, steps
+
+
+def _known_shadow(rule: Rule, name: str, array: Any, use: Use, tape: Any) -> Any:
+    """The shadow that an array's memory has, if the rule only writes there."""
     pairing = tape.shadows.of(use.allocation, use.region)
     if pairing is None or array.dtype.kind not in "fc":
         return None
@@ -295,45 +328,42 @@ def _known_shadow(rule: Rule, name: str, array: Any, memory: Memory, use: Use, t
             f"`{name}` of {rule.name} is read bare, but its memory has a shadow (`{pairing.name}`): the gradient would be dropped. Pass the "
             f"Duplicated, or stop_gradient({name}). Nothing was run."
         )
-    leaf = Memory(pairing.root, memory.offset + pairing.shift)
-    scale = array.dtype.itemsize // memory.root.dtype.itemsize
-    return view_in(Memory(leaf.root.view(array.dtype), leaf.offset // scale), array)
-
-
-def _check_actives(rule: Rule, actives: Mapping[str, Active]) -> None:
-    for name in actives:
-        if name not in rule.effect.reads:
-            raise ShadowError(f"`{name}` of {rule.name} is Active, but the rule does not list it in reads; its gradient would be dropped")
+    memory = leaf_memory(array)
+    parts = array.dtype.itemsize // memory.root.dtype.itemsize
+    return view_in(Memory(pairing.root.view(array.dtype), (memory.offset + pairing.shift) // parts), array)
 
 
 def _check_apart(rule: Rule, operands: Mapping[str, Operand]) -> None:
     """What a rule writes may not overlap another of its arrays: its function and its reverse know them apart."""
-    for n in rule.effect.writes:
+    for n in (n for n in rule.effect.writes if n in operands):
+        mine = operands[n].array
         for m, other in operands.items():
-            if n in operands and m != n and namespace(other.array) is namespace(operands[n].array):
-                if overlap(place(operands[n].array), place(other.array)):
-                    raise LaunchError(f"`{n}` of {rule.name} overlaps `{m}`, which the rule writes: pass a copy. Nothing was run.")
+            if m != n and namespace(other.array) is namespace(mine) and overlap(place(mine), place(other.array)):
+                raise LaunchError(f"`{n}` of {rule.name} is written and overlaps `{m}`: pass a copy. Nothing was run.")
 
 
-def _check_flow(rule: Rule, operands: Mapping[str, Operand], actives: Mapping[str, Active]) -> None:
+def _check_flow(rule: Rule, operation: Ruled) -> None:
     """Nothing may be dropped by forgetting (RULES 4)."""
-    varied = [n for n in rule.effect.reads if n in actives or (n in operands and operands[n].shadow is not None)]
-    for n in rule.effect.writes:
-        if varied and n in operands and operands[n].shadow is None and not operands[n].dropped and operands[n].array.dtype.kind in "fc":
+    for name in operation.actives:
+        if name not in rule.effect.reads:
+            raise ShadowError(f"`{name}` of {rule.name} is Active, but the rule does not list it in reads; its gradient would be dropped")
+    written = [operation.operands[n] for n in rule.effect.writes if n in operation.operands]
+    for o in written:
+        if operation.varied and o.shadow is None and not o.dropped and o.floats:
             raise ShadowError(
-                f"`{n}` of {rule.name} gets values that depend on `{varied[0]}`, but has no shadow: pass Duplicated({n}) to keep its "
-                f"gradient, or Const({n}) to drop it on purpose. Nothing was run."
+                f"`{o.name}` of {rule.name} gets values that depend on `{operation.varied[0]}`, but has no shadow: pass Duplicated({o.name}) "
+                f"to keep its gradient, or Const({o.name}) to drop it on purpose. Nothing was run."
             )
-    for n in rule.effect.reads:
-        o = operands.get(n)
-        if o is not None and o.shadow is None and not o.stopped and o.use.allocation.tainted & o.use.region:
+    if rule.reverse is None and operation._flows():
+        raise ShadowError(f"rule {rule.name} has no reverse: set `{rule.name}.reverse`, or pass stop_gradient(x). Nothing was run.")
+    for name in inspect.signature(rule.reverse).parameters if rule.reverse is not None else ():
+        if name in operation.operands and name not in rule.effect.needs:
+            raise TypeError(
+                f"rule {rule.name}: its reverse takes the array {name!r}, so the tape has to keep it: state the version in needs"
+            )
+    for o in (operation.operands[n] for n in rule.effect.reads if n in operation.operands):
+        if o.shadow is None and not o.stopped and o.use.allocation.tainted & o.use.region:
             raise ShadowError(
-                f"`{n}` of {rule.name} holds values that depend on active data, but has no shadow: give it one, Duplicated({n}), or "
-                f"stop_gradient({n}). Nothing was run."
+                f"`{o.name}` of {rule.name} holds values that depend on active data, but has no shadow: give it one, Duplicated({o.name}), or "
+                f"stop_gradient({o.name}). Nothing was run."
             )
-
-
-def _caller() -> str:
-    from ..launching import caller
-
-    return caller()

@@ -1,0 +1,162 @@
+"""Index arrays and masks: recorded takes, puts and scattered additions.
+
+A key of any kind is first made into the offsets of the elements that it names, relative to the view's first element. These offsets are a
+new array that nobody else knows, so no version of the caller's index arrays has to be kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..annotations import Duplicated, namespace
+from ..errors import LaunchError
+from ..program.rules import rule
+from .elementwise import apply, check_recorded
+from .layout import broadcast_shape, element_strides, hull, origin, primal_of, refuse_repeated
+from .reductions import result_for
+from .temporaries import new_array, temporary
+
+
+def offsets(array: Any, key: Any) -> Any:
+    """The elements that `array[key]` names, as offsets (int64) in elements from the first, in the shape of the result."""
+    library = namespace(array)
+    total: Any = None
+    for axis, (n, step) in enumerate(zip(array.shape, element_strides(array), strict=True)):
+        shape = [n if i == axis else 1 for i in range(array.ndim)]
+        part = library.broadcast_to((library.arange(n, dtype=np.int64) * step).reshape(shape), array.shape)[key]
+        total = part if total is None else total + part
+    return library.ascontiguousarray(total)
+
+
+def _elements(array: Any, where: Any) -> tuple[Any, Any]:
+    """The dense memory behind a view, and places in it."""
+    return hull(array), where + origin(array)
+
+
+def _take_reverse(dx: Any, dy: Any, where: Any) -> None:
+    if dx is not None:
+        add_at(*_elements(dx, where), dy)
+
+
+@rule(reads=("x",), overwrites=("y",), reverse=_take_reverse)
+def _take(x: Any, y: Any, where: Any) -> None:
+    memory, places = _elements(x, where)
+    y[...] = memory[places]
+
+
+def _put_reverse(dv: Any, dx: Any, dx_before: Any, where: Any) -> None:
+    if dx_before is None:
+        return
+    dx_before += dx
+    memory, places = _elements(dx_before, where)
+    if dv is not None:
+        dv += memory[places]
+    memory[places] = 0
+
+
+@rule(reads=("x", "v"), overwrites=("x",), reverse=_put_reverse)
+def _put(x: Any, v: Any, where: Any) -> None:
+    memory, places = _elements(x, where)
+    memory[places] = v
+
+
+def _add_reverse(dv: Any, dx: Any, where: Any) -> None:
+    if dv is not None:
+        memory, places = _elements(dx, where)
+        dv += memory[places]
+
+
+@rule(reads=("v",), adds=("x",), reverse=_add_reverse)
+def _add(x: Any, v: Any, where: Any) -> None:
+    add_at(*_elements(x, where), v)
+
+
+def add_at(memory: Any, places: Any, values: Any) -> None:
+    """Adds values at places that may repeat."""
+    library = namespace(memory)
+    if library is np:
+        np.add.at(memory, places, values)
+        return
+    library.add.at(memory, places, values)
+
+
+# --- what users call -----------------------------------------------------------------------------------------------------------------
+
+
+def getitem(x: Any, key: Any) -> Any:
+    """`x[key]` with index arrays or masks: a copy, a temporary of its own."""
+    check_recorded("indexing with arrays", (x,))
+    return _taken(x, offsets(primal_of(x), _plain_key(key)), None)
+
+
+def take(x: Any, indices: Any, axis: int | None = None, out: Any = None) -> Any:
+    """The elements of `x` at `indices` (integers, any shape) along an axis, or of the flat array, as `numpy.take`. Repeated indices add up in
+    the gradient."""
+    check_recorded("take", (x, out))
+    return _taken(x, _axis_offsets(primal_of(x), indices, axis), out)
+
+
+def _taken(x: Any, where: Any, out: Any) -> Any:
+    if out is None:
+        out = result_for((x,), where.shape, primal_of(x).dtype)
+    if primal_of(out).size:
+        _take(x, out, where)
+    return out
+
+
+def _axis_offsets(array: Any, indices: Any, axis: int | None) -> Any:
+    indices = namespace(array).asarray(indices)
+    if axis is None:
+        return offsets(array, namespace(array).unravel_index(indices % max(array.size, 1), array.shape))
+    axis = range(array.ndim)[axis]
+    return offsets(array, (*[slice(None)] * axis, indices))
+
+
+def _plain_key(key: Any) -> Any:
+    parts = key if isinstance(key, tuple) else (key,)
+    if any(isinstance(p, Duplicated) for p in parts):
+        raise TypeError("an index array carries no gradient; pass `.primal`")
+    return key
+
+
+def setitem(x: Any, key: Any, value: Any) -> None:
+    """`x[key] = value` with index arrays or masks. LaunchError where an element is named twice: what stays is undefined."""
+    check_recorded("indexing with arrays", (x, value))
+    where = offsets(primal_of(x), _plain_key(key))
+    _write(_put, x, where, value)
+
+
+def put(x: Any, indices: Any, values: Any, axis: int | None = None) -> None:
+    """Sets elements at `indices` of the flat array, or along an axis, as `numpy.put`. LaunchError for repeated indices."""
+    check_recorded("put", (x, values))
+    _write(_put, x, _axis_offsets(primal_of(x), indices, axis), values)
+
+
+def scatter_add(x: Any, key: Any, values: Any) -> None:
+    """`x[key] += values` where elements may be named more than once, as `numpy.add.at`."""
+    check_recorded("scatter_add", (x, values))
+    _write(_add, x, offsets(primal_of(x), _plain_key(key)), values)
+
+
+def _write(rule_: Any, x: Any, where: Any, value: Any) -> None:
+    primal = primal_of(x)
+    refuse_repeated(primal, rule_.name.strip("_"))
+    if not where.size:
+        return
+    if rule_ is _put and int(namespace(primal).unique(where).size) != where.size:
+        raise LaunchError(
+            "an element is set twice by an index array: what stays is undefined, and so is the gradient. Use gpuad.ops.scatter_add to sum, "
+            "or make the indices unique. Nothing was run."
+        )
+    rule_(x, _spread(value, where, primal), where)
+
+
+def _spread(value: Any, where: Any, like: Any) -> Any:
+    """The values in an array of their own, one for each place."""
+    array = primal_of(value)
+    if hasattr(array, "shape") and broadcast_shape([array, where]) != tuple(where.shape):
+        raise ValueError(f"values of shape {tuple(array.shape)} do not fit {tuple(where.shape)} places")
+    copy = new_array(like, where.shape, like.dtype)
+    return apply("copyto", value, out=temporary(copy) if isinstance(value, Duplicated) else copy)

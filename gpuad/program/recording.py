@@ -1,0 +1,261 @@
+"""What a recording knows of memory: which has a shadow, which was used without one, what is needed, and what has been saved of it.
+
+Every operation passes here before it runs. An argument is judged by the memory behind it, not by the name under which it comes (RULES 4): bare
+memory that has a shadow takes it if it is only written, and is refused if it is read; active data that goes into memory without a shadow must
+not come out again; and where a shadow turns up late, what was done to its memory before is judged again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .. import launching
+from ..annotations import address, leaf_memory
+from ..api import Kernel, pattern_of
+from ..differentiate import Adjoint
+from ..errors import ShadowError, TapeError
+from ..executors.base import Memory
+from ..launching import Call
+from ..watching import mark
+from .arena import Arena
+from .launch import Launched, effects_of, reads, writes
+from .memory import NOWHERE, Allocation
+from .operation import Effects, Foreign, Operation, Use
+from .region import Region, of_array
+from .rules import Ruled
+from .shadows import Shadows
+
+
+class Recording:
+    """The operations recorded so far and the memory that they touch. `saved` is where copies go, `exact`: compare what is needed at every
+    operation, `save_all`: save everything that is overwritten, `restore`: save the state before the recording too."""
+
+    exact: bool
+    save_all: bool
+    restore: bool
+
+    def __init__(self, saved: Arena) -> None:
+        self._saved = saved
+        self.forget()
+
+    def forget(self) -> None:
+        """Begins anew."""
+        self.operations: list[Operation] = []
+        self.allocations: dict[int, Allocation] = {}
+        self.shadows = Shadows()
+        self.actives: dict[int, Any] = {}
+        self.state = "empty"
+        self._tainted = False
+        self._saved.reset()
+
+    def _require(self, state: str) -> None:
+        if self.state != state:
+            raise TapeError(f"the tape is {self.state}, not {state}")
+
+    def allocation(self, memory: Memory) -> Allocation:
+        """The allocation behind a pointer; the tape keeps it alive, so its address is not given to another."""
+        where, size = address(memory.root), int(memory.root.nbytes)
+        known = self.allocations.get(where)
+        if known is None or known.root.nbytes < size:
+            self._refuse_overlap(where, size)
+            known = self.allocations[where] = Allocation(memory.root.view(np.uint8), where, f"memory {len(self.allocations)}")
+        return known
+
+    def _refuse_overlap(self, where: int, size: int) -> None:
+        """Two owners of the same bytes (views made by foreign code) cannot be told apart from two allocations."""
+        for other in self.allocations.values():
+            if size and other.root.nbytes and where < other.address + other.root.nbytes and other.address < where + size:
+                raise ShadowError(
+                    f"an array shares memory with `{other.name}` without being a view of the same array (foreign memory?); slice one array "
+                    "instead. Nothing was launched."
+                )
+
+    def adopt(self, array: Any, shadow: Any, name: str) -> None:
+        """Notes that an array of an operation has a shadow; ShadowError if it has another one already."""
+        memory, pair = leaf_memory(array), leaf_memory(shadow)
+        region = of_array(array, memory.offset * int(memory.root.dtype.itemsize))
+        self._note_pair(self.allocation(memory), region, memory, pair, name)
+
+    # --- shadows by memory -----------------------------------------------------------------------------------------------------------
+
+    def _adopt(self, kernel: Kernel, call: Call) -> Call:
+        """Bare arguments on memory that has a shadow take it if they are only written; to read it bare would drop a gradient."""
+        primal = kernel.primal(call.aliases())
+        arguments = list(call.bound.arguments)
+        seen = {u.position: u for u in reads(primal, call, self.allocation)}
+        for i, use in {**seen, **{u.position: u for u in writes(primal, call, self.allocation)}}.items():
+            a = arguments[i]
+            if a.shadows or a.kind == "stopped" or a.memory is None or a.array.dtype.kind != "f":
+                continue
+            region = use.region | seen[i].region if i in seen else use.region
+            pairing = self.shadows.of(use.allocation, region)
+            if pairing is None:
+                continue
+            if i in seen:
+                raise ShadowError(
+                    f"argument {i + 1} `{a.name}` of `{kernel.name}` is read bare, but its memory has a shadow (`{pairing.name}`): the "
+                    f"gradient would be dropped. Pass the Duplicated, or stop_gradient({a.name}). Nothing was launched."
+                )
+            shadow = Memory(pairing.root, a.memory.offset + pairing.shift)
+            arguments[i] = replace(a, kind="duplicated", shadows=(shadow,))
+        return replace(call, bound=replace(call.bound, arguments=tuple(arguments)))
+
+    def _note_shadows(self, call: Call) -> None:
+        for a in call.bound.arguments:
+            if a.keep and a.shadows:
+                raise ShadowError(
+                    f"`{a.name}`: keep=True has no meaning inside a tape: seeds are given to reverse(). Nothing was launched."
+                )
+            if len(a.shadows) > 1:
+                raise ShadowError(
+                    f"`{a.name}`: a BatchDuplicated is not taken inside a tape in this release; record the program once a seed."
+                )
+            if a.memory is not None:
+                self.allocation(a.memory).name = a.name
+                for shadow in a.shadows:
+                    region = of_array(a.array, a.memory.offset * int(a.array.dtype.itemsize))
+                    self._note_pair(self.allocation(a.memory), region, a.memory, shadow, a.name)
+            elif a.kind == "active":
+                self._note_active(a)
+
+    def _note_pair(self, allocation: Allocation, region: Region, primal: Memory, shadow: Memory, name: str) -> None:
+        """Notes a pair; what was done to the memory before it was known to have a shadow is judged again."""
+        count = self.shadows.count
+        self.shadows.add(allocation, region, primal, shadow, name)
+        if self.shadows.count == count:
+            return
+        if allocation.read_bare & region or allocation.tainted & region:
+            raise ShadowError(
+                f"`{name}` has a shadow here, but its memory was used without one earlier in this recording: the gradient of that use would be "
+                "dropped. Pass the Duplicated there too. Nothing was launched."
+            )
+        if allocation.written_bare & region:
+            self.operations = [self._rejudged(op, allocation, region, name) for op in self.operations]
+            allocation.written_bare = allocation.written_bare - region
+
+    def _rejudged(self, operation: Operation, allocation: Allocation, region: Region, name: str) -> Operation:
+        """An earlier operation that wrote memory now known to have a shadow: its adjoint clears it."""
+        if not any(u.allocation is allocation and u.region & region for u in operation.effects.writes):
+            return operation
+        if isinstance(operation, Foreign):
+            operation.cleared.extend(
+                root[a:z] for root, a, z in self.shadows.written(allocation, region & operation.effects.writes[0].region)
+            )
+            return operation
+        if isinstance(operation, Ruled):
+            return operation.judged_again(self)
+        assert isinstance(operation, Launched)
+        call = self._adopt(operation.kernel, operation.call)
+        adjoint = operation.kernel.reverse_for(pattern_of(operation.kernel, call), call)
+        new = self._operation(operation.kernel, operation.kernel.primal(call.aliases()), adjoint, call, operation.where)
+        if new.uses or adjoint.logs:
+            raise ShadowError(
+                f"`{name}` has a shadow here, but was written bare by `{operation.name}` ({operation.where}); pass the Duplicated there too. "
+                "Nothing was launched."
+            )
+        return new
+
+    def _note_active(self, a: Any) -> None:
+        """One shadow for two values would hide that host arithmetic lies between them."""
+        key = address(a.shadow_arrays[0])
+        if self.actives.setdefault(key, a.value).tobytes() != a.value.tobytes():
+            raise ShadowError(
+                f"`{a.name}`: one shadow for two values ({self.actives[key]} and {a.value}): host arithmetic on a scalar is not recorded; "
+                "give each value its own shadow"
+            )
+
+    def _refuse_taint(self, kernel: Kernel, adjoint: Any, call: Call) -> None:
+        """Active data that went into an array without a shadow must not come out again (RULES 4)."""
+        primal = kernel.primal(call.aliases()) if adjoint is None else adjoint.primal
+        for use in reads(primal, call, self.allocation):
+            a = call.bound.arguments[use.position]
+            if a.shadows or a.kind == "stopped" or not use.allocation.tainted & use.region:
+                continue
+            if adjoint is None or primal.params[use.position] in adjoint.activity.useful:
+                raise ShadowError(
+                    f"argument {use.position + 1} `{a.name}` of `{kernel.name}` holds values that depend on active data, but has no "
+                    f"shadow: give it one, Duplicated({a.name}), or stop_gradient({a.name}). Nothing was launched."
+                )
+
+    def _note_bare(self, operation: Launched, seen: Sequence[Use]) -> None:
+        """What the launch read and wrote without a shadow: of interest if one turns up later."""
+        arguments = operation.call.bound.arguments
+        escaped = {e.buffer for e in operation.adjoint.escapes} if operation.adjoint is not None else set()
+        for use in seen:
+            if arguments[use.position].kind != "stopped" and arguments[use.position].array.dtype.kind == "f":
+                use.allocation.read_bare = use.allocation.read_bare | use.region
+        for use in operation.effects.writes:
+            a = use.allocation
+            if arguments[use.position].shadows:
+                continue
+            if operation.adjoint is not None and operation.adjoint.primal.params[use.position] in escaped:
+                self._tainted = True
+                a.tainted = a.tainted | use.region
+            else:
+                a.written_bare = a.written_bare | use.region
+
+    # --- versions --------------------------------------------------------------------------------------------------------------------
+
+    def _operation(self, kernel: Kernel, primal: Any, adjoint: Adjoint | None, call: Call, where: str) -> Launched:
+        variant = adjoint.kernel(launching.plain_shadows(adjoint, call)) if adjoint is not None else None
+        source = adjoint.primal if adjoint is not None else primal
+        effects, uses = kernel.facts.get(
+            ("effects", id(adjoint), call.key, tuple(_place(a.memory) for a in call.bound.arguments)),
+            lambda: effects_of(source, adjoint, call, lambda _: NOWHERE),
+        )
+        effects, uses = self._ours(effects, uses, call)
+        return Launched(kernel.name, where, call, effects, adjoint, variant, uses, [], kernel)
+
+    def _ours(self, effects: Effects, uses: Any, call: Call) -> tuple[Effects, Any]:
+        """Remembered effects name no allocations; these are the ones of this call."""
+
+        def own(use: Use) -> Use:
+            memory = call.bound.arguments[use.position].memory
+            return Use(self.allocation(memory), use.region, use.position) if memory is not None else use
+
+        groups = (tuple(own(u) for u in part) for part in (effects.writes, effects.before, effects.after))
+        return Effects(*groups), {key: own(u) for key, u in uses.items()}
+
+    def _before(self, operation: Operation) -> None:
+        time = len(self.operations)
+        if self.exact:
+            self._compare(operation)
+        for use in operation.effects.before:
+            use.allocation.pending = use.allocation.pending | use.region
+        for use in operation.effects.writes:
+            a = use.allocation
+            wanted = use.region if self.save_all else a.pending & use.region
+            if self.restore:
+                fresh = use.region - a.initial
+                wanted, a.initial = wanted | fresh, a.initial | fresh
+            if wanted:
+                a.save(wanted, time, self._saved.take)
+            a.pending = a.pending - use.region
+            a.written = a.written | use.region
+            a.tainted = a.tainted - use.region
+
+    def _compare(self, operation: Operation) -> None:
+        """With an exact check, what is needed is as the operation before left it."""
+        for a in {id(u.allocation): u.allocation for u in (*operation.effects.writes, *operation.effects.before)}.values():
+            if a.mark is not None and mark(a, a.pending) != a.mark:
+                raise TapeError(
+                    f"`{a.name}` was changed between operation {len(self.operations) - 1} and operation {len(self.operations)} "
+                    f"({operation.name}, {operation.where}) by code that the tape does not see; announce it with tape.overwrites()"
+                )
+
+    def _after(self, operation: Operation) -> None:
+        for use in operation.effects.after:
+            use.allocation.pending = use.allocation.pending | use.region
+        if self.exact:
+            for use in (*operation.effects.writes, *operation.effects.before, *operation.effects.after):
+                use.allocation.mark = mark(use.allocation, use.allocation.pending) if use.allocation.pending else None
+        self.operations.append(operation)
+
+
+def _place(memory: Memory | None) -> Any:
+    """Where a pointer points, relative to its allocation: what regions depend on."""
+    return None if memory is None else (memory.offset, int(memory.root.nbytes))
