@@ -206,6 +206,11 @@ class Duplicated(_Operators, _Annotated):
         return self._shadow
 
     @property
+    def has_shadow(self) -> bool:
+        """Whether the shadow exists already."""
+        return self._shadow is not None
+
+    @property
     def keep(self) -> bool:
         """Whether the seed is only read."""
         return self._keep

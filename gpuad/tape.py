@@ -237,6 +237,8 @@ class Tape(Recording):
             memory = resolve(primal)
             known = self.allocations.get(address(memory.root))
             region = of_array(primal, memory.offset * int(primal.dtype.itemsize))
+            if known is not None and key.has_shadow:
+                self.shadows.add(known, region, memory, resolve(key.shadow), "the seed's array")
             pairing = self.shadows.of(known, region) if known is not None else None
             if pairing is None:
                 raise TapeError("a seed for memory that was not part of the recording. No shadow was touched.")

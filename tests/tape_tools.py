@@ -106,15 +106,21 @@ class Run:
     shadows: dict[str, Any]
 
 
-def run(program: Program, inputs: Arrays, seeds: Arrays, tape: gpuad.Tape | None = None, priors: Arrays | None = None) -> Run:
-    """Records `program(tape, pairs)` on copies of the inputs and reverses it. Floating arrays become Duplicated; others, and tuples, stay."""
+def run(
+    program: Program, inputs: Arrays, seeds: Arrays, tape: gpuad.Tape | None = None, priors: Arrays | None = None, *, plain: bool = False
+) -> Run:
+    """Records `program(tape, pairs)` on copies of the inputs and reverses it. Floating arrays become Duplicated, floats Active; others stay.
+    `plain`: the seeds are put into the shadows, and `reverse()` takes them as they are."""
     pairs = {name: _input(value) for name, value in inputs.items()}
     for name, prior in (priors or {}).items():
         pairs[name].shadow[...] = prior
     tape = tape or gpuad.Tape()
     with tape:
         program(tape, pairs)
-    tape.reverse({pairs[name]: seed for name, seed in seeds.items()})
+    if plain:
+        for name, seed in seeds.items():
+            pairs[name].shadow[...] = seed
+    tape.reverse(None if plain else {pairs[name]: seed for name, seed in seeds.items()})
     primals = {name: raw(p).copy() if hasattr(raw(p), "copy") else raw(p) for name, p in pairs.items()}
     return Run(tape, primals, {n: p.shadow.copy() for n, p in pairs.items() if isinstance(p, Duplicated | Active)})
 

@@ -31,7 +31,8 @@ def apply(name: str, *operands: Any, out: Any = None) -> Any:
     inputs = [_operand(x, name) for x in operands]
     check_recorded(name, (*operands, out))
     values = [_value(x) for x in inputs]
-    compute = result_type(operation, values)
+    weak = name == "copyto" and isinstance(values[0], bool | int | float) and out is not None and not isinstance(values[0], np.generic)
+    compute = np.dtype(primal_of(out).dtype) if weak else result_type(operation, values)
     if operation.floating and compute.kind != "f":
         compute = np.dtype(np.float64)
     arrays = [v for v in values if hasattr(v, "shape") and not isinstance(v, np.generic)]

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import Duplicated, namespace
+from ..annotations import Duplicated, namespace, resolve
 from ..errors import LaunchError
+from ..program.region import Region
 from ..program.rules import rule
 from .elementwise import apply, check_recorded
 from .layout import broadcast_shape, element_strides, hull, origin, primal_of, refuse_repeated
@@ -46,17 +47,14 @@ def _take(x: Any, y: Any, where: Any) -> None:
     y[...] = memory[places]
 
 
-def _put_reverse(dv: Any, dx: Any, dx_before: Any, where: Any) -> None:
-    if dx_before is None:
-        return
-    dx_before += dx
-    memory, places = _elements(dx_before, where)
+def _put_reverse(dv: Any, dx: Any, where: Any) -> None:
+    memory, places = _elements(dx, where)
     if dv is not None:
         dv += memory[places]
     memory[places] = 0
 
 
-@rule(reads=("x", "v"), overwrites=("x",), reverse=_put_reverse)
+@rule(reads=("v",), sets=("x",), reverse=_put_reverse)
 def _put(x: Any, v: Any, where: Any) -> None:
     memory, places = _elements(x, where)
     memory[places] = v
@@ -80,6 +78,9 @@ def add_at(memory: Any, places: Any, values: Any) -> None:
         np.add.at(memory, places, values)
         return
     library.add.at(memory, places, values)
+
+
+_MOST_PLACES = 1 << 16  # whose bytes are listed one by one
 
 
 # --- what users call -----------------------------------------------------------------------------------------------------------------
@@ -107,9 +108,12 @@ def _taken(x: Any, where: Any, out: Any) -> Any:
 
 
 def _axis_offsets(array: Any, indices: Any, axis: int | None) -> Any:
-    indices = namespace(array).asarray(indices)
+    library = namespace(array)
+    indices = library.asarray(indices)
     if axis is None:
-        return offsets(array, namespace(array).unravel_index(indices % max(array.size, 1), array.shape))
+        if library is np and indices.size and not (-array.size <= indices.min() and indices.max() < array.size):
+            raise IndexError(f"an index is out of bounds for an array of {array.size} elements")
+        return offsets(array, library.unravel_index(indices % max(array.size, 1), array.shape))
     axis = range(array.ndim)[axis]
     return offsets(array, (*[slice(None)] * axis, indices))
 
@@ -150,7 +154,19 @@ def _write(rule_: Any, x: Any, where: Any, value: Any) -> None:
             "an element is set twice by an index array: what stays is undefined, and so is the gradient. Use gpuad.ops.scatter_add to sum, "
             "or make the indices unique. Nothing was run."
         )
-    rule_(x, _spread(value, where, primal), where)
+    known = rule_ is _put or namespace(primal) is np
+    regions = {"x": _region(primal, where)} if known and where.size <= _MOST_PLACES else {}
+    rule_.within(regions, x, _spread(value, where, primal), where)
+
+
+def _region(array: Any, where: Any) -> Region:
+    """The bytes of the named elements in the array's allocation."""
+    size = int(array.dtype.itemsize)
+    where = where if isinstance(where, np.ndarray) else where.get()
+    low = (np.unique(where) + resolve(array).offset) * size
+    first = np.concatenate([[True], np.diff(low) > size])
+    last = np.concatenate([np.flatnonzero(first)[1:] - 1, [len(low) - 1]])
+    return Region(np.stack([low[first], low[last] + size], axis=1).astype(np.int64))
 
 
 def _spread(value: Any, where: Any, like: Any) -> Any:

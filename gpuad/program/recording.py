@@ -89,6 +89,11 @@ class Recording:
         seen = {u.position: u for u in reads(primal, call, self.allocation)}
         for i, use in {**seen, **{u.position: u for u in writes(primal, call, self.allocation)}}.items():
             a = arguments[i]
+            if a.memory is not None and self.shadows.is_shadow(use.allocation.address, use.region, int(a.memory.root.dtype.itemsize)):
+                raise ShadowError(
+                    f"argument {i + 1} `{a.name}` of `{kernel.name}` is a shadow of this recording; what happens to shadows belongs "
+                    "outside of the tape. Nothing was launched."
+                )
             if a.shadows or a.kind == "stopped" or a.memory is None or a.array.dtype.kind != "f":
                 continue
             region = use.region | seen[i].region if i in seen else use.region
@@ -142,9 +147,9 @@ class Recording:
         if not any(u.allocation is allocation and u.region & region for u in operation.effects.writes):
             return operation
         if isinstance(operation, Foreign):
-            operation.cleared.extend(
-                root[a:z] for root, a, z in self.shadows.written(allocation, region & operation.effects.writes[0].region)
-            )
+            for use in operation.effects.writes:
+                if use.allocation is allocation:
+                    operation.cleared.extend(root[a:z] for root, a, z in self.shadows.written(allocation, region & use.region))
             return operation
         if isinstance(operation, Ruled):
             return operation.judged_again(self)

@@ -12,8 +12,9 @@ goes by the names of its parameters, for an array or Active number `x` of the ru
 
 * `x`: the version of the array that `needs` names (None where only gradients that nobody asked for need it), or the value of an argument
   that is no array;
-* `dx`: where `x` is read, its shadow, to be added to; where it is added to, its shadow, to be read only; where it is overwritten, what the
-  shadow held, moved to memory of the reverse's own: the shadow itself is cleared by then;
+* `dx`: where `x` is read, its shadow, to be added to; where it is added to, its shadow, to be read only; where some elements are set, its
+  shadow, of which the reverse has to read these elements and then clear them; where it is overwritten, what the shadow held, moved to
+  memory of the reverse's own: the shadow itself is cleared by then;
 * `dx_before`: where `x` is both read and overwritten, the cleared shadow, to be added to.
 
 What has no shadow comes as None.
@@ -49,12 +50,13 @@ class Effect:
     reads: tuple[str, ...]
     overwrites: tuple[str, ...]
     adds: tuple[str, ...]
+    sets: tuple[str, ...]
     needs: Mapping[str, tuple[str, ...]]  # 'before' or 'after', then the parameters of which one has to be active for the need to exist
 
     @property
     def writes(self) -> tuple[str, ...]:
         """All parameters that the rule may write."""
-        return (*self.overwrites, *self.adds)
+        return (*self.overwrites, *self.adds, *self.sets)
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -67,19 +69,21 @@ def rule(
     reads: Sequence[str] = (),
     overwrites: Sequence[str] = (),
     adds: Sequence[str] = (),
+    sets: Sequence[str] = (),
     needs: Mapping[str, str | tuple[str, ...]] | None = None,
     reverse: Callable[..., None] | None = None,
 ) -> Callable[[Callable[..., Any]], Rule]:
     """Makes a recorded operation of a Python function on arrays.
 
-    `reads`, `overwrites`, `adds`: names of parameters that are arrays (a number that may be Active is read); every element of an
-    overwritten one is set, in one that is added to every element may grow. One may be read and overwritten, not overwritten and added to.
+    `reads`, `overwrites`, `adds`, `sets`: names of parameters that are arrays (a number that may be Active is read). Every element of an
+    overwritten one gets a new value, in one that is added to any element may grow, of one in `sets` some elements get new values. An array
+    may be read and overwritten; it has one of the other three at most.
     `needs`: {parameter: 'before' or 'after'} for the arrays that the reverse reads; ('before', 'b', 'c') if only for the gradient of b or c.
     `reverse`: a module-level function; see the module's text for its parameters. It may also be set later: `f.reverse = function`.
     Raises TypeError for names that do not fit.
     """
     stated = {k: (v,) if isinstance(v, str) else tuple(v) for k, v in (needs or {}).items()}
-    effect = Effect(tuple(reads), tuple(overwrites), tuple(adds), stated)
+    effect = Effect(tuple(reads), tuple(overwrites), tuple(adds), tuple(sets), stated)
     return lambda function: Rule(function, effect, reverse)
 
 
@@ -88,7 +92,7 @@ class Rule:
 
     def __init__(self, function: Callable[..., Any], effect: Effect, reverse: Callable[..., None] | None) -> None:
         self.function, self.effect = function, effect
-        self.name = function.__name__
+        self.name = function.__name__.strip("_")
         self.signature = inspect.signature(function)
         update_wrapper(self, function)
         _check_names(self.name, effect, tuple(self.signature.parameters))
@@ -114,19 +118,28 @@ class Rule:
         given.apply_defaults()
         tape: Any = current.get()
         if tape is not None:
-            _record(self, given.arguments, tape)
+            _record(self, given.arguments, tape, {})
             return
         if any(isinstance(x, Duplicated | Active) for x in given.arguments.values()):
             raise TapeError(f"{self.name} on a Duplicated outside of a tape is not recorded: enter one (`with tape:`), or pass `.primal`")
         self.function(**{k: _plain(x) for k, x in given.arguments.items()})
+
+    def within(self, regions: Mapping[str, Region], *args: Any) -> None:
+        """As a call, where it is known that less of some arrays is touched: bytes of their allocations."""
+        tape: Any = current.get()
+        if tape is None:
+            self(*args)
+        else:
+            _record(self, self.signature.bind(*args).arguments, tape, regions)
 
 
 def _check_names(name: str, effect: Effect, parameters: Sequence[str]) -> None:
     for p in (*effect.arrays, *effect.needs, *(c for n in effect.needs.values() for c in n[1:])):
         if p not in parameters:
             raise TypeError(f"rule {name} has no parameter {p!r}; it has {', '.join(parameters)}")
-    if both := set(effect.overwrites) & set(effect.adds):
-        raise TypeError(f"rule {name}: {sorted(both)[0]!r} is overwritten or added to, not both")
+    written = [*effect.writes, *(p for p in effect.reads if p in (*effect.adds, *effect.sets))]
+    if len(set(written)) < len(written):
+        raise TypeError(f"rule {name}: an array is overwritten, added to or set, and only an overwritten one may be listed in reads too")
     for p, need in effect.needs.items():
         if p not in effect.arrays or need[0] not in _VERSIONS:
             raise TypeError(f"rule {name}: needs are {{array: 'before' or 'after'}}, got {p!r}: {need[0]!r}")
@@ -199,8 +212,8 @@ class Ruled:
         return copy
 
     def _flows(self) -> bool:
-        written = (self.operands[n] for n in self.rule.effect.writes if n in self.operands)
-        return any(o.shadow is not None for o in written) and bool(self.varied)
+        written = [n for n in self.rule.effect.writes if n in self.operands and self.operands[n].shadow is not None]
+        return bool(written and self.varied) or any(n in written for n in self.rule.effect.sets)
 
     @property
     def varied(self) -> list[str]:
@@ -259,11 +272,11 @@ def view_in(memory: Memory, like: Any) -> Any:
     return strided(memory.root[memory.offset :], like.shape, like.strides) if like.size else like
 
 
-def _record(rule: Rule, arguments: Mapping[str, Any], tape: Any) -> None:
+def _record(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mapping[str, Region]) -> None:
     """Checks a call, and hands it to the tape."""
     if any(isinstance(x, BatchDuplicated) for x in arguments.values()):
         raise GpuadError(f"{rule.name}: rules take one shadow an array; BatchDuplicated is for kernels")
-    operands = {n: _operand(rule, n, arguments[n], tape) for n in rule.effect.arrays if _is_array(arguments[n])}
+    operands = {n: _operand(rule, n, arguments[n], tape, regions.get(n)) for n in rule.effect.arrays if _is_array(arguments[n])}
     actives = {n: x for n, x in arguments.items() if isinstance(x, Active)}
     values = {n: _plain(x) for n, x in arguments.items()}
     _check_apart(rule, operands)
@@ -297,11 +310,11 @@ def _is_array(x: Any) -> bool:
     return hasattr(x, "strides") and not isinstance(x, np.generic)
 
 
-def _operand(rule: Rule, name: str, x: Any, tape: Any) -> Operand:
+def _operand(rule: Rule, name: str, x: Any, tape: Any, known: Region | None) -> Operand:
     """An array argument; a bare one that is only written takes the shadow that its memory has."""
     array = x.primal if isinstance(x, Duplicated | Const) else as_array(x)
     memory = leaf_memory(array)
-    region = of_array(array, memory.offset * int(memory.root.dtype.itemsize))
+    region = known or of_array(array, memory.offset * int(memory.root.dtype.itemsize))
     use = Use(tape.allocation(memory), region, rule.effect.arrays.index(name))
     shadow = x.shadow if isinstance(x, Duplicated) else None
     if shadow is not None and _layout(shadow) != _layout(array):

@@ -43,6 +43,11 @@ class Shadows:
         size = int(primal.root.dtype.itemsize)
         known = self.by_primal.setdefault(allocation.address, [])
         where = address(shadow.root)
+        if self.is_shadow(allocation.address, region, size):
+            raise ShadowError(f"`{name}` is memory that serves as a shadow in this recording. Nothing was launched.")
+        mirror = Region((region.spans // size + shift) * int(shadow.root.dtype.itemsize))
+        if any(p.region & mirror for p in self.by_primal.get(where, ())):
+            raise ShadowError(f"the shadow of `{name}` is primal memory elsewhere in this recording. Nothing was launched.")
         for other in known:
             if other.region & region and (address(other.root) != where or other.shift != shift):
                 raise ShadowError(
@@ -59,6 +64,11 @@ class Shadows:
         known.append(pairing)
         self.count += 1
         self.by_shadow.setdefault(where, []).append((mirrored, pairing))
+
+    def is_shadow(self, where: int, region: Region, size: int) -> bool:
+        """Whether any of the region's bytes, of the allocation at address `where`, belong to a shadow."""
+        elements = Region(region.spans // size)
+        return any(held & elements for held, _ in self.by_shadow.get(where, ()))
 
     def of(self, allocation: Allocation, region: Region) -> Pairing | None:
         """The pairing for a region, or None if no byte of it has a shadow; ShadowError where only a part has, or parts have shadows apart."""

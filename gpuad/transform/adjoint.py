@@ -177,7 +177,7 @@ class _Step:
 
     def quotient(self, expr: Binary, seed: Expr, result: Expr | None) -> None:
         x, y = expr.left, expr.right
-        if isinstance(y, Constant) or _from_integer(y):  # where an integer is 0, the primal has no finite value either
+        if isinstance(y, Constant):
             return self.down(x, b.div(seed, y))
         if self.active(x):
             self.down(x, b.chain(seed, b.div(b.const(1, y.type), y)))
@@ -192,10 +192,6 @@ class _Step:
         for argument, partial in zip(expr.arguments, rule, strict=True):
             if partial.value is not None and self.active(argument):
                 self.down(argument, b.chain(seed, partial.value) if partial.singular else _times(seed, partial.value))
-
-
-def _from_integer(expr: Expr) -> bool:
-    return isinstance(expr, Cast) and not expr.operand.type.is_float
 
 
 def _times(seed: Expr, partial: Expr) -> Expr:

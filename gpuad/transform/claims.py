@@ -22,7 +22,6 @@ from ..ir.nodes import (
     Block,
     Buffer,
     Expr,
-    For,
     How,
     If,
     Kernel,
@@ -176,7 +175,9 @@ class _Signatures:
                 found.append(e)
             if not isinstance(e, Var) or e in self.uniform:
                 continue
-            if e in self.lets:
+            if e.type.is_integer:
+                inner: list[Expr] | None = [e]
+            elif e in self.lets:
                 inner = self.leaves(self.lets[e])
             elif e in self.loads and self.loads[e].buffer in self.numbers:
                 inner = [b.const(self.numbers[self.loads[e].buffer], I64), self.loads[e].index]
@@ -197,11 +198,9 @@ def hash_of(expr: Expr) -> int:
 
 
 def _uniform(kernel: Kernel) -> set[Var]:
-    """Variables that have one value in all threads of the launch, in each iteration of the loops around them."""
+    """Variables that have one value in all threads of the launch and all iterations."""
     found = set(kernel.scalars)
     for stmt in walk_stmts(kernel.body):
-        if isinstance(stmt, For) and all(_is_uniform(e, found) for e in (stmt.start, stmt.stop, stmt.step)):
-            found.add(stmt.var)
         if isinstance(stmt, Let) and _is_uniform(stmt.value, found):
             found.add(stmt.var)
         if isinstance(stmt, Load) and stmt.buffer.length is None and _is_uniform(stmt.index, found):
