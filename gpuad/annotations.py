@@ -219,7 +219,7 @@ class Duplicated(_Operators, _Annotated):
         """Basic slicing: the pair of views. Index arrays and masks: a recorded copy (inside of a tape), a pair of its own."""
         return self._view(_basic(key)) if _all_basic(key) else _operation("getitem")(self, key)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Any, value: Any) -> None:  # type: ignore[override]  # closed for the others
         """A recorded copy into these elements. `x[1:4] += v` ends here with a view of the same memory, which is nothing to do. With index
         arrays no element may be named twice."""
         if not _all_basic(key):

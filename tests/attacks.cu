@@ -1240,3 +1240,13 @@ extern "C" __global__ void k(double* m, const double* a, const int* k)
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     m[0] = a[k[i]] * a[0];
 }
+
+//@ 11: all read what one writes
+//@ x=8 <<<2, 4>>>(x)
+//@ refused: UnsupportedError: a data race
+//@ fails: A5: a fixed index against a moving one is not compared
+extern "C" __global__ void k(double* x)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    x[i] = x[0] * x[i];
+}

@@ -319,3 +319,11 @@ def test_second_derivative_of_a_compaction() -> None:
     kernel = _kernel("const double* x, double* y, int* c", "int p = atomicAdd(c, 1); y[p] = x[i]*x[i]*x[i];")
     with pytest.raises(errors.UnsupportedError, match="result of an atomic"):
         gpuad.hvp(kernel, 1, 2, (x, y, np.zeros(1, np.int32)), (x_dot, y_dot, None))
+
+
+@pytest.mark.parametrize("body", ["x[q[i]] = a[i];", "if (i > 0 && i < 3) x[i] = x[i-1] + x[i+1] + a[i];"])
+@pytest.mark.xfail(strict=True, reason="A29: forward mode does not look for colliding stores and races")
+def test_forward_mode_refuses_what_depends_on_chance(body: str) -> None:
+    args = (Duplicated(np.ones(4), np.ones(4)), Duplicated(np.ones(4), np.ones(4)), np.array([1, 2, 1, 0], np.int32))
+    with pytest.raises((errors.LaunchError, errors.UnsupportedError), match=r"two threads write|data race"), _configured("host"):
+        gpuad.autodiff(_kernel("double* x, const double* a, const int* q", body), 1, 4, args, mode=gpuad.Forward)

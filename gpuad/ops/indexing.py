@@ -93,8 +93,8 @@ def getitem(x: Any, key: Any) -> Any:
 
 
 def take(x: Any, indices: Any, axis: int | None = None, out: Any = None) -> Any:
-    """The elements of `x` at `indices` (integers, any shape) along an axis, or of the flat array, as `numpy.take`. Repeated indices add up in
-    the gradient."""
+    """The elements of `x` at `indices` (integers, any shape) along an axis, or of the flat array, as `numpy.take`. Repeated indices add up
+    in the gradient."""
     check_recorded("take", (x, out))
     return _taken(x, _axis_offsets(primal_of(x), indices, axis), out)
 

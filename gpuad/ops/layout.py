@@ -31,7 +31,7 @@ def element_strides(array: Any) -> tuple[int, ...]:
 
 def origin(array: Any) -> int:
     """Elements from the beginning of the hull to the array's first element."""
-    return -sum(min(0, s * (n - 1)) for s, n in zip(element_strides(array), array.shape, strict=True))
+    return -sum(min(0, s * (int(n) - 1)) for s, n in zip(element_strides(array), array.shape, strict=True))
 
 
 def hull(array: Any) -> Any:
@@ -44,12 +44,12 @@ def hull(array: Any) -> Any:
 
 def dense(array: Any) -> bool:
     """Whether an array's elements lie side by side and upwards, in any order of the axes."""
-    return origin(array) == 0 and hull_size(array) == array.size
+    return origin(array) == 0 and hull_size(array) == int(array.size)
 
 
 def hull_size(array: Any) -> int:
     """Elements of the hull."""
-    return 1 + sum(abs(s) * (n - 1) for s, n in zip(element_strides(array), array.shape, strict=True))
+    return 1 + sum(abs(s) * (int(n) - 1) for s, n in zip(element_strides(array), array.shape, strict=True))
 
 
 def hull_of(x: Any) -> Any:
@@ -92,8 +92,8 @@ def same(a: Any, b: Any) -> bool:
 
 @dataclass(frozen=True)
 class Axes:
-    """The iteration over all elements: `lengths` of the axes, the innermost first, and for each operand the `steps` along them (0: broadcast)
-    and the `offsets` of its first element in its hull."""
+    """The iteration over all elements: `lengths` of the axes, the innermost first, and for each operand the `steps` along them (0:
+    broadcast) and the `offsets` of its first element in its hull."""
 
     lengths: tuple[int, ...]
     steps: tuple[tuple[int, ...], ...]
@@ -101,7 +101,8 @@ class Axes:
 
 
 def axes(shape: Sequence[int], operands: Sequence[Any]) -> Axes:
-    """As few axes as the strides allow, along the order in which the first operand, the output, lies in memory. All lengths are positive."""
+    """As few axes as the strides allow, along the order in which the first operand, the output, lies in memory. All lengths are
+    positive."""
     steps = [_broadcast(a, shape) for a in operands]
     offsets = [origin(a) for a in operands]
     for axis, (n, s) in enumerate(zip(shape, steps[0], strict=True)):

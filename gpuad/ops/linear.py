@@ -89,8 +89,8 @@ def _gemm(alpha: Any, a: Any, b: Any, beta: Any, c: Any) -> None:
 
 
 def gemm(alpha: Any, a: Any, b: Any, beta: Any, c: Any) -> Any:
-    """C <- alpha A B + beta C, for matrices (..., m, k), (..., k, n), (..., m, n); alpha and beta are numbers or Active. With beta = 0 what C
-    held does not matter, not even NaN. Gives C."""
+    """C <- alpha A B + beta C, for matrices (..., m, k), (..., k, n), (..., m, n); alpha and beta are numbers or Active. With beta = 0 what
+    C held does not matter, not even NaN. Gives C."""
     check_recorded("gemm", (alpha, a, b, beta, c))
     if any(primal_of(x).ndim < 2 for x in (a, b, c)):
         raise ValueError("gemm takes matrices")

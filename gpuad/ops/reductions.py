@@ -114,8 +114,8 @@ def _order(x: Any, axis: int) -> Any:
 
 
 def sort(x: Any, axis: int = -1, out: Any = None) -> Any:
-    """Sorts along an axis into `out` (a new array by default; `out=x` sorts in place). Equal elements keep their order, so each gets its own
-    gradient."""
+    """Sorts along an axis into `out` (a new array by default; `out=x` sorts in place). Equal elements keep their order, so each gets its
+    own gradient."""
     check_recorded("sort", (x, out))
     primal = primal_of(x)
     if out is None:

@@ -1,7 +1,7 @@
 """The elementwise operations: each an expression in CUDA, and the NumPy function whose types and names it has.
 
-In an expression `{0}`, `{1}`, ... are the operands, already of the type in which is computed; `{t}` is that type and `{f}` the suffix of C's
-functions for it. `+=` begins an expression that is added to the output.
+In an expression `{0}`, `{1}`, ... are the operands, already of the type in which is computed; `{t}` is that type and `{f}` the suffix of
+C's functions for it. `+=` begins an expression that is added to the output.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def result_type(operation: Elementwise, operands: Sequence[Any]) -> np.dtype[Any
     kinds = tuple(_kind(x) for x in operands[-operation.ufunc.nin :])
     if all(k in (bool, int, float) for k in kinds):
         kinds = tuple(np.dtype(k) for k in kinds)
-    return np.dtype(operation.ufunc.resolve_dtypes((*kinds, None))[-1])
+    resolved: np.dtype[Any] = np.dtype(operation.ufunc.resolve_dtypes((*kinds, None))[-1])
+    return resolved
 
 
 def _kind(x: Any) -> Any:

@@ -78,7 +78,8 @@ def rule(
     `reads`, `overwrites`, `adds`, `sets`: names of parameters that are arrays (a number that may be Active is read). Every element of an
     overwritten one gets a new value, in one that is added to any element may grow, of one in `sets` some elements get new values. An array
     may be read and overwritten; it has one of the other three at most.
-    `needs`: {parameter: 'before' or 'after'} for the arrays that the reverse reads; ('before', 'b', 'c') if only for the gradient of b or c.
+    `needs`: {parameter: 'before' or 'after'} for the arrays that the reverse reads; ('before', 'b', 'c') if only for the gradient of b
+    or c.
     `reverse`: a module-level function; see the module's text for its parameters. It may also be set later: `f.reverse = function`.
     Raises TypeError for names that do not fit.
     """
@@ -338,8 +339,8 @@ def _known_shadow(rule: Rule, name: str, array: Any, use: Use, tape: Any) -> Any
         return None
     if name in rule.effect.reads or name in rule.effect.adds:
         raise ShadowError(
-            f"`{name}` of {rule.name} is read bare, but its memory has a shadow (`{pairing.name}`): the gradient would be dropped. Pass the "
-            f"Duplicated, or stop_gradient({name}). Nothing was run."
+            f"`{name}` of {rule.name} is read bare, but its memory has a shadow (`{pairing.name}`): the gradient would be dropped. Pass "
+            f"the Duplicated, or stop_gradient({name}). Nothing was run."
         )
     memory = leaf_memory(array)
     parts = array.dtype.itemsize // memory.root.dtype.itemsize
@@ -364,8 +365,8 @@ def _check_flow(rule: Rule, operation: Ruled) -> None:
     for o in written:
         if operation.varied and o.shadow is None and not o.dropped and o.floats:
             raise ShadowError(
-                f"`{o.name}` of {rule.name} gets values that depend on `{operation.varied[0]}`, but has no shadow: pass Duplicated({o.name}) "
-                f"to keep its gradient, or Const({o.name}) to drop it on purpose. Nothing was run."
+                f"`{o.name}` of {rule.name} gets values that depend on `{operation.varied[0]}`, but has no shadow: pass "
+                f"Duplicated({o.name}) to keep its gradient, or Const({o.name}) to drop it on purpose. Nothing was run."
             )
     if rule.reverse is None and operation._flows():
         raise ShadowError(f"rule {rule.name} has no reverse: set `{rule.name}.reverse`, or pass stop_gradient(x). Nothing was run.")
@@ -377,6 +378,6 @@ def _check_flow(rule: Rule, operation: Ruled) -> None:
     for o in (operation.operands[n] for n in rule.effect.reads if n in operation.operands):
         if o.shadow is None and not o.stopped and o.use.allocation.tainted & o.use.region:
             raise ShadowError(
-                f"`{o.name}` of {rule.name} holds values that depend on active data, but has no shadow: give it one, Duplicated({o.name}), or "
-                f"stop_gradient({o.name}). Nothing was run."
+                f"`{o.name}` of {rule.name} holds values that depend on active data, but has no shadow: give it one, Duplicated({o.name}), "
+                f"or stop_gradient({o.name}). Nothing was run."
             )
