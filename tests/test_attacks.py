@@ -29,11 +29,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("attacks")
 
 
-def _marked(case: Case) -> Any:
-    failing = [pytest.mark.xfail(strict=True, reason=case.fails)] if case.fails else []
+FAILING_TANGENTS = {"capped mean of none": "A30: a choice of 0 is multiplied by an infinite tangent"}
+
+
+def _marked(case: Case, also: str = "") -> Any:
+    reason = case.fails or also
+    failing = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
     return pytest.param(case, id=f"{case.rule}-{case.name.replace(' ', '_')}", marks=failing)
 
 
+TANGENTS = [_marked(c, FAILING_TANGENTS.get(c.name, "")) for c in CASES if not c.refused and "only_reverse" not in c.flags]
 RIGHT = [_marked(c) for c in CASES if not c.refused]
 REFUSED = [_marked(c) for c in CASES if c.refused]
 
@@ -92,7 +97,7 @@ def test_gradient_is_right_on_the_host(case: Case, folder: Path) -> None:
     _check(case, Oracle(case, folder), "host")
 
 
-@pytest.mark.parametrize("case", [_marked(c) for c in CASES if not c.refused and "only_reverse" not in c.flags])
+@pytest.mark.parametrize("case", TANGENTS)
 def test_tangent_is_right(case: Case, folder: Path) -> None:
     roots, tangents = case.state(), vectors(case, 1, case.active)
     seeds = {n: w for n, w in vectors(case, 0, case.active).items() if not isinstance(roots[n], float)}

@@ -39,7 +39,7 @@ extern "C" __global__ void layer_norm_reverse(
             dinverse += (x_2 - mean) * dx_3;
         }
         const float dvariance = dinverse != 0.0f
-            ? gpuad_chain(dinverse, -0.5f * inverse / (variance / n + 1.0e-5f)) / n : 0.0f;
+            ? gpuad_chain(gpuad_chain(dinverse, -0.5f * inverse / (variance / n + 1.0e-5f)), 1.0f / n) : 0.0f;
         float dmean_2 = 0.0f;
         for (int k = 0; k < n; ++k) {
             const float dd = 2.0f * ((x_saved[r * n + k] - mean) * dvariance);
@@ -47,7 +47,7 @@ extern "C" __global__ void layer_norm_reverse(
             dmean_2 -= dd;
         }
         dmean += dmean_2;
-        dmean = dmean != 0.0f ? dmean / n : 0.0f;
+        dmean = dmean != 0.0f ? gpuad_chain(dmean, 1.0f / n) : 0.0f;
         for (int k = 0; k < n; ++k) {
             dx[r * n + k] += dmean;
         }

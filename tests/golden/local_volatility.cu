@@ -95,7 +95,7 @@ extern "C" __global__ void local_volatility_reverse(
             --s_top;
             const double s_2 = s_saved[s_saved_base_lane + s_top * 32LL];
             const double normals_2 = normals[t * paths + path];
-            ds += dgain / steps;
+            ds += gpuad_chain(dgain, 1.0 / steps);
             const double ds_2 = s_2 * ds;
             const double dvolatility = sqrt(dt) * (normals_2 * ds_2);
             const double dvolatility_2 = exp(-skew * log(s_2 / spot)) * (level * dvolatility);
