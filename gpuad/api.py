@@ -258,6 +258,7 @@ def _forward(chosen: Kernel, call: Call, pattern: Pattern) -> None:
     call = replace(call, exact=tangent.exact)
     call.prepare([tangent.kernel])
     with call.executor.on(call.stream):
+        launching.check_stores(tangent, call)
         states = launching.batch_states(call, chosen._written)
         for width, state in enumerate(states):
             call.run(tangent.kernel, launching.arguments(tangent.parameters, call, state, width))

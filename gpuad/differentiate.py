@@ -62,13 +62,28 @@ class Parameter:
     item: Var | Buffer
 
 
-@dataclass(frozen=True, eq=False)
-class Adjoint:
-    """The reverse of a kernel for one pattern."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Judged:
+    """What the checks of a launch need: the primal, what is active, and a memory for what was proved."""
 
     primal: Kernel
-    pattern: Pattern
     activity: Activity
+    facts: Facts = field(default_factory=Facts, init=False)
+    _claims: dict[frozenset[Buffer], Claims] = field(default_factory=dict, init=False)
+
+    def claims(self, buffers: frozenset[Buffer]) -> Claims:
+        """The kernel that checks whether stores to the buffers collide."""
+        if buffers not in self._claims:
+            self._claims[buffers] = claims(self.primal, buffers)
+            verify(self._claims[buffers].kernel)
+        return self._claims[buffers]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Adjoint(Judged):
+    """The reverse of a kernel for one pattern."""
+
+    pattern: Pattern
     recording: Recording
     layout: Layout
     parameters: tuple[Parameter, ...]
@@ -81,8 +96,6 @@ class Adjoint:
     logged: dict[int, Buffer]  # logs by the id of their atomic
     name: str
     _variants: dict[frozenset[Buffer], Kernel] = field(default_factory=dict, init=False)
-    facts: Facts = field(default_factory=Facts, init=False)
-    _claims: dict[frozenset[Buffer], Claims] = field(default_factory=dict, init=False)
 
     def kernel(self, plain: frozenset[Buffer] = frozenset(), header: str = "") -> Kernel:
         """The reverse kernel in which the shadows `plain` are accumulated plainly and all others atomically."""
@@ -111,13 +124,6 @@ class Adjoint:
         body = (*self.layout.body, *self.layout.counting)
         return frozenset(s.buffer for s in walk_stmts(body) if isinstance(s, Load))
 
-    def claims(self, buffers: frozenset[Buffer]) -> Claims:
-        """The kernel that checks whether stores to the buffers collide."""
-        if buffers not in self._claims:
-            self._claims[buffers] = claims(self.primal, buffers)
-            verify(self._claims[buffers].kernel)
-        return self._claims[buffers]
-
     @cached_property
     def counting_parameters(self) -> tuple[Parameter, ...]:
         """The counting kernel's parameters: the reverse kernel's without shadows and scratch, and the depths."""
@@ -136,11 +142,10 @@ class Adjoint:
         return kernel
 
 
-@dataclass(frozen=True)
-class Tangent:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Tangent(Judged):
     """The forward-mode kernel for one pattern: primal and tangents in one launch."""
 
-    primal: Kernel
     kernel: Kernel
     parameters: tuple[Parameter, ...]
     escapes: tuple[Escape, ...]
@@ -180,20 +185,20 @@ def reverse_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     parameters = _parameters(kernel, pattern, shadows, recording, layout, used)
     augmented = _augmented(kernel, {k: v for k, v in logs.items() if v[0] in used}) if used else None
     return Adjoint(
-        kernel,
-        pattern,
-        facts,
-        recording,
-        layout,
-        parameters,
-        augmented,
-        used,
-        escapes(kernel, facts),
-        connected(kernel, facts),
-        exact(kernel),
-        body,
-        {key: log for key, (log, _) in logs.items()},
-        f"{kernel.name}_reverse",
+        primal=kernel,
+        pattern=pattern,
+        activity=facts,
+        recording=recording,
+        layout=layout,
+        parameters=parameters,
+        augmented=augmented,
+        logs=used,
+        escapes=escapes(kernel, facts),
+        connected=connected(kernel, facts),
+        exact=exact(kernel),
+        unlaid=body,
+        logged={key: log for key, (log, _) in logs.items()},
+        name=f"{kernel.name}_reverse",
     )
 
 
@@ -238,7 +243,15 @@ def tangent_of(function: surface.Function, pattern: Pattern) -> Tangent:
     params = tuple(p.item for p in parameters)
     result = Kernel(f"{kernel.name}_forward", params, body, kernel.span)
     verify(result)
-    return Tangent(kernel, result, parameters, escapes(kernel, facts), connected(kernel, facts), exact(kernel))
+    return Tangent(
+        primal=kernel,
+        activity=facts,
+        kernel=result,
+        parameters=parameters,
+        escapes=escapes(kernel, facts),
+        connected=connected(kernel, facts),
+        exact=exact(kernel),
+    )
 
 
 def _refuse_truncation(kernel: Kernel, facts: Activity) -> None:

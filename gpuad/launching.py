@@ -23,7 +23,7 @@ from .analysis.injectivity import collision_free, footprints
 from .analysis.races import proved_race
 from .annotations import namespace
 from .arguments import Bound, BoundArgument
-from .differentiate import Adjoint, Parameter
+from .differentiate import Adjoint, Judged, Parameter
 from .errors import CompileError, LaunchError, ShadowError, UnsupportedError
 from .executors.base import Dim3, Executor, Memory
 from .ir.nodes import Accumulate, Buffer, Kernel, Load, Store, Var
@@ -232,7 +232,7 @@ def dense_extent(array: Any) -> int:
     return span if span == array.size else 1
 
 
-def check_stores(adjoint: Adjoint, call: Call) -> None:
+def check_stores(adjoint: Judged, call: Call) -> None:
     """Refuses a launch in which two threads store different values to one element that has a shadow; nothing has been launched then."""
     check_races(adjoint, call)
     doubtful = adjoint.facts.get(("stores", call.key), lambda: doubtful_stores(adjoint, call))
@@ -255,7 +255,7 @@ def check_stores(adjoint: Adjoint, call: Call) -> None:
         )
 
 
-def check_races(adjoint: Adjoint, call: Call) -> None:
+def check_races(adjoint: Judged, call: Call) -> None:
     """Refuses a launch in which one thread surely reads what another writes."""
     race = adjoint.facts.get(("race", call.key), lambda: proved_race(adjoint.primal, call.numbers(adjoint.primal)))
     if race is not None:
@@ -266,13 +266,13 @@ def check_races(adjoint: Adjoint, call: Call) -> None:
         )
 
 
-def doubtful_stores(adjoint: Adjoint, call: Call) -> list[Buffer]:
+def doubtful_stores(adjoint: Judged, call: Call) -> list[Buffer]:
     """The shadowed buffers to whose elements two threads may store different values."""
     numbers = call.numbers(adjoint.primal)
     return [b for b in _stored(adjoint) if not collision_free(adjoint.primal.body, [b], numbers, (Store, Accumulate), atomics=False)]
 
 
-def _stored(adjoint: Adjoint) -> list[Buffer]:
+def _stored(adjoint: Judged) -> list[Buffer]:
     return [b for b in adjoint.primal.buffers if b in adjoint.activity.shadowed and contested(adjoint.primal, [b])]
 
 

@@ -79,9 +79,8 @@ class Tape(Recording):
         return executor_of(self._library).zeros(size, np.dtype(np.uint8))
 
     def forget(self) -> None:
-        """Begins anew; memory and what was found out about calls are kept."""
-        if len(self._recipes) > 10_000:  # numbers that differ in every call
-            self._recipes.clear()
+        """Begins anew; the tape's own memory is kept, the caller's is let go."""
+        self._recipes.clear()
         super().forget()
         self.assembled = 0
         self._watch: Watch | None = None
@@ -103,6 +102,11 @@ class Tape(Recording):
             return
         if self.state != "recording":  # an operation failed, and its error was caught inside
             return
+        try:
+            self._compare(None)
+        except TapeError as changed:
+            self.state = str(changed)
+            raise
         self.state = "recorded"
         self._watch = Watch.of(self.allocations.values(), self.exact)
 

@@ -66,9 +66,11 @@ def test_integers_index_to_views_and_never_to_numbers() -> None:
 
 
 @pytest.mark.parametrize("key", [[1, 2], np.array([1]), np.ones(5, bool), True])
-def test_index_arrays_and_masks_are_refused(key: Any) -> None:
-    with pytest.raises(UnsupportedError, match="basic slicing"):
+def test_index_arrays_and_masks_are_refused_outside_of_a_tape(key: Any) -> None:
+    with pytest.raises(TapeError, match="outside of a tape"):
         Duplicated(floats(5))[key]
+    with pytest.raises(UnsupportedError, match="basic slicing"):
+        BatchDuplicated(floats(5), (floats(5),))[key]
 
 
 def test_a_reshape_that_copies_is_refused() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.nodes import Accumulate, Binary, Buffer, Expr, For, How, If, Kernel, Load, Stmt, Store, Unary, Var, While
-from .injectivity import UNBOUNDED, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, may_meet, narrowed
+from .injectivity import UNBOUNDED, Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, may_meet, narrowed
 from .replay import replay
 
 
@@ -31,7 +31,9 @@ def proved_race(kernel: Kernel, launch: Launch) -> Race | None:
     walk.run(kernel.body)
     for write, written in walk.writes:
         for read, at in walk.reads:
-            if read.buffer == write.buffer and _comparable(written, at) and may_meet(written, at, launch, unsure=False):
+            if read.buffer != write.buffer:
+                continue
+            if (_comparable(written, at) and may_meet(written, at, launch, unsure=False)) or _hits(written, at, launch):
                 return Race(read, write, read.buffer)
     return None
 
@@ -109,6 +111,17 @@ class _Certain(Walk):
     def shown(self, form: Form) -> bool:
         """Whether a bound is on a digit in which indices are compared."""
         return all(d.kind in ("global", "loop") for d, _ in form.terms) and len(form.terms) <= 1
+
+
+def _hits(write: Reach, read: Reach, launch: Launch) -> bool:
+    """Whether several threads read one element that a thread writes, as in `x[i] = x[0] * x[i]`."""
+    if read.form.terms or len(write.form.terms) != 1 or launch.grid[1:] != (1, 1) or launch.block[1:] != (1, 1):
+        return False
+    digit, factor = write.form.terms[0]
+    writer, rest = divmod(read.form.constant - write.form.constant, factor)
+    low, high = write.ranges[digit]
+    first, last = read.ranges[Digit("global", "x")]
+    return digit == Digit("global", "x") and rest == 0 and low <= writer <= high and last > first
 
 
 def _comparable(a: Reach, b: Reach) -> bool:

@@ -1,8 +1,8 @@
 """Array operations that a tape records, with NumPy's names: in place with `out=`, or with a new array as result.
 
 Operands are pairs (`Duplicated`), plain arrays (inactive), `Active` and plain numbers; shapes broadcast and types promote as in NumPy,
-whose scalars are strong and Python's weak. A result is a pair if an operand carries a gradient: a temporary, whose gradient is `.shadow`, with a
-dtype of its own. Inside of a tape every operation is recorded; outside of one a `Duplicated` is refused (TapeError).
+whose scalars are strong and Python's weak. A result is a pair if an operand carries a gradient: a temporary, whose gradient is `.shadow`,
+with a dtype of its own. Inside of a tape every operation is recorded; outside of one a `Duplicated` is refused (TapeError).
 """
 
 from __future__ import annotations
@@ -184,8 +184,8 @@ def cosh(x: Any, out: Any = None) -> Any:
 
 __all__ = [
     "abs", "absolute", "add", "astype", "axpy", "clip", "copy", "copyto", "cos", "cosh", "cumsum", "divide", "einsum", "exp", "expm1",
-    "fft", "fill", "gemm", "ifft", "log", "log1p", "matmul", "maximum", "mean", "minimum", "multiply", "negative", "positive", "power", "put",
-    "reciprocal", "scatter_add", "sin", "sinh", "solve_triangular", "sort", "sqrt", "square", "subtract", "sum", "take", "tan", "tanh",
+    "fft", "fill", "gemm", "ifft", "log", "log1p", "matmul", "maximum", "mean", "minimum", "multiply", "negative", "positive", "power",
+    "put", "reciprocal", "scatter_add", "sin", "sinh", "solve_triangular", "sort", "sqrt", "square", "subtract", "sum", "take", "tan", "tanh",
     "true_divide", "where",
 ]  # fmt: skip
 

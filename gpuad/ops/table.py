@@ -67,7 +67,7 @@ def result_type(operation: Elementwise, operands: Sequence[Any]) -> np.dtype[Any
     kinds = tuple(_kind(x) for x in operands[-operation.ufunc.nin :])
     if all(k in (bool, int, float) for k in kinds):
         kinds = tuple(np.dtype(k) for k in kinds)
-    resolved: np.dtype[Any] = np.dtype(operation.ufunc.resolve_dtypes((*kinds, None))[-1])
+    resolved: np.dtype[Any] = operation.ufunc.resolve_dtypes((*kinds, None))[-1]
     return resolved
 
 

@@ -218,9 +218,13 @@ class Recording:
     def _ours(self, effects: Effects, uses: Any, call: Call) -> tuple[Effects, Any]:
         """Remembered effects name no allocations; these are the ones of this call."""
 
+        made: dict[int, Use] = {}  # an adjoint finds its version by the very Use
+
         def own(use: Use) -> Use:
             memory = call.bound.arguments[use.position].memory
-            return Use(self.allocation(memory), use.region, use.position) if memory is not None else use
+            if memory is None:
+                return use
+            return made.setdefault(id(use), Use(self.allocation(memory), use.region, use.position))
 
         groups = (tuple(own(u) for u in part) for part in (effects.writes, effects.before, effects.after))
         return Effects(*groups), {key: own(u) for key, u in uses.items()}
@@ -243,13 +247,18 @@ class Recording:
             a.written = a.written | use.region
             a.tainted = a.tainted - use.region
 
-    def _compare(self, operation: Operation) -> None:
-        """With an exact check, what is needed is as the operation before left it."""
-        for a in {id(u.allocation): u.allocation for u in (*operation.effects.writes, *operation.effects.before)}.values():
+    def _compare(self, operation: Operation | None) -> None:
+        """With an exact check, what is needed is as the operation before left it; at the end (None) that of all allocations."""
+        uses = (*operation.effects.writes, *operation.effects.before) if operation is not None else ()
+        touched = {id(u.allocation): u.allocation for u in uses}.values() if operation is not None else self.allocations.values()
+        for a in touched:
             if a.mark is not None and mark(a, a.pending) != a.mark:
+                where = (
+                    f"operation {len(self.operations)} ({operation.name}, {operation.where})" if operation else "the end of the recording"
+                )
                 raise TapeError(
-                    f"`{a.name}` was changed between operation {len(self.operations) - 1} and operation {len(self.operations)} "
-                    f"({operation.name}, {operation.where}) by code that the tape does not see; announce it with tape.overwrites()"
+                    f"`{a.name}` was changed between operation {len(self.operations) - 1} and {where} by code that the tape does not see; "
+                    "announce it with tape.overwrites()"
                 )
 
     def _after(self, operation: Operation) -> None:

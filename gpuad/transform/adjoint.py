@@ -191,11 +191,11 @@ class _Step:
             raise UnsupportedError(f"the derivative of '{expr.function}' is not known", self.span)
         for argument, partial in zip(expr.arguments, rule, strict=True):
             if partial.value is not None and self.active(argument):
-                self.down(argument, b.chain(seed, partial.value) if partial.singular else _times(seed, partial.value))
+                self.down(argument, b.chain(seed, partial.value) if partial.singular else times(seed, partial.value))
 
 
-def _times(seed: Expr, partial: Expr) -> Expr:
+def times(seed: Expr, partial: Expr) -> Expr:
     """The product; a partial that is a choice among constants becomes a choice among multiples of the seed."""
     if isinstance(partial, Select):
-        return b.select(partial.condition, _times(seed, partial.then), _times(seed, partial.otherwise))
+        return b.select(partial.condition, times(seed, partial.then), times(seed, partial.otherwise))
     return b.mul(partial, seed)

@@ -48,6 +48,7 @@ from ..ir.nodes import (
 from ..ir.rewrite import map_expr, map_stmt_exprs
 from ..ir.types import I32
 from ..source import Span
+from .adjoint import times
 from .derivatives import partials
 from .names import Names
 
@@ -228,5 +229,5 @@ class _Forward:
         for argument, entry in zip(expr.arguments, rule, strict=True):
             if entry.value is not None and argument.type.is_float:
                 tangent = self.tangent(argument, span)
-                total = b.add(total, b.chain(tangent, entry.value) if entry.singular else b.mul(entry.value, tangent))
+                total = b.add(total, b.chain(tangent, entry.value) if entry.singular else times(tangent, entry.value))
         return total

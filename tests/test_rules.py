@@ -1,0 +1,194 @@
+"""Rules of users: effects, needs, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuad
+from gpuad import Active, Const, Duplicated, LaunchError, ShadowError, Tape, TapeError
+
+
+def _product_reverse(a: Any, b: Any, da: Any, db: Any, dc: Any) -> None:
+    if da is not None:
+        da += b * dc
+    if db is not None:
+        db += a * dc
+
+
+@gpuad.rule(reads=("a", "b"), overwrites=("c",), needs={"a": ("before", "b"), "b": ("before", "a")}, reverse=_product_reverse)
+def product(a: Any, b: Any, c: Any) -> None:
+    """c = a * b"""
+    np.multiply(a, b, out=c)
+
+
+def _square_reverse(x: Any, dx: Any, dx_before: Any) -> None:
+    dx_before += 2 * x * dx
+
+
+@gpuad.rule(reads=("x",), overwrites=("x",), needs={"x": "before"})
+def squared(x: Any) -> None:
+    x *= x
+
+
+squared.reverse = _square_reverse
+
+
+def _exp_reverse(x: Any, dx: Any, dx_before: Any) -> None:
+    dx_before += x * dx
+
+
+@gpuad.rule(reads=("x",), overwrites=("x",), needs={"x": "after"}, reverse=_exp_reverse)
+def exponential(x: Any) -> None:
+    np.exp(x, out=x)
+
+
+def _accumulate_reverse(scale: float, x: Any, dscale: Any, dx: Any, dy: Any) -> None:
+    if dx is not None:
+        dx += scale * dy
+    if dscale is not None:
+        dscale += (x * dy).sum()
+
+
+@gpuad.rule(reads=("scale", "x"), adds=("y",), needs={"x": ("before", "scale")}, reverse=_accumulate_reverse)
+def accumulate(scale: float, x: Any, y: Any) -> None:
+    y += scale * x
+
+
+def test_versions_are_handed_over() -> None:
+    x = Duplicated(np.array([0.5, 1.5]))
+    tape = Tape()
+    with tape:
+        squared(x)
+        exponential(x)
+        squared(x)
+        x.fill(0)
+        x += 1.0
+        y = x * 1.0
+    assert tape.stats.saved_bytes == 32
+    tape.reverse({y: 1.0})
+    np.testing.assert_array_equal(x.shadow, [0, 0])
+    x.primal[...] = [0.5, 1.5]
+    with tape:
+        squared(x)
+        exponential(x)
+        squared(x)
+        y = x * 1.0
+        x.fill(0)
+    tape.reverse({y: 1.0})
+    old = np.array([0.5, 1.5])
+    np.testing.assert_allclose(x.shadow, 4 * old * np.exp(2 * old**2))
+
+
+def test_needs_depend_on_activity() -> None:
+    a, b, c = (Duplicated(np.full(4, v)) for v in (2.0, 3.0, 0.0))
+    tape = Tape()
+    with tape:
+        product(a, b.primal.copy(), c)
+        a.fill(0)
+    assert tape.stats.saved_bytes == 0
+    tape.reverse({c: 1.0})
+    np.testing.assert_array_equal(a.shadow, np.zeros(4))  # filled afterwards: but the product was before
+    a.primal.fill(2)
+    with tape:
+        product(a, b, c)
+        a.fill(0)
+    assert tape.stats.saved_bytes == 32
+
+
+def test_views_and_assembled_versions() -> None:
+    x, y = Duplicated(np.arange(1.0, 9.0)), Duplicated(np.zeros(4))
+    tape = Tape()
+    with tape:
+        product(x[::-2], x[::2], y)
+        x[2:5] = 0.0
+    tape.reverse({y: 1.0})
+    old = np.arange(1.0, 9.0)
+    expected = np.zeros(8)
+    expected[::-2] += old[::2]
+    expected[::2] += old[::-2]
+    expected_after = expected
+    np.testing.assert_array_equal(x.shadow, expected_after)
+
+
+def test_active_numbers() -> None:
+    x, y, ds = Duplicated(np.array([1.0, 2.0])), Duplicated(np.zeros(2)), np.zeros(())
+    tape = Tape()
+    with tape:
+        accumulate(Active(3.0, ds), x, y)
+        accumulate(2.0, x, y)
+    tape.reverse({y: 1.0})
+    np.testing.assert_array_equal(x.shadow, [5, 5])
+    np.testing.assert_array_equal(y.shadow, [1, 1])
+    assert ds == 3
+
+
+def test_outside_of_a_tape() -> None:
+    a = np.array([2.0])
+    squared(a)
+    assert a == 4
+    with pytest.raises(TapeError):
+        squared(Duplicated(a))
+
+
+def test_inactive_rules_clear_what_they_overwrite() -> None:
+    c = Duplicated(np.ones(2))
+    tape = Tape()
+    with tape:
+        y = c * c
+        product(np.ones(2), np.ones(2), c.primal)  # bare, but its memory has a shadow
+    tape.reverse({y: 1.0, c: 9.0})
+    np.testing.assert_array_equal(c.shadow, [2, 2])
+
+
+def test_a_shadow_that_turns_up_later() -> None:
+    c = np.ones(2)
+    tape = Tape()
+    with tape:
+        product(np.full(2, 3.0), np.ones(2), c)
+        y = Duplicated(c) * 2.0
+    tape.reverse({y: 1.0})
+
+
+def test_forgotten_shadows_are_refused() -> None:
+    a, b, plain = Duplicated(np.ones(2)), np.ones(2), np.zeros(2)
+    with Tape(), pytest.raises(ShadowError, match="no shadow"):
+        product(a, b, plain)
+    with Tape(), pytest.raises(ShadowError, match="read bare"):
+        c = a * 1.0
+        product(a.primal, b, c)
+    with Tape():
+        product(a, b, Const(plain))
+        with pytest.raises(ShadowError, match="active data"):
+            product(plain, b, np.zeros(2))
+    with Tape(), pytest.raises(LaunchError, match="overlaps"):
+        product(a, b, a)
+
+
+def test_statements_that_do_not_fit() -> None:
+    with pytest.raises(TypeError, match="no parameter"):
+        gpuad.rule(reads=("z",))(lambda x: None)
+    with pytest.raises(TypeError, match="only an overwritten one"):
+        gpuad.rule(overwrites=("x",), adds=("x",))(lambda x: None)
+    with pytest.raises(TypeError, match="module-level"):
+        gpuad.rule(reads=("x",), reverse=lambda x: None)(lambda x: None)
+    with pytest.raises(TypeError, match="nothing that the rule knows"):
+        gpuad.rule(reads=("x",), reverse=_product_reverse)(lambda x: None)
+
+
+@gpuad.rule(reads=("x",), overwrites=("y",))
+def without_reverse(x: Any, y: Any) -> None:
+    y[...] = x
+
+
+def test_a_rule_without_a_reverse() -> None:
+    x, y = Duplicated(np.ones(2)), Duplicated(np.zeros(2))
+    with Tape(), pytest.raises(ShadowError, match="no reverse"):
+        without_reverse(x, y)
+    tape = Tape()
+    with tape:
+        without_reverse(np.full(2, 5.0), y)
+    tape.reverse({y: 1.0})
+    np.testing.assert_array_equal(y.shadow, [0, 0])
