@@ -1251,7 +1251,6 @@ extern "C" __global__ void k(double* m, const double* a, const int* k)
 //@ 11: all read what one writes
 //@ x=8 <<<2, 4>>>(x)
 //@ refused: UnsupportedError: a data race
-//@ fails: A5: a fixed index against a moving one is not compared
 extern "C" __global__ void k(double* x)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,0 +1,74 @@
+"""Kernels that once had a wrong gradient, each cut down to what made it wrong; most were found by random kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import gpuad
+from gpuad import launching, testing
+
+
+def _agrees(executor: Any, text: str, *args: Any) -> None:
+    """Forward, reverse and differences agree; 4 threads."""
+    with launching.executor_for_tests(executor):
+        testing.check_gradient(gpuad.kernel(text, "k"), args, grid=1, block=4)
+
+
+def _some(*shape: int) -> Any:
+    return np.random.default_rng(0).uniform(0.6, 1.4, shape)
+
+
+def test_counting_how_deep_stacks_are_leaves_saved_memory_alone(executor: Any) -> None:
+    """The loop's count depends on data, so its depth is counted by a kernel that repeats the primal's stores: on memory of its own."""
+    text = """
+    extern "C" __global__ void k(double* x, int n) {
+        int i = threadIdx.x;
+        if (i >= n) return;
+        double c = x[i];
+        for (int k = 0; k < 3 && 5 > c * c; k++) c = c * c + 0.1;
+        x[i] = c;
+    }
+    """
+    _agrees(executor, text, _some(4), 4)
+
+
+def test_a_merged_value_is_there_for_the_partials_around_it(executor: Any) -> None:
+    """The inner If ends its scope, and what it merges goes into a function outside of it: its forward part comes before that one's partial."""
+    text = """
+    __device__ double value(double u, double v) {
+        if (u != 1) u -= v;
+        v = u;
+        u = 0.5;
+        return exp(-0.5 * v);
+    }
+    extern "C" __global__ void k(double* x, double* y, int m, int n) {
+        int i = threadIdx.x;
+        if (i >= n) return;
+        double c = x[i];
+        c *= m != 1 ? value(c, y[i]) : c;
+        x[i] += 1.3 * c;
+    }
+    """
+    _agrees(executor, text, _some(4), _some(4), 3, 4)
+
+
+def test_an_array_in_a_branch_is_recorded_if_it_cannot_be_filled_again(executor: Any) -> None:
+    """The array is filled from memory that is overwritten later, and the branch is come back to by the reverse sweep."""
+    text = """
+    extern "C" __global__ void k(double* x, double* y, double c, int n) {
+        int i = threadIdx.x;
+        if (i >= n) return;
+        double r = c;
+        y[i] = c * y[i];
+        if (c > -100) {
+            double w[5];
+            for (int k = 0; k < 5; k++) w[k] = y[i];
+            if (0.5 <= w[1]) r = 1.2 * c;
+        }
+        y[i] -= 0.5;
+        x[i] += x[i] * r;
+    }
+    """
+    _agrees(executor, text, _some(4), _some(4), 0.7, 4)
