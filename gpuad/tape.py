@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from . import launching
-from .annotations import Duplicated, address, namespace, resolve
+from .annotations import Duplicated, address, leaf_memory, namespace, resolve
 from .api import Kernel, check_flow, pattern_of
 from .errors import TapeError
 from .executors.base import Memory
@@ -238,15 +238,15 @@ class Tape(Recording):
             primal = key.primal
             if primal.size == 0:
                 continue
-            memory = resolve(primal)
+            memory = leaf_memory(primal)
             known = self.allocations.get(address(memory.root))
-            region = of_array(primal, memory.offset * int(primal.dtype.itemsize))
+            region = of_array(primal, memory.offset * int(memory.root.dtype.itemsize))
             if known is not None and key.has_shadow:
-                self.shadows.add(known, region, memory, resolve(key.shadow), "the seed's array")
+                self.shadows.add(known, region, memory, leaf_memory(key.shadow), "the seed's array")
             pairing = self.shadows.of(known, region) if known is not None else None
             if pairing is None:
                 raise TapeError("a seed for memory that was not part of the recording. No shadow was touched.")
-            shadow = view_like(Memory(pairing.root, memory.offset + pairing.shift), primal)
+            shadow = view_like(Memory(pairing.root, memory.offset + pairing.shift), primal)  # of a complex array in complex numbers
             if np.shape(seed) and np.shape(seed) != shadow.shape:
                 raise TapeError(f"a seed of shape {np.shape(seed)} for an array of shape {shadow.shape}. No shadow was touched.")
             found.append((shadow, seed.copy() if hasattr(seed, "copy") else seed))
@@ -296,6 +296,9 @@ class _Step:
 
 
 def view_like(memory: Memory, array: Any) -> Any:
-    """A view of the memory with the shape and strides of `array`."""
+    """A view of the memory with the shape and strides of `array`, in complex numbers if it has such."""
     strided = namespace(memory.root).lib.stride_tricks.as_strided
-    return strided(memory.root[memory.offset :], array.shape, array.strides)
+    begin, numbers = memory.root[memory.offset :], 1 if array.dtype.kind != "c" else 2
+    if numbers == 2:
+        begin = begin[: begin.size // 2 * 2].view(f"c{begin.dtype.itemsize * 2}")
+    return strided(begin, array.shape, array.strides)

@@ -117,6 +117,7 @@ def _launch(operation: Elementwise, compute: np.dtype[Any], out: Any, inputs: Se
         tuple(Array(np.dtype(primal_of(p).dtype).name, pattern) for p, pattern in zip(pointers, patterns, strict=True)),
         tuple(Number(compute.name) for _ in numbers),
         tuple(places),
+        operation.raw,
         loops,
         "long long" if wide else "int",
     )

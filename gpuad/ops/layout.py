@@ -133,7 +133,7 @@ def _broadcast(array: Any, shape: Sequence[int]) -> list[int]:
 
 def refuse_repeated(array: Any, name: str) -> None:
     """An output whose elements share memory has no defined content."""
-    if any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
+    if array.size and any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
         raise LaunchError(f"{name}: the output is a broadcast array (a stride of 0), its elements share memory; pass an array of its own")
 
 

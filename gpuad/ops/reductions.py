@@ -59,11 +59,18 @@ def _reduce(name: str, x: Any, axis: Axis, dtype: Any, out: Any, keepdims: bool,
     gone = {a % len(kept) for a in ((axis,) if isinstance(axis, int) else axis)} if axis is not None else set(range(len(kept)))
     shape = kept if keepdims else tuple(n for i, n in enumerate(kept) if i not in gone)
     if out is None:
-        out = result_for((x,), shape, dtype or (primal.dtype if scale == 1.0 or primal.dtype.kind == "f" else np.dtype(np.float64)))
+        out = result_for((x,), shape, dtype or _total_type(primal.dtype, name == "mean"))
     elif tuple(primal_of(out).shape) != shape:
         raise ValueError(f"{name}: out has shape {tuple(primal_of(out).shape)}, the result {shape}")
     _sum(x, out, axis, scale)
     return out
+
+
+def _total_type(dtype: Any, mean: bool) -> Any:
+    """The type of a sum or mean, as NumPy has it."""
+    if dtype.kind in "fc":
+        return dtype
+    return np.float64 if mean else np.uint64 if dtype.kind == "u" else np.int64
 
 
 def _cumsum_reverse(dx: Any, dy: Any, axis: int) -> None:

@@ -21,7 +21,8 @@ class Elementwise:
     expression: str
     ufunc: np.ufunc
     inplace: str | None = None
-    floating: bool = False  # refused on integers
+    floating: bool = False  # integers are computed with as float64
+    raw: int = 0  # so many operands keep their own type
 
 
 def _function(name: str, ufunc: np.ufunc) -> Elementwise:
@@ -42,7 +43,7 @@ TABLE: dict[str, Elementwise] = {
         Elementwise("reciprocal", "({t})1 / {0}", np.reciprocal, floating=True),
         Elementwise("maximum", "({0} >= {1} || {0} != {0}) ? {0} : {1}", np.maximum),
         Elementwise("minimum", "({0} <= {1} || {0} != {0}) ? {0} : {1}", np.minimum),
-        Elementwise("where", "{0} != ({t})0 ? {1} : {2}", np.maximum),
+        Elementwise("where", "{0} != 0 ? {1} : {2}", np.maximum, raw=1),
         Elementwise("axpy", "+= {0} * {1}", np.multiply),
         Elementwise("absolute", "fabs{f}({0})", np.absolute, floating=True),
         _function("exp", np.exp),
@@ -63,12 +64,12 @@ TABLE: dict[str, Elementwise] = {
 def result_type(operation: Elementwise, operands: Sequence[Any]) -> np.dtype[Any]:
     """The type in which is computed, by NumPy's own rules; Python's numbers adapt to the arrays. TypeError as NumPy raises it."""
     if operation.ufunc is np.positive:
-        return np.dtype(_kind(operands[0]))
+        kind: np.dtype[Any] = np.dtype(_kind(operands[0]))
+        return kind
     kinds = tuple(_kind(x) for x in operands[-operation.ufunc.nin :])
     if all(k in (bool, int, float) for k in kinds):
         kinds = tuple(np.dtype(k) for k in kinds)
-    resolved: np.dtype[Any] = operation.ufunc.resolve_dtypes((*kinds, None))[-1]
-    return resolved
+    return operation.ufunc.resolve_dtypes((*kinds, None))[-1]
 
 
 def _kind(x: Any) -> Any:

@@ -38,7 +38,7 @@ class Number:
 @dataclass(frozen=True)
 class Spec:
     """What a generated kernel depends on. `arrays[0]` is the output; `numbers` come after the arrays. `inputs` says for each operand of
-    `expression` which of them it is: an array by its place, a number by -1 - place. `loops`: outermost axes that are loops, not threads.
+    `expression` which of them it is: an array by its place, a number by -1 - place. `raw`: so many operands are not converted. `loops`: outermost axes that are loops, not threads.
     `index`: the integer type of indices."""
 
     name: str
@@ -47,6 +47,7 @@ class Spec:
     arrays: tuple[Array, ...]
     numbers: tuple[Number, ...]
     inputs: tuple[int, ...]
+    raw: int
     loops: int
     index: str
 
@@ -101,7 +102,7 @@ def _thread_index(spec: Spec, axis: int) -> str:
 
 
 def _statement(spec: Spec) -> str:
-    operands = [_operand(spec, place) for place in spec.inputs]
+    operands = [_operand(spec, place, i < spec.raw) for i, place in enumerate(spec.inputs)]
     value = spec.expression.format(*operands, t=type_name(spec.compute), f="f" if spec.compute == "float32" else "")
     target = _element(spec, 0)
     if value.startswith("+= "):
@@ -110,10 +111,10 @@ def _statement(spec: Spec) -> str:
     return f"{target} = {cast}({value});" if cast else f"{target} = {value};"
 
 
-def _operand(spec: Spec, place: int) -> str:
+def _operand(spec: Spec, place: int, raw: bool) -> str:
     if place < 0:
-        return f"v{-1 - place}" if spec.numbers[-1 - place].dtype == spec.compute else f"({type_name(spec.compute)})v{-1 - place}"
-    cast = "" if spec.arrays[place].dtype == spec.compute else f"({type_name(spec.compute)})"
+        return f"v{-1 - place}"
+    cast = "" if raw or spec.arrays[place].dtype == spec.compute else f"({type_name(spec.compute)})"
     return f"{cast}{_element(spec, place)}"
 
 

@@ -1,8 +1,8 @@
 """What a recording knows of memory: which has a shadow, which was used without one, what is needed, and what has been saved of it.
 
-Every operation passes here before it runs. An argument is judged by the memory behind it, not by the name under which it comes (RULES 4): bare
-memory that has a shadow takes it if it is only written, and is refused if it is read; active data that goes into memory without a shadow must
-not come out again; and where a shadow turns up late, what was done to its memory before is judged again.
+Every operation passes here before it runs. An argument is judged by the memory behind it, not by the name under which it comes (RULES 4):
+bare memory that has a shadow takes it if it is only written, and is refused if it is read; active data that goes into memory without a
+shadow must not come out again; and where a shadow turns up late, what was done to its memory before is judged again.
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ class Recording:
             return
         if allocation.read_bare & region or allocation.tainted & region:
             raise ShadowError(
-                f"`{name}` has a shadow here, but its memory was used without one earlier in this recording: the gradient of that use would be "
-                "dropped. Pass the Duplicated there too. Nothing was launched."
+                f"`{name}` has a shadow here, but its memory was used without one earlier in this recording: the gradient of that use "
+                "would be dropped. Pass the Duplicated there too. Nothing was launched."
             )
         if allocation.written_bare & region:
             self.operations = [self._rejudged(op, allocation, region, name) for op in self.operations]
@@ -159,8 +159,8 @@ class Recording:
         new = self._operation(operation.kernel, operation.kernel.primal(call.aliases()), adjoint, call, operation.where)
         if new.uses or adjoint.logs:
             raise ShadowError(
-                f"`{name}` has a shadow here, but was written bare by `{operation.name}` ({operation.where}); pass the Duplicated there too. "
-                "Nothing was launched."
+                f"`{name}` has a shadow here, but was written bare by `{operation.name}` ({operation.where}); pass the Duplicated there "
+                "too. Nothing was launched."
             )
         return new
 

@@ -17,7 +17,7 @@ goes by the names of its parameters, for an array or Active number `x` of the ru
   memory of the reverse's own: the shadow itself is cleared by then;
 * `dx_before`: where `x` is both read and overwritten, the cleared shadow, to be added to.
 
-What has no shadow comes as None.
+What has no shadow comes as None. An array that is in none of the lists is a constant, which nobody may change later.
 """
 
 from __future__ import annotations
@@ -159,8 +159,10 @@ def _check_parameter(name: str, effect: Effect, parameters: Sequence[str], wante
 
 
 def _plain(x: Any) -> Any:
-    """What the function is called with."""
-    return x.value if isinstance(x, Active) else x.primal if isinstance(x, Duplicated | Const) else x
+    """What the function is called with; a number that sits in an array is copied, since it may be changed later."""
+    if isinstance(x, Active):
+        return x.value.item() if isinstance(x.value, np.ndarray) else x.value
+    return x.primal if isinstance(x, Duplicated | Const) else x
 
 
 # --- recording -----------------------------------------------------------------------------------------------------------------------

@@ -71,7 +71,8 @@ class Shadows:
         return any(held & elements for held, _ in self.by_shadow.get(where, ()))
 
     def of(self, allocation: Allocation, region: Region) -> Pairing | None:
-        """The pairing for a region, or None if no byte of it has a shadow; ShadowError where only a part has, or parts have shadows apart."""
+        """The pairing for a region, or None if no byte of it has a shadow; ShadowError where only a part has, or parts have shadows
+        apart."""
         found = [p for p in self.by_primal.get(allocation.address, ()) if p.region & region]
         if not found:
             return None
