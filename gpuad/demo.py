@@ -4,7 +4,7 @@ A square plate is struck at eight places, one shot each, and microphones around 
 inversion starts from a uniform plate and changes the map of squared wave speed until a simulation gives the recorded traces. The gradient
 of the misfit with respect to every cell of the map comes from the simulation's own kernels: `step` is an in-place leapfrog (the older of
 two fields becomes the newer), so 300 steps overwrite two fields over and over, and the reverse pass walks them back. Per step it needs one
-thing from the past, the field whose Laplacian multiplies the map, and only that is saved.
+thing from the past, the field whose Laplacian multiplies the map, and only that is saved: by the tape, just before it is overwritten.
 
 The optimiser is L-BFGS with a backtracking line search (Nocedal and Wright, Numerical Optimization, algorithms 7.4 and 3.1).
 """
@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .annotations import Duplicated
-from .api import autodiff_thunk, kernel
+from .api import kernel
+from .tape import Tape
 
 Map: TypeAlias = "NDArray[np.float64]"
 
@@ -144,48 +145,31 @@ class Simulation:
         self.damping = xp.asarray(_damping(s))
         self.sources, self.receivers = xp.asarray(_ring(s, s.shots, s.sponge + 3)), xp.asarray(_ring(s, s.receivers, s.sponge + 2))
         self.wavelet = _wavelet(s)
-        self.inject = kernel(SOURCE, "inject")
-        self.step = autodiff_thunk(
-            kernel(SOURCE, "step"), older=Duplicated, now=Duplicated, speed=Duplicated, not_overwritten=("speed", "damping")
-        )  # fmt: skip
-        self.sample = autodiff_thunk(kernel(SOURCE, "sample"), field=Duplicated, traces=Duplicated, not_overwritten=("receivers",))
+        self.step, self.inject, self.sample = (kernel(SOURCE, name) for name in ("step", "inject", "sample"))
+        self.tape = Tape()  # one for all simulations: its memory is used again
 
     def gradient(self, speed: Map, observed: Any) -> tuple[float, Map]:
         """The misfit half |traces - observed|^2 at a map, and its gradient with respect to the map."""
-        saved = self.forward(speed)
-        residual = self.traces.primal - observed
-        self.traces.shadow[...] = residual  # the seed: d(misfit)/d(traces)
-        for pair in (*self.fields, self.speed):
-            pair.shadow.fill(0)
-        self.backward(saved)
+        self.forward(speed)
+        residual = self.traces.primal - observed  # the seed: d(misfit)/d(traces)
+        self.speed.shadow.fill(0)
+        self.tape.reverse({self.traces: residual})
         loss = 0.5 * float((residual.astype(np.float64) ** 2).sum())
         return loss, self._on_host(self.speed.shadow)
 
-    def forward(self, speed: Map) -> list[Any]:
-        """Fills the traces. Gives what each launch has saved for its reverse, first launch first."""
+    def forward(self, speed: Map) -> None:
+        """Fills the traces, and records how."""
+        s = self.setting
         self.speed.primal[...] = self.library.asarray(speed, np.float32)
-        for pair in self.fields:
-            pair.primal.fill(0)
-        saved = []
-        for t, (older, now) in enumerate(self._swapping()):
-            step = self.step[0](*self._plate, self._step_args(older, now))
-            self.inject(*self._per(self.setting.shots), (older.primal, self.sources, self.wavelet[t], self.setting.n, self.setting.shots))
-            saved.append((step, self.sample[0](*self._per(self.setting.shots * self.setting.receivers), self._sample_args(older, t))))
-        return saved
-
-    def backward(self, saved: list[Any]) -> None:
-        """Carries the seeds in the traces' shadow back into the map's. `inject` adds a number to the field: its adjoint changes nothing."""
-        for t, (older, now) in reversed(list(enumerate(self._swapping()))):
-            step, sample = saved.pop()
-            self.sample[1](*self._per(self.setting.shots * self.setting.receivers), self._sample_args(older, t), sample)
-            self.step[1](*self._plate, self._step_args(older, now), step)
-
-    def _swapping(self) -> Iterator[tuple[Duplicated, Duplicated]]:
-        """The older and the newer field of each step."""
         older, now = self.fields
-        for _ in range(self.setting.steps):
-            yield older, now
-            older, now = now, older
+        older.primal.fill(0)
+        now.primal.fill(0)
+        with self.tape:
+            for t in range(s.steps):
+                self.step[self._plate](older, now, self.speed, self.damping, s.n)
+                self.inject[self._per(s.shots)](older, self.sources, self.wavelet[t], s.n, s.shots)
+                self.sample[self._per(s.shots * s.receivers)](older, self.receivers, self.samples[t], s.n, s.shots, s.receivers)
+                older, now = now, older
 
     @property
     def _plate(self) -> tuple[tuple[int, int, int], tuple[int, int]]:
@@ -195,13 +179,6 @@ class Simulation:
     @staticmethod
     def _per(count: int) -> tuple[tuple[int], tuple[int]]:
         return (-(-count // 128),), (128,)
-
-    def _step_args(self, older: Duplicated, now: Duplicated) -> tuple[Any, ...]:
-        return older, now, self.speed, self.damping, self.setting.n
-
-    def _sample_args(self, newest: Duplicated, t: int) -> tuple[Any, ...]:
-        s = self.setting
-        return newest, self.receivers, self.samples[t], s.n, s.shots, s.receivers
 
     @staticmethod
     def _on_host(array: Any) -> Map:

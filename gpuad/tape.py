@@ -25,12 +25,12 @@ from .annotations import Duplicated, address, leaf_memory, namespace, resolve
 from .api import Kernel, check_flow, pattern_of
 from .errors import TapeError
 from .executors.base import Memory
-from .launching import executor_of
+from .launching import Call, executor_of
 from .program.account import Account, account
 from .program.arena import Arena, Pooled
 from .program.context import current
 from .program.finder import VersionFinder
-from .program.launch import Launched, reads
+from .program.launch import Launched
 from .program.memory import Versions, place
 from .program.operation import Effects, Foreign, Operation, Use
 from .program.recipe import Recipe, call_key, place_of, user_frame
@@ -142,7 +142,7 @@ class Tape(Recording):
             self._refuse_taint(kernel, None, call)
         operation = self._operation(kernel, primal, adjoint, call, where)
         call.prepare([*((adjoint.augmented or primal, adjoint.counting) if adjoint is not None else (primal,)), operation.reverse_kernel])
-        seen = tuple(u for u in reads(primal, call, self.allocation) if not call.bound.arguments[u.position].shadows)
+        seen = tuple(u for u in self._touched(kernel, call)[0] if not call.bound.arguments[u.position].shadows)
         return Recipe(operation, primal, tuple(args), bare, self.shadows, self.shadows.count, seen)
 
     def _run(self, recipe: Recipe) -> None:
@@ -150,12 +150,17 @@ class Tape(Recording):
         adjoint = operation.adjoint
         with call.executor.on(call.stream):
             if adjoint is not None:
-                launching.check_stores(adjoint, call)
+                self._transient.reset()
+                launching.check_stores(adjoint, self._pooled(call, self._transient))
                 if adjoint.logs:
-                    operation = replace(operation, logs=launching.new_logs(adjoint, call))
+                    operation = replace(operation, logs=launching.new_logs(adjoint, self._pooled(call, self._saved)))
             with _Step(self, operation):
                 launching.run_primal(recipe.primal, adjoint, call, launching.State({}, logs=operation.logs))
         self._note_bare(operation, recipe.reads)
+
+    def _pooled(self, call: Call, arena: Arena) -> Call:
+        """The call with memory for its needs from one of the tape's arenas."""
+        return replace(call, pool=Pooled(call.executor, arena))
 
     def place(self) -> str:
         """File and line of the user's code that called into the package."""

@@ -67,11 +67,13 @@ def bind(
     *,
     written: Collection[str] | None = None,
     inside: Collection[str] = (),
+    strided: bool = False,
 ) -> Bound:
     """Binds `args` (arrays, numbers, None, annotations) to `parameters`.
 
     `written`: names of the parameters through which the kernel may write; by default all pointers that are not const. `inside`: names of
-    those through which it provably stays inside of the view, whose shadows need no room around them.
+    those through which it provably stays inside of the view, whose shadows need no room around them. `strided`: the kernel is
+    told the strides, so any view will do.
     Raises LaunchError for what cannot be launched, ShadowError for shadows that do not fit. Nothing has been written then.
     """
     _check_count(kernel, parameters, args)
@@ -81,7 +83,7 @@ def bind(
     width, bound = _widths(places, bound)
     stores = {d.name for d in parameters if isinstance(d.type, Pointer) and not d.type.const} if written is None else set(written)
     for place, argument in zip(places, bound, strict=True):
-        _check_layout(place, argument, argument.name in stores, argument.name in inside)
+        _check_layout(place, argument, argument.name in stores, argument.name in inside, strided)
     return Bound(kernel, bound, judge(places, bound, stores, frozenset(inside)), library, width)
 
 
@@ -138,11 +140,12 @@ def _split_active(argument: BoundArgument, width: int) -> BoundArgument:
     return replace(argument, shadow_arrays=arrays, shadows=tuple(resolve(a) for a in arrays))
 
 
-def _check_layout(place: Place, argument: BoundArgument, stored: bool, inside: bool) -> None:
+def _check_layout(place: Place, argument: BoundArgument, stored: bool, inside: bool, strided: bool) -> None:
     array = argument.array
     if array is None or array.size == 0:
         return
-    _check_strides(place, array)
+    if not strided:
+        _check_strides(place, array)
     broadcast = any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True))
     if broadcast and (stored or argument.shadows):
         raise place.refuse("got a broadcast array (a stride of 0): its elements share memory; pass a contiguous copy.")

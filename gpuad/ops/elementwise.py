@@ -15,7 +15,7 @@ from ..annotations import Active, BatchDuplicated, Const, Duplicated, as_array, 
 from ..arguments.aliasing import overlap, region
 from ..errors import GpuadError, ShadowError, TapeError
 from ..program.context import current
-from .layout import Axes, axes, broadcast_shape, hull_of, hull_size, primal_of, refuse_repeated, same
+from .layout import Axes, axes, broadcast_shape, hull_size, primal_of, reached, refuse_repeated, same
 from .table import TABLE, Elementwise, result_type
 from .temporaries import new_array, temporary
 from .text import Array, Number, Spec, built
@@ -122,7 +122,7 @@ def _launch(operation: Elementwise, compute: np.dtype[Any], out: Any, inputs: Se
         "long long" if wide else "int",
     )
     strides = [s for steps in layout.steps for s in steps if _pattern(s) == "s"]
-    built(spec)[grid, block](*map(hull_of, pointers), *numbers, *layout.lengths, *layout.offsets, *strides)
+    built(spec)[grid, block](*map(reached, pointers), *numbers, *layout.lengths, *layout.offsets, *strides)
 
 
 def _pattern(step: int) -> str:

@@ -1,7 +1,7 @@
-"""How a strided view reaches a generated kernel: as the dense run of memory that holds its elements, and strides as numbers.
+"""How a strided view reaches a generated kernel: as a pointer to its lowest element, and an offset and strides as numbers.
 
-A raw kernel knows a pointer and no strides. Handing over the dense hull of a view, with the offset of its first element and element strides
-as integers, keeps every index affine in the thread's number: the regions of an operation are then exact, and accumulation is proved plain.
+A raw kernel knows a pointer and no strides. With the offset of the first element and the element strides as integers every index is affine
+in the thread's number: the regions of an operation are then exact, and accumulation is proved plain.
 """
 
 from __future__ import annotations
@@ -42,28 +42,21 @@ def hull(array: Any) -> Any:
     return memory.root[low : low + sum(map(abs, steps)) + 1]
 
 
-def dense(array: Any) -> bool:
-    """Whether an array's elements lie side by side and upwards, in any order of the axes."""
-    return origin(array) == 0 and hull_size(array) == int(array.size)
-
-
 def hull_size(array: Any) -> int:
     """Elements of the hull."""
     return 1 + sum(abs(s) * (int(n) - 1) for s, n in zip(element_strides(array), array.shape, strict=True))
 
 
-def hull_of(x: Any) -> Any:
-    """The hull of an array, with what was said about it; of a pair the pair of hulls. A dense array is its own: a tape knows the very
-    object again."""
+def reached(x: Any) -> Any:
+    """A view of the same elements from the lowest on, each once, with what was said about it; `x` itself where it is such a view, so that
+    a tape knows the very object again."""
     if isinstance(x, Duplicated):
         check_pair(x)
-    if dense(primal_of(x)):
+    array = primal_of(x)
+    if all(s > 0 or n == 1 for s, n in zip(array.strides, array.shape, strict=True)):
         return x
-    if isinstance(x, Const):
-        return type(x)(hull(x.primal))
-    if not isinstance(x, Duplicated):
-        return hull(x)
-    return type(x)(hull(x.primal), hull(x.shadow), keep=x.keep)
+    key = (*(slice(0, 1) if s == 0 else slice(None, None, 1 if s > 0 else -1) for s in array.strides), Ellipsis)
+    return type(x)(array[key]) if isinstance(x, Const) else x[key]
 
 
 def check_pair(x: Duplicated) -> None:

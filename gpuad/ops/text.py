@@ -6,13 +6,19 @@ program, and each is built once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
-from ..api import Kernel, kernel
+from .. import launching
+from ..api import Kernel
+from ..arguments import bind, geometry
 from ..errors import UnsupportedError
+from ..launching import Call
+from ..source import SourceFile
 
 _TYPES = {
     "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long", "uint8": "unsigned char",
@@ -38,8 +44,8 @@ class Number:
 @dataclass(frozen=True)
 class Spec:
     """What a generated kernel depends on. `arrays[0]` is the output; `numbers` come after the arrays. `inputs` says for each operand of
-    `expression` which of them it is: an array by its place, a number by -1 - place. `raw`: so many operands are not converted. `loops`: outermost axes that are loops, not threads.
-    `index`: the integer type of indices."""
+    `expression` which of them it is: an array by its place, a number by -1 - place. `raw`: so many operands are not converted. `loops`:
+    outermost axes that are loops, not threads. `index`: the integer type of indices."""
 
     name: str
     expression: str
@@ -64,10 +70,22 @@ def type_name(dtype: str) -> str:
     return _TYPES[dtype]
 
 
+class StridedKernel(Kernel):
+    """A kernel that is told offsets and strides, so that it takes any view and touches its elements only."""
+
+    def bind(self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> Call:
+        """As for any kernel, but nothing has to be proved about where it reaches."""
+        names = [d.name for d in self.parameters]
+        bound = bind(self.name, self.parameters, args, written=[names[0]], inside=names, strided=True)
+        call = Call(bound, *geometry(grid, block), shared_mem, stream)
+        launching.check_device(call)
+        return call
+
+
 @cache
 def built(spec: Spec) -> Kernel:
     """The kernel of a spec."""
-    return kernel(text(spec), f"op_{spec.name}")
+    return StridedKernel(SourceFile(f"<gpuad.ops.{spec.name}>", text(spec)), f"op_{spec.name}")
 
 
 def text(spec: Spec) -> str:

@@ -84,10 +84,10 @@ class Recording:
 
     def _adopt(self, kernel: Kernel, call: Call) -> Call:
         """Bare arguments on memory that has a shadow take it if they are only written; to read it bare would drop a gradient."""
-        primal = kernel.primal(call.aliases())
         arguments = list(call.bound.arguments)
-        seen = {u.position: u for u in reads(primal, call, self.allocation)}
-        for i, use in {**seen, **{u.position: u for u in writes(primal, call, self.allocation)}}.items():
+        touched = self._touched(kernel, call)
+        seen = {u.position: u for u in touched[0]}
+        for i, use in {**seen, **{u.position: u for u in touched[1]}}.items():
             a = arguments[i]
             if a.memory is not None and self.shadows.is_shadow(use.allocation.address, use.region, int(a.memory.root.dtype.itemsize)):
                 raise ShadowError(
@@ -175,8 +175,10 @@ class Recording:
 
     def _refuse_taint(self, kernel: Kernel, adjoint: Any, call: Call) -> None:
         """Active data that went into an array without a shadow must not come out again (RULES 4)."""
+        if not self._tainted:
+            return
         primal = kernel.primal(call.aliases()) if adjoint is None else adjoint.primal
-        for use in reads(primal, call, self.allocation):
+        for use in self._touched(kernel, call)[0]:
             a = call.bound.arguments[use.position]
             if a.shadows or a.kind == "stopped" or not use.allocation.tainted & use.region:
                 continue
@@ -214,6 +216,19 @@ class Recording:
         )
         effects, uses = self._ours(effects, uses, call)
         return Launched(kernel.name, where, call, effects, adjoint, variant, uses, [], kernel)
+
+    def _touched(self, kernel: Kernel, call: Call) -> tuple[list[Use], list[Use]]:
+        """What the primal reads and writes in this call."""
+        primal = kernel.primal(call.aliases())
+        found = kernel.facts.get(
+            ("touched", call.key, tuple(_place(a.memory) for a in call.bound.arguments)),
+            lambda: [reads(primal, call, lambda _: NOWHERE), writes(primal, call, lambda _: NOWHERE)],
+        )
+        first, second = (
+            [Use(self.allocation(m), u.region, u.position) for u in uses if (m := call.bound.arguments[u.position].memory) is not None]
+            for uses in found
+        )
+        return first, second
 
     def _ours(self, effects: Effects, uses: Any, call: Call) -> tuple[Effects, Any]:
         """Remembered effects name no allocations; these are the ones of this call."""
