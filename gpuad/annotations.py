@@ -123,6 +123,11 @@ def _in_place(name: str) -> Any:
     return lambda self, other: _operation(name)(self, other, out=self) if _is_operand(other) else NotImplemented
 
 
+def _replaced(name: str) -> Any:
+    """`pair <op>= other` of an operation that does not work in place."""
+    return lambda self, other: _operation("copyto")(self, _operation(name)(self, other)) or self
+
+
 def _comparison(name: str) -> Any:
     """`pair < other`: a plain array of bool, which carries no gradient."""
     return lambda self, other: getattr(operator, name)(self.primal, getattr(other, "primal", other))
@@ -154,6 +159,7 @@ class _Operators:
     __truediv__, __rtruediv__, __itruediv__ = _operator("divide"), _reflected("divide"), _in_place("divide")
     __pow__, __rpow__, __ipow__ = _operator("power"), _reflected("power"), _in_place("power")
     __matmul__, __rmatmul__ = _operator("matmul"), _reflected("matmul")
+    __imatmul__ = _replaced("matmul")
     __neg__, __pos__, __abs__ = _recorded("negative"), _recorded("positive"), _recorded("absolute")
     __lt__, __le__, __gt__, __ge__ = _comparison("lt"), _comparison("le"), _comparison("gt"), _comparison("ge")
 

@@ -734,7 +734,6 @@ extern "C" __global__ void k(double* x, double* y)
 
 //@ 14: pointer between local arrays
 //@ x=16 y=16 <<<1, 4>>>(x, y)
-//@ fails: A16: the decay of a conditional of arrays is refused
 extern "C" __global__ void k(double* x, double* y)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -15,6 +15,7 @@ from .fourier import fft, ifft
 from .indexing import getitem as _getitem
 from .indexing import put, scatter_add, take
 from .indexing import setitem as _setitem
+from .joining import concatenate, roll, stack
 from .layout import primal_of as _primal_of
 from .linear import einsum, gemm, matmul, solve_triangular
 from .reductions import cumsum, mean, sort, sum
@@ -183,10 +184,10 @@ def cosh(x: Any, out: Any = None) -> Any:
 
 
 __all__ = [
-    "abs", "absolute", "add", "astype", "axpy", "clip", "copy", "copyto", "cos", "cosh", "cumsum", "divide", "einsum", "exp", "expm1",
-    "fft", "fill", "gemm", "ifft", "log", "log1p", "matmul", "maximum", "mean", "minimum", "multiply", "negative", "positive", "power",
-    "put", "reciprocal", "scatter_add", "sin", "sinh", "solve_triangular", "sort", "sqrt", "square", "subtract", "sum", "take", "tan",
-    "tanh", "true_divide", "where",
+    "abs", "absolute", "add", "astype", "axpy", "clip", "concatenate", "copy", "copyto", "cos", "cosh", "cumsum", "divide", "einsum", "exp",
+    "expm1", "fft", "fill", "gemm", "ifft", "log", "log1p", "matmul", "maximum", "mean", "minimum", "multiply", "negative", "positive", "power",
+    "put", "reciprocal", "roll", "scatter_add", "sin", "sinh", "solve_triangular", "sort", "sqrt", "square", "stack", "subtract", "sum", "take",
+    "tan", "tanh", "true_divide", "where",
 ]  # fmt: skip
 
 _annotations.provide({name: globals()[name] for name in __all__} | {"getitem": _getitem, "setitem": _setitem})

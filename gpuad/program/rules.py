@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import Active, BatchDuplicated, Const, Duplicated, Stopped, as_array, leaf_memory, namespace, resolve
+from ..annotations import Active, BatchDuplicated, Const, Duplicated, Stopped, address, as_array, leaf_memory, namespace, resolve
 from ..arguments.aliasing import overlap
 from ..arguments.aliasing import region as place
 from ..errors import GpuadError, LaunchError, ShadowError, TapeError
@@ -282,6 +282,8 @@ def _record(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mappin
     operands = {n: _operand(rule, n, arguments[n], tape, regions.get(n)) for n in rule.effect.arrays if _is_array(arguments[n])}
     actives = {n: x for n, x in arguments.items() if isinstance(x, Active)}
     values = {n: _plain(x) for n, x in arguments.items()}
+    for n, x in actives.items():
+        _note_number(rule, n, x, tape)
     _check_apart(rule, operands)
     draft = Ruled(rule.name, tape.place(), Effects(), rule, operands, actives, values, {})
     _check_flow(rule, draft)
@@ -296,6 +298,17 @@ def _record(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mappin
     )
     library = next((namespace(o.array).__name__ for o in operands.values()), "numpy")
     tape.record(replace(draft, effects=effects, needs=needs), lambda: rule.function(**values), library)
+
+
+def _note_number(rule: Rule, name: str, x: Active, tape: Any) -> None:
+    """One shadow for two values would hide that host arithmetic lies between them."""
+    value = np.asarray(x.value)[()]
+    known = tape.actives.setdefault(address(x.shadow), value)
+    if known.dtype == value.dtype and known.tobytes() != value.tobytes():
+        raise ShadowError(
+            f"`{name}` of {rule.name}: one shadow for two values ({known} and {value}): host arithmetic on a scalar is not recorded; give "
+            "each value its own shadow"
+        )
 
 
 def _needs(operation: Ruled) -> dict[str, Use]:
@@ -319,6 +332,9 @@ def _operand(rule: Rule, name: str, x: Any, tape: Any, known: Region | None) -> 
     memory = leaf_memory(array)
     region = known or of_array(array, memory.offset * int(memory.root.dtype.itemsize))
     use = Use(tape.allocation(memory), region, rule.effect.arrays.index(name))
+    use.allocation.name = name
+    if tape.shadows.is_shadow(use.allocation.address, region, int(memory.root.dtype.itemsize)):
+        raise ShadowError(f"`{name}` of {rule.name} is the shadow of another array of this recording. Nothing was run.")
     shadow = x.shadow if isinstance(x, Duplicated) else None
     if shadow is not None and _layout(shadow) != _layout(array):
         raise ShadowError(

@@ -8,6 +8,7 @@ an If.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ..errors import UnsupportedError
 from ..ir import surface
@@ -83,6 +84,9 @@ def _effect(s: Lowering, e: surface.Expr, name: str | None) -> Value:
 
 def _address_value(s: Lowering, e: surface.Expr) -> Value:
     match e:
+        case surface.Decay(array=surface.Conditional(condition=c, then=a, otherwise=b)):  # each side decays for itself
+            sides = (replace(e, array=a), replace(e, array=b))
+            return evaluate(s, surface.Conditional(e.span, e.type, c, *sides))
         case surface.Decay(array=array):
             return _as_address(place(s, array))
         case surface.AddressOf(lvalue=lvalue):

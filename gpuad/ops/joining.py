@@ -1,0 +1,50 @@
+"""Arrays put together from others, as recorded copies into views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .elementwise import apply, check_recorded
+from .layout import primal_of
+from .reductions import result_for
+
+
+def _part(axis: int, low: int, high: int) -> Any:
+    return (*[slice(None)] * axis, slice(low, high))
+
+
+def concatenate(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
+    """The arrays one after the other along an axis, as `numpy.concatenate`. `out` overlaps none of them."""
+    check_recorded("concatenate", (*arrays, out))
+    primals = [primal_of(a) for a in arrays]
+    axis = range(primals[0].ndim)[axis]
+    lengths = [int(p.shape[axis]) for p in primals]
+    if out is None:
+        shape = (*primals[0].shape[:axis], sum(lengths), *primals[0].shape[axis + 1 :])
+        out = result_for(tuple(arrays), shape, np.result_type(*(p.dtype for p in primals)))
+    if any(p.shape[:axis] + p.shape[axis + 1 :] != primals[0].shape[:axis] + primals[0].shape[axis + 1 :] for p in primals):
+        raise ValueError(f"concatenate: arrays of shapes {[tuple(p.shape) for p in primals]} do not fit along axis {axis}")
+    at = 0
+    for array, length in zip(arrays, lengths, strict=True):
+        apply("copyto", array, out=out[_part(axis, at, at + length)])
+        at += length
+    return out
+
+
+def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
+    """The arrays beside each other along a new axis, as `numpy.stack`."""
+    axis = range(primal_of(arrays[0]).ndim + 1)[axis]
+    return concatenate([a[(*[slice(None)] * axis, None)] for a in arrays], axis, out)
+
+
+def roll(x: Any, shift: int, axis: int | None = None) -> Any:
+    """The elements moved along an axis, or in flat order, those that fall off put in again at the other end, as `numpy.roll`."""
+    check_recorded("roll", (x,))
+    if axis is None:
+        return roll(x.reshape(-1), shift, 0).reshape(primal_of(x).shape)
+    axis = range(primal_of(x).ndim)[axis]
+    cut = -shift % max(int(primal_of(x).shape[axis]), 1)
+    return concatenate([x[_part(axis, cut, primal_of(x).shape[axis])], x[_part(axis, 0, cut)]], axis)
