@@ -184,10 +184,10 @@ def cosh(x: Any, out: Any = None) -> Any:
 
 
 __all__ = [
-    "abs", "absolute", "add", "astype", "axpy", "clip", "concatenate", "copy", "copyto", "cos", "cosh", "cumsum", "divide", "einsum", "exp",
-    "expm1", "fft", "fill", "gemm", "ifft", "log", "log1p", "matmul", "maximum", "mean", "minimum", "multiply", "negative", "positive", "power",
-    "put", "reciprocal", "roll", "scatter_add", "sin", "sinh", "solve_triangular", "sort", "sqrt", "square", "stack", "subtract", "sum", "take",
-    "tan", "tanh", "true_divide", "where",
+    "abs", "absolute", "add", "astype", "axpy", "clip", "concatenate", "copy", "copyto", "cos", "cosh", "cumsum", "divide", "einsum",
+    "exp", "expm1", "fft", "fill", "gemm", "ifft", "log", "log1p", "matmul", "maximum", "mean", "minimum", "multiply", "negative",
+    "positive", "power", "put", "reciprocal", "roll", "scatter_add", "sin", "sinh", "solve_triangular", "sort", "sqrt", "square",
+    "stack", "subtract", "sum", "take", "tan", "tanh", "true_divide", "where",
 ]  # fmt: skip
 
 _annotations.provide({name: globals()[name] for name in __all__} | {"getitem": _getitem, "setitem": _setitem})

@@ -67,11 +67,11 @@ def result_type(operation: Elementwise, operands: Sequence[Any]) -> np.dtype[Any
         kind: np.dtype[Any] = np.dtype(_kind(operands[0]))
         return kind
     kinds = tuple(_kind(x) for x in operands[-operation.ufunc.nin :])
-    if all(k in (bool, int, float) for k in kinds):
+    if all(k in (int, float) for k in kinds):
         kinds = tuple(np.dtype(k) for k in kinds)
     return operation.ufunc.resolve_dtypes((*kinds, None))[-1]
 
 
 def _kind(x: Any) -> Any:
-    """A dtype, or for a Python number its type."""
-    return np.dtype(x.dtype) if hasattr(x, "dtype") else type(x)
+    """A dtype, or for a Python number its type; a bool is never wider than anything."""
+    return np.dtype(x.dtype) if hasattr(x, "dtype") else np.dtype(bool) if isinstance(x, bool) else type(x)

@@ -13,29 +13,34 @@ from .region import EMPTY, Region, lattice, span
 MOST_RUNS = 1 << 16  # beyond it a region is widened to its hull
 
 
-def touched(body: Block, buffer: Buffer, launch: Launch, kinds: tuple[type[Stmt], ...], memory: Memory, view: Any, inside: bool) -> Region:
-    """The bytes of the allocation behind a pointer that statements of the given kinds may touch; never less than they do. `view` is the
-    array that was passed, in which the kernel stays if `inside`."""
-    size = int(memory.root.dtype.itemsize)
-    whole = span(0, int(memory.root.nbytes))
+def touched(body: Block, buffer: Buffer, launch: Launch, kinds: tuple[type[Stmt], ...], view: Any, inside: bool) -> Region | None:
+    """The bytes that statements of the given kinds may touch through a pointer, counted from where it points; never less than they do.
+    `view` is the array that was passed, in which the kernel stays if `inside`. None: all of the allocation, for all that can be told."""
+    size = int(view.dtype.itemsize)
     try:
         reaches = Walk(launch, frozenset({buffer}), kinds).run(body)
     except Unknown:
-        return dense(memory, view) if inside else whole
+        return dense(view) if inside else None
     found = EMPTY
     for reach in reaches:
-        part = of_reach(reach, memory.offset * size, size, launch)
+        part = of_reach(reach, 0, size, launch)
         if part is None:
-            return dense(memory, view) if inside else whole
+            return dense(view) if inside else None
         found = found | part
-    return found & whole
+    return found
 
 
-def dense(memory: Memory, view: Any) -> Region:
-    """The hull of the array that was passed."""
+def absolute(region: Region | None, memory: Memory) -> Region:
+    """Such a region as bytes of the allocation behind the pointer."""
     size = int(memory.root.dtype.itemsize)
-    extent = 1 + sum(abs(s) * (n - 1) for s, n in zip(view.strides, view.shape, strict=True)) // size if view.size else 0
-    return span(memory.offset * size, (memory.offset + extent) * size)
+    whole = span(0, int(memory.root.nbytes))
+    return whole if region is None else region.moved(memory.offset * size) & whole
+
+
+def dense(view: Any) -> Region:
+    """The hull of the array that was passed."""
+    size = int(view.dtype.itemsize)
+    return span(0, size + sum(abs(s) * (n - 1) for s, n in zip(view.strides, view.shape, strict=True)) if view.size else 0)
 
 
 def of_reach(reach: Reach, origin: int, size: int, launch: Launch) -> Region | None:
@@ -49,10 +54,8 @@ def of_reach(reach: Reach, origin: int, size: int, launch: Launch) -> Region | N
     for stride, count in steps:
         runs *= count if abs(stride) > 1 else 1
     if runs > MOST_RUNS * 64:
-        ends = [low + min(0, s * (n - 1)) for s, n in steps]
         first = low + sum(min(0, s * (n - 1)) for s, n in steps)
         last = low + sum(max(0, s * (n - 1)) for s, n in steps)
-        del ends
         return span(origin + first * size, origin + (last + 1) * size)
     return lattice(origin + low * size, size, [(s * size, n) for s, n in steps])
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from .. import launching
 from ..analysis.injectivity import Launch as Numbers
 from ..differentiate import Adjoint, Parameter
-from ..executors.base import Memory
 from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store
 from ..ir.rewrite import walk_stmts
 from ..launching import Call, State
-from .effects import touched
-from .memory import Allocation
+from .effects import absolute, touched
 from .operation import Effects, Resolver, Use
 from .region import Region
 
-Find = Callable[[Memory], Allocation]
 _WRITES = (Store, Accumulate, Atomic)
 
 
@@ -68,65 +65,85 @@ def _shown(p: Parameter, call: Call) -> str:
     return str(value) if value is not None else p.item.name
 
 
-def effects_of(kernel: Kernel, adjoint: Adjoint | None, call: Call, find: Find) -> tuple[Effects, dict[tuple[str, int], Use]]:
-    """The launch's writes, and what its adjoint reads, by the parameter of the reverse kernel that reads it."""
-    numbers = call.numbers(kernel)
-    writes = tuple(_uses(kernel, call, find, numbers, _WRITES))
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """A region counted from where the pointer argument at `position` points (None: all of its allocation): what can be remembered of a
+    launch for others that differ only in where their arrays lie."""
+
+    position: int
+    region: Region | None
+
+
+@dataclass(frozen=True)
+class Reaches:
+    """A launch's writes, and what its adjoint reads, before or after it, by the role and position of the reverse kernel's parameter."""
+
+    writes: tuple[Reach, ...]
+    before: tuple[Reach, ...] = ()
+    after: tuple[Reach, ...] = ()
+    uses: Mapping[tuple[str, int], Reach] = field(default_factory=dict)
+
+
+def reaches_of(kernel: Kernel, adjoint: Adjoint | None, call: Call) -> Reaches:
+    """What a launch and its adjoint reach."""
+    written = writes(kernel, call)
     if adjoint is None:
-        return Effects(writes), {}
-    uses: dict[tuple[str, int], Use] = {}
-    before: list[Use] = []
-    after: list[Use] = []
-    overwritten = {u.position for u in writes}
+        return Reaches(written)
+    uses: dict[tuple[str, int], Reach] = {}
+    before: list[Reach] = []
+    after: list[Reach] = []
+    overwritten = {u.position for u in written}
     for p in adjoint.parameters:
         if p.role not in ("primal", "entry", "working") or not isinstance(p.item, Buffer):
             continue
-        use = _read_by_reverse(adjoint, p, call, find)
+        use = _read_by_reverse(adjoint, p, call)
         if use is None:
             continue
         uses[p.role, p.position] = use
         (after if p.role == "primal" and p.position in overwritten else before).append(use)
-    return Effects(writes, tuple(before), tuple(after)), uses
+    return Reaches(written, tuple(before), tuple(after), uses)
 
 
-def _read_by_reverse(adjoint: Adjoint, p: Parameter, call: Call, find: Find) -> Use | None:
+def _read_by_reverse(adjoint: Adjoint, p: Parameter, call: Call) -> Reach | None:
     assert isinstance(p.item, Buffer)
     body = (*adjoint.layout.body, *adjoint.layout.counting)
     if not any(isinstance(s, Load) and s.buffer == p.item for s in walk_stmts(body)):
         return None
-    region = _region(body, p.item, p.position, call, call.numbers(adjoint.primal), (Load, *(_WRITES if p.role == "working" else ())))
-    memory = call.bound.arguments[p.position].memory
-    return Use(find(memory), region, p.position) if region is not None and memory is not None else None
+    return _reach(body, p.item, p.position, call, call.numbers(adjoint.primal), (Load, *(_WRITES if p.role == "working" else ())))
 
 
-def _uses(kernel: Kernel, call: Call, find: Find, numbers: Numbers, kinds: tuple[Any, ...]) -> list[Use]:
+def _reaches(kernel: Kernel, call: Call, kinds: tuple[Any, ...]) -> tuple[Reach, ...]:
+    numbers = call.numbers(kernel)
     found = []
     for position, item in enumerate(kernel.params[: len(call.bound.arguments)]):
         if not isinstance(item, Buffer) or position in call.overlaps:
             continue
-        if not any(isinstance(s, kinds) and s.buffer == item for s in walk_stmts(kernel.body)):
-            continue
-        region = _region(kernel.body, item, position, call, numbers, kinds)
-        memory = call.bound.arguments[position].memory
-        if region is not None and memory is not None:
-            found.append(Use(find(memory), region, position))
-    return found
+        if any(isinstance(s, kinds) and s.buffer == item for s in walk_stmts(kernel.body)):
+            found.append(_reach(kernel.body, item, position, call, numbers, kinds))
+    return tuple(r for r in found if r is not None)
 
 
-def reads(kernel: Kernel, call: Call, find: Find) -> list[Use]:
+def reads(kernel: Kernel, call: Call) -> tuple[Reach, ...]:
     """What the primal reads."""
-    return _uses(kernel, call, find, call.numbers(kernel), (Load, Atomic))
+    return _reaches(kernel, call, (Load, Atomic))
 
 
-def writes(kernel: Kernel, call: Call, find: Find) -> list[Use]:
+def writes(kernel: Kernel, call: Call) -> tuple[Reach, ...]:
     """What the primal may write."""
-    return _uses(kernel, call, find, call.numbers(kernel), _WRITES)
+    return _reaches(kernel, call, _WRITES)
 
 
-def _region(body: Any, item: Buffer, position: int, call: Call, numbers: Numbers, kinds: tuple[Any, ...]) -> Region | None:
+def _reach(body: Any, item: Buffer, position: int, call: Call, numbers: Numbers, kinds: tuple[Any, ...]) -> Reach | None:
     argument = call.bound.arguments[position]
     if argument.memory is None:
         return None
     shared = position in {base for base, _ in call.overlaps.values()}  # then more than this view is reached through it
     inside = position not in call.loose and not shared
-    return touched(body, item, numbers, kinds, argument.memory, argument.array, inside)
+    return Reach(position, touched(body, item, numbers, kinds, argument.array, inside))
+
+
+def absolutely(reach: Reach, call: Call) -> Region:
+    """The bytes of the allocation that a reach means in this call."""
+    memory = call.bound.arguments[reach.position].memory
+    assert memory is not None
+    return absolute(reach.region, memory)

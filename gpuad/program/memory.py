@@ -49,8 +49,6 @@ class Allocation:
         self.pieces.append(Piece(time, region, data))
 
 
-NOWHERE = Allocation(None, 0, "nowhere")  # stands in for an allocation in what is remembered beyond a recording
-
 Source = tuple[Region, "Piece | None"]  # bytes, and the piece that holds them (None: live)
 
 

@@ -22,8 +22,8 @@ from ..executors.base import Memory
 from ..launching import Call
 from ..watching import mark
 from .arena import Arena
-from .launch import Launched, effects_of, reads, writes
-from .memory import NOWHERE, Allocation
+from .launch import Launched, Reach, Reaches, absolutely, reaches_of, reads, writes
+from .memory import Allocation
 from .operation import Effects, Foreign, Operation, Use
 from .region import Region, of_array
 from .rules import Ruled
@@ -210,39 +210,27 @@ class Recording:
     def _operation(self, kernel: Kernel, primal: Any, adjoint: Adjoint | None, call: Call, where: str) -> Launched:
         variant = adjoint.kernel(launching.plain_shadows(adjoint, call)) if adjoint is not None else None
         source = adjoint.primal if adjoint is not None else primal
-        effects, uses = kernel.facts.get(
-            ("effects", id(adjoint), call.key, tuple(_place(a.memory) for a in call.bound.arguments)),
-            lambda: effects_of(source, adjoint, call, lambda _: NOWHERE),
-        )
-        effects, uses = self._ours(effects, uses, call)
+        reaches = kernel.facts.get(("reaches", id(adjoint), call.key), lambda: reaches_of(source, adjoint, call))
+        effects, uses = self._ours(reaches, call)
         return Launched(kernel.name, where, call, effects, adjoint, variant, uses, [], kernel)
 
     def _touched(self, kernel: Kernel, call: Call) -> tuple[list[Use], list[Use]]:
         """What the primal reads and writes in this call."""
         primal = kernel.primal(call.aliases())
-        found = kernel.facts.get(
-            ("touched", call.key, tuple(_place(a.memory) for a in call.bound.arguments)),
-            lambda: [reads(primal, call, lambda _: NOWHERE), writes(primal, call, lambda _: NOWHERE)],
-        )
-        first, second = (
-            [Use(self.allocation(m), u.region, u.position) for u in uses if (m := call.bound.arguments[u.position].memory) is not None]
-            for uses in found
-        )
-        return first, second
+        found = kernel.facts.get(("touched", call.key), lambda: (reads(primal, call), writes(primal, call)))
+        return [self._use(r, call) for r in found[0]], [self._use(r, call) for r in found[1]]
 
-    def _ours(self, effects: Effects, uses: Any, call: Call) -> tuple[Effects, Any]:
-        """Remembered effects name no allocations; these are the ones of this call."""
+    def _use(self, reach: Reach, call: Call) -> Use:
+        """What a reach means in this call."""
+        memory = call.bound.arguments[reach.position].memory
+        assert memory is not None
+        return Use(self.allocation(memory), absolutely(reach, call), reach.position)
 
-        made: dict[int, Use] = {}  # an adjoint finds its version by the very Use
-
-        def own(use: Use) -> Use:
-            memory = call.bound.arguments[use.position].memory
-            if memory is None:
-                return use
-            return made.setdefault(id(use), Use(self.allocation(memory), use.region, use.position))
-
-        groups = (tuple(own(u) for u in part) for part in (effects.writes, effects.before, effects.after))
-        return Effects(*groups), {key: own(u) for key, u in uses.items()}
+    def _ours(self, reaches: Reaches, call: Call) -> tuple[Effects, dict[tuple[str, int], Use]]:
+        """What is remembered of a launch, for the memory of this call."""
+        made = {id(r): self._use(r, call) for r in (*reaches.writes, *reaches.before, *reaches.after)}
+        groups = (tuple(made[id(r)] for r in part) for part in (reaches.writes, reaches.before, reaches.after))
+        return Effects(*groups), {key: made[id(r)] for key, r in reaches.uses.items()}
 
     def _before(self, operation: Operation) -> None:
         time = len(self.operations)
@@ -283,8 +271,3 @@ class Recording:
             for use in (*operation.effects.writes, *operation.effects.before, *operation.effects.after):
                 use.allocation.mark = mark(use.allocation, use.allocation.pending) if use.allocation.pending else None
         self.operations.append(operation)
-
-
-def _place(memory: Memory | None) -> Any:
-    """Where a pointer points, relative to its allocation: what regions depend on."""
-    return None if memory is None else (memory.offset, int(memory.root.nbytes))

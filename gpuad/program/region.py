@@ -21,10 +21,12 @@ _interned: weakref.WeakValueDictionary[bytes, Region] = weakref.WeakValueDiction
 class Region:
     """An immutable set of byte offsets. Compare with `is`: equal regions are one object."""
 
-    __slots__ = ("__weakref__", "_memo", "nbytes", "spans")
+    __slots__ = ("__weakref__", "_memo", "high", "low", "nbytes", "spans")
 
     spans: Spans
     nbytes: int
+    low: int  # the first byte
+    high: int  # the byte after the last
     _memo: dict[tuple[str, int], tuple[Region, Region]]
 
     def __new__(cls, spans: Spans) -> Region:
@@ -34,6 +36,7 @@ class Region:
             found = object.__new__(cls)
             found.spans = spans
             found.nbytes = int((spans[:, 1] - spans[:, 0]).sum())
+            found.low, found.high = (int(spans[0, 0]), int(spans[-1, 1])) if len(spans) else (0, 0)
             found._memo = {}
             _interned[key] = found
         return found
@@ -45,30 +48,24 @@ class Region:
         shown = ", ".join(f"{a}:{z}" for a, z in self.spans[:3])
         return f"Region({shown}{', ...' if len(self.spans) > 3 else ''}; {self.nbytes} B)"
 
-    @property
-    def low(self) -> int:
-        """The first byte."""
-        return int(self.spans[0, 0])
-
-    @property
-    def high(self) -> int:
-        """The byte after the last."""
-        return int(self.spans[-1, 1])
-
     def __or__(self, other: Region) -> Region:
         if not other or other is self:
             return self
         return self._known("|", other, _union) if self else other
 
     def __and__(self, other: Region) -> Region:
-        if not self or not other:
+        if not self or not other or self.high <= other.low or other.high <= self.low:
             return EMPTY
         return self if other is self else self._known("&", other, _intersection)
 
     def __sub__(self, other: Region) -> Region:
-        if not self or not other:
+        if not self or not other or self.high <= other.low or other.high <= self.low:
             return self
         return EMPTY if other is self else self._known("-", other, _difference)
+
+    def moved(self, by: int) -> Region:
+        """The region `by` bytes further on."""
+        return self if by == 0 or not self else Region(self.spans + by)
 
     def __le__(self, other: Region) -> bool:
         return (self & other) is self

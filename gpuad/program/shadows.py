@@ -16,10 +16,10 @@ from .memory import Allocation
 from .region import EMPTY, Region
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Pairing:
     """`region` of a primal allocation has its shadow in `root` (flat), `shift` elements further on. `size` bytes an element of the
-    primal."""
+    primal. It grows while views of one pair turn up; `mirrored`: the same elements of the shadow."""
 
     allocation: Allocation
     region: Region
@@ -27,48 +27,61 @@ class Pairing:
     shift: int
     size: int
     name: str
+    mirrored: Region
 
 
 class Shadows:
-    """All pairings of a recording."""
+    """All pairings of a recording: one for each primal allocation, shadow allocation and distance between the two."""
 
     def __init__(self) -> None:
         self.by_primal: dict[int, list[Pairing]] = {}
-        self.by_shadow: dict[int, list[tuple[Region, Pairing]]] = {}
+        self.by_shadow: dict[int, list[Pairing]] = {}
         self.count = 0
 
     def add(self, allocation: Allocation, region: Region, primal: Memory, shadow: Memory, name: str) -> None:
         """Notes a pair; ShadowError if it contradicts an earlier one."""
         shift = shadow.offset - primal.offset
         size = int(primal.root.dtype.itemsize)
+        where = address(shadow.root)
         known = self.by_primal.setdefault(allocation.address, [])
+        same = next((p for p in known if p.shift == shift and p.size == size and address(p.root) == where), None)
+        if same is not None and region <= same.region:
+            return
+        mirrored = Region(region.spans // size + shift)
+        self._check(allocation, region, shadow, mirrored, same, size, name)
+        self.count += 1
+        if same is not None:
+            same.region, same.mirrored = same.region | region, same.mirrored | mirrored
+            return
+        pairing = Pairing(allocation, region, shadow.root, shift, size, name, mirrored)
+        known.append(pairing)
+        self.by_shadow.setdefault(where, []).append(pairing)
+
+    def _check(
+        self, allocation: Allocation, region: Region, shadow: Memory, mirrored: Region, same: Pairing | None, size: int, name: str
+    ) -> None:
         where = address(shadow.root)
         if self.is_shadow(allocation.address, region, size):
             raise ShadowError(f"`{name}` is memory that serves as a shadow in this recording. Nothing was launched.")
-        mirror = Region((region.spans // size + shift) * int(shadow.root.dtype.itemsize))
+        mirror = Region(mirrored.spans * int(shadow.root.dtype.itemsize))
         if any(p.region & mirror for p in self.by_primal.get(where, ())):
             raise ShadowError(f"the shadow of `{name}` is primal memory elsewhere in this recording. Nothing was launched.")
-        for other in known:
-            if other.region & region and (address(other.root) != where or other.shift != shift):
+        for other in self.by_primal.get(allocation.address, ()):
+            if other is not same and other.region & region:
                 raise ShadowError(
                     f"`{name}` overlaps `{other.name}`, which was recorded with another shadow; make the shadow once and slice the pair "
                     "(U = Duplicated(u, du); V = U[512:]). Nothing was launched."
                 )
-        if any(address(p.root) == where and p.shift == shift and region <= p.region for p in known):
-            return
-        mirrored = Region(region.spans // size + shift)
-        for held, other in self.by_shadow.get(where, ()):
-            if held & mirrored and not (other.allocation is allocation and other.shift == shift):
+        for other in self.by_shadow.get(where, ()):
+            if other is not same and other.mirrored & mirrored:
                 raise ShadowError(f"the shadow of `{name}` is also that of `{other.name}`, other memory. Nothing was launched.")
-        pairing = Pairing(allocation, region, shadow.root, shift, size, name)
-        known.append(pairing)
-        self.count += 1
-        self.by_shadow.setdefault(where, []).append((mirrored, pairing))
 
     def is_shadow(self, where: int, region: Region, size: int) -> bool:
         """Whether any of the region's bytes, of the allocation at address `where`, belong to a shadow."""
+        if where not in self.by_shadow:
+            return False
         elements = Region(region.spans // size)
-        return any(held & elements for held, _ in self.by_shadow.get(where, ()))
+        return any(p.mirrored & elements for p in self.by_shadow.get(where, ()))
 
     def of(self, allocation: Allocation, region: Region) -> Pairing | None:
         """The pairing for a region, or None if no byte of it has a shadow; ShadowError where only a part has, or parts have shadows
