@@ -80,7 +80,8 @@ class Scope:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A random kernel: `real` its floating type, `active` its parameters that carry a gradient, `shape` of its threads."""
+    """A random kernel: `real` its floating type, `active` its parameters that carry a gradient, `shape` of its threads. `shift`: None, or b
+    is a view of a's memory that starts so many elements later."""
 
     name: str
     program: Node
@@ -90,6 +91,7 @@ class Kernel:
     n: int
     grid: tuple[int, int]
     threads: tuple[int, int]
+    shift: int | None = None
 
     @property
     def text(self) -> str:
@@ -920,8 +922,9 @@ class Grammar:
         """Changes a number and answers whether to go on."""
         name = self.fresh("step")
         with self.function(["return true;", "return r > u;"], Name("u", "real", False), Name("r", "real")):
-            stmts = [self.stmt(1) for _ in range(self.r.randint(0, 3))]
-            stmts.insert(self.r.randint(0, len(stmts)), Node("stmt", "r = {};", (self.damped("r"),)))
+            stmts = [self.stmt(1) for _ in range(self.r.randint(0, 2))]
+            stmts.append(Node("stmt", "r = {};", (self.damped("r"),)))
+            stmts += [self.stmt(1) for _ in range(self.r.randint(0, 2))]
             last = self.condition(1)
 
         def call() -> Node:
@@ -965,8 +968,10 @@ class Grammar:
             n = WIDTH * 3
         grid, threads = self.geometry(shape, n)
         active = frozenset(p for p in "abxyzscd" if p in "xyzs" or self.chance(0.8))
-        name = f"k{self.seed}"
-        return Kernel(name, program, r, active, shape, n, grid, threads)
+        shift = self.r.choice([None, None, None, None, 0, 2])
+        if shift is not None:
+            active = active - {"b"} | (active & {"a"} and {"b"})
+        return Kernel(f"k{self.seed}", program, r, active, shape, n, grid, threads, shift)
 
     def geometry(self, shape: str, n: int) -> tuple[tuple[int, int], tuple[int, int]]:
         if shape == "plane":

@@ -69,8 +69,10 @@ class Case:
         rng = np.random.default_rng(sum(kernel.name.encode()))
         dtype = np.float64 if kernel.real == "double" else np.float32
         n = kernel.n
-        sizes = {"a": n, "b": n, "x": n, "y": n * ROW, "z": n * ROW, "s": n}
+        sizes = {"a": n + (kernel.shift or 0), "b": n, "x": n, "y": n * ROW, "z": n * ROW, "s": n}
         start: Vector = {name: rng.uniform(-1.5, 1.5, size).astype(dtype) for name, size in sizes.items()}
+        if kernel.shift is not None:
+            del start["b"]
         start.update({name: dtype(rng.uniform(-1.2, 1.2)) for name in SCALARS})
         fixed = {
             "q": rng.integers(0, 5, n).astype(np.int32),
@@ -86,7 +88,7 @@ class Case:
 
     @property
     def active(self) -> list[str]:
-        return sorted(self.kernel.active)
+        return sorted(k for k in self.kernel.active if k in self.start)
 
     @property
     def tolerance(self) -> float:
@@ -106,16 +108,24 @@ class Case:
         memory = {**state, **{k: np.array(v) for k, v in self.fixed.items()}}
         args: list[Any] = []
         for name in self.order:
-            value = memory[name]
+            value, shadow = self.view(name, memory), None if shadows is None else self.view(name, shadows)
             number = value.ndim == 0
-            if shadows is None or name not in shadows:
+            if shadow is None:
                 args.append(value[()] if number else value)
             elif number:
-                args.append(gpuad.Active(value[()], shadows[name]))
+                args.append(gpuad.Active(value[()], shadow))
             else:
-                args.append(gpuad.Duplicated(value, shadows[name]))
+                args.append(gpuad.Duplicated(value, shadow))
         run(tuple(args))
         return memory
+
+    def view(self, name: str, memory: Vector) -> Any:
+        """The argument: a and b may be views of one array."""
+        shift, n = self.kernel.shift, self.kernel.n
+        if shift is None or name not in "ab":
+            return memory.get(name)
+        whole = memory.get("a")
+        return None if whole is None else whole[:n] if name == "a" else whole[shift : shift + n]
 
     def primal(self, moved: Vector | None = None) -> Vector:
         k = self.kernel
@@ -255,7 +265,7 @@ def named(kind: str, run: Callable[[], Vector]) -> Vector:
 
 
 def floats(memory: Vector) -> Vector:
-    return {k: memory[k] for k in REALS}
+    return {k: memory[k] for k in REALS if k in memory}
 
 
 def without_scalars(vector: Vector) -> Vector:

@@ -1,8 +1,8 @@
 """What the tests of tapes share: kernels, a way to run a program in every mode, and a model of it in NumPy as the oracle.
 
 A program is written twice: as launches that overwrite arrays, and as a model, plain NumPy on a dictionary of arrays. The model's Jacobian
-comes from complex steps, all directions in one run: every array of the model has the directions as its first axis. That is exact to rounding
-and knows nothing of gpuad.
+comes from complex steps, all directions in one run: every array of the model has the directions as its first axis. That is exact to
+rounding and knows nothing of gpuad.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from launch_tools import EXECUTORS, compiled, running
 
 import gpuad
 from gpuad import Active, Duplicated
-from launch_tools import EXECUTORS, compiled, running
 
 SOURCE = r"""
 #define I int i = blockIdx.x * blockDim.x + threadIdx.x
@@ -109,8 +109,8 @@ class Run:
 def run(
     program: Program, inputs: Arrays, seeds: Arrays, tape: gpuad.Tape | None = None, priors: Arrays | None = None, *, plain: bool = False
 ) -> Run:
-    """Records `program(tape, pairs)` on copies of the inputs and reverses it. Floating arrays become Duplicated, floats Active; others stay.
-    `plain`: the seeds are put into the shadows, and `reverse()` takes them as they are."""
+    """Records `program(tape, pairs)` on copies of the inputs and reverses it. Floating arrays become Duplicated, floats Active; others
+    stay. `plain`: the seeds are put into the shadows, and `reverse()` takes them as they are."""
     pairs = {name: _input(value) for name, value in inputs.items()}
     for name, prior in (priors or {}).items():
         pairs[name].shadow[...] = prior
@@ -167,7 +167,9 @@ def agree(got: Arrays, wanted: Arrays, what: str, tolerance: float = 1e-11) -> N
         np.testing.assert_allclose(got[name] / scale, value / scale, rtol=0, atol=tolerance, err_msg=f"{what} `{name}`")
 
 
-def check(program: Program, model: Model, inputs: Arrays, seeds: Arrays, executor: str, saved: int | None = None, priors: Arrays | None = None) -> Run:
+def check(
+    program: Program, model: Model, inputs: Arrays, seeds: Arrays, executor: str, saved: int | None = None, priors: Arrays | None = None
+) -> Run:
     """The program's primals and gradients are those of the model: with what is needed saved (exactly `saved` bytes, if given), with all
     saved, and on one tape twice; and `restore` gives the inputs back."""
     finals, gradients = jacobian_transposed(model, inputs, seeds)
@@ -214,13 +216,14 @@ class Fault(Exception):
 
 
 @contextlib.contextmanager
-def failing(executor: Any, at: int, method: str = "launch", after: bool = False) -> Iterator[list[int]]:
-    """Within it call number `at` of the executor's method raises Fault, before it does its work or after. The list counts the calls."""
-    calls: list[int] = []
+def failing(executor: Any, at: int, method: str = "launch", after: bool = False) -> Iterator[list[str]]:
+    """Within it call number `at` of the executor's method raises Fault, before it does its work or after. The list holds an entry a
+    call: for launches the kernel's name."""
+    calls: list[str] = []
     real = getattr(executor, method)
 
     def call(*args: Any, **keywords: Any) -> Any:
-        calls.append(len(calls))
+        calls.append(getattr(args[0], "name", method))
         if len(calls) - 1 == at:
             if after:
                 real(*args, **keywords)
@@ -235,6 +238,6 @@ def failing(executor: Any, at: int, method: str = "launch", after: bool = False)
 
 
 __all__ = [
-    "EXECUTORS", "SOURCE", "THREADS", "Fault", "Run", "agree", "check", "compiled", "counted", "cuda", "failing", "jacobian_transposed", "launch",
-    "pair", "raw", "run", "running",
+    "EXECUTORS", "SOURCE", "THREADS", "Fault", "Run", "agree", "check", "compiled", "counted", "cuda", "failing", "jacobian_transposed",
+    "launch", "pair", "raw", "run", "running",
 ]  # fmt: skip

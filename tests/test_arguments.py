@@ -10,7 +10,7 @@ import pytest
 
 from gpuad.annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, stop_gradient
 from gpuad.arguments import Bound, activities, aliasing, bind, geometry
-from gpuad.errors import GpuadError, LaunchError, ShadowError, UnsupportedError
+from gpuad.errors import GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
 from gpuad.ir.surface import Declaration
 from gpuad.ir.types import BOOL, F16, F32, F64, I32, I64, U8, U32, Complex, Pointer, Type, Vector
 from gpuad.source import SourceFile, Span
@@ -80,14 +80,20 @@ def test_a_reshape_that_copies_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "use",
-    [np.asarray, float, list, len, bool, np.exp, np.sum, lambda d: np.ones(3) * d, lambda d: d.__setitem__(0, 1), np.from_dlpack],
+    [np.asarray, float, list, len, bool, np.hypot.reduce, np.linalg.norm, np.from_dlpack],
 )
 def test_a_pair_is_no_array(use: Any) -> None:
-    with pytest.raises(TypeError, match=r"use `\.primal`"):
+    with pytest.raises(TypeError, match=r"`\.primal`|not recorded"):
         use(Duplicated(floats(3)))
 
 
-@pytest.mark.parametrize(("name", "words"), [("grad", r"\.shadow"), ("backward", r"gpuad\.autodiff"), ("copy", r"\.primal")])
+@pytest.mark.parametrize("use", [np.exp, np.sum, lambda d: np.ones(3) * d, lambda d: d.__setitem__(0, 1), lambda d: d + 1])
+def test_operations_on_a_pair_are_refused_outside_of_a_tape(use: Any) -> None:
+    with pytest.raises(TapeError, match=r"outside of a tape"):
+        use(Duplicated(floats(3)))
+
+
+@pytest.mark.parametrize(("name", "words"), [("grad", r"\.shadow"), ("backward", r"gpuad\.autodiff"), ("detach", r"\.primal")])
 def test_names_of_other_tools_name_ours(name: str, words: str) -> None:
     with pytest.raises(AttributeError, match=words):
         getattr(Duplicated(floats(3)), name)

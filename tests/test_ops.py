@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
+import fake_cupy
 import numpy as np
 import pytest
 
 from gpuad import Active, Const, Duplicated, LaunchError, ShadowError, Tape, TapeError, UnsupportedError, launching, ops, stop_gradient
+from gpuad.codegen.cuda import cuda_source
+from gpuad.executors import nvrtc
 from gpuad.executors.host import Host
 from gpuad.executors.reference import Reference
+from gpuad.ops import elementwise, table, text
 
 HOST, REFERENCE = Host(), Reference()
 RNG = np.random.default_rng(7)
@@ -146,6 +152,16 @@ def test_numpy_functions_and_arrays_on_the_left(executor: None) -> None:
     check(lambda x: np.sum(k - x), positive(3))
 
 
+def test_cupy_asks_the_pair_too(executor: None) -> None:
+    x = Duplicated(positive(3))
+    tape = Tape()
+    with tape:
+        y = x.__cupy_override_elementwise_kernel__(SimpleNamespace(name="cupy_exp"), x)
+        z = x.__cupy_override_elementwise_kernel__(SimpleNamespace(name="cupy_true_divide"), 1.0, y)
+    tape.reverse({z: 1.0})
+    np.testing.assert_allclose(x.shadow, -np.exp(-x.primal))
+
+
 def test_active_numbers(executor: None) -> None:
     x, da = Duplicated(np.arange(1.0, 65.0)), np.zeros(())
     tape = Tape()
@@ -163,7 +179,7 @@ def test_python_numbers_are_weak_and_arrays_promote(executor: None) -> None:
     x, w = Duplicated(positive(3, dtype=np.float32)), Duplicated(positive(3))
     tape = Tape()
     with tape:
-        assert (x * 2.5).dtype == np.float32 and (x * 2).dtype == np.float32
+        assert (x * 2.5).dtype == np.float32 and (x * 2).dtype == np.float32 and (x * True).dtype == np.float32
         y = x * w
         assert y.dtype == np.float64 and (x * np.float64(2)).dtype == np.float64
         assert ops.exp(x).dtype == np.float32
@@ -183,14 +199,14 @@ def test_types_are_refused_as_numpy_does() -> None:
     with Tape(), pytest.raises(TypeError, match="cannot cast"):
         ops.add(x, 1, out=np.zeros(3, np.int64))
     with Tape(), pytest.raises(TypeError):
-        x + [1, 2, 3]
+        x * [1, 2, 3]
     with Tape(), pytest.raises(UnsupportedError, match="complex128"):
         x * np.ones(3, complex)
     with Tape(), pytest.raises(ValueError, match="shape"):
         x += np.ones((2, 3))
 
 
-# --- views and aliasing (CASES 19, 51, 56) -------------------------------------------------------------------------------------------------
+# --- views and aliasing (CASES 19, 51, 56) -------------------------------------------------------------------------------------------
 
 
 def test_a_slice_updated_in_place(executor: None) -> None:
@@ -239,6 +255,18 @@ def test_interleaved_views(executor: None) -> None:
 
     tape = check(program, positive(6))
     assert len(tape.operations) == 3
+
+
+def test_interleaved_pairs_with_shadows_of_their_own(executor: None) -> None:
+    z = positive(6)
+    a, b = z[0::2].copy(), z[1::2].copy()
+    x, y = Duplicated(z[0::2]), Duplicated(z[5::-2])
+    tape = Tape()
+    with tape:
+        x *= y
+    tape.reverse({x: 1.0})
+    np.testing.assert_array_equal(x.shadow, b[::-1])
+    np.testing.assert_array_equal(y.shadow, a)
 
 
 def test_real_and_imaginary_part(executor: None) -> None:
@@ -407,7 +435,9 @@ def test_put_and_take_along_axes() -> None:
 # --- rules -------------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shapes", [((2, 3), (3, 4)), ((3,), (3, 2)), ((2, 3), (3,)), ((3,), (3,)), ((2, 2, 3), (3, 2)), ((2, 1, 2, 3), (2, 3, 2))])
+@pytest.mark.parametrize(
+    "shapes", [((2, 3), (3, 4)), ((3,), (3, 2)), ((2, 3), (3,)), ((3,), (3,)), ((2, 2, 3), (3, 2)), ((2, 1, 2, 3), (2, 3, 2))]
+)
 def test_matmul(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     check(lambda a, b: a @ b, *(positive(*s) for s in shapes))
 
@@ -453,7 +483,11 @@ def test_gemm_nan_is_harmless_with_beta_zero() -> None:
 def test_sum_and_mean(axis: Any, keepdims: bool) -> None:
     for name in ("sum", "mean"):
         call, plain = getattr(ops, name), getattr(np, name)
-        check(lambda x, f=call: f(x, axis=axis, keepdims=keepdims), positive(2, 3, 2), plain=lambda x, f=plain: f(x, axis=axis, keepdims=keepdims))
+        check(
+            lambda x, f=call: f(x, axis=axis, keepdims=keepdims),
+            positive(2, 3, 2),
+            plain=lambda x, f=plain: f(x, axis=axis, keepdims=keepdims),
+        )
 
 
 def test_cumsum_and_sort() -> None:
@@ -491,9 +525,9 @@ def test_einsum(text: str) -> None:
 
 def test_einsum_refuses() -> None:
     x = Duplicated(positive(3, 3))
-    for text in ("ii->i", "...i->i", "ij,jk,kl->il"):
+    for subscripts in ("ii->i", "...i->i", "ij,jk,kl->il"):
         with Tape(), pytest.raises(UnsupportedError):
-            ops.einsum(text, *[x] * (text.count(",") + 1))
+            ops.einsum(subscripts, *[x] * (subscripts.count(",") + 1))
 
 
 def test_fourier() -> None:
@@ -515,6 +549,24 @@ def test_fourier() -> None:
 
 
 # --- programs ----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_joining() -> None:
+    check(lambda x, y: np.concatenate([x, y * y, x]), positive(2, 3), positive(1, 3))
+    check(lambda x, y: np.concatenate([x.T, y], axis=-1), positive(2, 3), positive(3, 1))
+    check(lambda x, y: np.stack([x, y, x], axis=1), positive(2, 3), positive(2, 3))
+    for shift, axis in ((1, None), (-2, 1), (4, 0), (0, 1)):
+        check(lambda x, s=shift, a=axis: np.roll(x, s, a) * x, positive(2, 3))
+
+
+def test_matmul_in_place() -> None:
+    def program(x: Any, w: Any) -> Any:
+        y = x * 1.0
+        y @= w
+        y[:1] @= w
+        return y
+
+    check(program, positive(2, 3), positive(3, 3))
 
 
 def test_program_with_temporaries(executor: None) -> None:
@@ -551,6 +603,25 @@ def test_leapfrog_with_sampling(executor: None) -> None:
     check(program, positive(n))
 
 
+def test_workspace(executor: None) -> None:
+    """CASE 18."""
+    x, t = Duplicated(np.array([1.2])), Duplicated(np.zeros(1))
+    tape = Tape()
+    with tape:
+        t.fill(1.0)
+        for _ in range(5):
+            t *= x
+    tape.reverse({t: 1.0})
+    np.testing.assert_allclose(x.shadow, 10.368)
+    work = np.ones(1)
+    with Tape():
+        for _ in range(2):
+            ops.multiply(Const(work), x, out=Const(work))
+        for back in (work, Const(work)):
+            with pytest.raises(ShadowError, match="active data"):
+                ops.add(t, back, out=t)
+
+
 def test_the_same_program_again_gives_the_same(executor: None) -> None:
     x, w = Duplicated(positive(5)), Duplicated(positive(5))
     tape, found = Tape(), []
@@ -581,3 +652,161 @@ def test_restore_and_save_all() -> None:
         np.testing.assert_array_equal(x.shadow, [24.0, 24.0, 0.0])
         if tape.restore:
             np.testing.assert_array_equal(x.primal, [1, 2, 3])
+
+
+# --- other ways of running -----------------------------------------------------------------------------------------------------------
+
+
+def mixed(x: Any, w: Any) -> Any:
+    """Everything elementwise that has a pattern of its own."""
+    y = ops.exp(x) if isinstance(x, Duplicated) else np.exp(x)
+    y *= w
+    y[::-1, 1:] += y[:, :-1]
+    y[1:] *= x[:-1] * w
+    y[:, 0] = 3.0
+    return y * y.T[::-1].T
+
+
+@pytest.mark.parametrize("way", [launching.everything_recorded_for_tests, launching.nothing_plain_for_tests])
+def test_with_analyses_off(way: Any) -> None:
+    with way():
+        check(mixed, positive(3, 4), positive(4))
+
+
+def test_wide_indices_and_looped_axes(executor: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elementwise, "_INT", 4)
+    check(mixed, positive(3, 4), positive(4))
+    monkeypatch.setattr(elementwise, "_MOST_BLOCKS", 0)
+    check(mixed, positive(3, 4), positive(4))
+
+
+def test_on_a_stand_in_for_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    cupy = fake_cupy.module()
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    launching._cuda.cache_clear()
+    x, w = positive(3, 4), positive(4)
+    with fake_cupy.waited():
+        value, (dx, dw), _ = gradients(mixed, (cupy.asarray(x), cupy.asarray(w)))
+    launching._cuda.cache_clear()
+    expected, (ex, ew), _ = gradients(mixed, (x, w))
+    for one, two in ((value, expected), (dx, ex), (dw, ew)):
+        np.testing.assert_allclose(one.get(), two, rtol=1e-13)
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_generated_text_compiles_for_a_gpu(dtype: str) -> None:
+    for name, entry in table.TABLE.items():
+        count = entry.ufunc.nin + entry.raw
+        arrays = tuple(text.Array(dtype, "1s"[i % 2]) for i in range(count + 1))
+        spec = text.Spec(name, entry.expression, dtype, arrays, (), tuple(range(1, count + 1)), entry.raw, 0, "int")
+        kernel = text.built(spec)
+        made = kernel.adjoint(*[Duplicated] * (count + 1))
+        nvrtc.compile_cuda(made.source, "sm_90")
+        nvrtc.compile_cuda(cuda_source([kernel.primal()]), "sm_90")
+
+
+# --- random programs -------------------------------------------------------------------------------------------------------------------
+
+SLICES: tuple[Any, ...] = (
+    (slice(None), slice(None)), (slice(1, None), slice(None)), (slice(None, -1), slice(None)), (slice(None, None, -1), slice(None)),
+    (slice(None), slice(1, 3)), (slice(None), slice(-1, 0, -2)), (slice(0, 2), slice(0, 4, 3)), (slice(1, 2), slice(None)),
+)  # fmt: skip
+
+
+def shape_of(key: Any) -> tuple[int, ...]:
+    return np.empty((3, 4))[key].shape
+
+
+def random_views(rng: np.random.Generator) -> tuple[Any, Any, Any]:
+    """A view to write, and two to read that broadcast to it."""
+    out = SLICES[rng.integers(len(SLICES))]
+    fitting = [s for s in SLICES if shape_of(s) in (shape_of(out), (1, shape_of(out)[1]))]
+    return out, fitting[rng.integers(len(fitting))], fitting[rng.integers(len(fitting))]
+
+
+def blend(held: list[Any], names: Any, views: Any, unary: Any, index: Any) -> None:
+    held[names[0]] = held[names[1]] * 0.5 + 0.1 * held[names[2]]
+
+
+def add(held: list[Any], names: Any, views: Any, unary: Any, index: Any) -> None:
+    held[names[0]][views[0]] += held[names[1]][views[1]] * 0.5
+
+
+def scale(held: list[Any], names: Any, views: Any, unary: Any, index: Any) -> None:
+    held[names[0]][views[0]] *= held[names[1]][views[1]]
+
+
+def subtract(held: list[Any], names: Any, views: Any, unary: Any, index: Any) -> None:
+    held[names[0]][views[0]] = 0.7 * held[names[1]][views[1]] - held[names[2]][views[2]]
+
+
+def copy(held: list[Any], names: Any, views: Any, unary: Any, index: Any) -> None:
+    held[names[0]][views[0]] = held[names[1]][views[1]]
+
+
+def function(held: list[Any], names: Any, views: Any, unary: Any, index: Any) -> None:
+    held[names[0]][views[0]] = unary(0.3 * held[names[1]][views[1]])
+
+
+def permute(held: list[Any], names: Any, views: Any, unary: Any, index: Any) -> None:
+    held[names[0]][index] = 0.6 * held[names[1]][index[::-1]]
+
+
+def project(held: list[Any], names: Any, views: Any, unary: Any, index: Any) -> None:
+    held[names[0]][:, 1:3] -= 0.5 * (held[names[1]] * held[names[2]]).sum(axis=1, keepdims=True)
+
+
+def accumulate(held: list[Any], names: Any, views: Any, unary: Any, index: Any) -> None:
+    held[names[0]][...] = np.cumsum(held[names[1]], axis=0) * 0.4
+
+
+def reset(held: list[Any], names: Any, views: Any, unary: Any, index: Any) -> None:
+    held[names[0]][1] = 0.25
+
+
+STEPS = [blend, add, scale, subtract, copy, function, permute, project, accumulate, reset]
+SMOOTH = [np.exp, np.sin, np.cos, np.tanh, np.square, np.negative]
+
+
+def random_program(seed: int, length: int) -> Program:
+    """A program on three arrays of shape (3, 4) that NumPy and pairs both run: views, overlaps, broadcasts, temporaries, indices, rules."""
+    rng = np.random.default_rng(seed)
+    steps = [
+        (
+            STEPS[rng.integers(len(STEPS))],
+            rng.integers(3, size=3),
+            random_views(rng),
+            SMOOTH[rng.integers(len(SMOOTH))],
+            rng.permutation(3)[:2],
+        )
+        for _ in range(length)
+    ]
+
+    def program(*arrays: Any) -> Any:
+        held = [a * 1.0 for a in arrays]
+        for step, *details in steps:
+            step(held, *details)
+        return held[0] * held[1] + held[2]
+
+    return program
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs(seed: int) -> None:
+    program, rng = random_program(seed, 10), np.random.default_rng(100 + seed)
+    arrays = [rng.uniform(0.5, 1.0, (3, 4)) for _ in range(3)]
+    weights, directions = rng.standard_normal((3, 4)), [rng.standard_normal((3, 4)) for _ in arrays]
+    value, found, _ = gradients(program, arrays, weights)
+    np.testing.assert_allclose(value, program(*[a.copy() for a in arrays]), rtol=1e-12)
+    up, down = (program(*[a + h * d for a, d in zip(arrays, directions, strict=True)]) for h in (1e-6, -1e-6))
+    slope = ((up - down) * weights).sum() / 2e-6
+    assert np.isclose(sum((g * d).sum() for g, d in zip(found, directions, strict=True)), slope, rtol=1e-6, atol=1e-6)
+    pairs = [Duplicated(a.copy()) for a in arrays]
+    everything = Tape(save="all", restore=True, check="exact")
+    with everything:
+        result = program(*pairs)
+    everything.reverse({result: weights})
+    for pair, array, gradient in zip(pairs, arrays, found, strict=True):
+        np.testing.assert_array_equal(pair.primal, array)
+        np.testing.assert_allclose(pair.shadow, gradient, rtol=1e-12, atol=1e-12)

@@ -35,7 +35,7 @@ def test_counting_how_deep_stacks_are_leaves_saved_memory_alone(executor: Any) -
 
 
 def test_a_merged_value_is_there_for_the_partials_around_it(executor: Any) -> None:
-    """The inner If ends its scope, and what it merges goes into a function outside of it: its forward part comes before that one's partial."""
+    """The inner If ends its scope; what it merges goes into a function outside, whose partial needs the inner forward part first."""
     text = """
     __device__ double value(double u, double v) {
         if (u != 1) u -= v;

@@ -90,7 +90,7 @@ def test_needs_depend_on_activity() -> None:
         a.fill(0)
     assert tape.stats.saved_bytes == 0
     tape.reverse({c: 1.0})
-    np.testing.assert_array_equal(a.shadow, np.zeros(4))  # filled afterwards: but the product was before
+    np.testing.assert_array_equal(a.shadow, np.full(4, 3.0))
     a.primal.fill(2)
     with tape:
         product(a, b, c)
@@ -109,8 +109,7 @@ def test_views_and_assembled_versions() -> None:
     expected = np.zeros(8)
     expected[::-2] += old[::2]
     expected[::2] += old[::-2]
-    expected_after = expected
-    np.testing.assert_array_equal(x.shadow, expected_after)
+    np.testing.assert_array_equal(x.shadow, expected)
 
 
 def test_active_numbers() -> None:
@@ -192,3 +191,19 @@ def test_a_rule_without_a_reverse() -> None:
         without_reverse(np.full(2, 5.0), y)
     tape.reverse({y: 1.0})
     np.testing.assert_array_equal(y.shadow, [0, 0])
+
+
+def test_one_shadow_for_two_values() -> None:
+    x, y, ds = Duplicated(np.array([1.0, 2.0])), Duplicated(np.zeros(2)), np.zeros(())
+    with Tape():
+        accumulate(Active(3.0, ds), x, y)
+        with pytest.raises(ShadowError, match="one shadow for two values"):
+            accumulate(Active(3.0 * 0.5, ds), x, y)
+
+
+def test_a_shadow_as_argument() -> None:
+    x, y = Duplicated(np.ones(2)), Duplicated(np.zeros(2))
+    with Tape():
+        product(x, np.ones(2), y)
+        with pytest.raises(ShadowError, match="is the shadow of another"):
+            product(np.ones(2), np.ones(2), x.shadow)

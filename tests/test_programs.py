@@ -1,0 +1,297 @@
+"""Programs as a CuPy user writes them, on NumPy arrays: one gradient, a wave inversion, a pair for another autograd, learned scalars, host
+copies between launches, a gradient check with a limit on memory, and the adjoint as a file. Those that need templates, CuPy's other kernels
+or array operations are not here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from launch_tools import EXECUTORS, compiled, running, shipped
+from launch_tools import arguments as case_arguments
+from tape_tools import jacobian_transposed, pair
+
+import gpuad
+from gpuad import Active, Const, Duplicated, ShadowError, TapeError
+
+BOTH = pytest.mark.parametrize("executor", list(EXECUTORS))
+
+SQUARE = r"""
+extern "C" __global__ void square(float* x, int n) {
+    int i = blockDim.x * blockIdx.x + threadIdx.x;
+    if (i < n) x[i] = x[i] * x[i];
+}"""
+
+WAVE = r"""
+extern "C" __global__ void step(double* old, const double* now, const double* k, int ny, int nx) {  // old becomes new
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x < 1 || y < 1 || x >= nx - 1 || y >= ny - 1) return;
+    int i = y * nx + x;
+    double lap = now[i - 1] + now[i + 1] + now[i - nx] + now[i + nx] - 4.0 * now[i];
+    old[i] = 2.0 * now[i] - old[i] + k[i] * lap;
+}
+extern "C" __global__ void inject(double* u, double amplitude, int at) { if (threadIdx.x == 0) u[at] += amplitude; }
+extern "C" __global__ void damp(double* u, const double* sponge, int n) {
+    int i = blockDim.x * blockIdx.x + threadIdx.x;
+    if (i < n) u[i] *= sponge[i];
+}
+extern "C" __global__ void sample(double* trace, const double* u, const int* at, int n) {
+    int i = blockDim.x * blockIdx.x + threadIdx.x;
+    if (i < n) trace[i] = u[at[i]];
+}
+extern "C" __global__ void fill(double* u, double value, int n) {
+    int i = blockDim.x * blockIdx.x + threadIdx.x;
+    if (i < n) u[i] = value;
+}"""
+
+GRAY_SCOTT = r"""
+extern "C" __global__ void react(double* u, double* v, double f, double kill, double dt, int n) {
+    int i = blockDim.x * blockIdx.x + threadIdx.x;
+    if (i >= n) return;
+    double a = u[i], b = v[i], r = a * b * b;
+    u[i] = a + dt * (f * (1.0 - a) - r);
+    v[i] = b + dt * (r - (f + kill) * b);
+}"""
+
+PROJECT = r"""
+extern "C" __global__ void project(const double* volume, double* sino, const double* weights, int n) {
+    int i = blockDim.x * blockIdx.x + threadIdx.x;
+    if (i < n) sino[i] = weights[i] * volume[i] * volume[i];
+}"""
+
+
+@BOTH
+def test_1_one_gradient(executor: str) -> None:
+    n = 1000
+    x = np.random.default_rng(0).random(n, dtype=np.float32)
+    old, dx = x.copy(), np.ones_like(x)  # the seed, because x is also the output
+    with running(executor):
+        gpuad.autodiff(compiled(SQUARE, "square"), ((n + 255) // 256,), (256,), (Duplicated(x, dx), n))
+    np.testing.assert_allclose(x, old**2)
+    np.testing.assert_allclose(dx, 2 * old)
+
+
+# --- 2: an inversion -------------------------------------------------------------------------------------------------------------------
+
+NY, NX, STEPS = 9, 11, 25
+RECEIVERS = np.array([2 * NX + 3, 4 * NX + 7, 6 * NX + 2], np.int32)
+SOURCE = 4 * NX + 5
+
+
+class Inversion:
+    """Program 2 with kernels for everything that touches a field."""
+
+    def __init__(self) -> None:
+        self.u, self.v = pair(np.zeros((NY, NX))), pair(np.zeros((NY, NX)))
+        self.k, self.traces = pair(np.zeros((NY, NX))), pair(np.zeros((STEPS, len(RECEIVERS))))
+        self.sponge = np.random.default_rng(1).uniform(0.9, 1.0, (NY, NX))
+        self.wavelet = np.sin(np.arange(STEPS))
+        self.tape = gpuad.Tape()
+
+    def objective(self, k: Any, observed: Any, bare: bool) -> tuple[float, Any]:
+        self.k.primal[...] = k  # outside of the tape: a raw write, harmless
+        self.k.shadow.fill(0)
+        kernels = {name: compiled(WAVE, name) for name in ("step", "inject", "damp", "sample", "fill")}
+        line = (-(-NY * NX // 32)), 32
+        with self.tape:
+            now, old = self.u, self.v
+            for field in (now, old):
+                kernels["fill"][line](field.primal if bare else field, 0.0, NY * NX)
+            for t in range(STEPS):
+                kernels["step"][(2, 3), (8, 4)](old, now, self.k, NY, NX)
+                kernels["inject"][1, 32](old, float(self.wavelet[t]), SOURCE)
+                kernels["damp"][line](old, self.sponge, NY * NX)
+                kernels["sample"][1, 32](self.traces[t], old, RECEIVERS, len(RECEIVERS))
+                now, old = old, now
+        residual = self.traces.primal - observed
+        self.tape.reverse({self.traces: residual})
+        return 0.5 * float((residual**2).sum()), self.k.shadow.copy()
+
+    def model(self, s: Any) -> None:
+        now, old = (np.zeros_like(s["k"]) for _ in range(2))
+        for t in range(STEPS):
+            lap = now[:, 1:-1, :-2] + now[:, 1:-1, 2:] + now[:, :-2, 1:-1] + now[:, 2:, 1:-1] - 4 * now[:, 1:-1, 1:-1]
+            old[:, 1:-1, 1:-1] = 2 * now[:, 1:-1, 1:-1] - old[:, 1:-1, 1:-1] + s["k"][:, 1:-1, 1:-1] * lap
+            old.reshape(len(old), -1)[:, SOURCE] += self.wavelet[t]
+            old *= self.sponge
+            s["traces"][:, t] = old.reshape(len(old), -1)[:, RECEIVERS]
+            now, old = old, now
+
+
+@BOTH
+@pytest.mark.parametrize("bare", [False, True])
+def test_2_a_wave_inversion(executor: str, bare: bool) -> None:
+    """The second and the third gradient are as good as the first; only `now` is saved."""
+    program = Inversion()
+    observed = np.random.default_rng(2).normal(size=(STEPS, len(RECEIVERS)))
+    rng = np.random.default_rng(3)
+    for iteration in range(3):
+        k = rng.uniform(0.1, 0.3, (NY, NX))
+        with running(executor):
+            loss, gradient = program.objective(k, observed, bare)
+        residual = program.traces.primal - observed
+        _, wanted = jacobian_transposed(program.model, {"k": k, "traces": np.zeros_like(observed)}, {"traces": residual})
+        np.testing.assert_allclose(gradient, wanted["k"], atol=1e-10 * np.abs(wanted["k"]).max())
+        assert loss == pytest.approx(0.5 * (residual**2).sum())
+        if iteration:
+            assert program.tape.stats.allocations == 0
+    # Each field is read with its neighbours and damped before the next step overwrites its interior: at most a field a step
+    assert program.tape.stats.saved_bytes <= (STEPS + 2) * NY * NX * 8
+    text = str(program.tape.explain())
+    assert "step" in text and "test_programs.py" in text
+
+
+@BOTH
+def test_2_a_line_search_that_wants_the_loss_only(executor: str) -> None:
+    """A recording that is not reversed is dropped by the next."""
+    program = Inversion()
+    observed = np.zeros((STEPS, len(RECEIVERS)))
+    k = np.full((NY, NX), 0.2)
+    with running(executor):
+        _, first = program.objective(k, observed, False)
+        with program.tape:
+            compiled(WAVE, "fill")[4, 32](program.u, 7.0, NY * NX)
+        _, second = program.objective(k, observed, False)
+    np.testing.assert_array_equal(first, second)
+
+
+@BOTH
+def test_2_a_residual_computed_in_place(executor: str) -> None:
+    """It changes memory behind the tape: harmless where no adjoint reads it, TapeError where one does."""
+    for needed in (False, True):
+        x, traces, loss = pair([1.0, 2.0]), pair([0.0, 0.0]), pair([0.0, 0.0])
+        tape = gpuad.Tape()
+        with running(executor), tape:
+            compiled(PROJECT, "project")[1, 32](x, traces, np.ones(2), 2)
+            if needed:
+                compiled(PROJECT, "project")[1, 32](traces, loss, np.ones(2), 2)
+        traces.primal[...] -= 5
+        with running(executor):
+            if needed:
+                with pytest.raises(TapeError, match="copy it before"):
+                    tape.reverse({loss: 1.0})
+            else:
+                tape.reverse({traces: 1.0})
+                np.testing.assert_allclose(x.shadow, [2.0, 4.0])
+
+
+@BOTH
+def test_2_a_bare_trace_is_refused(executor: str) -> None:
+    u, trace = pair(np.zeros((NY, NX))), np.zeros(len(RECEIVERS))
+    with running(executor), gpuad.Tape(), pytest.raises(ShadowError, match="trace"):
+        compiled(WAVE, "sample")[1, 32](trace, u, RECEIVERS, len(RECEIVERS))
+
+
+# --- the others ------------------------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_3_a_pair_for_another_autograd(executor: str) -> None:
+    """Forward with bare arrays, backward with shadows that did not exist then, and a seed that belongs to somebody else: it is kept."""
+    kernel = shipped("softsplat")
+    made = dict(zip((d.name for d in kernel.parameters), case_arguments("softsplat"), strict=True))
+    from launch_tools import CASES
+
+    grid, block, _ = CASES["softsplat"].geometry()
+    names = [n for n, a in made.items() if isinstance(a, Duplicated)]
+    augmented, reverse = gpuad.autodiff_thunk(kernel, **{n: Duplicated for n in names})
+    with running(executor):
+        saved = augmented(grid, block, [getattr(a, "primal", a) for a in made.values()])
+        reverse(grid, block, list(made.values()), saved)
+        again = dict(zip(made, case_arguments("softsplat"), strict=True))
+        gpuad.autodiff(kernel, grid, block, list(again.values()))
+    for name in names:
+        np.testing.assert_allclose(made[name].shadow, again[name].shadow, atol=1e-6)
+
+
+@BOTH
+def test_7_scalars_to_be_learned(executor: str) -> None:
+    n, steps = 6, 8
+    theta, dtheta = np.array([0.04, 0.06]), np.zeros(2)
+    u, v, target = pair(np.zeros(n)), pair(np.zeros(n)), np.linspace(0.2, 0.6, n)
+    react, tape, losses = compiled(GRAY_SCOTT, "react"), gpuad.Tape(), []
+
+    def model(s: Any) -> None:
+        s["u"], s["v"] = s["u"] * 0 + 0.5, s["v"] * 0 + 0.25
+        for _ in range(steps):
+            a, b = s["u"], s["v"]
+            r = a * b * b
+            s["u"] = a + 1.5 * (s["f"][:, None] * (1 - a) - r)
+            s["v"] = b + 1.5 * (r - (s["f"] + s["kill"])[:, None] * b)
+
+    for _ in range(4):
+        dtheta.fill(0)
+        f, kill = Active.many(theta, dtheta)
+        with running(executor):
+            with tape:
+                compiled(WAVE, "fill")[1, 32](u, 0.5, n)
+                compiled(WAVE, "fill")[1, 32](v, 0.25, n)
+                for _step in range(steps):
+                    react[1, 32](u, v, f, kill, 1.5, n)
+            seed = u.primal - target
+            tape.reverse({u: seed})
+        inputs = {"u": np.zeros(n), "v": np.zeros(n), "f": float(theta[0]), "kill": float(theta[1])}
+        _, wanted = jacobian_transposed(model, inputs, {"u": seed})
+        np.testing.assert_allclose(dtheta, [wanted["f"], wanted["kill"]], rtol=1e-11)
+        losses.append(float((seed**2).sum()))
+        theta = theta - 0.002 * dtheta
+    assert losses == sorted(losses, reverse=True), "it learns"
+
+
+@BOTH
+@pytest.mark.parametrize("announced", [True, False])
+def test_8_host_copies_between_launches(executor: str, announced: bool) -> None:
+    """One buffer for the weights of all chunks, filled by the host before each launch."""
+    n, chunks = 8, 3
+    weights = np.random.default_rng(0).normal(size=(chunks, n))
+    volume, sino, buffer = pair(np.linspace(1, 2, n)), pair(np.zeros((chunks, n))), np.zeros(n)
+    project, tape = compiled(PROJECT, "project"), gpuad.Tape(check="exact")
+
+    def record() -> None:
+        with tape:
+            for c in range(chunks):
+                if announced:
+                    tape.overwrites(buffer)
+                buffer[...] = weights[c]
+                project((1,), (32,), (volume, sino[c], Const(buffer), n), stream=None)
+
+    with running(executor):
+        if not announced:
+            with pytest.raises(TapeError, match="overwrites"):
+                record()
+            return
+        record()
+        tape.reverse({sino: sino.primal})
+    np.testing.assert_allclose(volume.shadow, 2 * volume.primal * (weights * sino.primal).sum(axis=0))
+    assert tape.stats.saved_bytes == (chunks - 1) * 8 * n
+
+
+@BOTH
+def test_9_a_gradient_check_with_a_limit_on_memory(executor: str) -> None:
+    rng = np.random.default_rng(0)
+    args = tuple(rng.standard_normal((16, 16)) for _ in range(3))
+    kernel = compiled(WAVE, "step")
+    with running(executor):
+        gpuad.testing.check_gradient(kernel[(1, 2), (16, 8)], (*args, 16, 16))
+        tape = gpuad.Tape()
+        old, now, k = (pair(a) for a in args)
+        for _ in range(2):
+            with tape:
+                for _step in range(5):
+                    kernel[(1, 2), (16, 8)](old, now, k, 16, 16)
+                    old, now = now, old
+            tape.reverse({now: 1.0})
+    assert tape.stats.saved_bytes == 4 * 14 * 14 * 8
+    assert tape.stats.allocations == 0
+    assert tape.stats.scratch_bytes <= 1 << 20
+
+
+def test_10_the_adjoint_as_a_file(tmp_path: Any) -> None:
+    path = tmp_path / "wave.cu"
+    path.write_text(WAVE)
+    adjoint = gpuad.kernel(path, "step").adjoint(Duplicated, Duplicated, Duplicated, Const, Const)
+    assert 'extern "C"' in adjoint.source and "step_reverse" in adjoint.source
+    assert "#include" not in adjoint.source, "self-contained"
+    assert "now" in str(adjoint.explain())
+    (tmp_path / "wave_adjoint.cu").write_text(adjoint.source)
