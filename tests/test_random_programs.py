@@ -1,8 +1,8 @@
 """Random programs of in-place launches against a model in NumPy, and the bytes that a tape saves against a liveness oracle.
 
-A program is a list of steps over a few arrays: views of one allocation, slices, a plane with a halo, integer indices that change on the way.
-Each step is a launch and its meaning in NumPy (on arrays with all directions of a complex step as first axis); it also says, for the oracle,
-which elements it writes and which its adjoint needs as they were before it or as they are after it. The oracle goes through the program
+A program is a list of steps over a few arrays: views of one allocation, slices, a plane with a halo, integer indices that change on the
+way. Each step is a launch and its meaning in NumPy (on arrays with all directions of a complex step as first axis); it also says, for the
+oracle, which elements it writes and which its adjoint needs as they were before it or as they are after it. The oracle goes through the program
 element by element: what is needed and then overwritten is saved, once for all who need it. It knows no regions, and no gpuad.
 
 Programs depend on their number alone. GPUAD_NIGHTLY is the number of programs, 300 without it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,7 +45,9 @@ def call_key(kernel: Any, grid: Any, block: Any, args: Sequence[Any], shared_mem
 
 
 def _identity(arg: Any) -> Any:
-    return (type(arg), arg) if isinstance(arg, int | float | np.generic) else id(arg)
+    if isinstance(arg, float | np.floating):
+        return type(arg), arg, math.copysign(1.0, arg)  # 0.0 and -0.0 are equal, but not the same
+    return (type(arg), arg) if isinstance(arg, int | np.generic) else id(arg)
 
 
 def user_frame() -> FrameType | None:
