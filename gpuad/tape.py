@@ -194,7 +194,7 @@ class Tape(Recording):
                 cleared.append(array.shadow)
             elif self.shadows.of(allocation, region) is not None:
                 cleared.extend(root[a:z] for root, a, z in self.shadows.written(allocation, region))
-        with _Step(self, Foreign("foreign code", place_of(user_frame()), Effects(tuple(uses)), cleared)):
+        with _Step(self, Foreign("foreign code", place_of(user_frame()), Effects(tuple(uses), must=tuple(uses)), cleared)):
             pass
         for use in uses:
             use.allocation.written_bare = use.allocation.written_bare | use.region

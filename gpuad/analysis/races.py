@@ -27,7 +27,7 @@ class Race:
 def proved_race(kernel: Kernel, launch: Launch) -> Race | None:
     """A race that surely happens in the launch, or None if none is certain."""
     facts = replay(kernel)
-    walk = _Certain(launch, frozenset(b for b in facts.written if b.length is None), facts.entry)
+    walk = Certain(launch, frozenset(b for b in facts.written if b.length is None), facts.entry)
     walk.run(kernel.body)
     for write, written in walk.writes:
         for read, at in walk.reads:
@@ -38,7 +38,19 @@ def proved_race(kernel: Kernel, launch: Launch) -> Race | None:
     return None
 
 
-class _Certain(Walk):
+def sure_writes(kernel: Kernel, launch: Launch, buffer: Buffer) -> list[Reach]:
+    """The stores to a buffer that are executed for certain, with exactly what they reach."""
+    walk = Certain(launch, frozenset({buffer}), frozenset())
+    try:
+        walk.run(kernel.body)
+    except Unknown:
+        return []
+    return [
+        reach for write, reach in walk.writes if isinstance(write, Store) and all(d.kind in ("global", "loop") for d, _ in reach.form.terms)
+    ]
+
+
+class Certain(Walk):
     """Collects the stores, and the loads of what was there before, that are executed for certain."""
 
     def __init__(self, launch: Launch, wanted: frozenset[Buffer], entry: frozenset[int]) -> None:
@@ -66,7 +78,7 @@ class _Certain(Walk):
                     inner = narrowed(ranges, self.constraints(c, holds, ranges), self.launch)
                     self.within(self.expressed(c, holds, ranges), lambda s=side, r=inner: self.side(s, r))
             case While():
-                self.within(False, lambda: super(_Certain, self).stmt(stmt, ranges))
+                self.within(False, lambda: super(Certain, self).stmt(stmt, ranges))
             case _:
                 super().stmt(stmt, ranges)
 
@@ -82,7 +94,7 @@ class _Certain(Walk):
         self.certain = before
 
     def loop_body(self, stmt: For, ranges: Ranges, last: int) -> None:
-        self.within(0 <= last < UNBOUNDED and self.even(stmt, ranges), lambda: super(_Certain, self).loop_body(stmt, ranges, last))
+        self.within(0 <= last < UNBOUNDED and self.even(stmt, ranges), lambda: super(Certain, self).loop_body(stmt, ranges, last))
 
     def even(self, stmt: For, ranges: Ranges) -> bool:
         """Whether all threads run the loop equally often."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..analysis.injectivity import UNBOUNDED, Form, Launch, Ranges, Reach, Unknown, Walk, canonical
+from ..analysis.races import sure_writes
 from ..executors.base import Memory
-from ..ir.nodes import Block, Buffer, Stmt
+from ..ir.nodes import Block, Buffer, Kernel, Stmt
 from .region import EMPTY, Region, lattice, span
 
 MOST_RUNS = 1 << 16  # beyond it a region is widened to its hull
@@ -30,6 +31,25 @@ def touched(body: Block, buffer: Buffer, launch: Launch, kinds: tuple[type[Stmt]
     return found
 
 
+def surely_written(kernel: Kernel, buffer: Buffer, launch: Launch, size: int) -> Region:
+    """The bytes that a launch writes for certain through a pointer, counted from where it points; never more than it does."""
+    found = EMPTY
+    for reach in sure_writes(kernel, launch, buffer):
+        steps = list(_steps(canonical(reach.form, launch), reach.ranges))
+        exact = all(count < MOST_RUNS * 64 for stride, count in steps if abs(stride) > 1)
+        part = of_reach(reach, 0, size, launch) if exact and _runs(steps) <= MOST_RUNS * 64 else None
+        found = found | part if part is not None else found
+    return found
+
+
+def _runs(steps: Sequence[tuple[int, int]]) -> int:
+    """How many runs of bytes a lattice may have, at most."""
+    runs = 1
+    for stride, count in steps:
+        runs *= count if abs(stride) > 1 else 1
+    return runs
+
+
 def absolute(region: Region | None, memory: Memory) -> Region:
     """Such a region as bytes of the allocation behind the pointer."""
     size = int(memory.root.dtype.itemsize)
@@ -50,10 +70,7 @@ def of_reach(reach: Reach, origin: int, size: int, launch: Launch) -> Region | N
     low = form.constant + sum(c * reach.ranges[d][0] for d, c in form.terms)
     if any(count >= UNBOUNDED // 2 for _, count in steps):
         return None
-    runs = 1
-    for stride, count in steps:
-        runs *= count if abs(stride) > 1 else 1
-    if runs > MOST_RUNS * 64:
+    if _runs(steps) > MOST_RUNS * 64:
         first = low + sum(min(0, s * (n - 1)) for s, n in steps)
         last = low + sum(max(0, s * (n - 1)) for s, n in steps)
         return span(origin + first * size, origin + (last + 1) * size)

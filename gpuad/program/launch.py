@@ -12,7 +12,7 @@ from ..differentiate import Adjoint, Parameter
 from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store
 from ..ir.rewrite import walk_stmts
 from ..launching import Call, State
-from .effects import absolute, touched
+from .effects import absolute, surely_written, touched
 from .operation import Effects, Resolver, Use
 from .region import Region
 
@@ -82,13 +82,15 @@ class Reaches:
     before: tuple[Reach, ...] = ()
     after: tuple[Reach, ...] = ()
     uses: Mapping[tuple[str, int], Reach] = field(default_factory=dict)
+    must: tuple[Reach, ...] = ()
 
 
 def reaches_of(kernel: Kernel, adjoint: Adjoint | None, call: Call) -> Reaches:
     """What a launch and its adjoint reach."""
     written = writes(kernel, call)
+    must = _must(kernel, call, written)
     if adjoint is None:
-        return Reaches(written)
+        return Reaches(written, must=must)
     uses: dict[tuple[str, int], Reach] = {}
     before: list[Reach] = []
     after: list[Reach] = []
@@ -101,7 +103,17 @@ def reaches_of(kernel: Kernel, adjoint: Adjoint | None, call: Call) -> Reaches:
             continue
         uses[p.role, p.position] = use
         (after if p.role == "primal" and p.position in overwritten else before).append(use)
-    return Reaches(written, tuple(before), tuple(after), uses)
+    return Reaches(written, tuple(before), tuple(after), uses, must)
+
+
+def _must(kernel: Kernel, call: Call, written: tuple[Reach, ...]) -> tuple[Reach, ...]:
+    numbers = call.numbers(kernel)
+    found = []
+    for reach in written:
+        buffer, array = kernel.params[reach.position], call.bound.arguments[reach.position].array
+        if isinstance(buffer, Buffer) and array is not None:
+            found.append(Reach(reach.position, surely_written(kernel, buffer, numbers, int(array.dtype.itemsize))))
+    return tuple(found)
 
 
 def _read_by_reverse(adjoint: Adjoint, p: Parameter, call: Call) -> Reach | None:

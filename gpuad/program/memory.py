@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .region import EMPTY, Region
 
@@ -82,6 +83,8 @@ class Versions:
         return [*found, (rest, None)] if rest else found
 
 
+MANY = 64  # groups of runs, beyond which bytes are copied by their offsets
+
 # --- copying regions ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -129,14 +132,29 @@ def _cupy_strided(array: Any) -> Any:
 
 def gather(source: Any, region: Region, packed: Any) -> None:
     """Packs the region's bytes of `source` (flat, uint8) one span after the other."""
-    for r in rows(region):
+    groups = rows(region)
+    if len(groups) > MANY:
+        packed[...] = source[places(region)]
+        return
+    for r in groups:
         packed[r.at : r.at + r.run * r.count].reshape(r.count, r.run)[...] = _grid(source, r.low, r)
 
 
 def scatter(packed: Any, region: Region, target: Any, shift: int = 0) -> None:
     """Puts packed bytes back to where they belong, in `target`, whose first byte is byte `shift` of the allocation."""
-    for r in rows(region):
+    groups = rows(region)
+    if len(groups) > MANY:
+        target[places(region) - shift] = packed
+        return
+    for r in groups:
         _grid(target, r.low - shift, r)[...] = packed[r.at : r.at + r.run * r.count].reshape(r.count, r.run)
+
+
+def places(region: Region) -> NDArray[np.int64]:
+    """The offset of each byte, in order."""
+    begins, runs = region.spans[:, 0], region.spans[:, 1] - region.spans[:, 0]
+    first = np.cumsum(runs) - runs
+    return np.repeat(begins - first, runs) + np.arange(region.nbytes)
 
 
 def place(piece: Piece, part: Region, target: Any, shift: int) -> None:
@@ -154,5 +172,10 @@ def place(piece: Piece, part: Region, target: Any, shift: int) -> None:
 
 def copy_live(root: Any, part: Region, target: Any, shift: int) -> None:
     """Copies live bytes to their place in `target`."""
-    for r in rows(part):
+    groups = rows(part)
+    if len(groups) > MANY:
+        at = places(part)
+        target[at - shift] = root[at]
+        return
+    for r in groups:
         _grid(target, r.low - shift, r)[...] = _grid(root, r.low, r)

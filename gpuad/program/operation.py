@@ -23,11 +23,13 @@ class Use:
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """May-writes, and what the adjoint reads: as it was `before` the operation, or as it is `after` it (RULES 1 and 14)."""
+    """May-writes, and what the adjoint reads: as it was `before` the operation, or as it is `after` it (RULES 1 and 14). `must`: what is
+    surely written."""
 
     writes: tuple[Use, ...] = ()
     before: tuple[Use, ...] = ()
     after: tuple[Use, ...] = ()
+    must: tuple[Use, ...] = ()
 
 
 class Resolver(Protocol):

@@ -144,7 +144,9 @@ class Recording:
 
     def _rejudged(self, operation: Operation, allocation: Allocation, region: Region, name: str) -> Operation:
         """An earlier operation that wrote memory now known to have a shadow: its adjoint clears it."""
-        if not any(u.allocation is allocation and u.region & region for u in operation.effects.writes):
+        arguments = operation.call.bound.arguments if isinstance(operation, Launched) else None
+        bare = [u for u in operation.effects.writes if arguments is None or not arguments[u.position].shadows]
+        if not any(u.allocation is allocation and u.region & region for u in bare):
             return operation
         if isinstance(operation, Foreign):
             for use in operation.effects.writes:
@@ -192,6 +194,7 @@ class Recording:
         """What the launch read and wrote without a shadow: of interest if one turns up later."""
         arguments = operation.call.bound.arguments
         escaped = {e.buffer for e in operation.adjoint.escapes} if operation.adjoint is not None else set()
+        spread = any(u.allocation.tainted & u.region and arguments[u.position].kind != "stopped" for u in seen)
         for use in seen:
             if arguments[use.position].kind != "stopped" and arguments[use.position].array.dtype.kind == "f":
                 use.allocation.read_bare = use.allocation.read_bare | use.region
@@ -199,7 +202,7 @@ class Recording:
             a = use.allocation
             if arguments[use.position].shadows:
                 continue
-            if operation.adjoint is not None and operation.adjoint.primal.params[use.position] in escaped:
+            if spread or (operation.adjoint is not None and operation.adjoint.primal.params[use.position] in escaped):
                 self._tainted = True
                 a.tainted = a.tainted | use.region
             else:
@@ -228,8 +231,9 @@ class Recording:
 
     def _ours(self, reaches: Reaches, call: Call) -> tuple[Effects, dict[tuple[str, int], Use]]:
         """What is remembered of a launch, for the memory of this call."""
-        made = {id(r): self._use(r, call) for r in (*reaches.writes, *reaches.before, *reaches.after)}
-        groups = (tuple(made[id(r)] for r in part) for part in (reaches.writes, reaches.before, reaches.after))
+        parts = (reaches.writes, reaches.before, reaches.after, reaches.must)
+        made = {id(r): self._use(r, call) for part in parts for r in part}
+        groups = (tuple(made[id(r)] for r in part) for part in parts)
         return Effects(*groups), {key: made[id(r)] for key, r in reaches.uses.items()}
 
     def _before(self, operation: Operation) -> None:
@@ -248,7 +252,8 @@ class Recording:
                 a.save(wanted, time, self._saved.take)
             a.pending = a.pending - use.region
             a.written = a.written | use.region
-            a.tainted = a.tainted - use.region
+        for use in operation.effects.must:
+            use.allocation.tainted = use.allocation.tainted - use.region
 
     def _compare(self, operation: Operation | None) -> None:
         """With an exact check, what is needed is as the operation before left it; at the end (None) that of all allocations."""
