@@ -57,6 +57,7 @@ K iterate(double* x, const int* counts, int n) {
     for (int j = 0; j < counts[i]; ++j) s = sin(s) * s + 0.5;
     x[i] = s;
 }
+K powers(double* x, int times, int n) { I; if (i < n) for (int j = 0; j < times; ++j) x[i] = 0.8 * x[i] * x[i] + 0.2; }
 K compact(double* out, const double* x, int* counter, int n) {
     I; if (i < n && x[i] > 0.0) { int place = atomicAdd(counter, 1); out[place] = x[i] * x[i]; }
 }

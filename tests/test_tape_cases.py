@@ -453,6 +453,41 @@ def test_active_data_does_not_pass_through_bare_copies(executor: str) -> None:
 
 
 @BOTH
+@pytest.mark.parametrize("way", ["scaled in place", "overwritten where a mask says so", "copied by a launch that is active elsewhere"])
+def test_active_data_that_hides_in_const_memory(executor: str, way: str) -> None:
+    """It stays varied until all of it is surely overwritten (RULES 1 and 4)."""
+    text = (
+        "#define I int i = blockIdx.x * blockDim.x + threadIdx.x\n"
+        'extern "C" __global__ void wipe(double* a, const int* mask, int n) { I; if (i < n && mask[i]) a[i] = 0; }\n'
+        'extern "C" __global__ void both(double* b, const double* a, double* z, int n) { I; if (i < n) { b[i] = a[i]; z[i] *= 2.0; } }\n'
+    )
+    x, y, z = pair([3.0, 4.0]), pair([0.0, 0.0]), pair([1.0, 1.0])
+    a, b = np.zeros(2), np.zeros(2)
+    with running(executor), pytest.raises(ShadowError), gpuad.Tape():
+        launch("square_to", x, Const(a))
+        if way == "scaled in place":
+            cuda("scale")[1, 8](a, 2.0, 2)
+        elif way == "overwritten where a mask says so":
+            gpuad.kernel(text, "wipe")[1, 8](a, np.array([1, 0], np.int32), 2)
+        else:
+            gpuad.kernel(text, "both")[1, 8](Const(b), a, z, 2)
+        launch("copy", y, b if way.startswith("copied") else a)
+
+
+@BOTH
+def test_a_workspace_that_is_reset_is_free_of_active_data(executor: str) -> None:
+    x, y, a = pair([3.0, 4.0]), pair([0.0, 0.0]), np.zeros(2)
+    tape = gpuad.Tape()
+    with running(executor):
+        with tape:
+            launch("square_to", x, Const(a))
+            launch("fill", a, 2.0)
+            launch("copy", y, a)
+        tape.reverse({y: 1.0})
+    np.testing.assert_array_equal(x.shadow, 0.0)
+
+
+@BOTH
 def test_a_bare_write_of_memory_that_has_a_shadow_in_part(executor: str) -> None:
     u = np.arange(10.0)
     part, y = Duplicated(u[2:5], np.zeros(3)), pair(np.zeros(3))
