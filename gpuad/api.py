@@ -14,6 +14,7 @@ from typing import Any
 
 from . import launching
 from .analysis.activity import Escape
+from .analysis.races import sure_extents
 from .arguments import activities, bind, geometry
 from .differentiate import Adjoint, Pattern, Tangent, primal_of, reverse_of, second_of, tangent_of
 from .errors import GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
@@ -149,6 +150,9 @@ class Kernel:
         bound = bind(self.name, self.parameters, args, written=written, inside=inside) if loose else first
         call = Call(bound, *geo, shared_mem, stream, loose)
         launching.check_device(call)
+        if not call.overlaps:
+            extents = self.facts.get(("extents", call.key), lambda: sure_extents(plain, call.numbers(plain)))
+            launching.check_bounds(plain, call, extents)
         return call
 
 

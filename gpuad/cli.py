@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,9 +25,11 @@ try:
 except ImportError as missing:  # the library does without them
     raise SystemExit(f"gpuad's commands need {missing.name}: pip install 'gpuad[cli]'") from None
 
-from . import api, demo, doctor, testing
+from . import api, doctor, testing
 from .annotations import Active, Duplicated
 from .cases import Case, read
+from .demo import gray_scott, wave
+from .demo.outcome import Outcome, draw
 from .errors import GpuadError
 from .ir.surface import Declaration
 from .ir.types import Pointer, Scalar, Type
@@ -109,22 +112,34 @@ def doctor_() -> None:
     raise typer.Exit(0 if usable else 1)
 
 
+class Program(StrEnum):
+    """What `gpuad demo` can run."""
+
+    wave = "wave"
+    gray_scott = "gray-scott"
+
+
+PROGRAMS: Mapping[Program, Any] = {Program.wave: wave, Program.gray_scott: gray_scott}
+
+
 @app.command(name="demo")
 def demo_(
+    program: Annotated[Program, typer.Option(help="wave: a plate from its sound; gray-scott: seeds from what has grown")] = Program.wave,
     output: Annotated[Path, typer.Option("--output", "-o", help="where to write the picture")] = Path("gpuad-demo.png"),
-    iterations: Annotated[int, typer.Option(min=1, help="at most so many iterations")] = demo.Setting.iterations,
+    iterations: Annotated[int | None, typer.Option(min=1, help="at most so many iterations")] = None,
 ) -> None:
-    """Recovers what a plate is made of from the sound at its rim: 300 in-place time steps, reversed, in every iteration."""
+    """Recovers what cannot be seen from what can: hundreds of in-place launches, reversed, in every iteration."""
+    module = PROGRAMS[program]
     with _reported(output):
-        outcome = _inversion(demo.Setting(iterations=iterations))
-        demo.draw(outcome, output)
+        outcome = _inversion(module, module.Setting() if iterations is None else module.Setting(iterations=iterations))
+        draw(outcome, output, module.QUANTITY)
     print(f"misfit {outcome.loss:.2%} of the start, error of the map {outcome.error:.0%} of the start; picture: {output}")
     if not outcome.succeeded:
         print("error: the map was not recovered (misfit at most 1 %, error at most 50 % wanted)", file=sys.stderr)
         raise typer.Exit(1)
 
 
-def _inversion(setting: demo.Setting) -> demo.Outcome:
+def _inversion(program: Any, setting: Any) -> Outcome:
     library = testing.array_module()
     columns = (TextColumn("[progress.description]{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
@@ -133,7 +148,7 @@ def _inversion(setting: demo.Setting) -> demo.Outcome:
         def report(number: int, loss: float, error: float) -> None:
             progress.update(task, completed=number, state=f"misfit {loss:7.2%}  map error {error:4.0%}")
 
-        outcome = demo.invert(setting, library, report)
+        outcome: Outcome = program.invert(setting, library, report)
         progress.update(task, total=len(outcome.losses) - 1)
     return outcome
 

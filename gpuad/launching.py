@@ -20,7 +20,7 @@ from .analysis.affine import evaluate, strides
 from .analysis.depth import depths
 from .analysis.injectivity import Launch as Numbers
 from .analysis.injectivity import collision_free, footprints
-from .analysis.races import proved_race
+from .analysis.races import Extent, proved_race
 from .annotations import namespace
 from .arguments import Bound, BoundArgument
 from .differentiate import Adjoint, Judged, Parameter
@@ -188,6 +188,21 @@ def check_device(call: Call) -> None:
                     f"`{call.bound.kernel}`: `{argument.name}` or its shadow is on device {int(array.device.id)}, but device {here} is the "
                     "current one; enter the arrays' device, or copy them."
                 )
+
+
+def check_bounds(kernel: Kernel, call: Call, extents: tuple[Extent, ...]) -> None:
+    """Refuses a launch that surely writes outside of an array's allocation."""
+    memories = {item: (a.memory, a.name) for item, a in zip(kernel.params, call.bound.arguments, strict=False)}
+    for extent in extents:
+        memory, name = memories.get(extent.buffer, (None, ""))
+        if memory is None:
+            continue
+        size = int(memory.root.size)
+        if memory.offset + extent.low < 0 or memory.offset + extent.high >= size:
+            raise LaunchError(
+                f"`{call.bound.kernel}`: this launch writes `{name}` from element {extent.low} to {extent.high} ({extent.stmt.span}), but "
+                f"its memory ends at {size - memory.offset - 1}: check the sizes that are passed, grid and block. Nothing was launched."
+            )
 
 
 def premises_hold(adjoint: Adjoint, call: Call) -> bool:

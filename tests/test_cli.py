@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from gpuad import cli, demo, doctor, testing
+from gpuad import cli, doctor, testing
 from gpuad.annotations import Active, Duplicated
+from gpuad.demo import descent, gray_scott, wave
+from gpuad.demo.outcome import Outcome
 from gpuad.errors import UnsupportedError
 from gpuad.ir.surface import Declaration
 from gpuad.ir.types import F32, I32, Pointer
@@ -165,7 +167,7 @@ def test_the_verdict() -> None:
 @pytest.mark.parametrize(("losses", "status"), [((1.0, 0.005), 0), ((1.0, 0.5), 1)])
 def test_demo_draws_and_judges(losses: tuple[float, ...], status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     truth, start = np.eye(4), np.zeros((4, 4))
-    monkeypatch.setattr(demo, "invert", lambda *_: demo.Outcome(truth, start, 0.9 * truth, losses))
+    monkeypatch.setattr(wave, "invert", lambda *_: Outcome(truth, start, 0.9 * truth, losses))
     monkeypatch.setattr(testing, "array_module", lambda: np)
     result = run("demo", "-o", tmp_path / "plate.png")
     assert result.exit_code == status and (tmp_path / "plate.png").read_bytes().startswith(b"\x89PNG")
@@ -173,7 +175,7 @@ def test_demo_draws_and_judges(losses: tuple[float, ...], status: int, tmp_path:
 
 def test_lbfgs_finds_the_minimum_of_a_bounded_quadratic() -> None:
     scales, target = np.linspace(1, 30, 20), np.linspace(-1, 1, 20)
-    path = demo.lbfgs(lambda x: (float(scales @ (x - target) ** 2), 2 * scales * (x - target)), np.zeros(20), -2, 2, first=0.1)
+    path = descent.lbfgs(lambda x: (float(scales @ (x - target) ** 2), 2 * scales * (x - target)), np.zeros(20), -2, 2, first=0.1)
     points = list(zip(range(60), path, strict=False))
     assert points[-1][1][1] < 1e-9 * points[0][1][1]
 
@@ -205,7 +207,25 @@ def test_a_real_out_of_bounds_access_fails_the_check(file: Path) -> None:
 
 
 def test_a_small_inversion_lowers_the_misfit() -> None:
-    setting = demo.Setting(n=44, steps=80, shots=2, receivers=12, period=16.0, sponge=6, iterations=3)
+    setting = wave.Setting(n=44, steps=80, shots=2, receivers=12, period=16.0, sponge=6, iterations=3)
     seen: list[float] = []
-    outcome = demo.invert(setting, np, lambda _number, loss, _error: seen.append(loss))
+    outcome = wave.invert(setting, np, lambda _number, loss, _error: seen.append(loss))
     assert seen == sorted(seen, reverse=True) and outcome.loss < 0.5 and outcome.error < 1
+
+
+def test_a_small_pattern_gives_its_seeds_back() -> None:
+    outcome = gray_scott.invert(gray_scott.Setting(n=24, seeds=3, steps=20), np)
+    assert outcome.succeeded
+
+
+def test_demo_runs_the_program_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(testing, "array_module", lambda: np)
+    result = run("demo", "--program", "gray-scott", "--iterations", "1", "-o", tmp_path / "seeds.png")
+    assert result.exit_code == 1 and "not recovered" in result.stderr and (tmp_path / "seeds.png").exists()
+
+
+def test_lbfgs_stops_at_the_bounds() -> None:
+    target = np.linspace(-1, 1, 20)
+    path = descent.lbfgs(lambda x: (float(np.sum((x - target) ** 4)), 4 * (x - target) ** 3), np.full(20, 0.4), 0, 0.5, first=0.1)
+    points = list(zip(range(60), path, strict=False))
+    assert np.allclose(points[-1][1][0], np.clip(target, 0, 0.5), atol=0.02)

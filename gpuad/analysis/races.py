@@ -38,6 +38,26 @@ def proved_race(kernel: Kernel, launch: Launch) -> Race | None:
     return None
 
 
+@dataclass(frozen=True)
+class Extent:
+    """A write that surely reaches elements from `low` to `high` of a pointer's memory, both included."""
+
+    stmt: Stmt
+    buffer: Buffer
+    low: int
+    high: int
+
+
+def sure_extents(kernel: Kernel, launch: Launch) -> tuple[Extent, ...]:
+    """How far the writes to parameters that are executed for certain surely reach."""
+    walk = Certain(launch, frozenset(kernel.buffers), frozenset())
+    try:
+        walk.run(kernel.body)
+    except Unknown:
+        return ()
+    return tuple(Extent(stmt, stmt.buffer, *interval(reach.form, reach.ranges)) for stmt, reach in (*walk.writes, *walk.additions))
+
+
 def sure_writes(kernel: Kernel, launch: Launch, buffer: Buffer) -> list[Reach]:
     """The stores to a buffer that are executed for certain, with exactly what they reach."""
     walk = Certain(launch, frozenset({buffer}), frozenset())
@@ -58,6 +78,7 @@ class Certain(Walk):
         self.entry = entry
         self.certain = True
         self.writes: list[tuple[Store | Accumulate, Reach]] = []
+        self.additions: list[tuple[Accumulate, Reach]] = []  # atomic ones
         self.reads: list[tuple[Load, Reach]] = []
 
     def stmt(self, stmt: Stmt, ranges: Ranges) -> None:
@@ -65,12 +86,11 @@ class Certain(Walk):
             case Load(buffer=b, index=i) if b in self.wanted:
                 if self.certain and id(stmt) in self.entry:
                     self.note(self.reads, stmt, i, ranges)
-            case Store(buffer=b, index=i) if b in self.wanted:
-                if self.certain:
+            case Store(buffer=b, index=i) | Accumulate(buffer=b, index=i) if b in self.wanted:
+                if self.certain and (isinstance(stmt, Store) or stmt.how is How.PLAIN):
                     self.note(self.writes, stmt, i, ranges)
-            case Accumulate(buffer=b, index=i, how=How.PLAIN) if b in self.wanted:
-                if self.certain:
-                    self.note(self.writes, stmt, i, ranges)
+                elif self.certain:
+                    self.note(self.additions, stmt, i, ranges)
             case Accumulate():
                 pass
             case If(condition=c, then=a, otherwise=z):

@@ -1,29 +1,27 @@
-"""`gpuad demo`: what a wave has passed through, from what it sounded like at the rim.
+"""`gpuad demo --program wave`: what a wave has passed through, from what it sounded like at the rim.
 
 A square plate is struck at eight places, one shot each, and microphones around it record. The speed of sound inside is unknown: an
 inversion starts from a uniform plate and changes the map of squared wave speed until a simulation gives the recorded traces. The gradient
 of the misfit with respect to every cell of the map comes from the simulation's own kernels: `step` is an in-place leapfrog (the older of
 two fields becomes the newer), so 300 steps overwrite two fields over and over, and the reverse pass walks them back. Per step it needs one
 thing from the past, the field whose Laplacian multiplies the map, and only that is saved: by the tape, just before it is overwritten.
-
-The optimiser is L-BFGS with a backtracking line search (Nocedal and Wright, Numerical Optimization, algorithms 7.4 and 3.1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .annotations import Duplicated
-from .api import kernel
-from .tape import Tape
+from ..annotations import Duplicated
+from ..api import kernel
+from ..tape import Tape
+from .descent import Map, lbfgs, on_host
+from .outcome import Outcome, Report, follow
 
-Map: TypeAlias = "NDArray[np.float64]"
+QUANTITY = "squared wave speed"
 
 SOURCE = r"""
 // One time step of the wave equation for all shots (blockIdx.z): the older field becomes the newer one.
@@ -66,31 +64,6 @@ class Setting:
     highest: float = 0.35
     iterations: int = 40
     stop: float = 0.003
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """What the inversion found. `loss` and `error` are relative to the start; the maps hold (wave speed in cells a step) squared."""
-
-    truth: Map
-    start: Map
-    found: Map
-    losses: tuple[float, ...] = field(repr=False)
-
-    @property
-    def loss(self) -> float:
-        """Last loss over the first."""
-        return self.losses[-1] / self.losses[0]
-
-    @property
-    def error(self) -> float:
-        """Distance of the found map from the truth, over that of the start."""
-        return float(np.linalg.norm(self.found - self.truth) / np.linalg.norm(self.start - self.truth))
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether the loss fell to a hundredth and the map's error to a half, as the demo promises."""
-        return self.loss <= 0.01 and self.error <= 0.5
 
 
 # --- the experiment ------------------------------------------------------------------------------------------------------------------
@@ -155,7 +128,7 @@ class Simulation:
         self.speed.shadow.fill(0)
         self.tape.reverse({self.traces: residual})
         loss = 0.5 * float((residual.astype(np.float64) ** 2).sum())
-        return loss, self._on_host(self.speed.shadow)
+        return loss, on_host(self.speed.shadow)
 
     def forward(self, speed: Map) -> None:
         """Fills the traces, and records how."""
@@ -180,61 +153,11 @@ class Simulation:
     def _per(count: int) -> tuple[tuple[int], tuple[int]]:
         return (-(-count // 128),), (128,)
 
-    @staticmethod
-    def _on_host(array: Any) -> Map:
-        return np.asarray(array.get() if hasattr(array, "get") else array, np.float64)
-
 
 # --- the inversion -------------------------------------------------------------------------------------------------------------------
 
-Objective: TypeAlias = "Callable[[Map], tuple[float, Map]]"
 
-
-def lbfgs(objective: Objective, x: Map, low: float, high: float, first: float, memory: int = 10) -> Iterator[tuple[Map, float]]:
-    """Points of ever lower value, with their values, the start first; ends when no step lowers the value. Points are clipped to
-    [low, high]; `first` is the largest change of an entry in the first step."""
-    pairs: list[tuple[Map, Map]] = []
-    value, gradient = objective(x)
-    yield x, value
-    while True:
-        direction = _two_loop(pairs, gradient) if pairs else gradient * (first / max(float(np.abs(gradient).max()), 1e-30))
-        found = _backtrack(objective, x, value, gradient, direction, (low, high))
-        if found is None:
-            return
-        new, value, slope = found
-        step, change = new - x, slope - gradient
-        if np.vdot(step, change) > 0:
-            pairs = [*pairs, (step, change)][-memory:]
-        x, gradient = new, slope
-        yield x, value
-
-
-def _two_loop(pairs: list[tuple[Map, Map]], gradient: Map) -> Map:
-    """The gradient times the approximate inverse Hessian (Nocedal and Wright, algorithm 7.4)."""
-    q, weights = gradient.copy(), []
-    for step, change in reversed(pairs):
-        weights.append(np.vdot(step, q) / np.vdot(change, step))
-        q -= weights[-1] * change
-    step, change = pairs[-1]
-    q *= np.vdot(step, change) / np.vdot(change, change)
-    for (step, change), weight in zip(pairs, reversed(weights), strict=True):
-        q += step * (weight - np.vdot(change, q) / np.vdot(change, step))
-    return q
-
-
-def _backtrack(
-    objective: Objective, x: Map, value: float, gradient: Map, direction: Map, bounds: tuple[float, float]
-) -> tuple[Map, float, Map] | None:
-    """The first of the steps 1, 1/2, 1/4 ... along the direction that lowers the value enough (Armijo), or None."""
-    for length in 0.5 ** np.arange(10):
-        new = np.clip(x - length * direction, *bounds)
-        lower, slope = objective(new)
-        if lower <= value + 1e-4 * float(np.vdot(gradient, new - x)):
-            return new, lower, slope
-    return None
-
-
-def invert(setting: Setting, library: Any, report: Callable[[int, float, float], None] = lambda *_: None) -> Outcome:
+def invert(setting: Setting, library: Any, report: Report = lambda *_: None) -> Outcome:
     """Records traces of the true map, then recovers it from them, starting from a uniform one.
 
     `library`: the array module, `numpy` or `cupy`. `report` is called after each iteration with its number, and the loss and the map's
@@ -250,14 +173,8 @@ def invert(setting: Setting, library: Any, report: Callable[[int, float, float],
         loss, gradient = simulation.gradient(speed, observed)
         return loss, gradient * inner
 
-    losses: list[float] = []
-    found = start
-    for number, (found, loss) in enumerate(lbfgs(objective, start, setting.lowest, setting.highest, first=0.01)):
-        losses.append(loss)
-        report(number, loss / losses[0], float(np.linalg.norm(found - truth) / np.linalg.norm(start - truth)))
-        if number == setting.iterations or loss <= setting.stop * losses[0]:
-            break
-    return Outcome(truth, start, found, tuple(losses))
+    descent = lbfgs(objective, start, setting.lowest, setting.highest, first=0.01)
+    return follow(descent, truth, start, setting.iterations, setting.stop, report)
 
 
 def _inside(setting: Setting) -> Map:
@@ -266,26 +183,3 @@ def _inside(setting: Setting) -> Map:
     inner = np.zeros((setting.n, setting.n))
     inner[margin:-margin, margin:-margin] = 1
     return inner
-
-
-def draw(outcome: Outcome, path: Path) -> None:
-    """A PNG with the true map, the first and the last one, and the fall of the loss. Needs matplotlib."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, 4, figsize=(15, 3.6), layout="constrained")
-    limits = {"vmin": float(outcome.truth.min()), "vmax": float(outcome.truth.max())}
-    maps = {"truth": outcome.truth, "start": outcome.start, f"recovered (error {outcome.error:.0%})": outcome.found}
-    for axis, (title, values) in zip(axes, maps.items(), strict=False):
-        image = axis.imshow(values, cmap="RdBu_r", **limits)
-        axis.set_title(title)
-        axis.set_xticks([])
-        axis.set_yticks([])
-    figure.colorbar(image, ax=list(axes[:3]), label="squared wave speed", shrink=0.8)
-    axes[3].semilogy([loss / outcome.losses[0] for loss in outcome.losses], marker=".")
-    axes[3].set_title("misfit / first misfit")
-    axes[3].set_xlabel("iteration")
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
