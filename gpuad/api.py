@@ -12,9 +12,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from . import launching
 from .analysis.activity import Escape
 from .analysis.races import sure_extents
+from .annotations import Active, BatchDuplicated, Const, Duplicated
 from .arguments import activities, bind, geometry
 from .differentiate import Adjoint, Pattern, Tangent, primal_of, reverse_of, second_of, tangent_of
 from .errors import GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
@@ -101,7 +104,7 @@ class Kernel:
         adjoint = self.reverse(Pattern(shadows, optimistic=False))
         if args is None:
             return adjoint_text(self.function, adjoint, frozenset(), None)
-        call = self.bind(grid, block, args, 0, None)
+        call = self.bind(grid, block, [_annotated(a, kind) for a, kind in zip(args, kinds, strict=True)], 0, None)
         adjoint = self.reverse_for(pattern_of(self, call), call)
         return adjoint_text(self.function, adjoint, launching.plain_shadows(adjoint, call), call)
 
@@ -169,6 +172,13 @@ class BoundLaunch:
 
 
 _SHADOWED = ("duplicated", "noneed", "batch", "active")
+
+
+def _annotated(arg: Any, kind: str) -> Any:
+    """A bare argument as its annotation by name says."""
+    if kind not in _SHADOWED or isinstance(arg, Duplicated | BatchDuplicated | Active | Const):
+        return arg
+    return Active(arg, np.zeros((), np.float64)) if kind == "active" else Duplicated(arg)
 
 
 def _element(declaration: Declaration) -> Scalar | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .analysis.affine import atoms, definitions, polynomial
-from .codegen.cuda import cuda_source
+from .codegen.cuda import comment, cuda_source
 from .contract import contract, shadow_parameters
 from .differentiate import Adjoint
 from .ir.nodes import Accumulate, Alloc, Buffer, How, Kernel, Load, Stmt, Store, Take, walk
@@ -61,9 +61,10 @@ class AdjointText:
 def adjoint_text(function: Function, adjoint: Adjoint, plain: frozenset[Buffer], call: Any) -> AdjointText:
     """The text for the shadows `plain` accumulated plainly; `call` is the launch that allows it, or None for text that holds for every
     launch."""
-    reverse = adjoint.kernel(plain, header=contract(function, adjoint, plain, call))
+    reverse = adjoint.kernel(plain)
     kernels = [k for k in (adjoint.augmented, adjoint.counting, reverse) if k is not None]
-    return AdjointText(cuda_source(kernels), tuple(k.name for k in kernels), explanation(adjoint, reverse))
+    header = "\n".join(comment(contract(function, adjoint, plain, call)))
+    return AdjointText(f"{header}\n\n{cuda_source(kernels)}", tuple(k.name for k in kernels), explanation(adjoint, reverse))
 
 
 # --- the account -----------------------------------------------------------------------------------------------------------------------

@@ -1,3 +1,10 @@
+// gpuad: adjoint of `adam` (adam.cu:23:28), for Duplicated parameter, gradient, first, second; Active rate; Const step, n.
+// 1. before adam runs, copy first to first_saved, second to second_saved (all that it may touch). first_saved, second_saved will be overwritten.
+// 2. put the seeds into dparameter, dfirst, dsecond. dgradient, drate are added to: clear first.
+// 3. launch adam_reverse with the same grid and block.
+// On exit dparameter, dfirst, dsecond hold the adjoint of the state before the launch; dgradient, drate have grown by the gradient.
+// Holds where no two threads touch one element of dfirst, dgradient, dsecond, as for grid (4, 1, 1), block (128, 1, 1), step = 3, n = 400.
+
 // The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
 __device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
@@ -26,12 +33,6 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
 }
 
-// gpuad: adjoint of `adam` (adam.cu:23:28), for Duplicated parameter, gradient, first, second; Active rate; Const step, n.
-// 1. before adam runs, copy first to first_saved, second to second_saved (all that it may touch). first_saved, second_saved will be overwritten.
-// 2. put the seeds into dparameter, dfirst, dsecond. dgradient, drate are added to: clear first.
-// 3. launch adam_reverse with the same grid and block.
-// On exit dparameter, dfirst, dsecond hold the adjoint of the state before the launch; dgradient, drate have grown by the gradient.
-// Holds where no two threads touch one element of dfirst, dgradient, dsecond, as for grid (4, 1, 1), block (128, 1, 1), step = 3, n = 400.
 extern "C" __global__ void adam_reverse(
     const float* parameter, const float* dparameter, const float* gradient, float* dgradient,
     const float* first, float* dfirst, const float* second, float* dsecond, float rate, double* drate,

@@ -1,3 +1,12 @@
+// gpuad: adjoint of `bilateral` (bilateral.cu:24:28), for Duplicated image, filtered; Active spatial, tonal; Const radius, height, width.
+// 1. put the seeds into dfiltered. dimage, dspatial, dtonal are added to: clear first.
+// 2. launch bilateral_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
+// 3. dx_saved_base[0] = 0; dx_saved_base[g + 1] = dx_saved_base[g] + 32 * (greatest dx_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of dx_saved.
+// 4. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
+// 5. launch bilateral_reverse with the same grid and block.
+// On exit dfiltered holds the adjoint of the state before the launch; dimage, dspatial, dtonal have grown by the gradient.
+// Holds where no two threads touch one element of dfiltered, as for grid (3, 2, 1), block (8, 8, 1), radius = 2, height = 14, width = 17.
+
 // The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
 __device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
@@ -62,14 +71,6 @@ extern "C" __global__ void bilateral_count(
     dx_saved_depth[thread] = deepest;
 }
 
-// gpuad: adjoint of `bilateral` (bilateral.cu:24:28), for Duplicated image, filtered; Active spatial, tonal; Const radius, height, width.
-// 1. put the seeds into dfiltered. dimage, dspatial, dtonal are added to: clear first.
-// 2. launch bilateral_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
-// 3. dx_saved_base[0] = 0; dx_saved_base[g + 1] = dx_saved_base[g] + 32 * (greatest dx_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of dx_saved.
-// 4. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
-// 5. launch bilateral_reverse with the same grid and block.
-// On exit dfiltered holds the adjoint of the state before the launch; dimage, dspatial, dtonal have grown by the gradient.
-// Holds where no two threads touch one element of dfiltered, as for grid (3, 2, 1), block (8, 8, 1), radius = 2, height = 14, width = 17.
 extern "C" __global__ void bilateral_reverse(
     const float* image, float* dimage, const float* filtered, float* dfiltered, float spatial,
     double* dspatial, float tonal, double* dtonal, int radius, int height, int width,

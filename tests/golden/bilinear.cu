@@ -4,6 +4,7 @@
 // On exit dsampled holds the adjoint of the state before the launch; dimage, dpx, dpy have grown by the gradient.
 // Compile bilinear and these kernels with -fmad=false: branches depend on floating-point values and must agree.
 // Holds where no two threads touch one element of dpx, dpy, dsampled, as for grid (3, 1, 1), block (64, 1, 1), height = 18, width = 22, points = 130.
+
 extern "C" __global__ void bilinear_reverse(
     const float* image, float* dimage, const float* px, float* dpx, const float* py, float* dpy,
     const float* sampled, float* dsampled, int height, int width, int points)

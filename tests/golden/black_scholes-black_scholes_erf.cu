@@ -1,3 +1,10 @@
+// gpuad: adjoint of `black_scholes_erf` (black_scholes.cu:64:28), for Duplicated price; Active strike, years, rate, volatility; Const n.
+// 1. before black_scholes_erf runs, copy price to price_saved (all that it may touch).
+// 2. put the seeds into dprice. dstrike, dyears, drate, dvolatility are added to: clear first.
+// 3. launch black_scholes_erf_reverse with the same grid and block.
+// On exit dprice holds the adjoint of the state before the launch; dstrike, dyears, drate, dvolatility have grown by the gradient.
+// Holds where no two threads touch one element of dprice, as for grid (3, 1, 1), block (128, 1, 1), n = 300.
+
 // The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
 __device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
@@ -26,12 +33,6 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
 }
 
-// gpuad: adjoint of `black_scholes_erf` (black_scholes.cu:64:28), for Duplicated price; Active strike, years, rate, volatility; Const n.
-// 1. before black_scholes_erf runs, copy price to price_saved (all that it may touch).
-// 2. put the seeds into dprice. dstrike, dyears, drate, dvolatility are added to: clear first.
-// 3. launch black_scholes_erf_reverse with the same grid and block.
-// On exit dprice holds the adjoint of the state before the launch; dstrike, dyears, drate, dvolatility have grown by the gradient.
-// Holds where no two threads touch one element of dprice, as for grid (3, 1, 1), block (128, 1, 1), n = 300.
 extern "C" __global__ void black_scholes_erf_reverse(
     const double* price, double* dprice, double strike, double* dstrike, double years, double* dyears,
     double rate, double* drate, double volatility, double* dvolatility, int n, const double* price_saved)

@@ -1,3 +1,10 @@
+// gpuad: adjoint of `black_scholes` (black_scholes.cu:48:28), for Duplicated spot, strike, years, call, put; Active rate, volatility; Const n.
+// 1. put the seeds into dcall, dput. dspot, dstrike, dyears, drate, dvolatility are added to: clear first.
+// 2. launch black_scholes_reverse with the same grid and block.
+// On exit dcall, dput hold the adjoint of the state before the launch; dspot, dstrike, dyears, drate, dvolatility have grown by the gradient.
+// Compile black_scholes and these kernels with -fmad=false: branches depend on floating-point values and must agree.
+// Holds where no two threads touch one element of dcall, dput, dspot, dstrike, dyears, as for grid (4, 1, 1), block (128, 1, 1), n = 500.
+
 // The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
 __device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
@@ -26,12 +33,6 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
 }
 
-// gpuad: adjoint of `black_scholes` (black_scholes.cu:48:28), for Duplicated spot, strike, years, call, put; Active rate, volatility; Const n.
-// 1. put the seeds into dcall, dput. dspot, dstrike, dyears, drate, dvolatility are added to: clear first.
-// 2. launch black_scholes_reverse with the same grid and block.
-// On exit dcall, dput hold the adjoint of the state before the launch; dspot, dstrike, dyears, drate, dvolatility have grown by the gradient.
-// Compile black_scholes and these kernels with -fmad=false: branches depend on floating-point values and must agree.
-// Holds where no two threads touch one element of dcall, dput, dspot, dstrike, dyears, as for grid (4, 1, 1), block (128, 1, 1), n = 500.
 extern "C" __global__ void black_scholes_reverse(
     const float* spot, float* dspot, const float* strike, float* dstrike, const float* years, float* dyears,
     float rate, double* drate, float volatility, double* dvolatility, const float* call, float* dcall,

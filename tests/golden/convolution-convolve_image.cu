@@ -3,6 +3,7 @@
 // 2. launch convolve_image_reverse with the same grid and block.
 // On exit dfiltered holds the adjoint of the state before the launch; dimage, dweight have grown by the gradient.
 // Holds where no two threads touch one element of dfiltered, as for grid (4, 3, 1), block (8, 8, 1), height = 21, width = 26.
+
 extern "C" __global__ void convolve_image_reverse(
     const float* image, float* dimage, const float* weight, float* dweight, const float* filtered,
     float* dfiltered, int height, int width)

@@ -3,6 +3,7 @@
 // 2. launch convolve_line_reverse with the same grid and block.
 // On exit dy holds the adjoint of the state before the launch; dx, dweight have grown by the gradient.
 // Holds where no two threads touch one element of dy, as for grid (5, 1, 1), block (64, 1, 1), n = 300, taps = 9.
+
 extern "C" __global__ void convolve_line_reverse(
     const double* x, double* dx, const double* weight, double* dweight, const double* y, double* dy, int n,
     int taps)

@@ -3,6 +3,7 @@
 // 2. launch csr_spmv_reverse with the same grid and block.
 // On exit dy holds the adjoint of the state before the launch; dvalue, dx have grown by the gradient.
 // Holds where no two threads touch one element of dy, as for grid (2, 1, 1), block (32, 1, 1), rows = 60.
+
 extern "C" __global__ void csr_spmv_reverse(
     const int* row, const int* column, const float* value, float* dvalue, const float* x, float* dx,
     const float* y, float* dy, int rows)

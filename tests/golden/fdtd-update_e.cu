@@ -1,3 +1,10 @@
+// gpuad: adjoint of `update_e` (fdtd.cu:48:28), for Duplicated ez, hx, hy, epsilon, sigma; Active courant; Const ny, nx.
+// 1. before update_e runs, copy ez to ez_saved (all that it may touch).
+// 2. put the seeds into dez. dhx, dhy, depsilon, dsigma, dcourant are added to: clear first.
+// 3. launch update_e_reverse with the same grid and block.
+// On exit dez holds the adjoint of the state before the launch; dhx, dhy, depsilon, dsigma, dcourant have grown by the gradient.
+// Holds where no two threads touch one element of depsilon, dez, dsigma, as for grid (3, 2, 1), block (16, 16, 1), ny = 28, nx = 33.
+
 // The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
 __device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
@@ -26,12 +33,6 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
 }
 
-// gpuad: adjoint of `update_e` (fdtd.cu:48:28), for Duplicated ez, hx, hy, epsilon, sigma; Active courant; Const ny, nx.
-// 1. before update_e runs, copy ez to ez_saved (all that it may touch).
-// 2. put the seeds into dez. dhx, dhy, depsilon, dsigma, dcourant are added to: clear first.
-// 3. launch update_e_reverse with the same grid and block.
-// On exit dez holds the adjoint of the state before the launch; dhx, dhy, depsilon, dsigma, dcourant have grown by the gradient.
-// Holds where no two threads touch one element of depsilon, dez, dsigma, as for grid (3, 2, 1), block (16, 16, 1), ny = 28, nx = 33.
 extern "C" __global__ void update_e_reverse(
     const float* ez, float* dez, const float* hx, float* dhx, const float* hy, float* dhy,
     const float* epsilon, float* depsilon, const float* sigma, float* dsigma, float courant,

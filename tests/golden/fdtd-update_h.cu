@@ -1,3 +1,9 @@
+// gpuad: adjoint of `update_h` (fdtd.cu:39:28), for Duplicated hx, hy, ez; Active courant; Const ny, nx.
+// 1. put the seeds into dhx, dhy. dez, dcourant are added to: clear first.
+// 2. launch update_h_reverse with the same grid and block.
+// On exit dhx, dhy hold the adjoint of the state before the launch; dez, dcourant have grown by the gradient.
+// Holds for every grid and block.
+
 // Adds the sum of `value` over all threads of the block to *target, with one atomicAdd. Every thread of the block must make the call,
 // with the same target; the block may have any shape. The sum is formed in double.
 template <typename T>
@@ -22,11 +28,6 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
 }
 
-// gpuad: adjoint of `update_h` (fdtd.cu:39:28), for Duplicated hx, hy, ez; Active courant; Const ny, nx.
-// 1. put the seeds into dhx, dhy. dez, dcourant are added to: clear first.
-// 2. launch update_h_reverse with the same grid and block.
-// On exit dhx, dhy hold the adjoint of the state before the launch; dez, dcourant have grown by the gradient.
-// Holds for every grid and block.
 extern "C" __global__ void update_h_reverse(
     const float* hx, const float* dhx, const float* hy, const float* dhy, const float* ez, float* dez,
     float courant, double* dcourant, int ny, int nx)

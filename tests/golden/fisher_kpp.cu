@@ -1,3 +1,9 @@
+// gpuad: adjoint of `fisher_kpp` (fisher_kpp.cu:18:28), for Duplicated v, u; Active diffusion, growth; Const n.
+// 1. put the seeds into dv. du, ddiffusion, dgrowth are added to: clear first.
+// 2. launch fisher_kpp_reverse with the same grid and block.
+// On exit dv holds the adjoint of the state before the launch; du, ddiffusion, dgrowth have grown by the gradient.
+// Holds where no two threads touch one element of dv, as for grid (2, 5, 1), block (32, 8, 1), n = 33.
+
 // Adds the sum of `value` over all threads of the block to *target, with one atomicAdd. Every thread of the block must make the call,
 // with the same target; the block may have any shape. The sum is formed in double.
 template <typename T>
@@ -22,11 +28,6 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
 }
 
-// gpuad: adjoint of `fisher_kpp` (fisher_kpp.cu:18:28), for Duplicated v, u; Active diffusion, growth; Const n.
-// 1. put the seeds into dv. du, ddiffusion, dgrowth are added to: clear first.
-// 2. launch fisher_kpp_reverse with the same grid and block.
-// On exit dv holds the adjoint of the state before the launch; du, ddiffusion, dgrowth have grown by the gradient.
-// Holds where no two threads touch one element of dv, as for grid (2, 5, 1), block (32, 8, 1), n = 33.
 extern "C" __global__ void fisher_kpp_reverse(
     const float* v, float* dv, const float* u, float* du, float diffusion, double* ddiffusion, float growth,
     double* dgrowth, int n)

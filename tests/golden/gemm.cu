@@ -1,3 +1,10 @@
+// gpuad: adjoint of `gemm` (gemm.cu:22:28), for Duplicated a, b, c; Active alpha, beta; Const m, n, k.
+// 1. before gemm runs, copy c to c_saved (all that it may touch).
+// 2. put the seeds into dc. da, db, dalpha, dbeta are added to: clear first.
+// 3. launch gemm_reverse with the same grid and block.
+// On exit dc holds the adjoint of the state before the launch; da, db, dalpha, dbeta have grown by the gradient.
+// Holds where no two threads touch one element of dc, as for grid (2, 2, 1), block (16, 16, 1), m = 19, n = 23, k = 14.
+
 // Adds the sum of `value` over all threads of the block to *target, with one atomicAdd. Every thread of the block must make the call,
 // with the same target; the block may have any shape. The sum is formed in double.
 template <typename T>
@@ -22,12 +29,6 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
 }
 
-// gpuad: adjoint of `gemm` (gemm.cu:22:28), for Duplicated a, b, c; Active alpha, beta; Const m, n, k.
-// 1. before gemm runs, copy c to c_saved (all that it may touch).
-// 2. put the seeds into dc. da, db, dalpha, dbeta are added to: clear first.
-// 3. launch gemm_reverse with the same grid and block.
-// On exit dc holds the adjoint of the state before the launch; da, db, dalpha, dbeta have grown by the gradient.
-// Holds where no two threads touch one element of dc, as for grid (2, 2, 1), block (16, 16, 1), m = 19, n = 23, k = 14.
 extern "C" __global__ void gemm_reverse(
     const float* a, float* da, const float* b, float* db, const float* c, float* dc, float alpha,
     double* dalpha, float beta, double* dbeta, int m, int n, int k, const float* c_saved)

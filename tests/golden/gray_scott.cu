@@ -1,3 +1,9 @@
+// gpuad: adjoint of `gray_scott` (gray_scott.cu:26:28), for Duplicated u, v, u_new, v_new; Active feed, kill; Const n.
+// 1. put the seeds into du_new, dv_new. du, dv, dfeed, dkill are added to: clear first.
+// 2. launch gray_scott_reverse with the same grid and block.
+// On exit du_new, dv_new hold the adjoint of the state before the launch; du, dv, dfeed, dkill have grown by the gradient.
+// Holds for every grid and block.
+
 // Adds the sum of `value` over all threads of the block to *target, with one atomicAdd. Every thread of the block must make the call,
 // with the same target; the block may have any shape. The sum is formed in double.
 template <typename T>
@@ -32,11 +38,6 @@ __device__ inline long long gpuad_exch(long long* target, long long value)
     return (long long)atomicExch((unsigned long long*)target, (unsigned long long)value);
 }
 
-// gpuad: adjoint of `gray_scott` (gray_scott.cu:26:28), for Duplicated u, v, u_new, v_new; Active feed, kill; Const n.
-// 1. put the seeds into du_new, dv_new. du, dv, dfeed, dkill are added to: clear first.
-// 2. launch gray_scott_reverse with the same grid and block.
-// On exit du_new, dv_new hold the adjoint of the state before the launch; du, dv, dfeed, dkill have grown by the gradient.
-// Holds for every grid and block.
 extern "C" __global__ void gray_scott_reverse(
     const double* u, double* du, const double* v, double* dv, const double* u_new, double* du_new,
     const double* v_new, double* dv_new, double feed, double* dfeed, double kill, double* dkill, int n)

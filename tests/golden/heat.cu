@@ -1,3 +1,9 @@
+// gpuad: adjoint of `heat` (heat.cu:19:28), for Duplicated u, v; Active alpha; Const ny, nx.
+// 1. put the seeds into dv. du, dalpha are added to: clear first.
+// 2. launch heat_reverse with the same grid and block.
+// On exit dv holds the adjoint of the state before the launch; du, dalpha have grown by the gradient.
+// Holds where no two threads touch one element of dv, as for grid (3, 5, 1), block (16, 8, 1), ny = 37, nx = 41.
+
 // Adds the sum of `value` over all threads of the block to *target, with one atomicAdd. Every thread of the block must make the call,
 // with the same target; the block may have any shape. The sum is formed in double.
 template <typename T>
@@ -22,11 +28,6 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
 }
 
-// gpuad: adjoint of `heat` (heat.cu:19:28), for Duplicated u, v; Active alpha; Const ny, nx.
-// 1. put the seeds into dv. du, dalpha are added to: clear first.
-// 2. launch heat_reverse with the same grid and block.
-// On exit dv holds the adjoint of the state before the launch; du, dalpha have grown by the gradient.
-// Holds where no two threads touch one element of dv, as for grid (3, 5, 1), block (16, 8, 1), ny = 37, nx = 41.
 extern "C" __global__ void heat_reverse(
     const float* u, float* du, const float* v, float* dv, float alpha, double* dalpha, int ny, int nx)
 {

@@ -4,6 +4,7 @@
 // On exit dcounts holds the adjoint of the state before the launch; dvalue has grown by the gradient.
 // Compile soft_histogram and these kernels with -fmad=false: branches depend on floating-point values and must agree.
 // Holds where no two threads touch one element of dvalue, as for grid (4, 1, 1), block (128, 1, 1), n = 400, bins = 6.
+
 extern "C" __global__ void soft_histogram_reverse(
     const float* value, float* dvalue, const float* counts, const float* dcounts, int n, int bins)
 {

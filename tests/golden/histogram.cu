@@ -3,6 +3,7 @@
 // 2. launch histogram_reverse with the same grid and block.
 // On exit dcounts holds the adjoint of the state before the launch; dweight has grown by the gradient.
 // Holds where no two threads touch one element of dweight, as for grid (4, 1, 1), block (128, 1, 1), n = 400.
+
 extern "C" __global__ void histogram_reverse(
     const int* bin, const float* weight, float* dweight, const float* counts, const float* dcounts, int n)
 {

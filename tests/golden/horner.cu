@@ -1,3 +1,13 @@
+// gpuad: adjoint of `horner` (horner.cu:17:28), for Duplicated x, coefficients; Const degree, n.
+// 1. before horner runs, copy x to x_saved (all that it may touch).
+// 2. put the seeds into dx. dcoefficients is added to: clear first.
+// 3. launch horner_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
+// 4. value_saved_base[0] = 0; value_saved_base[g + 1] = value_saved_base[g] + 32 * (greatest value_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of value_saved.
+// 5. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
+// 6. launch horner_reverse with the same grid and block.
+// On exit dx holds the adjoint of the state before the launch; dcoefficients has grown by the gradient.
+// Holds where no two threads touch one element of dx, as for grid (4, 1, 1), block (64, 1, 1), degree = 6, n = 200.
+
 extern "C" __global__ void horner_count(
     const double* x, const double* coefficients, int degree, int n, const double* x_saved,
     int* value_saved_depth)
@@ -19,15 +29,6 @@ extern "C" __global__ void horner_count(
     value_saved_depth[thread] = deepest;
 }
 
-// gpuad: adjoint of `horner` (horner.cu:17:28), for Duplicated x, coefficients; Const degree, n.
-// 1. before horner runs, copy x to x_saved (all that it may touch).
-// 2. put the seeds into dx. dcoefficients is added to: clear first.
-// 3. launch horner_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
-// 4. value_saved_base[0] = 0; value_saved_base[g + 1] = value_saved_base[g] + 32 * (greatest value_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of value_saved.
-// 5. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
-// 6. launch horner_reverse with the same grid and block.
-// On exit dx holds the adjoint of the state before the launch; dcoefficients has grown by the gradient.
-// Holds where no two threads touch one element of dx, as for grid (4, 1, 1), block (64, 1, 1), degree = 6, n = 200.
 extern "C" __global__ void horner_reverse(
     const double* x, double* dx, const double* coefficients, double* dcoefficients, int degree, int n,
     const double* x_saved, const long long* value_saved_base, double* value_saved, int* gpuad_overflow)

@@ -1,3 +1,13 @@
+// gpuad: adjoint of `median` (insertion_sort.cu:58:28), for Duplicated image, filtered; Const height, width.
+// 1. put the seeds into dfiltered. dimage is added to: clear first.
+// 2. launch median_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
+// 3. window_saved_base[0] = 0; window_saved_base[g + 1] = window_saved_base[g] + 32 * (greatest window_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of window_saved, window_saved.
+// 4. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
+// 5. launch median_reverse with the same grid and block.
+// On exit dfiltered holds the adjoint of the state before the launch; dimage has grown by the gradient.
+// Compile median and these kernels with -fmad=false: branches depend on floating-point values and must agree.
+// Holds where no two threads touch one element of dfiltered, as for grid (2, 2, 1), block (8, 8, 1), height = 13, width = 15.
+
 extern "C" __global__ void median_count(
     const float* image, const float* filtered, int height, int width, int* window_saved_depth)
 {
@@ -19,15 +29,6 @@ extern "C" __global__ void median_count(
     window_saved_depth[thread] = deepest;
 }
 
-// gpuad: adjoint of `median` (insertion_sort.cu:58:28), for Duplicated image, filtered; Const height, width.
-// 1. put the seeds into dfiltered. dimage is added to: clear first.
-// 2. launch median_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
-// 3. window_saved_base[0] = 0; window_saved_base[g + 1] = window_saved_base[g] + 32 * (greatest window_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of window_saved, window_saved.
-// 4. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
-// 5. launch median_reverse with the same grid and block.
-// On exit dfiltered holds the adjoint of the state before the launch; dimage has grown by the gradient.
-// Compile median and these kernels with -fmad=false: branches depend on floating-point values and must agree.
-// Holds where no two threads touch one element of dfiltered, as for grid (2, 2, 1), block (8, 8, 1), height = 13, width = 15.
 extern "C" __global__ void median_reverse(
     const float* image, float* dimage, const float* filtered, float* dfiltered, int height, int width,
     const long long* window_saved_base, float* window_saved, float* window_saved_2, int* gpuad_overflow)

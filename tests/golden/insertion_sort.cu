@@ -1,3 +1,13 @@
+// gpuad: adjoint of `insertion_sort` (insertion_sort.cu:32:28), for Duplicated x, smallest; Const rows, n.
+// 1. before insertion_sort runs, copy x to x_saved (all that it may touch). x_saved will be overwritten.
+// 2. put the seeds into dx, dsmallest.
+// 3. launch insertion_sort_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32). It overwrites the copies: give it copies of its own.
+// 4. j_saved_base[0] = 0; j_saved_base[g + 1] = j_saved_base[g] + 32 * (greatest j_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of j_saved, iterations_saved.
+// 5. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
+// 6. launch insertion_sort_reverse with the same grid and block.
+// On exit dx, dsmallest hold the adjoint of the state before the launch.
+// Holds where no two threads touch one element of dsmallest, as for grid (3, 1, 1), block (8, 1, 1), rows = 20, n = 11.
+
 // atomicExch for the types that CUDA lacks, on the bits.
 __device__ inline double gpuad_exch(double* target, double value)
 {
@@ -26,15 +36,6 @@ extern "C" __global__ void insertion_sort_count(
     j_saved_depth[thread] = deepest;
 }
 
-// gpuad: adjoint of `insertion_sort` (insertion_sort.cu:32:28), for Duplicated x, smallest; Const rows, n.
-// 1. before insertion_sort runs, copy x to x_saved (all that it may touch). x_saved will be overwritten.
-// 2. put the seeds into dx, dsmallest.
-// 3. launch insertion_sort_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32). It overwrites the copies: give it copies of its own.
-// 4. j_saved_base[0] = 0; j_saved_base[g + 1] = j_saved_base[g] + 32 * (greatest j_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of j_saved, iterations_saved.
-// 5. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
-// 6. launch insertion_sort_reverse with the same grid and block.
-// On exit dx, dsmallest hold the adjoint of the state before the launch.
-// Holds where no two threads touch one element of dsmallest, as for grid (3, 1, 1), block (8, 1, 1), rows = 20, n = 11.
 extern "C" __global__ void insertion_sort_reverse(
     const double* x, double* dx, const double* smallest, double* dsmallest, int rows, int n, double* x_saved,
     const long long* j_saved_base, int* j_saved, int* iterations_saved, int* gpuad_overflow)

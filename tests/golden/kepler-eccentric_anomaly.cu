@@ -1,3 +1,13 @@
+// gpuad: adjoint of `eccentric_anomaly` (kepler.cu:63:28), for Duplicated mean, eccentricity, anomaly; Const n.
+// 1. put the seeds into danomaly. dmean, deccentricity are added to: clear first.
+// 2. launch eccentric_anomaly_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
+// 3. E_saved_base[0] = 0; E_saved_base[g + 1] = E_saved_base[g] + 32 * (greatest E_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of E_saved.
+// 4. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
+// 5. launch eccentric_anomaly_reverse with the same grid and block.
+// On exit danomaly holds the adjoint of the state before the launch; dmean, deccentricity have grown by the gradient.
+// Compile eccentric_anomaly and these kernels with -fmad=false: branches depend on floating-point values and must agree.
+// Holds where no two threads touch one element of danomaly, deccentricity, dmean, as for grid (4, 1, 1), block (32, 1, 1), n = 120.
+
 // The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
 __device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
@@ -35,15 +45,6 @@ extern "C" __global__ void eccentric_anomaly_count(
     E_saved_depth[thread] = deepest;
 }
 
-// gpuad: adjoint of `eccentric_anomaly` (kepler.cu:63:28), for Duplicated mean, eccentricity, anomaly; Const n.
-// 1. put the seeds into danomaly. dmean, deccentricity are added to: clear first.
-// 2. launch eccentric_anomaly_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
-// 3. E_saved_base[0] = 0; E_saved_base[g + 1] = E_saved_base[g] + 32 * (greatest E_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of E_saved.
-// 4. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
-// 5. launch eccentric_anomaly_reverse with the same grid and block.
-// On exit danomaly holds the adjoint of the state before the launch; dmean, deccentricity have grown by the gradient.
-// Compile eccentric_anomaly and these kernels with -fmad=false: branches depend on floating-point values and must agree.
-// Holds where no two threads touch one element of danomaly, deccentricity, dmean, as for grid (4, 1, 1), block (32, 1, 1), n = 120.
 extern "C" __global__ void eccentric_anomaly_reverse(
     const double* mean, double* dmean, const double* eccentricity, double* deccentricity,
     const double* anomaly, double* danomaly, int n, const long long* E_saved_base, double* E_saved,

@@ -1,3 +1,13 @@
+// gpuad: adjoint of `orbit` (kepler.cu:45:28), for Duplicated state; Active mu, dt; Const steps, n.
+// 1. before orbit runs, copy state to state_saved (all that it may touch).
+// 2. put the seeds into dstate. dmu, ddt are added to: clear first.
+// 3. launch orbit_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
+// 4. y_saved_base[0] = 0; y_saved_base[g + 1] = y_saved_base[g] + 32 * (greatest y_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of y_saved, y_saved, y_saved, y_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved.
+// 5. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
+// 6. launch orbit_reverse with the same grid and block.
+// On exit dstate holds the adjoint of the state before the launch; dmu, ddt have grown by the gradient.
+// Holds where no two threads touch one element of dstate, as for grid (2, 1, 1), block (32, 1, 1), steps = 10, n = 40.
+
 // The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
 __device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
@@ -45,15 +55,6 @@ extern "C" __global__ void orbit_count(
     y_saved_depth[thread] = deepest;
 }
 
-// gpuad: adjoint of `orbit` (kepler.cu:45:28), for Duplicated state; Active mu, dt; Const steps, n.
-// 1. before orbit runs, copy state to state_saved (all that it may touch).
-// 2. put the seeds into dstate. dmu, ddt are added to: clear first.
-// 3. launch orbit_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
-// 4. y_saved_base[0] = 0; y_saved_base[g + 1] = y_saved_base[g] + 32 * (greatest y_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of y_saved, y_saved, y_saved, y_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved.
-// 5. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
-// 6. launch orbit_reverse with the same grid and block.
-// On exit dstate holds the adjoint of the state before the launch; dmu, ddt have grown by the gradient.
-// Holds where no two threads touch one element of dstate, as for grid (2, 1, 1), block (32, 1, 1), steps = 10, n = 40.
 extern "C" __global__ void orbit_reverse(
     const double* state, double* dstate, double mu, double* dmu, double dt, double* ddt, int steps, int n,
     const double* state_saved, const long long* y_saved_base, double* y_saved, double* y_saved_2,

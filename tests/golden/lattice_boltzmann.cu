@@ -1,3 +1,9 @@
+// gpuad: adjoint of `lattice_boltzmann` (lattice_boltzmann.cu:20:28), for Duplicated f, g; Active omega; Const ny, nx.
+// 1. put the seeds into dg. df, domega are added to: clear first.
+// 2. launch lattice_boltzmann_reverse with the same grid and block.
+// On exit dg holds the adjoint of the state before the launch; df, domega have grown by the gradient.
+// Holds where no two threads touch one element of df, as for grid (1, 20, 1), block (32, 1, 1), ny = 20, nx = 24.
+
 // The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
 __device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
@@ -26,11 +32,6 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
 }
 
-// gpuad: adjoint of `lattice_boltzmann` (lattice_boltzmann.cu:20:28), for Duplicated f, g; Active omega; Const ny, nx.
-// 1. put the seeds into dg. df, domega are added to: clear first.
-// 2. launch lattice_boltzmann_reverse with the same grid and block.
-// On exit dg holds the adjoint of the state before the launch; df, domega have grown by the gradient.
-// Holds where no two threads touch one element of df, as for grid (1, 20, 1), block (32, 1, 1), ny = 20, nx = 24.
 extern "C" __global__ void lattice_boltzmann_reverse(
     const float* f, float* df, const float* g, float* dg, float omega, double* domega, int ny, int nx)
 {

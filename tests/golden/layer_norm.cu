@@ -1,13 +1,14 @@
-// The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
-__device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
-__device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
-
 // gpuad: adjoint of `layer_norm` (layer_norm.cu:18:28), for Duplicated x, scale, shift; Const rows, n.
 // 1. before layer_norm runs, copy x to x_saved (all that it may touch).
 // 2. put the seeds into dx. dscale, dshift are added to: clear first.
 // 3. launch layer_norm_reverse with the same grid and block.
 // On exit dx holds the adjoint of the state before the launch; dscale, dshift have grown by the gradient.
 // Holds where no two threads touch one element of dx, as for grid (2, 1, 1), block (16, 1, 1), rows = 18, n = 20.
+
+// The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
+__device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
+__device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
+
 extern "C" __global__ void layer_norm_reverse(
     const float* x, float* dx, const float* scale, float* dscale, const float* shift, float* dshift,
     int rows, int n, const float* x_saved)

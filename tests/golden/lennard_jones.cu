@@ -1,3 +1,10 @@
+// gpuad: adjoint of `lennard_jones` (lennard_jones.cu:31:28), for Duplicated x, y, z, force, energy; Active sigma, epsilon; Const list, neighbours, cutoff, n.
+// 1. put the seeds into dforce, denergy. dx, dy, dz, dsigma, depsilon are added to: clear first.
+// 2. launch lennard_jones_reverse with the same grid and block.
+// On exit dforce, denergy hold the adjoint of the state before the launch; dx, dy, dz, dsigma, depsilon have grown by the gradient.
+// Compile lennard_jones and these kernels with -fmad=false: branches depend on floating-point values and must agree.
+// Holds where no two threads touch one element of denergy, dforce, as for grid (4, 1, 1), block (32, 1, 1), neighbours = 12, n = 125.
+
 // The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
 __device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
@@ -26,12 +33,6 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
 }
 
-// gpuad: adjoint of `lennard_jones` (lennard_jones.cu:31:28), for Duplicated x, y, z, force, energy; Active sigma, epsilon; Const list, neighbours, cutoff, n.
-// 1. put the seeds into dforce, denergy. dx, dy, dz, dsigma, depsilon are added to: clear first.
-// 2. launch lennard_jones_reverse with the same grid and block.
-// On exit dforce, denergy hold the adjoint of the state before the launch; dx, dy, dz, dsigma, depsilon have grown by the gradient.
-// Compile lennard_jones and these kernels with -fmad=false: branches depend on floating-point values and must agree.
-// Holds where no two threads touch one element of denergy, dforce, as for grid (4, 1, 1), block (32, 1, 1), neighbours = 12, n = 125.
 extern "C" __global__ void lennard_jones_reverse(
     const double* x, double* dx, const double* y, double* dy, const double* z, double* dz, const int* list,
     int neighbours, double sigma, double* dsigma, double epsilon, double* depsilon, double cutoff,

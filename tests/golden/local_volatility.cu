@@ -1,3 +1,12 @@
+// gpuad: adjoint of `local_volatility` (local_volatility.cu:22:28), for Duplicated payoff; Active spot, level, skew, rate; Const normals, dt, steps, paths.
+// 1. put the seeds into dpayoff. dspot, dlevel, dskew, drate are added to: clear first.
+// 2. launch local_volatility_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
+// 3. s_saved_base[0] = 0; s_saved_base[g + 1] = s_saved_base[g] + 32 * (greatest s_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of s_saved.
+// 4. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
+// 5. launch local_volatility_reverse with the same grid and block.
+// On exit dpayoff holds the adjoint of the state before the launch; dspot, dlevel, dskew, drate have grown by the gradient.
+// Holds where no two threads touch one element of dpayoff, as for grid (3, 1, 1), block (32, 1, 1), steps = 20, paths = 90.
+
 // The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
 __device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
@@ -45,14 +54,6 @@ extern "C" __global__ void local_volatility_count(
     s_saved_depth[thread] = deepest;
 }
 
-// gpuad: adjoint of `local_volatility` (local_volatility.cu:22:28), for Duplicated payoff; Active spot, level, skew, rate; Const normals, dt, steps, paths.
-// 1. put the seeds into dpayoff. dspot, dlevel, dskew, drate are added to: clear first.
-// 2. launch local_volatility_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
-// 3. s_saved_base[0] = 0; s_saved_base[g + 1] = s_saved_base[g] + 32 * (greatest s_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of s_saved.
-// 4. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
-// 5. launch local_volatility_reverse with the same grid and block.
-// On exit dpayoff holds the adjoint of the state before the launch; dspot, dlevel, dskew, drate have grown by the gradient.
-// Holds where no two threads touch one element of dpayoff, as for grid (3, 1, 1), block (32, 1, 1), steps = 20, paths = 90.
 extern "C" __global__ void local_volatility_reverse(
     const double* normals, double spot, double* dspot, double level, double* dlevel, double skew,
     double* dskew, double rate, double* drate, double dt, const double* payoff, double* dpayoff, int steps,

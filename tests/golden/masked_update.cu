@@ -4,6 +4,7 @@
 // 3. launch masked_update_reverse with the same grid and block.
 // On exit dx, dtotal hold the adjoint of the state before the launch; da has grown by the gradient.
 // Holds where no two threads touch one element of da, dx, as for grid (5, 1, 1), block (32, 1, 1), n = 150.
+
 extern "C" __global__ void masked_update_reverse(
     const float* x, float* dx, const float* a, float* da, const unsigned char* mask, const float* total,
     const float* dtotal, int n, const float* x_saved)

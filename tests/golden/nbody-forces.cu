@@ -1,12 +1,13 @@
-// The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
-__device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
-__device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
-
 // gpuad: adjoint of `forces` (nbody.cu:36:28), for Duplicated position, mass, acceleration; Const softening, n.
 // 1. put the seeds into dacceleration. dposition, dmass are added to: clear first.
 // 2. launch forces_reverse with the same grid and block.
 // On exit dacceleration holds the adjoint of the state before the launch; dposition, dmass have grown by the gradient.
 // Holds where no two threads touch one element of dacceleration, as for grid (3, 1, 1), block (32, 1, 1), n = 70.
+
+// The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
+__device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
+__device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
+
 extern "C" __global__ void forces_reverse(
     const float* position, float* dposition, const float* mass, float* dmass, const float* acceleration,
     float* dacceleration, float softening, int n)

@@ -1,3 +1,10 @@
+// gpuad: adjoint of `move` (nbody.cu:57:28), for Duplicated position, velocity, acceleration; Active dt; Const count.
+// 1. before move runs, copy velocity to velocity_saved (all that it may touch). velocity_saved will be overwritten.
+// 2. put the seeds into dposition, dvelocity. dacceleration, ddt are added to: clear first.
+// 3. launch move_reverse with the same grid and block.
+// On exit dposition, dvelocity hold the adjoint of the state before the launch; dacceleration, ddt have grown by the gradient.
+// Holds where no two threads touch one element of dacceleration, dvelocity, as for grid (4, 1, 1), block (64, 1, 1), count = 210.
+
 // Adds the sum of `value` over all threads of the block to *target, with one atomicAdd. Every thread of the block must make the call,
 // with the same target; the block may have any shape. The sum is formed in double.
 template <typename T>
@@ -22,12 +29,6 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
 }
 
-// gpuad: adjoint of `move` (nbody.cu:57:28), for Duplicated position, velocity, acceleration; Active dt; Const count.
-// 1. before move runs, copy velocity to velocity_saved (all that it may touch). velocity_saved will be overwritten.
-// 2. put the seeds into dposition, dvelocity. dacceleration, ddt are added to: clear first.
-// 3. launch move_reverse with the same grid and block.
-// On exit dposition, dvelocity hold the adjoint of the state before the launch; dacceleration, ddt have grown by the gradient.
-// Holds where no two threads touch one element of dacceleration, dvelocity, as for grid (4, 1, 1), block (64, 1, 1), count = 210.
 extern "C" __global__ void move_reverse(
     const float* position, const float* dposition, const float* velocity, float* dvelocity,
     const float* acceleration, float* dacceleration, float dt, double* ddt, int count, float* velocity_saved)

@@ -1,3 +1,13 @@
+// gpuad: adjoint of `projection` (projection.cu:19:28), for Duplicated image, sinogram; Const angle, n, detectors, step.
+// 1. put the seeds into dsinogram. dimage is added to: clear first.
+// 2. launch projection_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
+// 3. travelled_saved_base[0] = 0; travelled_saved_base[g + 1] = travelled_saved_base[g] + 32 * (greatest travelled_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of travelled_saved.
+// 4. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
+// 5. launch projection_reverse with the same grid and block.
+// On exit dsinogram holds the adjoint of the state before the launch; dimage has grown by the gradient.
+// Compile projection and these kernels with -fmad=false: branches depend on floating-point values and must agree.
+// Holds where no two threads touch one element of dsinogram, as for grid (1, 7, 1), block (32, 1, 1), n = 16, detectors = 19.
+
 extern "C" __global__ void projection_count(
     const float* image, const float* angle, const float* sinogram, int n, int detectors, float step,
     int* travelled_saved_depth)
@@ -20,15 +30,6 @@ extern "C" __global__ void projection_count(
     travelled_saved_depth[thread] = deepest;
 }
 
-// gpuad: adjoint of `projection` (projection.cu:19:28), for Duplicated image, sinogram; Const angle, n, detectors, step.
-// 1. put the seeds into dsinogram. dimage is added to: clear first.
-// 2. launch projection_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
-// 3. travelled_saved_base[0] = 0; travelled_saved_base[g + 1] = travelled_saved_base[g] + 32 * (greatest travelled_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of travelled_saved.
-// 4. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
-// 5. launch projection_reverse with the same grid and block.
-// On exit dsinogram holds the adjoint of the state before the launch; dimage has grown by the gradient.
-// Compile projection and these kernels with -fmad=false: branches depend on floating-point values and must agree.
-// Holds where no two threads touch one element of dsinogram, as for grid (1, 7, 1), block (32, 1, 1), n = 16, detectors = 19.
 extern "C" __global__ void projection_reverse(
     const float* image, float* dimage, const float* angle, const float* sinogram, float* dsinogram, int n,
     int detectors, float step, const long long* travelled_saved_base, float* travelled_saved,

@@ -1,3 +1,13 @@
+// gpuad: adjoint of `cumulative_product` (recurrence.cu:61:28), for Duplicated x; Const rows, n.
+// 1. before cumulative_product runs, copy x to x_saved (all that it may touch).
+// 2. put the seeds into dx.
+// 3. launch cumulative_product_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
+// 4. product_saved_base[0] = 0; product_saved_base[g + 1] = product_saved_base[g] + 32 * (greatest product_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of product_saved.
+// 5. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
+// 6. launch cumulative_product_reverse with the same grid and block.
+// On exit dx holds the adjoint of the state before the launch.
+// Holds where no two threads touch one element of dx, as for grid (2, 1, 1), block (8, 1, 1), rows = 12, n = 30.
+
 extern "C" __global__ void cumulative_product_count(
     const double* x, int rows, int n, const double* x_saved, int* product_saved_depth)
 {
@@ -16,15 +26,6 @@ extern "C" __global__ void cumulative_product_count(
     product_saved_depth[thread] = deepest;
 }
 
-// gpuad: adjoint of `cumulative_product` (recurrence.cu:61:28), for Duplicated x; Const rows, n.
-// 1. before cumulative_product runs, copy x to x_saved (all that it may touch).
-// 2. put the seeds into dx.
-// 3. launch cumulative_product_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
-// 4. product_saved_base[0] = 0; product_saved_base[g + 1] = product_saved_base[g] + 32 * (greatest product_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of product_saved.
-// 5. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
-// 6. launch cumulative_product_reverse with the same grid and block.
-// On exit dx holds the adjoint of the state before the launch.
-// Holds where no two threads touch one element of dx, as for grid (2, 1, 1), block (8, 1, 1), rows = 12, n = 30.
 extern "C" __global__ void cumulative_product_reverse(
     const double* x, double* dx, int rows, int n, const double* x_saved, const long long* product_saved_base,
     double* product_saved, int* gpuad_overflow)

@@ -1,3 +1,13 @@
+// gpuad: adjoint of `iir` (recurrence.cu:48:28), for Duplicated x; Active a1, a2, b0; Const rows, n.
+// 1. before iir runs, copy x to x_saved (all that it may touch).
+// 2. put the seeds into dx. da1, da2, db0 are added to: clear first.
+// 3. launch iir_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
+// 4. y2_saved_base[0] = 0; y2_saved_base[g + 1] = y2_saved_base[g] + 32 * (greatest y2_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of y2_saved, y1_saved.
+// 5. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
+// 6. launch iir_reverse with the same grid and block.
+// On exit dx holds the adjoint of the state before the launch; da1, da2, db0 have grown by the gradient.
+// Holds where no two threads touch one element of dx, as for grid (2, 1, 1), block (8, 1, 1), rows = 12, n = 40.
+
 // Adds the sum of `value` over all threads of the block to *target, with one atomicAdd. Every thread of the block must make the call,
 // with the same target; the block may have any shape. The sum is formed in double.
 template <typename T>
@@ -41,15 +51,6 @@ extern "C" __global__ void iir_count(
     y2_saved_depth[thread] = deepest;
 }
 
-// gpuad: adjoint of `iir` (recurrence.cu:48:28), for Duplicated x; Active a1, a2, b0; Const rows, n.
-// 1. before iir runs, copy x to x_saved (all that it may touch).
-// 2. put the seeds into dx. da1, da2, db0 are added to: clear first.
-// 3. launch iir_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
-// 4. y2_saved_base[0] = 0; y2_saved_base[g + 1] = y2_saved_base[g] + 32 * (greatest y2_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of y2_saved, y1_saved.
-// 5. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
-// 6. launch iir_reverse with the same grid and block.
-// On exit dx holds the adjoint of the state before the launch; da1, da2, db0 have grown by the gradient.
-// Holds where no two threads touch one element of dx, as for grid (2, 1, 1), block (8, 1, 1), rows = 12, n = 40.
 extern "C" __global__ void iir_reverse(
     const double* x, double* dx, double a1, double* da1, double a2, double* da2, double b0, double* db0,
     int rows, int n, const double* x_saved, const long long* y2_saved_base, double* y2_saved,

@@ -4,6 +4,7 @@
 // 3. launch logistic_map_reverse with the same grid and block.
 // On exit dx holds the adjoint of the state before the launch.
 // Holds where no two threads touch one element of dx, as for grid (2, 1, 1), block (8, 1, 1), rows = 12, n = 8.
+
 extern "C" __global__ void logistic_map_reverse(const double* x, double* dx, int rows, int n, double* x_saved)
 {
     int r = blockIdx.x * blockDim.x + threadIdx.x;

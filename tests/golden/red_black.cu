@@ -1,3 +1,10 @@
+// gpuad: adjoint of `red_black` (red_black.cu:18:28), for Duplicated u, f; Active relaxation; Const colour, n.
+// 1. before red_black runs, copy u to u_saved (all that it may touch).
+// 2. put the seeds into du. df, drelaxation are added to: clear first.
+// 3. launch red_black_reverse with the same grid and block.
+// On exit du holds the adjoint of the state before the launch; df, drelaxation have grown by the gradient.
+// Holds where no two threads touch one element of df, as for grid (2, 2, 1), block (16, 16, 1), colour = 1, n = 22.
+
 // Adds the sum of `value` over all threads of the block to *target, with one atomicAdd. Every thread of the block must make the call,
 // with the same target; the block may have any shape. The sum is formed in double.
 template <typename T>
@@ -22,12 +29,6 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
 }
 
-// gpuad: adjoint of `red_black` (red_black.cu:18:28), for Duplicated u, f; Active relaxation; Const colour, n.
-// 1. before red_black runs, copy u to u_saved (all that it may touch).
-// 2. put the seeds into du. df, drelaxation are added to: clear first.
-// 3. launch red_black_reverse with the same grid and block.
-// On exit du holds the adjoint of the state before the launch; df, drelaxation have grown by the gradient.
-// Holds where no two threads touch one element of df, as for grid (2, 2, 1), block (16, 16, 1), colour = 1, n = 22.
 extern "C" __global__ void red_black_reverse(
     const double* u, double* du, const double* f, double* df, double relaxation, double* drelaxation,
     int colour, int n, const double* u_saved)

@@ -4,6 +4,7 @@
 // 3. launch gelu_bias_reverse with the same grid and block.
 // On exit dx holds the adjoint of the state before the launch; dbias has grown by the gradient.
 // Holds where no two threads touch one element of dx, as for grid (5, 1, 1), block (128, 1, 1), columns = 30, count = 600.
+
 extern "C" __global__ void gelu_bias_reverse(
     const float* x, float* dx, const float* bias, float* dbias, int columns, int count, const float* x_saved)
 {

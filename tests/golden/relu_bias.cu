@@ -4,6 +4,7 @@
 // 3. launch relu_bias_reverse with the same grid and block.
 // On exit dx holds the adjoint of the state before the launch; dbias has grown by the gradient.
 // Holds where no two threads touch one element of dx, as for grid (1, 20, 1), block (32, 1, 1), rows = 20, columns = 30.
+
 extern "C" __global__ void relu_bias_reverse(
     const float* x, float* dx, const float* bias, float* dbias, int rows, int columns, const float* x_saved)
 {

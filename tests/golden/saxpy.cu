@@ -1,3 +1,9 @@
+// gpuad: adjoint of `saxpy` (saxpy.cu:18:28), for Duplicated x, y; Active a; Const n.
+// 1. put the seeds into dy. da, dx are added to: clear first.
+// 2. launch saxpy_reverse with the same grid and block.
+// On exit dy holds the adjoint of the state before the launch; da, dx have grown by the gradient.
+// Holds where no two threads touch one element of dx, as for grid (4, 1, 1), block (256, 1, 1), n = 1000.
+
 // Adds the sum of `value` over all threads of the block to *target, with one atomicAdd. Every thread of the block must make the call,
 // with the same target; the block may have any shape. The sum is formed in double.
 template <typename T>
@@ -22,11 +28,6 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
 }
 
-// gpuad: adjoint of `saxpy` (saxpy.cu:18:28), for Duplicated x, y; Active a; Const n.
-// 1. put the seeds into dy. da, dx are added to: clear first.
-// 2. launch saxpy_reverse with the same grid and block.
-// On exit dy holds the adjoint of the state before the launch; da, dx have grown by the gradient.
-// Holds where no two threads touch one element of dx, as for grid (4, 1, 1), block (256, 1, 1), n = 1000.
 extern "C" __global__ void saxpy_reverse(
     int n, float a, double* da, const float* x, float* dx, const float* y, const float* dy)
 {

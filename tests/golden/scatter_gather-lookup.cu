@@ -3,6 +3,7 @@
 // 2. launch lookup_reverse with the same grid and block.
 // On exit dy holds the adjoint of the state before the launch; dx has grown by the gradient.
 // Holds where no two threads touch one element of dy, as for grid (4, 1, 1), block (64, 1, 1), width = 6, count = 240.
+
 extern "C" __global__ void lookup_reverse(
     const float* x, float* dx, const long long* index, const float* y, float* dy, int width, int count)
 {

@@ -3,6 +3,7 @@
 // 2. launch messages_reverse with the same grid and block.
 // On exit dy holds the adjoint of the state before the launch; dweight, dx have grown by the gradient.
 // Holds where no two threads touch one element of dweight, as for grid (3, 1, 1), block (64, 1, 1), edges = 150.
+
 extern "C" __global__ void messages_reverse(
     const int* source, const int* target, const double* weight, double* dweight, const double* x, double* dx,
     const double* y, const double* dy, int edges)

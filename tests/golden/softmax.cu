@@ -1,3 +1,15 @@
+// gpuad: adjoint of `softmax` (softmax.cu:16:28), for Duplicated x; Const rows, n.
+// 1. before softmax runs, copy x to x_saved (all that it may touch). x_saved will be overwritten.
+// 2. put the seeds into dx.
+// 3. launch softmax_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32). It overwrites the copies: give it copies of its own.
+// 4. largest_saved_base[0] = 0; largest_saved_base[g + 1] = largest_saved_base[g] + 32 * (greatest largest_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of largest_saved, x_saved.
+// 5. x_saved_base[0] = 0; x_saved_base[g + 1] = x_saved_base[g] + 32 * (greatest x_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of x_saved.
+// 6. x_saved_base[0] = 0; x_saved_base[g + 1] = x_saved_base[g] + 32 * (greatest x_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of x_saved.
+// 7. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
+// 8. launch softmax_reverse with the same grid and block.
+// On exit dx holds the adjoint of the state before the launch.
+// Holds where no two threads touch one element of dx, as for grid (2, 1, 1), block (16, 1, 1), rows = 25, n = 17.
+
 // The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
 __device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
@@ -35,17 +47,6 @@ extern "C" __global__ void softmax_count(
     x_saved_depth_2[thread] = deepest_3;
 }
 
-// gpuad: adjoint of `softmax` (softmax.cu:16:28), for Duplicated x; Const rows, n.
-// 1. before softmax runs, copy x to x_saved (all that it may touch). x_saved will be overwritten.
-// 2. put the seeds into dx.
-// 3. launch softmax_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32). It overwrites the copies: give it copies of its own.
-// 4. largest_saved_base[0] = 0; largest_saved_base[g + 1] = largest_saved_base[g] + 32 * (greatest largest_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of largest_saved, x_saved.
-// 5. x_saved_base[0] = 0; x_saved_base[g + 1] = x_saved_base[g] + 32 * (greatest x_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of x_saved.
-// 6. x_saved_base[0] = 0; x_saved_base[g + 1] = x_saved_base[g] + 32 * (greatest x_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of x_saved.
-// 7. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
-// 8. launch softmax_reverse with the same grid and block.
-// On exit dx holds the adjoint of the state before the launch.
-// Holds where no two threads touch one element of dx, as for grid (2, 1, 1), block (16, 1, 1), rows = 25, n = 17.
 extern "C" __global__ void softmax_reverse(
     const float* x, float* dx, int rows, int n, float* x_saved, const long long* largest_saved_base,
     float* largest_saved, float* x_saved_2, const long long* x_saved_base, float* x_saved_3,

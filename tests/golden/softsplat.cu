@@ -4,6 +4,7 @@
 // On exit dsplatted holds the adjoint of the state before the launch; dimage, dflow have grown by the gradient.
 // Compile softsplat and these kernels with -fmad=false: branches depend on floating-point values and must agree.
 // Holds where no two threads touch one element of dimage, as for grid (4, 1, 1), block (128, 1, 1), n = 476, height = 14, width = 17.
+
 extern "C" __global__ void softsplat_reverse(
     int n, const float* image, float* dimage, const float* flow, float* dflow, const float* splatted,
     const float* dsplatted, int height, int width)

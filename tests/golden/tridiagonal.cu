@@ -1,3 +1,14 @@
+// gpuad: adjoint of `tridiagonal` (tridiagonal.cu:20:28), for Duplicated lower, diagonal, upper, x, scratch; Const n, systems.
+// 1. before tridiagonal runs, copy x to x_saved, scratch to scratch_saved (all that it may touch). x_saved, scratch_saved will be overwritten.
+// 2. put the seeds into dx, dscratch. dlower, ddiagonal, dupper are added to: clear first.
+// 3. launch tridiagonal_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32). It overwrites the copies: give it copies of its own.
+// 4. scratch_saved_base[0] = 0; scratch_saved_base[g + 1] = scratch_saved_base[g] + 32 * (greatest scratch_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of scratch_saved, x_saved, x_saved.
+// 5. x_saved_base[0] = 0; x_saved_base[g + 1] = x_saved_base[g] + 32 * (greatest x_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of x_saved.
+// 6. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
+// 7. launch tridiagonal_reverse with the same grid and block.
+// On exit dx, dscratch hold the adjoint of the state before the launch; dlower, ddiagonal, dupper have grown by the gradient.
+// Holds where no two threads touch one element of ddiagonal, dlower, dscratch, dupper, dx, as for grid (2, 1, 1), block (16, 1, 1), n = 13, systems = 20.
+
 // The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
 __device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
@@ -29,16 +40,6 @@ extern "C" __global__ void tridiagonal_count(
     x_saved_depth[thread] = deepest_2;
 }
 
-// gpuad: adjoint of `tridiagonal` (tridiagonal.cu:20:28), for Duplicated lower, diagonal, upper, x, scratch; Const n, systems.
-// 1. before tridiagonal runs, copy x to x_saved, scratch to scratch_saved (all that it may touch). x_saved, scratch_saved will be overwritten.
-// 2. put the seeds into dx, dscratch. dlower, ddiagonal, dupper are added to: clear first.
-// 3. launch tridiagonal_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32). It overwrites the copies: give it copies of its own.
-// 4. scratch_saved_base[0] = 0; scratch_saved_base[g + 1] = scratch_saved_base[g] + 32 * (greatest scratch_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of scratch_saved, x_saved, x_saved.
-// 5. x_saved_base[0] = 0; x_saved_base[g + 1] = x_saved_base[g] + 32 * (greatest x_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of x_saved.
-// 6. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
-// 7. launch tridiagonal_reverse with the same grid and block.
-// On exit dx, dscratch hold the adjoint of the state before the launch; dlower, ddiagonal, dupper have grown by the gradient.
-// Holds where no two threads touch one element of ddiagonal, dlower, dscratch, dupper, dx, as for grid (2, 1, 1), block (16, 1, 1), n = 13, systems = 20.
 extern "C" __global__ void tridiagonal_reverse(
     const double* lower, double* dlower, const double* diagonal, double* ddiagonal, const double* upper,
     double* dupper, const double* x, double* dx, const double* scratch, double* dscratch, int n, int systems,

@@ -3,6 +3,7 @@
 // 2. launch wave_reverse with the same grid and block.
 // On exit dold holds the adjoint of the state before the launch; dnow, dc2 have grown by the gradient.
 // Holds where no two threads touch one element of dc2, dold, as for grid (2, 8, 1), block (32, 4, 1), ny = 30, nx = 45.
+
 extern "C" __global__ void wave_reverse(
     const float* old, float* dold, const float* now, float* dnow, const float* c2, float* dc2, int ny, int nx)
 {
