@@ -428,10 +428,8 @@ assert (x == 9).all() and (dx == 6).all()
 
 
 def test_a_launch_that_surely_writes_outside_is_refused() -> None:
-    k = compiled(
-        'extern "C" __global__ void k(const float* x, float* y, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[i]; }',
-        "k",
-    )
+    guard = "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n)"
+    k = compiled(f'extern "C" __global__ void k(const float* x, float* y, int n) {{ {guard} y[i] = x[i]; }}', "k")
     x, y = np.ones(10, np.float32), np.zeros(10, np.float32)
     with pytest.raises(gpuad.LaunchError, match=r"writes `y` from element 0 to 11 \(.*\), but its memory ends at 9: check the sizes"):
         k(1, 32, (x, y, 12))
