@@ -17,7 +17,7 @@ from .analysis.activity import Activity, Escape, activity, connected, escapes, t
 from .errors import UnsupportedError
 from .facts import Facts
 from .ir import surface
-from .ir.nodes import Atomic, Binary, Block, Buffer, Call, Expr, For, If, Kernel, Let, Load, Select, Stmt, Store, Var, While, walk
+from .ir.nodes import Atomic, Block, Buffer, Expr, For, If, Kernel, Load, Stmt, Store, Var, While, children, walk
 from .ir.rewrite import blocks, expressions, walk_stmts
 from .ir.types import Scalar
 from .ir.verify import verify
@@ -374,41 +374,10 @@ def _augmented(kernel: Kernel, logs: Mapping[int, tuple[Buffer, Expr]]) -> Kerne
 
 
 def exact(kernel: Kernel) -> bool:
-    """Whether control flow hangs on floating-point values, so that primal and reverse must round alike (no contraction, RULES 12)."""
-    lets = {s.var: s.value for s in walk_stmts(kernel.body) if isinstance(s, Let)}
-    return any(_float_decision(e, lets, set()) for s in walk_stmts(kernel.body) for e in _decisions(s))
+    """Whether something is decided by floating-point values, so that primal and reverse must round alike (no contraction, RULES 12)."""
+    return any(_decides(e) for s in walk_stmts(kernel.body) for top in expressions(s) for e in walk(top))
 
 
-def _decisions(stmt: Stmt) -> tuple[Expr, ...]:
-    match stmt:
-        case If(condition=c) | While(condition=c):
-            return (
-                c,
-                *(
-                    (x for carried in stmt.carried if carried.var.type.kind == "bool" for x in (carried.init, carried.next))
-                    if isinstance(stmt, While)
-                    else ()
-                ),
-            )
-        case Load(index=i) | Store(index=i):
-            return (i,)
-    return tuple(x.condition for e in expressions(stmt) for x in walk(e) if isinstance(x, Select))
-
-
-def _float_decision(expr: Expr, lets: Mapping[Var, Expr], seen: set[Var]) -> bool:
-    for e in walk(expr):
-        if isinstance(e, Binary | Call) and not e.type.is_float and any(c.type.is_float for c in (walk(e))):
-            return True
-        if not e.type.is_float and any(getattr(c, "type", e.type).is_float for c in _operands(e)):
-            return True
-        if isinstance(e, Var) and e in lets and e not in seen:
-            seen.add(e)
-            if _float_decision(lets[e], lets, seen):
-                return True
-    return False
-
-
-def _operands(expr: Expr) -> tuple[Expr, ...]:
-    from .ir.nodes import children
-
-    return children(expr)
+def _decides(expr: Expr) -> bool:
+    """Whether the expression is a bool or an integer that is made of a float."""
+    return not expr.type.is_float and any(c.type.is_float for c in children(expr))

@@ -26,6 +26,7 @@ from .api import Kernel, check_flow, pattern_of
 from .errors import TapeError
 from .executors.base import Memory
 from .launching import Call, executor_of
+from .program import store
 from .program.account import Account, account
 from .program.arena import Arena, Pooled
 from .program.context import current
@@ -214,12 +215,12 @@ class Tape(Recording):
             self._seed(resolved)
         self.state = "undefined: a reverse failed, its shadows are undefined"
         resolver = VersionFinder(self._transient, Versions())
-        pool = Pooled(executor_of(self._library), self._transient)
+        pools = [Pooled(executor_of(self._library, exact), self._transient) for exact in (False, True)]
         for time in range(len(self.operations) - 1, -1, -1):
             self._transient.reset()
             operation = self.operations[time]
             if isinstance(operation, Launched):
-                operation.call = replace(operation.call, pool=pool)
+                operation.call = replace(operation.call, pool=pools[operation.call.exact])
             resolver.reach(operation, time)
             operation.reverse(resolver)
         self.assembled = resolver.assembled
@@ -277,6 +278,19 @@ class Tape(Recording):
     def source(self) -> str:
         """The reverse program as flat Python, one line an operation."""
         return "\n".join(op.line() for op in reversed(self.operations))
+
+    def save(self, folder: str | os.PathLike[str], names: Mapping[str, Any] | None = None) -> None:
+        """Stores the reverse program in a folder as files that run without gpuad: `program.py` (flat Python, one line an operation),
+        `program.json`, `kernels.cu`, `kernels.cpp`, `saved.bin`. The recording is not used up.
+
+        `program.reverse(arrays, shadows)` takes whole allocations, by the names of the arguments under which they were last passed, or by
+        `names`: {name: array or Duplicated}. TapeError, and nothing is written, if the tape is not recorded, or if an operation cannot be
+        stored: a rule, a batch of shadows, a kernel whose stacks get as deep as the data say.
+        """
+        self._require("recorded")
+        assert self._watch is not None
+        self._watch.check()
+        store.save(self, folder, names or {})
 
     def explain(self) -> Account:
         """For each saved piece the bytes, who needs it and who overwrites it. Printable; `.rows`."""

@@ -6,6 +6,7 @@
 // 5. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
 // 6. launch insertion_sort_reverse with the same grid and block.
 // On exit dx, dsmallest hold the adjoint of the state before the launch.
+// Compile insertion_sort and these kernels with -fmad=false: branches depend on floating-point values and must agree.
 // Holds where no two threads touch one element of dsmallest, as for grid (3, 1, 1), block (8, 1, 1), rows = 20, n = 11.
 
 // atomicExch for the types that CUDA lacks, on the bits.

@@ -3,6 +3,7 @@
 // 2. put the seeds into dx. dbias is added to: clear first.
 // 3. launch relu_bias_reverse with the same grid and block.
 // On exit dx holds the adjoint of the state before the launch; dbias has grown by the gradient.
+// Compile relu_bias and these kernels with -fmad=false: branches depend on floating-point values and must agree.
 // Holds where no two threads touch one element of dx, as for grid (1, 20, 1), block (32, 1, 1), rows = 20, columns = 30.
 
 extern "C" __global__ void relu_bias_reverse(

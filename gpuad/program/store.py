@@ -1,0 +1,473 @@
+"""Stores the reverse of a recording as files that run without gpuad.
+
+The recording is reversed on paper: the same walk through the versions as in `Tape.reverse`, but where a version would be handed out or put
+together, it is written down where its bytes lie: in one of the caller's arrays, in a shadow, in the saved bytes. All texts and tables are
+made before the first file is written, so what cannot be stored leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import launching
+from ..analysis.depth import depths
+from ..annotations import address, leaf_memory, namespace, resolve
+from ..codegen.cuda import cuda_source
+from ..codegen.host import has_atomics, host_source
+from ..codegen.naming import identifier
+from ..codegen.structure import statements, written
+from ..differentiate import Adjoint, Parameter
+from ..errors import TapeError, UnsupportedError
+from ..executors.base import Memory
+from ..ir.nodes import Buffer, Kernel, Var
+from ..launching import Call
+from ..transform.stack_layout import GROUP
+from .arena import ALIGN, Arena
+from .finder import VersionFinder
+from .launch import Launched
+from .memory import Allocation, Piece, Versions, gather, rows
+from .operation import Foreign, Operation, Use
+from .recording import Recording
+from .region import EMPTY, Region, of_array
+
+_HALF = 1 << 31
+_POOL = 512  # CuPy's allocations are rounded up to it
+Place = tuple[Any, ...]  # (kind, number, byte offset[, begin and bytes of a saved piece]), ("scalar", dtype, bytes in hex), or ("null",)
+
+
+def save(recording: Recording, folder: Any, names: Mapping[str, Any]) -> None:
+    """Writes the files; TapeError, and nothing is written, if an operation cannot be stored."""
+    files = _Store(recording, names).files()
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        (target / name).write_bytes(data)
+
+
+@dataclass(eq=False)
+class _Room:
+    """An allocation or a shadow: what the caller of the stored program has to bring. `live`: what is read of it as it is."""
+
+    name: str
+    root: Any  # flat
+    dtype: str
+    live: Region = EMPTY
+    clear: list[list[int]] = field(default_factory=list)
+
+    def entry(self) -> dict[str, Any]:
+        on_host = isinstance(self.root, np.ndarray)
+        size = int(self.root.nbytes)
+        packed = namespace(self.root).empty(self.live.nbytes, np.uint8)
+        if self.live:
+            gather(self.root.view(np.uint8), self.live, packed)
+        return {
+            "name": self.name, "nbytes": size, "least": size if on_host else max(size - _POOL + 1, 0), "dtype": self.dtype,
+            "live": _runs(self.live), "sha256": _digest(_bytes_of(packed)), "clear": self.clear,
+        }  # fmt: skip
+
+
+class _Places:
+    """Names all memory that the program meets, and collects the bytes to be saved."""
+
+    def __init__(self, recording: Recording, names: Mapping[str, Any]) -> None:
+        self.recording = recording
+        self.wanted = {address(resolve(getattr(a, "primal", a)).root): name for name, a in names.items()}
+        self.rooms: dict[str, list[_Room]] = {"array": [], "shadow": []}
+        self.by_address: dict[int, tuple[str, int]] = {}
+        self.saved: list[bytes] = []
+        self.saved_nbytes = 0
+        self.known: dict[int, tuple[Any, int]] = {}  # by id: what is saved already, and where
+        types = _dtypes(recording.operations)
+        for a in recording.allocations.values():
+            self._add("array", self.wanted.get(a.address, a.name), a.root, types.get(a.address, "uint8"))
+        unknown = [name for where, name in self.wanted.items() if where not in recording.allocations]
+        if unknown:
+            raise TapeError(f"`{unknown[0]}` is not memory of this recording")
+        for pairs in recording.shadows.by_primal.values():
+            for p in pairs:
+                self.shadow(p.root, self.rooms["array"][self.by_address[p.allocation.address][1]].name)
+        for a in recording.allocations.values():
+            for root, low, high in recording.shadows.written(a, a.written):
+                kind, number, _ = self.shadow(root, a.name)
+                size = int(root.dtype.itemsize)
+                self.rooms[kind][number].clear.append([low * size, 0, (high - low) * size, 1])
+
+    def _add(self, kind: str, wish: str, root: Any, dtype: str) -> None:
+        where, size = address(root), int(root.nbytes)
+        for other in (r for rooms in self.rooms.values() for r in rooms):
+            begin = address(other.root)
+            if size and other.root.nbytes and where < begin + other.root.nbytes and begin < where + size:
+                raise TapeError(f"`{wish}` overlaps `{other.name}` without being a view of the same array; this cannot be stored")
+        taken = {r.name for r in self.rooms[kind]}
+        name = next(n for n in (wish, *(f"{wish}_{k}" for k in range(2, len(taken) + 3))) if n not in taken)
+        self.by_address[where] = (kind, len(self.rooms[kind]))
+        self.rooms[kind].append(_Room(name, root, dtype))
+
+    def shadow(self, root: Any, wish: str) -> tuple[str, int, int]:
+        """Where a shadow lies, which is named now if it is new."""
+        if address(root) not in self.by_address:
+            self._add("shadow", wish, root, str(root.dtype))
+        return (*self.by_address[address(root)], 0)
+
+    def live(self, memory: Memory) -> Place:
+        """A pointer into the caller's memory."""
+        return (*self.by_address[address(memory.root)], memory.offset * int(memory.root.dtype.itemsize))
+
+    def read(self, allocation: Allocation, region: Region) -> int:
+        """Notes that a region is read live; the number of its array."""
+        number = self.by_address[allocation.address][1]
+        room = self.rooms["array"][number]
+        room.live = room.live | region
+        return number
+
+    def stored(self, data: Any) -> int:
+        """Where in the saved bytes an array of the recording lies, which is put there now if it is new."""
+        held = self.known.get(id(data))
+        if held is None:
+            held = self.known[id(data)] = (data, self.saved_nbytes)
+            content = _bytes_of(data)
+            content += bytes(-len(content) % ALIGN)
+            self.saved.append(content)
+            self.saved_nbytes += len(content)
+        return held[1]
+
+
+class _Plan(VersionFinder):
+    """Finds versions as a reversal does, and writes down where they are."""
+
+    def __init__(self, places: _Places) -> None:
+        super().__init__(Arena(lambda n: np.zeros(n, np.uint8)), Versions())
+        self.places = places
+        self.rooms: list[dict[str, Any]] = []
+
+    def place(self, use: Use, like: Memory, *, own: bool) -> Place:
+        """As `memory`, as a place."""
+        if not use.region:
+            return self.places.live(like)
+        sources = self.held.get(id(use)) or self.versions.sources(use.allocation, use.region)
+        if not own and all(piece is None for _, piece in sources):
+            self.places.read(use.allocation, use.region)
+            return self.places.live(like)
+        size = int(like.root.dtype.itemsize)
+        if not own and len(sources) == 1:
+            piece = sources[0][1]
+            if piece is not None and len(piece.region.spans) == 1 and piece.region.low % size == piece.region.nbytes % size == 0:
+                begin = self.places.stored(piece.data)
+                return "saved", 0, begin + like.offset * size - piece.region.low, begin, piece.data.nbytes
+        low, high = use.region.low, use.region.high
+        moves = [m for part, piece in sources for m in self.moves(use.allocation, part, piece, low)]
+        self.rooms.append({"nbytes": high - low, "moves": moves})
+        return "room", len(self.rooms) - 1, like.offset * size - low // size * size
+
+    def moves(self, allocation: Allocation, part: Region, piece: Piece | None, shift: int) -> list[list[Any]]:
+        """Copies that put a part where it belongs, in memory whose first byte is byte `shift` of the allocation."""
+        begins, runs = part.spans[:, 0], part.spans[:, 1] - part.spans[:, 0]
+        if piece is None:
+            source: list[Any] = ["array", self.places.read(allocation, part)]
+            return [[*source, *row] for row in _grouped(begins, begins - shift, runs)]
+        starts = piece.region.spans[:, 0]
+        offsets = np.concatenate([[0], np.cumsum(piece.region.spans[:, 1] - starts)])
+        within = np.searchsorted(starts, begins, side="right") - 1
+        packed = self.places.stored(piece.data) + offsets[within] + begins - starts[within]
+        return [["saved", 0, *row] for row in _grouped(packed, begins - shift, runs)]
+
+
+class _Store:
+    """The stored program while it is made."""
+
+    def __init__(self, recording: Recording, names: Mapping[str, Any]) -> None:
+        self.recording = recording
+        self.places = _Places(recording, names)
+        self.plan = _Plan(self.places)
+        self.kernels: dict[int, Kernel] = {}  # under names of their own, by id of the recording's
+        self.variants: dict[tuple[bool, bool], dict[str, Kernel]] = {}
+        self.operations: list[dict[str, Any]] = []
+        self.lines: list[str] = []
+
+    def files(self) -> dict[str, bytes]:
+        """Names and contents of all files."""
+        operations = self.recording.operations
+        for time in range(len(operations) - 1, -1, -1):
+            self.plan.reach(operations[time], time)
+            self._operation(operations[time])
+        if self.recording.restore:
+            self._restore()
+        cuda = cuda_source(list(self.kernels.values())).encode()
+        saved = b"".join(self.places.saved)
+        host, texts, reason = self._host()
+        entries = {kind: [r.entry() for r in rooms] for kind, rooms in self.places.rooms.items()}
+        program = {
+            "format": 1, "byteorder": sys.byteorder, "restores": self.recording.restore, "arrays": entries["array"],
+            "shadows": entries["shadow"], "saved": {"nbytes": len(saved), "sha256": _digest(saved)},
+            "cuda": {"file": "kernels.cu", "sha256": _digest(cuda)}, "host": host, "no_host": reason, "operations": self.operations,
+        }  # fmt: skip
+        table = json.dumps(program, indent=None, allow_nan=False).encode()
+        return {**texts, "kernels.cu": cuda, "saved.bin": saved, "program.json": table, "program.py": self._program(table).encode()}
+
+    def _operation(self, operation: Operation) -> None:
+        if isinstance(operation, Launched):
+            if operation.adjoint is not None and operation.reverse_kernel is not None:
+                self._launch(operation, operation.adjoint, operation.reverse_kernel)
+        elif isinstance(operation, Foreign):
+            self._clear(operation)
+        else:
+            raise TapeError(f"operation {operation.name} ({operation.where}) cannot be stored in this release: it is no kernel launch")
+
+    def _note(self, entry: dict[str, Any], comment: str) -> None:
+        self.lines.append(f"    machine.run({len(self.operations)})  # {' '.join(comment.split())}")
+        self.operations.append(entry)
+
+    def _clear(self, operation: Foreign) -> None:
+        runs = []
+        for view in operation.cleared:
+            memory = leaf_memory(view)
+            kind, number, _ = self.places.shadow(memory.root, "shadow")
+            runs += [[kind, number, r] for r in _runs(of_array(view, memory.offset * int(memory.root.dtype.itemsize)))]
+        self._note({"kind": "clear", "runs": runs}, operation.line())
+
+    def _restore(self) -> None:
+        for number, a in enumerate(self.recording.allocations.values()):
+            self.plan.versions.back_to(a, 0)
+            sources = self.plan.versions.sources(a, a.initial)
+            moves = [m for part, piece in sources if piece is not None for m in self.plan.moves(a, part, piece, 0)]
+            if moves:
+                name = self.places.rooms["array"][number].name
+                self._note({"kind": "restore", "array": number, "moves": moves}, f"{name} as it was before the recording")
+
+    # --- launches --------------------------------------------------------------------------------------------------------------------
+
+    def _launch(self, operation: Launched, adjoint: Adjoint, kernel: Kernel) -> None:
+        call = operation.call
+        if call.bound.width != 1:
+            raise TapeError(f"operation {operation.name} ({operation.where}) cannot be stored in this release: it has a batch of shadows")
+        scratch, held, overflow = _scratch(operation, adjoint)
+        self.plan.rooms = []
+        given = [self._argument(p, operation, held, overflow) for p in adjoint.parameters]
+        named = self._named(kernel)
+        variant = self._variant(kernel, given, scratch)
+        self.variants.setdefault(variant, {})[named.name] = named
+        arguments = [place[:3] for place in given]
+        shown = ", ".join(self._shown(p, a) for p, a in zip(adjoint.parameters, arguments, strict=True))
+        entry = {
+            "kind": "launch", "kernel": named.name, "grid": [int(n) for n in call.grid], "block": [int(n) for n in call.block],
+            "shared_mem": int(call.shared_mem), "exact": call.exact, "host": list(self.variants).index(variant),
+            "serial": has_atomics(kernel), "rooms": self.plan.rooms, "scratch": scratch, "overflow": overflow, "arguments": arguments,
+        }  # fmt: skip
+        self._note(entry, f"{named.name}[{tuple(call.grid)}, {tuple(call.block)}]({shown})  {operation.where}")
+
+    def _argument(self, p: Parameter, operation: Launched, scratch: Mapping[Buffer, int], overflow: int | None) -> Place:
+        call = operation.call
+        argument = call.bound.arguments[p.position] if p.role in ("primal", "entry", "working") else None
+        if argument is not None:
+            if p.role == "primal" and not argument.is_pointer:
+                return _scalar(argument.value)
+            if argument.memory is None:
+                return ("null",)
+            use = operation.uses.get((p.role, p.position))
+            if use is None and p.role != "primal":
+                return ("null",)
+            return self.places.live(argument.memory) if use is None else self.plan.place(use, argument.memory, own=p.role == "working")
+        match p.role:
+            case "offset":
+                return _scalar(np.int64(call.offsets()[p.position]))
+            case "shadow":
+                return self._shadow(call, p.position)
+            case "log":
+                log = operation.logs[p.position]
+                begin = self.places.stored(log.root)
+                return "saved", 0, begin + log.offset * int(log.root.dtype.itemsize), begin, log.root.nbytes
+            case "overflow":
+                return "scratch", overflow, 0
+            case "base" | "field":
+                assert isinstance(p.item, Buffer)
+                return "scratch", scratch[p.item], 0
+        raise TapeError(f"operation {operation.name} ({operation.where}) cannot be stored in this release: parameter {p.role}")
+
+    def _shadow(self, call: Call, position: int) -> Place:
+        memory = launching.shadow_of(call, position, 0)
+        if memory is None:
+            return ("null",)
+        kind, number, _ = self.places.shadow(memory.root, call.bound.arguments[position].name)
+        return kind, number, memory.offset * int(memory.root.dtype.itemsize)
+
+    def _named(self, kernel: Kernel) -> Kernel:
+        """The kernel under a name that no other has."""
+        if id(kernel) not in self.kernels:
+            taken = {identifier(k.name) for k in self.kernels.values()}
+            base = identifier(kernel.name)
+            name = next(n for n in (base, *(f"{base}_{k}" for k in range(2, len(taken) + 3))) if n not in taken)
+            self.kernels[id(kernel)] = replace(kernel, name=name)
+        return self.kernels[id(kernel)]
+
+    def _variant(self, kernel: Kernel, given: Sequence[Place], scratch: Sequence[dict[str, Any]]) -> tuple[bool, bool]:
+        """Which text for the CPU fits, by the same judgement as that of the executor: (wide, apart)."""
+        changed = {written(s) for s in statements(kernel.body)}
+        met: dict[Place, list[bool]] = {}
+        wide = True
+        for item, place in zip(kernel.params, given, strict=True):
+            if isinstance(item, Var):
+                wide = wide and not (str(item.type) == "uint32" and np.frombuffer(bytes.fromhex(place[2]), np.uint32)[0] >= _HALF)
+            elif place[0] != "null":
+                wide = wide and self._nbytes(place, scratch) < _HALF * item.element.size
+                met.setdefault((*place[:2], *place[3:4]), []).append(item in changed)  # each saved piece is memory of its own
+        return wide, not any(len(writes) > 1 and any(writes) for writes in met.values())
+
+    def _nbytes(self, place: Place, scratch: Sequence[dict[str, Any]]) -> int:
+        match place[0]:
+            case "saved":
+                return int(place[4])
+            case "room":
+                return int(self.plan.rooms[place[1]]["nbytes"])
+            case "scratch":
+                return int(scratch[place[1]]["length"]) * int(np.dtype(scratch[place[1]]["dtype"]).itemsize)
+        return int(self.places.rooms[place[0]][place[1]].root.nbytes)
+
+    def _shown(self, p: Parameter, place: Place) -> str:
+        match place[0]:
+            case "scalar":
+                return str(np.frombuffer(bytes.fromhex(place[2]), place[1])[0])
+            case "array":
+                return self.places.rooms["array"][place[1]].name
+            case "shadow":
+                return f"d{self.places.rooms['shadow'][place[1]].name}"
+            case "saved" | "room":
+                return f"{'saved' if place[0] == 'saved' else 'assembled'} {p.item.name}"
+        return str(p.item.name)
+
+    # --- texts -----------------------------------------------------------------------------------------------------------------------
+
+    def _host(self) -> tuple[list[dict[str, Any]], dict[str, bytes], str]:
+        """The texts for the CPU, one a variant, or why there are none."""
+        table, texts = [], {}
+        try:
+            for number, ((wide, apart), kernels) in enumerate(self.variants.items()):
+                name = f"kernels{number + 1 if number else ''}.cpp"
+                texts[name] = host_source(list(kernels.values()), wide, apart).encode()
+                defines = ["-DGPUAD_RESTRICT=__restrict__"] if apart else []
+                table.append({"file": name, "sha256": _digest(texts[name]), "defines": defines})
+        except UnsupportedError as error:
+            for operation in self.operations:
+                operation.update({"host": None} if operation["kind"] == "launch" else {})
+            return [], {}, str(error)
+        return table, texts, ""
+
+    def _program(self, table: bytes) -> str:
+        machine = Path(__file__).with_name("stored.py").read_text(encoding="utf-8")
+        listed = {kind: ", ".join(f"{r.name} ({r.root.nbytes} B)" for r in rooms) for kind, rooms in self.places.rooms.items()}
+        return (
+            machine
+            + _TAIL.format(digest=_digest(table), arrays=_quoted(listed["array"]), shadows=_quoted(listed["shadow"]))
+            + "".join(f"{line}\n" for line in self.lines)
+        )
+
+
+_TAIL = '''
+
+# --- the program -------------------------------------------------------------------------------------------------------------------------
+
+DIGEST = "{digest}"  # of program.json
+ARRAYS = {arrays}
+SHADOWS = {shadows}
+
+
+def clear(arrays: Mapping[str, Any], shadows: Mapping[str, Any]) -> None:
+    """Sets the shadows of all that the program writes to 0: do this before the seeds are put in."""
+    Machine(DIGEST, arrays, shadows).clear()
+
+
+def reverse(arrays: Mapping[str, Any], shadows: Mapping[str, Any], saved: Any = None) -> None:
+    """Runs the adjoints from the last operation to the first, on the shadows as they are.
+
+    `arrays`: by the names in ARRAYS, the whole allocations as they were when the recording ended. `shadows`: by the names in SHADOWS; seeds
+    go in, gradients come out. `saved`: the bytes of saved.bin (flat uint8), which are read if none are given. Raises StoredError, and no
+    shadow was touched, if anything is not what it has to be.
+    """
+    machine = Machine(DIGEST, arrays, shadows, saved)
+    machine.check()
+'''
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text)
+
+
+# --- tables ------------------------------------------------------------------------------------------------------------------------------
+
+
+def _scratch(operation: Launched, adjoint: Adjoint) -> tuple[list[dict[str, Any]], dict[Buffer, int], int | None]:
+    """Arrays that the reverse kernel's stacks need (element i is i * step), by parameter, and the number of the overflow flag."""
+    layout, call = adjoint.layout, operation.call
+    if not layout.scratch:
+        return [], {}, None
+    found: list[dict[str, Any]] = []
+    held: dict[Buffer, int] = {}
+    groups = -(-call.threads // GROUP)
+    bounds = adjoint.facts.get(("depths", call.key), lambda: depths(adjoint.unlaid, call.numbers(adjoint.primal)))
+    for scratch in layout.scratch:
+        depth = bounds.get(scratch.stack)
+        if depth is None:
+            raise TapeError(
+                f"operation {operation.name} ({operation.where}) cannot be stored in this release: how deep its stacks get depends on data"
+            )
+        held[scratch.base] = len(found)
+        found.append({"dtype": "int64", "length": groups + 1, "step": GROUP * int(depth)})
+        for array in scratch.fields:
+            held[array] = len(found)
+            length = max(GROUP * int(depth) * groups, 1)
+            found.append({"dtype": str(launching.dtype_of(array.element)), "length": length, "step": 0})
+    return [*found, {"dtype": "int32", "length": 1, "step": 0}], held, len(found)
+
+
+def _dtypes(operations: Iterable[Operation]) -> dict[int, str]:
+    """The element type of each allocation, by its address."""
+    launched = [op for op in operations if isinstance(op, Launched)]
+    memories = [a.memory for op in launched for a in op.call.bound.arguments if a.memory is not None]
+    found: dict[int, str] = {}
+    for memory in memories:
+        found.setdefault(address(memory.root), str(memory.root.dtype))
+    for op in operations:
+        for use in op.effects.writes if isinstance(op, Foreign) else ():
+            found.setdefault(use.allocation.address, str(use.allocation.root.dtype))
+    return found
+
+
+def _scalar(value: Any) -> Place:
+    return "scalar", str(value.dtype), value.tobytes().hex()
+
+
+def _runs(region: Region) -> list[list[int]]:
+    """[low, stride, run, count] of evenly spaced runs."""
+    return [[r.low, r.stride, r.run, r.count] for r in rows(region)] if region else []
+
+
+def _grouped(sources: Any, targets: Any, runs: Any) -> list[list[int]]:
+    """[source, step, target, stride, run, count]: runs as few groups evenly spaced on both sides."""
+    found: list[list[int]] = []
+    for source, target, run in zip(sources.tolist(), targets.tolist(), runs.tolist(), strict=True):
+        if found and found[-1][4] == run:
+            s, step, t, stride, _, count = found[-1]
+            if count == 1:
+                found[-1][1], found[-1][3], found[-1][5] = source - s, target - t, 2
+                continue
+            if (source, target) == (s + step * count, t + stride * count):
+                found[-1][5] += 1
+                continue
+        found.append([source, 0, target, 0, run, 1])
+    return found
+
+
+def _bytes_of(array: Any) -> bytes:
+    host: Any = array if isinstance(array, np.ndarray) else array.get()
+    return bytes(host.tobytes())
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
