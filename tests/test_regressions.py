@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import gpuad
 from gpuad import launching, testing
@@ -72,3 +73,25 @@ def test_an_array_in_a_branch_is_recorded_if_it_cannot_be_filled_again(executor:
     }
     """
     _agrees(executor, text, _some(4), _some(4), 0.7, 4)
+
+
+@pytest.mark.parametrize(("source", "refused"), [("0", False), ("i", True)])
+def test_a_value_that_is_far_larger_as_a_tree_is_compared_with_another_threads(executor: Any, source: str, refused: bool) -> None:
+    """Two threads store to one element; whether their values are the same is told from what they are made of, each thing once."""
+    text = f"""
+    extern "C" __global__ void k(const double* x, double* y, int n) {{
+        int i = threadIdx.x;
+        if (i >= n) return;
+        double c = x[{source}];
+        c = 0.5 * c + 0.1 * c * c; c = 0.5 * c + 0.1 * c * c; c = 0.5 * c + 0.1 * c * c; c = 0.5 * c + 0.1 * c * c;
+        c = 0.5 * c + 0.1 * c * c; c = 0.5 * c + 0.1 * c * c; c = 0.5 * c + 0.1 * c * c; c = 0.5 * c + 0.1 * c * c;
+        c = 0.5 * c + 0.1 * c * c; c = 0.5 * c + 0.1 * c * c; c = 0.5 * c + 0.1 * c * c; c = 0.5 * c + 0.1 * c * c;
+        c = 0.5 * c + 0.1 * c * c; c = 0.5 * c + 0.1 * c * c; c = 0.5 * c + 0.1 * c * c; c = 0.5 * c + 0.1 * c * c;
+        y[i / 2] = c;
+    }}
+    """
+    if refused:
+        with pytest.raises(gpuad.errors.LaunchError, match="two threads write"):
+            _agrees(executor, text, _some(4), _some(2), 4)
+    else:
+        _agrees(executor, text, _some(4), _some(2), 4)

@@ -168,27 +168,31 @@ class _Signatures:
         return result
 
     def leaves(self, expr: Expr) -> list[Expr] | None:
-        """The integers that tell one thread's value from another's: thread indices, and where things were read."""
-        found: list[Expr] = []
-        for e in walk(expr):
-            if isinstance(e, LaunchIndex) and e.name in ("threadIdx", "blockIdx"):
-                found.append(e)
-            if not isinstance(e, Var) or e in self.uniform:
-                continue
-            if e.type.is_integer:
-                inner: list[Expr] | None = [e]
-            elif e in self.lets:
-                inner = self.leaves(self.lets[e])
-            elif e in self.loads and self.loads[e].buffer in self.numbers:
-                inner = [b.const(self.numbers[self.loads[e].buffer], I64), self.loads[e].index]
-            else:
-                inner = None
-            if inner is None:
-                return None
-            found.extend(inner)
-        return found
+        """The integers that tell one thread's value from another's: thread indices, and where things were read. Each once: as a tree the
+        value may be far larger than the kernel."""
+        found: dict[Expr, None] = {}
+        seen: set[Var] = set()
+        waiting = [expr]
+        while waiting:
+            for e in walk(waiting.pop()):
+                if isinstance(e, LaunchIndex) and e.name in ("threadIdx", "blockIdx"):
+                    found[e] = None
+                if not isinstance(e, Var) or e in self.uniform or e in seen:
+                    continue
+                seen.add(e)
+                if e.type.is_integer:
+                    found[e] = None
+                elif e in self.lets:
+                    waiting.append(self.lets[e])
+                elif e in self.loads and self.loads[e].buffer in self.numbers:
+                    found[b.const(self.numbers[self.loads[e].buffer], I64)] = None
+                    found[self.loads[e].index] = None
+                else:
+                    return None
+        return list(found) if len(found) <= _LEAVES else None
 
 
+_LEAVES = 64  # of a signature, which is one expression
 _MIX = 0x1E3779B97F4A7C15  # any large odd number
 
 
