@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from .analysis.activity import Escape
 from .analysis.races import sure_extents
 from .annotations import Active, BatchDuplicated, Const, Duplicated
 from .arguments import activities, bind, geometry
+from .depth import room
 from .differentiate import Adjoint, Pattern, Tangent, primal_of, reverse_of, second_of, tangent_of
 from .errors import GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
 from .executors.base import Memory
@@ -58,12 +60,14 @@ class Kernel:
         self.raw = raw
         self.function: Function = parse(file, options=self.options).kernel(name)
         self.name = self.function.name
+        self.room = partial(room, self.name, self.function.span)
         self._primals: dict[Aliases, IrKernel] = {}
         self._adjoints: dict[Pattern, Adjoint] = {}
         self._tangents: dict[Pattern, Tangent] = {}
         self._seconds: dict[Pattern, Adjoint] = {}
         self.facts = Facts()
-        self._written = _written_names(self.primal())
+        with self.room():
+            self._written = _written_names(self.primal())
 
     def __repr__(self) -> str:
         return f"<gpuad kernel {self.name} of {self.file.name}>"
@@ -85,9 +89,10 @@ class Kernel:
         if recorder is not None:
             recorder.launch(self, grid, block, args, shared_mem, stream)
             return
-        call = self.bind(grid, block, args, shared_mem, stream)
-        with call.executor.on(stream):
-            launching.run_primal(self.primal(call.aliases()), None, call)
+        with self.room():
+            call = self.bind(grid, block, args, shared_mem, stream)
+            with call.executor.on(stream):
+                launching.run_primal(self.primal(call.aliases()), None, call)
 
     def __getitem__(self, geometry: Any) -> BoundLaunch:
         """`kernel[grid, block](*args)`."""
@@ -100,6 +105,10 @@ class Kernel:
         says what it saves and why. Annotations (classes or instances) by position or by parameter name; who is not named is Const. With
         `grid`, `block` and `args` the text is the one that this launch would use."""
         kinds = activities(self.name, self.parameters, annotations, by_name)
+        with self.room():
+            return self._text(kinds, grid, block, args)
+
+    def _text(self, kinds: Sequence[str], grid: Any, block: Any, args: Any) -> AdjointText:
         shadows = tuple(_element(d) if k in _SHADOWED else None for d, k in zip(self.parameters, kinds, strict=True))
         adjoint = self.reverse(Pattern(shadows, optimistic=False))
         if args is None:
@@ -239,6 +248,11 @@ def autodiff(k: Any, grid: Any, block: Any, args: Sequence[Any], *, mode: Mode =
     """
     chosen = kernel(k)
     _outside_of_tapes(chosen.name, "autodiff")
+    with chosen.room():
+        _autodiff(chosen, grid, block, args, mode, shared_mem, stream)
+
+
+def _autodiff(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], mode: Mode, shared_mem: int, stream: Any) -> None:
     call = chosen.bind(grid, block, args, shared_mem, stream)
     pattern = pattern_of(chosen, call)
     if mode is Forward:
@@ -371,6 +385,7 @@ def autodiff_thunk(
         raise LaunchError(f"`{chosen.name}` has no parameter `{sorted(unknown)[0]}`")
     shadows = tuple(_element(d) if kind in _SHADOWED else None for d, kind in zip(chosen.parameters, kinds, strict=True))
 
+    @chosen.room()
     def augmented(grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Saved:
         _outside_of_tapes(chosen.name, "a split pair")
         call = chosen.bind(grid, block, args, shared_mem, stream)
@@ -388,6 +403,7 @@ def autodiff_thunk(
             marks = launching.keep_live(adjoint, call, state, frozenset(not_overwritten))
         return Saved(adjoint, state, call, marks)
 
+    @chosen.room()
     def reverse(grid: Any, block: Any, args: Sequence[Any], saved: Saved, *, shared_mem: int = 0, stream: Any = None) -> None:
         if not isinstance(saved, Saved) or saved.used:
             raise GpuadError(f"`{chosen.name}`: a saved state serves one reverse; run the augmented forward again")
@@ -437,6 +453,11 @@ def hvp(k: Any, grid: Any, block: Any, args: Sequence[Any], directions: Sequence
     """
     chosen = kernel(k)
     _outside_of_tapes(chosen.name, "hvp")
+    with chosen.room():
+        _hvp(chosen, grid, block, args, directions, shared_mem, stream)
+
+
+def _hvp(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], directions: Sequence[Any], shared_mem: int, stream: Any) -> None:
     call = chosen.bind(grid, block, args, shared_mem, stream)
     if chosen.second(pattern_of(chosen, call)).logs:
         raise UnsupportedError(f"`{chosen.name}`: the result of an atomic is not recorded for second derivatives in this release")

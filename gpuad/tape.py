@@ -117,7 +117,8 @@ class Tape(Recording):
         key = call_key(kernel, grid, block, args, shared_mem, stream, frame)
         recipe = self._recipes.get(key) if key is not None else None
         if recipe is None or not self._still_holds(recipe):
-            recipe = self._prepare(kernel, grid, block, args, shared_mem, stream, place_of(frame))
+            with kernel.room():
+                recipe = self._prepare(kernel, grid, block, args, shared_mem, stream, place_of(frame))
             if key is not None:
                 self._recipes[key] = recipe
         self._run(recipe)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
+from clang import cindex
 
 import gpuad
 from gpuad import launching, testing
@@ -96,3 +99,35 @@ def test_a_value_that_is_far_larger_as_a_tree_is_compared_with_another_threads(e
     with launching.executor_for_tests(executor), pytest.raises(gpuad.errors.LaunchError, match="two threads write"):
         gpuad.autodiff(gpuad.kernel(text, "k"), 1, 4, (gpuad.Duplicated(_some(4), np.zeros(4)), y, 4), mode=gpuad.Reverse)
     return None
+
+
+def _sum(terms: int) -> str:
+    total = " + ".join(f"{k + 1}.0 * x[(i + {k}) % n]" for k in range(terms))
+    return f'extern "C" __global__ void k(const double* x, double* y, int n) {{ int i = threadIdx.x; if (i < n) y[i] = {total}; }}'
+
+
+def test_an_expression_of_hundreds_of_terms(executor: Any) -> None:
+    """More levels than Python's recursion limit lets a pass descend."""
+    _agrees(executor, _sum(180), _some(4), _some(4), 4)
+
+
+def test_an_expression_beyond_all_measure_is_refused_at_its_kernel() -> None:
+    """Reading it ends in the middle of libclang's callbacks, whose exceptions ctypes drops, and a term with them."""
+    with pytest.raises(gpuad.errors.UnsupportedError, match="nested too deeply") as found:
+        gpuad.kernel(_sum(7000), "k")
+    assert (found.value.line, found.value.column) == (1, 28)
+    assert sys.getrecursionlimit() < 10_000
+
+
+def test_children_that_cannot_be_visited_are_an_error() -> None:
+    """The bindings would give those that came before."""
+    from gpuad.frontend.cuda import clang_c
+
+    unit = cindex.Index.create().parse("k.cu", ["-x", "c++"], unsaved_files=[("k.cu", "int a; int b;")])
+
+    def descend() -> None:
+        assert len(clang_c.children(unit.cursor)) == 2
+        descend()
+
+    with pytest.raises((RecursionError, ctypes.ArgumentError)):
+        descend()

@@ -7,7 +7,7 @@ is reached through parameters or arrays that are in scope. A breach is a bug of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from .functions import FUNCTIONS
@@ -84,9 +84,10 @@ class _Scope:
             self.mutable.add(var)
 
 
-def _require(holds: bool, message: str) -> None:
+def _require(holds: bool, message: str | Callable[[], str]) -> None:
+    """A message that shows an expression is a function: forming it for every node of a large kernel would cost more than the checks."""
     if not holds:
-        raise InvalidIR(message)
+        raise InvalidIR(message if isinstance(message, str) else message())
 
 
 def _parameter(param: Var | Buffer, scope: _Scope) -> None:
@@ -261,24 +262,24 @@ def _stack_stmt(stmt: Push | Pop, scope: _Scope) -> None:
 
 def _typed(expr: Expr, expected: Scalar, scope: _Scope) -> None:
     found = _expr(expr, scope)
-    _require(found == expected, f"{type(expr).__name__} of type {found} where {expected} belongs: {expr}")
+    _require(found == expected, lambda: f"{type(expr).__name__} of type {found} where {expected} belongs: {expr}")
 
 
 def _expr(expr: Expr, scope: _Scope) -> Scalar:
     """Checks the expression and gives its type."""
     types = [_expr(child, scope) for child in children(expr)]
-    _require(isinstance(expr.type, Scalar), f"expression of type {expr.type}: {expr}")
+    _require(isinstance(expr.type, Scalar), lambda: f"expression of type {expr.type}: {expr}")
     match expr:
         case Var():
-            _require(expr in scope.vars, f"Var {expr.name}#{expr.uid} is used where it is not defined")
+            _require(expr in scope.vars, lambda: f"Var {expr.name}#{expr.uid} is used where it is not defined")
         case Constant(value=value, type=kind):
-            _require(_fits(value, kind), f"constant {value!r} does not fit {kind}")
+            _require(_fits(value, kind), lambda: f"constant {value!r} does not fit {kind}")
         case Unary(op=op):
-            _require(_unary_ok(op, types[0], expr.type), f"{op} of {types[0]} as {expr.type}")
+            _require(_unary_ok(op, types[0], expr.type), lambda: f"{op} of {types[0]} as {expr.type}")
         case Binary():
-            _require(_binary_ok(expr, *types), f"{types[0]} {expr.op} {types[1]} as {expr.type}: {expr}")
+            _require(_binary_ok(expr, *types), lambda: f"{types[0]} {expr.op} {types[1]} as {expr.type}: {expr}")
         case Select():
-            _require(types[0] == BOOL and types[1] == types[2], f"Select of {', '.join(map(str, types))}: {expr}")
+            _require(types[0] == BOOL and types[1] == types[2], lambda: f"Select of {', '.join(map(str, types))}: {expr}")
         case Call():
             _call(expr, types)
         case Cast() | LaunchIndex():
@@ -315,11 +316,14 @@ def _binary_ok(expr: Binary, left: Scalar, right: Scalar) -> bool:
 
 def _call(expr: Call, types: list[Scalar]) -> None:
     function = FUNCTIONS.get(expr.function)
-    _require(function is not None, f"unknown function {expr.function}")
+    _require(function is not None, lambda: f"unknown function {expr.function}")
     assert function is not None
-    shown = f"{expr.function}({', '.join(map(str, types))}) as {expr.type}"
-    _require(len(types) == function.arity, f"{shown} takes {function.arity} arguments")
-    _require(_alike(types[:1] if expr.function == "ldexp" else types), f"{shown}: arguments differ in type")
+
+    def shown() -> str:
+        return f"{expr.function}({', '.join(map(str, types))}) as {expr.type}"
+
+    _require(len(types) == function.arity, lambda: f"{shown()} takes {function.arity} arguments")
+    _require(_alike(types[:1] if expr.function == "ldexp" else types), lambda: f"{shown()}: arguments differ in type")
     if function.domain == "int":
         wanted = I32 if expr.function in ("popc", "clz", "ffs") else types[0]
         _require(types[0].is_integer and expr.type == wanted, shown)

@@ -33,13 +33,6 @@ def normalize(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
     overlapping parameter that is not equal to its base. Raises UnsupportedError for what the core IR cannot represent."""
     if not isinstance(function.result, Void):
         raise UnsupportedError(f"kernel '{function.name}' returns {function.result}, not void", function.span)
-    try:
-        return _kernel(function, aliases)
-    except RecursionError:
-        raise UnsupportedError(f"kernel '{function.name}' is nested too deeply", function.span) from None
-
-
-def _kernel(function: surface.Function, aliases: Aliases) -> Kernel:
     s = Lowering(_sequence, inline.call)
     inline.enter(s, function)
     params, const = _parameters(s, function, aliases)

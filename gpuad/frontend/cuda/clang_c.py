@@ -16,6 +16,8 @@ from clang.cindex import Cursor, CursorKind, SourceLocation
 from ...errors import CompileError
 
 _EVAL_INT, _EVAL_FLOAT = 1, 2
+_BREAK, _CONTINUE = 0, 1
+_VISITOR: Any = ctypes.CFUNCTYPE(ctypes.c_int, Cursor, Cursor, ctypes.py_object)
 _STEPPING = {1: "x++", 2: "x--", 3: "++x", 4: "--x"}
 
 _CHECKS = {cindex._CXString: cindex._CXString.from_result, Cursor: Cursor.from_cursor_result}
@@ -39,6 +41,7 @@ def library() -> Any:
         "clang_EvalResult_getAsDouble": ([ctypes.c_void_p], ctypes.c_double),
         "clang_EvalResult_dispose": ([ctypes.c_void_p], None),
         "clang_getSpecializedCursorTemplate": ([Cursor], Cursor),
+        "clang_visitChildren": ([Cursor, _VISITOR, ctypes.py_object], ctypes.c_uint),
         "clang_getFileLocation": ([SourceLocation, *[ctypes.c_void_p] * 4], None),
     }
     try:
@@ -109,8 +112,27 @@ def file_location(location: SourceLocation) -> tuple[str | None, int, int, int]:
 
 
 def children(cursor: Cursor) -> list[Cursor]:
-    """The child cursors in source order."""
-    return list(cursor.get_children())
+    """The child cursors in source order.
+
+    The bindings' own `get_children` loses children without a word where Python cannot run its visitor (at the recursion limit, or when
+    the user interrupts it): a term would be dropped. The library tells when a visit was broken off.
+    """
+    failure: list[BaseException] = []
+
+    def visit(child: Cursor, parent: Cursor, found: list[Cursor]) -> int:
+        try:
+            child._tu = cursor._tu  # a cursor is valid as long as its translation unit
+            found.append(child)
+        except BaseException as error:
+            failure.append(error)
+            return _BREAK
+        return _CONTINUE
+
+    found: list[Cursor] = []
+    broken_off = library().clang_visitChildren(cursor, _VISITOR(visit), found)
+    if broken_off:
+        raise failure[0] if failure else RecursionError("the children of a cursor")
+    return found
 
 
 def same_extent(one: Cursor, other: Cursor) -> bool:
@@ -120,4 +142,4 @@ def same_extent(one: Cursor, other: Cursor) -> bool:
 
 def has_attribute(declaration: Cursor, kind: CursorKind) -> bool:
     """True if the declaration carries the attribute."""
-    return any(child.kind == kind for child in declaration.get_children())
+    return any(child.kind == kind for child in children(declaration))

@@ -9,7 +9,8 @@ from functools import lru_cache
 from clang import cindex
 from clang.cindex import Cursor, CursorKind, Diagnostic, TranslationUnit
 
-from ...errors import CompileError, GpuadError, UnsupportedError
+from ...depth import room
+from ...errors import CompileError, UnsupportedError
 from ...ir import surface
 from ...source import SourceFile, Span
 from .clang_c import children, file_location, has_attribute, library
@@ -68,12 +69,8 @@ class Module:
         if definition.kind == CursorKind.FUNCTION_TEMPLATE:
             raise UnsupportedError("templates come in a later release", self._places.of(definition))
         self._refuse_errors_in(definition)
-        try:
+        with room(definition.spelling, self._places.of(definition)):
             tree, reached = lower_kernel(self._places, definition)
-        except GpuadError:
-            raise
-        except RecursionError:
-            raise UnsupportedError("this kernel is nested too deeply", self._places.of(definition)) from None
         for function in reached:
             self._refuse_errors_in(function)
         return tree

@@ -1,0 +1,58 @@
+"""Room for deep kernels: an expression of hundreds of terms is hundreds of levels of tree, and every pass descends it by recursion.
+
+Python's limit of 1000 frames is reached at some 150 levels. Inside `room` it is DEEP, which the default stack of a thread (8 MB) holds
+several times over; whatever needs more is refused at its place.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from ctypes import ArgumentError
+
+from .errors import UnsupportedError
+from .source import Span
+
+DEEP = 10_000  # frames
+
+_lock = threading.Lock()
+_inside = 0
+_before = 0
+
+
+@contextmanager
+def room(name: str, span: Span) -> Iterator[None]:
+    """Raises the recursion limit (of all threads, as Python has it) until the last user leaves. Raises UnsupportedError at `span`, which
+    belongs to the kernel `name`, where even that is not enough."""
+    _enter()
+    try:
+        yield
+    except (RecursionError, ArgumentError) as error:
+        if "RecursionError" not in repr(error):  # ctypes wraps what happens while it converts an argument
+            raise
+        message = (
+            f"kernel '{name}' is nested too deeply; split its longest expression, or its deepest chain of ifs, into several statements"
+        )
+        raise UnsupportedError(message, span) from None
+    finally:
+        _leave()
+
+
+def _enter() -> None:
+    global _inside, _before
+    with _lock:
+        if _inside == 0:
+            _before = sys.getrecursionlimit()
+            sys.setrecursionlimit(max(_before, DEEP))
+        _inside += 1
+
+
+def _leave() -> None:
+    global _inside
+    with _lock:
+        _inside -= 1
+        if _inside == 0:
+            with suppress(RecursionError):  # called from a frame deeper than the old limit: it stays
+                sys.setrecursionlimit(_before)
