@@ -16,20 +16,25 @@ from random_cuda import Grammar, Kernel, random_kernel
 from random_cuda_checks import CONFIGURATIONS, Case, Discarded, Failure, Found, Tally, check, check_on, fault, shrink
 
 from gpuad.errors import CompileError, GpuadError
-from gpuad.executors.compiler import find_compiler
+from gpuad.executors import compiler, host
+from gpuad.executors.compiler import FLAGS, find_compiler
 from gpuad.executors.host import Host
 
 BATCH = 10
 NIGHTLY = int(os.environ.get("GPUAD_NIGHTLY", "0"))
 COUNT = NIGHTLY or 300
 FIRST = int(os.environ.get("GPUAD_SEED", "0"))
-HOST_BATCHES = 4  # of those that are not nightly: compiling takes a second a kernel
+OPTIMISED = 4  # batches that the host compiles as it does for a user, of those that are not nightly: it takes most of the time there is
+UNOPTIMISED = tuple("-O0" if flag == "-O3" else flag for flag in FLAGS)
 EDGES = 0.05  # share of the elements that may lie at knife edges
 PATIENCE = 120.0  # seconds for cutting a failing kernel down
 
 
 @pytest.mark.parametrize("number", range(-(-COUNT // BATCH)))
-def test_random_kernels(number: int) -> None:
+def test_random_kernels(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not NIGHTLY and number >= OPTIMISED:
+        monkeypatch.setattr(compiler, "FLAGS", UNOPTIMISED)
+        monkeypatch.setattr(host, "FLAGS", UNOPTIMISED)
     tally, passed = Tally(), []
     for seed in range(FIRST + number * BATCH, FIRST + (number + 1) * BATCH):
         kernel = random_kernel(seed)
@@ -42,8 +47,7 @@ def test_random_kernels(number: int) -> None:
             pytest.fail(f"seed {seed} is refused: {error}\n{kernel.text}", pytrace=False)
         except Failure as failure:
             pytest.fail(_report(kernel, failure, None), pytrace=False)
-    if NIGHTLY or number < HOST_BATCHES:
-        _on_host(passed)
+    _on_host(passed)
     print(f"batch {number}: {tally}")
     assert tally.discarded <= BATCH // 2
     assert tally.edges <= EDGES * tally.elements
@@ -55,15 +59,15 @@ def _configurations(seed: int) -> list[tuple[bool, bool]]:
 
 
 def _on_host(passed: list[tuple[Case, Found]]) -> None:
-    host = _host()
-    if host is None:
+    executor = _host()
+    if executor is None:
         return
-    host.prepare([kernel for _, found in passed for kernel in found.kernels.values()])
+    executor.prepare([kernel for _, found in passed for kernel in found.kernels.values()])
     for case, found in passed:
         try:
-            check_on(host, case, found)
+            check_on(executor, case, found)
         except Failure as failure:
-            pytest.fail(_report(case.kernel, failure, host), pytrace=False)
+            pytest.fail(_report(case.kernel, failure, executor), pytrace=False)
 
 
 def _host() -> Host | None:

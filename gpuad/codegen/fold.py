@@ -40,7 +40,7 @@ from ..ir.nodes import (
     variables,
 )
 from ..ir.types import I32, Space
-from .structure import blocks, expressions, read, reads, statements, substitute, uses, visit_operands, written
+from .structure import Uses, blocks, expressions, read, reads, statements, substitute, visit_operands, written
 
 
 def fold(kernel: Kernel) -> Kernel:
@@ -48,8 +48,9 @@ def fold(kernel: Kernel) -> Kernel:
     carried values."""
     body = _count_iterations(kernel.body)
     blocked: set[int] = set()
+    uses = Uses()
     while True:
-        run = _Fold(body, blocked)
+        run = _Fold(body, blocked, uses)
         folded = run.block(body, [])[0]
         if run.late:
             blocked |= run.late
@@ -88,8 +89,9 @@ def _with_counter(stmt: While) -> While:
 class _Fold:
     """One walk. `late` collects the definitions that were folded too eagerly; the walk is then repeated with them in `blocked`."""
 
-    def __init__(self, body: Block, blocked: set[int]) -> None:
+    def __init__(self, body: Block, blocked: set[int], uses: Uses) -> None:
         self.blocked = blocked
+        self.uses = uses
         self.late: set[int] = set()
         self.position = 0
         self.mutable = {s.var for s in statements(body) if isinstance(s, Assign)}
@@ -102,11 +104,11 @@ class _Fold:
         """The folded block, and the expressions evaluated at its end."""
         remaining = Counter(v for e in tail for v in variables(e))
         for stmt in block:
-            remaining.update(uses(stmt))
+            remaining.update(self.uses.of(stmt))
         outer: dict[Var, Expr] = dict(self.pending)
         result: list[Stmt] = []
         for stmt in block:
-            remaining.subtract(uses(stmt))
+            remaining.subtract(self.uses.of(stmt))
             kept = self.statement(stmt, remaining)
             if isinstance(kept, For) and not kept.backward and kept.start not in self.mutable:
                 kept = _with_start(kept, result, remaining)
@@ -155,15 +157,13 @@ class _Fold:
         self.late |= {self.positions[v] for v in names if v in self.pending}
 
     def nested(self, stmt: Stmt, after: Counter[Var]) -> Stmt:
-        inner = blocks(stmt)
-        if not inner:
+        if not blocks(stmt):
             return stmt
         self.keep(self.crossing(stmt, after))
         if isinstance(stmt, If):
             return self.branches(stmt)
-        body, tail = inner[0]
-        used = {v for e in [*expressions(body), *tail] for v in variables(e)}
-        self.keep(used & set(self.pending))
+        used = self.uses.inside(stmt)
+        self.keep({v for v in self.pending if used[v]})
         return self.loop(stmt)
 
     def crossing(self, stmt: Stmt, after: Counter[Var]) -> set[Var]:
@@ -215,7 +215,7 @@ def _with_start(stmt: For, before: list[Stmt], after: Counter[Var]) -> For:
     last = before[-1] if before else None
     if not isinstance(last, Let) or last.note or stmt.start != last.var or last.var.name != stmt.var.name:
         return stmt
-    if after[last.var] or uses(stmt)[last.var] != 1:
+    if after[last.var] or Uses().of(stmt)[last.var] != 1:
         return stmt
     before.pop()
     return replace(stmt, start=last.value)
@@ -241,7 +241,7 @@ def _pruned(stmt: Stmt, after: Counter[Var]) -> Stmt | None:
 
 def _live_carried(stmt: For | While, after: Counter[Var]) -> tuple[Carried, ...]:
     """Without the carried values that only their own next value uses."""
-    inside = uses(replace(stmt, carried=tuple(replace(c, init=c.var) for c in stmt.carried)))
+    inside = Uses().of(replace(stmt, carried=tuple(replace(c, init=c.var) for c in stmt.carried)))
     own = {c.var: sum(v == c.var for v in variables(c.next)) + 1 for c in stmt.carried}
     return tuple(c for c in stmt.carried if after[c.result] or inside[c.var] > own[c.var])
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -153,11 +153,33 @@ def expressions(block: Block) -> Iterator[Expr]:
             yield from tail
 
 
-def uses(stmt: Stmt) -> Counter[Var]:
-    """How often the statement, with all that is nested in it, uses each Var (as a value, not as a target)."""
-    exprs = [*operands(stmt)]
-    for inner, tail in blocks(stmt):
-        exprs += [*expressions(inner), *tail]
+class Uses:
+    """How often statements use each Var (as a value, not as a target). Counts are kept, by the identity of the statement."""
+
+    def __init__(self) -> None:
+        self._whole: dict[int, tuple[Stmt, Counter[Var]]] = {}
+        self._inside: dict[int, tuple[Stmt, Counter[Var]]] = {}
+
+    def of(self, stmt: Stmt) -> Counter[Var]:
+        """With all that is nested in it."""
+        if id(stmt) not in self._whole:
+            own = _counted(operands(stmt))
+            self._whole[id(stmt)] = stmt, own + self.inside(stmt) if blocks(stmt) else own
+        return self._whole[id(stmt)][1]
+
+    def inside(self, stmt: Stmt) -> Counter[Var]:
+        """In its blocks and at their ends only."""
+        if id(stmt) not in self._inside:
+            total: Counter[Var] = Counter()
+            for block, tail in blocks(stmt):
+                total.update(_counted(tail))
+                for inner in block:
+                    total.update(self.of(inner))
+            self._inside[id(stmt)] = stmt, total
+        return self._inside[id(stmt)][1]
+
+
+def _counted(exprs: Iterable[Expr]) -> Counter[Var]:
     return Counter(v for e in exprs for v in variables(e))
 
 

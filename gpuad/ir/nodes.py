@@ -53,6 +53,9 @@ class Var(Expr):
     type: Scalar
     uid: int
 
+    def __hash__(self) -> int:  # passes look Vars up millions of times
+        return hash(self.uid)
+
 
 @dataclass(frozen=True)
 class LaunchIndex(Expr):
@@ -129,6 +132,9 @@ class Buffer:
     space: Space = Space.GLOBAL
     length: int | None = None
     uid: int = 0
+
+    def __hash__(self) -> int:
+        return hash((self.uid, self.name))
 
 
 # --- statements ----------------------------------------------------------------------------------------------------------------------
@@ -347,6 +353,8 @@ class Kernel:
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The direct subexpressions."""
     match expr:
+        case Var() | Constant():
+            return ()
         case Unary(operand=a) | Cast(operand=a):
             return (a,)
         case Binary(left=a, right=b):
@@ -360,9 +368,11 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """The expression and all its subexpressions, outermost first."""
-    yield expr
-    for child in children(expr):
-        yield from walk(child)
+    waiting = [expr]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting.extend(reversed(children(found)))
 
 
 def variables(expr: Expr) -> Iterator[Var]:

@@ -23,6 +23,9 @@ class Scalar(Type):
     kind: str
     bits: int
 
+    def __hash__(self) -> int:
+        return self.bits
+
     def __str__(self) -> str:
         return "bool" if self.kind == "bool" else f"{self.kind}{self.bits}"
 
