@@ -93,6 +93,7 @@ class Adjoint(Judged):
     connected: bool
     exact: bool
     unlaid: Block
+    first_own: int  # uids from here on are not of the user's variables
     logged: dict[int, Buffer]  # logs by the id of their atomic
     name: str
     _variants: dict[frozenset[Buffer], Kernel] = field(default_factory=dict, init=False)
@@ -197,6 +198,7 @@ def reverse_of(function: surface.Function, pattern: Pattern) -> Adjoint:
         connected=connected(kernel, facts),
         exact=exact(kernel),
         unlaid=body,
+        first_own=first_own,
         logged={key: log for key, (log, _) in logs.items()},
         name=f"{kernel.name}_reverse",
     )

@@ -108,6 +108,7 @@ class Tape(Recording):
         except TapeError as changed:
             self.state = str(changed)
             raise
+        self.demand_all()
         self.state = "recorded"
         self._watch = Watch.of(self.allocations.values(), self.exact)
 
@@ -155,7 +156,7 @@ class Tape(Recording):
                 self._transient.reset()
                 launching.check_stores(adjoint, self._pooled(call, self._transient))
                 if adjoint.logs:
-                    operation = replace(operation, logs=launching.new_logs(adjoint, self._pooled(call, self._saved)))
+                    operation = replace(operation, logs=launching.new_logs(adjoint, self.pooled(call)))
             with _Step(self, operation):
                 launching.run_primal(recipe.primal, adjoint, call, launching.State({}, logs=operation.logs))
         self._note_bare(operation, recipe.reads)
@@ -270,6 +271,7 @@ class Tape(Recording):
     def stats(self) -> Stats:
         """What the last recording and reverse took, in bytes."""
         saved = sum(p.region.nbytes for a in self.allocations.values() for p in a.pieces)
+        saved += sum(int(log.root.nbytes) for op in self.operations if isinstance(op, Launched) for log in op.logs)
         retained = sum(int(a.root.nbytes) for a in self.allocations.values())
         arena = self._saved.nbytes + self._transient.nbytes
         new = self._saved.allocations + self._transient.allocations - getattr(self, "_chunks", 0)
@@ -306,7 +308,7 @@ class _Step:
 
     def __enter__(self) -> None:
         self.tape._require("recording")
-        self.tape._before(self.operation)
+        self.operation = self.tape._before(self.operation)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if kind is None:

@@ -33,6 +33,7 @@ FLOORS = (
         "demo",
         "doctor",
         "contract",
+        "cutting",
         "explaining",
         "launching",
         "program",

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .launch import Launched
 from .memory import Allocation, Piece
 from .operation import Operation
 
 
 @dataclass(frozen=True)
 class Row:
-    """`bytes` of the memory last called `name` were saved for `needed_by`, because `overwritten_by` wrote there next."""
+    """`bytes` of the memory last called `name`, or of values of those names, were saved for `needed_by`, because `overwritten_by` wrote
+    there next."""
 
     name: str
     bytes: int
@@ -50,6 +52,12 @@ def account(operations: Sequence[Operation], allocations: Sequence[Allocation]) 
             entry[0] += piece.region.nbytes
             entry[1] += 1
             begin = piece.time
+    for needer in operations:
+        if isinstance(needer, Launched) and needer.kept is not None:
+            by = operations[needer.kept.overwriter]
+            entry = sums.setdefault((needer.kept.names, f"{needer.name} ({needer.where})", f"{by.name} ({by.where})"), [0, 0])
+            entry[0] += needer.kept.nbytes
+            entry[1] += 1
     return Account(len(operations), tuple(Row(name, n, k, need, by) for (name, need, by), (n, k) in sums.items()))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import launching
 from ..analysis.injectivity import Launch as Numbers
+from ..cutting import Cutting, cutting
 from ..differentiate import Adjoint, Parameter
 from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store
 from ..ir.rewrite import walk_stmts
@@ -17,6 +18,15 @@ from .operation import Effects, Resolver, Use
 from .region import Region
 
 _WRITES = (Store, Accumulate, Atomic)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Values kept in place of memory, `nbytes` in all, because operation number `overwriter` wrote there."""
+
+    names: str
+    nbytes: int
+    overwriter: int
 
 
 @dataclass(eq=False)
@@ -32,6 +42,8 @@ class Launched:
     uses: dict[tuple[str, int], Use]
     logs: list[Any]
     kernel: Any  # the user's, to be judged again if memory turns out to have a shadow
+    cuts: Mapping[frozenset[int], Cutting] = field(default_factory=dict)  # by the arguments whose memory they stand for
+    kept: Kept | None = None
 
     def reverse(self, resolver: Resolver) -> None:
         """Runs the reverse kernel on the versions that it needs."""
@@ -104,6 +116,20 @@ def reaches_of(kernel: Kernel, adjoint: Adjoint | None, call: Call) -> Reaches:
         uses[p.role, p.position] = use
         (after if p.role == "primal" and p.position in overwritten else before).append(use)
     return Reaches(written, tuple(before), tuple(after), uses, must)
+
+
+def cuts_of(adjoint: Adjoint, reaches: Reaches, call: Call) -> dict[frozenset[int], Cutting]:
+    """What may be kept instead of the memory that the adjoint reads as it was before, where that takes fewer bytes: for all of the
+    arguments together, and for each alone."""
+    sizes: dict[int, int] = {}
+    for reach in reaches.before:
+        sizes[reach.position] = sizes.get(reach.position, 0) + absolutely(reach, call).nbytes
+    found = {}
+    for positions in {frozenset(sizes), *(frozenset({p}) for p in sizes)}:
+        cut = cutting(adjoint, positions)
+        if cut is not None and cut.nbytes * call.threads < sum(sizes[p] for p in positions):
+            found[positions] = cut
+    return found
 
 
 def _must(kernel: Kernel, call: Call, written: tuple[Reach, ...]) -> tuple[Reach, ...]:

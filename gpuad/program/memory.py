@@ -27,6 +27,15 @@ class Piece:
     data: Any
 
 
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """Operation number `time` needs the bytes `region`, through its argument at `position`, or something that is made of them."""
+
+    time: int
+    region: Region
+    position: int
+
+
 @dataclass(eq=False)
 class Allocation:
     """One allocation that a recording has met. The recording keeps `root` (flat, uint8) alive, so its address is its own."""
@@ -35,6 +44,7 @@ class Allocation:
     address: int
     name: str
     pending: Region = EMPTY
+    claims: list[Claim] = field(default_factory=list)  # needed too, unless a few values can be kept instead
     tainted: Region = EMPTY  # holds values that depend on active data, but has no shadow there
     read_bare: Region = EMPTY  # was read by operations that took it for inactive
     written_bare: Region = EMPTY  # was written by operations that took it for inactive
@@ -42,6 +52,14 @@ class Allocation:
     written: Region = EMPTY
     initial: Region = EMPTY  # of which the state before the recording is in pieces
     pieces: list[Piece] = field(default_factory=list)
+
+    @property
+    def needed(self) -> Region:
+        """Which of the live bytes adjoints will read, as things stand."""
+        found = self.pending
+        for claim in self.claims:
+            found = found | claim.region
+        return found
 
     def save(self, region: Region, time: int, room: Callable[[int], Any]) -> None:
         """Copies the region's bytes as they are now."""

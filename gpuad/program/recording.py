@@ -7,7 +7,7 @@ shadow must not come out again; and where a shadow turns up late, what was done 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,21 +16,23 @@ import numpy as np
 from .. import launching
 from ..annotations import address, leaf_memory
 from ..api import Kernel, pattern_of
+from ..cutting import Cutting
 from ..differentiate import Adjoint
 from ..errors import ShadowError, TapeError
 from ..executors.base import Memory
 from ..launching import Call
 from ..watching import mark
-from .arena import Arena
-from .launch import Launched, Reach, Reaches, absolutely, reaches_of, reads, writes
-from .memory import Allocation
+from .arena import Arena, Pooled
+from .keeping import Keeping
+from .launch import Launched, Reach, Reaches, absolutely, cuts_of, reaches_of, reads, writes
+from .memory import Allocation, Claim
 from .operation import Effects, Foreign, Operation, Use
 from .region import Region, of_array
 from .rules import Ruled
 from .shadows import Shadows
 
 
-class Recording:
+class Recording(Keeping):
     """The operations recorded so far and the memory that they touch. `saved` is where copies go, `exact`: compare what is needed at every
     operation, `save_all`: save everything that is overwritten, `restore`: save the state before the recording too."""
 
@@ -212,10 +214,25 @@ class Recording:
 
     def _operation(self, kernel: Kernel, primal: Any, adjoint: Adjoint | None, call: Call, where: str) -> Launched:
         variant = adjoint.kernel(launching.plain_shadows(adjoint, call)) if adjoint is not None else None
-        source = adjoint.primal if adjoint is not None else primal
-        reaches = kernel.facts.get(("reaches", id(adjoint), call.key), lambda: reaches_of(source, adjoint, call))
+        reaches = self._reaches(kernel, primal, adjoint, call)
         effects, uses = self._ours(reaches, call)
-        return Launched(kernel.name, where, call, effects, adjoint, variant, uses, [], kernel)
+        cuts: Mapping[frozenset[int], Cutting] = {}
+        if adjoint is not None and reaches.before and not self.save_all:
+            cuts = kernel.facts.get(("cuts", id(adjoint), call.key), lambda: cuts_of(adjoint, reaches, call))
+        return Launched(kernel.name, where, call, effects, adjoint, variant, uses, [], kernel, cuts)
+
+    def _reaches(self, kernel: Kernel, primal: Any, adjoint: Adjoint | None, call: Call) -> Reaches:
+        source = adjoint.primal if adjoint is not None else primal
+        found: Reaches = kernel.facts.get(("reaches", id(adjoint), call.key), lambda: reaches_of(source, adjoint, call))
+        return found
+
+    def reach(self, kernel: Any, adjoint: Adjoint, call: Call) -> tuple[Effects, dict[tuple[str, int], Use]]:
+        """What a launch does to memory, and what the adjoint reads, by its parameters."""
+        return self._ours(self._reaches(kernel, adjoint.primal, adjoint, call), call)
+
+    def pooled(self, call: Call) -> Call:
+        """The call with memory for its needs from what the tape saves."""
+        return replace(call, pool=Pooled(call.executor, self._saved))
 
     def _touched(self, kernel: Kernel, call: Call) -> tuple[list[Use], list[Use]]:
         """What the primal reads and writes in this call."""
@@ -236,12 +253,32 @@ class Recording:
         groups = (tuple(made[id(r)] for r in part) for part in parts)
         return Effects(*groups), {key: made[id(r)] for key, r in reaches.uses.items()}
 
-    def _before(self, operation: Operation) -> None:
+    def _before(self, operation: Operation) -> Operation:
+        """Saves what the operation is about to overwrite. Gives the operation as it is to be recorded."""
         time = len(self.operations)
         if self.exact:
             self._compare(operation)
+        self.operations.append(operation)
+        try:
+            self._claim(operation, time)
+            self._overwrite(operation)
+            return self.operations[time]
+        except BaseException:
+            self._release({time})
+            raise
+        finally:
+            self.operations.pop()
+
+    def _claim(self, operation: Operation, time: int) -> None:
         for use in operation.effects.before:
-            use.allocation.pending = use.allocation.pending | use.region
+            if isinstance(operation, Launched) and operation.cuts:
+                use.allocation.claims.append(Claim(time, use.region, use.position))
+            else:
+                use.allocation.pending = use.allocation.pending | use.region
+
+    def _overwrite(self, operation: Operation) -> None:
+        self.settle(operation.effects.writes)
+        time = len(self.operations) - 1
         for use in operation.effects.writes:
             a = use.allocation
             wanted = use.region if self.save_all else a.pending & use.region
@@ -260,7 +297,7 @@ class Recording:
         uses = (*operation.effects.writes, *operation.effects.before) if operation is not None else ()
         touched = {id(u.allocation): u.allocation for u in uses}.values() if operation is not None else self.allocations.values()
         for a in touched:
-            if a.mark is not None and mark(a, a.pending) != a.mark:
+            if a.mark is not None and mark(a, a.needed) != a.mark:
                 where = (
                     f"operation {len(self.operations)} ({operation.name}, {operation.where})" if operation else "the end of the recording"
                 )
@@ -274,5 +311,5 @@ class Recording:
             use.allocation.pending = use.allocation.pending | use.region
         if self.exact:
             for use in (*operation.effects.writes, *operation.effects.before, *operation.effects.after):
-                use.allocation.mark = mark(use.allocation, use.allocation.pending) if use.allocation.pending else None
+                use.allocation.mark = mark(use.allocation, use.allocation.needed) if use.allocation.needed else None
         self.operations.append(operation)
