@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeAlias
 
 from .analysis.activity import Activity, Escape, activity, connected, escapes, truncations
 from .errors import UnsupportedError
@@ -62,6 +63,10 @@ class Parameter:
     item: Var | Buffer
 
 
+Variant: TypeAlias = "tuple[frozenset[Buffer], frozenset[Buffer], frozenset[Buffer]]"
+"""Shadows that are accumulated plainly; that are zero, and so are assigned to; whose taken elements nobody will look at."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Judged:
     """What the checks of a launch need: the primal, what is active, and a memory for what was proved."""
@@ -96,18 +101,24 @@ class Adjoint(Judged):
     first_own: int  # uids from here on are not of the user's variables
     logged: dict[int, Buffer]  # logs by the id of their atomic
     name: str
-    _variants: dict[frozenset[Buffer], Kernel] = field(default_factory=dict, init=False)
+    _variants: dict[Variant, Kernel] = field(default_factory=dict, init=False)
 
     def kernel(self, plain: frozenset[Buffer] = frozenset(), header: str = "") -> Kernel:
         """The reverse kernel in which the shadows `plain` are accumulated plainly and all others atomically."""
-        if header or plain not in self._variants:
-            body = accumulate(self.layout.body, {b: b in plain for b in self.undecided})
-            kernel = Kernel(self.name, self.params, body, self.primal.span, header)
-            verify(kernel)
-            if header:
-                return kernel
-            self._variants[plain] = kernel
-        return self._variants[plain]
+        return self._kernel((plain, frozenset(), frozenset()), header) if header else self.variant((plain, frozenset(), frozenset()))
+
+    def variant(self, chosen: Variant) -> Kernel:
+        """The reverse kernel for shadows of which something is known."""
+        if chosen not in self._variants:
+            self._variants[chosen] = self._kernel(chosen, "")
+        return self._variants[chosen]
+
+    def _kernel(self, chosen: Variant, header: str) -> Kernel:
+        plain, assigned, left = chosen
+        body = accumulate(self.layout.body, {b: b in plain for b in self.undecided}, assigned, left)
+        kernel = Kernel(self.name, self.params, body, self.primal.span, header)
+        verify(kernel)
+        return kernel
 
     @property
     def params(self) -> tuple[Var | Buffer, ...]:

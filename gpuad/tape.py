@@ -36,8 +36,9 @@ from .program.memory import Versions, place
 from .program.operation import Effects, Foreign, Operation, Use
 from .program.recipe import Recipe, call_key, place_of, user_frame
 from .program.recording import Recording
-from .program.region import of_array
+from .program.region import Region, of_array, span
 from .program.rules import Ruled
+from .program.zero import Stale, Step, clear, step_of, step_of_rule
 from .watching import Watch
 
 
@@ -213,32 +214,55 @@ class Tape(Recording):
         assert self._watch is not None
         self._watch.check()
         resolved = self._resolved(seeds) if seeds is not None else None
-        if resolved is not None:
-            self._seed(resolved)
+        steps, rest = self._planned(resolved)
+        for shadow, seed, _, _ in resolved or ():
+            shadow[...] = seed
         self.state = "undefined: a reverse failed, its shadows are undefined"
         resolver = VersionFinder(self._transient, Versions())
-        pools = [Pooled(executor_of(self._library, exact), self._transient) for exact in (False, True)]
         for time in range(len(self.operations) - 1, -1, -1):
-            self._transient.reset()
-            operation = self.operations[time]
-            if isinstance(operation, Launched):
-                operation.call = replace(operation.call, pool=pools[operation.call.exact])
-            resolver.reach(operation, time)
-            operation.reverse(resolver)
+            resolver.reach(self.operations[time], time)
+            self._reverse(self.operations[time], steps.get(time), resolver)
+        clear(rest)
         self.assembled = resolver.assembled
         if self.restore:
             self._restore(resolver.versions)
         self.state = "reversed already; record the program again"
 
-    def _seed(self, seeds: list[tuple[Any, Any]]) -> None:
-        for a in self.allocations.values():
+    def _planned(self, seeds: list[tuple[Any, Any, Any, Region]] | None) -> tuple[dict[int, Step | None], list[tuple[Any, Region]]]:
+        """How each operation is reversed, compiled; and the elements to be cleared in the end."""
+        stale = Stale()
+        for a in self.allocations.values() if seeds is not None else ():
             for root, low, high in self.shadows.written(a, a.written):
-                root[low:high] = 0
-        for shadow, seed in seeds:
-            shadow[...] = seed
+                stale.add(root, span(low, high))
+        for _, _, root, region in seeds or ():
+            stale.drop(root, region)
+        steps: dict[int, Step | None] = {}
+        compiled: set[tuple[int, bool]] = set()
+        for time in range(len(self.operations) - 1, -1, -1):
+            operation = self.operations[time]
+            if isinstance(operation, Launched):
+                step = steps[time] = step_of(operation, stale)
+                if step.kernel is not None and (id(step.kernel), operation.call.exact) not in compiled:
+                    compiled.add((id(step.kernel), operation.call.exact))
+                    operation.call.prepare([step.kernel])
+            elif isinstance(operation, Ruled):
+                steps[time] = step_of_rule(operation, stale)
+        return steps, stale.rest()
 
-    def _resolved(self, seeds: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-        """The shadow views that seeds go to, by memory, and the seeds, copied; nothing is written yet."""
+    def _reverse(self, operation: Operation, step: Step | None, resolver: VersionFinder) -> None:
+        self._transient.reset()
+        if step is not None:
+            clear(step.cleared)
+        if isinstance(operation, Foreign) or (isinstance(operation, Ruled) and step is not None):
+            operation.reverse(resolver)
+        elif isinstance(operation, Launched) and step is not None and step.kernel is not None:
+            pool = Pooled(executor_of(self._library, operation.call.exact), self._transient)
+            operation.call = replace(operation.call, pool=pool)
+            operation.reverse(resolver, step.kernel)
+
+    def _resolved(self, seeds: Mapping[Any, Any]) -> list[tuple[Any, Any, Any, Region]]:
+        """The shadow views that seeds go to, by memory, and the seeds, copied; the allocation of each and its elements. Nothing is written
+        yet."""
         found = []
         for key, seed in seeds.items():
             if not isinstance(key, Duplicated):
@@ -257,7 +281,8 @@ class Tape(Recording):
             shadow = view_like(Memory(pairing.root, memory.offset + pairing.shift), primal)  # of a complex array in complex numbers
             if np.shape(seed) and np.shape(seed) != shadow.shape:
                 raise TapeError(f"a seed of shape {np.shape(seed)} for an array of shape {shadow.shape}. No shadow was touched.")
-            found.append((shadow, seed.copy() if hasattr(seed, "copy") else seed))
+            touched = Region(region.spans // pairing.size + pairing.shift)
+            found.append((shadow, seed.copy() if hasattr(seed, "copy") else seed, pairing.root, touched))
         return found
 
     def _restore(self, versions: Versions) -> None:

@@ -44,14 +44,16 @@ class Launched:
     kernel: Any  # the user's, to be judged again if memory turns out to have a shadow
     cuts: Mapping[frozenset[int], Cutting] = field(default_factory=dict)  # by the arguments whose memory they stand for
     kept: Kept | None = None
+    shadowed: Any = field(default=None, init=False)  # what is known of its shadows, and of its reverse, by what was stale before
+    plans: dict[Any, Any] = field(default_factory=dict, init=False)
 
-    def reverse(self, resolver: Resolver) -> None:
-        """Runs the reverse kernel on the versions that it needs."""
-        if self.adjoint is None or self.reverse_kernel is None:
+    def reverse(self, resolver: Resolver, kernel: Kernel | None) -> None:
+        """Runs the reverse kernel, or a variant of it, on the versions that it needs."""
+        if self.adjoint is None or kernel is None:
             return
         with self.call.executor.on(self.call.stream):
             for width in range(self.call.bound.width):
-                launching.run_reverse(self.adjoint, self.reverse_kernel, self.call, self.state(resolver), width)
+                launching.run_reverse(self.adjoint, kernel, self.call, self.state(resolver), width)
 
     def state(self, resolver: Resolver) -> State:
         assert self.adjoint is not None

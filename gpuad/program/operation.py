@@ -54,9 +54,6 @@ class Operation(Protocol):
     def effects(self) -> Effects:
         """What it does to memory and what its adjoint reads."""
 
-    def reverse(self, resolver: Resolver) -> None:
-        """Runs the adjoint."""
-
     def line(self) -> str:
         """The adjoint as one line of Python."""
 

@@ -206,6 +206,12 @@ class Ruled:
         wanted = inspect.signature(self.rule.reverse).parameters
         self.rule.reverse(**{name: self._argument(name, moved, resolver) for name in wanted})
 
+    def shadow_of(self, name: str) -> Any:
+        """The shadow of an array argument or of an Active number, or None."""
+        if name in self.actives:
+            return self.actives[name].shadow
+        return self.operands[name].shadow if name in self.operands else None
+
     def _taken(self, name: str, resolver: Any) -> Any:
         shadow = self.operands[name].shadow
         if shadow is None:

@@ -17,11 +17,15 @@ from ..ir.nodes import Accumulate, Block, Buffer, Call, Expr, How, Load, Stmt, S
 from ..ir.rewrite import blocks, map_blocks, map_expr, map_stmt_exprs, walk_stmts
 
 
-def accumulate(body: Block, plain: Mapping[Buffer, bool]) -> Block:
-    """The body with every accumulation decided; `plain` says of each shadow whether plain accumulation is proved safe."""
+def accumulate(
+    body: Block, plain: Mapping[Buffer, bool], assigned: frozenset[Buffer] = frozenset(), left: frozenset[Buffer] = frozenset()
+) -> Block:
+    """The body with every accumulation decided; `plain` says of each shadow whether plain accumulation is proved safe. Shadows in
+    `assigned` are known to be zero, and each element is added to once: they are stored to. Elements taken of those in `left` are not
+    cleared: nobody will look at them."""
 
     def decide(block: Block) -> Block:
-        return _join_takes(tuple(map_blocks(_decided(s, plain), decide) for s in block))
+        return _join_takes(tuple(map_blocks(_decided(_known(s, assigned, left), plain), decide) for s in block))
 
     return decide(_compared(body))
 
@@ -35,6 +39,14 @@ def _compared(block: Block) -> Block:
         return expr
 
     return tuple(map_blocks(map_stmt_exprs(s, lambda e: map_expr(e, write_out)), _compared) for s in block)
+
+
+def _known(stmt: Stmt, assigned: frozenset[Buffer], left: frozenset[Buffer]) -> Stmt:
+    if isinstance(stmt, Accumulate) and stmt.buffer in assigned:
+        return Store(stmt.buffer, stmt.index, stmt.value, span=stmt.span, note=stmt.note)
+    if isinstance(stmt, Take) and stmt.buffer in left:
+        return Load(stmt.var, stmt.buffer, stmt.index, span=stmt.span, note=stmt.note)
+    return stmt
 
 
 def _decided(stmt: Stmt, plain: Mapping[Buffer, bool]) -> Stmt:
