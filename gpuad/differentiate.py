@@ -63,8 +63,9 @@ class Parameter:
     item: Var | Buffer
 
 
-Variant: TypeAlias = "tuple[frozenset[Buffer], frozenset[Buffer], frozenset[Buffer]]"
-"""Shadows that are accumulated plainly; that are zero, and so are assigned to; whose taken elements nobody will look at."""
+Variant: TypeAlias = "tuple[frozenset[Buffer], frozenset[Buffer], frozenset[Buffer], frozenset[Buffer]]"
+"""Shadows that are accumulated plainly; that are zero, and so are assigned to; whose taken elements nobody will look at; that share the
+memory of another."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -105,7 +106,8 @@ class Adjoint(Judged):
 
     def kernel(self, plain: frozenset[Buffer] = frozenset(), header: str = "") -> Kernel:
         """The reverse kernel in which the shadows `plain` are accumulated plainly and all others atomically."""
-        return self._kernel((plain, frozenset(), frozenset()), header) if header else self.variant((plain, frozenset(), frozenset()))
+        chosen: Variant = (plain, frozenset(), frozenset(), frozenset())
+        return self._kernel(chosen, header) if header else self.variant(chosen)
 
     def variant(self, chosen: Variant) -> Kernel:
         """The reverse kernel for shadows of which something is known."""
@@ -114,8 +116,8 @@ class Adjoint(Judged):
         return self._variants[chosen]
 
     def _kernel(self, chosen: Variant, header: str) -> Kernel:
-        plain, assigned, left = chosen
-        body = accumulate(self.layout.body, {b: b in plain for b in self.undecided}, assigned, left)
+        plain, *known = chosen
+        body = accumulate(self.layout.body, {b: b in plain for b in self.undecided}, *known)
         kernel = Kernel(self.name, self.params, body, self.primal.span, header)
         verify(kernel)
         return kernel

@@ -331,6 +331,7 @@ class State:
     overflow: Any = None
     owned: set[int] = field(default_factory=set)
     dots: dict[tuple[str, int], Any] = field(default_factory=dict)  # tangents, by role and position
+    shadows: Mapping[int, Memory] = field(default_factory=dict)  # those that live elsewhere than the call says
 
     def again(self, adjoint: Adjoint, call: Call) -> State:
         """The state for one of several reverse launches: working copies are written by each, so each has its own."""
@@ -502,7 +503,7 @@ def _argument(p: Parameter, call: Call, state: State, width: int) -> Any:
         case "offset":
             return np.int64(call.offsets()[p.position])
         case "shadow":
-            return shadow_of(call, p.position, width)
+            return state.shadows.get(p.position) or shadow_of(call, p.position, width)
         case "entry" | "working":
             return state.entries.get(p.position)
         case "log":

@@ -32,13 +32,14 @@ from .program.arena import Arena, Pooled
 from .program.context import current
 from .program.finder import VersionFinder
 from .program.launch import Launched
+from .program.lending import Homes, Lending
 from .program.memory import Versions, place
 from .program.operation import Effects, Foreign, Operation, Use
 from .program.recipe import Recipe, call_key, place_of, user_frame
 from .program.recording import Recording
 from .program.region import Region, of_array, span
 from .program.rules import Ruled
-from .program.zero import Stale, Step, clear, step_of, step_of_rule
+from .program.zero import Stale, Step, elements, last_step, step_at_home, step_of, step_of_rule
 from .watching import Watch
 
 
@@ -73,6 +74,8 @@ class Tape(Recording):
         self.exact = (check or os.environ.get("GPUAD_CHECK")) == "exact"
         self._token: Token[Any] | None = None
         self._transient = Arena(self._bytes)
+        self._homes = Homes(lambda size, dtype: executor_of(self._library).zeros(size, dtype))
+        self._temporaries: dict[int, Any] = {}
         self._library: str | None = None
         self._recipes: dict[Any, Recipe] = {}
         super().__init__(Arena(self._bytes))
@@ -83,6 +86,8 @@ class Tape(Recording):
     def forget(self) -> None:
         """Begins anew; the tape's own memory is kept, the caller's is let go."""
         self._recipes.clear()
+        self._homes.reset()
+        self._temporaries = {}
         super().forget()
         self.assembled = 0
         self._watch: Watch | None = None
@@ -91,7 +96,7 @@ class Tape(Recording):
         if current.get() is not None:
             raise TapeError("a tape is entered inside another; one program has one tape")
         self.forget()
-        self._chunks = self._saved.allocations + self._transient.allocations
+        self._chunks = self._saved.allocations + self._transient.allocations + self._homes.allocations
         self.state = "recording"
         self._token = current.set(self)
         return self
@@ -214,7 +219,7 @@ class Tape(Recording):
         assert self._watch is not None
         self._watch.check()
         resolved = self._resolved(seeds) if seeds is not None else None
-        steps, rest = self._planned(resolved)
+        steps = self._planned(resolved)
         for shadow, seed, _, _ in resolved or ():
             shadow[...] = seed
         self.state = "undefined: a reverse failed, its shadows are undefined"
@@ -222,43 +227,63 @@ class Tape(Recording):
         for time in range(len(self.operations) - 1, -1, -1):
             resolver.reach(self.operations[time], time)
             self._reverse(self.operations[time], steps.get(time), resolver)
-        clear(rest)
+        steps[-1].begin()
         self.assembled = resolver.assembled
         if self.restore:
             self._restore(resolver.versions)
         self.state = "reversed already; record the program again"
 
-    def _planned(self, seeds: list[tuple[Any, Any, Any, Region]] | None) -> tuple[dict[int, Step | None], list[tuple[Any, Region]]]:
-        """How each operation is reversed, compiled; and the elements to be cleared in the end."""
-        stale = Stale()
+    def _planned(self, seeds: list[tuple[Any, Any, Any, Region]] | None) -> dict[int, Step]:
+        """How each operation is reversed, compiled, and at -1 what comes last. What is not in it has nothing to do."""
+        stale = Stale(Lending(self._homes, dict(self._temporaries)))
         for a in self.allocations.values() if seeds is not None else ():
             for root, low, high in self.shadows.written(a, a.written):
                 stale.add(root, span(low, high))
         for _, _, root, region in seeds or ():
             stale.drop(root, region)
-        steps: dict[int, Step | None] = {}
+        stale.lending.settle(stale.alive)
+        steps: dict[int, Step] = {}
         compiled: set[tuple[int, bool]] = set()
         for time in range(len(self.operations) - 1, -1, -1):
             operation = self.operations[time]
-            if isinstance(operation, Launched):
-                step = steps[time] = step_of(operation, stale)
-                if step.kernel is not None and (id(step.kernel), operation.call.exact) not in compiled:
-                    compiled.add((id(step.kernel), operation.call.exact))
-                    operation.call.prepare([step.kernel])
-            elif isinstance(operation, Ruled):
-                steps[time] = step_of_rule(operation, stale)
-        return steps, stale.rest()
+            step = self._step(operation, stale)
+            if step is not None:
+                steps[time] = step
+            if not isinstance(operation, Launched) or step is None or step.kernel is None:
+                continue
+            if (id(step.kernel), operation.call.exact) not in compiled:
+                compiled.add((id(step.kernel), operation.call.exact))
+                operation.call.prepare([step.kernel])
+        steps[-1] = last_step(stale)
+        return steps
+
+    def _step(self, operation: Operation, stale: Stale) -> Step | None:
+        if isinstance(operation, Launched):
+            return step_of(operation, stale)
+        if isinstance(operation, Ruled):
+            return step_of_rule(operation, stale)
+        assert isinstance(operation, Foreign)
+        return step_at_home([elements(view) for view in operation.cleared], stale)
 
     def _reverse(self, operation: Operation, step: Step | None, resolver: VersionFinder) -> None:
         self._transient.reset()
-        if step is not None:
-            clear(step.cleared)
-        if isinstance(operation, Foreign) or (isinstance(operation, Ruled) and step is not None):
+        if step is None:
+            return
+        step.begin()
+        if isinstance(operation, Foreign | Ruled):
             operation.reverse(resolver)
-        elif isinstance(operation, Launched) and step is not None and step.kernel is not None:
+        elif isinstance(operation, Launched) and step.kernel is not None:
             pool = Pooled(executor_of(self._library, operation.call.exact), self._transient)
             operation.call = replace(operation.call, pool=pool)
-            operation.reverse(resolver, step.kernel)
+            operation.reverse(resolver, step.kernel, step.moved)
+
+    def temporary_shadow(self, array: Any) -> Any:
+        """A shadow of zeros for a temporary of this recording, in memory of the tape, laid out like the array (C-contiguous)."""
+        self._library = self._library or namespace(array).__name__
+        root = self._homes.take(int(array.size), array.dtype)
+        root.fill(0)
+        self._temporaries[address(root)] = root
+        return root[: array.size].reshape(array.shape)
 
     def _resolved(self, seeds: Mapping[Any, Any]) -> list[tuple[Any, Any, Any, Region]]:
         """The shadow views that seeds go to, by memory, and the seeds, copied; the allocation of each and its elements. Nothing is written
@@ -299,7 +324,7 @@ class Tape(Recording):
         saved += sum(int(log.root.nbytes) for op in self.operations if isinstance(op, Launched) for log in op.logs)
         retained = sum(int(a.root.nbytes) for a in self.allocations.values())
         arena = self._saved.nbytes + self._transient.nbytes
-        new = self._saved.allocations + self._transient.allocations - getattr(self, "_chunks", 0)
+        new = self._saved.allocations + self._transient.allocations + self._homes.allocations - getattr(self, "_chunks", 0)
         return Stats(saved, self.assembled, retained, arena, self._transient.nbytes, self.shadows.nbytes, arena + self.shadows.nbytes, new)
 
     @property

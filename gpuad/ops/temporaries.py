@@ -1,7 +1,7 @@
 """New arrays that operations give back, and their shadows.
 
-A temporary is a pair like any other; that its shadow is known to nobody else yet is what a later step may use, to lend shadows between
-temporaries.
+A temporary is a pair like any other, but its shadow belongs to the tape, which may share it with others while it reverses and uses it
+again for the next recording.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..annotations import Duplicated, namespace
+from ..program.context import current
 
 
 def new_array(like: Any, shape: Sequence[int], dtype: Any) -> Any:
@@ -18,5 +19,8 @@ def new_array(like: Any, shape: Sequence[int], dtype: Any) -> Any:
 
 
 def temporary(array: Any) -> Duplicated:
-    """A new array as a pair; its shadow is made when it is first needed."""
-    return Duplicated(array)
+    """A new array (C-contiguous) as a pair; its shadow is made when it is first needed."""
+    pair, tape = Duplicated(array), current.get()
+    if tape is not None and array.dtype.kind == "f":
+        pair._make = lambda: tape.temporary_shadow(array)
+    return pair

@@ -13,5 +13,8 @@ class Recorder(Protocol):
     def launch(self, kernel: Any, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Records a launch and makes it."""
 
+    def temporary_shadow(self, array: Any) -> Any:
+        """A shadow of zeros for an array that an operation has made."""
+
 
 current: ContextVar[Recorder | None] = ContextVar("recorder", default=None)

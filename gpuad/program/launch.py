@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .. import launching
 from ..analysis.injectivity import Launch as Numbers
 from ..cutting import Cutting, cutting
 from ..differentiate import Adjoint, Parameter
+from ..executors.base import Memory
 from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store
 from ..ir.rewrite import walk_stmts
 from ..launching import Call, State
@@ -47,13 +48,13 @@ class Launched:
     shadowed: Any = field(default=None, init=False)  # what is known of its shadows, and of its reverse, by what was stale before
     plans: dict[Any, Any] = field(default_factory=dict, init=False)
 
-    def reverse(self, resolver: Resolver, kernel: Kernel | None) -> None:
-        """Runs the reverse kernel, or a variant of it, on the versions that it needs."""
+    def reverse(self, resolver: Resolver, kernel: Kernel | None, moved: Mapping[int, Memory]) -> None:
+        """Runs the reverse kernel, or a variant of it, on the versions that it needs; `moved`: shadows that live elsewhere."""
         if self.adjoint is None or kernel is None:
             return
         with self.call.executor.on(self.call.stream):
             for width in range(self.call.bound.width):
-                launching.run_reverse(self.adjoint, kernel, self.call, self.state(resolver), width)
+                launching.run_reverse(self.adjoint, kernel, self.call, replace(self.state(resolver), shadows=moved), width)
 
     def state(self, resolver: Resolver) -> State:
         assert self.adjoint is not None

@@ -4,27 +4,29 @@ When a program is reversed, the shadows of what it writes begin as zero, but for
 Instead of clearing such elements they are noted as *stale*: their content does not count. An adjoint that adds to stale elements, to each
 once, assigns; one that takes elements does not clear them; one whose seeds are all stale has nothing to do. Where nothing of the kind is
 proved, stale elements are cleared before they are used, and those that are left at the end are cleared then. So what a user sees is what
-the contract says, and knowledge never outlives the reversal.
+the contract says, and knowledge never outlives the reversal. An adjoint that would copy a seed into the stale shadow of a temporary
+shares it instead (see `lending`).
 
 The plan is made before the first launch: it depends on what operations touch, not on data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 from .. import launching
-from ..analysis.injectivity import Launch, Unknown, Walk
+from ..analysis.injectivity import Launch, Reach, Unknown, Walk
 from ..analysis.once import once, touches
 from ..annotations import address, leaf_memory
 from ..differentiate import Adjoint
 from ..executors.base import Memory
-from ..ir.nodes import Accumulate, Block, Buffer, Kernel, Stmt, Take
+from ..ir.nodes import Accumulate, Block, Buffer, Kernel, Load, Stmt, Take
 from ..launching import Call
 from .effects import of_reach
 from .launch import Launched
+from .lending import Copy, Lending
 from .region import EMPTY, Region, of_array, span
 from .rules import Ruled
 
@@ -32,29 +34,47 @@ from .rules import Ruled
 @dataclass(frozen=True)
 class Touch:
     """What a reverse kernel does to a shadow, in elements from where it points. `region`: what it may touch, None for everything.
-    `once`: 'added' or 'taken', where that is all that happens there, to each element of the region, once. `seed`: it reads elements."""
+    `once`: 'added' or 'taken', where that is all that happens there, to each element of the region, once. `seed`: it reads elements,
+    `writes`: it changes some. `copies`: each element of that shadow is added to one here as it is, and nothing else; `reach` says to
+    which."""
 
     buffer: Buffer
     position: int
     region: Region | None
     once: str
     seed: bool
+    writes: bool
+    copies: Buffer | None
+    reach: Reach | None
+
+
+Exact: TypeAlias = "tuple[Region, Reach]"
 
 
 @dataclass(frozen=True)
 class Step:
-    """How an operation is reversed: elements to be cleared first, and the kernel (None: there is nothing to do, or it is no launch)."""
+    """How an operation is reversed: shadows to be copied and elements to be cleared first, the kernel (None: there is nothing to do, or
+    it is no launch), and shadows that live elsewhere, by the parameter's position."""
 
     cleared: tuple[tuple[Any, Region], ...]
     kernel: Kernel | None
+    copies: tuple[Copy, ...] = ()
+    moved: Mapping[int, Memory] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """What comes before the adjoint itself."""
+        for copy in self.copies:
+            copy.run()
+        clear(self.cleared)
 
 
 class Stale:
-    """The stale elements of each shadow, by the address of its allocation."""
+    """The stale elements of each shadow, by the address of its allocation; and where shadows live."""
 
-    def __init__(self) -> None:
+    def __init__(self, lending: Lending) -> None:
         self.regions: dict[int, Region] = {}
         self.roots: dict[int, Any] = {}
+        self.lending = lending
 
     def of(self, root: Any) -> Region:
         return self.regions.get(address(root), EMPTY)
@@ -71,6 +91,10 @@ class Stale:
         if found:
             self.regions[address(root)] = stale - found
         return found
+
+    def alive(self, root: Any) -> bool:
+        """Whether any of its elements count."""
+        return not span(0, int(root.size)) <= self.of(root)
 
     def rest(self) -> list[tuple[Any, Region]]:
         """All that is stale."""
@@ -91,6 +115,9 @@ def step_of(operation: Launched, stale: Stale) -> Step:
     if operation.shadowed is None:
         operation.shadowed = _shadowed(operation.adjoint, operation.call)
     shadowed: Shadowed = operation.shadowed
+    lendable = any(_may_lend(shadowed, place, stale) for place in shadowed.places)
+    if lendable or not stale.lending.at_home(shadowed.roots.values()):
+        return _planned(operation, shadowed, stale)
     key = tuple([id(stale.regions.get(where)) for where in shadowed.roots])  # equal regions are one object
     known = operation.plans.get(key)
     if known is None:
@@ -100,6 +127,7 @@ def step_of(operation: Launched, stale: Stale) -> Step:
     for where, region in known[1]:
         stale.roots[where] = shadowed.roots[where]
         stale.regions[where] = region
+    stale.lending.settle(stale.alive)
     step = known[0]
     assert isinstance(step, Step)
     return step
@@ -111,7 +139,21 @@ def step_of_rule(operation: Ruled, stale: Stale) -> Step | None:
     if outputs and all(region <= stale.of(root) for root, region in outputs):
         return None
     used = [elements(s) for n in operation.rule.effect.arrays if (s := operation.shadow_of(n)) is not None]
-    return Step(tuple((root, part) for root, region in used if (part := stale.drop(root, region))), None)
+    return step_at_home(used, stale)
+
+
+def step_at_home(used: Sequence[tuple[Any, Region]], stale: Stale) -> Step:
+    """What comes before code that reaches shadows by their own addresses."""
+    copies = [c for root, _ in used for c in stale.lending.home(root)]
+    cleared = tuple((root, part) for root, region in used if (part := stale.drop(root, region)))
+    stale.lending.settle(stale.alive)
+    return Step(cleared, None, tuple(copies))
+
+
+def last_step(stale: Stale) -> Step:
+    """What is left to do when all adjoints have run: every shadow goes home, and what is stale is cleared."""
+    copies = [c for root in stale.lending.temporaries.values() for c in stale.lending.home(root)]
+    return Step(tuple(stale.rest()), None, tuple(copies))
 
 
 def elements(view: Any) -> tuple[Any, Region]:
@@ -123,10 +165,10 @@ def elements(view: Any) -> tuple[Any, Region]:
 
 @dataclass(frozen=True, eq=False)
 class Shadowed:
-    """What a launch's reverse does to its shadows: for each the allocation and the elements. `simple`: one shadow each, all apart."""
+    """What a launch's reverse does to its shadows: for each the pointer and the elements. `simple`: one shadow each, all apart."""
 
     plain: frozenset[Buffer]
-    places: tuple[tuple[Touch, Any, Region], ...]
+    places: tuple[tuple[Touch, Memory, Region], ...]
     roots: dict[int, Any]
     simple: bool
 
@@ -134,30 +176,68 @@ class Shadowed:
 def _shadowed(adjoint: Adjoint, call: Call) -> Shadowed:
     plain = launching.plain_shadows(adjoint, call)
     found: tuple[Touch, ...] = adjoint.facts.get(("touches", call.key), lambda: touches_of(adjoint, call, plain))
-    places = [(t, m.root, _reach(t, m)) for t in found for m in call.bound.arguments[t.position].shadows]
-    single = all(len(call.bound.arguments[t.position].shadows) == 1 for t in found)
-    return Shadowed(plain, tuple(places), {address(root): root for _, root, _ in places}, single and _apart(places))
+    each = [(t, launching.shadow_of(call, t.position, width)) for t in found for width in range(call.bound.width)]
+    places = tuple((t, m, _reach(t, m)) for t, m in each if m is not None)
+    return Shadowed(plain, places, {address(m.root): m.root for _, m, _ in places}, call.bound.width == 1 and _apart(places))
 
 
 def _planned(operation: Launched, shadowed: Shadowed, stale: Stale) -> Step:
     places = shadowed.places
     if not shadowed.simple:
-        parts = tuple((root, part) for _, root, region in places if (part := stale.drop(root, region)))
-        return Step(parts, operation.reverse_kernel)
-    if any(t.seed for t, _, _ in places) and all(region <= stale.of(root) for t, root, region in places if t.seed):
+        step = step_at_home([(m.root, region) for _, m, region in places], stale)
+        return replace(step, kernel=operation.reverse_kernel)
+    if any(t.seed for t, _, _ in places) and all(region <= stale.of(m.root) for t, m, region in places if t.seed):
         return Step((), None)
-    assigned = frozenset(t.buffer for t, root, region in places if t.once == "added" and region and region <= stale.of(root))
+    lent = {p[0].buffer: p for p in places if _may_lend(shadowed, p, stale)}
+    assigned = frozenset(t.buffer for t, m, region in places if t.once == "added" and region and region <= stale.of(m.root))
     left = frozenset(t.buffer for t, _, _ in places if t.once == "taken")
-    cleared = []
-    for t, root, region in places:
-        wanted = stale.drop(root, region)
+    copies, cleared, moved = [], [], {}
+    for t, m, region in places:
+        if t.buffer in lent:
+            continue
+        wanted = stale.drop(m.root, region)
+        if (wanted or (t.writes and t.buffer not in left)) and stale.lending.is_temporary(m.root):
+            copies += stale.lending.alone(m.root)  # to clear elements is to write, too
+        place = stale.lending.place(m.root)
+        if place is not m.root:
+            moved[t.position] = Memory(place, m.offset)
         if wanted and t.buffer not in assigned:
-            cleared.append((root, wanted))
-    for t, root, region in places:
+            cleared.append((place, wanted))
+    for t, m, region in lent.values():
+        stale.lending.lend(_source(shadowed, t).root, m.root)
+        stale.drop(m.root, region)
+    for t, m, region in places:
         if t.buffer in left:
-            stale.add(root, region)
+            stale.add(m.root, region)
+    stale.lending.settle(stale.alive)
     assert operation.adjoint is not None
-    return Step(tuple(cleared), operation.adjoint.variant((shadowed.plain, assigned, left)))
+    idle = all(t.buffer in lent or t.buffer in left or not t.writes for t, _, _ in places)
+    kernel = None if idle else operation.adjoint.variant((shadowed.plain, assigned, left, frozenset(lent)))
+    return Step(tuple(cleared), kernel, tuple(copies), moved)
+
+
+def _may_lend(shadowed: Shadowed, place: tuple[Touch, Memory, Region], stale: Stale) -> bool:
+    """Whether all that happens to the shadow of a temporary is that it becomes that of another."""
+    touch, memory, region = place
+    if touch.copies is None or not shadowed.simple or not stale.lending.is_temporary(memory.root):
+        return False
+    other, owner = next((t, m) for t, m, _ in shadowed.places if t.buffer == touch.copies)
+    whole = span(0, int(memory.root.size))
+    if owner.root.dtype != memory.root.dtype or owner.root.size != memory.root.size or not _aligned(touch, memory, other, owner):
+        return False
+    return stale.lending.is_temporary(owner.root) and region is whole and whole <= stale.of(memory.root)
+
+
+def _aligned(one: Touch, here: Memory, other: Touch, there: Memory) -> bool:
+    """Whether each thread touches the element of the same number in both."""
+    a, b = one.reach, other.reach
+    if a is None or b is None or here.offset + a.form.constant != there.offset + b.form.constant:
+        return False
+    return dict(a.form.terms) == dict(b.form.terms) and all(a.ranges[d] == b.ranges[d] for d, _ in a.form.terms)
+
+
+def _source(shadowed: Shadowed, touch: Touch) -> Memory:
+    return next(m for t, m, _ in shadowed.places if t.buffer == touch.copies)
 
 
 def _reach(touch: Touch, memory: Memory) -> Region:
@@ -165,14 +245,15 @@ def _reach(touch: Touch, memory: Memory) -> Region:
     return everything if touch.region is None else touch.region.moved(memory.offset) & everything
 
 
-def _apart(places: Iterable[tuple[Touch, Any, Region]]) -> bool:
+def _apart(places: Iterable[tuple[Touch, Memory, Region]]) -> bool:
     """Whether the shadows of a launch lie in different allocations, or different parts are touched."""
     seen: dict[int, Region] = {}
-    for _, root, region in places:
-        known = seen.get(address(root), EMPTY)
+    for _, memory, region in places:
+        where = address(memory.root)
+        known = seen.get(where, EMPTY)
         if known & region:
             return False
-        seen[address(root)] = known | region
+        seen[where] = known | region
     return True
 
 
@@ -183,25 +264,39 @@ def touches_of(adjoint: Adjoint, call: Call, plain: frozenset[Buffer]) -> tuple[
     """For each shadow of a launch."""
     launch = call.numbers(adjoint.primal)
     body = adjoint.layout.body
-    shadows = [(p.item, p.position) for p in adjoint.parameters if p.role == "shadow" and isinstance(p.item, Buffer)]
-    return tuple(_touch(item, position, body, launch, item in plain) for item, position in shadows)
+    shadows = {p.item: p.position for p in adjoint.parameters if p.role == "shadow" and isinstance(p.item, Buffer)}
+    exact = {b: found for b in shadows if b in plain and (found := _exact(body, b, launch)) is not None}
+    return tuple(_touch(item, position, body, launch, exact) for item, position in shadows.items())
 
 
-def _touch(buffer: Buffer, position: int, body: Block, launch: Launch, plain: bool) -> Touch:
+def _touch(buffer: Buffer, position: int, body: Block, launch: Launch, exact: Mapping[Buffer, Exact]) -> Touch:
     stmts = touches(body, buffer)
     seed = any(not isinstance(s, Accumulate) for s in stmts)
-    exact = _exact(body, buffer, launch) if plain else None
-    if exact is not None:
-        return Touch(buffer, position, exact, _kind(stmts[0]), seed)
-    return Touch(buffer, position, _reached(body, buffer, launch), "", seed)
+    writes = any(not isinstance(s, Load) for s in stmts)
+    if buffer not in exact:
+        return Touch(buffer, position, _reached(body, buffer, launch), "", seed, writes, None, None)
+    region, reach = exact[buffer]
+    return Touch(buffer, position, region, _kind(stmts[0]), seed, writes, _copied(body, buffer, exact), reach)
+
+
+def _copied(body: Block, buffer: Buffer, exact: Mapping[Buffer, Exact]) -> Buffer | None:
+    """The shadow of which each element is added, as it is, to an element of this one."""
+    (target,) = touches(body, buffer)
+    for other in exact:
+        (source,) = touches(body, other)
+        if not isinstance(target, Accumulate) or not isinstance(source, Take | Load):
+            continue
+        if target.value == source.var and other.element == buffer.element:
+            return other
+    return None
 
 
 def _kind(stmt: Stmt) -> str:
     return "added" if isinstance(stmt, Accumulate) else "taken" if isinstance(stmt, Take) else ""
 
 
-def _exact(body: Block, buffer: Buffer, launch: Launch) -> Region | None:
-    """The elements that are touched for certain, each once, where that is all that is touched."""
+def _exact(body: Block, buffer: Buffer, launch: Launch) -> Exact | None:
+    """The elements that are touched for certain, each once, where that is all that is touched, and in which order."""
     reach = once(body, buffer, launch)
     region = of_reach(reach, 0, 1, launch) if reach is not None else None
     if reach is None or region is None:
@@ -210,7 +305,7 @@ def _exact(body: Block, buffer: Buffer, launch: Launch) -> Region | None:
     for digit, _ in reach.form.terms:
         low, high = reach.ranges[digit]
         count *= high - low + 1
-    return region if region.nbytes == count else None
+    return (region, reach) if region.nbytes == count else None
 
 
 def _reached(body: Block, buffer: Buffer, launch: Launch) -> Region | None:
@@ -227,4 +322,4 @@ def _reached(body: Block, buffer: Buffer, launch: Launch) -> Region | None:
     return found
 
 
-__all__ = ["Stale", "Step", "clear", "elements", "step_of", "step_of_rule"]
+__all__ = ["Stale", "Step", "elements", "last_step", "step_at_home", "step_of", "step_of_rule"]

@@ -18,14 +18,19 @@ from ..ir.rewrite import blocks, map_blocks, map_expr, map_stmt_exprs, walk_stmt
 
 
 def accumulate(
-    body: Block, plain: Mapping[Buffer, bool], assigned: frozenset[Buffer] = frozenset(), left: frozenset[Buffer] = frozenset()
+    body: Block,
+    plain: Mapping[Buffer, bool],
+    assigned: frozenset[Buffer] = frozenset(),
+    left: frozenset[Buffer] = frozenset(),
+    lent: frozenset[Buffer] = frozenset(),
 ) -> Block:
     """The body with every accumulation decided; `plain` says of each shadow whether plain accumulation is proved safe. Shadows in
     `assigned` are known to be zero, and each element is added to once: they are stored to. Elements taken of those in `left` are not
-    cleared: nobody will look at them."""
+    cleared: nobody will look at them. Nothing is added to those in `lent`: they share the memory that would be added."""
 
     def decide(block: Block) -> Block:
-        return _join_takes(tuple(map_blocks(_decided(_known(s, assigned, left), plain), decide) for s in block))
+        kept = (s for s in block if not (isinstance(s, Accumulate) and s.buffer in lent))
+        return _join_takes(tuple(map_blocks(_decided(_known(s, assigned, left), plain), decide) for s in kept))
 
     return decide(_compared(body))
 
