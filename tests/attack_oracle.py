@@ -27,7 +27,7 @@ using namespace std;
 struct Dim { unsigned x, y, z; };
 static Dim threadIdx, blockIdx, blockDim, gridDim;
 #define __global__
-#define __device__ static
+#define __device__
 template <class T, class U> static T atomicAdd(T* p, U v) { T old = *p; *p = old + (T)v; return old; }
 template <class T, class U> static T atomicMax(T* p, U v) { T old = *p; *p = max(old, (T)v); return old; }
 static double rsqrt(double x) { return 1 / sqrt(x); }

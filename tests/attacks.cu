@@ -1255,3 +1255,73 @@ extern "C" __global__ void k(double* x)
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     x[i] = x[0] * x[i];
 }
+
+//@ 21: templates deduced and given
+//@ x=8 y=8 <<<2, 4>>>(x, y, 8)
+template <typename T> __device__ T square(T a) { return a * a; }
+template <> __device__ float square<float>(float a) { return a * a * a; }
+template <typename T, typename U> __device__ T mixed(T a, U b, T c = T(1) / T(4)) { return a * b + c; }
+template <int N> __device__ double power(double a) { if constexpr (N == 0) return 1; else return a * power<N - 1>(a); }
+__device__ double pick(double a) { return 2 * a; }
+__device__ double pick(float a) { return 3 * a; }
+__device__ double pick(int a) { return 5 * a; }
+extern "C" __global__ void k(double* x, double* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    auto a = square(x[i]) + square((float)i) + square(3);
+    auto b = mixed(y[i], i) + mixed<double>(a, y[i], 2);
+    x[i] = a * power<3>(0.1 * b) + pick(x[i]) + pick((float)i) * 1e-3 + pick(i);
+}
+
+//@ 21: template with arrays, references and a constant of each instance
+//@ x=12 y=4 <<<1, 4>>>(x, y)
+template <typename T, int N> struct Traits { static constexpr int half = N / 2; static constexpr T scale = T(N) / 4; enum { last = N - 1 }; };
+template <typename T> constexpr T third = T(1) / T(3);
+template <typename T, int N> __device__ void blend(T (&a)[N], T& out, const T* x) {
+    for (int j = 0; j < N; j++) a[j] = x[j] * (j < Traits<T, N>::half ? Traits<T, N>::scale : third<T>);
+    out += a[Traits<T, N>::last] * a[0];
+}
+extern "C" __global__ void k(double* x, double* y)
+{
+    double a[3], b[2];
+    blend(a, y[threadIdx.x], x + 3 * threadIdx.x);
+    blend(b, y[threadIdx.x], a);
+    x[3 * threadIdx.x] = a[1] + b[1];
+}
+
+//@ 21: if constexpr discards what could not be read
+//@ x=4 <<<1, 4>>>(x)
+constexpr bool fancy = false;
+template <bool F, typename T> __device__ T step(T a) { if constexpr (F) { return missing(a); } else if constexpr (sizeof(double) == 8) { a *= a; } return sin(a); }
+extern "C" __global__ void k(double* x)
+{
+    double s = x[threadIdx.x];
+    if constexpr (fancy) { int* p = new int[2]; s += p[0]; } else s *= 2;
+    if constexpr (!fancy) if (s > 1.5) s *= s;
+    x[threadIdx.x] = step<fancy>(s);
+}
+
+//@ 21: one template entered twice with different arguments keeps its variables apart
+//@ x=4 y=4 <<<1, 4>>>(x, y)
+template <int N, typename T> __device__ T tower(T a) { T local = a * N; if constexpr (N > 1) local += tower<N - 1>(local * a); return local * a; }
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = threadIdx.x;
+    x[i] = tower<3>(x[i]) - tower<2>(y[i]) + tower<3>((float)i);
+}
+
+//@ 21: namespaces, aliases and casts of every kind
+//@ x=4 <<<1, 4>>>(x)
+namespace a { namespace b { using real = double; typedef float single; constexpr real c = 1.25; template <class T> __device__ T f(T v) { return v * T(c); } } namespace d = b; }
+using a::b::f;
+extern "C" __global__ void k(double* x)
+{
+    using namespace a;
+    using R = b::real;
+    auto i = static_cast<int>(threadIdx.x);
+    const auto v = R(x[i]) + d::f(static_cast<d::single>(0.7) * static_cast<b::single>(0.3)) + f(x[i]) + R{2} * int(2.9) + static_cast<R>(i);
+    auto* p = &x[i];
+    auto& r = *p;
+    r = v * r;
+}

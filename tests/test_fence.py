@@ -97,10 +97,18 @@ BODIES: dict[str, tuple[str, str]] = {
 
 # Whole sources.
 SOURCES: dict[str, tuple[str, str]] = {
-    "template kernel": ("template <class T> __global__ void ^k(T* x) { x[0] = 1; }", "templates come in a later release"),
-    "template helper": (
-        "template <class T> __device__ T f(T a) { return a; } __global__ void k(float* x) { x[0] = ^f(x[0]); }",
-        "templates come in a later release: f is one",
+    "function as a template argument": (
+        "template <float (*F)(float)> __device__ float f(float a) { return ^F(a); } __device__ float g(float a) { return a; } "
+        "__global__ void k(float* x) { x[0] = f<g>(x[0]); }",
+        "calls through pointers are not supported",
+    ),
+    "inside an instance": (
+        "template <class T> __device__ T f(T a) { T b = a; ^goto done; done: return b; } __global__ void k(float* x) { x[0] = f(x[0]); }",
+        "goto is not supported",
+    ),
+    "array without elements": (
+        "template <int N> __device__ int f() { int ^a[N]; return 1; } __global__ void k(float* x) { x[0] = f<0>(); }",
+        "an array without elements is not supported",
     ),
     "struct by value": ("struct P { float a; }; __global__ void k(P ^p, float* x) { x[0] = p.a; }", STRUCTS),
     "pointer to struct": ("struct P { float a; }; __global__ void k(P* ^p) { p->a = 1; }", STRUCTS),

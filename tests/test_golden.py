@@ -126,7 +126,7 @@ def is_function(name: str, lines: list[str]) -> bool:
 
 @pytest.mark.parametrize("name", CASES)
 def test_names_are_the_users(name: str) -> None:
-    lines = body(adjoint(name).source, f"{CASES[name].kernel}_reverse")
+    lines = body(adjoint(name).source, f"{shipped(name).name}_reverse")
     users = names([re.sub(r"/\*.*?\*/", "", CASES[name].file.text, flags=re.DOTALL)])
     known = CUDA | MADE | users | {f"d{n}" for n in users}
     strange = {

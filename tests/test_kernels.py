@@ -178,6 +178,16 @@ def _(image: Any, weight: Any, **_: Any) -> Arrays:
     return {"filtered": np.einsum("yxij,ij->yx", windows, weight)}
 
 
+@model("fir-fir_float_8")
+def _(y: Any, x: Any, taps: Any, **_: Any) -> Arrays:
+    return {"y": np.convolve(x, taps)[: len(x)]}
+
+
+@model("fir-fir_double_3_Border_Wrap")
+def _(y: Any, x: Any, taps: Any, **_: Any) -> Arrays:
+    return {"y": sum(tap * np.roll(x, k) for k, tap in enumerate(taps))}
+
+
 @model("recurrence-iir")
 def _(x: Any, a1: Any, a2: Any, b0: Any, n: Any, **_: Any) -> Arrays:
     matrix = np.eye(n) - a1 * np.eye(n, k=-1) - a2 * np.eye(n, k=-2)

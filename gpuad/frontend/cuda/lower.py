@@ -93,5 +93,13 @@ def _parameter(ctx: Context, cursor: Cursor, number: int, is_kernel: bool) -> De
         ctx.refuse(cursor, "a kernel's pointer must point to numbers")
     declared = cursor.type.get_canonical().get_pointee() if reference else cursor.type
     const = is_const(declared) and isinstance(type_, Pointer) == (declared.get_canonical().kind == TypeKind.POINTER)
-    name = cursor.spelling or f"unnamed{number}"
+    name = _parameter_name(cursor, number)
     return ctx.declare(cursor, ctx.fresh(ctx.span(cursor), name, type_, reference=reference, const=const))
+
+
+def _parameter_name(cursor: Cursor, number: int) -> str:
+    """The parameter's own name; one of a parameter pack, which all have the same, is numbered."""
+    names = [p.spelling for p in cursor.semantic_parent.get_arguments()]
+    if not cursor.spelling:
+        return f"unnamed{number}"
+    return str(cursor.spelling) if names.count(cursor.spelling) == 1 else f"{cursor.spelling}_{number}"

@@ -26,9 +26,10 @@ from ...ir.types import VOID, Array, Pointer
 from .arrays import initial_scalar, initial_values
 from .builtins import SINCOS
 from .clang_c import binary_operator, children, has_attribute, initializer
+from .clang_c import evaluate as evaluate_constant
 from .context import LVALUES, Context
 from .effects import has_effects, reads_float, walk
-from .headers import has_initialiser
+from .headers import has_initialiser, is_constexpr
 from .lower_calls import builtin_name
 from .lower_memory import dereferenced
 from .types import is_const, is_reference, is_rvalue_reference
@@ -90,11 +91,14 @@ def _reference(ctx: Context, cursor: Cursor, start: Cursor | None) -> Stmt:
 
 
 def branch(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
-    """`if (condition) then else otherwise`."""
+    """`if (condition) then else otherwise`. What `if constexpr` discards is not part of the program, whatever it contains."""
     parts = children(cursor)
     if parts[0].kind in (CursorKind.VAR_DECL, CursorKind.DECL_STMT) or len(parts) > 3 or has_initialiser(cursor):
         ctx.refuse(cursor, "declarations and initialisers in the header of an if are not supported")
     condition, then, *otherwise = parts
+    if is_constexpr(cursor) and (known := evaluate_constant(condition)) is not None:
+        chosen = then if known else otherwise[0] if otherwise else None
+        return () if chosen is None else (Block(ctx.span(cursor), ctx.statement(chosen)),)
     value = ctx.expression(condition)
     return (If(ctx.span(cursor), value, single(ctx, then), single(ctx, otherwise[0]) if otherwise else None),)
 

@@ -62,6 +62,8 @@ def _array(type_: ClangType, span: Span) -> Array:
     element = lower_type(type_.element_type, span)
     if isinstance(element, Pointer):
         raise UnsupportedError("arrays of pointers are not supported", span)
+    if type_.element_count < 1:
+        raise UnsupportedError("an array without elements is not supported", span)
     return Array(element, type_.element_count)
 
 
