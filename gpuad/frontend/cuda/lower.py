@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from clang.cindex import Cursor, CursorKind, TypeKind
 
 from ...ir import surface
@@ -53,20 +55,20 @@ STATEMENTS: dict[CursorKind, StatementHandler] = {
 }
 
 
-def lower_kernel(places: Places, definition: Cursor) -> tuple[surface.Function, tuple[Cursor, ...]]:
-    """The kernel's tree, and the definitions that it consists of: its own and those of the helpers that it reaches."""
-    ctx = Context(places, EXPRESSIONS, STATEMENTS, lower_function)
-    return lower_function(ctx, definition), tuple(ctx.reached)
+def lower_kernel(places: Places, definition: Cursor, check: Callable[[Cursor], None]) -> surface.Function:
+    """The kernel's tree. `check` is called with each definition that it consists of, its own and those of the helpers that it reaches,
+    before that is lowered: it raises where clang has found an error."""
+    return lower_function(Context(places, EXPRESSIONS, STATEMENTS, lower_function, check), definition)
 
 
 def lower_function(ctx: Context, definition: Cursor) -> surface.Function:
     """A kernel or helper with its body."""
+    ctx.check(definition)
     is_kernel = has_attribute(definition, CursorKind.CUDAGLOBAL_ATTR)
     if is_reference(definition.result_type):
         ctx.refuse(definition, "functions that return a reference are not supported")
     ctx.active.append(definition)
     ctx.tables.append([])
-    ctx.reached.append(definition)
     parameters = tuple(_parameter(ctx, p, number, is_kernel) for number, p in enumerate(definition.get_arguments()))
     result = lower_type(definition.result_type, ctx.span(definition))
     body = _body(ctx, definition)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 
 from clang import cindex
 from clang.cindex import Cursor, CursorKind, Diagnostic, SourceLocation, TranslationUnit
@@ -17,7 +18,7 @@ from .clang_c import children, file_location, has_attribute, library, template_o
 from .fence import header_message
 from .instances import instance, is_expression, is_request, legal_name, needs_arguments, no_instance, request, requests
 from .lower import lower_kernel
-from .options import command_line
+from .options import INCLUDE, command_line
 from .places import MAIN, Places, is_ours
 
 _SCOPES = {CursorKind.NAMESPACE, CursorKind.LINKAGE_SPEC, CursorKind.UNEXPOSED_DECL}
@@ -41,6 +42,11 @@ class Module:
     _places: Places = field(repr=False, compare=False)
     _unit: TranslationUnit = field(repr=False, compare=False)
     _lowered: dict[str, surface.Function] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def includes_files(self) -> bool:
+        """Whether the text includes files that are not gpuad's own."""
+        return any(not Path(str(file.include.name)).is_relative_to(INCLUDE) for file in self._unit.get_includes())
 
     def span(self, name: str) -> Span:
         """Where the kernel is defined; CompileError if there is none of this name."""
@@ -90,12 +96,8 @@ class Module:
         return found[0]
 
     def _lower(self, definition: Cursor) -> surface.Function:
-        self._refuse_errors_in(definition)
         with room(definition.spelling, self._places.of(definition)):
-            tree, reached = lower_kernel(self._places, definition)
-        for function in reached:
-            self._refuse_errors_in(function)
-        return tree
+            return lower_kernel(self._places, definition, self._refuse_errors_in)
 
     def _refuse_errors_in(self, function: Cursor) -> None:
         for error in self._errors:
@@ -107,12 +109,18 @@ def parse(source: SourceFile, *, options: tuple[str, ...] = ()) -> Module:
     """Reads CUDA C++ text. `options` are those for NVRTC; `-D`, `-U`, `-I`, `-std` and `-arch` count here.
 
     Raises CompileError with clang's message where the text is no CUDA C++, UnsupportedError for a header that gpuad does not have. An error
-    inside one function is raised only when a kernel that uses the function is asked for. The same text with the same options is read once.
+    inside one function is raised only when a kernel that uses the function is asked for. The same text with the same options is read once,
+    but for one that includes files of the user, who may change them.
     """
-    return _parse(source, tuple(options))
+    module = _read_once(source, tuple(options))
+    return _parse(source, tuple(options)) if module.includes_files else module
 
 
 @lru_cache(maxsize=64)
+def _read_once(source: SourceFile, options: tuple[str, ...]) -> Module:
+    return _parse(source, options)
+
+
 def _parse(source: SourceFile, options: tuple[str, ...]) -> Module:
     unit = _unit(source, options)
     places = Places(source, command_line(options).header)
@@ -131,7 +139,7 @@ def _parse(source: SourceFile, options: tuple[str, ...]) -> Module:
 def _unit(source: SourceFile, options: tuple[str, ...], tail: str = "") -> TranslationUnit:
     """The text as clang reads it, with a few lines of ours before it and `tail` after it."""
     library()
-    line = command_line(options)
+    line = command_line(options, source.name)
     return cindex.Index.create().parse(MAIN, args=list(line.arguments), unsaved_files=[(MAIN, line.header + source.text + tail)])
 
 
