@@ -1325,3 +1325,71 @@ extern "C" __global__ void k(double* x)
     auto& r = *p;
     r = v * r;
 }
+
+//@ 12: switch with fall through, default in the middle and returns
+//@ x=16 y=16 m=[0,1,2,3,4,5,6,7,-1,-7,1,2,0,3,200,2] <<<4, 4>>>(x, y, m, 16)
+//@ host
+__device__ double choose(double a, int m) {
+    switch (m) { case 1: return a * a; case 2: a *= 3; default: a += 1; case 7: { a *= a; break; } case 5: case -7: return 1 / a; }
+    return a * m;
+}
+extern "C" __global__ void k(double* x, double* y, const int* m, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    double v = x[i];
+    switch (m[i] & 7) {
+        case 0:
+        case 1: v = v * y[i]; break;
+        case 1 + 1: { double t = sin(v); v = t * t; }
+        case 4: if (v > 0.7) break; v += y[i] * y[i]; break;
+        case 6: return;
+        default: v = exp(v);
+    }
+    x[i] = v * choose(v, m[i]);
+}
+
+//@ 12: switch in loops, breaks and continues of both
+//@ x=8 y=8 m=[0,1,2,3,3,2,1,0] <<<2, 4>>>(x, y, m, 8)
+//@ host
+extern "C" __global__ void k(double* x, double* y, const int* m, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    double v = x[i];
+    for (int j = 0; j < 6; j++) {
+        int t;
+        switch ((m[i] + j) % 4) {
+            case 0: continue;
+            case 1: for (int q = 0; q < 3; q++) { if (q == 2) break; v *= 1 + 0.1 * y[i]; } break;
+            case 2: t = j; if (v > 1.2) { if (j > 3) continue; break; } v += t * y[i]; break;
+            default: { int t = 2; v = v * v / t; }
+        }
+        v += 0.1 * j;
+        if (v > 40) break;
+    }
+    int left = 3;
+    while (true) { switch (left--) { case 2: v *= y[i]; case 1: continue; case 0: x[i] = v; return; } v = sin(v) + v; }
+}
+
+//@ 12: switch on types, enumerations, constants, and on what a case changes
+//@ x=8 m=[0,1,2,255,-1,-2,3,4] <<<2, 4>>>(x, m, 8)
+enum class Kind : short { A = -1, B = 3 };
+enum Plain { P = 4, Q = 255 };
+template <int N> __device__ double fixed(double a) { switch (N) { case 0: return a; case 3: return a * a * a; } return 0; }
+extern "C" __global__ void k(double* x, const int* m, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    int w = m[i];
+    double v = x[i];
+    switch ((unsigned char)m[i]) { case Q: v *= 2; break; case 254: v *= 3; }
+    switch ((Kind)m[i]) { case Kind::A: v += 1; break; case Kind::B: v *= v; break; default:; }
+    switch ((Plain)w) { case P: w = 255; v *= 5; break; case Q: w = 4; v *= 7; }
+    switch (w) case 3: v = sin(v);
+    switch (w) {}
+    switch ((long long)w << 33) { case 0: v += 0.25; break; case 1ll << 33: v *= v; }
+    switch (threadIdx.x) { case 0u: v *= 1.5; break; case 3: v *= 2.5; }
+    switch (v > 1) { case true: v -= 1; break; case false: v = -v; }
+    x[i] = fixed<3>(v) + fixed<0>(v) + fixed<1>(v) * w;
+}

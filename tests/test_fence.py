@@ -17,13 +17,26 @@ BITS = "bit casts are not supported unless the argument is a constant: a derivat
 REINTERPRETED = "a cast from float32* to int32* reinterprets memory, which a derivative cannot follow"
 UNION = "unions are not supported: a derivative cannot follow reinterpreted memory"
 FENCES = "memory fences are not supported: the reverse pass cannot follow communication between blocks in one launch"
+SWITCH_HEADER = "declarations and initialisers in the header of a switch are not supported"
 IF_HEADER = "declarations and initialisers in the header of an if are not supported"
 
 # Statements of a kernel with the parameters (float* x, int* j, int n).
 BODIES: dict[str, tuple[str, str]] = {
     "goto": ("^goto done; done: x[0] = 1;", "goto is not supported"),
     "label": ("^done: x[0] = 1;", "labels and goto are not supported"),
-    "switch": ("^switch (n) { case 1: x[0] = 1; }", "switch statements come in a later release; write if and else"),
+    "initialiser of a switch": ("^switch (int m = n; m) { case 1: x[0] = 1; }", SWITCH_HEADER),
+    "declaration of a switch": ("^switch (int m = n) { case 1: x[0] = 1; }", SWITCH_HEADER),
+    "case in a loop of the switch": (
+        "switch (n) { case 1: while (n) { ^case 2: n--; } }",
+        "a case inside another statement than its switch is not supported",
+    ),
+    "default in a block of the switch": (
+        "switch (n) { case 1: { ^default: n--; } }",
+        "a default inside another statement than its switch is not supported",
+    ),
+    "range of cases": ("switch (n) { ^case 1 ... 3: n--; }", "ranges of cases are not supported"),
+    "before the first case": ("switch (n) { ^n--; case 1: n--; }", "a statement before the first case is never run"),
+    "goto in a case": ("switch (n) { case 1: ^goto done; } done:;", "goto is not supported"),
     "range for": ("float a[2]; ^for (float v : a) x[0] += v;", "range-based for is not supported; write a loop over an index"),
     "assembly": ('^asm("nop;");', "inline assembly cannot be differentiated"),
     "new": ("float* p = ^new float[3];", f"{ALLOCATION} (new) is not supported"),

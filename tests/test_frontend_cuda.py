@@ -204,6 +204,11 @@ def test_short_circuit_and_conditions() -> None:
     assert one("if (n > 0 && x[n] > 0) n = 1; else n = 2;") == "If(((n > 0:int32) && (x[n] > ~float32(0:int32))), n = 1:int32, n = 2:int32)"
     assert one("while (n-- || b) ;") == "While((~bool(n--) || b), {})"
     assert one("do { n--; } while (n);") == "DoWhile({n--}, ~bool(n))"
+    assert one("switch (n) { case 1: case 2: n--; break; default: n++; }") == ("{If(((n == 1:int32) || (n == 2:int32)), {n--}, n++)}")
+    assert one("switch (n) { case 1: n--; case 2: n++; }") == "{If((n == 1:int32), {n--; n++}, If((n == 2:int32), {n++}, None))}"
+    assert one("switch (-n) { case 1: n--; }") == "{int32 choice = -n; If((choice == 1:int32), {n--}, None)}"
+    assert one("switch (n) { case 1: if (b) break; n--; }") == "{If((n == 1:int32), {If(b, {}, {n--})}, None)}"
+    assert one("switch (n) { case 1: if (b) if (u) break; n--; }").startswith("Breakable({If((n == 1:int32), {If(b, If(")
     assert one("b = !n;") == "b = !~bool(n)"
     assert one("if (x) n = 1;") == "If((x != 0:float32*), n = 1:int32, None)"
     assert one("f = n > 0 ? f : 0;") == "f = ((n > 0:int32) ? f : ~float32(0:int32))"

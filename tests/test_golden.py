@@ -106,7 +106,7 @@ CUDA = frozenset({
     "void", "__global__", "__shared__", "__restrict__", "__syncthreads", "__syncwarp", "atomicAdd", "atomicExch"
 })  # fmt: skip
 # Numbers of block and thread; a while loop's trips and their index; whether a loop goes on, was left by a break; what && and || came to.
-MADE = frozenset({"block", "thread", "iterations", "iteration", "go", "broken", "both", "either"})
+MADE = frozenset({"block", "thread", "iterations", "iteration", "go", "broken", "both", "either", "choice"})
 
 
 def names(lines: list[str]) -> set[str]:

@@ -251,6 +251,13 @@ class DoWhile(Stmt):
 
 
 @dataclass(frozen=True)
+class Breakable(Stmt):
+    """A statement whose end a `Break` inside it jumps to, as of a switch. A `Continue` inside it belongs to the loop around it."""
+
+    body: Stmt
+
+
+@dataclass(frozen=True)
 class Break(Stmt):
     pass
 

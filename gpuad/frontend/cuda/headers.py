@@ -75,9 +75,9 @@ def _semicolons(cursor: Cursor) -> tuple[int, int] | None:
     return (offsets[0], offsets[1]) if len(offsets) == 2 else None
 
 
-def has_initialiser(cursor: Cursor) -> bool:
-    """True if the parentheses of an `if` hold an initialiser."""
-    return any(token.spelling == ";" for token in _header_tokens(cursor, "if"))
+def has_initialiser(cursor: Cursor, keyword: str = "if") -> bool:
+    """True if the parentheses of an `if` or `switch` hold an initialiser."""
+    return any(token.spelling == ";" for token in _header_tokens(cursor, keyword))
 
 
 def is_constexpr(cursor: Cursor) -> bool:

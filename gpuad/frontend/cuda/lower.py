@@ -9,7 +9,7 @@ from clang.cindex import Cursor, CursorKind, TypeKind
 from ...ir import surface
 from ...ir.surface import Block, Declaration
 from ...ir.types import Pointer, Scalar
-from . import headers, lower_calls, lower_memory, lower_operators, lower_statements
+from . import headers, lower_calls, lower_memory, lower_operators, lower_statements, lower_switch
 from .clang_c import children, has_attribute
 from .context import Context, ExpressionHandler, StatementHandler
 from .places import Places
@@ -43,6 +43,7 @@ STATEMENTS: dict[CursorKind, StatementHandler] = {
     CursorKind.COMPOUND_STMT: lower_statements.block,
     CursorKind.DECL_STMT: lower_statements.declarations,
     CursorKind.IF_STMT: lower_statements.branch,
+    CursorKind.SWITCH_STMT: lower_switch.switch,
     CursorKind.FOR_STMT: headers.for_loop,
     CursorKind.WHILE_STMT: lower_statements.while_loop,
     CursorKind.DO_STMT: lower_statements.do_loop,
