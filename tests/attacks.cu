@@ -1393,3 +1393,100 @@ extern "C" __global__ void k(double* x, const int* m, int n)
     switch (v > 1) { case true: v -= 1; break; case false: v = -v; }
     x[i] = fixed<3>(v) + fixed<0>(v) + fixed<1>(v) * w;
 }
+
+//@ 3: bits of integers become floats
+//@ x=8 m=[1,7,-5,123456789,0,2,99,-1] <<<2, 4>>>(x, m, 8)
+//@ host
+__device__ float uniform(unsigned& state) { state ^= state << 13; state ^= state >> 17; state ^= state << 5; return __uint_as_float((state >> 9) | 0x3f800000u) - 1.0f; }
+extern "C" __global__ void k(double* x, const int* m, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    unsigned state = 747796405u * m[i] + 2891336453u;
+    for (int j = 0; j < 3; j++) x[i] = x[i] * x[i] + uniform(state);
+    float f = m[i];
+    int low = __float_as_int(f) & 0xffff, *p = (int*)&f;
+    *p ^= 1 << 22;
+    double h = __hiloint2double(0x3ff00000 | (m[i] & 0xfffff), ~m[i]);
+    x[i] *= 1 + 1e-6 * f + low * 1e-6 + h + __int_as_float(0x40000000 + (m[i] & 255));
+    x[i] += (__double2loint(h) & 7) + (__double2hiint(h) & 3) + (__double_as_longlong(h) & 15) + (__float_as_uint(f) & 1u);
+}
+
+//@ 3: integer memory as floats, float memory as integers
+//@ x=8 y=8 m=[1065353216,1073741824,-1082130432,1056964608,3,4,5,6] c=[0,0] <<<1, 8>>>(x, y, m, c)
+//@ host
+extern "C" __global__ void k(double* x, double* y, int* m, int* c)
+{
+    int i = threadIdx.x;
+    float* w = reinterpret_cast<float*>(m);
+    float t = w[i];
+    if (i < 4) w[i] += 2.0f;
+    x[i] = x[i] * x[i] * (t + w[i]);
+    ((long long*)y)[i] = ((const long long*)x)[i];
+    if (i == 3) *(long long*)&x[i] = 0x4000000000000000ll;
+    if (i == 5) { unsigned long long* p = (unsigned long long*)(x + i); p[0] = 0; }
+    atomicAdd((unsigned*)&c[i & 1], 3u);
+}
+
+//@ 3: a pointer to one of two memories, of which one is reinterpreted
+//@ x=4 m=[1065353216,1073741824,3,4] <<<1, 4>>>(x, m)
+extern "C" __global__ void k(double* x, int* m)
+{
+    int i = threadIdx.x;
+    int own[2] = {0x40400000, 0x40800000};
+    float f[2] = {7, 8};
+    float* p = i & 1 ? (float*)m + i : i & 2 ? f : (float*)own;
+    x[i] = x[i] * x[i] * *p;
+    if (i != 1) *p += 1; else p[0] = 1;
+    x[i] += own[0] * 1e-9 + f[0] * x[i];
+}
+
+//@ 3: bits of an active value
+//@ x=4 <<<1, 4>>>(x)
+//@ refused: UnsupportedError: the bits of a value that carries a gradient are read here
+extern "C" __global__ void k(double* x)
+{
+    x[threadIdx.x] = __longlong_as_double(__double_as_longlong(x[threadIdx.x]) & 0x7fffffffffffffffll);
+}
+
+//@ 3: bits of an active value through memory
+//@ x=4 <<<1, 4>>>(x)
+//@ refused: UnsupportedError: the bits of a value that carries a gradient are read here
+extern "C" __global__ void k(double* x)
+{
+    double t = x[threadIdx.x] * 2;
+    long long* p = (long long*)&t;
+    if (*p > 0x4000000000000000ll) x[threadIdx.x] = 3;
+}
+
+//@ 3: active values in integer memory
+//@ x=4 m=[0,0,0,0,0,0,0,0] <<<1, 4>>>(x, m)
+//@ refused: UnsupportedError: the bits of a value that carries a gradient are read here
+extern "C" __global__ void k(double* x, int* m)
+{
+    ((float*)m)[threadIdx.x] = (float)x[threadIdx.x];
+    x[threadIdx.x] = ((float*)m)[threadIdx.x];
+}
+
+//@ 3: atomic maximum through integers
+//@ x=4 <<<1, 4>>>(x)
+//@ refused: UnsupportedError: an atomic operation of int64 on 'x', which is memory of float64
+extern "C" __global__ void k(double* x)
+{
+    atomicMax((long long*)x, __double_as_longlong(2.0));
+}
+
+//@ 21: volatile variables and advice to the compiler
+//@ x=8 <<<2, 4>>>(x, 8)
+extern "C" __global__ void k(double* __restrict__ x, volatile int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) { return; __builtin_unreachable(); }
+    __builtin_assume(n > 0);
+    volatile double v = x[i], w = 1;
+    const volatile int two = 2;
+    w = v * two;
+    v += w * v;
+    for (volatile int j = 0; j < two; j++) v *= w;
+    x[i] = v;
+}

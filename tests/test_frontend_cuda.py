@@ -424,6 +424,23 @@ def test_table_of_the_file_is_a_local_array() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("call", "tree"),
+    [
+        ("__float_as_int(f)", "bits(f)"),
+        ("__uint_as_float(u)", "bits(u)"),
+        ("__int_as_float(0x7f800000)", "inf:float32"),
+        ("__double_as_longlong(d)", "bits(d)"),
+        ("__double2loint(d)", "int32(bits(d))"),
+        ("__double2hiint(d)", "int32((bits(d) >> 32:int32))"),
+        ("*(int*)&f", "*int32*(&f)"),
+        ("reinterpret_cast<const unsigned long long*>(y)[n]", "const uint64*(y)[n]"),
+    ],
+)
+def test_bits(call: str, tree: str) -> None:
+    assert one(f"auto v = {call};").partition(" = ")[2] == tree
+
+
 def test_options(tmp_path: Path) -> None:
     (tmp_path / "mine.h").write_text("#define SHIFT 3\n")
     text = '#include "mine.h"\n__global__ void k(T* x) { x[N] = SHIFT * __CUDA_ARCH__ + sizeof(x); }'

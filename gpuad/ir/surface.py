@@ -107,7 +107,8 @@ class Conditional(Expr):
 
 @dataclass(frozen=True)
 class Cast(Expr):
-    """Conversion between scalars (to bool: `!= 0`), or of pointers between const and non-const of one element type."""
+    """Conversion between scalars (to bool: `!= 0`), or of pointers: between const and non-const, and between elements of one size, of which
+    the bits are then read and written."""
 
     operand: Expr
     implicit: bool

@@ -35,6 +35,7 @@ EXPRESSIONS: dict[CursorKind, ExpressionHandler] = {
     CursorKind.CXX_STATIC_CAST_EXPR: lower_operators.cast,
     CursorKind.CXX_FUNCTIONAL_CAST_EXPR: lower_operators.cast,
     CursorKind.CXX_CONST_CAST_EXPR: lower_operators.cast,
+    CursorKind.CXX_REINTERPRET_CAST_EXPR: lower_operators.cast,
     CursorKind.INIT_LIST_EXPR: lower_operators.braced,
     CursorKind.CALL_EXPR: lower_calls.call,
 }

@@ -39,7 +39,9 @@ def _callee_reason(callee: Cursor | None) -> str:
 def builtin_name(cursor: Cursor) -> str | None:
     """The name of the CUDA function that an expression calls, or None."""
     callee = cursor.referenced if cursor.kind == CursorKind.CALL_EXPR else None
-    if callee is None or callee.kind != CursorKind.FUNCTION_DECL or not is_ours(callee):
+    if callee is None or callee.kind != CursorKind.FUNCTION_DECL:
+        return None
+    if not is_ours(callee) and not callee.spelling.startswith("__builtin_"):  # clang places these where they are used
         return None
     return str(callee.spelling)
 
