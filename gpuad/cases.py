@@ -6,7 +6,7 @@ launched, in TOML inside a comment that opens with `/*gpuad`:
     /*gpuad
     title = "y += a * x"
     [[case]]                                   # one or more
-    kernel = "saxpy"
+    kernel = "saxpy"                           # or an instance of a template, "fir<float, 8>"
     sizes = {n = 1000, m = "2 * n"}            # whole numbers, or expressions over the sizes before them
     grid = ["(n + 255) // 256"]                # one to three expressions
     block = [256]
@@ -42,6 +42,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .errors import LocatedError
+from .frontend.cuda import legal_name
 from .ir.nodes import Buffer, Kernel
 from .ir.types import Pointer, Scalar, Type
 from .source import SourceFile, Span
@@ -224,8 +225,8 @@ class Case:
     @property
     def id(self) -> str:
         """The name of the test: the file's stem, and the kernel's name where it is another."""
-        stem = Path(self.file.name).stem
-        return stem if stem == self.kernel else f"{stem}-{self.kernel}"
+        stem, name = Path(self.file.name).stem, legal_name(self.kernel)
+        return stem if stem == name else f"{stem}-{name}"
 
     @property
     def active(self) -> tuple[str, ...]:

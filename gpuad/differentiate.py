@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
-from .analysis.activity import Activity, Escape, activity, connected, escapes, truncations
+from .analysis.activity import Activity, Escape, activity, connected, escapes, reinterpretations, truncations
 from .errors import UnsupportedError
 from .facts import Facts
 from .ir import surface
@@ -189,7 +189,7 @@ def reverse_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     first_own = names.uid()
     shadows = _shadows(kernel, pattern, names, "d")
     facts = activity(kernel, shadows, stopped=_stopped(kernel, pattern))
-    _refuse_truncation(kernel, facts)
+    _refuse_lost_bits(kernel, facts)
     logs = _logs(kernel, names)
     wide = replace(kernel, params=(*kernel.params, *shadows.values(), *(log for log, _ in logs.values())))
     recording = record(wide, facts, shadows, dict(logs), analyse=pattern.analyse, optimistic=pattern.optimistic)
@@ -252,7 +252,7 @@ def tangent_of(function: surface.Function, pattern: Pattern) -> Tangent:
     first_own = names.uid()
     tangents = _shadows(kernel, pattern, names, "d")
     facts = activity(kernel, tangents, stopped=_stopped(kernel, pattern))
-    _refuse_truncation(kernel, facts)
+    _refuse_lost_bits(kernel, facts)
     body = simplify(forward(kernel.body, facts, tangents, names), first_own)
     parameters = _primal_and_shadow(kernel, tangents, pattern)
     params = tuple(p.item for p in parameters)
@@ -269,10 +269,15 @@ def tangent_of(function: surface.Function, pattern: Pattern) -> Tangent:
     )
 
 
-def _refuse_truncation(kernel: Kernel, facts: Activity) -> None:
+def _refuse_lost_bits(kernel: Kernel, facts: Activity) -> None:
     for stmt in truncations(kernel, facts):
         raise UnsupportedError(
             "a value that carries a gradient becomes an integer here without a cast; write the cast if that is meant: its derivative is 0",
+            stmt.span,
+        )
+    for stmt in reinterpretations(kernel, facts):
+        raise UnsupportedError(
+            "the bits of a value that carries a gradient are read here as an integer: a derivative cannot follow reinterpreted bits",
             stmt.span,
         )
 

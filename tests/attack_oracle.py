@@ -27,9 +27,20 @@ using namespace std;
 struct Dim { unsigned x, y, z; };
 static Dim threadIdx, blockIdx, blockDim, gridDim;
 #define __global__
-#define __device__ static
+#define __device__
 template <class T, class U> static T atomicAdd(T* p, U v) { T old = *p; *p = old + (T)v; return old; }
 template <class T, class U> static T atomicMax(T* p, U v) { T old = *p; *p = max(old, (T)v); return old; }
+template <class A, class B> static A bits(B b) { A a; __builtin_memcpy(&a, &b, sizeof a); return a; }
+static int __float_as_int(float x) { return bits<int>(x); }
+static unsigned __float_as_uint(float x) { return bits<unsigned>(x); }
+static float __int_as_float(int x) { return bits<float>(x); }
+static float __uint_as_float(unsigned x) { return bits<float>(x); }
+static long long __double_as_longlong(double x) { return bits<long long>(x); }
+static double __longlong_as_double(long long x) { return bits<double>(x); }
+static int __double2hiint(double x) { return (int)(bits<long long>(x) >> 32); }
+static int __double2loint(double x) { return (int)bits<long long>(x); }
+static double __hiloint2double(int hi, int lo) { return bits<double>(((long long)hi << 32) | (unsigned)lo); }
+static void __builtin_assume(bool) {}
 static double rsqrt(double x) { return 1 / sqrt(x); }
 template <class F> static void gpuad_each(const unsigned* g, F body)
 {
@@ -40,7 +51,7 @@ template <class F> static void gpuad_each(const unsigned* g, F body)
     for (threadIdx.y = 0; threadIdx.y < g[4]; ++threadIdx.y) for (threadIdx.x = 0; threadIdx.x < g[3]; ++threadIdx.x) body();
 }
 """
-FLAGS = ("-O0", "-std=c++17", "-fwrapv", "-ffp-contract=off", "-fpermissive", "-w", "-shared", "-fPIC")
+FLAGS = ("-O0", "-std=c++17", "-fwrapv", "-ffp-contract=off", "-fpermissive", "-fno-strict-aliasing", "-w", "-shared", "-fPIC")
 STEP = 1e-5
 
 
@@ -49,7 +60,7 @@ def _types(case: Case) -> list[tuple[str, bool]]:
     found = []
     params = case.source.split("__global__ void k(")[1].split(")")[0]
     for text in params.split(","):
-        words = text.replace("const", "").replace("__restrict__", "").replace("*", " * ").split()
+        words = text.replace("const", "").replace("volatile", "").replace("__restrict__", "").replace("*", " * ").split()
         found.append((" ".join(w for w in words[:-1] if w != "*"), "*" in words))
     return found
 

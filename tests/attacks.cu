@@ -1255,3 +1255,238 @@ extern "C" __global__ void k(double* x)
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     x[i] = x[0] * x[i];
 }
+
+//@ 21: templates deduced and given
+//@ x=8 y=8 <<<2, 4>>>(x, y, 8)
+template <typename T> __device__ T square(T a) { return a * a; }
+template <> __device__ float square<float>(float a) { return a * a * a; }
+template <typename T, typename U> __device__ T mixed(T a, U b, T c = T(1) / T(4)) { return a * b + c; }
+template <int N> __device__ double power(double a) { if constexpr (N == 0) return 1; else return a * power<N - 1>(a); }
+__device__ double pick(double a) { return 2 * a; }
+__device__ double pick(float a) { return 3 * a; }
+__device__ double pick(int a) { return 5 * a; }
+extern "C" __global__ void k(double* x, double* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    auto a = square(x[i]) + square((float)i) + square(3);
+    auto b = mixed(y[i], i) + mixed<double>(a, y[i], 2);
+    x[i] = a * power<3>(0.1 * b) + pick(x[i]) + pick((float)i) * 1e-3 + pick(i);
+}
+
+//@ 21: template with arrays, references and a constant of each instance
+//@ x=12 y=4 <<<1, 4>>>(x, y)
+template <typename T, int N> struct Traits { static constexpr int half = N / 2; static constexpr T scale = T(N) / 4; enum { last = N - 1 }; };
+template <typename T> constexpr T third = T(1) / T(3);
+template <typename T, int N> __device__ void blend(T (&a)[N], T& out, const T* x) {
+    for (int j = 0; j < N; j++) a[j] = x[j] * (j < Traits<T, N>::half ? Traits<T, N>::scale : third<T>);
+    out += a[Traits<T, N>::last] * a[0];
+}
+extern "C" __global__ void k(double* x, double* y)
+{
+    double a[3], b[2];
+    blend(a, y[threadIdx.x], x + 3 * threadIdx.x);
+    blend(b, y[threadIdx.x], a);
+    x[3 * threadIdx.x] = a[1] + b[1];
+}
+
+//@ 21: if constexpr discards what could not be read
+//@ x=4 <<<1, 4>>>(x)
+constexpr bool fancy = false;
+template <bool F, typename T> __device__ T step(T a) { if constexpr (F) { return missing(a); } else if constexpr (sizeof(double) == 8) { a *= a; } return sin(a); }
+extern "C" __global__ void k(double* x)
+{
+    double s = x[threadIdx.x];
+    if constexpr (fancy) { int* p = new int[2]; s += p[0]; } else s *= 2;
+    if constexpr (!fancy) if (s > 1.5) s *= s;
+    x[threadIdx.x] = step<fancy>(s);
+}
+
+//@ 21: one template entered twice with different arguments keeps its variables apart
+//@ x=4 y=4 <<<1, 4>>>(x, y)
+template <int N, typename T> __device__ T tower(T a) { T local = a * N; if constexpr (N > 1) local += tower<N - 1>(local * a); return local * a; }
+extern "C" __global__ void k(double* x, double* y)
+{
+    int i = threadIdx.x;
+    x[i] = tower<3>(x[i]) - tower<2>(y[i]) + tower<3>((float)i);
+}
+
+//@ 21: namespaces, aliases and casts of every kind
+//@ x=4 <<<1, 4>>>(x)
+namespace a { namespace b { using real = double; typedef float single; constexpr real c = 1.25; template <class T> __device__ T f(T v) { return v * T(c); } } namespace d = b; }
+using a::b::f;
+extern "C" __global__ void k(double* x)
+{
+    using namespace a;
+    using R = b::real;
+    auto i = static_cast<int>(threadIdx.x);
+    const auto v = R(x[i]) + d::f(static_cast<d::single>(0.7) * static_cast<b::single>(0.3)) + f(x[i]) + R{2} * int(2.9) + static_cast<R>(i);
+    auto* p = &x[i];
+    auto& r = *p;
+    r = v * r;
+}
+
+//@ 12: switch with fall through, default in the middle and returns
+//@ x=16 y=16 m=[0,1,2,3,4,5,6,7,-1,-7,1,2,0,3,200,2] <<<4, 4>>>(x, y, m, 16)
+//@ host
+__device__ double choose(double a, int m) {
+    switch (m) { case 1: return a * a; case 2: a *= 3; default: a += 1; case 7: { a *= a; break; } case 5: case -7: return 1 / a; }
+    return a * m;
+}
+extern "C" __global__ void k(double* x, double* y, const int* m, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    double v = x[i];
+    switch (m[i] & 7) {
+        case 0:
+        case 1: v = v * y[i]; break;
+        case 1 + 1: { double t = sin(v); v = t * t; }
+        case 4: if (v > 0.7) break; v += y[i] * y[i]; break;
+        case 6: return;
+        default: v = exp(v);
+    }
+    x[i] = v * choose(v, m[i]);
+}
+
+//@ 12: switch in loops, breaks and continues of both
+//@ x=8 y=8 m=[0,1,2,3,3,2,1,0] <<<2, 4>>>(x, y, m, 8)
+//@ host
+extern "C" __global__ void k(double* x, double* y, const int* m, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    double v = x[i];
+    for (int j = 0; j < 6; j++) {
+        int t;
+        switch ((m[i] + j) % 4) {
+            case 0: continue;
+            case 1: for (int q = 0; q < 3; q++) { if (q == 2) break; v *= 1 + 0.1 * y[i]; } break;
+            case 2: t = j; if (v > 1.2) { if (j > 3) continue; break; } v += t * y[i]; break;
+            default: { int t = 2; v = v * v / t; }
+        }
+        v += 0.1 * j;
+        if (v > 40) break;
+    }
+    int left = 3;
+    while (true) { switch (left--) { case 2: v *= y[i]; case 1: continue; case 0: x[i] = v; return; } v = sin(v) + v; }
+}
+
+//@ 12: switch on types, enumerations, constants, and on what a case changes
+//@ x=8 m=[0,1,2,255,-1,-2,3,4] <<<2, 4>>>(x, m, 8)
+enum class Kind : short { A = -1, B = 3 };
+enum Plain { P = 4, Q = 255 };
+template <int N> __device__ double fixed(double a) { switch (N) { case 0: return a; case 3: return a * a * a; } return 0; }
+extern "C" __global__ void k(double* x, const int* m, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    int w = m[i];
+    double v = x[i];
+    switch ((unsigned char)m[i]) { case Q: v *= 2; break; case 254: v *= 3; }
+    switch ((Kind)m[i]) { case Kind::A: v += 1; break; case Kind::B: v *= v; break; default:; }
+    switch ((Plain)w) { case P: w = 255; v *= 5; break; case Q: w = 4; v *= 7; }
+    switch (w) case 3: v = sin(v);
+    switch (w) {}
+    switch ((long long)w << 33) { case 0: v += 0.25; break; case 1ll << 33: v *= v; }
+    switch (threadIdx.x) { case 0u: v *= 1.5; break; case 3: v *= 2.5; }
+    switch (v > 1) { case true: v -= 1; break; case false: v = -v; }
+    x[i] = fixed<3>(v) + fixed<0>(v) + fixed<1>(v) * w;
+}
+
+//@ 3: bits of integers become floats
+//@ x=8 m=[1,7,-5,123456789,0,2,99,-1] <<<2, 4>>>(x, m, 8)
+//@ host
+__device__ float uniform(unsigned& state) { state ^= state << 13; state ^= state >> 17; state ^= state << 5; return __uint_as_float((state >> 9) | 0x3f800000u) - 1.0f; }
+extern "C" __global__ void k(double* x, const int* m, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    unsigned state = 747796405u * m[i] + 2891336453u;
+    for (int j = 0; j < 3; j++) x[i] = x[i] * x[i] + uniform(state);
+    float f = m[i];
+    int low = __float_as_int(f) & 0xffff, *p = (int*)&f;
+    *p ^= 1 << 22;
+    double h = __hiloint2double(0x3ff00000 | (m[i] & 0xfffff), ~m[i]);
+    x[i] *= 1 + 1e-6 * f + low * 1e-6 + h + __int_as_float(0x40000000 + (m[i] & 255));
+    x[i] += (__double2loint(h) & 7) + (__double2hiint(h) & 3) + (__double_as_longlong(h) & 15) + (__float_as_uint(f) & 1u);
+}
+
+//@ 3: integer memory as floats, float memory as integers
+//@ x=8 y=8 m=[1065353216,1073741824,-1082130432,1056964608,3,4,5,6] c=[0,0] <<<1, 8>>>(x, y, m, c)
+//@ host
+extern "C" __global__ void k(double* x, double* y, int* m, int* c)
+{
+    int i = threadIdx.x;
+    float* w = reinterpret_cast<float*>(m);
+    float t = w[i];
+    if (i < 4) w[i] += 2.0f;
+    x[i] = x[i] * x[i] * (t + w[i]);
+    ((long long*)y)[i] = ((const long long*)x)[i];
+    if (i == 3) *(long long*)&x[i] = 0x4000000000000000ll;
+    if (i == 5) { unsigned long long* p = (unsigned long long*)(x + i); p[0] = 0; }
+    atomicAdd((unsigned*)&c[i & 1], 3u);
+}
+
+//@ 3: a pointer to one of two memories, of which one is reinterpreted
+//@ x=4 m=[1065353216,1073741824,3,4] <<<1, 4>>>(x, m)
+extern "C" __global__ void k(double* x, int* m)
+{
+    int i = threadIdx.x;
+    int own[2] = {0x40400000, 0x40800000};
+    float f[2] = {7, 8};
+    float* p = i & 1 ? (float*)m + i : i & 2 ? f : (float*)own;
+    x[i] = x[i] * x[i] * *p;
+    if (i != 1) *p += 1; else p[0] = 1;
+    x[i] += own[0] * 1e-9 + f[0] * x[i];
+}
+
+//@ 3: bits of an active value
+//@ x=4 <<<1, 4>>>(x)
+//@ refused: UnsupportedError: the bits of a value that carries a gradient are read here
+extern "C" __global__ void k(double* x)
+{
+    x[threadIdx.x] = __longlong_as_double(__double_as_longlong(x[threadIdx.x]) & 0x7fffffffffffffffll);
+}
+
+//@ 3: bits of an active value through memory
+//@ x=4 <<<1, 4>>>(x)
+//@ refused: UnsupportedError: the bits of a value that carries a gradient are read here
+extern "C" __global__ void k(double* x)
+{
+    double t = x[threadIdx.x] * 2;
+    long long* p = (long long*)&t;
+    if (*p > 0x4000000000000000ll) x[threadIdx.x] = 3;
+}
+
+//@ 3: active values in integer memory
+//@ x=4 m=[0,0,0,0,0,0,0,0] <<<1, 4>>>(x, m)
+//@ refused: UnsupportedError: the bits of a value that carries a gradient are read here
+extern "C" __global__ void k(double* x, int* m)
+{
+    ((float*)m)[threadIdx.x] = (float)x[threadIdx.x];
+    x[threadIdx.x] = ((float*)m)[threadIdx.x];
+}
+
+//@ 3: atomic maximum through integers
+//@ x=4 <<<1, 4>>>(x)
+//@ refused: UnsupportedError: an atomic operation of int64 on 'x', which is memory of float64
+extern "C" __global__ void k(double* x)
+{
+    atomicMax((long long*)x, __double_as_longlong(2.0));
+}
+
+//@ 21: volatile variables and advice to the compiler
+//@ x=8 <<<2, 4>>>(x, 8)
+extern "C" __global__ void k(double* __restrict__ x, volatile int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) { return; __builtin_unreachable(); }
+    __builtin_assume(n > 0);
+    volatile double v = x[i], w = 1;
+    const volatile int two = 2;
+    w = v * two;
+    v += w * v;
+    for (volatile int j = 0; j < two; j++) v *= w;
+    x[i] = v;
+}

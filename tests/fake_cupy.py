@@ -315,6 +315,8 @@ class RawModule:
 
     def get_function(self, name: str) -> RawKernel:
         assert self.code is not None
+        if "<" in name and name not in (self.name_expressions or ()):
+            raise CUDADriverError("CUDA_ERROR_NOT_FOUND: named symbol not found")
         return RawKernel(self.code, name, self.options)
 
 

@@ -102,7 +102,7 @@ def golden_runs(cupy: Any, name: str) -> None:
     options = ("-std=c++17", "-fmad=false") if plain.adjoint.exact else ("-std=c++17",)
     module = cupy.RawModule(code=(GOLDEN / f"{name}.cu").read_text(encoding="utf-8"), options=options)
     args = tuple(map(as_cupy, launching.arguments(plain.adjoint.parameters, plain.call, state)))
-    module.get_function(f"{case.kernel}_reverse")(plain.call.grid, plain.call.block, args)
+    module.get_function(plain.adjoint.name)(plain.call.grid, plain.call.block, args)
     close(results(plain), results(own), narrow(own))
 
 
@@ -134,6 +134,23 @@ def raw_module(cupy: Any) -> None:
     module = cupy.RawModule(code=CUBE)
     _cubed(cupy, gpuad.kernel(module, "cube"))
     _cubed(cupy, gpuad.kernel(module.get_function("cube")))
+
+
+def template_instance(cupy: Any) -> None:
+    """An instance of a template: from a RawModule by its name expression, and as the function that was taken from it."""
+    text = (
+        CUBE.replace('extern "C"', "template <typename T, int N>")
+        .replace("float* x", "T* x")
+        .replace("x[i] * x[i] * x[i]", "x[i] * x[i] * x[i] * N / 2")
+    )
+    assert "T* x" in text
+    module = cupy.RawModule(code=text, options=("-std=c++17",), name_expressions=["cube<float, 2>", "cube<double, 7>"])
+    _cubed(cupy, gpuad.kernel(module, "cube<float, 2>"))
+    _cubed(cupy, gpuad.kernel(module.get_function("cube<float, 2>")))
+    x, y = (cupy.asarray(np.linspace(-2, 2, 100)) for _ in range(2))
+    module.get_function("cube<double, 7>")((1,), (128,), (x, np.int32(100)))
+    gpuad.kernel(module, "cube<double, 7>")((1,), (128,), (y, 100))
+    np.testing.assert_array_equal(x.get(), y.get())
 
 
 def own_kernel_runs(cupy: Any) -> None:
@@ -256,6 +273,6 @@ def split_on_stream(cupy: Any) -> None:
 
 
 CHECKS: tuple[Callable[[Any], None], ...] = (
-    raw_kernel, raw_module, own_kernel_runs, view, halves_of_one_array, made_shadow, batch, refused, split_on_stream,
+    raw_kernel, raw_module, template_instance, own_kernel_runs, view, halves_of_one_array, made_shadow, batch, refused, split_on_stream,
 )  # fmt: skip
 SPLIT = ("softmax", "adam", "horner", "relu_bias", "kepler-orbit", "insertion_sort", "masked_update", "gray_scott")

@@ -3,6 +3,7 @@ time. What the interpreter finds in memory is what the normalized kernel must le
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -325,6 +326,9 @@ class Interpreter:
             case c.Block(body=body):
                 for x in body:
                     self.stmt(x)
+            case c.Breakable(body=body):
+                with contextlib.suppress(_Break):
+                    self.stmt(body)
             case c.If(condition=e, then=then, otherwise=otherwise):
                 self.stmt(then) if self.value(e) else otherwise and self.stmt(otherwise)
             case c.For(init=init, condition=e, step=step, body=body):

@@ -210,7 +210,8 @@ def test_what_ships() -> None:
 @pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.id)
 def test_each_kernel_that_ships_has_a_case_and_a_benchmark(case: Case) -> None:
     kernels = re.findall(r"__global__ void (\w+)\(", case.file.text)
-    assert kernels == [other.kernel for other in all_cases() if other.file.name == case.file.name]
+    named = [other.kernel.partition("<")[0] for other in all_cases() if other.file.name == case.file.name]
+    assert kernels == list(dict.fromkeys(named))
     assert case.title
     assert case.active
     assert case.traffic()

@@ -13,17 +13,30 @@ SHARED = "shared memory (__shared__) comes in a later release"
 ALLOCATION = "memory allocation in a kernel"
 GLOBAL = "the variable c is in global memory ({}): only const variables with a value are supported"
 NO_LVALUE = "only a variable, an element or what a pointer points to can be changed or referred to here"
-BITS = "bit casts are not supported unless the argument is a constant: a derivative cannot follow reinterpreted bits"
-REINTERPRETED = "a cast from float32* to int32* reinterprets memory, which a derivative cannot follow"
+REINTERPRETED = "a cast from float32* to {} reinterprets memory, which a derivative cannot follow"
+VOLATILE = "volatile memory is not supported: other threads may change it, which a reverse pass cannot follow"
 UNION = "unions are not supported: a derivative cannot follow reinterpreted memory"
 FENCES = "memory fences are not supported: the reverse pass cannot follow communication between blocks in one launch"
+SWITCH_HEADER = "declarations and initialisers in the header of a switch are not supported"
 IF_HEADER = "declarations and initialisers in the header of an if are not supported"
 
 # Statements of a kernel with the parameters (float* x, int* j, int n).
 BODIES: dict[str, tuple[str, str]] = {
     "goto": ("^goto done; done: x[0] = 1;", "goto is not supported"),
     "label": ("^done: x[0] = 1;", "labels and goto are not supported"),
-    "switch": ("^switch (n) { case 1: x[0] = 1; }", "switch statements come in a later release; write if and else"),
+    "initialiser of a switch": ("^switch (int m = n; m) { case 1: x[0] = 1; }", SWITCH_HEADER),
+    "declaration of a switch": ("^switch (int m = n) { case 1: x[0] = 1; }", SWITCH_HEADER),
+    "case in a loop of the switch": (
+        "switch (n) { case 1: while (n) { ^case 2: n--; } }",
+        "a case inside another statement than its switch is not supported",
+    ),
+    "default in a block of the switch": (
+        "switch (n) { case 1: { ^default: n--; } }",
+        "a default inside another statement than its switch is not supported",
+    ),
+    "range of cases": ("switch (n) { ^case 1 ... 3: n--; }", "ranges of cases are not supported"),
+    "before the first case": ("switch (n) { ^n--; case 1: n--; }", "a statement before the first case is never run"),
+    "goto in a case": ("switch (n) { case 1: ^goto done; } done:;", "goto is not supported"),
     "range for": ("float a[2]; ^for (float v : a) x[0] += v;", "range-based for is not supported; write a loop over an index"),
     "assembly": ('^asm("nop;");', "inline assembly cannot be differentiated"),
     "new": ("float* p = ^new float[3];", f"{ALLOCATION} (new) is not supported"),
@@ -33,24 +46,26 @@ BODIES: dict[str, tuple[str, str]] = {
     "memcpy": ("^memcpy(x, x + 1, 4);", "memcpy and memset in a kernel are not supported; write a loop"),
     "lambda": ("auto f = ^[](float a) { return a; };", "lambdas are not supported; write a __device__ function"),
     "lambda called": ("x[0] = ^[](float a) { return a; }(x[0]);", "lambdas are not supported; write a __device__ function"),
-    "reinterpret_cast": (
-        "int* p = ^reinterpret_cast<int*>(x);",
-        "reinterpret_cast is not supported: a derivative cannot follow reinterpreted memory",
+    "reinterpret_cast": ("auto p = ^reinterpret_cast<double*>(x);", REINTERPRETED.format("float64*")),
+    "C pointer cast": ("auto p = ^(char*)x;", REINTERPRETED.format("int8*")),
+    "reinterpret_cast of a reference": (
+        "n = ^reinterpret_cast<int&>(x[0]);",
+        "a cast to a reference of another type reinterprets memory, which a derivative cannot follow",
     ),
-    "C pointer cast": ("int* p = ^(int*)x;", REINTERPRETED),
     "pointer to integer": ("size_t p = ^(size_t)x;", "a conversion from float32* to uint64 is not supported"),
     "integer to pointer": ("float* p = ^(float*)8;", "a conversion from int32 to float32* is not supported"),
     "cast to a reference": (
         "n = ^(int&)x[0];",
         "a cast to a reference of another type reinterprets memory, which a derivative cannot follow",
     ),
-    "bit cast": ("n = ^__builtin_bit_cast(int, x[0]);", "bit casts are not supported"),
-    "float as int": ("n = ^__float_as_int(x[0]);", BITS),
-    "int as float": ("x[0] = ^__int_as_float(n);", BITS),
+    "bit cast": ("n = ^__builtin_bit_cast(int, x[0]);", "__builtin_bit_cast is not supported; __float_as_int and its kin are"),
     "shared": ("__shared__ float ^s[4];", SHARED),
     "dynamic shared": ("extern __shared__ float ^s[];", SHARED),
     "static": ("static float ^a;", "static and extern variables in a kernel are not supported unless they are const"),
-    "volatile": ("volatile float ^a = 1;", "volatile is not supported"),
+    "address of a volatile": ("volatile float a = 1; float volatile* ^p = &a;", VOLATILE),
+    "volatile array": ("volatile float ^a[2];", VOLATILE),
+    "volatile reference": ("volatile float& ^a = x[0];", VOLATILE),
+    "assume with effects": ("^__builtin_assume(n++ > 0);", "__builtin_assume with arguments that have side effects is not supported"),
     "long double": ("long double ^a = 1;", "the type long double is not supported"),
     "vector": ("float4 ^a;", "vector types (float4) come in a later release"),
     "make vector": ("x[0] = ^make_float2(1, 2).x;", "vector types (float2) come in a later release"),
@@ -97,10 +112,18 @@ BODIES: dict[str, tuple[str, str]] = {
 
 # Whole sources.
 SOURCES: dict[str, tuple[str, str]] = {
-    "template kernel": ("template <class T> __global__ void ^k(T* x) { x[0] = 1; }", "templates come in a later release"),
-    "template helper": (
-        "template <class T> __device__ T f(T a) { return a; } __global__ void k(float* x) { x[0] = ^f(x[0]); }",
-        "templates come in a later release: f is one",
+    "function as a template argument": (
+        "template <float (*F)(float)> __device__ float f(float a) { return ^F(a); } __device__ float g(float a) { return a; } "
+        "__global__ void k(float* x) { x[0] = f<g>(x[0]); }",
+        "calls through pointers are not supported",
+    ),
+    "inside an instance": (
+        "template <class T> __device__ T f(T a) { T b = a; ^goto done; done: return b; } __global__ void k(float* x) { x[0] = f(x[0]); }",
+        "goto is not supported",
+    ),
+    "array without elements": (
+        "template <int N> __device__ int f() { int ^a[N]; return 1; } __global__ void k(float* x) { x[0] = f<0>(); }",
+        "an array without elements is not supported",
     ),
     "struct by value": ("struct P { float a; }; __global__ void k(P ^p, float* x) { x[0] = p.a; }", STRUCTS),
     "pointer to struct": ("struct P { float a; }; __global__ void k(P* ^p) { p->a = 1; }", STRUCTS),
@@ -113,7 +136,7 @@ SOURCES: dict[str, tuple[str, str]] = {
     "vector pointer": ("__global__ void k(float4* ^x) { x[0].x = 1; }", "vector types (float4) come in a later release"),
     "void pointer": ("__global__ void k(void* ^x) {}", "void pointers are not supported"),
     "pointer to pointer": ("__global__ void k(float** ^x) { x[0][0] = 1; }", "pointers to pointers are not supported"),
-    "volatile pointer": ("__global__ void k(volatile float* ^x) { x[0] = 1; }", "volatile is not supported"),
+    "volatile pointer": ("__global__ void k(volatile float* ^x) { x[0] = 1; }", VOLATILE),
     "constant memory": ("__constant__ float c[3]; __global__ void k(float* x) { x[0] = ^c[1]; }", GLOBAL.format("__constant__")),
     "device memory": ("__device__ float c = 3; __global__ void k(float* x) { ^c = x[0]; }", GLOBAL.format("__device__")),
     "dynamic shared of the file": ("extern __shared__ float s[]; __global__ void k(float* x) { ^s[0] = x[0]; }", SHARED),

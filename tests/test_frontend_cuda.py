@@ -204,6 +204,11 @@ def test_short_circuit_and_conditions() -> None:
     assert one("if (n > 0 && x[n] > 0) n = 1; else n = 2;") == "If(((n > 0:int32) && (x[n] > ~float32(0:int32))), n = 1:int32, n = 2:int32)"
     assert one("while (n-- || b) ;") == "While((~bool(n--) || b), {})"
     assert one("do { n--; } while (n);") == "DoWhile({n--}, ~bool(n))"
+    assert one("switch (n) { case 1: case 2: n--; break; default: n++; }") == ("{If(((n == 1:int32) || (n == 2:int32)), {n--}, n++)}")
+    assert one("switch (n) { case 1: n--; case 2: n++; }") == "{If((n == 1:int32), {n--; n++}, If((n == 2:int32), {n++}, None))}"
+    assert one("switch (-n) { case 1: n--; }") == "{int32 choice = -n; If((choice == 1:int32), {n--}, None)}"
+    assert one("switch (n) { case 1: if (b) break; n--; }") == "{If((n == 1:int32), {If(b, {}, {n--})}, None)}"
+    assert one("switch (n) { case 1: if (b) if (u) break; n--; }").startswith("Breakable({If((n == 1:int32), {If(b, If(")
     assert one("b = !n;") == "b = !~bool(n)"
     assert one("if (x) n = 1;") == "If((x != 0:float32*), n = 1:int32, None)"
     assert one("f = n > 0 ? f : 0;") == "f = ((n > 0:int32) ? f : ~float32(0:int32))"
@@ -417,6 +422,23 @@ def test_table_of_the_file_is_a_local_array() -> None:
         "float32[3] weight = {~float32(1:int32), ~float32(2:int32), 0.0:float32}",
         "x[n] = (weight[n] + weight[0:int32])",
     ]
+
+
+@pytest.mark.parametrize(
+    ("call", "tree"),
+    [
+        ("__float_as_int(f)", "bits(f)"),
+        ("__uint_as_float(u)", "bits(u)"),
+        ("__int_as_float(0x7f800000)", "inf:float32"),
+        ("__double_as_longlong(d)", "bits(d)"),
+        ("__double2loint(d)", "int32(bits(d))"),
+        ("__double2hiint(d)", "int32((bits(d) >> 32:int32))"),
+        ("*(int*)&f", "*int32*(&f)"),
+        ("reinterpret_cast<const unsigned long long*>(y)[n]", "const uint64*(y)[n]"),
+    ],
+)
+def test_bits(call: str, tree: str) -> None:
+    assert one(f"auto v = {call};").partition(" = ")[2] == tree
 
 
 def test_options(tmp_path: Path) -> None:

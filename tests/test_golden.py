@@ -106,7 +106,7 @@ CUDA = frozenset({
     "void", "__global__", "__shared__", "__restrict__", "__syncthreads", "__syncwarp", "atomicAdd", "atomicExch"
 })  # fmt: skip
 # Numbers of block and thread; a while loop's trips and their index; whether a loop goes on, was left by a break; what && and || came to.
-MADE = frozenset({"block", "thread", "iterations", "iteration", "go", "broken", "both", "either"})
+MADE = frozenset({"block", "thread", "iterations", "iteration", "go", "broken", "both", "either", "choice"})
 
 
 def names(lines: list[str]) -> set[str]:
@@ -126,7 +126,7 @@ def is_function(name: str, lines: list[str]) -> bool:
 
 @pytest.mark.parametrize("name", CASES)
 def test_names_are_the_users(name: str) -> None:
-    lines = body(adjoint(name).source, f"{CASES[name].kernel}_reverse")
+    lines = body(adjoint(name).source, f"{shipped(name).name}_reverse")
     users = names([re.sub(r"/\*.*?\*/", "", CASES[name].file.text, flags=re.DOTALL)])
     known = CUDA | MADE | users | {f"d{n}" for n in users}
     strange = {

@@ -178,6 +178,44 @@ def _(image: Any, weight: Any, **_: Any) -> Arrays:
     return {"filtered": np.einsum("yxij,ij->yx", windows, weight)}
 
 
+@model("fir-fir_float_8")
+def _(y: Any, x: Any, taps: Any, **_: Any) -> Arrays:
+    return {"y": np.convolve(x, taps)[: len(x)]}
+
+
+@model("fir-fir_double_3_Border_Wrap")
+def _(y: Any, x: Any, taps: Any, **_: Any) -> Arrays:
+    return {"y": sum(tap * np.roll(x, k) for k, tap in enumerate(taps))}
+
+
+@model("activation")
+def _(x: Any, kind: Any, slope: Any, **_: Any) -> Arrays:
+    sigmoid = 1 / (1 + np.exp(-x))
+    chosen = [x, np.maximum(x, 0), np.where(x < 0, slope * x, x), sigmoid, x * sigmoid, np.tanh(x), 0 * x]
+    return {"x": np.choose(kind[:, None], chosen)}
+
+
+def advected(limiter: Callable[[Any, Any], Any], u: Any, v: Any, wind: Any) -> Arrays:
+    back, ahead = np.diff(u)[:-1], np.diff(u)[1:]
+    correction = np.where(back * ahead > 0, limiter(back, ahead), 0) * (1 - wind[1:-1]) / 2
+    v[2:-2] = u[2:-2] - np.diff(wind[1:-1] * (u[1:-1] + correction))[:-1]
+    return {"v": v}
+
+
+@model("advection-advect_float_Limiter_VanLeer")
+def _(u: Any, v: Any, wind: Any, **_: Any) -> Arrays:
+    return advected(lambda back, ahead: 2 / (1 / back + 1 / ahead), u, v, wind)
+
+
+@model("advection-advect_double_Limiter_Superbee")
+def _(u: Any, v: Any, wind: Any, **_: Any) -> Arrays:
+    def superbee(back: Any, ahead: Any) -> Any:
+        ratio = back / ahead
+        return ahead * np.maximum.reduce([0 * ratio, np.minimum(2 * ratio, 1), np.minimum(ratio, 2)])
+
+    return advected(superbee, u, v, wind)
+
+
 @model("recurrence-iir")
 def _(x: Any, a1: Any, a2: Any, b0: Any, n: Any, **_: Any) -> Arrays:
     matrix = np.eye(n) - a1 * np.eye(n, k=-1) - a2 * np.eye(n, k=-2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from surface_tools import (
     while_,
 )
 
+from gpuad.cases import Case, all_cases
 from gpuad.errors import UnsupportedError
 from gpuad.executors.base import Memory
 from gpuad.executors.reference import Reference
@@ -39,10 +39,7 @@ from gpuad.ir.printer import to_text
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.ir.types import BOOL, F32, F64, I32, I64, U8, U32, Array, Pointer, Struct, Vector
 from gpuad.ir.verify import verify
-from gpuad.source import SourceFile
 from gpuad.transform.normalize import Aliases, normalize
-
-KERNELS = sorted((Path(__file__).parents[1] / "kernels").glob("*.cu"))
 
 
 class Names:
@@ -552,10 +549,9 @@ def test_const_memory_is_not_written() -> None:
 # --- the kernels that ship ---
 
 
-@pytest.mark.parametrize("file", KERNELS, ids=lambda f: f.stem)
-def test_shipped_kernels_give_valid_ir(file: Path) -> None:
-    module = parse(SourceFile(file.name, file.read_text(encoding="utf-8")))
-    for name in module.kernels:
-        kernel = normalize(module.kernel(name))
-        verify(kernel)
-        assert to_text(kernel) == to_text(normalize(module.kernel(name)))
+@pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.id)
+def test_shipped_kernels_give_valid_ir(case: Case) -> None:
+    tree = parse(case.file).kernel(case.kernel)
+    kernel = normalize(tree)
+    verify(kernel)
+    assert to_text(kernel) == to_text(normalize(tree))

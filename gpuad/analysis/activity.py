@@ -16,6 +16,7 @@ from ..ir.nodes import (
     Assign,
     Atomic,
     Buffer,
+    Call,
     Carried,
     Cast,
     Expr,
@@ -117,6 +118,14 @@ def truncations(kernel: Kernel, facts: Activity) -> Iterator[Stmt]:
     for stmt in walk_stmts(kernel.body):
         for expr in (e for top in expressions(stmt) for e in walk(top)):
             if isinstance(expr, Cast) and _loses(expr, facts):
+                yield stmt
+
+
+def reinterpretations(kernel: Kernel, facts: Activity) -> Iterator[Stmt]:
+    """Statements in which the bits of a varied value are read as an integer."""
+    for stmt in walk_stmts(kernel.body):
+        for expr in (e for top in expressions(stmt) for e in walk(top)):
+            if isinstance(expr, Call) and expr.function == "bits" and any(v in facts.varied for v in differentiable(expr.arguments[0])):
                 yield stmt
 
 

@@ -421,6 +421,14 @@ _OPERATORS = {
     "__ddiv_rn": ("double", "a / b"), "__powf": ("float", "powf(a, b)"), "rhypot": ("double", "1.0 / std::hypot(a, b)"),
     "rhypotf": ("float", "(float)(1.0 / std::hypot((double)a, (double)b))"),
 }  # fmt: skip
+_BITS = {
+    "__float_as_int": ("float", "int"),
+    "__float_as_uint": ("float", "unsigned int"),
+    "__int_as_float": ("int", "float"),
+    "__uint_as_float": ("unsigned int", "float"),
+    "__double_as_longlong": ("double", "long long"),
+    "__longlong_as_double": ("long long", "double"),
+}
 _OTHER = {
     "__exp10f": "GPUAD_INLINE float __exp10f(float x) { return (float)std::pow(10.0, (double)x); }",
     "__frcp_rn": "GPUAD_INLINE float __frcp_rn(float x) { return 1.0f / x; }",
@@ -439,6 +447,10 @@ def _table() -> dict[str, str]:
         table[name] = f"GPUAD_INLINE double {name}(double x) {{ return {expression}; }}"
         table[name + "f"] = f"GPUAD_INLINE float {name}f(float a) {{ const double x = a; return (float)({expression}); }}"
     table |= {name: f"GPUAD_INLINE {_kind(name)} {name}({_kind(name)} x) {{ return {same}(x); }}" for name, same in _SAME.items()}
+    table |= {
+        name: f"GPUAD_INLINE {result} {name}({argument} x) {{ {result} y; __builtin_memcpy(&y, &x, sizeof x); return y; }}"
+        for name, (argument, result) in _BITS.items()
+    }
     table |= {n: f"GPUAD_INLINE {t} {n}({t} a, {t} b) {{ return {e}; }}" for n, (t, e) in _OPERATORS.items()}
     return table | _OTHER
 

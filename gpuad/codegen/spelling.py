@@ -29,6 +29,14 @@ C_TYPES = {
     "float64": "double",
 }
 
+_BITS = {
+    ("float32", "int32"): "__float_as_int",
+    ("float32", "uint32"): "__float_as_uint",
+    ("int32", "float32"): "__int_as_float",
+    ("uint32", "float32"): "__uint_as_float",
+    ("float64", "int64"): "__double_as_longlong",
+    ("int64", "float64"): "__longlong_as_double",
+}
 _SUFFIX = {"uint32": "u", "int64": "LL", "uint64": "ULL"}
 _INT_NAMES = {
     "popc": ("__popc", "__popcll", "__popc", "__popcll"),
@@ -108,6 +116,8 @@ def function_name(call: Call) -> str:
     """The typed CUDA name of the function called: `sinf` at float32, `sin` at float64, `__popcll` at 64 bits."""
     function = FUNCTIONS[call.function]
     t = call.arguments[0].type
+    if function.domain == "bits":
+        return _BITS[str(t), str(call.type)]
     if function.domain == "int":
         names = _INT_NAMES.get(function.name)
         return function.name if names is None else names[(t.bits == 64) + 2 * (t.kind == "uint")]

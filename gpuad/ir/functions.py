@@ -3,7 +3,8 @@
 A floating-point function `sin` takes and gives values of one float type; it prints as `sinf` at float32 and `sin` at float64. Functions
 whose CUDA name starts with two underscores exist at float32 only and print as they are. `gpuad_chain(seed, partial)` is ours: `seed *
 partial`, but 0 where the seed is exactly 0, so that an infinite partial that nobody asked for gives no NaN. `gpuad_used(seed)` says that
-a seed is not 0, which means that the value was used at all; passes after `accumulate` see a comparison instead.
+a seed is not 0, which means that the value was used at all; passes after `accumulate` see a comparison instead. `bits` reads the bits of a
+float as an integer of its size or the other way round (float32 and int32 or uint32, float64 and int64); no derivative follows it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Function:
-    """`domain`: 'float' (float args, float result), 'predicate' (float args, bool result) or 'int' (integer args and result)."""
+    """`domain`: 'float' (float args, float result), 'predicate' (float args, bool result), 'int' (integer args and result) or 'bits' (a
+    float for an integer or an integer for a float)."""
 
     name: str
     arity: int
@@ -99,6 +101,7 @@ FUNCTIONS: dict[str, Function] = {
     "ffs": Function("ffs", 1, "int"),
     "brev": Function("brev", 1, "int"),
     "mulhi": Function("mulhi", 2, "int"),
+    "bits": Function("bits", 1, "bits"),
     "gpuad_used": Function("gpuad_used", 1, "predicate"),
     "gpuad_chain": Function("gpuad_chain", 2, "float", "gpuad_chain", "gpuad_chain"),
 }

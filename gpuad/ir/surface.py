@@ -107,7 +107,8 @@ class Conditional(Expr):
 
 @dataclass(frozen=True)
 class Cast(Expr):
-    """Conversion between scalars (to bool: `!= 0`), or of pointers between const and non-const of one element type."""
+    """Conversion between scalars (to bool: `!= 0`), or of pointers: between const and non-const, and between elements of one size, of which
+    the bits are then read and written."""
 
     operand: Expr
     implicit: bool
@@ -248,6 +249,13 @@ class While(Stmt):
 class DoWhile(Stmt):
     body: Stmt
     condition: Expr
+
+
+@dataclass(frozen=True)
+class Breakable(Stmt):
+    """A statement whose end a `Break` inside it jumps to, as of a switch. A `Continue` inside it belongs to the loop around it."""
+
+    body: Stmt
 
 
 @dataclass(frozen=True)

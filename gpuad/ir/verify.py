@@ -44,7 +44,7 @@ from .nodes import (
     While,
     children,
 )
-from .types import BOOL, I32, U32, Scalar, Space
+from .types import BOOL, F32, F64, I32, I64, U32, Scalar, Space
 
 ATOMICS = frozenset({"add", "sub", "min", "max", "exch", "cas", "and", "or", "xor", "inc", "dec"})
 
@@ -328,7 +328,13 @@ def _call(expr: Call, types: list[Scalar]) -> None:
         wanted = I32 if expr.function in ("popc", "clz", "ffs") else types[0]
         _require(types[0].is_integer and expr.type == wanted, shown)
         return
+    if function.domain == "bits":
+        _require(BITS.get(types[0]) is not None and expr.type in BITS[types[0]], shown)
+        return
     _require(types[0].is_float and expr.type == (BOOL if function.domain == "predicate" else types[0]), shown)
+
+
+BITS = {F32: (I32, U32), F64: (I64,), I32: (F32,), U32: (F32,), I64: (F64,)}
 
 
 def _alike(types: Iterable[Scalar]) -> bool:

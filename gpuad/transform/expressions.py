@@ -45,7 +45,7 @@ def evaluate(s: Lowering, e: surface.Expr, name: str | None = None) -> Value:
         case surface.Constant():
             return _constant(e)
         case surface.Name() | surface.Index() | surface.Deref():
-            return memory.read(s, place(s, e), e.span, name)
+            return memory.viewed(memory.read(s, place(s, e), e.span, name), e.type, e.span)
         case surface.LaunchIndex(name=which, axis=axis):
             return LaunchIndex(which, axis)
         case surface.Unary(op=op, operand=operand):
@@ -232,8 +232,9 @@ def assign(s: Lowering, e: surface.Assign, used: bool) -> Value:
     value = evaluate(s, e.value, e.target.declaration.name if simple and isinstance(e.target, surface.Name) else None)
     target = place(s, e.target)
     if e.op is not None:
-        value = _updated(s, e, memory.read(s, target, e.span, None), value)
-    return memory.write(s, target, value, e.span, None if used else mark)
+        old = memory.viewed(memory.read(s, target, e.span, None), e.target.type, e.span)
+        value = _updated(s, e, old, value)
+    return memory.viewed(memory.write(s, target, value, e.span, None if used else mark), e.target.type, e.span)
 
 
 def _updated(s: Lowering, e: surface.Assign, old: Value, value: Value) -> Value:
@@ -251,14 +252,14 @@ def _updated(s: Lowering, e: surface.Assign, old: Value, value: Value) -> Value:
 def _increment(s: Lowering, e: surface.IncDec, used: bool) -> Value:
     mark = len(s.out)
     target = place(s, e.target)
-    old = memory.read(s, target, e.span, None)
+    old = memory.viewed(memory.read(s, target, e.span, None), e.target.type, e.span)
     if isinstance(old, Address):
         new: Value = advance(old, fold.integer(1 if e.op == "+" else -1, I64), _stride(e.target))
     elif isinstance(old, Expr) and old.type != BOOL:
         new = fold.binary(e.op, old, Constant(1, old.type), old.type)
     else:
         raise UnsupportedError(f"'{e.op}{e.op}' on a value of type {e.target.type}", e.span)
-    new = memory.write(s, target, new, e.span, None if used else mark)
+    new = memory.viewed(memory.write(s, target, new, e.span, None if used else mark), e.target.type, e.span)
     return new if e.prefix else old
 
 

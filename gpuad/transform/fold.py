@@ -10,8 +10,8 @@ import operator
 import struct
 from collections.abc import Callable
 
-from ..ir.nodes import COMPARISONS, Binary, Cast, Constant, Expr, Select, Unary, Var, walk
-from ..ir.types import BOOL, Scalar
+from ..ir.nodes import COMPARISONS, Binary, Call, Cast, Constant, Expr, Select, Unary, Var, walk
+from ..ir.types import BOOL, I64, Scalar
 
 _COMPARE: dict[str, Callable[[int, int], bool]] = {
     "<": operator.lt,
@@ -102,6 +102,19 @@ def cast(operand: Expr, kind: Scalar, implicit: bool = False) -> Expr:
     if isinstance(operand, Cast) and _lossless(operand.operand.type, operand.type) and _same_kind(operand.operand.type, kind):
         return cast(operand.operand, kind, implicit)
     return Cast(operand, kind, implicit)
+
+
+def bits(operand: Expr, kind: Scalar) -> Expr:
+    """The bits of a float as an integer `kind` of its size, or of an integer as a float; there and back is the value itself."""
+    if isinstance(operand, Cast) and operand.operand.type.is_integer and operand.operand.type.bits == kind.bits and kind.is_float:
+        return bits(operand.operand, kind)
+    if isinstance(operand, Call) and operand.function == "bits" and operand.arguments[0].type == kind:
+        return operand.arguments[0]
+    if kind.kind == "uint" and kind.bits == 64:
+        return cast(bits(operand, I64), kind)
+    if operand.type.kind == "uint" and operand.type.bits == 64:
+        operand = cast(operand, I64)
+    return Call("bits", (operand,), kind)
 
 
 def _lossless(source: Scalar, through: Scalar) -> bool:

@@ -64,6 +64,16 @@ def lower_while(s: Lowering, stmt: surface.While | surface.DoWhile) -> None:
     _lower(s, stmt.condition, stmt.body, None, isinstance(stmt, surface.While), stmt.span)
 
 
+def lower_breakable(s: Lowering, stmt: surface.Breakable) -> None:
+    """Lowers what a `break` may leave once; a `continue` in it is that of the loop around it."""
+    before = dict(s.env)
+    skipped = s.frame.loops[-1].skipped if s.frame.loops else s.flag("skipped")
+    s.frame.loops.append(LoopExits(s.flag("broken"), skipped))
+    s.run(s, (stmt.body,))
+    s.frame.loops.pop()
+    s.forget(before)
+
+
 def _lower(s: Lowering, condition: surface.Expr | None, body: surface.Stmt, step: surface.Expr | None, tested: bool, span: Span) -> None:
     before = dict(s.env)
     loop = Loop(condition, body, step, tested, span, LoopExits(s.flag("broken"), s.flag("skipped")))
@@ -179,6 +189,8 @@ def _has_continue(node: object) -> bool:
             return any(_has_continue(b) for b in body)
         case surface.If(then=then, otherwise=otherwise):
             return _has_continue(then) or _has_continue(otherwise)
+        case surface.Breakable(body=body):
+            return _has_continue(body)
     return False
 
 
@@ -336,7 +348,7 @@ def _leaves(node: object, nested: bool = False) -> bool:
             return any(_leaves(b, nested) for b in body)
         case surface.If(then=then, otherwise=otherwise):
             return _leaves(then, nested) or _leaves(otherwise, nested)
-        case surface.For(body=body) | surface.While(body=body) | surface.DoWhile(body=body):
+        case surface.For(body=body) | surface.While(body=body) | surface.DoWhile(body=body) | surface.Breakable(body=body):
             return _leaves(body, True)
     return False
 

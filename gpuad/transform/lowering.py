@@ -41,7 +41,7 @@ class Frame:
 
     @property
     def exits(self) -> tuple[Cell, ...]:
-        return (self.returned, *(flag for loop in self.loops for flag in (loop.broken, loop.skipped)))
+        return (self.returned, *dict.fromkeys(flag for loop in self.loops for flag in (loop.broken, loop.skipped)))
 
 
 @dataclass

@@ -13,7 +13,7 @@ from ..errors import UnsupportedError
 from ..ir import surface
 from ..ir.nodes import Accumulate, Atomic, Binary, Buffer, Constant, Expr, How, Let, Load, Stmt, Store, Var, walk
 from ..ir.rewrite import expressions
-from ..ir.types import BOOL, I32, Space, Type
+from ..ir.types import BOOL, I32, Scalar, Space, Type
 from ..source import Span
 from . import fold
 from .lowering import Lowering
@@ -31,10 +31,21 @@ def read(s: Lowering, at: Place, span: Span, name: str | None) -> Value:
     s.env[result] = UNDEFINED
 
     def one(target: Target) -> None:
-        s.env[result] = read(s, _narrow(at, target), span, name)
+        s.env[result] = viewed(read(s, _narrow(at, target), span, name), result.type, span)
 
     through(s, at, one, span)
     return s.env.pop(result)
+
+
+def viewed(value: Value, kind: Type, span: Span) -> Value:
+    """A number as what its bits are in another type of its size: memory may be reached by a pointer of another type than its own."""
+    if not isinstance(value, Expr) or value.type == kind or not isinstance(kind, Scalar):
+        return value
+    if value.type.is_integer and kind.is_integer and value.type.bits == kind.bits:
+        return fold.cast(value, kind)
+    if value.type.bits != kind.bits or kind.bits not in (32, 64) or value.type.is_float == kind.is_float:
+        raise UnsupportedError(f"a value of type {value.type} where one of type {kind} belongs", span)
+    return fold.bits(value, kind)
 
 
 def _variable(s: Lowering, cell: Cell, span: Span) -> Value:
@@ -62,12 +73,15 @@ def write(s: Lowering, at: Place, value: Value, span: Span, mark: int | None) ->
     """Gives a place a new content, and returns that. `mark`: where in the emitted statements the user's statement began, if it may become
     an Accumulate."""
     if isinstance(at, Cell):
+        value = viewed(value, at.type, span)
         s.env[at] = s.let(at.name, value, span) if isinstance(value, Expr) else value
         return s.env[at]
     if not isinstance(value, Expr):
         raise UnsupportedError("a pointer stored in memory", span)
     single = _single(at)
     if isinstance(single, Buffer):
+        value = viewed(value, single.element, span)
+        assert isinstance(value, Expr)
         return _store(s, single, at.index, value, span, mark)
     value = s.let("value", value, span)
     through(s, at, lambda target: _write_one(s, at, target, value, span), span)
@@ -159,13 +173,26 @@ def _atomic_one(s: Lowering, e: surface.AtomicCall, on: Target, index: Expr, ope
         raise UnsupportedError(f"an atomic operation on '{on.name}', which belongs to one thread", e.span)
     if on in s.read_only:
         raise UnsupportedError(f"'{on.name}' is const, but written", e.span)
+    if on.element != operands[0].type:
+        operands = _operands_of(on, e, operands)
     if name is None and e.op in ("add", "sub"):
         added = operands[0] if e.op == "add" else fold.unary("-", operands[0])
         s.emit(Accumulate(on, index, added, How.ATOMIC, span=e.span))
         return UNDEFINED
     old = None if name is None else s.var(name, on.element)
     s.emit(Atomic(e.op, old, on, index, operands, span=e.span))
-    return UNDEFINED if old is None else old
+    return UNDEFINED if old is None else viewed(old, e.type, e.span)
+
+
+def _operands_of(on: Buffer, e: surface.AtomicCall, operands: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The operands of an atomic operation on memory of another type: the same bits, where signs do not matter."""
+    kind = operands[0].type
+    if not (kind.is_integer and on.element.is_integer and kind.bits == on.element.bits and e.op in _UNSIGNED):
+        raise UnsupportedError(f"an atomic operation of {kind} on '{on.name}', which is memory of {on.element}", e.span)
+    return tuple(fold.cast(operand, on.element) for operand in operands)
+
+
+_UNSIGNED = ("add", "sub", "exch", "cas", "and", "or", "xor")  # operations that are the same for signed and unsigned
 
 
 # --- pointers with several candidates ------------------------------------------------------------------------------------------------

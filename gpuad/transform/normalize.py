@@ -120,6 +120,8 @@ def _step(s: Lowering, stmt: surface.Stmt, rest: tuple[surface.Stmt, ...]) -> tu
             loops.lower_for(s, stmt)
         case surface.While() | surface.DoWhile():
             loops.lower_while(s, stmt)
+        case surface.Breakable():
+            loops.lower_breakable(s, stmt)
         case surface.Return() | surface.Break() | surface.Continue():
             _exit(s, stmt)
         case surface.Barrier():

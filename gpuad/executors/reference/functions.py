@@ -27,6 +27,8 @@ def function(name: str, type: Scalar, arguments: tuple[Scalar, ...]) -> Function
         raise GpuadError(f"malformed IR: function `{name}` of {len(arguments)} arguments")
     if known.domain == "float" and any(a != type for a in arguments if a.is_float or name != "ldexp"):
         raise GpuadError(f"malformed IR: `{name}` of type {type} with arguments of types {', '.join(map(str, arguments))}")
+    if known.domain == "bits":
+        return lambda a: np.ascontiguousarray(a).view(dtype_of(type))
     if known.domain != "int":
         return _EXACT[name] if name in _EXACT else _rounded(_DOUBLE[name], dtype_of(type))
     return _typed(_INTEGER[name], dtype_of(type))

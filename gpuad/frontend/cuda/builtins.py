@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from ...errors import UnsupportedError
 from ...ir.functions import FUNCTIONS
 from ...ir.surface import AtomicCall, Binary, Cast, Constant, Expr, MathCall
-from ...ir.types import BOOL, I32, U32, Pointer, Scalar, Type
+from ...ir.types import BOOL, I32, I64, U32, Pointer, Scalar, Type
 from ...source import Span
-from .conversions import constant, convert, explicit
+from .conversions import constant, convert, explicit, reinterpreted
 from .lower_memory import dereferenced
 
 
@@ -125,19 +125,39 @@ def _first(call: Call) -> Expr:
     return call.arguments[0]
 
 
+def _as(call: Call) -> Expr:
+    """The bits of a float as an integer."""
+    return reinterpreted(call.arguments[0], call.scalar, call.span)
+
+
 def _from_bits(integer: str, floating: str) -> Handler:
-    """A float given by the bits of a constant."""
+    """A float given by its bits, as a number where they are a constant."""
 
     def lower(call: Call) -> Expr:
         number = constant_value(call.arguments[0])
         if number is None:
-            raise UnsupportedError(
-                "bit casts are not supported unless the argument is a constant: a derivative cannot follow reinterpreted bits", call.span
-            )
+            return _as(call)
         mask = (1 << (8 * struct.calcsize(integer))) - 1
         return constant(call.span, call.scalar, struct.unpack(floating, struct.pack(integer, number & mask))[0])
 
     return lower
+
+
+def _low_word(call: Call) -> Expr:
+    return convert(reinterpreted(call.arguments[0], I64, call.span), I32, call.span, implicit=False)
+
+
+def _high_word(call: Call) -> Expr:
+    whole = reinterpreted(call.arguments[0], I64, call.span)
+    return convert(Binary(call.span, I64, ">>", whole, Constant(call.span, I32, 32)), I32, call.span, implicit=False)
+
+
+def _from_words(call: Call) -> Expr:
+    """A double from its high and its low word."""
+    high, low = call.arguments
+    shifted = Binary(call.span, I64, "<<", convert(high, I64, call.span, implicit=False), Constant(call.span, I32, 32))
+    below = convert(convert(low, U32, call.span, implicit=False), I64, call.span, implicit=False)
+    return reinterpreted(Binary(call.span, I64, "|", shifted, below), call.scalar, call.span)
 
 
 def constant_value(value: Expr) -> int | None:
@@ -209,6 +229,8 @@ def _conversions() -> dict[str, Handler]:
     table.update(
         {"__int_as_float": _from_bits("I", "f"), "__uint_as_float": _from_bits("I", "f"), "__longlong_as_double": _from_bits("Q", "d")}
     )
+    table.update(dict.fromkeys(("__float_as_int", "__float_as_uint", "__double_as_longlong"), _as))
+    table.update({"__double2loint": _low_word, "__double2hiint": _high_word, "__hiloint2double": _from_words})
     return table
 
 

@@ -34,13 +34,13 @@ class Context:
     expressions: Mapping[CursorKind, ExpressionHandler]
     statements: Mapping[CursorKind, StatementHandler]
     lower_function: Callable[[Context, Cursor], surface.Function]
+    check: Callable[[Cursor], None]
     declarations: dict[Cursor, Declaration] = field(default_factory=dict)
     helpers: dict[Cursor, surface.Function] = field(default_factory=dict)
     active: list[Cursor] = field(
         default_factory=list
     )  # the functions being lowered, outermost first: one of them called again is a recursion
     tables: list[list[Declare]] = field(default_factory=list)  # per active function: file-scope tables that it reads
-    reached: list[Cursor] = field(default_factory=list)  # definitions of the kernel and of all helpers
     _uids: int = 0
 
     def span(self, cursor: Cursor) -> Span:

@@ -7,7 +7,7 @@ import struct
 from dataclasses import replace
 
 from ...errors import UnsupportedError
-from ...ir.surface import Binary, Cast, Constant, Decay, Expr
+from ...ir.surface import Binary, Cast, Constant, Decay, Expr, MathCall
 from ...ir.types import BOOL, F32, I32, Array, Pointer, Scalar, Type
 from ...source import Span
 
@@ -32,9 +32,14 @@ def convert(value: Expr, target: Type, span: Span, *, implicit: bool) -> Expr:
 
 def _pointer(value: Expr, target: Pointer, span: Span, implicit: bool) -> Expr:
     source = value.type
-    if isinstance(source, Pointer) and source.element == target.element:
+    if isinstance(source, Pointer) and (source.element == target.element or _same_size(source.element, target.element)):
         return Cast(span, target, value, implicit)
     raise UnsupportedError(f"a cast from {source} to {target} reinterprets memory, which a derivative cannot follow", span)
+
+
+def _same_size(one: Type, other: Type) -> bool:
+    """Whether elements of one type can be read as those of the other, bit for bit."""
+    return isinstance(one, Scalar) and isinstance(other, Scalar) and one.bits == other.bits and one.bits in (32, 64)
 
 
 def explicit(value: Expr, target: Type, span: Span) -> Expr:
@@ -42,6 +47,21 @@ def explicit(value: Expr, target: Type, span: Span) -> Expr:
     if isinstance(value, Cast) and value.implicit and value.type == target:
         return replace(value, span=span, implicit=False)
     return convert(value, target, span, implicit=False)
+
+
+def reinterpreted(value: Expr, target: Scalar, span: Span) -> Expr:
+    """The bits of a number as another number of its size."""
+    source = value.type
+    if not isinstance(source, Scalar) or source.bits != target.bits or target.bits not in (32, 64):
+        raise UnsupportedError(f"a bit cast from {source} to {target} is not supported", span)
+    if source.is_float == target.is_float:
+        return convert(value, target, span, implicit=False)
+    wide = Scalar("int", 64) if 64 in (source.bits, target.bits) else None
+    if wide is not None and source.is_integer:
+        return MathCall(span, target, "bits", (convert(value, wide, span, implicit=False),))
+    if wide is not None:
+        return convert(MathCall(span, wide, "bits", (value,)), target, span, implicit=False)
+    return MathCall(span, target, "bits", (value,))
 
 
 def promoted(type_: Scalar) -> Scalar:

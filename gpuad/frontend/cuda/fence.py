@@ -14,7 +14,8 @@ KINDS: dict[CursorKind, str] = {
     CursorKind.GOTO_STMT: "goto is not supported",
     CursorKind.INDIRECT_GOTO_STMT: "goto is not supported",
     CursorKind.LABEL_STMT: "labels and goto are not supported",
-    CursorKind.SWITCH_STMT: f"switch statements {_LATER}; write if and else",
+    CursorKind.CASE_STMT: "a case inside another statement than its switch is not supported",
+    CursorKind.DEFAULT_STMT: "a default inside another statement than its switch is not supported",
     CursorKind.CXX_FOR_RANGE_STMT: "range-based for is not supported; write a loop over an index",
     CursorKind.CXX_TRY_STMT: "exceptions are not supported",
     CursorKind.CXX_THROW_EXPR: "exceptions are not supported",
@@ -23,9 +24,8 @@ KINDS: dict[CursorKind, str] = {
     CursorKind.CXX_NEW_EXPR: "memory allocation in a kernel (new) is not supported",
     CursorKind.CXX_DELETE_EXPR: "memory allocation in a kernel (delete) is not supported",
     CursorKind.LAMBDA_EXPR: "lambdas are not supported; write a __device__ function",
-    CursorKind.CXX_REINTERPRET_CAST_EXPR: "reinterpret_cast is not supported: a derivative cannot follow reinterpreted memory",
+    CursorKind.BUILTIN_BIT_CAST_EXPR: "__builtin_bit_cast is not supported; __float_as_int and its kin are",
     CursorKind.CXX_DYNAMIC_CAST_EXPR: "dynamic_cast is not supported",
-    CursorKind.BUILTIN_BIT_CAST_EXPR: "bit casts are not supported",
     CursorKind.CXX_THIS_EXPR: f"member functions {_LATER}",
     CursorKind.STRING_LITERAL: "string literals are not supported",
     CursorKind.IMAGINARY_LITERAL: "complex numbers come in a later release",
@@ -42,7 +42,6 @@ _SHUFFLE = f"warp shuffles {_LATER}"
 _WARP = f"warp-level operations {_LATER}"
 _TEXTURE = f"textures {_LATER}"
 _FENCE = "memory fences are not supported: the reverse pass cannot follow communication between blocks in one launch"
-_BITS = "bit casts are not supported unless the argument is a constant: a derivative cannot follow reinterpreted bits"
 _MALLOC = "memory allocation in a kernel is not supported"
 _VOTING = f"barriers that count {_LATER}"
 _CLOCK = "clocks are not supported: their values cannot be replayed"
@@ -53,8 +52,6 @@ FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(("tex1Dfetch", "tex1D", "tex2D", "tex3D"), _TEXTURE),
     **dict.fromkeys(("__threadfence", "__threadfence_block", "__threadfence_system"), _FENCE),
     **dict.fromkeys(("__syncthreads_count", "__syncthreads_and", "__syncthreads_or"), _VOTING),
-    **dict.fromkeys(("__float_as_int", "__float_as_uint", "__int_as_float", "__uint_as_float"), _BITS),
-    **dict.fromkeys(("__double_as_longlong", "__longlong_as_double", "__double2hiint", "__double2loint", "__hiloint2double"), _BITS),
     **dict.fromkeys(("malloc", "free"), _MALLOC),
     **dict.fromkeys(("memcpy", "memset"), "memcpy and memset in a kernel are not supported; write a loop"),
     **dict.fromkeys(("clock", "clock64"), _CLOCK),

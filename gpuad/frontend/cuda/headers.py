@@ -7,6 +7,7 @@ child is. Where it comes from a macro there are no semicolons to see, and only a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 from clang.cindex import Cursor, CursorKind, Token
 
@@ -74,9 +75,14 @@ def _semicolons(cursor: Cursor) -> tuple[int, int] | None:
     return (offsets[0], offsets[1]) if len(offsets) == 2 else None
 
 
-def has_initialiser(cursor: Cursor) -> bool:
-    """True if the parentheses of an `if` hold an initialiser."""
-    return any(token.spelling == ";" for token in _header_tokens(cursor, "if"))
+def has_initialiser(cursor: Cursor, keyword: str = "if") -> bool:
+    """True if the parentheses of an `if` or `switch` hold an initialiser."""
+    return any(token.spelling == ";" for token in _header_tokens(cursor, keyword))
+
+
+def is_constexpr(cursor: Cursor) -> bool:
+    """True for an `if constexpr` that is written out."""
+    return [token.spelling for token in islice(cursor.get_tokens(), 2)] == ["if", "constexpr"]
 
 
 def _header_tokens(cursor: Cursor, keyword: str) -> list[Token]:

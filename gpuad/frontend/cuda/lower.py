@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from clang.cindex import Cursor, CursorKind, TypeKind
 
 from ...ir import surface
 from ...ir.surface import Block, Declaration
 from ...ir.types import Pointer, Scalar
-from . import headers, lower_calls, lower_memory, lower_operators, lower_statements
+from . import headers, lower_calls, lower_memory, lower_operators, lower_statements, lower_switch
 from .clang_c import children, has_attribute
 from .context import Context, ExpressionHandler, StatementHandler
 from .places import Places
@@ -33,6 +35,7 @@ EXPRESSIONS: dict[CursorKind, ExpressionHandler] = {
     CursorKind.CXX_STATIC_CAST_EXPR: lower_operators.cast,
     CursorKind.CXX_FUNCTIONAL_CAST_EXPR: lower_operators.cast,
     CursorKind.CXX_CONST_CAST_EXPR: lower_operators.cast,
+    CursorKind.CXX_REINTERPRET_CAST_EXPR: lower_operators.cast,
     CursorKind.INIT_LIST_EXPR: lower_operators.braced,
     CursorKind.CALL_EXPR: lower_calls.call,
 }
@@ -41,6 +44,7 @@ STATEMENTS: dict[CursorKind, StatementHandler] = {
     CursorKind.COMPOUND_STMT: lower_statements.block,
     CursorKind.DECL_STMT: lower_statements.declarations,
     CursorKind.IF_STMT: lower_statements.branch,
+    CursorKind.SWITCH_STMT: lower_switch.switch,
     CursorKind.FOR_STMT: headers.for_loop,
     CursorKind.WHILE_STMT: lower_statements.while_loop,
     CursorKind.DO_STMT: lower_statements.do_loop,
@@ -53,20 +57,20 @@ STATEMENTS: dict[CursorKind, StatementHandler] = {
 }
 
 
-def lower_kernel(places: Places, definition: Cursor) -> tuple[surface.Function, tuple[Cursor, ...]]:
-    """The kernel's tree, and the definitions that it consists of: its own and those of the helpers that it reaches."""
-    ctx = Context(places, EXPRESSIONS, STATEMENTS, lower_function)
-    return lower_function(ctx, definition), tuple(ctx.reached)
+def lower_kernel(places: Places, definition: Cursor, check: Callable[[Cursor], None]) -> surface.Function:
+    """The kernel's tree. `check` is called with each definition that it consists of, its own and those of the helpers that it reaches,
+    before that is lowered: it raises where clang has found an error."""
+    return lower_function(Context(places, EXPRESSIONS, STATEMENTS, lower_function, check), definition)
 
 
 def lower_function(ctx: Context, definition: Cursor) -> surface.Function:
     """A kernel or helper with its body."""
+    ctx.check(definition)
     is_kernel = has_attribute(definition, CursorKind.CUDAGLOBAL_ATTR)
     if is_reference(definition.result_type):
         ctx.refuse(definition, "functions that return a reference are not supported")
     ctx.active.append(definition)
     ctx.tables.append([])
-    ctx.reached.append(definition)
     parameters = tuple(_parameter(ctx, p, number, is_kernel) for number, p in enumerate(definition.get_arguments()))
     result = lower_type(definition.result_type, ctx.span(definition))
     body = _body(ctx, definition)
@@ -93,5 +97,13 @@ def _parameter(ctx: Context, cursor: Cursor, number: int, is_kernel: bool) -> De
         ctx.refuse(cursor, "a kernel's pointer must point to numbers")
     declared = cursor.type.get_canonical().get_pointee() if reference else cursor.type
     const = is_const(declared) and isinstance(type_, Pointer) == (declared.get_canonical().kind == TypeKind.POINTER)
-    name = cursor.spelling or f"unnamed{number}"
+    name = _parameter_name(cursor, number)
     return ctx.declare(cursor, ctx.fresh(ctx.span(cursor), name, type_, reference=reference, const=const))
+
+
+def _parameter_name(cursor: Cursor, number: int) -> str:
+    """The parameter's own name; one of a parameter pack, which all have the same, is numbered."""
+    names = [p.spelling for p in cursor.semantic_parent.get_arguments()]
+    if not cursor.spelling:
+        return f"unnamed{number}"
+    return str(cursor.spelling) if names.count(cursor.spelling) == 1 else f"{cursor.spelling}_{number}"

@@ -8,7 +8,7 @@ from ...ir import surface
 from ...ir.surface import Binary, Conditional, Declaration, Expr, HelperCall
 from ...ir.types import BOOL, Scalar
 from .builtins import BUILTINS, Call
-from .clang_c import children, evaluate, initializer, template_of
+from .clang_c import children, evaluate, initializer
 from .context import Context
 from .conversions import constant, convert
 from .effects import has_effects
@@ -39,7 +39,9 @@ def _callee_reason(callee: Cursor | None) -> str:
 def builtin_name(cursor: Cursor) -> str | None:
     """The name of the CUDA function that an expression calls, or None."""
     callee = cursor.referenced if cursor.kind == CursorKind.CALL_EXPR else None
-    if callee is None or callee.kind != CursorKind.FUNCTION_DECL or not is_ours(callee):
+    if callee is None or callee.kind != CursorKind.FUNCTION_DECL:
+        return None
+    if not is_ours(callee) and not callee.spelling.startswith("__builtin_"):  # clang places these where they are used
         return None
     return str(callee.spelling)
 
@@ -70,8 +72,6 @@ def _std_extreme(ctx: Context, cursor: Cursor, name: str, left: Expr, right: Exp
 
 def _helper(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
     definition = callee.get_definition()
-    if template_of(callee) is not None:
-        ctx.refuse(cursor, f"templates come in a later release: {callee.spelling} is one")
     if definition is None:
         ctx.refuse(cursor, f"the function {callee.spelling} has no body in this source")
     if definition in ctx.active:

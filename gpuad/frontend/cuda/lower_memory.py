@@ -34,6 +34,8 @@ def null(ctx: Context, cursor: Cursor) -> Expr:
 def name(ctx: Context, cursor: Cursor) -> Expr:
     """A variable, a parameter, an enumerator or a constant of the file."""
     declared = cursor.referenced
+    if declared is None or declared.kind == CursorKind.UNEXPOSED_DECL:
+        return _substituted(ctx, cursor)
     known = ctx.declarations.get(declared)
     if known is not None:
         return Name(ctx.span(cursor), known.type, known)
@@ -44,6 +46,16 @@ def name(ctx: Context, cursor: Cursor) -> Expr:
     if declared.kind == CursorKind.FUNCTION_DECL:
         ctx.refuse(cursor, "function pointers are not supported")
     return ctx.refuse(cursor, f"the name {cursor.spelling} is not supported here")
+
+
+def _substituted(ctx: Context, cursor: Cursor) -> Expr:
+    """What an instance of a template has in the place of a parameter that is a number; or an instance of a template for a constant."""
+    value = evaluate(cursor)
+    if value is None:
+        ctx.refuse(
+            cursor, f"the name {cursor.spelling} is not supported here" if cursor.spelling else "this template argument is not supported"
+        )
+    return constant(ctx.span(cursor), _scalar(ctx, cursor), value)
 
 
 def _scalar(ctx: Context, cursor: Cursor) -> Scalar:

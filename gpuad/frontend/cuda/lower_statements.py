@@ -26,17 +26,19 @@ from ...ir.types import VOID, Array, Pointer
 from .arrays import initial_scalar, initial_values
 from .builtins import SINCOS
 from .clang_c import binary_operator, children, has_attribute, initializer
+from .clang_c import evaluate as evaluate_constant
 from .context import LVALUES, Context
 from .effects import has_effects, reads_float, walk
-from .headers import has_initialiser
+from .headers import has_initialiser, is_constexpr
 from .lower_calls import builtin_name
 from .lower_memory import dereferenced
-from .types import is_const, is_reference, is_rvalue_reference
+from .types import is_const, is_reference, is_rvalue_reference, lower_variable
 
 _IGNORED_DECLARATIONS = {
     *(CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL, CursorKind.USING_DECLARATION, CursorKind.USING_DIRECTIVE),
     *(CursorKind.STATIC_ASSERT, CursorKind.ENUM_DECL, CursorKind.NAMESPACE_ALIAS),
 }
+_WITHOUT_EFFECT = ("printf", "gpuad_assert", "__builtin_assume", "__assume", "__builtin_unreachable")
 _LOOPS = {CursorKind.FOR_STMT, CursorKind.WHILE_STMT, CursorKind.DO_STMT}
 
 
@@ -68,7 +70,7 @@ def _declare(ctx: Context, cursor: Cursor) -> Stmt:
         ctx.refuse(start)
     if is_reference(cursor.type):
         return _reference(ctx, cursor, start)
-    type_ = ctx.type(cursor)
+    type_ = lower_variable(cursor.type, ctx.span(cursor))
     value: Expr | tuple[Expr, ...] | None = None
     if start is not None:  # before the variable is declared: its own name is not yet known there
         value = initial_values(ctx, type_, start) if isinstance(type_, Array) else initial_scalar(ctx, type_, start)
@@ -90,11 +92,14 @@ def _reference(ctx: Context, cursor: Cursor, start: Cursor | None) -> Stmt:
 
 
 def branch(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
-    """`if (condition) then else otherwise`."""
+    """`if (condition) then else otherwise`. What `if constexpr` discards is not part of the program, whatever it contains."""
     parts = children(cursor)
     if parts[0].kind in (CursorKind.VAR_DECL, CursorKind.DECL_STMT) or len(parts) > 3 or has_initialiser(cursor):
         ctx.refuse(cursor, "declarations and initialisers in the header of an if are not supported")
     condition, then, *otherwise = parts
+    if is_constexpr(cursor) and (known := evaluate_constant(condition)) is not None:
+        chosen = then if known else otherwise[0] if otherwise else None
+        return () if chosen is None else (Block(ctx.span(cursor), ctx.statement(chosen)),)
     value = ctx.expression(condition)
     return (If(ctx.span(cursor), value, single(ctx, then), single(ctx, otherwise[0]) if otherwise else None),)
 
@@ -157,8 +162,8 @@ def evaluate(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
     name = builtin_name(cursor)
     if name == "__syncthreads":
         return (Barrier(ctx.span(cursor)),)
-    if name in ("printf", "gpuad_assert"):
-        return _reported(ctx, cursor, name)
+    if name in _WITHOUT_EFFECT:
+        return _left_out(ctx, cursor, str(name))
     if name is not None and SINCOS.fullmatch(name):
         return _sincos(ctx, cursor, name)
     return (Evaluate(ctx.span(cursor), ctx.expression(cursor)),)
@@ -187,8 +192,8 @@ def _discarded(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
     return (Evaluate(value.span, value),) if has_effects(value) else ()
 
 
-def _reported(ctx: Context, cursor: Cursor, name: str) -> tuple[Stmt, ...]:
-    """printf and assert have no effect on numbers: they are left out, if their arguments have none either."""
+def _left_out(ctx: Context, cursor: Cursor, name: str) -> tuple[Stmt, ...]:
+    """printf, assert and advice to the compiler have no effect on numbers: they are left out, if their arguments have none either."""
     shown = name.removeprefix("gpuad_")
     for argument in cursor.get_arguments():
         text = argument.type.get_canonical().get_pointee().get_canonical().spelling in ("const char", "char")

@@ -53,10 +53,12 @@ class CommandLine:
     header: str
 
 
-def command_line(options: tuple[str, ...]) -> CommandLine:
-    """clang's command line for NVRTC's (or nvcc's) `options`."""
+def command_line(options: tuple[str, ...], name: str = "") -> CommandLine:
+    """clang's command line for NVRTC's (or nvcc's) `options`. `name`: the source's; where it is that of a file, what the file includes in
+    quotes is sought beside it first."""
     pairs = _pairs(options)
-    includes = [f"-I{INCLUDE / 'std'}", f"-I{INCLUDE}", *(f"-I{v}" for k, v in pairs if k in ("-I", "--include-path"))]
+    includes = [f"-iquote{Path(name).parent}"] if name and Path(name).is_file() else []
+    includes += [f"-I{INCLUDE / 'std'}", f"-I{INCLUDE}", *(f"-I{v}" for k, v in pairs if k in ("-I", "--include-path"))]
     standards = [v for k, v in pairs if k in ("-std", "--std")] or ["c++17"]
     return CommandLine((*_BASE, f"--target={_target()}", f"-std={standards[-1]}", *includes), _header(options, pairs))
 

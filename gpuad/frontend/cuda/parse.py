@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 
 from clang import cindex
-from clang.cindex import Cursor, CursorKind, Diagnostic, TranslationUnit
+from clang.cindex import Cursor, CursorKind, Diagnostic, SourceLocation, TranslationUnit
 
 from ...depth import room
 from ...errors import CompileError, UnsupportedError
 from ...ir import surface
 from ...source import SourceFile, Span
-from .clang_c import children, file_location, has_attribute, library
+from .clang_c import children, file_location, has_attribute, library, template_of
 from .fence import header_message
+from .instances import instance, is_expression, is_request, legal_name, needs_arguments, no_instance, request, requests
 from .lower import lower_kernel
-from .options import command_line
+from .options import INCLUDE, command_line
 from .places import MAIN, Places, is_ours
 
 _SCOPES = {CursorKind.NAMESPACE, CursorKind.LINKAGE_SPEC, CursorKind.UNEXPOSED_DECL}
@@ -29,30 +31,56 @@ class Module:
     """The kernels of one source text.
 
     `kernels` are the names of its __global__ functions in order, with their namespaces (`filters::blur`), and
-    `kernel(name)` gives the tree of one.
+    `kernel(name)` gives the tree of one. A template is there by its own name; `kernel` wants an instance of it (`step<float, 3>`).
     """
 
     source: SourceFile
     kernels: tuple[str, ...]
+    options: tuple[str, ...]
     _definitions: dict[str, tuple[Cursor, ...]] = field(repr=False, compare=False)
     _errors: tuple[Diagnostic, ...] = field(repr=False, compare=False)
     _places: Places = field(repr=False, compare=False)
     _unit: TranslationUnit = field(repr=False, compare=False)
     _lowered: dict[str, surface.Function] = field(default_factory=dict, repr=False, compare=False)
 
+    @property
+    def includes_files(self) -> bool:
+        """Whether the text includes files that are not gpuad's own."""
+        return any(not Path(str(file.include.name)).is_relative_to(INCLUDE) for file in self._unit.get_includes())
+
     def span(self, name: str) -> Span:
         """Where the kernel is defined; CompileError if there is none of this name."""
         return self._places.of(self._definition(name))
 
     def kernel(self, name: str) -> surface.Function:
-        """The kernel's surface tree, with those of all the helpers that it calls.
+        """The kernel's surface tree, with those of all the helpers that it calls. `name` is a name of `kernels`, one without its namespaces
+        if that is clear, or a name expression as NVRTC takes it: `step<float, 3>`.
 
         Raises CompileError if the source has no such kernel or clang rejects a function that it consists of, UnsupportedError with file,
         line and column for whatever gpuad cannot represent.
         """
         if name not in self._lowered:
-            self._lowered[name] = self._lower(self._definition(name))
+            self._lowered[name] = self._instance(name) if is_expression(name) else self._lower(self._definition(name))
         return self._lowered[name]
+
+    def _instance(self, expression: str) -> surface.Function:
+        """An instance of a template, from a parse of its own: the text with a line after it that asks for the instance."""
+        unit = _unit(self.source, self.options, request(expression))
+        places = Places(self.source, command_line(self.options).header)
+        functions = [cursor for _, cursor in _functions(unit.cursor, "")]
+        errors = _errors(unit)
+        for error in errors:
+            if is_request(error.location, places):
+                raise CompileError(no_instance(expression, str(error.spelling), self.source.name, self.kernels))
+            _raise_unless_contained(error, functions, places)
+        definition = instance(unit)
+        for error in errors:
+            if definition is None and any(is_request(place, places) for place in requests(error)):
+                raise _compile_error(error, places)
+        if definition is None:
+            raise CompileError(no_instance(expression, "it is no kernel", self.source.name, self.kernels))
+        module = replace(self, _definitions={}, _errors=errors, _places=places, _unit=unit, _lowered={})
+        return replace(module._lower(definition), name=legal_name(expression))
 
     def _definition(self, name: str) -> Cursor:
         found = self._definitions.get(name) or tuple(
@@ -63,21 +91,17 @@ class Module:
             raise CompileError(f"no kernel {name!r} in {self.source.name}; its kernels are: {known}")
         if len(found) > 1:
             raise CompileError(f"{name!r} stands for several kernels in {self.source.name}; its kernels are: {', '.join(self.kernels)}")
+        if found[0].kind == CursorKind.FUNCTION_TEMPLATE:
+            raise CompileError(needs_arguments(found[0], self.source.name, self.kernels), self._places.of(found[0]))
         return found[0]
 
     def _lower(self, definition: Cursor) -> surface.Function:
-        if definition.kind == CursorKind.FUNCTION_TEMPLATE:
-            raise UnsupportedError("templates come in a later release", self._places.of(definition))
-        self._refuse_errors_in(definition)
         with room(definition.spelling, self._places.of(definition)):
-            tree, reached = lower_kernel(self._places, definition)
-        for function in reached:
-            self._refuse_errors_in(function)
-        return tree
+            return lower_kernel(self._places, definition, self._refuse_errors_in)
 
     def _refuse_errors_in(self, function: Cursor) -> None:
         for error in self._errors:
-            if _lies_in(error, function):
+            if any(_lies_in(place, function) for place in (error.location, *requests(error))):
                 raise _compile_error(error, self._places)
 
 
@@ -85,26 +109,42 @@ def parse(source: SourceFile, *, options: tuple[str, ...] = ()) -> Module:
     """Reads CUDA C++ text. `options` are those for NVRTC; `-D`, `-U`, `-I`, `-std` and `-arch` count here.
 
     Raises CompileError with clang's message where the text is no CUDA C++, UnsupportedError for a header that gpuad does not have. An error
-    inside one function is raised only when a kernel that uses the function is asked for. The same text with the same options is read once.
+    inside one function is raised only when a kernel that uses the function is asked for. The same text with the same options is read once,
+    but for one that includes files of the user, who may change them.
     """
-    return _parse(source, tuple(options))
+    module = _read_once(source, tuple(options))
+    return _parse(source, tuple(options)) if module.includes_files else module
 
 
 @lru_cache(maxsize=64)
+def _read_once(source: SourceFile, options: tuple[str, ...]) -> Module:
+    return _parse(source, options)
+
+
 def _parse(source: SourceFile, options: tuple[str, ...]) -> Module:
-    library()
-    line = command_line(options)
-    unit = cindex.Index.create().parse(MAIN, args=list(line.arguments), unsaved_files=[(MAIN, line.header + source.text)])
-    places = Places(source, line.header)
+    unit = _unit(source, options)
+    places = Places(source, command_line(options).header)
     definitions: dict[str, list[Cursor]] = {}
     functions = list(_functions(unit.cursor, ""))
     for name, cursor in functions:
-        if has_attribute(cursor, CursorKind.CUDAGLOBAL_ATTR) and cursor.is_definition():
+        if has_attribute(cursor, CursorKind.CUDAGLOBAL_ATTR) and cursor.is_definition() and template_of(cursor) is None:
             definitions.setdefault(name, []).append(cursor)
-    errors = tuple(d for d in unit.diagnostics if d.severity >= Diagnostic.Error)
+    errors = _errors(unit)
     for error in errors:
         _raise_unless_contained(error, [cursor for _, cursor in functions], places)
-    return Module(source, tuple(definitions), {name: tuple(found) for name, found in definitions.items()}, errors, places, unit)
+    found = {name: tuple(cursors) for name, cursors in definitions.items()}
+    return Module(source, tuple(definitions), options, found, errors, places, unit)
+
+
+def _unit(source: SourceFile, options: tuple[str, ...], tail: str = "") -> TranslationUnit:
+    """The text as clang reads it, with a few lines of ours before it and `tail` after it."""
+    library()
+    line = command_line(options, source.name)
+    return cindex.Index.create().parse(MAIN, args=list(line.arguments), unsaved_files=[(MAIN, line.header + source.text + tail)])
+
+
+def _errors(unit: TranslationUnit) -> tuple[Diagnostic, ...]:
+    return tuple(d for d in unit.diagnostics if d.severity >= Diagnostic.Error)
 
 
 def _functions(scope: Cursor, prefix: str) -> list[tuple[str, Cursor]]:
@@ -125,12 +165,12 @@ def _raise_unless_contained(error: Diagnostic, functions: list[Cursor], places: 
     if missing:
         raise UnsupportedError(header_message(missing[1]), places.at(error.location))
     contained = error.severity == Diagnostic.Error and error.category_name == _CONTAINED
-    if not contained or not any(_lies_in(error, function) for function in functions):
+    if not contained or not any(_lies_in(error.location, function) for function in functions):
         raise _compile_error(error, places)
 
 
-def _lies_in(error: Diagnostic, function: Cursor) -> bool:
-    name, _, _, offset = file_location(error.location)
+def _lies_in(place: SourceLocation, function: Cursor) -> bool:
+    name, _, _, offset = file_location(place)
     start, end = file_location(function.extent.start), file_location(function.extent.end)
     return name == start[0] and start[3] <= offset <= end[3]
 

@@ -54,6 +54,10 @@ class Places:
             length = min(len(text) - first, len(text.encode()[column - 1 : column - 1 + size].decode(errors="ignore")))
         return Span(file, line, first + 1, max(1, length))
 
+    def is_beyond(self, line: int) -> bool:
+        """Whether a line of the parsed text is after the user's last."""
+        return line - self._header_lines > self.source.text.count("\n") + 1
+
     def offset(self, location: SourceLocation) -> int:
         """Offset in bytes in the parsed text of the file where `location` is."""
         return file_location(location)[3]

@@ -24,7 +24,7 @@ def lower_type(type_: ClangType, span: Span) -> Type:
     """The IR's type, const of a value left aside; UnsupportedError at `span` for what the IR has no type for."""
     type_ = type_.get_canonical()
     if type_.is_volatile_qualified():
-        raise UnsupportedError("volatile is not supported", span)
+        raise UnsupportedError("volatile memory is not supported: other threads may change it, which a reverse pass cannot follow", span)
     if type_.kind == TypeKind.VOID:
         return ir.VOID
     if type_.kind == TypeKind.POINTER:
@@ -36,12 +36,21 @@ def lower_type(type_: ClangType, span: Span) -> Type:
     return _scalar(type_, span)
 
 
+def lower_variable(type_: ClangType, span: Span) -> Type:
+    """The type of a local variable: no other thread sees it, so that `volatile` says nothing about it, but much about what a pointer
+    points to."""
+    plain = type_.get_canonical()
+    if plain.is_volatile_qualified() and (plain.kind in _FLOATS or plain.kind in _SIGNED | _UNSIGNED or plain.kind == TypeKind.BOOL):
+        return _scalar(plain, span)
+    return lower_type(type_, span)
+
+
 def lower_parameter(type_: ClangType, span: Span) -> Type:
     """The type of a parameter: an array that is not a reference is a pointer, which the bindings do not say."""
     plain = type_.get_canonical()
     if plain.kind in (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY):
         return Pointer(_pointer(plain.element_type, span).element, is_const(plain))
-    return lower_type(type_, span)
+    return lower_variable(type_, span)
 
 
 def _scalar(type_: ClangType, span: Span) -> Scalar:
@@ -62,6 +71,8 @@ def _array(type_: ClangType, span: Span) -> Array:
     element = lower_type(type_.element_type, span)
     if isinstance(element, Pointer):
         raise UnsupportedError("arrays of pointers are not supported", span)
+    if type_.element_count < 1:
+        raise UnsupportedError("an array without elements is not supported", span)
     return Array(element, type_.element_count)
 
 

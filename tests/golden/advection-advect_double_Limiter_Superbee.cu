@@ -1,0 +1,101 @@
+// gpuad: adjoint of `advect_double_Limiter_Superbee` (advection.cu:67:17), for Duplicated u, v, wind; Const n.
+// 1. put the seeds into dv. du, dwind are added to: clear first.
+// 2. launch advect_double_Limiter_Superbee_reverse with the same grid and block.
+// On exit dv holds the adjoint of the state before the launch; du, dwind have grown by the gradient.
+// Compile advect_double_Limiter_Superbee and these kernels with -fmad=false: branches depend on floating-point values and must agree.
+// Holds where no two threads touch one element of dv, as for grid (5, 1, 1), block (64, 1, 1), n = 300.
+
+extern "C" __global__ void advect_double_Limiter_Superbee_reverse(
+    const double* u, double* du, const double* v, double* dv, const double* wind, double* dwind, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= 2 && i + 2 <= n - 1) {
+        const double u_2 = u[i];
+        const double back = u_2 - u[i - 1];
+        const double ahead = u[i + 1] - u_2;
+        const double wind_2 = wind[i];
+        double limited = 0.0;
+        if (!(back * ahead <= 0.0)) {
+            const double low = fmin(2.0 * fabs(back), fabs(ahead));
+            const double high = fmin(fabs(back), 2.0 * fabs(ahead));
+            limited = copysign(fmax(low, high), ahead);
+        }
+        int i_2 = i - 1;
+        const double u_3 = u[i_2];
+        const double back_2 = u_3 - u[i_2 - 1];
+        const double ahead_2 = u[i_2 + 1] - u_3;
+        const double wind_3 = wind[i_2];
+        double limited_2 = 0.0;
+        if (!(back_2 * ahead_2 <= 0.0)) {
+            const double low = fmin(2.0 * fabs(back_2), fabs(ahead_2));
+            const double high = fmin(fabs(back_2), 2.0 * fabs(ahead_2));
+            limited_2 = copysign(fmax(low, high), ahead_2);
+        }
+        const double dv_2 = dv[i];
+        dv[i] = 0.0;
+        const double dv_3 = -(wind_2 * dv_2);
+        const double dv_4 = wind_3 * dv_2;
+        double dlimited = 0.5 * ((1.0 - wind_3) * dv_4);
+        double dback = 0.0;
+        double dahead = 0.0;
+        if (!(back_2 * ahead_2 <= 0.0)) {
+            const double low = fmin(2.0 * fabs(back_2), fabs(ahead_2));
+            const double high = fmin(fabs(back_2), 2.0 * fabs(ahead_2));
+            dlimited = signbit(fmax(low, high)) == signbit(ahead_2) ? dlimited : -dlimited;
+            const double dhigh = low >= high ? 0.0 : high != high ? 0.0 : dlimited;
+            const double dlow = low >= high ? dlimited : high != high ? dlimited : 0.0;
+            dback = (back_2 > 0.0 ? (fabs(back_2) <= 2.0 * fabs(ahead_2) ? dhigh
+                : 2.0 * fabs(ahead_2) != 2.0 * fabs(ahead_2) ? dhigh : 0.0) : back_2 < 0.0
+                ? -(fabs(back_2) <= 2.0 * fabs(ahead_2) ? dhigh : 2.0 * fabs(ahead_2) != 2.0 * fabs(ahead_2) ? dhigh
+                : 0.0) : 0.0) + (back_2 > 0.0 ? 2.0
+                * (2.0 * fabs(back_2) <= fabs(ahead_2) ? dlow : fabs(ahead_2) != fabs(ahead_2) ? dlow : 0.0)
+                : back_2 < 0.0 ? -2.0 * (2.0 * fabs(back_2) <= fabs(ahead_2) ? dlow : fabs(ahead_2) != fabs(ahead_2)
+                ? dlow : 0.0) : 0.0);
+            dahead = (ahead_2 > 0.0 ? 2.0 * (fabs(back_2) <= 2.0 * fabs(ahead_2) ? 0.0
+                : 2.0 * fabs(ahead_2) != 2.0 * fabs(ahead_2) ? 0.0 : dhigh) : ahead_2 < 0.0
+                ? -2.0 * (fabs(back_2) <= 2.0 * fabs(ahead_2) ? 0.0 : 2.0 * fabs(ahead_2) != 2.0 * fabs(ahead_2) ? 0.0
+                : dhigh) : 0.0) + (ahead_2 > 0.0 ? (2.0 * fabs(back_2) <= fabs(ahead_2) ? 0.0
+                : fabs(ahead_2) != fabs(ahead_2) ? 0.0 : dlow) : ahead_2 < 0.0
+                ? -(2.0 * fabs(back_2) <= fabs(ahead_2) ? 0.0 : fabs(ahead_2) != fabs(ahead_2) ? 0.0 : dlow) : 0.0);
+        }
+        atomicAdd(&dwind[i_2], (u_3 + 0.5 * (1.0 - wind_3) * limited_2) * dv_2 - 0.5 * (limited_2 * dv_4));
+        atomicAdd(&du[i_2 + 1], dahead);
+        atomicAdd(&du[i_2 - 1], -dback);
+        atomicAdd(&du[i_2], dv_4 - dahead + dback);
+        double dlimited_2 = 0.5 * ((1.0 - wind_2) * dv_3);
+        double dback_2 = 0.0;
+        double dahead_2 = 0.0;
+        if (!(back * ahead <= 0.0)) {
+            const double low = fmin(2.0 * fabs(back), fabs(ahead));
+            const double high = fmin(fabs(back), 2.0 * fabs(ahead));
+            dlimited_2 = signbit(fmax(low, high)) == signbit(ahead) ? dlimited_2 : -dlimited_2;
+            const double dhigh = low >= high ? 0.0 : high != high ? 0.0 : dlimited_2;
+            const double dlow = low >= high ? dlimited_2 : high != high ? dlimited_2 : 0.0;
+            dback_2 = (back > 0.0 ? (fabs(back) <= 2.0 * fabs(ahead) ? dhigh : 2.0 * fabs(ahead) != 2.0 * fabs(ahead)
+                ? dhigh : 0.0) : back < 0.0 ? -(fabs(back) <= 2.0 * fabs(ahead) ? dhigh
+                : 2.0 * fabs(ahead) != 2.0 * fabs(ahead) ? dhigh : 0.0) : 0.0)
+                + (back > 0.0 ? 2.0 * (2.0 * fabs(back) <= fabs(ahead) ? dlow : fabs(ahead) != fabs(ahead) ? dlow
+                : 0.0) : back < 0.0 ? -2.0 * (2.0 * fabs(back) <= fabs(ahead) ? dlow : fabs(ahead) != fabs(ahead)
+                ? dlow : 0.0) : 0.0);
+            dahead_2 = (ahead > 0.0 ? 2.0 * (fabs(back) <= 2.0 * fabs(ahead) ? 0.0
+                : 2.0 * fabs(ahead) != 2.0 * fabs(ahead) ? 0.0 : dhigh) : ahead < 0.0
+                ? -2.0 * (fabs(back) <= 2.0 * fabs(ahead) ? 0.0 : 2.0 * fabs(ahead) != 2.0 * fabs(ahead) ? 0.0 : dhigh)
+                : 0.0) + (ahead > 0.0 ? (2.0 * fabs(back) <= fabs(ahead) ? 0.0 : fabs(ahead) != fabs(ahead) ? 0.0
+                : dlow) : ahead < 0.0 ? -(2.0 * fabs(back) <= fabs(ahead) ? 0.0 : fabs(ahead) != fabs(ahead) ? 0.0
+                : dlow) : 0.0);
+        }
+        atomicAdd(&dwind[i], -((u_2 + 0.5 * (1.0 - wind_2) * limited) * dv_2) - 0.5 * (limited * dv_3));
+        atomicAdd(&du[i + 1], dahead_2);
+        atomicAdd(&du[i - 1], -dback_2);
+        atomicAdd(&du[i], dv_2 + dv_3 - dahead_2 + dback_2);
+    }
+}
+
+// adjoint of `advect_double_Limiter_Superbee`
+//   not saved  u                             never overwritten by this launch
+//   not saved  v                             no derivative needs what was overwritten
+//   not saved  wind                          never overwritten by this launch
+//   shadow     du                   atomic   it is not proved that no two threads meet in one element (advection.cu:62:48)
+//   shadow     dv                   plain    no two threads touch one element (advection.cu:70:5)
+//   shadow     dwind                atomic   it is not proved that no two threads meet in one element (advection.cu:63:12)
+//   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it
