@@ -271,6 +271,19 @@ def test_a_raw_neighbour_in_place_is_a_race() -> None:
     assert (caught.value.file, caught.value.line, caught.value.column) == ("<operation of shift>", 1, 5)
 
 
+def test_an_output_that_overlaps_otherwise_than_element_by_element_is_refused() -> None:
+    x = Duplicated(uniform(4, 4))
+    for a, b in ((x, x.T), (x, x[::-1]), (x[:-1], x[1:]), (x[:1], x), (x.primal, x.primal.T)):
+        before = x.primal.copy()
+        with pytest.raises(LaunchError, match="`x` and the output `y` share memory without being the same elements"):
+            SQUARES(a, b)
+        assert (x.primal == before).all()
+    with pytest.raises(LaunchError, match="share memory"):
+        CASES["sum of squares"].kernel(x, x[0], axis=0)
+    report = check_gradient(SQUARES, (x.reshape(1, 4, 4), x[None]))
+    assert report.passed
+
+
 def test_numbers_take_the_parameter_s_type() -> None:
     kernel = ElementwiseKernel("T x, T a, int32 k", "T y", "y = x * a + k", "k")
     np.testing.assert_allclose(kernel(uniform(3, dtype=np.float32) * 0 + 1, np.float64(0.5), 2), 2.5)

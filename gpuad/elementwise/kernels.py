@@ -16,7 +16,19 @@ from ..ops.layout import axes, reached
 from ..source import SourceFile, Span
 from .concrete import Concrete, Variants
 from .operands import Given, decide, dtype_for, given, number, outputs, returned
-from .shapes import axis_values, check_output, common_shape, coordinates, counter, grouped, index_type, operand, raw_of, raw_values
+from .shapes import (
+    axis_values,
+    check_apart,
+    check_output,
+    common_shape,
+    coordinates,
+    counter,
+    grouped,
+    index_type,
+    operand,
+    raw_of,
+    raw_values,
+)
 
 
 class ElementwiseKernel(Family):
@@ -90,6 +102,7 @@ class ElementwiseKernel(Family):
         for g in arguments:
             if g.parameter.output and g.follows:
                 check_output(self.name, g, shape)
+        check_apart(self.name, arguments, same_is_apart=True)
         plan = self._launch(arguments, shape, letters, stream) if 0 not in shape else None
         return returned(results, self.no_return, self.return_tuple), plan
 

@@ -17,7 +17,7 @@ from ..ops.elementwise import geometry
 from ..ops.layout import Axes, axes, hull_size, reached
 from .concrete import Concrete, Variants
 from .operands import Given, decide, dtype_for, given, number, outputs, returned
-from .shapes import INT, broadcast_strides, check_output, common_shape, pattern, raw_of, raw_values, standing
+from .shapes import INT, broadcast_strides, check_apart, check_output, common_shape, pattern, raw_of, raw_values, standing
 
 Axis = int | Sequence[int] | None
 
@@ -100,6 +100,7 @@ class ReductionKernel(Family):
             check_output(self.name, g, kept)
         if not self.identity and 0 in shape and 0 not in kept:
             raise ValueError(f"`{self.name}`: no elements to reduce, and no identity to begin with")
+        check_apart(self.name, arguments, same_is_apart=False)
         plan = self._launch(inputs, results, split, keepdims, letters, stream) if 0 not in kept else None
         return returned([g.value for g in results], False, False), plan
 

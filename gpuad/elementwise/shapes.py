@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ..annotations import address, namespace
+from ..arguments.aliasing import overlap, region
 from ..errors import LaunchError
 from ..frontend.elementwise import Operand
 from ..frontend.elementwise.words import Raw
@@ -130,6 +132,26 @@ def raw_values(g: Given) -> dict[str, int]:
 def index_type(layout: Axes, arrays: Sequence[Any]) -> str:
     """The type of coordinates: wide where an index does not fit into an int."""
     return "long long" if any(hull_size(a) > INT for a in arrays) or max(layout.lengths) > INT else "int"
+
+
+def check_apart(name: str, arguments: Sequence[Given], same_is_apart: bool) -> None:
+    """Refuses an output that shares memory with another array otherwise than element by element: one thread would read or write what
+    another writes, and the result would depend on chance, in CuPy too. `same_is_apart`: the same elements in the same order will do."""
+    arrays = [g for g in arguments if g.follows and g.array.size]
+    for out in (g for g in arrays if g.parameter.output):
+        for g in arrays:
+            if g is out or namespace(g.array) is not namespace(out.array) or (same_is_apart and _elements(g.array) == _elements(out.array)):
+                continue
+            if overlap(region(g.array), region(out.array)):
+                raise LaunchError(
+                    f"`{name}`: `{g.parameter.name}` and the output `{out.parameter.name}` share memory without being the same elements, so "
+                    "the result depends on chance; pass a copy of one. Nothing was launched."
+                )
+
+
+def _elements(array: Any) -> tuple[Any, ...]:
+    """What two arrays of the same elements in the same order have in common."""
+    return address(array), tuple(array.shape), [s for s, n in zip(array.strides, array.shape, strict=True) if n > 1]
 
 
 def check_output(name: str, g: Given, shape: Sequence[int]) -> None:
