@@ -3,6 +3,7 @@
 from . import ops, testing
 from .annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, stop_gradient
 from .api import Forward, Kernel, Reverse, autodiff, autodiff_thunk, hvp, kernel
+from .elementwise import ElementwiseKernel, ReductionKernel
 from .errors import CompileError, GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
 from .program.rules import rule
 from .tape import Tape
@@ -16,10 +17,12 @@ __all__ = [
     "Const",
     "Duplicated",
     "DuplicatedNoNeed",
+    "ElementwiseKernel",
     "Forward",
     "GpuadError",
     "Kernel",
     "LaunchError",
+    "ReductionKernel",
     "Reverse",
     "ShadowError",
     "Tape",

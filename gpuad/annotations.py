@@ -171,7 +171,9 @@ class _Operators:
         return _forwarded(ufunc.__name__, method, inputs, out[0] if isinstance(out, tuple) else out, keywords)
 
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
-        """The same question, asked by CuPy."""
+        """The same question, asked by CuPy, of its ufuncs and of the user's own kernels."""
+        if hasattr(kernel, "operation"):
+            return _operation("elementwise kernel")(kernel, *inputs, *(() if out is None else (out,)), **keywords)
         return _forwarded(kernel.name.removeprefix("cupy_"), "__call__", inputs, out, keywords)
 
     def __array_function__(self, function: Any, types: Any, args: Any, keywords: Any) -> Any:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -48,17 +48,42 @@ class Mode(Enum):
 Reverse, Forward = Mode.REVERSE, Mode.FORWARD
 
 
-class Kernel:
+@dataclass(frozen=True)
+class Planned:
+    """A call in full: one kernel, its geometry, its arguments."""
+
+    kernel: Kernel
+    grid: Any
+    block: Any
+    args: Sequence[Any]
+    shared_mem: int = 0
+    stream: Any = None
+
+
+class Family:
+    """What is called like one kernel and becomes one by the types of its arguments. `name`: for messages."""
+
+    name: str
+
+    def planned(self, *call: Any, **keywords: Any) -> Planned | None:
+        """The kernel and the launch that a call means, None if there is nothing to do. Raises as the call itself would."""
+        raise NotImplementedError
+
+
+class Kernel(Family):
     """A CUDA kernel that can be launched and differentiated. Make one with `gpuad.kernel`.
 
     `name`, `source` (the text), `parameters` (declarations in order of the call).
     """
 
+    _inside: frozenset[str] = frozenset()  # parameters through which it stays inside of the view by construction
+    _strided = False  # it is told the strides of its arrays
+
     def __init__(self, file: SourceFile, name: str, options: Sequence[str] = (), raw: Any = None) -> None:
         self.file = file
         self.options = tuple(options)
         self.raw = raw
-        self.function: Function = parse(file, options=self.options).kernel(name)
+        self.function: Function = self._read(name)
         self.name = self.function.name
         self.room = partial(room, self.name, self.function.span)
         self._primals: dict[Aliases, IrKernel] = {}
@@ -68,6 +93,9 @@ class Kernel:
         self.facts = Facts()
         with self.room():
             self._written = _written_names(self.primal())
+
+    def _read(self, name: str) -> Function:
+        return parse(self.file, options=self.options).kernel(name)
 
     def __repr__(self) -> str:
         return f"<gpuad kernel {self.name} of {self.file.name}>"
@@ -93,6 +121,10 @@ class Kernel:
             call = self.bind(grid, block, args, shared_mem, stream)
             with call.executor.on(stream):
                 launching.run_primal(self.primal(call.aliases()), None, call)
+
+    def planned(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Planned:
+        """The call as it is."""
+        return Planned(self, grid, block, args, shared_mem, stream)
 
     def __getitem__(self, geometry: Any) -> BoundLaunch:
         """`kernel[grid, block](*args)`."""
@@ -155,11 +187,11 @@ class Kernel:
         plain = self.primal()
         written = self._written
         positions = range(len(self.parameters))
-        first = bind(self.name, self.parameters, args, written=written, inside=[d.name for d in self.parameters])
+        first = bind(self.name, self.parameters, args, written=written, inside=[d.name for d in self.parameters], strided=self._strided)
         call = Call(first, *geo)
-        inside = self.facts.get(call.key, lambda: launching.stays_inside(plain, call))
+        inside = self._inside | self.facts.get(call.key, lambda: launching.stays_inside(plain, call))
         loose = frozenset(i for i in positions if self.parameters[i].name not in inside and first.arguments[i].memory is not None)
-        bound = bind(self.name, self.parameters, args, written=written, inside=inside) if loose else first
+        bound = bind(self.name, self.parameters, args, written=written, inside=inside, strided=self._strided) if loose else first
         call = Call(bound, *geo, shared_mem, stream, loose)
         launching.check_device(call)
         if not call.overlaps:
@@ -203,21 +235,34 @@ def _written_names(kernel: IrKernel) -> list[str]:
 # --- making kernels --------------------------------------------------------------------------------------------------------------------
 
 
-def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ()) -> Kernel:
-    """A differentiable kernel from `source`: CUDA text and a name, a path of a .cu file and a name, a CuPy RawKernel, or a CuPy RawModule
-    and a name.
+_families: list[Callable[[Any], Family | None]] = []
+
+
+def offer(recognise: Callable[[Any], Family | None]) -> None:
+    """Adds a way to make a kernel: `recognise` gives one for the objects that it knows, else None."""
+    _families.append(recognise)
+
+
+@overload
+def kernel(source: str | Path | Kernel, name: str | None = None, *, options: Sequence[str] = ()) -> Kernel: ...
+@overload
+def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ()) -> Any: ...
+def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ()) -> Any:
+    """A differentiable kernel from `source`: CUDA text and a name, a path of a .cu file and a name, a CuPy RawKernel, a CuPy RawModule
+    and a name, or a CuPy ElementwiseKernel or ReductionKernel.
 
     `options` are those of the compilation (-D, -I, -std). Raises CompileError for text that is no CUDA or an unknown name,
     UnsupportedError (with file, line and column) for what gpuad cannot represent.
     """
-    if isinstance(source, Kernel):
+    if isinstance(source, Family):
         return source
     if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source and source.endswith((".cu", ".cuh"))):
         path = Path(source)
         return Kernel(SourceFile(str(source), path.read_text(encoding="utf-8")), _chosen(name, str(source)), options)
     if isinstance(source, str):
         return Kernel(SourceFile("<source>", source), _chosen(name, "<source>"), options)
-    return _from_cupy(source, name, options)
+    made = next((m for m in (recognise(source) for recognise in _families) if m is not None), None)
+    return made or _from_cupy(source, name, options)
 
 
 def _chosen(name: str | None, where: str) -> str:
@@ -239,17 +284,22 @@ def _from_cupy(source: Any, name: str | None, options: Sequence[str]) -> Kernel:
 # --- derivatives ---------------------------------------------------------------------------------------------------------------------
 
 
-def autodiff(k: Any, grid: Any, block: Any, args: Sequence[Any], *, mode: Mode = Reverse, shared_mem: int = 0, stream: Any = None) -> None:
+def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
     """Runs a kernel and its derivative: with `mode=Reverse` forward, then the adjoint into the shadows; with `mode=Forward` primal and
     tangents (the shadows hold tangents, and are pushed through).
+
+    `call`, `keywords`: the kernel's own call: `grid, block, args, shared_mem=0, stream=None` for a raw kernel, the arguments, outputs
+    included, for an elementwise or reduction kernel.
 
     On exit primals hold what the kernel left in them. Raises before anything is written: LaunchError, ShadowError (shadows that do not
     fit, or a gradient that would be dropped), UnsupportedError.
     """
-    chosen = kernel(k)
-    _outside_of_tapes(chosen.name, "autodiff")
-    with chosen.room():
-        _autodiff(chosen, grid, block, args, mode, shared_mem, stream)
+    family: Family = kernel(k)
+    _outside_of_tapes(family.name, "autodiff")
+    plan = family.planned(*call, **keywords)
+    if plan is not None:
+        with plan.kernel.room():
+            _autodiff(plan.kernel, plan.grid, plan.block, plan.args, mode, plan.shared_mem, plan.stream)
 
 
 def _autodiff(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], mode: Mode, shared_mem: int, stream: Any) -> None:
@@ -271,6 +321,13 @@ def _autodiff(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], mode: 
         launching.run_primal(primal, adjoint, call, state)
         for width in range(call.bound.width):
             launching.run_reverse(adjoint, variant, call, state.again(adjoint, call), width)
+
+
+def _one_kernel(k: Any, what: str) -> Kernel:
+    family = kernel(k)
+    if not isinstance(family, Kernel):
+        raise GpuadError(f"`{family.name}`: {what} is for raw kernels in this release; record the call in a tape, or use autodiff")
+    return family
 
 
 def _outside_of_tapes(name: str, what: str) -> None:
@@ -378,7 +435,7 @@ def autodiff_thunk(
     overwrite, but those of the parameters in `not_overwritten`; arguments may be bare. `reverse(grid, block, args, saved)` accumulates
     into the shadows of `args`; each `saved` serves once.
     """
-    chosen = kernel(k)
+    chosen = _one_kernel(k, "autodiff_thunk")
     kinds = activities(chosen.name, chosen.parameters, annotations, by_name)
     unknown = set(not_overwritten) - {d.name for d in chosen.parameters}
     if unknown:
@@ -451,7 +508,7 @@ def hvp(k: Any, grid: Any, block: Any, args: Sequence[Any], directions: Sequence
     and its tangent, `dx` holds the adjoint as after `autodiff`, and `dx_dot` its derivative along the direction: with `dx_dot` zero on
     entry, the product of the Hessian of <dx, F(x)> with `x_dot`, added. Raises as `autodiff` does.
     """
-    chosen = kernel(k)
+    chosen = _one_kernel(k, "hvp")
     _outside_of_tapes(chosen.name, "hvp")
     with chosen.room():
         _hvp(chosen, grid, block, args, directions, shared_mem, stream)
@@ -488,12 +545,12 @@ def check_races(k: Any, grid: Any, block: Any, args: Sequence[Any], *, shared_me
     """Runs the primal on the reference executor on NumPy arrays, which raises for data races and bad indices."""
     from .executors.reference import Reference
 
-    chosen = kernel(k)
+    chosen = _one_kernel(k, "check_races")
     with launching.executor_for_tests(Reference()):
         chosen(grid, block, args, shared_mem=shared_mem, stream=stream)
 
 
 __all__ = [
-    "AdjointText", "BoundLaunch", "Forward", "Kernel", "Memory", "Mode", "Reverse", "Saved", "array_module", "autodiff", "autodiff_thunk",
-    "check_races", "hvp", "kernel",
+    "AdjointText", "BoundLaunch", "Family", "Forward", "Kernel", "Memory", "Mode", "Planned", "Reverse", "Saved", "array_module",
+    "autodiff", "autodiff_thunk", "check_races", "hvp", "kernel", "offer",
 ]  # fmt: skip

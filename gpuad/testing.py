@@ -15,7 +15,7 @@ Products are formed over allocations, each counted once, so overlapping argument
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,6 +24,7 @@ import numpy as np
 
 from . import api
 from .annotations import Active, BatchDuplicated, Const, Duplicated, address, namespace, resolve
+from .api import Family, Kernel
 from .errors import UnsupportedError
 
 
@@ -92,18 +93,20 @@ def check_gradient(
     directions: int = 3,
     seed: int = 0,
     race_check: bool = True,
+    **call: Any,
 ) -> Report:
     """Checks the gradient of one launch; arrays are as before when it returns.
 
-    `f`: a Kernel with `grid` and `block`, a launch `kernel[grid, block]`, or a tuple (kernel, grid, block). `args`: the arguments of the
-    launch; if none is annotated, every array of floats and every Python or NumPy float is active; else those that are Duplicated or Active
+    `f`: a Kernel with `grid` and `block`, a launch `kernel[grid, block]`, a tuple (kernel, grid, block), or an elementwise or reduction
+    kernel (`call`: keywords of its call, `size` or `axis`). `args`: the arguments of the launch, outputs included; if none is annotated,
+    every array of floats and every Python or NumPy float is active; else those that are Duplicated or Active
     (their shadows are not touched). `tolerance`: relative, of the dot product (default 1e-12 for float64, 1e-5 for float32). `directions`:
     random directions tried. `race_check`: the primal is also run by the reference executor, which finds data races and indices out of
     bounds; that is slow, so use small inputs.
     Returns a Report; raises AssertionError(str(report)) if something disagrees, and GpuadError where the launch itself is refused or has
     a race.
     """
-    state = _State(_launch(f, grid, block, shared_mem), tuple(args))
+    state = _State(*_launched(f, args, grid, block, shared_mem, call))
     with state.kept():
         precision = PRECISIONS[state.item_size()]
         if tolerance is not None:
@@ -141,6 +144,18 @@ class _Launch:
     @property
     def call(self) -> dict[str, Any]:
         return {"shared_mem": self.shared_mem} if self.shared_mem else {}
+
+
+def _launched(
+    f: Any, args: Sequence[Any], grid: Any, block: Any, shared_mem: int, call: Mapping[str, Any]
+) -> tuple[_Launch, tuple[Any, ...]]:
+    """The launch and its arguments; kernels that are made for the types of a call become one here."""
+    if not isinstance(f, Family) or isinstance(f, Kernel):
+        return _launch(f, grid, block, shared_mem), tuple(args)
+    plan = f.planned(*args, **call) if grid is None else f.planned(grid, block, args, shared_mem=shared_mem, **call)
+    if plan is None:
+        raise TypeError("check_gradient: the call has nothing to do")
+    return _Launch(plan.kernel, plan.grid, plan.block, plan.shared_mem), tuple(plan.args)
 
 
 def _launch(f: Any, grid: Any, block: Any, shared_mem: int) -> _Launch:

@@ -31,6 +31,7 @@ FLOORS = (
         "tape",
         "ops",
         "demo",
+        "elementwise",
         "doctor",
         "contract",
         "cutting",

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import Const, Duplicated, address, namespace, resolve
+from ..annotations import BatchDuplicated, Const, Duplicated, address, namespace, resolve
 from ..errors import LaunchError, ShadowError
 
 
 def primal_of(x: Any) -> Any:
     """The array itself, of an annotated one too."""
-    return x.primal if isinstance(x, Duplicated | Const) else x
+    return x.primal if isinstance(x, Duplicated | BatchDuplicated | Const) else x
 
 
 def element_strides(array: Any) -> tuple[int, ...]:

@@ -17,6 +17,8 @@ from .. import launching
 from ..api import Kernel
 from ..arguments import bind, geometry
 from ..errors import UnsupportedError
+from ..frontend.elementwise import Operand
+from ..frontend.elementwise.strided import thread_lines
 from ..launching import Call
 from ..source import SourceFile
 
@@ -94,7 +96,7 @@ def text(spec: Spec) -> str:
     pointers = [f"{'' if i == 0 else 'const '}{type_name(a.dtype)}* {symbol(i)}" for i, a in enumerate(spec.arrays)]
     numbers = [f"{type_name(n.dtype)} v{i}" for i, n in enumerate(spec.numbers)]
     integers = [f"n{k}" for k in axes] + [f"o{i}" for i in range(len(spec.arrays))]
-    integers += [f"s{i}_{k}" for i, a in enumerate(spec.arrays) for k in axes if a.pattern[k] == "s"]
+    integers += [name for i, a in enumerate(spec.arrays) for name in Operand(str(i), a.pattern).numbers()]
     parameters = ", ".join([*pointers, *numbers, *(f"{spec.index} {name}" for name in integers)])
     return f'extern "C" __global__ void op_{spec.name}({parameters})\n{{\n{_body(spec)}\n}}\n'
 
@@ -105,18 +107,8 @@ def symbol(place: int) -> str:
 
 
 def _body(spec: Spec) -> str:
-    threads = spec.dims - spec.loops
-    lines = [_thread_index(spec, k) for k in range(threads)]
-    lines.append(f"if ({' || '.join(f'i{k} >= n{k}' for k in range(threads))}) return;")
-    lines += [f"for ({spec.index} i{k} = 0; i{k} < n{k}; ++i{k})" for k in range(threads, spec.dims)]
-    lines.append(_statement(spec))
+    lines = [*thread_lines(spec.dims - spec.loops, spec.dims, spec.index), _statement(spec)]
     return "\n".join(f"    {line}" for line in lines)
-
-
-def _thread_index(spec: Spec, axis: int) -> str:
-    letter = "xyz"[axis]
-    wide = "" if spec.index == "int" else f"({spec.index})"
-    return f"{spec.index} i{axis} = {wide}blockIdx.{letter} * blockDim.{letter} + threadIdx.{letter};"
 
 
 def _statement(spec: Spec) -> str:
@@ -137,7 +129,4 @@ def _operand(spec: Spec, place: int, raw: bool) -> str:
 
 
 def _element(spec: Spec, place: int) -> str:
-    terms = [f"o{place}"]
-    for k, kind in enumerate(spec.arrays[place].pattern):
-        terms += {"0": [], "1": [f"i{k}"], "s": [f"i{k} * s{place}_{k}"]}[kind]
-    return f"{symbol(place)}[{' + '.join(terms)}]"
+    return f"{symbol(place)}[{Operand(str(place), spec.arrays[place].pattern).index()}]"

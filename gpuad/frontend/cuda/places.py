@@ -10,7 +10,7 @@ from pathlib import Path
 
 from clang.cindex import Cursor, CursorKind, SourceLocation
 
-from ...source import SourceFile, Span
+from ...source import SourceFile, Span, traced
 from .clang_c import file_location
 from .options import INCLUDE
 
@@ -52,7 +52,7 @@ class Places:
         length = 1
         if end is not None and file_location(end)[0] == name and (size := file_location(end)[3] - offset) > 0:
             length = min(len(text) - first, len(text.encode()[column - 1 : column - 1 + size].decode(errors="ignore")))
-        return Span(file, line, first + 1, max(1, length))
+        return traced(Span(file, line, first + 1, max(1, length)))
 
     def is_beyond(self, line: int) -> bool:
         """Whether a line of the parsed text is after the user's last."""

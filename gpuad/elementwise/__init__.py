@@ -1,0 +1,16 @@
+"""CuPy's `ElementwiseKernel` and `ReductionKernel`: called with arrays and numbers, without a geometry.
+
+A call decides types and shapes as CuPy does, becomes the launch of an ordinary kernel that `gpuad.frontend.elementwise` writes, and is
+recorded and reversed like any other.
+"""
+
+from ..annotations import provide
+from ..api import offer
+from .kernels import ElementwiseKernel
+from .recognise import called, recognised
+from .reductions import ReductionKernel
+
+offer(recognised)
+provide({"elementwise kernel": called})
+
+__all__ = ["ElementwiseKernel", "ReductionKernel"]

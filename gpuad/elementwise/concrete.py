@@ -1,0 +1,37 @@
+"""The kernels behind a call: one for each pattern of types and strides, built when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from ..api import Kernel
+from ..source import SourceFile
+
+
+class Concrete(Kernel):
+    """A generated kernel that is told offsets and strides. `numbers`: what it takes after the user's parameters. `follow`: the parameters
+    that it indexes by coordinates only, and so inside of their views."""
+
+    _strided = True
+
+    def __init__(self, file: SourceFile, name: str, options: Sequence[str], numbers: tuple[str, ...], follow: frozenset[str]) -> None:
+        self.numbers, self._inside = numbers, follow
+        super().__init__(file, name, options)
+
+    def arguments(self, own: Sequence[Any], values: Mapping[str, int]) -> list[Any]:
+        """The arguments of a call: the user's, and the numbers by name."""
+        return [*own, *(values[name] for name in self.numbers)]
+
+
+class Variants:
+    """Concrete kernels by what they depend on."""
+
+    def __init__(self) -> None:
+        self._built: dict[Hashable, Concrete] = {}
+
+    def get(self, key: Hashable, build: Callable[[], Concrete]) -> Concrete:
+        """The kernel under `key`, built now if it is new."""
+        if key not in self._built:
+            self._built[key] = build()
+        return self._built[key]

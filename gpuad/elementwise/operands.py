@@ -1,0 +1,104 @@
+"""The arguments of an elementwise call: what each is, and the types that the letters of the parameters stand for, decided as CuPy does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..annotations import Active, BatchDuplicated, Const, Duplicated, as_array
+from ..errors import LaunchError
+from ..frontend.elementwise import Parameter
+from ..ops.layout import primal_of
+from ..ops.temporaries import new_array, temporary
+from ..program.context import current
+
+Types = Mapping[str, "np.dtype[Any]"]
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A parameter and what was passed for it: `array` where that is one."""
+
+    parameter: Parameter
+    value: Any
+    array: Any
+
+    @property
+    def follows(self) -> bool:
+        """Whether it is an array that follows the elements."""
+        return self.array is not None and not self.parameter.raw
+
+
+def given(name: str, parameter: Parameter, value: Any) -> Given:
+    """Looks at one argument. TypeError for what is neither array nor number."""
+    opened = primal_of(value) if not isinstance(value, Active) else value.value
+    if isinstance(opened, bool | int | float | complex | np.generic):
+        if parameter.output:
+            raise TypeError(f"`{name}`: the output `{parameter.name}` takes an array, not {value!r}")
+        return Given(parameter, value, None)
+    array = as_array(opened)
+    if isinstance(value, Active) or not hasattr(array, "strides"):
+        raise TypeError(f"`{name}`: `{parameter.name}` takes an array or a number, not {type(value).__name__}")
+    return Given(parameter, value if array is opened else array, array)
+
+
+def decide(name: str, arguments: Sequence[Given]) -> dict[str, np.dtype[Any]]:
+    """The dtypes that letters stand for; outputs decide before inputs. TypeError for arrays of other types."""
+    letters: dict[str, np.dtype[Any]] = {}
+    for g in sorted(arguments, key=lambda g: not g.parameter.output):
+        if g.array is None:
+            continue
+        p, dtype = g.parameter, np.dtype(g.array.dtype)
+        wanted = p.dtype if p.dtype is not None else letters.setdefault(p.letter, dtype)
+        if wanted != dtype:
+            why = f"`{p.letter}` is {wanted} already" if p.letter else f"it is declared {wanted}"
+            raise TypeError(f"`{name}`: `{p.name}` got an array of {dtype}, but {why}; pass x.astype({str(wanted)!r})")
+    return letters
+
+
+def dtype_for(name: str, parameter: Parameter, letters: Types) -> np.dtype[Any]:
+    """The dtype of a parameter. TypeError where no array says what its letter is."""
+    dtype = parameter.dtype if parameter.dtype is not None else letters.get(parameter.letter)
+    if dtype is None:
+        raise TypeError(f"`{name}`: no array says which type `{parameter.letter}` of `{parameter.name}` is; pass one, or name the type")
+    return dtype
+
+
+def number(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A number for a parameter of a dtype: NumPy's floats are converted, as CuPy does; the rest adapts when it is bound."""
+    if isinstance(value, Active):
+        return Active(number(value.value, dtype), value.shadow)
+    if isinstance(value, Const):
+        return number(value.primal, dtype)
+    return dtype.type(value) if isinstance(value, np.floating) and dtype.kind == "f" else value
+
+
+def is_active(value: Any) -> bool:
+    """Whether a value carries a gradient."""
+    return isinstance(value, Duplicated | BatchDuplicated | Active)
+
+
+def outputs(name: str, parameters: Sequence[Parameter], inputs: Sequence[Given], shape: Sequence[int], letters: Types) -> list[Any]:
+    """New arrays for outputs that were not passed; pairs inside of a tape if an input carries a gradient. LaunchError outside of one."""
+    active = any(is_active(g.value) for g in inputs)
+    names = ", ".join(f"`{p.name}`" for p in parameters)
+    if active and current.get() is None:
+        raise LaunchError(
+            f"`{name}`: the output {names} is missing, and its gradient would have nowhere to come from; pass it as Duplicated(array, "
+            "seed), or call inside of a tape"
+        )
+    like = next((g.array for g in inputs if g.array is not None), None)
+    if like is None:
+        raise LaunchError(f"`{name}`: no array among the arguments; pass the output {names}")
+    made = [new_array(like, shape, dtype_for(name, p, letters)) for p in parameters]
+    return [temporary(a) if active and a.dtype.kind == "f" else a for a in made]
+
+
+def returned(arrays: Sequence[Any], no_return: bool, return_tuple: bool) -> Any:
+    """What the call gives back."""
+    if no_return:
+        return None
+    return arrays[0] if len(arrays) == 1 and not return_tuple else tuple(arrays)

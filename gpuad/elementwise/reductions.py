@@ -1,0 +1,229 @@
+"""`ReductionKernel`, with CuPy's constructor and call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..api import Family, Planned
+from ..errors import UnsupportedError
+from ..frontend.elementwise import Operand, ReductionSpec, Texts, parse_parameters, reduction_source
+from ..frontend.elementwise.text import Argument
+from ..ops.elementwise import geometry
+from ..ops.layout import Axes, axes, hull_size, reached
+from .concrete import Concrete, Variants
+from .operands import Given, decide, dtype_for, given, number, outputs, returned
+from .shapes import INT, broadcast_strides, check_apart, check_output, common_shape, pattern, raw_of, raw_values, standing
+
+Axis = int | Sequence[int] | None
+
+
+class ReductionKernel(Family):
+    """A reduction over axes, in CUDA, that can be differentiated. The arguments are those of `cupy.ReductionKernel`.
+
+    `map_expr` is formed for each element of the inputs, `reduce_expr` joins two of them, `a` and `b`, and `post_map_expr` assigns the
+    result `a` to the outputs. `identity`: where the reduction begins; None begins at 0, as in CuPy.
+    """
+
+    def __init__(
+        self,
+        in_params: str,
+        out_params: str,
+        map_expr: str,
+        reduce_expr: str,
+        post_map_expr: str,
+        identity: Any,
+        name: str = "reduce_kernel",
+        reduce_type: str | None = None,
+        reduce_dims: bool = True,
+        preamble: str = "",
+        options: Sequence[str] = (),
+    ) -> None:
+        if not name.isidentifier():
+            raise ValueError(f"{name!r} is no name for a kernel")
+        self.name, self.options, self.reduce_dims = name, tuple(options), reduce_dims
+        self.identity = "" if identity is None else str(identity)
+        self.texts = Texts.of(
+            name, in_params=in_params, out_params=out_params, map_expr=map_expr, reduce_expr=reduce_expr,
+            post_map_expr=post_map_expr, identity=self.identity, preamble=preamble,
+        )  # fmt: skip
+        self.in_params = parse_parameters(self.texts["in_params"], output=False)
+        self.out_params = parse_parameters(self.texts["out_params"], output=True)
+        if not self.out_params:
+            raise UnsupportedError("a reduction needs an output", None)
+        self.params = (*self.in_params, *self.out_params)
+        first = self.out_params[0]
+        self.reduce_type = reduce_type or first.letter or first.cuda_type(np.dtype(first.dtype))
+        self._counted = "_J" in self.texts.names("map_expr")
+        self._variants = Variants()
+
+    def __repr__(self) -> str:
+        return f"<gpuad reduction kernel {self.name}>"
+
+    def __call__(self, *args: Any, out: Any = None, axis: Axis = None, keepdims: bool = False, stream: Any = None) -> Any:
+        """Reduces arrays (annotated or not) over `axis`, all axes by default; inside of a tape it is recorded.
+
+        Outputs that are not passed are made and given back, as pairs where an input carries a gradient. Raises TypeError and ValueError as
+        CuPy does.
+        """
+        results, plan = self._prepared(args, out, axis, keepdims, stream)
+        if plan is not None:
+            plan.kernel(plan.grid, plan.block, plan.args, stream=plan.stream)
+        return results
+
+    def planned(self, *args: Any, out: Any = None, axis: Axis = None, keepdims: bool = False, stream: Any = None) -> Planned | None:
+        """The kernel and the launch that a call means."""
+        return self._prepared(args, out, axis, keepdims, stream)[1]
+
+    def _prepared(self, args: Sequence[Any], out: Any, axis: Axis, keepdims: bool, stream: Any) -> tuple[Any, Planned | None]:
+        if out is not None and (len(self.out_params) != 1 or len(args) != len(self.in_params)):
+            raise ValueError(f"`{self.name}`: out= is for one output that is not among the arguments")
+        args = (*args, out) if out is not None else args
+        if len(args) not in (len(self.in_params), len(self.params)):
+            counts = f"{len(self.in_params)} or, with outputs, {len(self.params)}"
+            raise TypeError(f"`{self.name}` takes {counts} arguments, got {len(args)}")
+        arguments = [given(self.name, p, a) for p, a in zip(self.params, args, strict=False)]
+        inputs = arguments[: len(self.in_params)]
+        shape = common_shape(self.name, inputs, None)
+        split = _Split.of(shape, axis)
+        letters = decide(self.name, arguments)
+        kept = split.kept(keepdims)
+        if len(args) < len(self.params):
+            new = outputs(self.name, self.out_params, inputs, kept, letters)
+            arguments += [given(self.name, p, a) for p, a in zip(self.out_params, new, strict=True)]
+        results = arguments[len(self.in_params) :]
+        for g in results:
+            check_output(self.name, g, kept)
+        if not self.identity and 0 in shape and 0 not in kept:
+            raise ValueError(f"`{self.name}`: no elements to reduce, and no identity to begin with")
+        check_apart(self.name, arguments, same_is_apart=False)
+        plan = self._launch(inputs, results, split, keepdims, letters, stream) if 0 not in kept else None
+        return returned([g.value for g in results], False, False), plan
+
+    def _launch(
+        self, inputs: Sequence[Given], results: Sequence[Given], split: _Split, keepdims: bool, letters: dict[str, Any], stream: Any
+    ) -> Planned:
+        following = [g for g in inputs if g.follows]
+        strides = [broadcast_strides(g.array, split.shape) for g in following]
+        outer = [[s[k] for k in split.out] for s in strides]
+        shape = [split.shape[k] for k in split.out]
+        written = [broadcast_strides(g.array, g.array.shape) for g in results]
+        written = [tuple(s[k] for k in split.out) if keepdims else s for s in written]
+        names = [g.parameter.name for g in (*results, *following)]
+        layout = axes(shape, [standing(shape, s) for s in (*written, *outer)])
+        inner = [[s[k] for k in split.reduced] for s in strides] + ([split.counting()] if self._counted else [])
+        walk = Walk.over([split.shape[k] for k in split.reduced], inner)
+        block, grid, loops = geometry(layout.lengths)
+        spec = self._spec(inputs, results, letters, layout, walk, names, loops)
+        concrete = self._variants.get(spec, lambda: self._built(spec))
+        values = _values(layout, walk, names, len(results), self._counted)
+        values |= {"_in_ind_size": math.prod(split.shape), "_out_ind_size": math.prod(shape)}
+        for g in inputs:
+            values |= raw_values(g)
+        typed = [(g, dtype_for(self.name, g.parameter, letters)) for g in (*inputs, *results)]
+        own = [reached(g.value) if g.array is not None else number(g.value, d) for g, d in typed]
+        return Planned(concrete, grid, block, concrete.arguments(own, values), stream=stream)
+
+    def _spec(
+        self,
+        inputs: Sequence[Given],
+        results: Sequence[Given],
+        letters: dict[str, Any],
+        layout: Axes,
+        walk: Walk,
+        names: list[str],
+        loops: int,
+    ) -> ReductionSpec:
+        outer = {name: pattern(steps) for name, steps in zip(names, layout.steps, strict=True)}
+        inner = dict.fromkeys(names[: len(results)], "") | dict(zip(names[len(results) :], map(pattern, walk.steps), strict=False))
+        counter = Operand("_J", "0" * len(layout.lengths) + pattern(walk.steps[-1])) if self._counted else None
+        arguments = []
+        for g in (*inputs, *results):
+            name, dtype = g.parameter.name, dtype_for(self.name, g.parameter, letters).name
+            operand = Operand(name, outer[name] + inner[name]) if name in outer else None
+            arguments.append(Argument(g.parameter, dtype, operand, raw_of(g)))
+        wide = max(hull_size(g.array) for g in (*inputs, *results) if g.array is not None and g.array.size) > INT
+        return ReductionSpec(
+            tuple(arguments), tuple(sorted((letter, d.name) for letter, d in letters.items())), counter, len(layout.lengths),
+            len(walk.lengths), loops, "long long" if wide else "int", self.reduce_type,
+        )  # fmt: skip
+
+    def _built(self, spec: ReductionSpec) -> Concrete:
+        file, numbers = reduction_source(self.texts, spec)
+        follow = frozenset(a.parameter.name for a in spec.arguments if a.operand is not None)
+        return Concrete(file, self.name, self.options, numbers, follow)
+
+
+@dataclass(frozen=True)
+class _Split:
+    """The axes of the inputs' shape that stay, and those that are reduced."""
+
+    shape: tuple[int, ...]
+    out: tuple[int, ...]
+    reduced: tuple[int, ...]
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], axis: Axis) -> _Split:
+        """ValueError as NumPy raises it for an axis that there is not, or that is named twice."""
+        given = range(len(shape)) if axis is None else [axis] if isinstance(axis, int | np.integer) else list(axis)
+        if any(not -len(shape) <= a < len(shape) for a in given):
+            raise np.exceptions.AxisError(next(a for a in given if not -len(shape) <= a < len(shape)), len(shape))
+        reduced = tuple(sorted(int(a) % len(shape) for a in given))
+        if len(set(reduced)) != len(reduced):
+            raise ValueError("duplicate value in 'axis'")
+        return cls(shape, tuple(k for k in range(len(shape)) if k not in reduced), reduced)
+
+    def kept(self, keepdims: bool) -> tuple[int, ...]:
+        """The shape of an output."""
+        return tuple(1 if k in self.reduced else n for k, n in enumerate(self.shape) if keepdims or k not in self.reduced)
+
+    def counting(self) -> list[int]:
+        """Strides of the number of an element among those that are reduced, in C order."""
+        lengths = [self.shape[k] for k in self.reduced]
+        return [math.prod(lengths[k + 1 :]) for k in range(len(lengths))]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The loops over what is reduced, the innermost first: lengths, and for each input steps and the offset of its first element."""
+
+    lengths: tuple[int, ...]
+    steps: tuple[tuple[int, ...], ...]
+    offsets: tuple[int, ...]
+
+    @classmethod
+    def over(cls, lengths: Sequence[int], strides: Sequence[Sequence[int]]) -> Walk:
+        """As few loops as the strides allow, in C order."""
+        found: list[int] = []
+        columns: list[tuple[int, ...]] = []
+        for k in reversed(range(len(lengths))):
+            column = tuple(s[k] for s in strides)
+            if lengths[k] == 1:
+                continue
+            if columns and all(s == p * found[-1] for s, p in zip(column, columns[-1], strict=True)):
+                found[-1] *= lengths[k]
+            else:
+                found.append(lengths[k])
+                columns.append(column)
+        steps = tuple(tuple(c[i] for c in columns) for i in range(len(strides)))
+        offsets = tuple(-sum(min(0, v * (n - 1)) for v, n in zip(s, lengths, strict=True)) if 0 not in lengths else 0 for s in strides)
+        return cls(tuple(found), steps, offsets)
+
+
+def _values(layout: Axes, walk: Walk, names: Sequence[str], outs: int, counted: bool) -> dict[str, int]:
+    """Lengths, offsets and strides by name."""
+    dims = len(layout.lengths)
+    values = {f"_n{k}": n for k, n in enumerate(layout.lengths)} | {f"_m{k}": n for k, n in enumerate(walk.lengths)}
+    for k, name in enumerate(names):
+        inner = k - outs
+        values[f"_o{name}"] = layout.offsets[k] + (walk.offsets[inner] if inner >= 0 else 0)
+        steps = (*layout.steps[k], *(walk.steps[inner] if inner >= 0 else ()))
+        values |= {f"_s{name}_{axis}": s for axis, s in enumerate(steps)}
+    if counted:
+        values["_o_J"] = 0
+        values |= {f"_s_J_{dims + axis}": s for axis, s in enumerate(walk.steps[-1])}
+    return values
