@@ -74,7 +74,7 @@ class Tape(Recording):
         self._token: Token[Any] | None = None
         self._transient = Arena(self._bytes)
         self._library: str | None = None
-        self._recipes: dict[Any, Recipe] = {}
+        self.recipes: dict[Any, Any] = {}
         super().__init__(Arena(self._bytes))
 
     def _bytes(self, size: int) -> Any:
@@ -82,7 +82,7 @@ class Tape(Recording):
 
     def forget(self) -> None:
         """Begins anew; the tape's own memory is kept, the caller's is let go."""
-        self._recipes.clear()
+        self.recipes.clear()
         super().forget()
         self.assembled = 0
         self._watch: Watch | None = None
@@ -117,15 +117,15 @@ class Tape(Recording):
         """Records a launch and makes it. A call that was made before in the same words is known and costs a look-up."""
         frame = user_frame()
         key = call_key(kernel, grid, block, args, shared_mem, stream, frame)
-        recipe = self._recipes.get(key) if key is not None else None
-        if recipe is None or not self._still_holds(recipe):
+        recipe = self.recipes.get(key) if key is not None else None
+        if recipe is None or not self.holds(recipe):
             with kernel.room():
                 recipe = self._prepare(kernel, grid, block, args, shared_mem, stream, place_of(frame))
             if key is not None:
-                self._recipes[key] = recipe
+                self.recipes[key] = recipe
         self._run(recipe)
 
-    def _still_holds(self, recipe: Recipe) -> bool:
+    def holds(self, recipe: Any) -> bool:
         """Whether what was found out about a call is true of this moment of this recording."""
         return recipe.recording is self.shadows and not self._tainted and (not recipe.bare or recipe.pairs == self.shadows.count)
 
@@ -166,13 +166,14 @@ class Tape(Recording):
         """The call with memory for its needs from one of the tape's arenas."""
         return replace(call, pool=Pooled(call.executor, arena))
 
-    def place(self) -> str:
-        """File and line of the user's code that called into the package."""
-        return place_of(user_frame())
+    def room(self, shape: Sequence[int], dtype: Any) -> Any:
+        """Memory of the tape for an operation's intermediates while it runs: an array, not cleared."""
+        return self._transient.room(shape, dtype)
 
     def record(self, operation: Ruled, run: Callable[[], None], library: str) -> None:
         """Records an operation that is no kernel launch, and makes it."""
         self._library = self._library or library
+        self._transient.reset()
         with _Step(self, operation):
             run()
         for a, region in operation.read_bare():

@@ -6,6 +6,7 @@ before the tape is; a recording that needs more adds to what is there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -44,6 +45,11 @@ class Arena:
         begin = self.used
         self.used += size
         return self.chunks[self.at][begin : begin + nbytes]
+
+    def room(self, shape: Sequence[int], dtype: Any) -> Any:
+        """The same as an array, dense."""
+        dtype = np.dtype(dtype)
+        return self.take(math.prod(shape) * dtype.itemsize).view(dtype).reshape(shape)
 
     @property
     def nbytes(self) -> int:

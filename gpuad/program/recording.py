@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import launching
-from ..annotations import address, leaf_memory
+from ..annotations import address
 from ..api import Kernel, pattern_of
 from ..cutting import Cutting
 from ..differentiate import Adjoint
@@ -76,11 +76,9 @@ class Recording(Keeping):
                     "instead. Nothing was launched."
                 )
 
-    def adopt(self, array: Any, shadow: Any, name: str) -> None:
+    def adopt(self, allocation: Allocation, region: Region, primal: Memory, shadow: Memory, name: str) -> None:
         """Notes that an array of an operation has a shadow; ShadowError if it has another one already."""
-        memory, pair = leaf_memory(array), leaf_memory(shadow)
-        region = of_array(array, memory.offset * int(memory.root.dtype.itemsize))
-        self._note_pair(self.allocation(memory), region, memory, pair, name)
+        self._note_pair(allocation, region, primal, shadow, name)
 
     # --- shadows by memory -----------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,7 @@ class Region:
         return result
 
 
+@lru_cache(1 << 12)
 def span(low: int, high: int) -> Region:
     """The bytes from `low` to `high` (excluded)."""
     return Region(np.array([[low, high]], np.int64)) if high > low else EMPTY
@@ -109,6 +111,8 @@ def of_array(array: Any, low: int) -> Region:
     """The bytes of a strided array whose first element is at byte `low`."""
     if array.size == 0:
         return EMPTY
+    if array.flags.c_contiguous:
+        return span(low, low + int(array.nbytes))
     return lattice(low, int(array.dtype.itemsize), [(int(s), int(n)) for s, n in zip(array.strides, array.shape, strict=True)])
 
 
