@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from . import cpu, measure, records, sizes
+from . import cpu, measure, product, records, sizes
 from .cpu import Record
 
 _MIB = 1 << 20
@@ -43,7 +43,7 @@ def _measured(only: Sequence[str], budget: sizes.Budget, effort: measure.Effort,
     chosen, load = cpu.chosen(only), records.load()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=len(chosen) + 3)
+        task = progress.add_task("", total=len(chosen) + 4)
 
         def report(name: str) -> None:
             progress.update(task, description=name)
@@ -53,6 +53,8 @@ def _measured(only: Sequence[str], budget: sizes.Budget, effort: measure.Effort,
         required = cpu.saxpy(effort, saxpy)
         report("launches")
         launches = cpu.overhead(effort)
+        report("product")
+        products = product.measured(effort)
         report("by hand")
         return {
             "versions": {**records.versions(), "compiler": records.compiler()},
@@ -60,6 +62,7 @@ def _measured(only: Sequence[str], budget: sizes.Budget, effort: measure.Effort,
             "load": load,
             "saxpy": required,
             "launch": launches,
+            "product": products,
             "by_hand": cpu.by_hand(effort),
             "cases": cpu.cases(chosen, budget, effort, report),
         }
@@ -73,6 +76,7 @@ def failed(record: Record) -> list[str]:
 def missed(record: Record) -> list[str]:
     """The required figures that this record misses."""
     saxpy = [name for name, row in record["saxpy"].items() if row["ratio"] > row["required"]]
+    saxpy += [name for name, row in record["product"].items() if row["allocations"]]
     return saxpy + [name for name, row in record["by_hand"].items() if row["share"] < row["wanted"]]
 
 
@@ -93,6 +97,7 @@ def show(record: Record, console: Console) -> None:
             f"{row['wanted']}",
         )
     console.print(table)
+    console.print(product_table(record["product"]))
     if record["load"] > 0.5:
         console.print(f"the machine was busy (load {record['load']:.1f} before the start): trust ratios, not times", style="yellow")
     console.print(", ".join(f"{name.removesuffix('_us')} {value} us" for name, value in record["launch"].items()))
@@ -125,6 +130,17 @@ def cases_table(title: str, rows: dict[str, Record], more: Mapping[str, Callable
     table = _table(title, *headings, *(more or ()))
     for name, row in rows.items():
         table.add_row(name, *(["failed"] if "failed" in row else [*_cells(row), *(cell(row) for cell in (more or {}).values())]))
+    return table
+
+
+def product_table(rows: dict[str, Record]) -> Table:
+    """Microseconds beyond the primal of an in-place product on a tape."""
+    title = f"{product.M} x {product.K} by {product.K} x {product.N} in place, on a tape: microseconds beyond the primal"
+    parts = ("first_record", "first_reverse", "record", "reverse", "loop_record", "loop_reverse")
+    table = _table(title, "operation", "primal", *(p.replace("_", " ") for p in parts), "saved B", "allocations, first and later")
+    for name, row in rows.items():
+        counts = f"{row['first_allocations']}, {row['allocations']}"
+        table.add_row(name, *(f"{row[f'{p}_us']:.1f}" for p in ("primal", *parts)), str(row["saved_bytes"]), counts)
     return table
 
 

@@ -14,8 +14,9 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
+import gpuad
 from benchmarks import __main__ as on_cpu
-from benchmarks import cpu, device, gpu, host_speed, measure, records, sizes
+from benchmarks import allocations, cpu, device, gpu, host_speed, measure, product, records, sizes
 from benchmarks.workload import workload
 from gpuad import launching
 from gpuad.cases import all_cases
@@ -102,6 +103,46 @@ def test_traffic_of_a_saxpy() -> None:
     assert work.saved_bytes(state) == 0 and work.atomic == []
 
 
+def test_arrays_are_counted_at_the_allocator() -> None:
+    with allocations.counted() as made:
+        x = np.zeros(100)
+        y = (x + 1).sum() + x.reshape(10, 10).T[3, 4]
+        with allocations.counted() as inner:
+            kept = x * 2
+    assert made is inner and made.of_at_least(800) == 1 and kept.size and y == 100
+    np.ones(100)
+    assert made.of_at_least(800) == 1
+
+
+@pytest.mark.parametrize("restore", [False, True])
+@pytest.mark.parametrize("name", list(product.RECORDED))
+def test_a_product_on_a_tape_allocates_nothing_later(name: str, restore: bool) -> None:
+    assert product.allocations(name, restore, 0) >= 1 and product.allocations(name, restore, 2) == 0
+
+
+def test_products_on_a_tape_are_right() -> None:
+    for name, operation in product.PRIMALS.items():
+        pairs, tape = product.operands(), gpuad.Tape(restore=True)
+        a, b, c = (p.primal.copy() for p in pairs)
+        product.run(name, tape, pairs)
+        np.testing.assert_allclose(pairs[2].primal, c)  # restored
+        seed = np.ones_like(c) * (1.0 if name == "matmul" else 2.0)
+        np.testing.assert_allclose(pairs[0].shadow, seed @ b.T)
+        np.testing.assert_allclose(pairs[1].shadow, a.T @ seed)
+        np.testing.assert_allclose(pairs[2].shadow, 0.0 if name == "matmul" else 0.5)
+        with gpuad.Tape():
+            product.RECORDED[name](*pairs)
+        operation(a, b, c)
+        np.testing.assert_allclose(pairs[2].primal, c)
+
+
+def test_the_product_is_measured() -> None:
+    found = product.measured(EFFORT)
+    assert set(found) == {"matmul", "matmul, restored", "gemm", "gemm, restored"}
+    assert all(row["allocations"] == 0 and row["reverse_us"] > 0 for row in found.values())
+    assert [row["saved_bytes"] for row in found.values()] == [0, 1024, 0, 1024]
+
+
 # --- the commands --------------------------------------------------------------------------------------------------------------------
 
 
@@ -113,7 +154,7 @@ def test_command_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     record = json.loads((tmp_path / "cpu-test-2000-01-01.json").read_text())
     assert set(record["cases"]) == {"relu_bias", "relu_bias-gelu_bias"}
     assert record["cases"]["relu_bias"]["saved_bytes"] > 0 and record["cases"]["relu_bias"]["reverse_ms"] > 0
-    assert len(record["saxpy"]) == 4 and record["by_hand"]["saxpy"]["share"] == 0.8
+    assert len(record["product"]) == 4 and len(record["saxpy"]) == 4 and record["by_hand"]["saxpy"]["share"] == 0.8
     assert "relu_bias" in result.output and "gpuad" in record["versions"]
 
 
@@ -132,9 +173,10 @@ def test_a_failing_case_is_recorded_and_the_run_goes_on(monkeypatch: pytest.Monk
 def test_required_figures_are_judged() -> None:
     record = {
         "saxpy": {"a": {"ratio": 1.6, "required": 1.5}, "b": {"ratio": 1.4, "required": 1.5}},
+        "product": {"d": {"allocations": 1}, "e": {"allocations": 0}},
         "by_hand": {"c": {"share": 0.5, "wanted": 0.6}},
     }
-    assert on_cpu.missed(record) == ["a", "c"]
+    assert on_cpu.missed(record) == ["a", "d", "c"]
 
 
 def test_generated_code_against_loops_by_hand() -> None:
