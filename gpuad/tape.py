@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 
 from . import launching
-from .annotations import Duplicated, address, leaf_memory, namespace, resolve
+from .annotations import Duplicated, address, as_array, leaf_memory, namespace, resolve
 from .api import Kernel, check_flow, pattern_of
+from .arguments.aliasing import hull
 from .errors import TapeError
 from .executors.base import Memory
 from .launching import Call, executor_of
@@ -111,7 +112,8 @@ class Tape(Recording):
             raise
         self.demand_all()
         self.state = "recorded"
-        self._watch = Watch.of(self.allocations.values(), self.exact)
+        self._transient.reset()
+        self._watch = Watch.of(self.allocations.values(), self.exact, self._transient.take)
 
     def launch(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Records a launch and makes it. A call that was made before in the same words is known and costs a look-up."""
@@ -213,7 +215,9 @@ class Tape(Recording):
         """
         self._require("recorded")
         assert self._watch is not None
-        self._watch.check()
+        self._transient.reset()
+        self._watch.check(self._transient.take)
+        self._transient.reset()
         resolved = self._resolved(seeds) if seeds is not None else None
         steps, rest = self._planned(resolved)
         for shadow, seed, _, _ in resolved or ():
@@ -283,8 +287,21 @@ class Tape(Recording):
             if np.shape(seed) and np.shape(seed) != shadow.shape:
                 raise TapeError(f"a seed of shape {np.shape(seed)} for an array of shape {shadow.shape}. No shadow was touched.")
             touched = Region(region.spans // pairing.size + pairing.shift)
-            found.append((shadow, seed.copy() if hasattr(seed, "copy") else seed, pairing.root, touched))
+            found.append((shadow, self._apart(seed), pairing.root, touched))
         return found
+
+    def _apart(self, seed: Any) -> Any:
+        """The seed, or a copy of it where it lies in a shadow, which is cleared before the seeds are put in."""
+        seed = as_array(seed)
+        if not hasattr(seed, "strides") or isinstance(seed, np.generic):
+            return seed
+        low, high = hull(seed)
+        roots = (hull(p.root) for pairs in self.shadows.by_primal.values() for p in pairs)
+        if not any(low < end and begin < high for begin, end in roots):
+            return seed
+        copy = self.room(seed.shape, seed.dtype)
+        copy[...] = seed
+        return copy
 
     def _restore(self, versions: Versions) -> None:
         for a in self.allocations.values():

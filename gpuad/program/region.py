@@ -22,12 +22,13 @@ _interned: weakref.WeakValueDictionary[bytes, Region] = weakref.WeakValueDiction
 class Region:
     """An immutable set of byte offsets. Compare with `is`: equal regions are one object."""
 
-    __slots__ = ("__weakref__", "_memo", "high", "low", "nbytes", "spans")
+    __slots__ = ("__weakref__", "_memo", "groups", "high", "low", "nbytes", "spans")
 
     spans: Spans
     nbytes: int
     low: int  # the first byte
     high: int  # the byte after the last
+    groups: Any  # the spans as evenly spaced runs, once somebody has copied by them (memory.rows)
     _memo: dict[tuple[str, int], tuple[Region, Region]]
 
     def __new__(cls, spans: Spans) -> Region:
@@ -38,7 +39,7 @@ class Region:
             found.spans = spans
             found.nbytes = int((spans[:, 1] - spans[:, 0]).sum())
             found.low, found.high = (int(spans[0, 0]), int(spans[-1, 1])) if len(spans) else (0, 0)
-            found._memo = {}
+            found._memo, found.groups = {}, None
             _interned[key] = found
         return found
 
