@@ -39,6 +39,7 @@ from .program.recipe import Recipe, call_key, place_of, user_frame
 from .program.recording import Recording
 from .program.region import Region, of_array, span
 from .program.rules import Ruled
+from .program.streams import Streams
 from .program.zero import Stale, Step, clear, step_of, step_of_rule
 from .watching import Watch
 
@@ -73,13 +74,18 @@ class Tape(Recording):
         self.restore, self.save_all = restore, save == "all"
         self.exact = (check or os.environ.get("GPUAD_CHECK")) == "exact"
         self._token: Token[Any] | None = None
-        self._transient = Arena(self._bytes)
+        self._streams = Streams()
+        self._transient = Arena(self._bytes, lambda: self._streams.work(executor_of(self._library)))
         self._library: str | None = None
         self.recipes: dict[Any, Any] = {}
         super().__init__(Arena(self._bytes))
 
     def _bytes(self, size: int) -> Any:
-        return executor_of(self._library).zeros(size, np.dtype(np.uint8))
+        executor = executor_of(self._library)
+        made, stream = executor.zeros(size, np.dtype(np.uint8)), executor.stream()
+        if stream is not None:
+            stream.synchronize()  # other streams will use it, too; it happens once
+        return made
 
     def forget(self) -> None:
         """Begins anew; the tape's own memory is kept, the caller's is let go."""
@@ -92,6 +98,7 @@ class Tape(Recording):
         if current.get() is not None:
             raise TapeError("a tape is entered inside another; one program has one tape")
         self.forget()
+        self._streams.begin()
         self._chunks = self._saved.allocations + self._transient.allocations
         self.state = "recording"
         self._token = current.set(self)
@@ -105,6 +112,8 @@ class Tape(Recording):
             return
         if self.state != "recording":  # an operation failed, and its error was caught inside
             return
+        if self._library is not None:
+            self._streams.join(executor_of(self._library))
         try:
             self._compare(None)
         except TapeError as changed:
@@ -155,6 +164,7 @@ class Tape(Recording):
         operation, call = recipe.operation, recipe.operation.call
         adjoint = operation.adjoint
         with call.executor.on(call.stream):
+            self._streams.enter(call.executor)
             if adjoint is not None:
                 self._transient.reset()
                 launching.check_stores(adjoint, self._pooled(call, self._transient))
@@ -175,6 +185,7 @@ class Tape(Recording):
     def record(self, operation: Ruled, run: Callable[[], None], library: str) -> None:
         """Records an operation that is no kernel launch, and makes it."""
         self._library = self._library or library
+        self._streams.enter(executor_of(self._library))
         self._transient.reset()
         with _Step(self, operation):
             run()
@@ -201,13 +212,16 @@ class Tape(Recording):
                 cleared.append(array.shadow)
             elif self.shadows.of(allocation, region) is not None:
                 cleared.extend(root[a:z] for root, a, z in self.shadows.written(allocation, region))
+        if arrays:
+            self._library = self._library or namespace(getattr(arrays[0], "primal", arrays[0])).__name__
+            self._streams.enter(executor_of(self._library))
         with _Step(self, Foreign("foreign code", place_of(user_frame()), Effects(tuple(uses), must=tuple(uses)), cleared)):
             pass
         for use in uses:
             use.allocation.written_bare = use.allocation.written_bare | use.region
 
     def reverse(self, seeds: Mapping[Any, Any] | None = None) -> None:
-        """Runs the adjoints from the last operation to the first.
+        """Runs the adjoints from the last operation to the first, on the current stream and after all that was recorded on any stream.
 
         `seeds`: {Duplicated: array or number}. The shadows of all that the program writes are cleared, the seeds put in; shadows of what
         is only read accumulate. Without it the shadows are taken as they are (the raw rule). Raises TapeError if the recording is not
@@ -215,6 +229,8 @@ class Tape(Recording):
         """
         self._require("recorded")
         assert self._watch is not None
+        if self._library is not None:
+            self._streams.join(executor_of(self._library))
         self._transient.reset()
         self._watch.check(self._transient.take)
         self._transient.reset()
@@ -262,7 +278,7 @@ class Tape(Recording):
             operation.reverse(resolver)
         elif isinstance(operation, Launched) and step is not None and step.kernel is not None:
             pool = Pooled(executor_of(self._library, operation.call.exact), self._transient)
-            operation.call = replace(operation.call, pool=pool)
+            operation.call = replace(operation.call, pool=pool, stream=None)
             operation.reverse(resolver, step.kernel)
 
     def _resolved(self, seeds: Mapping[Any, Any]) -> list[tuple[Any, Any, Any, Region]]:
