@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from . import launching
-from .annotations import Duplicated, address, as_array, leaf_memory, namespace, resolve
+from .annotations import BatchDuplicated, Duplicated, address, as_array, leaf_memory, namespace, resolve
 from .api import Kernel, check_flow, pattern_of
 from .arguments.aliasing import hull
 from .errors import TapeError
@@ -201,15 +201,16 @@ class Tape(Recording):
     def overwrites(self, *arrays: Any) -> None:
         """Announces that code which the tape does not see is about to overwrite the arrays, with values that depend on nothing active."""
         self._require("recording")
-        uses, cleared = [], []
+        uses: list[Use] = []
+        cleared: list[Any] = []
         for array in arrays:
             primal = getattr(array, "primal", array)
             memory = resolve(primal)
             allocation = self.allocation(memory)
             region = of_array(primal, memory.offset * int(primal.dtype.itemsize))
             uses.append(Use(allocation, region, 0))
-            if isinstance(array, Duplicated):
-                cleared.append(array.shadow)
+            if isinstance(array, Duplicated | BatchDuplicated):
+                cleared.extend((array.shadow,) if isinstance(array, Duplicated) else array.shadows)
             elif self.shadows.of(allocation, region) is not None:
                 cleared.extend(root[a:z] for root, a, z in self.shadows.written(allocation, region))
         if arrays:
@@ -223,9 +224,10 @@ class Tape(Recording):
     def reverse(self, seeds: Mapping[Any, Any] | None = None) -> None:
         """Runs the adjoints from the last operation to the first, on the current stream and after all that was recorded on any stream.
 
-        `seeds`: {Duplicated: array or number}. The shadows of all that the program writes are cleared, the seeds put in; shadows of what
-        is only read accumulate. Without it the shadows are taken as they are (the raw rule). Raises TapeError if the recording is not
-        complete, was reversed already, or memory that is needed has been changed since; then no shadow was touched.
+        `seeds`: {Duplicated: array or number}, or {BatchDuplicated: a tuple of one each, or one for all}. The shadows of all that the
+        program writes are cleared, the seeds put in; shadows of what is only read accumulate. Without it the shadows are taken as they
+        are (the raw rule). Raises TapeError if the recording is not complete, was reversed already, or memory that is needed has been
+        changed since; then no shadow was touched.
         """
         self._require("recorded")
         assert self._watch is not None
@@ -286,25 +288,37 @@ class Tape(Recording):
         yet."""
         found = []
         for key, seed in seeds.items():
-            if not isinstance(key, Duplicated):
-                raise TapeError("seeds are {Duplicated: array or number}")
+            if not isinstance(key, Duplicated | BatchDuplicated):
+                raise TapeError("seeds are {Duplicated: array or number}, or {BatchDuplicated: a tuple of such}")
             primal = key.primal
             if primal.size == 0:
                 continue
-            memory = leaf_memory(primal)
-            known = self.allocations.get(address(memory.root))
-            region = of_array(primal, memory.offset * int(memory.root.dtype.itemsize))
-            if known is not None and key.has_shadow:
-                self.shadows.add(known, region, memory, leaf_memory(key.shadow), "the seed's array")
-            pairing = self.shadows.of(known, region) if known is not None else None
-            if pairing is None:
-                raise TapeError("a seed for memory that was not part of the recording. No shadow was touched.")
-            shadow = view_like(Memory(pairing.root, memory.offset + pairing.shift), primal)  # of a complex array in complex numbers
-            if np.shape(seed) and np.shape(seed) != shadow.shape:
-                raise TapeError(f"a seed of shape {np.shape(seed)} for an array of shape {shadow.shape}. No shadow was touched.")
-            touched = Region(region.spans // pairing.size + pairing.shift)
-            found.append((shadow, self._apart(seed), pairing.root, touched))
+            shadows = self._seeded(key)
+            several = isinstance(seed, tuple | list) and isinstance(key, BatchDuplicated)
+            if several and len(seed) != len(shadows):
+                raise TapeError(f"{len(seed)} seeds for an array with {len(shadows)} shadows. No shadow was touched.")
+            for (shadow, root, touched), part in zip(shadows, seed if several else [seed] * len(shadows), strict=True):
+                if np.shape(part) and np.shape(part) != shadow.shape:
+                    raise TapeError(f"a seed of shape {np.shape(part)} for an array of shape {shadow.shape}. No shadow was touched.")
+                found.append((shadow, self._apart(part), root, touched))
         return found
+
+    def _seeded(self, key: Any) -> list[tuple[Any, Any, Region]]:
+        """The shadows that belong to a key's memory, as views like its primal, the allocation of each, and its elements in there;
+        TapeError if they are not of the recording."""
+        primal, memory = key.primal, leaf_memory(key.primal)
+        known = self.allocations.get(address(memory.root))
+        region = of_array(primal, memory.offset * int(memory.root.dtype.itemsize))
+        own = key.shadows if isinstance(key, BatchDuplicated) else (key.shadow,) if key.has_shadow else ()
+        if known is not None and own:
+            self.shadows.add_all(known, region, memory, tuple(map(leaf_memory, own)), "the seed's array")
+        pairings = self.shadows.all_of(known, region) if known is not None else ()
+        if not pairings:
+            raise TapeError("a seed for memory that was not part of the recording. No shadow was touched.")
+        if len(pairings) > 1 and not isinstance(key, BatchDuplicated):
+            raise TapeError(f"the memory of a seed has {len(pairings)} shadows: its key is the BatchDuplicated. No shadow was touched.")
+        views = (view_like(Memory(p.root, memory.offset + p.shift), primal) for p in pairings)  # of a complex array in complex numbers
+        return [(view, p.root, Region(region.spans // p.size + p.shift)) for view, p in zip(views, pairings, strict=True)]
 
     def _apart(self, seed: Any) -> Any:
         """The seed, or a copy of it where it lies in a shadow, which is cleared before the seeds are put in."""
@@ -312,8 +326,7 @@ class Tape(Recording):
         if not hasattr(seed, "strides") or isinstance(seed, np.generic):
             return seed
         low, high = hull(seed)
-        roots = (hull(p.root) for pairs in self.shadows.by_primal.values() for p in pairs)
-        if not any(low < end and begin < high for begin, end in roots):
+        if not any(low < end and begin < high for begin, end in map(hull, self.shadows.roots)):
             return seed
         copy = self.room(seed.shape, seed.dtype)
         copy[...] = seed

@@ -409,6 +409,10 @@ def _layout(array: Any) -> Any:
 def _known_shadow(rule: Rule, name: str, array: Any, use: Use, tape: Any) -> Any:
     """The shadow that an array's memory has, if the rule only writes there."""
     pairing = tape.shadows.of(use.allocation, use.region)
+    if pairing is not None and tape.shadows.width > 1:
+        raise ShadowError(
+            f"`{name}` of {rule.name} is memory with {tape.shadows.width} shadows; rules take one shadow an array. Nothing was run."
+        )
     if pairing is None or array.dtype.kind not in "fc":
         return None
     if name in rule.effect.reads or name in rule.effect.adds:
