@@ -41,7 +41,7 @@ def apply(name: str, *operands: Any, out: Any = None) -> Any:
     target = primal_of(out)
     _check_output(name, target, arrays, compute)
     if target.size:
-        _launch(operation, compute, out, [apart(x, target) for x in inputs])
+        _launch(operation, compute, out, [apart(x, target, True) for x in inputs])
     return out
 
 
@@ -99,12 +99,12 @@ def check_out(name: str, out: Any, shape: Sequence[int], dtype: Any) -> None:
     refuse_repeated(target, name)
 
 
-def apart(x: Any, target: Any) -> Any:
-    """The operand, or a copy of it where it overlaps the output without being it."""
+def apart(x: Any, target: Any, in_place: bool = False) -> Any:
+    """The operand, or a copy of it where it overlaps the output; but not if it is the output, for an operation that works in place."""
     array = primal_of(x)
     if isinstance(x, Active) or not hasattr(array, "strides") or isinstance(array, np.generic):
         return x
-    if namespace(array) is not namespace(target) or same(array, target) or not _overlap(array, target):
+    if namespace(array) is not namespace(target) or (in_place and same(array, target)) or not _overlap(array, target):
         return x
     copy = new_array(array, array.shape, array.dtype)
     pair = temporary(copy) if isinstance(x, Duplicated) else copy
