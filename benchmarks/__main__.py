@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from . import cpu, measure, records, sizes
+from . import cpu, measure, product, programs, records, sizes
 from .cpu import Record
 
 _MIB = 1 << 20
@@ -43,7 +43,7 @@ def _measured(only: Sequence[str], budget: sizes.Budget, effort: measure.Effort,
     chosen, load = cpu.chosen(only), records.load()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=len(chosen) + 3)
+        task = progress.add_task("", total=len(chosen) + 5)
 
         def report(name: str) -> None:
             progress.update(task, description=name)
@@ -53,13 +53,19 @@ def _measured(only: Sequence[str], budget: sizes.Budget, effort: measure.Effort,
         required = cpu.saxpy(effort, saxpy)
         report("launches")
         launches = cpu.overhead(effort)
+        report("product")
+        products = product.measured(effort)
+        report("programs")
+        compared = programs.measured(effort, *((programs.SIDES[:1], 3) if saxpy < 1 << 20 else ()))
         report("by hand")
         return {
-            "versions": {**records.versions(), "compiler": records.compiler()},
+            "versions": {**records.versions("torch", "jax"), "compiler": records.compiler()},
             "cores": os.cpu_count(),
             "load": load,
             "saxpy": required,
             "launch": launches,
+            "product": products,
+            "programs": compared,
             "by_hand": cpu.by_hand(effort),
             "cases": cpu.cases(chosen, budget, effort, report),
         }
@@ -67,12 +73,15 @@ def _measured(only: Sequence[str], budget: sizes.Budget, effort: measure.Effort,
 
 def failed(record: Record) -> list[str]:
     """Names of the cases that could not be measured."""
-    return [name for name, row in record["cases"].items() if "failed" in row]
+    wrong = [f"{name}, {who}" for name, rows in record["programs"].items() for who, row in rows.items() if "failed" in row]
+    return [name for name, row in record["cases"].items() if "failed" in row] + wrong
 
 
 def missed(record: Record) -> list[str]:
     """The required figures that this record misses."""
     saxpy = [name for name, row in record["saxpy"].items() if row["ratio"] > row["required"]]
+    saxpy += [name for name, row in record["product"].items() if row["allocations"]]
+    saxpy += [name for name, rows in record["programs"].items() if rows["gpuad"].get("allocations")]
     return saxpy + [name for name, row in record["by_hand"].items() if row["share"] < row["wanted"]]
 
 
@@ -93,11 +102,19 @@ def show(record: Record, console: Console) -> None:
             f"{row['wanted']}",
         )
     console.print(table)
+    console.print(product_table(record["product"]))
+    console.print(programs_table(record["programs"]))
     if record["load"] > 0.5:
         console.print(f"the machine was busy (load {record['load']:.1f} before the start): trust ratios, not times", style="yellow")
     console.print(", ".join(f"{name.removesuffix('_us')} {value} us" for name, value in record["launch"].items()))
     for name in failed(record):
-        console.print(f"failed: {name}: {record['cases'][name]['failed']}", style="red", markup=False)
+        console.print(f"failed: {name}: {_why(record, name)}", style="red", markup=False)
+
+
+def _why(record: Record, name: str) -> str:
+    program, _, who = name.rpartition(", ")
+    row: Record = record["cases"].get(name) or record["programs"][program][who]
+    return str(row["failed"])
 
 
 def wide_console() -> Console:
@@ -125,6 +142,33 @@ def cases_table(title: str, rows: dict[str, Record], more: Mapping[str, Callable
     table = _table(title, *headings, *(more or ()))
     for name, row in rows.items():
         table.add_row(name, *(["failed"] if "failed" in row else [*_cells(row), *(cell(row) for cell in (more or {}).values())]))
+    return table
+
+
+def product_table(rows: dict[str, Record]) -> Table:
+    """Microseconds beyond the primal of an in-place product on a tape."""
+    title = f"{product.M} x {product.K} by {product.K} x {product.N} in place, on a tape: microseconds beyond the primal"
+    parts = ("first_record", "first_reverse", "record", "reverse", "loop_record", "loop_reverse")
+    table = _table(title, "operation", "primal", *(p.replace("_", " ") for p in parts), "saved B", "allocations, first and later")
+    for name, row in rows.items():
+        counts = f"{row['first_allocations']}, {row['allocations']}"
+        table.add_row(name, *(f"{row[f'{p}_us']:.1f}" for p in ("primal", *parts)), str(row["saved_bytes"]), counts)
+    return table
+
+
+def programs_table(rows: dict[str, dict[str, Record]]) -> Table:
+    """Programs of launches on a tape, beside other frameworks."""
+    columns = {
+        "primal ms": "primal_ms", "gradient ms": "gradient_ms", "ratio": "ratio", "record us a launch": "record_us_a_launch",
+        "reverse us a launch": "reverse_us_a_launch", "saved B": "saved_bytes", "arena B": "arena_bytes", "allocations": "allocations",
+    }  # fmt: skip
+    table = _table("programs: gradient with its primal, each checked against one written by hand", "program", "by", *columns)
+    for name, runners in rows.items():
+        for who, row in runners.items():
+            if "failed" in row or "missing" in row:
+                table.add_row(name, who, "failed" if "failed" in row else row["missing"])
+            else:
+                table.add_row(name, who, *(str(row.get(key, "")) for key in columns.values()))
     return table
 
 

@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 
 from . import launching
-from .annotations import Duplicated, address, leaf_memory, namespace, resolve
+from .annotations import BatchDuplicated, Duplicated, address, as_array, leaf_memory, namespace, resolve
 from .api import Kernel, check_flow, pattern_of
+from .arguments.aliasing import hull
 from .errors import TapeError
 from .executors.base import Memory
 from .launching import Call, executor_of
@@ -39,6 +40,7 @@ from .program.recipe import Recipe, call_key, place_of, user_frame
 from .program.recording import Recording
 from .program.region import Region, of_array, span
 from .program.rules import Ruled
+from .program.streams import Streams
 from .program.zero import Stale, Step, elements, last_step, step_at_home, step_of, step_of_rule
 from .watching import Watch
 
@@ -73,19 +75,24 @@ class Tape(Recording):
         self.restore, self.save_all = restore, save == "all"
         self.exact = (check or os.environ.get("GPUAD_CHECK")) == "exact"
         self._token: Token[Any] | None = None
-        self._transient = Arena(self._bytes)
+        self._streams = Streams()
         self._homes = Homes(lambda size, dtype: executor_of(self._library).zeros(size, dtype))
         self._temporaries: dict[int, Any] = {}
+        self._transient = Arena(self._bytes, lambda: self._streams.work(executor_of(self._library)))
         self._library: str | None = None
-        self._recipes: dict[Any, Recipe] = {}
+        self.recipes: dict[Any, Any] = {}
         super().__init__(Arena(self._bytes))
 
     def _bytes(self, size: int) -> Any:
-        return executor_of(self._library).zeros(size, np.dtype(np.uint8))
+        executor = executor_of(self._library)
+        made, stream = executor.zeros(size, np.dtype(np.uint8)), executor.stream()
+        if stream is not None:
+            stream.synchronize()  # other streams will use it, too; it happens once
+        return made
 
     def forget(self) -> None:
         """Begins anew; the tape's own memory is kept, the caller's is let go."""
-        self._recipes.clear()
+        self.recipes.clear()
         self._homes.reset()
         self._temporaries = {}
         super().forget()
@@ -96,6 +103,7 @@ class Tape(Recording):
         if current.get() is not None:
             raise TapeError("a tape is entered inside another; one program has one tape")
         self.forget()
+        self._streams.begin()
         self._chunks = self._saved.allocations + self._transient.allocations + self._homes.allocations
         self.state = "recording"
         self._token = current.set(self)
@@ -109,6 +117,8 @@ class Tape(Recording):
             return
         if self.state != "recording":  # an operation failed, and its error was caught inside
             return
+        if self._library is not None:
+            self._streams.join(executor_of(self._library))
         try:
             self._compare(None)
         except TapeError as changed:
@@ -116,21 +126,22 @@ class Tape(Recording):
             raise
         self.demand_all()
         self.state = "recorded"
-        self._watch = Watch.of(self.allocations.values(), self.exact)
+        self._transient.reset()
+        self._watch = Watch.of(self.allocations.values(), self.exact, self._transient.take)
 
     def launch(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Records a launch and makes it. A call that was made before in the same words is known and costs a look-up."""
         frame = user_frame()
         key = call_key(kernel, grid, block, args, shared_mem, stream, frame)
-        recipe = self._recipes.get(key) if key is not None else None
-        if recipe is None or not self._still_holds(recipe):
+        recipe = self.recipes.get(key) if key is not None else None
+        if recipe is None or not self.holds(recipe):
             with kernel.room():
                 recipe = self._prepare(kernel, grid, block, args, shared_mem, stream, place_of(frame))
             if key is not None:
-                self._recipes[key] = recipe
+                self.recipes[key] = recipe
         self._run(recipe)
 
-    def _still_holds(self, recipe: Recipe) -> bool:
+    def holds(self, recipe: Any) -> bool:
         """Whether what was found out about a call is true of this moment of this recording."""
         return recipe.recording is self.shadows and not self._tainted and (not recipe.bare or recipe.pairs == self.shadows.count)
 
@@ -158,6 +169,7 @@ class Tape(Recording):
         operation, call = recipe.operation, recipe.operation.call
         adjoint = operation.adjoint
         with call.executor.on(call.stream):
+            self._streams.enter(call.executor)
             if adjoint is not None:
                 self._transient.reset()
                 launching.check_stores(adjoint, self._pooled(call, self._transient))
@@ -171,13 +183,15 @@ class Tape(Recording):
         """The call with memory for its needs from one of the tape's arenas."""
         return replace(call, pool=Pooled(call.executor, arena))
 
-    def place(self) -> str:
-        """File and line of the user's code that called into the package."""
-        return place_of(user_frame())
+    def room(self, shape: Sequence[int], dtype: Any) -> Any:
+        """Memory of the tape for an operation's intermediates while it runs: an array, not cleared."""
+        return self._transient.room(shape, dtype)
 
     def record(self, operation: Ruled, run: Callable[[], None], library: str) -> None:
         """Records an operation that is no kernel launch, and makes it."""
         self._library = self._library or library
+        self._streams.enter(executor_of(self._library))
+        self._transient.reset()
         with _Step(self, operation):
             run()
         for a, region in operation.read_bare():
@@ -192,32 +206,41 @@ class Tape(Recording):
     def overwrites(self, *arrays: Any) -> None:
         """Announces that code which the tape does not see is about to overwrite the arrays, with values that depend on nothing active."""
         self._require("recording")
-        uses, cleared = [], []
+        uses: list[Use] = []
+        cleared: list[Any] = []
         for array in arrays:
             primal = getattr(array, "primal", array)
             memory = resolve(primal)
             allocation = self.allocation(memory)
             region = of_array(primal, memory.offset * int(primal.dtype.itemsize))
             uses.append(Use(allocation, region, 0))
-            if isinstance(array, Duplicated):
-                cleared.append(array.shadow)
+            if isinstance(array, Duplicated | BatchDuplicated):
+                cleared.extend((array.shadow,) if isinstance(array, Duplicated) else array.shadows)
             elif self.shadows.of(allocation, region) is not None:
                 cleared.extend(root[a:z] for root, a, z in self.shadows.written(allocation, region))
+        if arrays:
+            self._library = self._library or namespace(getattr(arrays[0], "primal", arrays[0])).__name__
+            self._streams.enter(executor_of(self._library))
         with _Step(self, Foreign("foreign code", place_of(user_frame()), Effects(tuple(uses), must=tuple(uses)), cleared)):
             pass
         for use in uses:
             use.allocation.written_bare = use.allocation.written_bare | use.region
 
     def reverse(self, seeds: Mapping[Any, Any] | None = None) -> None:
-        """Runs the adjoints from the last operation to the first.
+        """Runs the adjoints from the last operation to the first, on the current stream and after all that was recorded on any stream.
 
-        `seeds`: {Duplicated: array or number}. The shadows of all that the program writes are cleared, the seeds put in; shadows of what
-        is only read accumulate. Without it the shadows are taken as they are (the raw rule). Raises TapeError if the recording is not
-        complete, was reversed already, or memory that is needed has been changed since; then no shadow was touched.
+        `seeds`: {Duplicated: array or number}, or {BatchDuplicated: a tuple of one each, or one for all}. The shadows of all that the
+        program writes are cleared, the seeds put in; shadows of what is only read accumulate. Without it the shadows are taken as they
+        are (the raw rule). Raises TapeError if the recording is not complete, was reversed already, or memory that is needed has been
+        changed since; then no shadow was touched.
         """
         self._require("recorded")
         assert self._watch is not None
-        self._watch.check()
+        if self._library is not None:
+            self._streams.join(executor_of(self._library))
+        self._transient.reset()
+        self._watch.check(self._transient.take)
+        self._transient.reset()
         resolved = self._resolved(seeds) if seeds is not None else None
         steps = self._planned(resolved)
         for shadow, seed, _, _ in resolved or ():
@@ -274,7 +297,7 @@ class Tape(Recording):
             operation.reverse(resolver)
         elif isinstance(operation, Launched) and step.kernel is not None:
             pool = Pooled(executor_of(self._library, operation.call.exact), self._transient)
-            operation.call = replace(operation.call, pool=pool)
+            operation.call = replace(operation.call, pool=pool, stream=None)
             operation.reverse(resolver, step.kernel, step.moved)
 
     def temporary_shadow(self, array: Any) -> Any:
@@ -290,25 +313,49 @@ class Tape(Recording):
         yet."""
         found = []
         for key, seed in seeds.items():
-            if not isinstance(key, Duplicated):
-                raise TapeError("seeds are {Duplicated: array or number}")
+            if not isinstance(key, Duplicated | BatchDuplicated):
+                raise TapeError("seeds are {Duplicated: array or number}, or {BatchDuplicated: a tuple of such}")
             primal = key.primal
             if primal.size == 0:
                 continue
-            memory = leaf_memory(primal)
-            known = self.allocations.get(address(memory.root))
-            region = of_array(primal, memory.offset * int(memory.root.dtype.itemsize))
-            if known is not None and key.has_shadow:
-                self.shadows.add(known, region, memory, leaf_memory(key.shadow), "the seed's array")
-            pairing = self.shadows.of(known, region) if known is not None else None
-            if pairing is None:
-                raise TapeError("a seed for memory that was not part of the recording. No shadow was touched.")
-            shadow = view_like(Memory(pairing.root, memory.offset + pairing.shift), primal)  # of a complex array in complex numbers
-            if np.shape(seed) and np.shape(seed) != shadow.shape:
-                raise TapeError(f"a seed of shape {np.shape(seed)} for an array of shape {shadow.shape}. No shadow was touched.")
-            touched = Region(region.spans // pairing.size + pairing.shift)
-            found.append((shadow, seed.copy() if hasattr(seed, "copy") else seed, pairing.root, touched))
+            shadows = self._seeded(key)
+            several = isinstance(seed, tuple | list) and isinstance(key, BatchDuplicated)
+            if several and len(seed) != len(shadows):
+                raise TapeError(f"{len(seed)} seeds for an array with {len(shadows)} shadows. No shadow was touched.")
+            for (shadow, root, touched), part in zip(shadows, seed if several else [seed] * len(shadows), strict=True):
+                if np.shape(part) and np.shape(part) != shadow.shape:
+                    raise TapeError(f"a seed of shape {np.shape(part)} for an array of shape {shadow.shape}. No shadow was touched.")
+                found.append((shadow, self._apart(part), root, touched))
         return found
+
+    def _seeded(self, key: Any) -> list[tuple[Any, Any, Region]]:
+        """The shadows that belong to a key's memory, as views like its primal, the allocation of each, and its elements in there;
+        TapeError if they are not of the recording."""
+        primal, memory = key.primal, leaf_memory(key.primal)
+        known = self.allocations.get(address(memory.root))
+        region = of_array(primal, memory.offset * int(memory.root.dtype.itemsize))
+        own = key.shadows if isinstance(key, BatchDuplicated) else (key.shadow,) if key.has_shadow else ()
+        if known is not None and own:
+            self.shadows.add_all(known, region, memory, tuple(map(leaf_memory, own)), "the seed's array")
+        pairings = self.shadows.all_of(known, region) if known is not None else ()
+        if not pairings:
+            raise TapeError("a seed for memory that was not part of the recording. No shadow was touched.")
+        if len(pairings) > 1 and not isinstance(key, BatchDuplicated):
+            raise TapeError(f"the memory of a seed has {len(pairings)} shadows: its key is the BatchDuplicated. No shadow was touched.")
+        views = (view_like(Memory(p.root, memory.offset + p.shift), primal) for p in pairings)  # of a complex array in complex numbers
+        return [(view, p.root, Region(region.spans // p.size + p.shift)) for view, p in zip(views, pairings, strict=True)]
+
+    def _apart(self, seed: Any) -> Any:
+        """The seed, or a copy of it where it lies in a shadow, which is cleared before the seeds are put in."""
+        seed = as_array(seed)
+        if not hasattr(seed, "strides") or isinstance(seed, np.generic):
+            return seed
+        low, high = hull(seed)
+        if not any(low < end and begin < high for begin, end in map(hull, self.shadows.roots)):
+            return seed
+        copy = self.room(seed.shape, seed.dtype)
+        copy[...] = seed
+        return copy
 
     def _restore(self, versions: Versions) -> None:
         for a in self.allocations.values():

@@ -7,8 +7,10 @@ array nearly always, but not of a single one; `check="exact"` marks every byte.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from .program.region import Region
 SMALL = 1 << 20  # bytes that are looked at in full
 BLOCK = 64
 SHARE = 32
+Room = Callable[[int], Any]
 
 
 @dataclass(frozen=True)
@@ -29,34 +32,35 @@ class Watch:
     marks: tuple[tuple[Allocation, Region, int], ...]
 
     @classmethod
-    def of(cls, allocations: Iterable[Allocation], exact: bool) -> Watch:
-        """Marks what is pending in the allocations."""
+    def of(cls, allocations: Iterable[Allocation], exact: bool, room: Room | None = None) -> Watch:
+        """Marks what is pending in the allocations. `room` gives bytes to work with."""
         found = []
         for a in allocations:
             region = a.pending if exact else sample(a.pending)
             if region:
-                found.append((a, region, mark(a, region)))
+                found.append((a, region, mark(a, region, room)))
         return cls(tuple(found))
 
-    def check(self) -> None:
+    def check(self, room: Room | None = None) -> None:
         """Raises TapeError if marked memory has changed."""
         for allocation, region, before in self.marks:
-            if mark(allocation, region) != before:
+            if mark(allocation, region, room) != before:
                 raise TapeError(
                     f"`{allocation.name}` was changed between the recording and the reverse, which needs it as it was: copy it before you "
                     "change it, or change it inside the tape. No shadow was touched."
                 )
 
 
-def mark(allocation: Allocation, region: Region) -> int:
+def mark(allocation: Allocation, region: Region, room: Room | None = None) -> int:
     """A fingerprint of a region as it is now."""
     if len(region.spans) == 1:
         return fingerprint(allocation.root[region.low : region.high])
-    packed = allocation.root[: region.nbytes].copy()
+    packed = room(region.nbytes) if room is not None else allocation.root[: region.nbytes].copy()
     gather(allocation.root, region, packed)
     return fingerprint(packed)
 
 
+@lru_cache(256)
 def sample(region: Region) -> Region:
     """A part of a region that is spread over it: in each stretch of SHARE blocks one, at a fixed pseudo-random place."""
     if region.nbytes <= SMALL:

@@ -22,11 +22,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gpuad.arguments.aliasing import hull
 from gpuad.differentiate import primal_of
 from gpuad.executors.base import Memory as KernelMemory
 from gpuad.executors.host import Host
 from gpuad.frontend.cuda import parse
-from gpuad.ir.nodes import Buffer
+from gpuad.ir.nodes import Accumulate, Atomic, Buffer, Store
+from gpuad.ir.rewrite import walk_stmts
 from gpuad.source import SourceFile
 
 _UNIT = 512  # the pool rounds up to it
@@ -53,11 +55,13 @@ class Stream:
     """Runs at once; knows which allocations it has used since it was last waited for."""
 
     current: Stream
+    now: ClassVar[int] = 0
     every: ClassVar[weakref.WeakSet[Stream]] = weakref.WeakSet()
 
     def __init__(self, null: bool = False, non_blocking: bool = False) -> None:
         self.ptr = 0 if null else id(self)
-        self.pending: set[int] = set()
+        self.pending: dict[tuple[int, int], tuple[int, int]] = {}  # bytes from .. to, and when they were written and used last
+        self.waited: dict[int, int] = {}  # other streams, and up to when they were waited for
         self.before: list[Stream] = []
         self.launches: list[str] = []
         Stream.every.add(self)
@@ -73,22 +77,38 @@ class Stream:
     def synchronize(self) -> None:
         self.pending.clear()
 
-    def touch(self, block: Block) -> None:
-        """Marks an allocation as in use on this stream; StreamError if another stream may still be using it."""
-        for other in Stream.every:
-            if other is not self and block.ptr in other.pending:
-                raise StreamError("an allocation is used on two streams without a synchronisation between")
-        self.pending.add(block.ptr)
+    def touch(self, low: int, high: int, writes: bool = True) -> None:
+        """Marks bytes as in use on this stream; StreamError if another stream may still be using them and one of the two writes."""
+        for other in (o for o in Stream.every if o is not self):
+            since = self.waited.get(id(other), 0)
+            for (begin, end), (written, used) in other.pending.items():
+                if begin < high and low < end and (used if writes else written) > since:
+                    raise StreamError("an allocation is used on two streams without a synchronisation between")
+        Stream.now += 1
+        self.pending[low, high] = (Stream.now if writes else self.pending.get((low, high), (0, 0))[0], Stream.now)
+
+    def record(self) -> Event:
+        event = Event()
+        event.record(self)
+        return event
+
+    def wait_event(self, event: Event) -> None:
+        for stream, time in event.done.items():
+            self.waited[stream] = max(self.waited.get(stream, 0), time)
 
 
 Stream.current = NULL = Stream(null=True)
 
 
 class Event:
-    """A point in time that is always now."""
+    """A point in a stream: what has to be done when it is reached."""
+
+    def __init__(self) -> None:
+        self.done: dict[int, int] = {}
 
     def record(self, stream: Stream | None = None) -> None:
-        """Nothing to wait for."""
+        stream = stream or Stream.current
+        self.done = {**stream.waited, id(stream): Stream.now}
 
     def synchronize(self) -> None:
         Stream.current.synchronize()
@@ -117,6 +137,8 @@ class Block:
         Block.total += self.size
         if size:
             Block.known[self.ptr] = self
+        for stream in Stream.every:  # the pool keeps memory that is in use
+            stream.pending = {k: v for k, v in stream.pending.items() if not (k[0] < self.ptr + self.size and self.ptr < k[1])}
 
     @staticmethod
     def at(address: int) -> Block | None:
@@ -153,10 +175,10 @@ class ndarray:  # the name is CuPy's
         made.data, made._view = MemoryPointer(block, offset), view
         return made
 
-    def host(self) -> Any:
+    def host(self, writes: bool = False) -> Any:
         """The content, for use on the current stream."""
         if self._view.size:
-            Stream.current.touch(self.data.mem)
+            Stream.current.touch(*hull(self._view), writes)
         return self._view
 
     def get(self) -> Any:
@@ -191,7 +213,7 @@ class ndarray:  # the name is CuPy's
         )
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.host()[key] = _host(value)
+        self.host(True)[key] = _host(value)
 
     def reshape(self, *shape: Any) -> ndarray:
         view = self._view.reshape(*shape)
@@ -210,7 +232,7 @@ class ndarray:  # the name is CuPy's
         return wrapped(self.host())
 
     def fill(self, value: Any) -> None:
-        self.host()[...] = value
+        self.host(True)[...] = value
 
     def cumsum(self, **keywords: Any) -> ndarray:
         return wrapped(self.host().cumsum(**keywords))
@@ -246,7 +268,7 @@ def wrapped(value: Any) -> ndarray:
     """A new device array with the content of a NumPy array."""
     content = np.asarray(value)
     made = ndarray(content.shape, content.dtype)
-    made.host()[...] = content
+    made.host(True)[...] = content
     return made
 
 
@@ -289,11 +311,19 @@ class RawKernel:
         kernel = _lowered(self.code, self.name, tuple(o for o in self.options if not o.startswith("-fmad")))
         chosen = stream or Stream.current
         chosen.launches.append(self.name)
-        values = [_argument(param, arg, chosen) for param, arg in zip(kernel.params, args, strict=True)]
+        written = _written(kernel)
+        values = [_argument(param, arg, chosen, param in written) for param, arg in zip(kernel.params, args, strict=True)]
         HOST.launch(kernel, (*grid, 1, 1)[:3], (*block, 1, 1)[:3], values)
 
 
-def _argument(param: Any, arg: Any, stream: Stream) -> Any:
+@cache
+def _written(kernel: Any) -> frozenset[Any]:
+    """The parameters into which a kernel stores."""
+    stores = (s for s in walk_stmts(kernel.body) if isinstance(s, Store | Accumulate | Atomic))
+    return frozenset(s.buffer for s in stores)
+
+
+def _argument(param: Any, arg: Any, stream: Stream, writes: bool) -> Any:
     if not isinstance(param, Buffer):
         dtype = np.dtype(str(param.type))
         raw = np.asarray(arg if isinstance(arg, np.generic) else np.int64(arg) if isinstance(arg, int) else np.float64(arg))
@@ -302,7 +332,7 @@ def _argument(param: Any, arg: Any, stream: Stream) -> Any:
     block = Block.at(address)
     if block is None:
         return None
-    stream.touch(block)
+    stream.touch(block.ptr, block.ptr + block.size, writes)
     dtype = np.dtype(str(param.element))
     return KernelMemory(block.bytes.view(dtype), (address - block.ptr) // dtype.itemsize)
 

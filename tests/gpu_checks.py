@@ -272,7 +272,97 @@ def split_on_stream(cupy: Any) -> None:
     np.testing.assert_allclose(dx.get(), settled(before, steps)[1], rtol=1e-11, atol=1e-300)
 
 
+PIPELINE = """extern "C" __global__ void project(const double* volume, double* sino, const double* weights, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) sino[i] = sino[i] * sino[i] + weights[i] * volume[i] * volume[i];
+}
+"""
+
+
+def tape_on_streams(cupy: Any) -> None:
+    """A pipeline over three streams, with buffers that are filled between the launches; the reverse on the stream that is current then."""
+    n, chunks = 700, 7
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(3)]
+    main = cupy.cuda.get_current_stream()
+    v = np.linspace(0.1, 1, n)
+    volume, project, tape = Duplicated(cupy.asarray(v)), compiled(PIPELINE, "project"), gpuad.Tape()
+    sinos, weights = [Duplicated(cupy.zeros(n)) for _ in streams], [cupy.zeros(n) for _ in streams]
+    shadows = [volume.shadow, *(s.shadow for s in sinos)]
+    for way in ("current", "keyword"):
+        for array in (*shadows, *(s.primal for s in sinos)):
+            array.fill(0)
+        for stream in streams:
+            stream.wait_event(main.record())  # the user's arrays are the user's to order
+        with tape:
+            for c in range(chunks):
+                k = c % 3
+                with streams[k]:
+                    tape.overwrites(weights[k])
+                    weights[k].fill(0.1 * (c + 1))
+                if way == "keyword":
+                    project(-(-n // 128), 128, (volume, sinos[k], weights[k], n), stream=streams[k])
+                else:
+                    with streams[k]:
+                        project(-(-n // 128), 128, (volume, sinos[k], weights[k], n))
+        tape.reverse(dict.fromkeys(sinos, 1.0))
+        values, slopes = [np.zeros(n) for _ in streams], [np.zeros(n) for _ in streams]
+        for c in range(chunks):
+            w, k = 0.1 * (c + 1), c % 3
+            slopes[k] = 2 * values[k] * slopes[k] + 2 * w * v
+            values[k] = values[k] ** 2 + w * v**2
+        np.testing.assert_allclose(volume.shadow.get(), sum(slopes), rtol=1e-12)
+        assert way == "current" or tape.stats.allocations == 0
+
+
+def _doubled_reverse(dx: Any, dx_before: Any) -> None:
+    dx_before[...] = dx_before + dx + dx
+
+
+@gpuad.rule(reads=("x",), overwrites=("x",), reverse=_doubled_reverse)
+def doubled(x: Any, room: Any = None) -> None:
+    """x = 2 x, by way of memory of the tape."""
+    copy = room(x.shape, x.dtype)
+    copy[...] = x
+    x[...] = copy + copy
+
+
+def tape_memory_on_streams(cupy: Any) -> None:
+    """The tape's own memory passes from stream to stream: what one recording saved is not overwritten by the next before it was read."""
+    tape, n = gpuad.Tape(), 1000
+    for begin in (0.5, 0.6):
+        streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(3)]
+        pairs = []
+        for stream in streams:
+            with stream:
+                pairs.append(Duplicated(cupy.asarray(np.full(n, begin)), cupy.zeros(n)))
+        with tape:
+            for _ in range(3):
+                for stream, x in zip(streams, pairs, strict=True):
+                    compiled(CUBE, "settle")(-(-n // 128), 128, (x, stepped(cupy, stream, n), n), stream=stream)
+                    with stream:
+                        doubled(x)
+                        x[::2] += x[1::2]
+        tape.reverse(dict.fromkeys(pairs, 1.0))
+        one, dense = begin, np.eye(2)
+        value = np.full(2, one)
+        for _ in range(3):
+            for _ in range(2):
+                dense, value = 2 * value[:, None] * dense, value * value - 0.5
+            mix = 2 * np.array([[1.0, 1.0], [0.0, 1.0]])
+            dense, value = mix @ dense, mix @ value
+        for x in pairs:
+            np.testing.assert_allclose(x.shadow.get().reshape(-1, 2), np.broadcast_to(dense.sum(axis=0), (n // 2, 2)), rtol=1e-11)
+
+
+def stepped(cupy: Any, stream: Any, n: int) -> Any:
+    """An array of twos, made on a stream."""
+    with stream:
+        return cupy.asarray(np.full(n, 2, np.int32))
+
+
 CHECKS: tuple[Callable[[Any], None], ...] = (
     raw_kernel, raw_module, template_instance, own_kernel_runs, view, halves_of_one_array, made_shadow, batch, refused, split_on_stream,
+    tape_on_streams, tape_memory_on_streams,
 )  # fmt: skip
 SPLIT = ("softmax", "adam", "horner", "relu_bias", "kepler-orbit", "insertion_sort", "masked_update", "gray_scott")

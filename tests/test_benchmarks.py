@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 from collections.abc import Iterator
@@ -14,8 +15,9 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
+import gpuad
 from benchmarks import __main__ as on_cpu
-from benchmarks import cpu, device, gpu, host_speed, measure, records, sizes
+from benchmarks import allocations, cpu, device, gpu, host_speed, measure, peers, product, programs, records, sizes
 from benchmarks.workload import workload
 from gpuad import launching
 from gpuad.cases import all_cases
@@ -102,6 +104,93 @@ def test_traffic_of_a_saxpy() -> None:
     assert work.saved_bytes(state) == 0 and work.atomic == []
 
 
+def test_arrays_are_counted_at_the_allocator() -> None:
+    with allocations.counted() as made:
+        x = np.zeros(100)
+        y = (x + 1).sum() + x.reshape(10, 10).T[3, 4]
+        with allocations.counted() as inner:
+            kept = x * 2
+    assert made is inner and made.of_at_least(800) == 1 and kept.size and y == 100
+    np.ones(100)
+    assert made.of_at_least(800) == 1
+
+
+@pytest.mark.parametrize("restore", [False, True])
+@pytest.mark.parametrize("name", list(product.RECORDED))
+def test_a_product_on_a_tape_allocates_nothing_later(name: str, restore: bool) -> None:
+    assert product.allocations(name, restore, 0) >= 1 and product.allocations(name, restore, 2) == 0
+
+
+def test_products_on_a_tape_are_right() -> None:
+    for name, operation in product.PRIMALS.items():
+        pairs, tape = product.operands(), gpuad.Tape(restore=True)
+        a, b, c = (p.primal.copy() for p in pairs)
+        product.run(name, tape, pairs)
+        np.testing.assert_allclose(pairs[2].primal, c)  # restored
+        seed = np.ones_like(c) * (1.0 if name == "matmul" else 2.0)
+        np.testing.assert_allclose(pairs[0].shadow, seed @ b.T)
+        np.testing.assert_allclose(pairs[1].shadow, a.T @ seed)
+        np.testing.assert_allclose(pairs[2].shadow, 0.0 if name == "matmul" else 0.5)
+        with gpuad.Tape():
+            product.RECORDED[name](*pairs)
+        operation(a, b, c)
+        np.testing.assert_allclose(pairs[2].primal, c)
+
+
+def test_the_product_is_measured() -> None:
+    found = product.measured(EFFORT)
+    assert set(found) == {"matmul", "matmul, restored", "gemm", "gemm, restored"}
+    assert all(row["allocations"] == 0 and row["reverse_us"] > 0 for row in found.values())
+    assert [row["saved_bytes"] for row in found.values()] == [0, 1024, 0, 1024]
+
+
+@pytest.mark.parametrize("problem", programs.problems([8, 40], 4), ids=lambda p: f"{p.name}-{p.side}")
+def test_programs_on_a_tape_are_right_and_allocate_nothing_later(problem: programs.Problem) -> None:
+    runner = programs.OnTape(problem)
+    for _ in range(2):
+        programs.check(runner.gradient(), programs.by_hand(problem))
+    about = runner.about()
+    assert about["allocations"] == 0 and bool(about["saved_bytes"]) == problem.nonlinear
+    before = runner.start.primal.copy()
+    np.testing.assert_array_equal(runner.primal(), runner.last.primal)
+    np.testing.assert_array_equal(runner.start.primal, before)
+
+
+def test_a_gradient_by_hand_is_that_of_differences() -> None:
+    problem, h = programs.Problem("fisher", True, 5, 3), 1e-6
+
+    def loss(u: Any) -> float:
+        for _ in range(problem.steps):
+            lap = u[1:-1, :-2] + u[1:-1, 2:] + u[:-2, 1:-1] + u[2:, 1:-1] - 4 * u[1:-1, 1:-1]
+            u = u.copy()
+            u[1:-1, 1:-1] += programs.DIFFUSION * lap + problem.growth * u[1:-1, 1:-1] * (1 - u[1:-1, 1:-1])
+        return float((u * u).sum())
+
+    start, found = problem.start().astype(np.float64), programs.by_hand(problem)
+    for place in np.ndindex(found.shape):
+        up, down = start.copy(), start.copy()
+        up[place] += h
+        down[place] -= h
+        assert found[place] == pytest.approx((loss(up) - loss(down)) / (2 * h), abs=1e-8)
+
+
+def test_programs_are_measured_beside_whoever_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrong(programs.OnTape):
+        def gradient(self) -> Any:
+            return super().gradient() * np.float32(1.001)
+
+    monkeypatch.setitem(peers.PEERS, "wrong", Wrong)
+    found = programs.measured(EFFORT, [8], 2)
+    assert set(found) == {"heat 8^2, 2 steps", "fisher 8^2, 2 steps"}
+    for rows in found.values():
+        assert rows["gpuad"]["ratio"] > 0 and rows["gpuad"]["allocations"] == 0
+        assert rows["wrong"]["failed"].startswith("ValueError: the gradient is wrong")
+        for name in ("torch", "jax"):
+            there = importlib.util.find_spec(name) is not None
+            assert ("ratio" in rows[name]) if there else (rows[name] == {"missing": f"{name} is not installed"})
+    assert on_cpu.failed({"cases": {}, "programs": found}) == [f"{name}, wrong" for name in found]
+
+
 # --- the commands --------------------------------------------------------------------------------------------------------------------
 
 
@@ -113,7 +202,7 @@ def test_command_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     record = json.loads((tmp_path / "cpu-test-2000-01-01.json").read_text())
     assert set(record["cases"]) == {"relu_bias", "relu_bias-gelu_bias"}
     assert record["cases"]["relu_bias"]["saved_bytes"] > 0 and record["cases"]["relu_bias"]["reverse_ms"] > 0
-    assert len(record["saxpy"]) == 4 and record["by_hand"]["saxpy"]["share"] == 0.8
+    assert len(record["product"]) == 4 and len(record["saxpy"]) == 4 and record["by_hand"]["saxpy"]["share"] == 0.8
     assert "relu_bias" in result.output and "gpuad" in record["versions"]
 
 
@@ -126,15 +215,17 @@ def test_a_failing_case_is_recorded_and_the_run_goes_on(monkeypatch: pytest.Monk
     monkeypatch.setattr(cpu, "measured", measured)
     found = cpu.cases([CASES["heat"], CASES["saxpy"]], TINY, EFFORT, lambda _: None)
     assert found == {"heat": {"failed": "ValueError: too hot"}, "saxpy": {"ratio": 1.0}}
-    assert on_cpu.failed({"cases": found}) == ["heat"]
+    assert on_cpu.failed({"cases": found, "programs": {}}) == ["heat"]
 
 
 def test_required_figures_are_judged() -> None:
     record = {
         "saxpy": {"a": {"ratio": 1.6, "required": 1.5}, "b": {"ratio": 1.4, "required": 1.5}},
+        "product": {"d": {"allocations": 1}, "e": {"allocations": 0}},
+        "programs": {"f": {"gpuad": {"allocations": 2}}, "g": {"gpuad": {"failed": "x"}}},
         "by_hand": {"c": {"share": 0.5, "wanted": 0.6}},
     }
-    assert on_cpu.missed(record) == ["a", "c"]
+    assert on_cpu.missed(record) == ["a", "d", "f", "c"]
 
 
 def test_generated_code_against_loops_by_hand() -> None:

@@ -1,19 +1,21 @@
 """Programs as a CuPy user writes them, on NumPy arrays: one gradient, a wave inversion, a pair for another autograd, learned scalars, host
-copies between launches, a gradient check with a limit on memory, and the adjoint as a file. Those that need templates, CuPy's other kernels
-or array operations are not here."""
+copies between launches, a gradient check with a limit on memory, array code around a kernel, and the adjoint as a file and in a C++
+program. Those that need templates or CuPy's other kernels are not here; the pipeline over several streams is in gpu_checks.py."""
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import numpy as np
 import pytest
-from launch_tools import EXECUTORS, compiled, running, shipped
+from launch_tools import CASES, EXECUTORS, compiled, running, shipped
 from launch_tools import arguments as case_arguments
 from tape_tools import jacobian_transposed, pair
 
 import gpuad
 from gpuad import Active, Const, Duplicated, ShadowError, TapeError
+from gpuad.executors.compiler import find_compiler
 
 BOTH = pytest.mark.parametrize("executor", list(EXECUTORS))
 
@@ -191,8 +193,6 @@ def test_3_a_pair_for_another_autograd(executor: str) -> None:
     """Forward with bare arrays, backward with shadows that did not exist then, and a seed that belongs to somebody else: it is kept."""
     kernel = shipped("softsplat")
     made = dict(zip((d.name for d in kernel.parameters), case_arguments("softsplat"), strict=True))
-    from launch_tools import CASES
-
     grid, block, _ = CASES["softsplat"].geometry()
     names = [n for n, a in made.items() if isinstance(a, Duplicated)]
     augmented, reverse = gpuad.autodiff_thunk(kernel, **{n: Duplicated for n in names})
@@ -203,6 +203,102 @@ def test_3_a_pair_for_another_autograd(executor: str) -> None:
         gpuad.autodiff(kernel, grid, block, list(again.values()))
     for name in names:
         np.testing.assert_allclose(made[name].shadow, again[name].shadow, atol=1e-6)
+
+
+@BOTH
+def test_3_softsplat_for_torch(executor: str) -> None:
+    """As a torch.autograd.Function: tensors and their gradients are the arrays and shadows, torch's seed is only read."""
+    torch = pytest.importorskip("torch", reason="this part needs torch")
+    kernel, (grid, block, _) = shipped("softsplat"), CASES["softsplat"].geometry()
+    made = dict(zip((d.name for d in kernel.parameters), case_arguments("softsplat"), strict=True))
+    sizes = {name: int(made[name]) for name in ("n", "height", "width")}
+    augmented, reverse = gpuad.autodiff_thunk(kernel, image=Duplicated, flow=Duplicated, splatted=Duplicated)
+
+    def arguments(image: Any, flow: Any, splatted: Any) -> list[Any]:
+        return [sizes["n"], image, flow, splatted, sizes["height"], sizes["width"]]
+
+    class SoftSplat(torch.autograd.Function):  # type: ignore[misc, name-defined]
+        @staticmethod
+        def forward(ctx: Any, image: Any, flow: Any) -> Any:
+            out = torch.zeros_like(image)
+            ctx.saved = augmented(grid, block, arguments(image, flow, out))
+            ctx.save_for_backward(image, flow, out)
+            return out
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            image, flow, out = ctx.saved_tensors
+            d_image, d_flow = torch.zeros_like(image), torch.zeros_like(flow)
+            pairs = (Duplicated(image, d_image), Duplicated(flow, d_flow), Duplicated(out, gradient.contiguous(), keep=True))
+            reverse(grid, block, arguments(*pairs), ctx.saved)
+            return d_image, d_flow
+
+    image, flow = (torch.from_numpy(made[name].primal.copy()).requires_grad_(True) for name in ("image", "flow"))
+    weights = torch.from_numpy(np.random.default_rng(0).normal(size=image.shape).astype(np.float32))
+    with running(executor):
+        (SoftSplat.apply(image, flow) * weights).sum().backward()
+        kept = weights.clone()
+        made["splatted"].shadow[...] = weights.numpy()
+        gpuad.autodiff(kernel, grid, block, list(made.values()))
+    for tensor, name in ((image, "image"), (flow, "flow")):
+        np.testing.assert_allclose(tensor.grad.numpy(), made[name].shadow, atol=1e-6)
+    assert torch.equal(weights, kept)
+    assert float(image.grad.abs().max()) > 0
+    with running(executor):
+        SoftSplat.apply(image.detach(), flow).sum().backward()  # hands over a gradient whose strides are 0
+
+
+SOFT = r"""
+extern "C" __global__ void soft(const double* x, const double* w, double* y, int n) {
+    int i = blockDim.x * blockIdx.x + threadIdx.x;
+    if (i < n) y[i] = w[i] * log1p(exp(-fabs(x[i]))) + fmax(x[i], 0.0);
+}"""
+
+
+@BOTH
+@pytest.mark.parametrize("spelling", ["numpy", "ops"])
+def test_6_a_kernel_in_the_middle_of_array_code(executor: str, spelling: str) -> None:
+    """Temporaries, in-place operators, rebinding of a name, a mask; in NumPy's words, which ask the pair, and in those of gpuad.ops."""
+    n, rng = 7, np.random.default_rng(6)
+    x, w, out = pair(rng.normal(size=n)), pair(rng.normal(size=n)), pair(np.zeros(n))
+    words: Any = np if spelling == "numpy" else gpuad.ops
+    tape = gpuad.Tape()
+    with running(executor):
+        with tape:
+            y = words.exp(-x) * w
+            gpuad.ops.copyto(out, y)
+            compiled(SOFT, "soft")[1, 32](out, w, out, n)  # in place
+            out *= 0.5
+            rebound = out + y
+            z = words.where(rebound.primal > 0, rebound, 0)
+        tape.reverse({z: 1.0})
+
+    def model(s: Any) -> None:
+        y = np.exp(-s["x"]) * s["w"]
+        positive = y.real > 0
+        softly = s["w"] * np.log1p(np.exp(np.where(positive, -y, y))) + np.where(positive, y, 0)
+        s["z"] = 0.5 * softly + y
+        s["z"] = np.where(s["z"].real > 0, s["z"], 0)
+
+    finals, wanted = jacobian_transposed(model, {"x": x.primal, "w": w.primal, "z": np.zeros(n)}, {"z": np.ones(n)})
+    np.testing.assert_allclose(z.primal, finals["z"], atol=1e-13)
+    for found, name in ((x, "x"), (w, "w")):
+        np.testing.assert_allclose(found.shadow, wanted[name], atol=1e-12)
+    assert "exp" in tape.source and "test_programs.py" in tape.source
+
+
+def test_6_what_array_code_may_not_do() -> None:
+    x, w, bare = pair([1.0, -2.0]), pair([0.5, 0.5]), np.zeros(2)
+    with gpuad.Tape():
+        with pytest.raises(ShadowError, match="gets values that depend on"):
+            compiled(SOFT, "soft")[1, 32](x, w, bare, 2)
+        with pytest.raises(ShadowError, match="has no shadow"):
+            gpuad.ops.exp(x, out=bare)
+        assert isinstance(x > 0, np.ndarray), "a comparison is a plain array"
+        with pytest.raises(TypeError, match="primal"):
+            bool(x)
+    with pytest.raises(TapeError, match="outside of a tape"):
+        x * w
 
 
 @BOTH
@@ -285,6 +381,47 @@ def test_9_a_gradient_check_with_a_limit_on_memory(executor: str) -> None:
     assert tape.stats.saved_bytes == 4 * 14 * 14 * 8
     assert tape.stats.allocations == 0
     assert tape.stats.scratch_bytes <= 1 << 20
+
+
+IN_CPP = r"""
+// A C++ program that knows the adjoint's text only. Here threads run one after another, so that no GPU is needed.
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+#define __global__
+#define __device__
+struct Index { int x, y, z; };
+static Index blockIdx, threadIdx, blockDim, gridDim;
+static long long __double_as_longlong(double v) { long long b; std::memcpy(&b, &v, 8); return b; }
+static double __longlong_as_double(long long b) { double v; std::memcpy(&v, &b, 8); return v; }
+template <typename T> static T atomicAdd(T* p, T v) { T old = *p; *p += v; return old; }
+static unsigned long long atomicExch(unsigned long long* p, unsigned long long v) { unsigned long long old = *p; *p = v; return old; }
+#include "wave_adjoint.cu"
+int main() {
+    const int ny = 6, nx = 9, n = ny * nx;
+    std::vector<double> old(n), now(n), k(n), d_old(n, 1.0), d_now(n), d_k(n);
+    for (int i = 0; i < n; ++i) { old[i] = 0.1 * i; now[i] = std::sin(i); k[i] = std::cos(i); }
+    gridDim = {2, 2, 1}; blockDim = {8, 4, 1};
+    for (blockIdx.y = 0; blockIdx.y < 2; ++blockIdx.y) for (blockIdx.x = 0; blockIdx.x < 2; ++blockIdx.x)
+        for (threadIdx.y = 0; threadIdx.y < 4; ++threadIdx.y) for (threadIdx.x = 0; threadIdx.x < 8; ++threadIdx.x)
+            step_reverse(old.data(), d_old.data(), now.data(), d_now.data(), k.data(), d_k.data(), ny, nx);
+    for (auto* a : {&d_old, &d_now, &d_k}) for (double v : *a) std::printf("%.17g\n", v);
+}
+"""
+
+
+def test_10_the_adjoint_in_a_cpp_program(tmp_path: Any) -> None:
+    adjoint = compiled(WAVE, "step").adjoint(Duplicated, Duplicated, Duplicated, Const, Const)
+    (tmp_path / "wave_adjoint.cu").write_text(adjoint.source)
+    (tmp_path / "main.cpp").write_text(IN_CPP)
+    program = tmp_path / "main"
+    subprocess.run([*find_compiler().command, "-std=c++17", str(tmp_path / "main.cpp"), "-o", str(program)], check=True)
+    found = np.array(subprocess.run([program], check=True, capture_output=True, text=True).stdout.split(), float).reshape(3, 6, 9)
+    i = np.arange(54.0).reshape(6, 9)
+    old, now, k = Duplicated(0.1 * i, np.ones_like(i)), pair(np.sin(i)), pair(np.cos(i))
+    gpuad.autodiff(compiled(WAVE, "step"), (2, 2), (8, 4), (old, now, k, 6, 9))
+    np.testing.assert_allclose(found, [old.shadow, now.shadow, k.shadow], rtol=1e-13, atol=1e-13)
 
 
 def test_10_the_adjoint_as_a_file(tmp_path: Any) -> None:

@@ -11,7 +11,7 @@ from launch_tools import CASES, arguments, shipped
 from tape_tools import EXECUTORS, agree, check, cuda, jacobian_transposed, launch, pair, run, running
 
 import gpuad
-from gpuad import Active, BatchDuplicated, Const, Duplicated, ShadowError, TapeError, stop_gradient
+from gpuad import Active, Const, Duplicated, ShadowError, TapeError, stop_gradient
 
 BOTH = pytest.mark.parametrize("executor", list(EXECUTORS))
 N = 20
@@ -757,18 +757,6 @@ def test_scatter_with_atomics_in_a_loop(executor: str) -> None:
     # each product needs the old x and y (y is overwritten by the next scatter), the scatter needs the x before the product: the same bytes
     inputs = {"x": positive(), "y": positive(), "index": index}
     check(program, model, inputs, {"x": 1.0, "y": 1.0}, executor, saved=(3 + 2) * 8 * N)
-
-
-@BOTH
-def test_a_batch_of_shadows_is_refused(executor: str) -> None:
-    x, y = np.full(4, 3.0), pair(np.zeros(4))
-    batch = BatchDuplicated(x, (np.ones(4), np.ones(4)))
-    with running(executor), gpuad.Tape():
-        with pytest.raises(ShadowError, match="BatchDuplicated"):
-            launch("sine", batch)
-        with pytest.raises(ShadowError):
-            launch("square_to", batch, y)
-    np.testing.assert_array_equal(x, 3.0)
 
 
 @BOTH

@@ -62,6 +62,15 @@ def region(array: Any, memory: Memory | None = None) -> Region:
     return Region(array, start, low, high + int(array.dtype.itemsize), root, root + int(memory.root.nbytes))
 
 
+def hull(array: Any) -> tuple[int, int]:
+    """The addresses between which an array's elements lie (the end excluded)."""
+    low = high = address(array)
+    for step, count in zip(array.strides, array.shape, strict=True):
+        reach = step * (count - 1)
+        low, high = (low + reach, high) if reach < 0 else (low, high + reach)
+    return low, high + int(array.dtype.itemsize) if array.size else low
+
+
 def overlap(a: Region, b: Region) -> bool:
     """Whether two arrays share memory, exactly on strided sets; arrays without elements never do.
 

@@ -144,7 +144,7 @@ def check_apart(name: str, arguments: Sequence[Given], same_is_apart: bool) -> N
                 continue
             if overlap(region(g.array), region(out.array)):
                 raise LaunchError(
-                    f"`{name}`: `{g.parameter.name}` and the output `{out.parameter.name}` share memory without being the same elements, so "
+                    f"`{name}`: `{g.parameter.name}` and output `{out.parameter.name}` share memory without being the same elements, so "
                     "the result depends on chance; pass a copy of one. Nothing was launched."
                 )
 

@@ -42,6 +42,12 @@ class Executor(Protocol):
     def on(self, stream: Any) -> AbstractContextManager[Any]:
         """Within it launches, copies and new arrays belong to the stream (None: the current one)."""
 
+    def stream(self) -> Any:
+        """The stream that is current (with a number `ptr`), or None where everything is done in order."""
+
+    def wait(self, stream: Any) -> None:
+        """Lets the current stream wait for what has been put into another one."""
+
     def zeros(self, length: int, dtype: Any) -> Any:
         """A new flat array of zeros on this executor's device."""
 

@@ -66,6 +66,18 @@ class Cuda:
         held: AbstractContextManager[Any] = stream if hasattr(stream, "__enter__") else cupy.cuda.ExternalStream(stream.ptr)
         return held
 
+    def stream(self) -> Any:
+        """CuPy's current stream."""
+        import cupy
+
+        return cupy.cuda.get_current_stream()
+
+    def wait(self, stream: Any) -> None:
+        """Lets CuPy's current stream wait for what has been put into another one."""
+        current = self.stream()
+        if current.ptr != stream.ptr:
+            current.wait_event(stream.record())
+
     def function(self, kernel: Kernel) -> Any:
         """The kernel as a `cupy.RawKernel`."""
         held = self.functions.get(id(kernel))

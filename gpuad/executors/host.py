@@ -63,6 +63,13 @@ class Host:
         """Nothing: launches here are done when they return."""
         return nullcontext()
 
+    def stream(self) -> Any:
+        """None: there is one order only."""
+        return None
+
+    def wait(self, stream: Any) -> None:
+        """Nothing: what was called before is done."""
+
     def prepare(self, kernels: Iterable[Kernel], threads: int = 1) -> None:
         """Compiles the kernels now, those of different names in one run of the compiler, so that no launch has to wait for it or can fail
         for want of a compiler. The caller has to keep the kernels."""

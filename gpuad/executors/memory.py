@@ -25,6 +25,8 @@ def resolve(array: Array) -> Memory:
 
     Raises LaunchError if the array does not start at a multiple of its item size, or if its owner has gaps.
     """
+    if type(array) is np.ndarray and array.base is None and array.flags.c_contiguous and array.size and not array.dtype.hasobject:
+        return Memory(array.reshape(-1), 0)
     owner = _owner(array)
     data = _bytes(owner)
     distance = _address(array) - _address(data) if data.size else 0

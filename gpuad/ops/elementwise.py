@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..annotations import Active, BatchDuplicated, Const, Duplicated, as_array, namespace
-from ..arguments.aliasing import overlap, region
+from ..arguments.aliasing import hull, overlap, region
 from ..errors import GpuadError, ShadowError, TapeError
 from ..program.context import current
 from .layout import Axes, axes, broadcast_shape, hull_size, primal_of, reached, refuse_repeated, same
@@ -41,7 +41,7 @@ def apply(name: str, *operands: Any, out: Any = None) -> Any:
     target = primal_of(out)
     _check_output(name, target, arrays, compute)
     if target.size:
-        _launch(operation, compute, out, [_apart(x, target) for x in inputs])
+        _launch(operation, compute, out, [apart(x, target, True) for x in inputs])
     return out
 
 
@@ -87,17 +87,34 @@ def _check_output(name: str, target: Any, arrays: Sequence[Any], compute: np.dty
     refuse_repeated(target, name)
 
 
-def _apart(x: Any, target: Any) -> Any:
-    """The operand, or a copy of it where it overlaps the output without being it."""
+def check_out(name: str, out: Any, shape: Sequence[int], dtype: Any) -> None:
+    """Whether a result of the given shape and type may go into `out`, as NumPy judges it; ValueError and TypeError if not."""
+    target = primal_of(out)
+    if not hasattr(target, "strides"):
+        raise TypeError(f"{name}: out is no array")
+    if tuple(target.shape) != tuple(shape):
+        raise ValueError(f"{name}: out has shape {tuple(target.shape)}, the result {tuple(shape)}")
+    if not np.can_cast(dtype, target.dtype, "same_kind"):
+        raise TypeError(f"{name}: cannot cast the result from {np.dtype(dtype)} to {target.dtype}")
+    refuse_repeated(target, name)
+
+
+def apart(x: Any, target: Any, in_place: bool = False) -> Any:
+    """The operand, or a copy of it where it overlaps the output; but not if it is the output, for an operation that works in place."""
     array = primal_of(x)
     if isinstance(x, Active) or not hasattr(array, "strides") or isinstance(array, np.generic):
         return x
-    if namespace(array) is not namespace(target) or same(array, target) or not overlap(region(array), region(target)):
+    if namespace(array) is not namespace(target) or (in_place and same(array, target)) or not _overlap(array, target):
         return x
     copy = new_array(array, array.shape, array.dtype)
     pair = temporary(copy) if isinstance(x, Duplicated) else copy
     apply("copyto", x, out=pair)
     return type(x)(copy) if isinstance(x, Const) else pair
+
+
+def _overlap(a: Any, b: Any) -> bool:
+    (low, high), (begin, end) = hull(a), hull(b)
+    return low < end and begin < high and overlap(region(a), region(b))
 
 
 # --- launching -----------------------------------------------------------------------------------------------------------------------
@@ -174,4 +191,4 @@ def geometry(lengths: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], 
     return tuple(block), tuple(grid), len(lengths) - len(block)
 
 
-__all__ = ["Axes", "apply", "check_recorded", "geometry"]
+__all__ = ["Axes", "apart", "apply", "check_out", "check_recorded", "geometry"]

@@ -10,14 +10,14 @@ import numpy as np
 from ..annotations import Active, Duplicated, namespace
 from ..errors import UnsupportedError
 from ..program.rules import rule
-from .elementwise import check_recorded
+from .elementwise import apart, check_out, check_recorded
 from .layout import primal_of
 from .reductions import result_for
 
 
 def _h(a: Any) -> Any:
     """The adjoint of each matrix of a stack."""
-    return a.swapaxes(-1, -2).conj()
+    return a.swapaxes(-1, -2).conj() if a.dtype.kind == "c" else a.swapaxes(-1, -2)
 
 
 def _add_to(target: Any, value: Any) -> None:
@@ -29,26 +29,34 @@ def _add_to(target: Any, value: Any) -> None:
     target += value.real if value.dtype.kind == "c" and target.dtype.kind != "c" else value
 
 
-def _matmul_reverse(a: Any, b: Any, da: Any, db: Any, dc: Any) -> None:
+def _product(a: Any, b: Any, room: Any) -> Any:
+    """The product of (stacks of) matrices, in memory of the tape."""
+    stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return namespace(a).matmul(a, b, out=room((*stack, a.shape[-2], b.shape[-1]), np.result_type(a.dtype, b.dtype)))
+
+
+def _matmul_reverse(a: Any, b: Any, da: Any, db: Any, dc: Any, room: Any) -> None:
     if da is not None:
-        _add_to(da, dc @ _h(b))
+        _add_to(da, _product(dc, _h(b), room))
     if db is not None:
-        _add_to(db, _h(a) @ dc)
+        _add_to(db, _product(_h(a), dc, room))
 
 
 @rule(reads=("a", "b"), overwrites=("c",), needs={"a": ("before", "b"), "b": ("before", "a")}, reverse=_matmul_reverse)
 def _matmul(a: Any, b: Any, c: Any) -> None:
-    c[...] = a @ b
+    namespace(c).matmul(a, b, out=c)
 
 
 def matmul(a: Any, b: Any, out: Any = None) -> Any:
-    """Product of matrices (..., m, k) and (..., k, n), or vectors (k,), as `numpy.matmul`. `out` overlaps neither."""
+    """Product of matrices (..., m, k) and (..., k, n), or vectors (k,), as `numpy.matmul`. Where `out` overlaps an operand, that one is
+    copied first."""
     check_recorded("matmul", (a, b, out))
     one, two = primal_of(a), primal_of(b)
-    shape = np.matmul(_shape_only(one), _shape_only(two)).shape
+    shape, dtype = _matmul_shape(tuple(one.shape), tuple(two.shape)), np.result_type(one.dtype, two.dtype)
     if out is None:
-        out = result_for((a, b), shape, np.result_type(one.dtype, two.dtype))
-    c = out
+        out = result_for((a, b), shape, dtype)
+    check_out("matmul", out, shape, dtype)
+    a, b, c = apart(a, primal_of(out)), apart(b, primal_of(out)), out
     if one.ndim == 1:
         a, c = a[None, :], c[..., None, :] if two.ndim > 1 else c[..., None]
     if two.ndim == 1:
@@ -57,24 +65,37 @@ def matmul(a: Any, b: Any, out: Any = None) -> Any:
     return out
 
 
-def _shape_only(array: Any) -> Any:
-    """A NumPy array of that shape which takes no memory."""
-    return np.broadcast_to(np.zeros((), np.int8), array.shape)
+def _matmul_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a product; ValueError where the operands do not fit."""
+    if not a or not b or a[-1] != b[-2 if len(b) > 1 else 0]:
+        raise ValueError(f"matmul: matrices of shapes {a} and {b} do not fit")
+    return (*np.broadcast_shapes(a[:-2], b[:-2]), *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
 
 
 def _gemm_reverse(
-    alpha: Any, a: Any, b: Any, beta: Any, c: Any, dalpha: Any, da: Any, db: Any, dbeta: Any, dc: Any, dc_before: Any
+    alpha: Any, a: Any, b: Any, beta: Any, c: Any, dalpha: Any, da: Any, db: Any, dbeta: Any, dc: Any, dc_before: Any, room: Any
 ) -> None:
     if da is not None:
-        _add_to(da, alpha * (dc @ _h(b)))
+        _add_to(da, _scaled(_product(dc, _h(b), room), alpha))
     if db is not None:
-        _add_to(db, alpha * (_h(a) @ dc))
+        _add_to(db, _scaled(_product(_h(a), dc, room), alpha))
     if dalpha is not None:
-        dalpha += (dc * (a @ b)).sum()
+        _add_inner(dalpha, _product(a, b, room), dc)
     if dbeta is not None:
-        dbeta += (dc * c).sum()
+        _add_inner(dbeta, c, dc)
     if dc_before is not None and beta != 0:
-        dc_before += beta * dc
+        dc *= np.conj(beta)
+        dc_before += dc
+
+
+def _scaled(value: Any, factor: Any) -> Any:
+    value *= np.conj(factor)
+    return value
+
+
+def _add_inner(target: Any, x: Any, dx: Any) -> None:
+    """Adds what the factor of `x` gets: of a real factor the real part."""
+    _add_to(target, (dx * x.conj()).sum().reshape(target.shape))
 
 
 @rule(
@@ -83,19 +104,23 @@ def _gemm_reverse(
     needs={"a": ("before", "b", "alpha"), "b": ("before", "a", "alpha"), "c": ("before", "beta")},
     reverse=_gemm_reverse,
 )
-def _gemm(alpha: Any, a: Any, b: Any, beta: Any, c: Any) -> None:
-    product = alpha * (a @ b)
-    c[...] = product if beta == 0 else product + beta * c
+def _gemm(alpha: Any, a: Any, b: Any, beta: Any, c: Any, room: Any = None) -> None:
+    product = namespace(c).matmul(a, b, out=c if beta == 0 else room(c.shape, c.dtype))
+    product *= alpha
+    if beta != 0:
+        c *= beta
+        c += product
 
 
 def gemm(alpha: Any, a: Any, b: Any, beta: Any, c: Any) -> Any:
     """C <- alpha A B + beta C, for matrices (..., m, k), (..., k, n), (..., m, n); alpha and beta are numbers or Active. With beta = 0 what
-    C held does not matter, not even NaN. Gives C."""
+    C held does not matter, not even NaN. Where C overlaps A or B, that one is copied first. Gives C."""
     check_recorded("gemm", (alpha, a, b, beta, c))
-    if any(primal_of(x).ndim < 2 for x in (a, b, c)):
+    one, two, target = primal_of(a), primal_of(b), primal_of(c)
+    if any(x.ndim < 2 for x in (one, two, target)):
         raise ValueError("gemm takes matrices")
-    dtype = primal_of(c).dtype
-    _gemm(_scalar(alpha, dtype), a, b, _scalar(beta, dtype), c)
+    check_out("gemm", c, _matmul_shape(tuple(one.shape), tuple(two.shape)), np.result_type(one.dtype, two.dtype))
+    _gemm(_scalar(alpha, target.dtype), apart(a, target), apart(b, target), _scalar(beta, target.dtype), c)
     return c
 
 

@@ -6,6 +6,7 @@ before the tape is; a recording that needs more adds to what is there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -22,8 +23,9 @@ ALIGN = 256
 class Arena:
     """Hands out bytes from large chunks, in order; `reset` begins anew with the same chunks."""
 
-    def __init__(self, new: Callable[[int], Any]) -> None:
+    def __init__(self, new: Callable[[int], Any], begin: Callable[[], None] | None = None) -> None:
         self.new = new
+        self.begin = begin  # called before the first bytes after a reset are handed out
         self.chunks: list[Any] = []
         self.at = 0
         self.used = 0
@@ -35,6 +37,8 @@ class Arena:
     def take(self, nbytes: int) -> Any:
         """`nbytes` bytes (flat, uint8), not cleared, that stay as they are until `reset`."""
         size = -(-max(nbytes, 1) // ALIGN) * ALIGN
+        if self.begin is not None and self.at == self.used == 0:
+            self.begin()
         while self.at < len(self.chunks) and self.used + size > self.chunks[self.at].size:
             self.at, self.used = self.at + 1, 0
         if self.at == len(self.chunks):
@@ -44,6 +48,11 @@ class Arena:
         begin = self.used
         self.used += size
         return self.chunks[self.at][begin : begin + nbytes]
+
+    def room(self, shape: Sequence[int], dtype: Any) -> Any:
+        """The same as an array, dense."""
+        dtype = np.dtype(dtype)
+        return self.take(math.prod(shape) * dtype.itemsize).view(dtype).reshape(shape)
 
     @property
     def nbytes(self) -> int:
@@ -70,6 +79,14 @@ class Pooled:
     def on(self, stream: Any) -> AbstractContextManager[Any]:
         """As the executor itself."""
         return self.inner.on(stream)
+
+    def stream(self) -> Any:
+        """As the executor itself."""
+        return self.inner.stream()
+
+    def wait(self, stream: Any) -> None:
+        """As the executor itself."""
+        self.inner.wait(stream)
 
     def zeros(self, length: int, dtype: Any) -> Any:
         """Zeros from the arena."""

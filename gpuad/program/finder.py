@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..executors.base import Memory
@@ -29,9 +30,13 @@ class VersionFinder:
 
     def moved(self, array: Any) -> Any:
         """A copy of an array, dense and in memory of the tape that is free again after this operation's adjoint."""
-        copy = self.transient.take(int(array.nbytes)).view(array.dtype).reshape(array.shape)
+        copy = self.room(array.shape, array.dtype)
         copy[...] = array
         return copy
+
+    def room(self, shape: Sequence[int], dtype: Any) -> Any:
+        """An array, not cleared, in such memory."""
+        return self.transient.room(shape, dtype)
 
     def memory(self, use: Use, like: Memory, *, own: bool) -> Memory:
         """The version as a pointer: the live array, a saved copy, or pieces put together."""

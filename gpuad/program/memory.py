@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,7 @@ class Versions:
 
 
 MANY = 64  # groups of runs, beyond which bytes are copied by their offsets
+FEW = 1 << 18  # offsets that are worth remembering
 
 # --- copying regions ---------------------------------------------------------------------------------------------------------------------
 
@@ -117,8 +119,15 @@ class _Rows:
     count: int
 
 
-def rows(region: Region) -> list[_Rows]:
-    """The region as few groups of evenly spaced runs."""
+def rows(region: Region) -> tuple[_Rows, ...]:
+    """The region as few groups of evenly spaced runs; found out once."""
+    if region.groups is None:
+        region.groups = tuple(_groups(region))
+    found: tuple[_Rows, ...] = region.groups
+    return found
+
+
+def _groups(region: Region) -> list[_Rows]:
     begins, runs = region.spans[:, 0], region.spans[:, 1] - region.spans[:, 0]
     steps = np.diff(begins)
     found: list[_Rows] = []
@@ -152,10 +161,14 @@ def gather(source: Any, region: Region, packed: Any) -> None:
     """Packs the region's bytes of `source` (flat, uint8) one span after the other."""
     groups = rows(region)
     if len(groups) > MANY:
-        words = not (region.spans % 8).any()  # an eighth of the offsets
-        if words:
+        unit = _unit(region)
+        if unit == 8:
             source, packed = source[: source.size // 8 * 8].view(np.uint64), packed.view(np.uint64)
-        packed[...] = source[places(region, 8 if words else 1)]
+        at = places(region, unit)
+        if isinstance(source, np.ndarray):
+            np.take(source, at, out=packed, mode="clip")  # "raise" would make an array of its own first
+        else:
+            packed[...] = source[at]
         return
     for r in groups:
         packed[r.at : r.at + r.run * r.count].reshape(r.count, r.run)[...] = _grid(source, r.low, r)
@@ -171,11 +184,24 @@ def scatter(packed: Any, region: Region, target: Any, shift: int = 0) -> None:
         _grid(target, r.low - shift, r)[...] = packed[r.at : r.at + r.run * r.count].reshape(r.count, r.run)
 
 
+@lru_cache(256)
+def _unit(region: Region) -> int:
+    """8 where all bytes can be copied as words of 8, which is an eighth of the offsets; else 1."""
+    return 1 if (region.spans % 8).any() else 8
+
+
 def places(region: Region, unit: int = 1) -> NDArray[np.int64]:
     """The offset of each byte, in order, or of each word of `unit` bytes, in words."""
+    return (_places if region.nbytes > unit * FEW else _few_places)(region, unit)
+
+
+def _places(region: Region, unit: int) -> NDArray[np.int64]:
     begins, runs = region.spans[:, 0] // unit, (region.spans[:, 1] - region.spans[:, 0]) // unit
     first = np.cumsum(runs) - runs
     return np.repeat(begins - first, runs) + np.arange(region.nbytes // unit)
+
+
+_few_places = lru_cache(8)(_places)
 
 
 def place(piece: Piece, part: Region, target: Any, shift: int) -> None:

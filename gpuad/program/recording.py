@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import launching
-from ..annotations import address, leaf_memory
+from ..annotations import address
 from ..api import Kernel, pattern_of
 from ..cutting import Cutting
 from ..differentiate import Adjoint
@@ -76,11 +76,9 @@ class Recording(Keeping):
                     "instead. Nothing was launched."
                 )
 
-    def adopt(self, array: Any, shadow: Any, name: str) -> None:
+    def adopt(self, allocation: Allocation, region: Region, primal: Memory, shadow: Memory, name: str) -> None:
         """Notes that an array of an operation has a shadow; ShadowError if it has another one already."""
-        memory, pair = leaf_memory(array), leaf_memory(shadow)
-        region = of_array(array, memory.offset * int(memory.root.dtype.itemsize))
-        self._note_pair(self.allocation(memory), region, memory, pair, name)
+        self._note_pair(allocation, region, primal, (shadow,), name)
 
     # --- shadows by memory -----------------------------------------------------------------------------------------------------------
 
@@ -99,17 +97,18 @@ class Recording(Keeping):
             if a.shadows or a.kind == "stopped" or a.memory is None or a.array.dtype.kind != "f":
                 continue
             region = use.region | seen[i].region if i in seen else use.region
-            pairing = self.shadows.of(use.allocation, region)
-            if pairing is None:
+            pairings = self.shadows.all_of(use.allocation, region)
+            if not pairings:
                 continue
             if i in seen:
                 raise ShadowError(
-                    f"argument {i + 1} `{a.name}` of `{kernel.name}` is read bare, but its memory has a shadow (`{pairing.name}`): the "
+                    f"argument {i + 1} `{a.name}` of `{kernel.name}` is read bare, but its memory has a shadow (`{pairings[0].name}`): the "
                     f"gradient would be dropped. Pass the Duplicated, or stop_gradient({a.name}). Nothing was launched."
                 )
-            shadow = Memory(pairing.root, a.memory.offset + pairing.shift)
-            arguments[i] = replace(a, kind="duplicated", shadows=(shadow,))
-        return replace(call, bound=replace(call.bound, arguments=tuple(arguments)))
+            shadows = tuple(Memory(p.root, a.memory.offset + p.shift) for p in pairings)
+            arguments[i] = replace(a, kind="duplicated", shadows=shadows)
+        width = max([call.bound.width, *(len(a.shadows) for a in arguments)])
+        return replace(call, bound=replace(call.bound, arguments=tuple(arguments), width=width))
 
     def _note_shadows(self, call: Call) -> None:
         for a in call.bound.arguments:
@@ -117,22 +116,18 @@ class Recording(Keeping):
                 raise ShadowError(
                     f"`{a.name}`: keep=True has no meaning inside a tape: seeds are given to reverse(). Nothing was launched."
                 )
-            if len(a.shadows) > 1:
-                raise ShadowError(
-                    f"`{a.name}`: a BatchDuplicated is not taken inside a tape in this release; record the program once a seed."
-                )
             if a.memory is not None:
                 self.allocation(a.memory).name = a.name
-                for shadow in a.shadows:
+                if a.shadows:
                     region = of_array(a.array, a.memory.offset * int(a.array.dtype.itemsize))
-                    self._note_pair(self.allocation(a.memory), region, a.memory, shadow, a.name)
+                    self._note_pair(self.allocation(a.memory), region, a.memory, a.shadows, a.name)
             elif a.kind == "active":
                 self._note_active(a)
 
-    def _note_pair(self, allocation: Allocation, region: Region, primal: Memory, shadow: Memory, name: str) -> None:
+    def _note_pair(self, allocation: Allocation, region: Region, primal: Memory, shadows: Sequence[Memory], name: str) -> None:
         """Notes a pair; what was done to the memory before it was known to have a shadow is judged again."""
         count = self.shadows.count
-        self.shadows.add(allocation, region, primal, shadow, name)
+        self.shadows.add_all(allocation, region, primal, shadows, name)
         if self.shadows.count == count:
             return
         if allocation.read_bare & region or allocation.tainted & region:
@@ -170,12 +165,12 @@ class Recording(Keeping):
 
     def _note_active(self, a: Any) -> None:
         """One shadow for two values would hide that host arithmetic lies between them."""
-        key = address(a.shadow_arrays[0])
-        if self.actives.setdefault(key, a.value).tobytes() != a.value.tobytes():
-            raise ShadowError(
-                f"`{a.name}`: one shadow for two values ({self.actives[key]} and {a.value}): host arithmetic on a scalar is not recorded; "
-                "give each value its own shadow"
-            )
+        for key in map(address, a.shadow_arrays):
+            if self.actives.setdefault(key, a.value).tobytes() != a.value.tobytes():
+                raise ShadowError(
+                    f"`{a.name}`: one shadow for two values ({self.actives[key]} and {a.value}): host arithmetic on a scalar is not "
+                    "recorded; give each value its own shadow"
+                )
 
     def _refuse_taint(self, kernel: Kernel, adjoint: Any, call: Call) -> None:
         """Active data that went into an array without a shadow must not come out again (RULES 4)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,13 @@ _interned: weakref.WeakValueDictionary[bytes, Region] = weakref.WeakValueDiction
 class Region:
     """An immutable set of byte offsets. Compare with `is`: equal regions are one object."""
 
-    __slots__ = ("__weakref__", "_memo", "high", "low", "nbytes", "spans")
+    __slots__ = ("__weakref__", "_memo", "groups", "high", "low", "nbytes", "spans")
 
     spans: Spans
     nbytes: int
     low: int  # the first byte
     high: int  # the byte after the last
+    groups: Any  # the spans as evenly spaced runs, once somebody has copied by them (memory.rows)
     _memo: dict[tuple[str, int], tuple[Region, Region]]
 
     def __new__(cls, spans: Spans) -> Region:
@@ -37,7 +39,7 @@ class Region:
             found.spans = spans
             found.nbytes = int((spans[:, 1] - spans[:, 0]).sum())
             found.low, found.high = (int(spans[0, 0]), int(spans[-1, 1])) if len(spans) else (0, 0)
-            found._memo = {}
+            found._memo, found.groups = {}, None
             _interned[key] = found
         return found
 
@@ -81,6 +83,7 @@ class Region:
         return result
 
 
+@lru_cache(1 << 12)
 def span(low: int, high: int) -> Region:
     """The bytes from `low` to `high` (excluded)."""
     return Region(np.array([[low, high]], np.int64)) if high > low else EMPTY
@@ -109,6 +112,8 @@ def of_array(array: Any, low: int) -> Region:
     """The bytes of a strided array whose first element is at byte `low`."""
     if array.size == 0:
         return EMPTY
+    if array.flags.c_contiguous:
+        return span(low, low + int(array.nbytes))
     return lattice(low, int(array.dtype.itemsize), [(int(s), int(n)) for s, n in zip(array.strides, array.shape, strict=True)])
 
 

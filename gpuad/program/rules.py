@@ -15,7 +15,10 @@ goes by the names of its parameters, for an array or Active number `x` of the ru
 * `dx`: where `x` is read, its shadow, to be added to; where it is added to, its shadow, to be read only; where some elements are set, its
   shadow, of which the reverse has to read these elements and then clear them; where it is overwritten, what the shadow held, moved to
   memory of the reverse's own: the shadow itself is cleared by then;
-* `dx_before`: where `x` is both read and overwritten, the cleared shadow, to be added to.
+* `dx_before`: where `x` is both read and overwritten, the cleared shadow, to be added to;
+* `room`: `room(shape, dtype)` gives an array, not cleared, in memory of the tape, that may be used until the function returns. The rule's
+  own function may have it as a last parameter too, `room=None`. A rule that takes its intermediates from there allocates nothing when a
+  program runs again.
 
 What has no shadow comes as None. An array that is in none of the lists is a constant, which nobody may change later.
 """
@@ -25,22 +28,24 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import update_wrapper
+from functools import cached_property, partial, update_wrapper
 from typing import Any
 
 import numpy as np
 
 from ..annotations import Active, BatchDuplicated, Const, Duplicated, Stopped, address, as_array, leaf_memory, namespace, resolve
-from ..arguments.aliasing import overlap
+from ..arguments.aliasing import hull, overlap
 from ..arguments.aliasing import region as place
 from ..errors import GpuadError, LaunchError, ShadowError, TapeError
 from ..executors.base import Memory
 from .context import current
 from .memory import Allocation
 from .operation import Effects, Use
+from .recipe import call_key, place_of, user_frame
 from .region import Region, of_array
 
 _VERSIONS = ("before", "after")
+_ROOM = "room"
 
 
 @dataclass(frozen=True)
@@ -53,12 +58,12 @@ class Effect:
     sets: tuple[str, ...]
     needs: Mapping[str, tuple[str, ...]]  # 'before' or 'after', then the parameters of which one has to be active for the need to exist
 
-    @property
+    @cached_property
     def writes(self) -> tuple[str, ...]:
         """All parameters that the rule may write."""
         return (*self.overwrites, *self.adds, *self.sets)
 
-    @property
+    @cached_property
     def arrays(self) -> tuple[str, ...]:
         """All parameters that are arrays (or Active numbers that are read)."""
         return tuple(dict.fromkeys((*self.reads, *self.writes)))
@@ -98,6 +103,7 @@ class Rule:
         update_wrapper(self, function)
         _check_names(self.name, effect, tuple(self.signature.parameters))
         self._reverse: Callable[..., None] | None = None
+        self.wanted: tuple[str, ...] = ()  # the names of the reverse's parameters
         if reverse is not None:
             self.reverse = reverse
 
@@ -110,9 +116,10 @@ class Rule:
     def reverse(self, function: Callable[..., None]) -> None:
         if "<" in getattr(function, "__qualname__", "<") or getattr(function, "__closure__", None):
             raise TypeError(f"rule {self.name}: the reverse must be a module-level function, so that a tape can be stored")
-        for name in inspect.signature(function).parameters:
+        wanted = tuple(inspect.signature(function).parameters)
+        for name in wanted:
             _check_parameter(self.name, self.effect, tuple(self.signature.parameters), name)
-        self._reverse = function
+        self._reverse, self.wanted = function, wanted
 
     def __call__(self, *args: Any, **keywords: Any) -> None:
         given = self.signature.bind(*args, **keywords)
@@ -123,7 +130,10 @@ class Rule:
             return
         if any(isinstance(x, Duplicated | Active) for x in given.arguments.values()):
             raise TapeError(f"{self.name} on a Duplicated outside of a tape is not recorded: enter one (`with tape:`), or pass `.primal`")
-        self.function(**{k: _plain(x) for k, x in given.arguments.items()})
+        values = {k: _plain(x) for k, x in given.arguments.items()}
+        if _ROOM in values:
+            values[_ROOM] = partial(_new_room, next(x for x in values.values() if _is_array(x)))
+        self.function(**values)
 
     def within(self, regions: Mapping[str, Region], *args: Any) -> None:
         """As a call, where it is known that less of some arrays is touched: bytes of their allocations."""
@@ -150,7 +160,7 @@ def _check_parameter(name: str, effect: Effect, parameters: Sequence[str], wante
     """A parameter of a reverse must have a meaning."""
     if wanted in effect.writes and wanted not in effect.needs:
         raise TypeError(f"rule {name}: its reverse takes {wanted!r}, which the rule writes: state the version in needs")
-    if wanted in parameters or wanted.removeprefix("d") in effect.arrays:
+    if wanted == _ROOM or wanted in parameters or wanted.removeprefix("d") in effect.arrays:
         return
     core = wanted.removeprefix("d").removesuffix("_before")
     if core in effect.reads and core in effect.overwrites:
@@ -163,6 +173,10 @@ def _plain(x: Any) -> Any:
     if isinstance(x, Active):
         return x.value.item() if isinstance(x.value, np.ndarray) else x.value
     return x.primal if isinstance(x, Duplicated | Const) else x
+
+
+def _new_room(like: Any, shape: Any, dtype: Any) -> Any:
+    return namespace(like).empty(shape, dtype)
 
 
 # --- recording -----------------------------------------------------------------------------------------------------------------------
@@ -178,6 +192,8 @@ class Operand:
     stopped: bool
     dropped: bool  # Const: gradients into it are dropped on purpose
     use: Use
+    memory: Memory
+    extent: Region  # of all the array, of which the rule may touch less
 
     @property
     def floats(self) -> bool:
@@ -203,8 +219,7 @@ class Ruled:
         moved = {n: self._taken(n, resolver) for n in self.rule.effect.overwrites if n in self.operands}
         if self.rule.reverse is None or not self._flows():
             return
-        wanted = inspect.signature(self.rule.reverse).parameters
-        self.rule.reverse(**{name: self._argument(name, moved, resolver) for name in wanted})
+        self.rule.reverse(**{name: self._argument(name, moved, resolver) for name in self.rule.wanted})
 
     def shadow_of(self, name: str) -> Any:
         """The shadow of an array argument or of an Active number, or None."""
@@ -233,6 +248,8 @@ class Ruled:
         if name in self.needs:
             array = self.operands[name].array
             return view_in(resolver.memory(self.needs[name], resolve(array), own=False), array)
+        if name == _ROOM:
+            return resolver.room
         if name in self.operands:
             return None  # only needed for the gradient of something that is not active here
         return self.values[name] if name in self.values else self._shadow(name, moved)
@@ -248,7 +265,7 @@ class Ruled:
 
     def line(self) -> str:
         """The call of the reverse."""
-        names = inspect.signature(self.rule.reverse).parameters if self.rule.reverse else ()
+        names = self.rule.wanted
         called = self.rule.reverse.__name__ if self.rule.reverse else "clear"
         return f"{called}({', '.join(names)})  # {self.where}: {self.name}"
 
@@ -281,8 +298,36 @@ def view_in(memory: Memory, like: Any) -> Any:
     return strided(memory.root[memory.offset :], like.shape, like.strides) if like.size else like
 
 
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """A call that was checked in this `recording`, as it may be made again; see `recipe.Recipe`."""
+
+    operation: Ruled
+    library: str
+    arguments: tuple[Any, ...]
+    bare: bool
+    recording: Any
+    pairs: int
+
+
 def _record(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mapping[str, Region]) -> None:
-    """Checks a call, and hands it to the tape."""
+    """Checks a call, unless it was made before in the same words, and hands it to the tape."""
+    given = tuple(arguments.values())
+    frame = user_frame()
+    fixed = not regions and not any(isinstance(x, Active | list | dict | set) for x in given)
+    key = call_key(rule, None, None, given, 0, None, frame) if fixed else None
+    known = tape.recipes.get(key) if key is not None else None
+    if known is None or not tape.holds(known):
+        operation, library = _checked(rule, arguments, tape, regions, place_of(frame))
+        bare = any(o.shadow is None and o.floats for o in operation.operands.values())
+        known = _Known(operation, library, given, bare, tape.shadows, tape.shadows.count)
+        if key is not None:
+            tape.recipes[key] = known
+    tape.record(known.operation, partial(_run, rule, known.operation.values, tape), known.library)
+
+
+def _checked(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mapping[str, Region], where: str) -> tuple[Ruled, str]:
+    """A call as an operation of the tape, and the library of its arrays."""
     if any(isinstance(x, BatchDuplicated) for x in arguments.values()):
         raise GpuadError(f"{rule.name}: rules take one shadow an array; BatchDuplicated is for kernels")
     operands = {n: _operand(rule, n, arguments[n], tape, regions.get(n)) for n in rule.effect.arrays if _is_array(arguments[n])}
@@ -291,11 +336,11 @@ def _record(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mappin
     for n, x in actives.items():
         _note_number(rule, n, x, tape)
     _check_apart(rule, operands)
-    draft = Ruled(rule.name, tape.place(), Effects(), rule, operands, actives, values, {})
+    draft = Ruled(rule.name, where, Effects(), rule, operands, actives, values, {})
     _check_flow(rule, draft)
     for n, o in operands.items():
         if o.shadow is not None:
-            tape.adopt(o.array, o.shadow, n)
+            tape.adopt(o.use.allocation, o.extent, o.memory, leaf_memory(o.shadow), n)
     needs = _needs(draft)
     effects = Effects(
         tuple(operands[n].use for n in rule.effect.writes if n in operands),
@@ -303,7 +348,11 @@ def _record(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mappin
         tuple(use for n, use in needs.items() if rule.effect.needs[n][0] == "after"),
     )
     library = next((namespace(o.array).__name__ for o in operands.values()), "numpy")
-    tape.record(replace(draft, effects=effects, needs=needs), lambda: rule.function(**values), library)
+    return replace(draft, effects=effects, needs=needs), library
+
+
+def _run(rule: Rule, values: Mapping[str, Any], tape: Any) -> None:
+    rule.function(**(values if _ROOM not in values else {**values, _ROOM: tape.room}))
 
 
 def _note_number(rule: Rule, name: str, x: Active, tape: Any) -> None:
@@ -336,7 +385,8 @@ def _operand(rule: Rule, name: str, x: Any, tape: Any, known: Region | None) -> 
     """An array argument; a bare one that is only written takes the shadow that its memory has."""
     array = x.primal if isinstance(x, Duplicated | Const) else as_array(x)
     memory = leaf_memory(array)
-    region = known or of_array(array, memory.offset * int(memory.root.dtype.itemsize))
+    extent = of_array(array, memory.offset * int(memory.root.dtype.itemsize))
+    region = known or extent
     use = Use(tape.allocation(memory), region, rule.effect.arrays.index(name))
     use.allocation.name = name
     if tape.shadows.is_shadow(use.allocation.address, region, int(memory.root.dtype.itemsize)):
@@ -348,7 +398,7 @@ def _operand(rule: Rule, name: str, x: Any, tape: Any, known: Region | None) -> 
         )
     if shadow is None and not isinstance(x, Stopped):
         shadow = _known_shadow(rule, name, array, use, tape)
-    return Operand(name, array, shadow, isinstance(x, Stopped), isinstance(x, Const), use)
+    return Operand(name, array, shadow, isinstance(x, Stopped), isinstance(x, Const), use, memory, extent)
 
 
 def _layout(array: Any) -> Any:
@@ -359,6 +409,10 @@ def _layout(array: Any) -> Any:
 def _known_shadow(rule: Rule, name: str, array: Any, use: Use, tape: Any) -> Any:
     """The shadow that an array's memory has, if the rule only writes there."""
     pairing = tape.shadows.of(use.allocation, use.region)
+    if pairing is not None and tape.shadows.width > 1:
+        raise ShadowError(
+            f"`{name}` of {rule.name} is memory with {tape.shadows.width} shadows; rules take one shadow an array. Nothing was run."
+        )
     if pairing is None or array.dtype.kind not in "fc":
         return None
     if name in rule.effect.reads or name in rule.effect.adds:
@@ -373,10 +427,12 @@ def _known_shadow(rule: Rule, name: str, array: Any, use: Use, tape: Any) -> Any
 
 def _check_apart(rule: Rule, operands: Mapping[str, Operand]) -> None:
     """What a rule writes may not overlap another of its arrays: its function and its reverse know them apart."""
+    hulls = {n: hull(o.array) for n, o in operands.items()}
     for n in (n for n in rule.effect.writes if n in operands):
-        mine = operands[n].array
-        for m, other in operands.items():
-            if m != n and namespace(other.array) is namespace(mine) and overlap(place(mine), place(other.array)):
+        low, high = hulls[n]
+        for m in (m for m, (begin, end) in hulls.items() if m != n and low < end and begin < high):
+            one, two = operands[n], operands[m]
+            if namespace(one.array) is namespace(two.array) and overlap(place(one.array, one.memory), place(two.array, two.memory)):
                 raise LaunchError(f"`{n}` of {rule.name} is written and overlaps `{m}`: pass a copy. Nothing was run.")
 
 
@@ -394,7 +450,7 @@ def _check_flow(rule: Rule, operation: Ruled) -> None:
             )
     if rule.reverse is None and operation._flows():
         raise ShadowError(f"rule {rule.name} has no reverse: set `{rule.name}.reverse`, or pass stop_gradient(x). Nothing was run.")
-    for name in inspect.signature(rule.reverse).parameters if rule.reverse is not None else ():
+    for name in rule.wanted:
         if name in operation.operands and name not in rule.effect.needs:
             raise TypeError(
                 f"rule {rule.name}: its reverse takes the array {name!r}, so the tape has to keep it: state the version in needs"

@@ -6,6 +6,7 @@ treated by that memory, whatever name it comes under (RULES 4).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,24 +32,47 @@ class Pairing:
 
 
 class Shadows:
-    """All pairings of a recording: one for each primal allocation, shadow allocation and distance between the two."""
+    """All pairings of a recording: one for each primal allocation, shadow allocation and distance between the two. Where arrays have
+    several shadows each, all have as many: `layers` has the pairings of the first shadows, of the second ones, and so on."""
 
     def __init__(self) -> None:
-        self.by_primal: dict[int, list[Pairing]] = {}
+        self.layers: list[dict[int, list[Pairing]]] = [{}]
         self.by_shadow: dict[int, list[Pairing]] = {}
         self.count = 0
 
-    def add(self, allocation: Allocation, region: Region, primal: Memory, shadow: Memory, name: str) -> None:
+    @property
+    def by_primal(self) -> dict[int, list[Pairing]]:
+        """The pairings of the first shadows, by the address of the primal allocation."""
+        return self.layers[0]
+
+    @property
+    def width(self) -> int:
+        """How many shadows an array has; 0 if none has been noted."""
+        return len(self.layers) if self.count else 0
+
+    def add_all(self, allocation: Allocation, region: Region, primal: Memory, shadows: Sequence[Memory], name: str) -> None:
+        """Notes an array and its shadows; ShadowError if they contradict what was noted."""
+        if self.count and len(shadows) != self.width:
+            raise ShadowError(
+                f"`{name}` has {_shadows(len(shadows))}, but the arrays before it in this recording have {_shadows(self.width)} each: one "
+                "recording is reversed for one number of seeds. Nothing was launched."
+            )
+        while len(self.layers) < len(shadows):
+            self.layers.append({})
+        for layer, shadow in enumerate(shadows):
+            self.add(allocation, region, primal, shadow, name, layer)
+
+    def add(self, allocation: Allocation, region: Region, primal: Memory, shadow: Memory, name: str, layer: int = 0) -> None:
         """Notes a pair; ShadowError if it contradicts an earlier one."""
         shift = shadow.offset - primal.offset
         size = int(primal.root.dtype.itemsize)
         where = address(shadow.root)
-        known = self.by_primal.setdefault(allocation.address, [])
+        known = self.layers[layer].setdefault(allocation.address, [])
         same = next((p for p in known if p.shift == shift and p.size == size and address(p.root) == where), None)
         if same is not None and region <= same.region:
             return
         mirrored = Region(region.spans // size + shift)
-        self._check(allocation, region, shadow, mirrored, same, size, name)
+        self._check(allocation, region, shadow, mirrored, same, size, name, known)
         self.count += 1
         if same is not None:
             same.region, same.mirrored = same.region | region, same.mirrored | mirrored
@@ -58,7 +82,15 @@ class Shadows:
         self.by_shadow.setdefault(where, []).append(pairing)
 
     def _check(
-        self, allocation: Allocation, region: Region, shadow: Memory, mirrored: Region, same: Pairing | None, size: int, name: str
+        self,
+        allocation: Allocation,
+        region: Region,
+        shadow: Memory,
+        mirrored: Region,
+        same: Pairing | None,
+        size: int,
+        name: str,
+        known: Sequence[Pairing],
     ) -> None:
         where = address(shadow.root)
         if self.is_shadow(allocation.address, region, size):
@@ -66,7 +98,7 @@ class Shadows:
         mirror = Region(mirrored.spans * int(shadow.root.dtype.itemsize))
         if any(p.region & mirror for p in self.by_primal.get(where, ())):
             raise ShadowError(f"the shadow of `{name}` is primal memory elsewhere in this recording. Nothing was launched.")
-        for other in self.by_primal.get(allocation.address, ()):
+        for other in known:
             if other is not same and other.region & region:
                 raise ShadowError(
                     f"`{name}` overlaps `{other.name}`, which was recorded with another shadow; make the shadow once and slice the pair "
@@ -74,7 +106,9 @@ class Shadows:
                 )
         for other in self.by_shadow.get(where, ()):
             if other is not same and other.mirrored & mirrored:
-                raise ShadowError(f"the shadow of `{name}` is also that of `{other.name}`, other memory. Nothing was launched.")
+                raise ShadowError(
+                    f"the shadow of `{name}` is also that of `{other.name}`, other memory or another seed. Nothing was launched."
+                )
 
     def is_shadow(self, where: int, region: Region, size: int) -> bool:
         """Whether any of the region's bytes, of the allocation at address `where`, belong to a shadow."""
@@ -83,10 +117,17 @@ class Shadows:
         elements = Region(region.spans // size)
         return any(p.mirrored & elements for p in self.by_shadow.get(where, ()))
 
-    def of(self, allocation: Allocation, region: Region) -> Pairing | None:
+    def all_of(self, allocation: Allocation, region: Region) -> tuple[Pairing, ...]:
+        """As `of`, for each of the shadows."""
+        found = tuple(p for layer in range(len(self.layers)) if (p := self.of(allocation, region, layer)) is not None)
+        if found and len(found) < len(self.layers):
+            raise ShadowError(f"`{found[0].name}` was refused with other shadows before; pass the BatchDuplicated. Nothing was launched.")
+        return found
+
+    def of(self, allocation: Allocation, region: Region, layer: int = 0) -> Pairing | None:
         """The pairing for a region, or None if no byte of it has a shadow; ShadowError where only a part has, or parts have shadows
         apart."""
-        found = [p for p in self.by_primal.get(allocation.address, ()) if p.region & region]
+        found = [p for p in self.layers[layer].get(allocation.address, ()) if p.region & region]
         if not found:
             return None
         first, covered = found[0], EMPTY
@@ -104,7 +145,7 @@ class Shadows:
     def written(self, allocation: Allocation, region: Region) -> list[tuple[Any, int, int]]:
         """(shadow root, first, end) in elements for the shadowed parts of a region."""
         found: list[tuple[Any, int, int]] = []
-        for p in self.by_primal.get(allocation.address, ()):
+        for p in (p for layer in self.layers for p in layer.get(allocation.address, ())):
             part = p.region & region
             found.extend((p.root, int(a) // p.size + p.shift, int(z) // p.size + p.shift) for a, z in part.spans)
         return found
@@ -112,5 +153,13 @@ class Shadows:
     @property
     def nbytes(self) -> int:
         """Bytes of all shadow roots."""
-        roots = {address(p.root): p.root for pairs in self.by_primal.values() for p in pairs}
-        return sum(int(r.nbytes) for r in roots.values())
+        return sum(int(r.nbytes) for r in self.roots)
+
+    @property
+    def roots(self) -> list[Any]:
+        """All allocations of shadows, flat."""
+        return list({address(p.root): p.root for layer in self.layers for pairs in layer.values() for p in pairs}.values())
+
+
+def _shadows(count: int) -> str:
+    return "one shadow" if count == 1 else f"{count} shadows"

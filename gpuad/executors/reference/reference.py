@@ -79,6 +79,13 @@ class Reference:
         """Nothing: launches here are done when they return."""
         return nullcontext()
 
+    def stream(self) -> Any:
+        """None: there is one order only."""
+        return None
+
+    def wait(self, stream: Any) -> None:
+        """Nothing: what was called before is done."""
+
     def prepare(self, kernels: Sequence[Kernel], threads: int = 1) -> None:
         """Nothing: kernels are not compiled."""
 
