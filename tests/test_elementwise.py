@@ -275,7 +275,7 @@ def test_an_output_that_overlaps_otherwise_than_element_by_element_is_refused() 
     x = Duplicated(uniform(4, 4))
     for a, b in ((x, x.T), (x, x[::-1]), (x[:-1], x[1:]), (x[:1], x), (x.primal, x.primal.T)):
         before = x.primal.copy()
-        with pytest.raises(LaunchError, match="`x` and the output `y` share memory without being the same elements"):
+        with pytest.raises(LaunchError, match="`x` and output `y` share memory without being the same elements"):
             SQUARES(a, b)
         assert (x.primal == before).all()
     with pytest.raises(LaunchError, match="share memory"):
