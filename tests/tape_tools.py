@@ -29,6 +29,7 @@ K half_square_inside(double* v, const double* u, int n) { I; if (i > 0 && i < n 
 K sine(double* x, int n) { I; if (i < n) x[i] = sin(x[i]) + 0.5 * x[i]; }
 K decay(double* x, int n) { I; if (i < n) x[i] = exp(-0.5 * x[i]); }
 K times(double* x, const double* p, int n) { I; if (i < n) x[i] *= p[i]; }
+K blend(double* z, const double* x, const double* y, int n) { I; if (i < n) z[i] = 0.7 * z[i] + sin(x[i] + 0.5 * y[i]); }
 K product(double* z, const double* x, const double* y, int n) { I; if (i < n) z[i] = x[i] * y[i]; }
 K add(double* z, const double* x, const double* y, int n) { I; if (i < n) z[i] = x[i] + y[i]; }
 K copy(double* y, const double* x, int n) { I; if (i < n) y[i] = x[i]; }

@@ -297,6 +297,32 @@ def _with(step: Step, before: list[Any]) -> Step:
     return step
 
 
+def blend(z: str, x: str, y: str) -> Step:
+    """The adjoint needs one value made of two: the cosine, or what it is the cosine of."""
+
+    def model(s: Any) -> None:
+        put(s, z, 0.7 * of(s, z) + np.sin(of(s, x) + 0.5 * of(s, y)))
+
+    return Step(
+        f"blend({z}, {x}, {y})", lambda t, p: launch("blend", of(p, z), of(p, x), of(p, y)), model, [view(z)], [view(x), view(y)]
+    )
+
+
+def sums(z: str, x: str, y: str) -> Step:
+    """By way of temporaries, whose shadows are shared."""
+
+    def model(s: Any) -> None:
+        put(s, z, (of(s, x) + of(s, y)) * 0.5 + of(s, x) * of(s, y))
+
+    def run(t: Any, p: Any) -> None:
+        first, second = of(p, x) * 0.5, of(p, y) * 0.5
+        both = first + second
+        both += of(p, x) * of(p, y)
+        gpuad.ops.copyto(of(p, z), both)
+
+    return Step(f"sums({z}, {x}, {y})", run, model, [view(z)], [view(x), view(y)])
+
+
 def launch_last(name: str, *args: Any) -> None:
     """A kernel of SOURCE with scalars before its number of elements."""
     cuda(name)[-(-N // THREADS), THREADS](*args, N)
@@ -351,7 +377,7 @@ def _step(rng: Any, names: list[str], planes: list[str], affine: bool) -> Step:
         elif kind < 7:
             made = _pick(rng, BINARY)(x, y)
         elif kind < 8:
-            made = (add, product)[rng.integers(0, 2)](z, x, (x, y)[rng.integers(0, 2)])
+            made = _pick(rng, (add, product, blend, sums))(z, x, (x, y)[rng.integers(0, 2)])
         elif kind < 9 and rng.random() < 0.3 and "f" in names and z in ("c", "d", "e"):
             made = lapped(z)
         elif kind < 9:
