@@ -303,9 +303,7 @@ def blend(z: str, x: str, y: str) -> Step:
     def model(s: Any) -> None:
         put(s, z, 0.7 * of(s, z) + np.sin(of(s, x) + 0.5 * of(s, y)))
 
-    return Step(
-        f"blend({z}, {x}, {y})", lambda t, p: launch("blend", of(p, z), of(p, x), of(p, y)), model, [view(z)], [view(x), view(y)]
-    )
+    return Step(f"blend({z}, {x}, {y})", lambda t, p: launch("blend", of(p, z), of(p, x), of(p, y)), model, [view(z)], [view(x), view(y)])
 
 
 def sums(z: str, x: str, y: str) -> Step:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from .gamma import gamma_helpers
+
 _CHAIN = """
 // The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
@@ -87,6 +89,7 @@ __device__ inline long long gpuad_add(long long* target, long long value)
 
 CUDA_HELPERS = {
     "gpuad_chain": _CHAIN,
+    **gamma_helpers("__device__ inline"),
     "gpuad_block_sum": _BLOCK_SUM,
     "gpuad_exch": _EXCH.replace("atomicExch and atomicCAS", "atomicExch"),
     "gpuad_cas": _CAS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from .gamma import gamma_helpers
 from .helpers import helper_text
 
 PRELUDE = r"""
@@ -286,6 +287,7 @@ GPUAD_INLINE long long gpuad_trips(long long start, long long stop, long long st
 }
 
 _SMALL = {
+    **{name: text.strip() for name, text in gamma_helpers("GPUAD_INLINE").items()},
     "gpuad_chain": "template <typename T> GPUAD_INLINE T gpuad_chain(T seed, T partial) { return seed == 0 ? (T)0 : seed * partial; }",
     "gpuad_exch": "#define gpuad_exch atomicExch",
     "gpuad_cas": "#define gpuad_cas atomicCAS",

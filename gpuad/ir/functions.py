@@ -1,10 +1,11 @@
 """The functions that an expression may call: one name each, whatever spelling the user chose.
 
 A floating-point function `sin` takes and gives values of one float type; it prints as `sinf` at float32 and `sin` at float64. Functions
-whose CUDA name starts with two underscores exist at float32 only and print as they are. `gpuad_chain(seed, partial)` is ours: `seed *
-partial`, but 0 where the seed is exactly 0, so that an infinite partial that nobody asked for gives no NaN. `gpuad_used(seed)` says that
-a seed is not 0, which means that the value was used at all; passes after `accumulate` see a comparison instead. `bits` reads the bits of a
-float as an integer of its size or the other way round (float32 and int32 or uint32, float64 and int64); no derivative follows it.
+whose CUDA name starts with two underscores exist at float32 only and print as they are. Ours are `gpuad_chain(seed, partial)`: `seed *
+partial`, but 0 where the seed is exactly 0, so that an infinite partial that nobody asked for gives no NaN; `gpuad_digamma` and
+`gpuad_trigamma`, the derivatives of lgamma; and `gpuad_used(seed)`, which says that a seed is not 0, so that the value was used at all
+(passes after `accumulate` see a comparison instead). `bits` reads the bits of a float as an integer of its size or the other way round
+(float32 and int32 or uint32, float64 and int64); no derivative follows it.
 """
 
 from __future__ import annotations
@@ -103,5 +104,7 @@ FUNCTIONS: dict[str, Function] = {
     "mulhi": Function("mulhi", 2, "int"),
     "bits": Function("bits", 1, "bits"),
     "gpuad_used": Function("gpuad_used", 1, "predicate"),
+    "gpuad_digamma": Function("gpuad_digamma", 1, "float", "gpuad_digamma", "gpuad_digamma"),
+    "gpuad_trigamma": Function("gpuad_trigamma", 1, "float", "gpuad_trigamma", "gpuad_trigamma"),
     "gpuad_chain": Function("gpuad_chain", 2, "float", "gpuad_chain", "gpuad_chain"),
 }

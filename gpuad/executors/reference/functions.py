@@ -91,6 +91,7 @@ _DOUBLE: dict[str, Function] = {
     **{f"a{name}": getattr(np, f"arc{name}") for name in _INVERSE.split()},
     **{name: libm(name) for name in _LIBRARY.split()},
     **{name: getattr(special, name) for name in _SPECIAL.split()},
+    "gpuad_digamma": special.digamma, "gpuad_trigamma": special.trigamma,
     "rsqrt": _reciprocal(np.sqrt), "rcbrt": _reciprocal(np.cbrt), "rhypot": _reciprocal(np.hypot),
     "exp10": lambda a: np.power(10.0, a), "round": special.round_half_away, "pow": np.power, "atan2": np.arctan2,
     "remainder": libm("remainder", 2),

@@ -151,3 +151,38 @@ def _percentage_point(middle: Array, tail: Array) -> Array:
 
 def _ratio(table: tuple[tuple[float, ...], tuple[float, ...]], r: Array) -> Array:
     return np.polyval(table[0], r) / np.polyval(table[1], r)
+
+
+# --- derivatives of the gamma function: the formulas of `codegen.gamma` ----------------------------------------------------------------
+
+
+def digamma(x: Array) -> Array:
+    """psi(x): NaN at 0, -1, -2, ..."""
+    x = np.asarray(x, np.float64)
+    negative = x <= 0
+    total = np.where(negative, -np.pi / np.tan(np.pi * (x - np.floor(x))), 0.0)
+    total = np.where(negative & (x == np.floor(x)), np.nan, total)
+    x = np.where(negative, 1 - x, x)
+    for _ in range(12):
+        low = x < 12
+        total, x = total - np.where(low, 1 / x, 0), np.where(low, x + 1, x)
+    s = 1 / (x * x)
+    series = s * (1 / 12 - s * (1 / 120 - s * (1 / 252 - s * (1 / 240 - s * (1 / 132 - s * (691 / 32760 - s / 12))))))
+    return np.asarray(total + np.log(x) - 0.5 / x - series)
+
+
+def trigamma(x: Array) -> Array:
+    """psi'(x): infinite at 0, -1, -2, ..."""
+    x = np.asarray(x, np.float64)
+    negative = x <= 0
+    sine = np.sin(np.pi * (x - np.floor(x)))
+    total = np.where(negative, np.pi**2 / sine**2, 0.0)
+    total = np.where(negative & (x == np.floor(x)), np.inf, total)
+    sign = np.where(negative, -1.0, 1.0)
+    x = np.where(negative, 1 - x, x)
+    for _ in range(12):
+        low = x < 12
+        total, x = total + np.where(low, sign / (x * x), 0), np.where(low, x + 1, x)
+    s = 1 / (x * x)
+    series = s * (1 / 6 - s * (1 / 30 - s * (1 / 42 - s * (1 / 30 - s * (5 / 66 - s * (691 / 2730 - s * 7 / 6))))))
+    return np.asarray(total + sign / x * (1 + 0.5 / x + series))
