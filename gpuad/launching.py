@@ -249,8 +249,7 @@ def dense_extent(array: Any) -> int:
 
 def check_stores(adjoint: Judged, call: Call) -> None:
     """Refuses a launch in which two threads store different values to one element that has a shadow; nothing has been launched then."""
-    check_races(adjoint, call)
-    doubtful = adjoint.facts.get(("stores", call.key), lambda: doubtful_stores(adjoint, call))
+    doubtful = stores_in_doubt(adjoint, call)
     if not doubtful:
         return
     check = adjoint.claims(frozenset(doubtful))
@@ -268,6 +267,13 @@ def check_stores(adjoint: Judged, call: Call) -> None:
             f"`{call.bound.kernel}`: two threads write to one element of {names}: what stays is undefined, and so is the gradient. "
             "Use atomicAdd to sum, or make the indices unique. Nothing was launched."
         )
+
+
+def stores_in_doubt(adjoint: Judged, call: Call) -> list[Buffer]:
+    """The shadowed buffers for which a check before each launch has to tell whether stores collide. UnsupportedError for a proved race."""
+    check_races(adjoint, call)
+    found: list[Buffer] = adjoint.facts.get(("stores", call.key), lambda: doubtful_stores(adjoint, call))
+    return found
 
 
 def check_races(adjoint: Judged, call: Call) -> None:

@@ -162,22 +162,29 @@ class Tape(Recording):
             self._refuse_taint(kernel, None, call)
         operation = self._operation(kernel, primal, adjoint, call, where)
         call.prepare([*((adjoint.augmented or primal, adjoint.counting) if adjoint is not None else (primal,)), operation.reverse_kernel])
-        seen = tuple(u for u in self._touched(kernel, call)[0] if not call.bound.arguments[u.position].shadows)
-        return Recipe(operation, primal, tuple(args), bare, self.shadows, self.shadows.count, seen)
+        arguments = call.bound.arguments
+        seen = tuple(u for u in self._touched(kernel, call)[0] if not arguments[u.position].shadows)
+        given = [*call.bound.primals(), *call.offset_values()]
+        doubtful = adjoint is not None and bool(launching.stores_in_doubt(adjoint, call))
+        paired = not seen and all(arguments[u.position].shadows for u in operation.effects.writes)
+        return Recipe(operation, primal, tuple(args), bare, self.shadows, self.shadows.count, seen, given, doubtful, paired)
 
     def _run(self, recipe: Recipe) -> None:
         operation, call = recipe.operation, recipe.operation.call
         adjoint = operation.adjoint
         with call.executor.on(call.stream):
             self._streams.enter(call.executor)
-            if adjoint is not None:
+            kernel, given = recipe.primal, recipe.given
+            if adjoint is not None and recipe.doubtful:
                 self._transient.reset()
                 launching.check_stores(adjoint, self._pooled(call, self._transient))
-                if adjoint.logs:
-                    operation = replace(operation, logs=launching.new_logs(adjoint, self.pooled(call)))
+            if adjoint is not None and adjoint.augmented is not None:
+                operation = replace(operation, logs=launching.new_logs(adjoint, self.pooled(call)))
+                kernel, given = adjoint.augmented, [*given, *operation.logs]
             with _Step(self, operation):
-                launching.run_primal(recipe.primal, adjoint, call, launching.State({}, logs=operation.logs))
-        self._note_bare(operation, recipe.reads)
+                call.run(kernel, given)
+        if not recipe.paired:
+            self._note_bare(operation, recipe.reads)
 
     def _pooled(self, call: Call, arena: Arena) -> Call:
         """The call with memory for its needs from one of the tape's arenas."""
@@ -247,9 +254,10 @@ class Tape(Recording):
             shadow[...] = seed
         self.state = "undefined: a reverse failed, its shadows are undefined"
         resolver = VersionFinder(self._transient, Versions())
+        pools = [Pooled(executor_of(self._library, exact), self._transient) for exact in (False, True)]
         for time in range(len(self.operations) - 1, -1, -1):
             resolver.reach(self.operations[time], time)
-            self._reverse(self.operations[time], steps.get(time), resolver)
+            self._reverse(self.operations[time], steps.get(time), resolver, pools)
         steps[-1].begin()
         self.assembled = resolver.assembled
         if self.restore:
@@ -288,7 +296,7 @@ class Tape(Recording):
         assert isinstance(operation, Foreign)
         return step_at_home([elements(view) for view in operation.cleared], stale)
 
-    def _reverse(self, operation: Operation, step: Step | None, resolver: VersionFinder) -> None:
+    def _reverse(self, operation: Operation, step: Step | None, resolver: VersionFinder, pools: Sequence[Pooled]) -> None:
         self._transient.reset()
         if step is None:
             return
@@ -296,9 +304,7 @@ class Tape(Recording):
         if isinstance(operation, Foreign | Ruled):
             operation.reverse(resolver)
         elif isinstance(operation, Launched) and step.kernel is not None:
-            pool = Pooled(executor_of(self._library, operation.call.exact), self._transient)
-            operation.call = replace(operation.call, pool=pool, stream=None)
-            operation.reverse(resolver, step.kernel, step.moved)
+            operation.reverse(resolver, step.kernel, step.moved, pools[operation.call.exact])
 
     def temporary_shadow(self, array: Any) -> Any:
         """A shadow of zeros for a temporary of this recording, in memory of the tape, laid out like the array (C-contiguous)."""

@@ -10,7 +10,7 @@ from .. import launching
 from ..analysis.injectivity import Launch as Numbers
 from ..cutting import Cutting, cutting
 from ..differentiate import Adjoint, Parameter
-from ..executors.base import Memory
+from ..executors.base import Executor, Memory
 from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store
 from ..ir.rewrite import walk_stmts
 from ..launching import Call, State
@@ -47,19 +47,26 @@ class Launched:
     kept: Kept | None = None
     shadowed: Any = field(default=None, init=False)  # what is known of its shadows, and of its reverse, by what was stale before
     plans: dict[Any, Any] = field(default_factory=dict, init=False)
+    backward: Call | None = field(default=None, init=False)  # how the reverse is called
+    given: list[Any] | None = field(default=None, init=False)  # what the reverse is launched with, where that is always the same
 
-    def reverse(self, resolver: Resolver, kernel: Kernel | None, moved: Mapping[int, Memory]) -> None:
-        """Runs the reverse kernel, or a variant of it, on the versions that it needs; `moved`: shadows that live elsewhere."""
-        if self.adjoint is None or kernel is None:
-            return
-        with self.call.executor.on(self.call.stream):
-            for width in range(self.call.bound.width):
-                launching.run_reverse(self.adjoint, kernel, self.call, replace(self.state(resolver), shadows=moved), width)
-
-    def state(self, resolver: Resolver) -> State:
+    def reverse(self, resolver: Resolver, kernel: Kernel, moved: Mapping[int, Memory], pool: Executor) -> None:
+        """Runs the reverse kernel, or a variant of it, on the versions that it needs, on the current stream; `moved`: shadows that live
+        elsewhere, `pool`: the executor, with memory of the tape."""
         assert self.adjoint is not None
+        if self.backward is None or self.backward.pool is not pool:
+            self.backward = replace(self.call, pool=pool, stream=None)
+        if self.uses or moved or self.logs or self.adjoint.layout.scratch or self.call.bound.width > 1:
+            for width in range(self.call.bound.width):
+                launching.run_reverse(self.adjoint, kernel, self.backward, self.state(resolver, moved), width)
+            return
+        if self.given is None:
+            self.given = launching.arguments(self.adjoint.parameters, self.call, self.state(resolver, moved))
+        self.backward.run(kernel, self.given)
+
+    def state(self, resolver: Resolver, moved: Mapping[int, Memory]) -> State:
         arguments = self.call.bound.arguments
-        state = State({i: (a.memory if a.is_pointer else a.value) for i, a in enumerate(arguments)}, logs=self.logs)
+        state = State({i: (a.memory if a.is_pointer else a.value) for i, a in enumerate(arguments)}, logs=self.logs, shadows=moved)
         for (role, position), use in self.uses.items():
             memory = resolver.memory(use, arguments[position].memory, own=role == "working")
             if role == "primal":

@@ -23,7 +23,9 @@ _PACKAGE = str(Path(__file__).parents[1])
 @dataclass(frozen=True, eq=False)
 class Recipe:
     """A call that has been bound and judged, to be run again as it is. `args` keeps the caller's objects alive, whose ids are in the key.
-    `bare`: it has float arrays without a shadow, whose treatment depends on the `pairs` noted so far in the `recording`."""
+    `bare`: it has float arrays without a shadow, whose treatment depends on the `pairs` noted so far in the `recording`. `given`: what the
+    primal is launched with. `doubtful`: its stores have to be checked before each launch. `paired`: it touches nothing without a
+    shadow."""
 
     operation: Launched
     primal: Any
@@ -32,6 +34,9 @@ class Recipe:
     recording: Shadows
     pairs: int
     reads: tuple[Use, ...]  # of memory without a shadow
+    given: list[Any]
+    doubtful: bool
+    paired: bool
 
 
 def call_key(kernel: Any, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, frame: FrameType | None) -> Any:
