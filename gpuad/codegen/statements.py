@@ -356,7 +356,8 @@ class Statements:
         if not stmt.zero:
             return
         first, step = "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)", "blockDim.x * blockDim.y * blockDim.z"
-        self.line(f"for (int k = {first}; k < {length}; k += {step}) {name}[k] = 0;")
+        k = self.names.new("k")
+        self.line(f"for (int {k} = {first}; {k} < {length}; {k} += {step}) {name}[{k}] = 0;")
         self.line("__syncthreads();")
 
     def barrier(self, stmt: Barrier) -> None:

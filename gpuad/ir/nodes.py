@@ -240,10 +240,13 @@ class Merge:
 
 @dataclass(frozen=True)
 class If(Stmt):
+    """`leaving`: one side are the threads that have returned from the kernel (of interest until barriers are lifted out of it)."""
+
     condition: Expr
     then: Block
     otherwise: Block = ()
     merges: tuple[Merge, ...] = ()
+    leaving: bool = field(kw_only=True, default=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from typing import TypeAlias
 
 from ..analysis.affine import occurs
 from ..analysis.replay import Replay, bound_in
-from ..errors import UnsupportedError
 from ..ir import build as b
 from ..ir.nodes import (
     Accumulate,
@@ -156,7 +155,7 @@ class ForwardSweep:
             case If() | For() | While():
                 return self._control(stmt, top, immediate)
             case Barrier() | Shuffle():
-                raise UnsupportedError("barriers and warp operations are not differentiated in this release", stmt.span)
+                return (stmt,)
         raise AssertionError(f"unexpected {type(stmt).__name__} in a primal")
 
     def _write(self, stmt: Store | Accumulate, top: bool) -> Block:

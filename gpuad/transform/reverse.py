@@ -164,10 +164,19 @@ class _Reverse:
                 self._for(ledger, stmt)
             case While():
                 self._while(ledger, stmt)
+            case _:
+                self._wait(ledger, stmt)
+
+    def _wait(self, ledger: Ledger, stmt: Stmt) -> None:
+        """What threads do together: a barrier mirrors itself."""
+        match stmt:
             case Alloc():
                 pass
-            case Barrier() | Shuffle():
-                raise UnsupportedError("barriers and warp operations are not differentiated in this release", stmt.span)
+            case Barrier():
+                ledger.out.append(stmt)
+            case Shuffle():
+                if ledger.take(stmt.var):
+                    raise UnsupportedError("warp shuffles of active values are not differentiated in this release", stmt.span)
             case _:
                 raise AssertionError(f"unexpected {type(stmt).__name__} in a primal")
 

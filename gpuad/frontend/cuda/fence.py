@@ -48,7 +48,7 @@ _CLOCK = "clocks are not supported: their values cannot be replayed"
 
 FUNCTIONS: dict[str, str] = {
     **{f"__shfl{kind}_sync": _SHUFFLE for kind in ("", "_up", "_down", "_xor")},
-    **dict.fromkeys(("__syncwarp", "__activemask", "__ballot_sync", "__all_sync", "__any_sync"), _WARP),
+    **dict.fromkeys(("__activemask", "__ballot_sync", "__all_sync", "__any_sync"), _WARP),
     **dict.fromkeys(("tex1Dfetch", "tex1D", "tex2D", "tex3D"), _TEXTURE),
     **dict.fromkeys(("__threadfence", "__threadfence_block", "__threadfence_system"), _FENCE),
     **dict.fromkeys(("__syncthreads_count", "__syncthreads_and", "__syncthreads_or"), _VOTING),
