@@ -554,3 +554,223 @@ SHARED["ordered_reads"] = Shared(
     1,
     8,
 )
+
+# --- warps ---
+
+WARPS: dict[str, Shared] = {}
+
+WARPS["down_all"] = Shared(
+    """extern "C" __global__ void k(double* x) {
+  double v = x[threadIdx.x];
+  for (int d = 16; d > 0; d >>= 1) v += __shfl_down_sync(0xffffffff, v, d);
+  x[threadIdx.x] = v;
+}
+""",
+    lambda r: (active(r.normal(size=64)),),
+    1,
+    64,
+)
+
+WARPS["up_all"] = Shared(
+    """extern "C" __global__ void k(double* x) {
+  double v = x[threadIdx.x];
+  for (int d = 1; d < 32; d *= 2) { double o = __shfl_up_sync(0xffffffff, v, d); if ((threadIdx.x & 31) >= d) v = v*o; }
+  x[threadIdx.x] = v;
+}
+""",
+    lambda r: (active(r.uniform(0.8, 1.2, size=64)),),
+    1,
+    64,
+)
+
+WARPS["xor"] = Shared(
+    """extern "C" __global__ void k(double* x) {
+  double v = x[threadIdx.x];
+  for (int d = 16; d > 0; d >>= 1) v = sin(v) * __shfl_xor_sync(0xffffffffu, v, d) + v;
+  x[threadIdx.x] = v;
+}
+""",
+    lambda r: (active(r.uniform(0.8, 1.2, size=64)),),
+    1,
+    64,
+)
+
+WARPS["idx"] = Shared(
+    """extern "C" __global__ void k(double* x, const int* p) {
+  double v = x[threadIdx.x];
+  double a = __shfl_sync(0xffffffff, v, 0);
+  double b = __shfl_sync(0xffffffff, v*v, p[threadIdx.x]);
+  double c = __shfl_sync(0xffffffff, v, p[threadIdx.x], 8);
+  x[threadIdx.x] = a*b*c+v;
+}
+""",
+    lambda r: (active(r.uniform(0.8, 1.2, size=64)), r.integers(0, 64, 64).astype(np.int32)),
+    1,
+    64,
+)
+
+WARPS["widths"] = Shared(
+    """extern "C" __global__ void k(double* x, int w) {
+  double v = x[threadIdx.x];
+  v += 0.5*__shfl_down_sync(0xffffffff, v, 3, 8);
+  v += 0.3*__shfl_up_sync(0xffffffff, v*v, 2, w);
+  v += 0.7*__shfl_xor_sync(0xffffffff, v, 5, 8);
+  v += 0.7*__shfl_xor_sync(0xffffffff, v*v, 9, 4);
+  x[threadIdx.x] = v;
+}
+""",
+    lambda r: (active(r.uniform(0.8, 1.2, size=64)), np.int32(16)),
+    1,
+    64,
+)
+
+WARPS["partial_mask"] = Shared(
+    """extern "C" __global__ void k(double* x) {
+  double v = x[threadIdx.x];
+  if ((threadIdx.x & 31) < 16) { v += __shfl_down_sync(0x0000ffff, v*v, 4, 16); v += __shfl_xor_sync(0xffffu, v, 3); }
+  else v *= 2;
+  x[threadIdx.x] = v;
+}
+""",
+    lambda r: (active(r.uniform(0.8, 1.2, size=64)),),
+    1,
+    64,
+)
+
+WARPS["odd_mask"] = Shared(
+    """extern "C" __global__ void k(double* x) {
+  double v = x[threadIdx.x];
+  int l = threadIdx.x & 31;
+  if (l % 2 == 0) { double o = __shfl_down_sync(0x55555555, v*v, 2); double q = __shfl_up_sync(0x55555555, v, 4);
+    double z = __shfl_sync(0x55555555, v, (l*2)%32); v += o*q*z; }
+  x[threadIdx.x] = v;
+}
+""",
+    lambda r: (active(r.uniform(0.8, 1.2, size=64)),),
+    1,
+    64,
+)
+
+WARPS["early"] = Shared(
+    """extern "C" __global__ void k(const double* x, double* y, int n) {
+  int i = blockIdx.x*blockDim.x+threadIdx.x;
+  if (i >= n) return;
+  double v = x[i];
+  int count = min(32, n - (i & ~31));
+  for (int d = 16; d > 0; d >>= 1) { double o = __shfl_down_sync(0xffffffff, v, d); if ((i & 31) + d < count) v += o*v; }
+  y[i] = v;
+}
+""",
+    lambda r: (active(r.uniform(0.1, 0.2, size=50)), active(r.normal(size=50)), np.int32(50)),
+    2,
+    32,
+)
+
+WARPS["block_reduce"] = Shared(
+    """__device__ double warp(double v) { for (int d = 16; d > 0; d /= 2) v += __shfl_down_sync(0xffffffff, v, d); return v; }
+__device__ double block(double v) {
+  static __shared__ double s[32];
+  int l = threadIdx.x % 32, w = threadIdx.x / 32;
+  v = warp(v);
+  if (l == 0) s[w] = v;
+  __syncthreads();
+  v = threadIdx.x < blockDim.x/32 ? s[l] : 0;
+  if (w == 0) v = warp(v);
+  return v;
+}
+extern "C" __global__ void k(const double* x, double* y, int n) {
+  double sum = 0;
+  for (int i = blockIdx.x*blockDim.x+threadIdx.x; i < n; i += blockDim.x*gridDim.x) sum += x[i]*x[i];
+  sum = block(sum);
+  if (threadIdx.x == 0) atomicAdd(y, sum*sum);
+}
+""",
+    lambda r: (active(r.uniform(0.1, 0.2, size=300)), active(r.normal(size=1)), np.int32(300)),
+    2,
+    96,
+)
+
+WARPS["votes"] = Shared(
+    """extern "C" __global__ void k(double* x, const int* f) {
+  int t = threadIdx.x;
+  unsigned b = __ballot_sync(0xffffffff, f[t]);
+  int any = __any_sync(0xffffffff, f[t] > 1), all = __all_sync(0xffffffff, f[t] < 3);
+  double v = x[t]*x[t];
+  if (b >> (t & 31) & 1) v *= __popc(b);
+  if (any) v += x[t];
+  if (all) v *= 2;
+  x[t] = v;
+}
+""",
+    lambda r: (active(r.uniform(0.8, 1.2, size=64)), r.integers(0, 3, 64).astype(np.int32)),
+    1,
+    64,
+)
+
+WARPS["syncwarp"] = Shared(
+    """extern "C" __global__ void k(double* x) {
+  __shared__ double s[64];
+  int t = threadIdx.x;
+  s[t] = x[t];
+  __syncwarp();
+  double v = s[t ^ 1] * s[t];
+  __syncwarp();
+  s[t] = v;
+  __syncthreads();
+  if (t < 32) {
+    s[t] += s[t+32]*s[t]; __syncwarp();
+    double u = s[(t+16)%32]; __syncwarp();
+    s[t] += u*u; __syncwarp();
+    x[t] = s[31-t];
+  }
+}
+""",
+    lambda r: (active(r.uniform(0.8, 1.2, size=64)),),
+    1,
+    64,
+)
+
+WARPS["ints"] = Shared(
+    """extern "C" __global__ void k(double* x, int n) {
+  int t = threadIdx.x;
+  int j = __shfl_xor_sync(0xffffffff, t, 1);
+  double v = x[j];
+  int src = __shfl_sync(0xffffffff, (t*7)%32, 3);
+  v *= __shfl_sync(0xffffffff, v, src);
+  __syncthreads();
+  x[t] = v;
+}
+""",
+    lambda r: (active(r.uniform(0.8, 1.2, size=32)), np.int32(3)),
+    1,
+    32,
+)
+
+WARPS["small_block"] = Shared(
+    """extern "C" __global__ void k(double* x) {
+  double v = x[blockIdx.x*blockDim.x+threadIdx.x];
+  for (int d = 4; d > 0; d >>= 1) v += sin(v)*__shfl_down_sync(0xffffffff, v, d, 8);
+  x[blockIdx.x*blockDim.x+threadIdx.x] = v;
+}
+""",
+    lambda r: (active(r.normal(size=48)),),
+    2,
+    24,
+)
+
+WARPS["loop_nonuniform"] = Shared(
+    """extern "C" __global__ void k(double* x, int n) {
+  int t = threadIdx.x, w = t/32;
+  double v = x[t];
+  for (int m = 0; m <= w; ++m) {
+    double u = v*v;
+    for (int d = 1; d < 32; d *= 2) u += __shfl_xor_sync(0xffffffff, u, d);
+    v = v/sqrt(u);
+  }
+  x[t] = v;
+}
+""",
+    lambda r: (active(r.uniform(0.8, 1.2, size=64)), np.int32(3)),
+    1,
+    64,
+)

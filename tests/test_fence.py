@@ -95,8 +95,10 @@ BODIES: dict[str, tuple[str, str]] = {
     "goto from a macro": ("^GO(a); a:;", "goto is not supported"),
     "designated": ("float a[3] = {^[1] = 2};", "this expression is not supported"),
     "texture": ("x[0] = ^tex2D<float>(cudaTextureObject_t(), 1, 2);", "textures come in a later release"),
-    "shuffle": ("x[0] = ^__shfl_down_sync(0xffffffff, x[0], 1);", "warp shuffles come in a later release"),
-    "vote": ("n = ^__any_sync(0xffffffff, n);", "warp-level operations come in a later release"),
+    "active mask": (
+        "n = ^__activemask();",
+        "__activemask() is not supported: which threads happen to be together is not defined; write the mask that is meant",
+    ),
     "counting barrier": ("n = ^__syncthreads_count(n);", "barriers that count come in a later release"),
     "fence": ("^__threadfence();", FENCES),
     "clock": ("x[0] = ^clock();", "clocks are not supported: their values cannot be replayed"),

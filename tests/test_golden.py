@@ -106,8 +106,11 @@ CUDA = frozenset({
     "void", "__global__", "__shared__", "__restrict__", "__syncthreads", "__syncwarp", "atomicAdd", "atomicExch"
 })  # fmt: skip
 # Numbers of block and thread; a while loop's trips and their index; whether a loop goes on, was left by a break; what && and || came to,
-# and what ?: did; whether a thread has not returned; the element that a thread clears.
-MADE = frozenset({"block", "thread", "iterations", "iteration", "go", "broken", "both", "either", "choice", "value", "active", "k"})
+# and what ?: did; whether a thread has not returned; the element that a thread clears; who takes part in a shuffle, and with whom.
+MADE = frozenset({
+    "block", "thread", "iterations", "iteration", "go", "broken", "both", "either", "choice", "value", "active", "k", "ballot", "distance",
+    "other", "dother", "lane", "low", "source",
+})  # fmt: skip
 
 
 def names(lines: list[str]) -> set[str]:

@@ -403,6 +403,12 @@ def _(x: Any, **_: Any) -> Arrays:
     return {"x": weights / weights.sum(1, keepdims=True)}
 
 
+@model("warp_sum-unit_rows")
+def _(x: Any, **_: Any) -> Arrays:
+    length = np.sqrt((x * x).sum(1))
+    return {"x": x / length[:, None], "length": length}
+
+
 @cache
 def lowered(name: str) -> Kernel:
     """The kernel of a case as core IR."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from launch_tools import EXECUTORS, compiled, running
-from shared_cases import SHARED, active
+from shared_cases import SHARED, WARPS, active
 
 import gpuad
 from gpuad import Const, Duplicated
@@ -22,14 +22,15 @@ from gpuad.ir.nodes import Barrier, If, Kernel, LaunchIndex
 from gpuad.ir.types import F32, U32
 from gpuad.testing import check_gradient
 
+KERNELS = {**SHARED, **{f"warp {name}": case for name, case in WARPS.items()}}
 WAYS = {"usual": (True, True), "all_recorded": (False, True), "all_atomic": (True, False)}
 
 
-@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("way", WAYS)
 def test_gradient(name: str, executor: str, way: str) -> None:
-    case = SHARED[name]
+    case = KERNELS[name]
     with running(executor, *WAYS[way]):
         check_gradient(
             compiled(case.text, "k"), case.make(np.random.default_rng(0)), grid=case.grid, block=case.block,
@@ -38,9 +39,9 @@ def test_gradient(name: str, executor: str, way: str) -> None:
 
 
 @pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
-@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("name", KERNELS)
 def test_generated_text_compiles(name: str) -> None:
-    kernel, case = compiled(SHARED[name].text, "k"), SHARED[name]
+    kernel, case = compiled(KERNELS[name].text, "k"), KERNELS[name]
     args = case.make(np.random.default_rng(0))
     text = kernel.adjoint(*[type(a) if isinstance(a, Duplicated) else Const for a in args])
     assert set(nvrtc.resources(nvrtc.compile_cuda(text.source, "sm_75"))) == set(text.kernels)

@@ -271,7 +271,31 @@ class _Serial:
 
     # --- shuffles --------------------------------------------------------------------------------------------------------------------
 
+    def ballot(self, stmt: Shuffle, mask: Buffer | None) -> Block:
+        """Each thread looks at the votes of its warp."""
+        place = self.array(f"{stmt.var.name}_votes", U32, -(-self.threads // WARP) * WARP)
+
+        def put(thread: _Thread) -> Block:
+            return (*self.fetched((stmt.value,), thread), Store(place, thread.number, stmt.value))
+
+        def count(thread: _Thread) -> Block:
+            k, vote, votes, all_votes = (self.names.var(n, t) for n, t in (("k", I32), ("vote", U32), ("votes", U32), ("votes", U32)))
+            first = Binary("-", thread.number, Binary("&", thread.number, b.const(WARP - 1, I32), I32), I32)
+            bit = Binary("<<", vote, b.cast(k, U32), U32)
+            carried = Carried(votes, b.const(0, U32), Binary("|", votes, bit, U32), all_votes)
+            look = Load(vote, place, Binary("+", first, k, I32))
+            return (
+                *self.fetched((stmt.mask,), thread),
+                For(k, b.const(0, I32), b.const(WARP, I32), b.const(1, I32), (look,), (carried,)),
+                Let(stmt.var, Binary("&", all_votes, stmt.mask, U32)),
+                Store(self.home(stmt.var), thread.number, stmt.var),
+            )
+
+        return (self.cleared(place), self.each(put, mask), self.each(count, mask))
+
     def shuffle(self, stmt: Shuffle, mask: Buffer | None) -> Block:
+        if stmt.op == "ballot":
+            return self.ballot(stmt, mask)
         place = self.array(f"{stmt.var.name}_lanes", stmt.var.type, self.threads)
 
         def put(thread: _Thread) -> Block:

@@ -299,7 +299,8 @@ class Barrier(Stmt):
 
 @dataclass(frozen=True)
 class Shuffle(Stmt):
-    """`var = __shfl_<op>_sync(mask, value, lane, width)`; `op` is '', 'up', 'down' or 'xor'."""
+    """`var = __shfl_<op>_sync(mask, value, lane, width)`; `op` is '', 'up', 'down' or 'xor'; or 'ballot': `var` has a bit for each lane of
+    the mask in which `value` is not 0 (both uint32; lane and width mean nothing)."""
 
     var: Var
     op: str

@@ -198,6 +198,18 @@ class AtomicCall(Expr):
     operands: tuple[Expr, ...]
 
 
+@dataclass(frozen=True)
+class ShuffleCall(Expr):
+    """`__shfl_<op>_sync(mask, value, lane, width)`: `op` is '', 'up', 'down' or 'xor'; or 'ballot', of which the value is a condition, and
+    lane and width mean nothing."""
+
+    op: str
+    mask: Expr
+    value: Expr
+    lane: Expr
+    width: Expr
+
+
 # --- statements ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -318,6 +330,11 @@ def walk(node: object, seen: set[int] | None = None) -> Iterator[Node]:
 def has_barrier(node: object) -> bool:
     """Whether a piece of the tree waits for other threads."""
     return any(isinstance(n, Barrier) for n in walk(node))
+
+
+def works_together(node: object) -> bool:
+    """Whether threads wait for one another or exchange values in a piece of the tree."""
+    return any(isinstance(n, Barrier | ShuffleCall) for n in walk(node))
 
 
 def uses_dynamic(node: object) -> bool:

@@ -17,17 +17,36 @@ from dataclasses import replace
 from ..analysis.uniform import split_barriers, uniform
 from ..errors import UnsupportedError
 from ..ir import build as b
-from ..ir.nodes import Barrier, Block, Expr, For, If, Kernel, Let, Load, Merge, Select, Stmt, Var, While, variables
+from ..ir.nodes import (
+    Barrier,
+    Binary,
+    Block,
+    Constant,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Merge,
+    Select,
+    Shuffle,
+    Stmt,
+    Var,
+    While,
+    variables,
+)
 from ..ir.rewrite import blocks, defined, map_blocks, map_stmt_exprs, substitute, walk_stmts
+from ..ir.types import I32, U32
 from .names import Names
 
 
 def lift(kernel: Kernel) -> Kernel:
     """The kernel with its barriers lifted. Raises UnsupportedError at a barrier that some threads of a block may not reach."""
-    if not any(_stops(s) for s in walk_stmts(kernel.body)):
+    if not any(isinstance(s, Barrier | Shuffle) for s in walk_stmts(kernel.body)):
         return kernel
     task = _Lift(Names(kernel))
-    return replace(kernel, body=task.block(kernel.body))
+    return replace(kernel, body=task.block(task.masked(kernel.body, None)))
 
 
 def check_barriers(kernel: Kernel) -> None:
@@ -50,6 +69,23 @@ def _has_stop(stmt: Stmt) -> bool:
     return _stops(stmt) or any(_stops(s) for block in blocks(stmt) for s in walk_stmts(block))
 
 
+_ALL = 0xFFFFFFFF
+
+
+def _has_shuffle(stmt: Stmt) -> bool:
+    return any(isinstance(s, Shuffle) for s in walk_stmts((stmt,)))
+
+
+def _remasked(stmt: Stmt, ballot: Var) -> Stmt:
+    """The statement with the mask of every shuffle in it narrowed to the ballot; not of those that have been narrowed already."""
+    if isinstance(stmt, Shuffle):
+        if ballot in variables(stmt.mask):
+            return stmt
+        full = isinstance(stmt.mask, Constant) and int(stmt.mask.value) == _ALL
+        return replace(stmt, mask=ballot if full else Binary("&", stmt.mask, ballot, U32))
+    return map_blocks(stmt, lambda block: tuple(_remasked(s, ballot) for s in block))
+
+
 class _Lift:
     def __init__(self, names: Names) -> None:
         self.names = names
@@ -66,6 +102,41 @@ class _Lift:
             else:
                 out.append(stmt)
         return tuple(out)
+
+    # --- shuffles ----------------------------------------------------------------------------------------------------------------
+
+    def masked(self, block: Block, mask: Expr | None) -> Block:
+        """Threads that have returned take no part in a shuffle, whatever its mask says: here they still run, so they leave the mask.
+        `mask`: who has not returned before, None for all."""
+        out: list[Stmt] = []
+        for stmt in block:
+            if isinstance(stmt, If) and stmt.leaving and _has_shuffle(stmt):
+                out.extend(self.voted(stmt, mask))
+                continue
+            for inner in blocks(stmt):
+                self.refuse_returns(inner)
+            out.append(stmt)
+        return tuple(out)
+
+    def refuse_returns(self, block: Block) -> None:
+        for stmt in walk_stmts(block):
+            if isinstance(stmt, If) and stmt.leaving and _has_shuffle(stmt):
+                raise UnsupportedError("a return inside control flow, before a warp shuffle, is not supported", stmt.span)
+
+    def voted(self, stmt: If, mask: Expr | None) -> Block:
+        first = any(_has_shuffle(s) for s in stmt.then)
+        if first and any(_has_shuffle(s) for s in stmt.otherwise):
+            raise UnsupportedError("warp shuffles both before and after an early return are not supported here", stmt.span)
+        alive = stmt.condition if first else b.negate(stmt.condition)
+        vote, ballot = self.names.var("active", U32), self.names.var("ballot", U32)
+        everyone = b.const(_ALL, U32) if mask is None else mask
+        ones = Select(alive, b.const(1, U32), b.const(0, U32))
+        asked = Shuffle(ballot, "ballot", everyone, vote, b.const(0, I32), b.const(0, I32), span=stmt.span)
+        side = tuple(_remasked(s, ballot) for s in self.masked(stmt.then if first else stmt.otherwise, ballot))
+        stmt = replace(stmt, then=side) if first else replace(stmt, otherwise=side)
+        return (Let(vote, ones, span=stmt.span), asked, stmt)
+
+    # --- barriers ----------------------------------------------------------------------------------------------------------------
 
     def leaving(self, stmt: If) -> Block:
         """The pieces of an If that an early return made."""

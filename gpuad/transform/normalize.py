@@ -35,7 +35,7 @@ def normalize(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
     overlapping parameter that is not equal to its base. Raises UnsupportedError for what the core IR cannot represent."""
     if not isinstance(function.result, Void):
         raise UnsupportedError(f"kernel '{function.name}' returns {function.result}, not void", function.span)
-    s = Lowering(_sequence, inline.call, barriers=surface.has_barrier(function.body))
+    s = Lowering(_sequence, inline.call, barriers=surface.works_together(function.body))
     inline.enter(s, function)
     params, const = _parameters(s, function, aliases)
     _sequence(s, function.body.body)

@@ -51,6 +51,7 @@ from ..source import Span
 from .adjoint import Ledger, Propagation, Term, common_predicate, is_linear, only_conditional, total
 from .forward_sweep import ForwardSweep, Owned, ScopeKey, Versions, closed_form
 from .names import Names
+from .shuffles import adjoint_of
 
 Shadows = Mapping["Var | Buffer", Buffer]
 
@@ -175,8 +176,7 @@ class _Reverse:
             case Barrier():
                 ledger.out.append(stmt)
             case Shuffle():
-                if ledger.take(stmt.var):
-                    raise UnsupportedError("warp shuffles of active values are not differentiated in this release", stmt.span)
+                self._shuffle(ledger, stmt)
             case _:
                 raise AssertionError(f"unexpected {type(stmt).__name__} in a primal")
 
@@ -249,6 +249,16 @@ class _Reverse:
             raise UnsupportedError(
                 f"atomic '{stmt.op}' on active memory '{stmt.buffer.name}' whose result is used or which is no addition", stmt.span
             )
+
+    def _shuffle(self, ledger: Ledger, stmt: Shuffle) -> None:
+        terms = ledger.take(stmt.var)
+        if not terms or stmt.var not in self.facts or not self.facts.expression(stmt.value):
+            return
+        seed = self.names.var(f"d{stmt.var.name}", stmt.var.type)
+        ledger.out.append(Let(seed, total(terms, stmt.var.type), span=stmt.span))
+        stmts, value = adjoint_of(stmt, seed, self.names)
+        ledger.out.extend(stmts)
+        self.propagation.send(ledger, stmt.value, self._name(ledger, f"d{stmt.var.name}", value, stmt.span), stmt.var.name, stmt.span)
 
     # --- control -----------------------------------------------------------------------------------------------------------------
 

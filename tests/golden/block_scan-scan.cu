@@ -3,7 +3,7 @@
 // 2. put the seeds into dx.
 // 3. launch scan_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
 // 4. buffer_saved_base[0] = 0; buffer_saved_base[g + 1] = buffer_saved_base[g] + 32 * (greatest buffer_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of buffer_saved, buffer_saved.
-// 5. now_saved_base[0] = 0; now_saved_base[g + 1] = now_saved_base[g] + 32 * (greatest now_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of now_saved, next_saved, d_saved.
+// 5. now_saved_base[0] = 0; now_saved_base[g + 1] = now_saved_base[g] + 32 * (greatest now_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of now_saved, next_saved.
 // 6. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
 // 7. launch scan_reverse with the same grid and block.
 // On exit dx holds the adjoint of the state before the launch.
@@ -37,7 +37,7 @@ extern "C" __global__ void scan_count(
 extern "C" __global__ void scan_reverse(
     const float* x, float* dx, int n, const float* x_saved, const long long* buffer_saved_base,
     float* buffer_saved, float* buffer_saved_2, const long long* now_saved_base, int* now_saved,
-    int* next_saved, int* d_saved, int* gpuad_overflow)
+    int* next_saved, int* gpuad_overflow)
 {
     int buffer_top = 0;
     int now_top = 0;
@@ -79,19 +79,17 @@ extern "C" __global__ void scan_reverse(
         __syncthreads();
         int now_2 = blockDim.x - now;
         int next_2 = blockDim.x - next;
-        int d_2 = d * 2;
+        d *= 2;
         long long now_at = now_saved_base_lane + now_top * 32LL;
         if (now_at < now_saved_base_end) {
             now_saved[now_at] = now;
             next_saved[now_at] = next;
-            d_saved[now_at] = d;
         } else {
             gpuad_overflow[0] = 1;
         }
         ++now_top;
         now = now_2;
         next = next_2;
-        d = d_2;
         ++iterations;
     }
     __shared__ float dbuffer[64];
@@ -107,7 +105,7 @@ extern "C" __global__ void scan_reverse(
         --now_top;
         int now_2 = now_saved[now_saved_base_lane + now_top * 32LL];
         int next_2 = next_saved[now_saved_base_lane + now_top * 32LL];
-        int d_2 = d_saved[now_saved_base_lane + now_top * 32LL];
+        int d_2 = 1 << iteration;
         __syncthreads();
         const float dbuffer_2 = atomicExch(&dbuffer[next_2 + t], 0.0f);
         if (t >= d_2) {
@@ -131,6 +129,5 @@ extern "C" __global__ void scan_reverse(
 //   stack      buffer_saved         scratch  an entry an iteration, needed by block_scan.cu:23:28
 //   stack      now_saved            scratch  an entry an iteration, needed by block_scan.cu:22:5
 //   stack      next_saved           scratch  an entry an iteration, needed by block_scan.cu:22:5
-//   stack      d_saved              scratch  an entry an iteration, needed by block_scan.cu:22:5
 //   shadow     dx                   plain    no two threads touch one element (block_scan.cu:28:16)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

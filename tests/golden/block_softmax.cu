@@ -4,10 +4,8 @@
 // 3. launch block_softmax_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
 // 4. largest_saved_base[0] = 0; largest_saved_base[g + 1] = largest_saved_base[g] + 32 * (greatest largest_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of largest_saved.
 // 5. s_saved_base[0] = 0; s_saved_base[g + 1] = s_saved_base[g] + 32 * (greatest s_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of s_saved, s_saved.
-// 6. d_saved_base[0] = 0; d_saved_base[g + 1] = d_saved_base[g] + 32 * (greatest d_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of d_saved.
-// 7. d_saved_base[0] = 0; d_saved_base[g + 1] = d_saved_base[g] + 32 * (greatest d_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of d_saved.
-// 8. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
-// 9. launch block_softmax_reverse with the same grid and block.
+// 6. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
+// 7. launch block_softmax_reverse with the same grid and block.
 // On exit dx holds the adjoint of the state before the launch.
 // Holds for every grid and block.
 
@@ -22,17 +20,12 @@ __device__ inline long long gpuad_trips(long long start, long long stop, long lo
 }
 
 extern "C" __global__ void block_softmax_count(
-    const float* x, int n, const float* x_saved, int* largest_saved_depth, int* s_saved_depth,
-    int* d_saved_depth, int* d_saved_depth_2)
+    const float* x, int n, const float* x_saved, int* largest_saved_depth, int* s_saved_depth)
 {
     int depth = 0;
     int depth_2 = 0;
-    int depth_3 = 0;
-    int depth_4 = 0;
     int deepest = 0;
     int deepest_2 = 0;
-    int deepest_3 = 0;
-    int deepest_4 = 0;
     for (int k = threadIdx.x; k < n; k += 32) {
         ++depth;
         deepest = max(deepest, depth);
@@ -44,34 +37,21 @@ extern "C" __global__ void block_softmax_count(
             deepest_2 = max(deepest_2, depth_2);
         }
         d = d >> 1;
-        ++depth_3;
-        deepest_3 = max(deepest_3, depth_3);
-    }
-    int d_2 = 16;
-    while (d_2 > 0) {
-        d_2 = d_2 >> 1;
-        ++depth_4;
-        deepest_4 = max(deepest_4, depth_4);
     }
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
     long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
         + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     largest_saved_depth[thread] = deepest;
     s_saved_depth[thread] = deepest_2;
-    d_saved_depth[thread] = deepest_3;
-    d_saved_depth_2[thread] = deepest_4;
 }
 
 extern "C" __global__ void block_softmax_reverse(
     const float* x, float* dx, int n, const float* x_saved, const long long* largest_saved_base,
     float* largest_saved, const long long* s_saved_base, float* s_saved, float* s_saved_2,
-    const long long* d_saved_base, int* d_saved, const long long* d_saved_base_2, int* d_saved_2,
     int* gpuad_overflow)
 {
     int largest_top = 0;
     int s_top = 0;
-    int d_top = 0;
-    int d_top_2 = 0;
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
     long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
         + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
@@ -79,10 +59,6 @@ extern "C" __global__ void block_softmax_reverse(
     long long largest_saved_base_lane = largest_saved_base[thread / 32LL] + thread % 32LL;
     long long s_saved_base_end = s_saved_base[thread / 32LL + 1LL];
     long long s_saved_base_lane = s_saved_base[thread / 32LL] + thread % 32LL;
-    long long d_saved_base_end = d_saved_base[thread / 32LL + 1LL];
-    long long d_saved_base_lane = d_saved_base[thread / 32LL] + thread % 32LL;
-    long long d_saved_base_end_2 = d_saved_base_2[thread / 32LL + 1LL];
-    long long d_saved_base_lane_2 = d_saved_base_2[thread / 32LL] + thread % 32LL;
     __shared__ float s[32];
     float largest = -3.0e38f;
     for (int k = threadIdx.x; k < n; k += 32) {
@@ -116,15 +92,7 @@ extern "C" __global__ void block_softmax_reverse(
             ++s_top;
         }
         __syncthreads();
-        int d_2 = d >> 1;
-        long long d_at = d_saved_base_lane + d_top * 32LL;
-        if (d_at < d_saved_base_end) {
-            d_saved[d_at] = d;
-        } else {
-            gpuad_overflow[0] = 1;
-        }
-        ++d_top;
-        d = d_2;
+        d = d >> 1;
         ++iterations;
     }
     const float result = s[0];
@@ -142,15 +110,7 @@ extern "C" __global__ void block_softmax_reverse(
             s[threadIdx.x] += s[threadIdx.x + d_2];
         }
         __syncthreads();
-        int d_3 = d_2 >> 1;
-        long long d_at = d_saved_base_lane_2 + d_top_2 * 32LL;
-        if (d_at < d_saved_base_end_2) {
-            d_saved_2[d_at] = d_2;
-        } else {
-            gpuad_overflow[0] = 1;
-        }
-        ++d_top_2;
-        d_2 = d_3;
+        d_2 = d_2 >> 1;
         ++iterations_2;
     }
     const float result_2 = s[0];
@@ -173,8 +133,7 @@ extern "C" __global__ void block_softmax_reverse(
         atomicAdd(&ds[0], dresult_2);
     }
     for (int iteration = iterations_2 - 1; iteration >= 0; --iteration) {
-        --d_top_2;
-        int d_3 = d_saved_2[d_saved_base_lane_2 + d_top_2 * 32LL];
+        int d_3 = 16 >> iteration;
         __syncthreads();
         if (threadIdx.x < d_3) {
             atomicAdd(&ds[threadIdx.x + d_3], ds[threadIdx.x]);
@@ -194,8 +153,7 @@ extern "C" __global__ void block_softmax_reverse(
         atomicAdd(&ds[0], dresult);
     }
     for (int iteration = iterations - 1; iteration >= 0; --iteration) {
-        --d_top;
-        int d_3 = d_saved[d_saved_base_lane + d_top * 32LL];
+        int d_3 = 16 >> iteration;
         __syncthreads();
         if (threadIdx.x < d_3) {
             --s_top;
@@ -224,7 +182,5 @@ extern "C" __global__ void block_softmax_reverse(
 //   stack      largest_saved        scratch  an entry an iteration, needed by block_softmax.cu:45:5
 //   stack      s_saved              scratch  an entry an iteration, needed by block_softmax.cu:33:9
 //   stack      s_saved              scratch  an entry an iteration, needed by block_softmax.cu:33:9
-//   stack      d_saved              scratch  an entry an iteration, needed by block_softmax.cu:32:5
-//   stack      d_saved              scratch  an entry an iteration, needed by block_softmax.cu:20:5
 //   shadow     dx                   atomic   it is not proved that no two threads meet in one element (block_softmax.cu:50:50)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it
