@@ -7,6 +7,7 @@ their numbers only, and those decide between a few prepared variants.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -30,7 +31,7 @@ from .frontend.cuda import parse
 from .ir.nodes import Accumulate, Atomic, Store
 from .ir.nodes import Kernel as IrKernel
 from .ir.rewrite import walk_stmts
-from .ir.surface import Declaration, Function
+from .ir.surface import Declaration, Function, uses_dynamic
 from .ir.types import Pointer, Scalar
 from .launching import Call, State
 from .program.context import current as recording
@@ -90,9 +91,11 @@ class Kernel(Family):
         self._adjoints: dict[Pattern, Adjoint] = {}
         self._tangents: dict[Pattern, Tangent] = {}
         self._seconds: dict[Pattern, Adjoint] = {}
+        self._sizes: dict[int, Kernel] = {}
         self.facts = Facts()
         with self.room():
             self._written = _written_names(self.primal())
+            self._dynamic = uses_dynamic(self.function)
 
     def _read(self, name: str) -> Function:
         return parse(self.file, options=self.options).kernel(name)
@@ -113,14 +116,29 @@ class Kernel(Family):
     def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Launches the kernel as it is. `grid`, `block`: ints or tuples of up to three; `args`: arrays (annotated or not), numbers,
         None."""
-        recorder = recording.get()
+        recorder, own = recording.get(), self.sized(shared_mem)
         if recorder is not None:
-            recorder.launch(self, grid, block, args, shared_mem, stream)
+            recorder.launch(own, grid, block, args, shared_mem, stream)
             return
         with self.room():
-            call = self.bind(grid, block, args, shared_mem, stream)
+            call = own.bind(grid, block, args, shared_mem, stream)
             with call.executor.on(stream):
-                launching.run_primal(self.primal(call.aliases()), None, call)
+                launching.run_primal(own.primal(call.aliases()), None, call)
+
+    def sized(self, shared_mem: int) -> Kernel:
+        """The kernel for launches with so many bytes of dynamic shared memory, whose arrays then have a length; itself if it uses none.
+        Raises LaunchError where it uses some and gets none."""
+        if not self._dynamic or self.function.dynamic == shared_mem:
+            return self
+        if shared_mem <= 0:
+            raise LaunchError(f"`{self.name}` uses dynamic shared memory: pass its bytes as shared_mem=")
+        if shared_mem not in self._sizes:
+            own = copy(self)
+            own.function = replace(self.function, dynamic=shared_mem)
+            own._primals, own._adjoints, own._tangents, own._seconds, own._sizes = {}, {}, {}, {}, {}
+            own.facts = Facts()
+            self._sizes[shared_mem] = own
+        return self._sizes[shared_mem]
 
     def planned(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Planned:
         """The call as it is."""
@@ -132,13 +150,15 @@ class Kernel(Family):
             raise LaunchError(f"`{self.name}`: write kernel[grid, block](*args)")
         return BoundLaunch(self, *geometry)
 
-    def adjoint(self, *annotations: Any, grid: Any = None, block: Any = None, args: Any = None, **by_name: Any) -> AdjointText:
+    def adjoint(
+        self, *annotations: Any, grid: Any = None, block: Any = None, args: Any = None, shared_mem: int = 0, **by_name: Any
+    ) -> AdjointText:
         """The reverse kernel before any launch: `.source` is self-contained CUDA text under a header that is its contract, `.explain()`
         says what it saves and why. Annotations (classes or instances) by position or by parameter name; who is not named is Const. With
-        `grid`, `block` and `args` the text is the one that this launch would use."""
+        `grid`, `block` and `args` the text is the one that this launch would use. A kernel with dynamic shared memory needs its bytes."""
         kinds = activities(self.name, self.parameters, annotations, by_name)
         with self.room():
-            return self._text(kinds, grid, block, args)
+            return self.sized(shared_mem)._text(kinds, grid, block, args)
 
     def _text(self, kinds: Sequence[str], grid: Any, block: Any, args: Any) -> AdjointText:
         shadows = tuple(_element(d) if k in _SHADOWED else None for d, k in zip(self.parameters, kinds, strict=True))
@@ -192,7 +212,7 @@ class Kernel(Family):
         inside = self._inside | self.facts.get(call.key, lambda: launching.stays_inside(plain, call))
         loose = frozenset(i for i in positions if self.parameters[i].name not in inside and first.arguments[i].memory is not None)
         bound = bind(self.name, self.parameters, args, written=written, inside=inside, strided=self._strided) if loose else first
-        call = Call(bound, *geo, shared_mem, stream, loose)
+        call = Call(bound, *geo, 0 if self._dynamic else shared_mem, stream, loose)
         launching.check_device(call)
         if not call.overlaps:
             extents = self.facts.get(("extents", call.key), lambda: sure_extents(plain, call.numbers(plain)))
@@ -303,6 +323,7 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
 
 
 def _autodiff(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], mode: Mode, shared_mem: int, stream: Any) -> None:
+    chosen = chosen.sized(shared_mem)
     call = chosen.bind(grid, block, args, shared_mem, stream)
     pattern = pattern_of(chosen, call)
     if mode is Forward:
@@ -435,16 +456,17 @@ def autodiff_thunk(
     overwrite, but those of the parameters in `not_overwritten`; arguments may be bare. `reverse(grid, block, args, saved)` accumulates
     into the shadows of `args`; each `saved` serves once.
     """
-    chosen = _one_kernel(k, "autodiff_thunk")
-    kinds = activities(chosen.name, chosen.parameters, annotations, by_name)
-    unknown = set(not_overwritten) - {d.name for d in chosen.parameters}
+    whole = _one_kernel(k, "autodiff_thunk")
+    kinds = activities(whole.name, whole.parameters, annotations, by_name)
+    unknown = set(not_overwritten) - {d.name for d in whole.parameters}
     if unknown:
-        raise LaunchError(f"`{chosen.name}` has no parameter `{sorted(unknown)[0]}`")
-    shadows = tuple(_element(d) if kind in _SHADOWED else None for d, kind in zip(chosen.parameters, kinds, strict=True))
+        raise LaunchError(f"`{whole.name}` has no parameter `{sorted(unknown)[0]}`")
+    shadows = tuple(_element(d) if kind in _SHADOWED else None for d, kind in zip(whole.parameters, kinds, strict=True))
 
-    @chosen.room()
+    @whole.room()
     def augmented(grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Saved:
-        _outside_of_tapes(chosen.name, "a split pair")
+        _outside_of_tapes(whole.name, "a split pair")
+        chosen = whole.sized(shared_mem)
         call = chosen.bind(grid, block, args, shared_mem, stream)
         aliases = call.aliases()
         classes = tuple(None if aliases.get(i) else _class_shadow(shadows, aliases, i) for i in range(len(shadows)))
@@ -460,10 +482,11 @@ def autodiff_thunk(
             marks = launching.keep_live(adjoint, call, state, frozenset(not_overwritten))
         return Saved(adjoint, state, call, marks)
 
-    @chosen.room()
+    @whole.room()
     def reverse(grid: Any, block: Any, args: Sequence[Any], saved: Saved, *, shared_mem: int = 0, stream: Any = None) -> None:
         if not isinstance(saved, Saved) or saved.used:
-            raise GpuadError(f"`{chosen.name}`: a saved state serves one reverse; run the augmented forward again")
+            raise GpuadError(f"`{whole.name}`: a saved state serves one reverse; run the augmented forward again")
+        chosen = whole.sized(shared_mem)
         call = chosen.bind(grid, block, args, shared_mem, stream)
         for i, (argument, element) in enumerate(zip(call.bound.arguments, shadows, strict=True)):
             if element is not None and not argument.shadows and i not in call.overlaps:
@@ -515,6 +538,7 @@ def hvp(k: Any, grid: Any, block: Any, args: Sequence[Any], directions: Sequence
 
 
 def _hvp(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], directions: Sequence[Any], shared_mem: int, stream: Any) -> None:
+    chosen = chosen.sized(shared_mem)
     call = chosen.bind(grid, block, args, shared_mem, stream)
     if chosen.second(pattern_of(chosen, call)).logs:
         raise UnsupportedError(f"`{chosen.name}`: the result of an atomic is not recorded for second derivatives in this release")

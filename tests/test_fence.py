@@ -9,7 +9,10 @@ from gpuad.frontend.cuda import parse
 from gpuad.source import SourceFile
 
 STRUCTS = "structs (P) come in a later release"
-SHARED = "shared memory (__shared__) comes in a later release"
+VOLATILE_SHARED = (
+    "volatile shared memory is not supported: the threads of a warp are no longer in step by themselves; leave volatile away and write "
+    "__syncwarp() between the steps"
+)
 ALLOCATION = "memory allocation in a kernel"
 GLOBAL = "the variable c is in global memory ({}): only const variables with a value are supported"
 NO_LVALUE = "only a variable, an element or what a pointer points to can be changed or referred to here"
@@ -59,8 +62,7 @@ BODIES: dict[str, tuple[str, str]] = {
         "a cast to a reference of another type reinterprets memory, which a derivative cannot follow",
     ),
     "bit cast": ("n = ^__builtin_bit_cast(int, x[0]);", "__builtin_bit_cast is not supported; __float_as_int and its kin are"),
-    "shared": ("__shared__ float ^s[4];", SHARED),
-    "dynamic shared": ("extern __shared__ float ^s[];", SHARED),
+    "volatile shared": ("__shared__ volatile float ^s[4];", VOLATILE_SHARED),
     "static": ("static float ^a;", "static and extern variables in a kernel are not supported unless they are const"),
     "address of a volatile": ("volatile float a = 1; float volatile* ^p = &a;", VOLATILE),
     "volatile array": ("volatile float ^a[2];", VOLATILE),
@@ -93,9 +95,10 @@ BODIES: dict[str, tuple[str, str]] = {
     "goto from a macro": ("^GO(a); a:;", "goto is not supported"),
     "designated": ("float a[3] = {^[1] = 2};", "this expression is not supported"),
     "texture": ("x[0] = ^tex2D<float>(cudaTextureObject_t(), 1, 2);", "textures come in a later release"),
-    "shuffle": ("x[0] = ^__shfl_down_sync(0xffffffff, x[0], 1);", "warp shuffles come in a later release"),
-    "vote": ("n = ^__any_sync(0xffffffff, n);", "warp-level operations come in a later release"),
-    "syncwarp": ("^__syncwarp();", "warp-level operations come in a later release"),
+    "active mask": (
+        "n = ^__activemask();",
+        "__activemask() is not supported: which threads happen to be together is not defined; write the mask that is meant",
+    ),
     "counting barrier": ("n = ^__syncthreads_count(n);", "barriers that count come in a later release"),
     "fence": ("^__threadfence();", FENCES),
     "clock": ("x[0] = ^clock();", "clocks are not supported: their values cannot be replayed"),
@@ -139,7 +142,6 @@ SOURCES: dict[str, tuple[str, str]] = {
     "volatile pointer": ("__global__ void k(volatile float* ^x) { x[0] = 1; }", VOLATILE),
     "constant memory": ("__constant__ float c[3]; __global__ void k(float* x) { x[0] = ^c[1]; }", GLOBAL.format("__constant__")),
     "device memory": ("__device__ float c = 3; __global__ void k(float* x) { ^c = x[0]; }", GLOBAL.format("__device__")),
-    "dynamic shared of the file": ("extern __shared__ float s[]; __global__ void k(float* x) { ^s[0] = x[0]; }", SHARED),
     "recursion": (
         "__device__ float f(float a) { return a < 0 ? a : ^f(a - 1); } __global__ void k(float* x) { x[0] = f(x[0]); }",
         "recursion is not supported: this call of f leads back to it",

@@ -365,7 +365,9 @@ def test_printf_and_assert_leave_nothing() -> None:
 
 
 def test_barrier() -> None:
-    assert one("__syncthreads();") == "Barrier"
+    assert one("__syncthreads();") == "Barrier(block, None)"
+    assert one("__syncwarp();") == one("__syncwarp(0xffffffff);") == "Barrier(warp, None)"
+    assert one("__syncwarp(7);") == "Barrier(warp, ~uint32(7:int32))"
 
 
 def test_helpers() -> None:

@@ -24,9 +24,9 @@ from gpuad.ir.types import Pointer, Scalar
 def adjoint(name: str) -> Any:
     """The adjoint's text for the case's launch."""
     args = arguments(name)
-    grid, block, _ = CASES[name].geometry({})
+    grid, block, shared_mem = CASES[name].geometry({})
     active = {d.name: type(a) for d, a in zip(shipped(name).parameters, args, strict=True) if d.name in CASES[name].active}
-    return shipped(name).adjoint(grid=grid, block=block, args=args, **active)
+    return shipped(name).adjoint(grid=grid, block=block, args=args, shared_mem=shared_mem, **active)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -105,8 +105,12 @@ CUDA = frozenset({
     "long", "unsigned", "signed", "float", "double", "const", "true", "false", "return", "break", "continue", "extern", "C",
     "void", "__global__", "__shared__", "__restrict__", "__syncthreads", "__syncwarp", "atomicAdd", "atomicExch"
 })  # fmt: skip
-# Numbers of block and thread; a while loop's trips and their index; whether a loop goes on, was left by a break; what && and || came to.
-MADE = frozenset({"block", "thread", "iterations", "iteration", "go", "broken", "both", "either", "choice"})
+# Numbers of block and thread; a while loop's trips and their index; whether a loop goes on, was left by a break; what && and || came to,
+# and what ?: did; whether a thread has not returned; the element that a thread clears; who takes part in a shuffle, and with whom.
+MADE = frozenset({
+    "block", "thread", "iterations", "iteration", "go", "broken", "both", "either", "choice", "value", "active", "k", "ballot", "distance",
+    "other", "dother", "lane", "low", "source",
+})  # fmt: skip
 
 
 def names(lines: list[str]) -> set[str]:

@@ -14,7 +14,7 @@ import pytest
 from ir_tools import buffer, call, const, f32, index, kernel, op, unsigned_index, var
 from random_kernels import SIZE, SLOTS, RandomKernel
 
-from gpuad.errors import CompileError, LaunchError, UnsupportedError
+from gpuad.errors import CompileError, LaunchError
 from gpuad.executors import cache
 from gpuad.executors.base import Dim3, Memory
 from gpuad.executors.host import Host, default_workers
@@ -548,6 +548,7 @@ def test_carried_state_of_one_thread_is_not_that_of_another(host: Host) -> None:
     np.testing.assert_array_equal(array, np.arange(100))
 
 
-def test_what_the_cpu_does_not_run_yet_is_refused(host: Host) -> None:
-    with pytest.raises(UnsupportedError, match="does not run kernels with barriers yet"):
-        host.launch(kernel("sync", (), Barrier()), ONE, ONE, [])
+def test_a_kernel_that_waits_needs_a_block_that_a_gpu_takes(host: Host) -> None:
+    host.launch(kernel("sync", (), Barrier()), ONE, ONE, [])
+    with pytest.raises(LaunchError, match="more than 1024 threads"):
+        host.launch(kernel("sync", (), Barrier()), ONE, (1025, 1, 1), [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -379,11 +380,40 @@ def _(image: Any, angle: Any, detectors: Any, step: Any, **_: Any) -> Arrays:
     return {"sinogram": step * np.where(inside, np.einsum("adtj,ji,adti->adt", tent_y, image, tent_x, optimize=True), 0).sum(2)}
 
 
+@model("tiled_matmul")
+def _(A: Any, B: Any, C: Any, **_: Any) -> Arrays:
+    return {"C": C + A @ B}
+
+
+@model("shared_stencil-diffuse")
+def _(u: Any, v: Any, c: Any, **_: Any) -> Arrays:
+    padded = np.pad(u, 2)
+    left, right = (np.stack([padded[2 + s * k :][: len(u)] if s > 0 else padded[2 - k : 2 - k + len(u)] for k in (1, 2)]) for s in (-1, 1))
+    return {"v": u + c * ((left + right - 2 * u) * u / np.array([[1], [2]])).sum(0)}
+
+
+@model("block_scan-scan")
+def _(x: Any, **_: Any) -> Arrays:
+    return {"x": np.concatenate([np.cumprod(x[i : i + 32]) for i in range(0, len(x), 32)])}
+
+
+@model("block_softmax")
+def _(x: Any, **_: Any) -> Arrays:
+    weights = np.exp(x - x.max(1, keepdims=True))
+    return {"x": weights / weights.sum(1, keepdims=True)}
+
+
+@model("warp_sum-unit_rows")
+def _(x: Any, **_: Any) -> Arrays:
+    length = np.sqrt((x * x).sum(1))
+    return {"x": x / length[:, None], "length": length}
+
+
 @cache
 def lowered(name: str) -> Kernel:
     """The kernel of a case as core IR."""
     case = CASES[name]
-    kernel = normalize(parse(case.file).kernel(case.kernel))
+    kernel = normalize(replace(parse(case.file).kernel(case.kernel), dynamic=case.geometry()[2]))
     verify(kernel)
     return kernel
 

@@ -522,7 +522,7 @@ def refuses(message: str, v: Names, *body: Any) -> None:
 
 
 def test_refusals(v: Names) -> None:
-    refuses("__syncthreads", v, surface.Barrier(span()))
+    refuses("__syncthreads", v, if_(launch("threadIdx") < 3, surface.Barrier(span())))
     refuses("used before it has a value", v, declare(v.s), v.y[0].set(v.s))
     refuses("'break' or 'continue' outside", v, break_())
     refuses("null", v, if_(v.x.ne(E(surface.Constant(span(), Pointer(F32), 0))), v.x[0].set(1.0)))

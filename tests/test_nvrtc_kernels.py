@@ -19,10 +19,10 @@ pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC
 def text(name: str, variant: str) -> Any:
     """The generated CUDA of a case: as its launch would have it, or as it holds for every launch."""
     args = arguments(name)
-    grid, block, _ = CASES[name].geometry({})
+    grid, block, shared_mem = CASES[name].geometry({})
     active = {d.name: type(a) for d, a in zip(shipped(name).parameters, args, strict=True) if d.name in CASES[name].active}
     numbers = {"grid": grid, "block": block, "args": args} if variant == "plain" else {}
-    return shipped(name).adjoint(**active, **numbers)
+    return shipped(name).adjoint(**active, **numbers, shared_mem=shared_mem)
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_100"])
@@ -40,7 +40,8 @@ def test_generated_adjoint_compiles_and_launches(name: str, variant: str, arch: 
 @pytest.mark.parametrize("name", CASES)
 def test_printed_primal_compiles(name: str) -> None:
     """The primal as gpuad prints it is what the GPU executor launches."""
-    primal = shipped(name).primal()
+    _, _, shared_mem = CASES[name].geometry({})
+    primal = shipped(name).sized(shared_mem).primal()
     needs = nvrtc.resources(nvrtc.compile_cuda(cuda_source([primal])))
     assert set(needs) == {primal.name}
     assert needs[primal.name].registers > 0

@@ -29,6 +29,7 @@ from ..ir.nodes import (
     Pop,
     Push,
     Select,
+    Shuffle,
     Stack,
     Stmt,
     Store,
@@ -160,6 +161,8 @@ def _flows(kernel: Kernel) -> Iterator[tuple[Var | Buffer, Var | Buffer]]:
                 yield from ((v, buffer) for o in operands for v in differentiable(o))
                 if result is not None:
                     yield buffer, result
+            case Shuffle(var=var, value=value):
+                yield from ((v, var) for v in differentiable(value))
             case If(merges=merges):
                 yield from _merge_flows(merges)
             case For(carried=carried) | While(carried=carried):

@@ -31,7 +31,7 @@ def proved_race(kernel: Kernel, launch: Launch) -> Race | None:
     walk.run(kernel.body)
     for write, written in walk.writes:
         for read, at in walk.reads:
-            if read.buffer != write.buffer:
+            if read.buffer != write.buffer or (id(write), id(read)) in facts.parted:
                 continue
             if (_comparable(written, at) and may_meet(written, at, launch, unsure=False)) or _hits(written, at, launch):
                 return Race(read, write, read.buffer)

@@ -6,7 +6,8 @@ memory as it was before the launch then serves. Otherwise the memory is *tracked
 on a working copy. A tracked load (and any load of a local array) is *stable* if no store can reach its address afterwards, while its
 memory lives: it may be repeated during the reverse sweep. An unstable load is recorded while the forward sweep passes it.
 
-Only the order within one thread matters: by the premise (RULES 11) no other thread writes what this one reads without a barrier between.
+Where no barrier lies between, only the order within one thread matters: by the premise (RULES 11) no other thread writes what this one
+reads. Across a barrier any thread's store may reach any address of memory that threads share.
 """
 
 from __future__ import annotations
@@ -14,9 +15,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..ir.nodes import Accumulate, Alloc, Atomic, Block, Buffer, Expr, For, If, Kernel, Load, Stmt, Store, Take, Var, While
+from ..ir.nodes import (
+    Accumulate,
+    Alloc,
+    Atomic,
+    Barrier,
+    Block,
+    Buffer,
+    Constant,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Load,
+    Stmt,
+    Store,
+    Take,
+    Var,
+    While,
+)
 from ..ir.rewrite import blocks, defined, walk_stmts
+from ..ir.types import I32, Space
 from .affine import Polynomial, apart, atoms, constant, definitions, occurs, plus, polynomial, ratio, scale, split, strides
+
+_NOWHERE = Buffer("", I32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +67,7 @@ class Replay:
     entry: frozenset[int]  # ids of loads of written parameters that see what was there before the launch
     unstable: frozenset[int]  # ids of loads of written memory whose address may be stored to later
     premises: tuple[Polynomial, ...] = ()  # over scalar parameters and launch extents, taken to be non-zero
+    parted: frozenset[tuple[int, int]] = frozenset()  # ids of stores and loads of one memory between which a barrier may lie
 
 
 def replay(kernel: Kernel, *, optimistic: bool = False) -> Replay:
@@ -53,7 +76,7 @@ def replay(kernel: Kernel, *, optimistic: bool = False) -> Replay:
     accesses = tuple(_accesses(kernel.body))
     written = frozenset(a.buffer for a in accesses if a.writes)
     homes = _homes(kernel.body)
-    judge = _Judge(definitions(kernel.body), frozenset(kernel.scalars) if optimistic else frozenset())
+    judge = _Judge(definitions(kernel.body), frozenset(kernel.scalars) if optimistic else frozenset(), _barriers(kernel.body))
     entry: set[int] = set()
     unstable: set[int] = set()
     for load in accesses:
@@ -65,10 +88,13 @@ def replay(kernel: Kernel, *, optimistic: bool = False) -> Replay:
             entry.add(id(load.stmt))
         if any(judge.may_hit(store, load, home, later=True) for store in stores):
             unstable.add(id(load.stmt))
-    return Replay(kernel, accesses, written, frozenset(entry), frozenset(unstable), tuple(judge.premises))
+    parted = judge.parted_pairs(accesses) if judge.barriers else frozenset()
+    return Replay(kernel, accesses, written, frozenset(entry), frozenset(unstable), tuple(judge.premises), parted)
 
 
-def _accesses(block: Block, path: tuple[tuple[Stmt, int], ...] = (), counter: list[int] | None = None) -> Iterator[Access]:
+def _accesses(
+    block: Block, path: tuple[tuple[Stmt, int], ...] = (), counter: list[int] | None = None, *, barriers: bool = False
+) -> Iterator[Access]:
     counter = counter if counter is not None else [0]
     for stmt in block:
         counter[0] += 1
@@ -77,8 +103,19 @@ def _accesses(block: Block, path: tuple[tuple[Stmt, int], ...] = (), counter: li
                 yield Access(stmt, b, i, False, counter[0], path)
             case Store(buffer=b, index=i) | Accumulate(buffer=b, index=i) | Take(buffer=b, index=i) | Atomic(buffer=b, index=i):
                 yield Access(stmt, b, i, True, counter[0], path)
+            case Barrier() if barriers:
+                yield Access(stmt, _NOWHERE, Constant(0, I32), False, counter[0], path)
         for branch, inner in enumerate(blocks(stmt)):
-            yield from _accesses(inner, (*path, (stmt, branch)), counter)
+            yield from _accesses(inner, (*path, (stmt, branch)), counter, barriers=barriers)
+
+
+def _barriers(block: Block) -> tuple[Access, ...]:
+    """The barriers, of blocks and of warps, as accesses to no memory."""
+    return tuple(a for a in _accesses(block, barriers=True) if isinstance(a.stmt, Barrier))
+
+
+def _inside(access: Access, loop: Stmt) -> bool:
+    return any(loop is s for s, _ in access.path)
 
 
 def _homes(block: Block, path: tuple[Stmt, ...] = ()) -> dict[Buffer, tuple[Stmt, ...]]:
@@ -95,9 +132,10 @@ def _homes(block: Block, path: tuple[Stmt, ...] = ()) -> dict[Buffer, tuple[Stmt
 class _Judge:
     """Whether a store and a load of one thread can meet, in program order."""
 
-    def __init__(self, lets: Mapping[Var, Expr], numbers: frozenset[Var]) -> None:
+    def __init__(self, lets: Mapping[Var, Expr], numbers: frozenset[Var], barriers: tuple[Access, ...]) -> None:
         """`numbers`: variables that are known at the launch and may be taken to be non-zero."""
         self.lets = lets
+        self.barriers = barriers
         self.numbers = numbers
         self.premises: list[Polynomial] = []
         self.cache: dict[int, Polynomial] = {}
@@ -113,7 +151,26 @@ class _Judge:
         ordered = store.position > load.position if later else store.position < load.position
         if ordered and not _exclusive(store, load) and not self._distinct(store, load):
             return True
+        if load.buffer.space is not Space.LOCAL and self._parted(store, load, home, ordered):
+            return True
         return any(not self._moves(store, load, shared, loop, later) for loop in shared)
+
+    def parted_pairs(self, accesses: tuple[Access, ...]) -> frozenset[tuple[int, int]]:
+        """The ids of stores and loads of one memory between which a barrier may lie."""
+        loads = [a for a in accesses if isinstance(a.stmt, Load)]
+        pairs = ((s, a) for s in accesses if s.writes for a in loads if a.buffer == s.buffer)
+        return frozenset((id(s.stmt), id(a.stmt)) for s, a in pairs if self._parted(s, a, (), True))
+
+    def _parted(self, store: Access, load: Access, home: tuple[Stmt, ...], ordered: bool) -> bool:
+        """Whether a barrier may lie between the store of some thread and the load of another, in the wanted order."""
+        first, last = sorted((store.position, load.position))
+        for barrier in self.barriers:
+            around = [loop for loop in barrier.loops if not any(loop is h for h in home)]
+            shared = [loop for loop in around if _inside(store, loop) and _inside(load, loop)]
+            near = any(_inside(store, loop) or _inside(load, loop) for loop in around)
+            if shared or (ordered and (near or first < barrier.position < last)):
+                return True
+        return False
 
     def _distinct(self, store: Access, load: Access) -> bool:
         """Whether the addresses differ by a non-zero number within one iteration of all common loops."""

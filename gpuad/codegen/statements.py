@@ -356,7 +356,8 @@ class Statements:
         if not stmt.zero:
             return
         first, step = "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)", "blockDim.x * blockDim.y * blockDim.z"
-        self.line(f"for (int k = {first}; k < {length}; k += {step}) {name}[k] = 0;")
+        k = self.names.new("k")
+        self.line(f"for (int {k} = {first}; {k} < {length}; {k} += {step}) {name}[{k}] = 0;")
         self.line("__syncthreads();")
 
     def barrier(self, stmt: Barrier) -> None:
@@ -366,6 +367,9 @@ class Statements:
             self.line(f"__syncwarp({_mask(self.expressions, stmt.mask) if stmt.mask is not None else ''});", stmt.note)
 
     def shuffle(self, stmt: Shuffle) -> None:
+        if stmt.op == "ballot":
+            self.give(stmt.var, f"__ballot_sync({_mask(self.expressions, stmt.mask)}, {self.expressions.text(stmt.value)})", stmt.note)
+            return
         parts = [_mask(self.expressions, stmt.mask), self.expressions.text(stmt.value), self.expressions.text(stmt.lane)]
         if not (isinstance(stmt.width, Constant) and stmt.width.value == 32):
             parts.append(self.expressions.text(stmt.width))

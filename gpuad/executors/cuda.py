@@ -12,8 +12,12 @@ import numpy as np
 
 from ..codegen.cuda import cuda_source
 from ..errors import CompileError, LaunchError
-from ..ir.nodes import Buffer, Kernel
+from ..ir.nodes import Alloc, Buffer, Kernel
+from ..ir.rewrite import walk_stmts
+from ..ir.types import Space
 from .base import Argument, Dim3, Memory
+
+SHARED_BYTES = 48 * 1024
 
 
 class Cuda:
@@ -48,6 +52,7 @@ class Cuda:
 
     def check(self, kernel: Kernel, threads: int) -> None:
         """Refuses a block that the compiled kernel cannot run with."""
+        check_shared(kernel)
         function = self.function(kernel)
         if id(function) not in self.most:
             self.most[id(function)] = function.max_threads_per_block
@@ -106,6 +111,17 @@ class Cuda:
     def copy(self, array: Any) -> Any:
         """A new array with the same content, on the current device."""
         return array.copy()
+
+
+def check_shared(kernel: Kernel) -> None:
+    """Refuses a kernel with more shared memory than a launch gets without asking for more."""
+    arrays = {s.buffer for s in walk_stmts(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.SHARED}
+    needed = sum((b.length or 0) * b.element.size for b in arrays)
+    if needed > SHARED_BYTES:
+        raise LaunchError(
+            f"{kernel.name} needs {needed} bytes of shared memory a block ({', '.join(sorted(b.name for b in arrays))}), more than the "
+            f"{SHARED_BYTES} that a kernel can have; use smaller tiles"
+        )
 
 
 def _enqueue(function: Any, grid: Dim3, block: Dim3, values: tuple[Any, ...], shared_mem: int, stream: Any) -> None:

@@ -27,6 +27,7 @@ from ..ir.nodes import Buffer, Kernel, Var
 from .base import Argument, Dim3, Memory
 from .cache import cached, key_of
 from .compiler import FLAGS, Compiler, find_compiler
+from .serial import serial, waits
 
 _SUFFIX = ".dll" if os.name == "nt" else ".so"
 _LIMITS = (1 << 31, 1 << 16, 1 << 16)
@@ -52,12 +53,27 @@ class Host:
         self.workers = workers
         self.lock = threading.Lock()
         self.by_id: dict[int, tuple[weakref.ref[Kernel], _Program]] = {}
+        self.serials: dict[tuple[int, Dim3], tuple[weakref.ref[Kernel], Kernel]] = {}
 
     def launch(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Runs the kernel and returns when it is done; `args` follow `kernel.params`, pointers as `Memory` of NumPy arrays. `shared_mem`
         and `stream` have no meaning here. Raises LaunchError for arguments or a geometry that do not fit, CompileError without a compiler,
-        UnsupportedError for kernels with barriers, before anything is written."""
+        before anything is written."""
+        if waits(kernel):
+            check_block(kernel.name, block)
+            kernel, block = self.serial(kernel, block), (1, 1, 1)
         self.program(kernel).run(grid, block, args)
+
+    def serial(self, kernel: Kernel, block: Dim3) -> Kernel:
+        """The kernel as one whose threads are blocks, for blocks of these extents."""
+        held = self.serials.get((id(kernel), block))
+        if held is not None and held[0]() is kernel:
+            return held[1]
+        made = serial(kernel, block)
+        with self.lock:
+            self.serials = {k: v for k, v in self.serials.items() if v[0]() is not None}
+            self.serials[id(kernel), block] = (weakref.ref(kernel), made)
+        return made
 
     def on(self, stream: Any) -> AbstractContextManager[Any]:
         """Nothing: launches here are done when they return."""
@@ -72,9 +88,10 @@ class Host:
 
     def prepare(self, kernels: Iterable[Kernel], threads: int = 1) -> None:
         """Compiles the kernels now, those of different names in one run of the compiler, so that no launch has to wait for it or can fail
-        for want of a compiler. The caller has to keep the kernels."""
+        for want of a compiler; but for those whose threads wait for one another, whose text depends on the block's extents. The caller has
+        to keep the kernels."""
         groups: dict[tuple[str, ...], dict[str, _Program]] = {}
-        for program in (self.program(k) for k in kernels):
+        for program in (self.program(k) for k in kernels if not waits(k)):
             group = groups.setdefault(program.defines(True), {})
             if program.symbol in group:
                 program.entry(_USUAL)
@@ -189,12 +206,11 @@ class _Program:
 
     def geometry(self, grid: Dim3, block: Dim3) -> bytes:
         """The launch's numbers as the entry takes them; LaunchError if a GPU would refuse them."""
-        if len(grid) != 3 or len(block) != 3 or min(*grid, *block) < 1:
+        if len(grid) != 3 or min(grid) < 1:
             raise LaunchError(f"{self.kernel_name}: grid {grid} and block {block} have to be three positive numbers each")
         if any(g >= most for g, most in zip(grid, _LIMITS, strict=True)):
             raise LaunchError(f"{self.kernel_name}: grid {grid} is too large")
-        if block[0] * block[1] * block[2] > 1024 or block[2] > 64:
-            raise LaunchError(f"{self.kernel_name}: block {block} has more than 1024 threads")
+        check_block(self.kernel_name, block)
         packed = struct.pack("=7q", *grid, *block, self.demand)
         self.geometries[grid, block] = packed
         return packed
@@ -214,6 +230,14 @@ class _Program:
         kernel = self.reference()
         assert kernel is not None, "a program is only used through its kernel"
         return kernel
+
+
+def check_block(name: str, block: Dim3) -> None:
+    """Raises LaunchError for a block that a GPU would refuse."""
+    if len(block) != 3 or min(block) < 1:
+        raise LaunchError(f"{name}: block {block} has to be three positive numbers")
+    if block[0] * block[1] * block[2] > 1024 or block[2] > 64:
+        raise LaunchError(f"{name}: block {block} has more than 1024 threads")
 
 
 def load(source: str, symbols: Sequence[str], defines: tuple[str, ...]) -> list[Entry]:

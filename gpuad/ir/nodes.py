@@ -240,10 +240,13 @@ class Merge:
 
 @dataclass(frozen=True)
 class If(Stmt):
+    """`leaving`: one side are the threads that have returned from the kernel (of interest until barriers are lifted out of it)."""
+
     condition: Expr
     then: Block
     otherwise: Block = ()
     merges: tuple[Merge, ...] = ()
+    leaving: bool = field(kw_only=True, default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -296,7 +299,8 @@ class Barrier(Stmt):
 
 @dataclass(frozen=True)
 class Shuffle(Stmt):
-    """`var = __shfl_<op>_sync(mask, value, lane, width)`; `op` is '', 'up', 'down' or 'xor'."""
+    """`var = __shfl_<op>_sync(mask, value, lane, width)`; `op` is '', 'up', 'down' or 'xor'; or 'ballot': `var` has a bit for each lane of
+    the mask in which `value` is not 0 (both uint32; lane and width mean nothing)."""
 
     var: Var
     op: str

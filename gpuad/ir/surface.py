@@ -10,15 +10,19 @@ initialiser (or argument) and stands for that lvalue ever after. An array name u
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..source import Span
-from .types import Scalar, Type
+from .types import Array, Scalar, Type
 
 
 @dataclass(frozen=True)
 class Node:
     span: Span
+
+
+DYNAMIC = -1  # the length of a shared array that a launch decides
 
 
 # --- expressions ---------------------------------------------------------------------------------------------------------------------
@@ -38,7 +42,8 @@ class Constant(Expr):
 
 @dataclass(frozen=True)
 class Declaration(Node):
-    """A variable, parameter or array. `uid` tells shadowed names apart. `reference`: a C++ reference. `space`: 'local' or 'shared'."""
+    """A variable, parameter or array. `uid` tells shadowed names apart. `reference`: a C++ reference. `space`: 'local' or 'shared'; a
+    shared array may have the length DYNAMIC."""
 
     name: str
     type: Type
@@ -193,6 +198,18 @@ class AtomicCall(Expr):
     operands: tuple[Expr, ...]
 
 
+@dataclass(frozen=True)
+class ShuffleCall(Expr):
+    """`__shfl_<op>_sync(mask, value, lane, width)`: `op` is '', 'up', 'down' or 'xor'; or 'ballot', of which the value is a condition, and
+    lane and width mean nothing."""
+
+    op: str
+    mask: Expr
+    value: Expr
+    lane: Expr
+    width: Expr
+
+
 # --- statements ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -275,15 +292,51 @@ class Return(Stmt):
 
 @dataclass(frozen=True)
 class Barrier(Stmt):
-    """`__syncthreads()`."""
+    """`__syncthreads()`; with `scope` 'warp' `__syncwarp(mask)`, where no mask means the whole warp."""
+
+    scope: str = "block"
+    mask: Expr | None = None
 
 
 @dataclass(frozen=True)
 class Function(Node):
-    """A kernel or a __device__ helper."""
+    """A kernel or a __device__ helper. `dynamic`: bytes of dynamic shared memory of a launch, None where it is not known."""
 
     name: str
     parameters: tuple[Declaration, ...]
     result: Type
     body: Block
     is_kernel: bool = False
+    dynamic: int | None = None
+
+
+# --- looking into a tree -------------------------------------------------------------------------------------------------------------
+
+
+def walk(node: object, seen: set[int] | None = None) -> Iterator[Node]:
+    """All nodes of a piece of the tree, declarations and the bodies of helpers that it calls included, each function once."""
+    seen = seen if seen is not None else set()
+    if isinstance(node, tuple):
+        for item in node:
+            yield from walk(item, seen)
+    if not isinstance(node, Node) or (isinstance(node, Function) and id(node) in seen):
+        return
+    seen.add(id(node))
+    yield node
+    for name in node.__dataclass_fields__:
+        yield from walk(getattr(node, name), seen)
+
+
+def has_barrier(node: object) -> bool:
+    """Whether a piece of the tree waits for other threads."""
+    return any(isinstance(n, Barrier) for n in walk(node))
+
+
+def works_together(node: object) -> bool:
+    """Whether threads wait for one another or exchange values in a piece of the tree."""
+    return any(isinstance(n, Barrier | ShuffleCall) for n in walk(node))
+
+
+def uses_dynamic(node: object) -> bool:
+    """Whether a piece of the tree uses a shared array whose length a launch decides."""
+    return any(isinstance(n, Declaration) and isinstance(n.type, Array) and n.type.length == DYNAMIC for n in walk(node))

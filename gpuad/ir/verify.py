@@ -237,7 +237,8 @@ def _warp_stmt(stmt: Barrier | Shuffle, scope: _Scope) -> None:
             _require(stmt.scope == "warp", "a block barrier has no mask")
             _typed(stmt.mask, U32, scope)
         return
-    _require(stmt.op in ("", "up", "down", "xor"), f"unknown shuffle {stmt.op!r}")
+    _require(stmt.op in ("", "up", "down", "xor", "ballot"), f"unknown shuffle {stmt.op!r}")
+    _require(stmt.op != "ballot" or stmt.var.type == U32, "a ballot gives a uint32")
     _typed(stmt.mask, U32, scope)
     _typed(stmt.value, stmt.var.type, scope)
     for operand in (stmt.lane, stmt.width):

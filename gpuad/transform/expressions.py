@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from ..errors import UnsupportedError
 from ..ir import surface
-from ..ir.nodes import Call, Constant, Expr, LaunchIndex
-from ..ir.types import BOOL, I64, Pointer, Scalar, Type, Void
+from ..ir.nodes import Call, Constant, Expr, LaunchIndex, Shuffle
+from ..ir.types import BOOL, I64, U32, Pointer, Scalar, Type, Void
 from ..source import Span
 from . import fold, memory
 from .lowering import Branch, Lowering
@@ -63,7 +63,7 @@ def evaluate(s: Lowering, e: surface.Expr, name: str | None = None) -> Value:
     return _effect(s, e, name) if isinstance(e, _EFFECTS) else _address_value(s, e)
 
 
-_EFFECTS = (surface.Assign, surface.IncDec, surface.Comma, surface.HelperCall, surface.AtomicCall)
+_EFFECTS = (surface.Assign, surface.IncDec, surface.Comma, surface.HelperCall, surface.AtomicCall, surface.ShuffleCall)
 
 
 def _effect(s: Lowering, e: surface.Expr, name: str | None) -> Value:
@@ -79,6 +79,8 @@ def _effect(s: Lowering, e: surface.Expr, name: str | None) -> Value:
             return s.call(s, e)
         case surface.AtomicCall():
             return _atomic(s, e, name or "old")
+        case surface.ShuffleCall():
+            return _shuffle(s, e, name)
     raise UnsupportedError(f"{type(e).__name__} is not supported", e.span)
 
 
@@ -266,6 +268,20 @@ def _increment(s: Lowering, e: surface.IncDec, used: bool) -> Value:
 def _atomic(s: Lowering, e: surface.AtomicCall, name: str | None) -> Value:
     at = address(s, e.pointer)
     return memory.atomic(s, e, at, tuple(scalar(s, o) for o in e.operands), name)
+
+
+def _shuffle(s: Lowering, e: surface.ShuffleCall, name: str | None) -> Value:
+    """Each operand gets a name, so that the adjoint can refer to it."""
+    mask, value, lane, width = (s.let(n, scalar(s, o), e.span) for n, o in _operands(e))
+    if e.op == "ballot":
+        value = fold.select(fold.binary("!=", value, fold.zero(value.type), BOOL), fold.integer(1, U32), fold.integer(0, U32))
+    var = s.var(name or ("ballot" if e.op == "ballot" else "other"), value.type)
+    s.emit(Shuffle(var, e.op, fold.cast(mask, U32), value, lane, width, span=e.span))
+    return var if e.type == var.type else fold.cast(var, _scalar_type(e))
+
+
+def _operands(e: surface.ShuffleCall) -> tuple[tuple[str, surface.Expr], ...]:
+    return ("mask", e.mask), ("value", e.value), ("lane", e.lane), ("width", e.width)
 
 
 # --- guarded sides -------------------------------------------------------------------------------------------------------------------

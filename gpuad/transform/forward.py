@@ -120,11 +120,15 @@ class _Forward:
                 return (self.stack(stmt),)
             case If() | For() | While():
                 return (self.control(stmt),)
-            case Barrier():
-                return (stmt,)
             case Shuffle():
-                raise UnsupportedError("warp operations are not differentiated in this release", stmt.span)
-        raise AssertionError(f"unexpected {type(stmt).__name__}")
+                return self.shuffle(stmt)
+        assert isinstance(stmt, Barrier), f"unexpected {type(stmt).__name__}"
+        return (stmt,)
+
+    def shuffle(self, stmt: Shuffle) -> Block:
+        if not self.varies(stmt.var):
+            return (stmt,)
+        return (stmt, replace(stmt, var=self.tangent_var(stmt.var), value=self.tangent(stmt.value, stmt.span)))
 
     def write(self, stmt: Store | Accumulate, buffer: Buffer, value: Expr) -> Block:
         if buffer not in self.memory:

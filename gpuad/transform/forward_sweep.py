@@ -16,7 +16,6 @@ from typing import TypeAlias
 
 from ..analysis.affine import occurs
 from ..analysis.replay import Replay, bound_in
-from ..errors import UnsupportedError
 from ..ir import build as b
 from ..ir.nodes import (
     Accumulate,
@@ -27,6 +26,7 @@ from ..ir.nodes import (
     Block,
     Buffer,
     Carried,
+    Constant,
     Expr,
     For,
     How,
@@ -156,7 +156,7 @@ class ForwardSweep:
             case If() | For() | While():
                 return self._control(stmt, top, immediate)
             case Barrier() | Shuffle():
-                raise UnsupportedError("barriers and warp operations are not differentiated in this release", stmt.span)
+                return (stmt,)
         raise AssertionError(f"unexpected {type(stmt).__name__} in a primal")
 
     def _write(self, stmt: Store | Accumulate, top: bool) -> Block:
@@ -210,14 +210,15 @@ def _scope(owner: Stmt, branch: int) -> Block:
 
 
 def closed_form(loop: For | While, carried: Carried) -> Expr | None:
-    """The carried value at the start of an iteration as an expression of the loop's counter, if it grows by a fixed integer step."""
+    """The carried value at the start of an iteration as an expression of the loop's counter, if it grows by a fixed integer step or is
+    shifted by a fixed number of bits."""
     lets = {s.var: s.value for s in _scope(loop, 0) if isinstance(s, Let)}
     following = lets.get(carried.next, carried.next) if isinstance(carried.next, Var) else carried.next
     match following:
         case Binary(op="+" | "-" as op, left=Var() as left, right=step) if left == carried.var and carried.var.type.is_integer:
             pass
         case _:
-            return None
+            return _shifted(loop, carried, following)
     names = bound_in(loop)
     if any(occurs(step, v) for v in names):
         return None
@@ -226,6 +227,28 @@ def closed_form(loop: For | While, carried: Carried) -> Expr | None:
         return None
     offset = Binary("*", counter, step, carried.var.type) if not b.is_const(step, 1) else counter
     return Binary(op, carried.init, offset, carried.var.type)
+
+
+def _shifted(loop: For | While, carried: Carried, following: Expr) -> Expr | None:
+    """The same for values that are halved or doubled: `d >>= 1`, `d *= 2`, and `d /= 2` where the loop runs on only while `d > 0`."""
+    bits: int | None = None
+    match following:
+        case Binary(op=">>" | "<<" as op, left=left, right=Constant(value=v)) if left == carried.var:
+            bits, op = int(v), op
+        case Binary(op="*" | "/" as sign, left=left, right=Constant(value=v)) if left == carried.var and carried.var.type.is_integer:
+            bits, op = int(v).bit_length() - 1, "<<" if sign == "*" else ">>"
+            if int(v) != 1 << max(bits, 0) or (sign == "/" and carried.var.type.is_signed and not _positive(loop, carried.var)):
+                return None
+    counter = _iteration(loop, carried.var)
+    if bits is None or not 0 < bits < 8 or carried.var.type.bits < 32 or counter is None:
+        return None
+    amount = counter if bits == 1 else Binary("*", counter, b.const(bits, carried.var.type), carried.var.type)
+    return Binary(op, carried.init, amount, carried.var.type)
+
+
+def _positive(loop: For | While, var: Var) -> bool:
+    """Whether an iteration runs only if the variable is greater than 0 at its start."""
+    return isinstance(loop, While) and loop.condition == b.compare(">", var, b.const(0, var.type))
 
 
 def _iteration(loop: For | While, like: Var) -> Expr | None:

@@ -8,7 +8,7 @@ constant on most paths, so that the structure of the code tells what is dead, an
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..errors import UnsupportedError
 from ..ir import surface
@@ -16,7 +16,7 @@ from ..ir.nodes import Block, Buffer, Constant, Expr, If, Let, Merge, Stmt, Var
 from ..ir.types import BOOL, Scalar, Space, Type
 from ..source import Span
 from . import fold
-from .pointers import Cell, Value, combine
+from .pointers import Address, Cell, Reference, Value, combine, flat_length, scalar_element
 
 Env = dict[Cell, Value]
 
@@ -64,6 +64,8 @@ class Lowering:
     frames: list[Frame] = field(default_factory=list)
     read_only: set[Buffer] = field(default_factory=set)
     owners: dict[Buffer, Cell] = field(default_factory=dict)
+    shared: dict[surface.Declaration | None, Buffer] = field(default_factory=dict)
+    barriers: bool = False  # whether the kernel has any
     next_uid: int = 0
 
     # --- names ---
@@ -100,10 +102,34 @@ class Lowering:
 
     def find(self, declaration: surface.Declaration, span: Span) -> Cell:
         """The cell of a variable that is used at `span`."""
+        if declaration.space == "shared":
+            return self.share(declaration)
         cell = self.frame.cells.get(declaration)
         if cell is None or cell not in self.env:
             raise UnsupportedError(f"'{declaration.name}' is neither a parameter nor a local variable", span)
         return cell
+
+    def share(self, declaration: surface.Declaration) -> Cell:
+        """The cell of a variable in shared memory, which lives as long as the kernel, wherever it is declared."""
+        cell = self.declare(declaration)
+        if cell not in self.env:
+            self.env[cell] = Reference(Address((self.shared_buffer(declaration),)))
+        return cell
+
+    def shared_buffer(self, declaration: surface.Declaration) -> Buffer:
+        element, length = scalar_element(declaration.type), flat_length(declaration.type)
+        if not isinstance(element, Scalar):
+            raise UnsupportedError(f"shared memory of type {element} comes in a later release", declaration.span)
+        key = declaration if length > 0 else None  # arrays without a length are all the same memory
+        if key not in self.shared:
+            if length <= 0:
+                length = max((self.frames[0].function.dynamic or 0) // element.size, 1)
+            self.shared[key] = self.buffer(declaration.name, element, Space.SHARED, length)
+        if self.shared[key].element != element:
+            raise UnsupportedError(
+                f"'{declaration.name}' is dynamic shared memory, which is also used as {self.shared[key].element}", declaration.span
+            )
+        return self.shared[key]
 
     # --- statements ---
 
@@ -144,8 +170,9 @@ class Lowering:
         finally:
             self.env, self.out = outer
 
-    def join(self, condition: Expr, then: Branch, otherwise: Branch, span: Span | None) -> None:
-        """Emits the If whose sides are the branches, and merges what they did to the variables that were alive before the fork."""
+    def join(self, condition: Expr, then: Branch, otherwise: Branch, span: Span | None, *, leaving: bool = False) -> None:
+        """Emits the If whose sides are the branches, and merges what they did to the variables that were alive before the fork. `leaving`:
+        it parts the threads that have returned from the kernel from the others."""
         merges: list[Merge] = []
         pure = not then.out and not otherwise.out
         selects: list[tuple[Var, Expr]] = []
@@ -163,7 +190,8 @@ class Lowering:
 
             self.env[cell] = combine(then.env[cell], otherwise.env[cell], cell.type, pick)
         self.out.extend(Let(var, value, span=span) for var, value in selects)
-        self.out.extend(make_if(condition, tuple(then.out), tuple(otherwise.out), tuple(merges), span))
+        made = make_if(condition, tuple(then.out), tuple(otherwise.out), tuple(merges), span)
+        self.out.extend(replace(m, leaving=leaving) if isinstance(m, If) else m for m in made)
 
     # --- early exits ---
 
@@ -196,7 +224,16 @@ class Lowering:
             self.clear_exits()
             action()
 
-        return self.join(alive, self.fork(guarded), self.fork(lambda: None), span)
+        return self.join(alive, self.fork(guarded), self.fork(lambda: None), span, leaving=self.barriers and self.leaves())
+
+    def has_left(self, branch: Branch) -> bool:
+        """Whether at the end of the branch the thread has surely returned from the kernel."""
+        return len(self.frames) == 1 and branch.env[self.frame.returned] == fold.TRUE
+
+    def leaves(self) -> bool:
+        """Whether the threads that do not reach this point have returned from the kernel, rather than from a helper or an iteration."""
+        flags = [flag for flag in self.frame.exits if flag is not self.frame.returned]
+        return len(self.frames) == 1 and all(self.env[flag] == fold.FALSE for flag in flags)
 
     def forget(self, keep: Env) -> None:
         """Drops the cells that are not in `keep`: a scope ends."""

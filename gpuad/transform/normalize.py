@@ -12,15 +12,17 @@ dead statements; whatever cannot be represented is an UnsupportedError at its pl
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from ..errors import UnsupportedError
 from ..ir import surface
-from ..ir.nodes import Alloc, Buffer, Constant, Expr, Kernel, Store, Var
-from ..ir.types import I32, I64, Array, Pointer, Scalar, Space, Type, Void
+from ..ir.nodes import Alloc, Barrier, Buffer, Constant, Expr, Kernel, Store, Var
+from ..ir.types import I32, I64, U32, Array, Pointer, Scalar, Space, Type, Void
 from . import fold, inline, loops
 from .aliases import NONE, Aliases, Overlap
 from .expressions import discard, evaluate, scalar
+from .lift import check_barriers, lift
 from .lowering import Branch, Lowering
 from .pointers import UNDEFINED, Address, Reference, flat_length, scalar_element
 from .tidy import tidy
@@ -33,11 +35,15 @@ def normalize(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
     overlapping parameter that is not equal to its base. Raises UnsupportedError for what the core IR cannot represent."""
     if not isinstance(function.result, Void):
         raise UnsupportedError(f"kernel '{function.name}' returns {function.result}, not void", function.span)
-    s = Lowering(_sequence, inline.call)
+    s = Lowering(_sequence, inline.call, barriers=surface.works_together(function.body))
     inline.enter(s, function)
     params, const = _parameters(s, function, aliases)
     _sequence(s, function.body.body)
-    return Kernel(function.name, params, tidy(tuple(s.out)), function.span, const=const)
+    shared = tuple(Alloc(buffer, span=function.span) for buffer in s.shared.values())
+    kernel = lift(Kernel(function.name, params, (*shared, *s.out), function.span, const=const))
+    kernel = replace(kernel, body=tidy(kernel.body))
+    check_barriers(kernel)
+    return kernel
 
 
 # --- parameters ----------------------------------------------------------------------------------------------------------------------
@@ -124,8 +130,8 @@ def _step(s: Lowering, stmt: surface.Stmt, rest: tuple[surface.Stmt, ...]) -> tu
             loops.lower_breakable(s, stmt)
         case surface.Return() | surface.Break() | surface.Continue():
             _exit(s, stmt)
-        case surface.Barrier():
-            raise UnsupportedError("__syncthreads() comes in a later release", stmt.span)
+        case surface.Barrier(scope=scope, mask=mask):
+            s.emit(Barrier(scope, None if mask is None else fold.cast(scalar(s, mask), U32), span=stmt.span))
         case _:
             raise UnsupportedError(f"{type(stmt).__name__} is not supported", stmt.span)
     return rest
@@ -161,11 +167,13 @@ def _if(s: Lowering, stmt: surface.If, rest: tuple[surface.Stmt, ...]) -> tuple[
         return rest if chosen is None else (chosen, *rest)
     then = s.fork(lambda: _sequence(s, (stmt.then,)))
     otherwise = s.fork(lambda: _sequence(s, () if stmt.otherwise is None else (stmt.otherwise,)))
+    left = s.has_left(then) or s.has_left(otherwise)
     if s.is_dead(then) and not s.is_dead(otherwise):
         otherwise, rest = _go_on(s, otherwise, rest), ()
     elif s.is_dead(otherwise) and not s.is_dead(then):
         then, rest = _go_on(s, then, rest), ()
-    s.join(condition, then, otherwise, stmt.span)
+    leaving = s.barriers and left and not surface.has_barrier((stmt.then, stmt.otherwise))
+    s.join(condition, then, otherwise, stmt.span, leaving=leaving)
     return rest
 
 
@@ -178,8 +186,9 @@ def _go_on(s: Lowering, branch: Branch, rest: tuple[surface.Stmt, ...]) -> Branc
 
 def _declare(s: Lowering, stmt: surface.Declare) -> None:
     declaration = stmt.declaration
-    if declaration.space != "local":
-        raise UnsupportedError(f"'{declaration.name}' in {declaration.space} memory comes in a later release", declaration.span)
+    if declaration.space == "shared":
+        s.share(declaration)
+        return
     cell = s.declare(declaration)
     if declaration.reference:
         if stmt.init is None or isinstance(stmt.init, tuple):

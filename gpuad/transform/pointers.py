@@ -52,8 +52,8 @@ class Address:
 
     @property
     def is_local(self) -> bool:
-        """Whether it can only point into arrays of this thread, in which an int32 reaches every element."""
-        return all(isinstance(t, Buffer) and t.space is Space.LOCAL for t in self.targets)
+        """Whether it can only point into arrays of the kernel, in which an int32 reaches every element."""
+        return all(isinstance(t, Buffer) and t.space in (Space.LOCAL, Space.SHARED) for t in self.targets)
 
 
 Place: TypeAlias = "Cell | Address"  # what an lvalue denotes

@@ -1,8 +1,9 @@
 """Dead code: keeps what the kernel's memory shows to the outside, and what that depends on.
 
-Roots are writes to parameters. A write to private memory (local and shared arrays, working copies) counts only if the memory is read by
-something that is kept; a field of a stack only if something kept pops it. Vars are followed by identity, and all definitions of a Var
-(siblings may repeat one another's) are kept or dropped together, which is conservative.
+Roots are writes to parameters. Barriers stay as long as they separate something (`barriers`). A write to private memory (local and shared
+arrays, working copies) counts only if the memory is read by something that is kept; a field of a stack only if something kept pops it. Vars
+are followed by identity, and all definitions of a Var (siblings may repeat one another's) are kept or dropped together, which is
+conservative.
 
 Assumes and guarantees: valid IR. Loops are taken to end.
 """
@@ -38,6 +39,7 @@ from ..ir.nodes import (
     variables,
 )
 from ..ir.rewrite import blocks
+from .barriers import holds_barrier, thin
 
 
 def prune(body: Block, private: Iterable[Buffer] = ()) -> Block:
@@ -45,7 +47,7 @@ def prune(body: Block, private: Iterable[Buffer] = ()) -> Block:
     marks = _Marks(frozenset(private))
     marks.collect(body, ())
     marks.run()
-    return _sweep(body, marks)
+    return thin(_sweep(body, marks))
 
 
 class _Marks:
@@ -106,8 +108,8 @@ class _Marks:
         self.definitions.setdefault(var, []).append((stmt, inputs))
 
     def _root(self, stmt: Stmt) -> bool:
-        if isinstance(stmt, Barrier | Shuffle):
-            return True
+        if isinstance(stmt, Barrier):
+            return stmt.mask is not None
         if isinstance(stmt, Store | Accumulate | Take | Atomic):
             return stmt.buffer.length is None and stmt.buffer not in self.private
         return False
@@ -179,7 +181,16 @@ class _Marks:
 
 
 def _sweep(block: Block, marks: _Marks) -> Block:
-    return tuple(_trim(stmt, marks) for stmt in block if id(stmt) in marks.live)
+    """What is live of a block, with all barriers in it: of a loop that goes, one barrier stays."""
+    out: list[Stmt] = []
+    for stmt in block:
+        if isinstance(stmt, Barrier):
+            out.append(stmt)
+        elif id(stmt) in marks.live:
+            out.append(_trim(stmt, marks))
+        elif holds_barrier(stmt):
+            out.append(Barrier(span=stmt.span))
+    return tuple(out)
 
 
 def _trim(stmt: Stmt, marks: _Marks) -> Stmt:

@@ -51,6 +51,7 @@ from ..source import Span
 from .adjoint import Ledger, Propagation, Term, common_predicate, is_linear, only_conditional, total
 from .forward_sweep import ForwardSweep, Owned, ScopeKey, Versions, closed_form
 from .names import Names
+from .shuffles import adjoint_of
 
 Shadows = Mapping["Var | Buffer", Buffer]
 
@@ -164,10 +165,18 @@ class _Reverse:
                 self._for(ledger, stmt)
             case While():
                 self._while(ledger, stmt)
+            case _:
+                self._wait(ledger, stmt)
+
+    def _wait(self, ledger: Ledger, stmt: Stmt) -> None:
+        """What threads do together: a barrier mirrors itself."""
+        match stmt:
             case Alloc():
                 pass
-            case Barrier() | Shuffle():
-                raise UnsupportedError("barriers and warp operations are not differentiated in this release", stmt.span)
+            case Barrier():
+                ledger.out.append(stmt)
+            case Shuffle():
+                self._shuffle(ledger, stmt)
             case _:
                 raise AssertionError(f"unexpected {type(stmt).__name__} in a primal")
 
@@ -240,6 +249,16 @@ class _Reverse:
             raise UnsupportedError(
                 f"atomic '{stmt.op}' on active memory '{stmt.buffer.name}' whose result is used or which is no addition", stmt.span
             )
+
+    def _shuffle(self, ledger: Ledger, stmt: Shuffle) -> None:
+        terms = ledger.take(stmt.var)
+        if not terms or stmt.var not in self.facts or not self.facts.expression(stmt.value):
+            return
+        seed = self.names.var(f"d{stmt.var.name}", stmt.var.type)
+        ledger.out.append(Let(seed, total(terms, stmt.var.type), span=stmt.span))
+        stmts, value = adjoint_of(stmt, seed, self.names)
+        ledger.out.extend(stmts)
+        self.propagation.send(ledger, stmt.value, self._name(ledger, f"d{stmt.var.name}", value, stmt.span), stmt.var.name, stmt.span)
 
     # --- control -----------------------------------------------------------------------------------------------------------------
 

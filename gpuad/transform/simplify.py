@@ -187,11 +187,17 @@ def _forward(block: Block) -> Block:
                 known[b, i] = var
             case _:
                 written = _written(stmt)
-                known = {} if isinstance(stmt, Barrier) else {k: v for k, v in known.items() if k[0] not in written}
+                known = {} if _waits(stmt) else {k: v for k, v in known.items() if k[0] not in written}
                 if isinstance(stmt, Store) and isinstance(stmt.value, Var | Constant):
                     known[stmt.buffer, stmt.index] = stmt.value
         out.append(map_blocks(stmt, _forward))
     return tuple(out)
+
+
+def _waits(stmt: Stmt) -> bool:
+    """Whether other threads may write before the statement is done."""
+    inner = (s for block in blocks(stmt) for s in walk_stmts(block))
+    return any(isinstance(s, Barrier) for s in (stmt, *inner))
 
 
 def _written(stmt: Stmt) -> set[Buffer]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from ..analysis.affine import constant, polynomial, split
 from ..ir.nodes import Accumulate, Alloc, Atomic, Block, Buffer, Constant, For, If, Kernel, Load, Stmt, Store, Take, While
 from ..ir.rewrite import blocks, walk_stmts
+from ..ir.types import Space
 
 
 def sink(kernel: Kernel) -> Kernel:
@@ -23,7 +24,7 @@ def sink(kernel: Kernel) -> Kernel:
 
 def _block(block: Block) -> Block:
     for at, stmt in enumerate(block):
-        if isinstance(stmt, Alloc) and not stmt.zero and stmt.buffer.length is not None:
+        if isinstance(stmt, Alloc) and not stmt.zero and stmt.buffer.space is Space.LOCAL:
             users = [i for i, s in enumerate(block) if i != at and _touches(s, stmt.buffer)]
             moved = _into(block[users[0]], stmt) if len(users) == 1 else None
             if moved is not None:

@@ -114,7 +114,7 @@ class Stacks:
 @dataclass
 class Frame:
     """A chunk of whole blocks. `threads` are the lanes' numbers in the grid, block by block; `intervals` counts barriers passed by each
-    block of the chunk, None in a kernel without barriers."""
+    block of the chunk, `turns` those of its warp that each thread has passed; None in a kernel without such barriers."""
 
     geometry: Geometry
     threads: Array
@@ -125,6 +125,7 @@ class Frame:
     limit: int
     causes: list[tuple[Stmt, Buffer, str]]
     intervals: Array | None = None
+    turns: Array | None = None
     watch: tuple[object, int] | None = None
     chunk: int = 0
     poison: dict[int, Array] = field(default_factory=dict)
@@ -235,12 +236,14 @@ class Frame:
         """The accesses of the active lanes, for the tracker."""
         threads = mask.pick(self.threads, self.width)
         intervals = None if self.intervals is None else self.intervals[mask.pick(self.rows, self.width)]
+        turns = None if self.turns is None else mask.pick(self.turns, self.width)
         indices = positions % storage.length if storage.rows != "launch" else positions - storage.offset
         if storage.scale == 1:
-            return Batch(site, positions, threads, intervals, indices)
+            return Batch(site, positions, threads, intervals, indices, turns=turns)
         n = storage.scale
         cells = (positions[:, None] * n + np.arange(n)).ravel()
-        return Batch(site, cells, np.repeat(threads, n), None if intervals is None else np.repeat(intervals, n), indices, n)
+        passed = [None if p is None else np.repeat(p, n) for p in (intervals, turns)]
+        return Batch(site, cells, np.repeat(threads, n), passed[0], indices, n, turns=passed[1])
 
     # --- blocks ----------------------------------------------------------------------------------------------------------------------
 
@@ -257,6 +260,44 @@ class Frame:
             lane = int(row * self.geometry.threads + np.argmin(table[row]))
             raise BarrierError(f"{who(self.geometry.place(int(self.threads[lane])))} does not reach {what}", stmt.span)
         return every
+
+    # --- warps -----------------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def in_block(self) -> Array:
+        """The number of each lane's thread in its block."""
+        return np.asarray(self.threads % self.geometry.threads, np.int64)
+
+    def active(self, mask: Mask) -> Array:
+        """Which lanes are active, as bools."""
+        return np.ones(self.width, np.bool_) if mask.bits is None else mask.bits
+
+    def members_there(self) -> Array:
+        """For each lane the lanes of its warp, -1 where the block has none: an array (width, 32)."""
+        base = np.arange(self.width) - self.in_block % WARP
+        there = (self.in_block - self.in_block % WARP)[:, None] + np.arange(WARP) < self.geometry.threads
+        return np.where(there, base[:, None] + np.arange(WARP), -1)
+
+    def members(self, mask: Mask, named: Array, stmt: Stmt, what: str) -> Array:
+        """For each lane the lanes of its warp that its mask names, -1 elsewhere. Raises BarrierError if a lane is active but not named in
+        its own mask, or named by an active lane, but not active."""
+        active, table = self.active(mask), self.members_there()
+        there = table >= 0
+        wanted = (
+            (np.broadcast_to(named, (self.width,)).astype(np.uint64)[:, None] >> np.arange(WARP, dtype=np.uint64)) & np.uint64(1)
+        ) != 0
+        own = wanted[np.arange(self.width), self.in_block % WARP]
+        missing = active & (~own | (wanted & there & ~active[table]).any(axis=1))
+        if missing.any():
+            lane = int(np.argmax(missing))
+            gone = table[lane][wanted[lane] & there[lane] & ~active[table[lane]]]
+            culprit = int(gone[0]) if own[lane] else lane
+            reason = "does not reach" if own[lane] else "is not named in the mask of"
+            raise BarrierError(f"{who(self.geometry.place(int(self.threads[culprit])))} {reason} {what} of its warp", stmt.span)
+        return np.where(wanted, table, -1)
+
+
+WARP = 32
 
 
 def who(thread: Thread) -> str:

@@ -22,6 +22,7 @@ class Program:
     written: frozenset[Buffer]
     barriers: bool
     private_bytes: int
+    turns: bool  # whether there are barriers of a warp
 
 
 def compile_kernel(kernel: Kernel) -> Program:
@@ -42,6 +43,7 @@ def compile_kernel(kernel: Kernel) -> Program:
         written,
         any(isinstance(s, Barrier) for s in statements),
         sum((b.length or 0) * (b.element.size + 4) for b in local),
+        any(isinstance(s, Barrier) and s.scope == "warp" for s in statements),
     )
 
 

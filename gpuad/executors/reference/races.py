@@ -1,9 +1,9 @@
 """Who touched what since when: reader, writer and atomic sets of every element of a memory, and the conflicts among them.
 
 For each element and each kind of access the tracker keeps one code: nobody, one thread (its number in the grid), several threads of one
-block, or threads of several blocks. Two accesses of different threads conflict unless both are reads, both are atomic, or both store the
-same bits; and unless a barrier of their block lies between them. Threads of different blocks are never ordered by a barrier. Codes join
-upward, so that text order within an interval is no order.
+warp or block, or threads of several blocks. Two accesses of different threads conflict unless both are reads, both are atomic, or both
+store the same bits; and unless a barrier of their block or of their warp lies between them. Threads of different blocks are never ordered
+by a barrier. Codes join upward, so that text order within an interval is no order.
 
 Names of the two threads cost more than a code can hold. A conflict therefore only tells where it is (`Conflict`); the launch is repeated on
 a fresh copy with that element watched, which gives the `RaceError`.
@@ -22,7 +22,8 @@ from ...ir.nodes import Buffer, Stmt
 
 Array = NDArray[Any]
 
-NOBODY, BLOCKS = -1, -2  # codes >= 0 are threads; -(b + 3) are several threads of block b
+NOBODY, BLOCKS = -1, -2  # codes >= 0 are threads; -(2 w + 3) are several threads of warp w, -(2 b + 4) of block b
+WARP = 32
 
 
 class Kind(IntEnum):
@@ -61,6 +62,7 @@ class Access:
     index: int
     site: Site
     content: object = None  # what a write writes, if it writes a value of its own
+    turn: int = 0  # barriers that the thread's warp had passed
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class Batch:
     indices: Array
     number: int = 1
     contents: Array | None = None
+    turns: Array | None = None  # barriers of its warp that each thread has passed, in a kernel that has any
 
 
 @dataclass
@@ -90,6 +93,7 @@ class Tracker:
     log: list[Access] = field(default_factory=list)
     codes: dict[Kind, Array] = field(default_factory=dict)
     epochs: dict[Kind, Array] = field(default_factory=dict)
+    turns: dict[Kind, Array] = field(default_factory=dict)
 
     def access(self, kind: Kind, batch: Batch, differs: Array | None = None) -> None:
         """Records accesses of one kind. Raises Conflict if one conflicts with an earlier access of another thread. For writes, `differs`
@@ -114,10 +118,19 @@ class Tracker:
         wrong = (codes != NOBODY) & (codes != batch.threads)
         if relevant is not None:
             wrong &= relevant
-        if batch.intervals is not None and wrong.any():
-            same = self._blocks(codes) == batch.threads // self.threads_per_block
-            wrong &= ~same | (self.epochs[hostile][batch.cells] == batch.intervals)
+        if wrong.any():
+            wrong &= ~self._ordered(hostile, codes, batch)
         self.clash(batch, wrong)
+
+    def _ordered(self, kind: Kind, codes: Array, batch: Batch) -> Array:
+        """Where a barrier lies between what the codes stand for and the batch: of their block, or of their warp."""
+        result = np.zeros(len(codes), np.bool_)
+        if batch.intervals is not None:
+            same = self._blocks(codes) == batch.threads // self.threads_per_block
+            result |= same & (self.epochs[kind][batch.cells] != batch.intervals)
+        if batch.turns is not None:
+            result |= (self._warps(codes) == self._warps(batch.threads)) & (self.turns[kind][batch.cells] != batch.turns)
+        return result
 
     def _join(self, kind: Kind, batch: Batch) -> None:
         table = self.codes.setdefault(kind, np.full(self.size, NOBODY, np.int32)) if kind not in self.codes else self.codes[kind]
@@ -130,29 +143,48 @@ class Tracker:
             self._merge(table, batch.cells[shared], got[shared], codes[shared])
         if batch.intervals is not None:
             self.epochs.setdefault(kind, np.zeros(self.size, np.int32))[batch.cells] = batch.intervals
+        if batch.turns is not None:
+            self.turns.setdefault(kind, np.zeros(self.size, np.int32))[batch.cells] = batch.turns
 
     def _joined(self, kind: Kind, old: Array, batch: Batch) -> Array:
         """The code of each cell after one more access, as if the lanes' cells were distinct."""
         others = (old != NOBODY) & (old != batch.threads)
         if not others.any():
             return batch.threads
-        blocks = batch.threads // self.threads_per_block
-        same = self._blocks(old) == blocks
-        if batch.intervals is not None:  # a barrier ends the sets of its own block
-            fresh = same & (self.epochs[kind][batch.cells] != batch.intervals)
-            others &= ~fresh
-        return np.where(others, np.where(same, -(blocks + 3), BLOCKS), batch.threads).astype(np.int32)
+        others &= ~self._ordered(kind, old, batch)  # a barrier ends the sets of its own block, or warp
+        return np.where(others, self._union(old, batch.threads), batch.threads).astype(np.int32)
+
+    def _union(self, first: Array, second: Array) -> Array:
+        """The code of several threads, from two."""
+        warps, blocks = self._warps(second), self._blocks(second)
+        one_warp = (self._warps(first) == warps) & (warps >= 0)
+        one_block = (self._blocks(first) == blocks) & (blocks >= 0)
+        return np.where(one_warp, -(2 * warps + 3), np.where(one_block, -(2 * blocks + 4), BLOCKS))
 
     def _merge(self, table: Array, cells: Array, first: Array, second: Array) -> None:
         """Cells that several lanes of one statement share: the codes of both."""
-        block = self._blocks(first)
-        same = (block == self._blocks(second)) & (block >= 0)
-        table[cells[same]] = -(block[same] + 3)
-        table[cells[~same]] = BLOCKS
+        joined = self._union(first, second)
+        for kind in (joined % 2 != 0, joined % 2 == 0, joined == BLOCKS):  # of a warp, of a block, of several: the widest is written last
+            table[cells[kind]] = joined[kind]
 
     def _blocks(self, codes: Array) -> Array:
         """The block of each code; -1 for several blocks, and for nobody -2."""
-        return np.where(codes >= 0, codes // self.threads_per_block, -3 - codes)
+        ours = np.where(codes >= 0, codes // self.threads_per_block, (-4 - codes) // 2)
+        within = self._warps(codes)
+        of_warp = within // self._warps_per_block
+        plural = np.where((codes <= -3) & (codes % 2 != 0), of_warp, ours)
+        return np.where(codes >= 0, ours, np.where(codes == NOBODY, -2, np.where(codes == BLOCKS, -1, plural)))
+
+    @property
+    def _warps_per_block(self) -> int:
+        return -(-self.threads_per_block // WARP)
+
+    def _warps(self, codes: Array) -> Array:
+        """The warp of each code, counted through the grid; -1 where it is not one."""
+        block, thread = codes // self.threads_per_block, codes % self.threads_per_block
+        of_thread = block * self._warps_per_block + thread // WARP
+        of_several = np.where((codes <= -3) & (codes % 2 != 0), (-3 - codes) // 2, -1)
+        return np.where(codes >= 0, of_thread, of_several)
 
     # --- the second run --------------------------------------------------------------------------------------------------------------
 
@@ -161,7 +193,8 @@ class Tracker:
             interval = 0 if batch.intervals is None else int(batch.intervals[lane])
             item = lane // batch.number
             content = None if batch.contents is None else int(batch.contents[item])
-            self.log.append(Access(kind, int(batch.threads[lane]), interval, int(batch.indices[item]), batch.site, content))
+            turn = 0 if batch.turns is None else int(batch.turns[lane])
+            self.log.append(Access(kind, int(batch.threads[lane]), interval, int(batch.indices[item]), batch.site, content, turn))
 
     def culprits(self) -> tuple[Access, Access]:
         """The two logged accesses that conflict, the later one as late as it was logged."""
@@ -174,5 +207,7 @@ class Tracker:
     def _conflicting(self, a: Access, b: Access) -> bool:
         if a.thread == b.thread or (a.kind is b.kind and (a.kind is not Kind.WRITE or a.content == b.content is not None)):
             return False
-        same = a.thread // self.threads_per_block == b.thread // self.threads_per_block
-        return not same or a.interval == b.interval
+        if a.thread // self.threads_per_block != b.thread // self.threads_per_block:
+            return True
+        warps = [t % self.threads_per_block // WARP for t in (a.thread, b.thread)]
+        return a.interval == b.interval and (warps[0] != warps[1] or a.turn == b.turn)

@@ -129,6 +129,7 @@ class Reference:
                 limit=self.limit,
                 causes=causes,
                 intervals=np.zeros(len(threads) // geometry.threads, np.int32) if program.barriers else None,
+                turns=np.zeros(len(threads), np.int32) if program.turns else None,
                 watch=watch,
                 chunk=number,
             )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ...errors import GpuadError, UnsupportedError
 from ...ir import nodes as ir
-from ...ir.types import BOOL, I32
+from ...ir.types import BOOL, I32, U32
 from . import accesses
 from .accesses import Run
 from .expressions import Code, Names, compile_expr, expect, join
@@ -227,9 +227,15 @@ def _while(stmt: ir.While, names: Names) -> Run:
 
 
 def _barrier(stmt: ir.Barrier, names: Names) -> Run:
+    named = compile_expr(stmt.mask if stmt.mask is not None else ir.Constant(0xFFFFFFFF, U32), names)
+
     def run(frame: Frame, mask: Mask) -> None:
         if stmt.scope != "block":
-            raise UnsupportedError("the reference executor has no barriers of a warp yet", stmt.span)
+            members = frame.members(mask, named.value(frame), stmt, "a barrier")
+            assert frame.turns is not None
+            whole = ((members >= 0) | (frame.members_there() < 0)).all(axis=1)
+            frame.turns[frame.active(mask) & whole] += 1  # only a whole warp is known to be in step
+            return
         active = frame.whole_blocks(mask, stmt, "a barrier of its block")
         assert frame.intervals is not None
         frame.intervals[active] += 1
@@ -238,7 +244,45 @@ def _barrier(stmt: ir.Barrier, names: Names) -> Run:
 
 
 def _shuffle(stmt: ir.Shuffle, names: Names) -> Run:
-    raise UnsupportedError("the reference executor has no shuffles yet", stmt.span)
+    named, value, lane, width = (compile_expr(e, names) for e in (stmt.mask, stmt.value, stmt.lane, stmt.width))
+    slot = names.var(stmt.var)
+    silent = ir.Buffer(stmt.var.name, stmt.var.type)
+
+    def run(frame: Frame, mask: Mask) -> None:
+        members = frame.members(mask, named.value(frame), stmt, "a shuffle")
+        frame.refuse(join(named.taint(frame), lane.taint(frame), width.taint(frame)), mask, stmt, "a shuffle")
+        values = np.broadcast_to(value.value(frame), (frame.width,))
+        if stmt.op == "ballot":
+            frame.refuse(value.taint(frame), mask, stmt, "a vote")
+            votes = (members >= 0) & (values[members] != 0)
+            frame.define(slot, (votes.astype(np.uint64) << np.arange(32, dtype=np.uint64)).sum(axis=1).astype(np.uint32))
+            return
+        own = frame.in_block % 32
+        source = _source(stmt.op, own, lane.value(frame).astype(np.int64), width.value(frame).astype(np.int64))
+        picked = members[np.arange(frame.width), source]
+        poison = value.taint(frame)
+        taint = np.zeros(frame.width, np.int32) if poison is None else np.broadcast_to(poison, (frame.width,))[picked]
+        missing = frame.active(mask) & (picked < 0)
+        if missing.any():
+            taint = np.where(missing, frame.cause(stmt, silent, "a lane that takes no part in the shuffle to"), taint)
+        frame.define(slot, values[picked], taint if taint.any() else None)
+
+    return run
+
+
+def _source(op: str, own: Array, lane: Array, width: Array) -> Array:
+    """The lane of the warp whose value each lane gets."""
+    low = own & (width - 1)
+    start = own - low
+    match op:
+        case "up":
+            return np.where(lane > low, own, own - lane)
+        case "down":
+            return np.where(low + lane >= width, own, own + lane)
+        case "xor":
+            other = own ^ (lane & 31)
+            return np.where(other >= start + width, own, other)
+    return np.asarray(start + (lane & (width - 1)))
 
 
 def _push(stmt: ir.Push, names: Names) -> Run:

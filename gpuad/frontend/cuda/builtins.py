@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ...errors import UnsupportedError
 from ...ir.functions import FUNCTIONS
-from ...ir.surface import AtomicCall, Binary, Cast, Constant, Expr, MathCall
+from ...ir.surface import AtomicCall, Binary, Cast, Constant, Expr, MathCall, ShuffleCall, Unary
 from ...ir.types import BOOL, I32, I64, U32, Pointer, Scalar, Type
 from ...source import Span
 from .conversions import constant, convert, explicit, reinterpreted
@@ -181,6 +181,30 @@ def _atomic(operation: str) -> Handler:
     return lower
 
 
+def _shuffle(operation: str) -> Handler:
+    def lower(call: Call) -> Expr:
+        mask, value, lane, *width = call.arguments
+        return ShuffleCall(call.span, call.type, operation, mask, value, lane, width[0] if width else Constant(call.span, I32, 32))
+
+    return lower
+
+
+def _vote(name: str) -> Handler:
+    """`__any_sync` is a ballot that is not empty, `__all_sync` one against without a vote."""
+
+    def lower(call: Call) -> Expr:
+        mask, predicate = call.arguments
+        none, zero = Constant(call.span, I32, 0), Constant(call.span, U32, 0)
+        asked = Unary(call.span, BOOL, "!", convert(predicate, BOOL, call.span, implicit=True)) if name == "all" else predicate
+        ballot = ShuffleCall(call.span, U32, "ballot", mask, asked, none, none)
+        if name == "ballot":
+            return ballot
+        result = Binary(call.span, BOOL, "==" if name == "all" else "!=", ballot, zero)
+        return convert(result, call.scalar, call.span, implicit=True)
+
+    return lower
+
+
 def _table() -> dict[str, Handler]:
     table: dict[str, Handler] = {}
     for name, function in FUNCTIONS.items():
@@ -195,6 +219,8 @@ def _table() -> dict[str, Handler]:
     table.update(_conversions())
     for operation in ("Add", "Sub", "Min", "Max", "Exch", "CAS", "And", "Or", "Xor", "Inc", "Dec"):
         table[f"atomic{operation}"] = _atomic(operation.lower())
+    table.update({f"__shfl{'_' + op if op else ''}_sync": _shuffle(op) for op in ("", "up", "down", "xor")})
+    table.update({f"__{name}_sync": _vote(name) for name in ("ballot", "any", "all")})
     table.update(dict.fromkeys(("__ldg", "__ldca", "__ldcg", "__ldcs"), _load))
     table.update({"fdividef": _divide, "fmaf": _math("fma"), "nan": _nan, "nanf": _nan, "__builtin_expect": _first})
     return table

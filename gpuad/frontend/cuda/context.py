@@ -74,10 +74,12 @@ class Context:
             handler = self.statements[CursorKind.CALL_EXPR]
         return handler(self, cursor) if handler else self.refuse(cursor)
 
-    def fresh(self, span: Span, name: str, type_: Type, *, reference: bool = False, const: bool = False) -> Declaration:
+    def fresh(
+        self, span: Span, name: str, type_: Type, *, reference: bool = False, const: bool = False, space: str = "local"
+    ) -> Declaration:
         """A new declaration with an identity of its own."""
         self._uids += 1
-        return Declaration(span, name, type_, self._uids, reference, "local", const)
+        return Declaration(span, name, type_, self._uids, reference, space, const)
 
     def declare(self, cursor: Cursor, declaration: Declaration) -> Declaration:
         """Records what `cursor` declares."""

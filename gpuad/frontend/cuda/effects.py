@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from ...ir.surface import Assign as AssignNode
-from ...ir.surface import AtomicCall, Deref, Expr, HelperCall, IncDec, Index, Name
+from ...ir.surface import AtomicCall, Deref, Expr, HelperCall, IncDec, Index, Name, ShuffleCall
 from ...ir.types import Scalar
 
 
@@ -29,7 +29,7 @@ def children(value: Expr) -> Iterator[Expr]:
 
 def has_effects(value: Expr) -> bool:
     """True if evaluating it may change anything; a call of a helper may."""
-    return any(isinstance(node, AssignNode | IncDec | AtomicCall | HelperCall) for node in walk(value))
+    return any(isinstance(node, AssignNode | IncDec | AtomicCall | HelperCall | ShuffleCall) for node in walk(value))
 
 
 def reads_float(value: Expr) -> bool:

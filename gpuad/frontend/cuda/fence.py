@@ -38,8 +38,6 @@ KINDS: dict[CursorKind, str] = {
     CursorKind.UNION_DECL: "unions are not supported: a derivative cannot follow reinterpreted memory",
 }
 
-_SHUFFLE = f"warp shuffles {_LATER}"
-_WARP = f"warp-level operations {_LATER}"
 _TEXTURE = f"textures {_LATER}"
 _FENCE = "memory fences are not supported: the reverse pass cannot follow communication between blocks in one launch"
 _MALLOC = "memory allocation in a kernel is not supported"
@@ -47,8 +45,7 @@ _VOTING = f"barriers that count {_LATER}"
 _CLOCK = "clocks are not supported: their values cannot be replayed"
 
 FUNCTIONS: dict[str, str] = {
-    **{f"__shfl{kind}_sync": _SHUFFLE for kind in ("", "_up", "_down", "_xor")},
-    **dict.fromkeys(("__syncwarp", "__activemask", "__ballot_sync", "__all_sync", "__any_sync"), _WARP),
+    "__activemask": "__activemask() is not supported: which threads happen to be together is not defined; write the mask that is meant",
     **dict.fromkeys(("tex1Dfetch", "tex1D", "tex2D", "tex3D"), _TEXTURE),
     **dict.fromkeys(("__threadfence", "__threadfence_block", "__threadfence_system"), _FENCE),
     **dict.fromkeys(("__syncthreads_count", "__syncthreads_and", "__syncthreads_or"), _VOTING),

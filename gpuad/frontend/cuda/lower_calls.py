@@ -55,7 +55,7 @@ def _builtin(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
     handler = BUILTINS.get(name)
     if handler is None:
         ctx.refuse(cursor, function_message(name))
-    arguments = tuple(ctx.expression(argument) for argument in cursor.get_arguments())
+    arguments = tuple(ctx.expression(argument) for argument in cursor.get_arguments() if not _is_default(argument))
     if callee.semantic_parent.spelling == "std" and name in ("min", "max"):
         return _std_extreme(ctx, cursor, name, *arguments)
     return handler(Call(span, name, ctx.type(cursor), arguments))
@@ -94,11 +94,16 @@ def _lowered(ctx: Context, definition: Cursor) -> surface.Function:
 
 def _argument(ctx: Context, given: Cursor, parameter: Cursor, declaration: Declaration, at: Cursor) -> Expr:
     """The argument; for a parameter that is a reference the lvalue, or a value that a const reference is bound to."""
-    if given.kind == CursorKind.UNEXPOSED_EXPR and not children(given):
+    if _is_default(given):
         return _default(ctx, parameter, at)
     if declaration.reference and not declaration.const:
         return ctx.lvalue(given)
     return convert(ctx.expression(given), declaration.type, ctx.span(given), implicit=True)
+
+
+def _is_default(given: Cursor) -> bool:
+    """Whether an argument was not written."""
+    return given.kind == CursorKind.UNEXPOSED_EXPR and not children(given)
 
 
 def _default(ctx: Context, parameter: Cursor, at: Cursor) -> Expr:

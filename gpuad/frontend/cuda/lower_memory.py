@@ -12,6 +12,7 @@ from .clang_c import children, evaluate, has_attribute, initializer
 from .context import Context
 from .conversions import constant
 from .places import is_ours
+from .shared import global_shared, is_shared
 from .types import is_const
 
 _LAUNCH = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
@@ -70,8 +71,9 @@ def _global(ctx: Context, use: Cursor, variable: Cursor) -> Expr:
         return Constant(ctx.span(use), I32, _WARP_SIZE)
     if is_ours(variable):
         ctx.refuse(use, f"{variable.spelling} is supported with a member only, as in {variable.spelling}.x")
-    if has_attribute(variable, CursorKind.CUDASHARED_ATTR):
-        ctx.refuse(use, "shared memory (__shared__) comes in a later release")
+    if is_shared(variable):
+        shared = global_shared(ctx, variable)
+        return Name(ctx.span(use), shared.type, shared)
     start = initializer(variable)
     if not is_const(variable.type) or start is None:
         space = "__constant__" if has_attribute(variable, CursorKind.CUDACONSTANT_ATTR) else "__device__"

@@ -24,14 +24,15 @@ from ...ir.surface import MathCall as MathNode
 from ...ir.surface import Name as NameNode
 from ...ir.types import VOID, Array, Pointer
 from .arrays import initial_scalar, initial_values
-from .builtins import SINCOS
-from .clang_c import binary_operator, children, has_attribute, initializer
+from .builtins import SINCOS, constant_value
+from .clang_c import binary_operator, children, initializer
 from .clang_c import evaluate as evaluate_constant
 from .context import LVALUES, Context
 from .effects import has_effects, reads_float, walk
 from .headers import has_initialiser, is_constexpr
 from .lower_calls import builtin_name
 from .lower_memory import dereferenced
+from .shared import declare_shared, is_shared
 from .types import is_const, is_reference, is_rvalue_reference, lower_variable
 
 _IGNORED_DECLARATIONS = {
@@ -61,8 +62,8 @@ def declarations(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
 def _declare(ctx: Context, cursor: Cursor) -> Stmt:
     if cursor.kind != CursorKind.VAR_DECL:
         ctx.refuse(cursor)
-    if has_attribute(cursor, CursorKind.CUDASHARED_ATTR):
-        ctx.refuse(cursor, "shared memory (__shared__) comes in a later release")
+    if is_shared(cursor):
+        return declare_shared(ctx, cursor)
     start = initializer(cursor)
     if cursor.storage_class in (StorageClass.STATIC, StorageClass.EXTERN) and not (is_const(cursor.type) and start is not None):
         ctx.refuse(cursor, "static and extern variables in a kernel are not supported unless they are const")
@@ -160,13 +161,22 @@ def evaluate(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
     if cursor.kind == CursorKind.BINARY_OPERATOR and binary_operator(cursor) == ",":
         return tuple(stmt for child in children(cursor) for stmt in ctx.statement(child))
     name = builtin_name(cursor)
-    if name == "__syncthreads":
-        return (Barrier(ctx.span(cursor)),)
+    if name in ("__syncthreads", "__syncwarp"):
+        return (_barrier(ctx, cursor, name),)
     if name in _WITHOUT_EFFECT:
         return _left_out(ctx, cursor, str(name))
     if name is not None and SINCOS.fullmatch(name):
         return _sincos(ctx, cursor, name)
     return (Evaluate(ctx.span(cursor), ctx.expression(cursor)),)
+
+
+def _barrier(ctx: Context, cursor: Cursor, name: str) -> Barrier:
+    """`__syncthreads()`, or `__syncwarp(mask)`: without a mask, or with all its bits set, it stands for the whole warp."""
+    if name == "__syncthreads":
+        return Barrier(ctx.span(cursor))
+    given = [ctx.expression(a) for a in cursor.get_arguments() if a.kind != CursorKind.UNEXPOSED_EXPR or children(a)]
+    full = not given or constant_value(given[0]) in (-1, 0xFFFFFFFF)
+    return Barrier(ctx.span(cursor), "warp", None if full else given[0])
 
 
 def _bare(cursor: Cursor) -> Cursor:

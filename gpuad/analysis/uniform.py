@@ -1,0 +1,99 @@
+"""Which values are the same in all threads of a block that are in step: what may steer control flow around a barrier.
+
+A value is uniform if it is computed from uniform values: scalar parameters, blockIdx, blockDim, gridDim, constants. A load at a uniform
+index gives one value, since no other thread may write there without a barrier between (RULES 11). What an If gives is uniform if its
+condition is, and what a loop carries if the number of its iterations is; both are found by assuming it and looking for a contradiction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..ir.nodes import Barrier, Block, Expr, For, If, Kernel, LaunchIndex, Let, Load, Stmt, Var, While, walk
+from ..ir.rewrite import blocks, defined
+from ..ir.types import Space
+
+
+def uniform(kernel: Kernel) -> frozenset[Var]:
+    """The Vars of the kernel that are uniform where all threads of a block define them together."""
+    varying: set[Var] = set()
+    while True:
+        before = len(varying)
+        _visit(kernel.body, False, varying)
+        if len(varying) == before:
+            break
+    return frozenset(v for v in _defined(kernel.body) if v not in varying) | frozenset(kernel.scalars)
+
+
+def split_barriers(body: Block, same: frozenset[Var]) -> Iterator[tuple[Barrier, Stmt]]:
+    """The barriers of a block that not all of its threads may reach, with the innermost control statement that parts the threads."""
+    yield from _split(body, None, same)
+
+
+def _split(body: Block, culprit: Stmt | None, same: frozenset[Var]) -> Iterator[tuple[Barrier, Stmt]]:
+    for stmt in body:
+        if isinstance(stmt, Barrier) and stmt.scope == "block" and culprit is not None:
+            yield stmt, culprit
+        for inner in blocks(stmt):
+            yield from _split(inner, culprit if all(is_uniform(e, same) for e in _steering(stmt)) else stmt, same)
+
+
+def is_uniform(expr: Expr, same: frozenset[Var]) -> bool:
+    """Whether an expression over uniform Vars is uniform itself."""
+    return not any((isinstance(e, Var) and e not in same) or _is_thread(e) for e in walk(expr))
+
+
+def _is_thread(expr: Expr) -> bool:
+    return isinstance(expr, LaunchIndex) and expr.name == "threadIdx"
+
+
+def _steering(stmt: Stmt) -> tuple[Expr, ...]:
+    """The expressions that decide what of a control statement runs."""
+    match stmt:
+        case If(condition=c) | While(condition=c):
+            return (c,)
+        case For(start=start, stop=stop, step=step):
+            return start, stop, step
+    return ()
+
+
+def _visit(block: Block, parted: bool, varying: set[Var]) -> None:
+    """Adds to the Vars that differ between threads; `parted`: the threads may have come here in different iterations."""
+
+    def varies(expr: Expr) -> bool:
+        return any((isinstance(e, Var) and e in varying) or _is_thread(e) for e in walk(expr))
+
+    for stmt in block:
+        split = parted or any(varies(e) for e in _steering(stmt))
+        for inner in blocks(stmt):
+            _visit(inner, split if isinstance(stmt, For | While) else parted, varying)
+        match stmt:
+            case Let(var=var, value=value):
+                if varies(value):
+                    varying.add(var)
+            case Load(var=var, buffer=buffer, index=index):
+                if varies(index) or buffer.space is Space.LOCAL or parted:
+                    varying.add(var)
+            case If(merges=merges):
+                varying.update(m.var for m in merges if split or varies(m.then) or varies(m.otherwise))
+            case For(carried=carried) | While(carried=carried):
+                varying.update(v for c in carried if split or varies(c.init) or varies(c.next) for v in (c.var, c.result))
+                if isinstance(stmt, For) and (split or varies(stmt.start)):
+                    varying.add(stmt.var)
+                if isinstance(stmt, While) and split:
+                    varying.update(v for v in (stmt.counter, stmt.count) if v is not None)
+            case _:
+                varying.update(defined(stmt))
+
+
+def _defined(block: Block) -> Iterator[Var]:
+    for stmt in block:
+        yield from defined(stmt)
+        if isinstance(stmt, For):
+            yield stmt.var
+        if isinstance(stmt, For | While):
+            yield from (c.var for c in stmt.carried)
+        if isinstance(stmt, While) and stmt.counter is not None:
+            yield stmt.counter
+        for inner in blocks(stmt):
+            yield from _defined(inner)

@@ -1,0 +1,50 @@
+"""Shared memory: `__shared__` variables of a kernel or helper, and `extern __shared__` arrays, whose length a launch decides.
+
+An array without a length gets DYNAMIC as its length; `transform.normalize` is told how many bytes there are.
+"""
+
+from __future__ import annotations
+
+from clang.cindex import Cursor, CursorKind, TypeKind
+
+from ...ir.surface import DYNAMIC, Declaration, Declare
+from ...ir.types import Array, Type
+from .clang_c import has_attribute, initializer
+from .context import Context
+from .types import is_const, is_reference, lower_type
+
+_VOLATILE = (
+    "volatile shared memory is not supported: the threads of a warp are no longer in step by themselves; leave volatile away and write "
+    "__syncwarp() between the steps"
+)
+
+
+def is_shared(cursor: Cursor) -> bool:
+    """Whether a variable is declared `__shared__`."""
+    return has_attribute(cursor, CursorKind.CUDASHARED_ATTR)
+
+
+def declare_shared(ctx: Context, cursor: Cursor) -> Declare:
+    """The declaration of a `__shared__` variable."""
+    return Declare(ctx.span(cursor), _declaration(ctx, cursor), None)
+
+
+def global_shared(ctx: Context, variable: Cursor) -> Declaration:
+    """A `__shared__` variable at file scope, the same one for every function that uses it."""
+    return ctx.declarations.get(variable) or _declaration(ctx, variable)
+
+
+def _declaration(ctx: Context, cursor: Cursor) -> Declaration:
+    kind = cursor.type.get_canonical()
+    element = kind
+    while element.kind in (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY):
+        element = element.element_type.get_canonical()
+    if element.is_volatile_qualified() or kind.is_volatile_qualified():
+        ctx.refuse(cursor, _VOLATILE)
+    if initializer(cursor) is not None or is_reference(cursor.type) or is_const(cursor.type):
+        ctx.refuse(cursor, "shared memory cannot be const, a reference, or initialised")
+    if kind.kind == TypeKind.INCOMPLETEARRAY:
+        type_: Type = Array(lower_type(kind.element_type, ctx.span(cursor)), DYNAMIC)
+    else:
+        type_ = ctx.type(cursor)
+    return ctx.declare(cursor, ctx.fresh(ctx.span(cursor), cursor.spelling, type_, space="shared"))

@@ -1,0 +1,204 @@
+"""Shared memory and barriers: gradients of kernels whose threads exchange values, and what is refused.
+
+The reference executor watches every barrier interval of every generated kernel for conflicts, and every barrier for threads that miss it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from launch_tools import EXECUTORS, compiled, running
+from shared_cases import SHARED, WARPS, active
+
+import gpuad
+from gpuad import Const, Duplicated
+from gpuad.codegen.cuda import cuda_source
+from gpuad.differentiate import Pattern
+from gpuad.errors import LaunchError, UnsupportedError
+from gpuad.executors import cuda, nvrtc
+from gpuad.executors.reference import BarrierError, RaceError
+from gpuad.ir import build as b
+from gpuad.ir.nodes import Barrier, If, Kernel, LaunchIndex
+from gpuad.ir.types import F32, U32
+from gpuad.testing import check_gradient
+
+KERNELS = {**SHARED, **{f"warp {name}": case for name, case in WARPS.items()}}
+WAYS = {"usual": (True, True), "all_recorded": (False, True), "all_atomic": (True, False)}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("way", WAYS)
+def test_gradient(name: str, executor: str, way: str) -> None:
+    case = KERNELS[name]
+    with running(executor, *WAYS[way]):
+        check_gradient(
+            compiled(case.text, "k"), case.make(np.random.default_rng(0)), grid=case.grid, block=case.block,
+            directions=2 if way == "usual" else 1, race_check=True,
+        )  # fmt: skip
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
+@pytest.mark.parametrize("name", KERNELS)
+def test_generated_text_compiles(name: str) -> None:
+    kernel, case = compiled(KERNELS[name].text, "k"), KERNELS[name]
+    args = case.make(np.random.default_rng(0))
+    text = kernel.adjoint(*[type(a) if isinstance(a, Duplicated) else Const for a in args])
+    assert set(nvrtc.resources(nvrtc.compile_cuda(text.source, "sm_75"))) == set(text.kernels)
+    assert set(nvrtc.resources(nvrtc.compile_cuda(cuda_source([kernel.primal()]), "sm_75"))) == {"k"}
+
+
+def gradient(text: str, args: tuple[object, ...], grid: int, block: int, shared_mem: int = 0) -> None:
+    gpuad.autodiff(compiled(text, "k"), grid, block, args, shared_mem=shared_mem)
+
+
+# --- closed forms --------------------------------------------------------------------------------------------------------------------
+
+MIRROR = """extern "C" __global__ void k(const double* x, double* y, int n) {
+    __shared__ double s[8];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    s[threadIdx.x] = x[i] * x[i];
+    __syncthreads();
+    y[i] = s[threadIdx.x / 2];
+}"""
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_early_return_before_a_barrier(executor: str) -> None:
+    """CASE 29: n is no multiple of the block."""
+    x, dx = np.arange(1.0, 14.0), np.zeros(13)
+    with running(executor):
+        gradient(MIRROR, (Duplicated(x, dx), Duplicated(np.zeros(13), np.ones(13)), np.int32(13)), 2, 8)
+    expected = np.zeros(13)
+    for i in range(13):
+        source = i // 8 * 8 + i % 8 // 2
+        expected[source] += 2 * x[source]
+    np.testing.assert_allclose(dx, expected, rtol=1e-14)
+
+
+LARGEST = """extern "C" __global__ void k(const double* x, double* y) {
+    __shared__ double s[8];
+    int t = threadIdx.x;
+    s[t] = x[t];
+    __syncthreads();
+    for (int d = 4; d > 0; d >>= 1) {
+        if (t < d) s[t] = fmax(s[t], s[t + d]);
+        __syncthreads();
+    }
+    if (t == 0) y[0] = s[0];
+}"""
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_tree_maximum_is_one_hot(executor: str) -> None:
+    """CASE 31: of equal values the first in the order of the comparisons."""
+    x, dx, dy = np.array([1.0, 7, 3, 7, 0, 2, 7, 7]), np.zeros(8), np.ones(1)
+    with running(executor):
+        gradient(LARGEST, (Duplicated(x, dx), Duplicated(np.zeros(1), dy)), 1, 8)
+    assert dx.tolist() == [0, 0, 0, 0, 0, 0, 1, 0]  # 6 comes to 2, then to 0, where it wins from 1
+    assert dy[0] == 0
+
+
+DYNAMIC = """extern __shared__ double s[];
+__device__ double opposite(int t) { return s[blockDim.x - 1 - t]; }
+extern "C" __global__ void k(const double* x, double* y) {
+    __shared__ double scale;
+    double* squares = s + blockDim.x;
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    s[threadIdx.x] = x[i];
+    squares[threadIdx.x] = x[i] * x[i];
+    if (threadIdx.x == 3) scale = x[i];
+    __syncthreads();
+    y[i] = opposite(threadIdx.x) * squares[(threadIdx.x + 1) % blockDim.x] * scale;
+}"""
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("block", [16, 32])
+def test_dynamic_shared_memory(executor: str, block: int) -> None:
+    r = np.random.default_rng(1)
+    with running(executor):
+        args = (active(r.normal(size=64)), active(r.normal(size=64)))
+        check_gradient(compiled(DYNAMIC, "k"), args, grid=64 // block, block=block, shared_mem=16 * block, race_check=True)
+
+
+def test_dynamic_shared_memory_needs_its_bytes() -> None:
+    with pytest.raises(LaunchError, match="uses dynamic shared memory: pass its bytes as shared_mem="):
+        gradient(DYNAMIC, (active(np.ones(8)), active(np.ones(8))), 1, 8)
+    with pytest.raises(LaunchError, match="shared_mem="):
+        compiled(DYNAMIC, "k").adjoint(Duplicated, Duplicated)
+
+
+# --- refusals ------------------------------------------------------------------------------------------------------------------------
+
+PARTED = {
+    "if": "if (threadIdx.x < 3) { s[0] = x[0]; __syncthreads(); }",
+    "loop": "for (int j = 0; j < threadIdx.x; ++j) { s[j] = x[j]; __syncthreads(); }",
+    "while": "int j = x[threadIdx.x] > 0; while (j < 3) { j++; __syncthreads(); }",
+    "continue": "for (int j = 0; j < 3; ++j) { if (threadIdx.x == j) continue; s[j] = x[j]; __syncthreads(); }",
+    "return in a loop": "for (int j = 0; j < 3; ++j) { if (threadIdx.x == j) return; s[j] = x[j]; __syncthreads(); }",
+    "both sides": "if (threadIdx.x < 3) { __syncthreads(); return; } s[0] = x[0]; __syncthreads(); x[0] = s[0];",
+    "shared condition that varies": "s[threadIdx.x] = x[0]; __syncthreads(); if (s[threadIdx.x] > 0) { __syncthreads(); x[0] = s[0]; }",
+}
+
+
+@pytest.mark.parametrize("name", PARTED)
+def test_a_barrier_that_threads_may_miss_is_refused(name: str) -> None:
+    text = f'extern "C" __global__ void k(float* x, int n) {{\n  __shared__ float s[32];\n  {PARTED[name]}\n  x[threadIdx.x] = s[0];\n}}'
+    with pytest.raises(UnsupportedError, match=r"__syncthreads\(\) inside a (condition|loop).*each of them has to reach it") as caught:
+        gpuad.kernel(text, "k")
+    assert caught.value.line == 3
+
+
+def test_a_helper_that_returns_before_its_barrier_is_refused() -> None:
+    text = """__device__ void wait(int t) { if (t > 3) return; __syncthreads(); }
+extern "C" __global__ void k(float* x) { wait(threadIdx.x); x[threadIdx.x] = 1; }"""
+    with pytest.raises(UnsupportedError, match="each of them has to reach it"):
+        gpuad.kernel(text, "k")
+
+
+def test_too_much_shared_memory_is_refused_for_the_gpu() -> None:
+    """32 KB and their shadow are more than a kernel may have (V16)."""
+    text = """extern "C" __global__ void k(const float* x, float* y) {
+    __shared__ float s[8192];
+    s[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    for (int j = 0; j < 4; ++j) y[threadIdx.x] += s[j] * s[threadIdx.x];
+}"""
+    kernel = compiled(text, "k")
+    cuda.check_shared(kernel.primal())
+    with pytest.raises(LaunchError, match=r"needs 65536 bytes of shared memory a block \(ds, s\), more than the 49152"):
+        cuda.check_shared(kernel.reverse(Pattern((F32, F32))).kernel())
+
+
+# --- faulty kernels --------------------------------------------------------------------------------------------------------------------
+
+HEAD = 'extern "C" __global__ void k(double* x, double* y, int n) {\n  __shared__ double s[16];\n  int t = threadIdx.x;\n'
+RACES = {
+    "no barrier": "s[t] = x[t]; y[t] = s[15 - t];",
+    "barrier too early": "__syncthreads(); s[t] = x[t]; y[t] = s[(t + 1) % 16];",
+    "no second barrier in a loop": "for (int j = 0; j < 3; ++j) { s[t] = x[t] * j; __syncthreads(); y[t] += s[15 - t]; }",
+    "tree without barrier": "s[t] = x[t]; __syncthreads(); for (int d = 8; d > 0; d >>= 1) { if (t < d) s[t] += s[t + d]; } y[t] = s[0];",
+    "two writers": "s[t / 2] = x[t]; __syncthreads(); y[t] = s[t / 2];",
+    "sum without atomics": "if (t == 0) s[0] = 0; __syncthreads(); s[0] += x[t]; __syncthreads(); y[t] = s[0];",
+    "in place": "s[t] = x[t]; __syncthreads(); s[t] = s[t] + s[(t + 1) % 16]; __syncthreads(); y[t] = s[t];",
+    "halo": "s[t] = x[t]; if (t < 15) s[t + 1] = 2 * x[t]; __syncthreads(); y[t] = s[t];",
+    "global memory": "x[t] = 2 * y[t]; y[t] = x[15 - t];",
+    "between blocks": "x[blockIdx.x * 16 + t] = y[t]; __syncthreads(); y[blockIdx.x * 16 + t] = x[t];",
+    "atomic and plain": "if (t < 2) s[t] = 0; __syncthreads(); atomicAdd(&s[t % 2], x[t]); if (t == 5) s[0] = 1; y[t] = 2;",
+}
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_a_seeded_race_is_caught(name: str) -> None:
+    kernel = compiled(f"{HEAD}  {RACES[name]}\n}}", "k")
+    with pytest.raises(RaceError), running("reference"):
+        kernel(2 if name == "between blocks" else 1, 16, (np.arange(32.0), np.ones(32), np.int32(16)))
+
+
+def test_a_barrier_that_threads_miss_is_caught() -> None:
+    """The reference executor sees it also where no analysis has looked."""
+    body = (If(b.compare("<", LaunchIndex("threadIdx", "x"), b.const(3, U32)), (Barrier(),)),)
+    with pytest.raises(BarrierError):
+        EXECUTORS["reference"].launch(Kernel("k", (), body), (1, 1, 1), (8, 1, 1), [])
