@@ -259,6 +259,19 @@ def test_in_a_tape() -> None:
     np.testing.assert_allclose(found, slope, atol=1e-6)
 
 
+def test_second_derivatives_and_split_pairs() -> None:
+    x, d = RNG.uniform(0.5, 1.5, (3, 4)), RNG.standard_normal((3, 4))
+    pair, dots = Duplicated(x, np.zeros((3, 4))), Duplicated(d, np.zeros((3, 4)))
+    out, outdots = Duplicated(np.zeros((3, 4)), np.ones((3, 4))), Duplicated(np.zeros((3, 4)), np.zeros((3, 4)))
+    gpuad.hvp(J.image, 1, (4, 4), (pair, out), [dots, outdots])
+    np.testing.assert_allclose(dots.shadow, (2 - np.sin(x)) * d)
+    augmented, reverse = gpuad.autodiff_thunk(J.image, x=Duplicated, y=Duplicated)
+    y, dx = np.zeros((3, 4)), np.zeros((3, 4))
+    saved = augmented(1, (4, 4), (x, y))
+    reverse(1, (4, 4), (Duplicated(x, dx), Duplicated(y, np.ones((3, 4)))), saved)
+    np.testing.assert_allclose(dx, 2 * x + np.cos(x))
+
+
 def test_one_kernel_for_each_combination_of_types() -> None:
     kernel = jit(jit_kernels.image.__wrapped__)
     for shape in ((3, 4), (5, 6)):
