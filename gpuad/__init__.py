@@ -5,6 +5,7 @@ from .annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedN
 from .api import Forward, Kernel, Reverse, autodiff, autodiff_thunk, hvp, kernel
 from .elementwise import ElementwiseKernel, ReductionKernel
 from .errors import CompileError, GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
+from .jitting import jit
 from .program.rules import rule
 from .tape import Tape
 
@@ -31,6 +32,7 @@ __all__ = [
     "autodiff",
     "autodiff_thunk",
     "hvp",
+    "jit",
     "kernel",
     "ops",
     "rule",

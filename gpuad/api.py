@@ -6,13 +6,14 @@ their numbers only, and those decide between a few prepared variants.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any, overload
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -67,8 +68,12 @@ class Family:
     name: str
 
     def planned(self, *call: Any, **keywords: Any) -> Planned | None:
-        """The kernel and the launch that a call means, None if there is nothing to do. Raises as the call itself would."""
+        """The kernel and the launch that a call means, outputs included; None if there is nothing to do. Raises as the call would."""
         raise NotImplementedError
+
+    def directions(self, given: Sequence[Any]) -> list[Any]:
+        """Tangents of a call's arguments as those of the launch that it means."""
+        return list(given)
 
 
 class Kernel(Family):
@@ -456,7 +461,10 @@ def autodiff_thunk(
     overwrite, but those of the parameters in `not_overwritten`; arguments may be bare. `reverse(grid, block, args, saved)` accumulates
     into the shadows of `args`; each `saved` serves once.
     """
-    whole = _one_kernel(k, "autodiff_thunk")
+    family: Family = kernel(k)
+    if not isinstance(family, Kernel):
+        return _thunk_of_family(family, annotations, not_overwritten, by_name)
+    whole = family
     kinds = activities(whole.name, whole.parameters, annotations, by_name)
     unknown = set(not_overwritten) - {d.name for d in whole.parameters}
     if unknown:
@@ -507,6 +515,38 @@ def autodiff_thunk(
     return augmented, reverse
 
 
+def _thunk_of_family(
+    family: Family, annotations: Sequence[Any], not_overwritten: Sequence[str], by_name: Mapping[str, Any]
+) -> tuple[Callable[..., Saved], Callable[..., None]]:
+    """Split pairs of the kernels that calls become, one for each; a state goes back to the kernel that made it."""
+    pairs: dict[Kernel, tuple[Callable[..., Saved], Callable[..., None]]] = {}
+    makers: WeakKeyDictionary[Saved, Kernel] = WeakKeyDictionary()
+
+    def planned(call: Sequence[Any], keywords: Mapping[str, Any]) -> Planned:
+        _outside_of_tapes(family.name, "a split pair")
+        plan = family.planned(*call, **keywords)
+        if plan is None:
+            raise LaunchError(f"`{family.name}`: no element, so there is nothing to differentiate")
+        if plan.kernel not in pairs:
+            pairs[plan.kernel] = autodiff_thunk(plan.kernel, *annotations, not_overwritten=not_overwritten, **by_name)
+        return plan
+
+    def augmented(*call: Any, **keywords: Any) -> Saved:
+        plan = planned(call, keywords)
+        saved = pairs[plan.kernel][0](plan.grid, plan.block, plan.args, shared_mem=plan.shared_mem, stream=plan.stream)
+        makers[saved] = plan.kernel
+        return saved
+
+    def reverse(*call: Any, **keywords: Any) -> None:
+        *own, saved = call
+        plan = planned(own, keywords)
+        if not isinstance(saved, Saved) or makers.get(saved) is not plan.kernel:
+            raise GpuadError(f"`{family.name}`: the last argument is no state that a call with arguments of these types has saved")
+        pairs[plan.kernel][1](plan.grid, plan.block, plan.args, saved, shared_mem=plan.shared_mem, stream=plan.stream)
+
+    return augmented, reverse
+
+
 def _class_shadow(shadows: Sequence[Scalar | None], aliases: Aliases, position: int) -> Scalar | None:
     own = shadows[position]
     others = (shadows[o.position] for o in aliases.overlaps if o.base == position)
@@ -523,18 +563,26 @@ def _check_flow_bare(chosen: Kernel, adjoint: Adjoint, kinds: Sequence[str]) -> 
         raise ShadowError(f"`{chosen.name}`: no path from an active input to an active output")
 
 
-def hvp(k: Any, grid: Any, block: Any, args: Sequence[Any], directions: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
-    """Runs a kernel, its adjoint, and the derivative of both along a direction (forward over reverse).
+def hvp(k: Any, *call: Any, **keywords: Any) -> None:
+    """`hvp(k, *call, directions)`: runs a kernel, its adjoint, and the derivative of both along a direction (forward over reverse).
 
-    `directions` has an entry for each of `args`: for `Duplicated(x, dx)` a `Duplicated(x_dot, dx_dot)` with the tangents of primal and
-    shadow, for `Active(a, da)` an `Active(a_dot, da_dot)`, for anything else None. On exit `x`, `x_dot` are the state after the launch
-    and its tangent, `dx` holds the adjoint as after `autodiff`, and `dx_dot` its derivative along the direction: with `dx_dot` zero on
-    entry, the product of the Hessian of <dx, F(x)> with `x_dot`, added. Raises as `autodiff` does.
+    `call`, `keywords`: as in `autodiff`. `directions` has an entry for each argument: for `Duplicated(x, dx)` a `Duplicated(x_dot, dx_dot)`
+    with the tangents of primal and shadow, for `Active(a, da)` an `Active(a_dot, da_dot)`, for anything else None. On exit `x`, `x_dot` are
+    the state after the launch and its tangent, `dx` holds the adjoint as after `autodiff`, and `dx_dot` its derivative along the direction:
+    with `dx_dot` zero on entry, the product of the Hessian of <dx, F(x)> with `x_dot`, added. Raises as `autodiff` does.
     """
-    chosen = _one_kernel(k, "hvp")
-    _outside_of_tapes(chosen.name, "hvp")
-    with chosen.room():
-        _hvp(chosen, grid, block, args, directions, shared_mem, stream)
+    family: Family = kernel(k)
+    _outside_of_tapes(family.name, "hvp")
+    if not call:
+        raise LaunchError(f"`{family.name}`: the last argument of hvp are the directions")
+    *own, directions = call
+    plan = family.planned(*own, **keywords)
+    if plan is None:
+        return
+    given = family.directions(directions)
+    with plan.kernel.room():
+        made = [*given, *[None] * (len(plan.args) - len(given))] if plan.kernel is not family else given
+        _hvp(plan.kernel, plan.grid, plan.block, plan.args, made, plan.shared_mem, plan.stream)
 
 
 def _hvp(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], directions: Sequence[Any], shared_mem: int, stream: Any) -> None:

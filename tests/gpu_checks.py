@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jit_kernels
 import numpy as np
 import pytest
 from launch_tools import CASES, compiled
@@ -161,6 +162,45 @@ def own_kernel_runs(cupy: Any) -> None:
     raw((1,), (128,), (x, np.int32(100)))
     gpuad.kernel(raw)((1,), (128,), (y, 100))
     np.testing.assert_array_equal(x.get(), y.get())
+
+
+# --- kernels without a geometry, and in Python ------------------------------------------------------------------------------------------
+
+
+def elementwise(cupy: Any) -> None:
+    """An operation over a broadcast and a strided array; in a tape its result is a pair on the device."""
+    k = gpuad.ElementwiseKernel("T x, T y, float64 a", "T z", "z = a * x * x * y * (i + 1)", "weigh")
+    x = Duplicated(cupy.asarray(np.linspace(1, 2, 24).reshape(4, 6)))
+    y = Duplicated(cupy.asarray(np.linspace(2, 3, 4).reshape(4, 1)))
+    tape = gpuad.Tape()
+    with tape:
+        z = k(x[:, ::2], y, 2.0)
+    tape.reverse({z: 1.0})
+    count, inner, outer = np.arange(1, 13).reshape(4, 3), x.primal.get()[:, ::2], y.primal.get()
+    np.testing.assert_allclose(z.primal.get(), 2 * inner**2 * outer * count)
+    np.testing.assert_allclose(x.shadow.get()[:, ::2], 4 * inner * outer * count)
+    np.testing.assert_array_equal(x.shadow.get()[:, 1::2], np.zeros((4, 3)))
+    np.testing.assert_allclose(y.shadow.get(), (2 * inner**2 * count).sum(1, keepdims=True))
+
+
+def reduction(cupy: Any) -> None:
+    """A sum over an axis, straight to `autodiff`."""
+    k = gpuad.ReductionKernel("T x", "T y", "x * x", "a + b", "y = sqrt(a)", "0", "lengths")
+    x, y = Duplicated(cupy.asarray(np.linspace(1, 2, 24).reshape(4, 6))), Duplicated(cupy.zeros(6), cupy.ones(6))
+    gpuad.autodiff(k, x, y, axis=0)
+    before = x.primal.get()
+    np.testing.assert_allclose(y.primal.get(), np.sqrt((before**2).sum(0)))
+    np.testing.assert_allclose(x.shadow.get(), before / np.sqrt((before**2).sum(0)))
+
+
+def python_function(cupy: Any) -> None:
+    """A function in the language of cupyx.jit, on views."""
+    whole = Duplicated(cupy.asarray(np.linspace(1, 2, 35).reshape(7, 5)))
+    x, y = whole[1:6, ::2].T, Duplicated(cupy.zeros((3, 5)), cupy.ones((3, 5)))
+    gpuad.autodiff(jit_kernels.image, 1, (8, 8), (x, y))
+    before = whole.primal.get()[1:6, ::2]
+    np.testing.assert_allclose(y.primal.get(), (before**2 + np.sin(before)).T)
+    np.testing.assert_allclose(whole.shadow.get()[1:6, ::2], 2 * before + np.cos(before))
 
 
 # --- memory --------------------------------------------------------------------------------------------------------------------------
@@ -364,5 +404,6 @@ def stepped(cupy: Any, stream: Any, n: int) -> Any:
 CHECKS: tuple[Callable[[Any], None], ...] = (
     raw_kernel, raw_module, template_instance, own_kernel_runs, view, halves_of_one_array, made_shadow, batch, refused, split_on_stream,
     tape_on_streams, tape_memory_on_streams,
+    elementwise, reduction, python_function,
 )  # fmt: skip
 SPLIT = ("softmax", "adam", "horner", "relu_bias", "kepler-orbit", "insertion_sort", "masked_update", "gray_scott")

@@ -36,6 +36,7 @@ FLOORS = (
         "contract",
         "cutting",
         "explaining",
+        "jitting",
         "launching",
         "program",
         "watching",

@@ -291,6 +291,31 @@ def test_numbers_take_the_parameter_s_type() -> None:
         kernel(uniform(3), 1.0, 2.5)
 
 
+def test_second_derivatives() -> None:
+    x, d = uniform(5), RNG.standard_normal(5)
+    pair, dots = Duplicated(x, np.zeros(5)), Duplicated(d.copy(), np.zeros(5))
+    out, outdots = Duplicated(np.zeros(5), np.ones(5)), Duplicated(np.zeros(5), np.zeros(5))
+    gpuad.hvp(SQUARES, pair[::-1], out, [dots[::-1], outdots])
+    np.testing.assert_allclose(pair.shadow, 2 * x + np.cos(x))
+    np.testing.assert_allclose(dots.shadow, (2 - np.sin(x)) * d)
+
+
+def test_split_pairs() -> None:
+    augmented, reverse = gpuad.autodiff_thunk(SQUARES, Duplicated, y=Duplicated)
+    x, y = uniform(4, 3), np.zeros((4, 3))
+    before = x.copy()
+    saved = augmented(x, y)
+    single = augmented(*(np.ones(3, np.float32) for _ in range(2)))
+    x.fill(0)
+    dx = np.zeros((4, 3))
+    with pytest.raises(gpuad.GpuadError, match="the last argument is no state"):
+        reverse(Duplicated(x, dx), Duplicated(y, np.ones((4, 3))), single)
+    reverse(Duplicated(x, dx), Duplicated(y, np.ones((4, 3))), saved)
+    np.testing.assert_allclose(dx, 2 * before + np.cos(before))
+    with pytest.raises(LaunchError, match="the output `y` is missing"):
+        augmented(x)
+
+
 # --- in tapes ------------------------------------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from ..ops.elementwise import geometry
 from ..ops.layout import axes, reached
 from ..source import SourceFile, Span
 from .concrete import Concrete, Variants
-from .operands import Given, decide, dtype_for, given, number, outputs, returned
+from .operands import Given, check_complete, decide, directions, dtype_for, given, number, outputs, returned
 from .shapes import (
     axis_values,
     check_apart,
@@ -83,8 +83,13 @@ class ElementwiseKernel(Family):
         return results
 
     def planned(self, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 128) -> Planned | None:
-        """The kernel and the launch that a call means."""
+        """The kernel and the launch that a call means; all outputs are given."""
+        check_complete(self.name, self.params, len(args))
         return self._prepared(args, size, stream)[1]
+
+    def directions(self, given: Sequence[Any]) -> list[Any]:
+        """Tangents of a call's arguments as those of the launch that it means."""
+        return directions(given)
 
     def _prepared(self, args: Sequence[Any], size: int | None, stream: Any) -> tuple[Any, Planned | None]:
         if len(args) not in (len(self.in_params), len(self.params)):

@@ -11,7 +11,7 @@ import numpy as np
 from ..annotations import Active, BatchDuplicated, Const, Duplicated, as_array
 from ..errors import LaunchError
 from ..frontend.elementwise import Parameter
-from ..ops.layout import primal_of
+from ..ops.layout import primal_of, reached
 from ..ops.temporaries import new_array, temporary
 from ..program.context import current
 
@@ -95,6 +95,21 @@ def outputs(name: str, parameters: Sequence[Parameter], inputs: Sequence[Given],
         raise LaunchError(f"`{name}`: no array among the arguments; pass the output {names}")
     made = [new_array(like, shape, dtype_for(name, p, letters)) for p in parameters]
     return [temporary(a) if active and a.dtype.kind == "f" else a for a in made]
+
+
+def check_complete(name: str, parameters: Sequence[Parameter], count: int) -> None:
+    """A derivative needs the outputs. LaunchError where they are missing."""
+    outs = [p.name for p in parameters if p.output]
+    if count == len(parameters) - len(outs):
+        names = ", ".join(f"`{n}`" for n in outs)
+        raise LaunchError(
+            f"`{name}`: the output {names} is missing, and its gradient would have nowhere to come from; pass it as Duplicated(array, seed)"
+        )
+
+
+def directions(given: Sequence[Any]) -> list[Any]:
+    """Tangents of arrays, viewed as the launch views the arrays."""
+    return [reached(d) if isinstance(d, Duplicated) else d for d in given]
 
 
 def returned(arrays: Sequence[Any], no_return: bool, return_tuple: bool) -> Any:

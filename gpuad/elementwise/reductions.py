@@ -16,7 +16,7 @@ from ..frontend.elementwise.text import Argument
 from ..ops.elementwise import geometry
 from ..ops.layout import Axes, axes, hull_size, reached
 from .concrete import Concrete, Variants
-from .operands import Given, decide, dtype_for, given, number, outputs, returned
+from .operands import Given, check_complete, decide, directions, dtype_for, given, number, outputs, returned
 from .shapes import INT, broadcast_strides, check_apart, check_output, common_shape, pattern, raw_of, raw_values, standing
 
 Axis = int | Sequence[int] | None
@@ -76,8 +76,13 @@ class ReductionKernel(Family):
         return results
 
     def planned(self, *args: Any, out: Any = None, axis: Axis = None, keepdims: bool = False, stream: Any = None) -> Planned | None:
-        """The kernel and the launch that a call means."""
+        """The kernel and the launch that a call means; all outputs are given."""
+        check_complete(self.name, self.params, len(args) + (out is not None))
         return self._prepared(args, out, axis, keepdims, stream)[1]
+
+    def directions(self, given: Sequence[Any]) -> list[Any]:
+        """Tangents of a call's arguments as those of the launch that it means."""
+        return directions(given)
 
     def _prepared(self, args: Sequence[Any], out: Any, axis: Axis, keepdims: bool, stream: Any) -> tuple[Any, Planned | None]:
         if out is not None and (len(self.out_params) != 1 or len(args) != len(self.in_params)):

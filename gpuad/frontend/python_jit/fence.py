@@ -1,0 +1,58 @@
+"""The fence: what this frontend refuses, and the words in which it does. One test each in tests/test_fence_jit.py."""
+
+from __future__ import annotations
+
+import ast
+
+_LATER = "come in a later release"
+
+LAMBDA = "lambdas are not supported; write a function with def"
+STATEMENTS: dict[type[ast.AST], str] = {
+    ast.FunctionDef: "nested functions are not supported; write a device function at the top of the file",
+    ast.ClassDef: "classes in a kernel are not supported",
+    ast.Delete: "del is not supported",
+    ast.With: "with is not supported in a kernel",
+    ast.Raise: "exceptions are not supported in a kernel",
+    ast.Try: "exceptions are not supported in a kernel",
+    ast.Assert: "assert is not supported in a kernel",
+    ast.Import: "imports in a kernel are not supported; import at the top of the file",
+    ast.ImportFrom: "imports in a kernel are not supported; import at the top of the file",
+    ast.Global: "global is not supported in a kernel",
+    ast.Nonlocal: "nonlocal is not supported in a kernel",
+    ast.AnnAssign: "annotated assignments are not supported; the value decides the type",
+    ast.Match: "match is not supported; write if and elif",
+}
+EXPRESSIONS: dict[type[ast.AST], str] = {
+    ast.Lambda: LAMBDA,
+    ast.ListComp: "comprehensions are not supported; write a loop",
+    ast.GeneratorExp: "comprehensions are not supported; write a loop",
+    ast.List: "lists are not supported",
+    ast.Dict: "dictionaries are not supported",
+    ast.JoinedStr: "strings are not supported",
+    ast.NamedExpr: "assignments in expressions are not supported",
+    ast.Slice: "slices are not supported; index element by element",
+    ast.Starred: "* is not supported",
+    ast.Await: "await is not supported",
+}
+BUILTINS: dict[str, str] = {
+    "syncthreads": f"barriers (jit.syncthreads) {_LATER}",
+    "syncwarp": f"warp-level operations (jit.syncwarp) {_LATER}",
+    "shared_memory": "shared memory (jit.shared_memory) comes in a later release",
+    "laneid": f"warp-level operations (jit.laneid) {_LATER}",
+    **{f"shfl{kind}_sync": f"warp shuffles (jit.shfl{kind}_sync) {_LATER}" for kind in ("", "_up", "_down", "_xor")},
+}
+PARAMETERS = "only plain positional parameters are supported: no defaults, no *args, no **kwargs"
+LOOPS = "a loop runs over range(...)"
+ORELSE = "else after a loop is not supported"
+CHAINED = "comparisons of more than two values are not supported; write `a < b and b < c`"
+TARGETS = "one target for each assignment"
+SLICED = "an array is stored element by element; give all indices"
+INT_MATH = "math.{0} gives an int in Python; write int(x), or cupy.{0}(x)"
+INT_POWER = "powers of integers are not supported but for a small constant exponent; write products"
+NUMPY_MODE = "mode='numpy' is not supported; leave it out (mode='cuda')"
+
+
+def message(node: ast.AST) -> str:
+    """Why a node is refused that nothing here lowers."""
+    known = STATEMENTS.get(type(node)) or EXPRESSIONS.get(type(node))
+    return known or f"this is not supported in a kernel ({type(node).__name__})"

@@ -1,0 +1,150 @@
+"""Functions of numbers: those of cupy, numpy and math by name, casts, and what is known already."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...ir.surface import Binary, MathCall
+from ...ir.types import BOOL, F64, I64
+from ...source import Span
+from . import fence, operators
+from .context import Context
+from .signature import scalar_of
+from .typing_rules import as_type, common, floating, materialised, type_of
+from .values import Any_, Static, Value
+
+_SAME = (
+    "sqrt", "rsqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin",
+    "acos", "atan", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "erfcinv", "erfcx", "lgamma", "j0", "j1", "y0", "y1", "floor",
+    "ceil", "trunc", "rint", "fabs", "fmod", "hypot", "copysign", "atan2", "fmin", "fmax", "exp10", "sinpi", "cospi",
+)  # fmt: skip
+_ALIASES = {
+    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "arctan2": "atan2",
+    "gammaln": "lgamma", "gamma": "tgamma",
+}  # fmt: skip
+MATH = {**{name: name for name in _SAME}, **_ALIASES}
+_OPERATORS: dict[str, type[ast.AST]] = {
+    "add": ast.Add, "subtract": ast.Sub, "multiply": ast.Mult, "divide": ast.Div, "true_divide": ast.Div, "floor_divide": ast.FloorDiv,
+    "remainder": ast.Mod, "mod": ast.Mod, "power": ast.Pow, "less": ast.Lt, "less_equal": ast.LtE, "greater": ast.Gt,
+    "greater_equal": ast.GtE, "equal": ast.Eq, "not_equal": ast.NotEq, "logical_and": ast.And, "logical_or": ast.Or,
+    "bitwise_and": ast.BitAnd, "bitwise_or": ast.BitOr, "bitwise_xor": ast.BitXor, "left_shift": ast.LShift, "right_shift": ast.RShift,
+}  # fmt: skip
+_UNARY: dict[str, type[ast.AST]] = {"negative": ast.USub, "invert": ast.Invert, "logical_not": ast.Not, "positive": ast.UAdd}
+_PREDICATES = ("isnan", "isinf", "isfinite", "signbit")
+_INT_IN_PYTHON = ("floor", "ceil", "trunc")
+
+
+def is_cast(function: Any) -> bool:
+    """Whether calling it converts a number: int, float, bool, and the types of numpy and cupy."""
+    return isinstance(function, type) and issubclass(function, bool | int | float | np.generic)
+
+
+def cast(ctx: Context, function: Any, values: tuple[Any_, ...], node: ast.Call) -> Any_:
+    """`int(x)` (int64), `float(x)` (float64), `numpy.float32(x)`."""
+    if len(values) != 1:
+        ctx.mistake(node, f"{function.__name__} takes one number")
+    if isinstance(values[0], Static):
+        return Static(_evaluated(ctx, function, values, node))
+    type_ = {bool: BOOL, int: I64, float: F64}.get(function) or scalar_of(np.dtype(function))
+    if type_ is None:
+        ctx.refuse(node, f"numbers of type {np.dtype(function)} in jit functions come in a later release")
+    return Value(as_type(values[0], type_, ctx.span(node)))
+
+
+def known(ctx: Context, function: Any, values: tuple[Any_, ...], node: ast.Call) -> Any_:
+    """A call whose arguments are all constants, made now."""
+    return Static(_evaluated(ctx, function, values, node))
+
+
+def _evaluated(ctx: Context, function: Any, values: tuple[Any_, ...], node: ast.Call) -> Any:
+    try:
+        return function(*(v.value for v in values if isinstance(v, Static)))
+    except Exception as error:  # whatever Python raises for these constants is the user's mistake at this place
+        ctx.mistake(node, f"{type(error).__name__}: {error}")
+
+
+def name_of(function: Any) -> str | None:
+    """The name of a function of cupy, numpy or math; None for anything else."""
+    module = str(getattr(function, "__module__", None) or type(function).__module__).partition(".")[0]
+    if not isinstance(function, np.ufunc) and module not in ("math", "cupy", "cupyx", "numpy"):
+        return None
+    name = getattr(function, "__name__", None) or getattr(function, "name", None)
+    return str(name).removeprefix("cupy_").removeprefix("cupyx_scipy_special_") if name else None
+
+
+def function(ctx: Context, callee: Any, values: tuple[Any_, ...], node: ast.Call) -> Any_:
+    """A call of a function of cupy, numpy or math."""
+    name, span = name_of(callee), ctx.span(node)
+    if name is None:
+        ctx.refuse(
+            node, f"{getattr(callee, '__name__', callee)!r} cannot be called in a kernel; decorate it with jit.rawkernel(device=True)"
+        )
+    if getattr(callee, "__module__", "") == "math" and name in _INT_IN_PYTHON:
+        ctx.refuse(node, fence.INT_MATH.format(name))
+    handler = _handler(name, len(values))
+    if handler is None:
+        ctx.refuse(node, f"the function {name} of {len(values)} arguments is not supported in a kernel")
+    return handler(ctx, values, span)
+
+
+Handler = Callable[[Context, "tuple[Any_, ...]", Span], "Any_"]
+
+
+def _handler(name: str, count: int) -> Handler | None:
+    if name in _OPERATORS and count == 2:
+        return lambda ctx, v, span: operators.binary(ctx.program, _OPERATORS[name](), v[0], v[1], span)
+    if name in _UNARY and count == 1:
+        return lambda ctx, v, span: operators.unary(_UNARY[name](), v[0], span)
+    if name in _PREDICATES and count == 1:
+        return lambda ctx, v, span: _predicate(name, v[0], span)
+    if name in ("maximum", "minimum") and count == 2:
+        return lambda ctx, v, span: operators.extreme(ctx.program, name == "maximum", v[0], v[1], span)
+    if name in MATH and _arity(MATH[name]) == count:
+        return lambda ctx, v, span: operators.math(MATH[name], v, span)
+    return _SPECIAL.get((name, count))
+
+
+def _arity(name: str) -> int:
+    return 2 if name in ("fmod", "hypot", "copysign", "atan2", "fmin", "fmax") else 1
+
+
+def _predicate(name: str, value: Any_, span: Span) -> Any_:
+    type_ = floating(type_of(value, span))
+    return Value(MathCall(span, BOOL, name, (as_type(value, type_, span),)))
+
+
+def absolute(ctx: Context, values: tuple[Any_, ...], span: Span) -> Any_:
+    """`abs(x)`, of integers too."""
+    type_ = type_of(values[0], span)
+    if type_.kind in ("uint", "bool"):
+        return materialised(values[0], span)
+    return Value(MathCall(span, type_, "fabs" if type_.is_float else "abs", (as_type(values[0], type_, span),)))
+
+
+def _square(ctx: Context, values: tuple[Any_, ...], span: Span) -> Any_:
+    type_ = type_of(values[0], span)
+    return Value(operators.call(
+        ctx.program, ("square", type_), type_, (as_type(values[0], type_, span),), lambda x: Binary(span, type_, "*", x, x), span
+    ))  # fmt: skip
+
+
+def _power(ctx: Context, values: tuple[Any_, ...], span: Span) -> Any_:
+    type_ = floating(common(*(type_of(v, span) for v in values)))
+    return Value(MathCall(span, type_, "pow", tuple(as_type(v, type_, span) for v in values)))
+
+
+def _reciprocal(ctx: Context, values: tuple[Any_, ...], span: Span) -> Any_:
+    type_ = floating(type_of(values[0], span))
+    return Value(Binary(span, type_, "/", as_type(Static(1), type_, span), as_type(values[0], type_, span)))
+
+
+_SPECIAL: dict[tuple[str, int], Handler] = {
+    ("absolute", 1): absolute, ("abs", 1): absolute, ("square", 1): _square, ("pow", 2): _power, ("float_power", 2): _power,
+    ("reciprocal", 1): _reciprocal,
+}  # fmt: skip
+
+__all__ = ["MATH", "absolute", "cast", "function", "is_cast", "known", "name_of"]

@@ -1,0 +1,301 @@
+"""Statements, by the kind of their node. A variable has the type of its first value and lives in its function, as in CuPy."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+
+from ...ir.surface import (
+    Assign,
+    Binary,
+    Block,
+    Break,
+    Conditional,
+    Continue,
+    Declaration,
+    Declare,
+    Evaluate,
+    For,
+    If,
+    Name,
+    Return,
+    Stmt,
+    While,
+)
+from ...ir.surface import Expr as Node
+from ...ir.types import BOOL, Scalar
+from ...source import Span
+from ..cuda.conversions import constant
+from . import fence
+from .context import Context, occurrences
+from .expressions import expression
+from .operators import binary
+from .signature import scalar_of_number
+from .typing_rules import as_type, common, described, materialised, quotient, stored, truth, type_of
+from .values import Any_, ArrayValue, Items, Range, Static, Value
+
+
+def block(ctx: Context, body: Sequence[ast.stmt], top: bool) -> tuple[Stmt, ...]:
+    """Statements in order. `top`: of the function itself, so a variable that begins here can be declared here."""
+    scope = occurrences(list(body))
+    return tuple(s for node in body for s in _statement(ctx, node, top, scope))
+
+
+Scope = dict[str, int]
+
+
+def _statement(ctx: Context, node: ast.stmt, top: bool, scope: Scope) -> tuple[Stmt, ...]:
+    handler = _HANDLERS.get(type(node))
+    if handler is None:
+        ctx.refuse(node, fence.message(node))
+    return handler(ctx, node, top, scope)
+
+
+# --- assignments ---------------------------------------------------------------------------------------------------------------------
+
+
+def _assign(ctx: Context, node: ast.Assign, top: bool, scope: Scope) -> tuple[Stmt, ...]:
+    if len(node.targets) != 1:
+        ctx.refuse(node, fence.TARGETS)
+    return _store(ctx, node.targets[0], expression(ctx, node.value), node, top, scope)
+
+
+def _store(ctx: Context, target: ast.expr, value: Any_, node: ast.stmt, top: bool, scope: Scope) -> tuple[Stmt, ...]:
+    if isinstance(target, ast.Name):
+        return _variable(ctx, target, value, node, top, scope)
+    if isinstance(target, ast.Subscript):
+        place = _element(ctx, target)
+        span = ctx.span(node)
+        return (Evaluate(span, Assign(span, place.type, place.expr, stored(value, place.type, "the element", span))),)
+    if not isinstance(target, ast.Tuple):
+        ctx.refuse(target, fence.message(target))
+    return _unpack(ctx, target, value, node, top, scope)
+
+
+def _variable(ctx: Context, target: ast.Name, value: Any_, node: ast.stmt, top: bool, scope: Scope) -> tuple[Stmt, ...]:
+    known, span = ctx.names.get(target.id), ctx.span(node)
+    if isinstance(known, Declaration):
+        expr = stored(value, _scalar(known), f"`{target.id}`", span)
+        return (Evaluate(span, Assign(span, known.type, Name(ctx.span(target), known.type, known), expr)),)
+    if not isinstance(value, Value) and not (isinstance(value, Static) and scalar_of_number(value.value) is not None):
+        return _alias(ctx, target, value, top)
+    if known is not None:
+        ctx.mistake(target, f"`{target.id}` is {described(known)} already and cannot become a number")
+    return _begin(ctx, target, materialised(value, span), span, top, scope)
+
+
+def _begin(ctx: Context, target: ast.Name, value: Value, span: Span, top: bool, scope: Scope) -> tuple[Stmt, ...]:
+    """The first value of a variable: declared here where it is not used outside of this block, else at the function's beginning."""
+    declaration = ctx.program.declare(ctx.span(target), target.id, value.type)
+    ctx.names[target.id] = declaration
+    if top or scope.get(target.id) == ctx.uses[target.id]:
+        return (Declare(span, declaration, value.expr),)
+    ctx.hoisted.append(Declare(span, declaration, None))
+    return (Evaluate(span, Assign(span, declaration.type, Name(ctx.span(target), declaration.type, declaration), value.expr)),)
+
+
+def _alias(ctx: Context, target: ast.Name, value: Any_, top: bool) -> tuple[Stmt, ...]:
+    """Another name for something that is no number: a function, an array, a tuple."""
+    if not top or ctx.names.get(target.id) is not None:
+        ctx.refuse(target, f"`{target.id}` = {described(value)}: only numbers can be assigned here")
+    if isinstance(value, Items):
+        statements, items = _kept(ctx, value, ctx.span(target))
+        ctx.names[target.id] = Items(items)
+        return statements
+    if isinstance(value, ArrayValue) and value.indices:
+        ctx.refuse(target, "a part of an array cannot be assigned to a name; index it where it is used")
+    ctx.names[target.id] = value
+    return ()
+
+
+def _kept(ctx: Context, value: Items, span: Span) -> tuple[tuple[Stmt, ...], tuple[Static | Value, ...]]:
+    """The values of a tuple, each evaluated once and now."""
+    statements: list[Stmt] = []
+    items: list[Static | Value] = []
+    for k, item in enumerate(value.items):
+        if isinstance(item, Static):
+            items.append(item)
+            continue
+        declaration = ctx.program.declare(span, f"item{k}", item.type)
+        statements.append(Declare(span, declaration, item.expr))
+        items.append(Value(Name(span, item.type, declaration)))
+    return tuple(statements), tuple(items)
+
+
+def _unpack(ctx: Context, target: ast.Tuple, value: Any_, node: ast.stmt, top: bool, scope: Scope) -> tuple[Stmt, ...]:
+    if isinstance(value, Static) and isinstance(value.value, tuple):
+        value = Items(tuple(Static(v) for v in value.value))
+    if not isinstance(value, Items):
+        ctx.mistake(node, f"{described(value)} cannot be unpacked")
+    if len(value.items) != len(target.elts):
+        ctx.mistake(node, f"{len(value.items)} values for {len(target.elts)} names")
+    new = all(isinstance(p, ast.Name) and p.id not in ctx.names for p in target.elts)
+    statements, items = ((), value.items) if new else _kept(ctx, value, ctx.span(node))
+    for part, item in zip(target.elts, items, strict=True):
+        statements += _store(ctx, part, item, node, top, scope)
+    return statements
+
+
+def _augmented(ctx: Context, node: ast.AugAssign, top: bool, scope: Scope) -> tuple[Stmt, ...]:
+    """`x += v`: the type of the operation, then that of the target."""
+    span, value = ctx.span(node), expression(ctx, node.value)
+    place = _element(ctx, node.target) if isinstance(node.target, ast.Subscript) else expression(ctx, node.target)
+    if not isinstance(place, Value) or not isinstance(value, Static | Value):
+        ctx.mistake(node, "only numbers can be changed in place")
+    op = _COMPOUND.get(type(node.op))
+    if op is None or place.type == BOOL:
+        changed = binary(ctx.program, node.op, place, value, span)
+        return (Evaluate(span, Assign(span, place.type, place.expr, stored(changed, place.type, "the target", span))),)
+    shared = quotient(place.type, type_of(value, span)) if op == "/" else common(place.type, type_of(value, span))
+    if shared.is_float and not place.type.is_float:
+        ctx.mistake(node, f"the target is {place.type} and cannot take a {shared}; begin with a float")
+    if shared.is_float and op in ("<<", ">>", "|", "&", "^"):
+        ctx.mistake(node, f"this operator is not for {shared}")
+    return (Evaluate(span, Assign(span, place.type, place.expr, as_type(value, shared, span), op, shared)),)
+
+
+_COMPOUND: dict[type[ast.AST], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.BitOr: "|", ast.BitAnd: "&", ast.BitXor: "^", ast.LShift: "<<",
+    ast.RShift: ">>",
+}  # fmt: skip
+
+
+def _element(ctx: Context, target: ast.Subscript) -> Value:
+    place = expression(ctx, target)
+    if isinstance(place, ArrayValue):
+        ctx.refuse(target, fence.SLICED)
+    if not isinstance(place, Value):
+        ctx.mistake(target, "only elements of arrays can be assigned")
+    return place
+
+
+def _scalar(declaration: Declaration) -> Scalar:
+    assert isinstance(declaration.type, Scalar)
+    return declaration.type
+
+
+# --- control -------------------------------------------------------------------------------------------------------------------------
+
+
+def _if(ctx: Context, node: ast.If, top: bool, scope: Scope) -> tuple[Stmt, ...]:
+    condition = expression(ctx, node.test)
+    if isinstance(condition, Static):
+        return block(ctx, node.body if condition.value else node.orelse, top)
+    span = ctx.span(node)
+    then = Block(span, block(ctx, node.body, False))
+    otherwise = Block(span, block(ctx, node.orelse, False)) if node.orelse else None
+    return (If(span, truth(condition, span), then, otherwise),)
+
+
+def _while(ctx: Context, node: ast.While, top: bool, scope: Scope) -> tuple[Stmt, ...]:
+    if node.orelse:
+        ctx.refuse(node.orelse[0], fence.ORELSE)
+    span = ctx.span(node)
+    return (While(span, truth(expression(ctx, node.test), span), Block(span, block(ctx, node.body, False))),)
+
+
+def _for(ctx: Context, node: ast.For, top: bool, scope: Scope) -> tuple[Stmt, ...]:
+    if node.orelse:
+        ctx.refuse(node.orelse[0], fence.ORELSE)
+    span, over = ctx.span(node), expression(ctx, node.iter)
+    if not isinstance(over, Range):
+        ctx.refuse(node.iter, fence.LOOPS)
+    if not isinstance(node.target, ast.Name):
+        ctx.refuse(node.target, fence.message(node.target))
+    name, type_ = node.target.id, type_of(over.stop, span)
+    known = ctx.names.get(name)
+    if known is not None and not (isinstance(known, Declaration) and known.type == type_):
+        ctx.mistake(node.target, f"`{name}` is something else already; name the loop's variable differently")
+    before: list[Stmt] = []
+    stop, step = (_bound(ctx, v, type_, what, before, span) for v, what in ((over.stop, "stop"), (over.step, "step")))
+    own = known is None and _only_here(ctx, node, name)
+    counter = ctx.program.declare(ctx.span(node.target), name, type_)
+    at = Name(span, type_, counter)
+    init = Declare(span, counter, as_type(over.start, type_, span))
+    advance = Assign(span, type_, at, step, "+", type_)
+    first: tuple[Stmt, ...] = ()
+    if own:
+        ctx.names[name] = counter
+    else:
+        first = _copy(ctx, name, known, at, span)
+    body = (*first, *block(ctx, node.body, False))
+    if own:
+        del ctx.names[name]
+    return (*before, For(span, init, _condition(over, at, stop, step, span), advance, Block(span, body)))
+
+
+def _only_here(ctx: Context, node: ast.For, name: str) -> bool:
+    """Whether a loop's variable is only read, and only in the loop's body (or is that of other loops likewise)."""
+    loops = [n for n in ast.walk(ctx.source.tree) if isinstance(n, ast.For) and isinstance(n.target, ast.Name) and n.target.id == name]
+    inside = sum(occurrences([*n.body])[name] + 1 for n in loops)
+    stores = sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(ctx.source.tree))
+    nested = any(inner is not n for n in loops for inner in ast.walk(n) if inner in loops)
+    return not nested and inside == ctx.uses[name] and stores == len(loops)
+
+
+def _copy(ctx: Context, name: str, known: Any_ | Declaration | None, at: Node, span: Span) -> tuple[Stmt, ...]:
+    """The assignment to the function's variable with which an iteration begins."""
+    if not isinstance(known, Declaration):
+        known = ctx.program.declare(span, name, at.type)
+        ctx.names[name] = known
+        ctx.hoisted.append(Declare(span, known, None))
+    return (Evaluate(span, Assign(span, known.type, Name(span, known.type, known), at)),)
+
+
+def _bound(ctx: Context, value: Static | Value, type_: Scalar, what: str, before: list[Stmt], span: Span) -> Node:
+    """A bound of a loop, evaluated before it."""
+    expr = as_type(value, type_, span)
+    if isinstance(value, Static):
+        return expr
+    declaration = ctx.program.declare(span, what, type_, const=True)
+    before.append(Declare(span, declaration, expr))
+    return Name(span, type_, declaration)
+
+
+def _condition(over: Range, at: Node, stop: Node, step: Node, span: Span) -> Node:
+    up, down = Binary(span, BOOL, "<", at, stop), Binary(span, BOOL, ">", at, stop)
+    if isinstance(over.step, Static):
+        return up if over.step.value > 0 else down
+    type_ = type_of(over.step, span)
+    if not type_.is_signed:
+        return up
+    return Conditional(span, BOOL, Binary(span, BOOL, ">=", as_type(over.step, type_, span), constant(span, type_, 0)), up, down)
+
+
+def _return(ctx: Context, node: ast.Return, top: bool, scope: Scope) -> tuple[Stmt, ...]:
+    span = ctx.span(node)
+    if node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None):
+        return (Return(span, None),)
+    if ctx.layout is None:
+        ctx.mistake(node, "a kernel returns nothing; write into an array")
+    value = expression(ctx, node.value)
+    if not isinstance(value, Static | Value):
+        ctx.refuse(node, "a device function returns one number")
+    number = materialised(value, span)
+    if ctx.result is not None and ctx.result != number.type:
+        ctx.mistake(node, f"this returns a {number.type}, another return of the function a {ctx.result}")
+    ctx.result = number.type
+    return (Return(span, number.expr),)
+
+
+def _expression(ctx: Context, node: ast.Expr, top: bool, scope: Scope) -> tuple[Stmt, ...]:
+    value = expression(ctx, node.value)
+    return (Evaluate(ctx.span(node), value.expr),) if isinstance(value, Value) else ()
+
+
+def _nothing(ctx: Context, node: ast.Pass, top: bool, scope: Scope) -> tuple[Stmt, ...]:
+    return ()
+
+
+def _break(ctx: Context, node: ast.Break, top: bool, scope: Scope) -> tuple[Stmt, ...]:
+    return (Break(ctx.span(node)),)
+
+
+def _continue(ctx: Context, node: ast.Continue, top: bool, scope: Scope) -> tuple[Stmt, ...]:
+    return (Continue(ctx.span(node)),)
+
+
+_HANDLERS: dict[type[ast.stmt], Callable[..., tuple[Stmt, ...]]] = {
+    ast.Assign: _assign, ast.AugAssign: _augmented, ast.If: _if, ast.While: _while, ast.For: _for, ast.Return: _return,
+    ast.Expr: _expression, ast.Pass: _nothing, ast.Break: _break, ast.Continue: _continue,
+}  # fmt: skip

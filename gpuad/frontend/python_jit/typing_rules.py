@@ -1,0 +1,90 @@
+"""CuPy's rules of types in `mode='cuda'`: the type of an operation is the first, in this order, that both operands can be cast to.
+
+So int32 with uint32 is uint32, an integer of any size with float32 is float32, `/` of two integers float64. A Python constant has the type
+that a call would give it (float32 for 0.5), but takes the type of the operation without being rounded to its own first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...errors import CompileError
+from ...ir.surface import Cast, Expr
+from ...ir.types import BOOL, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Scalar
+from ...source import Span
+from ..cuda.conversions import constant
+from .signature import scalar_of_number
+from .values import Any_, Static, Value
+
+ORDER = (BOOL, I8, U8, I16, U16, I32, U32, I64, U64, F32, F64)
+_KINDS = {"bool": 0, "uint": 1, "int": 2, "float": 3}
+
+
+def type_of(value: Any_, span: Span) -> Scalar:
+    """The type of a number. CompileError for anything else."""
+    if isinstance(value, Value):
+        return value.type
+    found = scalar_of_number(value.value) if isinstance(value, Static) else None
+    if found is None:
+        raise CompileError(f"a number is needed here, not {described(value)}", span)
+    return found
+
+
+def described(value: Any_) -> str:
+    """What something is, for messages."""
+    if isinstance(value, Static):
+        return f"{type(value.value).__name__} {getattr(value.value, '__name__', value.value)!r}"
+    return {"ArrayValue": "an array", "Items": "a tuple", "Range": "a range"}.get(type(value).__name__, "a number")
+
+
+def common(*types: Scalar) -> Scalar:
+    """The first type that all can be cast to."""
+    return max(types, key=ORDER.index)
+
+
+def floating(type_: Scalar) -> Scalar:
+    """The type in which a function of floats computes."""
+    return type_ if type_.is_float else F32
+
+
+def quotient(left: Scalar, right: Scalar) -> Scalar:
+    """The type of `/`."""
+    shared = common(left, right)
+    if shared.is_float:
+        return shared
+    return F32 if shared.bits < 32 and BOOL not in (left, right) else F64
+
+
+def as_type(value: Any_, type_: Scalar, span: Span) -> Expr:
+    """A number in a type; constants exactly."""
+    if isinstance(value, Static) and scalar_of_number(value.value) is not None:
+        return _constant(value.value, type_, span)
+    type_of(value, span)
+    assert isinstance(value, Value)
+    return value.expr if value.type == type_ else Cast(span, type_, value.expr, implicit=False)
+
+
+def _constant(number: Any, type_: Scalar, span: Span) -> Expr:
+    if not type_.is_float and type_ != BOOL and isinstance(number, float | np.floating) and not np.isfinite(number):
+        raise CompileError(f"{number} has no value as {type_}", span)
+    return constant(span, type_, number.item() if isinstance(number, np.generic) else number)
+
+
+def materialised(value: Any_, span: Span) -> Value:
+    """A number as the kernel computes it; a constant in the type that it has by itself."""
+    return value if isinstance(value, Value) else Value(as_type(value, type_of(value, span), span))
+
+
+def stored(value: Any_, type_: Scalar, what: str, span: Span) -> Expr:
+    """A number for a variable or element of a type. CompileError where a float would become an integer."""
+    source = type_of(value, span)
+    if _KINDS[source.kind] == _KINDS["float"] and not type_.is_float:
+        raise CompileError(f"{what} is {type_} and cannot take a {source}; convert it with int(...), or begin with a float", span)
+    return as_type(value, type_, span)
+
+
+def truth(value: Any_, span: Span) -> Expr:
+    """A number as a condition."""
+    return as_type(value, BOOL, span)

@@ -1,0 +1,67 @@
+"""What an expression is while it is lowered: known already, a number of the kernel, an array, or several of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ...errors import CompileError
+from ...ir.surface import Declaration, Expr
+from ...ir.types import Scalar
+from .signature import ArrayType
+
+
+@dataclass(frozen=True)
+class Static:
+    """Known when the kernel is lowered: a constant, a module, a function, a tuple of constants."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number that the kernel computes."""
+
+    expr: Expr
+
+    @property
+    def type(self) -> Scalar:
+        """Its type. CompileError for what a function without a result gives."""
+        if not isinstance(self.expr.type, Scalar):
+            raise CompileError("this function returns nothing", self.expr.span)
+        return self.expr.type
+
+
+@dataclass(frozen=True)
+class ArrayValue:
+    """An array parameter with the first of its `indices` given, by `a[i]` of `a[i][j]`. `name` is the kernel's parameter whose layout it
+    has."""
+
+    name: str
+    pointer: Declaration
+    type: ArrayType
+    indices: tuple[Value, ...] = ()
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes that are left."""
+        return self.type.ndim - len(self.indices)
+
+
+@dataclass(frozen=True)
+class Items:
+    """A tuple of values, such as `a.shape` or `jit.grid(2)`."""
+
+    items: tuple[Static | Value, ...]
+
+
+@dataclass(frozen=True)
+class Range:
+    """`range(start, stop, step)`."""
+
+    start: Static | Value
+    stop: Static | Value
+    step: Static | Value
+
+
+Any_: TypeAlias = "Static | Value | ArrayValue | Items | Range"
