@@ -37,6 +37,7 @@ FLOORS = (
         "cutting",
         "explaining",
         "launching",
+        "modules",
         "program",
         "watching",
         "__main__",

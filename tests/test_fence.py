@@ -11,7 +11,6 @@ from gpuad.source import SourceFile
 STRUCTS = "structs (P) come in a later release"
 SHARED = "shared memory (__shared__) comes in a later release"
 ALLOCATION = "memory allocation in a kernel"
-GLOBAL = "the variable c is in global memory ({}): only const variables with a value are supported"
 NO_LVALUE = "only a variable, an element or what a pointer points to can be changed or referred to here"
 REINTERPRETED = "a cast from float32* to {} reinterprets memory, which a derivative cannot follow"
 VOLATILE = "volatile memory is not supported: other threads may change it, which a reverse pass cannot follow"
@@ -137,8 +136,6 @@ SOURCES: dict[str, tuple[str, str]] = {
     "void pointer": ("__global__ void k(void* ^x) {}", "void pointers are not supported"),
     "pointer to pointer": ("__global__ void k(float** ^x) { x[0][0] = 1; }", "pointers to pointers are not supported"),
     "volatile pointer": ("__global__ void k(volatile float* ^x) { x[0] = 1; }", VOLATILE),
-    "constant memory": ("__constant__ float c[3]; __global__ void k(float* x) { x[0] = ^c[1]; }", GLOBAL.format("__constant__")),
-    "device memory": ("__device__ float c = 3; __global__ void k(float* x) { ^c = x[0]; }", GLOBAL.format("__device__")),
     "dynamic shared of the file": ("extern __shared__ float s[]; __global__ void k(float* x) { ^s[0] = x[0]; }", SHARED),
     "recursion": (
         "__device__ float f(float a) { return a < 0 ? a : ^f(a - 1); } __global__ void k(float* x) { x[0] = f(x[0]); }",

@@ -38,7 +38,8 @@ class Constant(Expr):
 
 @dataclass(frozen=True)
 class Declaration(Node):
-    """A variable, parameter or array. `uid` tells shadowed names apart. `reference`: a C++ reference. `space`: 'local' or 'shared'."""
+    """A variable, parameter or array. `uid` tells shadowed names apart. `reference`: a C++ reference. `space`: 'local', 'shared', or
+    'module' for the pointer to a variable of the module, which is a parameter of the kernel and visible in its helpers."""
 
     name: str
     type: Type
@@ -279,11 +280,23 @@ class Barrier(Stmt):
 
 
 @dataclass(frozen=True)
+class Global(Node):
+    """A `__constant__` or `__device__` variable that a kernel reaches: `pointer` is the parameter through which it gets there. `initial`
+    are the values of all elements in memory order as the source gives them, None where it gives none."""
+
+    name: str
+    pointer: Declaration
+    shape: tuple[int, ...]
+    initial: tuple[bool | int | float, ...] | None
+
+
+@dataclass(frozen=True)
 class Function(Node):
-    """A kernel or a __device__ helper."""
+    """A kernel or a __device__ helper. A kernel's parameters are the user's, followed by a pointer for each of the `globals`."""
 
     name: str
     parameters: tuple[Declaration, ...]
     result: Type
     body: Block
     is_kernel: bool = False
+    globals: tuple[Global, ...] = ()

@@ -40,6 +40,7 @@ class Context:
     active: list[Cursor] = field(
         default_factory=list
     )  # the functions being lowered, outermost first: one of them called again is a recursion
+    globals: dict[Cursor, surface.Global] = field(default_factory=dict)  # variables of the module that the kernel reaches
     tables: list[list[Declare]] = field(default_factory=list)  # per active function: file-scope tables that it reads
     _uids: int = 0
 
@@ -74,10 +75,12 @@ class Context:
             handler = self.statements[CursorKind.CALL_EXPR]
         return handler(self, cursor) if handler else self.refuse(cursor)
 
-    def fresh(self, span: Span, name: str, type_: Type, *, reference: bool = False, const: bool = False) -> Declaration:
+    def fresh(
+        self, span: Span, name: str, type_: Type, *, reference: bool = False, const: bool = False, space: str = "local"
+    ) -> Declaration:
         """A new declaration with an identity of its own."""
         self._uids += 1
-        return Declaration(span, name, type_, self._uids, reference, "local", const)
+        return Declaration(span, name, type_, self._uids, reference, space, const)
 
     def declare(self, cursor: Cursor, declaration: Declaration) -> Declaration:
         """Records what `cursor` declares."""

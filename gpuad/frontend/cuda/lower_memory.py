@@ -11,6 +11,7 @@ from .arrays import initial_values
 from .clang_c import children, evaluate, has_attribute, initializer
 from .context import Context
 from .conversions import constant
+from .globals import module_variable
 from .places import is_ours
 from .types import is_const
 
@@ -74,8 +75,7 @@ def _global(ctx: Context, use: Cursor, variable: Cursor) -> Expr:
         ctx.refuse(use, "shared memory (__shared__) comes in a later release")
     start = initializer(variable)
     if not is_const(variable.type) or start is None:
-        space = "__constant__" if has_attribute(variable, CursorKind.CUDACONSTANT_ATTR) else "__device__"
-        ctx.refuse(use, f"the variable {variable.spelling} is in global memory ({space}): only const variables with a value are supported")
+        return module_variable(ctx, use, variable)
     type_ = ctx.type(variable)
     return _table(ctx, use, variable, start) if isinstance(type_, Array) else _folded(ctx, use, variable, start, type_)
 
