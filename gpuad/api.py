@@ -6,8 +6,8 @@ their numbers only, and those decide between a few prepared variants.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from copy import copy
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -21,7 +21,7 @@ from . import launching
 from .analysis.activity import Escape
 from .analysis.races import sure_extents
 from .annotations import Active, BatchDuplicated, Const, Duplicated
-from .arguments import activities, bind, geometry
+from .arguments import activities, bind, check_count, geometry
 from .depth import room
 from .differentiate import Adjoint, Pattern, Tangent, primal_of, reverse_of, second_of, tangent_of
 from .errors import GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
@@ -32,9 +32,10 @@ from .frontend.cuda import parse
 from .ir.nodes import Accumulate, Atomic, Store
 from .ir.nodes import Kernel as IrKernel
 from .ir.rewrite import walk_stmts
-from .ir.surface import Declaration, Function, uses_dynamic
+from .ir.surface import Declaration, Function, Global, uses_dynamic
 from .ir.types import Pointer, Scalar
 from .launching import Call, State
+from .modules import ModuleMemory, library_of
 from .program.context import current as recording
 from .source import SourceFile
 from .transform.aliases import NONE, Aliases
@@ -85,10 +86,14 @@ class Kernel(Family):
     _inside: frozenset[str] = frozenset()  # parameters through which it stays inside of the view by construction
     _strided = False  # it is told the strides of its arrays
 
-    def __init__(self, file: SourceFile, name: str, options: Sequence[str] = (), raw: Any = None) -> None:
+    def __init__(
+        self, file: SourceFile, name: str, options: Sequence[str] = (), raw: Any = None, module: ModuleMemory | None = None
+    ) -> None:
         self.file = file
         self.options = tuple(options)
         self.raw = raw
+        self.module = module or ModuleMemory(raw)
+        self.shadows: dict[str, Any] = {}  # of variables of the module
         self.function: Function = self._read(name)
         self.name = self.function.name
         self.room = partial(room, self.name, self.function.span)
@@ -116,7 +121,31 @@ class Kernel(Family):
     @property
     def parameters(self) -> tuple[Declaration, ...]:
         """Declarations of the parameters, in order."""
+        return self.declared[: len(self.declared) - len(self.function.globals)]
+
+    @property
+    def declared(self) -> tuple[Declaration, ...]:
+        """The same, followed by pointers to the variables of the module that the kernel reaches."""
         return self.function.parameters
+
+    def get_global(self, name: str) -> Any:
+        """A `__constant__` or `__device__` variable that the kernel reaches, as an array on its memory: a NumPy array for a kernel from
+        text (of shape () for a single number), a CuPy array on the module's memory for one from a RawModule. Raises LaunchError for any
+        other name."""
+        return self.module.get(self.name, self._global(name))
+
+    def with_shadow(self, name: str, shadow: Any) -> Kernel:
+        """The same kernel, of the same module, with a shadow for one of its variables: `get_global(name)` is then Duplicated with it."""
+        other = copy.copy(self)
+        other.shadows = {**self.shadows, self._global(name).pointer.name: shadow}
+        return other
+
+    def _global(self, name: str) -> Global:
+        known = self.function.globals
+        found = [g for g in known if g.name == name] or [g for g in known if g.name.rpartition("::")[2] == name]
+        if not found:
+            raise LaunchError(f"`{self.name}` reaches no variable `{name}`; of its module it reaches {_listed(g.name for g in known)}.")
+        return found[0]
 
     def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Launches the kernel as it is. `grid`, `block`: ints or tuples of up to three; `args`: arrays (annotated or not), numbers,
@@ -138,7 +167,7 @@ class Kernel(Family):
         if shared_mem <= 0:
             raise LaunchError(f"`{self.name}` uses dynamic shared memory: pass its bytes as shared_mem=")
         if shared_mem not in self._sizes:
-            own = copy(self)
+            own = copy.copy(self)
             own.function = replace(self.function, dynamic=shared_mem)
             own._primals, own._adjoints, own._tangents, own._seconds, own._sizes = {}, {}, {}, {}, {}
             own.facts = Facts()
@@ -161,16 +190,17 @@ class Kernel(Family):
         """The reverse kernel before any launch: `.source` is self-contained CUDA text under a header that is its contract, `.explain()`
         says what it saves and why. Annotations (classes or instances) by position or by parameter name; who is not named is Const. With
         `grid`, `block` and `args` the text is the one that this launch would use. A kernel with dynamic shared memory needs its bytes."""
-        kinds = activities(self.name, self.parameters, annotations, by_name)
+        kinds = self.activities(annotations, by_name)
         with self.room():
             return self.sized(shared_mem)._text(kinds, grid, block, args)
 
     def _text(self, kinds: Sequence[str], grid: Any, block: Any, args: Any) -> AdjointText:
-        shadows = tuple(_element(d) if k in _SHADOWED else None for d, k in zip(self.parameters, kinds, strict=True))
+        shadows = tuple(_element(d) if k in _SHADOWED else None for d, k in zip(self.declared, kinds, strict=True))
         adjoint = self.reverse(Pattern(shadows, optimistic=False))
         if args is None:
             return adjoint_text(self.function, adjoint, frozenset(), None)
-        call = self.bind(grid, block, [_annotated(a, kind) for a, kind in zip(args, kinds, strict=True)], 0, None)
+        check_count(self.name, self.parameters, args)
+        call = self.bind(grid, block, [_annotated(a, kind) for a, kind in zip(args, kinds, strict=False)], 0, None, kinds)
         adjoint = self.reverse_for(pattern_of(self, call), call)
         return adjoint_text(self.function, adjoint, launching.plain_shadows(adjoint, call), call)
 
@@ -206,17 +236,34 @@ class Kernel(Family):
             self._seconds[pattern] = second_of(self.function, pattern)
         return self._seconds[pattern]
 
-    def bind(self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> Call:
+    def activities(self, positional: Sequence[Any], by_name: Mapping[str, Any]) -> tuple[str, ...]:
+        """The kind of each parameter, from annotations, the module's variables included."""
+        return activities(self.name, self.declared, positional, {**dict.fromkeys(self.shadows, Duplicated), **by_name})
+
+    def _complete(self, args: Sequence[Any], kinds: Sequence[str]) -> Sequence[Any]:
+        """The arguments, followed by the variables of the module."""
+        check_count(self.name, self.parameters, args)
+        library = library_of(args)
+        made = []
+        for variable, kind in zip(self.function.globals, kinds[len(args) :] or ["bare"] * len(self.function.globals), strict=True):
+            name = variable.pointer.name
+            array = self.module.for_launch(self.name, variable, name in self._written, library)
+            made.append(Duplicated(array, self.shadows[name]) if name in self.shadows else _annotated(array, kind))
+        return [*args, *made]
+
+    def bind(self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, kinds: Sequence[str] = ()) -> Call:
         """Binds and checks a call: once to have numbers, and with what these prove about the kernel's reach once more."""
         geo = geometry(grid, block)
+        if self.function.globals:
+            args = self._complete(args, kinds)
         plain = self.primal()
         written = self._written
-        positions = range(len(self.parameters))
-        first = bind(self.name, self.parameters, args, written=written, inside=[d.name for d in self.parameters], strided=self._strided)
+        positions = range(len(self.declared))
+        first = bind(self.name, self.declared, args, written=written, inside=[d.name for d in self.declared], strided=self._strided)
         call = Call(first, *geo)
         inside = self._inside | self.facts.get(call.key, lambda: launching.stays_inside(plain, call))
-        loose = frozenset(i for i in positions if self.parameters[i].name not in inside and first.arguments[i].memory is not None)
-        bound = bind(self.name, self.parameters, args, written=written, inside=inside, strided=self._strided) if loose else first
+        loose = frozenset(i for i in positions if self.declared[i].name not in inside and first.arguments[i].memory is not None)
+        bound = bind(self.name, self.declared, args, written=written, inside=inside, strided=self._strided) if loose else first
         call = Call(bound, *geo, 0 if self._dynamic else shared_mem, stream, loose)
         launching.check_device(call)
         if not call.overlaps:
@@ -247,6 +294,10 @@ def _annotated(arg: Any, kind: str) -> Any:
     return Active(arg, np.zeros((), np.float64)) if kind == "active" else Duplicated(arg)
 
 
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"
+
+
 def _element(declaration: Declaration) -> Scalar | None:
     type_ = declaration.type.element if isinstance(declaration.type, Pointer) else declaration.type
     return type_ if isinstance(type_, Scalar) and type_.is_float else None
@@ -274,11 +325,14 @@ def kernel(source: str | Path | Kernel, name: str | None = None, *, options: Seq
 def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ()) -> Any: ...
 def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ()) -> Any:
     """A differentiable kernel from `source`: CUDA text and a name, a path of a .cu file and a name, a CuPy RawKernel, a CuPy RawModule
-    and a name, or a CuPy ElementwiseKernel or ReductionKernel.
+    and a name, or a CuPy ElementwiseKernel or ReductionKernel. A template is named with its arguments: `step<float, 3>`. From a gpuad
+    kernel and a name: another kernel of its module, with which it shares the module's memory.
 
     `options` are those of the compilation (-D, -I, -std). Raises CompileError for text that is no CUDA or an unknown name,
     UnsupportedError (with file, line and column) for what gpuad cannot represent.
     """
+    if isinstance(source, Kernel) and name is not None:
+        return Kernel(source.file, name, source.options, source.raw, source.module)
     if isinstance(source, Family):
         return source
     if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source and source.endswith((".cu", ".cuh"))):
@@ -409,6 +463,11 @@ def _dropped(chosen: Kernel, position: int, escape: Escape, actives: str, kind: 
     way = "and they come out of it again" if kind == "const" else "but it has no shadow"
     offer = "stop_gradient({0}) to cut it on purpose" if escape.returns else "Const({0}) to drop it on purpose"
     name = escape.buffer.name
+    if position >= len(chosen.parameters):
+        return (
+            f"{where}error: the variable `{name}` of the module of kernel `{chosen.name}` gets values that depend on {actives}, but it has "
+            f"no shadow{caret}\n  give it one: kernel.with_shadow('{name}', shadow). Nothing was launched."
+        )
     return (
         f"{where}error: argument {position + 1} `{name}` of kernel `{chosen.name}` gets values that depend on {actives}, {way}{caret}\n"
         f"  pass Duplicated({name}) to keep its gradient, or {offer.format(name)}. Nothing was launched."
@@ -465,11 +524,11 @@ def autodiff_thunk(
     if not isinstance(family, Kernel):
         return _thunk_of_family(family, annotations, not_overwritten, by_name)
     whole = family
-    kinds = activities(whole.name, whole.parameters, annotations, by_name)
-    unknown = set(not_overwritten) - {d.name for d in whole.parameters}
+    kinds = whole.activities(annotations, by_name)
+    unknown = set(not_overwritten) - {d.name for d in whole.declared}
     if unknown:
         raise LaunchError(f"`{whole.name}` has no parameter `{sorted(unknown)[0]}`")
-    shadows = tuple(_element(d) if kind in _SHADOWED else None for d, kind in zip(whole.parameters, kinds, strict=True))
+    shadows = tuple(_element(d) if kind in _SHADOWED else None for d, kind in zip(whole.declared, kinds, strict=True))
 
     @whole.room()
     def augmented(grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Saved:
@@ -555,9 +614,9 @@ def _class_shadow(shadows: Sequence[Scalar | None], aliases: Aliases, position: 
 
 def _check_flow_bare(chosen: Kernel, adjoint: Adjoint, kinds: Sequence[str]) -> None:
     for escape in adjoint.escapes:
-        position = next(i for i, d in enumerate(chosen.parameters) if d.name == escape.buffer.name)
-        if escape.returns:
-            actives = ", ".join(f"`{d.name}`" for d, k in zip(chosen.parameters, kinds, strict=True) if k in _SHADOWED)
+        position = next(i for i, d in enumerate(chosen.declared) if d.name == escape.buffer.name)
+        if escape.returns or position >= len(chosen.parameters):
+            actives = ", ".join(f"`{d.name}`" for d, k in zip(chosen.declared, kinds, strict=True) if k in _SHADOWED)
             raise ShadowError(_dropped(chosen, position, escape, actives, "const"))
     if not adjoint.connected:
         raise ShadowError(f"`{chosen.name}`: no path from an active input to an active output")
@@ -590,7 +649,9 @@ def _hvp(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], directions:
     call = chosen.bind(grid, block, args, shared_mem, stream)
     if chosen.second(pattern_of(chosen, call)).logs:
         raise UnsupportedError(f"`{chosen.name}`: the result of an atomic is not recorded for second derivatives in this release")
-    dots = chosen.bind(grid, block, launching.paired(chosen.name, call, directions), shared_mem, stream)
+    check_count(chosen.name, chosen.parameters, directions)
+    whole = [*directions, *(None for _ in chosen.function.globals)]
+    dots = chosen.bind(grid, block, launching.paired(chosen.name, call, whole)[: len(directions)], shared_mem, stream)
     pattern = pattern_of(chosen, call)
     adjoint = chosen.second(pattern)
     check_flow(chosen, call, adjoint.escapes, adjoint.connected)
@@ -618,6 +679,9 @@ def check_races(k: Any, grid: Any, block: Any, args: Sequence[Any], *, shared_me
     from .executors.reference import Reference
 
     chosen = _one_kernel(k, "check_races")
+    if library_of(args) is np and chosen.function.globals:
+        chosen = copy.copy(chosen)
+        chosen.module = chosen.module.on_host()
     with launching.executor_for_tests(Reference()):
         chosen(grid, block, args, shared_mem=shared_mem, stream=stream)
 

@@ -17,6 +17,9 @@ def contract(function: Function, adjoint: Adjoint, plain: frozenset[Buffer], cal
     steps = [*_before(adjoint, name), _seeds(adjoint), *_scratch(adjoint, name), f"launch {name}_reverse with the same grid and block."]
     lines = [f"gpuad: adjoint of `{name}` ({function.span}), for {_activity(adjoint)}."]
     lines += [f"{i}. {step}" for i, step in enumerate(steps, 1)]
+    if function.globals:
+        names = ", ".join(g.pointer.name for g in function.globals)
+        lines.append(f"{names}: addresses of the variables of that name in the module of {name}.")
     lines.append(_exit(adjoint))
     if adjoint.exact:
         lines.append(f"Compile {name} and these kernels with -fmad=false: branches depend on floating-point values and must agree.")

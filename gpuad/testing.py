@@ -168,6 +168,12 @@ def _launch(f: Any, grid: Any, block: Any, shared_mem: int) -> _Launch:
     return _Launch(f, grid, block, shared_mem)
 
 
+def module_arrays(kernel: Any) -> dict[str, Any]:
+    """The variables of the module that a kernel reaches, which come after the arguments: a run may change them."""
+    variables = getattr(getattr(kernel, "function", None), "globals", ())
+    return {variable.pointer.name: kernel.get_global(variable.name) for variable in variables}
+
+
 @dataclass(frozen=True, eq=False)
 class _Room:
     """One allocation, what was in it, and shadow memory of the same size."""
@@ -208,6 +214,8 @@ class _State:
                 self._add_array(position, arg, value, active)
             elif active:
                 self.scalars[position] = float(value)
+        for position, (name, array) in enumerate(module_arrays(self.launch.kernel).items(), len(self.args)):
+            self._add_array(position, array, array, name in self.launch.kernel.shadows)
         if not self.views:
             raise TypeError("check_gradient: no argument is an array of floats")
 
@@ -289,8 +297,16 @@ class _State:
         shadows = {p: library.full((), given.get(-1 - p, 0.0), np.float64) for p in self.scalars}
         actives = {p: Active(getattr(self.args[p], "primal", self.args[p]), shadow) for p, shadow in shadows.items()}
         args = tuple({**self.pairs, **actives}.get(p, a) for p, a in enumerate(self.args))
-        api.autodiff(self.launch.kernel, self.launch.grid, self.launch.block, args, mode=mode, **self.launch.call)
+        api.autodiff(self._with_shadows(), self.launch.grid, self.launch.block, args, mode=mode, **self.launch.call)
         return shadows
+
+    def _with_shadows(self) -> Any:
+        """The kernel with our shadows for those variables of its module that have one."""
+        kernel = self.launch.kernel
+        for position, name in enumerate(module_arrays(kernel), len(self.args)):
+            if position in self.pairs:
+                kernel = kernel.with_shadow(name, self.pairs[position].shadow)
+        return kernel
 
     def after(self, direction: Vector | None = None, step: float = 0.0) -> Vector:
         """The state after the launch alone, started `step` along a direction; no part of gpuad's differentiation takes part."""

@@ -337,11 +337,36 @@ def _argument(param: Any, arg: Any, stream: Stream, writes: bool) -> Any:
     return KernelMemory(block.bytes.view(dtype), (address - block.ptr) // dtype.itemsize)
 
 
+_GLOBAL = re.compile(r"__(?:constant|device)__\s+(float|double|int)\s+(\w+)((?:\[\d+\])*)\s*(?:=\s*([^;]*))?;")
+
+
+class UnownedMemory:
+    """Memory that another object owns; here always that of a `Block`."""
+
+    def __init__(self, ptr: int, size: int, owner: Any, device_id: int = 0) -> None:
+        block = Block.at(ptr)
+        assert block is not None
+        self.ptr, self.size, self.device_id, self.owner = ptr, size, device_id, (owner, block)
+        self.bytes = block.bytes[ptr - block.ptr :][:size]
+
+
 class RawModule:
-    """Several kernels of one text."""
+    """Several kernels of one text, and its variables."""
 
     def __init__(self, *, code: str | None = None, options: tuple[str, ...] = (), name_expressions: Any = None) -> None:
         self.code, self.options, self.name_expressions = code, options, name_expressions
+        self.variables: dict[str, Block] = {}
+        for type_, name, extents, initial in _GLOBAL.findall(code or ""):
+            values = np.zeros(math.prod(map(int, re.findall(r"\d+", extents))), {"float": "f4", "double": "f8", "int": "i4"}[type_])
+            given = [float(v.rstrip("f")) for v in re.findall(r"[-\d.]+f?", initial)]
+            values[: len(given)] = given
+            self.variables[name] = Block(values.nbytes)
+            self.variables[name].bytes[: values.nbytes] = values.view(np.uint8)
+
+    def get_global(self, name: str) -> MemoryPointer:
+        if name not in self.variables:
+            raise CUDADriverError("CUDA_ERROR_NOT_FOUND: named symbol not found")
+        return MemoryPointer(self.variables[name], 0)
 
     def get_function(self, name: str) -> RawKernel:
         assert self.code is not None
@@ -412,6 +437,7 @@ def _cuda() -> SimpleNamespace:
         Event=Event,
         Device=Device,
         MemoryPointer=MemoryPointer,
+        UnownedMemory=UnownedMemory,
         get_current_stream=lambda: Stream.current,
         get_elapsed_time=lambda _start, _end: 1.0,
         set_allocator=lambda _: None,

@@ -38,6 +38,7 @@ FLOORS = (
         "explaining",
         "jitting",
         "launching",
+        "modules",
         "program",
         "watching",
         "__main__",

@@ -14,7 +14,6 @@ VOLATILE_SHARED = (
     "__syncwarp() between the steps"
 )
 ALLOCATION = "memory allocation in a kernel"
-GLOBAL = "the variable c is in global memory ({}): only const variables with a value are supported"
 NO_LVALUE = "only a variable, an element or what a pointer points to can be changed or referred to here"
 REINTERPRETED = "a cast from float32* to {} reinterprets memory, which a derivative cannot follow"
 VOLATILE = "volatile memory is not supported: other threads may change it, which a reverse pass cannot follow"
@@ -140,8 +139,6 @@ SOURCES: dict[str, tuple[str, str]] = {
     "void pointer": ("__global__ void k(void* ^x) {}", "void pointers are not supported"),
     "pointer to pointer": ("__global__ void k(float** ^x) { x[0][0] = 1; }", "pointers to pointers are not supported"),
     "volatile pointer": ("__global__ void k(volatile float* ^x) { x[0] = 1; }", VOLATILE),
-    "constant memory": ("__constant__ float c[3]; __global__ void k(float* x) { x[0] = ^c[1]; }", GLOBAL.format("__constant__")),
-    "device memory": ("__device__ float c = 3; __global__ void k(float* x) { ^c = x[0]; }", GLOBAL.format("__device__")),
     "recursion": (
         "__device__ float f(float a) { return a < 0 ? a : ^f(a - 1); } __global__ void k(float* x) { x[0] = f(x[0]); }",
         "recursion is not supported: this call of f leads back to it",

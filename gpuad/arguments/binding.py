@@ -76,7 +76,7 @@ def bind(
     told the strides, so any view will do.
     Raises LaunchError for what cannot be launched, ShadowError for shadows that do not fit. Nothing has been written then.
     """
-    _check_count(kernel, parameters, args)
+    check_count(kernel, parameters, args)
     places = [Place(kernel, i, d) for i, d in enumerate(parameters)]
     bound = tuple(place.bind(arg) for place, arg in zip(places, args, strict=True))
     library = _one_library(places, bound)
@@ -90,7 +90,8 @@ def bind(
 # --- all arguments -------------------------------------------------------------------------------------------------------------------
 
 
-def _check_count(kernel: str, parameters: Sequence[Declaration], args: Sequence[Any]) -> None:
+def check_count(kernel: str, parameters: Sequence[Declaration], args: Sequence[Any]) -> None:
+    """Refuses a call with too many arguments or too few."""
     if not isinstance(args, tuple | list):
         raise LaunchError(f"`{kernel}`: the arguments come as a tuple or list, got {show(args)}; write (x,) for one argument.")
     if len(args) == len(parameters):

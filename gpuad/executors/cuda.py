@@ -162,6 +162,18 @@ def array_module() -> Any:
         return np
 
 
+def module_array(module: Any, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
+    """A variable of a `cupy.RawModule` as an array on its memory; LaunchError where the module has none of this name."""
+    import cupy
+
+    try:
+        address = module.get_global(name).ptr
+    except cupy.cuda.driver.CUDADriverError as error:
+        raise LaunchError(f'the module has no variable `{name}` under this name ({error}); give it extern "C" linkage') from error
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(address, size, module), 0))
+
+
 def current_device() -> int:
     """The number of CuPy's current device."""
     import cupy

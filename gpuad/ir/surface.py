@@ -42,8 +42,9 @@ class Constant(Expr):
 
 @dataclass(frozen=True)
 class Declaration(Node):
-    """A variable, parameter or array. `uid` tells shadowed names apart. `reference`: a C++ reference. `space`: 'local' or 'shared'; a
-    shared array may have the length DYNAMIC."""
+    """A variable, parameter or array. `uid` tells shadowed names apart. `reference`: a C++ reference. `space`: 'local'; 'shared' (such an
+    array may have the length DYNAMIC); 'module' for the pointer to a variable of the module, which is a parameter of the kernel and
+    visible in its helpers."""
 
     name: str
     type: Type
@@ -299,14 +300,27 @@ class Barrier(Stmt):
 
 
 @dataclass(frozen=True)
+class Global(Node):
+    """A `__constant__` or `__device__` variable that a kernel reaches: `pointer` is the parameter through which it gets there. `initial`
+    are the values of all elements in memory order as the source gives them, None where it gives none."""
+
+    name: str
+    pointer: Declaration
+    shape: tuple[int, ...]
+    initial: tuple[bool | int | float, ...] | None
+
+
+@dataclass(frozen=True)
 class Function(Node):
-    """A kernel or a __device__ helper. `dynamic`: bytes of dynamic shared memory of a launch, None where it is not known."""
+    """A kernel or a __device__ helper. A kernel's parameters are the user's, followed by a pointer for each of the `globals`. `dynamic`:
+    bytes of dynamic shared memory of a launch, None where it is not known."""
 
     name: str
     parameters: tuple[Declaration, ...]
     result: Type
     body: Block
     is_kernel: bool = False
+    globals: tuple[Global, ...] = ()
     dynamic: int | None = None
 
 

@@ -104,7 +104,8 @@ class Lowering:
         """The cell of a variable that is used at `span`."""
         if declaration.space == "shared":
             return self.share(declaration)
-        cell = self.frame.cells.get(declaration)
+        frame = self.frames[0] if declaration.space == "module" else self.frame
+        cell = frame.cells.get(declaration)
         if cell is None or cell not in self.env:
             raise UnsupportedError(f"'{declaration.name}' is neither a parameter nor a local variable", span)
         return cell

@@ -40,6 +40,7 @@ class Context:
     active: list[Cursor] = field(
         default_factory=list
     )  # the functions being lowered, outermost first: one of them called again is a recursion
+    globals: dict[Cursor, surface.Global] = field(default_factory=dict)  # variables of the module that the kernel reaches
     tables: list[list[Declare]] = field(default_factory=list)  # per active function: file-scope tables that it reads
     _uids: int = 0
 

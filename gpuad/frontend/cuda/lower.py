@@ -12,6 +12,7 @@ from ...ir.types import Pointer, Scalar
 from . import headers, lower_calls, lower_memory, lower_operators, lower_statements, lower_switch
 from .clang_c import children, has_attribute
 from .context import Context, ExpressionHandler, StatementHandler
+from .globals import with_globals
 from .places import Places
 from .types import is_const, is_reference, is_rvalue_reference, lower_parameter, lower_type
 
@@ -60,7 +61,9 @@ STATEMENTS: dict[CursorKind, StatementHandler] = {
 def lower_kernel(places: Places, definition: Cursor, check: Callable[[Cursor], None]) -> surface.Function:
     """The kernel's tree. `check` is called with each definition that it consists of, its own and those of the helpers that it reaches,
     before that is lowered: it raises where clang has found an error."""
-    return lower_function(Context(places, EXPRESSIONS, STATEMENTS, lower_function, check), definition)
+    ctx = Context(places, EXPRESSIONS, STATEMENTS, lower_function, check)
+    function = lower_function(ctx, definition)
+    return with_globals(function, tuple(ctx.globals.values()))
 
 
 def lower_function(ctx: Context, definition: Cursor) -> surface.Function:

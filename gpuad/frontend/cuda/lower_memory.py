@@ -8,9 +8,10 @@ from ...errors import UnsupportedError
 from ...ir.surface import AddressOf, Constant, Declare, Deref, Expr, Index, LaunchIndex, Name
 from ...ir.types import I32, I64, Array, Pointer, Scalar, Type
 from .arrays import initial_values
-from .clang_c import children, evaluate, has_attribute, initializer
+from .clang_c import children, evaluate, initializer
 from .context import Context
 from .conversions import constant
+from .globals import module_variable
 from .places import is_ours
 from .shared import global_shared, is_shared
 from .types import is_const
@@ -76,8 +77,7 @@ def _global(ctx: Context, use: Cursor, variable: Cursor) -> Expr:
         return Name(ctx.span(use), shared.type, shared)
     start = initializer(variable)
     if not is_const(variable.type) or start is None:
-        space = "__constant__" if has_attribute(variable, CursorKind.CUDACONSTANT_ATTR) else "__device__"
-        ctx.refuse(use, f"the variable {variable.spelling} is in global memory ({space}): only const variables with a value are supported")
+        return module_variable(ctx, use, variable)
     type_ = ctx.type(variable)
     return _table(ctx, use, variable, start) if isinstance(type_, Array) else _folded(ctx, use, variable, start, type_)
 

@@ -1,0 +1,77 @@
+"""The memory of a user's module: `__constant__` and `__device__` variables.
+
+A generated kernel lives in a module of its own, so it is handed the user's memory as pointers, and everything that holds for arrays that
+are passed holds for it: shadows, overlap, versions on a tape. For a `cupy.RawModule` that memory is on the device and CuPy gives its
+address; a kernel from text has memory of its own, in the library of the arrays that it is first launched with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .annotations import namespace
+from .errors import LaunchError
+from .ir.surface import Global
+from .ir.types import Pointer, Scalar
+from .launching import dtype_of
+
+
+class ModuleMemory:
+    """The variables of one module by name, as arrays made when they are first needed. `raw`: the CuPy object, or None for text."""
+
+    def __init__(self, raw: Any = None) -> None:
+        self.raw = raw
+        self.arrays: dict[str, Any] = {}
+
+    def get(self, kernel: str, variable: Global, library: Any = np) -> Any:
+        """The array of a variable; LaunchError where its memory cannot be reached."""
+        if variable.name not in self.arrays:
+            self.arrays[variable.name] = self._made(kernel, variable, library)
+        return self.arrays[variable.name]
+
+    def for_launch(self, kernel: str, variable: Global, written: bool, library: Any) -> Any:
+        """The same for a launch; LaunchError also for memory that the kernel would read before anyone has put a value there."""
+        if self.raw is None and not written and variable.initial is None and variable.name not in self.arrays:
+            raise LaunchError(
+                f"`{kernel}` reads `{variable.name}`, a variable of its module that has no value yet: set it through "
+                f"kernel.get_global('{variable.name}'). A kernel that shares its module is made by gpuad.kernel(kernel, 'name'). "
+                "Nothing was launched."
+            )
+        return self.get(kernel, variable, library)
+
+    def _made(self, kernel: str, variable: Global, library: Any) -> Any:
+        dtype = _dtype(variable)
+        if self.raw is None:
+            values = np.zeros(variable.shape, dtype)
+            if variable.initial is not None:
+                values.reshape(-1)[:] = variable.initial
+            return library.asarray(values)
+        if not hasattr(self.raw, "get_global"):
+            raise LaunchError(
+                f"`{kernel}` reaches `{variable.name}`, a variable of its module, which a {type(self.raw).__name__} does not give away: "
+                "pass the cupy.RawModule and the kernel's name, or declare it const with a value. Nothing was launched."
+            )
+        from .executors.cuda import module_array
+
+        return module_array(self.raw, variable.name, variable.shape, dtype)
+
+    def on_host(self) -> ModuleMemory:
+        """A copy on the host, for a launch on NumPy arrays that stands for one on the device."""
+        copy = ModuleMemory()
+        copy.arrays = {name: array.copy() if isinstance(array, np.ndarray) else array.get() for name, array in self.arrays.items()}
+        return copy
+
+
+def _dtype(variable: Global) -> np.dtype[Any]:
+    assert isinstance(variable.pointer.type, Pointer)
+    assert isinstance(variable.pointer.type.element, Scalar)
+    return dtype_of(variable.pointer.type.element)
+
+
+def library_of(args: Sequence[Any]) -> Any:
+    """The library of a launch's arrays."""
+    arrays = [getattr(arg, "primal", arg) for arg in args]
+    return next((namespace(a) for a in arrays if type(a).__module__.partition(".")[0] == "cupy"), np)
