@@ -158,6 +158,7 @@ class _Operators:
     __mul__, __rmul__, __imul__ = _operator("multiply"), _reflected("multiply"), _in_place("multiply")
     __truediv__, __rtruediv__, __itruediv__ = _operator("divide"), _reflected("divide"), _in_place("divide")
     __pow__, __rpow__, __ipow__ = _operator("power"), _reflected("power"), _in_place("power")
+    __mod__, __rmod__, __imod__ = _operator("remainder"), _reflected("remainder"), _in_place("remainder")
     __matmul__, __rmatmul__ = _operator("matmul"), _reflected("matmul")
     __imatmul__ = _replaced("matmul")
     __neg__, __pos__, __abs__ = _recorded("negative"), _recorded("positive"), _recorded("absolute")
@@ -165,6 +166,9 @@ class _Operators:
 
     fill, copy, astype, sum, mean = _recorded("fill"), _recorded("copy"), _recorded("astype"), _recorded("sum"), _recorded("mean")
     take, put, cumsum = _recorded("take"), _recorded("put"), _recorded("cumsum")
+    max, min, prod, var, std = _recorded("max"), _recorded("min"), _recorded("prod"), _recorded("var"), _recorded("std")
+    dot, conj, conjugate, clip = _recorded("dot"), _recorded("conjugate"), _recorded("conjugate"), _recorded("clip")
+    swapaxes, squeeze = _recorded("swapaxes"), _recorded("squeeze")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
         """`np.exp(x)`, `numpy_array * x`: NumPy asks here before it computes."""
@@ -182,8 +186,10 @@ class _Operators:
 
 
 def _forwarded(name: str, method: str, inputs: Sequence[Any], out: Any, keywords: Mapping[str, Any]) -> Any:
+    if method == "at" and name == "add":
+        return _operation("scatter_add")(*inputs)
     if method != "__call__":
-        raise TypeError(f"{name}.{method} of a Duplicated is not recorded; gpuad.ops has sum, cumsum, put and scatter_add")
+        raise TypeError(f"{name}.{method} of a Duplicated is not recorded; gpuad.ops has sum, prod, max, cumsum and scatter_add")
     compare = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge"}.get(name)
     if compare and out is None and not keywords:
         return getattr(operator, compare)(*(getattr(x, "primal", x) for x in inputs))
@@ -241,10 +247,39 @@ class Duplicated(_Operators, _Annotated):
         """The pair of flat views; ShadowError where that would need a copy."""
         return self.reshape(-1)
 
+    def flatten(self) -> Duplicated:
+        """A flat copy, as a temporary; inside of a tape."""
+        flat: Duplicated = _operation("copy")(self).reshape(-1)
+        return flat
+
     @property
     def T(self) -> Duplicated:
         """The pair of transposed views."""
         return self._view(lambda array: array.T)
+
+    def transpose(self, *axes: Any) -> Duplicated:
+        """The pair of views with the axes in another order, reversed by default."""
+        return self._view(lambda array: array.transpose(*axes))
+
+    @property
+    def real(self) -> Duplicated:
+        """The pair of the real parts; the pair itself if it is real."""
+        return self if self.dtype.kind != "c" else self._view(lambda array: array.real)
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self.real[...] = value
+
+    @property
+    def imag(self) -> Duplicated:
+        """The pair of the imaginary parts. TypeError for a real array."""
+        if self.dtype.kind != "c":
+            raise TypeError("a real array has no imaginary parts that are memory")
+        return self._view(lambda array: array.imag)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        self.imag[...] = value
 
     def reshape(self, *shape: Any) -> Duplicated:
         """The pair of reshaped views; ShadowError where the shape would need a copy."""

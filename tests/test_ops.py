@@ -200,8 +200,12 @@ def test_types_are_refused_as_numpy_does() -> None:
         ops.add(x, 1, out=np.zeros(3, np.int64))
     with Tape(), pytest.raises(TypeError):
         x * [1, 2, 3]
-    with Tape(), pytest.raises(UnsupportedError, match="complex128"):
-        x * np.ones(3, complex)
+    with Tape(), pytest.raises(UnsupportedError, match="complex"):
+        ops.maximum(x, np.ones(3, complex))
+    with Tape(), pytest.raises(TypeError, match="cannot cast"):
+        x *= np.ones(3, complex)
+    with Tape(), pytest.raises(UnsupportedError, match="float16"):
+        x * np.ones(3, np.float16)
     with Tape(), pytest.raises(ValueError, match="shape"):
         x += np.ones((2, 3))
 
@@ -367,7 +371,7 @@ def test_foreign_ufunc_methods_are_refused() -> None:
     with Tape(), pytest.raises(TypeError, match="not recorded"):
         np.add.reduce(x)
     with Tape(), pytest.raises(TypeError, match="no operation"):
-        np.hypot(x, x)
+        np.logaddexp(x, x)
     with pytest.raises(TypeError):
         np.asarray(x)
 
@@ -525,9 +529,11 @@ def test_einsum(text: str) -> None:
 
 def test_einsum_refuses() -> None:
     x = Duplicated(positive(3, 3))
-    for subscripts in ("ii->i", "...i->i", "ij,jk,kl->il"):
-        with Tape(), pytest.raises(UnsupportedError):
-            ops.einsum(subscripts, *[x] * (subscripts.count(",") + 1))
+    for subscripts in ("ijk->i", "ij,jk", "ij->ii", "ij->k", "i...j...->i"):
+        with Tape(), pytest.raises(ValueError, match="einsum"):
+            ops.einsum(subscripts, x)
+    with Tape(), pytest.raises(ValueError, match="3 and 2 elements"):
+        ops.einsum("ij,jk->ik", x, Duplicated(positive(2, 3)))
 
 
 def test_fourier() -> None:

@@ -207,3 +207,64 @@ def test_a_shadow_as_argument() -> None:
         product(x, np.ones(2), y)
         with pytest.raises(ShadowError, match="is the shadow of another"):
             product(np.ones(2), np.ones(2), x.shadow)
+
+
+def _copied_reverse(dx: Any, dy: Any, room: Any) -> None:
+    if dx is not None:
+        half = room(dy.shape, dy.dtype)
+        np.multiply(dy, 0.5, out=half)
+        dx += half
+        dx += half
+
+
+@gpuad.rule(reads=("x",), overwrites=("y",), reverse=_copied_reverse)
+def copied(x: Any, y: Any, room: Any = None) -> None:
+    between = room(x.shape, x.dtype)
+    between[...] = x
+    y[...] = between
+
+
+def test_room_of_the_tape() -> None:
+    x, y, tape = Duplicated(np.arange(6.0).reshape(2, 3)), Duplicated(np.zeros((2, 3))), Tape()
+    for _ in range(2):
+        x.shadow.fill(0)
+        with tape:
+            copied(x, y)
+            x *= 2.0
+        tape.reverse({y: 1.0, x: 1.0})
+        np.testing.assert_array_equal(x.shadow, 3.0)
+    assert tape.stats.allocations == 0
+    copied(x.primal, y.primal)  # outside of a tape the library's own memory
+    np.testing.assert_array_equal(y.primal, x.primal)
+
+
+def test_a_call_made_again_is_judged_again_where_it_matters() -> None:
+    """The same line, rule and objects; between the calls a shadow turns up, or active data goes into hidden memory."""
+    x, hidden = np.full(3, 2.0), np.zeros(3)
+    pairs: list[Any] = [Duplicated(np.ones(3)), Duplicated(np.full(3, 3.0)), Duplicated(np.zeros(3))]
+
+    def multiply() -> None:
+        product(pairs[0], x, pairs[2])
+
+    with Tape():
+        multiply()
+        multiply()
+        with pytest.raises(ShadowError, match="used without one"):
+            product(Duplicated(x), pairs[1], pairs[2])
+        with pytest.raises(ShadowError, match="is read bare"):
+            multiply()
+    with Tape():
+        for k in range(2):
+            if k:
+                gpuad.ops.exp(pairs[1], out=Const(hidden))
+                with pytest.raises(ShadowError, match="depend on active data"):
+                    product(pairs[0], hidden, pairs[2])
+            else:
+                product(pairs[0], hidden, pairs[2])
+
+
+def test_a_broadcast_pair_is_refused_by_rules() -> None:
+    memory, shadow = np.ones(1), np.zeros(1)
+    wide = Duplicated(*(np.ndarray((3,), np.float64, a, 0, (0,)) for a in (memory, shadow)))
+    with Tape(), pytest.raises(LaunchError, match="same memory"):
+        product(wide, np.ones(3), Duplicated(np.zeros(3)))

@@ -15,6 +15,9 @@ from ..annotations import Active, BatchDuplicated, Const, Duplicated, as_array, 
 from ..arguments.aliasing import hull, overlap, region
 from ..errors import GpuadError, ShadowError, TapeError
 from ..program.context import current
+from ..program.rules import repeats
+from .complex import result_type as complex_result_type
+from .complex import run as run_complex
 from .layout import Axes, axes, broadcast_shape, hull_size, primal_of, reached, refuse_repeated, same
 from .table import TABLE, Elementwise, result_type
 from .temporaries import new_array, temporary
@@ -31,6 +34,8 @@ def apply(name: str, *operands: Any, out: Any = None) -> Any:
     inputs = [_operand(x, name) for x in operands]
     check_recorded(name, (*operands, out))
     values = [_value(x) for x in inputs]
+    if any(isinstance(v, complex) or getattr(getattr(v, "dtype", None), "kind", "") == "c" for v in (*values, primal_of(out))):
+        return _complex(name, inputs, values, out)
     weak = name == "copyto" and isinstance(values[0], bool | int | float) and out is not None and not isinstance(values[0], np.generic)
     compute = np.dtype(primal_of(out).dtype) if weak else result_type(operation, values)
     if operation.floating and compute.kind != "f":
@@ -45,6 +50,19 @@ def apply(name: str, *operands: Any, out: Any = None) -> Any:
     return out
 
 
+def _complex(name: str, inputs: list[Any], values: list[Any], out: Any) -> Any:
+    """An operation on complex numbers, by rules."""
+    compute = complex_result_type(name, values)
+    arrays = [v for v in values if hasattr(v, "shape") and not isinstance(v, np.generic)]
+    if out is None:
+        out = _result(name, inputs, arrays, compute)
+    target = primal_of(out)
+    _check_output(name, target, arrays, np.dtype(target.dtype) if name == "copyto" and not arrays else compute)
+    if target.size:
+        run_complex(name, [x if is_output(x, target) else apart(x, target) for x in inputs], out)
+    return out
+
+
 def check_recorded(name: str, operands: Sequence[Any]) -> None:
     """What carries a gradient is computed with inside of a tape only. Raises TapeError."""
     if current.get() is None and any(isinstance(x, Duplicated | Active) for x in operands):
@@ -56,7 +74,7 @@ def _operand(x: Any, name: str) -> Any:
         raise GpuadError(f"{name}: array operations take one shadow an array; BatchDuplicated is for kernels")
     if isinstance(x, Const) and not hasattr(x.primal, "shape"):
         return x.primal
-    if isinstance(x, Duplicated | Active | Const | bool | int | float | np.generic):
+    if isinstance(x, Duplicated | Active | Const | bool | int | float | complex | np.generic):
         return x
     x = as_array(x)
     if not hasattr(x, "shape") or not hasattr(x, "strides"):
@@ -100,12 +118,27 @@ def check_out(name: str, out: Any, shape: Sequence[int], dtype: Any) -> None:
 
 
 def apart(x: Any, target: Any, in_place: bool = False) -> Any:
-    """The operand, or a copy of it where it overlaps the output; but not if it is the output, for an operation that works in place."""
+    """The operand, or a copy of it where it overlaps the output; but not if it is the output, for an operation that works in place. A pair
+    whose elements share memory (broadcast) is copied for an operation that does not."""
     array = primal_of(x)
     if isinstance(x, Active) or not hasattr(array, "strides") or isinstance(array, np.generic):
         return x
+    if not in_place and isinstance(x, Duplicated) and repeats(array):
+        return copied(x)
     if namespace(array) is not namespace(target) or (in_place and same(array, target)) or not _overlap(array, target):
         return x
+    return copied(x)
+
+
+def is_output(x: Any, target: Any) -> bool:
+    """Whether an operand is the output itself."""
+    array = primal_of(x)
+    return hasattr(array, "strides") and not isinstance(array, np.generic) and same(array, target)
+
+
+def copied(x: Any) -> Any:
+    """A copy of an operand, recorded, and annotated like it."""
+    array = primal_of(x)
     copy = new_array(array, array.shape, array.dtype)
     pair = temporary(copy) if isinstance(x, Duplicated) else copy
     apply("copyto", x, out=pair)

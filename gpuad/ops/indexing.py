@@ -13,8 +13,8 @@ import numpy as np
 from ..annotations import Duplicated, namespace, resolve
 from ..errors import LaunchError
 from ..program.region import Region
-from ..program.rules import rule
-from .elementwise import apply, check_recorded
+from ..program.rules import repeats, rule
+from .elementwise import apart, apply, check_out, check_recorded, copied
 from .layout import broadcast_shape, element_strides, hull, origin, primal_of, refuse_repeated
 from .reductions import result_for
 from .temporaries import new_array, temporary
@@ -89,6 +89,7 @@ _MOST_PLACES = 1 << 16  # whose bytes are listed one by one
 def getitem(x: Any, key: Any) -> Any:
     """`x[key]` with index arrays or masks: a copy, a temporary of its own."""
     check_recorded("indexing with arrays", (x,))
+    x = _owned(x)
     return _taken(x, offsets(primal_of(x), _plain_key(key)), None)
 
 
@@ -96,12 +97,19 @@ def take(x: Any, indices: Any, axis: int | None = None, out: Any = None) -> Any:
     """The elements of `x` at `indices` (integers, any shape) along an axis, or of the flat array, as `numpy.take`. Repeated indices add up
     in the gradient."""
     check_recorded("take", (x, out))
+    x = _owned(x) if out is None else apart(x, primal_of(out))
     return _taken(x, _axis_offsets(primal_of(x), indices, axis), out)
+
+
+def _owned(x: Any) -> Any:
+    """The array, or a copy of a pair whose elements share memory (a broadcast one)."""
+    return copied(x) if isinstance(x, Duplicated) and repeats(x.primal) else x
 
 
 def _taken(x: Any, where: Any, out: Any) -> Any:
     if out is None:
         out = result_for((x,), where.shape, primal_of(x).dtype)
+    check_out("take", out, where.shape, primal_of(x).dtype)
     if primal_of(out).size:
         _take(x, out, where)
     return out

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..annotations import Duplicated, namespace
+from ..annotations import Duplicated
 from ..program.rules import rule
-from .elementwise import apply, check_recorded
+from .adjoints import library_of
+from .elementwise import apart, apply, check_out, check_recorded
 from .layout import primal_of
 from .temporaries import new_array, temporary
 
-Axis = int | tuple[int, ...] | None
+Axis = int | Sequence[int] | None
 
 
 def result_for(inputs: tuple[Any, ...], shape: tuple[int, ...], dtype: Any) -> Any:
@@ -22,21 +25,30 @@ def result_for(inputs: tuple[Any, ...], shape: tuple[int, ...], dtype: Any) -> A
     return temporary(array) if any(isinstance(x, Duplicated) for x in inputs) else array
 
 
-def _sum_reverse(dx: Any, dy: Any, axis: Axis, scale: float) -> None:
+def axes_of(axis: Axis, ndim: int) -> tuple[int, ...]:
+    """Axes by their numbers from 0 on; IndexError and ValueError where there is none of that number, or one comes twice."""
+    chosen = range(ndim) if axis is None else (axis,) if isinstance(axis, int | np.integer) else axis
+    found = tuple(range(ndim)[int(a)] for a in chosen)
+    if len(set(found)) < len(found):
+        raise ValueError(f"an axis occurs twice in {axis}")
+    return found
+
+
+def reduced(shape: Sequence[int], axes: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
+    """The shape after a reduction."""
+    return tuple(1 if i in axes else n for i, n in enumerate(shape) if keepdims or i not in axes)
+
+
+def _sum_reverse(dx: Any, dy: Any, axes: tuple[int, ...], scale: float) -> None:
     if dx is not None:
-        dx += (dy * dy.dtype.type(scale)).reshape(kept_shape(dx.shape, axis))
+        kept = tuple(1 if i in axes else n for i, n in enumerate(dx.shape))
+        dx += (dy * dy.dtype.type(scale)).reshape(kept)
 
 
 @rule(reads=("x",), overwrites=("y",), reverse=_sum_reverse)
-def _sum(x: Any, y: Any, axis: Axis, scale: float) -> None:
-    total = x.sum(axis=axis, dtype=y.dtype).reshape(y.shape)
+def _sum(x: Any, y: Any, axes: tuple[int, ...], scale: float) -> None:
+    total = x.sum(axis=axes, dtype=y.dtype).reshape(y.shape)
     y[...] = total if scale == 1.0 else total * y.dtype.type(scale)
-
-
-def kept_shape(shape: tuple[int, ...], axis: Axis) -> tuple[int, ...]:
-    """The shape after a reduction that keeps its axes with length 1."""
-    gone = range(len(shape)) if axis is None else [a % len(shape) for a in ((axis,) if isinstance(axis, int) else axis)]
-    return tuple(1 if i in gone else n for i, n in enumerate(shape))
 
 
 def sum(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
@@ -47,26 +59,29 @@ def sum(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims:
 def mean(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
     """Mean over `axis` (all by default), as `numpy.mean`."""
     shape = primal_of(x).shape
-    kept = kept_shape(shape, axis)
-    count = int(np.prod([n for n, k in zip(shape, kept, strict=True) if k == 1], dtype=np.int64))
-    return _reduce("mean", x, axis, dtype, out, keepdims, 1.0 / max(count, 1))
+    count = math.prod(shape[a] for a in axes_of(axis, len(shape)))
+    return _reduce("mean", x, axis, dtype, out, keepdims, 1.0 / count if count else math.nan)
 
 
 def _reduce(name: str, x: Any, axis: Axis, dtype: Any, out: Any, keepdims: bool, scale: float) -> Any:
-    check_recorded(name, (x, out))
     primal = primal_of(x)
-    kept = kept_shape(primal.shape, axis)
-    gone = {a % len(kept) for a in ((axis,) if isinstance(axis, int) else axis)} if axis is not None else set(range(len(kept)))
-    shape = kept if keepdims else tuple(n for i, n in enumerate(kept) if i not in gone)
-    if out is None:
-        out = result_for((x,), shape, dtype or _total_type(primal.dtype, name == "mean"))
-    elif tuple(primal_of(out).shape) != shape:
-        raise ValueError(f"{name}: out has shape {tuple(primal_of(out).shape)}, the result {shape}")
-    _sum(x, out, axis, scale)
+    axes = axes_of(axis, primal.ndim)
+    out = reduction_result(name, x, axes, dtype or total_type(primal.dtype, name == "mean"), out, keepdims)
+    _sum(apart(x, primal_of(out)), out, axes, scale)
     return out
 
 
-def _total_type(dtype: Any, mean: bool) -> Any:
+def reduction_result(name: str, x: Any, axes: tuple[int, ...], dtype: Any, out: Any, keepdims: bool) -> Any:
+    """Where a reduction goes: into `out`, if that fits, or into a new array."""
+    check_recorded(name, (x, out))
+    shape = reduced(primal_of(x).shape, axes, keepdims)
+    if out is None:
+        return result_for((x,), shape, dtype)
+    check_out(name, out, shape, dtype)
+    return out
+
+
+def total_type(dtype: Any, mean: bool) -> Any:
     """The type of a sum or mean, as NumPy has it."""
     if dtype.kind in "fc":
         return dtype
@@ -75,59 +90,54 @@ def _total_type(dtype: Any, mean: bool) -> Any:
 
 def _cumsum_reverse(dx: Any, dy: Any, axis: int) -> None:
     if dx is not None:
-        dx += namespace(dy).flip(namespace(dy).cumsum(namespace(dy).flip(dy, axis), axis), axis)
+        dx += library_of(dy).flip(library_of(dy).cumsum(library_of(dy).flip(dy, axis), axis), axis)
 
 
 @rule(reads=("x",), overwrites=("y",), reverse=_cumsum_reverse)
 def _cumsum(x: Any, y: Any, axis: int) -> None:
-    y[...] = namespace(x).cumsum(x, axis)
+    y[...] = library_of(x).cumsum(x, axis, dtype=y.dtype)
 
 
-def cumsum(x: Any, axis: int | None = None, out: Any = None) -> Any:
+def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Cumulative sum along an axis, as `numpy.cumsum`; without an axis of the flat array. `out` may be `x` itself."""
     check_recorded("cumsum", (x, out))
     if axis is None:
         x, axis = x.reshape(-1), 0
     primal = primal_of(x)
-    axis = range(primal.ndim)[axis]
+    axis, dtype = range(primal.ndim)[axis], np.dtype(dtype or total_type(primal.dtype, False))
     if out is None:
-        out = result_for((x,), primal.shape, primal.dtype)
-    return _through(_cumsum, x, out, axis)
-
-
-def _through(rule_: Any, x: Any, out: Any, axis: int) -> Any:
-    """Runs a rule that does not work in place, by way of a temporary where the output overlaps the input."""
-    if namespace(primal_of(out)).may_share_memory(primal_of(out), primal_of(x)):
-        rule_(x, between := result_for((x,), primal_of(x).shape, primal_of(x).dtype), axis)
-        return apply("copyto", between, out=out)
-    rule_(x, out, axis)
+        out = result_for((x,), primal.shape, dtype)
+    check_out("cumsum", out, primal.shape, dtype)
+    _cumsum(apart(x, primal_of(out)), out, axis)
     return out
 
 
 def _sort_reverse(x: Any, dx: Any, dx_before: Any, axis: int) -> None:
     if dx_before is not None:
         order = _order(x, axis)
-        back = namespace(x).argsort(order, axis=axis)
-        dx_before += namespace(x).take_along_axis(dx, back, axis)
+        back = library_of(x).argsort(order, axis=axis)
+        dx_before += library_of(x).take_along_axis(dx, back, axis)
 
 
 @rule(reads=("x",), overwrites=("x",), needs={"x": "before"}, reverse=_sort_reverse)
 def _sort(x: Any, axis: int) -> None:
-    x[...] = namespace(x).take_along_axis(x, _order(x, axis), axis)
+    x[...] = library_of(x).take_along_axis(x, _order(x, axis), axis)
 
 
 def _order(x: Any, axis: int) -> Any:
-    return namespace(x).argsort(x, axis=axis, **({"kind": "stable"} if namespace(x) is np else {}))
+    return library_of(x).argsort(x, axis=axis, **({"kind": "stable"} if library_of(x) is np else {}))
 
 
-def sort(x: Any, axis: int = -1, out: Any = None) -> Any:
+def sort(x: Any, axis: int = -1, *, out: Any = None) -> Any:
     """Sorts along an axis into `out` (a new array by default; `out=x` sorts in place). Equal elements keep their order, so each gets its
     own gradient."""
     check_recorded("sort", (x, out))
     primal = primal_of(x)
+    axis = range(primal.ndim)[axis]
     if out is None:
         out = result_for((x,), primal.shape, primal.dtype)
+    check_out("sort", out, primal.shape, primal.dtype)
     if out is not x:
         apply("copyto", x, out=out)
-    _sort(out, range(primal.ndim)[axis])
+    _sort(out, axis)
     return out

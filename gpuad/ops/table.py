@@ -29,6 +29,13 @@ def _function(name: str, ufunc: np.ufunc) -> Elementwise:
     return Elementwise(ufunc.__name__, f"{name}{{f}}({{0}})", ufunc)
 
 
+def _rounding(name: str, ufunc: np.ufunc) -> Elementwise:
+    return Elementwise(ufunc.__name__, f"{name}{{f}}({{0}})", ufunc, floating=True)
+
+
+# fmod has the sign of the dividend, NumPy's remainder that of the divisor
+_REMAINDER = "(fmod{f}({0}, {1}) != 0 && (fmod{f}({0}, {1}) < 0) != ({1} < 0)) ? fmod{f}({0}, {1}) + {1} : fmod{f}({0}, {1})"
+
 TABLE: dict[str, Elementwise] = {
     e.name: e
     for e in (
@@ -57,6 +64,29 @@ TABLE: dict[str, Elementwise] = {
         _function("cosh", np.cosh),
         _function("log1p", np.log1p),
         _function("expm1", np.expm1),
+        _function("exp2", np.exp2),
+        _function("log2", np.log2),
+        _function("log10", np.log10),
+        _function("cbrt", np.cbrt),
+        _function("asin", np.arcsin),
+        _function("acos", np.arccos),
+        _function("atan", np.arctan),
+        _function("asinh", np.arcsinh),
+        _function("acosh", np.arccosh),
+        _function("atanh", np.arctanh),
+        _rounding("floor", np.floor),
+        _rounding("ceil", np.ceil),
+        _rounding("trunc", np.trunc),
+        _rounding("rint", np.rint),
+        Elementwise("sign", "{0} != {0} ? {0} : ({t})(({0} > 0) - ({0} < 0))", np.sign, floating=True),
+        Elementwise("arctan2", "atan2{f}({0}, {1})", np.arctan2),
+        Elementwise("hypot", "hypot{f}({0}, {1})", np.hypot),
+        Elementwise("fmax", "fmax{f}({0}, {1})", np.fmax, floating=True),
+        Elementwise("fmin", "fmin{f}({0}, {1})", np.fmin, floating=True),
+        Elementwise("fmod", "fmod{f}({0}, {1})", np.fmod, floating=True),
+        Elementwise("remainder", _REMAINDER, np.remainder, floating=True),
+        Elementwise("copysign", "copysign{f}({0}, {1})", np.copysign),
+        Elementwise("conjugate", "{0}", np.positive),
     )
 }
 

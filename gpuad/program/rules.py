@@ -396,9 +396,23 @@ def _operand(rule: Rule, name: str, x: Any, tape: Any, known: Region | None) -> 
         raise ShadowError(
             f"`{name}` of {rule.name} and its shadow are not laid out alike; make the shadow with zeros_like(x), or slice the pair"
         )
+    if shadow is not None and repeats(shadow):
+        raise LaunchError(
+            f"`{name}` of {rule.name}: some of its elements are the same memory (a broadcast array?); pass a copy. Nothing was run."
+        )
     if shadow is None and not isinstance(x, Stopped):
         shadow = _known_shadow(rule, name, array, use, tape)
     return Operand(name, array, shadow, isinstance(x, Stopped), isinstance(x, Const), use, memory, extent)
+
+
+def repeats(array: Any) -> bool:
+    """Whether elements of an array may share memory with one another, so that adding to all of them loses some."""
+    end = int(array.dtype.itemsize)
+    for step, count in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
+        if step < end:
+            return bool(array.size)
+        end = step * (count - 1) + end
+    return False
 
 
 def _layout(array: Any) -> Any:

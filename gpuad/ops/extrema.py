@@ -1,0 +1,103 @@
+"""Greatest and least elements, products, variances, norms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..errors import UnsupportedError
+from ..program.rules import rule
+from .adjoints import from_rows, in_rows, library_of
+from .elementwise import apart, apply
+from .layout import primal_of
+from .reductions import Axis, axes_of, mean, reduction_result, sum, total_type
+
+
+def _extreme_reverse(x: Any, dx: Any, dy: Any, axes: tuple[int, ...], name: str) -> None:
+    """All goes to the element that was chosen, of equal ones to the first."""
+    if dx is None:
+        return
+    library, rows = library_of(x), in_rows(x, axes)
+    chosen = getattr(rows, f"arg{name}")(axis=1)
+    given = library.zeros(rows.shape, dy.dtype)
+    given[library.arange(rows.shape[0]), chosen] = dy.reshape(-1)
+    dx += from_rows(given, x.shape, axes)
+
+
+@rule(reads=("x",), overwrites=("y",), needs={"x": "before"}, reverse=_extreme_reverse)
+def _extreme(x: Any, y: Any, axes: tuple[int, ...], name: str) -> None:
+    y[...] = getattr(x, name)(axis=axes).reshape(y.shape)
+
+
+def _prod_reverse(x: Any, dx: Any, dy: Any, axes: tuple[int, ...]) -> None:
+    """Each element gets the product of the others, without a division: elements may be 0."""
+    if dx is None:
+        return
+    library, rows = library_of(x), in_rows(x, axes)
+    others = library.ones(rows.shape, dx.dtype)
+    others[:, 1:] = library.cumprod(rows[:, :-1], axis=1)
+    others[:, :-1] *= library.flip(library.cumprod(library.flip(rows[:, 1:], 1), axis=1), 1)
+    dx += from_rows(dy.reshape(-1, 1) * others.conj(), x.shape, axes)
+
+
+@rule(reads=("x",), overwrites=("y",), needs={"x": "before"}, reverse=_prod_reverse)
+def _prod(x: Any, y: Any, axes: tuple[int, ...]) -> None:
+    y[...] = x.prod(axis=axes, dtype=y.dtype).reshape(y.shape)
+
+
+def max(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False) -> Any:
+    """The greatest element over `axis` (all by default), as `numpy.max`; NaN if there is one. Of equal ones the first gets the gradient."""
+    return _chosen("max", x, axis, out, keepdims)
+
+
+def min(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False) -> Any:
+    """The least element over `axis` (all by default), as `numpy.min`; NaN if there is one. Of equal ones the first gets the gradient."""
+    return _chosen("min", x, axis, out, keepdims)
+
+
+def _chosen(name: str, x: Any, axis: Axis, out: Any, keepdims: bool) -> Any:
+    primal = primal_of(x)
+    axes = axes_of(axis, primal.ndim)
+    if primal.dtype.kind == "c":
+        raise UnsupportedError(f"gpuad.ops.{name} takes real arrays")
+    if math.prod(primal.shape[a] for a in axes) == 0:
+        raise ValueError(f"{name} of no elements")
+    out = reduction_result(name, x, axes, primal.dtype, out, keepdims)
+    _extreme(apart(x, primal_of(out)), out, axes, name)
+    return out
+
+
+def prod(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+    """The product over `axis` (all by default), as `numpy.prod`."""
+    primal = primal_of(x)
+    axes = axes_of(axis, primal.ndim)
+    out = reduction_result("prod", x, axes, dtype or total_type(primal.dtype, False), out, keepdims)
+    _prod(apart(x, primal_of(out)), out, axes)
+    return out
+
+
+def var(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
+    """The variance over `axis` (all by default), as `numpy.var`: over the number of elements less `ddof`."""
+    primal = primal_of(x)
+    if primal.dtype.kind == "c":
+        raise UnsupportedError("gpuad.ops.var takes real arrays")
+    count = math.prod(primal.shape[a] for a in axes_of(axis, primal.ndim))
+    squares = apply("square", apply("subtract", x, mean(x, axis, dtype, keepdims=True)))
+    found = mean(squares, axis, dtype, out, keepdims)
+    return found if ddof == 0 else apply("multiply", found, count / (count - ddof) if count != ddof else math.nan, out=found)
+
+
+def std(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
+    """The standard deviation over `axis` (all by default), as `numpy.std`; not differentiable where it is 0."""
+    found = var(x, axis, dtype, out, ddof, keepdims)
+    return apply("sqrt", found, out=found)
+
+
+def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The root of the sum of squares over `axis` (all by default), as `numpy.linalg.norm` has it for vectors and, with `ord` None or
+    "fro", for matrices; not differentiable where it is 0."""
+    if ord not in (None, "fro") and not (ord == 2 and len(axes_of(axis, primal_of(x).ndim)) == 1):
+        raise UnsupportedError(f"gpuad.ops.norm: ord={ord!r} is not differentiated")
+    size = apply("absolute", x) if primal_of(x).dtype.kind == "c" else x
+    found = sum(apply("square", size), axis=axis, keepdims=keepdims)
+    return apply("sqrt", found, out=found)

@@ -1,0 +1,289 @@
+"""The elementwise operations under NumPy's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..annotations import Duplicated
+from .elementwise import apply
+from .layout import primal_of
+from .temporaries import new_array, temporary
+
+
+def fill(x: Any, value: Any) -> None:
+    """Sets every element of `x` to a number."""
+    apply("copyto", value, out=x)
+
+
+def copyto(x: Any, source: Any) -> None:
+    """`x[...] = source`, broadcast and converted to x's type."""
+    apply("copyto", source, out=x)
+
+
+def copy(x: Any) -> Any:
+    """A copy of an array, as a temporary."""
+    return astype(x, x.dtype)
+
+
+def astype(x: Any, dtype: Any) -> Any:
+    """A copy of an array in another type."""
+    array = new_array(primal_of(x), x.shape, dtype)
+    return apply("copyto", x, out=temporary(array) if isinstance(x, Duplicated) else array)
+
+
+def add(x: Any, y: Any, out: Any = None) -> Any:
+    """x + y."""
+    return apply("add", x, y, out=out)
+
+
+def subtract(x: Any, y: Any, out: Any = None) -> Any:
+    """x - y."""
+    return apply("subtract", x, y, out=out)
+
+
+def multiply(x: Any, y: Any, out: Any = None) -> Any:
+    """x * y."""
+    return apply("multiply", x, y, out=out)
+
+
+def divide(x: Any, y: Any, out: Any = None) -> Any:
+    """x / y."""
+    return apply("divide", x, y, out=out)
+
+
+true_divide = divide
+
+
+def power(x: Any, y: Any, out: Any = None) -> Any:
+    """x ** y; the exponents 2, 1/2 and -1 as numbers are the square, root and reciprocal."""
+    simple = {2: "square", 0.5: "sqrt", -1: "reciprocal"}.get(y) if isinstance(y, int | float) else None
+    return apply(simple, x, out=out) if simple else apply("power", x, y, out=out)
+
+
+def maximum(x: Any, y: Any, out: Any = None) -> Any:
+    """The greater element; NaN if there is one. Of equal ones the first gets the gradient."""
+    return apply("maximum", x, y, out=out)
+
+
+def minimum(x: Any, y: Any, out: Any = None) -> Any:
+    """The lesser element; NaN if there is one. Of equal ones the first gets the gradient."""
+    return apply("minimum", x, y, out=out)
+
+
+def where(condition: Any, x: Any, y: Any, out: Any = None) -> Any:
+    """x where the condition holds, else y."""
+    return apply("where", condition, x, y, out=out)
+
+
+def clip(x: Any, low: Any, high: Any, out: Any = None) -> Any:
+    """x, not below `low` nor above `high`; None for no bound."""
+    if low is not None:
+        x = out = maximum(x, low, out=out)
+    return minimum(x, high, out=out) if high is not None else x
+
+
+def axpy(a: Any, x: Any, y: Any) -> Any:
+    """y += a * x, in place; `a` is a number, an Active, or an array."""
+    return apply("axpy", a, x, out=y)
+
+
+def positive(x: Any, out: Any = None) -> Any:
+    """A copy."""
+    return copy(x) if out is None else apply("copyto", x, out=out)
+
+
+def negative(x: Any, out: Any = None) -> Any:
+    """-x."""
+    return apply("negative", x, out=out)
+
+
+def absolute(x: Any, out: Any = None) -> Any:
+    """|x|."""
+    return apply("absolute", x, out=out)
+
+
+abs = absolute
+
+
+def square(x: Any, out: Any = None) -> Any:
+    """x * x."""
+    return apply("square", x, out=out)
+
+
+def reciprocal(x: Any, out: Any = None) -> Any:
+    """1 / x."""
+    return apply("reciprocal", x, out=out)
+
+
+def exp(x: Any, out: Any = None) -> Any:
+    """Exponential."""
+    return apply("exp", x, out=out)
+
+
+def expm1(x: Any, out: Any = None) -> Any:
+    """exp(x) - 1."""
+    return apply("expm1", x, out=out)
+
+
+def log(x: Any, out: Any = None) -> Any:
+    """Natural logarithm."""
+    return apply("log", x, out=out)
+
+
+def log1p(x: Any, out: Any = None) -> Any:
+    """log(1 + x)."""
+    return apply("log1p", x, out=out)
+
+
+def sqrt(x: Any, out: Any = None) -> Any:
+    """Square root."""
+    return apply("sqrt", x, out=out)
+
+
+def sin(x: Any, out: Any = None) -> Any:
+    """Sine."""
+    return apply("sin", x, out=out)
+
+
+def cos(x: Any, out: Any = None) -> Any:
+    """Cosine."""
+    return apply("cos", x, out=out)
+
+
+def tan(x: Any, out: Any = None) -> Any:
+    """Tangent."""
+    return apply("tan", x, out=out)
+
+
+def tanh(x: Any, out: Any = None) -> Any:
+    """Hyperbolic tangent."""
+    return apply("tanh", x, out=out)
+
+
+def sinh(x: Any, out: Any = None) -> Any:
+    """Hyperbolic sine."""
+    return apply("sinh", x, out=out)
+
+
+def cosh(x: Any, out: Any = None) -> Any:
+    """Hyperbolic cosine."""
+    return apply("cosh", x, out=out)
+
+
+def exp2(x: Any, out: Any = None) -> Any:
+    """2 ** x."""
+    return apply("exp2", x, out=out)
+
+
+def log2(x: Any, out: Any = None) -> Any:
+    """Logarithm to base 2."""
+    return apply("log2", x, out=out)
+
+
+def log10(x: Any, out: Any = None) -> Any:
+    """Logarithm to base 10."""
+    return apply("log10", x, out=out)
+
+
+def cbrt(x: Any, out: Any = None) -> Any:
+    """Cube root."""
+    return apply("cbrt", x, out=out)
+
+
+def arcsin(x: Any, out: Any = None) -> Any:
+    """Inverse sine."""
+    return apply("arcsin", x, out=out)
+
+
+def arccos(x: Any, out: Any = None) -> Any:
+    """Inverse cosine."""
+    return apply("arccos", x, out=out)
+
+
+def arctan(x: Any, out: Any = None) -> Any:
+    """Inverse tangent."""
+    return apply("arctan", x, out=out)
+
+
+def arcsinh(x: Any, out: Any = None) -> Any:
+    """Inverse hyperbolic sine."""
+    return apply("arcsinh", x, out=out)
+
+
+def arccosh(x: Any, out: Any = None) -> Any:
+    """Inverse hyperbolic cosine."""
+    return apply("arccosh", x, out=out)
+
+
+def arctanh(x: Any, out: Any = None) -> Any:
+    """Inverse hyperbolic tangent."""
+    return apply("arctanh", x, out=out)
+
+
+def floor(x: Any, out: Any = None) -> Any:
+    """The integer at or below x; its gradient is 0."""
+    return apply("floor", x, out=out)
+
+
+def ceil(x: Any, out: Any = None) -> Any:
+    """The integer at or above x; its gradient is 0."""
+    return apply("ceil", x, out=out)
+
+
+def trunc(x: Any, out: Any = None) -> Any:
+    """The integer towards 0; its gradient is 0."""
+    return apply("trunc", x, out=out)
+
+
+def rint(x: Any, out: Any = None) -> Any:
+    """The nearest integer, the even one of two; its gradient is 0."""
+    return apply("rint", x, out=out)
+
+
+def sign(x: Any, out: Any = None) -> Any:
+    """-1, 0 or 1; its gradient is 0."""
+    return apply("sign", x, out=out)
+
+
+def conjugate(x: Any, out: Any = None) -> Any:
+    """The complex conjugate; of a real array a copy."""
+    return apply("conjugate", x, out=out)
+
+
+def arctan2(y: Any, x: Any, out: Any = None) -> Any:
+    """The angle of the point (y, x)."""
+    return apply("arctan2", y, x, out=out)
+
+
+def hypot(x: Any, y: Any, out: Any = None) -> Any:
+    """sqrt(x * x + y * y)."""
+    return apply("hypot", x, y, out=out)
+
+
+def fmax(x: Any, y: Any, out: Any = None) -> Any:
+    """The greater element; a number rather than NaN."""
+    return apply("fmax", x, y, out=out)
+
+
+def fmin(x: Any, y: Any, out: Any = None) -> Any:
+    """The lesser element; a number rather than NaN."""
+    return apply("fmin", x, y, out=out)
+
+
+def fmod(x: Any, y: Any, out: Any = None) -> Any:
+    """The remainder of a division, with the sign of x."""
+    return apply("fmod", x, y, out=out)
+
+
+def remainder(x: Any, y: Any, out: Any = None) -> Any:
+    """The remainder of a division, with the sign of y: x % y."""
+    return apply("remainder", x, y, out=out)
+
+
+def copysign(x: Any, y: Any, out: Any = None) -> Any:
+    """x with the sign of y."""
+    return apply("copysign", x, y, out=out)
+
+
+conj = conjugate
+mod = remainder
