@@ -10,7 +10,7 @@ import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, overload
 from weakref import WeakKeyDictionary
@@ -31,6 +31,7 @@ from .facts import Facts
 from .frontend.cuda import parse
 from .ir.nodes import Accumulate, Atomic, Store
 from .ir.nodes import Kernel as IrKernel
+from .ir.records import numbers, split_parameter
 from .ir.rewrite import walk_stmts
 from .ir.surface import Declaration, Function, Global, uses_dynamic
 from .ir.types import Pointer, Scalar
@@ -147,6 +148,16 @@ class Kernel(Family):
             raise LaunchError(f"`{self.name}` reaches no variable `{name}`; of its module it reaches {_listed(g.name for g in known)}.")
         return found[0]
 
+    @cached_property
+    def leaves(self) -> tuple[Declaration, ...]:
+        """The parameters with records by value split into their numbers, and pointers to structs into one for each type of number."""
+        return tuple(leaf for d in self.declared for leaf in split_parameter(d))
+
+    def shadow_types(self, kinds: Sequence[str]) -> tuple[Scalar | None, ...]:
+        """For each of the `leaves` the type of its shadow, by the kinds of the parameters."""
+        own = [kind for d, kind in zip(self.declared, kinds, strict=True) for _ in split_parameter(d)]
+        return tuple(_element(d) if kind in _SHADOWED else None for d, kind in zip(self.leaves, own, strict=True))
+
     def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Launches the kernel as it is. `grid`, `block`: ints or tuples of up to three; `args`: arrays (annotated or not), numbers,
         None."""
@@ -195,7 +206,7 @@ class Kernel(Family):
             return self.sized(shared_mem)._text(kinds, grid, block, args)
 
     def _text(self, kinds: Sequence[str], grid: Any, block: Any, args: Any) -> AdjointText:
-        shadows = tuple(_element(d) if k in _SHADOWED else None for d, k in zip(self.declared, kinds, strict=True))
+        shadows = self.shadow_types(kinds)
         adjoint = self.reverse(Pattern(shadows, optimistic=False))
         if args is None:
             return adjoint_text(self.function, adjoint, frozenset(), None)
@@ -258,11 +269,11 @@ class Kernel(Family):
             args = self._complete(args, kinds)
         plain = self.primal()
         written = self._written
-        positions = range(len(self.declared))
-        first = bind(self.name, self.declared, args, written=written, inside=[d.name for d in self.declared], strided=self._strided)
+        leaves = self.leaves
+        first = bind(self.name, self.declared, args, written=written, inside=[d.name for d in leaves], strided=self._strided)
         call = Call(first, *geo)
         inside = self._inside | self.facts.get(call.key, lambda: launching.stays_inside(plain, call))
-        loose = frozenset(i for i in positions if self.declared[i].name not in inside and first.arguments[i].memory is not None)
+        loose = frozenset(i for i, d in enumerate(leaves) if d.name not in inside and first.arguments[i].memory is not None)
         bound = bind(self.name, self.declared, args, written=written, inside=inside, strided=self._strided) if loose else first
         call = Call(bound, *geo, 0 if self._dynamic else shared_mem, stream, loose)
         launching.check_device(call)
@@ -300,7 +311,7 @@ def _listed(names: Iterable[str]) -> str:
 
 def _element(declaration: Declaration) -> Scalar | None:
     type_ = declaration.type.element if isinstance(declaration.type, Pointer) else declaration.type
-    return type_ if isinstance(type_, Scalar) and type_.is_float else None
+    return next((number for number in numbers(type_) if number.is_float), None)
 
 
 def _written_names(kernel: IrKernel) -> list[str]:
@@ -528,7 +539,7 @@ def autodiff_thunk(
     unknown = set(not_overwritten) - {d.name for d in whole.declared}
     if unknown:
         raise LaunchError(f"`{whole.name}` has no parameter `{sorted(unknown)[0]}`")
-    shadows = tuple(_element(d) if kind in _SHADOWED else None for d, kind in zip(whole.declared, kinds, strict=True))
+    shadows = whole.shadow_types(kinds)
 
     @whole.room()
     def augmented(grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Saved:
@@ -614,8 +625,8 @@ def _class_shadow(shadows: Sequence[Scalar | None], aliases: Aliases, position: 
 
 def _check_flow_bare(chosen: Kernel, adjoint: Adjoint, kinds: Sequence[str]) -> None:
     for escape in adjoint.escapes:
-        position = next(i for i, d in enumerate(chosen.declared) if d.name == escape.buffer.name)
-        if escape.returns or position >= len(chosen.parameters):
+        position = next(i for i, d in enumerate(chosen.leaves) if d.name == escape.buffer.name)
+        if escape.returns or position >= len([leaf for d in chosen.parameters for leaf in split_parameter(d)]):
             actives = ", ".join(f"`{d.name}`" for d, k in zip(chosen.declared, kinds, strict=True) if k in _SHADOWED)
             raise ShadowError(_dropped(chosen, position, escape, actives, "const"))
     if not adjoint.connected:
@@ -638,6 +649,9 @@ def hvp(k: Any, *call: Any, **keywords: Any) -> None:
     plan = family.planned(*own, **keywords)
     if plan is None:
         return
+    if len(plan.kernel.leaves) != len(plan.kernel.declared):
+        what = "hvp of a kernel with vectors or structs by value, or structs of several types, comes in a later release"
+        raise UnsupportedError(what, plan.kernel.function.span)
     given = family.directions(directions)
     with plan.kernel.room():
         made = [*given, *[None] * (len(plan.args) - len(given))] if plan.kernel is not family else given

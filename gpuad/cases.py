@@ -15,7 +15,9 @@ launched, in TOML inside a comment that opens with `/*gpuad`:
     n = {value = "n"}                          # a scalar by value
     a = {value = 1.5, active = true}
     x = {shape = ["n"], init = "normal", active = true}     # an array; its dtype is that of the parameter
+    p = {shape = ["n", 4], init = "normal"}    # of a float4*: the last axis has the components
     idx = {shape = ["m"], init = "integers(0, n)"}
+    s = {shape = ["n"], init = "normal", members = {cell = "integers(0, 9)"}}      # structs: all fields, and those that differ
     [case.benchmark]                           # optional
     sizes = {n = 16777216}
     bytes = "12 * n"                           # least memory traffic of the primal
@@ -44,7 +46,7 @@ import numpy as np
 from .errors import LocatedError
 from .frontend.cuda import legal_name
 from .ir.nodes import Buffer, Kernel
-from .ir.types import Pointer, Scalar, Type
+from .ir.types import Array, Complex, Pointer, Scalar, Struct, Type, Vector
 from .source import SourceFile, Span
 
 Dim3: TypeAlias = "tuple[int, int, int]"
@@ -196,6 +198,7 @@ class Argument:
     init: Expression
     active: bool
     span: Span
+    members: Mapping[str, Expression] = field(default_factory=dict)  # of an array of structs: what is not as `init` says
 
 
 @dataclass(frozen=True)
@@ -291,16 +294,45 @@ def _dtype(kind: Type | np.dtype[Any]) -> np.dtype[Any]:
         return _dtype(kind.element)
     if isinstance(kind, Scalar):
         return np.dtype("bool" if kind.kind == "bool" else f"{kind.kind}{kind.bits}")
+    if isinstance(kind, Complex):
+        return np.dtype(f"complex{2 * kind.element.bits}")
+    if isinstance(kind, Vector):
+        return _dtype(kind.element)  # the components are the array's last axis
+    if isinstance(kind, Struct):
+        return _struct(kind)
     if isinstance(kind, Type):
         raise LocatedError(f"inputs of type {kind} cannot be made from a header yet")
     return np.dtype(kind)
+
+
+def _struct(kind: Struct) -> np.dtype[Any]:
+    """The structured dtype that has the numbers where the kernel's struct has them."""
+    names, offsets = [f.name for f in kind.fields], [f.offset for f in kind.fields]
+    return np.dtype({"names": names, "offsets": offsets, "formats": [_field(f.type) for f in kind.fields], "itemsize": kind.size})
+
+
+def _field(kind: Type) -> Any:
+    if isinstance(kind, Array | Vector):
+        return (_field(kind.element), (kind.length if isinstance(kind, Array) else kind.lanes,))
+    return _dtype(kind)
+
+
+def _structs(argument: Argument, dtype: np.dtype[Any], shape: Shape, sizes: Sizes, rng: np.random.Generator) -> Any:
+    made = np.zeros(shape, dtype)
+    for name in dtype.names or ():
+        made[name] = argument.members.get(name, argument.init).array(sizes, made[name].shape, rng)
+    return made
 
 
 def _make(argument: Argument, dtype: np.dtype[Any], sizes: Sizes, seed: int) -> Any:
     """One argument's value: an array, or a scalar of its parameter's type."""
     shape = tuple(e.whole(sizes) for e in argument.shape or ())
     rng = np.random.default_rng([seed, zlib.crc32(argument.name.encode())])
+    if dtype.names:
+        return _structs(argument, dtype, shape, sizes, rng)
     exact = argument.init.array(sizes, shape, rng)
+    if dtype.kind == "c":
+        exact = exact + 1j * argument.init.array(sizes, shape, rng)
     made = exact.astype(dtype, order="C")
     if dtype.kind in "iub" and not np.array_equal(made, exact):
         raise CaseError(f"'{argument.init.text}' has values that {dtype.name}, the type of '{argument.name}', cannot hold", argument.span)
@@ -448,9 +480,10 @@ def _argument(arguments: _Table, name: str, sizes: Mapping[str, Any]) -> Argumen
         shape, init = None, table.expression("value", sizes)
     else:
         shape, init = table.expressions("shape", sizes), table.expression("init", sizes)
+    members = {key: _parse(value, sizes, span) for key, value in table.take("members", dict, {}).items()}
     table.close()
     assert init is not None  # required: `expression` has refused its absence
-    return Argument(name, shape, init, active, span)
+    return Argument(name, shape, init, active, span, members)
 
 
 def _benchmark(header: _Header, number: int, case: _Table, sizes: Mapping[str, Any]) -> Benchmark | None:

@@ -234,7 +234,10 @@ def stays_inside(kernel: Kernel, call: Call) -> frozenset[str]:
     inside = set()
     for item, argument in zip(kernel.params, call.bound.arguments, strict=False):
         reach = found.get(item) if isinstance(item, Buffer) else None
-        if reach is not None and argument.array is not None and reach[0] >= 0 and reach[1] < dense_extent(argument.array):
+        memory = argument.memory
+        if reach is None or memory is None or reach[0] < 0:
+            continue
+        if reach[1] < dense_extent(argument.array) * argument.array.dtype.itemsize // memory.itemsize:
             inside.add(argument.name)
     return frozenset(inside)
 

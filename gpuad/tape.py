@@ -24,6 +24,7 @@ from . import launching
 from .annotations import BatchDuplicated, Duplicated, address, as_array, leaf_memory, namespace, resolve
 from .api import Kernel, check_flow, pattern_of
 from .arguments.aliasing import hull
+from .arguments.layouts import float_views
 from .errors import TapeError
 from .executors.base import Memory
 from .launching import Call, executor_of
@@ -151,7 +152,7 @@ class Tape(Recording):
         self._library = self._library or call.bound.library
         self._note_shadows(call)
         call = self._adopt(kernel, call)
-        bare = any(a.memory is not None and not a.shadows and a.array.dtype.kind == "f" for a in call.bound.arguments)
+        bare = any(a.memory is not None and not a.shadows and a.memory.is_float for a in call.bound.arguments)
         adjoint, primal = None, kernel.primal(call.aliases())
         if launching.active_positions(call):
             adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
@@ -222,7 +223,8 @@ class Tape(Recording):
             region = of_array(primal, memory.offset * int(primal.dtype.itemsize))
             uses.append(Use(allocation, region, 0))
             if isinstance(array, Duplicated | BatchDuplicated):
-                cleared.extend((array.shadow,) if isinstance(array, Duplicated) else array.shadows)
+                for shadow in (array.shadow,) if isinstance(array, Duplicated) else array.shadows:
+                    cleared.extend(float_views(shadow))
             elif self.shadows.of(allocation, region) is not None:
                 cleared.extend(root[a:z] for root, a, z in self.shadows.written(allocation, region))
         if arrays:
@@ -324,6 +326,8 @@ class Tape(Recording):
             primal = key.primal
             if primal.size == 0:
                 continue
+            if primal.dtype.names:
+                raise TapeError("seeds of structs are put into their shadow, before reverse() without seeds. No shadow was touched.")
             shadows = self._seeded(key)
             several = isinstance(seed, tuple | list) and isinstance(key, BatchDuplicated)
             if several and len(seed) != len(shadows):

@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from . import api
-from .annotations import Active, BatchDuplicated, Const, Duplicated, address, namespace, resolve
+from .annotations import Active, BatchDuplicated, Const, Duplicated, address, leaf_memory, namespace, resolve
 from .api import Family, Kernel
+from .arguments.layouts import dtype_leaves
 from .errors import UnsupportedError
 
 
@@ -185,8 +186,8 @@ class _Room:
     def view(self, array: Any, offset: int) -> Any:
         """The part of the shadow memory that lies as `array` does in its allocation."""
         if namespace(array).__name__ == "numpy":
-            return np.ndarray(array.shape, array.dtype, self.shadow, offset * array.dtype.itemsize, array.strides)
-        return namespace(array).lib.stride_tricks.as_strided(self.shadow[offset:], array.shape, array.strides)
+            return np.ndarray(array.shape, array.dtype, self.shadow, offset * self.shadow.dtype.itemsize, array.strides)
+        return namespace(array).lib.stride_tricks.as_strided(self.shadow[offset:].view(array.dtype), array.shape, array.strides)
 
 
 Vector = dict[int, Any]  # a float64 array on the host for each allocation (by address) or scalar (by -1 - position)
@@ -200,7 +201,8 @@ class _State:
     args: tuple[Any, ...]
     rooms: dict[int, _Room] = field(default_factory=dict)
     pairs: dict[int, Any] = field(default_factory=dict)  # annotated arguments, by position
-    views: dict[int, tuple[int, Any, Any]] = field(default_factory=dict)  # room, primal and shadow view of the active arrays
+    views: dict[tuple[int, int], tuple[int, Any, Any]] = field(default_factory=dict)  # room, primal, shadow; by position and field
+    structs: dict[int, Any] = field(default_factory=dict)  # shadow memory of allocations of structs
     scalars: dict[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -219,21 +221,39 @@ class _State:
         if not self.views:
             raise TypeError("check_gradient: no argument is an array of floats")
 
-    def _add_array(self, position: int, arg: Any, array: Any, active: bool) -> None:
+    def _add_struct(self, position: int, arg: Any, array: Any, active: bool) -> None:
+        """An array of structs: each field of the allocation is memory of its own."""
         memory = resolve(array)
+        shadow = self.structs.setdefault(address(memory.root), np.zeros_like(memory.root))
+        for number, (offset, dtype) in enumerate(dtype_leaves(array.dtype)):
+            root, dual = (np.ndarray(x.shape, dtype, x, offset, x.strides) for x in (memory.root, shadow))
+            self.rooms.setdefault(address(root), _Room(root, root.copy(), dual))
+            if active and dtype.kind == "f":
+                places = (array.shape, dtype), (memory.offset * array.dtype.itemsize + offset, array.strides)
+                own, its = (np.ndarray(*places[0], x, *places[1]) for x in (memory.root, shadow))
+                self.views[position, number] = address(root), own, its
+        if active:
+            whole = np.ndarray(array.shape, array.dtype, shadow, memory.offset * array.dtype.itemsize, array.strides)
+            self.pairs[position] = (type(arg) if isinstance(arg, Duplicated) else Duplicated)(array, whole)
+
+    def _add_array(self, position: int, arg: Any, array: Any, active: bool) -> None:
+        if array.dtype.names:
+            self._add_struct(position, arg, array, active)
+            return
+        memory = leaf_memory(array)
         key = address(memory.root)
         if key not in self.rooms:
             self.rooms[key] = _Room(memory.root, memory.root.copy(), namespace(array).zeros(memory.root.size, memory.root.dtype))
         room = self.rooms[key]
         if active:
             shadow = room.view(array, memory.offset)
-            self.views[position] = key, array, shadow
+            self.views[position, 0] = key, array, shadow
             make = type(arg) if isinstance(arg, Duplicated) else Duplicated
             self.pairs[position] = make(array, shadow)
 
     def item_size(self) -> int:
         """Bytes of the narrowest active type: it sets the precision."""
-        return min(int(array.dtype.itemsize) for _, array, _ in self.views.values())
+        return min(int(array.dtype.itemsize) // (2 if array.dtype.kind == "c" else 1) for _, array, _ in self.views.values())
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -256,7 +276,7 @@ class _State:
             room.shadow.fill(0)
         for _, array, shadow in self.views.values():
             size = _scale(_host(array)) if scaled else 1.0
-            shadow[...] = namespace(array).asarray(size * rng.standard_normal(array.shape), array.dtype)
+            shadow[...] = namespace(array).asarray(size * _normal(rng, array), array.dtype)
         made = self.shadows()
         for position, value in self.scalars.items():
             made[-1 - position] = np.float64(rng.standard_normal() * (_scale(np.float64(value)) if scaled else 1.0))
@@ -335,14 +355,22 @@ class _State:
         api.check_races(self.launch.kernel, self.launch.grid, self.launch.block, tuple(args), **self.launch.call)
 
 
+def _normal(rng: np.random.Generator, array: Any) -> Any:
+    """Random numbers in the shape of an array, complex ones for a complex array."""
+    real = rng.standard_normal(array.shape)
+    return real + 1j * rng.standard_normal(array.shape) if array.dtype.kind == "c" else real
+
+
 def _is_array(value: Any) -> bool:
     return hasattr(value, "dtype") and hasattr(value, "strides") and not isinstance(value, np.generic)
 
 
 def _copied(array: Any, rooms: dict[int, Any]) -> Any:
     """The view that lies in the copy of its allocation as `array` does in the allocation."""
-    memory = resolve(array)
-    return np.ndarray(array.shape, array.dtype, rooms[address(memory.root)], memory.offset * array.dtype.itemsize, array.strides)
+    memory = resolve(array) if array.dtype.names else leaf_memory(array)
+    where = address(memory.root)
+    root = rooms.setdefault(-1 - where, _plain(memory.root)) if array.dtype.names else rooms[where]  # fields are rooms of their own
+    return np.ndarray(array.shape, array.dtype, root, memory.offset * memory.root.dtype.itemsize, array.strides)
 
 
 def _plain(array: Any) -> Any:
@@ -351,7 +379,8 @@ def _plain(array: Any) -> Any:
 
 
 def _is_float(value: Any) -> bool:
-    return isinstance(value, float) or getattr(getattr(value, "dtype", None), "kind", "") == "f"
+    dtype = getattr(value, "dtype", None)
+    return isinstance(value, float) or (dtype is not None and any(leaf.kind == "f" for _, leaf in dtype_leaves(dtype)))
 
 
 def _host(array: Any) -> Any:
@@ -362,7 +391,7 @@ def _host(array: Any) -> Any:
 
 def _scale(values: Any) -> float:
     """Root mean square of the finite values, 1 if that is 0."""
-    finite = values[np.isfinite(values)]
+    finite = np.abs(values[np.isfinite(values)])
     return float(np.sqrt(np.mean(finite**2))) or 1.0 if finite.size else 1.0
 
 

@@ -51,13 +51,28 @@ def results(work: Workload) -> dict[str, Any]:
 
 def close(found: dict[str, Any], expected: dict[str, Any], narrow: bool) -> None:
     """Within 1e-5 of the norm where the kernel computes with float32, 1e-12 where it does not."""
-    for name, value in expected.items():
-        error = np.linalg.norm((found[name].astype(np.float64) - value).ravel())
-        assert error <= (1e-5 if narrow else 1e-12) * max(np.linalg.norm(value.astype(np.float64).ravel()), 1e-30), f"{name}: {error:.1e}"
+    for name, value in fields(expected, expected).items():
+        error, size = (
+            np.linalg.norm(np.asarray(x, wide(value)).ravel()) for x in (fields(found, expected)[name].astype(wide(value)) - value, value)
+        )
+        assert error <= (1e-5 if narrow else 1e-12) * max(size, 1e-30), f"{name}: {error:.1e}"
+
+
+def fields(arrays: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
+    """Arrays with the fields of structs apart, which CuPy holds as bytes."""
+    typed = {name: x.view(like[name].dtype) if like[name].dtype.names else x for name, x in arrays.items() if name in like}
+    return {f"{n}.{f}" if f else n: x[f] if f else x for n, x in typed.items() for f in x.dtype.names or ("",)}
+
+
+def wide(value: Any) -> Any:
+    """The type in which results are compared."""
+    return np.complex128 if value.dtype.kind == "c" else np.float64
 
 
 def narrow(work: Workload) -> bool:
-    return any(getattr(x, "dtype", None) == np.float32 for x in work.args)
+    return any(
+        getattr(x, "dtype", None) in (np.float32, np.complex64) or getattr(getattr(x, "dtype", None), "names", None) for x in work.args
+    )
 
 
 # --- the cases -----------------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from gpuad import Duplicated
 from gpuad.differentiate import Adjoint, Pattern
 from gpuad.ir.nodes import Buffer, Stmt, Var
 from gpuad.ir.rewrite import walk_stmts
-from gpuad.ir.types import Pointer, Scalar
 
 
 @cache
@@ -60,9 +59,7 @@ def statements(lines: list[str]) -> list[str]:
 def reverse_of(name: str) -> Adjoint:
     """The adjoint as IR, for arguments that do not overlap."""
     kernel, active = shipped(name), CASES[name].active
-    elements = [d.type.element if isinstance(d.type, Pointer) else d.type for d in kernel.parameters]
-    shadows = [t if d.name in active and isinstance(t, Scalar) else None for d, t in zip(kernel.parameters, elements, strict=True)]
-    return kernel.reverse(Pattern(tuple(shadows)))
+    return kernel.reverse(Pattern(kernel.shadow_types(["duplicated" if d.name in active else "const" for d in kernel.parameters])))
 
 
 def serves_a_stack(stmt: Stmt, made: Adjoint) -> bool:
@@ -132,6 +129,10 @@ def is_function(name: str, lines: list[str]) -> bool:
 def test_names_are_the_users(name: str) -> None:
     lines = body(adjoint(name).source, f"{shipped(name).name}_reverse")
     users = names([re.sub(r"/\*.*?\*/", "", CASES[name].file.text, flags=re.DOTALL)])
+    members = set(re.findall(r"(?:\.|->)([a-z]\w*)", CASES[name].file.text))
+    parts = {*members, "re", "im", "int"}  # components of vectors, and the integers of an array of structs
+    users |= {f"{n}_{part}" for n in users for part in parts} | {f"{n}_{a}_{b}" for n in users for a in members for b in members}
+    users |= {"re", "im", "m", "angle"} if "complex" in users else set()  # what the library's functions call theirs
     known = CUDA | MADE | users | {f"d{n}" for n in users}
     strange = {
         n for n in names(lines) if root(n) not in known and n not in known and not n.startswith("gpuad_") and not is_function(n, lines)

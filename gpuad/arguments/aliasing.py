@@ -41,7 +41,8 @@ class Alias:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Region:
-    """The memory of an array, as byte addresses: its first element, the hull of its elements, and its allocation (ends excluded)."""
+    """The memory of an array, as byte addresses: its first element, the hull of its elements, and its allocation (ends excluded). `unit`:
+    bytes of what a pointer to it counts, the numbers that its elements consist of."""
 
     array: Any
     start: int
@@ -49,6 +50,7 @@ class Region:
     high: int
     root_low: int
     root_high: int
+    unit: int
 
 
 def region(array: Any, memory: Memory | None = None) -> Region:
@@ -59,7 +61,7 @@ def region(array: Any, memory: Memory | None = None) -> Region:
     for step, count in zip(array.strides, array.shape, strict=True):
         low, high = low + min(0, step * (count - 1)), high + max(0, step * (count - 1))
     root = start - memory.offset * int(memory.root.dtype.itemsize)
-    return Region(array, start, low, high + int(array.dtype.itemsize), root, root + int(memory.root.nbytes))
+    return Region(array, start, low, high + int(array.dtype.itemsize), root, root + int(memory.root.nbytes), memory.itemsize)
 
 
 def hull(array: Any) -> tuple[int, int]:
@@ -128,10 +130,9 @@ def _together(a: Region, b: Region) -> bool:
 
 
 def _distance(a: Region, b: Region) -> int | None:
-    """Elements from the pointer of `b` to that of `a`, None if that is no whole number of equal elements."""
-    size = int(a.array.dtype.itemsize)
-    whole, rest = divmod(a.start - b.start, size)
-    return whole if rest == 0 and int(b.array.dtype.itemsize) == size else None
+    """Units from the pointer of `b` to that of `a`, None if that is no whole number of equal units."""
+    whole, rest = divmod(a.start - b.start, a.unit)
+    return whole if rest == 0 and b.unit == a.unit else None
 
 
 def _aliases(count: int, primals: Mapping[int, Region]) -> tuple[Alias | None, ...]:

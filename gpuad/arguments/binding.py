@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped, fills, namespace, resolve
 from ..errors import LaunchError, ShadowError
 from ..executors.base import Dim3
+from ..ir.records import numbers, split_parameter
 from ..ir.surface import Declaration
-from ..ir.types import Pointer, Scalar
+from ..ir.types import Pointer
 from .aliasing import Alias, judge
-from .conversions import BoundArgument, Place, array_leaf, show, type_name, writeable
+from .conversions import BoundArgument, Place, show, type_name, writeable
+from .records import passed, spread
 
 MAX_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)
@@ -77,14 +79,21 @@ def bind(
     Raises LaunchError for what cannot be launched, ShadowError for shadows that do not fit. Nothing has been written then.
     """
     check_count(kernel, parameters, args)
-    places = [Place(kernel, i, d) for i, d in enumerate(parameters)]
-    bound = tuple(place.bind(arg) for place, arg in zip(places, args, strict=True))
+    both = [one for i, (d, arg) in enumerate(zip(parameters, args, strict=True)) for one in passed(Place(kernel, i, d), arg)]
+    places, bound = [place for place, _ in both], tuple(replace(argument, position=k) for k, (_, argument) in enumerate(both))
     library = _one_library(places, bound)
     width, bound = _widths(places, bound)
     stores = {d.name for d in parameters if isinstance(d.type, Pointer) and not d.type.const} if written is None else set(written)
+    stores, inside = _whole(bound, stores, any), _whole(bound, inside, all)
     for place, argument in zip(places, bound, strict=True):
         _check_layout(place, argument, argument.name in stores, argument.name in inside, strided)
-    return Bound(kernel, bound, judge(places, bound, stores, frozenset(inside)), library, width)
+    arguments, aliases = spread(kernel, bound, judge(places, bound, stores, frozenset(inside)))
+    return Bound(kernel, arguments, aliases, library, width)
+
+
+def _whole(bound: Sequence[BoundArgument], names: Collection[str], which: Callable[[Iterable[bool]], bool]) -> set[str]:
+    """Names of the arguments of whose pointers, one for each type of number behind it, any or all are named."""
+    return {a.name for a in bound if which(d.name in names for d in split_parameter(a.declaration))}
 
 
 # --- all arguments -------------------------------------------------------------------------------------------------------------------
@@ -179,7 +188,7 @@ def _check_shadow_layout(place: Place, argument: BoundArgument, shadow: Any, ins
     if inside or memory is None or fills(array, memory):
         return
     other = resolve(shadow)
-    if other.offset != memory.offset // array_leaf(array.dtype)[1] or not _same_room(array, shadow):
+    if other.offset != resolve(array).offset or not _same_room(array, shadow):
         raise place.refuse(
             "is a view of a larger array, and a kernel may reach outside of a view: its shadow must be the same view of an equally large "
             "array. Make the shadow of the whole once and slice the pair: D = Duplicated(base, dbase); D[...].", ShadowError,
@@ -226,10 +235,9 @@ def _activity(place: Place, annotation: Any) -> str:
     if kind is None:
         raise place.refuse(f"is annotated with {show(annotation)}; use Duplicated, Active or Const.")
     type_ = place.declaration.type
-    number = type_.element if isinstance(type_, Pointer) else type_
     if kind == "const":
         return kind
-    if isinstance(number, Scalar) and not number.is_float:
+    if not any(number.is_float for number in numbers(type_.element if isinstance(type_, Pointer) else type_)):
         raise place.refuse("holds integers, which carry no gradient; it is Const.", ShadowError)
     if (kind == "active") == isinstance(type_, Pointer):
         raise place.refuse(f"takes {'Duplicated' if isinstance(type_, Pointer) else 'Active'}, not {class_.__name__}.", ShadowError)

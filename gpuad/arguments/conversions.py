@@ -15,8 +15,10 @@ import numpy as np
 from ..annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped, as_array, resolve
 from ..errors import GpuadError, LaunchError, ShadowError
 from ..executors.base import Memory
+from ..ir.records import numbers, size_of
 from ..ir.surface import Declaration
-from ..ir.types import BF16, Complex, Pointer, Scalar, Type, Vector
+from ..ir.types import BF16, Complex, Pointer, Scalar, Struct, Type, Vector
+from .layouts import described, dtype_of, fits, same_number
 
 _SHADOWED = ("duplicated", "noneed", "batch")
 
@@ -39,6 +41,8 @@ class BoundArgument:
     array: Any = None
     shadow_arrays: tuple[Any, ...] = ()
     keep: bool = False
+    pieces: tuple[int, ...] = ()  # where in each `struct` behind the pointer its numbers are, in bytes; none: everywhere
+    struct: Type | None = None
 
     @property
     def name(self) -> str:
@@ -70,14 +74,19 @@ _WORDS = {
 }  # fmt: skip
 
 
+_VECTOR_WORDS = {"int8": "char", "uint8": "uchar", "uint16": "ushort", "uint32": "uint", "int64": "longlong", "uint64": "ulonglong"}
+
+
 def type_name(type_: Type) -> str:
     """A type as CUDA spells it."""
     if isinstance(type_, Pointer):
         return f"{'const ' if type_.const else ''}{type_name(type_.element)}*"
     if isinstance(type_, Vector):
-        return f"{type_name(type_.element)}{type_.lanes}"
+        return f"{_VECTOR_WORDS.get(str(type_.element), type_name(type_.element))}{type_.lanes}"
     if isinstance(type_, Complex):
         return f"complex<{type_name(type_.element)}>"
+    if isinstance(type_, Struct):
+        return type_.name
     return _WORDS.get(str(type_), str(type_))
 
 
@@ -91,11 +100,6 @@ def show(x: Any) -> str:
         return f"an array of {x.dtype}, shape {tuple(x.shape)}"
     text = repr(x)
     return f"{type(x).__name__} {text if len(text) <= 40 else text[:37] + '...'}"
-
-
-def dtype_of(type_: Scalar) -> np.dtype[Any]:
-    name = "bool" if type_.kind == "bool" else "uint16" if type_ == BF16 else str(type_)
-    return np.dtype(name)
 
 
 # --- one argument --------------------------------------------------------------------------------------------------------------------
@@ -128,14 +132,14 @@ class Place:
             return self._pointer(arg, type_)
         if isinstance(type_, Scalar):
             return self._number(arg, type_)
-        raise self.refuse(f"is a {type_name(type_)} by value, which gpuad cannot pass; pass its components as numbers.")
+        raise self.refuse(f"is a {type_name(type_)} by value, which gpuad cannot pass.")
 
     def _pointer(self, arg: Any, type_: Pointer) -> BoundArgument:
         if isinstance(arg, Active):
             raise self.refuse(
                 "got Active(value, shadow), which is for numbers passed by value; use Duplicated(array, shadow).", ShadowError
             )
-        kind, primal, shadows = _opened(arg)
+        kind, primal, shadows = opened(arg)
         if primal is None and not shadows:
             return BoundArgument(self.position, self.declaration, kind)
         array = self._array(primal)
@@ -165,11 +169,23 @@ class Place:
 
     def _element(self, array: Any, type_: Pointer) -> Scalar:
         """Checks an array's dtype against the pointer's element, by kind and size of the numbers in it; gives the kind of number."""
-        leaf, count = _leaf(type_.element)
-        if leaf is None:
-            raise self.refuse("points to something that gpuad cannot pass; it takes pointers to numbers, float2 to float4 and complex.")
+        kinds = numbers(type_.element)
+        if not kinds:
+            raise self.refuse("points to something that gpuad cannot pass; it takes pointers to numbers and to structs of them.")
+        carrier = next((kind for kind in kinds if kind.is_float), kinds[0])
+        if array.dtype.names:
+            if not fits(array.dtype, type_.element):
+                raise self.refuse(f"got {show(array)}: a {type_name(type_.element)} is {described(type_.element)}.")
+            return carrier
+        if len(kinds) > 1:
+            if array.dtype.kind not in "uiV" or array.dtype.itemsize != 1 or _run(array) % size_of(type_.element):
+                raise self.refuse(
+                    f"got {show(array)}: a {type_name(type_.element)} is {described(type_.element)}; pass such an array, or its bytes."
+                )
+            return carrier
+        leaf, count = kinds[0], size_of(type_.element) // kinds[0].size
         dtype, each = array_leaf(array.dtype)
-        if not _same_number(leaf, dtype):
+        if not same_number(leaf, dtype):
             raise self.refuse(f"got {show(array)}: its elements are not {type_name(leaf)}. {_cast_hint(leaf, array)}")
         if each != count and (count % each or _run(array) * each < count):
             raise self.refuse(f"got {show(array)}: a {type_name(type_.element)} is {count} numbers that lie side by side.")
@@ -197,7 +213,7 @@ class Place:
             raise self.refuse(f"is passed by value: use Active(value, shadow), not {type(arg).__name__}.", ShadowError)
         if isinstance(arg, Active):
             return self._active(arg, type_)
-        kind, value, _ = _opened(arg)
+        kind, value, _ = opened(arg)
         return BoundArgument(self.position, self.declaration, kind, value=self.convert(value, type_))
 
     def _active(self, arg: Active, type_: Scalar) -> BoundArgument:
@@ -263,7 +279,7 @@ class Place:
         return dtype.type(whole)  # type: ignore[no-any-return]
 
 
-def _opened(arg: Any) -> tuple[str, Any, tuple[Any, ...]]:
+def opened(arg: Any) -> tuple[str, Any, tuple[Any, ...]]:
     """The kind of an argument, its array or number, and its shadows."""
     if isinstance(arg, DuplicatedNoNeed):
         return "noneed", arg.primal, (arg.shadow,)
@@ -278,26 +294,8 @@ def _opened(arg: Any) -> tuple[str, Any, tuple[Any, ...]]:
     return "bare", arg, ()
 
 
-def _leaf(type_: Type) -> tuple[Scalar | None, int]:
-    """The kind of number that an element consists of, and how many."""
-    if isinstance(type_, Scalar):
-        return type_, 1
-    if isinstance(type_, Complex):
-        return type_.element, 2
-    if isinstance(type_, Vector):
-        return type_.element, type_.lanes
-    return None, 0
-
-
 def array_leaf(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], int]:
     return (np.dtype(f"f{dtype.itemsize // 2}"), 2) if dtype.kind == "c" else (dtype, 1)
-
-
-def _same_number(leaf: Scalar, dtype: np.dtype[Any]) -> bool:
-    if leaf == BF16:
-        return dtype.name == "bfloat16"
-    kinds = "f" if leaf.is_float else "iub"
-    return dtype.kind in kinds and dtype.itemsize == leaf.size and dtype.isnative
 
 
 def _cast_hint(leaf: Scalar, array: Any) -> str:
@@ -312,8 +310,13 @@ def _run(array: Any) -> int:
 
 
 def _memory(array: Any, element: Type) -> Memory:
-    """The memory behind an array, counted in the numbers that `element` consists of."""
+    """The memory behind an array, counted in the numbers that `element` consists of; in bytes if they are of several types."""
     memory = resolve(array)
+    kinds = numbers(element)
+    if array.dtype.names or len(kinds) > 1:
+        leaf, each = (np.dtype(np.uint8) if len(kinds) > 1 else dtype_of(kinds[0])), array.dtype.itemsize
+        root = memory.root.view(np.uint8)
+        return Memory(root[: root.size // leaf.itemsize * leaf.itemsize].view(leaf), memory.offset * each // leaf.itemsize)
     leaf, each = array_leaf(array.dtype)
     root = memory.root if each == 1 else memory.root.view(leaf)
     if isinstance(element, Scalar) and element.is_integer and root.dtype.itemsize == element.size:

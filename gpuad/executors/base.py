@@ -23,6 +23,16 @@ class Memory:
     root: Any
     offset: int = 0
 
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element: of a number, also where the array that was passed holds vectors or complex numbers of them."""
+        return int(self.root.dtype.itemsize)
+
+    @property
+    def is_float(self) -> bool:
+        """Whether the elements are numbers that may carry a gradient."""
+        return bool(self.root.dtype.kind == "f")
+
 
 Argument: TypeAlias = "Memory | Any | None"  # a Memory, a NumPy scalar of the parameter's type, or None (a null pointer)
 

@@ -4,8 +4,9 @@ Frontends make every conversion explicit (`Cast`), resolve overloads to the name
 and refuse what they cannot represent. `transform.normalize` lowers this tree to the core IR of `nodes.py`. Expressions here may have side
 effects (`Assign`, `IncDec`, `AtomicCall`, calls of helpers) and are evaluated in C's order.
 
-Lvalues are `Name`, `Index`, `Deref`. A variable of reference type is a `Name` whose declaration has `reference=True`: it is bound by its
-initialiser (or argument) and stands for that lvalue ever after. An array name used as a value is wrapped in `Decay`.
+Lvalues are `Name`, `Index`, `Deref`, a `Member` of an lvalue, an assignment, and a call of a function that returns a reference. A variable
+of reference type is a `Name` whose declaration has `reference=True`: it is bound by its initialiser (or argument) and stands for that
+lvalue ever after. An array name used as a value is wrapped in `Decay`.
 """
 
 from __future__ import annotations
@@ -148,6 +149,21 @@ class Index(Expr):
 
 
 @dataclass(frozen=True)
+class Member(Expr):
+    """`record.name`: an lvalue if the record is one. `pointer->name` is the member of a `Deref`."""
+
+    record: Expr
+    name: str
+
+
+@dataclass(frozen=True)
+class Record(Expr):
+    """The value of a vector, complex number or struct, made of the values of its fields in order; of an array, of its elements."""
+
+    values: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
 class Assign(Expr):
     """`target = value` (`op` None), or `target op= value`. For a compound assignment `computation` is the type in which the operation
     is done: target is converted to it, `value` already has it (a shift's right side excepted), and the result is converted back."""
@@ -221,8 +237,8 @@ class Stmt(Node):
 
 @dataclass(frozen=True)
 class Declare(Stmt):
-    """A declaration with an optional initialiser. An array's initialiser is a tuple of expressions, filled with zeros by the frontend;
-    None leaves it undefined."""
+    """A declaration with an optional initialiser. An array's initialiser is a tuple of expressions, filled with zeros by the frontend: one
+    a number, or one a record. None leaves it undefined."""
 
     declaration: Declaration
     init: Expr | tuple[Expr, ...] | None
@@ -313,13 +329,17 @@ class Global(Node):
 @dataclass(frozen=True)
 class Function(Node):
     """A kernel or a __device__ helper. A kernel's parameters are the user's, followed by a pointer for each of the `globals`. `dynamic`:
-    bytes of dynamic shared memory of a launch, None where it is not known."""
+    bytes of dynamic shared memory of a launch, None where it is not known. A member function has the object that it is called on as first
+    parameter, by reference. `reference`: it returns a reference. `library`: it is none of the user's: what it does is said to happen where
+    it is called."""
 
     name: str
     parameters: tuple[Declaration, ...]
     result: Type
     body: Block
     is_kernel: bool = False
+    reference: bool = False
+    library: bool = False
     globals: tuple[Global, ...] = ()
     dynamic: int | None = None
 

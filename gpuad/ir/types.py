@@ -89,16 +89,22 @@ class Array(Type):
 
 @dataclass(frozen=True)
 class Field:
+    """A member of a struct, `offset` bytes from its beginning."""
+
     name: str
     type: Type
+    offset: int
 
 
 @dataclass(frozen=True)
 class Struct(Type):
-    """A plain struct by value."""
+    """A plain struct of `size` bytes, padding included. `listed`: a list in braces gives its fields in order, since it has neither
+    constructors nor values that fields have by default."""
 
     name: str
     fields: tuple[Field, ...]
+    size: int
+    listed: bool = True
 
     def __str__(self) -> str:
         return f"struct {self.name}"

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from ..analysis.injectivity import UNBOUNDED, Form, Launch, Ranges, Reach, Unknown, Walk, canonical
 from ..analysis.races import sure_writes
+from ..arguments import BoundArgument
 from ..executors.base import Memory
 from ..ir.nodes import Block, Buffer, Kernel, Stmt
-from .region import EMPTY, Region, lattice, span
+from ..ir.records import size_of
+from .region import EMPTY, Region, lattice, of_array, span
 
 MOST_RUNS = 1 << 16  # beyond it a region is widened to its hull
 
 
-def touched(body: Block, buffer: Buffer, launch: Launch, kinds: tuple[type[Stmt], ...], view: Any, inside: bool) -> Region | None:
+def touched(
+    body: Block, buffer: Buffer, launch: Launch, kinds: tuple[type[Stmt], ...], argument: BoundArgument, inside: bool
+) -> Region | None:
     """The bytes that statements of the given kinds may touch through a pointer, counted from where it points; never less than they do.
-    `view` is the array that was passed, in which the kernel stays if `inside`. None: all of the allocation, for all that can be told."""
-    size = int(view.dtype.itemsize)
+    `argument`: what was passed, in whose array the kernel stays if `inside`. None: all of the allocation, for all that can be told."""
+    assert argument.memory is not None
+    size = argument.memory.itemsize
     try:
         reaches = Walk(launch, frozenset({buffer}), kinds).run(body)
     except Unknown:
-        return dense(view) if inside else None
+        return dense(argument) if inside else None
     found = EMPTY
     for reach in reaches:
         part = of_reach(reach, 0, size, launch)
         if part is None:
-            return dense(view) if inside else None
+            return dense(argument) if inside else None
         found = found | part
     return found
 
@@ -57,10 +61,29 @@ def absolute(region: Region | None, memory: Memory) -> Region:
     return whole if region is None else region.moved(memory.offset * size) & whole
 
 
-def dense(view: Any) -> Region:
-    """The hull of the array that was passed."""
+def dense(argument: BoundArgument) -> Region:
+    """The hull of the array that was passed, from where the pointer points; of structs only the numbers that are reached through this
+    pointer."""
+    view = argument.array
+    if argument.pieces:
+        return bytes_of(argument)
     size = int(view.dtype.itemsize)
     return span(0, size + sum(abs(s) * (n - 1) for s, n in zip(view.strides, view.shape, strict=True)) if view.size else 0)
+
+
+def bytes_of(argument: BoundArgument) -> Region:
+    """The bytes of the array that was passed, from where the pointer points; of structs only the numbers that are reached through this
+    pointer."""
+    view, memory, type_ = argument.array, argument.memory, argument.struct
+    if not argument.pieces or memory is None or type_ is None or view.size == 0:
+        return of_array(view, 0)
+    steps = [(int(s), int(n)) for s, n in zip(view.strides, view.shape, strict=True)]
+    if view.dtype.itemsize != size_of(type_):  # the structs' bytes
+        steps[-1] = (size_of(type_), steps[-1][1] * int(view.dtype.itemsize) // size_of(type_))
+    found = EMPTY
+    for offset in argument.pieces:
+        found = found | lattice(offset, memory.itemsize, steps)
+    return found
 
 
 def of_reach(reach: Reach, origin: int, size: int, launch: Launch) -> Region | None:

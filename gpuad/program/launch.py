@@ -146,9 +146,9 @@ def _must(kernel: Kernel, call: Call, written: tuple[Reach, ...]) -> tuple[Reach
     numbers = call.numbers(kernel)
     found = []
     for reach in written:
-        buffer, array = kernel.params[reach.position], call.bound.arguments[reach.position].array
-        if isinstance(buffer, Buffer) and array is not None:
-            found.append(Reach(reach.position, surely_written(kernel, buffer, numbers, int(array.dtype.itemsize))))
+        buffer, memory = kernel.params[reach.position], call.bound.arguments[reach.position].memory
+        if isinstance(buffer, Buffer) and memory is not None:
+            found.append(Reach(reach.position, surely_written(kernel, buffer, numbers, memory.itemsize)))
     return tuple(found)
 
 
@@ -187,7 +187,7 @@ def _reach(body: Any, item: Buffer, position: int, call: Call, numbers: Numbers,
         return None
     shared = position in {base for base, _ in call.overlaps.values()}  # then more than this view is reached through it
     inside = position not in call.loose and not shared
-    return Reach(position, touched(body, item, numbers, kinds, argument.array, inside))
+    return Reach(position, touched(body, item, numbers, kinds, argument, inside))
 
 
 def absolutely(reach: Reach, call: Call) -> Region:

@@ -23,11 +23,12 @@ from ..executors.base import Memory
 from ..launching import Call
 from ..watching import mark
 from .arena import Arena, Pooled
+from .effects import bytes_of
 from .keeping import Keeping
 from .launch import Launched, Reach, Reaches, absolutely, cuts_of, reaches_of, reads, writes
 from .memory import Allocation, Claim
 from .operation import Effects, Foreign, Operation, Use
-from .region import Region, of_array
+from .region import Region
 from .rules import Ruled
 from .shadows import Shadows
 
@@ -89,14 +90,16 @@ class Recording(Keeping):
         seen = {u.position: u for u in touched[0]}
         for i, use in {**seen, **{u.position: u for u in touched[1]}}.items():
             a = arguments[i]
-            if a.memory is not None and self.shadows.is_shadow(use.allocation.address, use.region, int(a.memory.root.dtype.itemsize)):
+            if a.memory is not None and self.shadows.is_shadow(use.allocation.address, use.region):
                 raise ShadowError(
                     f"argument {i + 1} `{a.name}` of `{kernel.name}` is a shadow of this recording; what happens to shadows belongs "
                     "outside of the tape. Nothing was launched."
                 )
-            if a.shadows or a.kind == "stopped" or a.memory is None or a.array.dtype.kind != "f":
+            if a.shadows or a.kind == "stopped" or a.memory is None or not a.memory.is_float:
                 continue
             region = use.region | seen[i].region if i in seen else use.region
+            if a.pieces:  # a struct's integers and padding have no shadow
+                region = region & bytes_of(a).moved(a.memory.offset * a.memory.itemsize)
             pairings = self.shadows.all_of(use.allocation, region)
             if not pairings:
                 continue
@@ -119,7 +122,7 @@ class Recording(Keeping):
             if a.memory is not None:
                 self.allocation(a.memory).name = a.name
                 if a.shadows:
-                    region = of_array(a.array, a.memory.offset * int(a.array.dtype.itemsize))
+                    region = bytes_of(a).moved(a.memory.offset * a.memory.itemsize)
                     self._note_pair(self.allocation(a.memory), region, a.memory, a.shadows, a.name)
             elif a.kind == "active":
                 self._note_active(a)
@@ -193,7 +196,8 @@ class Recording(Keeping):
         escaped = {e.buffer for e in operation.adjoint.escapes} if operation.adjoint is not None else set()
         spread = any(u.allocation.tainted & u.region and arguments[u.position].kind != "stopped" for u in seen)
         for use in seen:
-            if arguments[use.position].kind != "stopped" and arguments[use.position].array.dtype.kind == "f":
+            memory = arguments[use.position].memory
+            if arguments[use.position].kind != "stopped" and memory is not None and memory.is_float:
                 use.allocation.read_bare = use.allocation.read_bare | use.region
         for use in operation.effects.writes:
             a = use.allocation

@@ -389,7 +389,7 @@ def _operand(rule: Rule, name: str, x: Any, tape: Any, known: Region | None) -> 
     region = known or extent
     use = Use(tape.allocation(memory), region, rule.effect.arrays.index(name))
     use.allocation.name = name
-    if tape.shadows.is_shadow(use.allocation.address, region, int(memory.root.dtype.itemsize)):
+    if tape.shadows.is_shadow(use.allocation.address, region):
         raise ShadowError(f"`{name}` of {rule.name} is the shadow of another array of this recording. Nothing was run.")
     shadow = x.shadow if isinstance(x, Duplicated) else None
     if shadow is not None and _layout(shadow) != _layout(array):

@@ -20,7 +20,8 @@ from .region import EMPTY, Region
 @dataclass(eq=False)
 class Pairing:
     """`region` of a primal allocation has its shadow in `root` (flat), `shift` elements further on. `size` bytes an element of the
-    primal. It grows while views of one pair turn up; `mirrored`: the same elements of the shadow."""
+    primal. It grows while views of one pair turn up; `mirrored`: the bytes of the same elements of the shadow. The floats of a struct are a
+    pairing for each type of them."""
 
     allocation: Allocation
     region: Region
@@ -71,8 +72,8 @@ class Shadows:
         same = next((p for p in known if p.shift == shift and p.size == size and address(p.root) == where), None)
         if same is not None and region <= same.region:
             return
-        mirrored = Region(region.spans // size + shift)
-        self._check(allocation, region, shadow, mirrored, same, size, name, known)
+        mirrored = Region((region.spans // size + shift) * int(shadow.root.dtype.itemsize))
+        self._check(allocation, region, shadow, mirrored, same, name, known)
         self.count += 1
         if same is not None:
             same.region, same.mirrored = same.region | region, same.mirrored | mirrored
@@ -88,15 +89,13 @@ class Shadows:
         shadow: Memory,
         mirrored: Region,
         same: Pairing | None,
-        size: int,
         name: str,
         known: Sequence[Pairing],
     ) -> None:
         where = address(shadow.root)
-        if self.is_shadow(allocation.address, region, size):
+        if self.is_shadow(allocation.address, region):
             raise ShadowError(f"`{name}` is memory that serves as a shadow in this recording. Nothing was launched.")
-        mirror = Region(mirrored.spans * int(shadow.root.dtype.itemsize))
-        if any(p.region & mirror for p in self.by_primal.get(where, ())):
+        if any(p.region & mirrored for p in self.by_primal.get(where, ())):
             raise ShadowError(f"the shadow of `{name}` is primal memory elsewhere in this recording. Nothing was launched.")
         for other in known:
             if other is not same and other.region & region:
@@ -110,12 +109,9 @@ class Shadows:
                     f"the shadow of `{name}` is also that of `{other.name}`, other memory or another seed. Nothing was launched."
                 )
 
-    def is_shadow(self, where: int, region: Region, size: int) -> bool:
+    def is_shadow(self, where: int, region: Region) -> bool:
         """Whether any of the region's bytes, of the allocation at address `where`, belong to a shadow."""
-        if where not in self.by_shadow:
-            return False
-        elements = Region(region.spans // size)
-        return any(p.mirrored & elements for p in self.by_shadow.get(where, ()))
+        return any(p.mirrored & region for p in self.by_shadow.get(where, ()))
 
     def all_of(self, allocation: Allocation, region: Region) -> tuple[Pairing, ...]:
         """As `of`, for each of the shadows."""
@@ -133,7 +129,7 @@ class Shadows:
         first, covered = found[0], EMPTY
         for p in found:
             covered = covered | p.region
-            if address(p.root) != address(first.root) or p.shift != first.shift:
+            if address(p.root) != address(first.root) or p.shift != first.shift or p.size != first.size:
                 raise ShadowError(f"`{p.name}` and `{first.name}` lie in one argument but have shadows apart. Nothing was launched.")
         if not region <= covered:
             raise ShadowError(

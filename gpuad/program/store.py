@@ -248,6 +248,8 @@ class _Store:
         call = operation.call
         if call.bound.width != 1:
             raise TapeError(f"operation {operation.name} ({operation.where}) cannot be stored in this release: it has a batch of shadows")
+        if any(a.pieces or (a.array is not None and a.array.dtype.names) for a in call.bound.arguments):
+            raise TapeError(f"operation {operation.name} ({operation.where}) cannot be stored in this release: it takes structs")
         scratch, held, overflow = _scratch(operation, adjoint)
         self.plan.rooms = []
         given = [self._argument(p, operation, held, overflow) for p in adjoint.parameters]

@@ -68,19 +68,27 @@ class Step:
         clear(self.cleared)
 
 
+Where: TypeAlias = "tuple[int, int]"
+
+
+def place(root: Any) -> Where:
+    """The address of an allocation and the size of its elements: structs have shadows of several sizes in one allocation, bytes apart."""
+    return address(root), int(root.dtype.itemsize)
+
+
 class Stale:
-    """The stale elements of each shadow, by the address of its allocation; and where shadows live."""
+    """The stale elements of each shadow; and where shadows live."""
 
     def __init__(self, lending: Lending) -> None:
-        self.regions: dict[int, Region] = {}
-        self.roots: dict[int, Any] = {}
+        self.regions: dict[Where, Region] = {}
+        self.roots: dict[Where, Any] = {}
         self.lending = lending
 
     def of(self, root: Any) -> Region:
-        return self.regions.get(address(root), EMPTY)
+        return self.regions.get(place(root), EMPTY)
 
     def add(self, root: Any, region: Region) -> None:
-        where = address(root)
+        where = place(root)
         self.roots[where] = root
         self.regions[where] = self.regions.get(where, EMPTY) | region
 
@@ -89,7 +97,7 @@ class Stale:
         stale = self.of(root)
         found = stale & region
         if found:
-            self.regions[address(root)] = stale - found
+            self.regions[place(root)] = stale - found
         return found
 
     def alive(self, root: Any) -> bool:
@@ -169,7 +177,7 @@ class Shadowed:
 
     plain: frozenset[Buffer]
     places: tuple[tuple[Touch, Memory, Region], ...]
-    roots: dict[int, Any]
+    roots: dict[Where, Any]
     simple: bool
 
 
@@ -178,7 +186,7 @@ def _shadowed(adjoint: Adjoint, call: Call) -> Shadowed:
     found: tuple[Touch, ...] = adjoint.facts.get(("touches", call.key), lambda: touches_of(adjoint, call, plain))
     each = [(t, launching.shadow_of(call, t.position, width)) for t in found for width in range(call.bound.width)]
     places = tuple((t, m, _reach(t, m)) for t, m in each if m is not None)
-    return Shadowed(plain, places, {address(m.root): m.root for _, m, _ in places}, call.bound.width == 1 and _apart(places))
+    return Shadowed(plain, places, {place(m.root): m.root for _, m, _ in places}, call.bound.width == 1 and _apart(places))
 
 
 def _planned(operation: Launched, shadowed: Shadowed, stale: Stale) -> Step:
@@ -247,9 +255,9 @@ def _reach(touch: Touch, memory: Memory) -> Region:
 
 def _apart(places: Iterable[tuple[Touch, Memory, Region]]) -> bool:
     """Whether the shadows of a launch lie in different allocations, or different parts are touched."""
-    seen: dict[int, Region] = {}
+    seen: dict[Where, Region] = {}
     for _, memory, region in places:
-        where = address(memory.root)
+        where = place(memory.root)
         known = seen.get(where, EMPTY)
         if known & region:
             return False

@@ -13,11 +13,12 @@ from dataclasses import replace
 from ..errors import UnsupportedError
 from ..ir import surface
 from ..ir.nodes import Call, Constant, Expr, LaunchIndex, Shuffle
+from ..ir.records import leaves, part_number, parts
 from ..ir.types import BOOL, I64, U32, Pointer, Scalar, Type, Void
 from ..source import Span
-from . import fold, memory
+from . import fold, memory, records
 from .lowering import Branch, Lowering
-from .pointers import UNDEFINED, Address, Cell, Place, Reference, Value, advance, combine, flat_length, scalar_element
+from .pointers import UNDEFINED, Address, Cell, Place, Record, Reference, Undefined, Value, advance, combine
 
 # --- values --------------------------------------------------------------------------------------------------------------------------
 
@@ -40,12 +41,14 @@ def address(s: Lowering, e: surface.Expr) -> Address:
 
 def evaluate(s: Lowering, e: surface.Expr, name: str | None = None) -> Value:
     """The value of an expression, its effects emitted."""
-    _check_type(e.type, e.span)
+    check_type(e.type, e.span)
     match e:
         case surface.Constant():
             return _constant(e)
         case surface.Name() | surface.Index() | surface.Deref():
-            return memory.viewed(memory.read(s, place(s, e), e.span, name), e.type, e.span)
+            return memory.read(s, place(s, e), e.type, e.span, name)
+        case surface.Member() | surface.Record():
+            return _record(s, e, name)
         case surface.LaunchIndex(name=which, axis=axis):
             return LaunchIndex(which, axis)
         case surface.Unary(op=op, operand=operand):
@@ -76,12 +79,36 @@ def _effect(s: Lowering, e: surface.Expr, name: str | None) -> Value:
             discard(s, first)
             return evaluate(s, second, name)
         case surface.HelperCall():
-            return s.call(s, e)
+            value = s.call(s, e)
+            return memory.read(s, value.place, e.type, e.span, name) if isinstance(value, Reference) else value
         case surface.AtomicCall():
             return _atomic(s, e, name or "old")
         case surface.ShuffleCall():
             return _shuffle(s, e, name)
     raise UnsupportedError(f"{type(e).__name__} is not supported", e.span)
+
+
+def _record(s: Lowering, e: surface.Member | surface.Record, name: str | None) -> Value:
+    """A field of a record, or a record made of values."""
+    if isinstance(e, surface.Record):
+        pieces = zip(e.values, parts(e.type), strict=True)
+        return Record(tuple(evaluate(s, v, f"{name}_{part.name}" if name else None) for v, part in pieces))
+    if is_place(e.record):
+        return memory.read(s, place(s, e), e.type, e.span, name)
+    whole = evaluate(s, e.record)
+    found = whole.values[part_number(e.record.type, e.name)] if isinstance(whole, Record) else UNDEFINED
+    if isinstance(found, Undefined):
+        raise UnsupportedError(f"the member '{e.name}' is used before it has a value", e.span)
+    return found
+
+
+def is_place(e: surface.Expr) -> bool:
+    """Whether an expression denotes a variable or memory."""
+    if isinstance(e, surface.Member):
+        return is_place(e.record)
+    if isinstance(e, (surface.HelperCall, surface.IncDec)):
+        return e.function.reference if isinstance(e, surface.HelperCall) else e.prefix
+    return isinstance(e, (surface.Name, surface.Index, surface.Deref, surface.Assign))
 
 
 def _address_value(s: Lowering, e: surface.Expr) -> Value:
@@ -95,15 +122,14 @@ def _address_value(s: Lowering, e: surface.Expr) -> Value:
             return _as_address(place(s, lvalue))
         case surface.PointerAdd(pointer=pointer, offset=offset):
             base = address(s, pointer)
-            return advance(base, scalar(s, offset), _stride(pointer))
+            return advance(base, scalar(s, offset), _stride(s, base, pointer))
     raise UnsupportedError(f"{type(e).__name__} is not supported", e.span)
 
 
-def _check_type(kind: Type, span: Span) -> None:
-    bottom = scalar_element(kind.element if isinstance(kind, Pointer) else kind)
-    if not isinstance(bottom, (Scalar, Void)):
-        what = "a pointer to a pointer" if isinstance(bottom, Pointer) else f"a value of type {bottom}"
-        raise UnsupportedError(f"{what} comes in a later release", span)
+def check_type(kind: Type, span: Span) -> None:
+    """Refuses pointers to pointers."""
+    if isinstance(kind, Pointer) and any(isinstance(leaf.type, Pointer) for leaf in leaves(kind.element)):
+        raise UnsupportedError("a pointer to a pointer comes in a later release", span)
 
 
 def _scalar_type(e: surface.Expr) -> Scalar:
@@ -125,6 +151,8 @@ def _cast(s: Lowering, e: surface.Cast, operand: surface.Expr) -> Value:
         return UNDEFINED
     if isinstance(e.type, Pointer):
         return address(s, operand)
+    if parts(e.type) and e.type == operand.type:
+        return evaluate(s, operand)
     if isinstance(operand.type, Pointer):
         raise UnsupportedError("a pointer as a condition or a number comes in a later release", e.span)
     return fold.cast(scalar(s, operand), _scalar_type(e), e.implicit)
@@ -146,12 +174,12 @@ def _pointer_binary(s: Lowering, e: surface.Binary) -> Expr:
     if e.op != "-":
         return fold.binary(e.op, left.wide, right.wide, BOOL)
     difference = fold.binary("-", left.wide, right.wide, I64)
-    stride = _stride(e.left)
+    stride = _stride(s, left, e.left)
     return fold.cast(fold.binary("/", difference, fold.integer(stride, I64), I64), _scalar_type(e))
 
 
-def _stride(pointer: surface.Expr) -> int:
-    return flat_length(pointer.type.element) if isinstance(pointer.type, Pointer) else 1
+def _stride(s: Lowering, at: Address, pointer: surface.Expr) -> int:
+    return records.stride(s, at, pointer.type.element, pointer.span) if isinstance(pointer.type, Pointer) else 1
 
 
 # --- lvalues -------------------------------------------------------------------------------------------------------------------------
@@ -164,15 +192,27 @@ def place(s: Lowering, e: surface.Expr) -> Place:
             return _named(s, declaration, e.span)
         case surface.Index(pointer=pointer, index=index):
             base = address(s, pointer)
-            return _pointee(advance(base, scalar(s, index), _stride(pointer)), e.span)
+            return _pointee(advance(base, scalar(s, index), _stride(s, base, pointer)), e.span)
         case surface.Deref(pointer=pointer):
             return _pointee(address(s, pointer), e.span)
+        case surface.Member(record=record, name=name):
+            return records.part(s, place(s, record), record.type, part_number(record.type, name), e.span)
+        case surface.HelperCall() if e.function.reference:
+            return _returned(s, e)
         case surface.Cast(operand=operand, type=kind) if kind == operand.type:
             return place(s, operand)
         case surface.Assign() | surface.IncDec(prefix=True):
             discard(s, e)
             return place(s, e.target)
     raise UnsupportedError(f"{type(e).__name__} as the target of an assignment or reference", e.span)
+
+
+def _returned(s: Lowering, e: surface.HelperCall) -> Place:
+    """The place that a function returns a reference to."""
+    found = s.call(s, e)
+    if not isinstance(found, Reference):
+        raise UnsupportedError(f"it is not known at compile time what '{e.function.name}' returns a reference to", e.span)
+    return found.place
 
 
 def _named(s: Lowering, declaration: surface.Declaration, span: Span) -> Place:
@@ -209,6 +249,8 @@ def discard(s: Lowering, e: surface.Expr) -> None:
         case surface.Comma(first=first, second=second):
             discard(s, first)
             discard(s, second)
+        case surface.HelperCall():
+            s.call(s, e)
         case surface.Cast(operand=operand):
             discard(s, operand)
         case surface.Conditional(condition=condition, then=then, otherwise=otherwise):
@@ -234,9 +276,8 @@ def assign(s: Lowering, e: surface.Assign, used: bool) -> Value:
     value = evaluate(s, e.value, e.target.declaration.name if simple and isinstance(e.target, surface.Name) else None)
     target = place(s, e.target)
     if e.op is not None:
-        old = memory.viewed(memory.read(s, target, e.span, None), e.target.type, e.span)
-        value = _updated(s, e, old, value)
-    return memory.viewed(memory.write(s, target, value, e.span, None if used else mark), e.target.type, e.span)
+        value = _updated(s, e, memory.read(s, target, e.target.type, e.span, None), value)
+    return memory.write(s, target, e.target.type, value, e.span, None if used else mark)
 
 
 def _updated(s: Lowering, e: surface.Assign, old: Value, value: Value) -> Value:
@@ -244,7 +285,7 @@ def _updated(s: Lowering, e: surface.Assign, old: Value, value: Value) -> Value:
     if not isinstance(value, Expr):
         raise UnsupportedError(f"'{e.op}=' with a value of type {e.value.type}", e.span)
     if isinstance(old, Address) and e.op in ("+", "-"):
-        return advance(old, value if e.op == "+" else fold.unary("-", fold.cast(value, I64)), _stride(e.target))
+        return advance(old, value if e.op == "+" else fold.unary("-", fold.cast(value, I64)), _stride(s, old, e.target))
     if not isinstance(old, Expr):
         raise UnsupportedError(f"'{e.op}=' on a value of type {e.target.type}", e.span)
     kind = e.computation or old.type
@@ -254,14 +295,14 @@ def _updated(s: Lowering, e: surface.Assign, old: Value, value: Value) -> Value:
 def _increment(s: Lowering, e: surface.IncDec, used: bool) -> Value:
     mark = len(s.out)
     target = place(s, e.target)
-    old = memory.viewed(memory.read(s, target, e.span, None), e.target.type, e.span)
+    old = memory.read(s, target, e.target.type, e.span, None)
     if isinstance(old, Address):
-        new: Value = advance(old, fold.integer(1 if e.op == "+" else -1, I64), _stride(e.target))
+        new: Value = advance(old, fold.integer(1 if e.op == "+" else -1, I64), _stride(s, old, e.target))
     elif isinstance(old, Expr) and old.type != BOOL:
         new = fold.binary(e.op, old, Constant(1, old.type), old.type)
     else:
         raise UnsupportedError(f"'{e.op}{e.op}' on a value of type {e.target.type}", e.span)
-    new = memory.viewed(memory.write(s, target, new, e.span, None if used else mark), e.target.type, e.span)
+    new = memory.write(s, target, e.target.type, new, e.span, None if used else mark)
     return new if e.prefix else old
 
 
@@ -309,6 +350,8 @@ def _conditional(s: Lowering, e: surface.Conditional, name: str | None) -> Value
     condition = scalar(s, e.condition)
     if isinstance(condition, Constant):
         return evaluate(s, e.then if condition.value else e.otherwise, name)
+    if parts(e.type):
+        return _record_conditional(s, e, condition, name)
     result = s.cell(name or "value", e.type)
     s.env[result] = UNDEFINED
     then = s.fork(lambda: _leave(s, result, evaluate(s, e.then, name), e.span))
@@ -318,6 +361,23 @@ def _conditional(s: Lowering, e: surface.Conditional, name: str | None) -> Value
         return combine(then.env[result], otherwise.env[result], e.type, lambda _, a, b: fold.select(condition, a, b))
     s.join(condition, then, otherwise, e.span)
     return s.env.pop(result)
+
+
+def _record_conditional(s: Lowering, e: surface.Conditional, condition: Expr, name: str | None) -> Value:
+    """The chosen side is copied into a variable."""
+    before = dict(s.env)
+    result = s.cell(name or "value", e.type)
+    records.define(s, result, UNDEFINED, e.span)
+    then = s.fork(lambda: _copy(s, result, e.then))
+    otherwise = s.fork(lambda: _copy(s, result, e.otherwise))
+    s.join(condition, then, otherwise, e.span)
+    value = memory.read(s, result, e.type, e.span, name)
+    s.forget(before)
+    return value
+
+
+def _copy(s: Lowering, into: Cell, e: surface.Expr) -> None:
+    memory.write(s, into, e.type, evaluate(s, e), e.span, None)
 
 
 def _leave(s: Lowering, result: Cell, value: Value, span: Span) -> None:

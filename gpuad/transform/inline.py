@@ -4,14 +4,19 @@ frame of its own, so that a function may be entered again (a template that calls
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 from ..errors import UnsupportedError
 from ..ir import surface
-from ..ir.nodes import Expr
+from ..ir.nodes import Block, Expr, Stmt
+from ..ir.records import parts
+from ..ir.rewrite import map_blocks
 from ..ir.types import Array, Void
 from ..source import Span
-from . import expressions
+from . import expressions, memory, records
 from .lowering import Frame, Lowering
-from .pointers import UNDEFINED, Reference, Undefined, Value
+from .pointers import UNDEFINED, Record, Reference, Undefined, Value, Whole
 
 MAX_DEPTH = 64
 
@@ -31,20 +36,48 @@ def _run(s: Lowering, function: surface.Function, bound: list[Value], span: Span
     before = dict(s.env)
     enter(s, function)
     for parameter, value in zip(function.parameters, bound, strict=True):
-        s.env[s.declare(parameter)] = value
-    s.run(s, function.body.body)
+        _receive(s, parameter, value, span)
+    if function.library:
+        s.out.extend(_said_at(s.capture(lambda: _in_library(s, function, span)), span))
+    else:
+        s.run(s, function.body.body)
     frame = s.frames.pop()
     result = s.env[frame.result]
+    if isinstance(result, Whole):
+        result = memory.read(s, frame.result, function.result, span, function.name)
     s.forget(before)
     if isinstance(result, Undefined) and not isinstance(function.result, Void):
         raise UnsupportedError(f"'{function.name}' returns no value", span)
     return result
 
 
+def _in_library(s: Lowering, function: surface.Function, span: Span) -> None:
+    """Runs a function that the user did not write: what is wrong in it is wrong with the call."""
+    try:
+        s.run(s, function.body.body)
+    except UnsupportedError as error:
+        raise UnsupportedError(error.message, span) from None
+
+
+def _said_at(block: Iterable[Stmt], span: Span) -> Block:
+    return tuple(replace(map_blocks(stmt, lambda inner: _said_at(inner, span)), span=span) for stmt in block)
+
+
+def _receive(s: Lowering, parameter: surface.Declaration, value: Value, span: Span) -> None:
+    cell = s.declare(parameter)
+    if isinstance(value, Record):
+        records.define(s, cell, UNDEFINED, span)
+        memory.write(s, cell, parameter.type, value, span, None)
+    else:
+        s.env[cell] = value
+
+
 def enter(s: Lowering, function: surface.Function) -> None:
     """Starts a frame."""
     result = s.cell(function.name, function.result)
     s.env[result] = UNDEFINED
+    if parts(function.result) and not function.reference:
+        records.define(s, result, UNDEFINED, function.span)
     s.frames.append(Frame(function, s.flag("returned"), result))
 
 
@@ -61,9 +94,18 @@ def bind(s: Lowering, declaration: surface.Declaration, to: surface.Expr) -> Ref
     """What a reference stands for: the lvalue `to`, or a temporary that holds its value."""
     while isinstance(to, surface.Cast) and to.type == to.operand.type:
         to = to.operand
-    if isinstance(to, (surface.Name, surface.Index, surface.Deref)):
+    if expressions.is_place(to):
         return Reference(expressions.place(s, to))
     value = expressions.evaluate(s, to, declaration.name)
     temporary = s.cell(declaration.name, declaration.type)
+    if isinstance(value, Record):
+        records.define(s, temporary, UNDEFINED, to.span)
+        memory.write(s, temporary, declaration.type, value, to.span, None)
+        return Reference(temporary)
     s.env[temporary] = s.let(declaration.name, value, to.span) if isinstance(value, Expr) else value
     return Reference(temporary)
+
+
+def returned(s: Lowering, value: surface.Expr) -> Reference:
+    """What a function returns by reference."""
+    return Reference(expressions.place(s, value))

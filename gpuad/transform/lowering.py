@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from ..errors import UnsupportedError
 from ..ir import surface
 from ..ir.nodes import Block, Buffer, Constant, Expr, If, Let, Merge, Stmt, Var
+from ..ir.records import numbers, parts, size_of
 from ..ir.types import BOOL, Scalar, Space, Type
 from ..source import Span
 from . import fold
-from .pointers import Address, Cell, Reference, Value, combine, flat_length, scalar_element
+from .pointers import Address, Cell, Reference, Value, combine
 
 Env = dict[Cell, Value]
 
@@ -55,7 +56,8 @@ class Branch:
 @dataclass
 class Lowering:
     """`run` lowers surface statements and `call` a call in the current state; they are set from above to keep imports pointing down.
-    `owners`: the variable of each local array."""
+    `owners`: the variable of each local array. `groups`: for memory of structs of several types of numbers, by the buffer that stands for
+    it, the buffer of each type. `parts`: the variables that a record variable consists of. `given`: the kernel's records by value."""
 
     run: Callable[[Lowering, tuple[surface.Stmt, ...]], None]
     call: Callable[[Lowering, surface.HelperCall], Value]
@@ -66,6 +68,9 @@ class Lowering:
     owners: dict[Buffer, Cell] = field(default_factory=dict)
     shared: dict[surface.Declaration | None, Buffer] = field(default_factory=dict)
     barriers: bool = False  # whether the kernel has any
+    groups: dict[Buffer, dict[Scalar, Buffer]] = field(default_factory=dict)
+    parts: dict[Cell, tuple[Cell, ...]] = field(default_factory=dict)
+    given: list[tuple[Cell, Value]] = field(default_factory=list)
     next_uid: int = 0
 
     # --- names ---
@@ -86,6 +91,12 @@ class Lowering:
 
     def cell(self, name: str, kind: Type) -> Cell:
         return Cell(name, kind, self.uid())
+
+    def part(self, cell: Cell, number: int) -> Cell:
+        """The variable for a part of a record variable."""
+        if cell not in self.parts:
+            self.parts[cell] = tuple(self.cell(f"{cell.name}_{part.name}", part.type) for part in parts(cell.type))
+        return self.parts[cell][number]
 
     def flag(self, name: str) -> Cell:
         """A new cell that holds false."""
@@ -118,9 +129,10 @@ class Lowering:
         return cell
 
     def shared_buffer(self, declaration: surface.Declaration) -> Buffer:
-        element, length = scalar_element(declaration.type), flat_length(declaration.type)
-        if not isinstance(element, Scalar):
-            raise UnsupportedError(f"shared memory of type {element} comes in a later release", declaration.span)
+        kinds = numbers(declaration.type)
+        if len(kinds) != 1:
+            raise UnsupportedError(f"shared memory of type {declaration.type} comes in a later release", declaration.span)
+        element, length = kinds[0], size_of(declaration.type) // kinds[0].size
         key = declaration if length > 0 else None  # arrays without a length are all the same memory
         if key not in self.shared:
             if length <= 0:

@@ -6,32 +6,37 @@ one Accumulate, provided that nothing else uses the old content and nothing was 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..errors import UnsupportedError
 from ..ir import surface
 from ..ir.nodes import Accumulate, Atomic, Binary, Buffer, Constant, Expr, How, Let, Load, Stmt, Store, Var, walk
+from ..ir.records import parts
 from ..ir.rewrite import expressions
-from ..ir.types import BOOL, I32, Scalar, Space, Type
+from ..ir.types import BOOL, I32, Pointer, Scalar, Space, Type
 from ..source import Span
-from . import fold
+from . import fold, records
 from .lowering import Lowering
-from .pointers import UNDEFINED, Address, Cell, Place, Target, Undefined, Value
+from .pointers import UNDEFINED, Address, Cell, Place, Record, Target, Undefined, Value
 
 
-def read(s: Lowering, at: Place, span: Span, name: str | None) -> Value:
-    """The content of a place; a Load if it is memory."""
+def read(s: Lowering, at: Place, kind: Type, span: Span, name: str | None) -> Value:
+    """The content of a place as a `kind`; Loads if it is memory."""
+    if parts(kind):
+        return _read_parts(s, at, kind, span, name)
     if isinstance(at, Cell):
-        return _variable(s, at, span)
+        return _variable(s, at, kind, span)
     single = _single(at)
     if isinstance(single, Buffer):
-        return _load(s, single, at.index, span, name)
-    result = s.cell(name or "value", _element(at.targets[0]))
+        return viewed(_load(s, *records.number_at(s, single, at.index, kind, span), span, name), kind, span)
+    if isinstance(single, Cell) and at.offset is None:
+        return _variable(s, single, kind, span)
+    result = s.cell(name or "value", kind)
     s.env[result] = UNDEFINED
 
     def one(target: Target) -> None:
-        s.env[result] = viewed(read(s, _narrow(at, target), span, name), result.type, span)
+        s.env[result] = read(s, _narrow(at, target), kind, span, name)
 
     through(s, at, one, span)
     return s.env.pop(result)
@@ -48,13 +53,28 @@ def viewed(value: Value, kind: Type, span: Span) -> Value:
     return fold.bits(value, kind)
 
 
-def _variable(s: Lowering, cell: Cell, span: Span) -> Value:
+def _read_parts(s: Lowering, at: Place, kind: Type, span: Span, name: str | None) -> Record:
+    single = at if isinstance(at, Cell) else _single(at)
+    base = name or (single.name if single is not None else "value")
+    pieces = [(part, records.part(s, at, kind, k, span)) for k, part in enumerate(parts(kind))]
+    return Record(tuple(_read_part(s, place, part.type, span, f"{base}_{part.name}") for part, place in pieces))
+
+
+def _read_part(s: Lowering, at: Place, kind: Type, span: Span, name: str) -> Value:
+    """A part of a record that is read whole: as long as nobody computes with it, it may be undefined."""
+    if isinstance(at, Cell) and not parts(kind) and isinstance(s.env.get(at), Undefined):
+        return UNDEFINED
+    return read(s, at, kind, span, name)
+
+
+def _variable(s: Lowering, cell: Cell, kind: Type, span: Span) -> Value:
     value = s.env.get(cell)
+    records.check_cell(cell, kind, span)
     if value is None:
         raise UnsupportedError(f"a pointer to '{cell.name}', which no longer exists", span)
     if isinstance(value, Undefined):
         raise UnsupportedError(f"'{cell.name}' is used before it has a value", span)
-    return value
+    return viewed(value, kind, span)
 
 
 def _check_owner(s: Lowering, buffer: Buffer, span: Span) -> None:
@@ -69,27 +89,60 @@ def _load(s: Lowering, buffer: Buffer, index: Expr, span: Span, name: str | None
     return var
 
 
-def write(s: Lowering, at: Place, value: Value, span: Span, mark: int | None) -> Value:
-    """Gives a place a new content, and returns that. `mark`: where in the emitted statements the user's statement began, if it may become
-    an Accumulate."""
+def write(s: Lowering, at: Place, kind: Type, value: Value, span: Span, mark: int | None) -> Value:
+    """Gives a place a new content of type `kind`, and returns that. `mark`: where in the emitted statements the user's statement began, if
+    it may become an Accumulate."""
+    if isinstance(value, Record):
+        return _write_parts(s, at, kind, value, span, mark)
     if isinstance(at, Cell):
-        value = viewed(value, at.type, span)
-        s.env[at] = s.let(at.name, value, span) if isinstance(value, Expr) else value
-        return s.env[at]
+        records.check_cell(at, kind, span)
+        held = viewed(value, at.type, span)
+        s.env[at] = s.let(at.name, held, span) if isinstance(held, Expr) else held
+        return viewed(s.env[at], kind, span)
+    if isinstance(value, Undefined):
+        raise UnsupportedError("a part of this value is used before it has a value", span)
     if not isinstance(value, Expr):
         raise UnsupportedError("a pointer stored in memory", span)
     single = _single(at)
     if isinstance(single, Buffer):
-        value = viewed(value, single.element, span)
-        assert isinstance(value, Expr)
-        return _store(s, single, at.index, value, span, mark)
+        buffer, index = records.number_at(s, single, at.index, kind, span)
+        stored = viewed(value, buffer.element, span)
+        assert isinstance(stored, Expr)
+        return _store(s, buffer, index, stored, span, mark)
     value = s.let("value", value, span)
-    through(s, at, lambda target: _write_one(s, at, target, value, span), span)
+    through(s, at, lambda target: _write_one(s, at, target, kind, value, span), span)
     return value
 
 
-def _write_one(s: Lowering, at: Address, target: Target, value: Expr, span: Span) -> None:
-    write(s, _narrow(at, target), value, span, None)
+def _write_one(s: Lowering, at: Address, target: Target, kind: Type, value: Expr, span: Span) -> None:
+    write(s, _narrow(at, target), kind, value, span, None)
+
+
+def _write_parts(s: Lowering, at: Place, kind: Type, value: Record, span: Span, mark: int | None) -> Record:
+    """Writes a record. What is added to its numbers in memory is found for all of them before the first is written."""
+    leaves = list(records.scattered(s, at, kind, value, span))
+    added = [_added_leaf(s, place, leaf, content, leaves, span, mark) for place, leaf, content in leaves]
+    for (place, leaf, content), term in zip(leaves, added, strict=True):
+        if term is not None:
+            s.emit(Accumulate(*term[0], term[1], How.PLAIN, span=span))
+        else:
+            write(s, place, leaf, content, span, None if mark is None or isinstance(place, Cell) else len(s.out))
+    return value
+
+
+def _added_leaf(
+    s: Lowering, at: Place, kind: Type, value: Value, leaves: list[tuple[Place, Type, Value]], span: Span, mark: int | None
+) -> tuple[tuple[Buffer, Expr], Expr] | None:
+    """Buffer and index of a number in memory to which `value` adds something, and what it adds."""
+    single = None if mark is None or isinstance(at, Cell) else _single(at)
+    if mark is None or not isinstance(single, Buffer) or not isinstance(at, Address) or not isinstance(value, Expr):
+        return None
+    place = records.number_at(s, single, at.index, kind, span)
+    others = [other for _, _, other in leaves if other is not value and isinstance(other, Expr)]
+    if place[0] in s.read_only or any(other == value for other in others):
+        return None
+    term = _added(s, mark, *place, value, others)
+    return None if term is None else (place, term)
 
 
 def _store(s: Lowering, buffer: Buffer, index: Expr, value: Expr, span: Span, mark: int | None) -> Expr:
@@ -108,14 +161,16 @@ def _store(s: Lowering, buffer: Buffer, index: Expr, value: Expr, span: Span, ma
 # --- accumulation --------------------------------------------------------------------------------------------------------------------
 
 
-def _added(s: Lowering, mark: int, buffer: Buffer, index: Expr, value: Expr) -> Expr | None:
-    """What is added if `value` is the old content of the very element plus something; the Load of the old content is then removed."""
+def _added(s: Lowering, mark: int, buffer: Buffer, index: Expr, value: Expr, others: Sequence[Expr] = ()) -> Expr | None:
+    """What is added if `value` is the old content of the very element plus something; the Load of the old content is then removed. It must
+    not occur in `others`, which are still to be written."""
     if not isinstance(value, Binary) or value.op not in ("+", "-") or not value.type.is_float:
         return None
     sides = ((value.left, value.right), (value.right, value.left)) if value.op == "+" else ((value.left, value.right),)
     for old, other in sides:
         position = _load_of(s, mark, buffer, index, old)
-        if position is not None and old not in walk(other) and _only_here(s, old, position):
+        alone = position is not None and all(old not in walk(e) for e in (other, *others))
+        if alone and position is not None and _only_here(s, old, position):
             del s.out[position]
             return other if value.op == "+" else fold.unary("-", other)
     return None
@@ -142,8 +197,8 @@ def _mentions(stmt: Stmt, var: Expr) -> bool:
 
 
 def _uses(value: Value, var: Expr) -> bool:
-    parts = (value.tag, value.index) if isinstance(value, Address) else (value,)
-    return any(isinstance(part, Expr) and var in walk(part) for part in parts)
+    exprs = (value.tag, value.index) if isinstance(value, Address) else (value,)
+    return any(isinstance(e, Expr) and var in walk(e) for e in exprs)
 
 
 # --- atomics -------------------------------------------------------------------------------------------------------------------------
@@ -171,6 +226,8 @@ def atomic(s: Lowering, e: surface.AtomicCall, at: Address, operands: tuple[Expr
 def _atomic_one(s: Lowering, e: surface.AtomicCall, on: Target, index: Expr, operands: tuple[Expr, ...], name: str | None) -> Value:
     if isinstance(on, Cell) or on.space is Space.LOCAL:
         raise UnsupportedError(f"an atomic operation on '{on.name}', which belongs to one thread", e.span)
+    kind = e.pointer.type.element if isinstance(e.pointer.type, Pointer) else e.type
+    on, index = records.number_at(s, on, index, kind, e.span)
     if on in s.read_only:
         raise UnsupportedError(f"'{on.name}' is const, but written", e.span)
     if on.element != operands[0].type:
@@ -206,10 +263,6 @@ def _single(at: Address) -> Target | None:
 
 def _narrow(at: Address, target: Target) -> Place:
     return target if isinstance(target, Cell) else replace(at, targets=(target,), tag=Constant(0, I32))
-
-
-def _element(target: Target) -> Type:
-    return target.element if isinstance(target, Buffer) else target.type
 
 
 def through(s: Lowering, at: Address, action: Callable[[Target], None], span: Span, first: int = 0) -> None:

@@ -18,13 +18,14 @@ from functools import partial
 from ..errors import UnsupportedError
 from ..ir import surface
 from ..ir.nodes import Alloc, Barrier, Buffer, Constant, Expr, Kernel, Store, Var
+from ..ir.records import holds_pointers, is_record, numbers, parts, size_of, split_parameter
 from ..ir.types import I32, I64, U32, Array, Pointer, Scalar, Space, Type, Void
-from . import fold, inline, loops
+from . import fold, inline, loops, memory, records
 from .aliases import NONE, Aliases, Overlap
-from .expressions import discard, evaluate, scalar
+from .expressions import check_type, discard, evaluate, scalar
 from .lift import check_barriers, lift
 from .lowering import Branch, Lowering
-from .pointers import UNDEFINED, Address, Reference, flat_length, scalar_element
+from .pointers import UNDEFINED, Address, Record, Reference, Value, advance
 from .tidy import tidy
 
 __all__ = ["NONE", "Aliases", "normalize"]
@@ -38,6 +39,8 @@ def normalize(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
     s = Lowering(_sequence, inline.call, barriers=surface.works_together(function.body))
     inline.enter(s, function)
     params, const = _parameters(s, function, aliases)
+    for cell, value in s.given:
+        memory.write(s, cell, cell.type, value, function.span, None)
     _sequence(s, function.body.body)
     shared = tuple(Alloc(buffer, span=function.span) for buffer in s.shared.values())
     kernel = lift(Kernel(function.name, params, (*shared, *s.out), function.span, const=const))
@@ -50,10 +53,8 @@ def normalize(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
 
 
 def _parameters(s: Lowering, function: surface.Function, aliases: Aliases) -> tuple[tuple[Var | Buffer, ...], frozenset[Buffer]]:
-    declared = function.parameters
-    params = [_parameter(s, declaration) for declaration in declared]
-    for declaration, param in zip(declared, params, strict=True):
-        s.env[s.declare(declaration)] = param if isinstance(param, Var) else Address((param,))
+    given = [(d, _parameter(s, d)) for d in function.parameters]
+    declared, params = [d for d, items in given for _ in items], [item for _, items in given for item in items]
     const = {p for d, p in zip(declared, params, strict=True) if isinstance(p, Buffer) and _is_const(d)}
     offsets: list[Var] = []
     for overlap in aliases.overlaps:
@@ -64,28 +65,42 @@ def _parameters(s: Lowering, function: surface.Function, aliases: Aliases) -> tu
     return (*params, *offsets), frozenset(const)
 
 
-def _parameter(s: Lowering, declaration: surface.Declaration) -> Var | Buffer:
-    kind = declaration.type
-    if isinstance(kind, Scalar) and not declaration.reference:
-        return s.var(declaration.name, kind)
-    element = scalar_element(kind.element) if isinstance(kind, Pointer) else kind
-    if isinstance(kind, Pointer) and isinstance(element, Scalar) and not declaration.reference:
-        return s.buffer(declaration.name, element, Space.GLOBAL, None)
-    raise UnsupportedError(f"parameter '{declaration.name}' of type {kind} comes in a later release", declaration.span)
+def _parameter(s: Lowering, declaration: surface.Declaration) -> tuple[Var | Buffer, ...]:
+    """Makes a parameter known; gives those that it is in the core IR."""
+    kind, cell, span = declaration.type, s.declare(declaration), declaration.span
+    check_type(kind, span)
+    if isinstance(kind, Pointer) and not declaration.reference:
+        memory = records.memory_of(s, declaration.name, kind.element, Space.GLOBAL, None, span)
+        s.env[cell] = Address((memory,))
+        return tuple(s.groups.get(memory, {memory.element: memory}).values())
+    if declaration.reference or holds_pointers(kind) or not numbers(kind):
+        raise UnsupportedError(f"parameter '{declaration.name}' of type {kind} comes in a later release", span)
+    if isinstance(kind, Scalar):
+        var = s.var(declaration.name, kind)
+        s.env[cell] = var
+        return (var,)
+    found = tuple(s.var(own.name, own.type) for own in split_parameter(declaration) if isinstance(own.type, Scalar))
+    records.define(s, cell, UNDEFINED, span)
+    s.given.append((cell, records.gathered(kind, iter(found))))
+    return found
 
 
 def _is_const(declaration: surface.Declaration) -> bool:
     return isinstance(declaration.type, Pointer) and declaration.type.const
 
 
-def _overlay(s: Lowering, declared: tuple[surface.Declaration, ...], params: list[Var | Buffer], overlap: Overlap) -> tuple[Var, ...]:
-    """Makes a parameter a pointer into its base; gives the extra parameter that this takes."""
+def _overlay(s: Lowering, declared: list[surface.Declaration], params: list[Var | Buffer], overlap: Overlap) -> tuple[Var, ...]:
+    """Makes a parameter a pointer into its base; gives the extra parameter that this takes. Of several pointers for one parameter the
+    first, and where they count in different sizes the one with the smallest, says where the parameter points."""
     own = declared[overlap.position]
-    base = _buffer_at(params, overlap.base, own)
-    if _buffer_at(params, overlap.position, own).element != base.element:
+    base, mine = _buffer_at(params, overlap.base, own), _buffer_at(params, overlap.position, own)
+    if mine.element != base.element:
         raise UnsupportedError(f"'{own.name}' and '{base.name}' overlap, but differ in element type", own.span)
-    offset = None if overlap.equal else s.var(f"{own.name}_offset", I64)
-    s.env[s.declare(own)] = Address((base,), offset=offset)
+    offset = None if overlap.equal else s.var(f"{mine.name}_offset", I64)
+    whole = next((first for first, group in s.groups.items() if base in group.values()), base)
+    smallest = min(kind.size for kind in s.groups.get(whole, (base.element,)))
+    if base is whole or base.element.size == smallest:
+        s.env[s.declare(own)] = Address((whole,), offset=offset)
     return () if offset is None else (offset,)
 
 
@@ -153,7 +168,13 @@ def _give(s: Lowering, value: surface.Expr) -> None:
     """The value that a function returns; named where it must not be evaluated elsewhere."""
     if isinstance(value.type, Void):
         return discard(s, value)
+    if s.frame.function.reference:
+        s.env[s.frame.result] = inline.returned(s, value)
+        return None
     found = evaluate(s, value)
+    if isinstance(found, Record):
+        records.keep(s, s.frame.result, found, value.span)
+        return None
     if isinstance(found, Expr) and fold.can_trap(found):
         found = s.let(s.frame.result.name, found, value.span)
     s.env[s.frame.result] = found
@@ -194,6 +215,8 @@ def _declare(s: Lowering, stmt: surface.Declare) -> None:
         if stmt.init is None or isinstance(stmt.init, tuple):
             raise UnsupportedError(f"reference '{declaration.name}' without an initialiser", stmt.span)
         s.env[cell] = inline.bind(s, declaration, stmt.init)
+    elif isinstance(declaration.type, Array) and is_record(_bottom(declaration.type)):
+        _declare_records(s, stmt, declaration.type)
     elif isinstance(declaration.type, Array):
         _declare_array(s, stmt, declaration.type)
     else:
@@ -202,26 +225,22 @@ def _declare(s: Lowering, stmt: surface.Declare) -> None:
 
 def _declare_value(s: Lowering, stmt: surface.Declare) -> None:
     declaration, init = stmt.declaration, stmt.init
-    _check_variable(declaration.type, declaration)
+    check_type(declaration.type, declaration.span)
     cell = s.declare(declaration)
     if isinstance(init, tuple):
         raise UnsupportedError(f"'{declaration.name}' is initialised by a list", stmt.span)
-    if init is None:
-        s.env[cell] = UNDEFINED
+    value: Value = UNDEFINED if init is None else evaluate(s, init, declaration.name)
+    if parts(declaration.type):
+        records.define(s, cell, UNDEFINED, stmt.span)
+        if isinstance(value, Record):
+            memory.write(s, cell, declaration.type, value, stmt.span, None)
         return
-    value = evaluate(s, init, declaration.name)
     s.env[cell] = s.let(declaration.name, value, stmt.span) if isinstance(value, Expr) else value
-
-
-def _check_variable(kind: Type, declaration: surface.Declaration) -> None:
-    element = scalar_element(kind.element) if isinstance(kind, Pointer) else kind
-    if not isinstance(element, Scalar):
-        raise UnsupportedError(f"variable '{declaration.name}' of type {kind} comes in a later release", declaration.span)
 
 
 def _declare_array(s: Lowering, stmt: surface.Declare, kind: Array) -> None:
     declaration, init = stmt.declaration, stmt.init
-    element, length = scalar_element(kind), flat_length(kind)
+    element, length = _bottom(kind), size_of(kind) // size_of(_bottom(kind))
     if not isinstance(element, Scalar):
         raise UnsupportedError(f"an array of {element} comes in a later release", declaration.span)
     if isinstance(init, surface.Expr) or (init is not None and len(init) != length):
@@ -235,3 +254,25 @@ def _declare_array(s: Lowering, stmt: surface.Declare, kind: Array) -> None:
         s.emit(Store(buffer, Constant(k, I32), value, span=stmt.span))
     s.owners[buffer] = cell
     s.env[cell] = Reference(Address((buffer,)))
+
+
+def _bottom(kind: Type) -> Type:
+    """What is at the bottom of arrays of arrays."""
+    return _bottom(kind.element) if isinstance(kind, Array) else kind
+
+
+def _declare_records(s: Lowering, stmt: surface.Declare, kind: Array) -> None:
+    """A local array of vectors or structs."""
+    declaration, init = stmt.declaration, stmt.init
+    element, length = _bottom(kind), size_of(kind) // size_of(_bottom(kind))
+    if isinstance(init, surface.Expr) or (init is not None and len(init) != length):
+        raise UnsupportedError(f"'{declaration.name}' needs {length} initial values", stmt.span)
+    cell = s.declare(declaration)
+    values = [evaluate(s, e) for e in init] if init is not None else []
+    array = records.local(s, declaration.name, element, length, stmt.span)
+    s.owners[array] = cell
+    s.env[cell] = Reference(Address((array,)))
+    first = Address((array,))
+    for k, value in enumerate(values):
+        at = advance(first, Constant(k, I32), records.stride(s, first, element, stmt.span))
+        memory.write(s, at, element, value, stmt.span, None)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ..ir.nodes import Binary, Buffer, Constant, Expr
-from ..ir.types import BOOL, I32, I64, Array, Pointer, Scalar, Space, Type
+from ..ir.types import BOOL, I32, I64, Pointer, Scalar, Space, Type
 from . import fold
 
 FIRST = Constant(0, I32)
@@ -33,8 +33,8 @@ Target: TypeAlias = "Buffer | Cell"
 
 @dataclass(frozen=True)
 class Address:
-    """A pointer's value: `targets[tag]`, at `offset` scalar elements (None: 0). No targets: null. `tag` is int32; of any value if there is
-    one target."""
+    """A pointer's value: `targets[tag]`, at `offset` units of its memory, as a rule numbers (None: 0). No targets: null. `tag` is int32; of
+    any value if there is one target."""
 
     targets: tuple[Target, ...]
     tag: Expr = FIRST
@@ -70,22 +70,23 @@ class Undefined:
     """The value of a variable that was declared without one."""
 
 
-UNDEFINED = Undefined()
-Value: TypeAlias = "Expr | Address | Reference | Undefined"
+class Whole:
+    """What a record's own variable holds: nothing, since its parts are variables (or arrays) of their own."""
 
 
-def flat_length(kind: Type) -> int:
-    """Scalar elements in a value of the type: 12 for float[3][4], 1 for a scalar."""
-    return kind.length * flat_length(kind.element) if isinstance(kind, Array) else 1
+@dataclass(frozen=True)
+class Record:
+    """The value of a record or of an array inside of one: those of its parts."""
+
+    values: tuple[Value, ...]
 
 
-def scalar_element(kind: Type) -> Type:
-    """What is at the bottom of arrays of arrays."""
-    return scalar_element(kind.element) if isinstance(kind, Array) else kind
+UNDEFINED, WHOLE = Undefined(), Whole()
+Value: TypeAlias = "Expr | Address | Reference | Undefined | Whole | Record"
 
 
 def advance(address: Address, steps: Expr, stride: int = 1) -> Address:
-    """The address moved by `steps` times `stride` scalar elements. Sums and products are formed in int64, in thread-local arrays in
+    """The address moved by `steps` times `stride` units of its memory. Sums and products are formed in int64, in thread-local arrays in
     int32."""
     if isinstance(steps, Constant) and steps.value == 0:
         return address

@@ -1,4 +1,4 @@
-"""Initialisers of arrays. clang shows the list as it was written, without conversions and zeros; both are added here."""
+"""Initialisers. clang shows the list as it was written, without conversions, zeros and left-out braces; all are added here."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TypeAlias
 
 from clang.cindex import Cursor, CursorKind
 
-from ...ir.surface import Constant, Expr
-from ...ir.types import Array, Scalar, Type
+from ...errors import UnsupportedError
+from ...ir.records import is_record, parts
+from ...ir.surface import Constant, Expr, Record
+from ...ir.types import Array, Pointer, Scalar, Struct, Type, Vector
 from ...source import Span
 from .clang_c import children, evaluate
 from .context import Context
@@ -34,13 +36,19 @@ def _number(ctx: Context, type_: Type, cursor: Cursor) -> Expr:
 
 def initial_values(ctx: Context, type_: Type, cursor: Cursor, value: Initial | None = None) -> tuple[Expr, ...]:
     """The values of all elements in memory order, of arrays of arrays too; what the list leaves out is 0. `value` lowers one of them."""
+    while cursor.kind == CursorKind.UNEXPOSED_EXPR and len(children(cursor)) == 1:  # what cleans up temporary values of the list
+        (cursor,) = children(cursor)
     if cursor.kind != CursorKind.INIT_LIST_EXPR or not isinstance(type_, Array):
         ctx.refuse(cursor, "an array can only be initialised by a list in braces")
     items = deque(children(cursor))
-    values = _fill(ctx, type_, items, ctx.span(cursor), value or initial_scalar)
+    values = _fill(ctx, type_, items, ctx.span(cursor), value or initial_value)
+    _exhausted(ctx, items)
+    return tuple(values)
+
+
+def _exhausted(ctx: Context, items: deque[Cursor]) -> None:
     if items:
         ctx.refuse(items[0], "this initialiser is not supported")
-    return tuple(values)
 
 
 def _fill(ctx: Context, array: Array, items: deque[Cursor], span: Span, value: Initial) -> list[Expr]:
@@ -57,18 +65,52 @@ def _fill(ctx: Context, array: Array, items: deque[Cursor], span: Span, value: I
 
 
 def _element(ctx: Context, type_: Type, items: deque[Cursor], span: Span, value: Initial) -> Expr:
-    if not isinstance(type_, Scalar):
-        ctx.refuse(items[0], "arrays of pointers are not supported")
+    """The value of one element or field."""
+    if isinstance(type_, Array):
+        nested = bool(items) and items[0].kind == CursorKind.INIT_LIST_EXPR
+        own = deque(children(items.popleft())) if nested else items
+        values = tuple(_element(ctx, type_.element, own, span, value) for _ in range(type_.length))
+        if nested:
+            _exhausted(ctx, own)
+        return Record(span, type_, values)
     if not items:
-        return constant(span, type_, 0)
+        return zero(ctx, type_, span)
+    if isinstance(type_, Pointer) and items[0].kind == CursorKind.INIT_LIST_EXPR:
+        ctx.refuse(items[0], "arrays of pointers are not supported")
+    if isinstance(type_, Vector) and items[0].kind != CursorKind.INIT_LIST_EXPR and ctx.type(items[0]) != type_:
+        return Record(span, type_, tuple(_element(ctx, part.type, items, span, value) for part in parts(type_)))
     return value(ctx, type_, items.popleft())
 
 
-def initial_scalar(ctx: Context, type_: Type, cursor: Cursor) -> Expr:
-    """The value of `x`, `{x}` or `{}` as a `type_`."""
+def zero(ctx: Context, type_: Type, span: Span) -> Expr:
+    """The value of a type whose numbers are all 0."""
+    if isinstance(type_, Scalar):
+        return constant(span, type_, 0)
+    if isinstance(type_, Pointer):
+        return Constant(span, type_, 0)
+    if isinstance(type_, Struct) and not type_.listed:
+        raise UnsupportedError(f"the initialiser of {type_.name} is not supported; write its constructor", span)
+    return Record(span, type_, tuple(zero(ctx, part.type, span) for part in parts(type_)))
+
+
+def initial_value(ctx: Context, type_: Type, cursor: Cursor) -> Expr:
+    """The value of `x`, `{x}` or `{}` as a `type_`, a number, pointer or record."""
     if cursor.kind != CursorKind.INIT_LIST_EXPR:
         return convert(ctx.expression(cursor), type_, ctx.span(cursor), implicit=True)
     inner = children(cursor)
+    if is_record(type_):
+        return _record(ctx, type_, deque(inner), cursor)
     if len(inner) > 1 or not isinstance(type_, Scalar):
         ctx.refuse(cursor, "this initialiser is not supported")
-    return initial_scalar(ctx, type_, inner[0]) if inner else constant(ctx.span(cursor), type_, 0)
+    return initial_value(ctx, type_, inner[0]) if inner else constant(ctx.span(cursor), type_, 0)
+
+
+def _record(ctx: Context, type_: Type, items: deque[Cursor], cursor: Cursor) -> Expr:
+    if len(items) == 1 and items[0].kind != CursorKind.INIT_LIST_EXPR and ctx.type(items[0]) == type_:
+        return ctx.expression(items[0])
+    if isinstance(type_, Struct) and not type_.listed:
+        ctx.refuse(cursor, f"a list in braces for {type_.name} is not supported here; write its constructor")
+    span = ctx.span(cursor)
+    values = tuple(_element(ctx, part.type, items, span, initial_value) for part in parts(type_))
+    _exhausted(ctx, items)
+    return Record(span, type_, values)

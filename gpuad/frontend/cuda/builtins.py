@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ...errors import UnsupportedError
 from ...ir.functions import FUNCTIONS
-from ...ir.surface import AtomicCall, Binary, Cast, Constant, Expr, MathCall, ShuffleCall, Unary
+from ...ir.surface import AtomicCall, Binary, Cast, Constant, Expr, MathCall, Record, ShuffleCall, Unary
 from ...ir.types import BOOL, I32, I64, U32, Pointer, Scalar, Type
 from ...source import Span
 from .conversions import constant, convert, explicit, reinterpreted
@@ -167,6 +167,11 @@ def constant_value(value: Expr) -> int | None:
     return int(value.value) if isinstance(value, Constant) else None
 
 
+def _make(call: Call) -> Expr:
+    """`make_float4(x, y, z, w)`."""
+    return Record(call.span, call.type, call.arguments)
+
+
 def _load(call: Call) -> Expr:
     return dereferenced(call.arguments[0])
 
@@ -205,6 +210,9 @@ def _vote(name: str) -> Handler:
     return lower
 
 
+_VECTORS = ("float", "double", *(u + name for u in ("", "u") for name in ("char", "short", "int", "long", "longlong")))
+
+
 def _table() -> dict[str, Handler]:
     table: dict[str, Handler] = {}
     for name, function in FUNCTIONS.items():
@@ -222,6 +230,7 @@ def _table() -> dict[str, Handler]:
     table.update({f"__shfl{'_' + op if op else ''}_sync": _shuffle(op) for op in ("", "up", "down", "xor")})
     table.update({f"__{name}_sync": _vote(name) for name in ("ballot", "any", "all")})
     table.update(dict.fromkeys(("__ldg", "__ldca", "__ldcg", "__ldcs"), _load))
+    table.update({f"make_{name}{lanes}": _make for name in _VECTORS for lanes in (1, 2, 3, 4)})
     table.update({"fdividef": _divide, "fmaf": _math("fma"), "nan": _nan, "nanf": _nan, "__builtin_expect": _first})
     return table
 

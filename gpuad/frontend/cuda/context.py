@@ -14,14 +14,14 @@ from clang.cindex import Cursor, CursorKind
 
 from ...errors import UnsupportedError
 from ...ir import surface
-from ...ir.surface import Declaration, Declare, Deref, Expr, Index, Name, Stmt
+from ...ir.surface import Declaration, Declare, Expr, Stmt
 from ...ir.types import Type
 from ...source import Span
+from .effects import is_lvalue
 from .fence import kind_message
 from .places import Places
 from .types import lower_type
 
-LVALUES = (Name, Index, Deref)
 ExpressionHandler: TypeAlias = "Callable[[Context, Cursor], Expr]"
 StatementHandler: TypeAlias = "Callable[[Context, Cursor], tuple[Stmt, ...]]"
 
@@ -41,6 +41,7 @@ class Context:
         default_factory=list
     )  # the functions being lowered, outermost first: one of them called again is a recursion
     globals: dict[Cursor, surface.Global] = field(default_factory=dict)  # variables of the module that the kernel reaches
+    receivers: list[Declaration | None] = field(default_factory=list)  # per active function: the object of a member function
     tables: list[list[Declare]] = field(default_factory=list)  # per active function: file-scope tables that it reads
     _uids: int = 0
 
@@ -64,7 +65,7 @@ class Context:
     def lvalue(self, cursor: Cursor) -> Expr:
         """The tree of an expression that stands for a place in memory."""
         value = self.expression(cursor)
-        if not isinstance(value, LVALUES):
+        if not is_lvalue(value):
             self.refuse(cursor, "only a variable, an element or what a pointer points to can be changed or referred to here")
         return value
 

@@ -7,6 +7,7 @@ import struct
 from dataclasses import replace
 
 from ...errors import UnsupportedError
+from ...ir.records import alike
 from ...ir.surface import Binary, Cast, Constant, Decay, Expr, MathCall
 from ...ir.types import BOOL, F32, I32, Array, Pointer, Scalar, Type
 from ...source import Span
@@ -32,7 +33,7 @@ def convert(value: Expr, target: Type, span: Span, *, implicit: bool) -> Expr:
 
 def _pointer(value: Expr, target: Pointer, span: Span, implicit: bool) -> Expr:
     source = value.type
-    if isinstance(source, Pointer) and (source.element == target.element or _same_size(source.element, target.element)):
+    if isinstance(source, Pointer) and (alike(source.element, target.element) or _same_size(source.element, target.element)):
         return Cast(span, target, value, implicit)
     raise UnsupportedError(f"a cast from {source} to {target} reinterprets memory, which a derivative cannot follow", span)
 

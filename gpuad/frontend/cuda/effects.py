@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from ...ir.surface import Assign as AssignNode
-from ...ir.surface import AtomicCall, Deref, Expr, HelperCall, IncDec, Index, Name, ShuffleCall
+from ...ir.surface import AtomicCall, Deref, Expr, HelperCall, IncDec, Index, Member, Name, ShuffleCall
 from ...ir.types import Scalar
 
 
@@ -32,6 +32,17 @@ def has_effects(value: Expr) -> bool:
     return any(isinstance(node, AssignNode | IncDec | AtomicCall | HelperCall | ShuffleCall) for node in walk(value))
 
 
+def is_lvalue(value: Expr) -> bool:
+    """True if it stands for a place in memory or a variable."""
+    if isinstance(value, Member):
+        return is_lvalue(value.record)
+    if isinstance(value, HelperCall | IncDec):
+        return value.function.reference if isinstance(value, HelperCall) else value.prefix
+    return isinstance(value, Name | Index | Deref | AssignNode)
+
+
 def reads_float(value: Expr) -> bool:
     """True if a floating-point variable or element occurs in it."""
-    return any(isinstance(node, Name | Index | Deref) and isinstance(node.type, Scalar) and node.type.is_float for node in walk(value))
+    return any(
+        isinstance(node, Name | Index | Deref | Member) and isinstance(node.type, Scalar) and node.type.is_float for node in walk(value)
+    )

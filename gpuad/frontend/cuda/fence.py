@@ -28,7 +28,7 @@ KINDS: dict[CursorKind, str] = {
     CursorKind.CXX_DYNAMIC_CAST_EXPR: "dynamic_cast is not supported",
     CursorKind.CXX_THIS_EXPR: f"member functions {_LATER}",
     CursorKind.STRING_LITERAL: "string literals are not supported",
-    CursorKind.IMAGINARY_LITERAL: "complex numbers come in a later release",
+    CursorKind.IMAGINARY_LITERAL: "imaginary literals are not supported; use cupy/complex.cuh",
     CursorKind.COMPOUND_LITERAL_EXPR: "compound literals are not supported",
     CursorKind.StmtExpr: "statement expressions are not supported",
     CursorKind.GENERIC_SELECTION_EXPR: "_Generic is not supported",
@@ -56,8 +56,7 @@ FUNCTIONS: dict[str, str] = {
 
 HEADERS: dict[str, str] = {
     "cooperative_groups": "cooperative groups are not supported",
-    "complex": "complex numbers come in a later release",
-    "cuComplex": "complex numbers come in a later release",
+    "complex": "std::complex is not supported in device code; use cupy/complex.cuh",
     "cuda_fp16": "half precision comes in a later release",
     "cuda_bf16": "bfloat16 comes in a later release",
     "curand": "curand comes in a later release",

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from clang.cindex import Cursor, CursorKind, TypeKind
 
 from ...ir import surface
+from ...ir.records import is_record
 from ...ir.surface import Block, Declaration
 from ...ir.types import Pointer, Scalar
-from . import headers, lower_calls, lower_memory, lower_operators, lower_statements, lower_switch
+from . import headers, lower_calls, lower_memory, lower_operators, lower_statements, lower_switch, records
 from .clang_c import children, has_attribute
 from .context import Context, ExpressionHandler, StatementHandler
 from .globals import with_globals
-from .places import Places
+from .places import Places, is_ours
 from .types import is_const, is_reference, is_rvalue_reference, lower_parameter, lower_type
 
 EXPRESSIONS: dict[CursorKind, ExpressionHandler] = {
@@ -26,7 +27,8 @@ EXPRESSIONS: dict[CursorKind, ExpressionHandler] = {
     CursorKind.CXX_UNARY_EXPR: lower_memory.literal,
     CursorKind.CXX_NULL_PTR_LITERAL_EXPR: lower_memory.null,
     CursorKind.DECL_REF_EXPR: lower_memory.name,
-    CursorKind.MEMBER_REF_EXPR: lower_memory.member,
+    CursorKind.MEMBER_REF_EXPR: records.member,
+    CursorKind.CXX_THIS_EXPR: records.this,
     CursorKind.ARRAY_SUBSCRIPT_EXPR: lower_memory.subscript,
     CursorKind.UNARY_OPERATOR: lower_operators.unary,
     CursorKind.BINARY_OPERATOR: lower_operators.binary,
@@ -67,18 +69,23 @@ def lower_kernel(places: Places, definition: Cursor, check: Callable[[Cursor], N
 
 
 def lower_function(ctx: Context, definition: Cursor) -> surface.Function:
-    """A kernel or helper with its body."""
+    """A kernel or helper with its body. A member function has its object as first parameter, a constructor gives the object it makes."""
     ctx.check(definition)
     is_kernel = has_attribute(definition, CursorKind.CUDAGLOBAL_ATTR)
-    if is_reference(definition.result_type):
-        ctx.refuse(definition, "functions that return a reference are not supported")
     ctx.active.append(definition)
     ctx.tables.append([])
+    method, constructor = records.is_method(definition), records.is_constructor(definition)
+    ctx.receivers.append(records.own_object(ctx, definition, reference=method) if method or constructor else None)
+    receiver = (ctx.receivers[-1],) if method and ctx.receivers[-1] else ()
     parameters = tuple(_parameter(ctx, p, number, is_kernel) for number, p in enumerate(definition.get_arguments()))
-    result = lower_type(definition.result_type, ctx.span(definition))
+    result = ctx.receivers[-1].type if constructor and ctx.receivers[-1] else lower_type(definition.result_type, ctx.span(definition))
     body = _body(ctx, definition)
     ctx.active.pop()
-    return surface.Function(ctx.span(definition), definition.spelling, parameters, result, body, is_kernel)
+    ctx.receivers.pop()
+    reference = not constructor and is_reference(definition.result_type)
+    return surface.Function(
+        ctx.span(definition), definition.spelling, (*receiver, *parameters), result, body, is_kernel, reference, is_ours(definition)
+    )
 
 
 def _body(ctx: Context, definition: Cursor) -> Block:
@@ -88,7 +95,8 @@ def _body(ctx: Context, definition: Cursor) -> Block:
         ctx.refuse(definition, f"the function {definition.spelling} has no plain body")
     (block,) = ctx.statement(bodies[0])
     assert isinstance(block, Block)
-    return Block(block.span, (*ctx.tables.pop(), *block.body))
+    statements = records.constructed(ctx, definition, block.body) if records.is_constructor(definition) else block.body
+    return Block(block.span, (*ctx.tables.pop(), *statements))
 
 
 def _parameter(ctx: Context, cursor: Cursor, number: int, is_kernel: bool) -> Declaration:
@@ -96,8 +104,8 @@ def _parameter(ctx: Context, cursor: Cursor, number: int, is_kernel: bool) -> De
     if is_rvalue_reference(cursor.type) or (is_kernel and reference):
         ctx.refuse(cursor, "a parameter of this kind of reference is not supported")
     type_ = lower_parameter(cursor.type, ctx.span(cursor))
-    if isinstance(type_, Pointer) and not isinstance(type_.element, Scalar) and is_kernel:
-        ctx.refuse(cursor, "a kernel's pointer must point to numbers")
+    if isinstance(type_, Pointer) and not (isinstance(type_.element, Scalar) or is_record(type_.element)) and is_kernel:
+        ctx.refuse(cursor, "a kernel's pointer must point to numbers or structs")
     declared = cursor.type.get_canonical().get_pointee() if reference else cursor.type
     const = is_const(declared) and isinstance(type_, Pointer) == (declared.get_canonical().kind == TypeKind.POINTER)
     name = _parameter_name(cursor, number)

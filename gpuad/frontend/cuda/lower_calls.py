@@ -6,33 +6,44 @@ from clang.cindex import Cursor, CursorKind
 
 from ...ir import surface
 from ...ir.surface import Binary, Conditional, Declaration, Expr, HelperCall
-from ...ir.types import BOOL, Scalar
+from ...ir.types import BOOL, Pointer, Scalar
 from .builtins import BUILTINS, Call
 from .clang_c import children, evaluate, initializer
+from .construction import has_body
 from .context import Context
 from .conversions import constant, convert
 from .effects import has_effects
 from .fence import function_message
+from .lower_memory import dereferenced
 from .places import is_ours
+from .records import implicit_assignment, implicit_construction, is_method, receiver
 
-_METHODS = {CursorKind.CXX_METHOD, CursorKind.CONSTRUCTOR, CursorKind.CONVERSION_FUNCTION}
+_METHODS = {CursorKind.CXX_METHOD, CursorKind.CONVERSION_FUNCTION}
+_FUNCTIONS = {CursorKind.FUNCTION_DECL, CursorKind.CONSTRUCTOR, *_METHODS}
 
 
 def call(ctx: Context, cursor: Cursor) -> Expr:
     """A call whose value counts."""
     callee = cursor.referenced
-    if callee is None or callee.kind != CursorKind.FUNCTION_DECL:
+    if callee is None or callee.kind not in _FUNCTIONS or _is_lambda(callee):
         ctx.refuse(cursor, _callee_reason(callee))
-    if callee.spelling.startswith("__builtin_") or (is_ours(callee) and callee.get_definition() is None):
+    if callee.kind == CursorKind.CONSTRUCTOR and not has_body(callee):
+        return implicit_construction(ctx, cursor)
+    if callee.kind == CursorKind.CXX_METHOD and callee.spelling == "operator=" and not has_body(callee):
+        return implicit_assignment(ctx, cursor)
+    declared_only = is_ours(callee) and callee.get_definition() is None
+    if declared_only or (callee.kind == CursorKind.FUNCTION_DECL and callee.spelling.startswith("__builtin_")):
         return _builtin(ctx, cursor, callee)
     return _helper(ctx, cursor, callee)
 
 
+def _is_lambda(callee: Cursor) -> bool:
+    return bool(callee.spelling == "operator()" and "(lambda" in callee.semantic_parent.type.spelling)
+
+
 def _callee_reason(callee: Cursor | None) -> str:
-    if callee is not None and callee.spelling == "operator()" and "(lambda" in callee.semantic_parent.type.spelling:
+    if callee is not None and _is_lambda(callee):
         return "lambdas are not supported; write a __device__ function"
-    if callee is not None and callee.kind in _METHODS:
-        return "structs and member functions come in a later release"
     return "calls through pointers are not supported"
 
 
@@ -78,11 +89,29 @@ def _helper(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
         ctx.refuse(cursor, f"recursion is not supported: this call of {callee.spelling} leads back to it")
     function = _lowered(ctx, definition)
     parameters = list(callee.get_arguments())
-    given = list(cursor.get_arguments())
+    target, given = _receiver(ctx, cursor, callee)
     if len(given) != len(parameters):
         ctx.refuse(cursor, "functions with a variable number of arguments are not supported")
-    arguments = tuple(_argument(ctx, g, p, d, cursor) for g, p, d in zip(given, parameters, function.parameters, strict=True))
-    return HelperCall(ctx.span(cursor), function.result, function, arguments)
+    declared = function.parameters[len(target) :]
+    arguments = tuple(_argument(ctx, g, p, d, cursor) for g, p, d in zip(given, parameters, declared, strict=True))
+    return HelperCall(ctx.span(cursor), function.result, function, (*target, *arguments))
+
+
+def _receiver(ctx: Context, cursor: Cursor, callee: Cursor) -> tuple[tuple[Expr, ...], list[Cursor]]:
+    """The object of a call of a member function (none for a plain function), and the cursors of the other arguments."""
+    given = list(cursor.get_arguments())
+    if not is_method(callee):
+        return (), given
+    (first, *_) = children(cursor)
+    if first.kind != CursorKind.MEMBER_REF_EXPR or first.referenced != callee:  # an operator: the object is the first argument
+        return (_object(ctx, given[0]),), given[1:]
+    bases = [child for child in children(first) if child.kind.is_expression()]
+    return (_object(ctx, bases[0]) if bases else receiver(ctx, cursor),), given
+
+
+def _object(ctx: Context, cursor: Cursor) -> Expr:
+    value = ctx.expression(cursor)
+    return dereferenced(value) if isinstance(value.type, Pointer) else value
 
 
 def _lowered(ctx: Context, definition: Cursor) -> surface.Function:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from clang.cindex import Cursor, CursorKind
 
 from ...errors import UnsupportedError
-from ...ir.surface import AddressOf, Constant, Declare, Deref, Expr, Index, LaunchIndex, Name
-from ...ir.types import I32, I64, Array, Pointer, Scalar, Type
-from .arrays import initial_values
+from ...ir.records import is_record
+from ...ir.surface import AddressOf, Constant, Declare, Deref, Expr, Index, LaunchIndex, Name, Record
+from ...ir.types import I32, I64, U32, Array, Pointer, Scalar, Type, Vector
+from .arrays import initial_value, initial_values
 from .clang_c import children, evaluate, initializer
 from .context import Context
 from .conversions import constant
@@ -16,7 +17,7 @@ from .places import is_ours
 from .shared import global_shared, is_shared
 from .types import is_const
 
-_LAUNCH = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
+LAUNCH = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
 _WARP_SIZE = 32
 
 
@@ -70,8 +71,11 @@ def _scalar(ctx: Context, cursor: Cursor) -> Scalar:
 def _global(ctx: Context, use: Cursor, variable: Cursor) -> Expr:
     if is_ours(variable) and variable.spelling == "warpSize":
         return Constant(ctx.span(use), I32, _WARP_SIZE)
+    if is_ours(variable) and variable.spelling in LAUNCH:
+        span = ctx.span(use)
+        return Record(span, Vector(U32, 3), tuple(LaunchIndex(span, U32, variable.spelling, axis) for axis in "xyz"))
     if is_ours(variable):
-        ctx.refuse(use, f"{variable.spelling} is supported with a member only, as in {variable.spelling}.x")
+        ctx.refuse(use, f"{variable.spelling} is not supported here")
     if is_shared(variable):
         shared = global_shared(ctx, variable)
         return Name(ctx.span(use), shared.type, shared)
@@ -84,6 +88,8 @@ def _global(ctx: Context, use: Cursor, variable: Cursor) -> Expr:
 
 def _folded(ctx: Context, use: Cursor, variable: Cursor, start: Cursor, type_: Type) -> Expr:
     """The value of a constant of the file."""
+    if is_record(type_) and start.kind == CursorKind.INIT_LIST_EXPR:
+        return initial_value(ctx, type_, start)
     number = evaluate(start)
     if number is None or not isinstance(type_, Scalar):
         ctx.refuse(use, f"the value of {variable.spelling} is not known to the compiler")
@@ -98,26 +104,6 @@ def _table(ctx: Context, use: Cursor, variable: Cursor, start: Cursor) -> Expr:
     declaration = ctx.fresh(ctx.span(variable), variable.spelling, ctx.type(variable), const=True)
     ctx.tables[-1].append(Declare(declaration.span, declaration, initial_values(ctx, declaration.type, start)))
     return Name(ctx.span(use), declaration.type, declaration)
-
-
-def member(ctx: Context, cursor: Cursor) -> Expr:
-    """`threadIdx.x` and its kin."""
-    base = children(cursor)
-    variable = base[0].referenced if len(base) == 1 and base[0].kind == CursorKind.DECL_REF_EXPR else None
-    if variable is None or variable.spelling not in _LAUNCH or not is_ours(variable):
-        ctx.refuse(base[0] if base else cursor, _member_reason(ctx, base))
-    return LaunchIndex(ctx.span(base[0]), ctx.type(cursor), variable.spelling, cursor.spelling)
-
-
-def _member_reason(ctx: Context, base: list[Cursor]) -> str | None:
-    """The type's own reason says more than the node's kind."""
-    if not base:
-        return None
-    try:
-        ctx.type(base[0])
-    except UnsupportedError as error:
-        return error.message
-    return None
 
 
 def subscript(ctx: Context, cursor: Cursor) -> Expr:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from clang.cindex import Cursor, CursorKind
 
-from ...ir.surface import Assign, Binary, Comma, Conditional, Constant, Expr, IncDec, Logical, PointerAdd, Unary
-from ...ir.types import BOOL, I64, Pointer, Scalar
-from .arrays import initial_scalar
+from ...ir.records import alike
+from ...ir.surface import AddressOf, Assign, Binary, Comma, Conditional, Constant, Expr, IncDec, Logical, PointerAdd, Unary
+from ...ir.types import BOOL, I64, Pointer, Scalar, Type
+from .arrays import initial_value
 from .clang_c import binary_operator, children, evaluate, same_extent, unary_operator
 from .context import Context
 from .conversions import common, convert, explicit, promoted
@@ -54,11 +55,19 @@ def cast(ctx: Context, cursor: Cursor) -> Expr:
         ctx.refuse(cursor, "this cast is not supported")
     if isinstance(target, Pointer) and _is_null(inner[-1]):
         return Constant(ctx.span(cursor), target, 0)
-    if _is_place(inner[-1]) and inner[-1].type.get_canonical().kind != cursor.type.get_canonical().kind:
-        ctx.refuse(cursor, "a cast to a reference of another type reinterprets memory, which a derivative cannot follow")
+    if _is_place(inner[-1]) and ctx.type(inner[-1]) != target:
+        return _reinterpreted(ctx, cursor, ctx.lvalue(inner[-1]), target)
     if inner[-1].kind == CursorKind.INIT_LIST_EXPR:
-        return explicit(initial_scalar(ctx, target, inner[-1]), target, ctx.span(cursor))
+        return explicit(initial_value(ctx, target, inner[-1]), target, ctx.span(cursor))
     return explicit(ctx.expression(inner[-1]), target, ctx.span(cursor))
+
+
+def _reinterpreted(ctx: Context, cursor: Cursor, place: Expr, target: Type) -> Expr:
+    """`reinterpret_cast<float4&>(x[4 * i])`."""
+    if not alike(place.type, target):
+        ctx.refuse(cursor, "a cast to a reference of another type reinterprets memory, which a derivative cannot follow")
+    span = ctx.span(cursor)
+    return dereferenced(convert(AddressOf(span, Pointer(place.type), place), Pointer(target), span, implicit=False))
 
 
 def _is_place(cursor: Cursor) -> bool:
@@ -73,7 +82,7 @@ def _is_place(cursor: Cursor) -> bool:
 
 def braced(ctx: Context, cursor: Cursor) -> Expr:
     """`{x}` as the value of a number."""
-    return initial_scalar(ctx, ctx.type(cursor), cursor)
+    return initial_value(ctx, ctx.type(cursor), cursor)
 
 
 def conditional(ctx: Context, cursor: Cursor) -> Expr:
@@ -136,7 +145,7 @@ def _moved(ctx: Context, cursor: Cursor, operator: str, left: Expr, right: Expr)
 
 def _assignment(ctx: Context, cursor: Cursor, left: Cursor, right: Cursor) -> Expr:
     target = ctx.lvalue(left)
-    value = initial_scalar(ctx, target.type, right) if right.kind == CursorKind.INIT_LIST_EXPR else ctx.expression(right)
+    value = initial_value(ctx, target.type, right) if right.kind == CursorKind.INIT_LIST_EXPR else ctx.expression(right)
     if value.type != target.type:
         ctx.refuse(cursor, f"an assignment of {value.type} to {target.type} is not supported")
     return Assign(ctx.span(cursor), target.type, target, value)

@@ -23,12 +23,13 @@ from ...ir.surface import Assign as AssignNode
 from ...ir.surface import MathCall as MathNode
 from ...ir.surface import Name as NameNode
 from ...ir.types import VOID, Array, Pointer
-from .arrays import initial_scalar, initial_values
+from .arrays import initial_value, initial_values
 from .builtins import SINCOS, constant_value
 from .clang_c import binary_operator, children, initializer
 from .clang_c import evaluate as evaluate_constant
-from .context import LVALUES, Context
-from .effects import has_effects, reads_float, walk
+from .construction import is_undefined
+from .context import Context
+from .effects import has_effects, is_lvalue, reads_float, walk
 from .headers import has_initialiser, is_constexpr
 from .lower_calls import builtin_name
 from .lower_memory import dereferenced
@@ -38,6 +39,7 @@ from .types import is_const, is_reference, is_rvalue_reference, lower_variable
 _IGNORED_DECLARATIONS = {
     *(CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL, CursorKind.USING_DECLARATION, CursorKind.USING_DIRECTIVE),
     *(CursorKind.STATIC_ASSERT, CursorKind.ENUM_DECL, CursorKind.NAMESPACE_ALIAS),
+    *(CursorKind.STRUCT_DECL, CursorKind.CLASS_DECL),
 }
 _WITHOUT_EFFECT = ("printf", "gpuad_assert", "__builtin_assume", "__assume", "__builtin_unreachable")
 _LOOPS = {CursorKind.FOR_STMT, CursorKind.WHILE_STMT, CursorKind.DO_STMT}
@@ -73,8 +75,8 @@ def _declare(ctx: Context, cursor: Cursor) -> Stmt:
         return _reference(ctx, cursor, start)
     type_ = lower_variable(cursor.type, ctx.span(cursor))
     value: Expr | tuple[Expr, ...] | None = None
-    if start is not None:  # before the variable is declared: its own name is not yet known there
-        value = initial_values(ctx, type_, start) if isinstance(type_, Array) else initial_scalar(ctx, type_, start)
+    if start is not None and not is_undefined(start):  # before the variable is declared: its own name is not yet known there
+        value = initial_values(ctx, type_, start) if isinstance(type_, Array) else initial_value(ctx, type_, start)
     declaration = ctx.fresh(ctx.span(cursor), cursor.spelling, type_, const=is_const(cursor.type))
     return Declare(declaration.span, ctx.declare(cursor, declaration), value)
 
@@ -85,7 +87,7 @@ def _reference(ctx: Context, cursor: Cursor, start: Cursor | None) -> Stmt:
         ctx.refuse(cursor, "references to temporary values (&&) are not supported")
     const = is_const(cursor.type.get_canonical().get_pointee())
     value = ctx.expression(start) if const else ctx.lvalue(start)
-    bound = isinstance(value, LVALUES)
+    bound = is_lvalue(value)
     if value.type != ctx.type(cursor):
         ctx.refuse(cursor, "a reference to an array as const is not supported")
     declaration = ctx.fresh(ctx.span(cursor), cursor.spelling, ctx.type(cursor), reference=bound, const=const)
@@ -130,10 +132,12 @@ def attributed(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
 def leave(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
     """`return`, with or without a value."""
     values = children(cursor)
+    if not values and ctx.active[-1].kind == CursorKind.CONSTRUCTOR:
+        ctx.refuse(cursor, "return in a constructor is not supported")
     if not values:
         return (Return(ctx.span(cursor), None),)
     if values[0].kind == CursorKind.INIT_LIST_EXPR:
-        return (Return(ctx.span(cursor), initial_scalar(ctx, ctx.type(values[0]), values[0])),)
+        return (Return(ctx.span(cursor), initial_value(ctx, ctx.type(values[0]), values[0])),)
     value = ctx.expression(values[0])
     return (Evaluate(value.span, value), Return(ctx.span(cursor), None)) if value.type == VOID else (Return(ctx.span(cursor), value),)
 

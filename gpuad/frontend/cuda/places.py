@@ -68,7 +68,8 @@ class Places:
             return self.source
         if name not in self._files:
             path = Path(name)
-            self._files[name] = SourceFile(name, path.read_text(errors="replace") if path.is_file() else "")
+            shown = f"<{path.name}>" if path.is_relative_to(INCLUDE) else name
+            self._files[name] = SourceFile(shown, path.read_text(errors="replace") if path.is_file() else "")
         return self._files[name]
 
 

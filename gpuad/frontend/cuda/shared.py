@@ -10,6 +10,7 @@ from clang.cindex import Cursor, CursorKind, TypeKind
 from ...ir.surface import DYNAMIC, Declaration, Declare
 from ...ir.types import Array, Type
 from .clang_c import has_attribute, initializer
+from .construction import is_undefined
 from .context import Context
 from .types import is_const, is_reference, lower_type
 
@@ -41,7 +42,8 @@ def _declaration(ctx: Context, cursor: Cursor) -> Declaration:
         element = element.element_type.get_canonical()
     if element.is_volatile_qualified() or kind.is_volatile_qualified():
         ctx.refuse(cursor, _VOLATILE)
-    if initializer(cursor) is not None or is_reference(cursor.type) or is_const(cursor.type):
+    start = initializer(cursor)
+    if (start is not None and not is_undefined(start)) or is_reference(cursor.type) or is_const(cursor.type):
         ctx.refuse(cursor, "shared memory cannot be const, a reference, or initialised")
     if kind.kind == TypeKind.INCOMPLETEARRAY:
         type_: Type = Array(lower_type(kind.element_type, ctx.span(cursor)), DYNAMIC)

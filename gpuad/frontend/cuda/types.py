@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import re
 
-from clang.cindex import CursorKind, TypeKind
+from clang.cindex import Cursor, CursorKind, TypeKind
 from clang.cindex import Type as ClangType
 
 from ...errors import UnsupportedError
 from ...ir import types as ir
-from ...ir.types import Array, Pointer, Scalar, Type
+from ...ir.records import holds_pointers, is_record, leaves, numbers, size_of
+from ...ir.types import Array, Complex, Field, Pointer, Scalar, Struct, Type, Vector
 from ...source import Span
+from .clang_c import children, template_of
+from .places import is_ours
 
 _FLOATS = {TypeKind.FLOAT: ir.F32, TypeKind.DOUBLE: ir.F64}
 _SIGNED = {TypeKind.CHAR_S, TypeKind.SCHAR, TypeKind.SHORT, TypeKind.INT, TypeKind.LONG, TypeKind.LONGLONG}
 _UNSIGNED = {TypeKind.CHAR_U, TypeKind.UCHAR, TypeKind.USHORT, TypeKind.UINT, TypeKind.ULONG, TypeKind.ULONGLONG}
 _FUNCTIONS = {TypeKind.FUNCTIONPROTO, TypeKind.FUNCTIONNOPROTO, TypeKind.MEMBERPOINTER}
 _REFERENCES = {TypeKind.LVALUEREFERENCE, TypeKind.RVALUEREFERENCE}
-_VECTOR = re.compile(r"(u?(char|short|int|long|longlong)|float|double)[1-4]|dim3")
+_VECTOR = re.compile(r"((?:u?(?:char|short|int|long|longlong)|float|double)([1-4])|dim(3))(?:_\d+a)?")
+_Outer = tuple[str, ...]  # the structs in which a type is found
 
 
-def lower_type(type_: ClangType, span: Span) -> Type:
+def lower_type(type_: ClangType, span: Span, outer: _Outer = ()) -> Type:
     """The IR's type, const of a value left aside; UnsupportedError at `span` for what the IR has no type for."""
     type_ = type_.get_canonical()
     if type_.is_volatile_qualified():
@@ -28,11 +32,13 @@ def lower_type(type_: ClangType, span: Span) -> Type:
     if type_.kind == TypeKind.VOID:
         return ir.VOID
     if type_.kind == TypeKind.POINTER:
-        return _pointer(type_.get_pointee(), span)
+        return _pointer(type_.get_pointee(), span, outer)
     if type_.kind == TypeKind.CONSTANTARRAY:
-        return _array(type_, span)
+        return _array(type_, span, outer)
     if type_.kind in _REFERENCES:
-        return lower_type(type_.get_pointee(), span)
+        return lower_type(type_.get_pointee(), span, outer)
+    if type_.kind == TypeKind.RECORD:
+        return _record(type_, span, outer)
     return _scalar(type_, span)
 
 
@@ -67,20 +73,84 @@ def _scalar(type_: ClangType, span: Span) -> Scalar:
     raise UnsupportedError(_reason(type_), span)
 
 
-def _array(type_: ClangType, span: Span) -> Array:
-    element = lower_type(type_.element_type, span)
-    if isinstance(element, Pointer):
+def _record(type_: ClangType, span: Span, outer: _Outer) -> Type:
+    """A vector type of CUDA, or a struct with the offsets of its fields."""
+    declaration = type_.get_declaration()
+    name = str(declaration.spelling)
+    if declaration.kind == CursorKind.UNION_DECL or "(lambda" in type_.spelling:
+        raise UnsupportedError(_record_reason(type_, type_.spelling), span)
+    if is_ours(declaration) and (vector := _VECTOR.fullmatch(name)):
+        return Vector(_scalar(next(iter(type_.get_fields())).type.get_canonical(), span), int(vector[2] or vector[3]))
+    if is_ours(declaration) and name == "complex":
+        return Complex(_scalar(next(iter(type_.get_fields())).type.get_canonical(), span))
+    if type_.spelling in outer:
+        raise UnsupportedError(f"structs that hold pointers to their own kind ({name}) are not supported", span)
+    fields = tuple(_field(field, span, (*outer, type_.spelling)) for field in type_.get_fields())
+    _check_layout(type_, fields, name, span)
+    return Struct(name, fields, max(type_.get_size(), 0), _is_listed(declaration))
+
+
+def _field(field: Cursor, span: Span, outer: _Outer) -> Field:
+    if field.is_bitfield():
+        raise UnsupportedError(f"bit-fields ({field.spelling}) are not supported", span)
+    if not field.spelling.isidentifier() or field.type.get_canonical().kind in _REFERENCES:
+        raise UnsupportedError("structs with anonymous members or references are not supported", span)
+    return Field(field.spelling, lower_type(field.type, span, outer), field.get_field_offsetof() // 8)
+
+
+def _is_listed(declaration: Cursor) -> bool:
+    """True for a struct without constructors and without default values of fields; an instance of a template is asked by its template."""
+    found = children(template_of(declaration) or declaration)
+    constructors = (CursorKind.CONSTRUCTOR, CursorKind.FUNCTION_TEMPLATE, CursorKind.USING_DECLARATION)
+    return not any(
+        (c.kind in constructors and (c.kind != CursorKind.FUNCTION_TEMPLATE or c.spelling.partition("<")[0] == declaration.spelling))
+        or (c.kind == CursorKind.FIELD_DECL and default_value(c) is not None)
+        for c in found
+    )
+
+
+def default_value(field: Cursor) -> Cursor | None:
+    """The value that a field has by default (`float w = 1;`), or None; an array's bounds are expressions too."""
+    inner = [child for child in children(field) if child.kind.is_expression()]
+    is_array = field.type.get_canonical().kind == TypeKind.CONSTANTARRAY
+    return inner[-1] if inner and (not is_array or inner[-1].kind == CursorKind.INIT_LIST_EXPR) else None
+
+
+def _check_layout(type_: ClangType, fields: tuple[Field, ...], name: str, span: Span) -> None:
+    """Refuses a struct with more in it than its fields (a base, a table of virtual functions) or with fields that are not aligned."""
+    end, clang = 0, list(type_.get_fields())
+    for field, cursor in zip(fields, clang, strict=True):
+        align = max(cursor.type.get_align(), 1)
+        if field.offset - end >= align and not _is_aligned(cursor):
+            raise UnsupportedError(f"structs with base classes or virtual functions ({name}) are not supported", span)
+        if any((field.offset + leaf.offset) % leaf.type.size for leaf in leaves(field.type) if isinstance(leaf.type, Scalar)):
+            raise UnsupportedError(f"packed structs ({name}) are not supported", span)
+        end = field.offset + size_of(field.type)
+    size = type_.get_size()
+    if size > 0 and any(size % number.size for field in fields for number in numbers(field.type)):
+        raise UnsupportedError(f"packed structs ({name}) are not supported", span)
+    if not fields and size > 1:
+        raise UnsupportedError(f"structs with base classes or virtual functions ({name}) are not supported", span)
+
+
+def _is_aligned(field: Cursor) -> bool:
+    return any(child.kind == CursorKind.ALIGNED_ATTR for child in children(field))
+
+
+def _array(type_: ClangType, span: Span, outer: _Outer) -> Array:
+    element = lower_type(type_.element_type, span, outer)
+    if isinstance(element, Pointer) or (is_record(element) and holds_pointers(element)):
         raise UnsupportedError("arrays of pointers are not supported", span)
     if type_.element_count < 1:
         raise UnsupportedError("an array without elements is not supported", span)
     return Array(element, type_.element_count)
 
 
-def _pointer(pointee: ClangType, span: Span) -> Pointer:
+def _pointer(pointee: ClangType, span: Span, outer: _Outer = ()) -> Pointer:
     if pointee.get_canonical().kind in _FUNCTIONS:
         raise UnsupportedError("function pointers are not supported", span)
-    element = lower_type(pointee, span)
-    if isinstance(element, Pointer):
+    element = lower_type(pointee, span, outer)
+    if isinstance(element, Pointer) or (is_record(element) and holds_pointers(element)):
         raise UnsupportedError("pointers to pointers are not supported", span)
     if isinstance(element, ir.Void):
         raise UnsupportedError("void pointers are not supported", span)
@@ -111,8 +181,6 @@ def _reason(type_: ClangType) -> str:
         return "function pointers are not supported"
     if type_.kind in (TypeKind.VARIABLEARRAY, TypeKind.INCOMPLETEARRAY):
         return "an array needs a constant length"
-    if type_.kind == TypeKind.RECORD:
-        return _record_reason(type_, name)
     if type_.kind == TypeKind.NULLPTR:
         return "a variable of nullptr's type is not supported"
     return f"the type {name} is not supported"
@@ -121,8 +189,4 @@ def _reason(type_: ClangType) -> str:
 def _record_reason(type_: ClangType, name: str) -> str:
     if "(lambda" in name:
         return "lambdas are not supported; write a __device__ function"
-    if _VECTOR.fullmatch(name):
-        return f"vector types ({name}) come in a later release"
-    if type_.get_declaration().kind == CursorKind.UNION_DECL:
-        return "unions are not supported: a derivative cannot follow reinterpreted memory"
-    return f"structs ({name}) come in a later release"
+    return "unions are not supported: a derivative cannot follow reinterpreted memory"

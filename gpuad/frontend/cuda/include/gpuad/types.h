@@ -6,27 +6,28 @@ typedef size_t cudaTextureObject_t;
 typedef size_t cudaSurfaceObject_t;
 typedef long clock_t;
 
-#define GPUAD_VECTOR(T, name) \
+// `two` and `four` are CUDA's alignments: they decide where a vector lies in a struct.
+#define GPUAD_VECTOR(T, name, two, four) \
   struct name##1 { T x; }; \
-  struct name##2 { T x, y; }; \
+  struct __align__(two) name##2 { T x, y; }; \
   struct name##3 { T x, y, z; }; \
-  struct name##4 { T x, y, z, w; }; \
+  struct __align__(four) name##4 { T x, y, z, w; }; \
   __host__ __device__ name##1 make_##name##1(T x); \
   __host__ __device__ name##2 make_##name##2(T x, T y); \
   __host__ __device__ name##3 make_##name##3(T x, T y, T z); \
   __host__ __device__ name##4 make_##name##4(T x, T y, T z, T w);
-GPUAD_VECTOR(signed char, char)
-GPUAD_VECTOR(unsigned char, uchar)
-GPUAD_VECTOR(short, short)
-GPUAD_VECTOR(unsigned short, ushort)
-GPUAD_VECTOR(int, int)
-GPUAD_VECTOR(unsigned int, uint)
-GPUAD_VECTOR(long, long)
-GPUAD_VECTOR(unsigned long, ulong)
-GPUAD_VECTOR(long long, longlong)
-GPUAD_VECTOR(unsigned long long, ulonglong)
-GPUAD_VECTOR(float, float)
-GPUAD_VECTOR(double, double)
+GPUAD_VECTOR(signed char, char, 2, 4)
+GPUAD_VECTOR(unsigned char, uchar, 2, 4)
+GPUAD_VECTOR(short, short, 4, 8)
+GPUAD_VECTOR(unsigned short, ushort, 4, 8)
+GPUAD_VECTOR(int, int, 8, 16)
+GPUAD_VECTOR(unsigned int, uint, 8, 16)
+GPUAD_VECTOR(long, long, 2 * sizeof(long), 16)
+GPUAD_VECTOR(unsigned long, ulong, 2 * sizeof(long), 16)
+GPUAD_VECTOR(long long, longlong, 16, 16)
+GPUAD_VECTOR(unsigned long long, ulonglong, 16, 16)
+GPUAD_VECTOR(float, float, 8, 16)
+GPUAD_VECTOR(double, double, 16, 16)
 #undef GPUAD_VECTOR
 
 struct dim3 {
