@@ -25,6 +25,8 @@ def call(ctx: Context, cursor: Cursor) -> Expr:
         ctx.refuse(cursor, _callee_reason(callee))
     if callee.spelling.startswith("__builtin_") or (is_ours(callee) and callee.get_definition() is None):
         return _builtin(ctx, cursor, callee)
+    if (value := evaluate(cursor)) is not None and isinstance(type_ := ctx.type(cursor), Scalar):  # of a constexpr function
+        return constant(ctx.span(cursor), type_, value)
     return _helper(ctx, cursor, callee)
 
 
