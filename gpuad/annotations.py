@@ -476,7 +476,13 @@ def resolve(array: Any) -> Memory:
     if rest:
         raise LaunchError(f"an array of {array.dtype} starts {rest} bytes off a multiple of {size} in its allocation")
     start = library.cuda.MemoryPointer(block, 0)
-    return Memory(library.ndarray((int(block.size) // size,), array.dtype, start), whole)
+    room = int(block.size) // size or whole + _reach(array)  # a variable of a RawModule: CuPy does not know its size
+    return Memory(library.ndarray((room,), array.dtype, start), whole)
+
+
+def _reach(array: Any) -> int:
+    """Elements from the array's first to its last in memory, both included."""
+    return 1 + int(sum(max(0, s) * (n - 1) for s, n in zip(array.strides, array.shape, strict=True))) // int(array.dtype.itemsize)
 
 
 def leaf_memory(array: Any) -> Memory:

@@ -368,7 +368,13 @@ def _from_cupy(source: Any, name: str | None, options: Sequence[str]) -> Kernel:
         what = "was made from a binary and has no source" if hasattr(source, "file_path") else "is no kernel"
         raise LaunchError(f"{type(source).__name__} {what}; pass CUDA text and a name, a .cu path and a name, or a CuPy RawKernel")
     given = (*getattr(source, "options", ()), *options)
-    return Kernel(SourceFile(f"<{type(source).__name__}>", code), _chosen(name or getattr(source, "name", None), "<module>"), given, source)
+    file, own = SourceFile(f"<{type(source).__name__}>", code), getattr(source, "name", None)
+    expressions = getattr(source, "name_expressions", None)
+    if (
+        name is None and own is not None and expressions is not None
+    ):  # a function that was taken from a RawModule has its name as the compiler made it
+        own = parse(file, options=given).called(own, expressions)
+    return Kernel(file, _chosen(name or own, "<module>"), given, source)
 
 
 # --- derivatives ---------------------------------------------------------------------------------------------------------------------

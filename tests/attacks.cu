@@ -1490,3 +1490,42 @@ extern "C" __global__ void k(double* __restrict__ x, volatile int n)
     for (volatile int j = 0; j < two; j++) v *= w;
     x[i] = v;
 }
+
+//@ 21: template arguments that are numbers of every kind
+//@ x=4 <<<1, 4>>>(x)
+enum class Mode : unsigned char { A = 3, Z = 250 };
+template <int N = -3, unsigned U = 4000000000u, long long L = -5000000000ll, char C = 'a', bool B = true, Mode M = Mode::Z>
+__device__ double numbers(double v) {
+    enum { P = 3, Q };
+    static constexpr double c[2] = {1.5, double(P)};
+    v *= (N + U * 1.0 + L + C + B) * 1e-9 + (float)N + (int)M + (unsigned char)N + -N + !B;
+    switch (M) { case Mode::A: return 0; case Mode::Z: v *= 2; }
+    double a[U > 3 ? 2 : 1];
+    a[0] = c[1] * Q; a[1] = v;
+    return M == Mode::Z ? a[0] * a[1] + c[0] : v;
+}
+extern "C" __global__ void k(double* x) { x[threadIdx.x] = numbers<>(x[threadIdx.x]) * 1e-3 + numbers<2, 5, 7, 'b', false, Mode::A>(x[threadIdx.x]); }
+
+//@ 21: constants that the compiler computes
+//@ x=4 <<<1, 4>>>(x)
+constexpr __device__ int factorial(int n) { return n < 2 ? 1 : n * factorial(n - 1); }
+template <typename A, typename B> struct same { static constexpr bool value = false; };
+template <typename A> struct same<A, A> { static constexpr bool value = true; };
+template <bool B, typename X, typename Y> struct either { using type = X; };
+template <typename X, typename Y> struct either<false, X, Y> { using type = Y; };
+template <bool B, class T> struct enabled {};
+template <class T> struct enabled<true, T> { typedef T type; };
+template <typename T> __device__ typename enabled<sizeof(T) == 8, T>::type wide(T a) { return 2 * a; }
+template <typename T> __device__ typename enabled<sizeof(T) == 4, T>::type wide(T a) { return 3 * a; }
+template <typename T> __device__ T late(T a, T b = T(3));
+template <typename T> struct Table { static constexpr T w[3] = {1, 2, 5}; static constexpr int n = 3; };
+extern "C" __global__ void k(double* x)
+{
+    typename either<(sizeof(x[0]) > 4), double, int>::type v = x[threadIdx.x];
+    double a[factorial(3)];
+    for (int i = 0; i < factorial(3); i++) a[i] = v * i * factorial(4) * 0.01;
+    for (int i = 0; i < Table<double>::n; i++) v += Table<double>::w[i] * a[i + 1];
+    if (same<decltype(v), double>::value) v *= a[4];
+    x[threadIdx.x] = late(v) + wide(v) * wide(2.0f);
+}
+template <typename T> __device__ T late(T a, T b) { return a * b; }

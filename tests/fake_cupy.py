@@ -308,7 +308,11 @@ class RawKernel:
         self.file_path = self.name_expressions = None
 
     def __call__(self, grid: Any, block: Any, args: Any, *, shared_mem: int = 0, stream: Any = None) -> None:
-        kernel = _lowered(self.code, self.name, tuple(o for o in self.options if not o.startswith("-fmad")))
+        options = tuple(o for o in self.options if not o.startswith("-fmad"))
+        name = self.name
+        if self.name_expressions is not None:
+            name = parse(SourceFile("module.cu", self.code), options=options).called(name, self.name_expressions)
+        kernel = _lowered(self.code, name, options)
         chosen = stream or Stream.current
         chosen.launches.append(self.name)
         written = _written(kernel)
@@ -347,7 +351,7 @@ class UnownedMemory:
         block = Block.at(ptr)
         assert block is not None
         self.ptr, self.size, self.device_id, self.owner = ptr, size, device_id, (owner, block)
-        self.bytes = block.bytes[ptr - block.ptr :][:size]
+        self.bytes = block.bytes[ptr - block.ptr :][: size or None]
 
 
 class RawModule:
@@ -366,13 +370,17 @@ class RawModule:
     def get_global(self, name: str) -> MemoryPointer:
         if name not in self.variables:
             raise CUDADriverError("CUDA_ERROR_NOT_FOUND: named symbol not found")
-        return MemoryPointer(self.variables[name], 0)
+        return MemoryPointer(UnownedMemory(self.variables[name].ptr, 0, self), 0)  # CuPy does not know its size either
 
     def get_function(self, name: str) -> RawKernel:
         assert self.code is not None
         if "<" in name and name not in (self.name_expressions or ()):
             raise CUDADriverError("CUDA_ERROR_NOT_FOUND: named symbol not found")
-        return RawKernel(self.code, name, self.options)
+        kernel = RawKernel(self.code, name, self.options)
+        if self.name_expressions is not None:
+            kernel.name_expressions = tuple(self.name_expressions)
+            kernel.name = parse(SourceFile("module.cu", self.code), options=self.options).symbol(name)
+        return kernel
 
 
 # --- the module ----------------------------------------------------------------------------------------------------------------------

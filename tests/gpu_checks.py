@@ -163,6 +163,8 @@ def template_instance(cupy: Any) -> None:
     module = cupy.RawModule(code=text, options=("-std=c++17",), name_expressions=["cube<float, 2>", "cube<double, 7>"])
     _cubed(cupy, gpuad.kernel(module, "cube<float, 2>"))
     _cubed(cupy, gpuad.kernel(module.get_function("cube<float, 2>")))
+    plain = cupy.RawModule(code=CUBE.replace('extern "C"', ""), options=("-std=c++17",), name_expressions=["cube"])
+    _cubed(cupy, gpuad.kernel(plain.get_function("cube")))
     x, y = (cupy.asarray(np.linspace(-2, 2, 100)) for _ in range(2))
     module.get_function("cube<double, 7>")((1,), (128,), (x, np.int32(100)))
     gpuad.kernel(module, "cube<double, 7>")((1,), (128,), (y, 100))

@@ -10,6 +10,7 @@ import pytest
 import gpuad
 from gpuad import Active, Duplicated, launching, testing
 from gpuad.errors import CompileError, UnsupportedError
+from gpuad.executors import nvrtc
 from gpuad.frontend.cuda import legal_name, parse
 from gpuad.source import SourceFile
 
@@ -184,3 +185,16 @@ template <typename... T> __global__ void k(double* x, T... a) { x[threadIdx.x] *
     kernel = gpuad.kernel(text, "k<double, double>")
     assert [p.name for p in kernel.parameters] == ["x", "a_1", "a_2"]
     testing.check_gradient(kernel, (_x(), 0.5, 1.5), grid=1, block=5)
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
+def test_symbols_are_those_of_the_compiler() -> None:
+    """CuPy gives a function that was taken from a module the compiler's name."""
+    module = parse(SourceFile("user.cu", STEP))
+    names = ["step<double, 3>", "step<float, 1>", "filters::negate<float>", "plain"]
+    asked = "template __global__ void step<double, 3>(double*, double, int);\ntemplate __global__ void filters::negate<float>(float*);"
+    assert set(nvrtc.resources(nvrtc.compile_cuda(f"{STEP}\n{asked}"))) == {module.symbol(name) for name in names}
+    for name in names:
+        assert module.called(module.symbol(name), ["no_kernel<3>", *names]) == name
+    with pytest.raises(CompileError, match=r"no kernel '_Z1kv' in user\.cu; its kernels are: step, filters::negate, plain"):
+        module.called("_Z1kv", names)

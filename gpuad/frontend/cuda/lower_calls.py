@@ -34,6 +34,8 @@ def call(ctx: Context, cursor: Cursor) -> Expr:
     declared_only = is_ours(callee) and callee.get_definition() is None
     if declared_only or (callee.kind == CursorKind.FUNCTION_DECL and callee.spelling.startswith("__builtin_")):
         return _builtin(ctx, cursor, callee)
+    if (value := evaluate(cursor)) is not None and isinstance(type_ := ctx.type(cursor), Scalar):  # of a constexpr function
+        return constant(ctx.span(cursor), type_, value)
     return _helper(ctx, cursor, callee)
 
 

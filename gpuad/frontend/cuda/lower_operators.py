@@ -75,7 +75,8 @@ def _is_place(cursor: Cursor) -> bool:
     while cursor.kind == CursorKind.PAREN_EXPR:
         (cursor,) = children(cursor)
     if cursor.kind == CursorKind.DECL_REF_EXPR:
-        return bool(cursor.referenced.kind in (CursorKind.VAR_DECL, CursorKind.PARM_DECL))
+        declared = cursor.referenced  # None for a number that stands for a template's parameter
+        return declared is not None and bool(declared.kind in (CursorKind.VAR_DECL, CursorKind.PARM_DECL))
     places = (CursorKind.ARRAY_SUBSCRIPT_EXPR, CursorKind.MEMBER_REF_EXPR)
     return cursor.kind in places or (cursor.kind == CursorKind.UNARY_OPERATOR and unary_operator(cursor) == "*")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -50,7 +52,20 @@ class Module:
 
     def span(self, name: str) -> Span:
         """Where the kernel is defined; CompileError if there is none of this name."""
-        return self._places.of(self._definition(name))
+        module, definition = self._found(name)
+        return module._places.of(definition)
+
+    def symbol(self, name: str) -> str:
+        """The kernel's name as compilers make it from its types, its own if it is `extern "C"`."""
+        return str(self._found(name)[1].mangled_name)
+
+    def called(self, symbol: str, expressions: Sequence[str] = ()) -> str:
+        """The name, of `expressions` or of `kernels`, of the kernel that the compiler calls `symbol`; CompileError if there is none."""
+        for name in (*expressions, *self.kernels):
+            with suppress(CompileError, UnsupportedError):  # not every expression has to be that of a kernel
+                if self.symbol(name) == symbol:
+                    return name
+        raise CompileError(f"no kernel {symbol!r} in {self.source.name}; its kernels are: {', '.join(self.kernels) or 'none'}")
 
     def kernel(self, name: str) -> surface.Function:
         """The kernel's surface tree, with those of all the helpers that it calls. `name` is a name of `kernels`, one without its namespaces
@@ -60,10 +75,16 @@ class Module:
         line and column for whatever gpuad cannot represent.
         """
         if name not in self._lowered:
-            self._lowered[name] = self._instance(name) if is_expression(name) else self._lower(self._definition(name))
+            module, definition = self._found(name)
+            tree = module._lower(definition)
+            self._lowered[name] = replace(tree, name=legal_name(name)) if is_expression(name) else tree
         return self._lowered[name]
 
-    def _instance(self, expression: str) -> surface.Function:
+    def _found(self, name: str) -> tuple[Module, Cursor]:
+        """The kernel, and the module that it is in: an instance of a template is in one of its own."""
+        return self._instance(name) if is_expression(name) else (self, self._definition(name))
+
+    def _instance(self, expression: str) -> tuple[Module, Cursor]:
         """An instance of a template, from a parse of its own: the text with a line after it that asks for the instance."""
         unit = _unit(self.source, self.options, request(expression))
         places = Places(self.source, command_line(self.options).header)
@@ -79,8 +100,7 @@ class Module:
                 raise _compile_error(error, places)
         if definition is None:
             raise CompileError(no_instance(expression, "it is no kernel", self.source.name, self.kernels))
-        module = replace(self, _definitions={}, _errors=errors, _places=places, _unit=unit, _lowered={})
-        return replace(module._lower(definition), name=legal_name(expression))
+        return replace(self, _definitions={}, _errors=errors, _places=places, _unit=unit, _lowered={}), definition
 
     def _definition(self, name: str) -> Cursor:
         found = self._definitions.get(name) or tuple(
