@@ -9,6 +9,7 @@ from .ir.nodes import Accumulate, Buffer, Store
 from .ir.rewrite import walk_stmts
 from .ir.surface import Function
 from .transform.stack_layout import GROUP
+from .transform.tiles import tiles
 
 
 def contract(function: Function, adjoint: Adjoint, plain: frozenset[Buffer], call: Any) -> str:
@@ -24,6 +25,10 @@ def contract(function: Function, adjoint: Adjoint, plain: frozenset[Buffer], cal
     if adjoint.exact:
         lines.append(f"Compile {name} and these kernels with -fmad=false: branches depend on floating-point values and must agree.")
     lines.append(_holds(plain, call))
+    lines.extend(
+        f"Holds where each iteration of the loop at {loop.span} stores what it reads of {tile.name}, as for block {call.block}."
+        for loop, tile in (tiles(adjoint.primal) if call is not None else ())
+    )
     return "\n".join(lines)
 
 

@@ -35,6 +35,7 @@ from .transform.reverse import name_results
 from .transform.simplify import forward_stores, simplify
 from .transform.sink import sink
 from .transform.stack_layout import Layout, Scratch, stack_layout, thread_number
+from .transform.tiles import split
 
 __all__ = ["Adjoint", "Parameter", "Pattern", "Tangent", "primal_of", "reverse_of", "tangent_of"]
 
@@ -174,17 +175,18 @@ def primal_of(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
     return kernel
 
 
-def prepared(function: surface.Function, aliases: Aliases) -> Kernel:
-    """The primal in the form that the derivative passes expect."""
+def prepared(function: surface.Function, aliases: Aliases, *, refilled: bool = False) -> Kernel:
+    """The primal in the form that the derivative passes expect. `refilled`: shared arrays that one loop uses are taken to be filled anew
+    by each of its iterations, which a launch has to check."""
     kernel = sink(forward_stores(primal_of(function, aliases)))
-    kernel = name_results(kernel, Names(kernel))
+    kernel = name_results(split(kernel) if refilled else kernel, Names(kernel))
     verify(kernel)
     return kernel
 
 
 def reverse_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     """The adjoint of a kernel. Raises UnsupportedError where no sound one can be given."""
-    kernel = prepared(function, pattern.aliases)
+    kernel = prepared(function, pattern.aliases, refilled=pattern.optimistic and pattern.analyse)
     names = Names(kernel)
     first_own = names.uid()
     shadows = _shadows(kernel, pattern, names, "d")

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from .analysis.affine import evaluate, strides
+from .analysis.coverage import covered
 from .analysis.depth import depths
 from .analysis.injectivity import Launch as Numbers
 from .analysis.injectivity import collision_free, footprints
@@ -32,6 +33,7 @@ from .ir.types import Scalar
 from .transform.aliases import Aliases
 from .transform.claims import contested
 from .transform.stack_layout import GROUP
+from .transform.tiles import tiles
 
 _chosen: ContextVar[Executor | None] = ContextVar("executor", default=None)
 _analysing: ContextVar[bool] = ContextVar("analysing", default=True)
@@ -206,9 +208,15 @@ def check_bounds(kernel: Kernel, call: Call, extents: tuple[Extent, ...]) -> Non
 
 
 def premises_hold(adjoint: Adjoint, call: Call) -> bool:
-    """Whether the strides that the adjoint takes to be non-zero are so in this launch."""
-    scalars = call.numbers(adjoint.primal).scalars
-    return all(strides(evaluate(p, scalars)) for p in adjoint.recording.premises)
+    """Whether the strides that the adjoint takes to be non-zero are so in this launch, and the tiles that it fills again are filled by
+    each iteration before they are read."""
+    numbers = call.numbers(adjoint.primal)
+    if not all(strides(evaluate(p, numbers.scalars)) for p in adjoint.recording.premises):
+        return False
+    filled: bool = adjoint.facts.get(
+        ("tiles", call.key), lambda: all(covered(adjoint.primal, loop, tile, numbers) for loop, tile in tiles(adjoint.primal))
+    )
+    return filled
 
 
 # --- numbers of a launch -----------------------------------------------------------------------------------------------------------------

@@ -555,6 +555,66 @@ SHARED["ordered_reads"] = Shared(
     8,
 )
 
+SHARED["counter"] = Shared(
+    """extern "C" __global__ void k(const double* x, double* y, int n) {
+  __shared__ int cnt; __shared__ double s[16];
+  int t = threadIdx.x;
+  if (t == 0) cnt = 0;
+  s[t] = 0;
+  __syncthreads();
+  if (x[t] > 0.7) { int p = atomicAdd(&cnt, 1); s[p] = x[t]*x[t]; }
+  __syncthreads();
+  if (t < cnt) y[t] = s[t]*s[t];
+  else y[t] = x[t];
+}
+""",
+    lambda r: (active(r.uniform(0.5, 1, size=16)), active(r.normal(size=16)), np.int32(3)),
+    1,
+    16,
+)
+
+SHARED["intmax"] = Shared(
+    """extern "C" __global__ void k(const double* x, const int* p, double* y, int n) {
+  __shared__ int most;
+  int t = threadIdx.x;
+  if (t == 0) most = 0;
+  __syncthreads();
+  atomicMax(&most, p[t]);
+  __syncthreads();
+  double v = x[most];
+  __syncthreads();
+  if (t == 0) most = 1;
+  __syncthreads();
+  y[t] = v*v*x[t]*x[most];
+}
+""",
+    lambda r: (active(r.uniform(0.5, 1, size=16)), r.integers(0, 16, 16).astype(np.int32), active(r.normal(size=16)), np.int32(3)),
+    1,
+    16,
+)
+
+SHARED["nested_returns"] = Shared(
+    """extern "C" __global__ void k(const double* x, double* y, int n, int m) {
+  __shared__ double s[16];
+  int t = threadIdx.x, i = blockIdx.x*16+t;
+  if (i >= n) return;
+  double v = x[i];
+  if (t >= m) { y[i] = v*v; return; }
+  s[t] = v*v;
+  __syncthreads();
+  double w = s[t/2]*v;
+  if (t >= m-2) { y[i] = w*w; return; }
+  __syncthreads();
+  s[t] = w;
+  __syncthreads();
+  y[i] = s[t/2]*w;
+}
+""",
+    lambda r: (active(r.uniform(0.5, 1, size=28)), active(r.normal(size=28)), np.int32(28), np.int32(11)),
+    2,
+    16,
+)
+
 # --- warps ---
 
 WARPS: dict[str, Shared] = {}

@@ -158,6 +158,18 @@ extern "C" __global__ void k(float* x) { wait(threadIdx.x); x[threadIdx.x] = 1; 
         gpuad.kernel(text, "k")
 
 
+def test_an_exchange_whose_winner_is_needed_is_refused() -> None:
+    text = """extern "C" __global__ void k(double* x, double* y) {
+    __shared__ int last;
+    atomicExch(&last, threadIdx.x);
+    __syncthreads();
+    for (int j = 0; j < 2; ++j) y[threadIdx.x] = sin(y[threadIdx.x] * x[last]);
+}"""
+    with pytest.raises(UnsupportedError, match="needs the value of 'last' read here") as caught:
+        gpuad.kernel(text, "k").adjoint(Duplicated, Duplicated)
+    assert caught.value.line == 5
+
+
 def test_too_much_shared_memory_is_refused_for_the_gpu() -> None:
     """32 KB and their shadow are more than a kernel may have (V16)."""
     text = """extern "C" __global__ void k(const float* x, float* y) {
@@ -202,3 +214,54 @@ def test_a_barrier_that_threads_miss_is_caught() -> None:
     body = (If(b.compare("<", LaunchIndex("threadIdx", "x"), b.const(3, U32)), (Barrier(),)),)
     with pytest.raises(BarrierError):
         EXECUTORS["reference"].launch(Kernel("k", (), body), (1, 1, 1), (8, 1, 1), [])
+
+
+# --- tiles that a loop fills anew ------------------------------------------------------------------------------------------------------
+
+LOOP = """extern "C" __global__ void k(const double* x, double* y, int n) {{
+    __shared__ double s[16];
+    int t = threadIdx.x;
+    double acc = 1;
+    for (int m = 0; m < n / 16; ++m) {{
+        {}
+    }}
+    y[t] = acc;
+}}"""
+USE = "__syncthreads(); acc = sin(acc * s[15 - t]) + s[t] * s[0]; __syncthreads();"
+REFILLED = {
+    "whole": f"s[t] = x[m * 16 + t] * acc; {USE}",
+    "in strides": f"for (int j = t; j < 16; j += 4) if (t < 4) s[j] = x[m * 16 + j]; {USE}",
+    "barrier first": "__syncthreads(); s[t] = x[m * 16 + t] * acc; __syncthreads(); for (int j = 0; j < 16; ++j) acc += s[j] * s[j] / 99;",
+    "half is enough": "if (t < 8) s[t] = x[m * 16 + t] * acc; __syncthreads(); acc = sin(acc * s[7 - t % 8]); __syncthreads();",
+    "changed in between": f"s[t] = x[m * 16 + t]; __syncthreads(); if (t < 8) s[t] += s[t + 8] * acc; {USE}",
+    "written twice": f"s[t] = x[m * 16 + t]; __syncthreads(); double a = s[15 - t]; __syncthreads(); s[t] = a * a; {USE}",
+}
+KEPT = {
+    "every second time": f"if (m % 2 == 0) s[t] = x[m * 16 + t] * acc; {USE}",
+    "half of it": f"if (m == 0 || t < 8) s[t] = x[m * 16 + t] * acc; {USE}",
+    "read first": "if (m > 0) acc += s[(t + 1) % 16] * s[t]; __syncthreads(); s[t] = x[m * 16 + t] * acc; __syncthreads();",
+    "where memory says": f"if (m == 0 || x[m * 16 + t] > 0.7) s[t] = x[m * 16 + t] * acc; {USE}",
+}
+
+
+@pytest.mark.parametrize("name", [*REFILLED, *KEPT])
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_tiles(name: str, executor: str) -> None:
+    """A tile that each iteration fills before it reads it is filled again in reverse; else what was read is recorded."""
+    kernel, r = gpuad.kernel(LOOP.format({**REFILLED, **KEPT}[name]), "k"), np.random.default_rng(0)
+    with running(executor):
+        args = (active(r.uniform(0.5, 1, 64)), active(r.normal(size=16)), np.int32(64))
+        check_gradient(kernel, args, grid=1, block=16, race_check=True)
+    made = [adjoint for pattern, adjoint in kernel._adjoints.items() if pattern.optimistic is (name in REFILLED)]
+    assert made and len(kernel._adjoints) == (1 if name in REFILLED else 2)
+    assert any(s.name.startswith("s_saved") for scratch in made[0].layout.scratch for s in scratch.fields) is (name in KEPT)
+
+
+def test_a_tile_is_judged_by_the_block_of_the_launch() -> None:
+    """Blocks of 8 threads fill half of the tile only, which the loop then keeps."""
+    text = LOOP.format(f"if (m == 0) s[(t + 8) % 16] = x[t]; __syncthreads(); s[t] = x[m * 16 + t] * acc; {USE}")
+    kernel, r = gpuad.kernel(text, "k"), np.random.default_rng(0)
+    with running("reference"):
+        args = (active(r.uniform(0.5, 1, 64)), active(r.normal(size=16)), np.int32(64))
+        check_gradient(kernel, args, grid=1, block=8, race_check=True)
+    assert len(kernel._adjoints) == 2

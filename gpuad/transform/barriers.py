@@ -15,7 +15,8 @@ from ..ir.nodes import Accumulate, Atomic, Barrier, Block, Buffer, For, How, If,
 from ..ir.rewrite import blocks, walk_stmts
 from ..ir.types import Space
 
-Touched: TypeAlias = "frozenset[tuple[Buffer, str]]"  # how: 'read', 'write' or 'atomic'
+Memory: TypeAlias = "Buffer | tuple[str, int | None]"  # shared arrays by name and length: copies of one are one (`tiles.share`)
+Touched: TypeAlias = "frozenset[tuple[Memory, str]]"  # how: 'read', 'write' or 'atomic'
 
 NOTHING: Touched = frozenset()
 
@@ -29,8 +30,14 @@ def thin(body: Block) -> Block:
 
 def holds_barrier(stmt: Stmt) -> bool:
     """Whether the statement is or contains a barrier of a block."""
+    return barrier_in(stmt) == "block"
+
+
+def barrier_in(stmt: Stmt) -> str | None:
+    """The widest scope of the barriers in a statement, None if there are none."""
     inner = (s for block in blocks(stmt) for s in walk_stmts(block))
-    return any(isinstance(s, Barrier) and s.scope == "block" for s in (stmt, *inner))
+    scopes = {s.scope for s in (stmt, *inner) if isinstance(s, Barrier)}
+    return min(scopes, default=None)  # 'block' comes before 'warp'
 
 
 def _block(block: Block, since: Touched, after: Touched) -> tuple[Block, Touched]:
@@ -73,13 +80,15 @@ def _touched(stmt: Stmt) -> Touched:
     return frozenset(t for s in (stmt, *inner) for t in _access(s))
 
 
-def _access(stmt: Stmt) -> tuple[tuple[Buffer, str], ...]:
+def _access(stmt: Stmt) -> tuple[tuple[Memory, str], ...]:
     if not isinstance(stmt, Load | Store | Accumulate | Take | Atomic) or stmt.buffer.space is Space.LOCAL:
         return ()
+    buffer = stmt.buffer
+    memory = (buffer.name, buffer.length) if buffer.space is Space.SHARED else buffer
     if isinstance(stmt, Load):
-        return ((stmt.buffer, "read"),)
+        return ((memory, "read"),)
     adds = isinstance(stmt, Accumulate) and stmt.how is not How.PLAIN
-    return ((stmt.buffer, "atomic" if adds else "write"),)
+    return ((memory, "atomic" if adds else "write"),)
 
 
 def _conflict(before: Touched, after: Touched) -> bool:

@@ -61,6 +61,9 @@ class Versions:
 ScopeKey: TypeAlias = "tuple[int, int]"  # id of the control statement that owns the scope, and which of its blocks
 
 
+COMMUTING = frozenset({"add", "sub", "min", "max", "and", "or", "xor"})  # atomics whose order does not matter to what is left
+
+
 @dataclass(frozen=True)
 class Owned:
     """A scope's stack. `lasting`: filled by the outermost sweep and emptied bit by bit, so that it holds all entries at once; else an
@@ -152,7 +155,7 @@ class ForwardSweep:
             case Store() | Accumulate():
                 return self._write(stmt, top)
             case Atomic():
-                return self._atomic(stmt)
+                return self._atomic(stmt, top)
             case If() | For() | While():
                 return self._control(stmt, top, immediate)
             case Barrier() | Shuffle():
@@ -169,11 +172,14 @@ class ForwardSweep:
         copy = self.versions.saved[buffer]
         return (replace(stmt, buffer=copy, how=How.PLAIN),) if isinstance(stmt, Accumulate) else (replace(stmt, buffer=copy),)
 
-    def _atomic(self, stmt: Atomic) -> Block:
+    def _atomic(self, stmt: Atomic, top: bool) -> Block:
+        """What it gave is on record; what it did to an array of the kernel is done again, if any order of the threads does the same."""
+        again = stmt.buffer.length is not None and (top or stmt.buffer in self._fresh) and stmt.op in COMMUTING
+        repeated = (replace(stmt, var=None),) if again else ()
         if stmt.var is None or id(stmt) not in self.versions.logs:
-            return ()
+            return repeated
         log, index = self.versions.logs[id(stmt)]
-        return (Load(stmt.var, log, index, span=stmt.span, note="as recorded at the launch"),)
+        return (*repeated, Load(stmt.var, log, index, span=stmt.span, note="as recorded at the launch"))
 
     def _control(self, stmt: If | For | While, top: bool, immediate: bool) -> Block:
         repeatable = self.repeatable(stmt)

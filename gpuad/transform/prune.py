@@ -39,7 +39,7 @@ from ..ir.nodes import (
     variables,
 )
 from ..ir.rewrite import blocks
-from .barriers import holds_barrier, thin
+from .barriers import barrier_in, thin
 
 
 def prune(body: Block, private: Iterable[Buffer] = ()) -> Block:
@@ -188,8 +188,8 @@ def _sweep(block: Block, marks: _Marks) -> Block:
             out.append(stmt)
         elif id(stmt) in marks.live:
             out.append(_trim(stmt, marks))
-        elif holds_barrier(stmt):
-            out.append(Barrier(span=stmt.span))
+        elif (scope := barrier_in(stmt)) is not None:
+            out.append(Barrier(scope, span=stmt.span))
     return tuple(out)
 
 

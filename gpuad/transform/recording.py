@@ -16,10 +16,11 @@ from ..analysis.replay import Access, Replay, replay
 from ..errors import UnsupportedError
 from ..ir.nodes import Accumulate, Alloc, Atomic, Block, Buffer, How, If, Kernel, Let, Load, Stmt, Store, Var, variables
 from ..ir.rewrite import blocks, defined, walk_stmts
-from .forward_sweep import Owned, ScopeKey, Versions
+from .forward_sweep import COMMUTING, Owned, ScopeKey, Versions
 from .names import Names
 from .prune import prune
 from .reverse import Inputs, Shadows, reverse
+from .tiles import share
 from .unique import unique
 
 
@@ -74,11 +75,11 @@ class _Task:
             working = frozenset(b for b in saved if b in tracked)
             versions = Versions(saved, working, exits, dict(self.logs))  # type: ignore[arg-type]
             body, stacks = reverse(Inputs(self.primal, self.activity, self.facts, self.shadows, versions, fragile), names)
-            body, origin = unique(body, names)
+            body, origin, arrays = unique(body, names)
             body = prune(body, private=saved.values())
             found = needed | self._needed(body, origin)
             if found == needed:
-                return _summary(body, self.primal, saved, working, stacks)
+                return _summary(share(body, arrays), self.primal, saved, working, stacks)
             needed = found
 
     def _needed(self, body: Block, origin: dict[Var, Var]) -> frozenset[int]:
@@ -103,7 +104,7 @@ class _Task:
                 other.buffer == access.buffer
                 and isinstance(other.stmt, Accumulate | Atomic)
                 and _atomic(other.stmt)
-                and access.buffer.length is None
+                and (access.buffer.length is None or not _repeatable(other.stmt))
             ):
                 raise UnsupportedError(
                     f"the gradient needs the value of '{access.buffer.name}' read here, to which threads add atomically in one launch",
@@ -136,6 +137,11 @@ class _Task:
 
 def _atomic(stmt: Accumulate | Atomic) -> bool:
     return isinstance(stmt, Atomic) or stmt.how is How.ATOMIC
+
+
+def _repeatable(stmt: Accumulate | Atomic) -> bool:
+    """Whether an atomic on an array of the kernel leaves the same when all threads do it again, in whatever order."""
+    return isinstance(stmt, Accumulate) or stmt.op in COMMUTING
 
 
 def _all(loads: list[Access], buffer: Buffer, fragile: set[int]) -> bool:

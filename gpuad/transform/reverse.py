@@ -52,6 +52,7 @@ from .adjoint import Ledger, Propagation, Term, common_predicate, is_linear, onl
 from .forward_sweep import ForwardSweep, Owned, ScopeKey, Versions, closed_form
 from .names import Names
 from .shuffles import adjoint_of
+from .tiles import is_shared
 
 Shadows = Mapping["Var | Buffer", Buffer]
 
@@ -82,6 +83,7 @@ class _Reverse:
         self.shadows: dict[Var | Buffer, Buffer] = dict(inputs.shadows)
         self.sweep = ForwardSweep(inputs.replay, inputs.versions, names, inputs.fragile)
         self.propagation = Propagation(inputs.activity, names)
+        self.shared_done = False
 
     # --- scopes ------------------------------------------------------------------------------------------------------------------
 
@@ -120,7 +122,11 @@ class _Reverse:
         return ledger
 
     def _shadow_arrays(self, ledger: Ledger, block: Block) -> None:
-        for stmt in block:
+        """Arrays of a thread get a shadow each time they are made. A shared array has one for the whole kernel: a tile that is filled anew
+        has taken it back to 0 by then."""
+        shared = [] if self.shared_done else [s for s in walk_stmts(self.inputs.primal.body) if is_shared(s)]
+        self.shared_done = True
+        for stmt in (*shared, *(s for s in block if not is_shared(s))):
             if isinstance(stmt, Alloc) and stmt.buffer in self.facts:
                 buffer = stmt.buffer
                 shadow = self.names.buffer(f"d{buffer.name}", buffer.element, buffer.space, buffer.length)
@@ -142,7 +148,8 @@ class _Reverse:
         """A scope that the reverse sweep comes back to."""
         pops = self.sweep.pops(owner, branch)
         ledger = self.scope(block, set(), top=False, seeds=seeds, skip=_popped(pops))
-        ledger.out[:0] = pops
+        refilled = any(is_shared(s) for s in block)  # while other threads may still read what is in the tile
+        ledger.out[:0] = (Barrier(span=owner.span), *pops) if refilled else pops
         return ledger
 
     # --- statements --------------------------------------------------------------------------------------------------------------

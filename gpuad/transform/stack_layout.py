@@ -254,7 +254,8 @@ class _Count:
         match stmt:
             case Atomic(var=Var() as var) if id(stmt) in self.logs:
                 log, index = self.logs[id(stmt)]
-                return (Load(var, log, index, span=stmt.span),)
+                again = (replace(stmt, var=None),) if stmt.buffer.length is not None else ()
+                return (*again, Load(var, log, index, span=stmt.span))
             case Load(buffer=buffer) | Store(buffer=buffer) | Accumulate(buffer=buffer) | Take(buffer=buffer) | Atomic(buffer=buffer):
                 if isinstance(stmt, Load) or buffer.length is not None or buffer in self.saved:
                     return (replace(stmt, buffer=self.saved.get(buffer, buffer)),)

@@ -36,10 +36,10 @@ from ..ir.rewrite import map_stmt_exprs, substitute
 from .names import Names
 
 
-def unique(body: Block, names: Names) -> tuple[Block, dict[Var, Var]]:
-    """The body with unique definitions, and for each renamed variable the one that it stands for."""
+def unique(body: Block, names: Names) -> tuple[Block, dict[Var, Var], dict[Buffer, Buffer]]:
+    """The body with unique definitions, and for each renamed variable and array the one that it stands for."""
     task = _Unique(names)
-    return task.block(body, Env({}, {})), task.origin
+    return task.block(body, Env({}, {})), task.origin, task.arrays
 
 
 @dataclass
@@ -58,6 +58,7 @@ class _Unique:
         self.names = names
         self.seen: set[Var | Buffer] = set()
         self.origin: dict[Var, Var] = {}
+        self.arrays: dict[Buffer, Buffer] = {}
 
     def define(self, var: Var, env: Env) -> Var:
         """The variable to define instead; `env` learns of it."""
@@ -75,6 +76,8 @@ class _Unique:
         match stmt:
             case Alloc(buffer=buffer):
                 fresh = buffer if buffer not in self.seen else replace(buffer, uid=self.names.uid())
+                if fresh is not buffer:
+                    self.arrays[fresh] = buffer
                 self.seen.add(buffer)
                 env.arrays[buffer] = fresh
                 return replace(stmt, buffer=fresh)

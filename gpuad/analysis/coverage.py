@@ -1,0 +1,274 @@
+"""Whether each iteration of a loop stores whatever it reads of a shared array, for the numbers of one launch.
+
+Then no value of the array crosses from one iteration to the next, and the reverse pass may build the tile again instead of recording it.
+The loop's body is executed for the threads of one block over what is known before the launch: their indices, integer parameters, bounds of
+inner loops. What depends on memory, on the block or on the iteration is unknown. A store counts where it is surely executed, a load where
+it may be; that the loads see the stores across threads is what the barriers of the primal are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..ir.nodes import (
+    Accumulate,
+    Atomic,
+    Binary,
+    Block,
+    Buffer,
+    Cast,
+    Constant,
+    Expr,
+    For,
+    If,
+    Kernel,
+    LaunchIndex,
+    Let,
+    Load,
+    Select,
+    Stmt,
+    Store,
+    Take,
+    Unary,
+    Var,
+    While,
+    children,
+)
+from ..ir.rewrite import blocks, defined, walk_stmts
+from ..ir.types import Scalar
+from .injectivity import Launch, limits
+
+Array: TypeAlias = "NDArray[Any]"
+
+STEPS = 20_000  # iterations of inner loops; beyond them nothing is proved
+
+
+class Unproved(Exception):
+    """A load may see what its iteration has not stored."""
+
+
+def covered(kernel: Kernel, loop: For | While, buffer: Buffer, launch: Launch) -> bool:
+    """Whether, in this launch, every iteration of the loop stores each element of the shared array before it may load it."""
+    walk = _Walk(buffer, launch)
+    try:
+        walk.up_to(kernel.body, loop)
+    except Unproved:
+        return False
+    return True
+
+
+@dataclass
+class _Walk:
+    buffer: Buffer
+    launch: Launch
+    known: dict[Var, Array] = field(default_factory=dict)
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        x, y, z = self.launch.block
+        number = np.arange(x * y * z, dtype=np.int64)
+        self.index = {"x": number % x, "y": number // x % y, "z": number // (x * y)}
+        self.all = np.ones(x * y * z, np.bool_)
+        self.stored = np.zeros(self.buffer.length or 0, np.bool_)
+        self.known.update({v: np.array([n], np.int64) for v, n in self.launch.scalars.items()})
+
+    # --- before the loop -------------------------------------------------------------------------------------------------------------
+
+    def up_to(self, block: Block, loop: Stmt) -> bool:
+        """Collects what is known on the way to the loop, then runs one iteration of it; whether it was met."""
+        for stmt in block:
+            if stmt is loop:
+                for inner in blocks(stmt):
+                    self.block(inner, self.all, self.all)
+                return True
+            if any(any(s is loop for s in walk_stmts(inner)) for inner in blocks(stmt)):
+                return any(self.up_to(inner, loop) for inner in blocks(stmt))
+            if isinstance(stmt, Let):
+                self.let(stmt)
+        return False
+
+    # --- an iteration ----------------------------------------------------------------------------------------------------------------
+
+    def block(self, block: Block, may: Array, must: Array) -> None:
+        """Runs statements for the threads that may, and those that surely do."""
+        for stmt in block:
+            self.stmt(stmt, may, must)
+
+    def stmt(self, stmt: Stmt, may: Array, must: Array) -> None:
+        match stmt:
+            case Let():
+                self.let(stmt)
+            case Load(buffer=b, index=i) if b == self.buffer:
+                self.load(i, may)
+            case Store(buffer=b, index=i) if b == self.buffer:
+                self.store(i, must)
+            case Accumulate(buffer=b, index=i) if b == self.buffer:
+                self.load(i, may)
+            case Take(buffer=b) | Atomic(buffer=b) if b == self.buffer:
+                raise Unproved
+            case If():
+                self.branch(stmt, may, must)
+            case For():
+                self.counted(stmt, may, must)
+            case While():
+                self.forget(stmt)
+                self.block(stmt.header, may, ~self.all)
+                self.block(stmt.body, may, ~self.all)
+                self.forget(stmt)
+            case _:
+                for v in defined(stmt):
+                    self.known.pop(v, None)
+
+    def let(self, stmt: Let) -> None:
+        value = self.value(stmt.value)
+        if value is None:
+            self.known.pop(stmt.var, None)
+        else:
+            self.known[stmt.var] = value
+
+    def load(self, index: Expr, may: Array) -> None:
+        at = self.value(index)
+        if at is None or not self.inside(at, may) or not self.stored[self.spread(at)[may]].all():
+            raise Unproved
+
+    def store(self, index: Expr, must: Array) -> None:
+        at = self.value(index)
+        if at is not None and self.inside(at, must):
+            self.stored[self.spread(at)[must]] = True
+
+    def inside(self, at: Array, threads: Array) -> bool:
+        chosen = self.spread(at)[threads]
+        return bool(((chosen >= 0) & (chosen < len(self.stored))).all())
+
+    def spread(self, value: Array) -> Array:
+        return np.broadcast_to(value, self.all.shape)
+
+    def branch(self, stmt: If, may: Array, must: Array) -> None:
+        condition = self.value(stmt.condition)
+        if condition is None:
+            sides = ((stmt.then, may, ~self.all), (stmt.otherwise, may, ~self.all))
+        else:
+            holds = self.spread(condition) != 0
+            sides = ((stmt.then, may & holds, must & holds), (stmt.otherwise, may & ~holds, must & ~holds))
+        for block, some, sure in sides:
+            if some.any():
+                self.block(block, some, sure)
+        for m in stmt.merges:
+            a, b = self.value(m.then), self.value(m.otherwise)
+            if condition is None or a is None or b is None:
+                self.known.pop(m.var, None)
+            else:
+                self.known[m.var] = np.where(condition != 0, a, b)
+
+    def counted(self, loop: For, may: Array, must: Array) -> None:
+        start, stop, step = (self.value(e) for e in (loop.start, loop.stop, loop.step))
+        self.forget(loop)
+        if start is None or stop is None or step is None or (step == 0).any() or loop.backward:
+            self.block(loop.body, may, ~self.all)
+        else:
+            position = self.spread(start)
+            while True:
+                live = np.where(step > 0, position < stop, position > stop)
+                if not (may & live).any():
+                    break
+                self.steps += 1
+                if self.steps > STEPS:
+                    raise Unproved
+                self.forget(loop)
+                self.known[loop.var] = position
+                self.block(loop.body, may & live, must & live)
+                position = position + step
+        self.forget(loop)
+
+    def forget(self, loop: For | While) -> None:
+        """What a loop carries and defines is not known."""
+        names = {v for c in loop.carried for v in (c.var, c.result)}
+        names |= {v for inner in blocks(loop) for s in walk_stmts(inner) for v in defined(s)}
+        if isinstance(loop, While):
+            names |= {v for v in (loop.counter, loop.count) if v is not None}
+        for v in names:
+            self.known.pop(v, None)
+
+    # --- values ----------------------------------------------------------------------------------------------------------------------
+
+    def value(self, expr: Expr) -> Array | None:
+        """An integer or bool for each thread (or one for all); None if it is not known, or would leave its type."""
+        if expr.type.is_float:
+            return None
+        found = self._value(expr)
+        if found is None or expr.type.kind == "bool":
+            return found
+        low, high = limits(expr.type)
+        return found if ((found >= low) & (found <= high)).all() else None
+
+    def _value(self, expr: Expr) -> Array | None:
+        match expr:
+            case Constant(value=v):
+                return np.array([int(v)], np.int64) if abs(int(v)) < 1 << 40 else None
+            case Var():
+                return self.known.get(expr)
+            case LaunchIndex(name="threadIdx", axis=axis):
+                return self.index[axis]
+            case LaunchIndex(name="blockDim" | "gridDim" as name, axis=axis):
+                extents = self.launch.block if name == "blockDim" else self.launch.grid
+                return np.array([extents["xyz".index(axis)]], np.int64)
+            case Cast(operand=a, type=t):
+                return self._cast(a, t)
+        parts = [self.value(c) for c in children(expr)]
+        if not parts or any(p is None for p in parts):
+            return None
+        return _operate(expr, [p for p in parts if p is not None])
+
+    def _cast(self, operand: Expr, kind: Scalar) -> Array | None:
+        value = self.value(operand)
+        if value is None or kind.is_float:
+            return None
+        if kind.kind == "bool":
+            return np.asarray(value != 0, np.int64)
+        bits = kind.bits
+        if bits == 64:
+            return value
+        wrapped = value & ((1 << bits) - 1)
+        return np.where(wrapped >= 1 << (bits - 1), wrapped - (1 << bits), wrapped) if kind.is_signed else wrapped
+
+
+def _operate(expr: Expr, parts: list[Array]) -> Array | None:
+    match expr:
+        case Unary(op="-"):
+            return -parts[0]
+        case Unary(op="!"):
+            return 1 - parts[0]
+        case Select():
+            return np.where(parts[0] != 0, parts[1], parts[2])
+        case Binary(op=op):
+            return _binary(op, *parts)
+    return None
+
+
+def _binary(op: str, a: Array, b: Array) -> Array | None:
+    if max(int(abs(a).max()), int(abs(b).max())) >= 1 << 31 and op in ("*", "<<", ">>", "/", "%"):
+        return None
+    match op:
+        case "/" | "%":
+            if (b == 0).any():
+                return None
+            quotient = np.sign(a) * np.sign(b) * (abs(a) // abs(b))  # towards zero
+            return np.asarray(quotient if op == "/" else a - b * quotient)
+        case "<<" | ">>":
+            if ((b < 0) | (b > 30)).any():
+                return None
+            return np.asarray(np.left_shift(a, b) if op == "<<" else np.right_shift(a, b))
+    simple = _SIMPLE.get(op)
+    return None if simple is None else np.asarray(simple(a, b)).astype(np.int64)
+
+
+_SIMPLE: Mapping[str, Any] = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
+    "==": np.equal, "!=": np.not_equal, "&&": np.logical_and, "||": np.logical_or,
+    "&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor,
+}  # fmt: skip
