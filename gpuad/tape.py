@@ -338,6 +338,9 @@ class Tape(Recording):
             for (shadow, root, touched), part in zip(shadows, seed if several else [seed] * len(shadows), strict=True):
                 if np.shape(part) and np.shape(part) != shadow.shape:
                     raise TapeError(f"a seed of shape {np.shape(part)} for an array of shape {shadow.shape}. No shadow was touched.")
+                kind = part.dtype if hasattr(part, "dtype") else np.asarray(part).dtype
+                if isinstance(kind, np.dtype) and not np.can_cast(kind, shadow.dtype, "same_kind"):
+                    raise TapeError(f"a seed of {kind} for a shadow of {shadow.dtype}. No shadow was touched.")
                 found.append((shadow, self._apart(part), root, touched))
         return found
 

@@ -36,6 +36,7 @@ import numpy as np
 from ..annotations import Active, BatchDuplicated, Const, Duplicated, Stopped, address, as_array, leaf_memory, namespace, resolve
 from ..arguments.aliasing import hull, overlap
 from ..arguments.aliasing import region as place
+from ..arguments.conversions import writeable
 from ..errors import GpuadError, LaunchError, ShadowError, TapeError
 from ..executors.base import Memory
 from .context import current
@@ -404,6 +405,10 @@ def _operand(rule: Rule, name: str, x: Any, tape: Any, known: Region | None) -> 
         raise ShadowError(
             f"`{name}` of {rule.name} and its shadow are not laid out alike; make the shadow with zeros_like(x), or slice the pair"
         )
+    if shadow is not None and not writeable(shadow):
+        raise ShadowError(f"`{name}` of {rule.name} has a read-only array as shadow. Nothing was run.")
+    if name in rule.effect.writes and not writeable(array):
+        raise LaunchError(f"`{name}` of {rule.name} is written, but is a read-only array. Nothing was run.")
     if shadow is not None and repeats(shadow):
         raise LaunchError(
             f"`{name}` of {rule.name}: some of its elements are the same memory (a broadcast array?); pass a copy. Nothing was run."
