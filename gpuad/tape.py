@@ -79,6 +79,7 @@ class Tape(Recording):
         self._streams = Streams()
         self._homes = Homes(lambda size, dtype: executor_of(self._library).zeros(size, dtype))
         self._temporaries: dict[int, Any] = {}
+        self.own: dict[int, Any] = {}  # arrays that operations made in this recording, by address
         self._transient = Arena(self._bytes, lambda: self._streams.work(executor_of(self._library)))
         self._library: str | None = None
         self.recipes: dict[Any, Any] = {}
@@ -96,6 +97,7 @@ class Tape(Recording):
         self.recipes.clear()
         self._homes.reset()
         self._temporaries = {}
+        self.own = {}
         super().forget()
         self.assembled = 0
         self._watch: Watch | None = None
@@ -308,6 +310,11 @@ class Tape(Recording):
         elif isinstance(operation, Launched) and step.kernel is not None:
             operation.reverse(resolver, step.kernel, step.moved, pools[operation.call.exact])
 
+    def made(self, array: Any) -> None:
+        """Notes an array that an operation has made: it is no concern of the caller's."""
+        if array.size:
+            self.own[address(array)] = array
+
     def temporary_shadow(self, array: Any) -> Any:
         """A shadow of zeros for a temporary of this recording, in memory of the tape, laid out like the array (C-contiguous)."""
         self._library = self._library or namespace(array).__name__
@@ -335,6 +342,9 @@ class Tape(Recording):
             for (shadow, root, touched), part in zip(shadows, seed if several else [seed] * len(shadows), strict=True):
                 if np.shape(part) and np.shape(part) != shadow.shape:
                     raise TapeError(f"a seed of shape {np.shape(part)} for an array of shape {shadow.shape}. No shadow was touched.")
+                kind = part.dtype if hasattr(part, "dtype") else np.asarray(part).dtype
+                if isinstance(kind, np.dtype) and not np.can_cast(kind, shadow.dtype, "same_kind"):
+                    raise TapeError(f"a seed of {kind} for a shadow of {shadow.dtype}. No shadow was touched.")
                 found.append((shadow, self._apart(part), root, touched))
         return found
 
@@ -394,8 +404,10 @@ class Tape(Recording):
         `program.json`, `kernels.cu`, `kernels.cpp`, `saved.bin`. The recording is not used up.
 
         `program.reverse(arrays, shadows)` takes whole allocations, by the names of the arguments under which they were last passed, or by
-        `names`: {name: array or Duplicated}. TapeError, and nothing is written, if the tape is not recorded, or if an operation cannot be
-        stored: a rule, a batch of shadows, a kernel whose stacks get as deep as the data say.
+        `names`: {name: array or Duplicated}. Arrays that operations made, and their shadows, belong to the stored program, unless they are
+        named; so do, if there are names at all, other arrays without a shadow. The reverses of rules are carried along as text. TapeError,
+        and nothing is written, if the tape is not recorded, or if an operation cannot be stored: a batch of shadows, a kernel whose stacks
+        get as deep as the data say, a rule whose reverse uses what cannot be written down.
         """
         self._require("recorded")
         assert self._watch is not None

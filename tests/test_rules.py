@@ -268,3 +268,17 @@ def test_a_broadcast_pair_is_refused_by_rules() -> None:
     wide = Duplicated(*(np.ndarray((3,), np.float64, a, 0, (0,)) for a in (memory, shadow)))
     with Tape(), pytest.raises(LaunchError, match="same memory"):
         product(wide, np.ones(3), Duplicated(np.zeros(3)))
+
+
+def test_read_only_arrays_are_refused_before_anything_runs() -> None:
+    fixed = np.ones(3)
+    fixed.flags.writeable = False
+    x, y, tape = Duplicated(np.full(3, 2.0)), Duplicated(np.zeros(3)), Tape()
+    with tape:
+        with pytest.raises(LaunchError, match="read-only array"):
+            product(x, x, Duplicated(fixed))
+        with pytest.raises(ShadowError, match="read-only array as shadow"):
+            product(Duplicated(np.ones(3), fixed), x, y)
+        product(x, fixed, y)
+    tape.reverse({y: 1.0})
+    np.testing.assert_array_equal(x.shadow, 1.0)

@@ -329,14 +329,163 @@ def doubled(x: Any, y: Any) -> None:
     np.multiply(x, 2.0, out=y)
 
 
-def test_rules_are_refused(tmp_path: Path) -> None:
-    x, y = pair(10, 1), pair(10, 2)
-    tape = gpuad.Tape()
+def products(x: Any, w: Any, v: Any) -> None:
+    gpuad.ops.matmul(x, w, out=x)
+    gpuad.ops.gemm(0.5, x, w.T, 2.0, w)
+    v[...] = x[0] @ w
+    x *= 0.1
+    gpuad.ops.solve_triangular(w, x[:, :2], lower=True, out=x[:, 1:3])
+    x -= gpuad.ops.einsum("ij,jk,k->ik", x, w, v) * 0.1
+
+
+def temporaries(x: Any, w: Any, v: Any) -> None:
+    y = np.exp(-x) * w + v
+    z = y * y + x
+    y -= z[::-1]
+    x[...] = np.where(y.primal > 0, y * z, z.astype(np.float32))
+    w += (x - x.mean(axis=0)) / (x.std(axis=0) + 1.0)
+
+
+def indices(x: Any, w: Any, v: Any) -> None:
+    order = np.array([3, 0, 2, 1])
+    x[order] = w[order[::-1]]
+    gpuad.ops.scatter_add(w, np.array([0, 0, 2]), x[1:])
+    v += x[np.array([1, 1, 2, 3]), order] * w[:, 2]
+    x[w.primal > 1.0] = 0.5
+    gpuad.ops.sort(x, axis=0, out=x)
+    w[...] = gpuad.ops.cumsum(gpuad.ops.take(x, [0, 0, 3, 1], axis=1), axis=0)
+    v *= gpuad.ops.max(w, axis=1) * x.prod(axis=0)
+
+
+def spectra(x: Any, w: Any, v: Any) -> None:
+    for _ in range(2):
+        spectrum = gpuad.ops.rfft(x)
+        spectrum *= np.arange(3.0)
+        spectrum[1] += 1j * gpuad.ops.rfft(v)
+        x[...] = gpuad.ops.irfft(spectrum) + w
+        z = gpuad.ops.fft2(x) / 4.0
+        w += gpuad.ops.absolute(z) * z.real
+        v -= gpuad.ops.conj(z * z)[0].imag
+
+
+def own_rules(x: Any, w: Any, v: Any) -> None:
+    doubled(x, w)
+    scaled_by(w, 0.25, (1, "half"), x)
+    doubled(w[1:3], x[:2])
+    kernel("sine")[1, 32](v, 4)
+
+
+PROGRAMS = [products, temporaries, indices, spectra, own_rules]
+
+
+def _scaled_reverse(dx: Any, dy: Any, factor: float, way: Any, room: Any) -> None:
+    between = room(dy.shape, dy.dtype)
+    np.multiply(dy, factor * HALVES[way[1]] * way[0], out=between)
+    dx += between
+
+
+HALVES = {"half": 0.5}
+
+
+@gpuad.rule(reads=("x",), overwrites=("y",), reverse=_scaled_reverse)
+def scaled_by(x: Any, factor: float, way: Any, y: Any) -> None:
+    np.multiply(x, factor * 0.5, out=y)
+
+
+@pytest.mark.parametrize("restore", [False, True])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_programs_with_rules(tmp_path: Path, program: Any, restore: bool) -> None:
+    x, w, v = pair((4, 4), 1), pair((4, 4), 2), pair(4, 3)
+    tape = gpuad.Tape(restore=restore)
     with tape:
-        doubled(x, y)
-    with pytest.raises(TapeError, match="cannot be stored in this release"):
+        program(x, w, v)
+    same_bits(tmp_path, tape, {"x": x, "w": w, "v": v}, {}, {"x": weights((4, 4)), "v": weights(4)})
+    listed = json.loads((tmp_path / "program.json").read_text())
+    brought = {kind: {e["name"] for e in listed[kind] if not e["own"]} for kind in ("arrays", "shadows")}
+    assert brought == {"arrays": {"x", "w", "v"}, "shadows": {"x", "w", "v"}}, "temporaries are the program's own"
+
+
+def test_a_temporary_may_be_named(tmp_path: Path) -> None:
+    x, tape = pair(10, 1), gpuad.Tape()
+    with tape:
+        y = x * x
+        y *= np.exp(x)
+    same_bits(tmp_path, tape, {"x": x, "y": y}, {}, {"y": weights(10)})
+
+
+def test_the_reverses_of_rules_are_text(tmp_path: Path) -> None:
+    a, b, tape = pair((3, 3), 1), pair((3, 3), 2), gpuad.Tape()
+    with tape:
+        c = a @ b
+    tape.save(tmp_path, {"a": a, "b": b, "c": c})
+    text = (tmp_path / "program.py").read_text()
+    assert "def _matmul_reverse(a: Any" in text and "def add_to(" in text and "gpuad." not in text.partition("# --- the program")[2]
+    assert text.splitlines()[-1].startswith("    machine.run(0, _matmul_reverse)  # _matmul_reverse(a, b, da, db, dc, room) # test_save.py")
+
+
+SECRET = object()
+
+
+def _uses_an_object(dx: Any, dy: Any) -> None:
+    dx += dy if SECRET else 0
+
+
+def _uses_gpuad(dx: Any, dy: Any) -> None:
+    dx += gpuad.ops.exp(dy)
+
+
+def value(dy: Any) -> Any:
+    return dy
+
+
+def _uses_a_taken_name(dx: Any, dy: Any) -> None:
+    dx += value(dy)
+
+
+def _uses_an_unknown_name(dx: Any, dy: Any) -> None:
+    dx += nowhere(dy)  # type: ignore[name-defined]  # noqa: F821
+
+
+def _takes_an_object(dx: Any, dy: Any, what: Any) -> None:
+    dx += dy
+
+
+@pytest.mark.parametrize(
+    ("reverse", "what", "message"),
+    [
+        (_uses_an_object, 0, "`SECRET`, a object that cannot be written down"),
+        (_uses_gpuad, 0, "the module gpuad"),
+        (_uses_a_taken_name, 0, "`value`.* is a name of the stored program"),
+        (_uses_an_unknown_name, 0, "`nowhere`, which has no meaning"),
+        (_takes_an_object, SECRET, "is given `what`, a object"),
+    ],
+)
+def test_rules_that_cannot_be_written_down_are_refused(tmp_path: Path, reverse: Any, what: Any, message: str) -> None:
+    def function(x: Any, y: Any, what: Any) -> None:
+        y[...] = x
+
+    rule = gpuad.rule(reads=("x",), overwrites=("y",), reverse=reverse)(function)
+    x, y, tape = pair(10, 1), pair(10, 2), gpuad.Tape()
+    with tape:
+        rule(x, y, what)
+    with pytest.raises(TapeError, match=message):
         tape.save(tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_two_functions_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.py").write_text("def _doubled_reverse(dx, dy):\n    dx += 3 * dy\n")
+    spec = importlib.util.spec_from_file_location("elsewhere", tmp_path / "elsewhere.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    other = gpuad.rule(reads=("x",), overwrites=("y",), reverse=module._doubled_reverse)(lambda x, y: None)
+    x, y, tape = pair(10, 1), pair(10, 2), gpuad.Tape()
+    with tape:
+        doubled(x, y)
+        other(y, x)
+    with pytest.raises(TapeError, match="are called '_doubled_reverse'"):
+        tape.save(tmp_path / "new")
 
 
 def test_only_a_recorded_tape_is_stored(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_a_seed_may_lie_in_a_shadow_that_is_cleared(executor: str, source: str) 
     np.testing.assert_allclose(x.shadow, wanted)
 
 
-@pytest.mark.parametrize("seeds", ["shape", "key", "stranger", "array as key", "shadow contradicts"])
+@pytest.mark.parametrize("seeds", ["shape", "key", "stranger", "array as key", "shadow contradicts", "complex", "complex number", "text"])
 def test_bad_seeds_touch_nothing(seeds: str) -> None:
     tape, x, y = squared()
     x.shadow[...], y.shadow[...] = 3, 5
@@ -168,6 +168,9 @@ def test_bad_seeds_touch_nothing(seeds: str) -> None:
         "stranger": lambda: {y: 1.0, Duplicated(np.ones(3)): 1.0},
         "array as key": lambda: {Active(1.0, np.zeros(())): 1.0},
         "shadow contradicts": lambda: {Duplicated(y.primal, np.zeros(N)): 1.0},
+        "complex": lambda: {y: np.ones(N, complex)},
+        "complex number": lambda: {x: 2.0, y: 1j},
+        "text": lambda: {x: 2.0, y: "one"},
     }[seeds]()
     with pytest.raises(GpuadError):
         tape.reverse(given)

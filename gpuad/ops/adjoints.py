@@ -40,3 +40,12 @@ def from_rows(rows: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     kept = tuple(n for i, n in enumerate(shape) if i not in axes)
     moved = rows.reshape(kept + tuple(shape[i] for i in axes))
     return library_of(rows).moveaxis(moved, tuple(range(len(kept), len(shape))), axes)
+
+
+def elements_of(array: Any) -> tuple[Any, int]:
+    """The dense memory from the lowest to the highest element of a view, flat, and where in it the first element is."""
+    size = int(array.dtype.itemsize)
+    upward = array[(*(slice(None, None, -1 if s < 0 else 1) for s in array.strides), Ellipsis)]
+    steps = [s // size * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)]
+    flat = library_of(array).lib.stride_tricks.as_strided(upward, (1 + sum(map(abs, steps)),), (size,))
+    return flat, -sum(s for s in steps if s < 0)

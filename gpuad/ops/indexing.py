@@ -14,8 +14,9 @@ from ..annotations import Duplicated, namespace, resolve
 from ..errors import LaunchError
 from ..program.region import Region
 from ..program.rules import repeats, rule
+from .adjoints import elements_of, library_of
 from .elementwise import apart, apply, check_out, check_recorded, copied
-from .layout import broadcast_shape, element_strides, hull, origin, primal_of, refuse_repeated
+from .layout import broadcast_shape, element_strides, primal_of, refuse_repeated
 from .reductions import result_for
 from .temporaries import new_array, temporary
 
@@ -33,7 +34,8 @@ def offsets(array: Any, key: Any) -> Any:
 
 def _elements(array: Any, where: Any) -> tuple[Any, Any]:
     """The dense memory behind a view, and places in it."""
-    return hull(array), where + origin(array)
+    flat, first = elements_of(array)
+    return flat, where + first
 
 
 def _take_reverse(dx: Any, dy: Any, where: Any) -> None:
@@ -73,11 +75,7 @@ def _add(x: Any, v: Any, where: Any) -> None:
 
 def add_at(memory: Any, places: Any, values: Any) -> None:
     """Adds values at places that may repeat."""
-    library = namespace(memory)
-    if library is np:
-        np.add.at(memory, places, values)
-        return
-    library.add.at(memory, places, values)
+    library_of(memory).add.at(memory, places, values)
 
 
 _MOST_PLACES = 1 << 16  # whose bytes are listed one by one

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import BatchDuplicated, Const, Duplicated, address, namespace, resolve
+from ..annotations import BatchDuplicated, Const, Duplicated, address, namespace
 from ..errors import LaunchError, ShadowError
 
 
@@ -32,14 +32,6 @@ def element_strides(array: Any) -> tuple[int, ...]:
 def origin(array: Any) -> int:
     """Elements from the beginning of the hull to the array's first element."""
     return -sum(min(0, s * (int(n) - 1)) for s, n in zip(element_strides(array), array.shape, strict=True))
-
-
-def hull(array: Any) -> Any:
-    """The dense memory from the lowest to the highest element of a view, as a flat view."""
-    steps = [s * (n - 1) for s, n in zip(element_strides(array), array.shape, strict=True)]
-    memory = resolve(array)
-    low = memory.offset + sum(min(0, s) for s in steps)
-    return memory.root[low : low + sum(map(abs, steps)) + 1]
 
 
 def hull_size(array: Any) -> int:

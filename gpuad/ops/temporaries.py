@@ -15,7 +15,10 @@ from ..program.context import current
 
 def new_array(like: Any, shape: Sequence[int], dtype: Any) -> Any:
     """A new array of the same library, not cleared."""
-    return namespace(like).empty(tuple(shape), dtype)
+    array, tape = namespace(like).empty(tuple(shape), dtype), current.get()
+    if tape is not None:
+        tape.made(array)
+    return array
 
 
 def temporary(array: Any) -> Duplicated:

@@ -13,6 +13,9 @@ class Recorder(Protocol):
     def launch(self, kernel: Any, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Records a launch and makes it."""
 
+    def made(self, array: Any) -> None:
+        """An operation has made an array, which nobody else has seen."""
+
     def temporary_shadow(self, array: Any) -> Any:
         """A shadow of zeros for an array that an operation has made."""
 

@@ -38,6 +38,7 @@ class Recording(Keeping):
     operation, `save_all`: save everything that is overwritten, `restore`: save the state before the recording too."""
 
     exact: bool
+    own: dict[int, Any]
     save_all: bool
     restore: bool
 

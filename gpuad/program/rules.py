@@ -36,6 +36,7 @@ import numpy as np
 from ..annotations import Active, BatchDuplicated, Const, Duplicated, Stopped, address, as_array, leaf_memory, namespace, resolve
 from ..arguments.aliasing import hull, overlap
 from ..arguments.aliasing import region as place
+from ..arguments.conversions import writeable
 from ..errors import GpuadError, LaunchError, ShadowError, TapeError
 from ..executors.base import Memory
 from .context import current
@@ -217,7 +218,7 @@ class Ruled:
     def reverse(self, resolver: Any) -> None:
         """Clears the shadows of what was overwritten, and calls the rule's reverse."""
         moved = {n: self._taken(n, resolver) for n in self.rule.effect.overwrites if n in self.operands}
-        if self.rule.reverse is None or not self._flows():
+        if self.rule.reverse is None or not self.flows:
             return
         self.rule.reverse(**{name: self._argument(name, moved, resolver) for name in self.rule.wanted})
 
@@ -235,7 +236,9 @@ class Ruled:
         shadow[...] = 0
         return copy
 
-    def _flows(self) -> bool:
+    @property
+    def flows(self) -> bool:
+        """Whether the reverse has anything to do."""
         written = [n for n in self.rule.effect.writes if n in self.operands and self.operands[n].shadow is not None]
         return bool(written and self.varied) or any(n in written for n in self.rule.effect.sets)
 
@@ -244,24 +247,30 @@ class Ruled:
         """Inputs that carry a gradient."""
         return [n for n in self.rule.effect.reads if n in self.actives or (n in self.operands and self.operands[n].shadow is not None)]
 
-    def _argument(self, name: str, moved: Mapping[str, Any], resolver: Any) -> Any:
+    def meaning(self, name: str) -> tuple[str, Any]:
+        """What a parameter of the reverse stands for: ('version', array), ('moved', name), ('shadow', array), ('value', anything), ('room',
+        None), or ('none', None)."""
         if name in self.needs:
-            array = self.operands[name].array
-            return view_in(resolver.memory(self.needs[name], resolve(array), own=False), array)
-        if name == _ROOM:
-            return resolver.room
+            return "version", self.operands[name].array
         if name in self.operands:
-            return None  # only needed for the gradient of something that is not active here
-        return self.values[name] if name in self.values else self._shadow(name, moved)
-
-    def _shadow(self, name: str, moved: Mapping[str, Any]) -> Any:
+            return "none", None  # only needed for the gradient of something that is not active here
+        if name == _ROOM:
+            return "room", None
+        if name in self.values:
+            return "value", self.values[name]
         core = name.removeprefix("d")
-        if core in moved:
-            return moved[core]
-        core = core if core in self.rule.effect.arrays else core.removesuffix("_before")
-        if core in self.actives:
-            return self.actives[core].shadow
-        return self.operands[core].shadow if core in self.operands else None
+        if core in self.rule.effect.overwrites and core in self.operands:
+            return ("moved", core) if self.shadow_of(core) is not None else ("none", None)
+        shadow = self.shadow_of(core if core in self.rule.effect.arrays else core.removesuffix("_before"))
+        return ("shadow", shadow) if shadow is not None else ("none", None)
+
+    def _argument(self, name: str, moved: Mapping[str, Any], resolver: Any) -> Any:
+        kind, value = self.meaning(name)
+        if kind == "version":
+            return view_in(resolver.memory(self.needs[name], resolve(value), own=False), value)
+        if kind == "moved":
+            return moved[value]
+        return resolver.room if kind == "room" else value
 
     def line(self) -> str:
         """The call of the reverse."""
@@ -368,7 +377,7 @@ def _note_number(rule: Rule, name: str, x: Active, tape: Any) -> None:
 
 def _needs(operation: Ruled) -> dict[str, Use]:
     """What the reverse reads of the arrays, as far as gradients are asked for that need it."""
-    if not operation._flows():
+    if not operation.flows:
         return {}
     stated = operation.rule.effect.needs
     varied = set(operation.varied)
@@ -396,6 +405,10 @@ def _operand(rule: Rule, name: str, x: Any, tape: Any, known: Region | None) -> 
         raise ShadowError(
             f"`{name}` of {rule.name} and its shadow are not laid out alike; make the shadow with zeros_like(x), or slice the pair"
         )
+    if shadow is not None and not writeable(shadow):
+        raise ShadowError(f"`{name}` of {rule.name} has a read-only array as shadow. Nothing was run.")
+    if name in rule.effect.writes and not writeable(array):
+        raise LaunchError(f"`{name}` of {rule.name} is written, but is a read-only array. Nothing was run.")
     if shadow is not None and repeats(shadow):
         raise LaunchError(
             f"`{name}` of {rule.name}: some of its elements are the same memory (a broadcast array?); pass a copy. Nothing was run."
@@ -462,7 +475,7 @@ def _check_flow(rule: Rule, operation: Ruled) -> None:
                 f"`{o.name}` of {rule.name} gets values that depend on `{operation.varied[0]}`, but has no shadow: pass "
                 f"Duplicated({o.name}) to keep its gradient, or Const({o.name}) to drop it on purpose. Nothing was run."
             )
-    if rule.reverse is None and operation._flows():
+    if rule.reverse is None and operation.flows:
         raise ShadowError(f"rule {rule.name} has no reverse: set `{rule.name}.reverse`, or pass stop_gradient(x). Nothing was run.")
     for name in rule.wanted:
         if name in operation.operands and name not in rule.effect.needs:

@@ -7,6 +7,7 @@ made before the first file is written, so what cannot be stored leaves nothing b
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import sys
@@ -35,8 +36,10 @@ from .finder import VersionFinder
 from .launch import Launched
 from .memory import Allocation, Piece, Versions, gather, rows
 from .operation import Foreign, Operation, Use
+from .portable import Portable
 from .recording import Recording
 from .region import EMPTY, Region, of_array
+from .rules import Ruled
 
 _HALF = 1 << 31
 _POOL = 512  # CuPy's allocations are rounded up to it
@@ -59,10 +62,11 @@ class _Room:
     name: str
     root: Any  # flat
     dtype: str
+    own: bool  # it belongs to the stored program
     live: Region = EMPTY
     clear: list[list[int]] = field(default_factory=list)
 
-    def entry(self) -> dict[str, Any]:
+    def entry(self, places: _Places) -> dict[str, Any]:
         on_host = isinstance(self.root, np.ndarray)
         size = int(self.root.nbytes)
         packed = namespace(self.root).empty(self.live.nbytes, np.uint8)
@@ -70,7 +74,8 @@ class _Room:
             gather(self.root.view(np.uint8), self.live, packed)
         return {
             "name": self.name, "nbytes": size, "least": size if on_host else max(size - _POOL + 1, 0), "dtype": self.dtype,
-            "live": _runs(self.live), "sha256": _digest(_bytes_of(packed)), "clear": self.clear,
+            "live": _runs(self.live), "sha256": _digest(_bytes_of(packed)), "clear": self.clear, "own": self.own,
+            "content": places.stored(self.root) if self.own and self.live else None,
         }  # fmt: skip
 
 
@@ -87,34 +92,39 @@ class _Places:
         self.known: dict[int, tuple[Any, int]] = {}  # by id: what is saved already, and where
         types = _dtypes(recording.operations)
         for a in recording.allocations.values():
-            self._add("array", self.wanted.get(a.address, a.name), a.root, types.get(a.address, "uint8"))
+            plain = bool(names) and a.address not in recording.shadows.by_primal  # a constant that the caller has no name for
+            own = (a.address in recording.own or plain) and a.address not in self.wanted
+            self._add("array", self.wanted.get(a.address, a.name), a.root, types.get(a.address, "uint8"), own)
         unknown = [name for where, name in self.wanted.items() if where not in recording.allocations]
         if unknown:
             raise TapeError(f"`{unknown[0]}` is not memory of this recording")
         for pairs in recording.shadows.by_primal.values():
             for p in pairs:
-                self.shadow(p.root, self.rooms["array"][self.by_address[p.allocation.address][1]].name)
+                array = self.rooms["array"][self.by_address[p.allocation.address][1]]
+                self.shadow(p.root, array.name, array.own)
         for a in recording.allocations.values():
             for root, low, high in recording.shadows.written(a, a.written):
                 kind, number, _ = self.shadow(root, a.name)
                 size = int(root.dtype.itemsize)
                 self.rooms[kind][number].clear.append([low * size, 0, (high - low) * size, 1])
 
-    def _add(self, kind: str, wish: str, root: Any, dtype: str) -> None:
+    def _add(self, kind: str, wish: str, root: Any, dtype: str, own: bool) -> None:
         where, size = address(root), int(root.nbytes)
         for other in (r for rooms in self.rooms.values() for r in rooms):
             begin = address(other.root)
             if size and other.root.nbytes and where < begin + other.root.nbytes and begin < where + size:
                 raise TapeError(f"`{wish}` overlaps `{other.name}` without being a view of the same array; this cannot be stored")
         taken = {r.name for r in self.rooms[kind]}
+        if kind == "array" and where not in self.wanted:
+            taken |= set(self.wanted.values())
         name = next(n for n in (wish, *(f"{wish}_{k}" for k in range(2, len(taken) + 3))) if n not in taken)
         self.by_address[where] = (kind, len(self.rooms[kind]))
-        self.rooms[kind].append(_Room(name, root, dtype))
+        self.rooms[kind].append(_Room(name, root, dtype, own))
 
-    def shadow(self, root: Any, wish: str) -> tuple[str, int, int]:
+    def shadow(self, root: Any, wish: str, own: bool = False) -> tuple[str, int, int]:
         """Where a shadow lies, which is named now if it is new."""
         if address(root) not in self.by_address:
-            self._add("shadow", wish, root, str(root.dtype))
+            self._add("shadow", wish, root, str(root.dtype), own)
         return (*self.by_address[address(root)], 0)
 
     def live(self, memory: Memory) -> Place:
@@ -191,6 +201,8 @@ class _Store:
         self.variants: dict[tuple[bool, bool], dict[str, Kernel]] = {}
         self.operations: list[dict[str, Any]] = []
         self.lines: list[str] = []
+        self.portable = Portable(_names_of(_MACHINE.read_text(encoding="utf-8")))
+        self.kept: list[Any] = []  # arrays that are stored, whose ids stay their own
 
     def files(self) -> dict[str, bytes]:
         """Names and contents of all files."""
@@ -201,11 +213,11 @@ class _Store:
         if self.recording.restore:
             self._restore()
         cuda = cuda_source(list(self.kernels.values())).encode()
-        saved = b"".join(self.places.saved)
         host, texts, reason = self._host()
-        entries = {kind: [r.entry() for r in rooms] for kind, rooms in self.places.rooms.items()}
+        entries = {kind: [r.entry(self.places) for r in rooms] for kind, rooms in self.places.rooms.items()}
+        saved = b"".join(self.places.saved)
         program = {
-            "format": 1, "byteorder": sys.byteorder, "restores": self.recording.restore, "arrays": entries["array"],
+            "format": 2, "byteorder": sys.byteorder, "restores": self.recording.restore, "arrays": entries["array"],
             "shadows": entries["shadow"], "saved": {"nbytes": len(saved), "sha256": _digest(saved)},
             "cuda": {"file": "kernels.cu", "sha256": _digest(cuda)}, "host": host, "no_host": reason, "operations": self.operations,
         }  # fmt: skip
@@ -218,11 +230,14 @@ class _Store:
                 self._launch(operation, operation.adjoint, operation.reverse_kernel)
         elif isinstance(operation, Foreign):
             self._clear(operation)
+        elif isinstance(operation, Ruled):
+            self._rule(operation)
         else:
-            raise TapeError(f"operation {operation.name} ({operation.where}) cannot be stored in this release: it is no kernel launch")
+            raise TapeError(f"operation {operation.name} ({operation.where}) cannot be stored in this release")
 
-    def _note(self, entry: dict[str, Any], comment: str) -> None:
-        self.lines.append(f"    machine.run({len(self.operations)})  # {' '.join(comment.split())}")
+    def _note(self, entry: dict[str, Any], comment: str, function: str = "") -> None:
+        given = f", {function}" if function else ""
+        self.lines.append(f"    machine.run({len(self.operations)}{given})  # {' '.join(comment.split())}")
         self.operations.append(entry)
 
     def _clear(self, operation: Foreign) -> None:
@@ -241,6 +256,58 @@ class _Store:
             if moves:
                 name = self.places.rooms["array"][number].name
                 self._note({"kind": "restore", "array": number, "moves": moves}, f"{name} as it was before the recording")
+
+    # --- rules -----------------------------------------------------------------------------------------------------------------------
+
+    def _rule(self, operation: Ruled) -> None:
+        self.plan.rooms = []
+        moved = {n: self._view(s) for n in operation.rule.effect.overwrites if (s := operation.shadow_of(n)) is not None}
+        reverse = operation.rule.reverse if operation.flows else None
+        if reverse is None and not moved:
+            return
+        wanted = operation.rule.wanted if reverse is not None else ()
+        arguments = {name: self._given(operation, name) for name in wanted}
+        entry = {"kind": "rule", "moved": moved, "arguments": arguments, "rooms": self.plan.rooms}
+        self._note(entry, operation.line(), self.portable.add(reverse) if reverse is not None else "None")
+
+    def _given(self, operation: Ruled, name: str) -> list[Any]:
+        """What a reverse gets for a parameter, as `Machine.given` reads it."""
+        kind, value = operation.meaning(name)
+        if kind == "version":
+            return ["view", _layout(self.plan.place(operation.needs[name], resolve(value), own=False)[:3], value)]
+        if kind == "shadow":
+            return ["view", self._view(value)]
+        if kind in ("room", "none"):
+            return [kind]
+        return ["moved", value] if kind == "moved" else self._written(value, operation, name)
+
+    def _view(self, shadow: Any) -> dict[str, Any]:
+        memory = leaf_memory(shadow)
+        kind, number, _ = self.places.shadow(memory.root, "shadow")
+        return _layout((kind, number, memory.offset * int(memory.root.dtype.itemsize)), shadow)
+
+    def _written(self, value: Any, operation: Ruled, name: str) -> list[Any]:
+        """A value as the table has it."""
+        match value:
+            case None:
+                return ["none"]
+            case np.generic():
+                return ["scalar", str(value.dtype), value.tobytes().hex()]
+            case bool() | int() | str():
+                return ["value", value]
+            case float():
+                return ["float", value.hex()]
+            case complex():
+                return ["complex", value.real.hex(), value.imag.hex()]
+            case tuple() | list():
+                return ["tuple", [self._written(v, operation, name) for v in value]]
+        if hasattr(value, "strides") and value.dtype.kind in "biufc":
+            dense = namespace(value).ascontiguousarray(value)
+            self.kept.append(dense)
+            return ["constant", self.places.stored(dense), str(value.dtype), [int(n) for n in value.shape]]
+        raise TapeError(
+            f"operation {operation.name} ({operation.where}) cannot be stored: its reverse is given `{name}`, a {type(value).__name__}"
+        )
 
     # --- launches --------------------------------------------------------------------------------------------------------------------
 
@@ -362,15 +429,22 @@ class _Store:
         return table, texts, ""
 
     def _program(self, table: bytes) -> str:
-        machine = Path(__file__).with_name("stored.py").read_text(encoding="utf-8")
-        listed = {kind: ", ".join(f"{r.name} ({r.root.nbytes} B)" for r in rooms) for kind, rooms in self.places.rooms.items()}
+        listed = {kind: ", ".join(f"{r.name} ({r.root.nbytes} B)" for r in rooms if not r.own) for kind, rooms in self.places.rooms.items()}
+        rules = "\n".join(self.portable.lines())
         return (
-            machine
+            _MACHINE.read_text(encoding="utf-8")
+            + (f"{_RULES}{rules}" if rules else "")
             + _TAIL.format(digest=_digest(table), arrays=_quoted(listed["array"]), shadows=_quoted(listed["shadow"]))
             + "".join(f"{line}\n" for line in self.lines)
         )
 
 
+_MACHINE = Path(__file__).with_name("stored.py")
+_RULES = """
+
+# --- the reverses of rules ---------------------------------------------------------------------------------------------------------------
+
+"""
 _TAIL = '''
 
 # --- the program -------------------------------------------------------------------------------------------------------------------------
@@ -433,11 +507,35 @@ def _dtypes(operations: Iterable[Operation]) -> dict[int, str]:
     launched = [op for op in operations if isinstance(op, Launched)]
     memories = [a.memory for op in launched for a in op.call.bound.arguments if a.memory is not None]
     found: dict[int, str] = {}
+    memories += [o.memory for op in operations if isinstance(op, Ruled) for o in op.operands.values()]
     for memory in memories:
         found.setdefault(address(memory.root), str(memory.root.dtype))
     for op in operations:
         for use in op.effects.writes if isinstance(op, Foreign) else ():
             found.setdefault(use.allocation.address, str(use.allocation.root.dtype))
+    return found
+
+
+def _layout(place: Sequence[Any], array: Any) -> dict[str, Any]:
+    """Where an array lies and how."""
+    shape, strides = ([int(n) for n in numbers] for numbers in (array.shape, array.strides))
+    return {"place": list(place), "dtype": str(array.dtype), "shape": shape, "strides": strides}
+
+
+def _names_of(text: str) -> dict[str, str | None]:
+    """The global names of a module's text, and the module where one is imported."""
+    found: dict[str, str | None] = dict.fromkeys(("DIGEST", "ARRAYS", "SHADOWS", "clear", "reverse"))
+    for statement in ast.parse(text).body:
+        if isinstance(statement, ast.Import):
+            found.update({a.asname or a.name: a.name for a in statement.names})
+        elif isinstance(statement, ast.ImportFrom):
+            found.update(dict.fromkeys(a.asname or a.name for a in statement.names))
+        elif isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            found[statement.name] = None
+        elif isinstance(statement, ast.Assign):
+            found.update(dict.fromkeys(t.id for t in statement.targets if isinstance(t, ast.Name)))
+        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            found[statement.target.id] = None
     return found
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 FOLDER = Path(__file__).resolve().parent
-FORMAT = 1
+FORMAT = 2
 SLOT = 8  # bytes of an argument
 LIBRARIES: dict[tuple[str, ...], Any] = {}  # compiled texts
 SHIPPED = ("array", "shadow", "saved")
@@ -82,15 +82,24 @@ class Machine:
         require(program.get("format") == FORMAT, "program.json is of another format")
         require(program["byteorder"] == sys.byteorder, "the program was stored on a machine with another byte order")
         self.program = program
-        self.memory: dict[str, list[Memory]] = {
-            "array": [given(a, arrays, "array", program["restores"]) for a in program["arrays"]],
-            "shadow": [given(s, shadows, "shadow", True) for s in program["shadows"]],
+        brought = {
+            "array": [None if a["own"] else given(a, arrays, "array", program["restores"]) for a in program["arrays"]],
+            "shadow": [None if s["own"] else given(s, shadows, "shadow", True) for s in program["shadows"]],
         }
-        every = [*self.memory["array"], *self.memory["shadow"]]
+        every = [m for memories in brought.values() for m in memories if m is not None]
         self.library: Any = every[0].library if every else np
         require(all(m.library is self.library for m in every), "some arrays are NumPy's, others CuPy's")
         check_apart(every)
-        self.memory["saved"] = [self.stored_bytes(saved)]
+        self.memory: dict[str, list[Memory]] = {"saved": [self.stored_bytes(saved)]}
+        for kind, memories in brought.items():
+            self.memory[kind] = [m or self.own(entry) for m, entry in zip(memories, program[f"{kind}s"], strict=True)]
+
+    def own(self, entry: Any) -> Memory:
+        """Memory of an array that the program made itself, with what is read of it."""
+        memory = Memory(self.library.zeros(entry["nbytes"], np.uint8))
+        if entry["content"] is not None:
+            memory.bytes[...] = self.memory["saved"][0].runs(entry["content"], 0, entry["nbytes"], 1)[0]
+        return memory
 
     def stored_bytes(self, saved: Any) -> Memory:
         entry = self.program["saved"]
@@ -113,6 +122,10 @@ class Machine:
         for operation in self.program["operations"]:
             if operation["kind"] == "launch":
                 self.kernel(operation)
+            elif operation["kind"] == "rule":
+                for layout in layouts(operation):
+                    if layout["place"][0] in self.memory:
+                        self.view(layout, self.memory)
 
     def clear(self) -> None:
         """Sets the shadows of all that the program writes to 0."""
@@ -121,10 +134,12 @@ class Machine:
                 for row in entry["clear"]:
                     memory.runs(*row)[...] = 0
 
-    def run(self, number: int) -> None:
-        """Runs one operation."""
+    def run(self, number: int, function: Any = None) -> None:
+        """Runs one operation; `function` is the reverse of a rule, if it has one."""
         operation = self.program["operations"][number]
-        if operation["kind"] == "clear":
+        if operation["kind"] == "rule":
+            self.rule(operation, function)
+        elif operation["kind"] == "clear":
             for kind, k, row in operation["runs"]:
                 self.memory[kind][k].runs(*row)[...] = 0
         elif operation["kind"] == "restore":
@@ -136,11 +151,63 @@ class Machine:
         for kind, k, source, step, to, stride, run, count in moves:
             target.runs(to, stride, run, count)[...] = self.memory[kind][k].runs(source, step, run, count)
 
-    def launch(self, operation: Any) -> None:
-        """Puts versions together, makes scratch, runs the kernel."""
+    def rooms(self, operation: Any) -> list[Memory]:
+        """Versions that have to be put together."""
         rooms = [Memory(self.library.empty(room["nbytes"], np.uint8)) for room in operation["rooms"]]
         for room, memory in zip(operation["rooms"], rooms, strict=True):
             self.move(room["moves"], memory)
+        return rooms
+
+    def rule(self, operation: Any, function: Any) -> None:
+        """Moves the shadows of what was overwritten, and calls the reverse."""
+        places = {**self.memory, "room": self.rooms(operation)}
+        moved = {}
+        for name, layout in operation["moved"].items():
+            shadow = self.view(layout, places)
+            moved[name] = self.library.empty(shadow.shape, shadow.dtype)
+            moved[name][...] = shadow
+            shadow[...] = 0
+        if function is not None:
+            function(**{name: self.meant(entry, places, moved) for name, entry in operation["arguments"].items()})
+
+    def meant(self, entry: list[Any], places: Mapping[str, list[Memory]], moved: Mapping[str, Any]) -> Any:
+        """An argument of a reverse."""
+        kind, *rest = entry
+        if kind == "view":
+            return self.view(rest[0], places)
+        if kind == "constant":
+            begin, dtype, shape = rest
+            count = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+            return self.memory["saved"][0].bytes[begin : begin + count].view(dtype).reshape(shape).copy()
+        if kind == "tuple":
+            return tuple(self.meant(part, places, moved) for part in rest[0])
+        simple: dict[str, Any] = {
+            "none": lambda: None, "value": lambda x: x, "moved": lambda name: moved[name], "float": float.fromhex,
+            "complex": lambda a, b: complex(float.fromhex(a), float.fromhex(b)),
+            "scalar": lambda dtype, text: np.frombuffer(bytes.fromhex(text), dtype)[0],
+            "room": lambda: lambda shape, dtype: self.library.empty(shape, dtype),
+        }  # fmt: skip
+        return simple[kind](*rest)
+
+    def view(self, layout: Any, places: Mapping[str, list[Memory]]) -> Any:
+        """An array in the program's memory."""
+        kind, number, offset = layout["place"]
+        dtype, shape, strides = np.dtype(layout["dtype"]), tuple(layout["shape"]), tuple(layout["strides"])
+        if 0 in shape:
+            return self.library.empty(shape, dtype)
+        memory = places[kind][number]
+        steps = [s * (n - 1) for s, n in zip(strides, shape, strict=True)]
+        low, high = offset + sum(min(s, 0) for s in steps), offset + sum(max(s, 0) for s in steps) + dtype.itemsize
+        require(low >= 0 and high <= memory.nbytes, f"a view from byte {low} to {high} is outside of an array of {memory.nbytes} bytes")
+        if self.library is np:
+            return np.ndarray(shape, dtype, memory.bytes, offset, strides)
+        first = offset % dtype.itemsize
+        elements = memory.bytes[first : first + (memory.nbytes - first) // dtype.itemsize * dtype.itemsize].view(dtype)
+        return self.library.lib.stride_tricks.as_strided(elements[(offset - first) // dtype.itemsize :], shape, strides)
+
+    def launch(self, operation: Any) -> None:
+        """Puts versions together, makes scratch, runs the kernel."""
+        rooms = self.rooms(operation)
         scratch = [ascending(self.library, **s) for s in operation["scratch"]]
         places = {**self.memory, "room": rooms, "scratch": [Memory(s) for s in scratch]}
         values = [value(a, places) for a in operation["arguments"]]
@@ -191,6 +258,11 @@ def check_apart(memories: list[Memory]) -> None:
     """No array may overlap another: none did in the recording."""
     spans = sorted((m.address, m.address + m.nbytes) for m in memories if m.nbytes)
     require(all(a[1] <= b[0] for a, b in pairwise(spans)), "two of the arrays and shadows overlap")
+
+
+def layouts(operation: Any) -> list[Any]:
+    """The views that a rule's reverse is given."""
+    return [*operation["moved"].values(), *(entry[1] for entry in operation["arguments"].values() if entry[0] == "view")]
 
 
 def ascending(library: Any, dtype: str, length: int, step: int) -> Any:
