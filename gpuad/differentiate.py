@@ -139,7 +139,8 @@ class Adjoint(Judged):
         key = gathered, sides, assigned & gathered.buffers
         if key not in self._gathers:
             body = accumulate(gather_kernel(gathered, sides, key[2], self._names(gathered), self.first_own), {})
-            used = {v for s in walk_stmts(body) for e in expressions(s) for v in variables(e)} | {getattr(s, "buffer", None) for s in walk_stmts(body)}
+            used: set[Any] = {v for s in walk_stmts(body) for e in expressions(s) for v in variables(e)}
+            used.update(getattr(s, "buffer", None) for s in walk_stmts(body))
             numbers = [Parameter(r, i, v) for r, vs in (("first", gathered.first), ("threads", gathered.threads)) for i, v in enumerate(vs)]
             parameters = tuple(p for p in (*self.parameters, *numbers) if p.item in used)
             kernel = Kernel(f"{self.primal.name}_gather", tuple(p.item for p in parameters), body, self.primal.span)
@@ -152,8 +153,8 @@ class Adjoint(Judged):
         """The reverse kernel without what is gathered; None if nothing is left."""
         key = gathered, chosen
         if key not in self._gathers:
-            plain, assigned, left = chosen
-            body = rest(self.layout.body, gathered, plain, left, self.first_own)
+            plain, assigned, left, lent = chosen
+            body = rest(self.layout.body, gathered | lent, plain, left, self.first_own)
             body = prune(accumulate(body, {b: b in plain for b in self.undecided}, assigned, left))
             kernel = Kernel(self.name, self.params, body, self.primal.span)
             verify(kernel)

@@ -82,7 +82,7 @@ class _Judge:
         grid = tuple(-(-(z - a + 1) // n) for a, z, n in zip(first, high, self.launch.block, strict=True))
         if any(g > most or g * n > _MOST for g, n, most in zip(grid, self.launch.block, _GRID, strict=True)):
             return Failed(self.gathered.buffers)
-        sides = Sides(before=_three(n < 0 for n in first))
+        sides = Sides(before=(first[0] < 0, first[1] < 0, first[2] < 0))
         numbers: dict[Var, int] = dict(self.launch.scalars)
         numbers.update(zip(self.gathered.first, first, strict=True))
         numbers.update(zip(self.gathered.threads, self.threads, strict=True))
@@ -246,7 +246,7 @@ class _Proof:
             for axis in range(3):
                 below, beyond = self.outside(accesses, shift, axis)
                 low[axis], high[axis] = low[axis] or below, high[axis] or beyond
-        return replace(sides, low=_three(low), high=_three(high))
+        return replace(sides, low=(low[0], low[1], low[2]), high=(high[0], high[1], high[2]))
 
     def failed(self, sides: Sides, shifts: Sequence[Sequence[int]]) -> frozenset[Buffer]:
         """The shadows for which something is not proved."""

@@ -258,16 +258,32 @@ def _judged(adjoint: Adjoint, call: Call) -> Gathering | None:
     return None
 
 
+_NO_SHADOWS: frozenset[Buffer] = frozenset()
+
+
 def stages(
-    adjoint: Adjoint, call: Call, assigned: frozenset[Buffer] = frozenset(), left: frozenset[Buffer] = frozenset()
+    adjoint: Adjoint,
+    call: Call,
+    assigned: frozenset[Buffer] = _NO_SHADOWS,
+    left: frozenset[Buffer] = _NO_SHADOWS,
+    lent: frozenset[Buffer] = _NO_SHADOWS,
 ) -> tuple[Stage, ...]:
-    """The kernels of the reverse pass, in order. Shadows in `assigned` are zero; elements taken of those in `left` need not be cleared."""
+    """The kernels of the reverse pass, in order. Shadows in `assigned` are zero; elements taken of those in `left` need not be cleared;
+    nothing is added to those in `lent`."""
+    key = "stages", call.key, _plain_allowed.get(), assigned, left, lent
+    found: tuple[Stage, ...] = adjoint.facts.get(key, lambda: _stages(adjoint, call, assigned, left, lent))
+    return found
+
+
+def _stages(
+    adjoint: Adjoint, call: Call, assigned: frozenset[Buffer], left: frozenset[Buffer], lent: frozenset[Buffer]
+) -> tuple[Stage, ...]:
     plain, found = plain_shadows(adjoint, call), gathering(adjoint, call)
     if found is None:
-        return (Stage(adjoint.variant((plain, assigned, left)), adjoint.parameters),)
+        return (Stage(adjoint.variant((plain, assigned, left, lent)), adjoint.parameters),)
     numbers = {(role, k): n for role, ns in (("first", found.first), ("threads", found.threads)) for k, n in enumerate(ns)}
     collecting = Stage(*adjoint.gathering(found.gathered, found.sides, assigned), found.grid, numbers)
-    rest = adjoint.rest(found.buffers, (plain, assigned - found.buffers, left))
+    rest = adjoint.rest(found.buffers, (plain, assigned - found.buffers, left, lent))
     return (collecting, Stage(rest, adjoint.parameters)) if rest is not None else (collecting,)
 
 
@@ -460,11 +476,13 @@ def run_stages(adjoint: Adjoint, stages: Sequence[Stage], call: Call, state: Sta
         if stage.grid is None:
             run_reverse(adjoint, stage.kernel, call, state, width)
             continue
-        args = [
-            np.int32(stage.numbers[p.role, p.position]) if (p.role, p.position) in stage.numbers else _argument(p, call, state, width)
-            for p in stage.parameters
-        ]
-        call.run(stage.kernel, args, stage.grid)
+        call.run(stage.kernel, stage_arguments(stage, call, state, width), stage.grid)
+
+
+def stage_arguments(stage: Stage, call: Call, state: State, width: int = 0) -> list[Any]:
+    """What a kernel of a reverse pass is launched with."""
+    given = [(p, stage.numbers.get((p.role, p.position))) for p in stage.parameters]
+    return [_argument(p, call, state, width) if number is None else np.int32(number) for p, number in given]
 
 
 def _scratch(adjoint: Adjoint, call: Call, state: State) -> None:

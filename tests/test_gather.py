@@ -122,21 +122,31 @@ EDGES = {
     "one further": ("int i = blockIdx.x * blockDim.x + threadIdx.x + 1;", "if (i < n - 1) v[i] = u[i - 1] * u[i + 1];", True),
     "unsigned": ("unsigned i = blockIdx.x * blockDim.x + threadIdx.x;", "if (i - 1 < n - 2u) v[i] = u[i - 1] * u[i + 1];", False),
     "unsigned, two guards": (
-        "unsigned i = blockIdx.x * blockDim.x + threadIdx.x;", "if (i >= 1u && i < n - 1u) v[i] = u[i - 1] * u[i + 1];", True
+        "unsigned i = blockIdx.x * blockDim.x + threadIdx.x;",
+        "if (i >= 1u && i < n - 1u) v[i] = u[i - 1] * u[i + 1];",
+        True,
     ),
-    "size_t": (
-        "size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;", "if (i >= 1 && i < n - 1) v[i] = u[i - 1] * u[i + 1];", True
+    "size_t": ("size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;", "if (i >= 1 && i < n - 1) v[i] = u[i - 1] * u[i + 1];", True),
+    "early return": (
+        "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < 1 || i >= n - 1) return;",
+        "v[i] = u[i - 1] * u[i + 1];",
+        True,
     ),
-    "early return": ("int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < 1 || i >= n - 1) return;", "v[i] = u[i - 1] * u[i + 1];", True),
     "split index": ("int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;", "if (i > 0 && i < n - 1) v[i] = u[i - 1] * u[i + 1];", True),
     "literal width": ("int i = blockIdx.x * 8 + threadIdx.x;", "if (i > 0 && i < n - 1) v[i] = u[i - 1] * u[i + 1];", True),
     "two strides": ("int i = blockIdx.x * blockDim.x + threadIdx.x;", "if (i > 0 && 2 * i < n - 2) v[i] = u[2 * i - 2] * u[2 * i];", True),
-    "half a stride": ("int i = blockIdx.x * blockDim.x + threadIdx.x;", "if (i > 0 && 2 * i < n - 2) v[i] = u[2 * i - 1] * u[2 * i];", False),
+    "half a stride": (
+        "int i = blockIdx.x * blockDim.x + threadIdx.x;",
+        "if (i > 0 && 2 * i < n - 2) v[i] = u[2 * i - 1] * u[2 * i];",
+        False,
+    ),
     "periodic": ("int i = blockIdx.x * blockDim.x + threadIdx.x;", "if (i < n) v[i] = u[(i + 1) % n] * u[i];", False),
     "clamped": ("int i = blockIdx.x * blockDim.x + threadIdx.x;", "if (i < n) v[i] = u[min(i + 1, n - 1)] * u[i];", False),
     "mirrored": ("int i = blockIdx.x * blockDim.x + threadIdx.x;", "if (i < n) v[i] = u[n - 1 - i] * u[i];", False),
     "data guard": (
-        "int i = blockIdx.x * blockDim.x + threadIdx.x;", "if (i > 0 && i < n - 1 && u[i] > 0.1) v[i] = u[i - 1] * u[i + 1];", True
+        "int i = blockIdx.x * blockDim.x + threadIdx.x;",
+        "if (i > 0 && i < n - 1 && u[i] > 0.1) v[i] = u[i - 1] * u[i + 1];",
+        True,
     ),
     "two sides": (
         "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < 1 || i >= n - 1) return;",
@@ -154,9 +164,15 @@ EDGES = {
         None,
     ),
     "added to": ("int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < 1 || i >= n - 1) return;", "v[i] += u[i - 1] * u[i + 1];", True),
-    "reversed": ("int i = n - 1 - (int)(blockIdx.x * blockDim.x + threadIdx.x);", "if (i > 0 && i < n - 1) v[i] = u[i - 1] * u[i + 1];", True),
+    "reversed": (
+        "int i = n - 1 - (int)(blockIdx.x * blockDim.x + threadIdx.x);",
+        "if (i > 0 && i < n - 1) v[i] = u[i - 1] * u[i + 1];",
+        True,
+    ),
     "one of two elsewhere": (
-        "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < 1 || i >= n - 1) return;", "v[i] = u[i - 1] * u[0];", False
+        "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < 1 || i >= n - 1) return;",
+        "v[i] = u[i - 1] * u[0];",
+        False,
     ),
     "block index": (
         "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < 1 || i >= n - 1) return;",

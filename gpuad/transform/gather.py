@@ -159,7 +159,8 @@ class _Shifts:
         self.sender = sender
         self.scalars = scalars
         self.lets = definitions(body)
-        self.inner = {id(s) for loop in walk_stmts(body) if isinstance(loop, For | While) for block in blocks(loop) for s in walk_stmts(block)}
+        loops = (s for s in walk_stmts(body) if isinstance(s, For | While))
+        self.inner = {id(s) for loop in loops for block in blocks(loop) for s in walk_stmts(block)}
 
     def of(self, buffer: Buffer) -> _Found | None:
         """None unless all that happens to the shadow are additions at shifts of one index."""
@@ -256,7 +257,8 @@ class _Shifts:
             term: Expr = b.const(abs(coefficient), I32)
             for atom in monomial:
                 term = fold.binary("*", term, atom, I32)
-            result = fold.unary("-", term) if result == b.zero(I32) and coefficient < 0 else fold.binary("+-"[coefficient < 0], result, term, I32)
+            first = coefficient < 0 and result == b.zero(I32)
+            result = fold.unary("-", term) if first else fold.binary("+-"[coefficient < 0], result, term, I32)
         return result
 
 
@@ -306,11 +308,11 @@ def _sum_type(stmt: Accumulate) -> Scalar | None:
     return wider if wider in (F32, F64) else None
 
 
-# --- global indices ------------------------------------------------------------------------------------------------------------------------
+# --- global indices ----------------------------------------------------------------------------------------------------------------------
 
 
 class _Globally:
-    """Writes `blockIdx * blockDim + threadIdx` as one variable an axis. Variables that hold a part of that are put in where they are used."""
+    """Writes `blockIdx * blockDim + threadIdx` as one variable an axis. Variables that hold a part of that are put in at their uses."""
 
     def __init__(self, indices: Mapping[str, Var], assigned: frozenset[Var]) -> None:
         self.indices = indices
@@ -393,7 +395,7 @@ def _name_of(body: Block, index: Var) -> str:
     return next((s.var.name for s in lets if s.value == index or (isinstance(s.value, Cast) and s.value.operand == index)), index.name)
 
 
-# --- slices --------------------------------------------------------------------------------------------------------------------------------
+# --- slices ------------------------------------------------------------------------------------------------------------------------------
 
 
 def _slices(body: Block, found: Mapping[Buffer, _Found]) -> tuple[Slice, ...]:
@@ -452,7 +454,7 @@ def _cleared(block: Block, used: Collection[Var], plain: Collection[Buffer], lef
     return tuple(out)
 
 
-# --- the kernel ----------------------------------------------------------------------------------------------------------------------------
+# --- the kernel --------------------------------------------------------------------------------------------------------------------------
 
 
 def indices(gathered: Gather, sides: Sides) -> tuple[Let, ...]:
@@ -544,7 +546,8 @@ def gather_kernel(gathered: Gather, sides: Sides, assigned: Collection[Buffer], 
     for piece in gathered.slices:
         out += _collecting(placed(gathered, piece, sides), sums, flags)
     for flag in dict.fromkeys(flags.values()):
-        ends = tuple(_end(t.buffer, places[t.buffer], sums[t.buffer], t.buffer in assigned) for t in gathered.targets if flags[t.buffer] == flag)
+        mine = [t.buffer for t in gathered.targets if flags[t.buffer] == flag]
+        ends = tuple(_end(buffer, places[buffer], sums[buffer], buffer in assigned) for buffer in mine)
         out.append(If(flag, ends))
     body, _ = unique(tuple(out), names)
     return simplify(_shared(body), first_own)
@@ -599,7 +602,7 @@ def _collecting(block: Block, sums: Mapping[Buffer, Var], flags: Mapping[Buffer,
     return (*out, *(Assign(v, b.const(True, BOOL)) for v in hit))
 
 
-# --- shorter text --------------------------------------------------------------------------------------------------------------------------
+# --- shorter text ------------------------------------------------------------------------------------------------------------------------
 
 
 def _shared(body: Block) -> Block:
@@ -608,9 +611,7 @@ def _shared(body: Block) -> Block:
     return _share(body, {}, {}, {}, _assigned(body))
 
 
-def _share(
-    block: Block, known: dict[Expr, Var], forms: dict[Var, Polynomial], renamed: dict[Var, Expr], mutable: frozenset[Var]
-) -> Block:
+def _share(block: Block, known: dict[Expr, Var], forms: dict[Var, Polynomial], renamed: dict[Var, Expr], mutable: frozenset[Var]) -> Block:
     known, forms = dict(known), dict(forms)
     out: list[Stmt] = []
     for stmt in block:
