@@ -198,11 +198,11 @@ class Kernel(Family):
         shadows = tuple(_element(d) if k in _SHADOWED else None for d, k in zip(self.declared, kinds, strict=True))
         adjoint = self.reverse(Pattern(shadows, optimistic=False))
         if args is None:
-            return adjoint_text(self.function, adjoint, frozenset(), None)
+            return adjoint_text(self.function, adjoint, None)
         check_count(self.name, self.parameters, args)
         call = self.bind(grid, block, [_annotated(a, kind) for a, kind in zip(args, kinds, strict=False)], 0, None, kinds)
         adjoint = self.reverse_for(pattern_of(self, call), call)
-        return adjoint_text(self.function, adjoint, launching.plain_shadows(adjoint, call), call)
+        return adjoint_text(self.function, adjoint, call)
 
     # --- what is derived, kept by pattern ----------------------------------------------------------------------------------------
 

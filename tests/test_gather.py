@@ -6,10 +6,8 @@ The reference executor refuses a launch in which one thread reads what another w
 
 from __future__ import annotations
 
-import itertools
 import random
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -115,7 +113,7 @@ def test_stencil(dimensions: int, radius: int, linear: bool, cover: str) -> None
     agree(text, grid, block, make)
 
 
-# --- edges ---------------------------------------------------------------------------------------------------------------------------------
+# --- edges -------------------------------------------------------------------------------------------------------------------------------
 
 EDGES = {
     "thread of its own for each element": ("int i = blockIdx.x * blockDim.x + threadIdx.x;", "v[i] = u[i] * u[i + 1] * u[i + 2];", True),
@@ -180,7 +178,7 @@ EDGES = {
         False,
     ),
     "wide shift": (
-        "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; int x = i % 7; if (x == 0 || x == 6 || i < 7 || i >= n - 7) return;",
+        "int i = blockIdx.x * blockDim.x + threadIdx.x; int x = i % 7; if (x == 0 || x == 6 || i < 7 || i >= n - 7) return;",
         "v[i] = u[i - 7] * u[i + 7] + u[i - 1] * u[i + 1];",
         True,
     ),
@@ -201,11 +199,6 @@ def test_edge(name: str, blocks: int) -> None:
     if gathered is not None and blocks > 2:
         assert is_gathered(kernels) == gathered
     agree(text, blocks, 8, make)
-
-
-@cache
-def _iterator() -> Iterator[int]:
-    return itertools.count()
 
 
 def test_random_geometries() -> None:

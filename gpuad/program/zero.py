@@ -173,7 +173,8 @@ class Shadowed:
 
 
 def _shadowed(adjoint: Adjoint, call: Call) -> Shadowed:
-    found: tuple[Touch, ...] = adjoint.facts.get(("touches", call.key), lambda: touches_of(adjoint, call))
+    key = "touches", call.key, launching.plain_shadows(adjoint, call)
+    found: tuple[Touch, ...] = adjoint.facts.get(key, lambda: touches_of(adjoint, call))
     each = [(t, launching.shadow_of(call, t.position, width)) for t in found for width in range(call.bound.width)]
     places = tuple((t, m, _reach(t, m)) for t, m in each if m is not None)
     return Shadowed(places, {address(m.root): m.root for _, m, _ in places}, call.bound.width == 1 and _apart(places))

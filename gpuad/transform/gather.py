@@ -550,7 +550,27 @@ def gather_kernel(gathered: Gather, sides: Sides, assigned: Collection[Buffer], 
         ends = tuple(_end(buffer, places[buffer], sums[buffer], buffer in assigned) for buffer in mine)
         out.append(If(flag, ends))
     body, _ = unique(tuple(out), names)
-    return simplify(_shared(body), first_own)
+    return _flattened(simplify(_shared(body), first_own))
+
+
+def _flattened(block: Block) -> Block:
+    """The block in which a condition that stands alone inside another joins it."""
+    out: list[Stmt] = []
+    for stmt in block:
+        stmt = map_blocks(stmt, _flattened)
+        match stmt:
+            case If(then=(If() as inner,), otherwise=(), merges=()) if not inner.otherwise and not inner.merges:
+                out.append(replace(inner, condition=_conjunction(stmt.condition, inner.condition)))
+            case _:
+                out.append(stmt)
+    return tuple(out)
+
+
+def _conjunction(left: Expr, right: Expr) -> Expr:
+    """`left && right`, without parentheses."""
+    if isinstance(right, Binary) and right.op == "&&":
+        return Binary("&&", _conjunction(left, right.left), right.right, BOOL)
+    return Binary("&&", left, right, BOOL)
 
 
 def _end(buffer: Buffer, index: Expr, total: Var, assigned: bool) -> Stmt:
