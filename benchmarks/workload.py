@@ -29,7 +29,7 @@ class Workload:
     args: tuple[Any, ...]
     call: launching.Call
     adjoint: Adjoint
-    variant: Kernel
+    stages: tuple[launching.Stage, ...]
     kept: list[tuple[Any, Any]] = field(repr=False)
 
     @property
@@ -41,13 +41,14 @@ class Workload:
     def generated(self) -> Iterator[Kernel]:
         """Every kernel that one derivative launches."""
         yield self.primal
-        yield from (k for k in (self.adjoint.augmented, self.adjoint.counting, self.variant) if k is not None)
+        yield from (k for k in (self.adjoint.augmented, self.adjoint.counting, *(s.kernel for s in self.stages)) if k is not None)
 
     @property
     def atomic(self) -> list[Buffer]:
-        """The shadows into which the reverse kernel adds atomically."""
-        found = {s.buffer for s in walk_stmts(self.variant.body) if isinstance(s, Accumulate) and s.how is How.ATOMIC}
-        return [b for b in self.variant.buffers if b in found]
+        """The shadows into which the reverse kernels add atomically."""
+        kernels = [stage.kernel for stage in self.stages]
+        found = {s.buffer for k in kernels for s in walk_stmts(k.body) if isinstance(s, Accumulate) and s.how is How.ATOMIC}
+        return [b for b in dict.fromkeys(b for k in kernels for b in k.buffers) if b in found]
 
     def restore(self) -> None:
         """Puts arguments and shadows back."""
@@ -68,7 +69,7 @@ class Workload:
 
     def reverse(self, state: launching.State) -> None:
         """The reverse pass; a state serves once."""
-        launching.run_reverse(self.adjoint, self.variant, self.call, state)
+        launching.run_stages(self.adjoint, self.stages, self.call, state)
 
     def saved_bytes(self, state: launching.State) -> int:
         """Bytes that are held from forward to reverse."""
@@ -86,8 +87,8 @@ class Workload:
         return stated if stated is not None else touched_bytes(self.primal, args)
 
     def reverse_traffic(self, state: launching.State) -> int:
-        """Bytes that the reverse kernel has to move, as `touched_bytes` counts them; the state is one that has been reversed."""
-        return touched_bytes(self.variant, launching.arguments(self.adjoint.parameters, self.call, state))
+        """Bytes that the reverse kernels have to move, as `touched_bytes` counts them; the state is one that has been reversed."""
+        return sum(touched_bytes(stage.kernel, launching.stage_arguments(stage, self.call, state)) for stage in self.stages)
 
 
 def workload(case: Case, library: Any, sizes: dict[str, int] | None = None, seed: int = 0) -> Workload:
@@ -105,11 +106,11 @@ def prepared(case: Case, sizes: dict[str, int], kernel: api.Kernel, args: tuple[
     call = kernel.bind(grid, block, args, shared, None)
     adjoint = kernel.reverse_for(api.pattern_of(kernel, call), call)
     call = replace(call, exact=adjoint.exact)
-    variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
+    stages = launching.stages(adjoint, call)
     given = [array for arg in args for array in (getattr(arg, "primal", arg), getattr(arg, "shadow", None))]
     arrays: list[Any] = [array for array in given if hasattr(array, "strides") and not isinstance(array, np.generic)]
     kept = [(array, array.copy()) for array in arrays]
-    return Workload(case, sizes, kernel, args, call, adjoint, variant, kept)
+    return Workload(case, sizes, kernel, args, call, adjoint, stages, kept)
 
 
 def _argument(value: Any, active: bool, library: Any) -> Any:

@@ -209,11 +209,11 @@ class Kernel(Family):
         shadows = self.shadow_types(kinds)
         adjoint = self.reverse(Pattern(shadows, optimistic=False))
         if args is None:
-            return adjoint_text(self.function, adjoint, frozenset(), None)
+            return adjoint_text(self.function, adjoint, None)
         check_count(self.name, self.parameters, args)
         call = self.bind(grid, block, [_annotated(a, kind) for a, kind in zip(args, kinds, strict=False)], 0, None, kinds)
         adjoint = self.reverse_for(pattern_of(self, call), call)
-        return adjoint_text(self.function, adjoint, launching.plain_shadows(adjoint, call), call)
+        return adjoint_text(self.function, adjoint, call)
 
     # --- what is derived, kept by pattern ----------------------------------------------------------------------------------------
 
@@ -407,17 +407,17 @@ def _autodiff(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], mode: 
         return
     adjoint = chosen.reverse_for(pattern, call)
     check_flow(chosen, call, adjoint.escapes, adjoint.connected)
-    variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
+    stages = launching.stages(adjoint, call)
     primal = chosen.primal(call.aliases())
     call = replace(call, exact=adjoint.exact)
-    call.prepare([adjoint.augmented or primal, adjoint.counting, variant])
+    call.prepare([adjoint.augmented or primal, adjoint.counting, *(s.kernel for s in stages)])
     with call.executor.on(stream):
         launching.check_stores(adjoint, call)
         call = _kept_seeds(call, adjoint)
         state = launching.before(adjoint, call)
         launching.run_primal(primal, adjoint, call, state)
         for width in range(call.bound.width):
-            launching.run_reverse(adjoint, variant, call, state.again(adjoint, call), width)
+            launching.run_stages(adjoint, stages, call, state.again(adjoint, call), width)
 
 
 def _one_kernel(k: Any, what: str) -> Kernel:
@@ -579,14 +579,14 @@ def autodiff_thunk(
                 )
         adjoint = chosen.reverse(replace(pattern_of(chosen, call), optimistic=saved.adjoint.pattern.optimistic))
         call = replace(call, exact=adjoint.exact)
-        variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
-        call.prepare([adjoint.counting, variant])
+        stages = launching.stages(adjoint, call)
+        call.prepare([adjoint.counting, *(s.kernel for s in stages)])
         with call.executor.on(stream):
             launching.check_same(saved.call, call, saved.marks)
             saved.used = True
             call = _kept_seeds(call, adjoint)
             for width in range(call.bound.width):
-                launching.run_reverse(adjoint, variant, call, saved.state.again(adjoint, call), width)
+                launching.run_stages(adjoint, stages, call, saved.state.again(adjoint, call), width)
 
     return augmented, reverse
 

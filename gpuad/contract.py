@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from .differentiate import Adjoint, Parameter
 from .ir.nodes import Accumulate, Buffer, Store
 from .ir.rewrite import walk_stmts
 from .ir.surface import Function
+from .launching import Call, Stage
 from .transform.stack_layout import GROUP
 from .transform.tiles import tiles
 
 
-def contract(function: Function, adjoint: Adjoint, plain: frozenset[Buffer], call: Any) -> str:
-    """The comment above the reverse kernel: what its caller has to do, in order."""
+def contract(function: Function, adjoint: Adjoint, stages: Sequence[Stage], plain: frozenset[Buffer], call: Call | None) -> str:
+    """The comment above the reverse kernels: what their caller has to do, in order."""
     name = adjoint.primal.name
-    steps = [*_before(adjoint, name), _seeds(adjoint), *_scratch(adjoint, name), f"launch {name}_reverse with the same grid and block."]
+    steps = [*_before(adjoint, name), _seeds(adjoint), *_scratch(adjoint, name), *(_launch(stage, name) for stage in stages)]
     lines = [f"gpuad: adjoint of `{name}` ({function.span}), for {_activity(adjoint)}."]
     lines += [f"{i}. {step}" for i, step in enumerate(steps, 1)]
     if function.globals:
@@ -24,11 +25,12 @@ def contract(function: Function, adjoint: Adjoint, plain: frozenset[Buffer], cal
     lines.append(_exit(adjoint))
     if adjoint.exact:
         lines.append(f"Compile {name} and these kernels with -fmad=false: branches depend on floating-point values and must agree.")
-    lines.append(_holds(plain, call))
-    lines.extend(
-        f"Holds where each iteration of the loop at {loop.span} stores what it reads of {tile.name}, as for block {call.block}."
-        for loop, tile in (tiles(adjoint.primal) if call is not None else ())
-    )
+    lines.append(_holds(plain, frozenset(b for stage in stages for b in gathered(stage)), call))
+    if call is not None:
+        lines.extend(
+            f"Holds where each iteration of the loop at {loop.span} stores what it reads of {tile.name}, as for block {call.block}."
+            for loop, tile in tiles(adjoint.primal)
+        )
     return "\n".join(lines)
 
 
@@ -106,10 +108,27 @@ def _exit(adjoint: Adjoint) -> str:
     return f"On exit {'; '.join(parts)}." if parts else "On exit nothing has changed."
 
 
-def _holds(plain: frozenset[Buffer], call: Any) -> str:
-    if call is None or not plain:
+def gathered(stage: Stage) -> frozenset[Buffer]:
+    """The shadows into which a stage of its own grid collects."""
+    if stage.grid is None:
+        return frozenset()
+    return frozenset(s.buffer for s in walk_stmts(stage.kernel.body) if isinstance(s, Accumulate | Store))
+
+
+def _launch(stage: Stage, name: str) -> str:
+    if stage.grid is None:
+        return f"launch {stage.kernel.name} with the same grid and block."
+    numbers = [f"{p.item.name} = {stage.numbers[p.role, p.position]}" for p in stage.parameters if (p.role, p.position) in stage.numbers]
+    return f"launch {', '.join([f'{stage.kernel.name} with grid {stage.grid} and the block of {name}', *numbers])}."
+
+
+def _holds(plain: frozenset[Buffer], collected: frozenset[Buffer], call: Call | None) -> str:
+    if call is None or not (plain or collected):
         return "Holds for every grid and block."
     names = ", ".join(sorted(b.name for b in plain))
+    alone = [f"no two threads touch one element of {names}"] if plain else []
+    if collected:
+        alone.append(f"the gather's threads do not meet in {', '.join(sorted(b.name for b in collected))}")
     numbers = ", ".join(f"{a.name} = {a.value}" for a in call.bound.arguments if a.value is not None and a.value.dtype.kind in "iu")
     given = f"grid {call.grid}, block {call.block}{', ' + numbers if numbers else ''}"
-    return f"Holds where no two threads touch one element of {names}, as for {given}."
+    return f"Holds where {f',{chr(10)}'.join(alone)}, as for {given}."

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from .analysis.activity import Activity, Escape, activity, connected, escapes, reinterpretations, truncations
 from .errors import UnsupportedError
 from .facts import Facts
 from .ir import surface
-from .ir.nodes import Atomic, Block, Buffer, Expr, For, If, Kernel, Load, Stmt, Store, Var, While, children, walk
+from .ir.nodes import Atomic, Block, Buffer, Expr, For, If, Kernel, Load, Stmt, Store, Var, While, children, variables, walk
 from .ir.rewrite import blocks, expressions, walk_stmts
 from .ir.types import Scalar
 from .ir.verify import verify
@@ -26,6 +26,7 @@ from .transform.accumulate import accumulate, undecided
 from .transform.aliases import NONE, Aliases
 from .transform.claims import Claims, claims
 from .transform.forward import forward
+from .transform.gather import Gather, Sides, gather, gather_kernel, rest
 from .transform.names import Names
 from .transform.normalize import normalize
 from .transform.prune import prune
@@ -57,7 +58,8 @@ class Pattern:
 class Parameter:
     """What a generated kernel's parameter stands for. `role`: 'primal' (as it is after the launch), 'shadow', 'entry' (a copy from before
     the launch), 'working' (the same, which the kernel overwrites), 'offset' (of an overlapping parameter), 'log', 'base', 'field',
-    'depth', 'overflow', or 'tangent...'. `position`: the user's parameter, or the number of the log or scratch."""
+    'depth', 'overflow', 'first' and 'threads' (of a gather), or 'tangent...'. `position`: the user's parameter, or the number of the log,
+    scratch or axis."""
 
     role: str
     position: int
@@ -104,6 +106,7 @@ class Adjoint(Judged):
     logged: dict[int, Buffer]  # logs by the id of their atomic
     name: str
     _variants: dict[Variant, Kernel] = field(default_factory=dict, init=False)
+    _gathers: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def kernel(self, plain: frozenset[Buffer] = frozenset(), header: str = "") -> Kernel:
         """The reverse kernel in which the shadows `plain` are accumulated plainly and all others atomically."""
@@ -122,6 +125,47 @@ class Adjoint(Judged):
         kernel = Kernel(self.name, self.params, body, self.primal.span, header)
         verify(kernel)
         return kernel
+
+    def gather(self, shadows: frozenset[Buffer]) -> Gather | None:
+        """What of the accumulations into the shadows can be gathered, as far as the text says."""
+        if shadows not in self._gathers:
+            usable = self.pattern.analyse and not self.layout.scratch and not any(p.role == "working" for p in self.parameters)
+            ordered = [b for b in self.undecided if b in shadows]
+            self._gathers[shadows] = gather(self.layout.body, ordered, self.params, self._names()) if usable else None
+        found: Gather | None = self._gathers[shadows]
+        return found
+
+    def gathering(self, gathered: Gather, sides: Sides, assigned: frozenset[Buffer]) -> tuple[Kernel, tuple[Parameter, ...]]:
+        """The kernel that gathers, and its parameters."""
+        key = gathered, sides, assigned & gathered.buffers
+        if key not in self._gathers:
+            body = accumulate(gather_kernel(gathered, sides, key[2], self._names(gathered), self.first_own), {})
+            used: set[Any] = {v for s in walk_stmts(body) for e in expressions(s) for v in variables(e)}
+            used.update(getattr(s, "buffer", None) for s in walk_stmts(body))
+            numbers = [Parameter(r, i, v) for r, vs in (("first", gathered.first), ("threads", gathered.threads)) for i, v in enumerate(vs)]
+            parameters = tuple(p for p in (*self.parameters, *numbers) if p.item in used)
+            kernel = Kernel(f"{self.primal.name}_gather", tuple(p.item for p in parameters), body, self.primal.span)
+            verify(kernel)
+            self._gathers[key] = kernel, parameters
+        found: tuple[Kernel, tuple[Parameter, ...]] = self._gathers[key]
+        return found
+
+    def rest(self, gathered: frozenset[Buffer], chosen: Variant) -> Kernel | None:
+        """The reverse kernel without what is gathered; None if nothing is left."""
+        key = gathered, chosen
+        if key not in self._gathers:
+            plain, assigned, left, lent = chosen
+            body = rest(self.layout.body, gathered | lent, plain, left, self.first_own)
+            body = prune(accumulate(body, {b: b in plain for b in self.undecided}, assigned, left))
+            kernel = Kernel(self.name, self.params, body, self.primal.span)
+            verify(kernel)
+            self._gathers[key] = kernel if body else None
+        found: Kernel | None = self._gathers[key]
+        return found
+
+    def _names(self, gathered: Gather | None = None) -> Names:
+        own = gathered.variables if gathered is not None else ()
+        return Names(Kernel(self.name, (*self.params, *own), self.layout.body))
 
     @property
     def params(self) -> tuple[Var | Buffer, ...]:

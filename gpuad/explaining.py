@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from . import launching
 from .analysis.affine import atoms, definitions, polynomial
 from .codegen.cuda import comment, cuda_source
-from .contract import contract, shadow_parameters
+from .contract import contract, gathered, shadow_parameters
 from .differentiate import Adjoint
-from .ir.nodes import Accumulate, Alloc, Buffer, How, Kernel, Load, Stmt, Store, Take, walk
+from .ir.nodes import Accumulate, Alloc, Buffer, How, Load, Stmt, Store, Take, walk
 from .ir.rewrite import walk_stmts
 from .ir.surface import Function
+from .launching import Call, Stage
 from .transform.claims import contested
 
 
@@ -58,21 +60,21 @@ class AdjointText:
         return self.source
 
 
-def adjoint_text(function: Function, adjoint: Adjoint, plain: frozenset[Buffer], call: Any) -> AdjointText:
-    """The text for the shadows `plain` accumulated plainly; `call` is the launch that allows it, or None for text that holds for every
-    launch."""
-    reverse = adjoint.kernel(plain)
-    kernels = [k for k in (adjoint.augmented, adjoint.counting, reverse) if k is not None]
-    header = "\n".join(comment(contract(function, adjoint, plain, call)))
-    return AdjointText(f"{header}\n\n{cuda_source(kernels)}", tuple(k.name for k in kernels), explanation(adjoint, reverse))
+def adjoint_text(function: Function, adjoint: Adjoint, call: Call | None) -> AdjointText:
+    """The text for a launch, or that which holds for every launch."""
+    plain = launching.plain_shadows(adjoint, call) if call is not None else frozenset()
+    stages = launching.stages(adjoint, call) if call is not None else (Stage(adjoint.kernel(), adjoint.parameters),)
+    kernels = [k for k in (adjoint.augmented, adjoint.counting, *(s.kernel for s in stages)) if k is not None]
+    header = "\n".join(comment(contract(function, adjoint, stages, plain, call)))
+    return AdjointText(f"{header}\n\n{cuda_source(kernels)}", tuple(k.name for k in kernels), explanation(adjoint, stages))
 
 
 # --- the account -----------------------------------------------------------------------------------------------------------------------
 
 
-def explanation(adjoint: Adjoint, reverse: Kernel) -> Explanation:
-    """What the adjoint saves and why, and how each shadow is accumulated in `reverse`."""
-    rows = [*_saved_rows(adjoint), *_stack_rows(adjoint), *_shadow_rows(adjoint, reverse)]
+def explanation(adjoint: Adjoint, stages: Sequence[Stage]) -> Explanation:
+    """What the adjoint saves and why, and how each shadow is accumulated in the kernels of the reverse pass."""
+    rows = [*_saved_rows(adjoint), *_stack_rows(adjoint), *_shadow_rows(adjoint, stages)]
     return Explanation(adjoint.primal.name, tuple(rows), tuple(_assumptions(adjoint)))
 
 
@@ -101,12 +103,16 @@ def _stack_rows(adjoint: Adjoint) -> list[Row]:
     ]
 
 
-def _shadow_rows(adjoint: Adjoint, reverse: Kernel) -> list[Row]:
+def _shadow_rows(adjoint: Adjoint, stages: Sequence[Stage]) -> list[Row]:
     rows = []
+    body = [s for stage in stages for s in walk_stmts(stage.kernel.body)]
+    collected = {b: stage.kernel.name for stage in stages for b in gathered(stage)}
     for p in shadow_parameters(adjoint):
-        hows = {s.how for s in walk_stmts(reverse.body) if isinstance(s, Accumulate | Take) and s.buffer == p.item}
-        first = next((s for s in walk_stmts(reverse.body) if getattr(s, "buffer", None) == p.item), None)
+        hows = {s.how for s in body if isinstance(s, Accumulate | Take) and s.buffer == p.item}
+        first = next((s for s in walk_stmts(adjoint.layout.body) if getattr(s, "buffer", None) == p.item), None)
         how, why = _way(hows)
+        if p.item in collected:
+            how, why = "gather", f"each thread of {collected[p.item]} collects for an element of its own"
         rows.append(Row("shadow", p.item.name, how, f"{why} ({_at(first)})"))
     return rows
 

@@ -27,6 +27,7 @@ from .arguments import Bound, BoundArgument
 from .differentiate import Adjoint, Judged, Parameter
 from .errors import CompileError, LaunchError, ShadowError, UnsupportedError
 from .executors.base import Dim3, Executor, Memory
+from .gathering import Failed, Gathering, judge
 from .ir.nodes import Accumulate, Buffer, Kernel, Load, Store, Var
 from .ir.rewrite import walk_stmts
 from .ir.types import Scalar
@@ -105,8 +106,9 @@ class Call:
         """Number of threads of the launch."""
         return int(np.prod(self.grid, dtype=np.int64) * np.prod(self.block, dtype=np.int64))
 
-    def run(self, kernel: Kernel, args: list[Any]) -> None:
-        self.executor.launch(kernel, self.grid, self.block, args, shared_mem=self.shared_mem)
+    def run(self, kernel: Kernel, args: list[Any], grid: Dim3 | None = None) -> None:
+        """Launches a kernel, with a grid of its own if one is given."""
+        self.executor.launch(kernel, grid or self.grid, self.block, args, shared_mem=self.shared_mem)
 
     @cached_property
     def key(self) -> Hashable:
@@ -233,6 +235,64 @@ def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
 
     found: frozenset[Buffer] = adjoint.facts.get(("plain", call.key), prove)
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One kernel of a reverse pass. `grid`: its own, if that is not the primal's; `numbers`: the values of parameters that belong to it, by
+    role and position."""
+
+    kernel: Kernel
+    parameters: tuple[Parameter, ...]
+    grid: Dim3 | None = None
+    numbers: Mapping[tuple[str, int], int] = field(default_factory=dict)
+
+
+def gathering(adjoint: Adjoint, call: Call) -> Gathering | None:
+    """The accumulations that this launch may gather, or None if there are none."""
+    found: Gathering | None = adjoint.facts.get(("gather", call.key, _plain_allowed.get()), lambda: _judged(adjoint, call))
+    return found
+
+
+def _judged(adjoint: Adjoint, call: Call) -> Gathering | None:
+    plain = plain_shadows(adjoint, call)
+    wanted = frozenset(adjoint.undecided) - plain if _plain_allowed.get() else frozenset()
+    while wanted:
+        gathered = adjoint.gather(wanted)
+        verdict = judge(gathered, call.numbers(adjoint.primal), plain) if gathered is not None else Failed(wanted)
+        if isinstance(verdict, Gathering):
+            return verdict
+        wanted = (gathered.buffers if gathered is not None else frozenset()) - verdict.buffers
+    return None
+
+
+_NO_SHADOWS: frozenset[Buffer] = frozenset()
+
+
+def stages(
+    adjoint: Adjoint,
+    call: Call,
+    assigned: frozenset[Buffer] = _NO_SHADOWS,
+    left: frozenset[Buffer] = _NO_SHADOWS,
+    lent: frozenset[Buffer] = _NO_SHADOWS,
+) -> tuple[Stage, ...]:
+    """The kernels of the reverse pass, in order. Shadows in `assigned` are zero; elements taken of those in `left` need not be cleared;
+    nothing is added to those in `lent`."""
+    key = "stages", call.key, _plain_allowed.get(), assigned, left, lent
+    found: tuple[Stage, ...] = adjoint.facts.get(key, lambda: _stages(adjoint, call, assigned, left, lent))
+    return found
+
+
+def _stages(
+    adjoint: Adjoint, call: Call, assigned: frozenset[Buffer], left: frozenset[Buffer], lent: frozenset[Buffer]
+) -> tuple[Stage, ...]:
+    plain, found = plain_shadows(adjoint, call), gathering(adjoint, call)
+    if found is None:
+        return (Stage(adjoint.variant((plain, assigned, left, lent)), adjoint.parameters),)
+    numbers = {(role, k): n for role, ns in (("first", found.first), ("threads", found.threads)) for k, n in enumerate(ns)}
+    collecting = Stage(*adjoint.gathering(found.gathered, found.sides, assigned), found.grid, numbers)
+    rest = adjoint.rest(found.buffers, (plain, assigned - found.buffers, left, lent))
+    return (collecting, Stage(rest, adjoint.parameters)) if rest is not None else (collecting,)
 
 
 def stays_inside(kernel: Kernel, call: Call) -> frozenset[str]:
@@ -419,6 +479,21 @@ def run_reverse(adjoint: Adjoint, kernel: Kernel, call: Call, state: State, widt
             f"`{kernel.name}`: a stack overflowed, which means that counting and reversing took different branches; the shadows of this "
             "launch are undefined. Please report this kernel."
         )
+
+
+def run_stages(adjoint: Adjoint, stages: Sequence[Stage], call: Call, state: State, width: int = 0) -> None:
+    """Runs the kernels of a reverse pass."""
+    for stage in stages:
+        if stage.grid is None:
+            run_reverse(adjoint, stage.kernel, call, state, width)
+            continue
+        call.run(stage.kernel, stage_arguments(stage, call, state, width), stage.grid)
+
+
+def stage_arguments(stage: Stage, call: Call, state: State, width: int = 0) -> list[Any]:
+    """What a kernel of a reverse pass is launched with."""
+    given = [(p, stage.numbers.get((p.role, p.position))) for p in stage.parameters]
+    return [_argument(p, call, state, width) if number is None else np.int32(number) for p, number in given]
 
 
 def _scratch(adjoint: Adjoint, call: Call, state: State) -> None:

@@ -164,7 +164,8 @@ class Tape(Recording):
         else:
             self._refuse_taint(kernel, None, call)
         operation = self._operation(kernel, primal, adjoint, call, where)
-        call.prepare([*((adjoint.augmented or primal, adjoint.counting) if adjoint is not None else (primal,)), operation.reverse_kernel])
+        reverse = [adjoint.counting, *(s.kernel for s in launching.stages(adjoint, call))] if adjoint is not None else []
+        call.prepare([(adjoint.augmented if adjoint is not None else None) or primal, *reverse])
         arguments = call.bound.arguments
         seen = tuple(u for u in self._touched(kernel, call)[0] if not arguments[u.position].shadows)
         given = [*call.bound.primals(), *call.offset_values()]
@@ -284,11 +285,12 @@ class Tape(Recording):
             step = self._step(operation, stale)
             if step is not None:
                 steps[time] = step
-            if not isinstance(operation, Launched) or step is None or step.kernel is None:
+            if not isinstance(operation, Launched) or step is None:
                 continue
-            if (id(step.kernel), operation.call.exact) not in compiled:
-                compiled.add((id(step.kernel), operation.call.exact))
-                operation.call.prepare([step.kernel])
+            wanted = [s.kernel for s in step.stages if (id(s.kernel), operation.call.exact) not in compiled]
+            compiled.update((id(k), operation.call.exact) for k in wanted)
+            if wanted:
+                operation.call.prepare(wanted)
         steps[-1] = last_step(stale)
         return steps
 
@@ -307,8 +309,8 @@ class Tape(Recording):
         step.begin()
         if isinstance(operation, Foreign | Ruled):
             operation.reverse(resolver)
-        elif isinstance(operation, Launched) and step.kernel is not None:
-            operation.reverse(resolver, step.kernel, step.moved, pools[operation.call.exact])
+        elif isinstance(operation, Launched) and step.stages:
+            operation.reverse(resolver, step.stages, step.moved, pools[operation.call.exact])
 
     def made(self, array: Any) -> None:
         """Notes an array that an operation has made: it is no concern of the caller's."""

@@ -117,8 +117,9 @@ def golden_runs(cupy: Any, name: str) -> None:
             work.reverse(state)
     options = ("-std=c++17", "-fmad=false") if plain.adjoint.exact else ("-std=c++17",)
     module = cupy.RawModule(code=(GOLDEN / f"{name}.cu").read_text(encoding="utf-8"), options=options)
-    args = tuple(map(as_cupy, launching.arguments(plain.adjoint.parameters, plain.call, state)))
-    module.get_function(plain.adjoint.name)(plain.call.grid, plain.call.block, args)
+    for stage in plain.stages:
+        args = tuple(map(as_cupy, launching.stage_arguments(stage, plain.call, state)))
+        module.get_function(stage.kernel.name)(stage.grid or plain.call.grid, plain.call.block, args)
     close(results(plain), results(own), narrow(own))
 
 

@@ -36,6 +36,7 @@ FLOORS = (
         "contract",
         "cutting",
         "explaining",
+        "gathering",
         "jitting",
         "launching",
         "modules",

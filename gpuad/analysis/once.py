@@ -17,9 +17,12 @@ def once(body: Block, buffer: Buffer, launch: Launch) -> Reach | None:
     """What the launch touches of the array, if a single statement does, and it is executed exactly once for each combination of the
     reach's digits. None where that is not certain. Whether two combinations meet in one element is left to the caller."""
     found = touches(body, buffer)
-    if len(found) != 1:
-        return None
-    walk = _Sole(launch, found[0])
+    return surely(body, found[0], launch) if len(found) == 1 else None
+
+
+def surely(body: Block, stmt: Stmt, launch: Launch) -> Reach | None:
+    """What a statement reaches, if it is executed exactly once for each combination of the reach's digits."""
+    walk = _Sole(launch, stmt)
     try:
         walk.run(body)
     except Unknown:

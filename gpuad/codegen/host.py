@@ -22,7 +22,7 @@ from .fold import fold
 from .host_expressions import HostExpressions
 from .host_helpers import ATOMICS, BLOCK_SUMS, PRELUDE, host_helper_text
 from .naming import identifier
-from .ranges import Bound, Ranged, take_bounds
+from .ranges import Bound, Inner, Ranged, inner, take_bounds
 from .spelling import c_type
 from .statements import INDENT, Statements
 from .stride import Flat, flatten
@@ -152,8 +152,12 @@ class _Entry:
         self.strips = bool(self.sums) and self.printer.strips
         self.helpers = self.printer.helpers
         self.atomic = has_atomics(kernel)
+        found = inner(ranged.kernel) if wide and "x" in axes.merged and self.independent and not self.sums else None
+        self.inner = found
+        self.inside = HostStatements(found.kernel, [*functions(kernel), *_DIMENSIONS, *_RESERVED], wide) if found else None
         self.straight = self.independent and not any(isinstance(s, For | While) for s in statements(self.kernel.body))
-        self.body = "\n".join([*comment(kernel.header), *self.function(lines), "", *self.rows(), "", *self.width()])
+        inside = self.inner_function()
+        self.body = "\n".join([*comment(kernel.header), *self.function(lines), "", *inside, *self.rows(), "", *self.width()])
         self.entry = "\n".join([*self.launch(), ""])
 
     @property
@@ -173,6 +177,15 @@ class _Entry:
             return text
         call = f"{INDENT}gpuad_body_{self.name}({', '.join([*self.arguments(), *self.passed(), *_DIMENSIONS])});"
         return [*text, "", *wrapped(f"static GPUAD_NOINLINE void gpuad_thread_{self.name}", declared), "{", call, "}"]
+
+    def inner_function(self) -> list[str]:
+        """A thread's work where all guards hold."""
+        if self.inside is None:
+            return []
+        declared = [*parameters(self.inside), *(f"const gpuad_dim {name}" for name in _DIMENSIONS)]
+        text = [*wrapped(f"GPUAD_INLINE void gpuad_inner_{self.name}", declared), "{", *self.inside.body(), "}", ""]
+        self.helpers |= self.inside.helpers
+        return text
 
     def passed(self) -> list[str]:
         """What a thread gets for its contributions to sums."""
@@ -219,9 +232,9 @@ class _Entry:
         flush = "gpuad_flush(gpuad_done[k], gpuad_sums[k].target, gpuad_sums[k].sum)"
         return [f"{INDENT}gpuad_partial gpuad_sums[{count}];"], [f"{INDENT}for (int k = 0; k < {count}; ++k) {flush};"]
 
-    def narrowed(self, bound: Bound) -> str:
+    def narrowed(self, bound: Bound, ends: tuple[str, str] = ("from", "to")) -> str:
         """Narrows the range of x to what the kernel's guard lets pass."""
-        side, choose = ("from", ">") if bound.lower else ("to", "<")
+        side, choose = (ends[0], ">") if bound.lower else (ends[1], "<")
         value = f"(long long)({self.printer.text.text(bound.value)}) + {bound.shift}"
         return f"{INDENT}if ({value} {choose} gpuad_{side}) gpuad_{side} = {value};"
 
@@ -243,8 +256,28 @@ class _Entry:
         """The loop over the threads of a row."""
         if self.strips:
             return self.full_strips() if self.straight else self.strip_loop()
-        head = "for (long long gpuad_x = gpuad_from; gpuad_x < gpuad_to; ++gpuad_x)"
-        return [*self.pragma, head, f"{INDENT}{self.call('body')}"]
+        if self.inner is not None:
+            return self.split_loop(self.inner)
+        return self.plain_loop("body", "gpuad_from", "gpuad_to")
+
+    def plain_loop(self, function: str, first: str, end: str) -> list[str]:
+        return [*self.pragma, f"for (long long gpuad_x = {first}; gpuad_x < {end}; ++gpuad_x)", f"{INDENT}{self.call(function)}"]
+
+    def split_loop(self, found: Inner) -> list[str]:
+        """The loop in three parts, in the middle one of which all guards hold."""
+        index = {a: f"gpuad_r{a}" if self.loops[a].merged else f"gpuad_r{a} * blockDim.{a} + gpuad_t{a}" for a in "yz"}
+        rows = [f"if (!({self.printer.text.text(found.rows)})) gpuad_high = gpuad_low;"] if found.rows is not None else []
+        return [
+            "long long gpuad_low = gpuad_from, gpuad_high = gpuad_to;",
+            f"const gpuad_dim globalIdx = {{0, {index['y']}, {index['z']}}};",
+            *(self.narrowed(bound, ("low", "high")).strip() for bound in found.bounds),
+            "if (gpuad_low > gpuad_to) gpuad_low = gpuad_to;",
+            "if (gpuad_high < gpuad_low) gpuad_high = gpuad_low;",
+            *rows,
+            *self.plain_loop("body", "gpuad_from", "gpuad_low"),
+            *self.plain_loop("inner", "gpuad_low", "gpuad_high"),
+            *self.plain_loop("body", "gpuad_high", "gpuad_to"),
+        ]
 
     @property
     def pragma(self) -> list[str]:

@@ -2,17 +2,34 @@
 
 `if (x >= 1 && x < w - 1 && y < h) ...` as all that a kernel does, apart from computing values, needs no thread with another x: the loop
 runs from 1 to w - 1, in 64 bits, where none of these comparisons can overflow, and the guard keeps `y < h`. Without a guard in the loop
-compilers need no masks.
+compilers need no masks. Where there are several guards, the loop is split: between the bounds of all of them it runs without any.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ..ir.nodes import Binary, Call, Cast, Constant, Expr, If, Kernel, LaunchIndex, Let, Stmt, Var, variables, walk
+from ..ir.nodes import (
+    Assign,
+    Binary,
+    Call,
+    Cast,
+    Constant,
+    Expr,
+    If,
+    Kernel,
+    LaunchIndex,
+    Let,
+    Load,
+    Stmt,
+    Var,
+    variables,
+    walk,
+)
 from ..ir.types import BOOL, I32, U32
 from .axes import GLOBAL
-from .structure import substitute
+from .structure import statements, substitute
 from .widen import SMALL
 
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
@@ -102,3 +119,91 @@ def is_uniform(expr: Expr, kernel: Kernel) -> bool:
     if any(v not in kernel.params for v in variables(expr)):
         return False
     return all(not isinstance(e, Call) and (not isinstance(e, LaunchIndex) or e.name in ("blockDim", "gridDim")) for e in walk(expr))
+
+
+# --- several guards -----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Inner:
+    """Where all guards of a kernel hold: its body without them, for rows in which `rows` holds, for x within the bounds."""
+
+    kernel: Kernel
+    rows: Expr | None
+    bounds: tuple[Bound, ...]
+
+
+def inner(kernel: Kernel) -> Inner | None:
+    """The inside of a kernel that asks for x in several places, as the gather of a stencil's adjoint does for each neighbour; None if there
+    is none."""
+    task = _Inside(kernel)
+    body = task.block(kernel.body)
+    defined = [v for s in body for v in _defined(s)]
+    if task.guards < 2 or len(set(defined)) < len(defined):
+        return None
+    return Inner(replace(kernel, body=body), _conjunction(task.rows) if task.rows else None, tuple(task.bounds))
+
+
+class _Inside:
+    """Goes down the guards that ask for x and for the row only, and collects what they ask."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.fixed = {s.var for s in statements(kernel.body) if isinstance(s, Assign)}
+        self.values: dict[Var, Expr] = {}
+        self.bounds: list[Bound] = []
+        self.rows: list[Expr] = []
+        self.guards = 0
+
+    def block(self, block: Sequence[Stmt]) -> tuple[Stmt, ...]:
+        out: list[Stmt] = []
+        for stmt in block:
+            if isinstance(stmt, Let) and stmt.var not in self.fixed:
+                self.values[stmt.var] = substitute(stmt.value, self.values)
+            parts = _parts(stmt, self.values, self.kernel) if isinstance(stmt, If) and not stmt.otherwise and not stmt.merges else None
+            if parts is None or not isinstance(stmt, If):
+                out.append(stmt)
+                continue
+            self.guards += bool(parts[0])
+            self.bounds += [bound for bound in parts[0] if bound not in self.bounds]
+            self.rows += [term for term in parts[1] if term not in self.rows]
+            out += self.block(stmt.then)
+        return tuple(out)
+
+
+def _defined(stmt: Stmt) -> Iterator[Var]:
+    if isinstance(stmt, Let | Load):
+        yield stmt.var
+
+
+def _parts(stmt: If, values: dict[Var, Expr], kernel: Kernel) -> tuple[list[Bound], list[Expr]] | None:
+    """The bounds of x in which a guard holds, given that what it asks of the row does; None if it asks anything else."""
+    bounds, rows = [], []
+    for term in _terms(stmt.condition):
+        full = substitute(term, values)
+        bound = _bound(_ordered(full), kernel)
+        if bound is not None:
+            bounds.append(bound)
+        elif _is_of_row(full, kernel):
+            rows.append(full)
+        else:
+            return None
+    return bounds, rows
+
+
+def _ordered(term: Expr) -> Expr:
+    """`x != 0` as `x > 0`, `x != n` as `x < n`: one of the sides is enough for the inside."""
+    if isinstance(term, Binary) and term.op == "!=" and term.left.type.is_integer:
+        return replace(term, op=">" if isinstance(term.right, Constant) else "<")
+    return term
+
+
+def _is_of_row(expr: Expr, kernel: Kernel) -> bool:
+    """Whether the expression is the same for all threads of a row."""
+    if any(v not in kernel.params for v in variables(expr)):
+        return False
+    known = {"blockDim", "gridDim"}
+    return all(
+        not isinstance(e, Call) and (not isinstance(e, LaunchIndex) or e.name in known or (e.name == GLOBAL and e.axis != "x"))
+        for e in walk(expr)
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from ..differentiate import Adjoint, Parameter
 from ..executors.base import Executor, Memory
 from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store
 from ..ir.rewrite import walk_stmts
-from ..launching import Call, State
+from ..launching import Call, Stage, State
 from .effects import absolute, surely_written, touched
 from .operation import Effects, Resolver, Use
 from .region import Region
@@ -48,21 +48,22 @@ class Launched:
     shadowed: Any = field(default=None, init=False)  # what is known of its shadows, and of its reverse, by what was stale before
     plans: dict[Any, Any] = field(default_factory=dict, init=False)
     backward: Call | None = field(default=None, init=False)  # how the reverse is called
-    given: list[Any] | None = field(default=None, init=False)  # what the reverse is launched with, where that is always the same
+    given: dict[Stage, list[Any]] = field(default_factory=dict, init=False)  # what the reverse is launched with, if always the same
 
-    def reverse(self, resolver: Resolver, kernel: Kernel, moved: Mapping[int, Memory], pool: Executor) -> None:
-        """Runs the reverse kernel, or a variant of it, on the versions that it needs, on the current stream; `moved`: shadows that live
+    def reverse(self, resolver: Resolver, stages: Sequence[Stage], moved: Mapping[int, Memory], pool: Executor) -> None:
+        """Runs the kernels of the reverse pass on the versions that they need, on the current stream; `moved`: shadows that live
         elsewhere, `pool`: the executor, with memory of the tape."""
         assert self.adjoint is not None
         if self.backward is None or self.backward.pool is not pool:
             self.backward = replace(self.call, pool=pool, stream=None)
         if self.uses or moved or self.logs or self.adjoint.layout.scratch or self.call.bound.width > 1:
             for width in range(self.call.bound.width):
-                launching.run_reverse(self.adjoint, kernel, self.backward, self.state(resolver, moved), width)
+                launching.run_stages(self.adjoint, stages, self.backward, self.state(resolver, moved), width)
             return
-        if self.given is None:
-            self.given = launching.arguments(self.adjoint.parameters, self.call, self.state(resolver, moved))
-        self.backward.run(kernel, self.given)
+        for stage in stages:
+            if stage not in self.given:
+                self.given[stage] = launching.stage_arguments(stage, self.call, self.state(resolver, moved))
+            self.backward.run(stage.kernel, self.given[stage], stage.grid)
 
     def state(self, resolver: Resolver, moved: Mapping[int, Memory]) -> State:
         arguments = self.call.bound.arguments
@@ -78,11 +79,18 @@ class Launched:
     def line(self) -> str:
         if self.reverse_kernel is None or self.adjoint is None:
             return f"pass  # {self.where}: {self.name} carries no gradient"
-        given = ", ".join(_shown(p, self.call) for p in self.adjoint.parameters)
-        return f"{self.reverse_kernel.name}[{self.call.grid}, {self.call.block}]({given})  # {self.where}"
+        launches = (_launch(s, self.call) for s in launching.stages(self.adjoint, self.call))
+        return f"{'; '.join(launches)}  # {self.where}"
 
 
-def _shown(p: Parameter, call: Call) -> str:
+def _launch(stage: Stage, call: Call) -> str:
+    given = ", ".join(_shown(p, call, stage) for p in stage.parameters)
+    return f"{stage.kernel.name}[{stage.grid or call.grid}, {call.block}]({given})"
+
+
+def _shown(p: Parameter, call: Call, stage: Stage) -> str:
+    if (p.role, p.position) in stage.numbers:
+        return str(stage.numbers[p.role, p.position])
     value = call.bound.arguments[p.position].value if p.role == "primal" and p.position < len(call.bound.arguments) else None
     return str(value) if value is not None else p.item.name
 

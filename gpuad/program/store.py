@@ -29,7 +29,7 @@ from ..differentiate import Adjoint, Parameter
 from ..errors import TapeError, UnsupportedError
 from ..executors.base import Memory
 from ..ir.nodes import Buffer, Kernel, Var
-from ..launching import Call
+from ..launching import Call, Stage
 from ..transform.stack_layout import GROUP
 from .arena import ALIGN, Arena
 from .finder import VersionFinder
@@ -226,8 +226,8 @@ class _Store:
 
     def _operation(self, operation: Operation) -> None:
         if isinstance(operation, Launched):
-            if operation.adjoint is not None and operation.reverse_kernel is not None:
-                self._launch(operation, operation.adjoint, operation.reverse_kernel)
+            if operation.adjoint is not None:
+                self._reverse(operation, operation.adjoint)
         elif isinstance(operation, Foreign):
             self._clear(operation)
         elif isinstance(operation, Ruled):
@@ -311,26 +311,35 @@ class _Store:
 
     # --- launches --------------------------------------------------------------------------------------------------------------------
 
-    def _launch(self, operation: Launched, adjoint: Adjoint, kernel: Kernel) -> None:
-        call = operation.call
-        if call.bound.width != 1:
+    def _reverse(self, operation: Launched, adjoint: Adjoint) -> None:
+        if operation.call.bound.width != 1:
             raise TapeError(f"operation {operation.name} ({operation.where}) cannot be stored in this release: it has a batch of shadows")
-        if any(a.pieces or (a.array is not None and a.array.dtype.names) for a in call.bound.arguments):
+        if any(a.pieces or (a.array is not None and a.array.dtype.names) for a in operation.call.bound.arguments):
             raise TapeError(f"operation {operation.name} ({operation.where}) cannot be stored in this release: it takes structs")
+        for stage in launching.stages(adjoint, operation.call):
+            self._launch(operation, adjoint, stage)
+
+    def _launch(self, operation: Launched, adjoint: Adjoint, stage: Stage) -> None:
+        call, kernel = operation.call, stage.kernel
         scratch, held, overflow = _scratch(operation, adjoint)
         self.plan.rooms = []
-        given = [self._argument(p, operation, held, overflow) for p in adjoint.parameters]
+        numbers = [stage.numbers.get((p.role, p.position)) for p in stage.parameters]
+        given = [
+            self._argument(p, operation, held, overflow) if number is None else _scalar(np.int32(number))
+            for p, number in zip(stage.parameters, numbers, strict=True)
+        ]
         named = self._named(kernel)
         variant = self._variant(kernel, given, scratch)
         self.variants.setdefault(variant, {})[named.name] = named
         arguments = [place[:3] for place in given]
-        shown = ", ".join(self._shown(p, a) for p, a in zip(adjoint.parameters, arguments, strict=True))
+        shown = ", ".join(self._shown(p, a) for p, a in zip(stage.parameters, arguments, strict=True))
+        grid = stage.grid or call.grid
         entry = {
-            "kind": "launch", "kernel": named.name, "grid": [int(n) for n in call.grid], "block": [int(n) for n in call.block],
+            "kind": "launch", "kernel": named.name, "grid": [int(n) for n in grid], "block": [int(n) for n in call.block],
             "shared_mem": int(call.shared_mem), "exact": call.exact, "host": list(self.variants).index(variant),
             "serial": has_atomics(kernel), "rooms": self.plan.rooms, "scratch": scratch, "overflow": overflow, "arguments": arguments,
         }  # fmt: skip
-        self._note(entry, f"{named.name}[{tuple(call.grid)}, {tuple(call.block)}]({shown})  {operation.where}")
+        self._note(entry, f"{named.name}[{tuple(grid)}, {tuple(call.block)}]({shown})  {operation.where}")
 
     def _argument(self, p: Parameter, operation: Launched, scratch: Mapping[Buffer, int], overflow: int | None) -> Place:
         call = operation.call

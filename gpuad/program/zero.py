@@ -18,12 +18,12 @@ from typing import Any, TypeAlias
 
 from .. import launching
 from ..analysis.injectivity import Launch, Reach, Unknown, Walk
-from ..analysis.once import once, touches
+from ..analysis.once import once, surely, touches
 from ..annotations import address, leaf_memory
 from ..differentiate import Adjoint
 from ..executors.base import Memory
-from ..ir.nodes import Accumulate, Block, Buffer, Kernel, Load, Stmt, Take
-from ..launching import Call
+from ..ir.nodes import Accumulate, Block, Buffer, Load, Stmt, Take
+from ..launching import Call, Stage
 from .effects import of_reach
 from .launch import Launched
 from .lending import Copy, Lending
@@ -53,11 +53,11 @@ Exact: TypeAlias = "tuple[Region, Reach]"
 
 @dataclass(frozen=True)
 class Step:
-    """How an operation is reversed: shadows to be copied and elements to be cleared first, the kernel (None: there is nothing to do, or
+    """How an operation is reversed: shadows to be copied and elements to be cleared first, the kernels (none: there is nothing to do, or
     it is no launch), and shadows that live elsewhere, by the parameter's position."""
 
     cleared: tuple[tuple[Any, Region], ...]
-    kernel: Kernel | None
+    stages: tuple[Stage, ...] = ()
     copies: tuple[Copy, ...] = ()
     moved: Mapping[int, Memory] = field(default_factory=dict)
 
@@ -119,7 +119,7 @@ def clear(parts: Iterable[tuple[Any, Region]]) -> None:
 def step_of(operation: Launched, stale: Stale) -> Step:
     """Plans the reverse of a launch, and moves on to what is stale before it."""
     if operation.adjoint is None or operation.reverse_kernel is None:
-        return Step((), None)
+        return Step(())
     if operation.shadowed is None:
         operation.shadowed = _shadowed(operation.adjoint, operation.call)
     shadowed: Shadowed = operation.shadowed
@@ -155,13 +155,13 @@ def step_at_home(used: Sequence[tuple[Any, Region]], stale: Stale) -> Step:
     copies = [c for root, _ in used for c in stale.lending.home(root)]
     cleared = tuple((root, part) for root, region in used if (part := stale.drop(root, region)))
     stale.lending.settle(stale.alive)
-    return Step(cleared, None, tuple(copies))
+    return Step(cleared, copies=tuple(copies))
 
 
 def last_step(stale: Stale) -> Step:
     """What is left to do when all adjoints have run: every shadow goes home, and what is stale is cleared."""
     copies = [c for root in stale.lending.temporaries.values() for c in stale.lending.home(root)]
-    return Step(tuple(stale.rest()), None, tuple(copies))
+    return Step(tuple(stale.rest()), copies=tuple(copies))
 
 
 def elements(view: Any) -> tuple[Any, Region]:
@@ -175,27 +175,27 @@ def elements(view: Any) -> tuple[Any, Region]:
 class Shadowed:
     """What a launch's reverse does to its shadows: for each the pointer and the elements. `simple`: one shadow each, all apart."""
 
-    plain: frozenset[Buffer]
     places: tuple[tuple[Touch, Memory, Region], ...]
     roots: dict[Where, Any]
     simple: bool
 
 
 def _shadowed(adjoint: Adjoint, call: Call) -> Shadowed:
-    plain = launching.plain_shadows(adjoint, call)
-    found: tuple[Touch, ...] = adjoint.facts.get(("touches", call.key), lambda: touches_of(adjoint, call, plain))
+    key = "touches", call.key, launching.plain_shadows(adjoint, call)
+    found: tuple[Touch, ...] = adjoint.facts.get(key, lambda: touches_of(adjoint, call))
     each = [(t, launching.shadow_of(call, t.position, width)) for t in found for width in range(call.bound.width)]
     places = tuple((t, m, _reach(t, m)) for t, m in each if m is not None)
-    return Shadowed(plain, places, {place(m.root): m.root for _, m, _ in places}, call.bound.width == 1 and _apart(places))
+    return Shadowed(places, {place(m.root): m.root for _, m, _ in places}, call.bound.width == 1 and _apart(places))
 
 
 def _planned(operation: Launched, shadowed: Shadowed, stale: Stale) -> Step:
-    places = shadowed.places
+    places, adjoint = shadowed.places, operation.adjoint
+    assert adjoint is not None
     if not shadowed.simple:
         step = step_at_home([(m.root, region) for _, m, region in places], stale)
-        return replace(step, kernel=operation.reverse_kernel)
+        return replace(step, stages=launching.stages(adjoint, operation.call))
     if any(t.seed for t, _, _ in places) and all(region <= stale.of(m.root) for t, m, region in places if t.seed):
-        return Step((), None)
+        return Step(())
     lent = {p[0].buffer: p for p in places if _may_lend(shadowed, p, stale)}
     assigned = frozenset(t.buffer for t, m, region in places if t.once == "added" and region and region <= stale.of(m.root))
     left = frozenset(t.buffer for t, _, _ in places if t.once == "taken")
@@ -218,10 +218,9 @@ def _planned(operation: Launched, shadowed: Shadowed, stale: Stale) -> Step:
         if t.buffer in left:
             stale.add(m.root, region)
     stale.lending.settle(stale.alive)
-    assert operation.adjoint is not None
     idle = all(t.buffer in lent or t.buffer in left or not t.writes for t, _, _ in places)
-    kernel = None if idle else operation.adjoint.variant((shadowed.plain, assigned, left, frozenset(lent)))
-    return Step(tuple(cleared), kernel, tuple(copies), moved)
+    stages = () if idle else launching.stages(adjoint, operation.call, assigned, left, frozenset(lent))
+    return Step(tuple(cleared), stages, tuple(copies), moved)
 
 
 def _may_lend(shadowed: Shadowed, place: tuple[Touch, Memory, Region], stale: Stale) -> bool:
@@ -268,19 +267,26 @@ def _apart(places: Iterable[tuple[Touch, Memory, Region]]) -> bool:
 # --- what a reverse kernel does to its shadows ---------------------------------------------------------------------------------------
 
 
-def touches_of(adjoint: Adjoint, call: Call, plain: frozenset[Buffer]) -> tuple[Touch, ...]:
+def touches_of(adjoint: Adjoint, call: Call) -> tuple[Touch, ...]:
     """For each shadow of a launch."""
-    launch = call.numbers(adjoint.primal)
+    launch, plain = call.numbers(adjoint.primal), launching.plain_shadows(adjoint, call)
+    gathering = launching.gathering(adjoint, call)
+    gathered = gathering.buffers if gathering is not None else frozenset()
     body = adjoint.layout.body
     shadows = {p.item: p.position for p in adjoint.parameters if p.role == "shadow" and isinstance(p.item, Buffer)}
     exact = {b: found for b in shadows if b in plain and (found := _exact(body, b, launch)) is not None}
-    return tuple(_touch(item, position, body, launch, exact) for item, position in shadows.items())
+    collected = {b: region for b in shadows if b in gathered and (region := _collected(body, b, launch)) is not None}
+    return tuple(_touch(item, position, body, launch, exact, collected) for item, position in shadows.items())
 
 
-def _touch(buffer: Buffer, position: int, body: Block, launch: Launch, exact: Mapping[Buffer, Exact]) -> Touch:
+def _touch(
+    buffer: Buffer, position: int, body: Block, launch: Launch, exact: Mapping[Buffer, Exact], collected: Mapping[Buffer, Region]
+) -> Touch:
     stmts = touches(body, buffer)
     seed = any(not isinstance(s, Accumulate) for s in stmts)
     writes = any(not isinstance(s, Load) for s in stmts)
+    if buffer in collected:
+        return Touch(buffer, position, collected[buffer], "added", seed, writes, None, None)
     if buffer not in exact:
         return Touch(buffer, position, _reached(body, buffer, launch), "", seed, writes, None, None)
     region, reach = exact[buffer]
@@ -305,7 +311,22 @@ def _kind(stmt: Stmt) -> str:
 
 def _exact(body: Block, buffer: Buffer, launch: Launch) -> Exact | None:
     """The elements that are touched for certain, each once, where that is all that is touched, and in which order."""
-    reach = once(body, buffer, launch)
+    return _all_of(once(body, buffer, launch), launch)
+
+
+def _collected(body: Block, buffer: Buffer, launch: Launch) -> Region | None:
+    """The elements that a gather adds to, each once, where every contribution to it is certain."""
+    found = EMPTY
+    for stmt in touches(body, buffer):
+        exact = _all_of(surely(body, stmt, launch), launch)
+        if exact is None:
+            return None
+        found = found | exact[0]
+    return found
+
+
+def _all_of(reach: Reach | None, launch: Launch) -> Exact | None:
+    """The elements of a reach, if it comes to each once."""
     region = of_reach(reach, 0, 1, launch) if reach is not None else None
     if reach is None or region is None:
         return None

@@ -132,10 +132,16 @@ def _inline(body: Block, first_own: int) -> Block:
     for stmt in walk_stmts(body):
         for expr in expressions(stmt):
             uses.update(variables(expr))
-    return _inline_block(body, uses, first_own)
+    fixed = _mutable(body)
+    wanted = {
+        s.var
+        for s in walk_stmts(body)
+        if isinstance(s, Let) and s.var.uid >= first_own and uses[s.var] == 1 and fixed.isdisjoint((s.var, *variables(s.value)))
+    }
+    return _inline_block(body, wanted)
 
 
-def _inline_block(block: Block, uses: Counter[Var], first_own: int) -> Block:
+def _inline_block(block: Block, wanted: set[Var]) -> Block:
     out: list[Stmt] = []
     pending: dict[Var, Let] = {}
     for stmt in block:
@@ -145,10 +151,10 @@ def _inline_block(block: Block, uses: Counter[Var], first_own: int) -> Block:
         stmt = _substituted(stmt, {v: let.value for v, let in pending.items() if v in used})
         for v in used:
             pending.pop(v, None)
-        if isinstance(stmt, Let) and stmt.var.uid >= first_own and uses[stmt.var] == 1:
+        if isinstance(stmt, Let) and stmt.var in wanted:
             pending[stmt.var] = stmt
             continue
-        out.append(map_blocks(stmt, lambda b: _inline_block(b, uses, first_own)))
+        out.append(map_blocks(stmt, lambda b: _inline_block(b, wanted)))
     return (*out, *pending.values())  # the one use of what is left is outside: a merge, a carried value
 
 

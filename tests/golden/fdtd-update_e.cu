@@ -1,9 +1,11 @@
 // gpuad: adjoint of `update_e` (fdtd.cu:48:28), for Duplicated ez, hx, hy, epsilon, sigma; Active courant; Const ny, nx.
 // 1. before update_e runs, copy ez to ez_saved (all that it may touch).
 // 2. put the seeds into dez. dhx, dhy, depsilon, dsigma, dcourant are added to: clear first.
-// 3. launch update_e_reverse with the same grid and block.
+// 3. launch update_e_gather with grid (3, 2, 1) and the block of update_e.
+// 4. launch update_e_reverse with the same grid and block.
 // On exit dez holds the adjoint of the state before the launch; dhx, dhy, depsilon, dsigma, dcourant have grown by the gradient.
-// Holds where no two threads touch one element of depsilon, dez, dsigma, as for grid (3, 2, 1), block (16, 16, 1), ny = 28, nx = 33.
+// Holds where no two threads touch one element of depsilon, dez, dsigma,
+// the gather's threads do not meet in dhx, dhy, as for grid (3, 2, 1), block (16, 16, 1), ny = 28, nx = 33.
 
 // The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
@@ -33,8 +35,46 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
 }
 
+extern "C" __global__ void update_e_gather(
+    const float* dez, float* dhx, float* dhy, const float* epsilon, const float* sigma, float courant,
+    int ny, int nx)
+{
+    int x = blockIdx.x * blockDim.x + threadIdx.x;
+    int y = blockIdx.y * blockDim.y + threadIdx.y;
+    int i = x + nx * y;
+    float dhx_2 = 0.0f;
+    float dhy_2 = 0.0f;
+    bool collected = false;
+    bool collected_2 = false;
+    if (x != 0 && y != 0 && x < nx && y < ny) {
+        const float epsilon_2 = epsilon[i];
+        const float loss = 0.5f * sigma[i] / epsilon_2;
+        const float dcurl = courant / epsilon_2 * gpuad_chain(dez[i], 1.0f / (1.0f + loss));
+        dhx_2 -= dcurl;
+        dhy_2 += dcurl;
+        collected = true;
+        collected_2 = true;
+    }
+    if (x != 0 && y + 1 != 0 && x < nx && y + 1 < ny) {
+        const float epsilon_2 = epsilon[i + nx];
+        dhx_2 += courant / epsilon_2 * gpuad_chain(dez[i + nx], 1.0f / (1.0f + 0.5f * sigma[i + nx] / epsilon_2));
+        collected = true;
+    }
+    if (x + 1 != 0 && y != 0 && x + 1 < nx && y < ny) {
+        const float epsilon_2 = epsilon[i + 1];
+        dhy_2 -= courant / epsilon_2 * gpuad_chain(dez[i + 1], 1.0f / (1.0f + 0.5f * sigma[i + 1] / epsilon_2));
+        collected_2 = true;
+    }
+    if (collected) {
+        dhx[i] += dhx_2;
+    }
+    if (collected_2) {
+        dhy[i] += dhy_2;
+    }
+}
+
 extern "C" __global__ void update_e_reverse(
-    const float* ez, float* dez, const float* hx, float* dhx, const float* hy, float* dhy,
+    const float* ez, float* dez, const float* hx, const float* dhx, const float* hy, const float* dhy,
     const float* epsilon, float* depsilon, const float* sigma, float* dsigma, float courant,
     double* dcourant, int ny, int nx, const float* ez_saved)
 {
@@ -51,11 +91,6 @@ extern "C" __global__ void update_e_reverse(
         const float dez_3 = gpuad_chain(dez_2, 1.0f / (1.0f + loss));
         const float dez_4 = curl * dez_3;
         dez[i] = (1.0f - loss) * dez_3;
-        const float dcurl = courant / epsilon_2 * dez_3;
-        atomicAdd(&dhx[i - nx], dcurl);
-        atomicAdd(&dhx[i], -dcurl);
-        atomicAdd(&dhy[i - 1], -dcurl);
-        atomicAdd(&dhy[i], dcurl);
         const float dloss = -(ez_2 * dez_3) - gpuad_chain(dez_2,
             ((1.0f - loss) * ez_2 + courant / epsilon_2 * curl) / (1.0f + loss) / (1.0f + loss));
         depsilon[i] += -gpuad_chain(dez_4, courant / epsilon_2 / epsilon_2) - gpuad_chain(dloss, loss / epsilon_2);
@@ -72,8 +107,8 @@ extern "C" __global__ void update_e_reverse(
 //   not saved  epsilon                       never overwritten by this launch
 //   not saved  sigma                         never overwritten by this launch
 //   shadow     dez                  plain    no two threads touch one element (fdtd.cu:56:5)
-//   shadow     dhx                  atomic   it is not proved that no two threads meet in one element (fdtd.cu:55:55)
-//   shadow     dhy                  atomic   it is not proved that no two threads meet in one element (fdtd.cu:55:33)
+//   shadow     dhx                  gather   each thread of update_e_gather collects for an element of its own (fdtd.cu:55:55)
+//   shadow     dhy                  gather   each thread of update_e_gather collects for an element of its own (fdtd.cu:55:33)
 //   shadow     depsilon             plain    no two threads touch one element (fdtd.cu:54:42)
 //   shadow     dsigma               plain    no two threads touch one element (fdtd.cu:54:31)
 //   shadow     dcourant             reduced  summed over each block, then one atomic addition a block (fdtd.cu:48:28)

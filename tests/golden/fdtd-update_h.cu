@@ -1,8 +1,9 @@
 // gpuad: adjoint of `update_h` (fdtd.cu:39:28), for Duplicated hx, hy, ez; Active courant; Const ny, nx.
 // 1. put the seeds into dhx, dhy. dez, dcourant are added to: clear first.
-// 2. launch update_h_reverse with the same grid and block.
+// 2. launch update_h_gather with grid (3, 2, 1) and the block of update_h.
+// 3. launch update_h_reverse with the same grid and block.
 // On exit dhx, dhy hold the adjoint of the state before the launch; dez, dcourant have grown by the gradient.
-// Holds for every grid and block.
+// Holds where the gather's threads do not meet in dez, as for grid (3, 2, 1), block (16, 16, 1), ny = 28, nx = 33.
 
 // Adds the sum of `value` over all threads of the block to *target, with one atomicAdd. Every thread of the block must make the call,
 // with the same target; the block may have any shape. The sum is formed in double.
@@ -28,8 +29,39 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
 }
 
+extern "C" __global__ void update_h_gather(
+    const float* dhx, const float* dhy, float* dez, float courant, int ny, int nx)
+{
+    int x = blockIdx.x * blockDim.x + threadIdx.x;
+    int y = blockIdx.y * blockDim.y + threadIdx.y;
+    int i = x + nx * y;
+    float dez_2 = 0.0f;
+    bool collected = false;
+    if (x < nx && y < ny) {
+        if (x < nx - 1) {
+            dez_2 -= courant * dhy[i];
+            collected = true;
+        }
+        if (y < ny - 1) {
+            dez_2 += courant * dhx[i];
+            collected = true;
+        }
+    }
+    if (x >= 1 && x - 1 < nx && y < ny && x - 1 < nx - 1) {
+        dez_2 += courant * dhy[i - 1];
+        collected = true;
+    }
+    if (y >= 1 && x < nx && y - 1 < ny && y - 1 < ny - 1) {
+        dez_2 -= courant * dhx[i - nx];
+        collected = true;
+    }
+    if (collected) {
+        dez[i] += dez_2;
+    }
+}
+
 extern "C" __global__ void update_h_reverse(
-    const float* hx, const float* dhx, const float* hy, const float* dhy, const float* ez, float* dez,
+    const float* hx, const float* dhx, const float* hy, const float* dhy, const float* ez, const float* dez,
     float courant, double* dcourant, int ny, int nx)
 {
     int x = blockDim.x * blockIdx.x + threadIdx.x;
@@ -37,25 +69,8 @@ extern "C" __global__ void update_h_reverse(
     float dcourant_2 = 0.0f;
     if (x < nx && y < ny) {
         int i = x + nx * y;
-        if (x < nx - 1) {
-            const float ez_2 = ez[i + 1];
-            const float ez_3 = ez[i];
-            const float dhy_2 = dhy[i];
-            const float dhy_3 = courant * dhy_2;
-            atomicAdd(&dez[i], -dhy_3);
-            atomicAdd(&dez[i + 1], dhy_3);
-            dcourant_2 = (ez_2 - ez_3) * dhy_2;
-        }
-        float dcourant_3 = 0.0f;
-        if (y < ny - 1) {
-            const float ez_2 = ez[i + nx];
-            const float ez_3 = ez[i];
-            const float dhx_2 = dhx[i];
-            const float dhx_3 = -(courant * dhx_2);
-            atomicAdd(&dez[i], -dhx_3);
-            atomicAdd(&dez[i + nx], dhx_3);
-            dcourant_3 = -((ez_2 - ez_3) * dhx_2);
-        }
+        dcourant_2 = x < nx - 1 ? (ez[i + 1] - ez[i]) * dhy[i] : 0.0f;
+        const float dcourant_3 = y < ny - 1 ? -((ez[i + nx] - ez[i]) * dhx[i]) : 0.0f;
         dcourant_2 += dcourant_3;
     }
     gpuad_block_sum(&dcourant[0], (double)dcourant_2);
@@ -67,6 +82,6 @@ extern "C" __global__ void update_h_reverse(
 //   not saved  ez                            never overwritten by this launch
 //   shadow     dhx                  plain    no two threads touch one element (fdtd.cu:44:21)
 //   shadow     dhy                  plain    no two threads touch one element (fdtd.cu:45:21)
-//   shadow     dez                  atomic   it is not proved that no two threads meet in one element (fdtd.cu:45:53)
+//   shadow     dez                  gather   each thread of update_h_gather collects for an element of its own (fdtd.cu:45:53)
 //   shadow     dcourant             reduced  summed over each block, then one atomic addition a block (fdtd.cu:39:28)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

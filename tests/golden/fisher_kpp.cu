@@ -1,8 +1,10 @@
 // gpuad: adjoint of `fisher_kpp` (fisher_kpp.cu:18:28), for Duplicated v, u; Active diffusion, growth; Const n.
 // 1. put the seeds into dv. du, ddiffusion, dgrowth are added to: clear first.
-// 2. launch fisher_kpp_reverse with the same grid and block.
+// 2. launch fisher_kpp_gather with grid (2, 5, 1) and the block of fisher_kpp.
+// 3. launch fisher_kpp_reverse with the same grid and block.
 // On exit dv holds the adjoint of the state before the launch; du, ddiffusion, dgrowth have grown by the gradient.
-// Holds where no two threads touch one element of dv, as for grid (2, 5, 1), block (32, 8, 1), n = 33.
+// Holds where no two threads touch one element of dv,
+// the gather's threads do not meet in du, as for grid (2, 5, 1), block (32, 8, 1), n = 33.
 
 // Adds the sum of `value` over all threads of the block to *target, with one atomicAdd. Every thread of the block must make the call,
 // with the same target; the block may have any shape. The sum is formed in double.
@@ -28,9 +30,43 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
 }
 
+extern "C" __global__ void fisher_kpp_gather(
+    const float* dv, const float* u, float* du, float diffusion, float growth, int n)
+{
+    int j = blockIdx.x * blockDim.x + threadIdx.x;
+    int i = blockIdx.y * blockDim.y + threadIdx.y;
+    float du_2 = 0.0f;
+    bool collected = false;
+    if (i != 0 && j != 0 && i < n - 1 && j < n - 1) {
+        const float u_2 = u[i * n + (long long)j];
+        const float dv_2 = dv[i * n + j];
+        du_2 += dv_2 + growth * ((1.0f - u_2) * dv_2) - growth * u_2 * dv_2 - 4.0f * (diffusion * dv_2);
+        collected = true;
+    }
+    if (j >= 1 && i != 0 && j - 1 != 0 && i < n - 1 && j - 1 < n - 1) {
+        du_2 += diffusion * dv[i * n + (j - 1)];
+        collected = true;
+    }
+    if (i != 0 && j + 1 != 0 && i < n - 1 && j + 1 < n - 1) {
+        du_2 += diffusion * dv[i * n + (j + 1)];
+        collected = true;
+    }
+    if (i >= 1 && i - 1 != 0 && j != 0 && i - 1 < n - 1 && j < n - 1) {
+        du_2 += diffusion * dv[(i - 1) * n + j];
+        collected = true;
+    }
+    if (i + 1 != 0 && j != 0 && i + 1 < n - 1 && j < n - 1) {
+        du_2 += diffusion * dv[(i + 1) * n + j];
+        collected = true;
+    }
+    if (collected) {
+        du[i * n + j] += du_2;
+    }
+}
+
 extern "C" __global__ void fisher_kpp_reverse(
-    const float* v, float* dv, const float* u, float* du, float diffusion, double* ddiffusion, float growth,
-    double* dgrowth, int n)
+    const float* v, float* dv, const float* u, const float* du, float diffusion, double* ddiffusion,
+    float growth, double* dgrowth, int n)
 {
     int j = blockIdx.x * blockDim.x + threadIdx.x;
     int i = blockIdx.y * blockDim.y + threadIdx.y;
@@ -43,12 +79,6 @@ extern "C" __global__ void fisher_kpp_reverse(
         const float dv_2 = dv[i * n + j];
         dv[i * n + j] = 0.0f;
         const float dv_3 = (1.0f - u_2) * dv_2;
-        const float dlaplace = diffusion * dv_2;
-        atomicAdd(&du[i * n + (long long)j], dv_2 + growth * dv_3 - growth * u_2 * dv_2 - 4.0f * dlaplace);
-        atomicAdd(&du[i * n + (long long)j + 1LL], dlaplace);
-        atomicAdd(&du[i * n + (long long)j + (-1LL)], dlaplace);
-        atomicAdd(&du[i * n + (long long)j + n], dlaplace);
-        atomicAdd(&du[i * n + (long long)j + (-n)], dlaplace);
         ddiffusion_2 = laplace * dv_2;
         dgrowth_2 = u_2 * dv_3;
     }
@@ -60,7 +90,7 @@ extern "C" __global__ void fisher_kpp_reverse(
 //   not saved  v                             no derivative needs what was overwritten
 //   not saved  u                             never overwritten by this launch
 //   shadow     dv                   plain    no two threads touch one element (fisher_kpp.cu:24:5)
-//   shadow     du                   atomic   it is not proved that no two threads meet in one element (fisher_kpp.cu:23:55)
+//   shadow     du                   gather   each thread of fisher_kpp_gather collects for an element of its own (fisher_kpp.cu:23:55)
 //   shadow     ddiffusion           reduced  summed over each block, then one atomic addition a block (fisher_kpp.cu:18:28)
 //   shadow     dgrowth              reduced  summed over each block, then one atomic addition a block (fisher_kpp.cu:18:28)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

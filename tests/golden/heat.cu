@@ -1,8 +1,10 @@
 // gpuad: adjoint of `heat` (heat.cu:19:28), for Duplicated u, v; Active alpha; Const ny, nx.
 // 1. put the seeds into dv. du, dalpha are added to: clear first.
-// 2. launch heat_reverse with the same grid and block.
+// 2. launch heat_gather with grid (3, 5, 1) and the block of heat.
+// 3. launch heat_reverse with the same grid and block.
 // On exit dv holds the adjoint of the state before the launch; du, dalpha have grown by the gradient.
-// Holds where no two threads touch one element of dv, as for grid (3, 5, 1), block (16, 8, 1), ny = 37, nx = 41.
+// Holds where no two threads touch one element of dv,
+// the gather's threads do not meet in du, as for grid (3, 5, 1), block (16, 8, 1), ny = 37, nx = 41.
 
 // Adds the sum of `value` over all threads of the block to *target, with one atomicAdd. Every thread of the block must make the call,
 // with the same target; the block may have any shape. The sum is formed in double.
@@ -28,8 +30,41 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
 }
 
+extern "C" __global__ void heat_gather(float* du, const float* dv, float alpha, int ny, int nx)
+{
+    int x = blockIdx.x * blockDim.x + threadIdx.x;
+    int y = blockIdx.y * blockDim.y + threadIdx.y;
+    int i = y * nx + x;
+    float du_2 = 0.0f;
+    bool collected = false;
+    if (x > 0 && x < nx - 1 && y > 0 && y < ny - 1) {
+        const float dv_2 = dv[i];
+        du_2 += dv_2 - 4.0f * (alpha * dv_2);
+        collected = true;
+    }
+    if (x > 0 && x < nx - 1 && y - 1 > 0 && y - 1 < ny - 1) {
+        du_2 += alpha * dv[i - nx];
+        collected = true;
+    }
+    if (x > 0 && x < nx - 1 && y + 1 > 0 && y + 1 < ny - 1) {
+        du_2 += alpha * dv[i + nx];
+        collected = true;
+    }
+    if (x - 1 > 0 && x - 1 < nx - 1 && y > 0 && y < ny - 1) {
+        du_2 += alpha * dv[i - 1];
+        collected = true;
+    }
+    if (x + 1 > 0 && x + 1 < nx - 1 && y > 0 && y < ny - 1) {
+        du_2 += alpha * dv[i + 1];
+        collected = true;
+    }
+    if (collected) {
+        du[i] += du_2;
+    }
+}
+
 extern "C" __global__ void heat_reverse(
-    const float* u, float* du, const float* v, float* dv, float alpha, double* dalpha, int ny, int nx)
+    const float* u, const float* du, const float* v, float* dv, float alpha, double* dalpha, int ny, int nx)
 {
     int x = blockIdx.x * blockDim.x + threadIdx.x;
     int y = blockIdx.y * blockDim.y + threadIdx.y;
@@ -43,12 +78,6 @@ extern "C" __global__ void heat_reverse(
         const float u_6 = u[i + nx];
         const float dv_2 = dv[i];
         dv[i] = 0.0f;
-        const float dv_3 = alpha * dv_2;
-        atomicAdd(&du[i + nx], dv_3);
-        atomicAdd(&du[i - nx], dv_3);
-        atomicAdd(&du[i + 1], dv_3);
-        atomicAdd(&du[i - 1], dv_3);
-        atomicAdd(&du[i], dv_2 - 4.0f * dv_3);
         dalpha_2 = (u_3 + u_4 + u_5 + u_6 - 4.0f * u_2) * dv_2;
     }
     gpuad_block_sum(&dalpha[0], (double)dalpha_2);
@@ -57,7 +86,7 @@ extern "C" __global__ void heat_reverse(
 // adjoint of `heat`
 //   not saved  u                             never overwritten by this launch
 //   not saved  v                             no derivative needs what was overwritten
-//   shadow     du                   atomic   it is not proved that no two threads meet in one element (heat.cu:24:66)
+//   shadow     du                   gather   each thread of heat_gather collects for an element of its own (heat.cu:24:66)
 //   shadow     dv                   plain    no two threads touch one element (heat.cu:24:9)
 //   shadow     dalpha               reduced  summed over each block, then one atomic addition a block (heat.cu:19:28)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it
