@@ -19,6 +19,7 @@ _CUDA = {
     "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long", "uint8": "unsigned char",
     "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long long", "float32": "float", "float64": "double",
 }  # fmt: skip
+CUDA_TYPES = frozenset(_CUDA.values())
 
 
 @dataclass(frozen=True)

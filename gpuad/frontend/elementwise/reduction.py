@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ...source import SourceFile
 from . import fence
+from .parameters import CUDA_TYPES
 from .strided import Operand, loop_line, thread_lines
 from .text import Argument, axis_numbers, check_texts, head, lines, moved, raw_lines, raw_numbers, reference, reserve, signature, splice
 from .words import Composer, RawWriter, Texts, check_words
@@ -68,7 +69,7 @@ def _body(out: Composer, texts: Texts, spec: ReductionSpec, used: set[str], part
     out.add("    {\n")
     lines(out, 2, [*raw_lines(spec.arguments, used), *thread_lines(spec.dims - spec.loops, spec.dims, spec.index, "_")])
     out.add("        {\n            _type_reduce _s = ")
-    _expression(out, texts, "identity")
+    _beginning(out, texts, spec)
     out.add(";\n")
     lines(out, 3, [loop_line(f"_j{k}", f"_m{k}", spec.index) for k in reversed(range(spec.reduced))])
     out.add("            {\n")
@@ -84,14 +85,14 @@ def _body(out: Composer, texts: Texts, spec: ReductionSpec, used: set[str], part
     out.add("\n                );\n            }\n        }\n    }\n}\n")
 
 
-def _expression(out: Composer, texts: Texts, key: str) -> None:
-    """The value with which the reduction begins: 0 where none is given, as in CuPy."""
-    if texts[key].text.strip():
+def _beginning(out: Composer, texts: Texts, spec: ReductionSpec) -> None:
+    """The value with which the reduction begins: where none is given the type's own, 0 for a number, as in CuPy."""
+    if texts["identity"].text.strip():
         out.add("_type_reduce(\n")
-        out.copy(texts[key])
+        out.copy(texts["identity"])
         out.add("\n            )")
     else:
-        out.add("0")
+        out.add("0" if spec.reduce_type in {*CUDA_TYPES, *(letter for letter, _ in spec.letters)} else "_type_reduce()")
 
 
 def _inputs(spec: ReductionSpec) -> Iterator[str]:

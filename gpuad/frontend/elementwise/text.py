@@ -28,6 +28,7 @@ from .strided import Operand, thread_lines
 from .words import Composer, Raw, RawWriter, Texts, check_words, macros, names, span_of, words
 
 POINTERS = ("int", "long", "long long")
+_MACROS = {"M_PI": "3.1415926535897932384626433832795", "INFINITY": "__int_as_float(0x7f800000)", "NAN": "__int_as_float(0x7fffffff)"}
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def _element_lines(spec: ElementwiseSpec, used: set[str]) -> Iterator[str]:
     if spec.counter:
         yield f"const ptrdiff_t i = {spec.counter.index('_')};"
     if "_ind_get" in used:
-        yield f"const ptrdiff_t _ind_get[] = {{{', '.join(c.index('_') for c in spec.coordinates)}}};"
+        yield f"const ptrdiff_t _ind_get[] = {{{', '.join(c.index('_') for c in spec.coordinates) or '0'}}};"
     for a in spec.arguments:
         if a.operand is not None:
             yield reference(a, a.operand.index("_"))
@@ -206,8 +207,8 @@ def head(out: Composer, texts: Texts, arguments: Sequence[Argument], letters: Se
     by_letter = {a.parameter.letter: a.parameter for a in reversed(arguments)}
     for letter, dtype in letters:
         out.add(f"typedef {by_letter[letter].cuda_type(np.dtype(dtype))} {letter};\n")
-    if any("M_PI" in texts.names(key) for key in texts.files):
-        out.add("#ifndef M_PI\n#define M_PI 3.1415926535897932384626433832795\n#endif\n")
+    for name in sorted(_MACROS.keys() & {n for key in texts.files for n in texts.names(key)}):
+        out.add(f"#ifndef {name}\n#define {name} {_MACROS[name]}\n#endif\n")
     if texts["preamble"].text.strip():
         out.copy(texts["preamble"])
         out.add("\n")
