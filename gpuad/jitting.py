@@ -93,11 +93,13 @@ class JitKernel(Family):
             self._concrete[signature] = Concrete(lower(self._func, signature))
         return self._concrete[signature]
 
-    def adjoint(self, *annotations: Any, args: Sequence[Any], grid: Any = None, block: Any = None, **by_name: Any) -> AdjointText:
+    def adjoint(
+        self, *annotations: Any, args: Sequence[Any], grid: Any = None, block: Any = None, shared_mem: int = 0, **by_name: Any
+    ) -> AdjointText:
         """The reverse kernel for the types of `args`, as `Kernel.adjoint` gives it; with `grid` and `block` the text of this launch."""
         plan = self.planned(grid, block, args)
         launch = {} if grid is None else {"grid": grid, "block": block, "args": plan.args}
-        return plan.kernel.adjoint(*annotations, **launch, **by_name)
+        return plan.kernel.adjoint(*annotations, shared_mem=shared_mem, **launch, **by_name)
 
 
 def _opened(arg: Any) -> Any:

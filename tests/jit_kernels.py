@@ -117,6 +117,68 @@ def strided(x, y):
 
 
 @jit
+def mirrored(x, y):
+    """Each block's part of x backwards, through shared memory."""
+    s = jit.shared_memory(np.float64, 8)
+    t = jit.threadIdx.x
+    i = jit.grid(1)
+    s[t] = x[i] * x[i]
+    jit.syncthreads()
+    y[i] = s[jit.blockDim.x - 1 - t]
+
+
+@jit
+def block_sum(x, y):
+    """A tree in dynamic shared memory."""
+    s = jit.shared_memory(np.float64, None)
+    t = jit.threadIdx.x
+    i = jit.grid(1)
+    s[t] = np.sin(x[i]) if i < x.size else 0.0
+    jit.syncthreads()
+    step = jit.blockDim.x // 2
+    while step > 0:
+        if t < step:
+            s[t] += s[t + step]
+        jit.syncthreads()
+        step //= 2
+    if t == 0:
+        jit.atomic_add(y, 0, s[0])
+
+
+@jit
+def counted(x, y):
+    """A histogram in shared memory."""
+    s = jit.shared_memory(np.float64, 4)
+    t = jit.threadIdx.x
+    if t < 4:
+        s[t] = 0
+    jit.syncthreads()
+    jit.atomic_add(s, t % 4, x[t] * x[t])
+    jit.syncthreads()
+    if t < 4:
+        y[t] = s[t]
+
+
+@jit
+def warp_sum(x, y):
+    i = jit.grid(1)
+    v = x[i] * x[i]
+    for k in range(5):
+        v += jit.shfl_down_sync(0xFFFFFFFF, v, 16 >> k)
+    jit.syncwarp()
+    if jit.laneid() == 0:
+        y[i // 32] = v
+
+
+@jit
+def neighbours(x, y):
+    i = jit.grid(1)
+    a = jit.shfl_up_sync(0xFFFFFFFF, x[i], 1, width=16)
+    b = jit.shfl_xor_sync(0xFFFFFFFF, x[i], 3)
+    y[i] = a * b * jit.shfl_sync(0xFFFFFFFF, x[i], 5, width=8)
+
+
+@jit
 def nothing_there(x):
     if jit.grid(1) < x.size:
         x[0, 1] = missing  # noqa: F821

@@ -31,9 +31,16 @@ class Case:
     """A kernel, its geometry and arguments, and what NumPy says of the array at `out`."""
 
     def __init__(
-        self, kernel: Any, geometry: Any, make: Callable[[], tuple[Any, ...]], expected: Callable[..., Any], out: int = -1
+        self,
+        kernel: Any,
+        geometry: Any,
+        make: Callable[[], tuple[Any, ...]],
+        expected: Callable[..., Any],
+        out: int = -1,
+        shared_mem: int = 0,
     ) -> None:
         self.kernel, (self.grid, self.block), self.make, self.expected, self.out = kernel, geometry, make, expected, out
+        self.shared_mem = shared_mem
 
 
 def _wave(p: Any, u: Any, c: Any) -> Any:
@@ -59,6 +66,12 @@ def _after_loop(x: Any, y: Any) -> Any:
 def _in_place(x: Any, a: float) -> Any:
     z = x * a / np.where(np.arange(x.size) % 2, 4, 3)
     return z - np.abs(z)
+
+
+def _neighbours(x: Any, y: Any) -> Any:
+    lanes = np.arange(32)
+    up = x[np.where(lanes % 16 == 0, lanes, lanes - 1)]
+    return up * x[lanes ^ 3] * x[lanes // 8 * 8 + 5]
 
 
 def _stencil(u: Any, v: Any) -> Any:
@@ -89,6 +102,13 @@ CASES = {
     "in place": Case(J.in_place, (1, 8), lambda: (uniform(7), Active(np.float64(-0.5), np.zeros(()))), _in_place, 0),
     "constants": Case(J.stencil, (1, 16), lambda: (uniform(9), uniform(9)), _stencil),
     "strides": Case(J.strided, ((2, 2), (4, 4)), lambda: (uniform(5, 7), uniform(7, 5)), lambda x, y: x.T * 56 * 2),
+    "shared memory": Case(J.mirrored, (2, 8), lambda: (uniform(16), uniform(16)), lambda x, y: (x * x).reshape(2, 8)[:, ::-1].ravel()),
+    "dynamic shared memory": Case(
+        J.block_sum, (2, 8), lambda: (uniform(13), uniform(1)), lambda x, y: y + np.sin(x).sum(), shared_mem=64
+    ),
+    "atomics on shared memory": Case(J.counted, (1, 12), lambda: (uniform(12), uniform(4)), lambda x, y: (x * x).reshape(3, 4).sum(0)),
+    "warp": Case(J.warp_sum, (1, 64), lambda: (uniform(64), uniform(2)), lambda x, y: (x * x).reshape(2, 32).sum(1)),
+    "shuffles": Case(J.neighbours, (1, 32), lambda: (uniform(32), uniform(32)), _neighbours),
 }  # fmt: skip
 
 
@@ -99,7 +119,7 @@ def test_values(name: str, executor: str) -> None:
     args = [getattr(a, "primal", a) for a in case.make()]
     expected = case.expected(*(np.copy(a) if hasattr(a, "shape") and a.shape else a for a in args))
     with running(executor):
-        case.kernel[case.grid, case.block](*args)
+        case.kernel[case.grid, case.block](*args, shared_mem=case.shared_mem)
     found = args[case.out]
     np.testing.assert_allclose(found, expected, rtol=1e-5 if found.dtype == np.float32 else 1e-7)
 
@@ -111,7 +131,13 @@ def test_gradients(name: str, executor: str, way: tuple[bool, bool]) -> None:
     case = CASES[name]
     with running(executor, *way):
         report = check_gradient(
-            case.kernel, case.make(), grid=case.grid, block=case.block, directions=1, race_check=executor == "reference"
+            case.kernel,
+            case.make(),
+            grid=case.grid,
+            block=case.block,
+            shared_mem=case.shared_mem,
+            directions=1,
+            race_check=executor == "reference",
         )
     assert not any("no dot product" in note for note in report.notes), report
 
@@ -124,8 +150,8 @@ def test_primal_and_adjoint_compile(name: str) -> None:
     plan = case.kernel.planned(case.grid, case.block, args)
     annotations = {d.name: type(a) for d, a in zip(plan.kernel.parameters, args, strict=False) if isinstance(a, Duplicated | Active)}
     for launch in ({}, {"grid": case.grid, "block": case.block}):
-        nvrtc.compile_cuda(case.kernel.adjoint(args=args, **launch, **annotations).source)
-    nvrtc.compile_cuda(cuda_source([plan.kernel.primal()]))
+        nvrtc.compile_cuda(case.kernel.adjoint(args=args, shared_mem=case.shared_mem, **launch, **annotations).source)
+    nvrtc.compile_cuda(cuda_source([plan.kernel.sized(case.shared_mem).primal()]))
 
 
 def test_the_wave_s_reverse_is_as_from_cuda() -> None:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import ast
 
 from ...errors import CompileError
-from ...ir.surface import Binary, Cast, Expr, Index, Name, PointerAdd
+from ...ir.surface import Binary, Cast, Decay, Expr, Index, Name, PointerAdd
 from ...ir.types import I32, I64, Pointer, Scalar
 from ...source import Span
 from ..cuda.conversions import constant
 from .context import Context, layout_type
 from .typing_rules import materialised, type_of
-from .values import Any_, ArrayValue, Items, Static, Value
+from .values import Any_, ArrayValue, Items, SharedValue, Static, Value
 
 
-def indexed(ctx: Context, array: ArrayValue, index: Any_, node: ast.AST) -> ArrayValue | Value:
+def indexed(ctx: Context, array: ArrayValue | SharedValue, index: Any_, node: ast.AST) -> ArrayValue | Value:
     """`a[i]`, `a[i, j]`: an element, or the array that is left."""
     span = ctx.span(node)
     given = index.items if isinstance(index, Items) else (index,)
+    if isinstance(array, SharedValue):
+        if len(given) != 1:
+            ctx.mistake(node, f"{len(given)} indices for an array of 1 axes")
+        pointer = Decay(span, Pointer(array.type, False), Name(span, array.declaration.type, array.declaration))
+        return Value(Index(span, array.type, pointer, _index(ctx, given[0], node).expr))
     if len(given) > array.ndim:
         ctx.mistake(node, f"{len(given)} indices for an array of {array.ndim} axes" if array.ndim else "this array has no axes left")
     indices = tuple(_index(ctx, i, node) for i in given)

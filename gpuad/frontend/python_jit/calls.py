@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
+from dataclasses import replace
 
-from ...ir.surface import AddressOf, AtomicCall, Binary, Expr, HelperCall, LaunchIndex, Name
-from ...ir.types import I32, I64, U32, Scalar
+import numpy as np
+
+from ...ir.surface import DYNAMIC, AddressOf, AtomicCall, Binary, Expr, HelperCall, Name
+from ...ir.types import I32, I64, U32, Array, Pointer, Scalar
 from ...source import Span
 from ..cuda.conversions import constant
-from . import arrays, fence, functions, operators
+from . import arrays, fence, functions, operators, warps
 from .context import Context, layout_names
-from .names import ATOMICS, Builtin, device_function
-from .signature import ArrayType
+from .names import ATOMICS, SHUFFLES, Builtin, device_function
+from .signature import ArrayType, scalar_of
 from .typing_rules import described, materialised, stored, type_of
-from .values import Any_, ArrayValue, Items, Range, Static, Value
+from .values import Any_, ArrayValue, Items, Range, SharedValue, Static, Value
+from .warps import launch_index
+
+Keywords = Mapping[str, "Any_"]
+_KEYWORDS = {"range": {"unroll"}, "syncwarp": {"mask"}, "shared_memory": {"alignment"}, **{name: {"width"} for name in SHUFFLES}}
 
 
-def call(ctx: Context, callee: Any_, values: tuple[Any_, ...], node: ast.Call) -> Any_:
+def call(ctx: Context, callee: Any_, values: tuple[Any_, ...], keywords: Keywords, node: ast.Call) -> Any_:
     """A call."""
     if not isinstance(callee, Static):
         ctx.mistake(node, f"{described(callee)} cannot be called")
     function = callee.value
     if isinstance(function, Builtin):
-        return builtin(ctx, function.name, values, node)
+        return builtin(ctx, function.name, values, keywords, node)
     if node.keywords:
         ctx.refuse(node.keywords[0].value, "keyword arguments are not supported here")
     if function is len:
@@ -40,10 +48,15 @@ def call(ctx: Context, callee: Any_, values: tuple[Any_, ...], node: ast.Call) -
     return functions.function(ctx, function, values, node)
 
 
-def builtin(ctx: Context, name: str, values: tuple[Any_, ...], node: ast.Call) -> Any_:
+def builtin(ctx: Context, name: str, values: tuple[Any_, ...], keywords: Keywords, node: ast.Call) -> Any_:
     """A call of something of `cupyx.jit`."""
-    if name in fence.BUILTINS:
-        ctx.refuse(node, fence.BUILTINS[name])
+    unknown = [k for k in node.keywords if k.arg not in _KEYWORDS.get(name, set())]
+    if unknown:
+        ctx.mistake(unknown[0].value, f"jit.{name} takes no keyword {unknown[0].arg!r}")
+    if name in warps.NAMES:
+        return warps.call(ctx, name, values, keywords, node)
+    if name == "shared_memory":
+        return _shared(ctx, values, node)
     if name in ATOMICS:
         return _atomic(ctx, ATOMICS[name], values, node)
     if name in ("grid", "gridsize"):
@@ -69,11 +82,6 @@ def _range(ctx: Context, values: tuple[Any_, ...], node: ast.Call) -> Range:
     return Range(numbers[0], numbers[1], step)
 
 
-def launch_index(name: str, axis: str, span: Span) -> Value:
-    """`threadIdx.x` and its kin, uint32."""
-    return Value(LaunchIndex(span, U32, name, axis))
-
-
 def _grid(ctx: Context, name: str, values: tuple[Any_, ...], node: ast.Call) -> Any_:
     ndim = values[0].value if len(values) == 1 and isinstance(values[0], Static) else None
     if ndim not in (1, 2, 3):
@@ -92,13 +100,26 @@ def _grid(ctx: Context, name: str, values: tuple[Any_, ...], node: ast.Call) -> 
 def _atomic(ctx: Context, op: str, values: tuple[Any_, ...], node: ast.Call) -> Any_:
     """`jit.atomic_add(a, i, v)`; the value is the old content."""
     span, count = ctx.span(node), 4 if op == "cas" else 3
-    if len(values) != count or not isinstance(values[0], ArrayValue):
+    if len(values) != count or not isinstance(values[0], ArrayValue | SharedValue):
         ctx.mistake(node, f"jit.atomic_{op} takes an array, an index and {'two numbers' if op == 'cas' else 'a number'}")
     target = arrays.indexed(ctx, values[0], values[1], node)
     if isinstance(target, ArrayValue):
         ctx.mistake(node, f"jit.atomic_{op} needs an index for each axis")
     operands = tuple(stored(v, target.type, "the element", span) for v in values[2:])
-    return Value(AtomicCall(span, target.type, op, AddressOf(span, values[0].pointer.type, target.expr), operands))
+    return Value(AtomicCall(span, target.type, op, AddressOf(span, Pointer(target.type, False), target.expr), operands))
+
+
+def _shared(ctx: Context, values: tuple[Any_, ...], node: ast.Call) -> SharedValue:
+    """`jit.shared_memory(dtype, size)`, declared where the function begins; a size of None is decided by the launch."""
+    known = [v.value for v in values if isinstance(v, Static)]
+    if len(known) != 2 or len(values) != 2 or not (known[1] is None or (isinstance(known[1], int) and known[1] > 0)):
+        ctx.mistake(node, "jit.shared_memory takes a dtype and a size, a constant or None")
+    element = scalar_of(np.dtype(known[0]))
+    if element is None:
+        ctx.refuse(node, f"shared memory of {np.dtype(known[0])} comes in a later release")
+    span = ctx.span(node)
+    declaration = ctx.program.declare(span, "shared", Array(element, DYNAMIC if known[1] is None else known[1]))
+    return SharedValue(replace(declaration, space="shared"), element)
 
 
 def _length(ctx: Context, values: tuple[Any_, ...], node: ast.Call) -> Any_:
@@ -124,6 +145,8 @@ def _device(ctx: Context, function: object, values: tuple[Any_, ...], node: ast.
     types: list[ArrayType | Scalar] = []
     arguments: list[Expr] = []
     for value in values:
+        if isinstance(value, SharedValue):
+            ctx.refuse(node, fence.SHARED_ARGUMENT)
         if isinstance(value, ArrayValue):
             if value.indices:
                 ctx.refuse(node, fence.SLICED)

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from ...ir.surface import Conditional
 from . import arrays, calls, fence, operators
-from .calls import launch_index
 from .context import Context
 from .names import INDICES, Builtin, attribute, builtin_of
 from .signature import scalar_of_number
 from .typing_rules import as_type, common, described, type_of
 from .typing_rules import truth as as_condition
-from .values import Any_, ArrayValue, Items, Static, Value
+from .values import Any_, ArrayValue, Items, SharedValue, Static, Value
+from .warps import launch_index
 
 _INDEX_KEYS = {"x", "y", "z"}
 
@@ -63,7 +63,7 @@ def _subscript(ctx: Context, node: ast.Subscript) -> Any_:
     if any(isinstance(part, ast.Slice) for part in parts):
         ctx.refuse(node, fence.EXPRESSIONS[ast.Slice])
     index = expression(ctx, node.slice)
-    if isinstance(value, ArrayValue):
+    if isinstance(value, ArrayValue | SharedValue):
         return arrays.indexed(ctx, value, index, node)
     if not isinstance(value, Items | Static) or not isinstance(index, Static):
         ctx.mistake(node, f"{described(value)} cannot be indexed by {described(index)}")
@@ -144,7 +144,11 @@ def _call(ctx: Context, node: ast.Call) -> Any_:
     starred = next((a for a in node.args if isinstance(a, ast.Starred)), None)
     if starred is not None:
         ctx.refuse(starred, fence.EXPRESSIONS[ast.Starred])
-    return calls.call(ctx, callee, tuple(expression(ctx, a) for a in node.args), node)
+    double = next((k for k in node.keywords if k.arg is None), None)
+    if double is not None:
+        ctx.refuse(double.value, fence.EXPRESSIONS[ast.Starred])
+    keywords = {str(k.arg): expression(ctx, k.value) for k in node.keywords}
+    return calls.call(ctx, callee, tuple(expression(ctx, a) for a in node.args), keywords, node)
 
 
 _HANDLERS: dict[type[ast.expr], Callable[..., Any_]] = {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 
-_LATER = "come in a later release"
-
 LAMBDA = "lambdas are not supported; write a function with def"
 STATEMENTS: dict[type[ast.AST], str] = {
     ast.FunctionDef: "nested functions are not supported; write a device function at the top of the file",
@@ -34,13 +32,8 @@ EXPRESSIONS: dict[type[ast.AST], str] = {
     ast.Starred: "* is not supported",
     ast.Await: "await is not supported",
 }
-BUILTINS: dict[str, str] = {
-    "syncthreads": f"barriers (jit.syncthreads) {_LATER}",
-    "syncwarp": f"warp-level operations (jit.syncwarp) {_LATER}",
-    "shared_memory": "shared memory (jit.shared_memory) comes in a later release",
-    "laneid": f"warp-level operations (jit.laneid) {_LATER}",
-    **{f"shfl{kind}_sync": f"warp shuffles (jit.shfl{kind}_sync) {_LATER}" for kind in ("", "_up", "_down", "_xor")},
-}
+SHARED_ARGUMENT = "shared memory cannot be passed to a device function; index it where it is used"
+SHARED_PLACE = "jit.shared_memory is assigned to a name, outside of loops and branches: s = jit.shared_memory(numpy.float32, 32)"
 PARAMETERS = "only plain positional parameters are supported: no defaults, no *args, no **kwargs"
 LOOPS = "a loop runs over range(...)"
 ORELSE = "else after a loop is not supported"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ...ir.surface import (
     Assign,
@@ -32,7 +33,7 @@ from .expressions import expression
 from .operators import binary
 from .signature import scalar_of_number
 from .typing_rules import as_type, common, described, materialised, quotient, stored, truth, type_of
-from .values import Any_, ArrayValue, Items, Range, Static, Value
+from .values import Action, Any_, ArrayValue, Items, Range, SharedValue, Static, Value
 
 
 def block(ctx: Context, body: Sequence[ast.stmt], top: bool) -> tuple[Stmt, ...]:
@@ -96,6 +97,8 @@ def _begin(ctx: Context, target: ast.Name, value: Value, span: Span, top: bool, 
 
 def _alias(ctx: Context, target: ast.Name, value: Any_, top: bool) -> tuple[Stmt, ...]:
     """Another name for something that is no number: a function, an array, a tuple."""
+    if isinstance(value, SharedValue):
+        return _shared(ctx, target, value, top)
     if not top or ctx.names.get(target.id) is not None:
         ctx.refuse(target, f"`{target.id}` = {described(value)}: only numbers can be assigned here")
     if isinstance(value, Items):
@@ -106,6 +109,15 @@ def _alias(ctx: Context, target: ast.Name, value: Any_, top: bool) -> tuple[Stmt
         ctx.refuse(target, "a part of an array cannot be assigned to a name; index it where it is used")
     ctx.names[target.id] = value
     return ()
+
+
+def _shared(ctx: Context, target: ast.Name, value: SharedValue, top: bool) -> tuple[Stmt, ...]:
+    """A name for shared memory, declared under it."""
+    if not top or ctx.names.get(target.id) is not None:
+        ctx.refuse(target, fence.SHARED_PLACE)
+    declaration = replace(value.declaration, name=target.id)
+    ctx.names[target.id] = replace(value, declaration=declaration)
+    return (Declare(ctx.span(target), declaration, None),)
 
 
 def _kept(ctx: Context, value: Items, span: Span) -> tuple[tuple[Stmt, ...], tuple[Static | Value, ...]]:
@@ -280,6 +292,10 @@ def _return(ctx: Context, node: ast.Return, top: bool, scope: Scope) -> tuple[St
 
 def _expression(ctx: Context, node: ast.Expr, top: bool, scope: Scope) -> tuple[Stmt, ...]:
     value = expression(ctx, node.value)
+    if isinstance(value, SharedValue):
+        ctx.refuse(node, fence.SHARED_PLACE)
+    if isinstance(value, Action):
+        return (value.statement,)
     return (Evaluate(ctx.span(node), value.expr),) if isinstance(value, Value) else ()
 
 

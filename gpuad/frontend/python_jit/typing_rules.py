@@ -36,7 +36,9 @@ def described(value: Any_) -> str:
     """What something is, for messages."""
     if isinstance(value, Static):
         return f"{type(value.value).__name__} {getattr(value.value, '__name__', value.value)!r}"
-    return {"ArrayValue": "an array", "Items": "a tuple", "Range": "a range"}.get(type(value).__name__, "a number")
+    return {"ArrayValue": "an array", "SharedValue": "an array", "Action": "nothing", "Items": "a tuple", "Range": "a range"}.get(
+        type(value).__name__, "a number"
+    )
 
 
 def common(*types: Scalar) -> Scalar:

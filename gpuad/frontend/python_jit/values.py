@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ...errors import CompileError
-from ...ir.surface import Declaration, Expr
+from ...ir.surface import Declaration, Expr, Stmt
 from ...ir.types import Scalar
 from .signature import ArrayType
 
@@ -49,6 +49,21 @@ class ArrayValue:
 
 
 @dataclass(frozen=True)
+class SharedValue:
+    """An array in shared memory, of one axis."""
+
+    declaration: Declaration
+    type: Scalar
+
+
+@dataclass(frozen=True)
+class Action:
+    """What is done and gives nothing, such as a barrier."""
+
+    statement: Stmt
+
+
+@dataclass(frozen=True)
 class Items:
     """A tuple of values, such as `a.shape` or `jit.grid(2)`."""
 
@@ -64,4 +79,4 @@ class Range:
     step: Static | Value
 
 
-Any_: TypeAlias = "Static | Value | ArrayValue | Items | Range"
+Any_: TypeAlias = "Static | Value | ArrayValue | SharedValue | Items | Range | Action"
