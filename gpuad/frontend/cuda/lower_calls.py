@@ -14,6 +14,7 @@ from .context import Context
 from .conversions import constant, convert
 from .effects import has_effects
 from .fence import function_message
+from .idioms import atomic_idiom
 from .lower_memory import dereferenced
 from .places import is_ours
 from .records import implicit_assignment, implicit_construction, is_method, receiver
@@ -96,7 +97,8 @@ def _helper(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
         ctx.refuse(cursor, "functions with a variable number of arguments are not supported")
     declared = function.parameters[len(target) :]
     arguments = tuple(_argument(ctx, g, p, d, cursor) for g, p, d in zip(given, parameters, declared, strict=True))
-    return HelperCall(ctx.span(cursor), function.result, function, (*target, *arguments))
+    idiom = atomic_idiom(function, (*target, *arguments), ctx.span(cursor))
+    return idiom or HelperCall(ctx.span(cursor), function.result, function, (*target, *arguments))
 
 
 def _receiver(ctx: Context, cursor: Cursor, callee: Cursor) -> tuple[tuple[Expr, ...], list[Cursor]]:
