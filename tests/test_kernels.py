@@ -301,6 +301,11 @@ def _(bin: Any, weight: Any, counts: Any, **_: Any) -> Arrays:  # the parameter'
     return {"counts": np.bincount(bin, weight, counts.size)}
 
 
+@model("histogram_cas")
+def histogram_cas(bin: Any, weight: Any, counts: Any, n: int) -> Arrays:
+    return {"counts": counts + np.bincount(bin, weight**2, len(counts))}
+
+
 @model("histogram-soft_histogram")
 def _(value: Any, bins: Any, **_: Any) -> Arrays:
     return {"counts": np.maximum(0, 1 - np.abs(value[:, None] * (bins - 1) - np.arange(bins))).sum(0)}
