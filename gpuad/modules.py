@@ -15,7 +15,7 @@ import numpy as np
 from .annotations import namespace
 from .errors import LaunchError
 from .ir.surface import Global
-from .ir.types import Pointer, Scalar
+from .ir.types import Pointer, Scalar, Vector
 from .launching import dtype_of
 
 
@@ -67,8 +67,10 @@ class ModuleMemory:
 
 def _dtype(variable: Global) -> np.dtype[Any]:
     assert isinstance(variable.pointer.type, Pointer)
-    assert isinstance(variable.pointer.type.element, Scalar)
-    return dtype_of(variable.pointer.type.element)
+    element = variable.pointer.type.element
+    number = element.element if isinstance(element, Vector) else element
+    assert isinstance(number, Scalar)
+    return dtype_of(number)
 
 
 def library_of(args: Sequence[Any]) -> Any:

@@ -1426,6 +1426,8 @@ extern "C" __global__ void k(double* x, double* y, int* m, int* c)
     if (i == 3) *(long long*)&x[i] = 0x4000000000000000ll;
     if (i == 5) { unsigned long long* p = (unsigned long long*)(x + i); p[0] = 0; }
     atomicAdd((unsigned*)&c[i & 1], 3u);
+    signed char small[2] = {-1, 5};
+    x[i] *= ((unsigned char*)small)[i & 1];
 }
 
 //@ 3: a pointer to one of two memories, of which one is reinterpreted

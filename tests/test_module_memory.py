@@ -179,6 +179,21 @@ def test_split_pair_keeps_what_may_change() -> None:
     np.testing.assert_allclose(dx, np.ones(20) @ _smoothed(x)[1])
 
 
+def test_vectors(executor: Any) -> None:
+    text = """
+    __constant__ float4 c[3];
+    __device__ double2 d;
+    extern "C" __global__ void k(double* x) { int i = threadIdx.x; x[i] = x[i] * x[i] * c[i].y + d.x * c[1].w; if (i == 0) d.y = 3; }
+    """
+    kernel, x, dx, dc = gpuad.kernel(text, "k"), np.array([1.0, 2, 3]), np.ones(3), np.zeros((3, 4), np.float32)
+    kernel.get_global("c")[:] = np.arange(12).reshape(3, 4)
+    kernel.get_global("d")[:] = 5
+    with launching.executor_for_tests(executor):
+        gpuad.autodiff(kernel.with_shadow("c", dc), 1, 3, (Duplicated(x, dx),))
+    assert (x.tolist(), dx.tolist(), kernel.get_global("d").tolist()) == ([36, 55, 116], [2, 20, 54], [5, 3])
+    assert dc.tolist() == [[0, 1, 0, 0], [0, 4, 0, 15], [0, 9, 0, 0]]
+
+
 # --- on a tape -------------------------------------------------------------------------------------------------------------------------
 
 
@@ -263,7 +278,18 @@ def test_generated_text() -> None:
 
 
 REFUSED = {
-    "type": ("struct P { float a; }; __device__ P p; __global__ void k(float* x) { x[0] = ^p.a; }", "structs (P) come in a later release"),
+    "type": (
+        "struct P { float a; }; __device__ P p; __global__ void k(float* x) { x[0] = ^p.a; }",
+        "the variable p is of type struct P; variables of the module have to be numbers, float2 to float4 and their kin, or arrays of them",
+    ),
+    "pointer": (
+        "__device__ float* p; __global__ void k(float* x) { x[0] = ^p[0]; }",
+        "the variable p is of type float32*; variables of the module have to be numbers, float2 to float4 and their kin, or arrays of them",
+    ),
+    "vector with a value": (
+        "__device__ float2 p = {1, 2}; __global__ void k(float* x) { x[0] = ^p.x; }",
+        "vectors of the module with a value are not supported; set them through kernel.get_global",
+    ),
     "name": (
         "__constant__ float ^x[2]; __device__ float f() { return x[0]; } __global__ void k(float* x) { x[0] = f(); }",
         "the variable x of the module has the name of a parameter or of another variable that the kernel k uses; rename one of them",

@@ -40,7 +40,9 @@ def _pointer(value: Expr, target: Pointer, span: Span, implicit: bool) -> Expr:
 
 def _same_size(one: Type, other: Type) -> bool:
     """Whether elements of one type can be read as those of the other, bit for bit."""
-    return isinstance(one, Scalar) and isinstance(other, Scalar) and one.bits == other.bits and one.bits in (32, 64)
+    if not isinstance(one, Scalar) or not isinstance(other, Scalar) or one.bits != other.bits:
+        return False
+    return one.bits in (32, 64) or {one.kind, other.kind} == {"int", "uint"}
 
 
 def explicit(value: Expr, target: Type, span: Span) -> Expr:

@@ -13,9 +13,9 @@ from clang.cindex import Cursor, CursorKind
 from ...errors import UnsupportedError
 from ...ir import surface
 from ...ir.surface import Cast, Deref, Expr, Global, Name
-from ...ir.types import Array, Pointer, Scalar, Type
+from ...ir.types import Array, Pointer, Scalar, Type, Vector
 from .arrays import initial_numbers
-from .clang_c import has_attribute, initializer
+from .clang_c import children, has_attribute, initializer
 from .context import Context
 from .types import is_const
 
@@ -40,19 +40,29 @@ def _global(ctx: Context, use: Cursor, variable: Cursor) -> Global:
         ctx.refuse(use, f"the variable {variable.spelling} is neither local nor in memory of the module (__constant__, __device__)")
     type_ = ctx.type(variable)
     element, shape = _element(type_)
-    if not isinstance(element, Scalar):
-        ctx.refuse(
-            use, f"the variable {variable.spelling} is of type {type_}; variables of the module have to be numbers or arrays of them"
-        )
+    if not isinstance(element, Scalar | Vector):
+        kinds = "numbers, float2 to float4 and their kin, or arrays of them"
+        ctx.refuse(use, f"the variable {variable.spelling} is of type {type_}; variables of the module have to be {kinds}")
     const = space == "__constant__" or is_const(variable.type)
     start = initializer(variable)
+    if isinstance(element, Vector):
+        _refuse_value(ctx, use, start)
+        start = None
     initial = initial_numbers(ctx, type_, start) if start is not None else None
     pointer = ctx.fresh(ctx.span(variable), variable.spelling, Pointer(element, const), const=True, space="module")
     return Global(ctx.span(variable), _full_name(variable), pointer, shape, initial)
 
 
+def _refuse_value(ctx: Context, use: Cursor, start: Cursor | None) -> None:
+    """Refuses vectors with a value; one without is shown with the call of its constructor."""
+    if start is not None and (start.kind != CursorKind.CALL_EXPR or children(start)):
+        ctx.refuse(use, "vectors of the module with a value are not supported; set them through kernel.get_global")
+
+
 def _element(type_: Type) -> tuple[Type, tuple[int, ...]]:
-    """What an array of arrays consists of at last, and its shape."""
+    """What an array of arrays consists of at last, and its shape in numbers."""
+    if isinstance(type_, Vector):
+        return type_, (type_.lanes,)
     if not isinstance(type_, Array):
         return type_, ()
     element, shape = _element(type_.element)
