@@ -14,7 +14,7 @@ from ..errors import UnsupportedError
 from ..ir import surface
 from ..ir.nodes import Call, Constant, Expr, LaunchIndex, Shuffle
 from ..ir.records import leaves, part_number, parts
-from ..ir.types import BOOL, I64, U32, Pointer, Scalar, Type, Void
+from ..ir.types import BOOL, F16, F32, F64, I64, U32, Pointer, Scalar, Type, Void, value_type
 from ..source import Span
 from . import fold, memory, records
 from .lowering import Branch, Lowering
@@ -135,7 +135,7 @@ def check_type(kind: Type, span: Span) -> None:
 def _scalar_type(e: surface.Expr) -> Scalar:
     if not isinstance(e.type, Scalar):
         raise UnsupportedError(f"a value of type {e.type} where a number belongs", e.span)
-    return e.type
+    return value_type(e.type)
 
 
 def _constant(e: surface.Constant) -> Value:
@@ -155,7 +155,11 @@ def _cast(s: Lowering, e: surface.Cast, operand: surface.Expr) -> Value:
         return evaluate(s, operand)
     if isinstance(operand.type, Pointer):
         raise UnsupportedError("a pointer as a condition or a number comes in a later release", e.span)
-    return fold.cast(scalar(s, operand), _scalar_type(e), e.implicit)
+    value = scalar(s, operand)
+    if e.type == F16 and operand.type != F16:
+        exact = value if value.type == F64 else fold.cast(value, F32, e.implicit)
+        return fold.cast(Call("gpuad_half", (exact,), exact.type), F32)
+    return fold.cast(value, _scalar_type(e), e.implicit)
 
 
 def _binary(s: Lowering, e: surface.Binary) -> Expr:
