@@ -116,7 +116,7 @@ def prepared(case: Case, sizes: dict[str, int], kernel: api.Kernel, args: tuple[
 def _argument(value: Any, active: bool, library: Any) -> Any:
     if not isinstance(value, np.ndarray):
         return Active(value, library.zeros((), np.float64 if value.dtype.itemsize < 8 else value.dtype)) if active else value
-    both = value, np.ones_like(value)
+    both = value, np.ones_like(value, np.float32 if value.dtype == np.float16 else None)
     if value.dtype.names and library is not np:  # CuPy has no structured arrays
         both = value.view(np.uint8), both[1].view(np.uint8)
     array, seed = map(library.asarray, both)

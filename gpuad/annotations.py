@@ -199,7 +199,7 @@ def _forwarded(name: str, method: str, inputs: Sequence[Any], out: Any, keywords
 class Duplicated(_Operators, _Annotated):
     """An array and its shadow, the array that holds (on entry) the adjoint of its state after a call and (on exit) of its state before.
 
-    `x`: an array of floats, any shape. `dx`: an array of the same shape, dtype and strides (float32 is allowed for float16); None makes a
+    `x`: an array of floats, any shape. `dx`: an array of the same shape, dtype and strides (float32 for float16); None makes a
     zero shadow when it is first needed. `keep`: where the kernel overwrites `x`, the seed in `dx` is read and not taken.
     Raises ShadowError when `x` is an annotation itself.
     """
@@ -501,11 +501,13 @@ def fills(array: Any, memory: Memory) -> bool:
 
 
 def _zeros_like(x: Any) -> Any:
-    """Zeros laid out like `x`, with the same room around them: a kernel that leaves a view leaves its shadow too."""
+    """Zeros laid out like `x`, with the same room around them: a kernel that leaves a view leaves its shadow too. Of halves in float32: a
+    half would lose every contribution below the 2048th part of what is there."""
     memory, library = resolve(x), namespace(x)
+    dtype = np.dtype(np.float32) if x.dtype == np.float16 else x.dtype
     if fills(x, memory) and min(x.strides, default=0) >= 0:
-        return library.zeros_like(x)
-    room = library.zeros(memory.root.size, memory.root.dtype)
+        return library.zeros_like(x, dtype)
+    room, strides = library.zeros(memory.root.size, dtype), tuple(s // x.dtype.itemsize * dtype.itemsize for s in x.strides)
     if library.__name__ == "numpy":  # as_strided would hide from NumPy whose memory it is
-        return np.ndarray(x.shape, x.dtype, room, memory.offset * x.dtype.itemsize, x.strides)
-    return library.lib.stride_tricks.as_strided(room[memory.offset :], x.shape, x.strides)
+        return np.ndarray(x.shape, dtype, room, memory.offset * dtype.itemsize, strides)
+    return library.lib.stride_tricks.as_strided(room[memory.offset :], x.shape, strides)

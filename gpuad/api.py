@@ -34,7 +34,7 @@ from .ir.nodes import Kernel as IrKernel
 from .ir.records import numbers, split_parameter
 from .ir.rewrite import walk_stmts
 from .ir.surface import Declaration, Function, Global, uses_dynamic
-from .ir.types import Pointer, Scalar
+from .ir.types import Pointer, Scalar, value_type
 from .launching import Call, State
 from .modules import ModuleMemory, library_of
 from .program.context import current as recording
@@ -311,7 +311,7 @@ def _listed(names: Iterable[str]) -> str:
 
 def _element(declaration: Declaration) -> Scalar | None:
     type_ = declaration.type.element if isinstance(declaration.type, Pointer) else declaration.type
-    return next((number for number in numbers(type_) if number.is_float), None)
+    return next((value_type(number) for number in numbers(type_) if number.is_float), None)
 
 
 def _written_names(kernel: IrKernel) -> list[str]:

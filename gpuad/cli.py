@@ -31,8 +31,9 @@ from .cases import Case, read
 from .demo import gray_scott, wave
 from .demo.outcome import Outcome, draw
 from .errors import GpuadError
+from .ir.records import numbers
 from .ir.surface import Declaration
-from .ir.types import Pointer, Scalar, Type
+from .ir.types import Pointer, Type
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -200,9 +201,7 @@ def _activity(parameters: Sequence[Declaration], const: Sequence[str]) -> dict[s
 
 
 def _is_float(type_: Type) -> bool:
-    number = type_.element if isinstance(type_, Pointer) else type_
-    number = getattr(number, "element", number)  # of a vector or a complex
-    return isinstance(number, Scalar) and number.is_float
+    return any(number.is_float for number in numbers(type_.element if isinstance(type_, Pointer) else type_))
 
 
 def _sizes(options: Sequence[str]) -> dict[str, int]:

@@ -444,4 +444,5 @@ def view_like(memory: Memory, array: Any) -> Any:
     begin, numbers = memory.root[memory.offset :], 1 if array.dtype.kind != "c" else 2
     if numbers == 2:
         begin = begin[: begin.size // 2 * 2].view(f"c{begin.dtype.itemsize * 2}")
-    return strided(begin, array.shape, array.strides)
+    each = array.dtype.itemsize // numbers  # of halves the shadow is wider
+    return strided(begin, array.shape, tuple(s // each * memory.itemsize for s in array.strides))

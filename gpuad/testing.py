@@ -185,9 +185,11 @@ class _Room:
 
     def view(self, array: Any, offset: int) -> Any:
         """The part of the shadow memory that lies as `array` does in its allocation."""
+        dtype = _shadow_dtype(array.dtype)
+        strides = tuple(s // array.dtype.itemsize * dtype.itemsize for s in array.strides)
         if namespace(array).__name__ == "numpy":
-            return np.ndarray(array.shape, array.dtype, self.shadow, offset * self.shadow.dtype.itemsize, array.strides)
-        return namespace(array).lib.stride_tricks.as_strided(self.shadow[offset:].view(array.dtype), array.shape, array.strides)
+            return np.ndarray(array.shape, dtype, self.shadow, offset * self.shadow.dtype.itemsize, strides)
+        return namespace(array).lib.stride_tricks.as_strided(self.shadow[offset:].view(dtype), array.shape, strides)
 
 
 Vector = dict[int, Any]  # a float64 array on the host for each allocation (by address) or scalar (by -1 - position)
@@ -243,7 +245,9 @@ class _State:
         memory = leaf_memory(array)
         key = address(memory.root)
         if key not in self.rooms:
-            self.rooms[key] = _Room(memory.root, memory.root.copy(), namespace(array).zeros(memory.root.size, memory.root.dtype))
+            self.rooms[key] = _Room(
+                memory.root, memory.root.copy(), namespace(array).zeros(memory.root.size, _shadow_dtype(memory.root.dtype))
+            )
         room = self.rooms[key]
         if active:
             shadow = room.view(array, memory.offset)
@@ -276,7 +280,7 @@ class _State:
             room.shadow.fill(0)
         for _, array, shadow in self.views.values():
             size = _scale(_host(array)) if scaled else 1.0
-            shadow[...] = namespace(array).asarray(size * _normal(rng, array), array.dtype)
+            shadow[...] = namespace(array).asarray(size * _normal(rng, array), shadow.dtype)
         made = self.shadows()
         for position, value in self.scalars.items():
             made[-1 - position] = np.float64(rng.standard_normal() * (_scale(np.float64(value)) if scaled else 1.0))
@@ -353,6 +357,11 @@ class _State:
             value = getattr(arg, "primal", arg)
             args.append(_copied(value, rooms) if _is_array(value) else value)
         api.check_races(self.launch.kernel, self.launch.grid, self.launch.block, tuple(args), **self.launch.call)
+
+
+def _shadow_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of a shadow: that of the array, but float32 for halves."""
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
 def _normal(rng: np.random.Generator, array: Any) -> Any:

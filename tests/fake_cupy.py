@@ -291,9 +291,31 @@ def _serial(helper: re.Match[str]) -> str:
     return "".join(_SERIAL[helper[1]].format(type_) for type_ in types)
 
 
+_HALVES = """
+__device__ inline float gpuad_from_half(unsigned short h) {
+    unsigned e = (h >> 10) & 31u, m = h & 1023u;
+    float v = e == 31u ? __uint_as_float(0x7f800000u | (m << 13)) : __uint_as_float(((e + 112u) << 23) | (m << 13));
+    if (e == 0u) v = (float)m * 5.9604644775390625e-8f;
+    return (h & 0x8000u) ? -v : v;
+}
+__device__ inline unsigned short gpuad_to_half(float v) {
+    unsigned sign = (__float_as_uint(v) >> 16) & 0x8000u, u = __float_as_uint(fabsf(v));
+    if (v != v) return 0x7fffu;
+    if (fabsf(v) >= 65520.0f) return sign | 0x7c00u;
+    if (fabsf(v) < 6.103515625e-5f) return sign | (unsigned)rintf(fabsf(v) * 16777216.0f);
+    return sign | ((u + 0xfffu + ((u >> 13) & 1u) - 0x38000000u) >> 13);
+}
+__device__ inline float gpuad_half(float v) { return gpuad_from_half(gpuad_to_half(v)); }
+__device__ inline double gpuad_half(double v) { return gpuad_from_half(gpuad_to_half((float)v)); }
+
+"""  # what the assembly of the generated text does
+
+
 @cache
 def _lowered(code: str, name: str, options: tuple[str, ...]) -> Any:
-    text = _HELPER.sub(_serial, code)
+    text = re.sub(
+        r"// Halves are kept.*?(?=// The chain|// Adds|// atomic|extern)", lambda _: _HALVES, _HELPER.sub(_serial, code), flags=re.S
+    )
     return primal_of(parse(SourceFile("generated.cu", text), options=options).kernel(name))
 
 

@@ -71,7 +71,8 @@ def wide(value: Any) -> Any:
 
 def narrow(work: Workload) -> bool:
     return any(
-        getattr(x, "dtype", None) in (np.float32, np.complex64) or getattr(getattr(x, "dtype", None), "names", None) for x in work.args
+        getattr(x, "dtype", None) in (np.float16, np.float32, np.complex64) or getattr(getattr(x, "dtype", None), "names", None)
+        for x in work.args
     )
 
 

@@ -262,9 +262,11 @@ def test_shadows_that_do_not_fit() -> None:
     refused(ShadowError, "use Active(value, shadow)", {"a": F32}, Duplicated(x))
 
 
-def test_a_shadow_of_half_may_be_float() -> None:
+def test_a_shadow_of_half_is_float() -> None:
     half = {"x": Pointer(F16)}
     assert call(half, Duplicated(np.zeros(9, np.float16), np.zeros(9, np.float32)))
+    assert call(half, Duplicated(np.zeros(9, np.float16))).arguments[0].shadow_array.dtype == np.float32
+    refused(ShadowError, "float32, not float16", half, Duplicated(np.zeros(9, np.float16), np.zeros(9, np.float16)))
     base, room = np.zeros(9, np.float16), np.zeros(9, np.float32)
     assert call(half, Duplicated(base[2:], room[2:])).arguments[0].shadow.offset == 2
 

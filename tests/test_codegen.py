@@ -44,7 +44,7 @@ from gpuad.ir.nodes import (
     Var,
     While,
 )
-from gpuad.ir.types import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, U32, U64, Scalar, Space
+from gpuad.ir.types import BF16, BOOL, F32, F64, I8, I32, I64, U8, U32, U64, Scalar, Space
 
 u, v, x, dx, da = (buffer(name) for name in ("u", "v", "x", "dx", "da"))
 n, i = var("n", I32), var("i", I32)
@@ -464,7 +464,7 @@ def test_printing_is_deterministic_and_folding_reaches_a_fixed_point() -> None:
         (Take(var("t"), dx, i), "not decided how this take"),
         (Push(Stack("s", (("a", F32),)), (a,)), "a Push has to be lowered"),
         (Atomic("min", None, dx, i, (a,)), "CUDA has no atomic min for float32"),
-        (Store(buffer("h", F16), i, Constant(1, F16)), "values of type float16"),
+        (Store(buffer("h", BF16), i, Constant(1, BF16)), "values of type bfloat16"),
         (Let(var("h", BF16), Constant(1, BF16)), None),
         (Store(dx, i, call("__expf", Cast(a, F64))), "__expf does not exist for float64"),
     ],

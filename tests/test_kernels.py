@@ -158,6 +158,12 @@ def _(particle: Any, density: Any, **_: Any) -> Arrays:
     return {"density": density}
 
 
+@model("csr_half")
+def _(row: Any, column: Any, value: Any, x: Any, bias: Any, **_: Any) -> Arrays:
+    sums = np.array([value[a:b] @ x[column[a:b]] for a, b in pairwise(row)]) + bias.ravel()
+    return {"y": np.maximum(sums, 0)}
+
+
 @model("csr_spmv")
 def _(row: Any, column: Any, value: Any, x: Any, **_: Any) -> Arrays:
     return {"y": np.array([value[a:b] @ x[column[a:b]] for a, b in pairwise(row)])}

@@ -297,6 +297,10 @@ REFUSED: dict[str, tuple[str, str]] = {
         "y[i] = (^(double*)p)[0];",
         "a cast from struct Particle* to float64* reinterprets memory, which a derivative cannot follow",
     ),
+    "a member as bits": (
+        "int* r = ^(int*)&m[i].u; y[i] = m[i].v; r[0] = 1;",
+        "memory of structs is used as int32, which a derivative cannot follow",
+    ),
     "undefined": ("Vec a = v[i]; Pair b; b.b = a.x; ^q[i].first = b;", "a part of this value is used before it has a value"),
 }
 

@@ -17,7 +17,7 @@ from ..errors import GpuadError, LaunchError, ShadowError
 from ..executors.base import Memory
 from ..ir.records import numbers, size_of
 from ..ir.surface import Declaration
-from ..ir.types import BF16, Complex, Pointer, Scalar, Struct, Type, Vector
+from ..ir.types import BF16, F16, Complex, Pointer, Scalar, Struct, Type, Vector
 from .layouts import described, dtype_of, fits, same_number
 
 _SHADOWED = ("duplicated", "noneed", "batch")
@@ -146,6 +146,8 @@ class Place:
         leaf = self._element(array, type_)
         if kind in _SHADOWED and not leaf.is_float:
             raise self.refuse(f"holds integers, which carry no gradient; pass the array itself, not {type(arg).__name__}.", ShadowError)
+        if kind in _SHADOWED and F16 in numbers(type_.element) and (len(numbers(type_.element)) > 1 or array.dtype.names):
+            raise self.refuse("points to structs with halves in them, which cannot have a shadow in this release.", ShadowError)
         made = tuple(self._shadow(array, shadow) for shadow in shadows)
         return BoundArgument(
             self.position, self.declaration, kind, _memory(array, type_.element), tuple(_memory(s, type_.element) for s in made),
@@ -201,8 +203,11 @@ class Place:
             raise self.refuse(
                 f"has shape {tuple(array.shape)} but its shadow {tuple(shadow.shape)}; make it with zeros_like(x).", ShadowError
             )
-        wider = array.dtype.itemsize == 2 and shadow.dtype == np.float32
-        if shadow.dtype != array.dtype and not wider:
+        if array.dtype == np.float16 or array.dtype.name == "bfloat16":
+            if shadow.dtype != np.float32:
+                what = f"is of {array.dtype}, whose shadow is of float32, not {shadow.dtype}"
+                raise self.refuse(f"{what}: a half would lose small contributions. Make it with zeros(x.shape, 'float32').", ShadowError)
+        elif shadow.dtype != array.dtype:
             raise self.refuse(f"holds {array.dtype} but its shadow {shadow.dtype}; make it with zeros_like(x).", ShadowError)
         return shadow
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from ..ir.functions import FUNCTIONS
 from ..ir.nodes import Binary, Buffer, Call, Cast, Constant, Expr, LaunchIndex, Select, Unary, Var
-from ..ir.types import BOOL, Scalar
+from ..ir.types import BOOL, F16, Scalar
 from .spelling import c_type, common_type, converts_silently, function_name, literal, promoted
 from .structure import Read
 
@@ -60,6 +60,13 @@ class Expressions:
         """`buffer[index]`."""
         return f"{self.names.name_of(buffer)}[{self.subscript(index)}]"
 
+    def number_in(self, buffer: Buffer, index: Expr) -> str:
+        """The number at `buffer[index]`."""
+        if buffer.element != F16:
+            return self.element(buffer, index)
+        self.helpers.add("gpuad_half")
+        return f"gpuad_from_half({self.element(buffer, index)})"
+
     def subscript(self, index: Expr) -> str:
         if isinstance(index, Cast) and index.operand.type.is_integer and index.type.bits == 64 and index.operand.type.bits <= 32:
             index = index.operand
@@ -82,7 +89,7 @@ class Expressions:
             case Select():
                 return self.select(expr)
             case Read(buffer=buffer, index=index):
-                return self.element(buffer, index), PRIMARY
+                return self.number_in(buffer, index), PRIMARY
             case Call():
                 return self.call(expr)
         raise TypeError(f"no expression: {expr!r}")

@@ -87,7 +87,31 @@ __device__ inline long long gpuad_add(long long* target, long long value)
 }
 """
 
+_HALF = """
+// Halves are kept as their bits, and computed with in float.
+__device__ inline float gpuad_from_half(unsigned short bits)
+{
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+__device__ inline unsigned short gpuad_to_half(float value)
+{
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+__device__ inline float gpuad_half(float value) { return gpuad_from_half(gpuad_to_half(value)); }
+__device__ inline double gpuad_half(double value)
+{
+    unsigned short bits;
+    asm("cvt.rn.f16.f64 %0, %1;" : "=h"(bits) : "d"(value));
+    return gpuad_from_half(bits);
+}
+"""
+
 CUDA_HELPERS = {
+    "gpuad_half": _HALF,
     "gpuad_chain": _CHAIN,
     **gamma_helpers("__device__ inline"),
     "gpuad_block_sum": _BLOCK_SUM,

@@ -286,7 +286,33 @@ GPUAD_INLINE long long gpuad_trips(long long start, long long stop, long long st
 """,
 }
 
+_HALF = """// Halves are kept as their bits, and computed with in float.
+GPUAD_INLINE float gpuad_from_half(unsigned short bits)
+{
+    const unsigned exponent = (bits >> 10) & 31u, mantissa = bits & 1023u;
+    unsigned whole = exponent == 31u ? 0x7f800000u | (mantissa << 13) : ((exponent + 112u) << 23) | (mantissa << 13);
+    float value;
+    __builtin_memcpy(&value, &whole, sizeof value);
+    if (exponent == 0u) value = (float)mantissa * 5.9604644775390625e-8f;
+    return (bits & 0x8000u) ? -value : value;
+}
+GPUAD_INLINE unsigned short gpuad_to_half(double value)
+{
+    if (value != value) return 0x7fffu;
+    const unsigned sign = __builtin_signbit(value) ? 0x8000u : 0u;
+    const double size = __builtin_fabs(value);
+    if (size >= 65520.0) return (unsigned short)(sign | 0x7c00u);
+    if (size < 6.103515625e-5) return (unsigned short)(sign | (unsigned)__builtin_nearbyint(size * 16777216.0));
+    int exponent;
+    __builtin_frexp(size, &exponent);
+    const unsigned mantissa = (unsigned)__builtin_nearbyint(__builtin_ldexp(size, 11 - exponent));
+    return (unsigned short)(sign | (((unsigned)(exponent + 14) << 10) + (mantissa - 1024u)));
+}
+GPUAD_INLINE float gpuad_half(float value) { return gpuad_from_half(gpuad_to_half(value)); }
+GPUAD_INLINE double gpuad_half(double value) { return gpuad_from_half(gpuad_to_half(value)); }"""
+
 _SMALL = {
+    "gpuad_half": _HALF,
     **{name: text.strip() for name, text in gamma_helpers("GPUAD_INLINE").items()},
     "gpuad_chain": "template <typename T> GPUAD_INLINE T gpuad_chain(T seed, T partial) { return seed == 0 ? (T)0 : seed * partial; }",
     "gpuad_exch": "#define gpuad_exch atomicExch",

@@ -25,6 +25,7 @@ C_TYPES = {
     "uint16": "unsigned short",
     "uint32": "unsigned int",
     "uint64": "unsigned long long",
+    "float16": "unsigned short",  # its bits: plain NVRTC has no type for it
     "float32": "float",
     "float64": "double",
 }
@@ -48,7 +49,7 @@ _INT_NAMES = {
 
 
 def c_type(t: Scalar) -> str:
-    """C's name of the type; UnsupportedError for half precision, which needs headers that plain NVRTC does not have."""
+    """C's name of the type; of a half that of its bits, since plain NVRTC has no headers. UnsupportedError for bfloat16."""
     name = C_TYPES.get(str(t))
     if name is None:
         raise UnsupportedError(f"values of type {t} cannot be printed as CUDA yet")

@@ -40,7 +40,7 @@ from ..ir.nodes import (
     While,
     variables,
 )
-from ..ir.types import F32, F64, I32, I64, U32, Scalar, Space
+from ..ir.types import F16, F32, F64, I32, I64, U32, Scalar, Space
 from .coalesce import coalesce
 from .expressions import Expressions
 from .fold import fold, negated
@@ -282,6 +282,11 @@ class Statements:
 
     def store(self, stmt: Store) -> None:
         target = read(stmt.buffer, stmt.index)
+        if stmt.buffer.element == F16:
+            self.helpers.add("gpuad_half")
+            element = self.expressions.element(stmt.buffer, stmt.index)
+            self.line(f"{element} = gpuad_to_half({self.expressions.text(stmt.value)});", stmt.note)
+            return
         self.line(self.update(self.expressions.text(target), target, stmt.value), stmt.note)
 
     def accumulate(self, stmt: Accumulate) -> None:

@@ -41,6 +41,7 @@ from ..ir.nodes import (
     variables,
     walk,
 )
+from ..ir.types import value_type
 
 Visit: TypeAlias = Callable[[Expr], Expr]
 
@@ -58,7 +59,7 @@ class Read(Call):
 
 def read(buffer: Buffer, index: Expr) -> Read:
     """The element `index` of `buffer` as an expression."""
-    return Read("[]", (index,), buffer.element, buffer)
+    return Read("[]", (index,), value_type(buffer.element), buffer)
 
 
 def rebuild(expr: Expr, visit: Visit) -> Expr:

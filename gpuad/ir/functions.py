@@ -106,5 +106,6 @@ FUNCTIONS: dict[str, Function] = {
     "gpuad_used": Function("gpuad_used", 1, "predicate"),
     "gpuad_digamma": Function("gpuad_digamma", 1, "float", "gpuad_digamma", "gpuad_digamma"),
     "gpuad_trigamma": Function("gpuad_trigamma", 1, "float", "gpuad_trigamma", "gpuad_trigamma"),
+    "gpuad_half": Function("gpuad_half", 1, "float", "gpuad_half", "gpuad_half"),  # the nearest half, as the float that it came from
     "gpuad_chain": Function("gpuad_chain", 2, "float", "gpuad_chain", "gpuad_chain"),
 }

@@ -55,6 +55,12 @@ F16, F32, F64 = (Scalar("float", b) for b in (16, 32, 64))
 BF16 = Scalar("bfloat", 16)
 
 
+def value_type(stored: Scalar) -> Scalar:
+    """The type in which a number in memory is computed with: a half is a float32 as soon as it is read, and is rounded when it is
+    written."""
+    return F32 if stored == F16 else stored
+
+
 @dataclass(frozen=True)
 class Vector(Type):
     """CUDA's float2 to float4 and their kin."""

@@ -448,6 +448,8 @@ def _known_shadow(rule: Rule, name: str, array: Any, use: Use, tape: Any) -> Any
             f"the Duplicated, or stop_gradient({name}). Nothing was run."
         )
     memory = leaf_memory(array)
+    if pairing.root.dtype != memory.root.dtype:
+        raise ShadowError(f"`{name}` of {rule.name} is half precision, which rules do not take. Nothing was run.")
     parts = array.dtype.itemsize // memory.root.dtype.itemsize
     return view_in(Memory(pairing.root.view(array.dtype), (memory.offset + pairing.shift) // parts), array)
 

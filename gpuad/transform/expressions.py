@@ -13,8 +13,8 @@ from dataclasses import replace
 from ..errors import UnsupportedError
 from ..ir import surface
 from ..ir.nodes import Call, Constant, Expr, LaunchIndex, Shuffle
-from ..ir.records import leaves, part_number, parts
-from ..ir.types import BOOL, I64, U32, Pointer, Scalar, Type, Void
+from ..ir.records import leaves, numbers, part_number, parts
+from ..ir.types import BOOL, F16, F32, F64, I64, U32, Pointer, Scalar, Type, Void, value_type
 from ..source import Span
 from . import fold, memory, records
 from .lowering import Branch, Lowering
@@ -135,7 +135,7 @@ def check_type(kind: Type, span: Span) -> None:
 def _scalar_type(e: surface.Expr) -> Scalar:
     if not isinstance(e.type, Scalar):
         raise UnsupportedError(f"a value of type {e.type} where a number belongs", e.span)
-    return e.type
+    return value_type(e.type)
 
 
 def _constant(e: surface.Constant) -> Value:
@@ -150,12 +150,25 @@ def _cast(s: Lowering, e: surface.Cast, operand: surface.Expr) -> Value:
         discard(s, operand)
         return UNDEFINED
     if isinstance(e.type, Pointer):
-        return address(s, operand)
+        return _cast_pointer(s, e, e.type, operand)
     if parts(e.type) and e.type == operand.type:
         return evaluate(s, operand)
     if isinstance(operand.type, Pointer):
         raise UnsupportedError("a pointer as a condition or a number comes in a later release", e.span)
-    return fold.cast(scalar(s, operand), _scalar_type(e), e.implicit)
+    value = scalar(s, operand)
+    if e.type == F16 and operand.type != F16:
+        exact = value if value.type == F64 else fold.cast(value, F32, e.implicit)
+        return fold.cast(Call("gpuad_half", (exact,), exact.type), F32)
+    return fold.cast(value, _scalar_type(e), e.implicit)
+
+
+def _cast_pointer(s: Lowering, e: surface.Cast, kind: Pointer, operand: surface.Expr) -> Address:
+    """A pointer as one of another type: the address stays. Into memory of structs of several types only numbers of the same type lead."""
+    at = address(s, operand)
+    own = operand.type.element if isinstance(operand.type, Pointer) else kind.element
+    if any(target in s.groups for target in at.targets) and numbers(own) != numbers(kind.element):
+        raise UnsupportedError(f"memory of structs is used as {kind.element}, which a derivative cannot follow", e.span)
+    return at
 
 
 def _binary(s: Lowering, e: surface.Binary) -> Expr:

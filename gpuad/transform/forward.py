@@ -46,7 +46,7 @@ from ..ir.nodes import (
     While,
 )
 from ..ir.rewrite import map_expr, map_stmt_exprs
-from ..ir.types import I32
+from ..ir.types import I32, value_type
 from ..source import Span
 from .adjoint import times
 from .derivatives import partials
@@ -141,7 +141,7 @@ class _Forward:
     def alloc(self, stmt: Alloc, buffer: Buffer) -> Block:
         if not self.varies(buffer):
             return (stmt,)
-        self.memory[buffer] = self.names.buffer(self.name(buffer.name), buffer.element, buffer.space, buffer.length)
+        self.memory[buffer] = self.names.buffer(self.name(buffer.name), value_type(buffer.element), buffer.space, buffer.length)
         return (stmt, Alloc(self.memory[buffer], zero=True, span=stmt.span))
 
     def atomic(self, stmt: Atomic) -> Block:

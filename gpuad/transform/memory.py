@@ -14,7 +14,7 @@ from ..ir import surface
 from ..ir.nodes import Accumulate, Atomic, Binary, Buffer, Constant, Expr, How, Let, Load, Stmt, Store, Var, walk
 from ..ir.records import parts
 from ..ir.rewrite import expressions
-from ..ir.types import BOOL, I32, Pointer, Scalar, Space, Type
+from ..ir.types import BOOL, F16, I32, Pointer, Scalar, Space, Type, value_type
 from ..source import Span
 from . import fold, records
 from .lowering import Lowering
@@ -44,7 +44,7 @@ def read(s: Lowering, at: Place, kind: Type, span: Span, name: str | None) -> Va
 
 def viewed(value: Value, kind: Type, span: Span) -> Value:
     """A number as what its bits are in another type of its size: memory may be reached by a pointer of another type than its own."""
-    if not isinstance(value, Expr) or value.type == kind or not isinstance(kind, Scalar):
+    if not isinstance(value, Expr) or not isinstance(kind, Scalar) or value.type == value_type(kind):
         return value
     if value.type.is_integer and kind.is_integer and value.type.bits == kind.bits:
         return fold.cast(value, kind)
@@ -84,7 +84,7 @@ def _check_owner(s: Lowering, buffer: Buffer, span: Span) -> None:
 
 def _load(s: Lowering, buffer: Buffer, index: Expr, span: Span, name: str | None) -> Var:
     _check_owner(s, buffer, span)
-    var = s.var(name or buffer.name, buffer.element)
+    var = s.var(name or buffer.name, value_type(buffer.element))
     s.emit(Load(var, buffer, index, span=span))
     return var
 
@@ -230,6 +230,8 @@ def _atomic_one(s: Lowering, e: surface.AtomicCall, on: Target, index: Expr, ope
     on, index = records.number_at(s, on, index, kind, e.span)
     if on in s.read_only:
         raise UnsupportedError(f"'{on.name}' is const, but written", e.span)
+    if on.element == F16:
+        raise UnsupportedError("atomic operations on half precision come in a later release", e.span)
     if on.element != operands[0].type:
         operands = _operands_of(on, e, operands)
     if name is None and e.op in ("add", "sub"):

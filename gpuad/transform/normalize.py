@@ -19,7 +19,7 @@ from ..errors import UnsupportedError
 from ..ir import surface
 from ..ir.nodes import Alloc, Barrier, Buffer, Constant, Expr, Kernel, Store, Var
 from ..ir.records import holds_pointers, is_record, numbers, parts, size_of, split_parameter
-from ..ir.types import I32, I64, U32, Array, Pointer, Scalar, Space, Type, Void
+from ..ir.types import F16, I32, I64, U32, Array, Pointer, Scalar, Space, Type, Void
 from . import fold, inline, loops, memory, records
 from .aliases import NONE, Aliases, Overlap
 from .expressions import check_type, discard, evaluate, scalar
@@ -75,6 +75,8 @@ def _parameter(s: Lowering, declaration: surface.Declaration) -> tuple[Var | Buf
         return tuple(s.groups.get(memory, {memory.element: memory}).values())
     if declaration.reference or holds_pointers(kind) or not numbers(kind):
         raise UnsupportedError(f"parameter '{declaration.name}' of type {kind} comes in a later release", span)
+    if F16 in numbers(kind):
+        raise UnsupportedError(f"'{declaration.name}' is a half by value, which comes in a later release; make it a float", span)
     if isinstance(kind, Scalar):
         var = s.var(declaration.name, kind)
         s.env[cell] = var

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ..ir.nodes import Binary, Buffer, Constant, Expr
-from ..ir.types import BOOL, I32, I64, Pointer, Scalar, Space, Type
+from ..ir.types import BOOL, I32, I64, Pointer, Scalar, Space, Type, value_type
 from . import fold
 
 FIRST = Constant(0, I32)
@@ -125,7 +125,7 @@ def shape(value: Value, kind: Type) -> Shape | None:
     if isinstance(value, Address):
         return Shape(targets=value.targets, offset=value.offset)
     if isinstance(value, Undefined):
-        return Shape(scalar=kind if isinstance(kind, Scalar) else None)
+        return Shape(scalar=value_type(kind) if isinstance(kind, Scalar) else None)
     return Shape(scalar=value.type) if isinstance(value, Expr) else None
 
 

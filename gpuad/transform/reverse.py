@@ -46,7 +46,7 @@ from ..ir.nodes import (
     While,
 )
 from ..ir.rewrite import map_blocks, walk_stmts
-from ..ir.types import I32, Scalar, Space
+from ..ir.types import I32, Scalar, Space, value_type
 from ..source import Span
 from .adjoint import Ledger, Propagation, Term, common_predicate, is_linear, only_conditional, total
 from .forward_sweep import ForwardSweep, Owned, ScopeKey, Versions, closed_form
@@ -129,7 +129,7 @@ class _Reverse:
         for stmt in (*shared, *(s for s in block if not is_shared(s))):
             if isinstance(stmt, Alloc) and stmt.buffer in self.facts:
                 buffer = stmt.buffer
-                shadow = self.names.buffer(f"d{buffer.name}", buffer.element, buffer.space, buffer.length)
+                shadow = self.names.buffer(f"d{buffer.name}", value_type(buffer.element), buffer.space, buffer.length)
                 self.shadows[buffer] = shadow
                 ledger.out.append(Alloc(shadow, zero=True, span=stmt.span))
 

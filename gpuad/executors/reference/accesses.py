@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...errors import GpuadError, UnsupportedError
 from ...ir.nodes import Accumulate, Alloc, Atomic, Expr, How, Load, Store, Take
-from ...ir.types import Space
+from ...ir.types import Space, value_type
 from .expressions import Code, Names, compile_expr, expect, join
 from .frame import Frame, Mask, Storage, who
 from .races import Kind, Site, Tracker
@@ -22,18 +22,20 @@ Run = Callable[[Frame, Mask], None]
 
 
 def compile_load(stmt: Load, names: Names) -> Run:
-    expect(stmt.var.type, stmt.buffer.element, f"`{stmt.var.name}`, loaded from `{stmt.buffer.name}`,")
+    expect(stmt.var.type, value_type(stmt.buffer.element), f"`{stmt.var.name}`, loaded from `{stmt.buffer.name}`,")
     slot, memory, index, site = names.var(stmt.var), names.buffer(stmt.buffer), _index(stmt.index, names), Site(stmt, stmt.buffer)
+    dtype = dtype_of(stmt.var.type)
 
     def run(frame: Frame, mask: Mask) -> None:
         where = _where(frame, mask, index, stmt)
-        frame.define(slot, *_read(frame, mask, site, frame.storage(memory), where))
+        value, poison = _read(frame, mask, site, frame.storage(memory), where)
+        frame.define(slot, value.astype(dtype, copy=False), poison)
 
     return run
 
 
 def compile_store(stmt: Store, names: Names) -> Run:
-    expect(stmt.value.type, stmt.buffer.element, f"a value stored to `{stmt.buffer.name}`")
+    expect(stmt.value.type, value_type(stmt.buffer.element), f"a value stored to `{stmt.buffer.name}`")
     memory, index, value, site = (
         names.buffer(stmt.buffer),
         _index(stmt.index, names),
@@ -45,7 +47,10 @@ def compile_store(stmt: Store, names: Names) -> Run:
         where, storage = _where(frame, mask, index, stmt), frame.storage(memory)
         positions = frame.inside(site, storage, mask, where)
         poison = _accepted(frame, mask, site, storage, value)
-        _write(frame, mask, site, storage, positions, mask.pick(value.value(frame), frame.width), poison)
+        content = mask.pick(value.value(frame), frame.width)
+        with np.errstate(over="ignore"):  # to halves
+            content = content.astype(storage.data.dtype, copy=False)
+        _write(frame, mask, site, storage, positions, content, poison)
 
     return run
 

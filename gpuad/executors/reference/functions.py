@@ -67,6 +67,12 @@ def _chain(seed: Array, partial: Array) -> Array:
     return np.where(seed == 0, seed.dtype.type(0), seed * partial)
 
 
+def _half(a: Array) -> Array:
+    """The nearest half, as a number of the same type."""
+    with np.errstate(over="ignore"):
+        return a.astype(np.float16).astype(a.dtype)
+
+
 def _one_over(a: Array) -> Array:
     return np.asarray(np.divide(a.dtype.type(1), a))
 
@@ -74,6 +80,7 @@ def _one_over(a: Array) -> Array:
 _EXACT: dict[str, Function] = {
     "sqrt": np.sqrt, "fabs": np.abs, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint, "nearbyint": np.rint,
     "fmin": np.fmin, "fmax": np.fmax, "fmod": np.fmod, "copysign": np.copysign, "fdim": _fdim, "gpuad_chain": _chain, "ldexp": _ldexp,
+    "gpuad_half": _half,
     "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite, "signbit": np.signbit,
     "__saturatef": _saturate, "__fdividef": np.divide, "__frcp_rn": _one_over, "__drcp_rn": _one_over,
     "__fsqrt_rn": np.sqrt, "__dsqrt_rn": np.sqrt,

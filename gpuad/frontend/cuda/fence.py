@@ -57,7 +57,6 @@ FUNCTIONS: dict[str, str] = {
 HEADERS: dict[str, str] = {
     "cooperative_groups": "cooperative groups are not supported",
     "complex": "std::complex is not supported in device code; use cupy/complex.cuh",
-    "cuda_fp16": "half precision comes in a later release",
     "cuda_bf16": "bfloat16 comes in a later release",
     "curand": "curand comes in a later release",
     "cub": "CUB is not supported",

@@ -6,12 +6,12 @@ from clang.cindex import Cursor, CursorKind
 
 from ...ir import surface
 from ...ir.surface import Binary, Conditional, Declaration, Expr, HelperCall
-from ...ir.types import BOOL, Pointer, Scalar
+from ...ir.types import BOOL, F16, Pointer, Scalar
 from .builtins import BUILTINS, Call
 from .clang_c import children, evaluate, initializer
 from .construction import has_body
 from .context import Context
-from .conversions import constant, convert
+from .conversions import constant, convert, explicit
 from .effects import has_effects
 from .fence import function_message
 from .idioms import atomic_idiom
@@ -28,6 +28,8 @@ def call(ctx: Context, cursor: Cursor) -> Expr:
     callee = cursor.referenced
     if callee is None or callee.kind not in _FUNCTIONS or _is_lambda(callee):
         ctx.refuse(cursor, _callee_reason(callee))
+    if callee.kind in (CursorKind.CONSTRUCTOR, CursorKind.CONVERSION_FUNCTION) and is_ours(callee) and _is_half(callee):
+        return _half(ctx, cursor)
     if callee.kind == CursorKind.CONSTRUCTOR and not has_body(callee):
         return implicit_construction(ctx, cursor)
     if callee.kind == CursorKind.CXX_METHOD and callee.spelling == "operator=" and not has_body(callee):
@@ -38,6 +40,23 @@ def call(ctx: Context, cursor: Cursor) -> Expr:
     if (value := evaluate(cursor)) is not None and isinstance(type_ := ctx.type(cursor), Scalar):  # of a constexpr function
         return constant(ctx.span(cursor), type_, value)
     return _helper(ctx, cursor, callee)
+
+
+def _is_half(callee: Cursor) -> bool:
+    return bool(callee.semantic_parent.spelling == "__half")
+
+
+def _half(ctx: Context, cursor: Cursor) -> Expr:
+    """`__half(x)` and `(float)h`: numbers that convert to each other."""
+    span, target = ctx.span(cursor), ctx.type(cursor)
+    arguments = list(cursor.get_arguments())
+    if cursor.referenced.kind == CursorKind.CONVERSION_FUNCTION:
+        (first, *_) = children(cursor)
+        (source,) = [child for child in children(first) if child.kind.is_expression()]
+        return explicit(ctx.expression(source), target, span)
+    if not arguments:
+        return constant(span, F16, 0)
+    return explicit(ctx.expression(arguments[0]), target, span)
 
 
 def _is_lambda(callee: Cursor) -> bool:

@@ -74,13 +74,15 @@ def _scalar(type_: ClangType, span: Span) -> Scalar:
 
 
 def _record(type_: ClangType, span: Span, outer: _Outer) -> Type:
-    """A vector type of CUDA, or a struct with the offsets of its fields."""
+    """A vector type of CUDA, its complex numbers and halves, or a struct with the offsets of its fields."""
     declaration = type_.get_declaration()
     name = str(declaration.spelling)
     if declaration.kind == CursorKind.UNION_DECL or "(lambda" in type_.spelling:
         raise UnsupportedError(_record_reason(type_, type_.spelling), span)
     if is_ours(declaration) and (vector := _VECTOR.fullmatch(name)):
         return Vector(_scalar(next(iter(type_.get_fields())).type.get_canonical(), span), int(vector[2] or vector[3]))
+    if is_ours(declaration) and name in ("__half", "__half2"):
+        return ir.F16 if name == "__half" else Vector(ir.F16, 2)
     if is_ours(declaration) and name == "complex":
         return Complex(_scalar(next(iter(type_.get_fields())).type.get_canonical(), span))
     if type_.spelling in outer:
