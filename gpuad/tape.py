@@ -79,7 +79,7 @@ class Tape(Recording):
         self._streams = Streams()
         self._homes = Homes(lambda size, dtype: executor_of(self._library).zeros(size, dtype))
         self._temporaries: dict[int, Any] = {}
-        self.own: dict[int, Any] = {}  # arrays that operations made in this recording, by address
+        self.own: dict[int, tuple[Any, str]] = {}  # arrays that operations made in this recording, and where, by address
         self._transient = Arena(self._bytes, lambda: self._streams.work(executor_of(self._library)))
         self._library: str | None = None
         self.recipes: dict[Any, Any] = {}
@@ -315,7 +315,7 @@ class Tape(Recording):
     def made(self, array: Any) -> None:
         """Notes an array that an operation has made: it is no concern of the caller's."""
         if array.size:
-            self.own[address(array)] = array
+            self.own[address(array)] = array, place_of(user_frame())
 
     def temporary_shadow(self, array: Any) -> Any:
         """A shadow of zeros for a temporary of this recording, in memory of the tape, laid out like the array (C-contiguous)."""
@@ -418,7 +418,7 @@ class Tape(Recording):
 
     def explain(self) -> Account:
         """For each saved piece the bytes, who needs it and who overwrites it. Printable; `.rows`."""
-        return account(self.operations, list(self.allocations.values()))
+        return account(self.operations, list(self.allocations.values()), {a: where for a, (_, where) in self.own.items()})
 
 
 class _Step:

@@ -548,3 +548,18 @@ def test_new_operations_keep_to_the_rules_of_shadows() -> None:
         ops.multiply(z, 2.0, out=Const(bare.astype(complex)))
         with pytest.raises(ShadowError, match="is read bare"):
             ops.multiply(z.primal, z, out=Duplicated(np.zeros(3, complex)))
+
+
+def test_explain_names_temporaries_by_their_place() -> None:
+    x, w, tape = Duplicated(numbers(3, 3)), Duplicated(numbers(3, 3, seed=1)), Tape(restore=True)
+    start = x.primal.copy()
+    with tape:
+        y = ops.exp(x) @ w
+        z = y * y
+        y *= 2.0
+        x *= y
+    rows = tape.explain().rows
+    assert [r.name for r in rows if r.name.startswith("(temporary of test_ops_numpy.py:")], str(tape.explain())
+    assert not [r for r in rows if r.name.startswith("(temporary") and "to restore" in r.needed_by], "nothing was in there before"
+    tape.reverse({z: 1.0, x: 1.0})
+    np.testing.assert_array_equal(x.primal, start)

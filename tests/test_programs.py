@@ -1,6 +1,6 @@
-"""Programs as a CuPy user writes them, on NumPy arrays: one gradient, a wave inversion, a pair for another autograd, learned scalars, host
-copies between launches, a gradient check with a limit on memory, array code around a kernel, and the adjoint as a file and in a C++
-program. Those that need templates or CuPy's other kernels are not here; the pipeline over several streams is in gpu_checks.py."""
+"""Programs as a CuPy user writes them, on NumPy arrays: one gradient, a wave inversion, a pair for another autograd, a template with
+constant memory, a stencil in Python, array code around a kernel, learned scalars, host copies between launches, a gradient check with a
+limit on memory, and the adjoint as a file and in a C++ program. The pipeline over several streams is in gpu_checks.py."""
 
 from __future__ import annotations
 
@@ -248,6 +248,87 @@ def test_3_softsplat_for_torch(executor: str) -> None:
         SoftSplat.apply(image.detach(), flow).sum().backward()  # hands over a gradient whose strides are 0
 
 
+FIR = r"""
+__constant__ double taps[16];
+template <typename T, int N> __global__ void fir(const T* x, T* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n - N) return;
+    T s = 0;
+    #pragma unroll
+    for (int j = 0; j < N; ++j) s += taps[j] * x[i + j];
+    y[i] = s;
+}"""
+
+
+@BOTH
+def test_4_a_template_with_constant_memory(executor: str) -> None:
+    """The taps change between two launches of one recording; then they are learned."""
+    n, width, rng = 40, 16, np.random.default_rng(4)
+    k = gpuad.kernel(FIR, "fir<double, 16>")
+    taps, first, second = k.get_global("taps"), rng.normal(size=width), rng.normal(size=width)
+    x, y, z, tape = pair(rng.normal(size=n)), pair(np.zeros(n)), pair(np.zeros(n)), gpuad.Tape()
+    line = (-(-n // 32),), (32,)
+
+    def filtered(h: Any, v: Any) -> Any:
+        return np.concatenate([np.array([h @ v[i : i + width] for i in range(n - width)]), np.zeros(width)])
+
+    with running(executor):
+        with tape:
+            for values, source, target in ((first, x, y), (second, y, z)):
+                tape.overwrites(taps)
+                taps[...] = values
+                k[line](source, target, n)
+        weights = rng.normal(size=n)
+        tape.reverse({z: weights})
+        np.testing.assert_allclose(z.primal, filtered(second, filtered(first, x.primal)), atol=1e-12)
+        d = rng.normal(size=n)
+        np.testing.assert_allclose(x.shadow @ d, weights @ filtered(second, filtered(first, d)), rtol=1e-11)
+        learned = np.zeros(width)
+        x.shadow.fill(0)
+        y.shadow[...] = weights
+        gpuad.autodiff(k.with_shadow("taps", learned), *line, (x, y, n))
+    for j in range(width):
+        np.testing.assert_allclose(learned[j], weights[: n - width] @ x.primal[j : j + n - width], rtol=1e-11, atol=1e-12)
+
+
+@gpuad.jit
+def diffuse(u: Any, v: Any, a: Any) -> None:
+    j, i = gpuad.jit.grid(2)
+    if i > 0 and i < u.shape[0] - 1 and j > 0 and j < u.shape[1] - 1:
+        v[i, j] = u[i, j] + a * (u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1] - 4.0 * u[i, j])
+
+
+@BOTH
+@pytest.mark.parametrize("steps", [4, 5])
+def test_5_a_python_stencil(executor: str, steps: int) -> None:
+    """The factor's shadow is wider than the factor, the halo of the output is an input, `U` after the loop is what was written last."""
+    ny, nx = 7, 9
+    u, v = pair(np.random.default_rng(5).normal(size=(ny, nx))), pair(np.random.default_rng(6).normal(size=(ny, nx)))
+    start = {"u": u.primal.copy(), "v": v.primal.copy(), "a": float(np.float32(0.1))}
+    da, tape = np.zeros((), np.float64), gpuad.Tape()
+    a = Active(0.1, da)
+    now, new = u, v
+    with running(executor):
+        with tape:
+            for _ in range(steps):
+                diffuse[(2, 2), (8, 4)](now, new, a)
+                now, new = new, now
+        seed = now.primal.copy()
+        tape.reverse({now: seed})
+
+    def model(s: Any) -> None:
+        u, v = s["u"], s["v"]
+        for _ in range(steps):
+            lap = u[:, :-2, 1:-1] + u[:, 2:, 1:-1] + u[:, 1:-1, :-2] + u[:, 1:-1, 2:] - 4 * u[:, 1:-1, 1:-1]
+            v[:, 1:-1, 1:-1] = u[:, 1:-1, 1:-1] + s["a"][:, None, None] * lap
+            u, v = v, u
+
+    finals, wanted = jacobian_transposed(model, start, {"u" if now is u else "v": seed})
+    np.testing.assert_allclose(now.primal, finals["u" if now is u else "v"], rtol=1e-12)
+    for found, name in ((u.shadow, "u"), (v.shadow, "v"), (da, "a")):
+        np.testing.assert_allclose(found, wanted[name], rtol=1e-6 if name == "a" else 1e-11, atol=1e-11)
+
+
 SOFT = r"""
 extern "C" __global__ void soft(const double* x, const double* w, double* y, int n) {
     int i = blockDim.x * blockIdx.x + threadIdx.x;
@@ -285,6 +366,35 @@ def test_6_a_kernel_in_the_middle_of_array_code(executor: str, spelling: str) ->
     for found, name in ((x, "x"), (w, "w")):
         np.testing.assert_allclose(found.shadow, wanted[name], atol=1e-12)
     assert "exp" in tape.source and "test_programs.py" in tape.source
+
+
+@BOTH
+def test_6_an_elementwise_kernel_in_the_middle(executor: str) -> None:
+    soft = gpuad.ElementwiseKernel("T x, T w", "T y", "y = w * log1p(exp(-fabs(x))) + max(x, (T)0)", "soft")
+    n, rng = 7, np.random.default_rng(6)
+    x, w, out = pair(rng.normal(size=n)), pair(rng.normal(size=n)), pair(np.zeros(n))
+    tape = gpuad.Tape()
+    with running(executor):
+        with tape:
+            gpuad.ops.copyto(out, np.exp(-x) * w)
+            soft(out, w, out)  # in place
+            out *= 0.5
+            made = soft(x, w)  # a temporary
+            z = out + made * out
+        tape.reverse({z: 1.0})
+
+    def model(s: Any) -> None:
+        def softly(v: Any) -> Any:
+            positive = v.real > 0
+            return s["w"] * np.log1p(np.exp(np.where(positive, -v, v))) + np.where(positive, v, 0)
+
+        out = 0.5 * softly(np.exp(-s["x"]) * s["w"])
+        s["z"] = out + softly(s["x"]) * out
+
+    finals, wanted = jacobian_transposed(model, {"x": x.primal, "w": w.primal, "z": np.zeros(n)}, {"z": np.ones(n)})
+    np.testing.assert_allclose(z.primal, finals["z"], atol=1e-13)
+    for found, name in ((x, "x"), (w, "w")):
+        np.testing.assert_allclose(found.shadow, wanted[name], atol=1e-12)
 
 
 def test_6_what_array_code_may_not_do() -> None:

@@ -11,7 +11,7 @@ from launch_tools import EXECUTORS, running
 from tape_tools import launch
 
 import gpuad
-from gpuad import Active, BatchDuplicated, Const, Duplicated, ShadowError, Tape, TapeError
+from gpuad import Active, BatchDuplicated, Const, Duplicated, GpuadError, ShadowError, Tape, TapeError
 
 BOTH = pytest.mark.parametrize("executor", list(EXECUTORS))
 N = 12
@@ -75,7 +75,19 @@ def counted(tape: Any, a: Mapping[str, Any]) -> None:
     launch("compact", a["v"], a["u"], np.zeros(1, np.int32))
 
 
-PROGRAMS: list[Program] = [swapped, in_place, scattered, sliced, reset_bare, reset_before_it_is_known, announced, counted]
+def with_operations(tape: Any, a: Mapping[str, Any]) -> None:
+    ops, u, v = gpuad.ops, a["u"], a["v"]
+    ops.multiply(u[1:], u[:-1], out=u[1:])
+    between = ops.add(ops.exp(ops.negative(v)), u)
+    launch("times", v, between)
+    ops.axpy(0.5, between, u)
+    ops.divide(u, ops.add(ops.square(v), 1.0), out=u)
+    ops.fill(v[2:4], 0.3)
+    ops.copyto(v[6:], ops.where(np.arange(6) % 2 == 0, u[6:], v[0]))
+    ops.subtract(v, u[0:1], out=v)
+
+
+PROGRAMS: list[Program] = [with_operations, swapped, in_place, scattered, sliced, reset_bare, reset_before_it_is_known, announced, counted]
 
 
 def arrays() -> dict[str, Any]:
@@ -188,6 +200,18 @@ def test_one_number_of_shadows_in_a_recording(executor: str) -> None:
             launch("copy", BatchDuplicated(y, (np.zeros(N), np.zeros(N))), x)
     np.testing.assert_array_equal(x, 1.0)
     np.testing.assert_array_equal(y, 1.0)
+
+
+def test_rules_take_one_shadow() -> None:
+    two = BatchDuplicated(np.ones((3, 3)), (np.zeros((3, 3)), np.zeros((3, 3))))
+    with Tape():
+        for call in (lambda: gpuad.ops.matmul(two, two), lambda: gpuad.ops.sum(two), lambda: gpuad.ops.fft(two)):
+            with pytest.raises(GpuadError, match="one shadow an array"):
+                call()
+        with pytest.raises(ShadowError, match="different shadows"):
+            gpuad.ops.add(two, Duplicated(two.primal, two.shadows[0]), out=Duplicated(np.zeros((3, 3))))
+    with pytest.raises(TapeError, match="outside of a tape"):
+        gpuad.ops.add(two, 1.0)
 
 
 @BOTH

@@ -13,14 +13,14 @@ import numpy as np
 
 from ..annotations import Active, BatchDuplicated, Const, Duplicated, as_array, namespace
 from ..arguments.aliasing import hull, overlap, region
-from ..errors import GpuadError, ShadowError, TapeError
+from ..errors import ShadowError, TapeError
 from ..program.context import current
 from ..program.rules import repeats
 from .complex import result_type as complex_result_type
 from .complex import run as run_complex
-from .layout import Axes, axes, broadcast_shape, hull_size, primal_of, reached, refuse_repeated, same
+from .layout import Axes, axes, broadcast_shape, hull_size, primal_of, reached, refuse_repeated, same, shadows_of
 from .table import TABLE, Elementwise, result_type
-from .temporaries import new_array, temporary
+from .temporaries import new_array, paired, temporary
 from .text import Array, Number, Spec, built
 
 _MOST_BLOCKS = 65535  # along y and z
@@ -65,16 +65,14 @@ def _complex(name: str, inputs: list[Any], values: list[Any], out: Any) -> Any:
 
 def check_recorded(name: str, operands: Sequence[Any]) -> None:
     """What carries a gradient is computed with inside of a tape only. Raises TapeError."""
-    if current.get() is None and any(isinstance(x, Duplicated | Active) for x in operands):
+    if current.get() is None and any(isinstance(x, Duplicated | BatchDuplicated | Active) for x in operands):
         raise TapeError(f"{name} on a Duplicated outside of a tape is not recorded: enter one (`with tape:`), or compute with `.primal`")
 
 
 def _operand(x: Any, name: str) -> Any:
-    if isinstance(x, BatchDuplicated):
-        raise GpuadError(f"{name}: array operations take one shadow an array; BatchDuplicated is for kernels")
     if isinstance(x, Const) and not hasattr(x.primal, "shape"):
         return x.primal
-    if isinstance(x, Duplicated | Active | Const | bool | int | float | complex | np.generic):
+    if isinstance(x, Duplicated | BatchDuplicated | Active | Const | bool | int | float | complex | np.generic):
         return x
     x = as_array(x)
     if not hasattr(x, "shape") or not hasattr(x, "strides"):
@@ -91,7 +89,8 @@ def _result(name: str, inputs: Sequence[Any], arrays: Sequence[Any], dtype: np.d
     if not arrays:
         raise TypeError(f"{name} needs an array among its operands, or out=")
     array = new_array(arrays[0], broadcast_shape(arrays), dtype)
-    return temporary(array) if any(isinstance(x, Duplicated | Active) for x in inputs) else array
+    pair = paired(array, inputs)
+    return temporary(array) if pair is array and any(isinstance(x, Active) for x in inputs) else pair
 
 
 def _check_output(name: str, target: Any, arrays: Sequence[Any], compute: np.dtype[Any]) -> None:
@@ -123,7 +122,7 @@ def apart(x: Any, target: Any, in_place: bool = False) -> Any:
     array = primal_of(x)
     if isinstance(x, Active) or not hasattr(array, "strides") or isinstance(array, np.generic):
         return x
-    if not in_place and isinstance(x, Duplicated) and repeats(array):
+    if not in_place and isinstance(x, Duplicated | BatchDuplicated) and repeats(array):
         return copied(x)
     if namespace(array) is not namespace(target) or (in_place and same(array, target)) or not _overlap(array, target):
         return x
@@ -140,7 +139,7 @@ def copied(x: Any) -> Any:
     """A copy of an operand, recorded, and annotated like it."""
     array = primal_of(x)
     copy = new_array(array, array.shape, array.dtype)
-    pair = temporary(copy) if isinstance(x, Duplicated) else copy
+    pair = paired(copy, (x,))
     apply("copyto", x, out=pair)
     return type(x)(copy) if isinstance(x, Const) else pair
 
@@ -196,8 +195,9 @@ def _gather(out: Any, inputs: Sequence[Any], compute: np.dtype[Any]) -> tuple[li
 
 def _one_activity(p: Any, x: Any) -> bool:
     """Whether two names of the same elements say the same about them; ShadowError where they have different shadows."""
-    if isinstance(p, Duplicated) and isinstance(x, Duplicated):
-        if not same(p.shadow, x.shadow):
+    if isinstance(p, Duplicated | BatchDuplicated) and isinstance(x, Duplicated | BatchDuplicated):
+        one, two = shadows_of(p), shadows_of(x)
+        if len(one) != len(two) or not all(map(same, one, two)):
             raise ShadowError("two operands are the same array with different shadows; make the shadow once and use that pair")
         return True
     return type(p) is type(x)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..annotations import Duplicated
 from .elementwise import apply
 from .layout import primal_of
-from .temporaries import new_array, temporary
+from .temporaries import new_array, paired
 
 
 def fill(x: Any, value: Any) -> None:
@@ -28,7 +27,7 @@ def copy(x: Any) -> Any:
 def astype(x: Any, dtype: Any) -> Any:
     """A copy of an array in another type."""
     array = new_array(primal_of(x), x.shape, dtype)
-    return apply("copyto", x, out=temporary(array) if isinstance(x, Duplicated) else array)
+    return apply("copyto", x, out=paired(array, (x,)))
 
 
 def add(x: Any, y: Any, out: Any = None) -> Any:

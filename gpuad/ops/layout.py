@@ -42,7 +42,7 @@ def hull_size(array: Any) -> int:
 def reached(x: Any) -> Any:
     """A view of the same elements from the lowest on, each once, with what was said about it; `x` itself where it is such a view, so that
     a tape knows the very object again."""
-    if isinstance(x, Duplicated):
+    if isinstance(x, Duplicated | BatchDuplicated):
         check_pair(x)
     array = primal_of(x)
     if all(s > 0 or n == 1 for s, n in zip(array.strides, array.shape, strict=True)):
@@ -51,9 +51,18 @@ def reached(x: Any) -> Any:
     return type(x)(array[key]) if isinstance(x, Const) else x[key]
 
 
-def check_pair(x: Duplicated) -> None:
+def shadows_of(x: Any) -> tuple[Any, ...]:
+    """The shadows of a pair, or of an array with several."""
+    return (x.shadow,) if isinstance(x, Duplicated) else tuple(x.shadows)
+
+
+def check_pair(x: Any) -> None:
     """Primal and shadow are reached by the same numbers. Raises ShadowError if they are not laid out alike."""
-    shadow, primal = x.shadow, x.primal
+    for shadow in shadows_of(x):
+        _check_alike(x.primal, shadow)
+
+
+def _check_alike(primal: Any, shadow: Any) -> None:
     if tuple(shadow.shape) != tuple(primal.shape):
         raise ShadowError(
             f"a primal of shape {tuple(primal.shape)} has a shadow of shape {tuple(shadow.shape)}; make it with zeros_like(x)"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..annotations import Duplicated, namespace
+from ..annotations import BatchDuplicated, Duplicated, namespace
 from ..program.context import current
 
 
@@ -27,3 +27,11 @@ def temporary(array: Any) -> Duplicated:
     if tape is not None and array.dtype.kind == "f":
         pair._make = lambda: tape.temporary_shadow(array)
     return pair
+
+
+def paired(array: Any, inputs: Sequence[Any]) -> Any:
+    """A new array with as many shadows as the operands that carry a gradient have; none if none does."""
+    batch = next((x for x in inputs if isinstance(x, BatchDuplicated)), None)
+    if batch is not None:
+        return BatchDuplicated(array, tuple(namespace(array).zeros(array.shape, array.dtype) for _ in batch.shadows))
+    return temporary(array) if any(isinstance(x, Duplicated) for x in inputs) else array

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .launch import Launched
@@ -40,14 +40,15 @@ class Account:
         return "\n".join([head, *lines])
 
 
-def account(operations: Sequence[Operation], allocations: Sequence[Allocation]) -> Account:
-    """Sums the pieces of a recording by who needs and who overwrites them."""
+def account(operations: Sequence[Operation], allocations: Sequence[Allocation], made: Mapping[int, str]) -> Account:
+    """Sums the pieces of a recording by who needs and who overwrites them. `made`: where arrays were made, by address."""
     sums: dict[tuple[str, str, str], list[int]] = {}
     for a in allocations:
         begin = 0
         for piece in a.pieces:
             by = operations[piece.time] if piece.time < len(operations) else None
-            key = (a.name, _needer(operations, a, piece, begin), f"{by.name} ({by.where})" if by else "?")
+            name = f"(temporary of {made[a.address]})" if a.address in made else a.name
+            key = (name, _needer(operations, a, piece, begin), f"{by.name} ({by.where})" if by else "?")
             entry = sums.setdefault(key, [0, 0])
             entry[0] += piece.region.nbytes
             entry[1] += 1

@@ -38,7 +38,7 @@ class Recording(Keeping):
     operation, `save_all`: save everything that is overwritten, `restore`: save the state before the recording too."""
 
     exact: bool
-    own: dict[int, Any]
+    own: dict[int, tuple[Any, str]]
     save_all: bool
     restore: bool
 
@@ -282,7 +282,7 @@ class Recording(Keeping):
         for use in operation.effects.writes:
             a = use.allocation
             wanted = use.region if self.save_all else a.pending & use.region
-            if self.restore:
+            if self.restore and a.address not in self.own:  # what an operation made was nothing before
                 fresh = use.region - a.initial
                 wanted, a.initial = wanted | fresh, a.initial | fresh
             if wanted:

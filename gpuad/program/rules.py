@@ -338,7 +338,7 @@ def _record(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mappin
 def _checked(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mapping[str, Region], where: str) -> tuple[Ruled, str]:
     """A call as an operation of the tape, and the library of its arrays."""
     if any(isinstance(x, BatchDuplicated) for x in arguments.values()):
-        raise GpuadError(f"{rule.name}: rules take one shadow an array; BatchDuplicated is for kernels")
+        raise GpuadError(f"{rule.name}: rules take one shadow an array; BatchDuplicated is for kernels and elementwise operations")
     operands = {n: _operand(rule, n, arguments[n], tape, regions.get(n)) for n in rule.effect.arrays if _is_array(arguments[n])}
     actives = {n: x for n, x in arguments.items() if isinstance(x, Active)}
     values = {n: _plain(x) for n, x in arguments.items()}
