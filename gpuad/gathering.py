@@ -3,7 +3,7 @@
 Five things are proved, all of them on the numbers, with every intermediate value inside of its C type:
 
 * every thread of the primal that may contribute is some thread's sender, since the gather's grid covers the image of the contributions;
-* a sender that touches memory is a thread of the primal: its guards imply it, else the kernel asks;
+* a sender that touches memory, or enters a loop, is a thread of the primal: its guards imply it, else the kernel asks;
 * what a slice reads is what the sender would have read: memory that the reverse does not write, or an element of a shadow that no other
   thread touches and that the sender itself has not written before;
 * all contributions that a thread collects are to one element;
@@ -178,7 +178,7 @@ def _differ(a: Form | None, b: Form | None) -> bool:
 
 @dataclass(frozen=True)
 class _Access:
-    """A statement that touches memory, what its digits range over, and the form of its index, if it has one."""
+    """A statement that touches memory, or a loop: what its digits range over, and the form of its index, if it has one."""
 
     stmt: Stmt
     ranges: Ranges
@@ -196,6 +196,8 @@ class _Seen(Walk):
     def stmt(self, stmt: Stmt, ranges: Ranges) -> None:
         if isinstance(stmt, _MEMORY):
             self.accesses.append(_Access(stmt, ranges, self.place(stmt.index, ranges)))
+        elif isinstance(stmt, For | While):  # of a thread that does not exist it might not end
+            self.accesses.append(_Access(stmt, ranges, None))
         super().stmt(stmt, ranges)
 
     def constraints(self, condition: Expr, holds: bool, ranges: Ranges) -> list[tuple[Form, str]]:
