@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 
 from .analysis.affine import evaluate, polynomial
-from .analysis.injectivity import Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, may_meet
-from .ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Expr, For, If, Load, Stmt, Store, Take, Var, While
+from .analysis.injectivity import Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, may_meet
+from .ir.nodes import Accumulate, Atomic, Block, Buffer, Expr, For, If, Load, Stmt, Store, Take, Var, While
 from .ir.rewrite import blocks, walk_stmts
 from .transform.gather import Gather, Sides, Slice, at_target, indices, placed
 
@@ -199,18 +199,6 @@ class _Seen(Walk):
         elif isinstance(stmt, For | While):  # of a thread that does not exist it might not end
             self.accesses.append(_Access(stmt, ranges, None))
         super().stmt(stmt, ranges)
-
-    def constraints(self, condition: Expr, holds: bool, ranges: Ranges) -> list[tuple[Form, str]]:
-        """As ever; and of `x != 0` that x is at least 1 where it is not negative."""
-        found = super().constraints(condition, holds, ranges)
-        if found or not isinstance(condition, Binary) or condition.op != ("!=" if holds else "==") or not condition.left.type.is_integer:
-            return found
-        try:
-            form = canonical(self.form(condition.left, ranges) + self.form(condition.right, ranges).scaled(-1), self.launch)
-        except Unknown:
-            return []
-        low, high = interval(form, ranges)
-        return [(form.scaled(-1) + Form(1), "<=")] if low == 0 else [(form + Form(1), "<=")] if high == 0 else []
 
     def place(self, index: Expr, ranges: Ranges) -> Form | None:
         try:

@@ -179,7 +179,7 @@ EDGES = {
     ),
     "integer choice": (
         "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < 1 || i >= n - 1) return;",
-        "int k = 3; if (u[i] > 0) { int t = threadIdx.x + 2 + blockDim.x * blockIdx.x; k = t * t; } v[i] = k * u[i - 1] * u[i + 1];",
+        "int k = 3; if (u[i] > 0) { int t = threadIdx.x + blockDim.x * blockIdx.x + 2; k = t * t; } v[i] = k * u[i - 1] * u[i + 1];",
         True,
     ),
     "inner loop": (
