@@ -131,4 +131,4 @@ def _holds(plain: frozenset[Buffer], collected: frozenset[Buffer], call: Call | 
         alone.append(f"the gather's threads do not meet in {', '.join(sorted(b.name for b in collected))}")
     numbers = ", ".join(f"{a.name} = {a.value}" for a in call.bound.arguments if a.value is not None and a.value.dtype.kind in "iu")
     given = f"grid {call.grid}, block {call.block}{', ' + numbers if numbers else ''}"
-    return f"Holds where {f',{chr(10)}'.join(alone)}, as for {given}."
+    return f"Holds where {f'{chr(10)}and '.join(alone)}, as for {given}."

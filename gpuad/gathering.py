@@ -3,7 +3,7 @@
 Five things are proved, all of them on the numbers, with every intermediate value inside of its C type:
 
 * every thread of the primal that may contribute is some thread's sender, since the gather's grid covers the image of the contributions;
-* a sender that touches memory is a thread of the primal: its guards imply it, else the kernel asks;
+* a sender that touches memory, or enters a loop, is a thread of the primal: its guards imply it, else the kernel asks;
 * what a slice reads is what the sender would have read: memory that the reverse does not write, or an element of a shadow that no other
   thread touches and that the sender itself has not written before;
 * all contributions that a thread collects are to one element;
@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 
 from .analysis.affine import evaluate, polynomial
-from .analysis.injectivity import Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, may_meet
-from .ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Expr, For, If, Load, Stmt, Store, Take, Var, While
+from .analysis.injectivity import Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, may_meet
+from .ir.nodes import Accumulate, Atomic, Block, Buffer, Expr, For, If, Load, Stmt, Store, Take, Var, While
 from .ir.rewrite import blocks, walk_stmts
 from .transform.gather import Gather, Sides, Slice, at_target, indices, placed
 
@@ -178,7 +178,7 @@ def _differ(a: Form | None, b: Form | None) -> bool:
 
 @dataclass(frozen=True)
 class _Access:
-    """A statement that touches memory, what its digits range over, and the form of its index, if it has one."""
+    """A statement that touches memory, or a loop: what its digits range over, and the form of its index, if it has one."""
 
     stmt: Stmt
     ranges: Ranges
@@ -196,19 +196,9 @@ class _Seen(Walk):
     def stmt(self, stmt: Stmt, ranges: Ranges) -> None:
         if isinstance(stmt, _MEMORY):
             self.accesses.append(_Access(stmt, ranges, self.place(stmt.index, ranges)))
+        elif isinstance(stmt, For | While):  # of a thread that does not exist it might not end
+            self.accesses.append(_Access(stmt, ranges, None))
         super().stmt(stmt, ranges)
-
-    def constraints(self, condition: Expr, holds: bool, ranges: Ranges) -> list[tuple[Form, str]]:
-        """As ever; and of `x != 0` that x is at least 1 where it is not negative."""
-        found = super().constraints(condition, holds, ranges)
-        if found or not isinstance(condition, Binary) or condition.op != ("!=" if holds else "==") or not condition.left.type.is_integer:
-            return found
-        try:
-            form = canonical(self.form(condition.left, ranges) + self.form(condition.right, ranges).scaled(-1), self.launch)
-        except Unknown:
-            return []
-        low, high = interval(form, ranges)
-        return [(form.scaled(-1) + Form(1), "<=")] if low == 0 else [(form + Form(1), "<=")] if high == 0 else []
 
     def place(self, index: Expr, ranges: Ranges) -> Form | None:
         try:

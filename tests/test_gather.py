@@ -113,7 +113,7 @@ def test_stencil(dimensions: int, radius: int, linear: bool, cover: str) -> None
     agree(text, grid, block, make)
 
 
-# --- edges -------------------------------------------------------------------------------------------------------------------------------
+# --- edges ------------------------------------------------------------------------------------------------------------------------------
 
 EDGES = {
     "thread of its own for each element": ("int i = blockIdx.x * blockDim.x + threadIdx.x;", "v[i] = u[i] * u[i + 1] * u[i + 2];", True),
@@ -177,6 +177,21 @@ EDGES = {
         "v[i] = u[i - 1] * u[i + 1] * (blockIdx.x + 1);",
         False,
     ),
+    "integer choice": (
+        "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < 1 || i >= n - 1) return;",
+        "int k = 3; if (u[i] > 0) { int t = threadIdx.x + blockDim.x * blockIdx.x + 2; k = t * t; } v[i] = k * u[i - 1] * u[i + 1];",
+        True,
+    ),
+    "inner loop": (
+        "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < 1 || i >= n - 1) return;",
+        "double w = 0; int p = 0; for (int m = 0; m < 3; m++) { int q = i + m; p = q + 1; w += q; } v[i] = (w + p) * u[i - 1] * u[i + 1];",
+        True,
+    ),
+    "search": (
+        "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < 1 || i >= n - 1) return;",
+        "int m = 0; while (m * m < i) m++; v[i] = m * u[i - 1] * u[i + 1];",
+        True,
+    ),
     "wide shift": (
         "int i = blockIdx.x * blockDim.x + threadIdx.x; int x = i % 7; if (x == 0 || x == 6 || i < 7 || i >= n - 7) return;",
         "v[i] = u[i - 7] * u[i + 7] + u[i - 1] * u[i + 1];",
@@ -226,3 +241,173 @@ def test_random_geometries() -> None:
         for found, right in zip(gradients(text, grid, block, make, executor="reference"), expected, strict=True):
             np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-12)
     assert 60 < gathered < 200
+
+
+# --- programs and other ways to a reverse pass --------------------------------------------------------------------------------------------
+
+LEAPFROG = """
+extern "C" __global__ void k(double* p, const double* u, const double* c, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i > 0 && i < n - 1) p[i] = 2 * u[i] - p[i] + c[i] * (u[i - 1] - 2 * u[i] + u[i + 1]);
+}
+"""
+TWO = """
+extern "C" __global__ void k(const double* u, const double* v, double* s, double* t, int nx, int ny) {
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x < 1 || y < 1 || x >= nx - 1 || y >= ny - 1) return;
+    int i = y * nx + x;
+    double r = u[i] * v[i] * v[i];
+    s[i] = u[i] + 0.1 * (u[i - 1] + u[i + 1] + u[i - nx] + u[i + nx] - 4 * u[i]) - r;
+    t[i] = v[i] + 0.2 * (v[i - 1] + v[i + 1] + v[i - nx] + v[i + nx] - 4 * v[i]) + r;
+}
+"""
+PAIR = """
+extern "C" __global__ void k(const double* a, const double* b, double* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a[i] * b[i];
+}
+"""
+
+
+@pytest.mark.parametrize("block", [64, 32, 8])
+def test_leapfrog_in_place(block: int) -> None:
+    """CASES 45: what a thread takes, its neighbours read; in one launch that would be a race (RULES 2)."""
+
+    def make() -> tuple[Any, ...]:
+        return (*pairs(4, 64, 64, 64), 64)
+
+    kernels = reverse(compiled(LEAPFROG, "k"), 64 // block, block, make())
+    assert [k.name for k in kernels] == ["k_gather", "k_reverse"]
+    assert not atomics(kernels)
+    assert not any(isinstance(s, Take) for s in walk_stmts(kernels[0].body))
+    agree(LEAPFROG, 64 // block, block, make)
+
+
+def test_two_shadows_in_one_launch() -> None:
+    def make() -> tuple[Any, ...]:
+        return (*pairs(5, (9, 11), (9, 11), (9, 11), (9, 11)), 11, 9)
+
+    kernels = reverse(compiled(TWO, "k"), (2, 3), (8, 4), make())
+    assert [k.name for k in kernels] == ["k_gather", "k_reverse"]
+    assert not atomics(kernels)
+    agree(TWO, (2, 3), (8, 4), make)
+
+
+@pytest.mark.parametrize("shift", [1, 3, 20])
+def test_two_views_of_one_array(shift: int) -> None:
+    """CASES 44: reads of one array through two arguments are shifts of one another."""
+
+    def make() -> tuple[Any, ...]:
+        x = Duplicated(*(np.random.default_rng(k).standard_normal(64) for k in (1, 2)))
+        return x[:-shift], x[shift:], *pairs(3, 64 - shift), 64 - shift
+
+    kernels = reverse(compiled(PAIR, "k"), 8, 8, make())
+    assert is_gathered(kernels) and not atomics(kernels)
+    expected = make()
+    with running("reference", plain=False):
+        gpuad.autodiff(compiled(PAIR, "k"), 8, 8, expected)
+    for executor in EXECUTORS:
+        found = make()
+        with running(executor):
+            gpuad.autodiff(compiled(PAIR, "k"), 8, 8, found)
+        np.testing.assert_allclose(found[0].shadow, expected[0].shadow, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(found[1].shadow, expected[1].shadow, rtol=1e-12, atol=1e-12)
+
+
+def test_output_that_is_an_input() -> None:
+    """v[i] = u[i - 1] + u[i + 1] with v the same array is a race and refused; with v elsewhere in it, it is gathered or not, but right."""
+    text = """extern "C" __global__ void k(const double* u, double* v, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x; if (i > 0 && i < n - 1) v[i] = u[i - 1] * u[i + 1]; }"""
+
+    def make() -> tuple[Any, ...]:
+        x = Duplicated(*(np.random.default_rng(k).standard_normal(80) for k in (1, 2)))
+        return x[:40], x[40:], 40
+
+    expected, found = make(), make()
+    with running("reference", plain=False):
+        gpuad.autodiff(compiled(text, "k"), 5, 8, expected)
+    with running("reference"):
+        gpuad.autodiff(compiled(text, "k"), 5, 8, found)
+    for a, b in zip(found[:2], expected[:2], strict=True):
+        np.testing.assert_allclose(a.shadow, b.shadow, rtol=1e-12, atol=1e-12)
+
+
+def test_batch() -> None:
+    text, rng = stencil(1, 2, False), np.random.default_rng(6)
+    u, v = rng.standard_normal(37), rng.standard_normal(37)
+    seeds = [rng.standard_normal(37) for _ in range(3)]
+    expected = []
+    for seed in seeds:
+        du, dv, da = np.ones(37), seed.copy(), np.zeros(())
+        gpuad.autodiff(compiled(text, "k"), 5, 8, (Duplicated(u, du), Duplicated(v.copy(), dv), Active(0.3, da), 37))
+        expected.append((du, dv))
+    shadows = [np.ones(37) for _ in seeds], [s.copy() for s in seeds]
+    a, b = (tuple(s) for s in shadows)
+    gpuad.autodiff(compiled(text, "k"), 5, 8, (gpuad.BatchDuplicated(u, a), gpuad.BatchDuplicated(v, b), 0.3, 37))
+    for width, (du, dv) in enumerate(expected):
+        np.testing.assert_allclose(shadows[0][width], du, rtol=1e-12)
+        np.testing.assert_allclose(shadows[1][width], dv, rtol=1e-12)
+
+
+def test_split_pair() -> None:
+    text = stencil(2, 1, False)
+    args, expected = [(*pairs(7, (9, 13), (9, 13)), Active(0.3, np.zeros(())), 13, 9) for _ in range(2)]
+    gpuad.autodiff(compiled(text, "k"), (2, 5), (8, 2), expected)
+    augmented, back = gpuad.autodiff_thunk(compiled(text, "k"), u=Duplicated, v=Duplicated, a=Active)
+    saved = augmented((2, 5), (8, 2), args)
+    back((2, 5), (8, 2), args, saved)
+    for a, b in zip(args[:3], expected[:3], strict=True):
+        np.testing.assert_array_equal(a.shadow, b.shadow)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("linear", [True, False])
+def test_ping_pong(executor: str, linear: bool) -> None:
+    """In a program shadows that are known to be zero are assigned to, and nothing is cleared that nobody looks at."""
+    step = compiled(stencil(2, 1, linear), "k")
+
+    def run(plain: bool) -> list[Any]:
+        with running(executor, plain=plain):
+            u, v = pairs(8, (12, 10), (12, 10))
+            a = Active(0.1, np.zeros(()))
+            tape = gpuad.Tape()
+            with tape:
+                for _ in range(5):
+                    step[(2, 3), (8, 4)](u, v, a, 10, 12)
+                    u, v = v, u
+            tape.reverse({u: np.cos(u.primal), v: 0.5})
+            return [u.shadow, v.shadow, a.shadow]
+
+    for found, right in zip(run(True), run(False), strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-12)
+
+
+# --- what is printed ----------------------------------------------------------------------------------------------------------------------
+
+
+def text_of(name: str) -> str:
+    from test_golden import adjoint
+
+    return str(adjoint(name).source)
+
+
+def test_heat_reads_like_an_adjoint_by_hand() -> None:
+    """One guard and one sum for each of the five neighbours; nothing atomic, no array."""
+    from test_golden import body, statements
+
+    lines = statements(body(text_of("heat"), "heat_gather"))
+    by_hand = 3 + 2 + 5 * 2 + 2  # indices, sum and flag; guards and sums; the end
+    assert len(lines) <= 1.5 * by_hand, lines
+    assert not any("atomic" in line or "[5]" in line for line in lines)
+
+
+def test_contract_names_the_launches() -> None:
+    text = text_of("heat")
+    assert "2. launch heat_gather with grid (3, 5, 1) and the block of heat." in text
+    assert "3. launch heat_reverse with the same grid and block." in text
+
+
+def test_text_before_a_launch_holds_for_every_launch() -> None:
+    made = compiled(stencil(1, 1, True), "k").adjoint(u=Duplicated, v=Duplicated)
+    assert made.kernels == ("k_reverse",)
+    assert "atomicAdd" in made.source

@@ -280,7 +280,18 @@ class Walk:
                     return []
                 sign, shift, kind = _BOUNDS[op if holds else _NOT[op]]
                 return [(difference.scaled(sign) + Form(shift), kind)]
+            case Binary(op=op, left=a, right=b) if a.type.is_integer and op == ("!=" if holds else "=="):
+                return self.unequal(a, b, ranges)
         return []
+
+    def unequal(self, a: Expr, b: Expr, ranges: Ranges) -> list[tuple[Form, str]]:
+        """`x != 0` is a bound where x is never negative, or never positive."""
+        try:
+            form = canonical(self.form(a, ranges) + self.form(b, ranges).scaled(-1), self.launch)
+        except Unknown:
+            return []
+        low, high = interval(form, ranges)
+        return [(form.scaled(-1) + Form(1), "<=")] if low == 0 else [(form + Form(1), "<=")] if high == 0 else []
 
 
 _NOT = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "!=": "==", "==": "!="}

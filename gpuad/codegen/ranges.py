@@ -7,7 +7,7 @@ compilers need no masks. Where there are several guards, the loop is split: betw
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..ir.nodes import (
@@ -21,12 +21,12 @@ from ..ir.nodes import (
     Kernel,
     LaunchIndex,
     Let,
-    Load,
     Stmt,
     Var,
     variables,
     walk,
 )
+from ..ir.rewrite import defined
 from ..ir.types import BOOL, I32, U32
 from .axes import GLOBAL
 from .structure import statements, substitute
@@ -138,8 +138,8 @@ def inner(kernel: Kernel) -> Inner | None:
     is none."""
     task = _Inside(kernel)
     body = task.block(kernel.body)
-    defined = [v for s in body for v in _defined(s)]
-    if task.guards < 2 or len(set(defined)) < len(defined):
+    names = [v for s in body for v in defined(s)]
+    if task.guards < 2 or len(set(names)) < len(names):
         return None
     return Inner(replace(kernel, body=body), _conjunction(task.rows) if task.rows else None, tuple(task.bounds))
 
@@ -169,11 +169,6 @@ class _Inside:
             self.rows += [term for term in parts[1] if term not in self.rows]
             out += self.block(stmt.then)
         return tuple(out)
-
-
-def _defined(stmt: Stmt) -> Iterator[Var]:
-    if isinstance(stmt, Let | Load):
-        yield stmt.var
 
 
 def _parts(stmt: If, values: dict[Var, Expr], kernel: Kernel) -> tuple[list[Bound], list[Expr]] | None:

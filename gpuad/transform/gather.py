@@ -50,7 +50,7 @@ from ..ir.nodes import (
     walk,
 )
 from ..ir.rewrite import blocks, expressions, map_blocks, map_expr, map_stmt_exprs, rebuild, substitute, walk_stmts
-from ..ir.types import BOOL, F32, F64, I32, U32, Scalar
+from ..ir.types import BOOL, F32, F64, I32, I64, U32, Scalar
 from . import fold
 from .names import Names
 from .prune import prune
@@ -249,14 +249,14 @@ class _Shifts:
         return tuple(found.values()) if not any(isinstance(e, LaunchIndex) for s in found.values() for e in walk(s.value)) else None
 
     def number(self, p: Polynomial) -> Expr | None:
-        """The polynomial as an int expression over parameters."""
+        """The polynomial as an int expression over parameters (a launch makes sure that it is as small as that)."""
         result: Expr = b.zero(I32)
         for monomial, coefficient in sorted(p.items(), key=lambda item: (-len(item[0]), repr(item[0]))):
-            if abs(coefficient) >= 1 << 20 or any(a not in self.scalars or a.type != I32 for a in monomial):
+            if abs(coefficient) >= 1 << 20 or any(a not in self.scalars or a.type not in (I32, I64) for a in monomial):
                 return None
             term: Expr = b.const(abs(coefficient), I32)
             for atom in monomial:
-                term = fold.binary("*", term, atom, I32)
+                term = fold.binary("*", term, fold.cast(atom, I32), I32)
             first = coefficient < 0 and result == b.zero(I32)
             result = fold.unary("-", term) if first else fold.binary("+-"[coefficient < 0], result, term, I32)
         return result
@@ -323,11 +323,12 @@ class _Globally:
     def block(self, block: Block) -> Block:
         out: list[Stmt] = []
         for stmt in block:
-            new = map_stmt_exprs(stmt, lambda e: self.expr(substitute(e, self.parts)))
+            inside = map_blocks(stmt, self.block)  # first: merges and carried values speak of what is defined there
+            new = map_stmt_exprs(inside, lambda e: self.expr(substitute(e, self.parts)))
             if isinstance(new, Let) and new.var not in self.assigned and any(_is_part(e) for e in walk(new.value)):
                 self.parts[new.var] = new.value
                 continue
-            out.append(map_blocks(new, self.block))
+            out.append(new)
         return tuple(out)
 
     def expr(self, expr: Expr) -> Expr:
@@ -635,6 +636,7 @@ def _share(block: Block, known: dict[Expr, Var], forms: dict[Var, Polynomial], r
     known, forms = dict(known), dict(forms)
     out: list[Stmt] = []
     for stmt in block:
+        stmt = map_blocks(stmt, lambda inner: _share(inner, known, forms, renamed, mutable))
         stmt = map_stmt_exprs(stmt, lambda e: _near(map_expr(substitute(e, renamed), _folded), forms))
         lasting = isinstance(stmt, Let) and not mutable & {stmt.var, *variables(stmt.value)}
         if isinstance(stmt, Let) and lasting and not stmt.var.type.is_float:
@@ -646,7 +648,7 @@ def _share(block: Block, known: dict[Expr, Var], forms: dict[Var, Polynomial], r
             form = _form(stmt.value, forms)
             if form is not None:
                 forms[stmt.var] = form
-        out.append(map_blocks(stmt, lambda inner: _share(inner, known, forms, renamed, mutable)))
+        out.append(stmt)
     return tuple(out)
 
 

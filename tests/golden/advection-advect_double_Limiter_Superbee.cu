@@ -1,14 +1,20 @@
 // gpuad: adjoint of `advect_double_Limiter_Superbee` (advection.cu:67:17), for Duplicated u, v, wind; Const n.
 // 1. put the seeds into dv. du, dwind are added to: clear first.
-// 2. launch advect_double_Limiter_Superbee_reverse with the same grid and block.
+// 2. launch advect_double_Limiter_Superbee_gather with grid (5, 1, 1) and the block of advect_double_Limiter_Superbee.
+// 3. launch advect_double_Limiter_Superbee_reverse with the same grid and block.
 // On exit dv holds the adjoint of the state before the launch; du, dwind have grown by the gradient.
 // Compile advect_double_Limiter_Superbee and these kernels with -fmad=false: branches depend on floating-point values and must agree.
-// Holds where no two threads touch one element of dv, as for grid (5, 1, 1), block (64, 1, 1), n = 300.
+// Holds where no two threads touch one element of dv
+// and the gather's threads do not meet in du, dwind, as for grid (5, 1, 1), block (64, 1, 1), n = 300.
 
-extern "C" __global__ void advect_double_Limiter_Superbee_reverse(
-    const double* u, double* du, const double* v, double* dv, const double* wind, double* dwind, int n)
+extern "C" __global__ void advect_double_Limiter_Superbee_gather(
+    const double* u, double* du, const double* dv, const double* wind, double* dwind, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double dwind_2 = 0.0;
+    double du_2 = 0.0;
+    bool collected = false;
+    bool collected_2 = false;
     if (i >= 2 && i + 2 <= n - 1) {
         const double u_2 = u[i];
         const double back = u_2 - u[i - 1];
@@ -20,22 +26,73 @@ extern "C" __global__ void advect_double_Limiter_Superbee_reverse(
             const double high = fmin(fabs(back), 2.0 * fabs(ahead));
             limited = copysign(fmax(low, high), ahead);
         }
-        int i_2 = i - 1;
-        const double u_3 = u[i_2];
-        const double back_2 = u_3 - u[i_2 - 1];
-        const double ahead_2 = u[i_2 + 1] - u_3;
-        const double wind_3 = wind[i_2];
-        double limited_2 = 0.0;
+        const double u_3 = u[i - 1];
+        const double back_2 = u_3 - u[i - 2];
+        const double ahead_2 = u[i] - u_3;
+        const double wind_3 = wind[i - 1];
+        const double dv_2 = dv[i];
+        const double dv_3 = -(wind_2 * dv_2);
+        double dlimited = 0.5 * ((1.0 - wind_3) * (wind_3 * dv_2));
+        double dahead = 0.0;
         if (!(back_2 * ahead_2 <= 0.0)) {
             const double low = fmin(2.0 * fabs(back_2), fabs(ahead_2));
             const double high = fmin(fabs(back_2), 2.0 * fabs(ahead_2));
-            limited_2 = copysign(fmax(low, high), ahead_2);
+            dlimited = signbit(fmax(low, high)) == signbit(ahead_2) ? dlimited : -dlimited;
+            const double dhigh = low >= high ? 0.0 : high != high ? 0.0 : dlimited;
+            const double dlow = low >= high ? dlimited : high != high ? dlimited : 0.0;
+            dahead = (ahead_2 > 0.0 ? 2.0 * (fabs(back_2) <= 2.0 * fabs(ahead_2) ? 0.0
+                : 2.0 * fabs(ahead_2) != 2.0 * fabs(ahead_2) ? 0.0 : dhigh) : ahead_2 < 0.0
+                ? -2.0 * (fabs(back_2) <= 2.0 * fabs(ahead_2) ? 0.0 : 2.0 * fabs(ahead_2) != 2.0 * fabs(ahead_2) ? 0.0
+                : dhigh) : 0.0) + (ahead_2 > 0.0 ? (2.0 * fabs(back_2) <= fabs(ahead_2) ? 0.0
+                : fabs(ahead_2) != fabs(ahead_2) ? 0.0 : dlow) : ahead_2 < 0.0
+                ? -(2.0 * fabs(back_2) <= fabs(ahead_2) ? 0.0 : fabs(ahead_2) != fabs(ahead_2) ? 0.0 : dlow) : 0.0);
         }
-        const double dv_2 = dv[i];
-        dv[i] = 0.0;
-        const double dv_3 = -(wind_2 * dv_2);
-        const double dv_4 = wind_3 * dv_2;
-        double dlimited = 0.5 * ((1.0 - wind_3) * dv_4);
+        du_2 += dahead;
+        double dlimited_2 = 0.5 * ((1.0 - wind_2) * dv_3);
+        double dback = 0.0;
+        double dahead_2 = 0.0;
+        if (!(back * ahead <= 0.0)) {
+            const double low = fmin(2.0 * fabs(back), fabs(ahead));
+            const double high = fmin(fabs(back), 2.0 * fabs(ahead));
+            dlimited_2 = signbit(fmax(low, high)) == signbit(ahead) ? dlimited_2 : -dlimited_2;
+            const double dhigh = low >= high ? 0.0 : high != high ? 0.0 : dlimited_2;
+            const double dlow = low >= high ? dlimited_2 : high != high ? dlimited_2 : 0.0;
+            dback = (back > 0.0 ? (fabs(back) <= 2.0 * fabs(ahead) ? dhigh : 2.0 * fabs(ahead) != 2.0 * fabs(ahead)
+                ? dhigh : 0.0) : back < 0.0 ? -(fabs(back) <= 2.0 * fabs(ahead) ? dhigh
+                : 2.0 * fabs(ahead) != 2.0 * fabs(ahead) ? dhigh : 0.0) : 0.0)
+                + (back > 0.0 ? 2.0 * (2.0 * fabs(back) <= fabs(ahead) ? dlow : fabs(ahead) != fabs(ahead) ? dlow
+                : 0.0) : back < 0.0 ? -2.0 * (2.0 * fabs(back) <= fabs(ahead) ? dlow : fabs(ahead) != fabs(ahead)
+                ? dlow : 0.0) : 0.0);
+            dahead_2 = (ahead > 0.0 ? 2.0 * (fabs(back) <= 2.0 * fabs(ahead) ? 0.0
+                : 2.0 * fabs(ahead) != 2.0 * fabs(ahead) ? 0.0 : dhigh) : ahead < 0.0
+                ? -2.0 * (fabs(back) <= 2.0 * fabs(ahead) ? 0.0 : 2.0 * fabs(ahead) != 2.0 * fabs(ahead) ? 0.0 : dhigh)
+                : 0.0) + (ahead > 0.0 ? (2.0 * fabs(back) <= fabs(ahead) ? 0.0 : fabs(ahead) != fabs(ahead) ? 0.0
+                : dlow) : ahead < 0.0 ? -(2.0 * fabs(back) <= fabs(ahead) ? 0.0 : fabs(ahead) != fabs(ahead) ? 0.0
+                : dlow) : 0.0);
+        }
+        dwind_2 += -((u_2 + 0.5 * (1.0 - wind_2) * limited) * dv_2) - 0.5 * (limited * dv_3);
+        du_2 += dv_2 + dv_3 - dahead_2 + dback;
+        collected_2 = true;
+        collected = true;
+    }
+    if (i + 1 >= 2 && i + 3 <= n - 1) {
+        const double u_2 = u[i + 1];
+        const double back = u_2 - u[i];
+        const double ahead = u[i + 2] - u_2;
+        const double wind_2 = wind[i + 1];
+        const double u_3 = u[i];
+        const double back_2 = u_3 - u[i - 1];
+        const double ahead_2 = u[i + 1] - u_3;
+        const double wind_3 = wind[i];
+        double limited = 0.0;
+        if (!(back_2 * ahead_2 <= 0.0)) {
+            const double low = fmin(2.0 * fabs(back_2), fabs(ahead_2));
+            const double high = fmin(fabs(back_2), 2.0 * fabs(ahead_2));
+            limited = copysign(fmax(low, high), ahead_2);
+        }
+        const double dv_2 = dv[i + 1];
+        const double dv_3 = wind_3 * dv_2;
+        double dlimited = 0.5 * ((1.0 - wind_3) * dv_3);
         double dback = 0.0;
         double dahead = 0.0;
         if (!(back_2 * ahead_2 <= 0.0)) {
@@ -58,13 +115,10 @@ extern "C" __global__ void advect_double_Limiter_Superbee_reverse(
                 : fabs(ahead_2) != fabs(ahead_2) ? 0.0 : dlow) : ahead_2 < 0.0
                 ? -(2.0 * fabs(back_2) <= fabs(ahead_2) ? 0.0 : fabs(ahead_2) != fabs(ahead_2) ? 0.0 : dlow) : 0.0);
         }
-        atomicAdd(&dwind[i_2], (u_3 + 0.5 * (1.0 - wind_3) * limited_2) * dv_2 - 0.5 * (limited_2 * dv_4));
-        atomicAdd(&du[i_2 + 1], dahead);
-        atomicAdd(&du[i_2 - 1], -dback);
-        atomicAdd(&du[i_2], dv_4 - dahead + dback);
-        double dlimited_2 = 0.5 * ((1.0 - wind_2) * dv_3);
+        dwind_2 += (u_3 + 0.5 * (1.0 - wind_3) * limited) * dv_2 - 0.5 * (limited * dv_3);
+        du_2 += dv_3 - dahead + dback;
+        double dlimited_2 = 0.5 * ((1.0 - wind_2) * -(wind_2 * dv_2));
         double dback_2 = 0.0;
-        double dahead_2 = 0.0;
         if (!(back * ahead <= 0.0)) {
             const double low = fmin(2.0 * fabs(back), fabs(ahead));
             const double high = fmin(fabs(back), 2.0 * fabs(ahead));
@@ -77,17 +131,72 @@ extern "C" __global__ void advect_double_Limiter_Superbee_reverse(
                 + (back > 0.0 ? 2.0 * (2.0 * fabs(back) <= fabs(ahead) ? dlow : fabs(ahead) != fabs(ahead) ? dlow
                 : 0.0) : back < 0.0 ? -2.0 * (2.0 * fabs(back) <= fabs(ahead) ? dlow : fabs(ahead) != fabs(ahead)
                 ? dlow : 0.0) : 0.0);
-            dahead_2 = (ahead > 0.0 ? 2.0 * (fabs(back) <= 2.0 * fabs(ahead) ? 0.0
+        }
+        du_2 -= dback_2;
+        collected = true;
+        collected_2 = true;
+    }
+    if (i + 2 >= 2 && i + 4 <= n - 1) {
+        const double u_2 = u[i + 1];
+        const double back = u_2 - u[i];
+        const double ahead = u[i + 2] - u_2;
+        const double wind_2 = wind[i + 1];
+        double dlimited = 0.5 * ((1.0 - wind_2) * (wind_2 * dv[i + 2]));
+        double dback = 0.0;
+        if (!(back * ahead <= 0.0)) {
+            const double low = fmin(2.0 * fabs(back), fabs(ahead));
+            const double high = fmin(fabs(back), 2.0 * fabs(ahead));
+            dlimited = signbit(fmax(low, high)) == signbit(ahead) ? dlimited : -dlimited;
+            const double dhigh = low >= high ? 0.0 : high != high ? 0.0 : dlimited;
+            const double dlow = low >= high ? dlimited : high != high ? dlimited : 0.0;
+            dback = (back > 0.0 ? (fabs(back) <= 2.0 * fabs(ahead) ? dhigh : 2.0 * fabs(ahead) != 2.0 * fabs(ahead)
+                ? dhigh : 0.0) : back < 0.0 ? -(fabs(back) <= 2.0 * fabs(ahead) ? dhigh
+                : 2.0 * fabs(ahead) != 2.0 * fabs(ahead) ? dhigh : 0.0) : 0.0)
+                + (back > 0.0 ? 2.0 * (2.0 * fabs(back) <= fabs(ahead) ? dlow : fabs(ahead) != fabs(ahead) ? dlow
+                : 0.0) : back < 0.0 ? -2.0 * (2.0 * fabs(back) <= fabs(ahead) ? dlow : fabs(ahead) != fabs(ahead)
+                ? dlow : 0.0) : 0.0);
+        }
+        du_2 -= dback;
+        collected_2 = true;
+    }
+    if (i - 1 >= 2 && i + 1 <= n - 1) {
+        const double u_2 = u[i - 1];
+        const double back = u_2 - u[i - 2];
+        const double ahead = u[i] - u_2;
+        const double wind_2 = wind[i - 1];
+        double dlimited = 0.5 * ((1.0 - wind_2) * -(wind_2 * dv[i - 1]));
+        double dahead = 0.0;
+        if (!(back * ahead <= 0.0)) {
+            const double low = fmin(2.0 * fabs(back), fabs(ahead));
+            const double high = fmin(fabs(back), 2.0 * fabs(ahead));
+            dlimited = signbit(fmax(low, high)) == signbit(ahead) ? dlimited : -dlimited;
+            const double dhigh = low >= high ? 0.0 : high != high ? 0.0 : dlimited;
+            const double dlow = low >= high ? dlimited : high != high ? dlimited : 0.0;
+            dahead = (ahead > 0.0 ? 2.0 * (fabs(back) <= 2.0 * fabs(ahead) ? 0.0
                 : 2.0 * fabs(ahead) != 2.0 * fabs(ahead) ? 0.0 : dhigh) : ahead < 0.0
                 ? -2.0 * (fabs(back) <= 2.0 * fabs(ahead) ? 0.0 : 2.0 * fabs(ahead) != 2.0 * fabs(ahead) ? 0.0 : dhigh)
                 : 0.0) + (ahead > 0.0 ? (2.0 * fabs(back) <= fabs(ahead) ? 0.0 : fabs(ahead) != fabs(ahead) ? 0.0
                 : dlow) : ahead < 0.0 ? -(2.0 * fabs(back) <= fabs(ahead) ? 0.0 : fabs(ahead) != fabs(ahead) ? 0.0
                 : dlow) : 0.0);
         }
-        atomicAdd(&dwind[i], -((u_2 + 0.5 * (1.0 - wind_2) * limited) * dv_2) - 0.5 * (limited * dv_3));
-        atomicAdd(&du[i + 1], dahead_2);
-        atomicAdd(&du[i - 1], -dback_2);
-        atomicAdd(&du[i], dv_2 + dv_3 - dahead_2 + dback_2);
+        du_2 += dahead;
+        collected_2 = true;
+    }
+    if (collected) {
+        dwind[i] += dwind_2;
+    }
+    if (collected_2) {
+        du[i] += du_2;
+    }
+}
+
+extern "C" __global__ void advect_double_Limiter_Superbee_reverse(
+    const double* u, const double* du, const double* v, double* dv, const double* wind, const double* dwind,
+    int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= 2 && i + 2 <= n - 1) {
+        dv[i] = 0.0;
     }
 }
 
@@ -95,7 +204,7 @@ extern "C" __global__ void advect_double_Limiter_Superbee_reverse(
 //   not saved  u                             never overwritten by this launch
 //   not saved  v                             no derivative needs what was overwritten
 //   not saved  wind                          never overwritten by this launch
-//   shadow     du                   atomic   it is not proved that no two threads meet in one element (advection.cu:62:48)
+//   shadow     du                   gather   each thread of advect_double_Limiter_Superbee_gather collects for an element of its own (advection.cu:62:48)
 //   shadow     dv                   plain    no two threads touch one element (advection.cu:70:5)
-//   shadow     dwind                atomic   it is not proved that no two threads meet in one element (advection.cu:63:12)
+//   shadow     dwind                gather   each thread of advect_double_Limiter_Superbee_gather collects for an element of its own (advection.cu:63:12)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

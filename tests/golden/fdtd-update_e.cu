@@ -4,8 +4,8 @@
 // 3. launch update_e_gather with grid (3, 2, 1) and the block of update_e.
 // 4. launch update_e_reverse with the same grid and block.
 // On exit dez holds the adjoint of the state before the launch; dhx, dhy, depsilon, dsigma, dcourant have grown by the gradient.
-// Holds where no two threads touch one element of depsilon, dez, dsigma,
-// the gather's threads do not meet in dhx, dhy, as for grid (3, 2, 1), block (16, 16, 1), ny = 28, nx = 33.
+// Holds where no two threads touch one element of depsilon, dez, dsigma
+// and the gather's threads do not meet in dhx, dhy, as for grid (3, 2, 1), block (16, 16, 1), ny = 28, nx = 33.
 
 // The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }

@@ -3,8 +3,8 @@
 // 2. launch fisher_kpp_gather with grid (2, 5, 1) and the block of fisher_kpp.
 // 3. launch fisher_kpp_reverse with the same grid and block.
 // On exit dv holds the adjoint of the state before the launch; du, ddiffusion, dgrowth have grown by the gradient.
-// Holds where no two threads touch one element of dv,
-// the gather's threads do not meet in du, as for grid (2, 5, 1), block (32, 8, 1), n = 33.
+// Holds where no two threads touch one element of dv
+// and the gather's threads do not meet in du, as for grid (2, 5, 1), block (32, 8, 1), n = 33.
 
 // Adds the sum of `value` over all threads of the block to *target, with one atomicAdd. Every thread of the block must make the call,
 // with the same target; the block may have any shape. The sum is formed in double.

@@ -3,8 +3,8 @@
 // 2. launch heat_gather with grid (3, 5, 1) and the block of heat.
 // 3. launch heat_reverse with the same grid and block.
 // On exit dv holds the adjoint of the state before the launch; du, dalpha have grown by the gradient.
-// Holds where no two threads touch one element of dv,
-// the gather's threads do not meet in du, as for grid (3, 5, 1), block (16, 8, 1), ny = 37, nx = 41.
+// Holds where no two threads touch one element of dv
+// and the gather's threads do not meet in du, as for grid (3, 5, 1), block (16, 8, 1), ny = 37, nx = 41.
 
 // Adds the sum of `value` over all threads of the block to *target, with one atomicAdd. Every thread of the block must make the call,
 // with the same target; the block may have any shape. The sum is formed in double.

@@ -3,8 +3,8 @@
 // 2. launch wave_gather with grid (2, 8, 1) and the block of wave.
 // 3. launch wave_reverse with the same grid and block.
 // On exit dold holds the adjoint of the state before the launch; dnow, dc2 have grown by the gradient.
-// Holds where no two threads touch one element of dc2, dold,
-// the gather's threads do not meet in dnow, as for grid (2, 8, 1), block (32, 4, 1), ny = 30, nx = 45.
+// Holds where no two threads touch one element of dc2, dold
+// and the gather's threads do not meet in dnow, as for grid (2, 8, 1), block (32, 4, 1), ny = 30, nx = 45.
 
 extern "C" __global__ void wave_gather(const float* dold, float* dnow, const float* c2, int ny, int nx)
 {
