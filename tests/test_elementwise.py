@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jit_kernels
 import numpy as np
 import pytest
 from launch_tools import EXECUTORS, running
@@ -412,3 +413,41 @@ def test_a_kernel_of_cupy_called_with_a_pair_is_not_taken_for_the_function_of_it
         y = x.__cupy_override_elementwise_kernel__(cube, x)
     tape.reverse({y: 1.0})
     np.testing.assert_allclose(x.shadow, 3 * x.primal**2)
+
+
+@pytest.mark.parametrize("save", ["needed", "all"])
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_program_of_all_kinds(executor: str, save: str) -> None:
+    """Views in place, a raw gather of what is overwritten afterwards, a reduction that is broadcast back, a jit function."""
+    gather = CASES["raw neighbour"].kernel
+    grow = CASES["adds to the output"].kernel
+    total = ReductionKernel("T x, T w", "T y", "x * w", "a + b", "y = sin(a)", "0", "total")
+    share = ElementwiseKernel("T x, T m", "T y", "y = x * m + y", "share")
+    start = 0.3 * uniform(4, 5)
+
+    def program(x: Any) -> Any:
+        y = gather(x.reshape(20), *_like(x, 20))
+        grow(x[1:, ::2], x[1:, ::2])
+        m = total(x, y.reshape(4, 5), axis=0)
+        share(x[::-1], m, x[::-1])
+        jit_kernels.image[(1, 1), (4, 8)](x, y.reshape(4, 5))
+        return total(y.reshape(4, 5), x)
+
+    pair, tape = Duplicated(start.copy()), Tape(save=save)
+    with running(executor):
+        with tape:
+            result = program(pair)
+        tape.reverse({result: 1.0})
+        slope = np.zeros((4, 5))
+        for at in np.ndindex(4, 5):
+            ends = []
+            for h in (1e-5, -1e-5):
+                moved = start.copy()
+                moved[at] += h
+                ends.append(float(program(moved)))
+            slope[at] = (ends[0] - ends[1]) / 2e-5
+    np.testing.assert_allclose(pair.shadow, slope, rtol=1e-6, atol=1e-6)
+
+
+def _like(x: Any, size: int) -> tuple[Any]:
+    return (Duplicated(np.zeros(size)) if isinstance(x, Duplicated) else np.zeros(size),)
