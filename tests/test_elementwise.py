@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jit_kernels
 import numpy as np
 import pytest
 from launch_tools import EXECUTORS, running
@@ -21,6 +22,10 @@ RNG = np.random.default_rng(3)
 
 def uniform(*shape: int, dtype: Any = np.float64) -> Any:
     return RNG.uniform(0.5, 1.5, shape).astype(dtype)
+
+
+def complex_pair(*shape: int) -> Any:
+    return Duplicated(RNG.standard_normal(shape) + 1j * RNG.standard_normal(shape))
 
 
 class Case:
@@ -166,6 +171,26 @@ CASES = {
         ReductionKernel("T x, T y", "T s, T m", "x * y", "a + b", "s = a, m = a * a", "0", "moments"),
         lambda: pairs((3, 4), (4,), (3,), (3,)), lambda x, y, s, m: ((x * y).sum(1), (x * y).sum(1) ** 2), axis=1,
     ),
+    "complex": Case(
+        ElementwiseKernel("T x, complex128 a", "T y, float64 r", "y = x * x * a * conj(x);\nr = norm(x) + x.real()", "squared"),
+        lambda: (complex_pair(4)[::-1], 2j, complex_pair(4), Duplicated(uniform(4))),
+        lambda x, a, y, r: (x * x * a * x.conj(), (x * x.conj()).real + x.real),
+    ),
+    "sum of complex": Case(
+        ReductionKernel("T x", "T y", "x * x", "a + b", "y = a", "0", "complex_sum"),
+        lambda: (complex_pair(3, 4), complex_pair(4)), lambda x, y: (x * x).sum(0), axis=0,
+    ),
+    "vectors": Case(
+        ElementwiseKernel("raw T x", "T y", "const double2 p = make_double2(x[2 * i], x[2 * i + 1]);\ny = p.x * p.y", "halves"),
+        lambda: pairs((8,), (4,)), lambda x, y: x[::2] * x[1::2],
+    ),
+    "a struct is reduced": Case(
+        ReductionKernel(
+            "float64 x", "float64 m, float64 v", "Two{x, x * x}", "Two{a.s + b.s, a.q + b.q}", "m = a.s, v = a.q - a.s * a.s / 4",
+            "Two{0, 0}", "variance", reduce_type="Two", preamble="struct Two { double s; double q; };",
+        ),
+        lambda: pairs((3, 4), (3,), (3,)), lambda x, m, v: (x.sum(1), 4 * x.var(1)), axis=1,
+    ),
     "in double": Case(
         ReductionKernel("T x", "T y", "x", "a + b", "y = a", "0", "total", reduce_type="double"),
         lambda: pairs((50,), (), dtype=np.float32), lambda x, y: x.astype(float).sum(),
@@ -205,7 +230,10 @@ def test_gradients(name: str, executor: str, way: tuple[bool, bool]) -> None:
 def test_text_primal_and_adjoint_compile(name: str) -> None:
     plan = planned(name)
     annotations = {d.name: type(a) for d, a in zip(plan.kernel.parameters, plan.args, strict=True) if isinstance(a, Duplicated | Active)}
-    for text in (plan.kernel.source, cuda_source([plan.kernel.primal()]), plan.kernel.adjoint(**annotations).source):
+    texts = [cuda_source([plan.kernel.primal()]), plan.kernel.adjoint(**annotations).source]
+    if "<cupy/complex.cuh>" not in plan.kernel.source:  # which CuPy has, and NVRTC has not
+        texts.append(plan.kernel.source)
+    for text in texts:
         nvrtc.compile_cuda(text)
 
 
@@ -353,6 +381,34 @@ def test_logsumexp_in_two_kernels() -> None:
     np.testing.assert_allclose(x.shadow, e / e.sum(1, keepdims=True), atol=1e-14)
 
 
+def test_complex_results_are_pairs_too() -> None:
+    x, tape = complex_pair(3), Tape()
+    with tape:
+        y = ElementwiseKernel("T x", "T y", "y = x * x * x", "cube")(x)
+    tape.reverse({y: 1.0})
+    np.testing.assert_allclose(x.shadow, (3 * x.primal**2).conj())
+
+
+def test_the_place_of_the_greatest() -> None:
+    """As CuPy's own argmax is written: a struct without an identity."""
+    preamble = """template <typename T> struct Best {
+    T value; int at;
+    __device__ Best() : at(-1) {}
+    __device__ Best(T v, int i) : value(v), at(i) {}
+};
+template <typename T> __device__ Best<T> better(const Best<T>& a, const Best<T>& b)
+{
+    if (a.at == -1) return b;
+    if (b.at == -1) return a;
+    return a.value >= b.value ? a : b;
+}"""
+    place = ReductionKernel(
+        "T x", "int64 y", "Best<T>(x, _J)", "better(a, b)", "y = a.at", None, "place", reduce_type="Best<T>", preamble=preamble
+    )
+    x = uniform(5, 4)
+    assert (place(x, axis=1) == x.argmax(1)).all()
+
+
 def test_of_equal_elements_the_first_gets_the_gradient_of_a_max() -> None:
     x, y = Duplicated(np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]])), Duplicated(np.zeros(2), np.ones(2))
     autodiff(CASES["max"].kernel, x, y, axis=1)
@@ -412,3 +468,41 @@ def test_a_kernel_of_cupy_called_with_a_pair_is_not_taken_for_the_function_of_it
         y = x.__cupy_override_elementwise_kernel__(cube, x)
     tape.reverse({y: 1.0})
     np.testing.assert_allclose(x.shadow, 3 * x.primal**2)
+
+
+@pytest.mark.parametrize("save", ["needed", "all"])
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_program_of_all_kinds(executor: str, save: str) -> None:
+    """Views in place, a raw gather of what is overwritten afterwards, a reduction that is broadcast back, a jit function."""
+    gather = CASES["raw neighbour"].kernel
+    grow = CASES["adds to the output"].kernel
+    total = ReductionKernel("T x, T w", "T y", "x * w", "a + b", "y = sin(a)", "0", "total")
+    share = ElementwiseKernel("T x, T m", "T y", "y = x * m + y", "share")
+    start = 0.3 * uniform(4, 5)
+
+    def program(x: Any) -> Any:
+        y = gather(x.reshape(20), *_like(x, 20))
+        grow(x[1:, ::2], x[1:, ::2])
+        m = total(x, y.reshape(4, 5), axis=0)
+        share(x[::-1], m, x[::-1])
+        jit_kernels.image[(1, 1), (4, 8)](x, y.reshape(4, 5))
+        return total(y.reshape(4, 5), x)
+
+    pair, tape = Duplicated(start.copy()), Tape(save=save)
+    with running(executor):
+        with tape:
+            result = program(pair)
+        tape.reverse({result: 1.0})
+        slope = np.zeros((4, 5))
+        for at in np.ndindex(4, 5):
+            ends = []
+            for h in (1e-5, -1e-5):
+                moved = start.copy()
+                moved[at] += h
+                ends.append(float(program(moved)))
+            slope[at] = (ends[0] - ends[1]) / 2e-5
+    np.testing.assert_allclose(pair.shadow, slope, rtol=1e-6, atol=1e-6)
+
+
+def _like(x: Any, size: int) -> tuple[Any]:
+    return (Duplicated(np.zeros(size)) if isinstance(x, Duplicated) else np.zeros(size),)

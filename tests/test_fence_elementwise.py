@@ -86,9 +86,8 @@ def test_parameters(name: str) -> None:
 
 
 DTYPES = {
-    "complex64": "complex numbers in elementwise and reduction kernels come in a later release",
     "float16": "half precision in elementwise and reduction kernels comes in a later release",
-    "M8[s]": "elementwise and reduction kernels take bool, integers, float32 and float64, not datetime64[s]",
+    "M8[s]": "elementwise and reduction kernels take bool, integers, float32, float64 and complex numbers of them, not datetime64[s]",
 }
 
 

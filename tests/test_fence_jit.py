@@ -59,6 +59,10 @@ BODIES: dict[str, tuple[str, str]] = {
     "two bools": ("x[0] = ^(n > 1) + (n > 2)", "arithmetic of two bools is not supported; convert one with int(...)"),
     "recursion": ("x[0] = ^endless(x[0])", "recursion is not supported"),
     "matrix product": ("x[0] = ^x[0] @ x[1]", "this is not supported in a kernel (MatMult)"),
+    "identity": ("if ^n is None:\n        x[0] = 1", "this is not supported in a kernel (Is)"),
+    "identity of constants": ("if ^None is None:\n        x[0] = 1", "this is not supported in a kernel (Is)"),
+    "membership": ("if ^n in (1, 2):\n        x[0] = 1", "this is not supported in a kernel (In)"),
+    "rounding": ("x[0] = ^round(x[0])", "'round' cannot be called in a kernel; decorate it with jit.rawkernel(device=True)"),
     "array for a name in a branch": ("if n > 1:\n        ^a = x", "`a` = an array: only numbers can be assigned here"),
 }  # fmt: skip
 

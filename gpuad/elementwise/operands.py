@@ -73,7 +73,8 @@ def number(value: Any, dtype: np.dtype[Any]) -> Any:
         return Active(number(value.value, dtype), value.shadow)
     if isinstance(value, Const):
         return number(value.primal, dtype)
-    return dtype.type(value) if isinstance(value, np.floating) and dtype.kind == "f" else value
+    same = (isinstance(value, np.floating) and dtype.kind == "f") or (isinstance(value, np.complexfloating) and dtype.kind == "c")
+    return dtype.type(value) if same else value
 
 
 def is_active(value: Any) -> bool:
@@ -94,7 +95,7 @@ def outputs(name: str, parameters: Sequence[Parameter], inputs: Sequence[Given],
     if like is None:
         raise LaunchError(f"`{name}`: no array among the arguments; pass the output {names}")
     made = [new_array(like, shape, dtype_for(name, p, letters)) for p in parameters]
-    return [temporary(a) if active and a.dtype.kind == "f" else a for a in made]
+    return [temporary(a) if active and a.dtype.kind in "fc" else a for a in made]
 
 
 def check_complete(name: str, parameters: Sequence[Parameter], count: int) -> None:

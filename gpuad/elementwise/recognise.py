@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..api import Family, kernel
 from ..errors import LaunchError
 from .kernels import ElementwiseKernel
@@ -33,7 +35,12 @@ def recognised(source: Any) -> Family | None:
 
 def _listed(parameters: Sequence[Any]) -> str:
     """CuPy's parameters as the list from which they were made."""
-    return ", ".join(f"{'raw ' if p.raw else ''}{p.dtype if p.dtype is not None else p.ctype} {p.name}" for p in parameters)
+    return ", ".join(map(_shown, parameters))
+
+
+def _shown(p: Any) -> str:
+    kind = np.dtype(p.dtype).name if p.dtype is not None else p.ctype
+    return f"{'raw ' if p.raw else ''}{kind} {p.name}"
 
 
 _known: dict[int, tuple[Any, Family]] = {}

@@ -32,8 +32,6 @@ REDUCTION_INDEX = "{} is not available in a reduction; `_J` counts the elements 
 
 def dtype_message(dtype: np.dtype[Any]) -> str:
     """Why arrays of this type are refused."""
-    if dtype.kind == "c":
-        return "complex numbers in elementwise and reduction kernels come in a later release"
     if dtype.name in ("float16", "bfloat16"):
         return "half precision in elementwise and reduction kernels comes in a later release"
-    return f"elementwise and reduction kernels take bool, integers, float32 and float64, not {dtype}"
+    return f"elementwise and reduction kernels take bool, integers, float32, float64 and complex numbers of them, not {dtype}"

@@ -18,6 +18,7 @@ from . import fence
 _CUDA = {
     "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long", "uint8": "unsigned char",
     "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long long", "float32": "float", "float64": "double",
+    "complex64": "complex<float>", "complex128": "complex<double>",
 }  # fmt: skip
 CUDA_TYPES = frozenset(_CUDA.values())
 

@@ -49,6 +49,8 @@ def unary(op: ast.AST, value: Any_, span: Span) -> Any_:
 
 def binary(program: Program, op: ast.AST, left: Any_, right: Any_, span: Span) -> Any_:
     """An operation of two numbers; of two constants its value."""
+    if type(op) not in _PYTHON:
+        raise UnsupportedError(fence.message(op), span)
     if isinstance(left, Static) and isinstance(right, Static):
         return Static(_folded(op, (left, right), span))
     types = type_of(left, span), type_of(right, span)
