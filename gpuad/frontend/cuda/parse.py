@@ -47,8 +47,10 @@ class Module:
 
     @property
     def includes_files(self) -> bool:
-        """Whether the text includes files that are not gpuad's own."""
-        return any(not Path(str(file.include.name)).is_relative_to(INCLUDE) for file in self._unit.get_includes())
+        """Whether the text depends on files that are not gpuad's own."""
+        return "__has_include" in self.source.text or any(
+            not Path(str(file.include.name)).is_relative_to(INCLUDE) for file in self._unit.get_includes()
+        )
 
     def span(self, name: str) -> Span:
         """Where the kernel is defined; CompileError if there is none of this name."""
