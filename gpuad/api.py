@@ -139,6 +139,7 @@ class Kernel(Family):
         """The same kernel, of the same module, with a shadow for one of its variables: `get_global(name)` is then Duplicated with it."""
         other = copy.copy(self)
         other.shadows = {**self.shadows, self._global(name).pointer.name: shadow}
+        other._sizes = {}
         return other
 
     def _global(self, name: str) -> Global:

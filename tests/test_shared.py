@@ -130,6 +130,23 @@ def test_dynamic_shared_memory_needs_its_bytes() -> None:
         compiled(DYNAMIC, "k").adjoint(Duplicated, Duplicated)
 
 
+def test_a_shadow_of_a_variable_of_the_module_beside_dynamic_shared_memory() -> None:
+    """The kernels for a number of bytes belong to one set of shadows."""
+    text = """__device__ double w[2];
+extern "C" __global__ void k(double* x) {
+    extern __shared__ double s[];
+    s[threadIdx.x] = x[threadIdx.x] * w[0];
+    __syncthreads();
+    x[threadIdx.x] = s[blockDim.x - 1 - threadIdx.x];
+}"""
+    kernel, x, dw = gpuad.kernel(text, "k"), np.arange(1.0, 9), np.zeros(2)
+    with running("reference"):
+        kernel.get_global("w")[...] = 3
+        kernel(1, 8, (x.copy(),), shared_mem=64)
+        gpuad.autodiff(kernel.with_shadow("w", dw), 1, 8, (Duplicated(x.copy(), np.ones(8)),), shared_mem=64)
+    assert dw.tolist() == [36, 0]
+
+
 # --- refusals ------------------------------------------------------------------------------------------------------------------------
 
 PARTED = {

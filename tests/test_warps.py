@@ -138,3 +138,17 @@ def test_returned_lanes_leave_the_mask() -> None:
     source = compiled(text, "k").adjoint(x=Duplicated, y=Duplicated).source
     assert "__ballot_sync(0xffffffffu, active)" in source
     assert "__shfl_xor_sync(ballot, " in source
+
+
+def test_returned_lanes_leave_the_mask_of_a_barrier() -> None:
+    text = """extern "C" __global__ void k(const double* x, double* y, int n) {
+    __shared__ double s[64];
+    if (threadIdx.x >= n) return;
+    s[threadIdx.x] = x[threadIdx.x];
+    if ((threadIdx.x & 31) < 16) {
+        __syncwarp(0xffff);
+        y[threadIdx.x] = s[threadIdx.x ^ 1] * x[threadIdx.x];
+    }
+}"""
+    source = compiled(text, "k").adjoint(x=Duplicated, y=Duplicated).source
+    assert "__syncwarp(65535u & ballot);" in source or "__syncwarp(ballot & 65535u);" in source, source

@@ -73,13 +73,14 @@ _ALL = 0xFFFFFFFF
 
 
 def _has_shuffle(stmt: Stmt) -> bool:
-    return any(isinstance(s, Shuffle) for s in walk_stmts((stmt,)))
+    """Whether threads are named by a mask in the statement."""
+    return any(isinstance(s, Shuffle) or (isinstance(s, Barrier) and s.mask is not None) for s in walk_stmts((stmt,)))
 
 
 def _remasked(stmt: Stmt, ballot: Var) -> Stmt:
     """The statement with the mask of every shuffle in it narrowed to the ballot; not of those that have been narrowed already."""
-    if isinstance(stmt, Shuffle):
-        if ballot in variables(stmt.mask):
+    if isinstance(stmt, Shuffle | Barrier):
+        if stmt.mask is None or ballot in variables(stmt.mask):
             return stmt
         full = isinstance(stmt.mask, Constant) and int(stmt.mask.value) == _ALL
         return replace(stmt, mask=ballot if full else Binary("&", stmt.mask, ballot, U32))
