@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ..api import Kernel
+from ..api import Kernel, Planned
 from ..source import SourceFile
 
 
@@ -19,9 +20,23 @@ class Concrete(Kernel):
         self.numbers, self._inside = numbers, follow
         super().__init__(file, name, options)
 
-    def arguments(self, own: Sequence[Any], values: Mapping[str, int]) -> list[Any]:
-        """The arguments of a call: the user's, and the numbers by name."""
-        return [*own, *(values[name] for name in self.numbers)]
+    def arranged(self, grid: tuple[int, ...], block: tuple[int, ...], values: Mapping[str, int]) -> Arranged:
+        """A launch with the numbers by name."""
+        return Arranged(self, grid, block, tuple(values[name] for name in self.numbers))
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """What a call comes to but for its own arrays and numbers: the kernel, its geometry, the numbers that it takes after them."""
+
+    concrete: Concrete
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    numbers: tuple[int, ...]
+
+    def planned(self, own: Sequence[Any], stream: Any) -> Planned:
+        """The launch for arrays and numbers that are laid out so."""
+        return Planned(self.concrete, self.grid, self.block, [*own, *self.numbers], stream=stream)
 
 
 class Variants:

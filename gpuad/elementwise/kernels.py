@@ -9,13 +9,14 @@ from typing import Any
 
 from ..api import Family, Planned
 from ..errors import CompileError, UnsupportedError
+from ..facts import Facts
 from ..frontend.elementwise import ElementwiseSpec, Texts, elementwise_source, fence, parse_parameters
 from ..frontend.elementwise.text import Argument
 from ..ops.elementwise import geometry
-from ..ops.layout import axes, reached
+from ..ops.layout import axes
 from ..source import SourceFile, Span
-from .concrete import Concrete, Variants
-from .operands import Given, check_complete, decide, directions, dtype_for, given, number, outputs, returned
+from .concrete import Arranged, Concrete, Variants
+from .operands import Given, check_complete, decide, directions, dtype_for, given, outputs, own_arguments, returned
 from .shapes import (
     axis_values,
     check_apart,
@@ -66,7 +67,7 @@ class ElementwiseKernel(Family):
         self.params = (*self.in_params, *self.out_params)
         self.reduce_dims, self.no_return, self.return_tuple = reduce_dims, no_return, return_tuple
         self._names = self.texts.names("operation", "loop_prep")
-        self._variants = Variants()
+        self._variants, self._facts = Variants(), Facts()
 
     def __repr__(self) -> str:
         return f"<gpuad elementwise kernel {self.name}>"
@@ -112,6 +113,12 @@ class ElementwiseKernel(Family):
         return returned(results, self.no_return, self.return_tuple), plan
 
     def _launch(self, arguments: Sequence[Given], shape: tuple[int, ...], letters: dict[str, Any], stream: Any) -> Planned:
+        key = (shape, *(g.layout for g in arguments))
+        arranged: Arranged = self._facts.get(key, lambda: self._arranged(arguments, shape, letters))
+        return arranged.planned(own_arguments(self.name, arguments, letters), stream)
+
+    def _arranged(self, arguments: Sequence[Given], shape: tuple[int, ...], letters: dict[str, Any]) -> Arranged:
+        """The kernel and its numbers, for any arrays that are laid out like these."""
         follow = sorted((g for g in arguments if g.follows), key=lambda g: not g.parameter.output)
         groups = grouped(shape, arguments, self.reduce_dims) if "_ind" in self._names else []
         counted = "i" in self._names or not follow
@@ -135,8 +142,7 @@ class ElementwiseKernel(Family):
         values = axis_values(layout, list(operands.values())) | {"_ind_size": math.prod(shape)}
         for g in arguments:
             values |= raw_values(g)
-        own = [reached(g.value) if g.array is not None else number(g.value, d) for g, d in typed]
-        return Planned(concrete, grid, block, concrete.arguments(own, values), stream=stream)
+        return concrete.arranged(grid, block, values)
 
     def _built(self, spec: ElementwiseSpec) -> Concrete:
         leaves = {"continue", "break"} & self._names

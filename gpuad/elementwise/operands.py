@@ -31,6 +31,11 @@ class Given:
         """Whether it is an array that follows the elements."""
         return self.array is not None and not self.parameter.raw
 
+    @property
+    def layout(self) -> tuple[Any, ...] | None:
+        """Shape, strides and type of an array."""
+        return None if self.array is None else (tuple(self.array.shape), tuple(self.array.strides), self.array.dtype)
+
 
 def given(name: str, parameter: Parameter, value: Any) -> Given:
     """Looks at one argument. TypeError for what is neither array nor number."""
@@ -75,6 +80,11 @@ def number(value: Any, dtype: np.dtype[Any]) -> Any:
         return number(value.primal, dtype)
     same = (isinstance(value, np.floating) and dtype.kind == "f") or (isinstance(value, np.complexfloating) and dtype.kind == "c")
     return dtype.type(value) if same else value
+
+
+def own_arguments(name: str, arguments: Sequence[Given], letters: Types) -> list[Any]:
+    """The user's arguments as the launch takes them: views from the lowest element on, and numbers of the parameter's type."""
+    return [reached(g.value) if g.array is not None else number(g.value, dtype_for(name, g.parameter, letters)) for g in arguments]
 
 
 def is_active(value: Any) -> bool:

@@ -11,12 +11,13 @@ import numpy as np
 
 from ..api import Family, Planned
 from ..errors import UnsupportedError
+from ..facts import Facts
 from ..frontend.elementwise import Operand, ReductionSpec, Texts, parse_parameters, reduction_source
 from ..frontend.elementwise.text import Argument
 from ..ops.elementwise import geometry
-from ..ops.layout import Axes, axes, hull_size, reached
-from .concrete import Concrete, Variants
-from .operands import Given, check_complete, decide, directions, dtype_for, given, number, outputs, returned
+from ..ops.layout import Axes, axes, hull_size
+from .concrete import Arranged, Concrete, Variants
+from .operands import Given, check_complete, decide, directions, dtype_for, given, outputs, own_arguments, returned
 from .shapes import INT, broadcast_strides, check_apart, check_output, common_shape, pattern, raw_of, raw_values, standing
 
 Axis = int | Sequence[int] | None
@@ -59,7 +60,7 @@ class ReductionKernel(Family):
         first = self.out_params[0]
         self.reduce_type = reduce_type or first.letter or first.cuda_type(np.dtype(first.dtype))
         self._counted = "_J" in self.texts.names("map_expr")
-        self._variants = Variants()
+        self._variants, self._facts = Variants(), Facts()
 
     def __repr__(self) -> str:
         return f"<gpuad reduction kernel {self.name}>"
@@ -112,6 +113,14 @@ class ReductionKernel(Family):
     def _launch(
         self, inputs: Sequence[Given], results: Sequence[Given], split: _Split, keepdims: bool, letters: dict[str, Any], stream: Any
     ) -> Planned:
+        key = (split, keepdims, *(g.layout for g in (*inputs, *results)))
+        arranged: Arranged = self._facts.get(key, lambda: self._arranged(inputs, results, split, keepdims, letters))
+        return arranged.planned(own_arguments(self.name, (*inputs, *results), letters), stream)
+
+    def _arranged(
+        self, inputs: Sequence[Given], results: Sequence[Given], split: _Split, keepdims: bool, letters: dict[str, Any]
+    ) -> Arranged:
+        """The kernel and its numbers, for any arrays that are laid out like these."""
         following = [g for g in inputs if g.follows]
         strides = [broadcast_strides(g.array, split.shape) for g in following]
         outer = [[s[k] for k in split.out] for s in strides]
@@ -129,9 +138,7 @@ class ReductionKernel(Family):
         values |= {"_in_ind_size": math.prod(split.shape), "_out_ind_size": math.prod(shape)}
         for g in inputs:
             values |= raw_values(g)
-        typed = [(g, dtype_for(self.name, g.parameter, letters)) for g in (*inputs, *results)]
-        own = [reached(g.value) if g.array is not None else number(g.value, d) for g, d in typed]
-        return Planned(concrete, grid, block, concrete.arguments(own, values), stream=stream)
+        return concrete.arranged(grid, block, values)
 
     def _spec(
         self,

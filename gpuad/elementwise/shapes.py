@@ -142,11 +142,23 @@ def check_apart(name: str, arguments: Sequence[Given], same_is_apart: bool) -> N
         for g in arrays:
             if g is out or namespace(g.array) is not namespace(out.array) or (same_is_apart and _elements(g.array) == _elements(out.array)):
                 continue
-            if overlap(region(g.array), region(out.array)):
+            if _near(g.array, out.array) and overlap(region(g.array), region(out.array)):
                 raise LaunchError(
                     f"`{name}`: `{g.parameter.name}` and output `{out.parameter.name}` share memory without being the same elements, so "
                     "the result depends on chance; pass a copy of one. Nothing was launched."
                 )
+
+
+def _near(a: Any, b: Any) -> bool:
+    """Whether the memory between lowest and highest element has something in common."""
+    (low, high), (first, last) = _extent(a), _extent(b)
+    return low < last and first < high
+
+
+def _extent(array: Any) -> tuple[int, int]:
+    steps = [s * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)]
+    start = address(array)
+    return start + sum(s for s in steps if s < 0), start + sum(s for s in steps if s > 0) + int(array.dtype.itemsize)
 
 
 def _elements(array: Any) -> tuple[Any, ...]:
