@@ -75,7 +75,7 @@ def _check_alike(primal: Any, shadow: Any) -> None:
 
 
 def _stepping(array: Any) -> list[int]:
-    return [s for s, n in zip(element_strides(array), array.shape, strict=True) if n > 1]
+    return [s if array.size else 0 for s, n in zip(element_strides(array), array.shape, strict=True) if n > 1]
 
 
 def same(a: Any, b: Any) -> bool:

@@ -429,7 +429,7 @@ def repeats(array: Any) -> bool:
 
 
 def _layout(array: Any) -> Any:
-    steps = [s for s, n in zip(array.strides, array.shape, strict=True) if n > 1]
+    steps = [s for s, n in zip(array.strides, array.shape, strict=True) if n > 1] if array.size else []
     return tuple(array.shape), array.dtype, steps
 
 
