@@ -25,7 +25,7 @@ from .annotations import BatchDuplicated, Duplicated, address, as_array, leaf_me
 from .api import Kernel, check_flow, pattern_of
 from .arguments.aliasing import hull
 from .arguments.layouts import float_views
-from .errors import TapeError
+from .errors import ShadowError, TapeError
 from .executors.base import Memory
 from .launching import Call, executor_of
 from .program import store
@@ -35,7 +35,7 @@ from .program.context import current
 from .program.finder import VersionFinder
 from .program.launch import Launched
 from .program.lending import Homes, Lending
-from .program.memory import Versions, place
+from .program.memory import Allocation, Versions, place
 from .program.operation import Effects, Foreign, Operation, Use
 from .program.recipe import Recipe, call_key, place_of, user_frame
 from .program.recording import Recording
@@ -79,6 +79,7 @@ class Tape(Recording):
         self._streams = Streams()
         self._homes = Homes(lambda size, dtype: executor_of(self._library).zeros(size, dtype))
         self._temporaries: dict[int, Any] = {}
+        self._owners: dict[int, int] = {}  # whose shadow lives there in this recording: addresses
         self.own: dict[int, tuple[Any, str]] = {}  # arrays that operations made in this recording, and where, by address
         self._transient = Arena(self._bytes, lambda: self._streams.work(executor_of(self._library)))
         self._library: str | None = None
@@ -96,7 +97,7 @@ class Tape(Recording):
         """Begins anew; the tape's own memory is kept, the caller's is let go."""
         self.recipes.clear()
         self._homes.reset()
-        self._temporaries = {}
+        self._temporaries, self._owners = {}, {}
         self.own = {}
         super().forget()
         self.assembled = 0
@@ -323,7 +324,18 @@ class Tape(Recording):
         root = self._homes.take(int(array.size), array.dtype)
         root.fill(0)
         self._temporaries[address(root)] = root
+        self._owners[address(root)] = address(array)
         return root[: array.size].reshape(array.shape)
+
+    def _note_pair(self, allocation: Allocation, region: Region, primal: Memory, shadows: Sequence[Memory], name: str) -> None:
+        """Notes a pair. ShadowError for a temporary of an earlier recording: the memory of its shadow is used again."""
+        for shadow in shadows:
+            if self._homes.has(shadow.root) and self._owners.get(address(shadow.root)) != address(primal.root):
+                raise ShadowError(
+                    f"`{name}` is a temporary of an earlier recording, whose shadow was the tape's; go on with Duplicated({name}.primal), "
+                    "which begins anew. Nothing was launched."
+                )
+        super()._note_pair(allocation, region, primal, shadows, name)
 
     def _resolved(self, seeds: Mapping[Any, Any]) -> list[tuple[Any, Any, Any, Region]]:
         """The shadow views that seeds go to, by memory, and the seeds, copied; the allocation of each and its elements. Nothing is written

@@ -167,6 +167,24 @@ def test_elements_of_a_shared_shadow_are_not_cleared_in_place() -> None:
     np.testing.assert_allclose(v.shadow, 2 * v.primal * np.array([1, 1, 0, 0, 1]))
 
 
+def test_a_temporary_of_an_earlier_recording_is_refused() -> None:
+    """The memory of its shadow is another's by now."""
+    u, out = _pair(0), _pair(1)
+    tape = gpuad.Tape()
+    with _watched():
+        with tape:
+            p = u * 2.0
+            ops.copyto(out, p)
+        tape.reverse({out: 1.0})
+        with tape, pytest.raises(gpuad.errors.ShadowError, match="a temporary of an earlier recording"):
+            ops.copyto(out, p)
+        with tape:
+            q = Duplicated(p.primal)
+            ops.copyto(out, q * q)
+        tape.reverse({out: 1.0})
+    np.testing.assert_allclose(q.shadow, 2 * p.primal)
+
+
 # --- random expressions ---------------------------------------------------------------------------------------------------------------
 
 UNARY = {"exp": lambda x: np.exp(0.3 * x), "copy": lambda x: x + 0, "negative": lambda x: -x}

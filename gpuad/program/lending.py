@@ -27,6 +27,7 @@ class Homes:
     def __init__(self, new: New) -> None:
         self.new = new
         self.arrays: list[Any] = []
+        self.addresses: set[int] = set()
         self.used = 0
         self.allocations = 0
 
@@ -38,9 +39,15 @@ class Homes:
         at, wanted = self.used, (max(size, 1), np.dtype(dtype))
         self.used += 1
         if at == len(self.arrays) or (self.arrays[at].size, self.arrays[at].dtype) != wanted:
+            self.addresses.difference_update(address(a) for a in self.arrays[at : at + 1])
             self.arrays[at : at + 1] = [self.new(*wanted)]
+            self.addresses.add(address(self.arrays[at]))
             self.allocations += 1
         return self.arrays[at]
+
+    def has(self, root: Any) -> bool:
+        """Whether an array is one of them."""
+        return address(root) in self.addresses
 
     @property
     def nbytes(self) -> int:
