@@ -139,6 +139,10 @@ SOURCES: dict[str, tuple[str, str]] = {
         "struct Q { float b; }; struct P : Q { }; __global__ void k(P* ^p) { p->b = 1; }",
         "structs with base classes or virtual functions (P) are not supported",
     ),
+    "destructor": (
+        "struct P { float* a; __device__ ~P() { *a = 1; } }; __global__ void k(float* x) { P ^p = {x}; }",
+        "structs with destructors (P) are not supported",
+    ),
     "packed": (
         "struct __attribute__((packed)) P { char c; float a; }; __global__ void k(P* ^p) { p->a = 1; }",
         "packed structs (P) are not supported",

@@ -39,6 +39,19 @@ struct Vec {
 __device__ Vec operator*(double s, const Vec& v) { return v * s; }
 struct Sine { double frequency = 2.0; __device__ double operator()(double t) const { return sin(frequency * t); } };
 template <class F> struct Twice { F f; };
+struct View { double* p; int n; __device__ double& operator()(int i) const { return p[i]; } };
+struct Cursor {
+    double* p;
+    __device__ double& operator*() { return *p; }
+    __device__ Cursor& operator++() { ++p; return *this; }
+};
+template <int N> struct Stack {
+    double v[N];
+    int size;
+    __device__ Stack(double first = 0.5) : v{first}, size(1) {}
+    __device__ void push(double a) { v[size++] = a; }
+    __device__ double pop() { return v[--size]; }
+};
 struct State { Vec position; Vec velocity; int steps; __device__ State(Vec p) : position(p), velocity(0.5), steps(3) {} };
 """
 
@@ -69,6 +82,11 @@ BODIES: dict[str, str] = {
     "constructed": "Vec a, b(2.0), c = Vec(y[i], 3.0), d = 4.0; a = 2.0; State s(c), t = State(d + a); s.velocity *= 2.0; "
     "s.position = s.position + s.velocity * t.position.x; y[i] = s.position.norm() * s.steps + b.x;",
     "functor": "Sine f; Twice<Sine> g = {f}; g.f.frequency = y[i]; y[i] = f(y[i]) + g.f(v[i].x);",
+    "view": "View w = {y, n}; w(i) *= v[i].x; View u = w; u(i) += w(i) * w(i);",
+    "cursor": "Cursor c{i % 2 ? &v[i].x : &p[i].x}; *c *= y[i]; Cursor d = {&v[i].x}; double first = *d; c = d; y[i] = first * *c;",
+    "stack": "Stack<4> s; Stack<4> t(y[i]); for (int k = 0; k < 3; k++) { s.push(v[i].x * k); t.push(s.v[k]); } "
+    "while (s.size > 0) y[i] += s.pop() * t.pop();",
+    "constructed array": "Vec a[3] = {Vec(1.0), Vec(y[i], 2.0), v[i]}; a[i % 3] *= a[2].x; y[i] = a[0].norm() + a[1].x * a[2].y;",
     "returned reference": "v[i].at(0) *= y[i]; double& z = v[i].at(1); z += 1.0; y[i] = z * z;",
     "atomics": "atomicAdd(&p[i / 2].x, y[i] * y[i]); atomicAdd(&p[0].charge, (float)y[i]); atomicAdd(&p[0].cell, 1);",
     "indirect": "int c = p[i].cell; atomicAdd(&y[c], p[i].x * m[c].u);",

@@ -87,6 +87,8 @@ def _record(type_: ClangType, span: Span, outer: _Outer) -> Type:
         return Complex(_scalar(next(iter(type_.get_fields())).type.get_canonical(), span))
     if type_.spelling in outer:
         raise UnsupportedError(f"structs that hold pointers to their own kind ({name}) are not supported", span)
+    if any(child.kind == CursorKind.DESTRUCTOR for child in children(template_of(declaration) or declaration)):
+        raise UnsupportedError(f"structs with destructors ({name}) are not supported", span)
     fields = tuple(_field(field, span, (*outer, type_.spelling)) for field in type_.get_fields())
     _check_layout(type_, fields, name, span)
     return Struct(name, fields, max(type_.get_size(), 0), _is_listed(declaration))

@@ -1,0 +1,26 @@
+"""The text generated for vectors, structs and halves compiles under NVRTC, adjoint and primal."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+import test_half
+import test_structs
+import test_vectors
+
+from gpuad import Duplicated
+from gpuad.codegen.cuda import cuda_source
+from gpuad.executors import nvrtc
+
+pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
+
+BODIES = [(module, name) for module in (test_vectors, test_structs, test_half) for name in module.BODIES]
+
+
+@pytest.mark.parametrize(("module", "name"), BODIES, ids=[f"{m.__name__.removeprefix('test_')}-{n}" for m, n in BODIES])
+def test_compiles(module: ModuleType, name: str) -> None:
+    kernel = module.kernel_of(module.BODIES[name])
+    adjoint = kernel.adjoint(**{d.name: Duplicated for d in kernel.parameters if d.name != "n"})
+    assert nvrtc.resources(nvrtc.compile_cuda(adjoint.source))
+    assert nvrtc.resources(nvrtc.compile_cuda(cuda_source([kernel.primal()]), "sm_75"))
