@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import gpuad
 from gpuad import Duplicated, Tape, ops
 
 
@@ -53,3 +54,73 @@ def test_nothing_is_sorted() -> None:
         y = ops.sort(x)
     tape.reverse({y: 1.0})
     assert y.shape == x.shadow.shape == (0, 3)
+
+
+# --- memory under another type --------------------------------------------------------------------------------------------------------
+
+
+def kernel_of(parameters: str, body: str) -> gpuad.Kernel:
+    index = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+    return gpuad.kernel(f'extern "C" __global__ void k({parameters}) {{ {index} {body} }}', "k")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.int64, np.uint8])
+def test_memory_with_a_shadow_is_not_written_as_another_type(dtype: type) -> None:
+    """The shadow would be cleared at the wrong elements, or not at all."""
+    name = {np.float32: "float", np.int32: "int", np.int64: "long long", np.uint8: "unsigned char"}[dtype]
+    set_bits = kernel_of(f"{name}* d, int n", "if (i < n) d[i] = 1;")
+    x, y = Duplicated(np.array([1.0, 2.0, 3.0])), Duplicated(np.zeros(3))
+    bits = x.primal.view(dtype)[: 8 // np.dtype(dtype).itemsize]
+    with Tape():
+        y += x
+        with pytest.raises(gpuad.ShadowError, match=f"written as {np.dtype(dtype)}"):
+            set_bits[1, 32](bits, bits.size)
+        if dtype == np.float32:
+            with pytest.raises(gpuad.ShadowError, match="written as float32"):
+                ops.fill(bits, 0)
+            with pytest.raises(gpuad.ShadowError, match="written as float32"):
+                ops.put(bits, [0], np.zeros(1, np.float32))
+
+
+def test_memory_with_a_shadow_is_not_written_as_integers_before_it_is_known() -> None:
+    set_bits = kernel_of("long long* d, int n", "if (i < n) d[i] = 0x4000000000000000;")
+    x, y = Duplicated(np.array([1.0, 2.0, 3.0])), Duplicated(np.zeros(3))
+    with Tape():
+        set_bits[1, 4](x.primal.view(np.int64), 2)
+        with pytest.raises(gpuad.ShadowError, match="written as int64"):
+            y += x
+
+
+def test_bits_with_a_gradient_are_not_copied_as_integers() -> None:
+    """A copy in words of 8 bytes would drop the gradient: y = x^4 had 2 x^3."""
+    copy = kernel_of("const long long* a, long long* b, int n", "if (i < n) b[i] = a[i];")
+    x, y, b = Duplicated(np.array([1.0, 2.0, 3.0])), Duplicated(np.zeros(3)), np.zeros(3)
+    with Tape():
+        x *= x
+        with pytest.raises(gpuad.ShadowError, match="read bare"):
+            copy[1, 4](x.primal.view(np.int64), b.view(np.int64), 3)
+    with Tape():
+        copy[1, 4](x.primal.view(np.int64), b.view(np.int64), 3)
+        with pytest.raises(gpuad.ShadowError, match="without one earlier"):
+            y += x
+
+
+def test_a_shadow_is_no_argument_under_another_type_either() -> None:
+    clear = kernel_of("float* d, int n", "if (i < n) d[i] = 0;")
+    x = Duplicated(np.array([1.0, 2.0, 3.0]))
+    with Tape():
+        x *= x
+        with pytest.raises(gpuad.ShadowError, match="is a shadow of this recording"):
+            clear[1, 4](x.shadow.view(np.float32)[4:], 2)
+
+
+def test_foreign_code_that_overwrites_a_part_of_an_element_overwrites_the_element() -> None:
+    x, y = Duplicated(np.array([1.0, 2.0, 3.0])), Duplicated(np.zeros(3))
+    with Tape() as tape:
+        half = x.primal.view(np.float32)[2:3]
+        y += x
+        tape.overwrites(half)
+        half[...] = 0
+        y += x * 3
+    tape.reverse({y: 1.0})
+    np.testing.assert_array_equal(x.shadow, [4, 1, 4])

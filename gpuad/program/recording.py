@@ -96,11 +96,11 @@ class Recording(Keeping):
                     f"argument {i + 1} `{a.name}` of `{kernel.name}` is a shadow of this recording; what happens to shadows belongs "
                     "outside of the tape. Nothing was launched."
                 )
-            if a.shadows or a.kind == "stopped" or a.memory is None or not a.memory.is_float:
+            if a.shadows or a.kind == "stopped" or a.memory is None:
                 continue
             region = use.region | seen[i].region if i in seen else use.region
-            if a.pieces:  # a struct's integers and padding have no shadow
-                region = region & bytes_of(a).moved(a.memory.offset * a.memory.itemsize)
+            if a.pieces or not a.memory.is_float:
+                region = _inside(a, region)
             pairings = self.shadows.all_of(use.allocation, region)
             if not pairings:
                 continue
@@ -108,6 +108,12 @@ class Recording(Keeping):
                 raise ShadowError(
                     f"argument {i + 1} `{a.name}` of `{kernel.name}` is read bare, but its memory has a shadow (`{pairings[0].name}`): the "
                     f"gradient would be dropped. Pass the Duplicated, or stop_gradient({a.name}). Nothing was launched."
+                )
+            if not a.memory.is_float or a.memory.itemsize != pairings[0].size:
+                raise ShadowError(
+                    f"argument {i + 1} `{a.name}` of `{kernel.name}` is written as {a.memory.root.dtype}, but its memory has a shadow as elements "
+                    f"of {pairings[0].size} bytes (`{pairings[0].name}`); write it in its own type, or by code "
+                    "that the tape does not see, after tape.overwrites(array). Nothing was launched."
                 )
             shadows = tuple(Memory(p.root, a.memory.offset + p.shift) for p in pairings)
             arguments[i] = replace(a, kind="duplicated", shadows=shadows)
@@ -197,18 +203,19 @@ class Recording(Keeping):
         escaped = {e.buffer for e in operation.adjoint.escapes} if operation.adjoint is not None else set()
         spread = any(u.allocation.tainted & u.region and arguments[u.position].kind != "stopped" for u in seen)
         for use in seen:
-            memory = arguments[use.position].memory
-            if arguments[use.position].kind != "stopped" and memory is not None and memory.is_float:
-                use.allocation.read_bare = use.allocation.read_bare | use.region
+            a = arguments[use.position]
+            if a.kind != "stopped" and a.memory is not None:
+                read = use.region if a.memory.is_float else _inside(a, use.region)
+                use.allocation.read_bare = use.allocation.read_bare | read
         for use in operation.effects.writes:
-            a = use.allocation
+            memory = use.allocation
             if arguments[use.position].shadows:
                 continue
             if spread or (operation.adjoint is not None and operation.adjoint.primal.params[use.position] in escaped):
                 self._tainted = True
-                a.tainted = a.tainted | use.region
+                memory.tainted = memory.tainted | use.region
             else:
-                a.written_bare = a.written_bare | use.region
+                memory.written_bare = memory.written_bare | use.region
 
     # --- versions --------------------------------------------------------------------------------------------------------------------
 
@@ -313,3 +320,9 @@ class Recording(Keeping):
             for use in (*operation.effects.writes, *operation.effects.before, *operation.effects.after):
                 use.allocation.mark = mark(use.allocation, use.allocation.needed) if use.allocation.needed else None
         self.operations.append(operation)
+
+
+def _inside(a: Any, region: Region) -> Region:
+    """What of a region lies inside of an argument's view: of a struct, the numbers of the pointer's type. Integers that share an allocation
+    with floats are no business of theirs where it is not known how far a kernel reaches."""
+    return region & bytes_of(a).moved(a.memory.offset * a.memory.itemsize)

@@ -281,7 +281,7 @@ class Ruled:
     def read_bare(self) -> list[tuple[Allocation, Region]]:
         """What was read without a shadow, for inactive."""
         read = (self.operands[n] for n in self.rule.effect.reads if n in self.operands)
-        return [(o.use.allocation, o.use.region) for o in read if o.shadow is None and not o.stopped and o.floats]
+        return [(o.use.allocation, o.use.region) for o in read if o.shadow is None and not o.stopped]
 
     def written_bare(self) -> list[tuple[Allocation, Region, bool]]:
         """What was written without a shadow, and whether with values that depend on active data."""
@@ -440,7 +440,7 @@ def _known_shadow(rule: Rule, name: str, array: Any, use: Use, tape: Any) -> Any
         raise ShadowError(
             f"`{name}` of {rule.name} is memory with {tape.shadows.width} shadows; rules take one shadow an array. Nothing was run."
         )
-    if pairing is None or array.dtype.kind not in "fc":
+    if pairing is None:
         return None
     if name in rule.effect.reads or name in rule.effect.adds:
         raise ShadowError(
@@ -448,6 +448,11 @@ def _known_shadow(rule: Rule, name: str, array: Any, use: Use, tape: Any) -> Any
             f"the Duplicated, or stop_gradient({name}). Nothing was run."
         )
     memory = leaf_memory(array)
+    if array.dtype.kind not in "fc" or int(memory.root.dtype.itemsize) != pairing.size:
+        raise ShadowError(
+            f"`{name}` of {rule.name} is written as {array.dtype}, but its memory has a shadow as elements of {pairing.size} bytes "
+            f"(`{pairing.name}`); write it in its own type. Nothing was run."
+        )
     if pairing.root.dtype != memory.root.dtype:
         raise ShadowError(f"`{name}` of {rule.name} is half precision, which rules do not take. Nothing was run.")
     parts = array.dtype.itemsize // memory.root.dtype.itemsize

@@ -143,7 +143,7 @@ class Shadows:
         found: list[tuple[Any, int, int]] = []
         for p in (p for layer in self.layers for p in layer.get(allocation.address, ())):
             part = p.region & region
-            found.extend((p.root, int(a) // p.size + p.shift, int(z) // p.size + p.shift) for a, z in part.spans)
+            found.extend((p.root, int(a) // p.size + p.shift, -(-int(z) // p.size) + p.shift) for a, z in part.spans)
         return found
 
     @property
