@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -124,3 +127,103 @@ def test_foreign_code_that_overwrites_a_part_of_an_element_overwrites_the_elemen
         y += x * 3
     tape.reverse({y: 1.0})
     np.testing.assert_array_equal(x.shadow, [4, 1, 4])
+
+
+# --- second derivatives ---------------------------------------------------------------------------------------------------------------
+
+
+def square() -> gpuad.Kernel:
+    return kernel_of("const double* x, double* y, int n", "if (i < n) y[i] = x[i] * x[i];")
+
+
+def pair(*values: float) -> Duplicated:
+    return Duplicated(np.array(values, float), np.zeros(len(values)))
+
+
+def test_a_direction_lies_in_memory_of_its_own() -> None:
+    """With x as its own direction an in-place kernel left 2 x^2 in x, and the product had the gradient in it."""
+    in_place = kernel_of("double* x, int n", "if (i < n) x[i] *= x[i];")
+    x, y = pair(1, 2), Duplicated(np.zeros(2), np.array([1.0, 10.0]))
+    for direction in (Duplicated(x.primal, np.zeros(2)), Duplicated(np.ones(2), x.shadow), Duplicated(x.shadow, np.zeros(2)), x):
+        with pytest.raises(gpuad.ShadowError, match="the direction of `x` lies in"):
+            gpuad.hvp(in_place, 1, 4, (x, 2), (direction, None))
+        with pytest.raises(gpuad.ShadowError, match="the direction of `x` lies in"):
+            gpuad.hvp(square(), 1, 4, (x, y, 2), (direction, pair(0, 0), None))
+    np.testing.assert_array_equal(x.primal, [1, 2])
+    direction = pair(1, 1)
+    gpuad.hvp(square(), 1, 4, (x, y, 2), (direction, pair(0, 0), None))
+    np.testing.assert_array_equal(direction.shadow, [2, 20])
+
+
+def test_directions_are_laid_out_like_the_arguments() -> None:
+    x, y = pair(1, 2), pair(0, 0)
+    with pytest.raises(gpuad.ShadowError, match="shapes and strides"):
+        gpuad.hvp(square(), 1, 4, (x, y, 2), (pair(1), pair(0, 0), None))
+    with pytest.raises(gpuad.ShadowError, match="overlap where these do"):
+        gpuad.hvp(square(), 1, 4, (x, x, 2), (pair(1, 1), pair(1, 1), None))
+    direction, x = pair(1, 1), Duplicated(np.array([1.0, 2.0]), np.array([1.0, 10.0]))
+    gpuad.hvp(square(), 1, 4, (x, x, 2), (direction, direction, None))
+    np.testing.assert_array_equal(direction.shadow, [2, 20])
+
+
+def test_second_derivatives_have_one_seed_which_they_take() -> None:
+    """The second of two shadows was left out, and a seed to be kept was taken."""
+    x, y = (gpuad.BatchDuplicated(np.ones(2), (np.zeros(2), np.zeros(2))) for _ in range(2))
+    dots = tuple(gpuad.BatchDuplicated(np.ones(2), (np.zeros(2), np.zeros(2))) for _ in range(2))
+    with pytest.raises(gpuad.ShadowError, match="one direction at a time"):
+        gpuad.hvp(square(), 1, 4, (x, y, 2), (*dots, None))
+    kept = Duplicated(np.zeros(2), np.ones(2), keep=True)
+    with pytest.raises(gpuad.ShadowError, match="keep=True has no meaning"):
+        gpuad.hvp(square(), 1, 4, (pair(1, 2), kept, 2), (pair(1, 1), pair(0, 0), None))
+    np.testing.assert_array_equal(kept.shadow, [1, 1])
+
+
+# --- shadows and seeds of a tape ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "use",
+    [lambda w, y: ops.multiply(y, w, out=y), lambda w, y: ops.fill(w, 0.0), lambda w, y: ops.matmul(w, y)],
+    ids=["read", "set", "rule"],
+)
+def test_what_an_operation_used_is_no_shadow_later(use: Callable[[Any, Duplicated], Any]) -> None:
+    """The reverse of `y *= w` would read w after `y += x` has added to it, as the shadow of x."""
+    x, y = Duplicated(np.array([1.0, 2.0]), np.array([3.0, 4.0])), pair(1, 2)
+    with Tape():
+        use(x.shadow, y)
+        with pytest.raises(gpuad.ShadowError, match="was an argument of an operation earlier"):
+            y += x
+
+
+@pytest.mark.parametrize("seed", [None, "1", 1j, pair(1, 2), np.array([None, None])])
+def test_a_seed_is_an_array_or_a_number(seed: object) -> None:
+    """None was taken for NaN."""
+    x = pair(1, 2)
+    with Tape() as tape:
+        x *= x
+    with pytest.raises(gpuad.TapeError, match="No shadow was touched"):
+        tape.reverse({x: seed})
+    tape.reverse({x: [1, 2]})
+    np.testing.assert_array_equal(x.shadow, [2, 8])
+
+
+def test_seeds_are_a_mapping_and_announced_arrays_are_arguments() -> None:
+    x = pair(1, 2)
+    with Tape() as tape:
+        x *= x
+        with pytest.raises(gpuad.TapeError, match="each as an argument"):
+            tape.overwrites([x])
+    with pytest.raises(gpuad.TapeError, match="seeds are"):
+        tape.reverse([(x, 1.0)])  # type: ignore[arg-type]
+
+
+def test_an_assignment_drops_leading_axes_of_one_element() -> None:
+    x, s = pair(1, 2), pair(3)
+    with Tape() as tape:
+        x[0] = s
+        x[1] = np.array([[[5.0]]])
+        x *= x
+    tape.reverse({x: 1.0})
+    np.testing.assert_array_equal(x.primal, [9, 25])
+    np.testing.assert_array_equal(x.shadow, [0, 0])
+    np.testing.assert_array_equal(s.shadow, [6])

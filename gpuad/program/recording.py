@@ -111,8 +111,8 @@ class Recording(Keeping):
                 )
             if not a.memory.is_float or a.memory.itemsize != pairings[0].size:
                 raise ShadowError(
-                    f"argument {i + 1} `{a.name}` of `{kernel.name}` is written as {a.memory.root.dtype}, but its memory has a shadow as elements "
-                    f"of {pairings[0].size} bytes (`{pairings[0].name}`); write it in its own type, or by code "
+                    f"argument {i + 1} `{a.name}` of `{kernel.name}` is written as {a.memory.root.dtype}, but its memory has a shadow "
+                    f"as elements of {pairings[0].size} bytes (`{pairings[0].name}`); write it in its own type, or by code "
                     "that the tape does not see, after tape.overwrites(array). Nothing was launched."
                 )
             shadows = tuple(Memory(p.root, a.memory.offset + p.shift) for p in pairings)
@@ -140,6 +140,8 @@ class Recording(Keeping):
         self.shadows.add_all(allocation, region, primal, shadows, name)
         if self.shadows.count == count:
             return
+        for shadow in shadows:
+            self._refuse_used(shadow, Region(region.spans // int(primal.root.dtype.itemsize) + (shadow.offset - primal.offset)), name)
         if allocation.read_bare & region or allocation.tainted & region:
             raise ShadowError(
                 f"`{name}` has a shadow here, but its memory was used without one earlier in this recording: the gradient of that use "
@@ -148,6 +150,17 @@ class Recording(Keeping):
         if allocation.written_bare & region:
             self.operations = [self._rejudged(op, allocation, region, name) for op in self.operations]
             allocation.written_bare = allocation.written_bare - region
+
+    def _refuse_used(self, shadow: Memory, elements: Region, name: str) -> None:
+        """What an operation read or wrote as an array cannot serve as a shadow: the reverse changes it."""
+        used = self.allocations.get(address(shadow.root))
+        if used is None:
+            return
+        if (used.read_bare | used.written_bare | used.written | used.needed) & Region(elements.spans * int(shadow.root.dtype.itemsize)):
+            raise ShadowError(
+                f"the shadow of `{name}` was an argument of an operation earlier in this recording, and the reverse changes it: pass a "
+                "copy of it there. Nothing was launched."
+            )
 
     def _rejudged(self, operation: Operation, allocation: Allocation, region: Region, name: str) -> Operation:
         """An earlier operation that wrote memory now known to have a shadow: its adjoint clears it."""
