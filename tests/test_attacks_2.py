@@ -227,3 +227,44 @@ def test_an_assignment_drops_leading_axes_of_one_element() -> None:
     np.testing.assert_array_equal(x.primal, [9, 25])
     np.testing.assert_array_equal(x.shadow, [0, 0])
     np.testing.assert_array_equal(s.shadow, [6])
+
+
+def scaled() -> gpuad.Kernel:
+    return kernel_of("double a, const double* x, double* y, int n", "if (i < n) y[i] += a * x[i];")
+
+
+def test_the_shadow_of_a_number_is_no_argument() -> None:
+    """The reverse of `x *= da` read da after a later operation had added to it: 24, not 6."""
+    x, da = pair(1, 2), np.array(3.0)
+    with Tape():
+        x *= da
+        with pytest.raises(gpuad.ShadowError, match="was an argument of an operation earlier"):
+            x *= gpuad.Active(2.0, da)
+    with Tape():
+        x *= gpuad.Active(2.0, da)
+        with pytest.raises(gpuad.ShadowError, match="is a shadow of this recording"):
+            x *= da
+
+
+@pytest.mark.parametrize("memory", ["primal", "shadow"])
+@pytest.mark.parametrize("rule", [False, True])
+def test_the_shadow_of_a_number_is_memory_of_its_own_in_all_of_a_recording(memory: str, rule: bool) -> None:
+    """A gradient would be added to the primal, or to the gradient of another array."""
+    x, y, z = pair(1, 2), pair(5, 6), pair(0, 0)
+    square, others = Duplicated(np.ones((2, 2))), Duplicated(np.ones((2, 2)))
+    number = gpuad.Active(2.0, getattr(x, memory)[:1].reshape(()))
+
+    def use() -> None:
+        if rule:
+            ops.gemm(number, square, square, 1.0, others)
+        else:
+            scaled()[1, 4](number, y, z, 2)
+
+    with Tape():
+        x *= x
+        with pytest.raises(gpuad.ShadowError, match=r"the shadow of `(a|alpha)` is (primal memory elsewhere|also that of)"):
+            use()
+    with Tape():
+        use()
+        with pytest.raises(gpuad.ShadowError, match=r"serves as a shadow|that of a number"):
+            x *= x

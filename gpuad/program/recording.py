@@ -28,7 +28,7 @@ from .keeping import Keeping
 from .launch import Launched, Reach, Reaches, absolutely, cuts_of, reaches_of, reads, writes
 from .memory import Allocation, Claim
 from .operation import Effects, Foreign, Operation, Use
-from .region import Region
+from .region import Region, span
 from .rules import Ruled
 from .shadows import Shadows
 
@@ -186,8 +186,15 @@ class Recording(Keeping):
             )
         return new
 
+    def adopt_number(self, shadow: Memory, name: str) -> None:
+        """Notes the shadow of a number; ShadowError if its memory serves, or served, for something else."""
+        if self.shadows.add_number(shadow, name):
+            self._refuse_used(shadow, span(shadow.offset, shadow.offset + 1), name)
+
     def _note_active(self, a: Any) -> None:
         """One shadow for two values would hide that host arithmetic lies between them."""
+        for shadow in a.shadows:
+            self.adopt_number(shadow, a.name)
         for key in map(address, a.shadow_arrays):
             if self.actives.setdefault(key, a.value).tobytes() != a.value.tobytes():
                 raise ShadowError(

@@ -366,6 +366,7 @@ def _run(rule: Rule, values: Mapping[str, Any], tape: Any) -> None:
 
 def _note_number(rule: Rule, name: str, x: Active, tape: Any) -> None:
     """One shadow for two values would hide that host arithmetic lies between them."""
+    tape.adopt_number(resolve(x.shadow), name)
     value = np.asarray(x.value)[()]
     known = tape.actives.setdefault(address(x.shadow), value)
     if known.dtype == value.dtype and known.tobytes() != value.tobytes():
