@@ -268,3 +268,23 @@ def test_the_shadow_of_a_number_is_memory_of_its_own_in_all_of_a_recording(memor
         use()
         with pytest.raises(gpuad.ShadowError, match=r"serves as a shadow|that of a number"):
             x *= x
+
+
+def test_stopped_memory_is_not_written_where_it_has_a_shadow() -> None:
+    """What was in it before reaches the output no longer, but its shadow was not cleared: 15 instead of 1."""
+    fill = kernel_of("double* x, int n", "if (i < n) x[i] = 7;")
+    x, y = pair(1, 2), pair(0, 0)
+    a, b = Duplicated(np.ones((2, 2))), Duplicated(np.ones((2, 2)))
+    with Tape() as tape:
+        y += x
+        b += a
+        with pytest.raises(gpuad.ShadowError, match="stopped, but written too"):
+            fill[1, 4](gpuad.stop_gradient(x), 2)
+        with pytest.raises(gpuad.ShadowError, match="stopped, but written too"):
+            ops.fill(gpuad.stop_gradient(x.primal[:1]), 7.0)
+        with pytest.raises(gpuad.ShadowError, match="stopped, but written too"):
+            ops.matmul(np.ones((2, 2)), np.ones((2, 2)), out=gpuad.stop_gradient(a))
+        fill[1, 4](x.primal, 2)
+        y += x * x
+    tape.reverse({y: 1.0})
+    np.testing.assert_array_equal(x.shadow, [1, 1])

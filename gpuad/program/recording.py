@@ -88,13 +88,18 @@ class Recording(Keeping):
         """Bare arguments on memory that has a shadow take it if they are only written; to read it bare would drop a gradient."""
         arguments = list(call.bound.arguments)
         touched = self._touched(kernel, call)
-        seen = {u.position: u for u in touched[0]}
-        for i, use in {**seen, **{u.position: u for u in touched[1]}}.items():
+        seen, written = ({u.position: u for u in part} for part in touched)
+        for i, use in {**seen, **written}.items():
             a = arguments[i]
             if a.memory is not None and self.shadows.is_shadow(use.allocation.address, use.region):
                 raise ShadowError(
                     f"argument {i + 1} `{a.name}` of `{kernel.name}` is a shadow of this recording; what happens to shadows belongs "
                     "outside of the tape. Nothing was launched."
+                )
+            if a.kind == "stopped" and i in written and self.shadows.all_of(use.allocation, use.region):
+                raise ShadowError(
+                    f"argument {i + 1} `{a.name}` of `{kernel.name}` is stopped, but written too, and its memory has a shadow: pass the "
+                    "Duplicated, or a stopped copy where the kernel reads it. Nothing was launched."
                 )
             if a.shadows or a.kind == "stopped" or a.memory is None:
                 continue

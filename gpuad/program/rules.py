@@ -414,6 +414,11 @@ def _operand(rule: Rule, name: str, x: Any, tape: Any, known: Region | None) -> 
         raise LaunchError(
             f"`{name}` of {rule.name}: some of its elements are the same memory (a broadcast array?); pass a copy. Nothing was run."
         )
+    if isinstance(x, Stopped) and name in rule.effect.writes and tape.shadows.of(use.allocation, region) is not None:
+        raise ShadowError(
+            f"`{name}` of {rule.name} is stopped, but written too, and its memory has a shadow: pass the Duplicated, or a stopped "
+            "copy where the rule reads it. Nothing was run."
+        )
     if shadow is None and not isinstance(x, Stopped):
         shadow = _known_shadow(rule, name, array, use, tape)
     return Operand(name, array, shadow, isinstance(x, Stopped), isinstance(x, Const), use, memory, extent)
