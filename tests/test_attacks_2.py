@@ -288,3 +288,13 @@ def test_stopped_memory_is_not_written_where_it_has_a_shadow() -> None:
         y += x * x
     tape.reverse({y: 1.0})
     np.testing.assert_array_equal(x.shadow, [1, 1])
+
+
+def test_a_number_of_numpy_is_no_output() -> None:
+    x, s = pair(1, 2), pair(3)
+    with Tape():
+        for number in (np.float64(1), 1.0):
+            with pytest.raises(TypeError, match="out is no array"):
+                ops.axpy(2.0, s[0], number)
+            with pytest.raises(TypeError, match="out is no array"):
+                ops.matmul(x, x, out=number)
