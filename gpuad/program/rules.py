@@ -402,6 +402,19 @@ def _operand(rule: Rule, name: str, x: Any, tape: Any, known: Region | None) -> 
     if tape.shadows.is_shadow(use.allocation.address, region):
         raise ShadowError(f"`{name}` of {rule.name} is the shadow of another array of this recording. Nothing was run.")
     shadow = x.shadow if isinstance(x, Duplicated) else None
+    _check_operand(rule, name, array, shadow)
+    if isinstance(x, Stopped) and name in rule.effect.writes and tape.shadows.of(use.allocation, region) is not None:
+        raise ShadowError(
+            f"`{name}` of {rule.name} is stopped, but written too, and its memory has a shadow: pass the Duplicated, or a stopped "
+            "copy where the rule reads it. Nothing was run."
+        )
+    if shadow is None and not isinstance(x, Stopped):
+        shadow = _known_shadow(rule, name, array, use, tape)
+    return Operand(name, array, shadow, isinstance(x, Stopped), isinstance(x, Const), use, memory, extent)
+
+
+def _check_operand(rule: Rule, name: str, array: Any, shadow: Any) -> None:
+    """Whether an array can be what it is in the rule, with that shadow."""
     if shadow is not None and _layout(shadow) != _layout(array):
         raise ShadowError(
             f"`{name}` of {rule.name} and its shadow are not laid out alike; make the shadow with zeros_like(x), or slice the pair"
@@ -414,14 +427,6 @@ def _operand(rule: Rule, name: str, x: Any, tape: Any, known: Region | None) -> 
         raise LaunchError(
             f"`{name}` of {rule.name}: some of its elements are the same memory (a broadcast array?); pass a copy. Nothing was run."
         )
-    if isinstance(x, Stopped) and name in rule.effect.writes and tape.shadows.of(use.allocation, region) is not None:
-        raise ShadowError(
-            f"`{name}` of {rule.name} is stopped, but written too, and its memory has a shadow: pass the Duplicated, or a stopped "
-            "copy where the rule reads it. Nothing was run."
-        )
-    if shadow is None and not isinstance(x, Stopped):
-        shadow = _known_shadow(rule, name, array, use, tape)
-    return Operand(name, array, shadow, isinstance(x, Stopped), isinstance(x, Const), use, memory, extent)
 
 
 def repeats(array: Any) -> bool:
