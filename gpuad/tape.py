@@ -332,7 +332,7 @@ class Tape(Recording):
     def _note_pair(self, allocation: Allocation, region: Region, primal: Memory, shadows: Sequence[Memory], name: str) -> None:
         """Notes a pair. ShadowError for a temporary of an earlier recording: the memory of its shadow is used again."""
         for shadow in shadows:
-            if self._homes.has(shadow.root) and self._owners.get(address(shadow.root)) != address(primal.root):
+            if region and self._homes.has(shadow.root) and self._owners.get(address(shadow.root)) != address(primal.root):
                 raise ShadowError(
                     f"`{name}` is a temporary of an earlier recording, whose shadow was the tape's; go on with Duplicated({name}.primal), "
                     "which begins anew. Nothing was launched."
