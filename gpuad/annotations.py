@@ -240,6 +240,9 @@ class Duplicated(_Operators, _Annotated):
             _operation("setitem")(self, key, value)
             return
         target = self[key]
+        surplus = getattr(value, "ndim", 0) - target.ndim
+        if surplus > 0 and value.shape[:surplus] == (1,) * surplus:  # an assignment drops leading axes of one element, as in NumPy
+            value = value[(0,) * surplus]
         if not (isinstance(value, Duplicated) and _same_view(target, value)):
             _operation("copyto")(target, value)
 

@@ -673,6 +673,7 @@ def _hvp(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], directions:
     check_count(chosen.name, chosen.parameters, directions)
     whole = [*directions, *(None for _ in chosen.function.globals)]
     dots = chosen.bind(grid, block, launching.paired(chosen.name, call, whole)[: len(directions)], shared_mem, stream)
+    launching.check_directions(chosen.name, call, dots)
     pattern = pattern_of(chosen, call)
     adjoint = chosen.second(pattern)
     check_flow(chosen, call, adjoint.escapes, adjoint.connected)

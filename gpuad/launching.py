@@ -24,6 +24,7 @@ from .analysis.injectivity import collision_free, footprints
 from .analysis.races import Extent, proved_race
 from .annotations import namespace
 from .arguments import Bound, BoundArgument
+from .arguments.aliasing import overlap, region
 from .differentiate import Adjoint, Judged, Parameter
 from .errors import CompileError, LaunchError, ShadowError, UnsupportedError
 from .executors.base import Dim3, Executor, Memory
@@ -651,6 +652,29 @@ def paired(name: str, call: Call, directions: Sequence[Any]) -> tuple[Any, ...]:
             raise ShadowError(f"`{name}`: argument `{argument.name}` {what}")
         out.append(direction if direction is not None else _bare(argument))
     return tuple(out)
+
+
+def check_directions(name: str, call: Call, dots: Call) -> None:
+    """A direction is laid out like its argument, in memory of its own. Raises ShadowError."""
+    if call.bound.width > 1 or dots.bound.width > 1:
+        raise ShadowError(
+            f"`{name}`: hvp takes one direction at a time; call it for each shadow of a BatchDuplicated. Nothing was launched."
+        )
+    kept = next((a.name for a in call.bound.arguments if a.keep), None)
+    if kept is not None:
+        raise ShadowError(f"`{kept}`: keep=True has no meaning in hvp, which takes the seed; pass a copy of it. Nothing was launched.")
+    if call.key != dots.key:
+        raise ShadowError(
+            f"`{name}`: directions have the shapes and strides of their arguments, and overlap where these do, at the same offsets. "
+            "Nothing was launched."
+        )
+    used = [region(x) for a in call.bound.arguments for x in (a.array, *a.shadow_arrays) if x is not None]
+    for a in dots.bound.arguments:
+        if a.shadows and any(overlap(region(x), u) for x in (a.array, *a.shadow_arrays) if x is not None for u in used):
+            raise ShadowError(
+                f"`{name}`: the direction of `{a.name}` lies in an argument or in a shadow of this call; pass a copy of it, x.copy(). "
+                "Nothing was launched."
+            )
 
 
 def _bare(argument: BoundArgument) -> Any:

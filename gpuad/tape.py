@@ -222,6 +222,8 @@ class Tape(Recording):
         cleared: list[Any] = []
         for array in arrays:
             primal = getattr(array, "primal", array)
+            if not hasattr(primal, "strides"):
+                raise TapeError(f"tape.overwrites takes arrays, each as an argument of its own, not a {type(array).__name__}")
             memory = resolve(primal)
             allocation = self.allocation(memory)
             region = of_array(primal, memory.offset * int(primal.dtype.itemsize))
@@ -330,7 +332,7 @@ class Tape(Recording):
     def _note_pair(self, allocation: Allocation, region: Region, primal: Memory, shadows: Sequence[Memory], name: str) -> None:
         """Notes a pair. ShadowError for a temporary of an earlier recording: the memory of its shadow is used again."""
         for shadow in shadows:
-            if self._homes.has(shadow.root) and self._owners.get(address(shadow.root)) != address(primal.root):
+            if region and self._homes.has(shadow.root) and self._owners.get(address(shadow.root)) != address(primal.root):
                 raise ShadowError(
                     f"`{name}` is a temporary of an earlier recording, whose shadow was the tape's; go on with Duplicated({name}.primal), "
                     "which begins anew. Nothing was launched."
@@ -340,6 +342,8 @@ class Tape(Recording):
     def _resolved(self, seeds: Mapping[Any, Any]) -> list[tuple[Any, Any, Any, Region]]:
         """The shadow views that seeds go to, by memory, and the seeds, copied; the allocation of each and its elements. Nothing is written
         yet."""
+        if not isinstance(seeds, Mapping):
+            raise TapeError("seeds are {Duplicated: array or number}, or {BatchDuplicated: a tuple of such}")
         found = []
         for key, seed in seeds.items():
             if not isinstance(key, Duplicated | BatchDuplicated):
@@ -354,6 +358,7 @@ class Tape(Recording):
             if several and len(seed) != len(shadows):
                 raise TapeError(f"{len(seed)} seeds for an array with {len(shadows)} shadows. No shadow was touched.")
             for (shadow, root, touched), part in zip(shadows, seed if several else [seed] * len(shadows), strict=True):
+                _check_seed(part, shadow.dtype)
                 if np.shape(part) and np.shape(part) != shadow.shape:
                     raise TapeError(f"a seed of shape {np.shape(part)} for an array of shape {shadow.shape}. No shadow was touched.")
                 kind = part.dtype if hasattr(part, "dtype") else np.asarray(part).dtype
@@ -370,7 +375,7 @@ class Tape(Recording):
         region = of_array(primal, memory.offset * int(memory.root.dtype.itemsize))
         own = key.shadows if isinstance(key, BatchDuplicated) else (key.shadow,) if key.has_shadow else ()
         if known is not None and own:
-            self.shadows.add_all(known, region, memory, tuple(map(leaf_memory, own)), "the seed's array")
+            self._note_pair(known, region, memory, tuple(map(leaf_memory, own)), "the seed's array")
         pairings = self.shadows.all_of(known, region) if known is not None else ()
         if not pairings:
             raise TapeError("a seed for memory that was not part of the recording. No shadow was touched.")
@@ -431,6 +436,15 @@ class Tape(Recording):
     def explain(self) -> Account:
         """For each saved piece the bytes, who needs it and who overwrites it. Printable; `.rows`."""
         return account(self.operations, list(self.allocations.values()), {a: where for a, (_, where) in self.own.items()})
+
+
+def _check_seed(seed: Any, dtype: np.dtype[Any]) -> None:
+    """A seed is an array or a number; TapeError if it is something else, or complex where the shadow is not."""
+    if isinstance(seed, Duplicated | BatchDuplicated):
+        raise TapeError("a seed is an array or a number, not an annotation: pass `.primal`. No shadow was touched.")
+    given = seed.dtype if hasattr(seed, "dtype") else np.asarray(seed).dtype
+    if given != dtype and given.kind not in ("biufc" if dtype.kind == "c" else "biuf"):
+        raise TapeError(f"a seed of type {given} for a shadow of {dtype}. No shadow was touched.")
 
 
 class _Step:

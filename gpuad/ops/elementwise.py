@@ -94,7 +94,7 @@ def _result(name: str, inputs: Sequence[Any], arrays: Sequence[Any], dtype: np.d
 
 
 def _check_output(name: str, target: Any, arrays: Sequence[Any], compute: np.dtype[Any]) -> None:
-    if not hasattr(target, "strides"):
+    if not hasattr(target, "strides") or isinstance(target, np.generic):
         raise TypeError(f"{name}: out is no array")
     shape = tuple(target.shape)
     if broadcast_shape([target, *arrays]) != shape:
@@ -107,7 +107,7 @@ def _check_output(name: str, target: Any, arrays: Sequence[Any], compute: np.dty
 def check_out(name: str, out: Any, shape: Sequence[int], dtype: Any) -> None:
     """Whether a result of the given shape and type may go into `out`, as NumPy judges it; ValueError and TypeError if not."""
     target = primal_of(out)
-    if not hasattr(target, "strides"):
+    if not hasattr(target, "strides") or isinstance(target, np.generic):
         raise TypeError(f"{name}: out is no array")
     if tuple(target.shape) != tuple(shape):
         raise ValueError(f"{name}: out has shape {tuple(target.shape)}, the result {tuple(shape)}")

@@ -26,12 +26,19 @@ def result_for(inputs: tuple[Any, ...], shape: tuple[int, ...], dtype: Any) -> A
 
 
 def axes_of(axis: Axis, ndim: int) -> tuple[int, ...]:
-    """Axes by their numbers from 0 on; IndexError and ValueError where there is none of that number, or one comes twice."""
-    chosen = range(ndim) if axis is None else (axis,) if isinstance(axis, int | np.integer) else axis
-    found = tuple(range(ndim)[int(a)] for a in chosen)
+    """Axes by their numbers from 0 on; NumPy's AxisError and ValueError where there is none of that number, or one comes twice. An array
+    of shape () may be reduced over axis 0 or -1, as in NumPy."""
+    if axis is None:
+        return tuple(range(ndim))
+    chosen = [int(a) for a in ((axis,) if isinstance(axis, int | np.integer) else axis)]
+    count = max(ndim, 1)
+    for a in chosen:
+        if not -count <= a < count:
+            raise np.exceptions.AxisError(a, ndim)
+    found = tuple(a % count for a in chosen)
     if len(set(found)) < len(found):
         raise ValueError(f"an axis occurs twice in {axis}")
-    return found
+    return found if ndim else ()
 
 
 def reduced(shape: Sequence[int], axes: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
@@ -74,11 +81,18 @@ def _reduce(name: str, x: Any, axis: Axis, dtype: Any, out: Any, keepdims: bool,
 def reduction_result(name: str, x: Any, axes: tuple[int, ...], dtype: Any, out: Any, keepdims: bool) -> Any:
     """Where a reduction goes: into `out`, if that fits, or into a new array."""
     check_recorded(name, (x, out))
+    check_carried(name, x, dtype)
     shape = reduced(primal_of(x).shape, axes, keepdims)
     if out is None:
         return result_for((x,), shape, dtype)
     check_out(name, out, shape, dtype)
     return out
+
+
+def check_carried(name: str, x: Any, dtype: Any) -> None:
+    """A sum of integers made of floats has a derivative of 0 almost everywhere, which is hardly what was meant. Raises TypeError."""
+    if isinstance(x, Duplicated) and np.dtype(dtype).kind not in "fc":
+        raise TypeError(f"{name}: a result of {np.dtype(dtype)} would drop the gradient of x; reduce `.primal` for that")
 
 
 def total_type(dtype: Any, mean: bool) -> Any:
@@ -105,6 +119,7 @@ def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
         x, axis = x.reshape(-1), 0
     primal = primal_of(x)
     axis, dtype = range(primal.ndim)[axis], np.dtype(dtype or total_type(primal.dtype, False))
+    check_carried("cumsum", x, dtype)
     if out is None:
         out = result_for((x,), primal.shape, dtype)
     check_out("cumsum", out, primal.shape, dtype)

@@ -28,7 +28,7 @@ from .keeping import Keeping
 from .launch import Launched, Reach, Reaches, absolutely, cuts_of, reaches_of, reads, writes
 from .memory import Allocation, Claim
 from .operation import Effects, Foreign, Operation, Use
-from .region import Region
+from .region import Region, span
 from .rules import Ruled
 from .shadows import Shadows
 
@@ -88,19 +88,24 @@ class Recording(Keeping):
         """Bare arguments on memory that has a shadow take it if they are only written; to read it bare would drop a gradient."""
         arguments = list(call.bound.arguments)
         touched = self._touched(kernel, call)
-        seen = {u.position: u for u in touched[0]}
-        for i, use in {**seen, **{u.position: u for u in touched[1]}}.items():
+        seen, written = ({u.position: u for u in part} for part in touched)
+        for i, use in {**seen, **written}.items():
             a = arguments[i]
             if a.memory is not None and self.shadows.is_shadow(use.allocation.address, use.region):
                 raise ShadowError(
                     f"argument {i + 1} `{a.name}` of `{kernel.name}` is a shadow of this recording; what happens to shadows belongs "
                     "outside of the tape. Nothing was launched."
                 )
-            if a.shadows or a.kind == "stopped" or a.memory is None or not a.memory.is_float:
+            if a.kind == "stopped" and i in written and self.shadows.all_of(use.allocation, use.region):
+                raise ShadowError(
+                    f"argument {i + 1} `{a.name}` of `{kernel.name}` is stopped, but written too, and its memory has a shadow: pass the "
+                    "Duplicated, or a stopped copy where the kernel reads it. Nothing was launched."
+                )
+            if a.shadows or a.kind == "stopped" or a.memory is None:
                 continue
             region = use.region | seen[i].region if i in seen else use.region
-            if a.pieces:  # a struct's integers and padding have no shadow
-                region = region & bytes_of(a).moved(a.memory.offset * a.memory.itemsize)
+            if a.pieces or not a.memory.is_float:
+                region = _inside(a, region)
             pairings = self.shadows.all_of(use.allocation, region)
             if not pairings:
                 continue
@@ -108,6 +113,12 @@ class Recording(Keeping):
                 raise ShadowError(
                     f"argument {i + 1} `{a.name}` of `{kernel.name}` is read bare, but its memory has a shadow (`{pairings[0].name}`): the "
                     f"gradient would be dropped. Pass the Duplicated, or stop_gradient({a.name}). Nothing was launched."
+                )
+            if not a.memory.is_float or a.memory.itemsize != pairings[0].size:
+                raise ShadowError(
+                    f"argument {i + 1} `{a.name}` of `{kernel.name}` is written as {a.memory.root.dtype}, but its memory has a shadow "
+                    f"as elements of {pairings[0].size} bytes (`{pairings[0].name}`); write it in its own type, or by code "
+                    "that the tape does not see, after tape.overwrites(array). Nothing was launched."
                 )
             shadows = tuple(Memory(p.root, a.memory.offset + p.shift) for p in pairings)
             arguments[i] = replace(a, kind="duplicated", shadows=shadows)
@@ -134,6 +145,8 @@ class Recording(Keeping):
         self.shadows.add_all(allocation, region, primal, shadows, name)
         if self.shadows.count == count:
             return
+        for shadow in shadows:
+            self._refuse_used(shadow, Region(region.spans // int(primal.root.dtype.itemsize) + (shadow.offset - primal.offset)), name)
         if allocation.read_bare & region or allocation.tainted & region:
             raise ShadowError(
                 f"`{name}` has a shadow here, but its memory was used without one earlier in this recording: the gradient of that use "
@@ -142,6 +155,17 @@ class Recording(Keeping):
         if allocation.written_bare & region:
             self.operations = [self._rejudged(op, allocation, region, name) for op in self.operations]
             allocation.written_bare = allocation.written_bare - region
+
+    def _refuse_used(self, shadow: Memory, elements: Region, name: str) -> None:
+        """What an operation read or wrote as an array cannot serve as a shadow: the reverse changes it."""
+        used = self.allocations.get(address(shadow.root))
+        if used is None:
+            return
+        if (used.read_bare | used.written_bare | used.written | used.needed) & Region(elements.spans * int(shadow.root.dtype.itemsize)):
+            raise ShadowError(
+                f"the shadow of `{name}` was an argument of an operation earlier in this recording, and the reverse changes it: pass a "
+                "copy of it there. Nothing was launched."
+            )
 
     def _rejudged(self, operation: Operation, allocation: Allocation, region: Region, name: str) -> Operation:
         """An earlier operation that wrote memory now known to have a shadow: its adjoint clears it."""
@@ -167,8 +191,15 @@ class Recording(Keeping):
             )
         return new
 
+    def adopt_number(self, shadow: Memory, name: str) -> None:
+        """Notes the shadow of a number; ShadowError if its memory serves, or served, for something else."""
+        if self.shadows.add_number(shadow, name):
+            self._refuse_used(shadow, span(shadow.offset, shadow.offset + 1), name)
+
     def _note_active(self, a: Any) -> None:
         """One shadow for two values would hide that host arithmetic lies between them."""
+        for shadow in a.shadows:
+            self.adopt_number(shadow, a.name)
         for key in map(address, a.shadow_arrays):
             if self.actives.setdefault(key, a.value).tobytes() != a.value.tobytes():
                 raise ShadowError(
@@ -197,18 +228,19 @@ class Recording(Keeping):
         escaped = {e.buffer for e in operation.adjoint.escapes} if operation.adjoint is not None else set()
         spread = any(u.allocation.tainted & u.region and arguments[u.position].kind != "stopped" for u in seen)
         for use in seen:
-            memory = arguments[use.position].memory
-            if arguments[use.position].kind != "stopped" and memory is not None and memory.is_float:
-                use.allocation.read_bare = use.allocation.read_bare | use.region
+            a = arguments[use.position]
+            if a.kind != "stopped" and a.memory is not None:
+                read = use.region if a.memory.is_float else _inside(a, use.region)
+                use.allocation.read_bare = use.allocation.read_bare | read
         for use in operation.effects.writes:
-            a = use.allocation
+            memory = use.allocation
             if arguments[use.position].shadows:
                 continue
             if spread or (operation.adjoint is not None and operation.adjoint.primal.params[use.position] in escaped):
                 self._tainted = True
-                a.tainted = a.tainted | use.region
+                memory.tainted = memory.tainted | use.region
             else:
-                a.written_bare = a.written_bare | use.region
+                memory.written_bare = memory.written_bare | use.region
 
     # --- versions --------------------------------------------------------------------------------------------------------------------
 
@@ -313,3 +345,9 @@ class Recording(Keeping):
             for use in (*operation.effects.writes, *operation.effects.before, *operation.effects.after):
                 use.allocation.mark = mark(use.allocation, use.allocation.needed) if use.allocation.needed else None
         self.operations.append(operation)
+
+
+def _inside(a: Any, region: Region) -> Region:
+    """What of a region lies inside of an argument's view: of a struct, the numbers of the pointer's type. Integers that share an allocation
+    with floats are no business of theirs where it is not known how far a kernel reaches."""
+    return region & bytes_of(a).moved(a.memory.offset * a.memory.itemsize)

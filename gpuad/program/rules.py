@@ -281,7 +281,7 @@ class Ruled:
     def read_bare(self) -> list[tuple[Allocation, Region]]:
         """What was read without a shadow, for inactive."""
         read = (self.operands[n] for n in self.rule.effect.reads if n in self.operands)
-        return [(o.use.allocation, o.use.region) for o in read if o.shadow is None and not o.stopped and o.floats]
+        return [(o.use.allocation, o.use.region) for o in read if o.shadow is None and not o.stopped]
 
     def written_bare(self) -> list[tuple[Allocation, Region, bool]]:
         """What was written without a shadow, and whether with values that depend on active data."""
@@ -366,6 +366,7 @@ def _run(rule: Rule, values: Mapping[str, Any], tape: Any) -> None:
 
 def _note_number(rule: Rule, name: str, x: Active, tape: Any) -> None:
     """One shadow for two values would hide that host arithmetic lies between them."""
+    tape.adopt_number(resolve(x.shadow), name)
     value = np.asarray(x.value)[()]
     known = tape.actives.setdefault(address(x.shadow), value)
     if known.dtype == value.dtype and known.tobytes() != value.tobytes():
@@ -401,6 +402,19 @@ def _operand(rule: Rule, name: str, x: Any, tape: Any, known: Region | None) -> 
     if tape.shadows.is_shadow(use.allocation.address, region):
         raise ShadowError(f"`{name}` of {rule.name} is the shadow of another array of this recording. Nothing was run.")
     shadow = x.shadow if isinstance(x, Duplicated) else None
+    _check_operand(rule, name, array, shadow)
+    if isinstance(x, Stopped) and name in rule.effect.writes and tape.shadows.of(use.allocation, region) is not None:
+        raise ShadowError(
+            f"`{name}` of {rule.name} is stopped, but written too, and its memory has a shadow: pass the Duplicated, or a stopped "
+            "copy where the rule reads it. Nothing was run."
+        )
+    if shadow is None and not isinstance(x, Stopped):
+        shadow = _known_shadow(rule, name, array, use, tape)
+    return Operand(name, array, shadow, isinstance(x, Stopped), isinstance(x, Const), use, memory, extent)
+
+
+def _check_operand(rule: Rule, name: str, array: Any, shadow: Any) -> None:
+    """Whether an array can be what it is in the rule, with that shadow."""
     if shadow is not None and _layout(shadow) != _layout(array):
         raise ShadowError(
             f"`{name}` of {rule.name} and its shadow are not laid out alike; make the shadow with zeros_like(x), or slice the pair"
@@ -413,9 +427,6 @@ def _operand(rule: Rule, name: str, x: Any, tape: Any, known: Region | None) -> 
         raise LaunchError(
             f"`{name}` of {rule.name}: some of its elements are the same memory (a broadcast array?); pass a copy. Nothing was run."
         )
-    if shadow is None and not isinstance(x, Stopped):
-        shadow = _known_shadow(rule, name, array, use, tape)
-    return Operand(name, array, shadow, isinstance(x, Stopped), isinstance(x, Const), use, memory, extent)
 
 
 def repeats(array: Any) -> bool:
@@ -440,7 +451,7 @@ def _known_shadow(rule: Rule, name: str, array: Any, use: Use, tape: Any) -> Any
         raise ShadowError(
             f"`{name}` of {rule.name} is memory with {tape.shadows.width} shadows; rules take one shadow an array. Nothing was run."
         )
-    if pairing is None or array.dtype.kind not in "fc":
+    if pairing is None:
         return None
     if name in rule.effect.reads or name in rule.effect.adds:
         raise ShadowError(
@@ -448,6 +459,11 @@ def _known_shadow(rule: Rule, name: str, array: Any, use: Use, tape: Any) -> Any
             f"the Duplicated, or stop_gradient({name}). Nothing was run."
         )
     memory = leaf_memory(array)
+    if array.dtype.kind not in "fc" or int(memory.root.dtype.itemsize) != pairing.size:
+        raise ShadowError(
+            f"`{name}` of {rule.name} is written as {array.dtype}, but its memory has a shadow as elements of {pairing.size} bytes "
+            f"(`{pairing.name}`); write it in its own type. Nothing was run."
+        )
     if pairing.root.dtype != memory.root.dtype:
         raise ShadowError(f"`{name}` of {rule.name} is half precision, which rules do not take. Nothing was run.")
     parts = array.dtype.itemsize // memory.root.dtype.itemsize

@@ -14,7 +14,7 @@ from ..annotations import address
 from ..errors import ShadowError
 from ..executors.base import Memory
 from .memory import Allocation
-from .region import EMPTY, Region
+from .region import EMPTY, Region, span
 
 
 @dataclass(eq=False)
@@ -39,6 +39,7 @@ class Shadows:
     def __init__(self) -> None:
         self.layers: list[dict[int, list[Pairing]]] = [{}]
         self.by_shadow: dict[int, list[Pairing]] = {}
+        self.numbers: dict[int, Region] = {}  # the shadows of numbers: bytes, by the address of the allocation
         self.count = 0
 
     @property
@@ -95,6 +96,8 @@ class Shadows:
         where = address(shadow.root)
         if self.is_shadow(allocation.address, region):
             raise ShadowError(f"`{name}` is memory that serves as a shadow in this recording. Nothing was launched.")
+        if self.numbers.get(where, EMPTY) & mirrored:
+            raise ShadowError(f"the shadow of `{name}` is also that of a number in this recording. Nothing was launched.")
         if any(p.region & mirrored for p in self.by_primal.get(where, ())):
             raise ShadowError(f"the shadow of `{name}` is primal memory elsewhere in this recording. Nothing was launched.")
         for other in known:
@@ -109,8 +112,24 @@ class Shadows:
                     f"the shadow of `{name}` is also that of `{other.name}`, other memory or another seed. Nothing was launched."
                 )
 
+    def add_number(self, shadow: Memory, name: str) -> bool:
+        """Notes the shadow of a number, and says whether it is new; ShadowError if its memory serves for something else."""
+        where, size = address(shadow.root), int(shadow.root.dtype.itemsize)
+        known, own = self.numbers.get(where, EMPTY), span(shadow.offset * size, (shadow.offset + 1) * size)
+        if own <= known:
+            return False
+        for other in self.by_shadow.get(where, ()):
+            if other.mirrored & own:
+                raise ShadowError(f"the shadow of `{name}` is also that of `{other.name}`. Nothing was launched.")
+        if any(p.region & own for p in self.by_primal.get(where, ())):
+            raise ShadowError(f"the shadow of `{name}` is primal memory elsewhere in this recording. Nothing was launched.")
+        self.numbers[where] = known | own
+        return True
+
     def is_shadow(self, where: int, region: Region) -> bool:
         """Whether any of the region's bytes, of the allocation at address `where`, belong to a shadow."""
+        if self.numbers.get(where, EMPTY) & region:
+            return True
         return any(p.mirrored & region for p in self.by_shadow.get(where, ()))
 
     def all_of(self, allocation: Allocation, region: Region) -> tuple[Pairing, ...]:
@@ -143,7 +162,7 @@ class Shadows:
         found: list[tuple[Any, int, int]] = []
         for p in (p for layer in self.layers for p in layer.get(allocation.address, ())):
             part = p.region & region
-            found.extend((p.root, int(a) // p.size + p.shift, int(z) // p.size + p.shift) for a, z in part.spans)
+            found.extend((p.root, int(a) // p.size + p.shift, -(-int(z) // p.size) + p.shift) for a, z in part.spans)
         return found
 
     @property
