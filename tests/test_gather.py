@@ -360,11 +360,19 @@ def test_split_pair() -> None:
         np.testing.assert_array_equal(a.shadow, b.shadow)
 
 
+GUARDS = {
+    "interior": "x >= 1 && y >= 1 && x < nx - 1 && y < ny - 1",
+    "unequal": "x != 0 && y != 0 && x < nx && y < ny && x != nx - 1 && y != ny - 1",
+    "data": "x >= 1 && y >= 1 && x < nx - 1 && y < ny - 1 && u[y * nx + x] > -0.5",
+}
+
+
 @pytest.mark.parametrize("executor", EXECUTORS)
-@pytest.mark.parametrize("linear", [True, False])
-def test_ping_pong(executor: str, linear: bool) -> None:
+@pytest.mark.parametrize("guard", GUARDS)
+def test_ping_pong(executor: str, guard: str) -> None:
     """In a program shadows that are known to be zero are assigned to, and nothing is cleared that nobody looks at."""
-    step = compiled(stencil(2, 1, linear), "k")
+    body = "v[i] = u[i] + a * (sin(u[i - 1]) + u[i + 1] * u[i] + u[i - nx] + u[i + nx] - 4 * u[i]);"
+    step = compiled(PLANE.replace("GUARD", GUARDS[guard]).replace("BODY", body), "k")
 
     def run(plain: bool) -> list[Any]:
         with running(executor, plain=plain):
