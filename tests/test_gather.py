@@ -125,6 +125,11 @@ EDGES = {
         True,
     ),
     "size_t": ("size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;", "if (i >= 1 && i < n - 1) v[i] = u[i - 1] * u[i + 1];", True),
+    "long long": (
+        "long long i = blockIdx.x * blockDim.x + threadIdx.x;",
+        "if (i < n - 3) v[i] = u[i] * u[i + 3];",
+        True,
+    ),
     "early return": (
         "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < 1 || i >= n - 1) return;",
         "v[i] = u[i - 1] * u[i + 1];",
@@ -214,6 +219,20 @@ def test_edge(name: str, blocks: int) -> None:
     if gathered is not None and blocks > 2:
         assert is_gathered(kernels) == gathered
     agree(text, blocks, 8, make)
+
+
+@pytest.mark.parametrize("kind", ["unsigned char", "signed char", "float", "short"])
+def test_narrow_index(kind: str) -> None:
+    """What a conversion loses of the index is lost in the gather, too."""
+    text = f"""extern "C" __global__ void k(const double* u, double* v, int n) {{
+        int i = blockIdx.x * blockDim.x + threadIdx.x, k = (int)({kind})i;
+        if (i > 0 && i < n - 1) v[i] = u[i - 1] * u[i + 1] * k; }}"""
+
+    def make() -> tuple[Any, ...]:
+        return (*pairs(9, 300, 300), 300)
+
+    assert is_gathered(reverse(compiled(text, "k"), 38, 8, make()))
+    agree(text, 38, 8, make)
 
 
 def test_random_geometries() -> None:

@@ -336,6 +336,9 @@ class _Globally:
         if axis is not None:
             return fold.cast(self.indices[axis], expr.type)
         new = rebuild(expr, self.expr)
+        if isinstance(new, Cast) and isinstance(new.operand, Cast) and new.operand.operand in self.indices.values():
+            wide = all(t.is_integer and t.bits >= 32 for t in (new.type, new.operand.type))
+            return fold.cast(new.operand.operand, new.type) if wide else new  # the same for a thread that exists, signed or not
         if isinstance(new, Cast) and new.type == I32 and new.operand.type == U32 and any(e in self.indices.values() for e in walk(new)):
             return _signed(new.operand) or new
         return new
