@@ -125,6 +125,11 @@ EDGES = {
         True,
     ),
     "size_t": ("size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;", "if (i >= 1 && i < n - 1) v[i] = u[i - 1] * u[i + 1];", True),
+    "long long": (
+        "long long i = blockIdx.x * blockDim.x + threadIdx.x;",
+        "if (i < n - 3) v[i] = u[i] * u[i + 3];",
+        True,
+    ),
     "early return": (
         "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < 1 || i >= n - 1) return;",
         "v[i] = u[i - 1] * u[i + 1];",
@@ -214,6 +219,20 @@ def test_edge(name: str, blocks: int) -> None:
     if gathered is not None and blocks > 2:
         assert is_gathered(kernels) == gathered
     agree(text, blocks, 8, make)
+
+
+@pytest.mark.parametrize("kind", ["unsigned char", "signed char", "float", "short"])
+def test_narrow_index(kind: str) -> None:
+    """What a conversion loses of the index is lost in the gather, too."""
+    text = f"""extern "C" __global__ void k(const double* u, double* v, int n) {{
+        int i = blockIdx.x * blockDim.x + threadIdx.x, k = (int)({kind})i;
+        if (i > 0 && i < n - 1) v[i] = u[i - 1] * u[i + 1] * k; }}"""
+
+    def make() -> tuple[Any, ...]:
+        return (*pairs(9, 300, 300), 300)
+
+    assert is_gathered(reverse(compiled(text, "k"), 38, 8, make()))
+    agree(text, 38, 8, make)
 
 
 def test_random_geometries() -> None:
@@ -360,11 +379,19 @@ def test_split_pair() -> None:
         np.testing.assert_array_equal(a.shadow, b.shadow)
 
 
+GUARDS = {
+    "interior": "x >= 1 && y >= 1 && x < nx - 1 && y < ny - 1",
+    "unequal": "x != 0 && y != 0 && x < nx && y < ny && x != nx - 1 && y != ny - 1",
+    "data": "x >= 1 && y >= 1 && x < nx - 1 && y < ny - 1 && u[y * nx + x] > -0.5",
+}
+
+
 @pytest.mark.parametrize("executor", EXECUTORS)
-@pytest.mark.parametrize("linear", [True, False])
-def test_ping_pong(executor: str, linear: bool) -> None:
+@pytest.mark.parametrize("guard", GUARDS)
+def test_ping_pong(executor: str, guard: str) -> None:
     """In a program shadows that are known to be zero are assigned to, and nothing is cleared that nobody looks at."""
-    step = compiled(stencil(2, 1, linear), "k")
+    body = "v[i] = u[i] + a * (sin(u[i - 1]) + u[i + 1] * u[i] + u[i - nx] + u[i + nx] - 4 * u[i]);"
+    step = compiled(PLANE.replace("GUARD", GUARDS[guard]).replace("BODY", body), "k")
 
     def run(plain: bool) -> list[Any]:
         with running(executor, plain=plain):

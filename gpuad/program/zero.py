@@ -27,6 +27,7 @@ from ..launching import Call, Stage
 from .effects import of_reach
 from .launch import Launched
 from .lending import Copy, Lending
+from .memory import clear as clear_elements
 from .region import EMPTY, Region, of_array, span
 from .rules import Ruled
 
@@ -112,8 +113,7 @@ class Stale:
 def clear(parts: Iterable[tuple[Any, Region]]) -> None:
     """Sets elements to 0."""
     for root, region in parts:
-        for low, high in region.spans.tolist():
-            root[low:high] = 0
+        clear_elements(root, region)
 
 
 def step_of(operation: Launched, stale: Stale) -> Step:

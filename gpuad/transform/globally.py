@@ -1,0 +1,98 @@
+"""Thread indices as one variable an axis: `blockIdx.x * blockDim.x + threadIdx.x` becomes x, through whatever conversions and variables.
+
+What is left of `blockIdx` and `threadIdx` then is what the kernel knows of its thread besides the global index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..analysis.affine import polynomial
+from ..ir.nodes import Assign, Binary, Block, Cast, Constant, Expr, LaunchIndex, Let, Stmt, Var, walk
+from ..ir.rewrite import map_blocks, map_stmt_exprs, rebuild, substitute, walk_stmts
+from ..ir.types import I32, U32, Scalar
+from . import fold
+
+AXES = "xyz"
+
+
+class Globally:
+    """Writes `blockIdx * blockDim + threadIdx` as one variable an axis. Variables that hold a part of that are put in at their uses."""
+
+    def __init__(self, indices: Mapping[str, Var], assigned: frozenset[Var]) -> None:
+        self.indices = indices
+        self.assigned = assigned
+        self.widths: dict[str, int] = {}
+        self.parts: dict[Var, Expr] = {}
+
+    def block(self, block: Block) -> Block:
+        out: list[Stmt] = []
+        for stmt in block:
+            inside = map_blocks(stmt, self.block)  # first: merges and carried values speak of what is defined there
+            new = map_stmt_exprs(inside, lambda e: self.expr(substitute(e, self.parts)))
+            if isinstance(new, Let) and new.var not in self.assigned and any(_is_part(e) for e in walk(new.value)):
+                self.parts[new.var] = new.value
+                continue
+            out.append(new)
+        return tuple(out)
+
+    def expr(self, expr: Expr) -> Expr:
+        axis = self.axis(expr)
+        if axis is not None:
+            return fold.cast(self.indices[axis], expr.type)
+        new = rebuild(expr, self.expr)
+        if isinstance(new, Cast) and isinstance(new.operand, Cast) and new.operand.operand in self.indices.values():
+            wide = all(t.is_integer and t.bits >= 32 for t in (new.type, new.operand.type))
+            return fold.cast(new.operand.operand, new.type) if wide else new  # the same for a thread that exists, signed or not
+        if isinstance(new, Cast) and new.type == I32 and new.operand.type == U32 and any(e in self.indices.values() for e in walk(new)):
+            return _signed(new.operand) or new
+        return new
+
+    def axis(self, expr: Expr) -> str | None:
+        """The axis of which the expression is the global index, on condition of the noted width."""
+        if not isinstance(expr, Binary) or expr.op != "+" or not all(_is_ring(e) for e in walk(expr)):
+            return None
+        p = polynomial(expr, {})
+        for axis in AXES:
+            thread, block, extent = (LaunchIndex(n, axis) for n in ("threadIdx", "blockIdx", "blockDim"))
+            if p.get((thread,)) != 1 or len(p) != 2:
+                continue
+            (monomial, factor), *_ = [(m, c) for m, c in p.items() if m != (thread,)]
+            if set(monomial) == {block, extent} and len(monomial) == 2 and factor == 1:
+                return axis
+            if monomial == (block,) and factor > 0 and self.widths.setdefault(axis, factor) == factor:
+                return axis
+        return None
+
+
+def _is_ring(expr: Expr) -> bool:
+    """Sums and products of launch indices and constants that cannot wrap where the global index is an int."""
+    match expr:
+        case LaunchIndex(name="threadIdx" | "blockIdx" | "blockDim"):
+            return True
+        case Constant(value=v):
+            return expr.type.is_integer and 0 < int(v) <= 1024
+        case Binary(op="+" | "*") | Cast():
+            return expr.type.is_integer and expr.type.bits >= 32
+    return False
+
+
+def _signed(expr: Expr) -> Expr | None:
+    """An unsigned sum of products, converted to int, as one of ints: wrapping, they are the same."""
+    match expr:
+        case Constant() | Cast(operand=Var(type=Scalar("int", 32))):
+            return fold.cast(expr, I32)
+        case Var():
+            return Cast(expr, I32)
+        case Binary(op="+" | "-" | "*", left=x, right=y):
+            left, right = _signed(x), _signed(y)
+            return None if left is None or right is None else fold.binary(expr.op, left, right, I32)
+    return None
+
+
+def _is_part(expr: Expr) -> bool:
+    return isinstance(expr, LaunchIndex) and expr.name in ("threadIdx", "blockIdx")
+
+
+def assigned(body: Block) -> frozenset[Var]:
+    return frozenset(s.var for s in walk_stmts(body) if isinstance(s, Assign))
