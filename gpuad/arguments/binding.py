@@ -80,7 +80,8 @@ def bind(
     """
     check_count(kernel, parameters, args)
     both = [one for i, (d, arg) in enumerate(zip(parameters, args, strict=True)) for one in passed(Place(kernel, i, d), arg)]
-    places, bound = [place for place, _ in both], tuple(replace(argument, position=k) for k, (_, argument) in enumerate(both))
+    places = [place for place, _ in both]
+    bound = tuple(a if a.position == k else replace(a, position=k) for k, (_, a) in enumerate(both))
     library = _one_library(places, bound)
     width, bound = _widths(places, bound)
     stores = {d.name for d in parameters if isinstance(d.type, Pointer) and not d.type.const} if written is None else set(written)

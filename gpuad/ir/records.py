@@ -110,6 +110,8 @@ def split_parameter(declaration: Declaration) -> tuple[Declaration, ...]:
     """The parameters of the core IR for one of the user's: a number for each in a record by value, a pointer for each type of number
     behind a pointer."""
     kind, name = declaration.type, declaration.name
+    if isinstance(kind.element if isinstance(kind, Pointer) else kind, Scalar):
+        return (declaration,)  # nearly always: each launch asks
     if isinstance(kind, Pointer):
         made = zip(group_names(name, numbers(kind.element)), numbers(kind.element), strict=True)
         split = tuple(replace(declaration, name=own, type=Pointer(number, kind.const)) for own, number in made)
