@@ -17,7 +17,7 @@ from random_cuda_checks import CONFIGURATIONS, Case, Discarded, Failure, Found, 
 
 from gpuad.errors import CompileError, GpuadError
 from gpuad.executors import compiler, host
-from gpuad.executors.compiler import find_compiler
+from gpuad.executors.compiler import FLAGS, find_compiler
 from gpuad.executors.host import Host
 
 BATCH = 10
@@ -25,7 +25,7 @@ NIGHTLY = int(os.environ.get("GPUAD_NIGHTLY", "0"))
 COUNT = NIGHTLY or 300
 FIRST = int(os.environ.get("GPUAD_SEED", "0"))
 OPTIMISED = 2  # batches that the host runs in full, compiled as for a user; of the others every second kernel, unless it is nightly
-UNOPTIMISED = 2  # batches that the host runs in full, compiled as for a user; of the others every second kernel, unless it is nightly
+UNOPTIMISED = tuple("-O0" if flag == "-O3" else flag for flag in FLAGS)
 EDGES = 0.05  # share of the elements that may lie at knife edges
 PATIENCE = 120.0  # seconds for cutting a failing kernel down
 
