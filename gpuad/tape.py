@@ -280,7 +280,7 @@ class Tape(Recording):
                 stale.add(root, span(low, high))
         for _, _, root, region in seeds or ():
             stale.drop(root, region)
-        stale.lending.settle(stale.alive)
+        stale.lending.settle(self._temporaries.values(), stale.alive)
         steps: dict[int, Step] = {}
         compiled: set[tuple[int, bool]] = set()
         for time in range(len(self.operations) - 1, -1, -1):

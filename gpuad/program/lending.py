@@ -90,10 +90,14 @@ class Lending:
         """The borrower lives from now on where the owner does."""
         self.away[address(borrower)] = self.place(owner)
 
-    def settle(self, alive: Callable[[Any], bool]) -> None:
-        """Forgets those whose content does not count any more."""
-        self.alive = {where for where, root in self.temporaries.items() if alive(root)}
-        self.away = {where: place for where, place in self.away.items() if where in self.alive}
+    def settle(self, roots: Iterable[Any], alive: Callable[[Any], bool]) -> None:
+        """Notes of shadows that were touched whether their content counts; those whose does not live nowhere any more."""
+        for where, root in ((address(r), r) for r in roots if self.is_temporary(r)):
+            if alive(root):
+                self.alive.add(where)
+            else:
+                self.alive.discard(where)
+                self.away.pop(where, None)
 
     def alone(self, root: Any) -> list[Copy]:
         """The shadow gets a place where nobody else lives: its home if that is free."""

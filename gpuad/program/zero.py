@@ -123,7 +123,7 @@ def step_of(operation: Launched, stale: Stale) -> Step:
     if operation.shadowed is None:
         operation.shadowed = _shadowed(operation.adjoint, operation.call)
     shadowed: Shadowed = operation.shadowed
-    lendable = any(_may_lend(shadowed, place, stale) for place in shadowed.places)
+    lendable = any(_may_lend(shadowed, p, stale) for p in shadowed.places)
     if lendable or not stale.lending.at_home(shadowed.roots.values()):
         return _planned(operation, shadowed, stale)
     key = tuple([id(stale.regions.get(where)) for where in shadowed.roots])  # equal regions are one object
@@ -135,7 +135,7 @@ def step_of(operation: Launched, stale: Stale) -> Step:
     for where, region in known[1]:
         stale.roots[where] = shadowed.roots[where]
         stale.regions[where] = region
-    stale.lending.settle(stale.alive)
+    stale.lending.settle(shadowed.roots.values(), stale.alive)
     step = known[0]
     assert isinstance(step, Step)
     return step
@@ -154,7 +154,7 @@ def step_at_home(used: Sequence[tuple[Any, Region]], stale: Stale) -> Step:
     """What comes before code that reaches shadows by their own addresses."""
     copies = [c for root, _ in used for c in stale.lending.home(root)]
     cleared = tuple((root, part) for root, region in used if (part := stale.drop(root, region)))
-    stale.lending.settle(stale.alive)
+    stale.lending.settle((root for root, _ in used), stale.alive)
     return Step(cleared, copies=tuple(copies))
 
 
@@ -206,18 +206,18 @@ def _planned(operation: Launched, shadowed: Shadowed, stale: Stale) -> Step:
         wanted = stale.drop(m.root, region)
         if (wanted or (t.writes and t.buffer not in left)) and stale.lending.is_temporary(m.root):
             copies += stale.lending.alone(m.root)  # to clear elements is to write, too
-        place = stale.lending.place(m.root)
-        if place is not m.root:
-            moved[t.position] = Memory(place, m.offset)
+        lives = stale.lending.place(m.root)
+        if lives is not m.root:
+            moved[t.position] = Memory(lives, m.offset)
         if wanted and t.buffer not in assigned:
-            cleared.append((place, wanted))
+            cleared.append((lives, wanted))
     for t, m, region in lent.values():
-        stale.lending.lend(_source(shadowed, t).root, m.root)
+        stale.lending.lend(_source(shadowed, t)[1].root, m.root)
         stale.drop(m.root, region)
     for t, m, region in places:
         if t.buffer in left:
             stale.add(m.root, region)
-    stale.lending.settle(stale.alive)
+    stale.lending.settle(shadowed.roots.values(), stale.alive)
     idle = all(t.buffer in lent or t.buffer in left or not t.writes for t, _, _ in places)
     stages = () if idle else launching.stages(adjoint, operation.call, assigned, left, frozenset(lent))
     return Step(tuple(cleared), stages, tuple(copies), moved)
@@ -228,7 +228,7 @@ def _may_lend(shadowed: Shadowed, place: tuple[Touch, Memory, Region], stale: St
     touch, memory, region = place
     if touch.copies is None or not shadowed.simple or not stale.lending.is_temporary(memory.root):
         return False
-    other, owner = next((t, m) for t, m, _ in shadowed.places if t.buffer == touch.copies)
+    other, owner = _source(shadowed, touch)
     whole = span(0, int(memory.root.size))
     if owner.root.dtype != memory.root.dtype or owner.root.size != memory.root.size or not _aligned(touch, memory, other, owner):
         return False
@@ -243,8 +243,9 @@ def _aligned(one: Touch, here: Memory, other: Touch, there: Memory) -> bool:
     return dict(a.form.terms) == dict(b.form.terms) and all(a.ranges[d] == b.ranges[d] for d, _ in a.form.terms)
 
 
-def _source(shadowed: Shadowed, touch: Touch) -> Memory:
-    return next(m for t, m, _ in shadowed.places if t.buffer == touch.copies)
+def _source(shadowed: Shadowed, touch: Touch) -> tuple[Touch, Memory]:
+    """The shadow that another one would be a copy of."""
+    return next((t, m) for t, m, _ in shadowed.places if t.buffer == touch.copies)
 
 
 def _reach(touch: Touch, memory: Memory) -> Region:
