@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from .differentiate import Adjoint, Parameter
+from .differentiate import Adjoint, Parameter, stack_parameters
 from .ir.nodes import Accumulate, Atomic, Buffer, Kernel, Store
 from .ir.rewrite import walk_stmts
 from .ir.verify import verify
@@ -82,9 +82,6 @@ def _adjoint(adjoint: Adjoint, cut: Cut) -> Adjoint:
     layout = stack_layout(body, wide, entry, adjoint.recording.stacks, logged, names)
     parameters = [p for p in adjoint.parameters if p.role in ("primal", "shadow", "offset") or (p.role == "entry" and p.item in read)]
     parameters += [Parameter("log", i, b) for i, b in enumerate(logs)]
-    for i, scratch in enumerate(layout.scratch):
-        parameters += [Parameter("base", i, scratch.base), *(Parameter("field", i, f) for f in scratch.fields)]
-    if layout.overflow:
-        parameters.append(Parameter("overflow", 0, layout.overflow))
+    parameters += stack_parameters(layout)
     recording = replace(adjoint.recording, entry=entry)
     return replace(adjoint, layout=layout, parameters=tuple(parameters), logs=logs, unlaid=body, recording=recording)

@@ -35,7 +35,7 @@ from .transform.reorder import reorder
 from .transform.reverse import name_results
 from .transform.simplify import forward_stores, simplify
 from .transform.sink import sink
-from .transform.stack_layout import Layout, Scratch, stack_layout, thread_number
+from .transform.stack_layout import Layout, stack_layout, thread_number
 from .transform.tiles import split
 
 __all__ = ["Adjoint", "Parameter", "Pattern", "Tangent", "primal_of", "reverse_of", "tangent_of"]
@@ -280,11 +280,9 @@ def second_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     body = reorder(simplify(prune(body, private=list(entry.values())), first_own))
     whole = replace(wide, params=(*wide.params, *dots.values()), body=body)
     layout = stack_layout(body, kernel, first.recording.entry, first.recording.stacks, logs, Names(whole))
-    scratch = [p for i, item in enumerate(layout.scratch) for p in _scratch_parameters(i, item)]
-    overflow = [Parameter("overflow", 0, layout.overflow)] if layout.overflow else []
     kept = [p for p in first.parameters if p.role not in ("base", "field", "overflow")]
     pairs = [q for p in kept for q in (p, *([Parameter(f"{p.role}_dot", p.position, dots[p.item])] if p.item in dots else []))]
-    return replace(first, layout=layout, parameters=(*pairs, *scratch, *overflow), unlaid=body, name=f"{kernel.name}_reverse_forward")
+    return replace(first, layout=layout, parameters=(*pairs, *stack_parameters(layout)), unlaid=body, name=f"{kernel.name}_reverse_forward")
 
 
 def _element_type(item: Var | Buffer) -> Scalar:
@@ -368,14 +366,16 @@ def _parameters(
 ) -> tuple[Parameter, ...]:
     positions = {item: i for i, item in enumerate(kernel.params) if pattern.aliases.get(i) is None}
     entries = [Parameter("working" if b in recording.working else "entry", positions[b], copy) for b, copy in recording.entry.items()]
-    scratch = [p for i, s in enumerate(layout.scratch) for p in _scratch_parameters(i, s)]
-    overflow = [Parameter("overflow", 0, layout.overflow)] if layout.overflow else []
     recorded = [Parameter("log", i, log) for i, log in enumerate(logs)]
-    return (*_primal_and_shadow(kernel, shadows, pattern), *entries, *recorded, *scratch, *overflow)
+    return (*_primal_and_shadow(kernel, shadows, pattern), *entries, *recorded, *stack_parameters(layout))
 
 
-def _scratch_parameters(number: int, scratch: Scratch) -> tuple[Parameter, ...]:
-    return (Parameter("base", number, scratch.base), *(Parameter("field", number, f) for f in scratch.fields))
+def stack_parameters(layout: Layout) -> tuple[Parameter, ...]:
+    """Scratch memory for the stacks that do not lie in local arrays, and the flag that says that one overflowed."""
+    found: list[Parameter] = []
+    for number, scratch in enumerate(layout.scratch):
+        found += [Parameter("base", number, scratch.base), *(Parameter("field", number, f) for f in scratch.fields)]
+    return (*found, Parameter("overflow", 0, layout.overflow)) if layout.overflow else tuple(found)
 
 
 # --- results of atomics -----------------------------------------------------------------------------------------------------------------
