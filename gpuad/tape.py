@@ -39,7 +39,7 @@ from .program.memory import Allocation, Versions, place
 from .program.operation import Effects, Foreign, Operation, Use
 from .program.recipe import Recipe, call_key, place_of, user_frame
 from .program.recording import Recording
-from .program.region import Region, of_array, span
+from .program.region import Region, of_array
 from .program.rules import Ruled
 from .program.streams import Streams
 from .program.zero import Stale, Step, elements, last_step, step_at_home, step_of, step_of_rule
@@ -276,8 +276,8 @@ class Tape(Recording):
         """How each operation is reversed, compiled, and at -1 what comes last. What is not in it has nothing to do."""
         stale = Stale(Lending(self._homes, dict(self._temporaries)))
         for a in self.allocations.values() if seeds is not None else ():
-            for root, low, high in self.shadows.written(a, a.written):
-                stale.add(root, span(low, high))
+            for root, part in self.shadows.parts(a, a.written):
+                stale.add(root, part)
         for _, _, root, region in seeds or ():
             stale.drop(root, region)
         stale.lending.settle(self._temporaries.values(), stale.alive)

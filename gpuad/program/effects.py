@@ -21,16 +21,22 @@ def touched(
     """The bytes that statements of the given kinds may touch through a pointer, counted from where it points; never less than they do.
     `argument`: what was passed, in whose array the kernel stays if `inside`. None: all of the allocation, for all that can be told."""
     assert argument.memory is not None
-    size = argument.memory.itemsize
+    found = reached(body, buffer, launch, kinds, argument.memory.itemsize)
+    return dense(argument) if found is None and inside else found
+
+
+def reached(body: Block, buffer: Buffer, launch: Launch, kinds: tuple[type[Stmt], ...], size: int) -> Region | None:
+    """What statements of the given kinds may touch of memory with elements of `size` units, from where a pointer points; never less than
+    they do. None where that cannot be told."""
     try:
         reaches = Walk(launch, frozenset({buffer}), kinds).run(body)
     except Unknown:
-        return dense(argument) if inside else None
+        return None
     found = EMPTY
     for reach in reaches:
         part = of_reach(reach, 0, size, launch)
         if part is None:
-            return dense(argument) if inside else None
+            return None
         found = found | part
     return found
 

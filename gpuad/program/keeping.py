@@ -80,8 +80,7 @@ class Keeping(ABC):
         """Computes the values now, from memory that is still as the launch saw it; its adjoint reads them from here on."""
         old = self._launched(time)
         call = self.pooled(old.call)
-        variant = cut.adjoint.kernel(launching.plain_shadows(cut.adjoint, call))
-        call.prepare([cut.extraction, cut.adjoint.counting, variant])
+        call.prepare([cut.extraction, cut.adjoint.counting, *(s.kernel for s in launching.stages(cut.adjoint, call))])
         logs = [*old.logs, *(Memory(call.executor.zeros(call.threads, dtype_of(b.element))) for b in cut.saved)]
         arguments = call.bound.arguments
         live = {i: (a.memory if a.is_pointer else a.value) for i, a in enumerate(arguments)}
@@ -89,9 +88,7 @@ class Keeping(ABC):
         call.run(cut.extraction, launching.arguments(cut.parameters, call, state))
         effects, uses = self.reach(old.kernel, cut.adjoint, old.call)
         kept = Kept(cut.names, cut.nbytes * call.threads, len(self.operations) - 1)
-        self.operations[time] = replace(
-            old, adjoint=cut.adjoint, reverse_kernel=variant, effects=effects, uses=uses, logs=logs, cuts={}, kept=kept
-        )
+        self.operations[time] = replace(old, adjoint=cut.adjoint, effects=effects, uses=uses, logs=logs, cuts={}, kept=kept)
         self._release({time})
         for use in effects.before:
             use.allocation.pending = use.allocation.pending | use.region

@@ -39,7 +39,6 @@ class Launched:
     call: Call
     effects: Effects
     adjoint: Adjoint | None
-    reverse_kernel: Kernel | None
     uses: dict[tuple[str, int], Use]
     logs: list[Any]
     kernel: Any  # the user's, to be judged again if memory turns out to have a shadow
@@ -77,7 +76,7 @@ class Launched:
         return state
 
     def line(self) -> str:
-        if self.reverse_kernel is None or self.adjoint is None:
+        if self.adjoint is None:
             return f"pass  # {self.where}: {self.name} carries no gradient"
         launches = (_launch(s, self.call) for s in launching.stages(self.adjoint, self.call))
         return f"{'; '.join(launches)}  # {self.where}"

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import launching
 from ..annotations import address
 from ..api import Kernel, pattern_of
 from ..cutting import Cutting
@@ -245,13 +244,12 @@ class Recording(Keeping):
     # --- versions --------------------------------------------------------------------------------------------------------------------
 
     def _operation(self, kernel: Kernel, primal: Any, adjoint: Adjoint | None, call: Call, where: str) -> Launched:
-        variant = adjoint.kernel(launching.plain_shadows(adjoint, call)) if adjoint is not None else None
         reaches = self._reaches(kernel, primal, adjoint, call)
         effects, uses = self._ours(reaches, call)
         cuts: Mapping[frozenset[int], Cutting] = {}
         if adjoint is not None and reaches.before and not self.save_all:
             cuts = kernel.facts.get(("cuts", id(adjoint), call.key), lambda: cuts_of(adjoint, reaches, call))
-        return Launched(kernel.name, where, call, effects, adjoint, variant, uses, [], kernel, cuts)
+        return Launched(kernel.name, where, call, effects, adjoint, uses, [], kernel, cuts)
 
     def _reaches(self, kernel: Kernel, primal: Any, adjoint: Adjoint | None, call: Call) -> Reaches:
         source = adjoint.primal if adjoint is not None else primal

@@ -117,6 +117,12 @@ def of_array(array: Any, low: int) -> Region:
     return lattice(low, int(array.dtype.itemsize), [(int(s), int(n)) for s, n in zip(array.strides, array.shape, strict=True)])
 
 
+def touched_elements(region: Region, size: int, shift: int) -> Region:
+    """The numbers of the elements of `size` bytes of which a byte is in the region, `shift` further on."""
+    spans = region.spans
+    return Region(_merged(np.stack([spans[:, 0] // size, -(-spans[:, 1] // size)], axis=1) + shift))
+
+
 def _merged(spans: Spans) -> Spans:
     """Sorted spans with touching and overlapping ones joined."""
     if len(spans) < 2:

@@ -14,7 +14,7 @@ from ..annotations import address
 from ..errors import ShadowError
 from ..executors.base import Memory
 from .memory import Allocation
-from .region import EMPTY, Region, span
+from .region import EMPTY, Region, span, touched_elements
 
 
 @dataclass(eq=False)
@@ -157,13 +157,14 @@ class Shadows:
             )
         return first
 
+    def parts(self, allocation: Allocation, region: Region) -> list[tuple[Any, Region]]:
+        """The shadow roots of the shadowed parts of a region, and the elements there; those of which a byte is in the region count."""
+        pairings = (p for layer in self.layers for p in layer.get(allocation.address, ()))
+        return [(p.root, touched_elements(part, p.size, p.shift)) for p in pairings if (part := p.region & region)]
+
     def written(self, allocation: Allocation, region: Region) -> list[tuple[Any, int, int]]:
         """(shadow root, first, end) in elements for the shadowed parts of a region."""
-        found: list[tuple[Any, int, int]] = []
-        for p in (p for layer in self.layers for p in layer.get(allocation.address, ())):
-            part = p.region & region
-            found.extend((p.root, int(a) // p.size + p.shift, -(-int(z) // p.size) + p.shift) for a, z in part.spans)
-        return found
+        return [(root, first, end) for root, part in self.parts(allocation, region) for first, end in part.spans.tolist()]
 
     @property
     def nbytes(self) -> int:

@@ -17,14 +17,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from .. import launching
-from ..analysis.injectivity import Launch, Reach, Unknown, Walk
+from ..analysis.injectivity import TOUCHES, Launch, Reach
 from ..analysis.once import once, surely, touches
 from ..annotations import address, leaf_memory
 from ..differentiate import Adjoint
 from ..executors.base import Memory
 from ..ir.nodes import Accumulate, Block, Buffer, Load, Stmt, Take
 from ..launching import Call, Stage
-from .effects import of_reach
+from .effects import of_reach, reached
 from .launch import Launched
 from .lending import Copy, Lending
 from .memory import clear as clear_elements
@@ -118,7 +118,7 @@ def clear(parts: Iterable[tuple[Any, Region]]) -> None:
 
 def step_of(operation: Launched, stale: Stale) -> Step:
     """Plans the reverse of a launch, and moves on to what is stale before it."""
-    if operation.adjoint is None or operation.reverse_kernel is None:
+    if operation.adjoint is None:
         return Step(())
     if operation.shadowed is None:
         operation.shadowed = _shadowed(operation.adjoint, operation.call)
@@ -289,7 +289,7 @@ def _touch(
     if buffer in collected:
         return Touch(buffer, position, collected[buffer], "added", seed, writes, None, None)
     if buffer not in exact:
-        return Touch(buffer, position, _reached(body, buffer, launch), "", seed, writes, None, None)
+        return Touch(buffer, position, reached(body, buffer, launch, TOUCHES, 1), "", seed, writes, None, None)
     region, reach = exact[buffer]
     return Touch(buffer, position, region, _kind(stmts[0]), seed, writes, _copied(body, buffer, exact), reach)
 
@@ -336,20 +336,6 @@ def _all_of(reach: Reach | None, launch: Launch) -> Exact | None:
         low, high = reach.ranges[digit]
         count *= high - low + 1
     return (region, reach) if region.nbytes == count else None
-
-
-def _reached(body: Block, buffer: Buffer, launch: Launch) -> Region | None:
-    try:
-        reaches = Walk(launch, frozenset({buffer})).run(body)
-    except Unknown:
-        return None
-    found = EMPTY
-    for reach in reaches:
-        part = of_reach(reach, 0, 1, launch)
-        if part is None:
-            return None
-        found = found | part
-    return found
 
 
 __all__ = ["Stale", "Step", "elements", "last_step", "step_at_home", "step_of", "step_of_rule"]
