@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from ..ir.nodes import Accumulate, Atomic, Block, Buffer, Load, Stmt, Store, Take
-from ..ir.rewrite import walk_stmts
+from ..ir.rewrite import touches
 from .injectivity import Launch, Ranges, Reach, Unknown
 from .races import Certain
-
-
-def touches(body: Block, buffer: Buffer) -> list[Stmt]:
-    """The statements that touch the array."""
-    return [s for s in walk_stmts(body) if getattr(s, "buffer", None) == buffer]
 
 
 def once(body: Block, buffer: Buffer, launch: Launch) -> Reach | None:
     """What the launch touches of the array, if a single statement does, and it is executed exactly once for each combination of the
     reach's digits. None where that is not certain. Whether two combinations meet in one element is left to the caller."""
-    found = touches(body, buffer)
+    found = list(touches(body, buffer))
     return surely(body, found[0], launch) if len(found) == 1 else None
 
 

@@ -16,6 +16,7 @@ from .nodes import (
     Barrier,
     Binary,
     Block,
+    Buffer,
     Call,
     Carried,
     Cast,
@@ -114,6 +115,11 @@ def walk_stmts(block: Block) -> Iterator[Stmt]:
         yield stmt
         for inner in blocks(stmt):
             yield from walk_stmts(inner)
+
+
+def touches(block: Block, buffer: Buffer) -> Iterator[Stmt]:
+    """The statements of a block and of the blocks inside it that name the buffer, in order: its array's Alloc too."""
+    return (s for s in walk_stmts(block) if getattr(s, "buffer", None) == buffer)
 
 
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:

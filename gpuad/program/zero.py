@@ -18,11 +18,12 @@ from typing import Any, TypeAlias
 
 from .. import launching
 from ..analysis.injectivity import TOUCHES, Launch, Reach
-from ..analysis.once import once, surely, touches
+from ..analysis.once import once, surely
 from ..annotations import address, leaf_memory
 from ..differentiate import Adjoint
 from ..executors.base import Memory
 from ..ir.nodes import Accumulate, Block, Buffer, Load, Stmt, Take
+from ..ir.rewrite import touches
 from ..launching import Call, Stage
 from .effects import of_reach, reached
 from .launch import Launched
@@ -283,7 +284,7 @@ def touches_of(adjoint: Adjoint, call: Call) -> tuple[Touch, ...]:
 def _touch(
     buffer: Buffer, position: int, body: Block, launch: Launch, exact: Mapping[Buffer, Exact], collected: Mapping[Buffer, Region]
 ) -> Touch:
-    stmts = touches(body, buffer)
+    stmts = list(touches(body, buffer))
     seed = any(not isinstance(s, Accumulate) for s in stmts)
     writes = any(not isinstance(s, Load) for s in stmts)
     if buffer in collected:

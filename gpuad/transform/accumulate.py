@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from ..ir import build as b
 from ..ir.nodes import Accumulate, Block, Buffer, Call, Expr, How, Load, Stmt, Store, Take
-from ..ir.rewrite import blocks, map_blocks, map_expr, map_stmt_exprs, walk_stmts
+from ..ir.rewrite import map_blocks, map_expr, map_stmt_exprs, touches, walk_stmts
 
 
 def accumulate(
@@ -83,14 +83,9 @@ def _next_access(block: Block, at: int) -> int | None:
         stmt = block[position]
         if isinstance(stmt, Accumulate) and stmt.buffer == take.buffer and stmt.index == take.index and stmt.how is How.PLAIN:
             return position
-        if _touches(stmt, take.buffer):
+        if any(touches((stmt,), take.buffer)):
             return None
     return None
-
-
-def _touches(stmt: Stmt, buffer: Buffer) -> bool:
-    inner = (s for block in blocks(stmt) for s in walk_stmts(block))
-    return any(getattr(s, "buffer", None) == buffer for s in (stmt, *inner))
 
 
 def _idle(stmt: Stmt, block: list[Stmt]) -> bool:

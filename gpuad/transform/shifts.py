@@ -14,7 +14,7 @@ from typing import TypeAlias
 from ..analysis.affine import Polynomial, atoms, definitions, plus, polynomial, scale, split, times
 from ..ir import build as b
 from ..ir.nodes import Accumulate, Block, Buffer, Expr, For, How, LaunchIndex, Let, Load, Store, Take, Var, While, variables, walk
-from ..ir.rewrite import blocks, walk_stmts
+from ..ir.rewrite import blocks, touches, walk_stmts
 from ..ir.types import F32, F64, I32, I64, Scalar
 from . import fold
 
@@ -51,9 +51,9 @@ class Shifts:
 
     def of(self, buffer: Buffer) -> Found | None:
         """None unless all that happens to the shadow are additions at shifts of one index."""
-        touches = [s for s in walk_stmts(self.body) if getattr(s, "buffer", None) == buffer]
-        adds = [s for s in touches if isinstance(s, Accumulate) and s.how is How.UNDECIDED and id(s) not in self.inner]
-        if not adds or len(adds) < len(touches) or any(sum_type(s) is None for s in adds):
+        found = list(touches(self.body, buffer))
+        adds = [s for s in found if isinstance(s, Accumulate) and s.how is How.UNDECIDED and id(s) not in self.inner]
+        if not adds or len(adds) < len(found) or any(sum_type(s) is None for s in adds):
             return None
         base = polynomial(adds[0].index, self.lets)
         slopes = self.slopes(base)

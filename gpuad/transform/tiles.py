@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ..ir.nodes import Alloc, Block, Buffer, For, If, Kernel, Stmt, While
-from ..ir.rewrite import blocks, map_blocks, walk_stmts
+from ..ir.rewrite import map_blocks, touches, walk_stmts
 from ..ir.types import Space
 from .barriers import holds_barrier
 
@@ -41,7 +41,7 @@ def is_shared(stmt: Stmt) -> bool:
 
 def _moved(block: Block, alloc: Alloc) -> Block | None:
     """The block with the array declared in the innermost loop with barriers that has all its uses; None without such a loop."""
-    users = [i for i, s in enumerate(block) if _uses(s, alloc.buffer)]
+    users = [i for i, s in enumerate(block) if any(touches((s,), alloc.buffer))]
     if len(users) != 1:
         return None
     stmt = block[users[0]]
@@ -52,7 +52,7 @@ def _moved(block: Block, alloc: Alloc) -> Block | None:
 def _into(stmt: Stmt, alloc: Alloc) -> Stmt | None:
     match stmt:
         case If(then=a, otherwise=z):
-            first, second = (any(_uses(s, alloc.buffer) for s in side) for side in (a, z))
+            first, second = (any(touches(side, alloc.buffer)) for side in (a, z))
             if first and second:
                 return None
             moved = _moved(a if first else z, alloc)
@@ -60,15 +60,10 @@ def _into(stmt: Stmt, alloc: Alloc) -> Stmt | None:
                 return None
             return replace(stmt, then=moved) if first else replace(stmt, otherwise=moved)
         case For(body=body) | While(body=body) if holds_barrier(stmt):
-            if isinstance(stmt, While) and any(_uses(s, alloc.buffer) for s in stmt.header):
+            if isinstance(stmt, While) and any(touches(stmt.header, alloc.buffer)):
                 return None
             return replace(stmt, body=_moved(body, alloc) or (alloc, *body))
     return None
-
-
-def _uses(stmt: Stmt, buffer: Buffer) -> bool:
-    inner = (s for block in blocks(stmt) for s in walk_stmts(block))
-    return any(getattr(s, "buffer", None) == buffer for s in (stmt, *inner))
 
 
 def share(body: Block, stands_for: Mapping[Buffer, Buffer]) -> Block:
