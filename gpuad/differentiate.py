@@ -297,7 +297,8 @@ def tangent_of(function: surface.Function, pattern: Pattern) -> Tangent:
     tangents = _shadows(kernel, pattern, names, "d")
     facts = activity(kernel, tangents, stopped=_stopped(kernel, pattern))
     _refuse_lost_bits(kernel, facts)
-    body = simplify(forward(kernel.body, facts, tangents, names), first_own)
+    leaks = escapes(kernel, facts)
+    body = simplify(forward(kernel.body, facts, tangents, names, escaped=frozenset(e.buffer for e in leaks)), first_own)
     parameters = _primal_and_shadow(kernel, tangents, pattern)
     params = tuple(p.item for p in parameters)
     result = Kernel(f"{kernel.name}_forward", params, body, kernel.span)
@@ -307,7 +308,7 @@ def tangent_of(function: surface.Function, pattern: Pattern) -> Tangent:
         activity=facts,
         kernel=result,
         parameters=parameters,
-        escapes=escapes(kernel, facts),
+        escapes=leaks,
         connected=connected(kernel, facts),
         exact=exact(kernel),
     )

@@ -131,3 +131,28 @@ def test_children_that_cannot_be_visited_are_an_error() -> None:
 
     with pytest.raises((RecursionError, ctypes.ArgumentError)):
         descend()
+
+
+def test_counters_at_an_index_from_data(executor: Any) -> None:
+    """An atomic on integers whose place nothing is known of says nothing about races."""
+    text = """extern "C" __global__ void k(const double* x, double* y, int* bins, const int* which, int n) {
+        int i = threadIdx.x;
+        if (i >= n) return;
+        atomicMax(&bins[which[i]], i);
+        y[i] = x[i] * x[i];
+    }"""
+    bins = np.zeros(3, np.int32)
+    x, y = gpuad.Duplicated(_some(4), np.ones(4)), gpuad.Duplicated(_some(4), np.zeros(4))
+    with launching.executor_for_tests(executor):
+        for mode in (gpuad.Forward, gpuad.Reverse):
+            gpuad.autodiff(gpuad.kernel(text, "k"), 1, 4, (x, y, bins, np.array([2, 0, 2, 1], np.int32), 4), mode=mode)
+    assert bins.tolist() == [1, 3, 2]
+    np.testing.assert_allclose(x.shadow, 1 + 4 * _some(4) ** 2)
+
+
+@pytest.mark.parametrize("mode", [gpuad.Forward, gpuad.Reverse])
+def test_a_value_that_escapes_and_comes_back_is_refused_in_both_modes(executor: Any, mode: Any) -> None:
+    text = 'extern "C" __global__ void k(double* x, double* p, double c) { int i = threadIdx.x; p[i] = 0.5 + c; x[i] = p[i]; }'
+    args = (gpuad.Duplicated(_some(4), np.ones(4)), _some(4), gpuad.Active(1.0, np.ones(())))
+    with launching.executor_for_tests(executor), pytest.raises(gpuad.ShadowError, match="it has no shadow"):
+        gpuad.autodiff(gpuad.kernel(text, "k"), 1, 4, args, mode=mode)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.nodes import Accumulate, Binary, Buffer, Expr, For, How, If, Kernel, Load, Stmt, Store, Unary, Var, While
+from ..ir.nodes import Accumulate, Atomic, Binary, Buffer, Expr, For, How, If, Kernel, Load, Stmt, Store, Take, Unary, Var, While
 from .injectivity import UNBOUNDED, Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, may_meet, narrowed
 from .replay import replay
 
@@ -91,8 +91,8 @@ class Certain(Walk):
                     self.note(self.writes, stmt, i, ranges)
                 elif self.certain:
                     self.note(self.additions, stmt, i, ranges)
-            case Accumulate():
-                pass
+            case Accumulate() | Atomic() | Take():
+                pass  # atomics race with nobody, and what is not certain is of no use here
             case If(condition=c, then=a, otherwise=z):
                 for side, holds in ((a, True), (z, False)):
                     inner = narrowed(ranges, self.constraints(c, holds, ranges), self.launch)

@@ -53,17 +53,29 @@ from .derivatives import partials
 from .names import Names
 
 
-def forward(body: Block, facts: Activity, tangents: Mapping[Var | Buffer, Buffer], names: Names, suffix: str = "") -> Block:
+def forward(
+    body: Block,
+    facts: Activity,
+    tangents: Mapping[Var | Buffer, Buffer],
+    names: Names,
+    suffix: str = "",
+    *,
+    escaped: frozenset[Buffer] = frozenset(),
+) -> Block:
     """The body with tangents. `tangents` maps each active parameter to its tangent memory (of one element for a scalar); the tangent of
-    a variable `x` is called `dx`, or `x<suffix>` if a suffix is given."""
-    task = _Forward(facts, tangents, names, suffix)
+    a variable `x` is called `dx`, or `x<suffix>` if a suffix is given. `escaped`: memory without a tangent into which values that vary are
+    written; every launch of such a body is refused (`check_flow`), so what comes out of it has the tangent 0."""
+    task = _Forward(facts, tangents, names, suffix, escaped)
     loads = [s for v, memory in tangents.items() if isinstance(v, Var) for s in task.scalar(v, memory)]
     return (*loads, *task.block(body))
 
 
 class _Forward:
-    def __init__(self, facts: Activity, tangents: Mapping[Var | Buffer, Buffer], names: Names, suffix: str) -> None:
+    def __init__(
+        self, facts: Activity, tangents: Mapping[Var | Buffer, Buffer], names: Names, suffix: str, escaped: frozenset[Buffer]
+    ) -> None:
         self.facts = facts
+        self.escaped = escaped
         self.memory: dict[Buffer, Buffer] = {k: v for k, v in tangents.items() if isinstance(k, Buffer)}
         self.names = names
         self.suffix = suffix
@@ -107,6 +119,8 @@ class _Forward:
                     return (stmt,)
                 return (replace(stmt, var=self.tangent_var(var), value=self.tangent(value, stmt.span, var)), stmt)
             case Load(var=var, buffer=buffer) | Take(var=var, buffer=buffer):
+                if self.varies(var) and buffer in self.escaped:
+                    return (stmt, Let(self.tangent_var(var), b.zero(var.type), span=stmt.span))
                 if not self.varies(var) or buffer not in self.memory:
                     return (stmt,)
                 return (stmt, replace(stmt, var=self.tangent_var(var), buffer=self.memory[buffer]))
