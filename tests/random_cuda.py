@@ -960,9 +960,7 @@ class Grammar:
         self.in_kernel = True
         self.loops = int(shape == "stride")
         self.leaves = ["return;"]
-        body = [self.stmt(0) for _ in range(self.r.randint(3, 9))]
-        body += [self.store(), *self.use_all(), self.store()]
-        program = self.shaped(shape, block(helpers), block(before), block(body))
+        program = self.shaped(shape, block(helpers), block(before), self.thread())
         n = self.r.choice([7, 9, 12])
         if shape == "plane":
             n = WIDTH * 3
@@ -972,6 +970,11 @@ class Grammar:
         if shift is not None:
             active = active - {"b"} | (active & {"a"} and {"b"})
         return Kernel(f"k{self.seed}", program, r, active, shape, n, grid, threads, shift)
+
+    def thread(self) -> Node:
+        """What a thread does with its elements."""
+        body = [self.stmt(0) for _ in range(self.r.randint(3, 9))]
+        return block([*body, self.store(), *self.use_all(), self.store()])
 
     def geometry(self, shape: str, n: int) -> tuple[tuple[int, int], tuple[int, int]]:
         if shape == "plane":
@@ -997,6 +1000,7 @@ class Grammar:
             "plane": f"int gx = {thread};\nint gy = {thread.replace('.x', '.y')};\n"
             "{}\nif (gx >= w || gy * w + gx >= n) return;\nint i = gy * w + gx;\n{}\n⟩",
             "exact": "int i = blockIdx.x;\n{}\n{}\n⟩",
+            "open": f"{index} i = {thread};\n{{}}\n{{}}\n⟩",
         }[shape]
         return Node("stmt", head + tail, (helpers, before, body))
 

@@ -6,85 +6,20 @@ them in all configurations and on the host; `GPUAD_SEED=n` starts at another see
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from random_batches import NUMBERS, Batches
 from random_cuda import Grammar, Kernel, random_kernel
-from random_cuda_checks import CONFIGURATIONS, Case, Discarded, Failure, Found, Tally, check, check_on, fault, shrink
+from random_cuda_checks import Case, fault, shrink
 
-from gpuad.errors import CompileError, GpuadError
-from gpuad.executors import compiler, host
-from gpuad.executors.compiler import FLAGS, find_compiler
-from gpuad.executors.host import Host
-
-BATCH = 10
-NIGHTLY = int(os.environ.get("GPUAD_NIGHTLY", "0"))
-COUNT = NIGHTLY or 300
-FIRST = int(os.environ.get("GPUAD_SEED", "0"))
-OPTIMISED = 2  # batches that the host runs in full, compiled as for a user; of the others every third kernel, unless it is nightly
-UNOPTIMISED = tuple("-O0" if flag == "-O3" else flag for flag in FLAGS)
-EDGES = 0.05  # share of the elements that may lie at knife edges
-PATIENCE = 120.0  # seconds for cutting a failing kernel down
+BATCHES = Batches(random_kernel, Case.of)
 
 
-@pytest.mark.parametrize("number", range(-(-COUNT // BATCH)))
+@pytest.mark.parametrize("number", NUMBERS)
 def test_random_kernels(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    optimised = bool(NIGHTLY) or number < OPTIMISED
-    if not optimised:
-        monkeypatch.setattr(compiler, "FLAGS", UNOPTIMISED)
-        monkeypatch.setattr(host, "FLAGS", UNOPTIMISED)
-    tally, passed = Tally(), []
-    for seed in range(FIRST + number * BATCH, FIRST + (number + 1) * BATCH):
-        kernel = random_kernel(seed)
-        try:
-            case = Case.of(kernel)
-            passed.append((case, check(case, tally, _configurations(seed))))
-        except Discarded:
-            tally.discarded += 1
-        except GpuadError as error:
-            pytest.fail(f"seed {seed} is refused: {error}\n{kernel.text}", pytrace=False)
-        except Failure as failure:
-            pytest.fail(_report(kernel, failure, None), pytrace=False)
-    _on_host(passed if optimised else passed[::3], tangent=optimised)
-    print(f"batch {number}: {tally}")
-    assert tally.discarded <= BATCH // 2
-    assert tally.edges <= EDGES * tally.elements
-
-
-def _configurations(seed: int) -> list[tuple[bool, bool]]:
-    """All of them, or for every second kernel one in turn."""
-    return CONFIGURATIONS if NIGHTLY else [CONFIGURATIONS[1 + seed // 2 % 3]] if seed % 2 else []
-
-
-def _on_host(passed: list[tuple[Case, Found]], *, tangent: bool) -> None:
-    executor = _host()
-    if executor is None:
-        return
-    executor.prepare([k for _, found in passed for k in found.kernels.values() if tangent or not k.name.endswith("_forward")])
-    for case, found in passed:
-        try:
-            check_on(executor, case, found, tangent=tangent)
-        except Failure as failure:
-            pytest.fail(_report(case.kernel, failure, executor), pytrace=False)
-
-
-def _host() -> Host | None:
-    try:
-        find_compiler()
-    except CompileError:
-        return None
-    return Host()
-
-
-def _report(kernel: Kernel, failure: Failure, host: Host | None) -> str:
-    """The failure, the kernel that is left of the one that fails, and that one itself."""
-    kind, end = fault(kernel, host), time.monotonic() + PATIENCE
-    small = shrink(kernel, lambda k: time.monotonic() < end and fault(k, host) == kind) if kind is not None else kernel
-    launch = f"grid {kernel.grid}, block {kernel.threads}, n {kernel.n}, active {sorted(kernel.active)}"
-    return f"seed {kernel.name[1:]}: {failure}\n{launch}\n\n{small.text}\ncut down from\n\n{kernel.text}"
+    BATCHES.run(number, monkeypatch)
 
 
 # --- the kernels themselves --------------------------------------------------------------------------------------------------------------
