@@ -1,0 +1,157 @@
+"""`autodiff`, `hvp`: a launch and its derivative in one call."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from .. import launching
+from ..arguments import check_count
+from ..differentiate import Pattern
+from ..errors import GpuadError, LaunchError, UnsupportedError
+from ..launching import Call, State
+from ..modules import library_of
+from .flow import check_flow, kept_seeds, outside_of_tapes
+from .kernels import Family, Kernel, kernel, pattern_of
+
+
+class Mode(Enum):
+    """Which derivative `autodiff` computes."""
+
+    REVERSE = "reverse"
+    FORWARD = "forward"
+
+
+Reverse, Forward = Mode.REVERSE, Mode.FORWARD
+
+
+def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
+    """Runs a kernel and its derivative: with `mode=Reverse` forward, then the adjoint into the shadows; with `mode=Forward` primal and
+    tangents (the shadows hold tangents, and are pushed through).
+
+    `call`, `keywords`: the kernel's own call: `grid, block, args, shared_mem=0, stream=None` for a raw kernel, the arguments, outputs
+    included, for an elementwise or reduction kernel.
+
+    On exit primals hold what the kernel left in them. Raises before anything is written: LaunchError, ShadowError (shadows that do not
+    fit, or a gradient that would be dropped), UnsupportedError.
+    """
+    family: Family = kernel(k)
+    outside_of_tapes(family.name, "autodiff")
+    plan = family.planned(*call, **keywords)
+    if plan is not None:
+        with plan.kernel.room():
+            _autodiff(plan.kernel, plan.grid, plan.block, plan.args, mode, plan.shared_mem, plan.stream)
+
+
+def _autodiff(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], mode: Mode, shared_mem: int, stream: Any) -> None:
+    chosen = chosen.sized(shared_mem)
+    call = chosen.bind(grid, block, args, shared_mem, stream)
+    pattern = pattern_of(chosen, call)
+    if mode is Forward:
+        _forward(chosen, call, pattern)
+        return
+    adjoint = chosen.reverse_for(pattern, call)
+    check_flow(chosen, call, adjoint.escapes, adjoint.connected)
+    stages = launching.stages(adjoint, call)
+    primal = chosen.primal(call.aliases())
+    call = replace(call, exact=adjoint.exact)
+    call.prepare([adjoint.augmented or primal, adjoint.counting, *(s.kernel for s in stages)])
+    with call.executor.on(stream):
+        launching.check_stores(adjoint, call)
+        call = kept_seeds(call, adjoint)
+        state = launching.before(adjoint, call)
+        launching.run_primal(primal, adjoint, call, state)
+        for width in range(call.bound.width):
+            launching.run_stages(adjoint, stages, call, state.again(adjoint, call), width)
+
+
+def _one_kernel(k: Any, what: str) -> Kernel:
+    family = kernel(k)
+    if not isinstance(family, Kernel):
+        raise GpuadError(f"`{family.name}`: {what} is for raw kernels in this release; record the call in a tape, or use autodiff")
+    return family
+
+
+def _forward(chosen: Kernel, call: Call, pattern: Pattern) -> None:
+    tangent = chosen.tangent(pattern)
+    check_flow(chosen, call, tangent.escapes, tangent.connected)
+    call = replace(call, exact=tangent.exact)
+    call.prepare([tangent.kernel])
+    with call.executor.on(call.stream):
+        launching.check_stores(tangent, call)
+        states = launching.batch_states(call, chosen._written)
+        for width, state in enumerate(states):
+            call.run(tangent.kernel, launching.arguments(tangent.parameters, call, state, width))
+
+
+def hvp(k: Any, *call: Any, **keywords: Any) -> None:
+    """`hvp(k, *call, directions)`: runs a kernel, its adjoint, and the derivative of both along a direction (forward over reverse).
+
+    `call`, `keywords`: as in `autodiff`. `directions` has an entry for each argument: for `Duplicated(x, dx)` a `Duplicated(x_dot, dx_dot)`
+    with the tangents of primal and shadow, for `Active(a, da)` an `Active(a_dot, da_dot)`, for anything else None. On exit `x`, `x_dot` are
+    the state after the launch and its tangent, `dx` holds the adjoint as after `autodiff`, and `dx_dot` its derivative along the direction:
+    with `dx_dot` zero on entry, the product of the Hessian of <dx, F(x)> with `x_dot`, added. Raises as `autodiff` does.
+    """
+    family: Family = kernel(k)
+    outside_of_tapes(family.name, "hvp")
+    if not call:
+        raise LaunchError(f"`{family.name}`: the last argument of hvp are the directions")
+    *own, directions = call
+    plan = family.planned(*own, **keywords)
+    if plan is None:
+        return
+    if len(plan.kernel.leaves) != len(plan.kernel.declared):
+        what = "hvp of a kernel with vectors or structs by value, or structs of several types, comes in a later release"
+        raise UnsupportedError(what, plan.kernel.function.span)
+    given = family.directions(directions)
+    with plan.kernel.room():
+        made = [*given, *[None] * (len(plan.args) - len(given))] if plan.kernel is not family else given
+        _hvp(plan.kernel, plan.grid, plan.block, plan.args, made, plan.shared_mem, plan.stream)
+
+
+def _hvp(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], directions: Sequence[Any], shared_mem: int, stream: Any) -> None:
+    chosen = chosen.sized(shared_mem)
+    call = chosen.bind(grid, block, args, shared_mem, stream)
+    if chosen.second(pattern_of(chosen, call)).logs:
+        raise UnsupportedError(f"`{chosen.name}`: the result of an atomic is not recorded for second derivatives in this release")
+    check_count(chosen.name, chosen.parameters, directions)
+    whole = [*directions, *(None for _ in chosen.function.globals)]
+    dots = chosen.bind(grid, block, launching.paired(chosen.name, call, whole)[: len(directions)], shared_mem, stream)
+    launching.check_directions(chosen.name, call, dots)
+    pattern = pattern_of(chosen, call)
+    adjoint = chosen.second(pattern)
+    check_flow(chosen, call, adjoint.escapes, adjoint.connected)
+    variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
+    tangent = chosen.tangent(pattern)
+    call = replace(call, exact=adjoint.exact)
+    call.prepare([tangent.kernel, adjoint.counting, variant])
+    with call.executor.on(stream):
+        launching.check_stores(adjoint, call)
+        state = launching.before_second(adjoint, call, dots)
+        forward = State(state.primals, dots=state.dots)
+        call.run(tangent.kernel, launching.tangent_arguments(tangent.parameters, call, forward))
+        launching.run_reverse(adjoint, variant, call, state)
+
+
+def array_module() -> Any:
+    """CuPy if it is installed and finds a device, else NumPy."""
+    from ..executors import cuda
+
+    return cuda.array_module()
+
+
+def check_races(k: Any, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
+    """Runs the primal on the reference executor on NumPy arrays, which raises for data races and bad indices."""
+    from ..executors.reference import Reference
+
+    chosen = _one_kernel(k, "check_races")
+    if library_of(args) is np and chosen.function.globals:
+        chosen = copy.copy(chosen)
+        chosen.module = chosen.module.on_host()
+    with launching.executor_for_tests(Reference()):
+        chosen(grid, block, args, shared_mem=shared_mem, stream=stream)

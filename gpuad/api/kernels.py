@@ -1,0 +1,375 @@
+"""Kernels as users hold them, and what has been derived from each.
+
+A `Kernel` keeps what has been derived from its source: primals by pattern of overlap, adjoints by pattern of activity. Calls differ in
+their numbers only, and those decide between a few prepared variants.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from .. import launching
+from ..analysis.races import sure_extents
+from ..annotations import Active, BatchDuplicated, Const, Duplicated
+from ..arguments import activities, bind, check_count, geometry
+from ..depth import room
+from ..differentiate import Adjoint, Pattern, Tangent, primal_of, reverse_of, second_of, tangent_of
+from ..errors import LaunchError, ShadowError
+from ..explaining import AdjointText, adjoint_text
+from ..facts import Facts
+from ..frontend.cuda import parse
+from ..ir.nodes import Accumulate, Atomic, Store
+from ..ir.nodes import Kernel as IrKernel
+from ..ir.records import numbers, split_parameter
+from ..ir.rewrite import walk_stmts
+from ..ir.surface import Declaration, Function, Global, uses_dynamic
+from ..ir.types import Pointer, Scalar, value_type
+from ..launching import Call
+from ..modules import ModuleMemory, library_of
+from ..program.context import current as recording
+from ..source import SourceFile
+from ..transform.aliases import NONE, Aliases
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A call in full: one kernel, its geometry, its arguments."""
+
+    kernel: Kernel
+    grid: Any
+    block: Any
+    args: Sequence[Any]
+    shared_mem: int = 0
+    stream: Any = None
+
+
+class Family:
+    """What is called like one kernel and becomes one by the types of its arguments. `name`: for messages."""
+
+    name: str
+
+    def planned(self, *call: Any, **keywords: Any) -> Planned | None:
+        """The kernel and the launch that a call means, outputs included; None if there is nothing to do. Raises as the call would."""
+        raise NotImplementedError
+
+    def directions(self, given: Sequence[Any]) -> list[Any]:
+        """Tangents of a call's arguments as those of the launch that it means."""
+        return list(given)
+
+
+class Kernel(Family):
+    """A CUDA kernel that can be launched and differentiated. Make one with `gpuad.kernel`.
+
+    `name`, `source` (the text), `parameters` (declarations in order of the call).
+    """
+
+    _inside: frozenset[str] = frozenset()  # parameters through which it stays inside of the view by construction
+    _strided = False  # it is told the strides of its arrays
+
+    def __init__(
+        self, file: SourceFile, name: str, options: Sequence[str] = (), raw: Any = None, module: ModuleMemory | None = None
+    ) -> None:
+        self.file = file
+        self.options = tuple(options)
+        self.raw = raw
+        self.module = module or ModuleMemory(raw)
+        self.shadows: dict[str, Any] = {}  # of variables of the module
+        self.function: Function = self._read(name)
+        self.name = self.function.name
+        self.room = partial(room, self.name, self.function.span)
+        self._primals: dict[Aliases, IrKernel] = {}
+        self._adjoints: dict[Pattern, Adjoint] = {}
+        self._tangents: dict[Pattern, Tangent] = {}
+        self._seconds: dict[Pattern, Adjoint] = {}
+        self._sizes: dict[int, Kernel] = {}
+        self.facts = Facts()
+        with self.room():
+            self._written = _written_names(self.primal())
+            self._dynamic = uses_dynamic(self.function)
+
+    def _read(self, name: str) -> Function:
+        return parse(self.file, options=self.options).kernel(name)
+
+    def __repr__(self) -> str:
+        return f"<gpuad kernel {self.name} of {self.file.name}>"
+
+    @property
+    def source(self) -> str:
+        """The CUDA text."""
+        return self.file.text
+
+    @property
+    def parameters(self) -> tuple[Declaration, ...]:
+        """Declarations of the parameters, in order."""
+        return self.declared[: len(self.declared) - len(self.function.globals)]
+
+    @property
+    def declared(self) -> tuple[Declaration, ...]:
+        """The same, followed by pointers to the variables of the module that the kernel reaches."""
+        return self.function.parameters
+
+    def get_global(self, name: str) -> Any:
+        """A `__constant__` or `__device__` variable that the kernel reaches, as an array on its memory: a NumPy array for a kernel from
+        text (of shape () for a single number), a CuPy array on the module's memory for one from a RawModule. Raises LaunchError for any
+        other name."""
+        return self.module.get(self.name, self._global(name))
+
+    def with_shadow(self, name: str, shadow: Any) -> Kernel:
+        """The same kernel, of the same module, with a shadow for one of its variables: `get_global(name)` is then Duplicated with it."""
+        other = copy.copy(self)
+        other.shadows = {**self.shadows, self._global(name).pointer.name: shadow}
+        other._sizes = {}
+        return other
+
+    def _global(self, name: str) -> Global:
+        known = self.function.globals
+        found = [g for g in known if g.name == name] or [g for g in known if g.name.rpartition("::")[2] == name]
+        if not found:
+            raise LaunchError(f"`{self.name}` reaches no variable `{name}`; of its module it reaches {_listed(g.name for g in known)}.")
+        return found[0]
+
+    @cached_property
+    def leaves(self) -> tuple[Declaration, ...]:
+        """The parameters with records by value split into their numbers, and pointers to structs into one for each type of number."""
+        return tuple(leaf for d in self.declared for leaf in split_parameter(d))
+
+    def shadow_types(self, kinds: Sequence[str]) -> tuple[Scalar | None, ...]:
+        """For each of the `leaves` the type of its shadow, by the kinds of the parameters."""
+        own = [kind for d, kind in zip(self.declared, kinds, strict=True) for _ in split_parameter(d)]
+        return tuple(_element(d) if kind in SHADOWED else None for d, kind in zip(self.leaves, own, strict=True))
+
+    def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
+        """Launches the kernel as it is. `grid`, `block`: ints or tuples of up to three; `args`: arrays (annotated or not), numbers,
+        None."""
+        recorder, own = recording.get(), self.sized(shared_mem)
+        if recorder is not None:
+            recorder.launch(own, grid, block, args, shared_mem, stream)
+            return
+        with self.room():
+            call = own.bind(grid, block, args, shared_mem, stream)
+            with call.executor.on(stream):
+                launching.run_primal(own.primal(call.aliases()), None, call)
+
+    def sized(self, shared_mem: int) -> Kernel:
+        """The kernel for launches with so many bytes of dynamic shared memory, whose arrays then have a length; itself if it uses none.
+        Raises LaunchError where it uses some and gets none."""
+        if not self._dynamic or self.function.dynamic == shared_mem:
+            return self
+        if shared_mem <= 0:
+            raise LaunchError(f"`{self.name}` uses dynamic shared memory: pass its bytes as shared_mem=")
+        if shared_mem not in self._sizes:
+            own = copy.copy(self)
+            own.function = replace(self.function, dynamic=shared_mem)
+            own._primals, own._adjoints, own._tangents, own._seconds, own._sizes = {}, {}, {}, {}, {}
+            own.facts = Facts()
+            self._sizes[shared_mem] = own
+        return self._sizes[shared_mem]
+
+    def planned(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Planned:
+        """The call as it is."""
+        return Planned(self, grid, block, args, shared_mem, stream)
+
+    def __getitem__(self, geometry: Any) -> BoundLaunch:
+        """`kernel[grid, block](*args)`."""
+        if not isinstance(geometry, tuple) or len(geometry) != 2:
+            raise LaunchError(f"`{self.name}`: write kernel[grid, block](*args)")
+        return BoundLaunch(self, *geometry)
+
+    def adjoint(
+        self, *annotations: Any, grid: Any = None, block: Any = None, args: Any = None, shared_mem: int = 0, **by_name: Any
+    ) -> AdjointText:
+        """The reverse kernel before any launch: `.source` is self-contained CUDA text under a header that is its contract, `.explain()`
+        says what it saves and why. Annotations (classes or instances) by position or by parameter name; who is not named is Const. With
+        `grid`, `block` and `args` the text is the one that this launch would use. A kernel with dynamic shared memory needs its bytes."""
+        kinds = self.activities(annotations, by_name)
+        with self.room():
+            return self.sized(shared_mem)._text(kinds, grid, block, args)
+
+    def _text(self, kinds: Sequence[str], grid: Any, block: Any, args: Any) -> AdjointText:
+        shadows = self.shadow_types(kinds)
+        adjoint = self.reverse(Pattern(shadows, optimistic=False))
+        if args is None:
+            return adjoint_text(self.function, adjoint, None)
+        check_count(self.name, self.parameters, args)
+        call = self.bind(grid, block, [_annotated(a, kind) for a, kind in zip(args, kinds, strict=False)], 0, None, kinds)
+        adjoint = self.reverse_for(pattern_of(self, call), call)
+        return adjoint_text(self.function, adjoint, call)
+
+    # --- what is derived, kept by pattern ----------------------------------------------------------------------------------------
+
+    def primal(self, aliases: Aliases = NONE) -> IrKernel:
+        """The kernel as IR."""
+        if aliases not in self._primals:
+            self._primals[aliases] = primal_of(self.function, aliases)
+        return self._primals[aliases]
+
+    def reverse(self, pattern: Pattern) -> Adjoint:
+        """The adjoint for a pattern of activity and overlap."""
+        if pattern not in self._adjoints:
+            self._adjoints[pattern] = reverse_of(self.function, pattern)
+        return self._adjoints[pattern]
+
+    def reverse_for(self, pattern: Pattern, call: Call) -> Adjoint:
+        """The adjoint whose premises hold in this launch."""
+        adjoint = self.reverse(pattern)
+        return adjoint if launching.premises_hold(adjoint, call) else self.reverse(replace(pattern, optimistic=False))
+
+    def tangent(self, pattern: Pattern) -> Tangent:
+        """The forward-mode kernel for a pattern."""
+        if pattern not in self._tangents:
+            self._tangents[pattern] = tangent_of(self.function, pattern)
+        return self._tangents[pattern]
+
+    def second(self, pattern: Pattern) -> Adjoint:
+        """The adjoint with tangents, for a pattern."""
+        pattern = replace(pattern, optimistic=False)
+        if pattern not in self._seconds:
+            self._seconds[pattern] = second_of(self.function, pattern)
+        return self._seconds[pattern]
+
+    def activities(self, positional: Sequence[Any], by_name: Mapping[str, Any]) -> tuple[str, ...]:
+        """The kind of each parameter, from annotations, the module's variables included."""
+        return activities(self.name, self.declared, positional, {**dict.fromkeys(self.shadows, Duplicated), **by_name})
+
+    def _complete(self, args: Sequence[Any], kinds: Sequence[str]) -> Sequence[Any]:
+        """The arguments, followed by the variables of the module."""
+        check_count(self.name, self.parameters, args)
+        library = library_of(args)
+        made = []
+        for variable, kind in zip(self.function.globals, kinds[len(args) :] or ["bare"] * len(self.function.globals), strict=True):
+            name = variable.pointer.name
+            array = self.module.for_launch(self.name, variable, name in self._written, library)
+            made.append(Duplicated(array, self.shadows[name]) if name in self.shadows else _annotated(array, kind))
+        return [*args, *made]
+
+    def bind(self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, kinds: Sequence[str] = ()) -> Call:
+        """Binds and checks a call: once to have numbers, and with what these prove about the kernel's reach once more."""
+        geo = geometry(grid, block)
+        if self.function.globals:
+            args = self._complete(args, kinds)
+        plain = self.primal()
+        written = self._written
+        leaves = self.leaves
+        first = bind(self.name, self.declared, args, written=written, inside=[d.name for d in leaves], strided=self._strided)
+        call = Call(first, *geo)
+        inside = self._inside | self.facts.get(call.key, lambda: launching.stays_inside(plain, call))
+        loose = frozenset(i for i, d in enumerate(leaves) if d.name not in inside and first.arguments[i].memory is not None)
+        bound = bind(self.name, self.declared, args, written=written, inside=inside, strided=self._strided) if loose else first
+        call = Call(bound, *geo, 0 if self._dynamic else shared_mem, stream, loose)
+        launching.check_device(call)
+        if not call.overlaps:
+            extents = self.facts.get(("extents", call.key), lambda: sure_extents(plain, call.numbers(plain)))
+            launching.check_bounds(plain, call, extents)
+        return call
+
+
+@dataclass(frozen=True)
+class BoundLaunch:
+    """`kernel[grid, block]`, to be called with the arguments."""
+
+    kernel: Kernel
+    grid: Any
+    block: Any
+
+    def __call__(self, *args: Any, shared_mem: int = 0, stream: Any = None) -> None:
+        self.kernel(self.grid, self.block, args, shared_mem=shared_mem, stream=stream)
+
+
+SHADOWED = ("duplicated", "noneed", "batch", "active")
+
+
+def _annotated(arg: Any, kind: str) -> Any:
+    """A bare argument as its annotation by name says."""
+    if kind not in SHADOWED or isinstance(arg, Duplicated | BatchDuplicated | Active | Const):
+        return arg
+    return Active(arg, np.zeros((), np.float64)) if kind == "active" else Duplicated(arg)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"
+
+
+def _element(declaration: Declaration) -> Scalar | None:
+    type_ = declaration.type.element if isinstance(declaration.type, Pointer) else declaration.type
+    return next((value_type(number) for number in numbers(type_) if number.is_float), None)
+
+
+def _written_names(kernel: IrKernel) -> list[str]:
+    written = {s.buffer for s in walk_stmts(kernel.body) if isinstance(s, Store | Accumulate | Atomic)}
+    return [b.name for b in kernel.buffers if b in written]
+
+
+_families: list[Callable[[Any], Family | None]] = []
+
+
+def offer(recognise: Callable[[Any], Family | None]) -> None:
+    """Adds a way to make a kernel: `recognise` gives one for the objects that it knows, else None."""
+    _families.append(recognise)
+
+
+@overload
+def kernel(source: str | Path | Kernel, name: str | None = None, *, options: Sequence[str] = ()) -> Kernel: ...
+
+
+@overload
+def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ()) -> Any: ...
+
+
+def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ()) -> Any:
+    """A differentiable kernel from `source`: CUDA text and a name, a path of a .cu file and a name, a CuPy RawKernel, a CuPy RawModule
+    and a name, or a CuPy ElementwiseKernel or ReductionKernel. A template is named with its arguments: `step<float, 3>`. From a gpuad
+    kernel and a name: another kernel of its module, with which it shares the module's memory.
+
+    `options` are those of the compilation (-D, -I, -std). Raises CompileError for text that is no CUDA or an unknown name,
+    UnsupportedError (with file, line and column) for what gpuad cannot represent.
+    """
+    if isinstance(source, Kernel) and name is not None:
+        return Kernel(source.file, name, source.options, source.raw, source.module)
+    if isinstance(source, Family):
+        return source
+    if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source and source.endswith((".cu", ".cuh"))):
+        path = Path(source)
+        return Kernel(SourceFile(str(source), path.read_text(encoding="utf-8")), _chosen(name, str(source)), options)
+    if isinstance(source, str):
+        return Kernel(SourceFile("<source>", source), _chosen(name, "<source>"), options)
+    made = next((m for m in (recognise(source) for recognise in _families) if m is not None), None)
+    return made or _from_cupy(source, name, options)
+
+
+def _chosen(name: str | None, where: str) -> str:
+    if name is None:
+        raise LaunchError(f"{where}: give the kernel's name as second argument")
+    return name
+
+
+def _from_cupy(source: Any, name: str | None, options: Sequence[str]) -> Kernel:
+    """From a RawKernel or RawModule, known by what they offer."""
+    code = getattr(source, "code", None)
+    if code is None:
+        what = "was made from a binary and has no source" if hasattr(source, "file_path") else "is no kernel"
+        raise LaunchError(f"{type(source).__name__} {what}; pass CUDA text and a name, a .cu path and a name, or a CuPy RawKernel")
+    given = (*getattr(source, "options", ()), *options)
+    file, own = SourceFile(f"<{type(source).__name__}>", code), getattr(source, "name", None)
+    expressions = getattr(source, "name_expressions", None)
+    if (
+        name is None and own is not None and expressions is not None
+    ):  # a function that was taken from a RawModule has its name as the compiler made it
+        own = parse(file, options=given).called(own, expressions)
+    return Kernel(file, _chosen(name or own, "<module>"), given, source)
+
+
+def pattern_of(chosen: Kernel, call: Call) -> Pattern:
+    active = launching.active_positions(call)
+    stopped = frozenset(i for i, a in enumerate(call.bound.arguments) if a.kind == "stopped")
+    shadows = [launching.shadow_type(active[i]) if i in active else None for i in range(len(call.bound.arguments))]
+    launching.check_stopped(call)
+    if not active:
+        raise ShadowError(f"`{chosen.name}`: no argument is active; pass Duplicated(array, shadow) or Active(number, shadow)")
+    return Pattern(tuple(shadows), call.aliases(), stopped, launching.analysing())

@@ -1,0 +1,44 @@
+"""Makes launches: finds the executor, judges what depends on a launch's numbers, and gives each generated kernel its arguments.
+
+`calls` has the bound call with its geometry, `checks` what is refused before anything is written, `states` the memory with which an adjoint
+runs, `staging` the kernels of a reverse pass for one set of numbers, `second` what forward over reverse needs besides.
+"""
+
+from .calls import Call, _cuda, analysing, dtype_of, everything_recorded_for_tests, executor_for_tests, executor_of, nothing_plain_for_tests
+from .checks import (
+    check_bounds,
+    check_device,
+    check_races,
+    check_same,
+    check_stopped,
+    check_stores,
+    dense_extent,
+    loads,
+    premises_hold,
+    stays_inside,
+    stores_in_doubt,
+)
+from .second import before_second, check_directions, paired, tangent_arguments
+from .staging import Stage, gathering, plain_shadows, run_primal, run_reverse, run_stages, stage_arguments, stages
+from .states import (
+    State,
+    active_positions,
+    arguments,
+    batch_states,
+    before,
+    copied,
+    fingerprint,
+    keep_live,
+    new_logs,
+    shadow_of,
+    shadow_type,
+)
+
+__all__ = [
+    "Call", "Stage", "State", "_cuda", "active_positions", "analysing", "arguments", "batch_states", "before", "before_second",
+    "check_bounds", "check_device", "check_directions", "check_races", "check_same", "check_stopped", "check_stores", "copied",
+    "dense_extent", "dtype_of", "everything_recorded_for_tests", "executor_for_tests", "executor_of", "fingerprint", "gathering",
+    "keep_live", "loads", "new_logs", "nothing_plain_for_tests", "paired", "plain_shadows", "premises_hold", "run_primal",
+    "run_reverse", "run_stages", "shadow_of", "shadow_type", "stage_arguments", "stages", "stays_inside", "stores_in_doubt",
+    "tangent_arguments",
+]  # fmt: skip

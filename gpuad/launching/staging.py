@@ -1,0 +1,168 @@
+"""The kernels of a reverse pass for the numbers of a launch, and how they are run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..analysis.depth import depths
+from ..analysis.injectivity import collision_free
+from ..differentiate import Adjoint, Parameter
+from ..errors import LaunchError
+from ..executors.base import Dim3, Memory
+from ..gathering import Failed, Gathering, judge
+from ..ir.nodes import Accumulate, Buffer, Kernel, Store
+from ..ir.rewrite import walk_stmts
+from ..transform.stack_layout import GROUP
+from .calls import Call, dtype_of, plain_allowed
+from .states import State, argument_of, arguments, copied
+
+
+def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
+    """The shadows that this launch may accumulate plainly."""
+    if not plain_allowed():
+        return frozenset()
+
+    def prove() -> frozenset[Buffer]:
+        numbers = call.numbers(adjoint.primal)
+        return frozenset(b for b in adjoint.undecided if collision_free(adjoint.layout.body, [b], numbers))
+
+    found: frozenset[Buffer] = adjoint.facts.get(("plain", call.key), prove)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One kernel of a reverse pass. `grid`: its own, if that is not the primal's; `numbers`: the values of parameters that belong to it, by
+    role and position."""
+
+    kernel: Kernel
+    parameters: tuple[Parameter, ...]
+    grid: Dim3 | None = None
+    numbers: Mapping[tuple[str, int], int] = field(default_factory=dict)
+
+
+def gathering(adjoint: Adjoint, call: Call) -> Gathering | None:
+    """The accumulations that this launch may gather, or None if there are none."""
+    found: Gathering | None = adjoint.facts.get(("gather", call.key, plain_allowed()), lambda: _judged(adjoint, call))
+    return found
+
+
+def _judged(adjoint: Adjoint, call: Call) -> Gathering | None:
+    plain = plain_shadows(adjoint, call)
+    wanted = frozenset(adjoint.undecided) - plain if plain_allowed() else frozenset()
+    while wanted:
+        gathered = adjoint.gather(wanted)
+        verdict = judge(gathered, call.numbers(adjoint.primal), plain) if gathered is not None else Failed(wanted)
+        if isinstance(verdict, Gathering):
+            return verdict
+        wanted = (gathered.buffers if gathered is not None else frozenset()) - verdict.buffers
+    return None
+
+
+_NO_SHADOWS: frozenset[Buffer] = frozenset()
+
+
+def stages(
+    adjoint: Adjoint,
+    call: Call,
+    assigned: frozenset[Buffer] = _NO_SHADOWS,
+    left: frozenset[Buffer] = _NO_SHADOWS,
+    lent: frozenset[Buffer] = _NO_SHADOWS,
+) -> tuple[Stage, ...]:
+    """The kernels of the reverse pass, in order. Shadows in `assigned` are zero; elements taken of those in `left` need not be cleared;
+    nothing is added to those in `lent`."""
+    key = "stages", call.key, plain_allowed(), assigned, left, lent
+    found: tuple[Stage, ...] = adjoint.facts.get(key, lambda: _stages(adjoint, call, assigned, left, lent))
+    return found
+
+
+def _stages(
+    adjoint: Adjoint, call: Call, assigned: frozenset[Buffer], left: frozenset[Buffer], lent: frozenset[Buffer]
+) -> tuple[Stage, ...]:
+    plain, found = plain_shadows(adjoint, call), gathering(adjoint, call)
+    if found is None:
+        return (Stage(adjoint.variant((plain, assigned, left, lent)), adjoint.parameters),)
+    numbers = {(role, k): n for role, ns in (("first", found.first), ("threads", found.threads)) for k, n in enumerate(ns)}
+    collecting = Stage(*adjoint.gathering(found.gathered, found.sides, assigned), found.grid, numbers)
+    rest = adjoint.rest(found.buffers, (plain, assigned - found.buffers, left, lent))
+    return (collecting, Stage(rest, adjoint.parameters)) if rest is not None else (collecting,)
+
+
+def run_primal(kernel: Kernel, adjoint: Adjoint | None, call: Call, state: State | None = None) -> None:
+    """Runs the primal, or its augmented form if something has to be written down on the way."""
+    args = [*call.bound.primals(), *call.offset_values()]
+    if adjoint is not None and adjoint.augmented is not None and state is not None:
+        call.run(adjoint.augmented, [*args, *state.logs])
+        return
+    call.run(kernel, args)
+
+
+def run_reverse(adjoint: Adjoint, kernel: Kernel, call: Call, state: State, width: int = 0) -> None:
+    """Counts what the stacks need, allocates it, and runs the reverse kernel."""
+    _scratch(adjoint, call, state)
+    call.run(kernel, arguments(adjoint.parameters, call, state, width))
+    if state.overflow is not None and int(state.overflow.root[0]):
+        raise LaunchError(
+            f"`{kernel.name}`: a stack overflowed, which means that counting and reversing took different branches; the shadows of this "
+            "launch are undefined. Please report this kernel."
+        )
+
+
+def run_stages(adjoint: Adjoint, stages: Sequence[Stage], call: Call, state: State, width: int = 0) -> None:
+    """Runs the kernels of a reverse pass."""
+    for stage in stages:
+        if stage.grid is None:
+            run_reverse(adjoint, stage.kernel, call, state, width)
+            continue
+        call.run(stage.kernel, stage_arguments(stage, call, state, width), stage.grid)
+
+
+def stage_arguments(stage: Stage, call: Call, state: State, width: int = 0) -> list[Any]:
+    """What a kernel of a reverse pass is launched with."""
+    given = [(p, stage.numbers.get((p.role, p.position))) for p in stage.parameters]
+    return [argument_of(p, call, state, width) if number is None else np.int32(number) for p, number in given]
+
+
+def _scratch(adjoint: Adjoint, call: Call, state: State) -> None:
+    if not adjoint.layout.scratch:
+        return
+    groups = -(-call.threads // GROUP)
+    for scratch, base in zip(adjoint.layout.scratch, _bases(adjoint, call, state, groups), strict=True):
+        state.scratch[scratch.base] = Memory(base)
+        for array in scratch.fields:
+            state.scratch[array] = Memory(call.executor.zeros(max(int(base[-1]), 1), dtype_of(array.element)))
+    state.overflow = Memory(call.executor.zeros(1, np.dtype(np.int32)))
+
+
+def _bases(adjoint: Adjoint, call: Call, state: State, groups: int) -> list[Any]:
+    """Where each group's part of a stack begins: from trip counts that the launch's numbers give, else by counting."""
+    bounds = adjoint.facts.get(("depths", call.key), lambda: depths(adjoint.unlaid, call.numbers(adjoint.primal)))
+    known = [bounds.get(scratch.stack) for scratch in adjoint.layout.scratch]
+    counted = _depths(adjoint, call, state, groups) if any(k is None for k in known) else []
+    bases = []
+    for number, depth in enumerate(known):
+        base = call.executor.zeros(groups + 1, np.dtype(np.int64))
+        base[1:] = GROUP if depth is None else GROUP * depth
+        if depth is None:
+            base[1:] *= counted[number]
+        bases.append(base.cumsum())
+    return bases
+
+
+def _depths(adjoint: Adjoint, call: Call, state: State, groups: int) -> list[Any]:
+    """The deepest stack of each group of threads, for each scratch."""
+    assert adjoint.counting is not None
+    arrays = [Memory(call.executor.zeros(groups * GROUP, np.dtype(np.int32))) for _ in adjoint.layout.scratch]
+    aside = State(state.primals, {}, state.logs)
+    stored = {s.buffer for s in walk_stmts(adjoint.counting.body) if isinstance(s, Store | Accumulate)}
+    for p in adjoint.counting_parameters:
+        if p.role in ("entry", "working") and p.position in state.entries:
+            memory = state.entries[p.position]
+            aside.entries[p.position] = copied(call, memory) if p.item in stored else memory
+    args = [arrays[p.position] if p.role == "depth" else argument_of(p, call, aside, 0) for p in adjoint.counting_parameters]
+    call.run(adjoint.counting, args)
+    return [a.root.reshape(groups, GROUP).max(axis=1) for a in arrays]
