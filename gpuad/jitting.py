@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .annotations import Active, BatchDuplicated, Const, Duplicated, as_array
-from .api import Family, Kernel, Planned, offer
+from .api import BoundLaunch, Family, Kernel, Planned, offer
 from .errors import LaunchError, UnsupportedError
 from .explaining import AdjointText
 from .frontend.python_jit import ArrayType, Builtin, Lowered, NumberType, Signature, lower
@@ -62,11 +62,11 @@ class JitKernel(Family):
         plan = self.planned(grid, block, args, shared_mem=shared_mem, stream=stream)
         plan.kernel(plan.grid, plan.block, plan.args, shared_mem=shared_mem, stream=stream)
 
-    def __getitem__(self, geometry: Any) -> Callable[..., None]:
+    def __getitem__(self, geometry: Any) -> BoundLaunch:
         """`kernel[grid, block](*args)`."""
         if not isinstance(geometry, tuple) or len(geometry) != 2:
             raise LaunchError(f"`{self.name}`: write kernel[grid, block](*args)")
-        return lambda *args, **keywords: self(*geometry, args, **keywords)
+        return BoundLaunch(self, *geometry)
 
     def planned(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Planned:
         """The kernel and the launch that a call means."""

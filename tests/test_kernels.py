@@ -441,6 +441,23 @@ def _(image: Any, angle: Any, detectors: Any, step: Any, **_: Any) -> Arrays:
     return {"sinogram": step * np.where(inside, np.einsum("adtj,ji,adti->adt", tent_y, image, tent_x, optimize=True), 0).sum(2)}
 
 
+@model("volume-render")
+def _(density: Any, palette: Any, image: Any, colours: Any, width: Any, height: Any, tilt: Any, step: Any, **_: Any) -> Arrays:
+    n = len(density)
+    z = np.arange(0, n - 1, step)
+    y, x = (np.arange(height)[:, None, None] + 0.5) * n / height, (np.arange(width)[None, :, None] + 0.5) * n / width + tilt * z
+    tents = [np.maximum(0, 1 - np.abs(np.clip(p, 0, n - 1.001)[..., None] - np.arange(n))) for p in (z, y, x)]
+    fog = np.einsum("sk,hosj,owsi,kji->hws", tents[0], tents[1], tents[2], density, optimize=True)
+    place = np.minimum(fog, 0.999) * (colours - 1)
+    light = np.stack([np.interp(place, np.arange(colours), palette[:, k]) for k in range(3)], -1)
+    left = np.cumprod(np.exp(-fog * step), -1)  # what is clear behind each sample
+    clear = np.concatenate([np.ones_like(left[..., :1]), left[..., :-1]], -1)
+    marched = np.cumsum(left < 0.05, -1) - (left < 0.05) == 0  # up to the first sample behind which it is opaque
+    seen = np.where(marched, clear - left, 0)
+    opaque = seen.sum(-1, keepdims=True)
+    return {"image": np.concatenate([np.einsum("hws,hwsc->hwc", seen, light), opaque], -1)}
+
+
 @model("tiled_matmul")
 def _(A: Any, B: Any, C: Any, **_: Any) -> Arrays:
     return {"C": C + A @ B}

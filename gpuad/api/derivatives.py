@@ -13,7 +13,7 @@ import numpy as np
 from .. import launching
 from ..arguments import check_count
 from ..differentiate import Pattern
-from ..errors import GpuadError, LaunchError, UnsupportedError
+from ..errors import LaunchError, UnsupportedError
 from ..launching import Call, State
 from ..modules import library_of
 from .flow import check_flow, kept_seeds, outside_of_tapes
@@ -68,13 +68,6 @@ def _autodiff(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], mode: 
         launching.run_primal(primal, adjoint, call, state)
         for width in range(call.bound.width):
             launching.run_stages(adjoint, stages, call, state.again(adjoint, call), width)
-
-
-def _one_kernel(k: Any, what: str) -> Kernel:
-    family = kernel(k)
-    if not isinstance(family, Kernel):
-        raise GpuadError(f"`{family.name}`: {what} is for raw kernels in this release; record the call in a tape, or use autodiff")
-    return family
 
 
 def _forward(chosen: Kernel, call: Call, pattern: Pattern) -> None:
@@ -149,9 +142,12 @@ def check_races(k: Any, grid: Any, block: Any, args: Sequence[Any], *, shared_me
     """Runs the primal on the reference executor on NumPy arrays, which raises for data races and bad indices."""
     from ..executors.reference import Reference
 
-    chosen = _one_kernel(k, "check_races")
-    if library_of(args) is np and chosen.function.globals:
+    plan = kernel(k).planned(grid, block, args, shared_mem=shared_mem, stream=stream)
+    if plan is None:
+        return
+    chosen = plan.kernel
+    if library_of(plan.args) is np and chosen.function.globals:
         chosen = copy.copy(chosen)
         chosen.module = chosen.module.on_host()
     with launching.executor_for_tests(Reference()):
-        chosen(grid, block, args, shared_mem=shared_mem, stream=stream)
+        chosen(plan.grid, plan.block, plan.args, shared_mem=plan.shared_mem, stream=plan.stream)

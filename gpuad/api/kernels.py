@@ -274,7 +274,7 @@ class Kernel(Family):
 class BoundLaunch:
     """`kernel[grid, block]`, to be called with the arguments."""
 
-    kernel: Kernel
+    kernel: Kernel | Callable[..., None]
     grid: Any
     block: Any
 
