@@ -30,7 +30,7 @@ class Globally:
         for stmt in block:
             inside = map_blocks(stmt, self.block)  # first: merges and carried values speak of what is defined there
             new = map_stmt_exprs(inside, lambda e: self.expr(substitute(e, self.parts)))
-            if isinstance(new, Let) and new.var not in self.assigned and any(_is_part(e) for e in walk(new.value)):
+            if isinstance(new, Let) and new.var not in self.assigned and _leads(new.value):
                 self.parts[new.var] = new.value
                 continue
             out.append(new)
@@ -92,6 +92,14 @@ def _signed(expr: Expr) -> Expr | None:
 
 def _is_part(expr: Expr) -> bool:
     return isinstance(expr, LaunchIndex) and expr.name in ("threadIdx", "blockIdx")
+
+
+def _leads(value: Expr) -> bool:
+    """Whether the value is on the way to a global index: it has a part of one, or is the width of the blocks under a name of the user's."""
+    bare = value
+    while isinstance(bare, Cast):
+        bare = bare.operand
+    return any(_is_part(e) for e in walk(value)) or (isinstance(bare, LaunchIndex) and bare.name == "blockDim")
 
 
 def assigned(body: Block) -> frozenset[Var]:
