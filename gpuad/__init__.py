@@ -6,6 +6,7 @@ from .api import Forward, Kernel, Reverse, autodiff, autodiff_thunk, hvp, kernel
 from .elementwise import ElementwiseKernel, ReductionKernel
 from .errors import CompileError, GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
 from .jitting import jit
+from .launching import deterministic
 from .program.rules import rule
 from .tape import Tape
 
@@ -31,6 +32,7 @@ __all__ = [
     "UnsupportedError",
     "autodiff",
     "autodiff_thunk",
+    "deterministic",
     "hvp",
     "jit",
     "kernel",

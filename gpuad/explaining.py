@@ -64,7 +64,7 @@ def adjoint_text(function: Function, adjoint: Adjoint, call: Call | None) -> Adj
     """The text for a launch, or that which holds for every launch."""
     plain = launching.plain_shadows(adjoint, call) if call is not None else frozenset()
     stages = launching.stages(adjoint, call) if call is not None else (Stage(adjoint.kernel(), adjoint.parameters),)
-    kernels = [k for k in (adjoint.augmented, adjoint.counting, *(s.kernel for s in stages)) if k is not None]
+    kernels = [k for k in (adjoint.augmented, adjoint.counting, *(k for s in stages for k in s.kernels)) if k is not None]
     header = "\n".join(comment(contract(function, adjoint, stages, plain, call)))
     return AdjointText(f"{header}\n\n{cuda_source(kernels)}", tuple(k.name for k in kernels), explanation(adjoint, stages))
 

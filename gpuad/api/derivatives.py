@@ -16,6 +16,7 @@ from ..differentiate import Pattern
 from ..errors import LaunchError, UnsupportedError
 from ..launching import Call, State
 from ..modules import library_of
+from ..transform.fixed_point import fixed_point
 from .flow import check_flow, kept_seeds, outside_of_tapes
 from .kernels import Family, Kernel, kernel, pattern_of
 
@@ -60,7 +61,7 @@ def _autodiff(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], mode: 
     stages = launching.stages(adjoint, call)
     primal = chosen.primal(call.aliases())
     call = replace(call, exact=adjoint.exact)
-    call.prepare([adjoint.augmented or primal, adjoint.counting, *(s.kernel for s in stages)])
+    call.prepare([adjoint.augmented or primal, adjoint.counting, *(k for s in stages for k in s.kernels)])
     with call.executor.on(stream):
         launching.check_stores(adjoint, call)
         call = kept_seeds(call, adjoint)
@@ -122,6 +123,8 @@ def _hvp(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], directions:
     variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
     tangent = chosen.tangent(pattern)
     call = replace(call, exact=adjoint.exact)
+    if launching.in_fixed_point() and fixed_point(variant) is not None:
+        raise UnsupportedError(f"`{chosen.name}`: hvp with sums of several threads is not deterministic in this release")
     call.prepare([tangent.kernel, adjoint.counting, variant])
     with call.executor.on(stream):
         launching.check_stores(adjoint, call)

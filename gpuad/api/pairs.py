@@ -89,7 +89,7 @@ def autodiff_thunk(
         adjoint = chosen.reverse(replace(pattern_of(chosen, call), optimistic=saved.adjoint.pattern.optimistic))
         call = replace(call, exact=adjoint.exact)
         stages = launching.stages(adjoint, call)
-        call.prepare([adjoint.counting, *(s.kernel for s in stages)])
+        call.prepare([adjoint.counting, *(k for s in stages for k in s.kernels)])
         with call.executor.on(stream):
             launching.check_same(saved.call, call, saved.marks)
             saved.used = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,10 @@ from ..executors.base import Dim3, Memory
 from ..gathering import Failed, Gathering, judge
 from ..ir.nodes import Accumulate, Buffer, Kernel, Store
 from ..ir.rewrite import walk_stmts
+from ..transform.fixed_point import FixedPoint, fixed_point
 from ..transform.stack_layout import GROUP
 from .calls import Call, dtype_of, plain_allowed
+from .ordered import in_fixed_point, run_fixed
 from .states import State, argument_of, arguments, copied
 
 
@@ -43,6 +45,12 @@ class Stage:
     parameters: tuple[Parameter, ...]
     grid: Dim3 | None = None
     numbers: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    fixed: FixedPoint | None = None  # what runs in the place of the kernel, for sums whose bits do not depend on the order of threads
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Those that are launched."""
+        return (self.fixed.measure, self.fixed.collect) if self.fixed is not None else (self.kernel,)
 
 
 def gathering(adjoint: Adjoint, call: Call) -> Gathering | None:
@@ -75,8 +83,14 @@ def stages(
 ) -> tuple[Stage, ...]:
     """The kernels of the reverse pass, in order. Shadows in `assigned` are zero; elements taken of those in `left` need not be cleared;
     nothing is added to those in `lent`."""
-    key = "stages", call.key, plain_allowed(), assigned, left, lent
-    found: tuple[Stage, ...] = adjoint.facts.get(key, lambda: _stages(adjoint, call, assigned, left, lent))
+    fixed = in_fixed_point()
+    key = "stages", call.key, plain_allowed(), fixed, assigned, left, lent
+
+    def make() -> tuple[Stage, ...]:
+        made = _stages(adjoint, call, assigned, left, lent)
+        return tuple(replace(s, fixed=fixed_point(s.kernel)) for s in made) if fixed else made
+
+    found: tuple[Stage, ...] = adjoint.facts.get(key, make)
     return found
 
 
@@ -101,10 +115,10 @@ def run_primal(kernel: Kernel, adjoint: Adjoint | None, call: Call, state: State
     call.run(kernel, args)
 
 
-def run_reverse(adjoint: Adjoint, kernel: Kernel, call: Call, state: State, width: int = 0) -> None:
-    """Counts what the stacks need, allocates it, and runs the reverse kernel."""
+def run_reverse(adjoint: Adjoint, kernel: Kernel, call: Call, state: State, width: int = 0, more: Sequence[Any] = ()) -> None:
+    """Counts what the stacks need, allocates it, and runs the reverse kernel; `more`: arguments beyond the adjoint's."""
     _scratch(adjoint, call, state)
-    call.run(kernel, arguments(adjoint.parameters, call, state, width))
+    call.run(kernel, [*arguments(adjoint.parameters, call, state, width), *more])
     if state.overflow is not None and int(state.overflow.root[0]):
         raise LaunchError(
             f"`{kernel.name}`: a stack overflowed, which means that counting and reversing took different branches; the shadows of this "
@@ -115,6 +129,10 @@ def run_reverse(adjoint: Adjoint, kernel: Kernel, call: Call, state: State, widt
 def run_stages(adjoint: Adjoint, stages: Sequence[Stage], call: Call, state: State, width: int = 0) -> None:
     """Runs the kernels of a reverse pass."""
     for stage in stages:
+        if stage.fixed is not None:
+            run = lambda kernel, more: run_reverse(adjoint, kernel, call, state, width, more)  # noqa: E731
+            run_fixed(stage.fixed, stage.parameters, call, state, width, run)
+            continue
         if stage.grid is None:
             run_reverse(adjoint, stage.kernel, call, state, width)
             continue

@@ -1,0 +1,140 @@
+"""Sums of several threads whose bits do not depend on the order in which the threads come.
+
+Floating-point additions do not commute with rounding, so a scatter by atomics has other bits in every run. Additions of integers do. Two
+kernels stand for a reverse kernel: `measure` finds, for each shadow that threads add to together, the greatest magnitude among all
+contributions; `collect` writes each contribution as three digits of 31 bits below that magnitude and adds those as integers, three for
+each element. What lies 2^-92 below the greatest contribution is rounded off, far below what a double resolves. (The idea of summation
+over fixed bins is Demmel and Nguyen's, "Fast reproducible floating-point summation", 2013.)
+
+What a thread adds this way is not yet in the shadow: a kernel that reads such a shadow after it has added to it is refused, as is a sum
+in shared memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ..errors import UnsupportedError
+from ..ir import build as b
+from ..ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Call, Cast, Expr, For, How, If, Kernel, Let, Load, Stmt, Take, Var, While
+from ..ir.rewrite import blocks, map_blocks, touches, walk_stmts
+from ..ir.types import F64, I32, I64
+from ..ir.verify import verify
+from .names import Names
+
+DIGITS = 3
+DIGIT_BITS = 31
+_SHARED_ORDER = "threads add floating-point numbers to shared memory here, in the order in which they come"
+
+
+@dataclass(frozen=True, eq=False)
+class FixedPoint:
+    """The kernels that stand for one: both take its arguments first. `measure`: then the greatest magnitudes, for each of `targets` the
+    bits of a double, zeroed. `collect`: then for each of `targets` its sums, `DIGITS` integers an element, zeroed, and its scale, a power
+    of two that takes the greatest magnitude below 2^30."""
+
+    targets: tuple[Buffer, ...]
+    measure: Kernel
+    collect: Kernel
+
+
+def fixed_point(kernel: Kernel) -> FixedPoint | None:
+    """None if no two threads add to one element of memory with atomics. Raises UnsupportedError, with the place, where the sums cannot be
+    put off to the end of the launch."""
+    targets = tuple(p for p in kernel.buffers if any(_is_shared_sum(s) for s in touches(kernel.body, p)))
+    _refuse(kernel, targets)
+    if not targets:
+        return None
+    names = Names(kernel)
+    peaks = names.buffer("peaks", I64)
+    measure = _replaced(kernel.body, lambda s: _measured(s, names, peaks, targets.index(s.buffer)))
+    sums = {t: (names.buffer(f"{t.name}_digits", I64), names.var(f"{t.name}_scale", F64)) for t in targets}
+    collect = _replaced(kernel.body, lambda s: _collected(s, names, *sums[s.buffer]))
+    extra = tuple(p for pair in sums.values() for p in pair)
+    return FixedPoint(targets, _kernel(kernel, "measure", measure, (peaks,)), _kernel(kernel, "collect", collect, extra))
+
+
+def _kernel(kernel: Kernel, what: str, body: Block, extra: tuple[Buffer | Var, ...]) -> Kernel:
+    made = replace(kernel, name=f"{kernel.name}_{what}", params=(*kernel.params, *extra), body=body)
+    verify(made)
+    return made
+
+
+def _is_shared_sum(stmt: Stmt) -> bool:
+    """Whether the statement adds a float to what other threads may add to."""
+    return isinstance(stmt, Accumulate) and stmt.how in (How.ATOMIC, How.REDUCED) and stmt.buffer.element.is_float
+
+
+def _replaced(block: Block, change: Callable[[Accumulate], Block]) -> Block:
+    out: list[Stmt] = []
+    for stmt in block:
+        if isinstance(stmt, Accumulate) and _is_shared_sum(stmt):
+            out.extend(change(stmt))
+        else:
+            out.append(map_blocks(stmt, lambda inner: _replaced(inner, change)))
+    return tuple(out)
+
+
+def _term(stmt: Accumulate, names: Names) -> Let:
+    return Let(names.var(f"{stmt.buffer.name}_term", F64), b.cast(stmt.value, F64), span=stmt.span)
+
+
+def _measured(stmt: Accumulate, names: Names, peaks: Buffer, number: int) -> Block:
+    """The bits of doubles that are not negative are ordered as the doubles are, NaN above all."""
+    term = _term(stmt, names)
+    bits = Call("bits", (b.call("fabs", term.var),), I64)
+    return term, Atomic("max", None, peaks, b.const(number, I32), (bits,), span=stmt.span)
+
+
+def _collected(stmt: Accumulate, names: Names, digits: Buffer, scale: Var) -> Block:
+    """Every step is exact: scaling by powers of two, and the difference to the nearest whole number."""
+    term = _term(stmt, names)
+    out: list[Stmt] = [term]
+    rest: Expr = Binary("*", term.var, scale, F64)
+    first = Binary("*", b.cast(stmt.index, I64), b.const(DIGITS, I64), I64)
+    for place in range(DIGITS):
+        value = names.var(f"{stmt.buffer.name}_rest", F64)
+        digit = names.var(f"{stmt.buffer.name}_digit", F64)
+        out += [Let(value, rest, span=stmt.span), Let(digit, b.call("rint", value), span=stmt.span)]
+        index = first if place == 0 else Binary("+", first, b.const(place, I64), I64)
+        out.append(Atomic("add", None, digits, index, (Cast(digit, I64),), span=stmt.span))
+        rest = Binary("*", Binary("-", value, digit, F64), b.const(float(1 << DIGIT_BITS), F64), F64)
+    return tuple(out)
+
+
+# --- what cannot be put off ------------------------------------------------------------------------------------------------------------
+
+
+def _refuse(kernel: Kernel, targets: tuple[Buffer, ...]) -> None:
+    for stmt in walk_stmts(kernel.body):
+        if _is_shared_sum(stmt) and isinstance(stmt, Accumulate) and stmt.buffer.length is not None:
+            raise UnsupportedError(f"{_SHARED_ORDER}; a deterministic reverse pass is not possible", stmt.span)
+        if isinstance(stmt, Atomic) and stmt.buffer.element.is_float:
+            raise UnsupportedError("the result of an atomic depends on the order of the threads; it is not deterministic", stmt.span)
+    for target in targets:
+        _in_order(kernel.body, target, added=False)
+
+
+def _in_order(block: Block, target: Buffer, *, added: bool) -> bool:
+    """Whether the block, after it, has added to the target; refuses reads that may see what was added."""
+    for stmt in block:
+        if isinstance(stmt, Load | Take) and stmt.buffer == target:
+            if added:
+                what = f"`{target.name}` is read after other threads may have added to it in the same launch"
+                raise UnsupportedError(f"{what}; a deterministic reverse pass is not possible", stmt.span)
+        elif _is_shared_sum(stmt) and isinstance(stmt, Accumulate) and stmt.buffer == target:
+            added = True
+        elif isinstance(stmt, For | While):
+            again = added or any(_is_shared_sum(s) for s in touches(tuple(s for inner in blocks(stmt) for s in inner), target))
+            added = any([_in_order(inner, target, added=again) for inner in blocks(stmt)])
+        elif isinstance(stmt, If):
+            added = any([_in_order(inner, target, added=added) for inner in blocks(stmt)])
+    return added
+
+
+def scale_of(peak: float) -> float:
+    """The power of two that takes magnitudes up to `peak` below 2^30, so that 2^33 contributions fit into 64 bits; at most the greatest
+    that is a double, whose digits reach below the smallest."""
+    return float(2.0 ** min(30 - math.frexp(peak)[1], 1023))
