@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -150,6 +151,44 @@ REFUSED = {
         "is read after other threads may have added to it",
     ),
 }
+
+
+def recorded(host: Host, *, restore: bool = False) -> tuple[gpuad.Tape, Any, Any]:
+    """A tape with three launches that scatter in reverse, its input and its output."""
+    body = "y[i] = sin(x[at[i]]) * x[at[n - 1 - i]];"
+    text = f'extern "C" __global__ void k(const double* x, const int* at, double* y, int n) {{ {HEAD} {body} }}'
+    kernel, r = gpuad.kernel(text, "k"), np.random.default_rng(5)
+    x, y, z = (Duplicated(r.normal(size=n)) for n in (40, N, N))
+    few, many = r.integers(0, 40, N).astype(np.int32), r.integers(0, 99, N).astype(np.int32)
+    tape = gpuad.Tape(restore=restore)
+    with launching.executor_for_tests(host), tape:
+        kernel[128, 32](x, few, y, N)
+        kernel[128, 32](y, many, z, N)
+        kernel[128, 32](z, many, y, N)
+    return tape, x, y
+
+
+def test_tapes() -> None:
+    found = set()
+    seed = np.random.default_rng(6).normal(size=N)
+    for host in (*WORKERS.values(), Host()):
+        for _ in range(5):
+            with gpuad.deterministic(), launching.executor_for_tests(host):
+                tape, x, y = recorded(host)
+                tape.reverse({y: seed})
+            found.add(x.shadow.tobytes())
+    assert len(found) == 1
+    tape, x, y = recorded(WORKERS[1])
+    with launching.executor_for_tests(WORKERS[1]):
+        tape.reverse({y: seed})
+    np.testing.assert_allclose(np.frombuffer(found.pop()), x.shadow, rtol=1e-9, atol=1e-9)
+
+
+def test_a_stored_program_has_no_such_sums(tmp_path: Path) -> None:
+    with gpuad.deterministic(), launching.executor_for_tests(WORKERS[2]):
+        tape, _, _ = recorded(WORKERS[2])
+        with pytest.raises(gpuad.TapeError, match="its sums are formed in fixed point"):
+            tape.save(tmp_path)
 
 
 @pytest.mark.parametrize("name", REFUSED)

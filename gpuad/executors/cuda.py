@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,12 +39,20 @@ class Cuda:
         """Enqueues the kernel on `stream`, by default CuPy's current one, on the current device; `args` follow `kernel.params`, pointers as
         `Memory` of CuPy arrays. Raises LaunchError for arguments that do not fit or a launch that the device refuses, CompileError for text
         that NVRTC rejects."""
+        self.prepared(kernel, grid, block, args, shared_mem=shared_mem, stream=stream)()
+
+    def prepared(
+        self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0, stream: Any = None
+    ) -> Callable[[], Any]:
+        """The same launch as a callable that makes it."""
         if len(args) != len(kernel.params):
             raise LaunchError(f"{kernel.name} takes {len(kernel.params)} arguments, not {len(args)}")
         values = tuple(_value(param, arg) for param, arg in zip(kernel.params, args, strict=True))
         function = self.function(kernel)
         self.check(kernel, block[0] * block[1] * block[2])
-        _enqueue(function, grid, block, values, shared_mem, stream)
+        launch = partial(_enqueue, function, grid, block, values, shared_mem, stream)
+        launch.__dict__["memory"] = args  # kept alive: the values are addresses
+        return launch
 
     def prepare(self, kernels: Sequence[Kernel], threads: int = 1) -> None:
         """Compiles the kernels now, so that no launch has to wait for it or can fail for it. Raises LaunchError where a block of `threads`
@@ -61,6 +71,27 @@ class Cuda:
                 f"{kernel.name} runs with at most {self.most[id(function)]} threads a block on this device, since it needs "
                 f"{function.num_regs} registers a thread; launch it with smaller blocks"
             )
+
+    def captured(self, run: Callable[[], None]) -> Callable[[], None]:
+        """A CUDA graph of what `run` does, captured on a stream of its own, to be launched on CuPy's current one. Memory that is made on
+        the way would be given to others while the graph uses it, so that is refused (LaunchError), and so is waiting."""
+        import cupy
+
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with stream, cupy.cuda.using_allocator(_no_memory):
+            stream.begin_capture()
+            try:
+                run()
+            except Exception as error:
+                with contextlib.suppress(Exception):  # the capture is spoiled: that it cannot be ended says no more
+                    stream.end_capture()
+                raise LaunchError(f"it does what a graph cannot repeat ({error})") from error
+            graph = stream.end_capture()
+
+        def launch() -> None:
+            graph.launch()
+
+        return launch
 
     def on(self, stream: Any) -> AbstractContextManager[Any]:
         """Makes the stream CuPy's current one, so that copies and new arrays are ordered with the launches."""
@@ -111,6 +142,10 @@ class Cuda:
     def copy(self, array: Any) -> Any:
         """A new array with the same content, on the current device."""
         return array.copy()
+
+
+def _no_memory(size: int) -> Any:
+    raise LaunchError(f"it makes an array of {size} bytes")
 
 
 def check_shared(kernel: Kernel) -> None:

@@ -317,6 +317,9 @@ class _Store:
         if any(a.pieces or (a.array is not None and a.array.dtype.names) for a in operation.call.bound.arguments):
             raise TapeError(f"operation {operation.name} ({operation.where}) cannot be stored in this release: it takes structs")
         for stage in launching.stages(adjoint, operation.call):
+            if stage.fixed is not None:
+                what = "its sums are formed in fixed point (gpuad.deterministic)"
+                raise TapeError(f"operation {operation.name} ({operation.where}) cannot be stored in this release: {what}")
             self._launch(operation, adjoint, stage)
 
     def _launch(self, operation: Launched, adjoint: Adjoint, stage: Stage) -> None:
