@@ -134,6 +134,7 @@ def test_names_are_the_users(name: str) -> None:
     users |= {f"{n}_{part}" for n in users for part in parts} | {f"{n}_{a}_{b}" for n in users for a in members for b in members}
     users |= {"re", "im", "m", "angle"} if "complex" in users else set()  # what the library's functions call theirs
     users |= {"a_x", "a_y"} if "__half2" in users else set()
+    users |= {"rank", "number", "first", "value", "mask", "a", "b"} if "cooperative_groups" in users else set()
     known = CUDA | MADE | users | {f"d{n}" for n in users}
     strange = {
         n for n in names(lines) if root(n) not in known and n not in known and not n.startswith("gpuad_") and not is_function(n, lines)

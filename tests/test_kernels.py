@@ -476,6 +476,7 @@ def _(x: Any, **_: Any) -> Arrays:
 
 
 @model("block_softmax")
+@model("tile_softmax")
 def _(x: Any, **_: Any) -> Arrays:
     weights = np.exp(x - x.max(1, keepdims=True))
     return {"x": weights / weights.sum(1, keepdims=True)}
