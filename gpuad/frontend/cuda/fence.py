@@ -84,7 +84,7 @@ HEADERS: dict[str, str] = {
     "cooperative_groups": "this part of cooperative groups is not supported",
     "complex": "std::complex is not supported in device code; use cupy/complex.cuh",
     "cuda_bf16": "bfloat16 comes in a later release",
-    "curand": "curand comes in a later release",
+    "curand": "this part of curand is not supported; curand_kernel.h is",
     "cub": "CUB is not supported",
     "thrust": "Thrust is not supported",
 }
@@ -99,6 +99,10 @@ def function_message(name: str, owner: str = "") -> str:
     """Why a function that CUDA declares is refused; `owner` is the class or namespace that it is a member of."""
     if (group := GROUPS.get(f"{owner}::{name}") or GROUPS.get(name)) is not None:
         return group
+    if name.startswith(("curand_poisson", "curand_discrete")):
+        return f"random numbers of this distribution ({name}) are not supported; those of uniform, normal and log-normal ones are"
+    if name.startswith(("curand", "skipahead")):
+        return "random numbers of this generator are not supported; those of curandStateXORWOW and curandStatePhilox4_32_10 are"
     if name.startswith("make_"):
         return f"vector types {_LATER}"
     if name.endswith(("_block", "_system")) and name.startswith("atomic"):
