@@ -62,6 +62,7 @@ _CLUSTERS = "clusters of blocks are not supported"
 _MULTI_GRID = "groups of several devices are not supported"
 _HAPPEN = "which threads happen to be together is not defined; cut the tile that is meant by tiled_partition"
 _SPLIT_BARRIER = "barriers of which the arrival and the wait are two calls are not supported; write sync()"
+_SHUFFLED = "lanes can only give each other numbers and float2 to float4 and their kin; give a struct number by number"
 _MATCH = "match_any and match_all are not supported"
 
 GROUPS: dict[str, str] = {
@@ -75,6 +76,7 @@ GROUPS: dict[str, str] = {
     "invoke_one": "invoke_one is not supported; write if (group.thread_rank() == 0)",
     "tiled_partition": "tiles of more than 32 threads are not supported",
     **dict.fromkeys(("thread_block_tile::match_any", "thread_block_tile::match_all"), _MATCH),
+    **dict.fromkeys((f"gpuad::{name}" for name in ("from", "from_above", "from_below", "from_partner")), _SHUFFLED),
 }
 
 _ASYNC = "asynchronous copies are not supported; copy in a loop, then sync()"

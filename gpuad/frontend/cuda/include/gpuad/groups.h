@@ -73,11 +73,18 @@ class grid_group {
 };
 GPUAD_G grid_group this_grid() { return grid_group(); }
 
-// Values of several numbers go number by number.
+// What lanes can give each other: numbers, and values of several numbers, which go number by number.
 #define GPUAD_SHUFFLED(name, op, L) \
-  template <typename T> GPUAD_G T name(unsigned int mask, T v, L lane, int width) { return __shfl##op##_sync(mask, v, lane, width); } \
-  template <> GPUAD_G bool name(unsigned int mask, bool v, L lane, int width) { return __shfl##op##_sync(mask, (int)v, lane, width) != 0; } \
+  template <typename T> __device__ T name(unsigned int mask, T v, L lane, int width); \
+  GPUAD_NUMBER(name, op, L, int, int) GPUAD_NUMBER(name, op, L, unsigned int, unsigned int) GPUAD_NUMBER(name, op, L, long, long) \
+  GPUAD_NUMBER(name, op, L, unsigned long, unsigned long) GPUAD_NUMBER(name, op, L, long long, long long) \
+  GPUAD_NUMBER(name, op, L, unsigned long long, unsigned long long) GPUAD_NUMBER(name, op, L, float, float) \
+  GPUAD_NUMBER(name, op, L, double, double) GPUAD_NUMBER(name, op, L, bool, int) GPUAD_NUMBER(name, op, L, char, int) \
+  GPUAD_NUMBER(name, op, L, signed char, int) GPUAD_NUMBER(name, op, L, unsigned char, int) GPUAD_NUMBER(name, op, L, short, int) \
+  GPUAD_NUMBER(name, op, L, unsigned short, int) \
   GPUAD_PAIRS(name, L, float) GPUAD_PAIRS(name, L, double) GPUAD_PAIRS(name, L, int) GPUAD_PAIRS(name, L, uint)
+#define GPUAD_NUMBER(name, op, L, T, U) \
+  template <> GPUAD_G T name(unsigned int mask, T v, L lane, int width) { return (T)__shfl##op##_sync(mask, (U)v, lane, width); }
 #define GPUAD_PAIRS(name, L, T) \
   template <> GPUAD_G T##2 name(unsigned int mask, T##2 v, L lane, int width) { \
     T##2 r; \
@@ -107,6 +114,7 @@ GPUAD_SHUFFLED(from_below, _up, unsigned int)
 GPUAD_SHUFFLED(from_partner, _xor, int)
 }  // namespace gpuad
 #undef GPUAD_SHUFFLED
+#undef GPUAD_NUMBER
 #undef GPUAD_PAIRS
 
 // `rank` and `number`: which of how many tiles of its parent a tile is. A tile forgets its parent where its type does.

@@ -24,7 +24,7 @@ GPUAD_G T reduce(const thread_block_tile<N, P>& tile, T value, F op) {
 }
 template <unsigned int N, typename P, typename T, typename U>
 GPUAD_G T reduce(const thread_block_tile<N, P>& tile, T value, plus<U>) {
-  for (int k = 0; k < gpuad::halvings(N); ++k) value += gpuad::from_partner<T>(gpuad::lanes(N), value, 1 << k, 32);
+  for (int k = 0; k < gpuad::halvings(N); ++k) value = value + gpuad::from_partner<T>(gpuad::lanes(N), value, 1 << k, 32);
   return value;
 }
 template <typename T, typename F> __device__ T reduce(const coalesced_group&, T, F);
