@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from .differentiate import Adjoint, Parameter
 from .ir.nodes import Accumulate, Buffer, Store
 from .ir.rewrite import walk_stmts
+from .ir.shared import dynamic_bytes
 from .ir.surface import Function
 from .launching import Call, Stage
 from .transform.stack_layout import GROUP
@@ -116,10 +117,12 @@ def gathered(stage: Stage) -> frozenset[Buffer]:
 
 
 def _launch(stage: Stage, name: str) -> str:
+    needed = dynamic_bytes(stage.kernel)
+    large = f" It needs {needed} bytes of dynamic shared memory: set cudaFuncAttributeMaxDynamicSharedMemorySize to it." if needed else ""
     if stage.grid is None:
-        return f"launch {stage.kernel.name} with the same grid and block."
+        return f"launch {stage.kernel.name} with the same grid and block.{large}"
     numbers = [f"{p.item.name} = {stage.numbers[p.role, p.position]}" for p in stage.parameters if (p.role, p.position) in stage.numbers]
-    return f"launch {', '.join([f'{stage.kernel.name} with grid {stage.grid} and the block of {name}', *numbers])}."
+    return f"launch {', '.join([f'{stage.kernel.name} with grid {stage.grid} and the block of {name}', *numbers])}.{large}"
 
 
 def _holds(plain: frozenset[Buffer], collected: frozenset[Buffer], call: Call | None) -> str:

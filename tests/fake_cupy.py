@@ -381,11 +381,24 @@ __device__ inline double gpuad_half(double v) { return gpuad_from_half(gpuad_to_
 """  # what the assembly of the generated text does
 
 
+_PIECE = re.compile(r"(\w[\w ]*)\* (\w+) = \(\1\*\)\(gpuad_shared \+ (\d+)\);  // \1\[(\d+)\]")
+_SIZES = {"float": 4, "int": 4, "unsigned int": 4, "double": 8, "long long": 8}
+
+
+def _check_shared(code: str, name: str, given: int, allowed: int) -> None:
+    """What a device checks: that the kernel has as much shared memory as it uses, and may have it."""
+    _, _, body = code.partition(f"void {name}(")
+    used = max((int(at) + int(n) * _SIZES[kind] for kind, _, at, n in _PIECE.findall(body.partition("\n}")[0])), default=0)
+    if not used <= given <= min(allowed, Device.attributes["MaxSharedMemoryPerBlockOptin"]):
+        raise CUDADriverError(f"CUDA_ERROR_INVALID_VALUE: {used} bytes of shared memory, {given} given, {allowed} allowed")
+
+
 @cache
 def _lowered(code: str, name: str, options: tuple[str, ...]) -> Any:
     text = re.sub(
         r"// Halves are kept.*?(?=// The chain|// Adds|// atomic|extern)", lambda _: _HALVES, _HELPER.sub(_serial, code), flags=re.S
     )
+    text = re.sub(r"extern __shared__ .*? gpuad_shared\[\];", "", _PIECE.sub(r"__shared__ \1 \2[\4];", text))
     return primal_of(parse(SourceFile("generated.cu", text), options=options).kernel(name))
 
 
@@ -394,6 +407,7 @@ class RawKernel:
 
     max_threads_per_block = 1024
     num_regs, local_size_bytes, shared_size_bytes, const_size_bytes = 32, 0, 0, 0
+    max_dynamic_shared_size_bytes = 48 * 1024
 
     def __init__(self, code: str, name: str, options: tuple[str, ...] = (), backend: str = "nvrtc") -> None:
         self.code, self.name, self.options, self.backend = code, name, options, backend
@@ -405,6 +419,7 @@ class RawKernel:
         if self.name_expressions is not None:
             name = parse(SourceFile("module.cu", self.code), options=options).called(name, self.name_expressions)
         kernel = _lowered(self.code, name, options)
+        _check_shared(self.code, name, shared_mem, self.max_dynamic_shared_size_bytes)
         chosen = stream or Stream.current
         captured = chosen.captured is not None  # then the stream is that on which the graph is launched
         chosen.put(lambda: self.run(kernel, grid, block, args, Stream.current if captured else chosen))
@@ -486,6 +501,7 @@ class Device:
     """The only device."""
 
     id = 0
+    attributes: ClassVar[dict[str, int]] = {"MaxSharedMemoryPerBlockOptin": 227 * 1024}
 
     def __init__(self, number: int = 0) -> None:
         assert number == 0

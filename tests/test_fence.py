@@ -209,10 +209,6 @@ SOURCES: dict[str, tuple[str, str]] = {
         "__device__ float f(float a, ...) { return a; } __global__ void k(float* x) { x[0] = ^f(1, 2); }",
         "functions with a variable number of arguments are not supported",
     ),
-    "cooperative groups": (
-        "#include ^<cooperative_groups.h>\n__global__ void k(float* x) {}",
-        "the header 'cooperative_groups.h' cannot be used: cooperative groups are not supported",
-    ),
     "std::complex": (
         "#include ^<complex>\n__global__ void k(float* x) {}",
         "the header 'complex' cannot be used: std::complex is not supported in device code; use cupy/complex.cuh",

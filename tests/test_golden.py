@@ -15,6 +15,7 @@ from launch_tools import CASES, arguments, compiled, shipped
 
 from gpuad import Duplicated
 from gpuad.differentiate import Adjoint, Pattern
+from gpuad.frontend.cuda.options import INCLUDE
 from gpuad.ir.nodes import Buffer, Stmt, Var
 from gpuad.ir.rewrite import walk_stmts
 
@@ -110,6 +111,14 @@ MADE = frozenset({
 })  # fmt: skip
 
 
+# The library's own headers that are inlined into the kernel, whose names are those of the kernel then.
+HEADERS = [
+    ("cooperative_groups", INCLUDE / "gpuad/groups.h"),
+    ("cooperative_groups/reduce.h", INCLUDE / "std/cooperative_groups/reduce.h"),
+    ("curand_kernel.h", INCLUDE / "gpuad/random.h"),
+]
+
+
 def names(lines: list[str]) -> set[str]:
     text = re.sub(r"//[^\n]*|0x[0-9a-fA-F]+u?|\b\d[\w.]*(?:e[+-]\d+f?)?", "", "\n".join(lines))
     return set(re.findall(r"[A-Za-z_]\w*", text))
@@ -128,9 +137,10 @@ def is_function(name: str, lines: list[str]) -> bool:
 @pytest.mark.parametrize("name", CASES)
 def test_names_are_the_users(name: str) -> None:
     lines = body(adjoint(name).source, f"{shipped(name).name}_reverse")
-    users = names([re.sub(r"/\*.*?\*/", "", CASES[name].file.text, flags=re.DOTALL)])
-    members = set(re.findall(r"(?:\.|->)([a-z]\w*)", CASES[name].file.text))
-    parts = {*members, "re", "im", "int"}  # components of vectors, and the integers of an array of structs
+    text = CASES[name].file.text + "".join(h.read_text() for include, h in HEADERS if include in CASES[name].file.text)
+    users = names([re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)])
+    members = set(re.findall(r"(?:\.|->)([a-z]\w*)", text))
+    parts = {*members, "re", "im", "int", "float"}  # components of vectors, and the numbers of another type in an array of structs
     users |= {f"{n}_{part}" for n in users for part in parts} | {f"{n}_{a}_{b}" for n in users for a in members for b in members}
     users |= {"re", "im", "m", "angle"} if "complex" in users else set()  # what the library's functions call theirs
     users |= {"a_x", "a_y"} if "__half2" in users else set()

@@ -476,6 +476,7 @@ def _(x: Any, **_: Any) -> Arrays:
 
 
 @model("block_softmax")
+@model("tile_softmax")
 def _(x: Any, **_: Any) -> Arrays:
     weights = np.exp(x - x.max(1, keepdims=True))
     return {"x": weights / weights.sum(1, keepdims=True)}
@@ -485,6 +486,54 @@ def _(x: Any, **_: Any) -> Arrays:
 def _(x: Any, **_: Any) -> Arrays:
     length = np.sqrt((x * x).sum(1))
     return {"x": x / length[:, None], "length": length}
+
+
+def xorwow(state: Any) -> Any:
+    """The next number of each state, as Marsaglia (2003) has it; the states go on."""
+    t = state["a"] ^ state["a"] >> 2
+    last = (state["e"] ^ state["e"] << 4) ^ (t ^ t << 1)
+    for field, value in zip("abcde", [*(state[f].copy() for f in "bcde"), last], strict=True):
+        state[field] = value
+    state["weyl"] += np.uint32(362437)
+    return state["e"] + state["weyl"]
+
+
+def normals(x: Any, y: Any) -> tuple[Any, Any]:
+    """Two normal numbers from two of 32 bits, by Box and Muller."""
+    length = np.sqrt(-2 * np.log((x + 0.5) / 2**32))
+    angle = 2 * np.pi * (y + 0.5) / 2**32
+    return length * np.sin(angle), length * np.cos(angle)
+
+
+@model("brownian-paths")
+def _(price: Any, drift: Any, volatility: Any, dt: Any, states: Any, steps: Any, **_: Any) -> Arrays:
+    states = states.copy()
+    for _ in range(steps):
+        kept, other = states["has_normal"] == 1, states.copy()
+        first, second = normals(xorwow(other), xorwow(other))
+        z = np.where(kept, states["normal"], first)
+        other["normal"], other["has_normal"] = second, 1
+        states = np.where(kept, states, other)
+        states["has_normal"] = ~kept
+        price = price * np.exp((drift - volatility**2 / 2) * dt + volatility * np.sqrt(dt) * z)
+    return {"price": price, "states": states}
+
+
+def philox(counter: Any, key: tuple[int, int]) -> Any:
+    """Philox4x32-10 of Salmon et al. (2011): four numbers for each counter, an array (4, n)."""
+    x = [np.asarray(c, np.uint64) for c in counter]
+    for k in range(10):
+        first, second = x[0] * 0xD2511F53, x[2] * 0xCD9E8D57
+        keys = ((key[0] + k * 0x9E3779B9) & 0xFFFFFFFF, (key[1] + k * 0xBB67AE85) & 0xFFFFFFFF)
+        x = [second >> 32 ^ x[1] ^ keys[0], second & 0xFFFFFFFF, first >> 32 ^ x[3] ^ keys[1], first & 0xFFFFFFFF]
+    return np.stack(x)
+
+
+@model("brownian-dropout")
+def _(x: Any, keep: Any, seed: Any, **_: Any) -> Arrays:
+    groups, zeros = np.arange((len(x) + 3) // 4), np.zeros((len(x) + 3) // 4)
+    u = (philox((zeros, zeros, groups, zeros), (int(seed), 0)).T.ravel()[: len(x)] + 0.5) / 2**32
+    return {"x": np.where(u <= keep, x / keep, 0)}
 
 
 @cache

@@ -13,13 +13,12 @@ from shared_cases import SHARED, WARPS, active
 import gpuad
 from gpuad import Const, Duplicated
 from gpuad.codegen.cuda import cuda_source
-from gpuad.differentiate import Pattern
 from gpuad.errors import LaunchError, UnsupportedError
-from gpuad.executors import cuda, nvrtc
+from gpuad.executors import nvrtc
 from gpuad.executors.reference import BarrierError, RaceError
 from gpuad.ir import build as b
 from gpuad.ir.nodes import Barrier, If, Kernel, LaunchIndex
-from gpuad.ir.types import F32, U32
+from gpuad.ir.types import U32
 from gpuad.testing import check_gradient
 
 KERNELS = {**SHARED, **{f"warp {name}": case for name, case in WARPS.items()}}
@@ -185,20 +184,6 @@ def test_an_exchange_whose_winner_is_needed_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="needs the value of 'last' read here") as caught:
         gpuad.kernel(text, "k").adjoint(Duplicated, Duplicated)
     assert caught.value.line == 5
-
-
-def test_too_much_shared_memory_is_refused_for_the_gpu() -> None:
-    """32 KB and their shadow are more than a kernel may have (V16)."""
-    text = """extern "C" __global__ void k(const float* x, float* y) {
-    __shared__ float s[8192];
-    s[threadIdx.x] = x[threadIdx.x];
-    __syncthreads();
-    for (int j = 0; j < 4; ++j) y[threadIdx.x] += s[j] * s[threadIdx.x];
-}"""
-    kernel = compiled(text, "k")
-    cuda.check_shared(kernel.primal())
-    with pytest.raises(LaunchError, match=r"needs 65536 bytes of shared memory a block \(ds, s\), more than the 49152"):
-        cuda.check_shared(kernel.reverse(Pattern((F32, F32))).kernel())
 
 
 # --- faulty kernels --------------------------------------------------------------------------------------------------------------------

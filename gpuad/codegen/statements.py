@@ -40,6 +40,7 @@ from ..ir.nodes import (
     While,
     variables,
 )
+from ..ir.shared import pieces
 from ..ir.types import F16, F32, F64, I32, I64, U32, Scalar, Space
 from .coalesce import coalesce
 from .expressions import Expressions
@@ -83,6 +84,8 @@ class Statements:
         self.helpers = self.expressions.helpers
         self.lines: list[str] = []
         self.depth = 1
+        self.pieces = pieces(self.kernel)
+        self.dynamic = self.names.new("gpuad_shared") if self.pieces else ""
 
     # --- variables ---
 
@@ -138,6 +141,8 @@ class Statements:
 
     def body(self) -> list[str]:
         """The lines of the kernel's body."""
+        if self.dynamic:
+            self.line(f"extern __shared__ __align__(16) unsigned char {self.dynamic}[];")
         self.block(self.kernel.body)
         return self.lines
 
@@ -357,13 +362,23 @@ class Statements:
 
     def shared(self, stmt: Alloc, kind: str, name: str) -> None:
         length = stmt.buffer.length
-        self.line(f"__shared__ {kind} {name}[{length}];" if length is not None else f"extern __shared__ {kind} {name}[];", stmt.note)
+        if stmt.buffer in self.pieces:
+            self.piece(stmt, kind, name)
+        else:
+            self.line(f"__shared__ {kind} {name}[{length}];" if length is not None else f"extern __shared__ {kind} {name}[];", stmt.note)
         if not stmt.zero:
             return
         first, step = "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)", "blockDim.x * blockDim.y * blockDim.z"
         k = self.names.new("k")
         self.line(f"for (int {k} = {first}; {k} < {length}; {k} += {step}) {name}[{k}] = 0;")
         self.line("__syncthreads();")
+
+    def piece(self, stmt: Alloc, kind: str, name: str) -> None:
+        """An array that is a piece of the dynamic one."""
+        size = f"{kind}[{stmt.buffer.length}]"
+        self.line(
+            f"{kind}* {name} = ({kind}*)({self.dynamic} + {self.pieces[stmt.buffer]});", f"{size}; {stmt.note}" if stmt.note else size
+        )
 
     def barrier(self, stmt: Barrier) -> None:
         if stmt.scope == "block":

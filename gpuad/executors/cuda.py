@@ -14,12 +14,10 @@ import numpy as np
 
 from ..codegen.cuda import cuda_source
 from ..errors import CompileError, LaunchError
-from ..ir.nodes import Alloc, Buffer, Kernel
-from ..ir.rewrite import walk_stmts
-from ..ir.types import Space
+from ..ir.nodes import Buffer, Kernel
+from ..ir.shared import DECLARED_BYTES, OWN_BYTES, dynamic_bytes
+from ..transform.spill import Spilled, spilled
 from .base import Argument, Dim3, Memory
-
-SHARED_BYTES = 48 * 1024
 
 
 class Cuda:
@@ -33,6 +31,7 @@ class Cuda:
         self.options = (*standard, *(() if contract else ("-fmad=false",)), *options)
         self.lock = threading.Lock()
         self.functions: dict[int, tuple[weakref.ref[Kernel], Any]] = {}
+        self.fitting: dict[tuple[int, int], tuple[weakref.ref[Kernel], Spilled]] = {}  # by kernel and device
         self.most: dict[int, int] = {}  # threads a block, by function
 
     def launch(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0, stream: Any = None) -> None:
@@ -47,10 +46,13 @@ class Cuda:
         """The same launch as a callable that makes it."""
         if len(args) != len(kernel.params):
             raise LaunchError(f"{kernel.name} takes {len(kernel.params)} arguments, not {len(args)}")
-        values = tuple(_value(param, arg) for param, arg in zip(kernel.params, args, strict=True))
-        function = self.function(kernel)
+        fitting = self.fitted(kernel)
         self.check(kernel, block[0] * block[1] * block[2])
-        launch = partial(_enqueue, function, grid, block, values, shared_mem, stream)
+        with self.on(stream):
+            args = [*args, *(self._rows(array, grid) for array in fitting.moved)]
+        values = tuple(_value(param, arg) for param, arg in zip(fitting.kernel.params, args, strict=True))
+        shared = max(shared_mem, dynamic_bytes(fitting.kernel))
+        launch = partial(_enqueue, self.function(fitting.kernel), grid, block, values, shared, stream)
         launch.__dict__["memory"] = args  # kept alive: the values are addresses
         return launch
 
@@ -62,8 +64,7 @@ class Cuda:
 
     def check(self, kernel: Kernel, threads: int) -> None:
         """Refuses a block that the compiled kernel cannot run with."""
-        check_shared(kernel)
-        function = self.function(kernel)
+        function = self.function(self.fitted(kernel).kernel)
         if id(function) not in self.most:
             self.most[id(function)] = function.max_threads_per_block
         if threads > self.most[id(function)]:
@@ -92,6 +93,32 @@ class Cuda:
             graph.launch()
 
         return launch
+
+    def fitted(self, kernel: Kernel) -> Spilled:
+        """The kernel as the current device can run it: with what its shared memory does not hold in global memory."""
+        if not dynamic_bytes(kernel):
+            return Spilled(kernel, ())
+        key = (id(kernel), current_device())
+        held = self.fitting.get(key)
+        if held is not None and held[0]() is kernel:
+            return held[1]
+        with self.lock:
+            self.fitting = {k: v for k, v in self.fitting.items() if v[0]() is not None}
+            self.fitting[key] = (weakref.ref(kernel), spilled(kernel, _shared_limit() - OWN_BYTES))
+        return self.fitting[key][1]
+
+    def _rows(self, array: Buffer, grid: Dim3) -> Memory:
+        """A row for each block in place of a shared array."""
+        import cupy
+
+        length = grid[0] * grid[1] * grid[2] * (array.length or 0)
+        try:
+            return Memory(cupy.empty(length, str(array.element)))
+        except cupy.cuda.memory.OutOfMemoryError as error:
+            raise LaunchError(
+                f"the device has no room for `{array.name}`, which its shared memory does not hold, in {length} elements of global memory; "
+                "launch fewer blocks or use smaller tiles"
+            ) from error
 
     def on(self, stream: Any) -> AbstractContextManager[Any]:
         """Makes the stream CuPy's current one, so that copies and new arrays are ordered with the launches."""
@@ -148,22 +175,18 @@ def _no_memory(size: int) -> Any:
     raise LaunchError(f"it makes an array of {size} bytes")
 
 
-def check_shared(kernel: Kernel) -> None:
-    """Refuses a kernel with more shared memory than a launch gets without asking for more."""
-    arrays = {s.buffer for s in walk_stmts(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.SHARED}
-    needed = sum((b.length or 0) * b.element.size for b in arrays)
-    if needed > SHARED_BYTES:
-        raise LaunchError(
-            f"{kernel.name} needs {needed} bytes of shared memory a block ({', '.join(sorted(b.name for b in arrays))}), more than the "
-            f"{SHARED_BYTES} that a kernel can have; use smaller tiles"
-        )
+def _shared_limit() -> int:
+    """Bytes of shared memory that a block can have on the current device if it asks for them."""
+    import cupy
+
+    return int(cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"])
 
 
 def _enqueue(function: Any, grid: Dim3, block: Dim3, values: tuple[Any, ...], shared_mem: int, stream: Any) -> None:
     import cupy
 
     try:
-        if shared_mem > 48 * 1024:
+        if shared_mem > DECLARED_BYTES:
             function.max_dynamic_shared_size_bytes = shared_mem
         function(grid, block, values, shared_mem=shared_mem, stream=stream)
     except cupy.cuda.driver.CUDADriverError as error:

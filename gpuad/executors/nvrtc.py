@@ -85,16 +85,30 @@ def resources(cubin: Cubin | bytes) -> dict[str, Resources]:
 
 @dataclass(frozen=True)
 class Limits:
-    """What an architecture gives one block: registers, which it hands out to so many warps at a time, and bytes of shared memory without
-    opting in for more; and the registers that a thread can address."""
+    """What an architecture gives one block: registers, which it hands out to so many warps at a time, and bytes of shared memory, declared
+    and with dynamic ones that the launch opts in for; and the registers that a thread can address."""
 
     block_registers: int = 65536
     warp_unit: int = 4
     thread_registers: int = 255
     shared_bytes: int = 48 * 1024
+    opted_bytes: int = 48 * 1024
 
 
 _LIMITS = {"sm_53": Limits(block_registers=32768), "sm_60": Limits(warp_unit=2), "sm_62": Limits(block_registers=32768)}
+_OPTED = {
+    "sm_70": 96,
+    "sm_72": 96,
+    "sm_75": 64,
+    "sm_80": 163,
+    "sm_86": 99,
+    "sm_87": 163,
+    "sm_89": 99,
+    "sm_90": 227,
+    "sm_100": 227,
+    "sm_103": 227,
+}
+_LIMITS |= {arch: Limits(opted_bytes=kib * 1024) for arch, kib in {**_OPTED, "sm_110": 227, "sm_120": 99, "sm_121": 99}.items()}
 
 
 def limits(arch: str) -> Limits:
@@ -103,15 +117,16 @@ def limits(arch: str) -> Limits:
 
 
 def launchable(needs: Resources, block_threads: int, arch: str = "sm_90", shared_mem: int = 0) -> bool:
-    """Whether a block of so many threads can run: it fits the registers and the shared memory that a kernel gets without opting in for
-    more. `shared_mem`: bytes of dynamic shared memory."""
+    """Whether a block of so many threads can run: it fits the registers and the shared memory. `shared_mem`: bytes of dynamic shared
+    memory, for which the launch opts in where it takes that."""
     has = limits(arch)
     if not 0 < block_threads <= min(1024, needs.max_threads) or needs.registers > has.thread_registers:
         return False
     registers = -(-max(needs.registers, 1) * 32 // 256) * 256  # a warp gets registers in units of 256
     warps = -(-block_threads // 32)
     warps = -(-warps // has.warp_unit) * has.warp_unit
-    return warps * registers <= has.block_registers and needs.shared_bytes + shared_mem <= has.shared_bytes
+    fits = needs.shared_bytes <= has.shared_bytes and needs.shared_bytes + shared_mem <= max(has.shared_bytes, has.opted_bytes)
+    return warps * registers <= has.block_registers and fits
 
 
 @functools.cache

@@ -32,6 +32,11 @@ def is_record(kind: Type) -> bool:
     return isinstance(kind, (Vector, Complex, Struct))
 
 
+def is_composite(kind: Type) -> bool:
+    """Whether values of a type consist of parts, be it of none (a struct without fields)."""
+    return is_record(kind) or isinstance(kind, Array)
+
+
 @cache
 def parts(kind: Type) -> tuple[Part, ...]:
     """The parts of a record or array; none of anything else."""

@@ -29,6 +29,7 @@ from ..differentiate import Adjoint, Parameter
 from ..errors import TapeError, UnsupportedError
 from ..executors.base import Memory
 from ..ir.nodes import Buffer, Kernel, Var
+from ..ir.shared import dynamic_bytes
 from ..launching import Call, Stage
 from ..transform.stack_layout import GROUP
 from .arena import ALIGN, Arena
@@ -339,7 +340,7 @@ class _Store:
         grid = stage.grid or call.grid
         entry = {
             "kind": "launch", "kernel": named.name, "grid": [int(n) for n in grid], "block": [int(n) for n in call.block],
-            "shared_mem": int(call.shared_mem), "exact": call.exact, "host": list(self.variants).index(variant),
+            "shared_mem": max(int(call.shared_mem), dynamic_bytes(kernel)), "exact": call.exact, "host": list(self.variants).index(variant),
             "serial": has_atomics(kernel), "rooms": self.plan.rooms, "scratch": scratch, "overflow": overflow, "arguments": arguments,
         }  # fmt: skip
         self._note(entry, f"{named.name}[{tuple(grid)}, {tuple(call.block)}]({shown})  {operation.where}")

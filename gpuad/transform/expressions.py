@@ -13,7 +13,7 @@ from dataclasses import replace
 from ..errors import UnsupportedError
 from ..ir import surface
 from ..ir.nodes import Call, Constant, Expr, LaunchIndex, Shuffle
-from ..ir.records import leaves, numbers, part_number, parts
+from ..ir.records import is_composite, leaves, numbers, part_number, parts
 from ..ir.types import BOOL, F16, F32, F64, I64, U32, Pointer, Scalar, Type, Void, value_type
 from ..source import Span
 from . import fold, memory, records
@@ -151,7 +151,7 @@ def _cast(s: Lowering, e: surface.Cast, operand: surface.Expr) -> Value:
         return UNDEFINED
     if isinstance(e.type, Pointer):
         return _cast_pointer(s, e, e.type, operand)
-    if parts(e.type) and e.type == operand.type:
+    if is_composite(e.type) and e.type == operand.type:
         return evaluate(s, operand)
     if isinstance(operand.type, Pointer):
         raise UnsupportedError("a pointer as a condition or a number comes in a later release", e.span)
@@ -363,7 +363,7 @@ def _conditional(s: Lowering, e: surface.Conditional, name: str | None) -> Value
     condition = scalar(s, e.condition)
     if isinstance(condition, Constant):
         return evaluate(s, e.then if condition.value else e.otherwise, name)
-    if parts(e.type):
+    if is_composite(e.type):
         return _record_conditional(s, e, condition, name)
     result = s.cell(name or "value", e.type)
     s.env[result] = UNDEFINED

@@ -10,7 +10,7 @@ from dataclasses import replace
 from ..errors import UnsupportedError
 from ..ir import surface
 from ..ir.nodes import Block, Expr, Stmt
-from ..ir.records import parts
+from ..ir.records import is_composite
 from ..ir.rewrite import map_blocks
 from ..ir.types import Array, Void
 from ..source import Span
@@ -76,7 +76,7 @@ def enter(s: Lowering, function: surface.Function) -> None:
     """Starts a frame."""
     result = s.cell(function.name, function.result)
     s.env[result] = UNDEFINED
-    if parts(function.result) and not function.reference:
+    if is_composite(function.result) and not function.reference:
         records.define(s, result, UNDEFINED, function.span)
     s.frames.append(Frame(function, s.flag("returned"), result))
 

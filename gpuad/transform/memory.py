@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..errors import UnsupportedError
 from ..ir import surface
 from ..ir.nodes import Accumulate, Atomic, Binary, Buffer, Constant, Expr, How, Let, Load, Stmt, Store, Var, walk
-from ..ir.records import parts
+from ..ir.records import is_composite, parts
 from ..ir.rewrite import expressions
 from ..ir.types import BOOL, F16, I32, Pointer, Scalar, Space, Type, value_type
 from ..source import Span
@@ -23,7 +23,7 @@ from .pointers import UNDEFINED, Address, Cell, Place, Record, Target, Undefined
 
 def read(s: Lowering, at: Place, kind: Type, span: Span, name: str | None) -> Value:
     """The content of a place as a `kind`; Loads if it is memory."""
-    if parts(kind):
+    if is_composite(kind):
         return _read_parts(s, at, kind, span, name)
     if isinstance(at, Cell):
         return _variable(s, at, kind, span)
@@ -62,7 +62,7 @@ def _read_parts(s: Lowering, at: Place, kind: Type, span: Span, name: str | None
 
 def _read_part(s: Lowering, at: Place, kind: Type, span: Span, name: str) -> Value:
     """A part of a record that is read whole: as long as nobody computes with it, it may be undefined."""
-    if isinstance(at, Cell) and not parts(kind) and isinstance(s.env.get(at), Undefined):
+    if isinstance(at, Cell) and not is_composite(kind) and isinstance(s.env.get(at), Undefined):
         return UNDEFINED
     return read(s, at, kind, span, name)
 

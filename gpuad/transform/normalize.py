@@ -18,7 +18,7 @@ from functools import partial
 from ..errors import UnsupportedError
 from ..ir import surface
 from ..ir.nodes import Alloc, Barrier, Buffer, Constant, Expr, Kernel, Store, Var
-from ..ir.records import holds_pointers, is_record, numbers, parts, size_of, split_parameter
+from ..ir.records import holds_pointers, is_composite, is_record, numbers, size_of, split_parameter
 from ..ir.types import F16, I32, I64, U32, Array, Pointer, Scalar, Space, Type, Void
 from . import fold, inline, loops, memory, records
 from .aliases import NONE, Aliases, Overlap
@@ -29,6 +29,8 @@ from .pointers import UNDEFINED, Address, Record, Reference, Value, advance
 from .tidy import tidy
 
 __all__ = ["NONE", "Aliases", "normalize"]
+
+_WHOLE_WARP = Constant(0xFFFFFFFF, U32)
 
 
 def normalize(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
@@ -148,7 +150,8 @@ def _step(s: Lowering, stmt: surface.Stmt, rest: tuple[surface.Stmt, ...]) -> tu
         case surface.Return() | surface.Break() | surface.Continue():
             _exit(s, stmt)
         case surface.Barrier(scope=scope, mask=mask):
-            s.emit(Barrier(scope, None if mask is None else fold.cast(scalar(s, mask), U32), span=stmt.span))
+            named = None if mask is None else fold.cast(scalar(s, mask), U32)
+            s.emit(Barrier(scope, None if named == _WHOLE_WARP else named, span=stmt.span))
         case _:
             raise UnsupportedError(f"{type(stmt).__name__} is not supported", stmt.span)
     return rest
@@ -232,7 +235,7 @@ def _declare_value(s: Lowering, stmt: surface.Declare) -> None:
     if isinstance(init, tuple):
         raise UnsupportedError(f"'{declaration.name}' is initialised by a list", stmt.span)
     value: Value = UNDEFINED if init is None else evaluate(s, init, declaration.name)
-    if parts(declaration.type):
+    if is_composite(declaration.type):
         records.define(s, cell, UNDEFINED, stmt.span)
         if isinstance(value, Record):
             memory.write(s, cell, declaration.type, value, stmt.span, None)

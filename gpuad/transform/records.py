@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ..errors import UnsupportedError
 from ..ir.nodes import Alloc, Binary, Buffer, Constant, Expr, Store
-from ..ir.records import group_names, numbers, parts, size_of
+from ..ir.records import group_names, is_composite, numbers, parts, size_of
 from ..ir.types import I32, Array, Scalar, Space, Type
 from ..source import Span
 from . import fold
@@ -34,7 +34,7 @@ def part(s: Lowering, at: Place, kind: Type, number: int, span: Span) -> Place:
 
 def check_cell(cell: Cell, kind: Type, span: Span) -> None:
     """Refuses a variable that is reached as a record by a pointer, but is none of that kind, or the other way round."""
-    if cell.type != kind and (parts(cell.type) or parts(kind)):
+    if cell.type != kind and (is_composite(cell.type) or is_composite(kind)):
         raise UnsupportedError(f"'{cell.name}', a {cell.type}, is used as a {kind} through a pointer", span)
 
 
@@ -127,7 +127,7 @@ def define(s: Lowering, cell: Cell, value: Value, span: Span) -> None:
         array = local(s, cell.name, cell.type.element, cell.type.length, span)
         s.owners[array] = cell
         s.env[cell] = Reference(Address((array,)))
-    elif parts(cell.type) or isinstance(value, Record):
+    elif is_composite(cell.type):
         s.env[cell] = WHOLE
         for k in range(len(parts(cell.type))):
             define(s, s.part(cell, k), value.values[k] if isinstance(value, Record) else UNDEFINED, span)
@@ -137,7 +137,7 @@ def define(s: Lowering, cell: Cell, value: Value, span: Span) -> None:
 
 def gathered(kind: Type, leaves: Iterator[Expr]) -> Value:
     """A value of a type made of its numbers in order."""
-    return Record(tuple(gathered(part.type, leaves) for part in parts(kind))) if parts(kind) else next(leaves)
+    return Record(tuple(gathered(part.type, leaves) for part in parts(kind))) if is_composite(kind) else next(leaves)
 
 
 def keep(s: Lowering, cell: Cell, value: Value, span: Span) -> None:

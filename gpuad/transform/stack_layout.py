@@ -288,16 +288,31 @@ class _Count:
 def thread_lets(thread: Var, names: Names) -> Block:
     """Statements that give a variable the number of this thread."""
     block = names.var("block", I64)
-    return Let(block, _linear("blockIdx", "gridDim")), Let(thread, thread_number(block))
+    return Let(block, block_number()), Let(thread, thread_number(block))
 
 
 def thread_number(block: Expr | None = None) -> Expr:
     """The number of this thread in the whole launch, int64; `block` is that of its block, if it has been computed."""
-    block = _linear("blockIdx", "gridDim") if block is None else block
+    block = block_number() if block is None else block
+    return Binary("+", Binary("*", block, threads_in_block(), I64), thread_in_block(), I64)
+
+
+def block_number() -> Expr:
+    """The number of this block in the launch, int64."""
+    return _linear("blockIdx", "gridDim")
+
+
+def thread_in_block() -> Expr:
+    """The number of this thread in its block, int64."""
+    return _linear("threadIdx", "blockDim")
+
+
+def threads_in_block() -> Expr:
+    """How many threads a block has, int64."""
     size = _i64("blockDim", "x")
     for axis in "yz":
         size = Binary("*", size, _i64("blockDim", axis), I64)
-    return Binary("+", Binary("*", block, size, I64), _linear("threadIdx", "blockDim"), I64)
+    return size
 
 
 def _linear(index: str, extent: str) -> Expr:

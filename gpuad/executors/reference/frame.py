@@ -19,7 +19,7 @@ from ...errors import GpuadError
 from ...ir.nodes import Buffer, Stmt
 from ..base import Dim3
 from .errors import BarrierError, BoundsError, RaceError, Thread
-from .races import VERB, Batch, Site, Tracker
+from .races import VERB, WARP, Batch, Site, Tracker, Turns
 
 Array = NDArray[Any]
 
@@ -114,7 +114,7 @@ class Stacks:
 @dataclass
 class Frame:
     """A chunk of whole blocks. `threads` are the lanes' numbers in the grid, block by block; `intervals` counts barriers passed by each
-    block of the chunk, `turns` those of its warp that each thread has passed; None in a kernel without such barriers."""
+    block of the chunk, `turns` those of warps; None in a kernel without such barriers."""
 
     geometry: Geometry
     threads: Array
@@ -125,7 +125,7 @@ class Frame:
     limit: int
     causes: list[tuple[Stmt, Buffer, str]]
     intervals: Array | None = None
-    turns: Array | None = None
+    turns: Turns | None = None
     watch: tuple[object, int] | None = None
     chunk: int = 0
     poison: dict[int, Array] = field(default_factory=dict)
@@ -236,13 +236,13 @@ class Frame:
         """The accesses of the active lanes, for the tracker."""
         threads = mask.pick(self.threads, self.width)
         intervals = None if self.intervals is None else self.intervals[mask.pick(self.rows, self.width)]
-        turns = None if self.turns is None else mask.pick(self.turns, self.width)
+        turns = None if self.turns is None else mask.pick(self.turns.at, self.width)
         indices = positions % storage.length if storage.rows != "launch" else positions - storage.offset
         if storage.scale == 1:
             return Batch(site, positions, threads, intervals, indices, turns=turns)
         n = storage.scale
         cells = (positions[:, None] * n + np.arange(n)).ravel()
-        passed = [None if p is None else np.repeat(p, n) for p in (intervals, turns)]
+        passed = [None if p is None else np.repeat(p, n, axis=0) for p in (intervals, turns)]
         return Batch(site, cells, np.repeat(threads, n), passed[0], indices, n, turns=passed[1])
 
     # --- blocks ----------------------------------------------------------------------------------------------------------------------
@@ -274,9 +274,12 @@ class Frame:
 
     def members_there(self) -> Array:
         """For each lane the lanes of its warp, -1 where the block has none: an array (width, 32)."""
-        base = np.arange(self.width) - self.in_block % WARP
-        there = (self.in_block - self.in_block % WARP)[:, None] + np.arange(WARP) < self.geometry.threads
-        return np.where(there, base[:, None] + np.arange(WARP), -1)
+        threads = self.geometry.threads
+        numbers = (self.in_block - self.in_block % WARP)[:, None] + np.arange(WARP)
+        position = np.empty(threads, np.int64)  # within a block, whose threads may come in any order
+        position[self.in_block[:threads]] = np.arange(threads)
+        first = np.arange(self.width) // threads * threads
+        return np.where(numbers < threads, first[:, None] + position[np.minimum(numbers, threads - 1)], -1)
 
     def members(self, mask: Mask, named: Array, stmt: Stmt, what: str) -> Array:
         """For each lane the lanes of its warp that its mask names, -1 elsewhere. Raises BarrierError if a lane is active but not named in
@@ -295,9 +298,6 @@ class Frame:
             reason = "does not reach" if own[lane] else "is not named in the mask of"
             raise BarrierError(f"{who(self.geometry.place(int(self.threads[culprit])))} {reason} {what} of its warp", stmt.span)
         return np.where(wanted, table, -1)
-
-
-WARP = 32
 
 
 def who(thread: Thread) -> str:

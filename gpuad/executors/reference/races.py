@@ -62,7 +62,33 @@ class Access:
     index: int
     site: Site
     content: object = None  # what a write writes, if it writes a value of its own
-    turn: int = 0  # barriers that the thread's warp had passed
+    turn: Array | None = None  # the thread's row of `Turns.at`
+
+
+class Turns:
+    """Who is in step with whom within warps: a barrier of a warp orders the lanes that its mask names, and no others.
+
+    The barriers of a warp are numbered from 1. `at` says of each thread how many there were, and for each lane of its warp behind which of
+    them the thread knows all that the lane had done: an array (threads, 1 + 32).
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.at: Array = np.zeros((threads, 1 + WARP), np.int32)
+
+    def pass_barrier(self, active: Array, members: Array, warps: Array) -> None:
+        """The active threads pass a barrier. `members`, `warps`: for each thread the positions of the lanes that its mask names, and of all
+        lanes of its warp; -1 where there is none. What one of the members knew, all know then."""
+        rows = np.flatnonzero(active)
+        with_whom, number = members[rows], self.at[rows, :1] + 1
+        if ((with_whom >= 0) | (warps[rows] < 0)).all():
+            self.at[rows, 1:] = number
+        else:
+            known = np.zeros((len(rows), WARP), np.int32)
+            for other in with_whom.T:
+                known = np.maximum(known, np.where((other >= 0)[:, None], self.at[other, 1:], 0))
+            self.at[rows, 1:] = np.where(with_whom >= 0, number, known)
+        touched = np.unique(warps[rows])
+        self.at[touched[touched >= 0], 0] += 1
 
 
 @dataclass(frozen=True)
@@ -78,7 +104,7 @@ class Batch:
     indices: Array
     number: int = 1
     contents: Array | None = None
-    turns: Array | None = None  # barriers of its warp that each thread has passed, in a kernel that has any
+    turns: Array | None = None  # of `Turns.at`, in a kernel with barriers of warps
 
 
 @dataclass
@@ -94,6 +120,7 @@ class Tracker:
     codes: dict[Kind, Array] = field(default_factory=dict)
     epochs: dict[Kind, Array] = field(default_factory=dict)
     turns: dict[Kind, Array] = field(default_factory=dict)
+    lanes: dict[Kind, Array] = field(default_factory=dict)  # a bit for each lane, where the code is of one warp
 
     def access(self, kind: Kind, batch: Batch, differs: Array | None = None) -> None:
         """Records accesses of one kind. Raises Conflict if one conflicts with an earlier access of another thread. For writes, `differs`
@@ -129,13 +156,25 @@ class Tracker:
             same = self._blocks(codes) == batch.threads // self.threads_per_block
             result |= same & (self.epochs[kind][batch.cells] != batch.intervals)
         if batch.turns is not None:
-            result |= (self._warps(codes) == self._warps(batch.threads)) & (self.turns[kind][batch.cells] != batch.turns)
+            result |= (self._warps(codes) == self._warps(batch.threads)) & self._known(kind, batch)
         return result
+
+    def _known(self, kind: Kind, batch: Batch) -> Array:
+        """Where each thread knows what the lanes of its warp had done to the cell."""
+        assert batch.turns is not None
+        behind = batch.turns[:, 1:] > self.turns[kind][batch.cells][:, None]
+        known = np.packbits(behind, axis=1, bitorder="little").view("<u4")[:, 0] | self._bit(batch)
+        return np.asarray(self.lanes[kind][batch.cells] & ~known == 0)
+
+    def _bit(self, batch: Batch) -> Array:
+        return np.uint32(1) << (batch.threads % self.threads_per_block % WARP).astype(np.uint32)
 
     def _join(self, kind: Kind, batch: Batch) -> None:
         table = self.codes.setdefault(kind, np.full(self.size, NOBODY, np.int32)) if kind not in self.codes else self.codes[kind]
         old = table[batch.cells]
         codes = self._joined(kind, old, batch)
+        if batch.turns is not None:
+            self._join_lanes(kind, old, batch)
         table[batch.cells] = codes
         got = table[batch.cells]
         shared = got != codes
@@ -144,7 +183,17 @@ class Tracker:
         if batch.intervals is not None:
             self.epochs.setdefault(kind, np.zeros(self.size, np.int32))[batch.cells] = batch.intervals
         if batch.turns is not None:
-            self.turns.setdefault(kind, np.zeros(self.size, np.int32))[batch.cells] = batch.turns
+            self.turns[kind][batch.cells] = batch.turns[:, 0]
+
+    def _join_lanes(self, kind: Kind, old: Array, batch: Batch) -> None:
+        """Adds the lanes to those that touched their cells and are not ordered with them."""
+        table = self.lanes.setdefault(kind, np.zeros(self.size, np.uint32))
+        self.turns.setdefault(kind, np.zeros(self.size, np.int32))
+        lanes = self._bit(batch)
+        if (old != NOBODY).any():
+            lanes |= np.where((old == NOBODY) | self._ordered(kind, old, batch), np.uint32(0), table[batch.cells])
+        table[batch.cells] = 0
+        np.bitwise_or.at(table, batch.cells, lanes)
 
     def _joined(self, kind: Kind, old: Array, batch: Batch) -> Array:
         """The code of each cell after one more access, as if the lanes' cells were distinct."""
@@ -193,7 +242,7 @@ class Tracker:
             interval = 0 if batch.intervals is None else int(batch.intervals[lane])
             item = lane // batch.number
             content = None if batch.contents is None else int(batch.contents[item])
-            turn = 0 if batch.turns is None else int(batch.turns[lane])
+            turn = None if batch.turns is None else batch.turns[lane].copy()
             self.log.append(Access(kind, int(batch.threads[lane]), interval, int(batch.indices[item]), batch.site, content, turn))
 
     def culprits(self) -> tuple[Access, Access]:
@@ -210,4 +259,6 @@ class Tracker:
         if a.thread // self.threads_per_block != b.thread // self.threads_per_block:
             return True
         warps = [t % self.threads_per_block // WARP for t in (a.thread, b.thread)]
-        return a.interval == b.interval and (warps[0] != warps[1] or a.turn == b.turn)
+        if a.interval != b.interval or warps[0] != warps[1] or a.turn is None or b.turn is None:
+            return a.interval == b.interval
+        return bool(b.turn[1 + a.thread % self.threads_per_block % WARP] <= a.turn[0])

@@ -17,7 +17,7 @@ from ...ir.nodes import Buffer, Kernel, Var
 from ..base import Argument, Dim3, Memory
 from .frame import ALL, Frame, Geometry, Storage, race
 from .program import Program, compile_kernel
-from .races import Conflict, Tracker
+from .races import Conflict, Tracker, Turns
 from .semantics import dtype_of
 
 Array = NDArray[Any]
@@ -139,7 +139,7 @@ class Reference:
                 limit=self.limit,
                 causes=causes,
                 intervals=np.zeros(len(threads) // geometry.threads, np.int32) if program.barriers else None,
-                turns=np.zeros(len(threads), np.int32) if program.turns else None,
+                turns=Turns(len(threads)) if program.turns else None,
                 watch=watch,
                 chunk=number,
             )

@@ -233,8 +233,7 @@ def _barrier(stmt: ir.Barrier, names: Names) -> Run:
         if stmt.scope != "block":
             members = frame.members(mask, named.value(frame), stmt, "a barrier")
             assert frame.turns is not None
-            whole = ((members >= 0) | (frame.members_there() < 0)).all(axis=1)
-            frame.turns[frame.active(mask) & whole] += 1  # only a whole warp is known to be in step
+            frame.turns.pass_barrier(frame.active(mask), members, frame.members_there())
             return
         active = frame.whole_blocks(mask, stmt, "a barrier of its block")
         assert frame.intervals is not None

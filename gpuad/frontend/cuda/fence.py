@@ -54,11 +54,39 @@ FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(("clock", "clock64"), _CLOCK),
 }
 
+_GRID_SYNC = (
+    "grid-wide barriers (grid.sync()) are refused in this release: the blocks of a reverse launch would have to meet too; split the kernel "
+    "there into two launches"
+)
+_CLUSTERS = "clusters of blocks are not supported"
+_MULTI_GRID = "groups of several devices are not supported"
+_HAPPEN = "which threads happen to be together is not defined; cut the tile that is meant by tiled_partition"
+_SPLIT_BARRIER = "barriers of which the arrival and the wait are two calls are not supported; write sync()"
+_SHUFFLED = "lanes can only give each other numbers and float2 to float4 and their kin; give a struct number by number"
+_MATCH = "match_any and match_all are not supported"
+
+GROUPS: dict[str, str] = {
+    "grid_group::sync": _GRID_SYNC,
+    **dict.fromkeys((f"{g}::barrier_{w}" for g in ("thread_block", "grid_group") for w in ("arrive", "wait")), _SPLIT_BARRIER),
+    "this_multi_grid": _MULTI_GRID,
+    "this_cluster": _CLUSTERS,
+    "coalesced_threads": f"coalesced_threads() is not supported: {_HAPPEN}",
+    "binary_partition": f"binary_partition is not supported: the groups that it makes hang on data; {_HAPPEN.partition('; ')[2]}",
+    "labeled_partition": f"labeled_partition is not supported: the groups that it makes hang on data; {_HAPPEN.partition('; ')[2]}",
+    "invoke_one": "invoke_one is not supported; write if (group.thread_rank() == 0)",
+    "tiled_partition": "tiles of more than 32 threads are not supported",
+    **dict.fromkeys(("thread_block_tile::match_any", "thread_block_tile::match_all"), _MATCH),
+    **dict.fromkeys((f"gpuad::{name}" for name in ("from", "from_above", "from_below", "from_partner")), _SHUFFLED),
+}
+
+_ASYNC = "asynchronous copies are not supported; copy in a loop, then sync()"
+
 HEADERS: dict[str, str] = {
-    "cooperative_groups": "cooperative groups are not supported",
+    **dict.fromkeys(("cooperative_groups/memcpy_async", "cuda/barrier", "cuda/pipeline", "cuda_pipeline", "cuda_awbarrier"), _ASYNC),
+    "cooperative_groups": "this part of cooperative groups is not supported",
     "complex": "std::complex is not supported in device code; use cupy/complex.cuh",
     "cuda_bf16": "bfloat16 comes in a later release",
-    "curand": "curand comes in a later release",
+    "curand": "this part of curand is not supported; curand_kernel.h is",
     "cub": "CUB is not supported",
     "thrust": "Thrust is not supported",
 }
@@ -69,8 +97,14 @@ def kind_message(cursor: Cursor) -> str:
     return KINDS.get(cursor.kind) or f"this construct is not supported ({cursor.kind.name.lower().replace('_', ' ')})"
 
 
-def function_message(name: str) -> str:
-    """Why a function that CUDA declares is refused."""
+def function_message(name: str, owner: str = "") -> str:
+    """Why a function that CUDA declares is refused; `owner` is the class or namespace that it is a member of."""
+    if (group := GROUPS.get(f"{owner}::{name}") or GROUPS.get(name)) is not None:
+        return group
+    if name.startswith(("curand_poisson", "curand_discrete")):
+        return f"random numbers of this distribution ({name}) are not supported; those of uniform, normal and log-normal ones are"
+    if name.startswith(("curand", "skipahead")):
+        return "random numbers of this generator are not supported; those of curandStateXORWOW and curandStatePhilox4_32_10 are"
     if name.startswith("make_"):
         return f"vector types {_LATER}"
     if name.endswith(("_block", "_system")) and name.startswith("atomic"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from clang.cindex import Cursor, CursorKind
 
+from ...errors import UnsupportedError
 from ...ir import surface
 from ...ir.surface import Binary, Conditional, Declaration, Expr, HelperCall
 from ...ir.types import BOOL, F16, Pointer, Scalar
@@ -85,9 +86,10 @@ def _builtin(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
         return constant(span, type_, value)
     if name in ("nan", "nanf"):
         return BUILTINS[name](Call(span, name, ctx.type(cursor), ()))
-    handler = BUILTINS.get(name)
+    owner = str(callee.semantic_parent.spelling)
+    handler = BUILTINS.get(name) if callee.kind == CursorKind.FUNCTION_DECL and owner != "cooperative_groups" else None
     if handler is None:
-        ctx.refuse(cursor, function_message(name))
+        ctx.refuse(cursor, function_message(name, owner))
     arguments = tuple(ctx.expression(argument) for argument in cursor.get_arguments() if not _is_default(argument))
     if callee.semantic_parent.spelling == "std" and name in ("min", "max"):
         return _std_extreme(ctx, cursor, name, *arguments)
@@ -109,7 +111,7 @@ def _helper(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
         ctx.refuse(cursor, f"the function {callee.spelling} has no body in this source")
     if definition in ctx.active:
         ctx.refuse(cursor, f"recursion is not supported: this call of {callee.spelling} leads back to it")
-    function = _lowered(ctx, definition)
+    function = _lowered(ctx, definition, cursor)
     parameters = list(callee.get_arguments())
     target, given = _receiver(ctx, cursor, callee)
     if len(given) != len(parameters):
@@ -137,10 +139,15 @@ def _object(ctx: Context, cursor: Cursor) -> Expr:
     return dereferenced(value) if isinstance(value.type, Pointer) else value
 
 
-def _lowered(ctx: Context, definition: Cursor) -> surface.Function:
-    """A helper is lowered once; all calls share the object."""
+def _lowered(ctx: Context, definition: Cursor, call: Cursor) -> surface.Function:
+    """A helper is lowered once; all calls share the object. What is wrong in a function of ours is wrong with the call."""
     if definition not in ctx.helpers:
-        ctx.helpers[definition] = ctx.lower_function(ctx, definition)
+        try:
+            ctx.helpers[definition] = ctx.lower_function(ctx, definition)
+        except UnsupportedError as error:
+            if error.span is None or not ctx.places.is_ours(error.span):
+                raise
+            raise UnsupportedError(error.message, ctx.span(call)) from None
     return ctx.helpers[definition]
 
 

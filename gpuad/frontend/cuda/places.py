@@ -68,15 +68,23 @@ class Places:
             return self.source
         if name not in self._files:
             path = Path(name)
-            shown = f"<{path.name}>" if path.is_relative_to(INCLUDE) else name
+            shown = f"<{path.name}>" if _is_own(path) else name
             self._files[name] = SourceFile(shown, path.read_text(errors="replace") if path.is_file() else "")
         return self._files[name]
+
+    def is_ours(self, span: Span) -> bool:
+        """Whether a place is in one of our headers."""
+        return any(file is span.file and _is_own(Path(name)) for name, file in self._files.items())
 
 
 def is_ours(cursor: Cursor) -> bool:
     """True for what the prelude and our standard headers declare, and for clang's built-in functions."""
     name = file_location(cursor.location)[0]
-    return name is None or Path(name).is_relative_to(INCLUDE)
+    return name is None or _is_own(Path(name))
+
+
+def _is_own(path: Path) -> bool:
+    return path.is_relative_to(INCLUDE)
 
 
 def _line(text: str, number: int) -> str:
