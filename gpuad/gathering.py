@@ -17,16 +17,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
+from math import prod
 
-from .analysis.affine import evaluate, polynomial
-from .analysis.injectivity import Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, may_meet
-from .ir.nodes import Accumulate, Atomic, Block, Buffer, Expr, For, If, Load, Stmt, Store, Take, Var, While
+from .analysis.injectivity import Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, may_meet
+from .ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Constant, Expr, For, If, Load, Stmt, Store, Take, Var, While
 from .ir.rewrite import blocks, walk_stmts
-from .transform.gather import Gather, Sides, Slice, at_target, indices, placed
+from .transform.gather import Asked, Gather, Sides, Slice, at_target, placed, questions, tidying
+from .transform.tidy_bounds import conjuncts
 
 _MEMORY = (Load, Store, Take, Accumulate, Atomic)
 _MOST = 1 << 30  # threads along an axis, and steps of a shift: sums of two of them are ints
 _GRID = ((1 << 31) - 1, (1 << 16) - 1, (1 << 16) - 1)
+_SENDERS, _ENOUGH = 16, 1 << 14  # a thread goes through all senders if threads are no more than so many times rarer, or that many
 Three = tuple[int, int, int]
 
 
@@ -66,52 +68,186 @@ def judge(gathered: Gather, launch: Launch, plain: Collection[Buffer]) -> Gather
 class _Judge:
     def __init__(self, gathered: Gather, launch: Launch, plain: Collection[Buffer]) -> None:
         self.gathered = gathered
-        self.launch = launch
         self.plain = plain
         self.threads = tuple(g * n for g, n in zip(launch.grid, launch.block, strict=True))
-        self.shifts = [tuple(_number(e, launch) for e in piece.shift) for piece in gathered.slices]
+        numbers = {**launch.scalars, **dict(zip(gathered.threads, self.threads, strict=True))}
+        self.launch = replace(launch, scalars=numbers)
 
     def verdict(self) -> Gathering | Failed:
         if not self.fits():
             return Failed(self.gathered.buffers)
         unread = frozenset(b for piece in self.gathered.slices for b in self.unreadable(piece))
-        if unread:
-            return Failed(unread)
+        failed = unread | frozenset(b for piece in self.gathered.slices for b in self.missed(piece)) | self.superfluous()
+        if failed:
+            return Failed(failed)
         low, high = self.image()
         first = tuple(min(n, 0) for n in low)
         grid = tuple(-(-(z - a + 1) // n) for a, z, n in zip(first, high, self.launch.block, strict=True))
         if any(g > most or g * n > _MOST for g, n, most in zip(grid, self.launch.block, _GRID, strict=True)):
             return Failed(self.gathered.buffers)
-        sides = Sides(before=(first[0] < 0, first[1] < 0, first[2] < 0))
-        numbers: dict[Var, int] = dict(self.launch.scalars)
-        numbers.update(zip(self.gathered.first, first, strict=True))
-        numbers.update(zip(self.gathered.threads, self.threads, strict=True))
-        proof = _Proof(self.gathered, Launch(_three(grid), self.launch.block, numbers), self.threads, first)
-        sides = proof.asked(sides, self.shifts)
-        failed = proof.failed(sides, self.shifts)
+        lazy = self.lazy()
+        if lazy:
+            return Failed(lazy)
+        own = tuple((a, a + g * n - 1) for a, g, n in zip(first, grid, self.launch.block, strict=True))
+        asked = tuple(self.asked(piece, own) for piece in self.gathered.slices)
+        failed = self.failed(asked, own)
         if failed:
             return Failed(failed)
+        sides = Sides((first[0] < 0, first[1] < 0, first[2] < 0), asked)
+        if not self.rearranged(sides, own):
+            return Failed(self.gathered.buffers)
         return Gathering(self.gathered, sides, _three(grid), _three(first), _three(self.threads))
 
     def fits(self) -> bool:
         """Whether the block is one that the kernel is written for, and indices stay far from wrapping."""
         widths = all(self.launch.block["xyz".index(axis)] == width for axis, width in self.gathered.widths.items())
-        return widths and max(self.threads) <= _MOST and all(abs(n) <= _MOST for shift in self.shifts for n in shift)
+        return widths and max(self.threads) <= _MOST
+
+    def everyone(self) -> dict[Digit, tuple[int, int]]:
+        """The indices of the primal's threads."""
+        return {Digit("global", axis): (0, n - 1) for axis, n in zip("xyz", self.threads, strict=True)}
+
+    # --- what is sent ------------------------------------------------------------------------------------------------------------------
+
+    def reached(self, piece: Slice, ranges: Mapping[Digit, tuple[int, int]], asked: Asked) -> list[_Reached]:
+        """What a slice touches, in terms of the sender, for senders in the ranges."""
+        seen = _Sending(self.launch, self.gathered, piece, ranges)
+        terms = [t for t in questions(self.gathered, piece, replace(asked, zero=(False,) * 3)) if not isinstance(t, Constant)]
+        block: Block = piece.block
+        for term in reversed(terms):
+            block = (If(term, block),)
+        for var in reversed(piece.move.loops):
+            block = (replace(self.gathered.loops[var], body=block, carried=(), backward=False),)
+        seen.run(block)
+        return seen.reached
+
+    def missed(self, piece: Slice) -> frozenset[Buffer]:
+        """The shadows that a slice adds to, if it is not known to whom it sends."""
+        try:
+            lanes = {r.lane for r in self.reached(piece, self.everyone(), Asked()) if r.lane is not None and r.form is None}
+        except Unknown:
+            lanes = {s.buffer for s in walk_stmts(piece.block) if isinstance(s, Accumulate)}
+        return frozenset(self.gathered.lanes[lane] for lane in lanes if lane is not None)
 
     def image(self) -> tuple[list[int], list[int]]:
         """The least and greatest index along each axis to which a thread that exists sends something."""
-        low, high = [_MOST] * 3, [-_MOST] * 3
-        for piece, shift in zip(self.gathered.slices, self.shifts, strict=True):
-            seen = _Seen(self.launch, self.senders())
-            seen.run(piece.block)
-            for access in seen.accesses:
-                if isinstance(access.stmt, Accumulate):
-                    for k, axis in enumerate("xyz"):
-                        a, z = access.ranges[Digit("global", axis)]
-                        low[k], high[k] = min(low[k], a + shift[k]), max(high[k], z + shift[k])
-        if low[0] > high[0]:
+        boxes = [r.box for piece in self.gathered.slices for r in self.reached(piece, self.everyone(), Asked()) if r.lane is not None]
+        if not boxes:
+            raise Unknown
+        low, high = ([f(box[k][side] for box in boxes) for k in range(3)] for side, f in ((0, min), (1, max)))
+        if min(low) < -_MOST or max(high) > _MOST:
             raise Unknown
         return low, high
+
+    def lazy(self) -> frozenset[Buffer]:
+        """The shadows that few threads would collect for, each from many senders."""
+        boxes: dict[Buffer, list[tuple[tuple[int, int], ...]]] = {}
+        for piece in self.gathered.slices:
+            for reach in self.reached(piece, self.everyone(), Asked()):
+                if reach.lane is not None and piece.move.spread:
+                    boxes.setdefault(self.gathered.lanes[reach.lane], []).append(reach.box)
+        enough = min(prod(self.threads) // _SENDERS, _ENOUGH)
+        return frozenset(
+            buffer
+            for buffer, found in boxes.items()
+            if prod(max(b[k][1] for b in found) - min(b[k][0] for b in found) + 1 for k in range(3)) < enough
+        )
+
+    def superfluous(self) -> frozenset[Buffer]:
+        """The shadows with a surplus that is not proved to be one."""
+        seen = _Seen(self.launch, self.senders())
+        seen.run(self.gathered.surplus)
+        return frozenset(a.stmt.buffer for a in seen.accesses if isinstance(a.stmt, Accumulate))
+
+    # --- the kernel --------------------------------------------------------------------------------------------------------------------
+
+    def asked(self, piece: Slice, own: Sequence[tuple[int, int]]) -> Asked | None:
+        """What the kernel has to ask so that a slice is about threads that exist; None if it is about none."""
+        if not any(r.lane for r in self.reached(piece, self.everyone(), Asked())):
+            return None
+        wide = self.widened(piece, own)
+        low, high, zero = [False] * 3, [False] * 3, [False] * 3
+        for reach in self.reached(piece, wide, Asked()):
+            for k, axis in enumerate("xyz"):
+                a, z = reach.ranges[Digit("global", axis)]
+                low[k], high[k] = low[k] or a < 0, high[k] or z >= self.threads[k]
+        for k, digit in enumerate(piece.move.solved):
+            zero[k] = digit is None and own[k] != (0, 0)
+        return Asked(_flags(low), _flags(high), _flags(zero), self.within(piece))
+
+    def within(self, piece: Slice) -> frozenset[Expr]:
+        """The comparisons of a sender that is gone through which only threads that exist satisfy, or all of these."""
+        found = set()
+        for stmt in (*walk_stmts(piece.block), *([If(piece.move.condition, ())] if piece.move.condition is not None else [])):
+            for term in conjuncts(stmt.condition) if isinstance(stmt, If) else ():
+                if isinstance(term, Binary) and term.left in piece.move.spread and term.op in ("<", ">="):
+                    bound = self.value(term.right)
+                    if bound is not None and 0 <= bound <= self.threads[self.gathered.sender.index(term.left)]:
+                        found.add(term)
+        return frozenset(found)
+
+    def value(self, expr: Expr) -> int | None:
+        try:
+            form = Walk(self.launch, frozenset()).form(expr, {})
+        except Unknown:
+            return None
+        return form.constant if not form.terms else None
+
+    def rearranged(self, sides: Sides, own: Sequence[tuple[int, int]]) -> bool:
+        """Whether the questions may be asked as they are written: none of the sums in them leaves an int."""
+        tidied = tidying(self.gathered, sides)
+        for piece in self.gathered.slices:
+            placed(self.gathered, piece, sides, tidied)
+        greatest = {v: abs(n) for v, n in self.launch.scalars.items()}
+        greatest.update((v, max(abs(a), abs(z))) for v, (a, z) in zip(self.gathered.own, own, strict=True))
+        sums = (sum(abs(c) * prod(greatest[v] for v in m if isinstance(v, Var)) for m, c in form.items()) for form in tidied.forms)
+        return all(n < 1 << 31 for n in sums)
+
+    def widened(self, piece: Slice, own: Sequence[tuple[int, int]]) -> dict[Digit, tuple[int, int]]:
+        """The indices that senders would have for collecting threads in the ranges, whether they exist or not."""
+        ranges = self.everyone()
+        seen = _Sending(self.launch, self.gathered, piece, ranges)
+        shifts = seen.shifts()
+        for k, digit in enumerate(piece.move.solved):
+            if digit in self.gathered.sender:
+                a, z = shifts[k]
+                ranges[Digit("global", "xyz"[self.gathered.sender.index(digit)])] = own[k][0] - z, own[k][1] - a
+        if any(max(abs(a), abs(z)) > 2 * _MOST for a, z in ranges.values()):
+            raise Unknown
+        return ranges
+
+    def failed(self, asked: Sequence[Asked | None], own: Sequence[tuple[int, int]]) -> frozenset[Buffer]:
+        """The shadows for which something is not proved."""
+        bad: set[Buffer] = set()
+        reaches: dict[Buffer, list[Reach]] = {buffer: [] for buffer in self.gathered.buffers}
+        for piece, question in zip(self.gathered.slices, asked, strict=True):
+            for reach in self.reached(piece, self.widened(piece, own), question) if question is not None else ():
+                if any(
+                    reach.ranges[Digit("global", axis)][0] < 0 or reach.ranges[Digit("global", axis)][1] >= n
+                    for axis, n in zip("xyz", self.threads, strict=True)
+                ):
+                    return self.gathered.buffers
+                if reach.lane is not None:
+                    buffer = self.gathered.lanes[reach.lane]
+                    if reach.form is None:
+                        bad.add(buffer)
+                    else:
+                        reaches[buffer].append(Reach(reach.form, self.boxed(reach)))
+        return frozenset(bad | {buffer for buffer, found in reaches.items() if not self.apart(found)})
+
+    def boxed(self, reach: _Reached) -> Ranges:
+        return {Digit("global", axis): box for axis, box in zip("xyz", reach.box, strict=True)}
+
+    def apart(self, reaches: Sequence[Reach]) -> bool:
+        """Whether no two threads collect for one element."""
+        if not reaches:
+            return True
+        hull = {d: (min(r.ranges[d][0] for r in reaches), max(r.ranges[d][1] for r in reaches)) for d in reaches[0].ranges}
+        forms = {r.form for r in reaches}
+        whole = [Reach(form, hull) for form in sorted(forms, key=repr)]
+        if not any(may_meet(a, b, self.launch) for a, b in combinations_with_replacement(whole, 2)):
+            return True
+        return not any(may_meet(a, b, self.launch) for a, b in combinations_with_replacement(reaches, 2))
 
     def senders(self) -> dict[Var, Form]:
         return {v: Form(0, ((Digit("global", axis), 1),)) for v, axis in zip(self.gathered.sender, "xyz", strict=True)}
@@ -121,7 +257,7 @@ class _Judge:
     def unreadable(self, piece: Slice) -> frozenset[Buffer]:
         """The shadows that a slice adds to, if it reads something that the sender may have read in another state."""
         read = {s.buffer for s in walk_stmts(piece.block) if isinstance(s, Load)}
-        adds = frozenset(s.buffer for s in walk_stmts(piece.block) if isinstance(s, Accumulate))
+        adds = frozenset(self.gathered.lanes[s.buffer] for s in walk_stmts(piece.block) if isinstance(s, Accumulate))
         if read & self.gathered.buffers:
             return adds
         return adds if any(not self.constant(buffer) for buffer in read) else frozenset()
@@ -207,87 +343,119 @@ class _Seen(Walk):
             return None
 
 
-class _Proof:
-    """What is proved of the gather kernel, slice by slice, as a scatter in terms of its own threads."""
+@dataclass(frozen=True)
+class _Reached:
+    """A statement of a slice that touches memory, or a loop in it, with the range of the sender's digits. Of an accumulation: the `lane` it
+    adds to, the `form` of the collecting thread's element in terms of that thread (None if it is not proved that this is the one that is
+    added to), and the `box` of the collecting threads."""
 
-    def __init__(self, gathered: Gather, launch: Launch, threads: Sequence[int], first: Sequence[int]) -> None:
+    ranges: Ranges
+    lane: Buffer | None = None
+    form: Form | None = None
+    box: tuple[tuple[int, int], ...] = ()
+
+
+class _Sending(Walk):
+    """Collects what a slice touches, in terms of the sender, and to whom it sends. The collecting thread's index is the solved digit and
+    the shift: with the digits that are not solved that is one-to-one, so every contribution is collected once."""
+
+    def __init__(self, launch: Launch, gathered: Gather, piece: Slice, senders: Mapping[Digit, tuple[int, int]]) -> None:
+        super().__init__(launch, frozenset())
         self.gathered = gathered
-        self.launch = launch
-        self.threads = threads
-        self.first = first
+        self.piece = piece
+        self.senders = senders
+        self.reached: list[_Reached] = []
+        self.known: tuple[tuple[Form, str], ...] = ()
+        self.forms.update((v, Form(0, ((Digit("global", a), 1),))) for v, a in zip(gathered.sender, "xyz", strict=True))
 
-    def accesses(self, piece: Slice, sides: Sides) -> list[_Access]:
-        seen = _Seen(self.launch, {})
-        seen.run((*indices(self.gathered, sides), *placed(self.gathered, piece, sides)))
-        return seen.accesses
+    def run(self, body: Block) -> list[Reach]:
+        self.block(body, self.start())
+        return []
 
-    def outside(self, accesses: Iterable[_Access], shift: Sequence[int], axis: int) -> tuple[bool, bool]:
-        """Whether a sender that touches memory may have an index below 0, and one beyond the primal's threads."""
-        digit = Digit("global", "xyz"[axis])
-        ends = [a.ranges[digit] for a in accesses]
-        away = self.first[axis] - shift[axis]
-        return any(low + away < 0 for low, _ in ends), any(high + away >= self.threads[axis] for _, high in ends)
+    def start(self) -> Ranges:
+        ranges: Ranges = dict(self.senders)
+        for axis, grid, block in zip("xyz", self.launch.grid, self.launch.block, strict=True):
+            ranges[Digit("thread", axis)], ranges[Digit("block", axis)] = (0, block - 1), (0, grid - 1)
+        return ranges
 
-    def asked(self, sides: Sides, shifts: Sequence[Sequence[int]]) -> Sides:
-        """The sides with the questions that are needed."""
-        low, high = [False] * 3, [False] * 3
-        for piece, shift in zip(self.gathered.slices, shifts, strict=True):
-            accesses = self.accesses(piece, sides)
-            for axis in range(3):
-                below, beyond = self.outside(accesses, shift, axis)
-                low[axis], high[axis] = low[axis] or below, high[axis] or beyond
-        return replace(sides, low=(low[0], low[1], low[2]), high=(high[0], high[1], high[2]))
+    def shifts(self) -> list[tuple[int, int]]:
+        """By how much collecting threads are ahead along each axis, at least and at most."""
+        ranges = self.start()
+        for var in self.piece.move.loops:
+            loop = self.gathered.loops[var]
+            before = self.loops
+            self.loop(replace(loop, body=(), carried=()), ranges)
+            start, step = self.form(loop.start, ranges), self.form(loop.step, ranges)
+            digit = Digit("loop", "", before + 1)
+            ranges[digit] = (0, max(self.trips(loop, start, step.constant, ranges), 0))
+        return [interval(self.form(shift, ranges), ranges) for shift in self.piece.move.shift]
 
-    def failed(self, sides: Sides, shifts: Sequence[Sequence[int]]) -> frozenset[Buffer]:
-        """The shadows for which something is not proved."""
-        bad: set[Buffer] = set()
-        reaches: dict[Buffer, list[Reach]] = {t.buffer: [] for t in self.gathered.targets}
-        for piece, shift in zip(self.gathered.slices, shifts, strict=True):
-            accesses = self.accesses(piece, sides)
-            if any(any(self.outside(accesses, shift, axis)) for axis in range(3)):
-                return self.gathered.buffers
-            for access in accesses:
-                if isinstance(access.stmt, Accumulate):
-                    if access.form is None:
-                        bad.add(access.stmt.buffer)
-                    else:
-                        reaches[access.stmt.buffer].append(Reach(access.form, access.ranges))
-        for target in self.gathered.targets:
-            found = reaches[target.buffer]
-            if not all(self.is_at(target.buffer, reach, sides) for reach in found) or not self.apart(found):
-                bad.add(target.buffer)
-        return frozenset(bad)
+    def stmt(self, stmt: Stmt, ranges: Ranges) -> None:
+        if isinstance(stmt, Accumulate):
+            self.reached.append(self.sent(stmt, ranges))
+        elif isinstance(stmt, _MEMORY) or (isinstance(stmt, For | While) and not self.is_opened(stmt)):
+            self.reached.append(_Reached(ranges))  # a loop of a thread that does not exist might not end
+        super().stmt(stmt, ranges)
 
-    def is_at(self, buffer: Buffer, reach: Reach, sides: Sides) -> bool:
-        """Whether a contribution is to the element that the thread collects for."""
-        target = next(t for t in self.gathered.targets if t.buffer == buffer)
+    def is_opened(self, stmt: For | While) -> bool:
+        return isinstance(stmt, For) and stmt.var in self.piece.move.loops
+
+    def branch(self, block: Block, condition: Expr, holds: bool, ranges: Ranges) -> None:
+        before = self.known
+        self.known = (*before, *self.constraints(condition, holds, ranges))
+        super().branch(block, condition, holds, ranges)
+        self.known = before
+
+    def bounded(self, form: Form, ranges: Ranges) -> tuple[int, int]:
+        """What the form ranges over, given the conditions that hold."""
+        low, high = interval(form, ranges)
+        for known, kind in self.known:
+            for sign in (1, -1) if kind == "==" else (1,):
+                other = canonical(known.scaled(sign), self.launch)
+                if other.terms and dict(other.terms) == dict(form.terms):
+                    high = min(high, form.constant - other.constant)
+                elif other.terms and dict(other.scaled(-1).terms) == dict(form.terms):
+                    low = max(low, form.constant + other.constant)
+        return low, high
+
+    def sent(self, stmt: Accumulate, ranges: Ranges) -> _Reached:
+        """To whom, and whether that is right."""
+        own = [canonical(form, self.launch) for form in self.own(ranges)]
+        box = tuple(self.bounded(form, ranges) for form in own)
+        try:
+            there = self.element(stmt.buffer, own, ranges)
+            here = canonical(self.form(stmt.index, ranges), self.launch)
+            if there.constant != here.constant or dict(there.terms) != dict(here.terms):
+                return _Reached(ranges, stmt.buffer, None, box)
+            threads = [Form(0, ((Digit("global", axis), 1),)) for axis in "xyz"]
+            boxes = {**self.start(), **{Digit("global", axis): ends for axis, ends in zip("xyz", box, strict=True)}}
+            return _Reached(ranges, stmt.buffer, self.element(stmt.buffer, threads, boxes), box)
+        except Unknown:
+            return _Reached(ranges, stmt.buffer, None, box)
+
+    def own(self, ranges: Ranges) -> list[Form]:
+        """The collecting thread's index along each axis."""
+        found = []
+        for digit, shift in zip(self.piece.move.solved, self.piece.move.shift, strict=True):
+            form = self.form(shift, ranges)
+            if digit is not None and digit not in self.forms:
+                raise Unknown
+            found.append(form + self.forms[digit] if digit is not None else form)
+        return found
+
+    def element(self, lane: Buffer, own: Sequence[Form], ranges: Ranges) -> Form:
+        """The element that a thread collects for."""
+        target = next(t for t in self.gathered.targets if t.buffer == lane)
         lets, index = at_target(self.gathered, target)
         walk = Walk(self.launch, frozenset())
-        for let in (*indices(self.gathered, sides), *lets):
-            walk.define(let.var, let.value, reach.ranges)
-        try:
-            form = canonical(walk.form(index, reach.ranges), self.launch)
-        except Unknown:
-            return False
-        return form.constant == reach.form.constant and dict(form.terms) == dict(reach.form.terms)
-
-    def apart(self, reaches: Sequence[Reach]) -> bool:
-        """Whether no two threads collect for one element."""
-        if not reaches:
-            return True
-        hull = {d: (min(r.ranges[d][0] for r in reaches), max(r.ranges[d][1] for r in reaches)) for d in _common(reaches)}
-        whole = Reach(reaches[0].form, hull)
-        if all(d in hull for d, _ in whole.form.terms) and not may_meet(whole, whole, self.launch):
-            return True
-        return not any(may_meet(a, b, self.launch) for a, b in combinations_with_replacement(reaches, 2))
+        walk.forms.update(zip(self.gathered.own, own, strict=True))
+        for let in lets:
+            walk.define(let.var, let.value, ranges)
+        return canonical(walk.form(index, ranges), self.launch)
 
 
-def _common(reaches: Sequence[Reach]) -> set[Digit]:
-    return set.intersection(*(set(r.ranges) for r in reaches))
-
-
-def _number(expr: Expr, launch: Launch) -> int:
-    return evaluate(polynomial(expr, {}), launch.scalars)
+def _flags(items: Sequence[bool]) -> tuple[bool, bool, bool]:
+    return items[0], items[1], items[2]
 
 
 def _three(items: Iterable[int]) -> Three:

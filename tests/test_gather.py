@@ -7,16 +7,16 @@ The reference executor refuses a launch in which one thread reads what another w
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from gather_tools import agree, atomics, gradients, is_gathered, pairs, reverse
 from launch_tools import EXECUTORS, compiled, running
 
 import gpuad
-from gpuad import Active, Duplicated, api, launching
-from gpuad.ir.nodes import Accumulate, How, Kernel, Take
+from gpuad import Active, Duplicated
+from gpuad.ir.nodes import Take
 from gpuad.ir.rewrite import walk_stmts
 
 LINE = """
@@ -54,40 +54,6 @@ def stencil(dimensions: int, radius: int, linear: bool) -> str:
     terms = [f"{1 / (2 + n)} * {p}" if linear else f"{1 / (2 + n)} * sin({p}) * u[i]" for n, p in enumerate(points)]
     body = f"v[i] = u[i] + a * ({' + '.join(terms)});"
     return (LINE, PLANE, SPACE)[dimensions - 1].replace("GUARD", INSIDE[dimensions].format(r=radius)).replace("BODY", body)
-
-
-def reverse(kernel: api.Kernel, grid: Any, block: Any, args: tuple[Any, ...]) -> list[Kernel]:
-    """The kernels of the launch's reverse pass."""
-    call = kernel.bind(grid, block, args, 0, None)
-    return [s.kernel for s in launching.stages(kernel.reverse_for(api.pattern_of(kernel, call), call), call)]
-
-
-def atomics(kernels: list[Kernel]) -> int:
-    return sum(isinstance(s, Accumulate | Take) and s.how is How.ATOMIC for k in kernels for s in walk_stmts(k.body))
-
-
-def is_gathered(kernels: list[Kernel]) -> bool:
-    return kernels[0].name.endswith("_gather")
-
-
-def pairs(seed: int, *shapes: Any) -> list[Duplicated]:
-    rng = np.random.default_rng(seed)
-    return [Duplicated(rng.standard_normal(s), rng.standard_normal(s)) for s in shapes]
-
-
-def gradients(text: str, grid: Any, block: Any, make: Callable[[], tuple[Any, ...]], name: str = "k", **ways: Any) -> list[Any]:
-    args = make()
-    with running(**ways):
-        gpuad.autodiff(compiled(text, name), grid, block, args)
-    return [np.array(a.shadow, copy=True) for a in args if isinstance(a, Duplicated | Active)]
-
-
-def agree(text: str, grid: Any, block: Any, make: Callable[[], tuple[Any, ...]], name: str = "k") -> None:
-    """Gathered and atomic gradients are the same on every executor."""
-    expected = gradients(text, grid, block, make, name, executor="reference", plain=False)
-    for executor in EXECUTORS:
-        for found, right in zip(gradients(text, grid, block, make, name, executor=executor), expected, strict=True):
-            np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-12 * max(1.0, float(np.abs(right).max(initial=0))))
 
 
 SIZES = {1: [(37,)], 2: [(13, 9)], 3: [(7, 6, 8)]}
@@ -143,8 +109,8 @@ EDGES = {
         "if (i > 0 && 2 * i < n - 2) v[i] = u[2 * i - 1] * u[2 * i];",
         False,
     ),
-    "periodic": ("int i = blockIdx.x * blockDim.x + threadIdx.x;", "if (i < n) v[i] = u[(i + 1) % n] * u[i];", False),
-    "clamped": ("int i = blockIdx.x * blockDim.x + threadIdx.x;", "if (i < n) v[i] = u[min(i + 1, n - 1)] * u[i];", False),
+    "periodic": ("int i = blockIdx.x * blockDim.x + threadIdx.x;", "if (i < n) v[i] = u[(i + 1) % n] * u[i];", True),
+    "clamped": ("int i = blockIdx.x * blockDim.x + threadIdx.x;", "if (i < n) v[i] = u[min(i + 1, n - 1)] * u[i];", True),
     "mirrored": ("int i = blockIdx.x * blockDim.x + threadIdx.x;", "if (i < n) v[i] = u[n - 1 - i] * u[i];", False),
     "data guard": (
         "int i = blockIdx.x * blockDim.x + threadIdx.x;",

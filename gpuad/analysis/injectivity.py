@@ -34,12 +34,14 @@ from ..ir.nodes import (
     Unary,
     Var,
     While,
+    walk,
 )
 from ..ir.rewrite import blocks
 from ..ir.types import Scalar
 
 TOUCHES: tuple[type[Stmt], ...] = (Load, Store, Take, Accumulate, Atomic)
 UNBOUNDED = 1 << 62
+_ROUNDS = 8
 NODES = 20_000  # of the search; beyond it nothing is proved
 
 
@@ -158,13 +160,26 @@ class Walk:
                 if b in self.wanted and isinstance(stmt, self.kinds) and (self.atomics or not _is_atomic(stmt)):
                     self.found.append(Reach(canonical(self.form(i, ranges), self.launch), ranges))
             case If(condition=c, then=a, otherwise=z):
-                self.side(a, narrowed(ranges, self.constraints(c, True, ranges), self.launch))
-                self.side(z, narrowed(ranges, self.constraints(c, False, ranges), self.launch))
+                for block, holds in ((a, True), (z, False)):
+                    self.branch(block, c, holds, ranges)
             case For():
                 self.loop(stmt, ranges)
             case While():
                 for inner in blocks(stmt):
                     self.block(inner, self.counted(stmt, ranges))
+
+    def under(self, condition: Expr, holds: bool, ranges: Ranges) -> Ranges | None:
+        """The ranges where a condition holds, or does not; None if that cannot be. One bound may show what an inequality says."""
+        found = narrowed(ranges, self.constraints(condition, holds, ranges), self.launch)
+        for _ in range(_ROUNDS):
+            if found is None or found == ranges or not any(isinstance(e, Binary) and e.op in ("!=", "==") for e in walk(condition)):
+                break
+            ranges = found
+            found = narrowed(ranges, self.constraints(condition, holds, ranges), self.launch)
+        return found
+
+    def branch(self, block: Block, condition: Expr, holds: bool, ranges: Ranges) -> None:
+        self.side(block, self.under(condition, holds, ranges))
 
     def side(self, block: Block, ranges: Ranges | None) -> None:
         if ranges is not None:  # else the side is never taken
@@ -256,8 +271,9 @@ class Walk:
             return b.scaled(a.constant) if not a.terms else a.scaled(b.constant)
         if op == "<<" and not b.terms and 0 <= b.constant < 63:
             return a.scaled(1 << b.constant)
-        if not a.terms and not b.terms and op in "/%" and a.constant >= 0 and b.constant > 0:
-            return Form(a.constant // b.constant if op == "/" else a.constant % b.constant)
+        if not a.terms and not b.terms and op in "/%" and b.constant > 0:  # C rounds to zero
+            quotient = abs(a.constant) // b.constant * (1 if a.constant >= 0 else -1)
+            return Form(quotient if op == "/" else a.constant - quotient * b.constant)
         raise Unknown
 
     # --- guards --------------------------------------------------------------------------------------------------------------------

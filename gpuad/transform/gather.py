@@ -14,9 +14,10 @@ Assumes: an adjoint without stacks and barriers. Guarantees: valid IR.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..analysis.affine import plus, polynomial, scale
 from ..ir import build as b
 from ..ir.nodes import (
     Accumulate,
@@ -30,6 +31,7 @@ from ..ir.nodes import (
     Cast,
     Constant,
     Expr,
+    For,
     How,
     If,
     LaunchIndex,
@@ -42,53 +44,74 @@ from ..ir.nodes import (
     Store,
     Take,
     Var,
+    While,
     variables,
     walk,
 )
 from ..ir.rewrite import blocks, expressions, map_blocks, map_expr, map_stmt_exprs, substitute, walk_stmts
 from ..ir.types import BOOL, I32, Scalar
 from . import fold
+from .edges import cancelled, written
 from .globally import AXES, Globally, assigned
 from .names import Names
 from .prune import prune
 from .share import flattened, folded, shared
-from .shifts import Found, Shift, Shifts, Target, sum_type
+from .shifts import Found, Move, Shifts, Target, sum_type
 from .simplify import simplify
+from .tidy_bounds import Tidied, conjuncts
 from .unique import unique
 
 _FORBIDDEN = (Alloc, Atomic, Barrier, Pop, Push, Shuffle)
 
 
-@dataclass(frozen=True)
-class Sides:
-    """Along which axes (x, y, z) the gather kernel begins before index 0, has to ask whether a sender's index is at least 0, and whether it
-    is below the number of the primal's threads."""
+MOST_SLICES = 64
 
-    before: tuple[bool, bool, bool] = (False, False, False)
+
+@dataclass(frozen=True)
+class Asked:
+    """What the gather kernel has to ask for a slice: along which axes (x, y, z) whether the sender's index is at least 0, whether it is
+    below the number of the primal's threads, and whether the collecting thread's own index is 0. `within`: what is asked of senders that
+    are gone through, and holds for none beyond the threads."""
+
     low: tuple[bool, bool, bool] = (False, False, False)
     high: tuple[bool, bool, bool] = (False, False, False)
+    zero: tuple[bool, bool, bool] = (False, False, False)
+    within: frozenset[Expr] = frozenset()
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Along which axes (x, y, z) the gather kernel begins before index 0, and what it asks for each slice."""
+
+    before: tuple[bool, bool, bool]
+    asked: tuple[Asked | None, ...]  # None: nothing is sent
 
 
 @dataclass(frozen=True, eq=False)
 class Slice:
-    """What thread `i` sends to thread `i + shift`: statements of the adjoint over the indices `Gather.sender`, with the accumulations as
-    they were; `shift` is made of parameters."""
+    """What senders send over a move: statements of the adjoint over the indices `Gather.sender`, with the accumulations as they were. The
+    loops of the move are not in `block`: their variables are given."""
 
-    shift: Shift
+    move: Move
     block: Block
 
 
 @dataclass(frozen=True, eq=False)
 class Gather:
-    """The accumulations into some shadows, by shift. `sender`: variables that stand for a thread's global index; `body`: the adjoint over
-    them; `widths`: block sizes that the kernel takes for granted; `first`, `threads`: scalar parameters of the gather kernel, the least
-    index along an axis, and the number of the primal's threads."""
+    """The accumulations into some shadows, by move. `sender`: variables that stand for a thread's global index; `body`: the adjoint over
+    them; `surplus`: what of it no thread may reach; `widths`: block sizes that the kernel takes for granted; `loops`: by their variables;
+    `lanes`: of which shadow a target is one; `first`, `threads`: scalar parameters of the gather kernel, the least index along an axis, and
+    the number of the primal's threads."""
 
     body: Block
+    surplus: Block
     sender: tuple[Var, Var, Var]
+    scalars: frozenset[Var]
     widths: Mapping[str, int]
+    loops: Mapping[Var, For]
     slices: tuple[Slice, ...]
     targets: tuple[Target, ...]
+    lanes: Mapping[Buffer, Buffer]
     first: tuple[Var, Var, Var]
     threads: tuple[Var, Var, Var]
     own: tuple[Var, Var, Var]  # the collecting thread's index
@@ -101,7 +124,7 @@ class Gather:
     @property
     def buffers(self) -> frozenset[Buffer]:
         """The shadows that are gathered."""
-        return frozenset(t.buffer for t in self.targets)
+        return frozenset(self.lanes.values())
 
 
 # --- finding shifts ----------------------------------------------------------------------------------------------------------------------
@@ -114,21 +137,34 @@ def gather(body: Block, shadows: Collection[Buffer], params: Collection[Var | Bu
         return None
     sender = (names.var("x", I32), names.var("y", I32), names.var("z", I32))
     globally = Globally(dict(zip(AXES, sender, strict=True)), assigned(body))
-    whole = globally.block(body)
-    finder = Shifts(whole, sender, frozenset(p for p in params if isinstance(p, Var)))
+    named = _chosen(globally.block(body))
+    own = tuple(names.var(_name_of(named, v), I32) for v in sender)
+    whole = _renamed(named, sender)
+    finder = Shifts(whole, sender, frozenset(p for p in params if isinstance(p, Var)), names)
     found = {buffer: shifts for buffer in shadows if (shifts := finder.of(buffer)) is not None}
+    loops = {v: loop for shadow in found.values() for v, loop in shadow.loops.items()}
     slices = _slices(whole, found)
-    good = [buffer for buffer in found if all(_is_blind(s.block) for s in slices if _adds(s.block, buffer))]
-    if len(good) < len(found):
-        found = {buffer: found[buffer] for buffer in good}
+    while bad := {b for s in slices if not _is_good(s, loops) for b in _owners(s, found)}:
+        found = {buffer: shifts for buffer, shifts in found.items() if buffer not in bad}
         slices = _slices(whole, found)
-    if not found:
+    if not found or len(slices) > MOST_SLICES:
         return None
-    own = tuple(names.var(_name_of(whole, v), I32) for v in sender)
     first = tuple(names.var(f"first_{a}", I32) for a in AXES)
     threads = tuple(names.var(f"threads_{a}", I32) for a in AXES)
-    targets = tuple(found[buffer].target for buffer in found)
-    return Gather(whole, sender, globally.widths, slices, targets, first, threads, own)  # type: ignore[arg-type]
+    return Gather(
+        body=whole,
+        surplus=_surplus(whole, found),
+        sender=sender,
+        scalars=finder.scalars,
+        widths=globally.widths,
+        loops=loops,
+        slices=slices,
+        targets=tuple(t for shadow in found.values() for t in shadow.targets),
+        lanes={t.buffer: buffer for buffer, shadow in found.items() for t in shadow.targets},
+        first=first,  # type: ignore[arg-type]
+        threads=threads,  # type: ignore[arg-type]
+        own=own,  # type: ignore[arg-type]
+    )
 
 
 def _name_of(body: Block, index: Var) -> str:
@@ -141,35 +177,130 @@ def _name_of(body: Block, index: Var) -> str:
 
 
 def _slices(body: Block, found: Mapping[Buffer, Found]) -> tuple[Slice, ...]:
-    """For each shift what its accumulations need, those with no shift first."""
-    groups: dict[Shift, set[int]] = {}
+    """For each move what its accumulations need, the straight one first."""
+    groups: dict[Move, dict[int, Block]] = {}
     for shadow in found.values():
-        for where, shift in shadow.shifts.items():
-            groups.setdefault(shift, set()).add(where)
-    none = (b.zero(I32),) * 3
-    order = sorted(groups, key=lambda s: s != none)
-    return tuple(Slice(shift, prune(_only(body, groups[shift]))) for shift in order)
+        for where, pieces in shadow.sent.items():
+            for sent in pieces:
+                group = groups.setdefault(sent.move, {})
+                group[where] = (*group.get(where, ()), *_guarded(sent.condition, sent.lane, sent.index))
+    order = sorted(groups, key=lambda m: not m.is_straight)
+    return tuple(Slice(move, prune(_straightened(_only(body, groups[move], move.loops), dict(move.bends)))) for move in order)
 
 
-def _only(block: Block, kept: Collection[int]) -> Block:
-    """The block in which nothing is written but by the accumulations `kept`."""
+def _straightened(block: Block, bends: Mapping[Expr, Expr]) -> Block:
+    """The block with nodes that bend as what they come to."""
+    if not bends:
+        return block
+
+    def f(expr: Expr) -> Expr:
+        return map_expr(expr, lambda e: bends.get(e, folded(e)))
+
+    return tuple(map_blocks(map_stmt_exprs(s, f), lambda inner: _straightened(inner, bends)) for s in block)
+
+
+def _renamed(body: Block, sender: Collection[Var]) -> Block:
+    """The body without other names for a thread's index."""
+    mutable = assigned(body)
+    lets = [s for s in walk_stmts(body) if isinstance(s, Let) and s.var not in mutable]
+    names = {
+        s.var: s.value
+        for s in lets
+        if s.var.type == I32 and (s.value in sender or (isinstance(s.value, Cast) and s.value.operand in sender))
+    }
+    return _without(_replaced(body, names), frozenset(names)) if names else body
+
+
+def _without(block: Block, names: Collection[Var]) -> Block:
+    kept = (s for s in block if not (isinstance(s, Let) and s.var in names))
+    return tuple(map_blocks(s, lambda inner: _without(inner, names)) for s in kept)
+
+
+def _chosen(block: Block) -> Block:
+    """The block with integers that are chosen by an If alone as choices."""
+    out: list[Stmt] = []
+    for stmt in block:
+        stmt = map_blocks(stmt, _chosen)
+        if isinstance(stmt, If) and _only_chooses(stmt):
+            out += (*stmt.then, *stmt.otherwise)
+            out += [Let(m.var, fold.select(stmt.condition, m.then, m.otherwise), span=stmt.span) for m in stmt.merges]
+        else:
+            out.append(stmt)
+    return tuple(out)
+
+
+def _only_chooses(stmt: If) -> bool:
+    lets = all(isinstance(s, Let) for s in (*stmt.then, *stmt.otherwise))
+    return lets and bool(stmt.merges) and all(m.var.type.is_integer for m in stmt.merges)
+
+
+def _guarded(condition: Expr | None, lane: Buffer, index: Expr) -> Block:
+    """An accumulation in place of the user's, whose value it takes over."""
+    add = Accumulate(lane, index, b.zero(lane.element))
+    return (add,) if condition is None else (If(condition, (add,)),)
+
+
+def _surplus(body: Block, found: Mapping[Buffer, Found]) -> Block:
+    """What no thread may reach."""
+    kept: dict[int, Block] = {}
+    for buffer, shadow in found.items():
+        for where, pieces in shadow.surplus.items():
+            kept[where] = tuple(s for p in pieces for s in _guarded(_conjoined(p.conditions), buffer, b.zero(I32)))
+    return prune(_only(body, kept, ()))
+
+
+def _conjoined(conditions: Collection[Expr]) -> Expr | None:
+    result: Expr | None = None
+    for condition in conditions:
+        result = b.both(result, condition)
+    return result
+
+
+def _only(block: Block, kept: Mapping[int, Block], opened: Collection[Var]) -> Block:
+    """The block in which nothing is written but by what is `kept` in place of accumulations; the bodies of loops that are `opened` stand
+    for themselves."""
     out: list[Stmt] = []
     for stmt in block:
         if isinstance(stmt, Take):
             stmt = Load(stmt.var, stmt.buffer, stmt.index, span=stmt.span)
-        if isinstance(stmt, Store | Accumulate) and id(stmt) not in kept:
+        if isinstance(stmt, Accumulate) and id(stmt) in kept:
+            out += _valued(kept[id(stmt)], stmt)
+        elif isinstance(stmt, Store | Accumulate):
             continue
-        out.append(map_blocks(stmt, lambda inner: _only(inner, kept)))
+        elif isinstance(stmt, For) and stmt.var in opened:
+            out += _only(stmt.body, kept, opened)
+        else:
+            out.append(map_blocks(stmt, lambda inner: _only(inner, kept, opened)))
     return tuple(out)
 
 
-def _adds(block: Block, buffer: Buffer) -> bool:
-    return any(isinstance(s, Accumulate) and s.buffer == buffer for s in walk_stmts(block))
+def _valued(pieces: Block, stmt: Accumulate) -> Block:
+    """The pieces with the value of the accumulation."""
+
+    def filled(piece: Stmt) -> Stmt:
+        if isinstance(piece, Accumulate):
+            return replace(piece, value=stmt.value, span=stmt.span, note=stmt.note)
+        return map_blocks(piece, lambda inner: tuple(filled(s) for s in inner))
+
+    return tuple(filled(p) for p in pieces)
 
 
-def _is_blind(block: Block) -> bool:
-    """Whether a slice knows of its thread no more than the global index."""
-    return not any(isinstance(e, LaunchIndex) for s in walk_stmts(block) for top in expressions(s) for e in walk(top))
+def _owners(piece: Slice, found: Mapping[Buffer, Found]) -> set[Buffer]:
+    """The shadows that a slice adds to."""
+    adds = {s.buffer for s in walk_stmts(piece.block) if isinstance(s, Accumulate)}
+    return {buffer for buffer, shadow in found.items() for t in shadow.targets if t.buffer in adds}
+
+
+def _is_good(piece: Slice, loops: Mapping[Var, For]) -> bool:
+    """Whether a slice knows of its thread no more than the global index, and needs nothing that its loops carry; loops in loops would be
+    run more often than the user's."""
+    if any(isinstance(e, LaunchIndex) for s in walk_stmts(piece.block) for top in expressions(s) for e in walk(top)):
+        return False
+    if not piece.move.loops and not piece.move.spread:
+        return True
+    carried = {v for w in piece.move.loops for c in loops[w].carried for v in (c.var, c.result)}
+    used = {v for s in walk_stmts(piece.block) for e in expressions(s) for v in variables(e)}
+    return not carried & used and not any(isinstance(s, For | While | Assign) for s in walk_stmts(piece.block))
 
 
 def rest(body: Block, gathered: Collection[Buffer], plain: Collection[Buffer], left: Collection[Buffer], first_own: int) -> Block:
@@ -199,22 +330,14 @@ def _cleared(block: Block, used: Collection[Var], plain: Collection[Buffer], lef
 # --- the kernel --------------------------------------------------------------------------------------------------------------------------
 
 
-def indices(gathered: Gather, sides: Sides) -> tuple[Let, ...]:
-    """The definitions of the collecting thread's index along the axes that matter."""
-    wanted = _axes(gathered)
+def indices(gathered: Gather, sides: Sides, wanted: Collection[Var]) -> tuple[Let, ...]:
+    """The definitions of those of the collecting thread's indices that are wanted."""
     out = []
     for axis, own, first, before in zip(AXES, gathered.own, gathered.first, sides.before, strict=True):
-        if axis in wanted:
+        if own in wanted:
             here = fold.cast(_global(axis), I32)
             out.append(Let(own, fold.binary("+", here, first, I32) if before else here))
     return tuple(out)
-
-
-def _axes(gathered: Gather) -> set[str]:
-    parts = [*(e for s in gathered.slices for t in walk_stmts(s.block) for e in expressions(t))]
-    parts += [e for t in gathered.targets for e in (t.index, *(let.value for let in t.lets))]
-    used = {v for e in parts for v in variables(e)}
-    return {a for a, v in zip(AXES, gathered.sender, strict=True) if v in used}
 
 
 def _global(axis: str) -> Expr:
@@ -222,31 +345,104 @@ def _global(axis: str) -> Expr:
     return Binary("+", Binary("*", block, extent, block.type), thread, block.type)
 
 
-def placed(gathered: Gather, piece: Slice, sides: Sides) -> Block:
-    """A slice in terms of the collecting thread's index; within a question whether its sender exists, where that is to be asked."""
-    senders = [_before(own, s) for own, s in zip(gathered.own, piece.shift, strict=True)]
-    block = _replaced(piece.block, dict(zip(gathered.sender, senders, strict=True)))
-    wanted = _axes(gathered)
-    exists: Expr | None = None
-    for k, axis in enumerate(AXES):
-        if axis not in wanted:
-            continue
-        surely = not sides.before[k] and isinstance(piece.shift[k], Constant) and int(piece.shift[k].value) <= 0  # type: ignore[attr-defined]
-        if sides.low[k] and not surely:
-            exists = b.both(exists, _at_least(senders[k], gathered.own[k], piece.shift[k], sides.before[k]))
-        if sides.high[k]:
-            exists = b.both(exists, b.compare("<", senders[k], gathered.threads[k]))
-    return block if exists is None else (If(exists, block),)
+def questions(gathered: Gather, piece: Slice, asked: Asked) -> list[Expr]:
+    """What has to hold of a sender so that a slice is about it, in its own terms: that it exists, that loops that are solved have such an
+    iteration, and the move's condition."""
+    terms: list[Expr] = []
+    for k, (digit, sender) in enumerate(zip(piece.move.solved, gathered.sender, strict=True)):
+        if asked.zero[k]:
+            terms.append(b.compare("==", gathered.own[k], b.zero(I32)))
+        if digit in gathered.loops and digit is not None:
+            loop = gathered.loops[digit]
+            terms += [b.compare(">=", digit, loop.start), b.compare("<", digit, loop.stop)]
+        if asked.low[k]:
+            terms.append(b.compare(">=", sender, b.zero(I32)))
+        if asked.high[k]:
+            terms.append(b.compare("<", sender, gathered.threads[k]))
+    return terms + ([piece.move.condition] if piece.move.condition is not None else [])
 
 
-def _before(own: Var, shift: Expr) -> Expr:
-    """The thread that sends something over the shift."""
-    backward = isinstance(shift, Constant) and int(shift.value) < 0
-    return fold.binary("+" if backward else "-", own, fold.unary("-", shift) if backward else shift, I32)
+def placed(gathered: Gather, piece: Slice, sides: Sides, tidied: Tidied | None = None) -> Block:
+    """A slice in terms of the collecting thread's index: loops over the digits that are not solved, and questions as far outside as they
+    can be asked."""
+    asked = sides.asked[next(k for k, s in enumerate(gathered.slices) if s is piece)]
+    if asked is None:
+        return ()
+    mapping = _solution(gathered, piece.move)
+    tidied = tidied or tidying(gathered, sides)
+    terms = [t for e in questions(gathered, piece, asked) for t in conjuncts(tidied.condition(_placed(e, mapping)))]
+    block = tidied.block(prune(_inlined(_replaced(piece.block, mapping))))
+    loops = [gathered.loops[v] for v in piece.move.loops if v not in piece.move.solved]
+    loops += [For(v, b.zero(I32), gathered.threads[gathered.sender.index(v)], b.const(1, I32), ()) for v in piece.move.spread]
+    for loop in reversed(loops):
+        inner, block = _opened(flattened(block))
+        mine = [t for t in (*terms, *inner) if loop.var in variables(t)]
+        terms = [t for t in (*terms, *inner) if loop.var not in variables(t)]
+        start, stop, mine = _bounds(loop, mine, asked.within)
+        block = (replace(loop, start=start, stop=stop, body=_asking(mine, block), carried=(), backward=False),)
+    return tidied.block(flattened(_asking(terms, block)))
 
 
-def _at_least(sender: Expr, own: Var, shift: Expr, before: bool) -> Expr:
-    return b.compare(">=", sender, b.zero(I32)) if before else b.compare(">=", own, shift)
+def _opened(block: Block) -> tuple[list[Expr], Block]:
+    """The terms of the question that is all that there is in a block, and what it is asked for."""
+    match block:
+        case (If(condition=c, then=then, otherwise=(), merges=()),):
+            return conjuncts(c), then
+    return [], block
+
+
+def _bounds(loop: For, terms: Sequence[Expr], within: Collection[Expr]) -> tuple[Expr, Expr, list[Expr]]:
+    """The bounds of a loop over senders, those `within` being known to lie between its own, and what is left to be asked."""
+    start, stop = loop.start, loop.stop
+    rest: list[Expr] = []
+    for term in terms:
+        match term:
+            case Binary(op="<", left=left, right=bound) if left == loop.var and term in within and stop == loop.stop:
+                stop = bound
+            case Binary(op=">=", left=left, right=bound) if left == loop.var and term in within and start == loop.start:
+                start = bound
+            case _:
+                rest.append(term)
+    return start, stop, rest
+
+
+def _inlined(block: Block) -> Block:
+    """The block with short names of integers put out."""
+    names = {s.var: s.value for s in walk_stmts(block) if isinstance(s, Let) and s.var.type == I32 and _is_short(s.value)}
+    mutable = assigned(block)
+    names = {v: e for v, e in names.items() if v not in mutable}
+    while names and any(w in names for e in names.values() for w in variables(e)):
+        names = {v: substitute(e, names) for v, e in names.items()}
+    return _without(_replaced(block, names), frozenset(names)) if names else block
+
+
+def _is_short(expr: Expr) -> bool:
+    return isinstance(expr, Var | Constant)
+
+
+def tidying(gathered: Gather, sides: Sides) -> Tidied:
+    """What rearranges the questions of a kernel."""
+    natural = [own for own, before in zip(gathered.own, sides.before, strict=True) if not before]
+    return Tidied(gathered.own, natural, (*gathered.scalars, *gathered.threads))
+
+
+def _placed(expr: Expr, mapping: Mapping[Var, Expr]) -> Expr:
+    return cancelled(map_expr(expr, lambda e: mapping.get(e, e) if isinstance(e, Var) else folded(e)))
+
+
+def _asking(terms: Sequence[Expr], block: Block) -> Block:
+    question = _conjoined(terms)
+    return block if question is None else (If(question, block),)
+
+
+def _solution(gathered: Gather, move: Move) -> dict[Var, Expr]:
+    """The sender's digits in terms of the collecting thread's index."""
+    found: dict[Var, Expr] = {}
+    for own, digit, shift in zip(gathered.own, move.solved, move.shift, strict=True):
+        if digit is not None:
+            sender = written(plus({(own,): 1}, scale(polynomial(shift, {}), -1)), own)
+            found[digit] = fold.cast(sender, digit.type)
+    return found
 
 
 def at_target(gathered: Gather, target: Target) -> tuple[tuple[Let, ...], Expr]:
@@ -257,17 +453,14 @@ def at_target(gathered: Gather, target: Target) -> tuple[tuple[Let, ...], Expr]:
 
 
 def _replaced(block: Block, mapping: Mapping[Var, Expr]) -> Block:
-    def f(expr: Expr) -> Expr:
-        return map_expr(expr, lambda e: mapping.get(e, e) if isinstance(e, Var) else folded(e))
-
-    return tuple(map_blocks(map_stmt_exprs(s, f), lambda inner: _replaced(inner, mapping)) for s in block)
+    return tuple(map_blocks(map_stmt_exprs(s, lambda e: _placed(e, mapping)), lambda inner: _replaced(inner, mapping)) for s in block)
 
 
 def gather_kernel(gathered: Gather, sides: Sides, assigned: Collection[Buffer], names: Names, first_own: int) -> Block:
     """The body of the gather kernel. Shadows in `assigned` are stored to, all others added to."""
     sums = {t.buffer: names.var(t.buffer.name, _target_type(gathered, t.buffer)) for t in gathered.targets}
     flags = _flags(gathered, names)
-    out: list[Stmt] = list(indices(gathered, sides))
+    out: list[Stmt] = []
     places: dict[Buffer, Expr] = {}
     mapping: dict[Var, Expr] = {}
     for target in gathered.targets:
@@ -279,13 +472,15 @@ def gather_kernel(gathered: Gather, sides: Sides, assigned: Collection[Buffer], 
         places[target.buffer] = substitute(index, mapping)
     out += [Let(v, b.zero(v.type)) for v in sums.values()]
     out += [Let(v, b.const(False, BOOL)) for v in dict.fromkeys(flags.values())]
+    tidied = tidying(gathered, sides)
     for piece in gathered.slices:
-        out += _collecting(placed(gathered, piece, sides), sums, flags)
+        out += _collecting(placed(gathered, piece, sides, tidied), sums, flags)
     for flag in dict.fromkeys(flags.values()):
         mine = [t.buffer for t in gathered.targets if flags[t.buffer] == flag]
-        ends = tuple(_end(buffer, places[buffer], sums[buffer], buffer in assigned) for buffer in mine)
+        ends = tuple(_end(gathered.lanes[t], places[t], sums[t], gathered.lanes[t] in assigned) for t in mine)
         out.append(If(flag, ends))
-    body, *_ = unique(tuple(out), names)
+    wanted = {v for s in walk_stmts(tuple(out)) for e in expressions(s) for v in variables(e)}
+    body, *_ = unique((*indices(gathered, sides, wanted), *out), names)
     return flattened(simplify(shared(body), first_own))
 
 
@@ -338,4 +533,4 @@ def _collecting(block: Block, sums: Mapping[Buffer, Var], flags: Mapping[Buffer,
     return (*out, *(Assign(v, b.const(True, BOOL)) for v in hit))
 
 
-__all__ = ["Gather", "Sides", "Slice", "Target", "at_target", "gather", "gather_kernel", "indices", "placed", "rest"]
+__all__ = ["Asked", "Gather", "Sides", "Slice", "Target", "at_target", "gather", "gather_kernel", "placed", "questions", "rest", "tidying"]

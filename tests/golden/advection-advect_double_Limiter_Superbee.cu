@@ -15,7 +15,7 @@ extern "C" __global__ void advect_double_Limiter_Superbee_gather(
     double du_2 = 0.0;
     bool collected = false;
     bool collected_2 = false;
-    if (i >= 2 && i + 2 <= n - 1) {
+    if (i >= 2 && i <= n - 3) {
         const double u_2 = u[i];
         const double back = u_2 - u[i - 1];
         const double ahead = u[i + 1] - u_2;
@@ -75,7 +75,7 @@ extern "C" __global__ void advect_double_Limiter_Superbee_gather(
         collected_2 = true;
         collected = true;
     }
-    if (i + 1 >= 2 && i + 3 <= n - 1) {
+    if (i >= 1 && i <= n - 4) {
         const double u_2 = u[i + 1];
         const double back = u_2 - u[i];
         const double ahead = u[i + 2] - u_2;
@@ -136,7 +136,7 @@ extern "C" __global__ void advect_double_Limiter_Superbee_gather(
         collected = true;
         collected_2 = true;
     }
-    if (i + 2 >= 2 && i + 4 <= n - 1) {
+    if (i <= n - 5) {
         const double u_2 = u[i + 1];
         const double back = u_2 - u[i];
         const double ahead = u[i + 2] - u_2;
@@ -159,7 +159,7 @@ extern "C" __global__ void advect_double_Limiter_Superbee_gather(
         du_2 -= dback;
         collected_2 = true;
     }
-    if (i - 1 >= 2 && i + 1 <= n - 1) {
+    if (i >= 3 && i <= n - 2) {
         const double u_2 = u[i - 1];
         const double back = u_2 - u[i - 2];
         const double ahead = u[i] - u_2;

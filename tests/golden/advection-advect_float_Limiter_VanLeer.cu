@@ -19,7 +19,7 @@ extern "C" __global__ void advect_float_Limiter_VanLeer_gather(
     float du_2 = 0.0f;
     bool collected = false;
     bool collected_2 = false;
-    if (i >= 2 && i + 2 <= n - 1) {
+    if (i >= 2 && i <= n - 3) {
         const float u_2 = u[i];
         const float back = u_2 - u[i - 1];
         const float ahead = u[i + 1] - u_2;
@@ -49,7 +49,7 @@ extern "C" __global__ void advect_float_Limiter_VanLeer_gather(
         collected = true;
         collected_2 = true;
     }
-    if (i + 1 >= 2 && i + 3 <= n - 1) {
+    if (i >= 1 && i <= n - 4) {
         const float u_2 = u[i + 1];
         const float back = u_2 - u[i];
         const float ahead = u[i + 2] - u_2;
@@ -79,7 +79,7 @@ extern "C" __global__ void advect_float_Limiter_VanLeer_gather(
         collected = true;
         collected_2 = true;
     }
-    if (i + 2 >= 2 && i + 4 <= n - 1) {
+    if (i <= n - 5) {
         const float u_2 = u[i + 1];
         const float back = u_2 - u[i];
         const float ahead = u[i + 2] - u_2;
@@ -91,7 +91,7 @@ extern "C" __global__ void advect_float_Limiter_VanLeer_gather(
             collected_2 = true;
         }
     }
-    if (i - 1 >= 2 && i + 1 <= n - 1) {
+    if (i >= 3 && i <= n - 2) {
         const float u_2 = u[i - 1];
         const float back = u_2 - u[i - 2];
         const float ahead = u[i] - u_2;

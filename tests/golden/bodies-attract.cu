@@ -1,28 +1,34 @@
 // gpuad: adjoint of `attract` (bodies.cu:45:28), for Duplicated body, acceleration; Const softening, n.
 // 1. put the seeds into dacceleration. dbody is added to: clear first.
-// 2. launch attract_reverse with the same grid and block.
+// 2. launch attract_gather with grid (3, 1, 1) and the block of attract.
+// 3. launch attract_reverse with the same grid and block.
 // On exit dacceleration holds the adjoint of the state before the launch; dbody has grown by the gradient.
-// Holds where no two threads touch one element of dacceleration, as for grid (3, 1, 1), block (16, 1, 1), n = 40.
+// Holds where no two threads touch one element of dacceleration
+// and the gather's threads do not meet in dbody, as for grid (3, 1, 1), block (16, 1, 1), n = 40.
 
 // The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
 __device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
 
-extern "C" __global__ void attract_reverse(
-    const float* body, float* dbody, const float* acceleration, float* dacceleration, float softening, int n)
+extern "C" __global__ void attract_gather(
+    const float* body, float* dbody, const float* dacceleration, float softening, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float dbody_2 = 0.0f;
+    float dbody_3 = 0.0f;
+    float dbody_4 = 0.0f;
+    float dbody_5 = 0.0f;
+    bool collected = false;
+    bool collected_2 = false;
+    bool collected_3 = false;
+    bool collected_4 = false;
     if (i < n) {
         const float self_x = body[i * 4LL];
         const float self_y = body[i * 4LL + 1LL];
         const float self_z = body[i * 4LL + 2LL];
-        dacceleration[i * 4LL + 3LL] = 0.0f;  // overwritten with something inactive
         const float dacceleration_2 = dacceleration[i * 4LL + 2LL];
-        dacceleration[i * 4LL + 2LL] = 0.0f;
         const float dacceleration_3 = dacceleration[i * 4LL + 1LL];
-        dacceleration[i * 4LL + 1LL] = 0.0f;
         const float dacceleration_4 = dacceleration[i * 4LL];
-        dacceleration[i * 4LL] = 0.0f;
         float dself_z = 0.0f;
         float dself_y = 0.0f;
         float dself_x = 0.0f;
@@ -36,35 +42,85 @@ extern "C" __global__ void attract_reverse(
             const float s = to_w * inverse * inverse * inverse;
             const float ds = r_z * dacceleration_2 + r_y * dacceleration_3 + r_x * dacceleration_4;
             const float ds_2 = inverse * ds;
-            const float ds_3 = inverse * ds_2;
-            const float dr2 = gpuad_chain(to_w * ds_3 + to_w * inverse * ds_2 + to_w * inverse * inverse * ds,
-                -0.5f * inverse / r2);
+            const float dr2 = gpuad_chain(to_w * (inverse * ds_2) + to_w * inverse * ds_2
+                + to_w * inverse * inverse * ds, -0.5f * inverse / r2);
             const float dr_z = s * dacceleration_2 + 2.0f * (r_z * dr2);
             const float dr_y = s * dacceleration_3 + 2.0f * (r_y * dr2);
             const float dr_x = s * dacceleration_4 + 2.0f * (r_x * dr2);
-            atomicAdd(&dbody[j * 4LL + 3LL], inverse * ds_3);
-            atomicAdd(&dbody[j * 4LL + 2LL], dr_z);
-            atomicAdd(&dbody[j * 4LL + 1LL], dr_y);
-            atomicAdd(&dbody[j * 4LL], dr_x);
             dself_z -= dr_z;
             dself_y -= dr_y;
             dself_x -= dr_x;
         }
         if (dself_z != 0.0f) {
-            atomicAdd(&dbody[i * 4LL + 2LL], dself_z);
+            dbody_3 += dself_z;
+            collected_2 = true;
         }
         if (dself_y != 0.0f) {
-            atomicAdd(&dbody[i * 4LL + 1LL], dself_y);
+            dbody_4 += dself_y;
+            collected_3 = true;
         }
         if (dself_x != 0.0f) {
-            atomicAdd(&dbody[i * 4LL], dself_x);
+            dbody_5 += dself_x;
+            collected_4 = true;
         }
+    }
+    if (i < n) {
+        for (int x = 0; x < n; ++x) {
+            const float dacceleration_2 = dacceleration[x * 4LL + 2LL];
+            const float dacceleration_3 = dacceleration[x * 4LL + 1LL];
+            const float dacceleration_4 = dacceleration[x * 4LL];
+            const float to_w = body[i * 4LL + 3LL];
+            const float r_x = body[i * 4LL] - body[x * 4LL];
+            const float r_y = body[i * 4LL + 1LL] - body[x * 4LL + 1LL];
+            const float r_z = body[i * 4LL + 2LL] - body[x * 4LL + 2LL];
+            const float r2 = r_x * r_x + r_y * r_y + r_z * r_z + softening * softening;
+            const float inverse = rsqrtf(r2);
+            const float s = to_w * inverse * inverse * inverse;
+            const float ds = r_z * dacceleration_2 + r_y * dacceleration_3 + r_x * dacceleration_4;
+            const float ds_2 = inverse * ds;
+            const float ds_3 = inverse * ds_2;
+            const float dr2 = gpuad_chain(to_w * ds_3 + to_w * inverse * ds_2 + to_w * inverse * inverse * ds,
+                -0.5f * inverse / r2);
+            dbody_2 += inverse * ds_3;
+            dbody_3 += s * dacceleration_2 + 2.0f * (r_z * dr2);
+            dbody_4 += s * dacceleration_3 + 2.0f * (r_y * dr2);
+            dbody_5 += s * dacceleration_4 + 2.0f * (r_x * dr2);
+            collected = true;
+            collected_2 = true;
+            collected_3 = true;
+            collected_4 = true;
+        }
+    }
+    if (collected) {
+        dbody[i * 4LL + 3LL] += dbody_2;
+    }
+    if (collected_2) {
+        dbody[i * 4LL + 2LL] += dbody_3;
+    }
+    if (collected_3) {
+        dbody[i * 4LL + 1LL] += dbody_4;
+    }
+    if (collected_4) {
+        dbody[i * 4LL] += dbody_5;
+    }
+}
+
+extern "C" __global__ void attract_reverse(
+    const float* body, const float* dbody, const float* acceleration, float* dacceleration, float softening,
+    int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        dacceleration[i * 4LL + 3LL] = 0.0f;  // overwritten with something inactive
+        dacceleration[i * 4LL + 2LL] = 0.0f;
+        dacceleration[i * 4LL + 1LL] = 0.0f;
+        dacceleration[i * 4LL] = 0.0f;
     }
 }
 
 // adjoint of `attract`
 //   not saved  body                          never overwritten by this launch
 //   not saved  acceleration                  no derivative needs what was overwritten
-//   shadow     dbody                atomic   it is not proved that no two threads meet in one element (bodies.cu:50:52)
+//   shadow     dbody                gather   each thread of attract_gather collects for an element of its own (bodies.cu:50:52)
 //   shadow     dacceleration        plain    no two threads touch one element (bodies.cu:51:5)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

@@ -1,11 +1,37 @@
 // gpuad: adjoint of `convolve_image` (convolution.cu:48:28), for Duplicated image, weight, filtered; Const height, width.
 // 1. put the seeds into dfiltered. dimage, dweight are added to: clear first.
-// 2. launch convolve_image_reverse with the same grid and block.
+// 2. launch convolve_image_gather with grid (4, 3, 1) and the block of convolve_image.
+// 3. launch convolve_image_reverse with the same grid and block.
 // On exit dfiltered holds the adjoint of the state before the launch; dimage, dweight have grown by the gradient.
-// Holds where no two threads touch one element of dfiltered, as for grid (4, 3, 1), block (8, 8, 1), height = 21, width = 26.
+// Holds where no two threads touch one element of dfiltered
+// and the gather's threads do not meet in dimage, as for grid (4, 3, 1), block (8, 8, 1), height = 21, width = 26.
+
+extern "C" __global__ void convolve_image_gather(
+    float* dimage, const float* weight, const float* dfiltered, int height, int width)
+{
+    int x = blockIdx.x * blockDim.x + threadIdx.x;
+    int y = blockIdx.y * blockDim.y + threadIdx.y;
+    float dimage_2 = 0.0f;
+    bool collected = false;
+    for (int dy = -1; dy < 2; ++dy) {
+        if (y - dy >= 0 && y - dy < height) {
+            for (int dx = -1; dx < 2; ++dx) {
+                if (x - dx >= 0 && x - dx < width) {
+                    if (y < height && x < width) {
+                        dimage_2 += weight[(dy + 1) * 3 + dx + 1] * dfiltered[(y - dy) * width + (x - dx)];
+                        collected = true;
+                    }
+                }
+            }
+        }
+    }
+    if (collected) {
+        dimage[y * width + x] += dimage_2;
+    }
+}
 
 extern "C" __global__ void convolve_image_reverse(
-    const float* image, float* dimage, const float* weight, float* dweight, const float* filtered,
+    const float* image, const float* dimage, const float* weight, float* dweight, const float* filtered,
     float* dfiltered, int height, int width)
 {
     int x = blockIdx.x * blockDim.x + threadIdx.x;
@@ -19,11 +45,7 @@ extern "C" __global__ void convolve_image_reverse(
                 int column = x + dx;
                 const float pixel = row >= 0 && row < height && column >= 0 && column < width
                     ? image[row * width + column] : 0.0f;
-                const float weight_2 = weight[(dy + 1) * 3 + dx + 1];
                 atomicAdd(&dweight[(dy + 1) * 3 + dx + 1], pixel * dfiltered_2);
-                if (row >= 0 && row < height && column >= 0 && column < width) {
-                    atomicAdd(&dimage[row * width + column], weight_2 * dfiltered_2);
-                }
             }
         }
     }
@@ -33,7 +55,7 @@ extern "C" __global__ void convolve_image_reverse(
 //   not saved  image                         never overwritten by this launch
 //   not saved  weight                        never overwritten by this launch
 //   not saved  filtered                      no derivative needs what was overwritten
-//   shadow     dimage               atomic   it is not proved that no two threads meet in one element (convolution.cu:56:87)
+//   shadow     dimage               gather   each thread of convolve_image_gather collects for an element of its own (convolution.cu:56:87)
 //   shadow     dweight              atomic   it is not proved that no two threads meet in one element (convolution.cu:57:28)
 //   shadow     dfiltered            plain    no two threads touch one element (convolution.cu:60:5)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

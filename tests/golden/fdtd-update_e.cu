@@ -55,12 +55,12 @@ extern "C" __global__ void update_e_gather(
         collected = true;
         collected_2 = true;
     }
-    if (x != 0 && y + 1 != 0 && x < nx && y + 1 < ny) {
+    if (x != 0 && x < nx && y < ny - 1) {
         const float epsilon_2 = epsilon[i + nx];
         dhx_2 += courant / epsilon_2 * gpuad_chain(dez[i + nx], 1.0f / (1.0f + 0.5f * sigma[i + nx] / epsilon_2));
         collected = true;
     }
-    if (x + 1 != 0 && y != 0 && x + 1 < nx && y < ny) {
+    if (y != 0 && x < nx - 1 && y < ny) {
         const float epsilon_2 = epsilon[i + 1];
         dhy_2 -= courant / epsilon_2 * gpuad_chain(dez[i + 1], 1.0f / (1.0f + 0.5f * sigma[i + 1] / epsilon_2));
         collected_2 = true;

@@ -47,11 +47,11 @@ extern "C" __global__ void update_h_gather(
             collected = true;
         }
     }
-    if (x >= 1 && x - 1 < nx && y < ny && x - 1 < nx - 1) {
+    if (x >= 1 && x < nx + 1 && y < ny && x < nx) {
         dez_2 += courant * dhy[i - 1];
         collected = true;
     }
-    if (y >= 1 && x < nx && y - 1 < ny && y - 1 < ny - 1) {
+    if (y >= 1 && x < nx && y < ny + 1 && y < ny) {
         dez_2 -= courant * dhx[i - nx];
         collected = true;
     }

@@ -1,9 +1,11 @@
 // gpuad: adjoint of `gemm` (gemm.cu:22:28), for Duplicated a, b, c; Active alpha, beta; Const m, n, k.
 // 1. before gemm runs, copy c to c_saved (all that it may touch).
 // 2. put the seeds into dc. da, db, dalpha, dbeta are added to: clear first.
-// 3. launch gemm_reverse with the same grid and block.
+// 3. launch gemm_gather with grid (2, 2, 1) and the block of gemm.
+// 4. launch gemm_reverse with the same grid and block.
 // On exit dc holds the adjoint of the state before the launch; da, db, dalpha, dbeta have grown by the gradient.
-// Holds where no two threads touch one element of dc, as for grid (2, 2, 1), block (16, 16, 1), m = 19, n = 23, k = 14.
+// Holds where no two threads touch one element of dc
+// and the gather's threads do not meet in da, db, as for grid (2, 2, 1), block (16, 16, 1), m = 19, n = 23, k = 14.
 
 // Adds the sum of `value` over all threads of the block to *target, with one atomicAdd. Every thread of the block must make the call,
 // with the same target; the block may have any shape. The sum is formed in double.
@@ -29,8 +31,37 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
 }
 
+extern "C" __global__ void gemm_gather(
+    const float* a, float* da, const float* b, float* db, const float* dc, float alpha, int m, int n, int k)
+{
+    int column = blockIdx.x * blockDim.x + threadIdx.x;
+    int row = blockIdx.y * blockDim.y + threadIdx.y;
+    float db_2 = 0.0f;
+    float da_2 = 0.0f;
+    bool collected = false;
+    bool collected_2 = false;
+    if (row < k && column < n) {
+        for (int y = 0; y < m; ++y) {
+            db_2 += a[y * k + row] * (alpha * dc[y * n + column]);
+            collected = true;
+        }
+    }
+    if (column < k && row < m) {
+        for (int x = 0; x < n; ++x) {
+            da_2 += b[column * n + x] * (alpha * dc[row * n + x]);
+            collected_2 = true;
+        }
+    }
+    if (collected) {
+        db[row * n + column] += db_2;
+    }
+    if (collected_2) {
+        da[k * row + column] += da_2;
+    }
+}
+
 extern "C" __global__ void gemm_reverse(
-    const float* a, float* da, const float* b, float* db, const float* c, float* dc, float alpha,
+    const float* a, const float* da, const float* b, const float* db, const float* c, float* dc, float alpha,
     double* dalpha, float beta, double* dbeta, int m, int n, int k, const float* c_saved)
 {
     int column = blockIdx.x * blockDim.x + threadIdx.x;
@@ -45,12 +76,6 @@ extern "C" __global__ void gemm_reverse(
         const float c_2 = c_saved[row * n + column];
         const float dc_2 = dc[row * n + column];
         dc[row * n + column] = beta * dc_2;
-        const float dsum = alpha * dc_2;
-        for (int l = 0; l < k; ++l) {
-            const float b_2 = b[l * n + column];
-            atomicAdd(&db[l * n + column], a[row * k + l] * dsum);
-            atomicAdd(&da[row * k + l], b_2 * dsum);
-        }
         dalpha_2 = sum * dc_2;
         dbeta_2 = c_2 * dc_2;
     }
@@ -62,8 +87,8 @@ extern "C" __global__ void gemm_reverse(
 //   not saved  a                             never overwritten by this launch
 //   not saved  b                             never overwritten by this launch
 //   saved      c                    copy     needed by gemm.cu:28:52, overwritten by gemm.cu:28:9
-//   shadow     da                   atomic   it is not proved that no two threads meet in one element (gemm.cu:27:44)
-//   shadow     db                   atomic   it is not proved that no two threads meet in one element (gemm.cu:27:61)
+//   shadow     da                   gather   each thread of gemm_gather collects for an element of its own (gemm.cu:27:44)
+//   shadow     db                   gather   each thread of gemm_gather collects for an element of its own (gemm.cu:27:61)
 //   shadow     dc                   plain    no two threads touch one element (gemm.cu:28:9)
 //   shadow     dalpha               reduced  summed over each block, then one atomic addition a block (gemm.cu:22:28)
 //   shadow     dbeta                reduced  summed over each block, then one atomic addition a block (gemm.cu:22:28)

@@ -42,19 +42,19 @@ extern "C" __global__ void heat_gather(float* du, const float* dv, float alpha, 
         du_2 += dv_2 - 4.0f * (alpha * dv_2);
         collected = true;
     }
-    if (x > 0 && x < nx - 1 && y - 1 > 0 && y - 1 < ny - 1) {
+    if (x > 0 && x < nx - 1 && y > 1 && y < ny) {
         du_2 += alpha * dv[i - nx];
         collected = true;
     }
-    if (x > 0 && x < nx - 1 && y + 1 > 0 && y + 1 < ny - 1) {
+    if (x > 0 && x < nx - 1 && y < ny - 2) {
         du_2 += alpha * dv[i + nx];
         collected = true;
     }
-    if (x - 1 > 0 && x - 1 < nx - 1 && y > 0 && y < ny - 1) {
+    if (x > 1 && x < nx && y > 0 && y < ny - 1) {
         du_2 += alpha * dv[i - 1];
         collected = true;
     }
-    if (x + 1 > 0 && x + 1 < nx - 1 && y > 0 && y < ny - 1) {
+    if (x < nx - 2 && y > 0 && y < ny - 1) {
         du_2 += alpha * dv[i + 1];
         collected = true;
     }

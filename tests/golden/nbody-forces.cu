@@ -1,28 +1,35 @@
 // gpuad: adjoint of `forces` (nbody.cu:36:28), for Duplicated position, mass, acceleration; Const softening, n.
 // 1. put the seeds into dacceleration. dposition, dmass are added to: clear first.
-// 2. launch forces_reverse with the same grid and block.
+// 2. launch forces_gather with grid (3, 1, 1) and the block of forces.
+// 3. launch forces_reverse with the same grid and block.
 // On exit dacceleration holds the adjoint of the state before the launch; dposition, dmass have grown by the gradient.
-// Holds where no two threads touch one element of dacceleration, as for grid (3, 1, 1), block (32, 1, 1), n = 70.
+// Holds where no two threads touch one element of dacceleration
+// and the gather's threads do not meet in dmass, dposition, as for grid (3, 1, 1), block (32, 1, 1), n = 70.
 
 // The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
 __device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
 
-extern "C" __global__ void forces_reverse(
-    const float* position, float* dposition, const float* mass, float* dmass, const float* acceleration,
-    float* dacceleration, float softening, int n)
+extern "C" __global__ void forces_gather(
+    const float* position, float* dposition, const float* mass, float* dmass, const float* dacceleration,
+    float softening, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float dmass_2 = 0.0f;
+    float dposition_2 = 0.0f;
+    float dposition_3 = 0.0f;
+    float dposition_4 = 0.0f;
+    bool collected = false;
+    bool collected_2 = false;
+    bool collected_3 = false;
+    bool collected_4 = false;
     if (i < n) {
         const float xi = position[3 * i];
         const float yi = position[3 * i + 1];
         const float zi = position[3 * i + 2];
         const float dacceleration_2 = dacceleration[3 * i + 2];
-        dacceleration[3 * i + 2] = 0.0f;
         const float dacceleration_3 = dacceleration[3 * i + 1];
-        dacceleration[3 * i + 1] = 0.0f;
         const float dacceleration_4 = dacceleration[3 * i];
-        dacceleration[3 * i] = 0.0f;
         float dzi = 0.0f;
         float dyi = 0.0f;
         float dxi = 0.0f;
@@ -36,29 +43,78 @@ extern "C" __global__ void forces_reverse(
             const float s = mass_2 * inverse * inverse * inverse;
             const float ds = dz * dacceleration_2 + dy * dacceleration_3 + dx * dacceleration_4;
             const float ds_2 = inverse * ds;
-            const float ds_3 = inverse * ds_2;
-            atomicAdd(&dmass[j], inverse * ds_3);
-            const float dr2 = gpuad_chain(mass_2 * ds_3 + mass_2 * inverse * ds_2 + mass_2 * inverse * inverse * ds,
-                -0.5f * inverse / r2);
+            const float dr2 = gpuad_chain(mass_2 * (inverse * ds_2) + mass_2 * inverse * ds_2
+                + mass_2 * inverse * inverse * ds, -0.5f * inverse / r2);
             const float ddz = s * dacceleration_2 + 2.0f * (dz * dr2);
-            atomicAdd(&dposition[3 * j + 2], ddz);
             const float ddy = s * dacceleration_3 + 2.0f * (dy * dr2);
-            atomicAdd(&dposition[3 * j + 1], ddy);
             const float ddx = s * dacceleration_4 + 2.0f * (dx * dr2);
-            atomicAdd(&dposition[3 * j], ddx);
             dzi -= ddz;
             dyi -= ddy;
             dxi -= ddx;
         }
         if (dzi != 0.0f) {
-            atomicAdd(&dposition[3 * i + 2], dzi);
+            dposition_2 += dzi;
+            collected_2 = true;
         }
         if (dyi != 0.0f) {
-            atomicAdd(&dposition[3 * i + 1], dyi);
+            dposition_3 += dyi;
+            collected_3 = true;
         }
         if (dxi != 0.0f) {
-            atomicAdd(&dposition[3 * i], dxi);
+            dposition_4 += dxi;
+            collected_4 = true;
         }
+    }
+    if (i < n) {
+        for (int x = 0; x < n; ++x) {
+            const float dacceleration_2 = dacceleration[3 * x + 2];
+            const float dacceleration_3 = dacceleration[3 * x + 1];
+            const float dacceleration_4 = dacceleration[3 * x];
+            const float dx = position[3 * i] - position[3 * x];
+            const float dy = position[3 * i + 1] - position[3 * x + 1];
+            const float dz = position[3 * i + 2] - position[3 * x + 2];
+            const float r2 = dx * dx + dy * dy + dz * dz + softening * softening;
+            const float inverse = rsqrtf(r2);
+            const float mass_2 = mass[i];
+            const float s = mass_2 * inverse * inverse * inverse;
+            const float ds = dz * dacceleration_2 + dy * dacceleration_3 + dx * dacceleration_4;
+            const float ds_2 = inverse * ds;
+            const float ds_3 = inverse * ds_2;
+            dmass_2 += inverse * ds_3;
+            const float dr2 = gpuad_chain(mass_2 * ds_3 + mass_2 * inverse * ds_2 + mass_2 * inverse * inverse * ds,
+                -0.5f * inverse / r2);
+            dposition_2 += s * dacceleration_2 + 2.0f * (dz * dr2);
+            dposition_3 += s * dacceleration_3 + 2.0f * (dy * dr2);
+            dposition_4 += s * dacceleration_4 + 2.0f * (dx * dr2);
+            collected = true;
+            collected_2 = true;
+            collected_3 = true;
+            collected_4 = true;
+        }
+    }
+    if (collected) {
+        dmass[i] += dmass_2;
+    }
+    if (collected_2) {
+        dposition[3 * i + 2] += dposition_2;
+    }
+    if (collected_3) {
+        dposition[3 * i + 1] += dposition_3;
+    }
+    if (collected_4) {
+        dposition[3 * i] += dposition_4;
+    }
+}
+
+extern "C" __global__ void forces_reverse(
+    const float* position, const float* dposition, const float* mass, const float* dmass,
+    const float* acceleration, float* dacceleration, float softening, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        dacceleration[3 * i + 2] = 0.0f;
+        dacceleration[3 * i + 1] = 0.0f;
+        dacceleration[3 * i] = 0.0f;
     }
 }
 
@@ -66,7 +122,7 @@ extern "C" __global__ void forces_reverse(
 //   not saved  position                      never overwritten by this launch
 //   not saved  mass                          never overwritten by this launch
 //   not saved  acceleration                  no derivative needs what was overwritten
-//   shadow     dposition            atomic   it is not proved that no two threads meet in one element (nbody.cu:44:20)
-//   shadow     dmass                atomic   it is not proved that no two threads meet in one element (nbody.cu:47:19)
+//   shadow     dposition            gather   each thread of forces_gather collects for an element of its own (nbody.cu:44:20)
+//   shadow     dmass                gather   each thread of forces_gather collects for an element of its own (nbody.cu:47:19)
 //   shadow     dacceleration        plain    no two threads touch one element (nbody.cu:54:5)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

@@ -18,19 +18,19 @@ extern "C" __global__ void wave_gather(const float* dold, float* dnow, const flo
         dnow_2 += 2.0f * dold_2 - 4.0f * (c2[i] * dold_2);
         collected = true;
     }
-    if (x >= 1 && y - 1 >= 1 && x < nx - 1 && y - 1 < ny - 1) {
+    if (x >= 1 && y >= 2 && x < nx - 1 && y < ny) {
         dnow_2 += c2[i - nx] * dold[i - nx];
         collected = true;
     }
-    if (x >= 1 && y + 1 >= 1 && x < nx - 1 && y + 1 < ny - 1) {
+    if (x >= 1 && x < nx - 1 && y < ny - 2) {
         dnow_2 += c2[i + nx] * dold[i + nx];
         collected = true;
     }
-    if (x - 1 >= 1 && y >= 1 && x - 1 < nx - 1 && y < ny - 1) {
+    if (x >= 2 && y >= 1 && x < nx && y < ny - 1) {
         dnow_2 += c2[i - 1] * dold[i - 1];
         collected = true;
     }
-    if (x + 1 >= 1 && y >= 1 && x + 1 < nx - 1 && y < ny - 1) {
+    if (y >= 1 && x < nx - 2 && y < ny - 1) {
         dnow_2 += c2[i + 1] * dold[i + 1];
         collected = true;
     }
