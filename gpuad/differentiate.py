@@ -30,6 +30,7 @@ from .transform.gather import Gather, Sides, gather, gather_kernel, rest
 from .transform.names import Names
 from .transform.normalize import normalize
 from .transform.prune import prune
+from .transform.quiet import quiet
 from .transform.recording import Recording, record
 from .transform.reorder import reorder
 from .transform.reverse import name_results
@@ -222,7 +223,7 @@ def primal_of(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
 def prepared(function: surface.Function, aliases: Aliases, *, refilled: bool = False) -> Kernel:
     """The primal in the form that the derivative passes expect. `refilled`: shared arrays that one loop uses are taken to be filled anew
     by each of its iterations, which a launch has to check."""
-    kernel = sink(forward_stores(primal_of(function, aliases)))
+    kernel = sink(forward_stores(quiet(primal_of(function, aliases))))
     kernel = name_results(split(kernel) if refilled else kernel, Names(kernel))
     verify(kernel)
     return kernel

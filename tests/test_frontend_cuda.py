@@ -359,8 +359,16 @@ def test_sincos_evaluates_its_argument_once() -> None:
     assert one("sincospi(d, &d, &d);") == "{float64 angle = d; d = sinpi(angle); d = cospi(angle)}"
 
 
-def test_printf_and_assert_leave_nothing() -> None:
-    assert body('printf("%d %f\\n", n, x[n]); assert(n > 0); n = 1;') == ["n = 1:int32"]
+def test_printf_and_assert() -> None:
+    told = "Tell(%d %lld %f %%, {n, int64(n), ~float64(x[n])}, False)"
+    assert one(r'printf("%hd %ld %f %%", n, (long)n, x[n]);').replace("~int64", "int64") == told
+    assert one("assert(n > 0);") == "If((n > 0:int32), {}, Tell(user.cu:2:124: assert(n > 0), {}, True))"
+    for left_out in ('printf("%s", "text");', 'printf("%d", x[n]);', 'printf("%*d", n, n);', 'printf("%d");', 'printf("%p", x);'):
+        assert body(left_out + " n = 1;") == ["n = 1:int32"]
+
+
+def test_what_leaves_nothing() -> None:
+    assert body("__builtin_assume(n > 0); n = 1;") == ["n = 1:int32"]
     assert body("(void)n; ; n = 1;") == ["n = 1:int32"]
 
 

@@ -110,7 +110,14 @@ __device__ inline double gpuad_half(double value)
 }
 """
 
+_STOP = """
+// Ends the launch with an error, as assert does, which says what did not hold.
+extern "C" __device__ void __assertfail(const char*, const char*, unsigned int, const char*, size_t);
+__device__ inline void gpuad_stop(const char* what) { __assertfail(what, "", 0, "", 1); }
+"""
+
 CUDA_HELPERS = {
+    "gpuad_stop": _STOP,
     "gpuad_half": _HALF,
     "gpuad_chain": _CHAIN,
     **gamma_helpers("__device__ inline"),

@@ -14,7 +14,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import UnsupportedError
-from ..ir.nodes import Accumulate, Alloc, Atomic, Barrier, Buffer, Cast, Constant, Expr, For, How, Kernel, Shuffle, Stmt, Take, Var, While
+from ..ir.nodes import (
+    Accumulate,
+    Alloc,
+    Atomic,
+    Barrier,
+    Buffer,
+    Cast,
+    Constant,
+    Expr,
+    For,
+    How,
+    Kernel,
+    Shuffle,
+    Stmt,
+    Take,
+    Tell,
+    Var,
+    While,
+)
 from ..ir.types import F32, F64, Scalar, Space
 from .axes import merge_axes
 from .cuda import comment, functions, parameters, pointer, wrapped
@@ -65,6 +83,11 @@ def _is_atomic(stmt: Stmt) -> bool:
     return isinstance(stmt, Atomic) or (isinstance(stmt, Accumulate | Take) and stmt.how is How.ATOMIC)
 
 
+def assertions(kernel: Kernel) -> list[Tell]:
+    """What may end a launch, in the order of the text: the status of one that ended is 3 and the number of what did."""
+    return list(dict.fromkeys(s for s in statements(kernel.body) if isinstance(s, Tell) and s.stops))
+
+
 class HostStatements(Statements):
     """Prints a kernel's body for the CPU."""
 
@@ -72,6 +95,7 @@ class HostStatements(Statements):
 
     def __init__(self, kernel: Kernel, reserved: Sequence[str], wide: bool) -> None:
         super().__init__(kernel, reserved)
+        self.source = kernel
         self.wide = widen(self.kernel, self.classes) if wide else Wide()
         assert isinstance(self.expressions, HostExpressions)
         self.text: HostExpressions = self.expressions
@@ -96,6 +120,11 @@ class HostStatements(Statements):
             value = value.operand
         self.sums.append(Sum(stmt, F64 if again else value.type))
         return f"gpuad_sum{k} {'+=' if again else '='} {self.text.text(value)};"
+
+    print_name = "gpuad_print"
+
+    def stop(self, stmt: Tell) -> None:
+        self.line(f"throw gpuad_stopped{{{assertions(self.source).index(stmt)}}};", stmt.note)
 
     def shared(self, stmt: Alloc, kind: str, name: str) -> None:
         raise UnsupportedError("the CPU executor does not run kernels with shared memory yet", stmt.span)

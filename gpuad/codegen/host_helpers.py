@@ -11,6 +11,7 @@ from .helpers import helper_text
 PRELUDE = r"""
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -89,15 +90,27 @@ GPUAD_INLINE long long gpuad_bound(long long count, int worker, int workers)
     return (long long)((__int128)count * worker / workers);
 }
 
-struct gpuad_task { void (*run)(const void* work, int worker); const void* work; int worker; bool failed; };
+struct gpuad_task { void (*run)(const void* work, int worker); const void* work; int worker; int failed; };
+
+// An assertion that has failed.
+struct gpuad_stopped { int number; };
+
+template <typename... T>
+static void gpuad_print(const char* text, T... values)
+{
+    std::printf(text, values...);
+    std::fflush(stdout);
+}
 
 static void* gpuad_enter(void* given)
 {
     gpuad_task& task = *(gpuad_task*)given;
     try {
         task.run(task.work, task.worker);
+    } catch (const gpuad_stopped& stopped) {
+        task.failed = 3 + stopped.number;
     } catch (...) {
-        task.failed = true;
+        task.failed = 2;
     }
     return nullptr;
 }
@@ -126,14 +139,15 @@ static void gpuad_work(const void* work, int worker)
     (*(const Work*)work)(worker);
 }
 
-// Runs work(0) to work(workers - 1), each in a thread of its own as far as there are threads; 2 if one of them had no memory.
+// Runs work(0) to work(workers - 1), each in a thread of its own as far as there are threads; 2 if one of them had no memory, more if an
+// assertion failed.
 template <typename Work>
 static int gpuad_parallel(int workers, const Work& work)
 {
-    gpuad_task first = {gpuad_work<Work>, &work, 0, false};
+    gpuad_task first = {gpuad_work<Work>, &work, 0, 0};
     if (workers == 1) {
         gpuad_enter(&first);
-        return first.failed ? 2 : 0;
+        return first.failed;
     }
     std::vector<gpuad_task> tasks(workers, first);
     std::vector<gpuad_thread> threads(workers);
@@ -144,7 +158,7 @@ static int gpuad_parallel(int workers, const Work& work)
     for (int late = started; late < workers; ++late) gpuad_enter(&tasks[late]);
     for (int k = 1; k < started; ++k) gpuad_join(threads[k]);
     for (const gpuad_task& task : tasks)
-        if (task.failed) return 2;
+        if (task.failed) return task.failed;
     return 0;
 }
 

@@ -48,6 +48,13 @@ _INT_NAMES = {
 }
 
 
+def quoted(text: str) -> str:
+    """The text as a string literal of C."""
+    plain = {"\n": "\\n", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
+    encoded = "".join(plain.get(c, c if " " <= c <= "~" else "".join(f"\\{b:03o}" for b in c.encode())) for c in text)
+    return f'"{encoded}"'
+
+
 def c_type(t: Scalar) -> str:
     """C's name of the type; of a half that of its bits, since plain NVRTC has no headers. UnsupportedError for bfloat16."""
     name = C_TYPES.get(str(t))

@@ -35,6 +35,7 @@ from ..ir.nodes import (
     Stmt,
     Store,
     Take,
+    Tell,
     Unary,
     Var,
     While,
@@ -46,7 +47,7 @@ from .coalesce import coalesce
 from .expressions import Expressions
 from .fold import fold, negated
 from .naming import Names
-from .spelling import c_type
+from .spelling import c_type, quoted
 from .structure import Read, defined, merge_vars, read, statements
 from .wrapping import wrap
 
@@ -71,6 +72,7 @@ class Statements:
     """Prints one kernel's body as CUDA; `lines` is the text, `helpers` the functions that it needs."""
 
     expressions_class = Expressions
+    print_name = "printf"
 
     def __init__(self, kernel: Kernel, reserved: Sequence[str] = ()) -> None:
         self.kernel = fold(kernel)
@@ -191,6 +193,8 @@ class Statements:
                 self.barrier(stmt)
             case Shuffle():
                 self.shuffle(stmt)
+            case Tell():
+                self.tell(stmt)
             case _:
                 raise UnsupportedError(f"a {type(stmt).__name__} has to be lowered before it is printed", stmt.span)
 
@@ -385,6 +389,17 @@ class Statements:
             self.line("__syncthreads();", stmt.note)
         else:
             self.line(f"__syncwarp({_mask(self.expressions, stmt.mask) if stmt.mask is not None else ''});", stmt.note)
+
+    def tell(self, stmt: Tell) -> None:
+        if stmt.stops:
+            self.stop(stmt)
+            return
+        values = [self.expressions.text(v) for v in stmt.values]
+        self.line(f"{self.print_name}({', '.join([quoted(stmt.text), *values])});", stmt.note)
+
+    def stop(self, stmt: Tell) -> None:
+        self.helpers.add("gpuad_stop")
+        self.line(f"gpuad_stop({quoted(stmt.text)});", stmt.note)
 
     def shuffle(self, stmt: Shuffle) -> None:
         if stmt.op == "ballot":

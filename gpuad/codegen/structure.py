@@ -35,6 +35,7 @@ from ..ir.nodes import (
     Stmt,
     Store,
     Take,
+    Tell,
     Unary,
     Var,
     While,
@@ -105,7 +106,7 @@ def visit_operands(stmt: Stmt, visit: Visit) -> Stmt:
             return replace(stmt, mask=visit(a))
         case Shuffle():
             return replace(stmt, mask=visit(stmt.mask), value=visit(stmt.value), lane=visit(stmt.lane), width=visit(stmt.width))
-        case Push(values=values):
+        case Push(values=values) | Tell(values=values):
             return replace(stmt, values=tuple(visit(v) for v in values))
     return stmt
 

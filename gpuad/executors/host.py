@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..codegen.host import has_atomics, host_source
+from ..codegen.host import assertions, has_atomics, host_source
 from ..codegen.naming import identifier
 from ..codegen.structure import statements, written
 from ..errors import LaunchError
@@ -145,6 +145,9 @@ def default_workers() -> int:
     return int(text)
 
 
+_STOPPED = 2  # above this status, a launch has ended with the failure of an assertion
+
+
 class _Program:
     """A kernel's compiled text, in the variants that launches have needed."""
 
@@ -153,6 +156,7 @@ class _Program:
         self.kernel_name = kernel.name
         self.symbol = f"gpuad_launch_{identifier(kernel.name)}"
         self.params = kernel.params
+        self.assertions = tuple(s.text for s in assertions(kernel))
         atomics = has_atomics(kernel)
         self.atomics = atomics and workers is not None and workers > 1
         self.demand = -workers if workers is not None else 1 if atomics else default_workers()
@@ -179,7 +183,16 @@ class _Program:
         entry = self.entries.get(variant) or self.entry(variant)
         launch = partial(entry, geometry, self.pack(*values))
         launch.__dict__["memory"] = args  # kept alive: the values are addresses
-        return launch
+        return partial(self.asserted, launch) if self.assertions else launch
+
+    def asserted(self, launch: Callable[[], int]) -> int:
+        """Launches what may end with an assertion that fails."""
+        status = launch()
+        if status > _STOPPED:
+            raise LaunchError(
+                f"{self.kernel_name}: an assertion failed; what was written before stays: {self.assertions[status - _STOPPED - 1]}"
+            )
+        return status
 
     def values(self, args: Sequence[Argument]) -> tuple[list[Any], tuple[int, ...]]:
         """Addresses and scalars in the order of the call; first and last address of each pointer's allocation."""

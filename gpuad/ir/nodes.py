@@ -313,6 +313,16 @@ class Shuffle(Stmt):
 
 
 @dataclass(frozen=True)
+class Tell(Stmt):
+    """`printf(text, values...)`; with `stops` what is said of an assertion that has failed, which ends the launch. Only kernels that are
+    launched in the user's stead have it: derivatives are made of what `transform.quiet` leaves."""
+
+    text: str
+    values: tuple[Expr, ...] = ()
+    stops: bool = False
+
+
+@dataclass(frozen=True)
 class Stack:
     """A last-in-first-out store that each thread has for itself; one entry holds a value for each field. `stack_layout` makes it arrays."""
 

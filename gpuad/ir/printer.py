@@ -42,6 +42,7 @@ from .nodes import (
     Stmt,
     Store,
     Take,
+    Tell,
     Unary,
     Var,
     While,
@@ -151,6 +152,8 @@ class _Printer:
                 return f"{self.define(v)} = shuffle{'_' + op if op else ''}({operands})"
             case Push(stack=stack, values=values):
                 return f"push {self.name(stack)} ({self.listed(values)})"
+            case Tell(text=text, values=values, stops=stops):
+                return f"{'stop' if stops else 'print'} {text!r} ({self.listed(values)})"
             case Pop(stack=stack, vars=vs):
                 return f"pop {self.name(stack)} ({', '.join(self.define(v) for v in vs)})"
         return repr(stmt)

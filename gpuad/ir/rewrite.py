@@ -33,6 +33,7 @@ from .nodes import (
     Stmt,
     Store,
     Take,
+    Tell,
     Unary,
     Var,
     While,
@@ -152,7 +153,7 @@ def map_stmt_exprs(stmt: Stmt, f: Rewrite) -> Stmt:
             return stmt if mask is None else replace(stmt, mask=f(mask))
         case Shuffle():
             return replace(stmt, mask=f(stmt.mask), value=f(stmt.value), lane=f(stmt.lane), width=f(stmt.width))
-        case Push(values=values):
+        case Push(values=values) | Tell(values=values):
             return replace(stmt, values=tuple(f(v) for v in values))
     return stmt
 

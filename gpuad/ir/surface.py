@@ -316,6 +316,16 @@ class Barrier(Stmt):
 
 
 @dataclass(frozen=True)
+class Tell(Stmt):
+    """`printf(text, values...)` of numbers: each conversion in `text` has a value of its type, 64-bit integers are `ll`. With `stops` what
+    is said of an assertion that has failed, which ends the launch."""
+
+    text: str
+    values: tuple[Expr, ...] = ()
+    stops: bool = False
+
+
+@dataclass(frozen=True)
 class Global(Node):
     """A `__constant__` or `__device__` variable that a kernel reaches: `pointer` is the parameter through which it gets there. `initial`
     are the values of all elements in memory order as the source gives them, None where it gives none."""

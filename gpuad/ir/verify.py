@@ -39,6 +39,7 @@ from .nodes import (
     Stmt,
     Store,
     Take,
+    Tell,
     Unary,
     Var,
     While,
@@ -137,6 +138,9 @@ def _stmt(stmt: Stmt, scope: _Scope) -> None:
             _warp_stmt(stmt, scope)
         case Push() | Pop():
             _stack_stmt(stmt, scope)
+        case Tell(values=values):
+            for value in values:
+                _typed(value, value.type, scope)
         case _:
             raise InvalidIR(f"unknown statement {type(stmt).__name__}")
 

@@ -17,7 +17,7 @@ from functools import partial
 
 from ..errors import UnsupportedError
 from ..ir import surface
-from ..ir.nodes import Alloc, Barrier, Buffer, Constant, Expr, Kernel, Store, Var
+from ..ir.nodes import Alloc, Barrier, Buffer, Constant, Expr, Kernel, Store, Tell, Var
 from ..ir.records import holds_pointers, is_composite, is_record, numbers, size_of, split_parameter
 from ..ir.types import F16, I32, I64, U32, Array, Pointer, Scalar, Space, Type, Void
 from . import fold, inline, loops, memory, records
@@ -152,6 +152,8 @@ def _step(s: Lowering, stmt: surface.Stmt, rest: tuple[surface.Stmt, ...]) -> tu
         case surface.Barrier(scope=scope, mask=mask):
             named = None if mask is None else fold.cast(scalar(s, mask), U32)
             s.emit(Barrier(scope, None if named == _WHOLE_WARP else named, span=stmt.span))
+        case surface.Tell(text=text, values=values, stops=stops):
+            s.emit(Tell(text, tuple(scalar(s, v) for v in values), stops, span=stmt.span))
         case _:
             raise UnsupportedError(f"{type(stmt).__name__} is not supported", stmt.span)
     return rest

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import GpuadError, UnsupportedError
+from ...errors import GpuadError, LaunchError, UnsupportedError
 from ...ir import nodes as ir
 from ...ir.types import BOOL, I32, U32
 from . import accesses
 from .accesses import Run
 from .expressions import Code, Names, compile_expr, expect, join
-from .frame import Frame, Mask, Stacks
+from .frame import Frame, Mask, Stacks, who
 from .semantics import dtype_of
 
 Array = NDArray[Any]
@@ -284,6 +285,26 @@ def _source(op: str, own: Array, lane: Array, width: Array) -> Array:
     return np.asarray(start + (lane & (width - 1)))
 
 
+_LENGTH = re.compile(r"(%[-+ #0]*[\d.]*)ll([a-zA-Z])")  # 64 bits, of which Python need not be told
+
+
+def _tell(stmt: ir.Tell, names: Names) -> Run:
+    values = [compile_expr(v, names) for v in stmt.values]
+    text = _LENGTH.sub(r"\1\2", stmt.text)
+
+    def run(frame: Frame, mask: Mask) -> None:
+        if stmt.stops:
+            first = int(mask.pick(frame.threads, frame.width)[0])
+            raise LaunchError(f"an assertion failed for {who(frame.geometry.place(first))}: {stmt.text}")
+        for value in values:
+            frame.refuse(value.taint(frame), mask, stmt, "a number that is printed")
+        columns = [mask.pick(value.value(frame), frame.width).tolist() for value in values]
+        for row in zip(*columns, strict=True) if columns else [()] * mask.count(frame.width):
+            print(text % row, end="")
+
+    return run
+
+
 def _push(stmt: ir.Push, names: Names) -> Run:
     slot, values = names.stack(stmt.stack), [compile_expr(v, names) for v in stmt.values]
     for value, (name, kind) in zip(stmt.values, stmt.stack.fields, strict=True):
@@ -345,6 +366,7 @@ _COMPILE: dict[type[ir.Stmt], Callable[[Any, Names], Run]] = {
     ir.While: _while,
     ir.Barrier: _barrier,
     ir.Shuffle: _shuffle,
+    ir.Tell: _tell,
     ir.Push: _push,
     ir.Pop: _pop,
     ir.Alloc: accesses.compile_alloc,

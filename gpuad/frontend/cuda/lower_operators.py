@@ -31,7 +31,15 @@ def implicit(ctx: Context, cursor: Cursor) -> Expr:
     )  # the bindings show a conversion to an array parameter's type as one to an array
     if isinstance(target, Pointer) and _is_null(inner[0]):
         return Constant(ctx.span(cursor), target, 0)
+    if target == BOOL and _is_text(inner[0]):  # as in `assert(n > 0 && "there is nothing")`
+        return Constant(ctx.span(cursor), BOOL, True)
     return convert(ctx.expression(inner[0]), target, ctx.span(cursor), implicit=True)
+
+
+def _is_text(cursor: Cursor) -> bool:
+    while cursor.kind in (CursorKind.PAREN_EXPR, CursorKind.UNEXPOSED_EXPR) and len(inner := children(cursor)) == 1:
+        cursor = inner[0]
+    return bool(cursor.kind == CursorKind.STRING_LITERAL)
 
 
 def _is_null(cursor: Cursor) -> bool:

@@ -34,6 +34,7 @@ from .headers import has_initialiser, is_constexpr
 from .lower_calls import builtin_name
 from .lower_memory import dereferenced
 from .shared import declare_shared, is_shared
+from .telling import told
 from .types import is_const, is_reference, is_rvalue_reference, lower_variable
 
 _IGNORED_DECLARATIONS = {
@@ -41,7 +42,7 @@ _IGNORED_DECLARATIONS = {
     *(CursorKind.STATIC_ASSERT, CursorKind.ENUM_DECL, CursorKind.NAMESPACE_ALIAS),
     *(CursorKind.STRUCT_DECL, CursorKind.CLASS_DECL),
 }
-_WITHOUT_EFFECT = ("printf", "gpuad_assert", "__builtin_assume", "__assume", "__builtin_unreachable")
+_WITHOUT_EFFECT = ("__builtin_assume", "__assume", "__builtin_unreachable")
 _LOOPS = {CursorKind.FOR_STMT, CursorKind.WHILE_STMT, CursorKind.DO_STMT}
 
 
@@ -167,6 +168,8 @@ def evaluate(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
     name = builtin_name(cursor)
     if name in ("__syncthreads", "__syncwarp"):
         return (_barrier(ctx, cursor, name),)
+    if name in ("printf", "gpuad_assert"):
+        return told(ctx, cursor, name)
     if name in _WITHOUT_EFFECT:
         return _left_out(ctx, cursor, str(name))
     if name is not None and SINCOS.fullmatch(name):
@@ -207,12 +210,9 @@ def _discarded(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
 
 
 def _left_out(ctx: Context, cursor: Cursor, name: str) -> tuple[Stmt, ...]:
-    """printf, assert and advice to the compiler have no effect on numbers: they are left out, if their arguments have none either."""
-    shown = name.removeprefix("gpuad_")
-    for argument in cursor.get_arguments():
-        text = argument.type.get_canonical().get_pointee().get_canonical().spelling in ("const char", "char")
-        if not text and any(has_effects(value) for value in [ctx.expression(argument)]):
-            ctx.refuse(cursor, f"{shown} with arguments that have side effects is not supported")
+    """Advice to the compiler has no effect on numbers: it is left out, if its arguments have none either."""
+    if any(has_effects(ctx.expression(argument)) for argument in cursor.get_arguments()):
+        ctx.refuse(cursor, f"{name} with arguments that have side effects is not supported")
     return ()
 
 
