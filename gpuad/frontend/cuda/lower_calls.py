@@ -6,7 +6,7 @@ from clang.cindex import Cursor, CursorKind
 
 from ...errors import UnsupportedError
 from ...ir import surface
-from ...ir.surface import Binary, Conditional, Declaration, Expr, HelperCall, Record
+from ...ir.surface import Assign, Binary, Conditional, Declaration, Expr, HelperCall, Record
 from ...ir.types import BOOL, Pointer, Scalar, Vector
 from .builtins import BUILTINS, Call
 from .clang_c import children, evaluate, initializer
@@ -32,6 +32,8 @@ def call(ctx: Context, cursor: Cursor) -> Expr:
         ctx.refuse(cursor, _callee_reason(callee))
     if callee.kind in (CursorKind.CONSTRUCTOR, CursorKind.CONVERSION_FUNCTION) and is_ours(callee) and _is_half(callee):
         return _half(ctx, cursor)
+    if callee.kind == CursorKind.CXX_METHOD and callee.spelling == "operator=" and is_ours(callee) and _is_half(callee):
+        return _assigned(ctx, cursor)
     if callee.kind == CursorKind.CONSTRUCTOR and not has_body(callee):
         return implicit_construction(ctx, cursor)
     if callee.kind == CursorKind.CXX_METHOD and callee.spelling == "operator=" and not has_body(callee):
@@ -63,6 +65,13 @@ def _half(ctx: Context, cursor: Cursor) -> Expr:
     if not arguments:
         return constant(span, target, 0)
     return explicit(ctx.expression(arguments[0]), target, span)
+
+
+def _assigned(ctx: Context, cursor: Cursor) -> Expr:
+    """`h = x` of CuPy's classes, which take any number."""
+    left, right = cursor.get_arguments()
+    target, span = ctx.lvalue(left), ctx.span(cursor)
+    return Assign(span, target.type, target, explicit(ctx.expression(right), target.type, span))
 
 
 def _is_lambda(callee: Cursor) -> bool:

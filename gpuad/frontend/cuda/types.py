@@ -26,6 +26,8 @@ HALVES: dict[str, Type] = {
     "__half2": Vector(ir.F16, 2),
     "__nv_bfloat16": ir.BF16,
     "__nv_bfloat162": Vector(ir.BF16, 2),
+    "float16": ir.F16,  # CuPy's own
+    "bfloat16": ir.BF16,
 }
 _Outer = tuple[str, ...]  # the structs in which a type is found
 

@@ -63,6 +63,8 @@ GPUAD_H GPUAD_T& operator*=(GPUAD_T& a, const GPUAD_T& b) { a = __hmul(a, b); re
 GPUAD_H GPUAD_T& operator/=(GPUAD_T& a, const GPUAD_T& b) { a = __hdiv(a, b); return a; }
 GPUAD_H GPUAD_T& operator++(GPUAD_T& a) { a = __hadd(a, GPUAD_OF(1.0f)); return a; }
 GPUAD_H GPUAD_T& operator--(GPUAD_T& a) { a = __hsub(a, GPUAD_OF(1.0f)); return a; }
+GPUAD_H GPUAD_T operator++(GPUAD_T& a, int) { const GPUAD_T old = a; ++a; return old; }
+GPUAD_H GPUAD_T operator--(GPUAD_T& a, int) { const GPUAD_T old = a; --a; return old; }
 
 // The plain comparison is false where one of the two is NaN, that with a u is true there; `!=` is __hneu.
 #define GPUAD_COMPARE(name, op, inverse) \
@@ -151,14 +153,18 @@ GPUAD_H GPUAD_T2 operator+(const GPUAD_T2& a) { return a; }
     return {GPUAD_OF(__h##name(a.x, b.x) ? 1.0f : 0.0f), GPUAD_OF(__h##name(a.y, b.y) ? 1.0f : 0.0f)}; \
   } \
   GPUAD_H bool __hb##name##2(GPUAD_T2 a, GPUAD_T2 b) { return __h##name(a.x, b.x) && __h##name(a.y, b.y); }
-GPUAD_COMPARE(eq)
-GPUAD_COMPARE(ne)
-GPUAD_COMPARE(lt)
-GPUAD_COMPARE(le)
-GPUAD_COMPARE(gt)
-GPUAD_COMPARE(ge)
+#define GPUAD_COMPARE_BOTH(name, op, comparison) \
+  GPUAD_COMPARE(name) \
+  GPUAD_COMPARE(name##u) \
+  GPUAD_H bool operator op(const GPUAD_T2& a, const GPUAD_T2& b) { return comparison(a, b); }
+GPUAD_COMPARE_BOTH(eq, ==, __hbeq2)
+GPUAD_COMPARE_BOTH(ne, !=, __hbneu2)
+GPUAD_COMPARE_BOTH(lt, <, __hblt2)
+GPUAD_COMPARE_BOTH(le, <=, __hble2)
+GPUAD_COMPARE_BOTH(gt, >, __hbgt2)
+GPUAD_COMPARE_BOTH(ge, >=, __hbge2)
+#undef GPUAD_COMPARE_BOTH
 #undef GPUAD_COMPARE
-GPUAD_H bool operator==(const GPUAD_T2& a, const GPUAD_T2& b) { return __hbeq2(a, b); }
 
 #define GPUAD_FUNCTION(name, f) \
   GPUAD_H GPUAD_T h##name(GPUAD_T a) { return GPUAD_OF(f(GPUAD_TO(a))); } \
