@@ -18,10 +18,11 @@ from .api import BoundLaunch, Family, Kernel, Planned, offer
 from .errors import LaunchError, UnsupportedError
 from .explaining import AdjointText
 from .frontend.python_jit import ArrayType, Builtin, Lowered, NumberType, Signature, lower
-from .frontend.python_jit.fence import NUMPY_MODE
+from .frontend.python_jit.fence import HALF_ARGUMENT, NUMPY_MODE
 from .frontend.python_jit.names import BUILTINS
 from .frontend.python_jit.signature import scalar_of_number
 from .ir.surface import Function
+from .ir.types import F16
 from .ops.layout import element_strides, hull_size, origin, primal_of, reached
 
 _WIDE = 2**31 - 1
@@ -123,6 +124,8 @@ def _type(name: str, number: int, arg: Any) -> ArrayType | NumberType:
     scalar = scalar_of_number(value)
     if scalar is None:
         raise LaunchError(f"`{name}`: argument {number + 1} is {value!r}; a jit function takes arrays and real numbers")
+    if scalar == F16:
+        raise LaunchError(f"`{name}`: argument {number + 1} is {HALF_ARGUMENT}")
     return NumberType(scalar)
 
 

@@ -46,6 +46,7 @@ BODIES: dict[str, tuple[str, str]] = {
     "shared without a name": ("^jit.shared_memory(np.float32, 32)", fence.SHARED_PLACE),
     "shared memory passed on": ("s = jit.shared_memory(np.float64, 3)\n    x[0] = ^endless(s)", fence.SHARED_ARGUMENT),
     "shared complex": ("s = ^jit.shared_memory(np.complex64, 3)", "shared memory of complex64 comes in a later release"),
+    "shared half": ("s = ^jit.shared_memory(np.float16, 3)", fence.SHARED_HALF),
     "math.floor": ("x[0] = ^math.floor(x[0])", "math.floor gives an int in Python; write int(x), or cupy.floor(x)"),
     "power of integers": ("n = ^n ** n", fence.INT_POWER),
     "plain function": ("x[0] = ^plain(x[0])", "'plain' cannot be called in a kernel; decorate it with jit.rawkernel(device=True)"),

@@ -157,7 +157,7 @@ def _cast(s: Lowering, e: surface.Cast, operand: surface.Expr) -> Value:
     if isinstance(operand.type, Pointer):
         raise UnsupportedError("a pointer as a condition or a number comes in a later release", e.span)
     value = scalar(s, operand)
-    if e.type in ROUNDINGS and operand.type != e.type:
+    if e.type in ROUNDINGS and operand.type != e.type and e.rounds:
         exact = value if value.type == F64 else fold.cast(value, F64 if _is_long(value, e.type) else F32, e.implicit)
         return fold.cast(Call(ROUNDINGS[e.type], (exact,), exact.type), F32)
     return fold.cast(value, _scalar_type(e), e.implicit)
@@ -307,7 +307,7 @@ def _updated(s: Lowering, e: surface.Assign, old: Value, value: Value) -> Value:
         return advance(old, value if e.op == "+" else fold.unary("-", fold.cast(value, I64)), _stride(s, old, e.target))
     if not isinstance(old, Expr):
         raise UnsupportedError(f"'{e.op}=' on a value of type {e.target.type}", e.span)
-    kind = e.computation or old.type
+    kind = value_type(e.computation or old.type)
     return fold.cast(fold.binary(e.op, fold.cast(old, kind), value, kind), old.type, implicit=True)
 
 

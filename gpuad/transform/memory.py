@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from ..errors import UnsupportedError
 from ..ir import surface
-from ..ir.nodes import Accumulate, Atomic, Binary, Buffer, Constant, Expr, How, Let, Load, Stmt, Store, Var, walk
+from ..ir.functions import ROUNDINGS
+from ..ir.nodes import Accumulate, Atomic, Binary, Buffer, Call, Constant, Expr, How, Let, Load, Stmt, Store, Var, walk
 from ..ir.records import is_composite, parts
 from ..ir.rewrite import expressions
 from ..ir.types import BOOL, I32, Pointer, Scalar, Space, Type, value_type
@@ -154,8 +155,16 @@ def _store(s: Lowering, buffer: Buffer, index: Expr, value: Expr, span: Span, ma
         return value
     if mark is None:
         value = s.let(buffer.name, value, span)  # it is used again as the value of the assignment
-    s.emit(Store(buffer, index, value, span=span))
+    s.emit(Store(buffer, index, _rounded(value, buffer.element), span=span))
     return value
+
+
+def _rounded(value: Expr, element: Scalar) -> Expr:
+    """What is stored in memory of halves or bfloat16 is such a number, so that whoever reads it gets what was stored."""
+    rounding = ROUNDINGS.get(element)
+    if rounding is None or (isinstance(value, Call) and value.function == rounding):
+        return value
+    return Call(rounding, (value,), value.type)
 
 
 # --- accumulation --------------------------------------------------------------------------------------------------------------------

@@ -68,19 +68,20 @@ def compile_accumulate(stmt: Accumulate, names: Names) -> Run:
         where, storage = _where(frame, mask, index, stmt), frame.storage(memory)
         positions = frame.inside(site, storage, mask, where)
         poison = _accepted(frame, mask, site, storage, value)
-        addend = mask.pick(value.value(frame), frame.width).astype(storage.data.dtype, copy=False)  # a half's values are halves already
+        addend = mask.pick(value.value(frame), frame.width)
         if storage.poison is not None and poison is not None:
             np.maximum.at(storage.poison, positions, poison)
         if storage.rows == "lane" or stmt.how is How.PLAIN:
             _track_plain(frame, mask, site, storage, positions)
-            storage.data[positions] = storage.data[positions] + addend
+            with np.errstate(over="ignore"):  # to halves
+                storage.data[positions] = (storage.data[positions].astype(addend.dtype) + addend).astype(storage.data.dtype)
             return
         if storage.tracker is not None:
             storage.tracker.access(Kind.ATOMIC, frame.batch(site, storage, mask, positions))
         if stmt.how is How.REDUCED:
             _add_reduced(frame, mask, site, storage, positions, addend)
         else:
-            np.add.at(storage.data, positions, addend)
+            np.add.at(storage.data, positions, addend.astype(storage.data.dtype))  # a half is what is added to a half
 
     return run
 

@@ -9,14 +9,14 @@ from dataclasses import replace
 import numpy as np
 
 from ...ir.surface import DYNAMIC, AddressOf, AtomicCall, Binary, Expr, HelperCall, Name
-from ...ir.types import I32, I64, U32, Array, Pointer, Scalar
+from ...ir.types import F16, I32, I64, U32, Array, Pointer, Scalar
 from ...source import Span
 from ..cuda.conversions import constant
 from . import arrays, fence, functions, operators, warps
 from .context import Context, layout_names
 from .names import ATOMICS, SHUFFLES, Builtin, device_function
 from .signature import ArrayType, scalar_of
-from .typing_rules import described, materialised, stored, type_of
+from .typing_rules import described, materialised, rounded, stored, type_of
 from .values import Any_, ArrayValue, Items, Range, SharedValue, Static, Value
 from .warps import launch_index
 
@@ -105,7 +105,7 @@ def _atomic(ctx: Context, op: str, values: tuple[Any_, ...], node: ast.Call) -> 
     target = arrays.indexed(ctx, values[0], values[1], node)
     if isinstance(target, ArrayValue):
         ctx.mistake(node, f"jit.atomic_{op} needs an index for each axis")
-    operands = tuple(stored(v, target.type, "the element", span) for v in values[2:])
+    operands = tuple(rounded(stored(v, target.type, "the element", span), span) for v in values[2:])
     return Value(AtomicCall(span, target.type, op, AddressOf(span, Pointer(target.type, False), target.expr), operands))
 
 
@@ -117,6 +117,8 @@ def _shared(ctx: Context, values: tuple[Any_, ...], node: ast.Call) -> SharedVal
     element = scalar_of(np.dtype(known[0]))
     if element is None:
         ctx.refuse(node, f"shared memory of {np.dtype(known[0])} comes in a later release")
+    if element == F16:
+        ctx.refuse(node, fence.SHARED_HALF)
     span = ctx.span(node)
     declaration = ctx.program.declare(span, "shared", Array(element, DYNAMIC if known[1] is None else known[1]))
     return SharedValue(replace(declaration, space="shared"), element)

@@ -39,7 +39,7 @@ Signature: TypeAlias = "tuple[ArrayType | NumberType, ...]"
 
 def scalar_of(dtype: np.dtype[Any]) -> Scalar | None:
     """The IR's type for a dtype; None for what is no real number of up to 64 bits."""
-    if dtype.kind not in _KINDS or dtype.itemsize > 8 or dtype.name == "float16":
+    if dtype.kind not in _KINDS or dtype.itemsize > 8:
         return None
     return BOOL if dtype.kind == "b" else Scalar(_KINDS[dtype.kind], 8 * dtype.itemsize)
 
