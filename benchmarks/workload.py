@@ -15,6 +15,7 @@ import numpy as np
 from gpuad import Active, Duplicated, api, launching
 from gpuad.cases import Case
 from gpuad.differentiate import Adjoint
+from gpuad.ir.dtypes import shadow_dtype
 from gpuad.ir.nodes import Accumulate, Atomic, Buffer, How, Kernel, Load, Store, Take
 from gpuad.ir.rewrite import walk_stmts
 
@@ -116,7 +117,7 @@ def prepared(case: Case, sizes: dict[str, int], kernel: api.Kernel, args: tuple[
 def _argument(value: Any, active: bool, library: Any) -> Any:
     if not isinstance(value, np.ndarray):
         return Active(value, library.zeros((), np.float64 if value.dtype.itemsize < 8 else value.dtype)) if active else value
-    both = value, np.ones_like(value, np.float32 if value.dtype == np.float16 else None)
+    both = value, np.ones_like(value, None if value.dtype.names else shadow_dtype(value.dtype))
     if value.dtype.names and library is not np:  # CuPy has no structured arrays
         both = value.view(np.uint8), both[1].view(np.uint8)
     array, seed = map(library.asarray, both)

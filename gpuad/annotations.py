@@ -18,6 +18,7 @@ import numpy as np
 from .errors import LaunchError, ShadowError, UnsupportedError
 from .executors.base import Memory
 from .executors.memory import resolve as resolve_host
+from .ir.dtypes import shadow_dtype
 
 _FOREIGN_NAMES = {
     "grad": "the gradient is `.shadow`",
@@ -199,7 +200,7 @@ def _forwarded(name: str, method: str, inputs: Sequence[Any], out: Any, keywords
 class Duplicated(_Operators, _Annotated):
     """An array and its shadow, the array that holds (on entry) the adjoint of its state after a call and (on exit) of its state before.
 
-    `x`: an array of floats, any shape. `dx`: an array of the same shape, dtype and strides (float32 for float16); None makes a
+    `x`: an array of floats, any shape. `dx`: an array of the same shape, dtype and strides (float32 for float16 and bfloat16); None makes a
     zero shadow when it is first needed. `keep`: where the kernel overwrites `x`, the seed in `dx` is read and not taken.
     Raises ShadowError when `x` is an annotation itself.
     """
@@ -507,7 +508,7 @@ def _zeros_like(x: Any) -> Any:
     """Zeros laid out like `x`, with the same room around them: a kernel that leaves a view leaves its shadow too. Of halves in float32: a
     half would lose every contribution below the 2048th part of what is there."""
     memory, library = resolve(x), namespace(x)
-    dtype = np.dtype(np.float32) if x.dtype == np.float16 else x.dtype
+    dtype = shadow_dtype(x.dtype)
     if fills(x, memory) and min(x.strides, default=0) >= 0:
         return library.zeros_like(x, dtype)
     room, strides = library.zeros(memory.root.size, dtype), tuple(s // x.dtype.itemsize * dtype.itemsize for s in x.strides)

@@ -45,6 +45,7 @@ import numpy as np
 
 from .errors import LocatedError
 from .frontend.cuda import legal_name
+from .ir.dtypes import dtype_of
 from .ir.nodes import Buffer, Kernel
 from .ir.types import Array, Complex, Pointer, Scalar, Struct, Type, Vector
 from .source import SourceFile, Span
@@ -293,7 +294,7 @@ def _dtype(kind: Type | np.dtype[Any]) -> np.dtype[Any]:
     if isinstance(kind, Pointer):
         return _dtype(kind.element)
     if isinstance(kind, Scalar):
-        return np.dtype("bool" if kind.kind == "bool" else f"{kind.kind}{kind.bits}")
+        return dtype_of(kind)
     if isinstance(kind, Complex):
         return np.dtype(f"complex{2 * kind.element.bits}")
     if isinstance(kind, Vector):

@@ -18,10 +18,11 @@ from .api import BoundLaunch, Family, Kernel, Planned, offer
 from .errors import LaunchError, UnsupportedError
 from .explaining import AdjointText
 from .frontend.python_jit import ArrayType, Builtin, Lowered, NumberType, Signature, lower
-from .frontend.python_jit.fence import NUMPY_MODE
+from .frontend.python_jit.fence import HALF_ARGUMENT, NUMPY_MODE
 from .frontend.python_jit.names import BUILTINS
 from .frontend.python_jit.signature import scalar_of_number
 from .ir.surface import Function
+from .ir.types import F16, F32, F64, Complex
 from .ops.layout import element_strides, hull_size, origin, primal_of, reached
 
 _WIDE = 2**31 - 1
@@ -120,9 +121,13 @@ def _type(name: str, number: int, arg: Any) -> ArrayType | NumberType:
         moved = bool(value.size) and any(s < 0 and n > 1 for s, n in zip(strides, value.shape, strict=True))
         wide = bool(value.size) and hull_size(value) > _WIDE
         return ArrayType(np.dtype(value.dtype), int(value.ndim), bool(value.flags.c_contiguous), moved, wide)
+    if isinstance(value, complex | np.complexfloating):
+        return NumberType(Complex(F64 if isinstance(value, np.complex128) else F32))
     scalar = scalar_of_number(value)
     if scalar is None:
-        raise LaunchError(f"`{name}`: argument {number + 1} is {value!r}; a jit function takes arrays and real numbers")
+        raise LaunchError(f"`{name}`: argument {number + 1} is {value!r}; a jit function takes arrays and numbers")
+    if scalar == F16:
+        raise LaunchError(f"`{name}`: argument {number + 1} is {HALF_ARGUMENT}")
     return NumberType(scalar)
 
 

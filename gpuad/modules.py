@@ -14,9 +14,9 @@ import numpy as np
 
 from .annotations import namespace
 from .errors import LaunchError
+from .ir.dtypes import dtype_of
 from .ir.surface import Global
 from .ir.types import Pointer, Scalar, Vector
-from .launching import dtype_of
 
 
 class ModuleMemory:

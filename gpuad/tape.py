@@ -29,6 +29,7 @@ from .differentiate import Adjoint
 from .errors import ShadowError, TapeError
 from .executors.base import Memory
 from .graph import Captured, Graph, forward_parts, reverse_parts
+from .ir.dtypes import shadow_dtype
 from .launching import Call, executor_of
 from .program import store
 from .program.account import Account, account
@@ -388,7 +389,7 @@ class Tape(Seeding, Repeating):
         """A shadow of zeros for a temporary of this recording, in memory of the tape, laid out like the array (C-contiguous)."""
         self.differ()
         self._library = self._library or namespace(array).__name__
-        root = self._homes.take(int(array.size), array.dtype)
+        root = self._homes.take(int(array.size), shadow_dtype(array.dtype))
         root.fill(0)
         self._temporaries[address(root)] = root
         self._owners[address(root)] = address(array)

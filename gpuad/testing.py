@@ -27,6 +27,7 @@ from .annotations import Active, BatchDuplicated, Const, Duplicated, address, le
 from .api import Family, Kernel
 from .arguments.layouts import dtype_leaves
 from .errors import UnsupportedError
+from .ir.dtypes import is_bfloat16, is_real, shadow_dtype
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ PRECISIONS = {
     4: Precision(1e-5, 3e-3, 5e-3, 5e-3, 1.2e-7),
     8: Precision(1e-12, 1e-7, 2e-4, 1e-5, 2.3e-16),
 }
+BFLOAT16 = Precision(2e-2, 1e-1, 1.5e-1, 3e-1, 4e-3)  # an eighth of a half's digits
 
 
 def check_gradient(
@@ -109,7 +111,7 @@ def check_gradient(
     """
     state = _State(*_launched(f, args, grid, block, shared_mem, call))
     with state.kept():
-        precision = PRECISIONS[state.item_size()]
+        precision = state.precision()
         if tolerance is not None:
             precision = replace(precision, dot=tolerance, taylor=max(tolerance, precision.taylor))
         notes: list[str] = []
@@ -185,7 +187,7 @@ class _Room:
 
     def view(self, array: Any, offset: int) -> Any:
         """The part of the shadow memory that lies as `array` does in its allocation."""
-        dtype = _shadow_dtype(array.dtype)
+        dtype = shadow_dtype(array.dtype)
         strides = tuple(s // array.dtype.itemsize * dtype.itemsize for s in array.strides)
         if namespace(array).__name__ == "numpy":
             return np.ndarray(array.shape, dtype, self.shadow, offset * self.shadow.dtype.itemsize, strides)
@@ -230,7 +232,7 @@ class _State:
         for number, (offset, dtype) in enumerate(dtype_leaves(array.dtype)):
             root, dual = (np.ndarray(x.shape, dtype, x, offset, x.strides) for x in (memory.root, shadow))
             self.rooms.setdefault(address(root), _Room(root, root.copy(), dual))
-            if active and dtype.kind == "f":
+            if active and is_real(dtype):
                 places = (array.shape, dtype), (memory.offset * array.dtype.itemsize + offset, array.strides)
                 own, its = (np.ndarray(*places[0], x, *places[1]) for x in (memory.root, shadow))
                 self.views[position, number] = address(root), own, its
@@ -246,7 +248,7 @@ class _State:
         key = address(memory.root)
         if key not in self.rooms:
             self.rooms[key] = _Room(
-                memory.root, memory.root.copy(), namespace(array).zeros(memory.root.size, _shadow_dtype(memory.root.dtype))
+                memory.root, memory.root.copy(), namespace(array).zeros(memory.root.size, shadow_dtype(memory.root.dtype))
             )
         room = self.rooms[key]
         if active:
@@ -255,9 +257,12 @@ class _State:
             make = type(arg) if isinstance(arg, Duplicated) else Duplicated
             self.pairs[position] = make(array, shadow)
 
-    def item_size(self) -> int:
-        """Bytes of the narrowest active type: it sets the precision."""
-        return min(int(array.dtype.itemsize) // (2 if array.dtype.kind == "c" else 1) for _, array, _ in self.views.values())
+    def precision(self) -> Precision:
+        """What the coarsest active type allows."""
+        dtypes = [array.dtype for _, array, _ in self.views.values()]
+        if any(is_bfloat16(dtype) for dtype in dtypes):
+            return BFLOAT16
+        return PRECISIONS[min(dtype.itemsize // (2 if dtype.kind == "c" else 1) for dtype in dtypes)]
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -359,11 +364,6 @@ class _State:
         api.check_races(self.launch.kernel, self.launch.grid, self.launch.block, tuple(args), **self.launch.call)
 
 
-def _shadow_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of a shadow: that of the array, but float32 for halves."""
-    return np.dtype(np.float32) if dtype == np.float16 else dtype
-
-
 def _normal(rng: np.random.Generator, array: Any) -> Any:
     """Random numbers in the shape of an array, complex ones for a complex array."""
     real = rng.standard_normal(array.shape)
@@ -389,13 +389,13 @@ def _plain(array: Any) -> Any:
 
 def _is_float(value: Any) -> bool:
     dtype = getattr(value, "dtype", None)
-    return isinstance(value, float) or (dtype is not None and any(leaf.kind == "f" for _, leaf in dtype_leaves(dtype)))
+    return isinstance(value, float) or (dtype is not None and any(is_real(leaf) for _, leaf in dtype_leaves(dtype)))
 
 
 def _host(array: Any) -> Any:
     """A copy on the host, floats as float64."""
     values = _plain(array)
-    return values.astype(np.float64) if values.dtype.kind == "f" else values
+    return values.astype(np.float64) if is_real(values.dtype) else values
 
 
 def _scale(values: Any) -> float:
@@ -477,7 +477,7 @@ def _largest(a: dict[int, Any], b: dict[int, Any]) -> float:
         if same.all():
             continue
         one, other = one[~same], other[~same]
-        scale = _scale(b[key]) if b[key].dtype.kind == "f" else 0.0
+        scale = _scale(b[key]) if is_real(b[key].dtype) else 0.0
         worst = max(worst, float(np.max(np.abs(one - other))) / scale if scale else math.inf)
     return worst
 

@@ -396,9 +396,13 @@ def _check_shared(code: str, name: str, given: int, allowed: int) -> None:
 @cache
 def _lowered(code: str, name: str, options: tuple[str, ...]) -> Any:
     text = re.sub(
-        r"// Halves are kept.*?(?=// The chain|// Adds|// atomic|extern)", lambda _: _HALVES, _HELPER.sub(_serial, code), flags=re.S
+        r"// Halves are kept.*?(?=// A bfloat16|// The chain|// Adds|// atomic|extern)",
+        lambda _: _HALVES,
+        _HELPER.sub(_serial, code),
+        flags=re.S,
     )
     text = re.sub(r"extern __shared__ .*? gpuad_shared\[\];", "", _PIECE.sub(r"__shared__ \1 \2[\4];", text))
+    text = re.sub(r"#if __CUDA_ARCH__ .*?#else\n(.*?)#endif\n", r"\1", text, flags=re.S)  # what GPUs without the instruction do
     return primal_of(parse(SourceFile("generated.cu", text), options=options).kernel(name))
 
 

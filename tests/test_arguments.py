@@ -136,7 +136,7 @@ def test_an_ordinary_call() -> None:
         (I32, np.int64(-7), np.int32(-7)),
         (I32, 3.0, np.int32(3)), (U32, 2**32 - 1, np.uint32(2**32 - 1)), (I64, 2**40, np.int64(2**40)), (BOOL, True, np.bool_(True)),
         (F32, 1e-60, np.float32(0)),
-        (F16, 0.5, np.float16(0.5)), (I32, np.bool_(True), np.int32(1)),
+        (F16, 0.1, np.float32(np.float16(0.1))), (I32, np.bool_(True), np.int32(1)),
     ],
 )  # fmt: skip
 def test_numbers_are_converted_when_nothing_is_lost(type_: Type, value: Any, want: Any) -> None:

@@ -213,7 +213,6 @@ SOURCES: dict[str, tuple[str, str]] = {
         "#include ^<complex>\n__global__ void k(float* x) {}",
         "the header 'complex' cannot be used: std::complex is not supported in device code; use cupy/complex.cuh",
     ),
-    "bfloat16": ("#include ^<cuda_bf16.h>\n", "the header 'cuda_bf16.h' cannot be used: bfloat16 comes in a later release"),
     "CUB": ("#include ^<cub/cub.cuh>\n", "the header 'cub/cub.cuh' cannot be used: CUB is not supported"),
     "unknown header": ('#include ^"mine.h"\n', "the header 'mine.h' was not found; give its folder with the option -I"),
 }

@@ -143,7 +143,7 @@ def test_names_are_the_users(name: str) -> None:
     parts = {*members, "re", "im", "int", "float"}  # components of vectors, and the numbers of another type in an array of structs
     users |= {f"{n}_{part}" for n in users for part in parts} | {f"{n}_{a}_{b}" for n in users for a in members for b in members}
     users |= {"re", "im", "m", "angle"} if "complex" in users else set()  # what the library's functions call theirs
-    users |= {"a_x", "a_y"} if "__half2" in users else set()
+    users |= {"a", "b", "a_x", "a_y", "b_x", "b_y"} if {"__half2", "__nv_bfloat162"} & users else set()
     known = CUDA | MADE | users | {f"d{n}" for n in users}
     strange = {
         n for n in names(lines) if root(n) not in known and n not in known and not n.startswith("gpuad_") and not is_function(n, lines)

@@ -1,16 +1,30 @@
-"""Half precision: numbers in memory are halves, their gradient is formed and kept in float32."""
+"""Half precision and bfloat16: numbers in memory have 16 bits, their gradient is formed and kept in float32."""
 
 from __future__ import annotations
 
+import re
+import sys
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, LaunchError, ShadowError, UnsupportedError, launching, testing
+from gpuad import Active, CompileError, Duplicated, LaunchError, ShadowError, UnsupportedError, launching, testing
+from gpuad.codegen.cuda import cuda_source
+from gpuad.executors import nvrtc
+from gpuad.executors.host import Host
+from gpuad.executors.reference import Reference
+from gpuad.ir.dtypes import dtype_of
+from gpuad.ir.types import BF16
 
-# Bodies of a kernel (const __half* x, half* y, float* z, half2* p, int n) and an index i below n.
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+DTYPES = {"half": np.dtype(np.float16), "bfloat16": BFLOAT16}
+HEADERS = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
+
+# Bodies of a kernel (const half* x, half* y, float* z, half2* p, half alpha, half2 beta, int n) and an index i below n = 8, of 8 threads.
+# They say half; `spelled` makes them bodies in bfloat16.
 BODIES: dict[str, str] = {
     "conversions": "z[i] = __half2float(x[i]) * (float)x[i]; y[i] = __float2half(z[i]) ; y[i] = half(2.0f * (float)y[i]);",
     "operators": "half a = x[i], b = a * a; b += a; b = -b / (a + half(3.0)); b *= a; y[i] = b - a;",
@@ -27,62 +41,133 @@ BODIES: dict[str, str] = {
     "shared": "__shared__ half t[8]; t[i] = x[i] * x[i]; __syncthreads(); z[i] = (float)t[n - 1 - i]; y[i] = t[(i + 1) % n] * y[i];",
     "double": "y[i] = half(sin((double)(float)x[i])); z[i] = (float)half(1.0 / (double)(float)x[i]);",
     "in place": "y[i] = y[i] + x[i]; p[i].x = p[i].x * x[i];",
+    "atomic": "atomicAdd(&y[i % 2], x[i] * x[i]); atomicAdd(&z[i % 3], (float)x[i]);",
+    "atomic on pairs": "atomicAdd(&p[i % 2], __halves2half2(x[i], x[i] * x[i]));",
+    "atomic in shared memory": "__shared__ half t[3]; if (i < 3) t[i] = half(0.0f); __syncthreads(); atomicAdd(&t[i % 3], x[i]); "
+    "__syncthreads(); z[i] = (float)t[(i + 1) % 3] * (float)x[i];",
+    "by value": "y[i] = x[i] * alpha + half(i); z[i] = (float)alpha * (float)beta.y * (float)x[i]; p[i] = __hmul2(p[i], beta);",
+    "shuffle": "half s = x[i]; for (int d = 4; d > 0; d /= 2) s = s + __shfl_xor_sync(0xff, s, d); y[i] = s;",
+    "shuffle of pairs": "half2 s = p[i]; for (int d = 4; d > 0; d /= 2) s += __shfl_xor_sync(0xff, s, d); p[i] = s;",
+    "pairs made": "half2 s(x[i], y[i]), t = half2(y[i], x[i]), u = {x[i], y[i]}; p[i] = s * t + u; u.x = s.y; z[i] = __low2float(u);",
+    "pairs taken apart": "half2 l = __lows2half2(p[i], p[n - 1 - i]), h = __highs2half2(p[i], p[n - 1 - i]); "
+    "z[i] = __low2float(__lowhigh2highlow(l * h)) + __high2float(__low2half2(h)); y[i] = __low2half(h) * __high2half(l);",
+    "pair functions": "half2 s = __hfma2_relu(p[i], p[i], __hneg2(__half2half2(half(1.0f)))); "
+    "p[i] = h2exp(__hmax2(p[i], s)) + h2rcp(__habs2(p[i]));",
+    "comparisons": "y[i] = __hgt(x[i], half(1.0f)) ? x[i] : x[i] * x[i]; half2 m = __hgt2(p[i], __float2half2_rn(1.0f)); "
+    "p[i] = __hmul2(m, p[i]); if (__hbeq2(m, m)) z[i] *= (float)x[i];",
+    "more functions": "y[i] = htanh(x[i]) + hrsqrt(x[i]) * hexp2(x[i]) + __hadd_sat(x[i], y[i]); z[i] += (float)hlog2(x[i]);",
+    "loads": "y[i] = __ldg(&x[i]) * __ldg(x + 1); z[i] = __low2float(__ldg(p + i));",
+    "conversions with float": "z[i] = z[i] * float(x[i]) + 1.0f; float q = x[i]; y[i] = q; z[i] += q;",
+    "template": "y[i] = square(x[i]); p[i] = square(p[i]);",
+    "struct": "S s; s.a = x[i]; s.b = z[i]; z[i] = s.b * (float)s.a;",
 }  # fmt: skip
+HELPERS = "template <class T> __device__ T square(T t) { return t * t; }\nstruct S { half a; float b; };\n"
 
 
-def kernel_of(body: str) -> Any:
-    text = f"""#include <cuda_fp16.h>
-    extern "C" __global__ void k(const __half* x, half* y, float* z, half2* p, int n) {{
+def spelled(text: str, kind: str) -> str:
+    """Text that says half, for a kind."""
+    if kind == "half":
+        return text
+    text = re.sub(r"(__floats?2|__double2|__float22|__halves2|__lows?2|__highs?2|make_|_as_)half", r"\1bfloat16", text)
+    text = re.sub(r"__half(2?)(2float2?|2half2|_as_\w+)\b", lambda m: f"__bfloat16{m[1]}{m[2].replace('half', 'bfloat16')}", text)
+    return re.sub(r"\b(?:__)?half(2?)\b", r"__nv_bfloat16\1", text)
+
+
+def kernel_of(body: str, kind: str = "half") -> Any:
+    text = f"""{HELPERS}extern "C" __global__ void k(const half* x, half* y, float* z, half2* p, half alpha, half2 beta, int n) {{
         int i = threadIdx.x;
         {body} }}"""
-    return gpuad.kernel(text, "k")
+    return gpuad.kernel(HEADERS + spelled(text, kind), "k")
 
 
-def arguments() -> list[Any]:
-    rng = np.random.default_rng(0)
+def arguments(kind: str = "half") -> list[Any]:
+    rng, dtype = np.random.default_rng(0), DTYPES[kind]
     made = [rng.uniform(0.6, 1.4, shape) for shape in (8, 8, 8, (8, 2))]
-    return [*(a.astype(t) for a, t in zip(made, "eefe", strict=True)), 8]
+    return [*(a.astype(t) for a, t in zip(made, (dtype, dtype, np.float32, dtype), strict=True)), dtype.type(1.25), (0.5, 0.75), 8]
 
 
+def active(kind: str = "half") -> list[Any]:
+    *arrays, a, b, n = arguments(kind)
+    return [*map(Duplicated, arrays), Active(a, np.zeros((), np.float32)), b, n]
+
+
+@pytest.mark.parametrize("kind", DTYPES)
 @pytest.mark.parametrize("name", BODIES)
-def test_gradient(executor: Any, name: str) -> None:
-    with launching.executor_for_tests(executor):
-        testing.check_gradient(kernel_of(BODIES[name]), [*map(Duplicated, arguments()[:-1]), 8], grid=1, block=8)
+def test_gradient(name: str, kind: str) -> None:
+    with launching.executor_for_tests(Reference()):
+        testing.check_gradient(kernel_of(BODIES[name], kind), active(kind), grid=1, block=8)
 
 
+@pytest.mark.parametrize("kind", DTYPES)
 @pytest.mark.parametrize("name", BODIES)
-def test_executors_agree(name: str) -> None:
-    """Bit for bit in the primal: rounding to half is the same everywhere."""
-    from gpuad.executors.host import Host
-    from gpuad.executors.reference import Reference
-
+def test_executors_agree(name: str, kind: str) -> None:
+    """Bit for bit in the primal: rounding to 16 bits is the same everywhere. The adjoint's, too, are formed from the same numbers."""
     sides = []
     for executor in (Host(), Reference()):
-        args = arguments()
+        args = active(kind)
+        for k, argument in enumerate(args[:4]):
+            argument.shadow[...] = np.arange(argument.shadow.size).reshape(argument.shadow.shape) * 0.125 + k
         with launching.executor_for_tests(executor):
-            kernel_of(BODIES[name])(1, 8, args)
-        sides.append(args[:-1])
+            gpuad.autodiff(kernel_of(BODIES[name], kind), 1, 8, args)
+        sides.append([x for a in args[:5] for x in (getattr(a, "primal", None), a.shadow) if x is not None])
     for host, reference in zip(*sides, strict=True):
-        assert np.allclose(host.astype(float), reference.astype(float), rtol=0 if host.dtype == np.float16 else 1e-6, atol=0)
+        exact = host.dtype == DTYPES[kind]
+        assert np.allclose(host.astype(float), reference.astype(float), rtol=0 if exact else 1e-5, atol=0 if exact else 1e-6)
 
 
-def test_every_half_is_kept(executor: Any) -> None:
-    """All bit patterns go through float and back; sums round to the nearest even, overflow to infinity, underflow to subnormals."""
-    text = """#include <cuda_fp16.h>
-    extern "C" __global__ void k(const half* x, half* same, const float* f, half* rounded, int n) {
-        int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { same[i] = half((float)x[i]); rounded[i] = __float2half(f[i]); } }"""
-    bits = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+@pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_100"])
+@pytest.mark.parametrize("name", ["atomic", "atomic in shared memory", "by value", "pairs", "double"])
+def test_nvrtc_compiles_it(name: str, arch: str) -> None:
+    """Without any header: the instructions differ between GPUs."""
+    for kind in DTYPES:
+        kernel = kernel_of(BODIES[name], kind)
+        adjoint = kernel.adjoint(x=Duplicated, y=Duplicated, z=Duplicated, p=Duplicated, alpha=Active)
+        for text in (adjoint.source, cuda_source([kernel.primal()])):
+            assert nvrtc.compile_cuda(text, arch)
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+def test_every_number_is_kept(executor: Any, kind: str) -> None:
+    """All bit patterns go through float and back; floats and doubles are rounded once, to the nearest even, overflow to infinity,
+    underflow to subnormals; NaN stays NaN."""
+    text = """extern "C" __global__ void k(const half* x, half* same, const float* f, half* rounded, const double* d, half* once, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) { same[i] = half((float)x[i]); rounded[i] = __float2half(f[i]); once[i] = __double2half(d[i]); } }"""
+    dtype, size = DTYPES[kind], 1 << 16
+    bits = np.arange(size, dtype=np.uint16).view(dtype)
     rng = np.random.default_rng(1)
-    f = (rng.normal(size=1 << 16) * 2.0 ** rng.integers(-28, 18, 1 << 16)).astype(np.float32)
-    f[: 1 << 14] = bits[: 1 << 14].astype(np.float32) * np.float32(1 + 2.0**-11)  # ties
-    same, rounded = np.zeros_like(bits), np.zeros_like(bits)
+    low, high = (-28, 18) if kind == "half" else (-140, 130)
+    with np.errstate(over="ignore", under="ignore"):
+        f = (rng.normal(size=size) * 2.0 ** rng.integers(low, high, size)).astype(np.float32)
+    f[: 1 << 14] = bits[: 1 << 14].astype(np.float32) * np.float32(1 + 2.0 ** (-11 if kind == "half" else -8))  # ties
+    f[1 << 14 : (1 << 14) + 3] = np.nan, np.inf, -np.inf
+    d = f.astype(np.float64) * (1 + np.where(np.arange(size) % 2, 1, -1) * 2.0**-40)  # beside a tie, where a float would be on it
+    same, rounded, once = (np.zeros_like(bits) for _ in range(3))
     with launching.executor_for_tests(executor):
-        gpuad.kernel(text, "k")(256, 256, (bits, same, f, rounded, 1 << 16))
-    real = ~np.isnan(bits)
+        gpuad.kernel(HEADERS + spelled(text, kind), "k")(256, 256, (bits, same, f, rounded, d, once, size))
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        real = ~np.isnan(bits)
     assert np.array_equal(same[real].view(np.uint16), bits[real].view(np.uint16))
     assert np.isnan(same[~real]).all()
-    with np.errstate(over="ignore"):
-        assert np.array_equal(rounded, f.astype(np.float16))
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert np.array_equal(rounded, f.astype(dtype), equal_nan=True)
+        assert np.array_equal(np.signbit(rounded)[f == f], np.signbit(f)[f == f])
+        assert np.array_equal(once[f == f], nearest(d[f == f], dtype))
+
+
+def nearest(d: Any, dtype: Any) -> Any:
+    """Doubles rounded once, from the two neighbours of what rounding twice gives."""
+    twice = d.astype(np.float32).astype(dtype)
+    finite = np.isfinite(twice.astype(np.float64))
+    best = twice.copy()
+    for step in (-1, 1):
+        other = (twice.view(np.uint16) + np.uint16(step % (1 << 16))).view(dtype)
+        wide, own = other.astype(np.float64), best.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            closer = finite & np.isfinite(wide) & (np.sign(wide) * np.sign(own) >= 0) & (np.abs(wide - d) < np.abs(own - d))
+        best = np.where(closer, other, best)
+    return best
 
 
 def test_contributions_too_small_for_a_half_are_kept(executor: Any) -> None:
@@ -111,10 +196,60 @@ def test_tape_and_views(executor: Any) -> None:
     assert np.allclose(a.shadow, [3, 4 * 8, 4 * 27, 1])
 
 
+def test_numbers_by_value() -> None:
+    """What CuPy would hand over is what is meant: two bytes of the parameter's own type, or a Python number."""
+    for kind, dtype in DTYPES.items():
+        k = gpuad.kernel(HEADERS + spelled('extern "C" __global__ void k(half a, float* x) { x[0] = (float)a; }', kind), "k")
+        x = np.zeros(1, np.float32)
+        for given in (0.1, dtype.type(0.1), 3, np.int32(3)):
+            k(1, 1, (given, x))
+            assert x[0] == np.float32(np.float32(given).astype(dtype))
+        shadow = np.zeros((), np.float64)
+        gpuad.autodiff(k, 1, 1, (Active(0.1, shadow), Duplicated(x, np.full(1, 2.5, np.float32))))
+        assert shadow == 2.5
+        for wrong in (np.float32(0.1), next(d for d in DTYPES.values() if d != dtype).type(0.1)):
+            with pytest.raises(LaunchError, match=f"CuPy would hand over 2 of its . bytes; pass .*{dtype.name}"):
+                k(1, 1, (wrong, x))
+        with pytest.raises(LaunchError, match="cannot hold"):
+            k(1, 1, (2049, x))
+        with pytest.raises(ShadowError, match="float32 or wider"):
+            gpuad.autodiff(k, 1, 1, (Active(0.1, np.zeros((), np.float16)), Duplicated(x)))
+    whole = gpuad.kernel('extern "C" __global__ void k(int n, float* x) { x[0] = n; }', "k")
+    with pytest.raises(LaunchError, match="no whole number"):
+        whole(1, 1, (BFLOAT16.type(2.5), x))
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+def test_an_atomic_addition_rounds_each_time(executor: Any, kind: str) -> None:
+    """600 ones: of a bfloat16 the sum stops at 256, as on a GPU; the gradient does not."""
+    text = """extern "C" __global__ void k(const half* x, half* y) { atomicAdd(y, x[blockIdx.x * blockDim.x + threadIdx.x]); }"""
+    dtype = DTYPES[kind]
+    x, y = Duplicated(np.ones(600, dtype)), Duplicated(np.zeros(1, dtype), np.ones(1, np.float32))
+    with launching.executor_for_tests(executor):
+        gpuad.autodiff(gpuad.kernel(HEADERS + spelled(text, kind), "k"), 3, 200, (x, y))
+    assert y.primal[0] == (600 if kind == "half" else 256)
+    assert (x.shadow == 1).all()
+
+
+def test_the_result_of_an_atomic(executor: Any) -> None:
+    """It may say where to write, not what."""
+    slot = 'extern "C" __global__ void k(half* c, const float* x, float* y) { y[(int)(float)atomicAdd(c, half(1.0f))] = x[0]; }'
+    x, y = Duplicated(np.ones(1, np.float32)), Duplicated(np.zeros(5, np.float32), np.arange(5, dtype=np.float32))
+    with launching.executor_for_tests(executor):
+        gpuad.autodiff(gpuad.kernel(HEADERS + spelled(slot, "bfloat16"), "k"), 1, 5, (np.zeros(1, BFLOAT16), x, y))
+    assert x.shadow[0] == 10
+
+
+def test_without_ml_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    dtype_of.cache_clear()
+    with pytest.raises(LaunchError, match=r"pip install 'gpuad\[bfloat16\]'"):
+        dtype_of(BF16)
+    dtype_of.cache_clear()
+
+
 def test_refused() -> None:
     header = '#include <cuda_fp16.h>\nextern "C" __global__ void '
-    with pytest.raises(UnsupportedError, match="'a' is a half by value"):
-        gpuad.kernel(header + "k(half a, float* x) { x[0] = (float)a; }", "k")
     with pytest.raises(LaunchError, match="its elements are not half"):
         kernel_of(BODIES["in place"])(1, 8, [arguments()[0].astype(np.float32), *arguments()[1:]])
     with pytest.raises(ShadowError, match="a half would lose small contributions"):
@@ -126,6 +261,31 @@ def test_refused() -> None:
         gpuad.autodiff(gpuad.kernel("#include <cuda_fp16.h>\n" + text, "k"), 1, 1, (Duplicated(pairs),))
 
 
-def test_atomics_on_halves_are_refused() -> None:
-    with pytest.raises((UnsupportedError, gpuad.CompileError)):
-        kernel_of("atomicAdd(&y[0], x[i]);")
+@pytest.mark.parametrize("kind", DTYPES)
+@pytest.mark.parametrize(
+    ("body", "message"),
+    {
+        "y[i] = __float2half_rz(z[i]);": "the function __float2half_rz is not supported",
+        "y[i] = __hmax_nan(x[i], y[i]);": "the function __hmax_nan is not supported",
+        "z[i] = __half_as_ushort(x[i]);": "the function __half_as_ushort is not supported",
+        "y[i] = __ushort_as_half(i);": "the function __ushort_as_half is not supported",
+        "p[i] = __hcmadd(p[i], p[i], p[i]);": "the function __hcmadd is not supported",
+        "z[i] = ((unsigned short*)x)[i];": "reinterprets memory",
+        "y[i] = x[i]; y[(int)(float)atomicAdd(&y[0], x[i])] = x[i];": "atomic",
+    }.items(),
+)
+def test_refused_in_a_source(body: str, message: str, kind: str) -> None:
+    with pytest.raises(UnsupportedError, match=spelled(message, kind)) as caught:
+        gpuad.autodiff(kernel_of(body, kind), 1, 8, active(kind))
+    assert caught.value.line == 7
+    assert caught.value.column
+
+
+def test_other_types_are_no_halves() -> None:
+    with pytest.raises(CompileError, match="no matching function for call to 'atomicAdd'"):
+        kernel_of("atomicAdd(&y[0], 1.0f, 2);")
+    with pytest.raises(LaunchError, match="its elements are not bfloat16"):
+        kernel_of(BODIES["in place"], "bfloat16")(1, 8, arguments("half"))
+    with pytest.raises(ShadowError, match="whose shadow is of float32, not bfloat16"):
+        x, *rest = active("bfloat16")
+        gpuad.autodiff(kernel_of(BODIES["in place"], "bfloat16"), 1, 8, [Duplicated(x.primal, x.primal.copy()), *rest])

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 
 from gpuad.arguments import bind
 from gpuad.cases import Case, all_cases
@@ -162,6 +163,17 @@ def _(particle: Any, density: Any, **_: Any) -> Arrays:
 def _(row: Any, column: Any, value: Any, x: Any, bias: Any, **_: Any) -> Arrays:
     sums = np.array([value[a:b] @ x[column[a:b]] for a, b in pairwise(row)]) + bias.ravel()
     return {"y": np.maximum(sums, 0)}
+
+
+@model("add_rms_norm")
+def _(x: Any, residual: Any, weight: Any, **_: Any) -> Arrays:
+    r = rounded(residual + x)
+    return {"residual": r, "x": rounded(rounded(r / np.sqrt((r**2).mean((1, 2), keepdims=True) + 1e-5)) * weight)}
+
+
+def rounded(values: Any) -> Any:
+    """To the nearest bfloat16."""
+    return values.astype(bfloat16).astype(float)
 
 
 @model("csr_spmv")
@@ -556,6 +568,8 @@ def run(case: Case, executor: Any, kernel: Kernel) -> tuple[Arrays, Arrays]:
 
 def wide(value: Any) -> Any:
     """In the model's precision."""
+    if value.dtype == bfloat16:
+        return value.astype(np.float64)
     return value.astype({"f": np.float64, "c": np.complex128}[value.dtype.kind]) if value.dtype.kind in "fc" else value.copy()
 
 
@@ -574,8 +588,8 @@ def test_primal_against_its_model(name: str, executor: Any) -> None:
     expected = MODELS[name](**{key: wide(value) for key, value in before.items()})
     before, after, expected = by_field(before), by_field(after), by_field(expected)
     for key, value in expected.items():
-        tolerance = 2e-5 if after[key].dtype in (np.float32, np.complex64) else 1e-11
-        error = np.abs(after[key] - value).max() / max(np.abs(value).max(), 1e-30)
+        tolerance = 2.0**-8 if after[key].dtype == bfloat16 else 2e-5 if after[key].dtype in (np.float32, np.complex64) else 1e-11
+        error = np.abs(wide(after[key]) - value).max() / max(np.abs(value).max(), 1e-30)
         assert error < tolerance, f"'{key}' is off by {error:.1e}"
     written = {key.partition(".")[0] for key in before if not np.array_equal(before[key], after[key])}
     stated = {key.partition(".")[0] for key in expected}

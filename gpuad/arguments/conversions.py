@@ -15,10 +15,11 @@ import numpy as np
 from ..annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped, as_array, resolve
 from ..errors import GpuadError, LaunchError, ShadowError
 from ..executors.base import Memory
+from ..ir.dtypes import dtype_of, is_bfloat16, is_half, is_real, shadow_dtype, to_bfloat16
 from ..ir.records import numbers, size_of
 from ..ir.surface import Declaration
-from ..ir.types import BF16, F16, Complex, Pointer, Scalar, Struct, Type, Vector
-from .layouts import described, dtype_of, fits, same_number
+from ..ir.types import BF16, HALVES, Complex, Pointer, Scalar, Struct, Type, Vector
+from .layouts import described, fits, same_number
 
 _SHADOWED = ("duplicated", "noneed", "batch")
 
@@ -146,7 +147,7 @@ class Place:
         leaf = self._element(array, type_)
         if kind in _SHADOWED and not leaf.is_float:
             raise self.refuse(f"holds integers, which carry no gradient; pass the array itself, not {type(arg).__name__}.", ShadowError)
-        if kind in _SHADOWED and F16 in numbers(type_.element) and (len(numbers(type_.element)) > 1 or array.dtype.names):
+        if kind in _SHADOWED and set(HALVES) & set(numbers(type_.element)) and (len(numbers(type_.element)) > 1 or array.dtype.names):
             raise self.refuse("points to structs with halves in them, which cannot have a shadow in this release.", ShadowError)
         made = tuple(self._shadow(array, shadow) for shadow in shadows)
         return BoundArgument(
@@ -203,7 +204,7 @@ class Place:
             raise self.refuse(
                 f"has shape {tuple(array.shape)} but its shadow {tuple(shadow.shape)}; make it with zeros_like(x).", ShadowError
             )
-        if array.dtype == np.float16 or array.dtype.name == "bfloat16":
+        if is_half(array.dtype):
             if shadow.dtype != np.float32:
                 what = f"is of {array.dtype}, whose shadow is of float32, not {shadow.dtype}"
                 raise self.refuse(f"{what}: a half would lose small contributions. Make it with zeros(x.shape, 'float32').", ShadowError)
@@ -237,9 +238,9 @@ class Place:
             )
         if not hasattr(shadow, "shape"):
             raise self.refuse(f"has {show(shadow)} as shadow; it needs an array of shape () or (1,), such as zeros(()).", ShadowError)
-        array = self._array(shadow)
-        if array.ndim > 1 or array.dtype.kind != "f" or array.dtype.itemsize < type_.size:
-            raise self.refuse(f"has as shadow {show(array)}; it needs shape () or (1,) and {dtype_of(type_)} or wider.", ShadowError)
+        array, least = self._array(shadow), shadow_dtype(dtype_of(type_))
+        if array.ndim > 1 or array.dtype.kind != "f" or array.dtype.itemsize < least.itemsize:
+            raise self.refuse(f"has as shadow {show(array)}; it needs shape () or (1,) and {least} or wider.", ShadowError)
         if not writeable(array):
             raise self.refuse("has a read-only array as shadow.", ShadowError)
         return array
@@ -252,36 +253,59 @@ class Place:
             raise self.refuse(f"got {show(value)}; it is passed by value: float(x) or int(x), or make the parameter a pointer.")
         if not isinstance(value, bool | int | float | np.generic):
             raise self.refuse(f"got {show(value)}; pass a number.")
-        if type_ == BF16:
-            raise self.refuse("is a bfloat16 by value, which NumPy cannot hold; make the parameter a float.")
         return self._to_float(value, type_) if type_.is_float else self._to_integer(value, type_)
 
     def _to_float(self, value: Any, type_: Scalar) -> np.generic:
+        """The nearest number of the type; a half or a bfloat16 as the float32 that kernels compute with."""
         dtype = dtype_of(type_)
-        if isinstance(value, np.floating) and value.dtype.itemsize > dtype.itemsize:
+        if _is_floating(value) and isinstance(value, np.generic) and _bits_differ(value.dtype, dtype):
             bytes_ = f"{dtype.itemsize} of its {value.dtype.itemsize} bytes"
-            raise self.refuse(f"got {show(value)}. CuPy would hand over {bytes_}; pass numpy.{dtype}({value}).")
+            raise self.refuse(f"got {show(value)}. CuPy would hand over {bytes_}; pass {_module(dtype)}.{dtype}({value}).")
         with np.errstate(over="ignore", under="ignore"):
             try:
-                made = dtype.type(value)
+                made = _nearest(value, dtype)
             except OverflowError:
-                made = dtype.type(math.inf)
-        if isinstance(value, float | np.floating):
-            lost = math.isfinite(value) and not np.isfinite(made)  # rounding, to 0 too, is what a float does
-        else:
-            lost = not np.isfinite(made) or int(made) != int(value)
-        if lost:
+                made = shadow_dtype(dtype).type(math.inf)
+        if _loses(value, made):
             raise self.refuse(f"got {show(value)}, which a {type_name(type_)} cannot hold.")
-        return made  # type: ignore[no-any-return]
+        return made
 
     def _to_integer(self, value: Any, type_: Scalar) -> np.generic:
-        if isinstance(value, float | np.floating) and not (math.isfinite(value) and value == int(value)):
+        if _is_floating(value) and not (math.isfinite(value) and value == int(value)):
             raise self.refuse(f"got {show(value)}, which is no whole number; pass int(x) (sizes: `n // 2`, not `n / 2`).")
         whole, dtype = int(value), dtype_of(type_)
         low, high = (0, 1) if type_.kind == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         if not low <= whole <= high:
             raise self.refuse(f"got {show(value)}, beyond the range {low} to {high} of {type_name(type_)}.")
         return dtype.type(whole)  # type: ignore[no-any-return]
+
+
+def _is_floating(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, np.generic) and is_real(value.dtype))
+
+
+def _loses(value: Any, made: np.generic) -> bool:
+    """Whether a number is no longer what it was: rounding, to 0 too, is what a float does."""
+    if _is_floating(value):
+        return math.isfinite(value) and not np.isfinite(made)
+    return not np.isfinite(made) or int(made) != int(value)
+
+
+def _bits_differ(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    """Whether CuPy, which hands over a NumPy number's bytes, would pass another value than the caller meant. Those of a narrower number
+    would as well; gpuad converts it."""
+    return given.itemsize > wanted.itemsize or (given.itemsize == wanted.itemsize and given != wanted)
+
+
+def _module(dtype: np.dtype[Any]) -> str:
+    return "ml_dtypes" if is_bfloat16(dtype) else "numpy"
+
+
+def _nearest(value: Any, dtype: np.dtype[Any]) -> np.generic:
+    """A number rounded to a dtype, as a NumPy scalar of the type in which that is computed with."""
+    if is_bfloat16(dtype):
+        return np.float32(to_bfloat16(np.array([float(value)]))[0])
+    return shadow_dtype(dtype).type(dtype.type(value))  # type: ignore[no-any-return]
 
 
 def opened(arg: Any) -> tuple[str, Any, tuple[Any, ...]]:
@@ -304,8 +328,9 @@ def array_leaf(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], int]:
 
 
 def _cast_hint(leaf: Scalar, array: Any) -> str:
-    if array.dtype.kind in "fiub" and array.dtype.isnative and leaf != BF16:
-        return f"A raw kernel would read its bytes as they are; pass x.astype({str(dtype_of(leaf))!r})."
+    if (array.dtype.kind in "iub" or is_real(array.dtype)) and array.dtype.isnative:
+        wanted = "ml_dtypes.bfloat16" if leaf == BF16 else repr(str(dtype_of(leaf)))
+        return f"A raw kernel would read its bytes as they are; pass x.astype({wanted})."
     return "A raw kernel would read its bytes as they are."
 
 

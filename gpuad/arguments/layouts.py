@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.dtypes import dtype_of, is_bfloat16, is_real
 from ..ir.records import Part, leaves, size_of
 from ..ir.types import BF16, Scalar, Type
 
@@ -29,14 +30,14 @@ def dtype_leaves(dtype: DType, offset: int = 0) -> list[tuple[int, DType]]:
 def float_views(array: Any) -> list[Any]:
     """The fields of an array of structs that hold floats; any other array itself."""
     if array.dtype.names:
-        return [view for name in array.dtype.names for view in float_views(array[name]) if view.dtype.kind in "fc"]
+        return [view for name in array.dtype.names for view in float_views(array[name]) if view.dtype.kind == "c" or is_real(view.dtype)]
     return [array]
 
 
 def same_number(leaf: Scalar, dtype: DType) -> bool:
     """Whether a number of an array is one of the kernel's, signedness aside."""
     if leaf == BF16:
-        return dtype.name == "bfloat16"
+        return is_bfloat16(dtype)
     kinds = "f" if leaf.is_float else "iub"
     return dtype.kind in kinds and dtype.itemsize == leaf.size and dtype.isnative
 
@@ -52,12 +53,6 @@ def fits(dtype: DType, type_: Type) -> bool:
     )
 
 
-def dtype_of(type_: Scalar) -> DType:
-    """The dtype of a number."""
-    name = "bool" if type_.kind == "bool" else "uint16" if type_ == BF16 else str(type_)
-    return np.dtype(name)
-
-
 def described(type_: Type) -> str:
     """The dtype that a struct has, as one would write it."""
     parts = [leaf for leaf in leaves(type_) if isinstance(leaf.type, Scalar)]
@@ -67,4 +62,4 @@ def described(type_: Type) -> str:
 
 def _format(leaf: Part) -> str:
     assert isinstance(leaf.type, Scalar)
-    return dtype_of(leaf.type).str.lstrip("<|=")
+    return str(leaf.type) if leaf.type == BF16 else dtype_of(leaf.type).str.lstrip("<|=")

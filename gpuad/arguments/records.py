@@ -12,12 +12,13 @@ import numpy as np
 from ..annotations import Active, BatchDuplicated, Duplicated, as_array
 from ..errors import LaunchError, ShadowError
 from ..executors.base import Memory
+from ..ir.dtypes import dtype_of, is_real
 from ..ir.records import is_record, leaves, numbers, split_parameter
 from ..ir.surface import Declaration
 from ..ir.types import Complex, Pointer, Scalar, Type, Vector
 from .aliasing import Alias
 from .conversions import BoundArgument, Place, opened, show
-from .layouts import described, dtype_leaves, dtype_of, fits
+from .layouts import described, dtype_leaves, fits
 
 Passed = tuple[Place, BoundArgument]
 
@@ -83,7 +84,7 @@ def _shadows(place: Place, shadow: Any, type_: Type) -> list[Any]:
 
 
 def _views(array: Any, type_: Type) -> list[Any] | None:
-    if isinstance(type_, Vector) and array.shape == (type_.lanes,) and array.dtype.kind == "f":
+    if isinstance(type_, Vector) and array.shape == (type_.lanes,) and is_real(array.dtype):
         return [array[k, ...] for k in range(type_.lanes)]
     if array.size == 1 and array.dtype.kind == "c" and len(leaves(type_)) == 2:
         return [array.reshape(1).real[0, ...], array.reshape(1).imag[0, ...]]

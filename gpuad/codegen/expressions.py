@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..ir.functions import FUNCTIONS
+from ..ir.functions import FUNCTIONS, ROUNDINGS
 from ..ir.nodes import Binary, Buffer, Call, Cast, Constant, Expr, LaunchIndex, Select, Unary, Var
-from ..ir.types import BOOL, F16, Scalar
+from ..ir.types import BOOL, Scalar
 from .spelling import c_type, common_type, converts_silently, function_name, literal, promoted
 from .structure import Read
 
@@ -62,10 +62,19 @@ class Expressions:
 
     def number_in(self, buffer: Buffer, index: Expr) -> str:
         """The number at `buffer[index]`."""
-        if buffer.element != F16:
+        rounding = ROUNDINGS.get(buffer.element)
+        if rounding is None:
             return self.element(buffer, index)
-        self.helpers.add("gpuad_half")
-        return f"gpuad_from_half({self.element(buffer, index)})"
+        self.helpers.add(rounding)
+        return f"{rounding.replace('_', '_from_')}({self.element(buffer, index)})"
+
+    def bits_of(self, value: Expr, element: Scalar) -> str:
+        """The bits as which a float is kept in memory of halves or bfloat16; a rounding to that type is not done twice."""
+        rounding = ROUNDINGS[element]
+        self.helpers.add(rounding)
+        while isinstance(value, Call) and value.function == rounding:
+            (value,) = value.arguments
+        return f"{rounding.replace('_', '_to_')}({self.text(value)})"
 
     def subscript(self, index: Expr) -> str:
         if isinstance(index, Cast) and index.operand.type.is_integer and index.type.bits == 64 and index.operand.type.bits <= 32:

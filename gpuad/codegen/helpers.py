@@ -116,9 +116,64 @@ extern "C" __device__ void __assertfail(const char*, const char*, unsigned int, 
 __device__ inline void gpuad_stop(const char* what) { __assertfail(what, "", 0, "", 1); }
 """
 
+_BFLOAT16 = """
+// A bfloat16 is the upper half of a float: kept as its bits, and computed with in float.
+__device__ inline float gpuad_from_bfloat16(unsigned short bits) { return __uint_as_float((unsigned int)bits << 16); }
+__device__ inline unsigned short gpuad_to_bfloat16(float value)
+{
+#if __CUDA_ARCH__ >= 800
+    unsigned short result;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result) : "f"(value));
+    return result;
+#else
+    const unsigned int bits = __float_as_uint(value);
+    return value != value ? 0x7fff : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+#endif
+}
+__device__ inline float gpuad_bfloat16(float value) { return gpuad_from_bfloat16(gpuad_to_bfloat16(value)); }
+__device__ inline double gpuad_bfloat16(double value)
+{
+    float odd = __double2float_rz(value);  // rounded to odd, so that the second rounding is as if there had been one
+    if (odd != value) odd = __uint_as_float(__float_as_uint(odd) | 1u);
+    return gpuad_bfloat16(odd);
+}
+"""
+
+_ADD_HALF = """
+// atomicAdd for halves.
+__device__ inline float gpuad_add_half(unsigned short* target, float value)
+{
+    unsigned short old;
+    asm volatile("{ atom.add.noftz.f16 %0, [%1], %2; }" : "=h"(old) : "l"(target), "h"(gpuad_to_half(value)) : "memory");
+    return gpuad_from_half(old);
+}
+"""
+
+_ADD_BFLOAT16 = """
+// atomicAdd for bfloat16.
+__device__ inline float gpuad_add_bfloat16(unsigned short* target, float value)
+{
+    unsigned short old;
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{ atom.add.noftz.bf16 %0, [%1], %2; }" : "=h"(old) : "l"(target), "h"(gpuad_to_bfloat16(value)) : "memory");
+#else
+    unsigned short expected;
+    old = *target;
+    do {
+        expected = old;
+        old = atomicCAS(target, expected, gpuad_to_bfloat16(gpuad_from_bfloat16(expected) + value));
+    } while (old != expected);
+#endif
+    return gpuad_from_bfloat16(old);
+}
+"""
+
 CUDA_HELPERS = {
     "gpuad_stop": _STOP,
     "gpuad_half": _HALF,
+    "gpuad_bfloat16": _BFLOAT16,
+    "gpuad_add_half": _ADD_HALF,
+    "gpuad_add_bfloat16": _ADD_BFLOAT16,
     "gpuad_chain": _CHAIN,
     **gamma_helpers("__device__ inline"),
     "gpuad_block_sum": _BLOCK_SUM,

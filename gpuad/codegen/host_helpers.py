@@ -325,8 +325,46 @@ GPUAD_INLINE unsigned short gpuad_to_half(double value)
 GPUAD_INLINE float gpuad_half(float value) { return gpuad_from_half(gpuad_to_half(value)); }
 GPUAD_INLINE double gpuad_half(double value) { return gpuad_from_half(gpuad_to_half(value)); }"""
 
+_BFLOAT16 = """// A bfloat16 is the upper half of a float: kept as its bits, and computed with in float.
+GPUAD_INLINE float gpuad_from_bfloat16(unsigned short bits)
+{
+    const unsigned whole = (unsigned)bits << 16;
+    float value;
+    __builtin_memcpy(&value, &whole, sizeof value);
+    return value;
+}
+GPUAD_INLINE unsigned short gpuad_to_bfloat16(float value)
+{
+    unsigned bits;
+    __builtin_memcpy(&bits, &value, sizeof bits);
+    return value != value ? 0x7fff : (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+GPUAD_INLINE float gpuad_bfloat16(float value) { return gpuad_from_bfloat16(gpuad_to_bfloat16(value)); }
+GPUAD_INLINE double gpuad_bfloat16(double value)
+{
+    float odd = (float)value;  // rounded to odd, so that the second rounding is as if there had been one
+    unsigned bits;
+    __builtin_memcpy(&bits, &odd, sizeof bits);
+    if (__builtin_fabs((double)odd) > __builtin_fabs(value)) --bits;
+    if (odd != value) bits |= 1u;
+    __builtin_memcpy(&odd, &bits, sizeof odd);
+    return gpuad_bfloat16(odd);
+}"""
+
+
+def _add(name: str) -> str:
+    next_ = f"gpuad_to_{name}(gpuad_from_{name}(old) + value)"
+    return f"""GPUAD_INLINE float gpuad_add_{name}(unsigned short* target, float value)
+{{
+    return gpuad_from_{name}(gpuad_atomic(target, [=](unsigned short old) -> unsigned short {{ return {next_}; }}));
+}}"""
+
+
 _SMALL = {
     "gpuad_half": _HALF,
+    "gpuad_bfloat16": _BFLOAT16,
+    "gpuad_add_half": _add("half"),
+    "gpuad_add_bfloat16": _add("bfloat16"),
     **{name: text.strip() for name, text in gamma_helpers("GPUAD_INLINE").items()},
     "gpuad_chain": "template <typename T> GPUAD_INLINE T gpuad_chain(T seed, T partial) { return seed == 0 ? (T)0 : seed * partial; }",
     "gpuad_exch": "#define gpuad_exch atomicExch",

@@ -25,7 +25,8 @@ C_TYPES = {
     "uint16": "unsigned short",
     "uint32": "unsigned int",
     "uint64": "unsigned long long",
-    "float16": "unsigned short",  # its bits: plain NVRTC has no type for it
+    "float16": "unsigned short",  # the bits: plain NVRTC has no type for it
+    "bfloat16": "unsigned short",
     "float32": "float",
     "float64": "double",
 }
@@ -56,11 +57,8 @@ def quoted(text: str) -> str:
 
 
 def c_type(t: Scalar) -> str:
-    """C's name of the type; of a half that of its bits, since plain NVRTC has no headers. UnsupportedError for bfloat16."""
-    name = C_TYPES.get(str(t))
-    if name is None:
-        raise UnsupportedError(f"values of type {t} cannot be printed as CUDA yet")
-    return name
+    """C's name of the type; of a half or a bfloat16 that of its bits, since plain NVRTC has no headers."""
+    return C_TYPES[str(t)]
 
 
 def common_type(a: Scalar, b: Scalar) -> Scalar:

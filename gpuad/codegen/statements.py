@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import UnsupportedError
+from ..ir.functions import ROUNDINGS
 from ..ir.nodes import (
     Accumulate,
     Alloc,
@@ -42,7 +43,7 @@ from ..ir.nodes import (
     variables,
 )
 from ..ir.shared import pieces
-from ..ir.types import F16, F32, F64, I32, I64, U32, Scalar, Space
+from ..ir.types import BF16, F16, F32, F64, HALVES, I32, I64, U32, Scalar, Space
 from .coalesce import coalesce
 from .expressions import Expressions
 from .fold import fold, negated
@@ -291,16 +292,21 @@ class Statements:
 
     def store(self, stmt: Store) -> None:
         target = read(stmt.buffer, stmt.index)
-        if stmt.buffer.element == F16:
-            self.helpers.add("gpuad_half")
-            element = self.expressions.element(stmt.buffer, stmt.index)
-            self.line(f"{element} = gpuad_to_half({self.expressions.text(stmt.value)});", stmt.note)
-            return
-        self.line(self.update(self.expressions.text(target), target, stmt.value), stmt.note)
+        if stmt.buffer.element in HALVES:
+            self.store_bits(target, stmt.value, stmt.note)
+        else:
+            self.line(self.update(self.expressions.text(target), target, stmt.value), stmt.note)
+
+    def store_bits(self, target: Read, value: Expr, note: str) -> None:
+        place = self.expressions.element(target.buffer, target.index)
+        self.line(f"{place} = {self.expressions.bits_of(value, target.buffer.element)};", note)
 
     def accumulate(self, stmt: Accumulate) -> None:
         element = self.expressions.element(stmt.buffer, stmt.index)
         match stmt.how:
+            case How.PLAIN if stmt.buffer.element in HALVES:
+                old = read(stmt.buffer, stmt.index)
+                self.store_bits(old, Binary("+", old, stmt.value, old.type), stmt.note)
             case How.PLAIN:
                 op, operand = _signed("+", stmt.value)
                 self.line(f"{element} {op}= {self.expressions.assigned(operand, stmt.buffer.element)};", stmt.note)
@@ -347,7 +353,7 @@ class Statements:
             op = "add"
         name = _ATOMIC_HELPERS.get((op, t))
         if name is not None:
-            self.helpers.add(name)
+            self.helpers |= {name, ROUNDINGS.get(t, name)}
             return name
         if t.is_float and op not in ("add", "exch", "cas"):
             raise UnsupportedError(f"CUDA has no atomic {op} for {t}", stmt.span if stmt else None)
@@ -599,6 +605,8 @@ _ATOMIC_NAMES = {
     "dec": "atomicDec",
 }
 _ATOMIC_HELPERS = {
+    ("add", F16): "gpuad_add_half",
+    ("add", BF16): "gpuad_add_bfloat16",
     ("add", I64): "gpuad_add",
     ("exch", F64): "gpuad_exch",
     ("exch", I64): "gpuad_exch",

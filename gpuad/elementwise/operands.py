@@ -11,6 +11,7 @@ import numpy as np
 from ..annotations import Active, BatchDuplicated, Const, Duplicated, as_array
 from ..errors import LaunchError
 from ..frontend.elementwise import Parameter
+from ..ir.dtypes import is_real
 from ..ops.layout import primal_of, reached
 from ..ops.temporaries import new_array, temporary
 from ..program.context import current
@@ -78,8 +79,8 @@ def number(value: Any, dtype: np.dtype[Any]) -> Any:
         return Active(number(value.value, dtype), value.shadow)
     if isinstance(value, Const):
         return number(value.primal, dtype)
-    same = (isinstance(value, np.floating) and dtype.kind == "f") or (isinstance(value, np.complexfloating) and dtype.kind == "c")
-    return dtype.type(value) if same else value
+    real = isinstance(value, np.generic) and is_real(value.dtype) and is_real(dtype)
+    return dtype.type(value) if real or (isinstance(value, np.complexfloating) and dtype.kind == "c") else value
 
 
 def own_arguments(name: str, arguments: Sequence[Given], letters: Types) -> list[Any]:
@@ -105,7 +106,7 @@ def outputs(name: str, parameters: Sequence[Parameter], inputs: Sequence[Given],
     if like is None:
         raise LaunchError(f"`{name}`: no array among the arguments; pass the output {names}")
     made = [new_array(like, shape, dtype_for(name, p, letters)) for p in parameters]
-    return [temporary(a) if active and a.dtype.kind in "fc" else a for a in made]
+    return [temporary(a) if active and (a.dtype.kind == "c" or is_real(a.dtype)) else a for a in made]
 
 
 def check_complete(name: str, parameters: Sequence[Parameter], count: int) -> None:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from ..ir.dtypes import is_real
 from ..ir.nodes import Kernel
 
 Dim3: TypeAlias = "tuple[int, int, int]"
@@ -31,7 +32,7 @@ class Memory:
     @property
     def is_float(self) -> bool:
         """Whether the elements are numbers that may carry a gradient."""
-        return bool(self.root.dtype.kind == "f")
+        return is_real(self.root.dtype)
 
 
 Argument: TypeAlias = "Memory | Any | None"  # a Memory, a NumPy scalar of the parameter's type, or None (a null pointer)

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..codegen.cuda import cuda_source
 from ..errors import CompileError, LaunchError
+from ..ir.dtypes import dtype_of
 from ..ir.nodes import Buffer, Kernel
 from ..ir.shared import DECLARED_BYTES, OWN_BYTES, dynamic_bytes
 from ..transform.spill import Spilled, spilled
@@ -196,7 +197,7 @@ def _enqueue(function: Any, grid: Dim3, block: Dim3, values: tuple[Any, ...], sh
 def _value(param: Any, arg: Argument) -> Any:
     """The argument as CuPy passes it: an 8-byte address, or a scalar of exactly the parameter's type."""
     if not isinstance(param, Buffer):
-        dtype = np.dtype(str(param.type))
+        dtype = dtype_of(param.type)
         if getattr(arg, "dtype", None) != dtype:
             raise LaunchError(f"{param.name} is a {dtype}, not {arg!r}")
         return dtype.type(arg)
@@ -204,7 +205,7 @@ def _value(param: Any, arg: Argument) -> Any:
         return np.uint64(0)
     if not isinstance(arg, Memory):
         raise LaunchError(f"{param.name} is a pointer: it takes an array or None, not {arg!r}")
-    dtype = np.dtype(str(param.element))
+    dtype = dtype_of(param.element)
     if arg.root.dtype != dtype:
         raise LaunchError(f"{param.name} points to {dtype}, not to {arg.root.dtype}")
     return np.uint64(arg.root.data.ptr + arg.offset * dtype.itemsize)

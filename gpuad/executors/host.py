@@ -24,6 +24,7 @@ from ..codegen.host import assertions, has_atomics, host_source
 from ..codegen.naming import identifier
 from ..codegen.structure import statements, written
 from ..errors import LaunchError
+from ..ir.dtypes import dtype_of
 from ..ir.nodes import Buffer, Kernel, Var
 from .base import Argument, Dim3, Memory
 from .cache import cached, key_of
@@ -163,7 +164,7 @@ class _Program:
         self.pack = struct.Struct("=" + "".join("Q" if isinstance(p, Buffer) else _FORMATS[str(p.type)] for p in kernel.params)).pack
         changed = {written(s) for s in statements(kernel.body)}
         self.written = tuple(isinstance(p, Buffer) and p in changed for p in kernel.params)
-        self.dtypes = tuple(np.dtype(str(p.element if isinstance(p, Buffer) else p.type)) for p in kernel.params)
+        self.dtypes = tuple(dtype_of(p.element if isinstance(p, Buffer) else p.type) for p in kernel.params)
         self.unsigned = tuple(k for k, p in enumerate(kernel.params) if isinstance(p, Var) and str(p.type) == "uint32")
         self.sizes = tuple(p.element.size for p in kernel.buffers)
         self.entries: dict[Variant, Entry] = {}

@@ -45,7 +45,7 @@ from ..ir.nodes import (
     variables,
 )
 from ..ir.rewrite import blocks, defined, expressions, map_blocks, map_expr, map_stmt_exprs, walk_stmts
-from ..ir.types import BOOL, F64, I32, I64, U32, Scalar, Space
+from ..ir.types import BOOL, F64, I32, I64, U32, Scalar, Space, value_type
 from ..ir.verify import verify
 from ..transform.names import Names
 from .base import Dim3
@@ -244,7 +244,7 @@ class _Serial:
 
     def fresh(self, stmt: Alloc, thread: _Thread) -> Block:
         k = self.names.var("k", I32)
-        store = Store(self.arrays[stmt.buffer], self.row(k, thread), b.zero(stmt.buffer.element))
+        store = Store(self.arrays[stmt.buffer], self.row(k, thread), b.zero(value_type(stmt.buffer.element)))
         return (For(k, b.const(0, I32), b.const(stmt.buffer.length or 0, I32), b.const(1, I32), (store,)),)
 
     def row(self, index: Expr, thread: _Thread) -> Expr:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .types import BF16, F16
+
 
 @dataclass(frozen=True)
 class Function:
@@ -86,6 +88,8 @@ _FAST = {
 }  # fmt: skip
 _FAST_DOUBLE = {"__dadd_rn": 2, "__dsub_rn": 2, "__dmul_rn": 2, "__ddiv_rn": 2, "__dsqrt_rn": 1, "__drcp_rn": 1, "__fma_rn": 3}
 
+ROUNDINGS = {F16: "gpuad_half", BF16: "gpuad_bfloat16"}  # to the nearest number of a type, as the float or double that it came from
+
 FUNCTIONS: dict[str, Function] = {
     **{name: _pair(name) for name in _UNARY},
     **{name: _pair(name, 2) for name in _BINARY},
@@ -106,6 +110,6 @@ FUNCTIONS: dict[str, Function] = {
     "gpuad_used": Function("gpuad_used", 1, "predicate"),
     "gpuad_digamma": Function("gpuad_digamma", 1, "float", "gpuad_digamma", "gpuad_digamma"),
     "gpuad_trigamma": Function("gpuad_trigamma", 1, "float", "gpuad_trigamma", "gpuad_trigamma"),
-    "gpuad_half": Function("gpuad_half", 1, "float", "gpuad_half", "gpuad_half"),  # the nearest half, as the float that it came from
+    **{name: Function(name, 1, "float", name, name) for name in ROUNDINGS.values()},
     "gpuad_chain": Function("gpuad_chain", 2, "float", "gpuad_chain", "gpuad_chain"),
 }

@@ -124,7 +124,7 @@ class Call(Expr):
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory of one element type; what is read from and written to memory of halves are float32 (`types.value_type`).
+    """Memory of one element type; what is read from and written to memory of halves and bfloat16 are float32 (`types.value_type`).
 
     `length` is the number of elements of a local or shared array, None for a pointer parameter. `const`: the
     kernel never writes it (printed as `const T*`)."""

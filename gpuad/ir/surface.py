@@ -115,10 +115,12 @@ class Conditional(Expr):
 @dataclass(frozen=True)
 class Cast(Expr):
     """Conversion between scalars (to bool: `!= 0`), or of pointers: between const and non-const, and between elements of one size, of which
-    the bits are then read and written."""
+    the bits are then read and written. `rounds`: False for a half that stays the float as which it is computed with, as in CuPy's jit
+    functions, where only memory has halves."""
 
     operand: Expr
     implicit: bool
+    rounds: bool = True
 
 
 @dataclass(frozen=True)

@@ -53,12 +53,13 @@ I8, I16, I32, I64 = (Scalar("int", b) for b in (8, 16, 32, 64))
 U8, U16, U32, U64 = (Scalar("uint", b) for b in (8, 16, 32, 64))
 F16, F32, F64 = (Scalar("float", b) for b in (16, 32, 64))
 BF16 = Scalar("bfloat", 16)
+HALVES = (F16, BF16)
 
 
 def value_type(stored: Scalar) -> Scalar:
-    """The type in which a number in memory is computed with: a half is a float32 as soon as it is read, and is rounded when it is
-    written."""
-    return F32 if stored == F16 else stored
+    """The type in which a number in memory is computed with: a half or a bfloat16 is a float32 as soon as it is read, and is rounded when
+    it is written."""
+    return F32 if stored in HALVES else stored
 
 
 @dataclass(frozen=True)

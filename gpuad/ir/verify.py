@@ -45,7 +45,7 @@ from .nodes import (
     While,
     children,
 )
-from .types import BOOL, F16, F32, F64, I32, I64, U32, Scalar, Space, value_type
+from .types import BOOL, F32, F64, HALVES, I32, I64, U32, Scalar, Space, value_type
 
 ATOMICS = frozenset({"add", "sub", "min", "max", "exch", "cas", "and", "or", "xor", "inc", "dec"})
 
@@ -78,7 +78,7 @@ class _Scope:
         return _Scope(set(self.vars), set(self.mutable), set(self.buffers), self.const)
 
     def define(self, var: Var, mutable: bool = False) -> None:
-        _require(isinstance(var.type, Scalar) and var.type != F16, f"Var {var.name}#{var.uid} has type {var.type}")
+        _require(isinstance(var.type, Scalar) and var.type not in HALVES, f"Var {var.name}#{var.uid} has type {var.type}")
         _require(var not in self.vars, f"Var {var.name}#{var.uid} is defined twice")
         self.vars.add(var)
         if mutable:
@@ -275,7 +275,7 @@ def _typed(expr: Expr, expected: Scalar, scope: _Scope) -> None:
 def _expr(expr: Expr, scope: _Scope) -> Scalar:
     """Checks the expression and gives its type."""
     types = [_expr(child, scope) for child in children(expr)]
-    _require(isinstance(expr.type, Scalar) and expr.type != F16, lambda: f"expression of type {expr.type}: {expr}")
+    _require(isinstance(expr.type, Scalar) and expr.type not in HALVES, lambda: f"expression of type {expr.type}: {expr}")
     match expr:
         case Var():
             _require(expr in scope.vars, lambda: f"Var {expr.name}#{expr.uid} is used where it is not defined")

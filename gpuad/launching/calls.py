@@ -16,7 +16,6 @@ from ..arguments import Bound
 from ..errors import CompileError, LaunchError
 from ..executors.base import Dim3, Executor
 from ..ir.nodes import Kernel, Var
-from ..ir.types import Scalar
 from ..transform.aliases import Aliases
 
 _chosen: ContextVar[Executor | None] = ContextVar("executor", default=None)
@@ -161,12 +160,6 @@ class Call:
 def _integer(value: Any) -> int | None:
     """A number as far as it enters proofs."""
     return int(value) if value.dtype.kind in "iu" else None
-
-
-def dtype_of(type_: Scalar) -> np.dtype[Any]:
-    """The NumPy dtype of a scalar type."""
-    name = {"bool": "bool", "int": f"int{type_.bits}", "uint": f"uint{type_.bits}", "float": f"float{type_.bits}"}[type_.kind]
-    return np.dtype(name)
 
 
 def analysing() -> bool:

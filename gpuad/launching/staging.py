@@ -14,11 +14,12 @@ from ..differentiate import Adjoint, Parameter
 from ..errors import LaunchError
 from ..executors.base import Dim3, Memory
 from ..gathering import Failed, Gathering, judge
+from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Buffer, Kernel, Store
 from ..ir.rewrite import walk_stmts
 from ..transform.fixed_point import FixedPoint, fixed_point
 from ..transform.stack_layout import GROUP
-from .calls import Call, dtype_of, plain_allowed
+from .calls import Call, plain_allowed
 from .ordered import in_fixed_point, run_fixed
 from .states import State, argument_of, arguments, copied
 

@@ -13,9 +13,10 @@ from ..annotations import namespace
 from ..arguments import BoundArgument
 from ..differentiate import Adjoint, Parameter
 from ..executors.base import Memory
+from ..ir.dtypes import dtype_of
 from ..ir.nodes import Buffer
 from ..ir.types import Scalar
-from .calls import Call, dtype_of
+from .calls import Call
 
 
 @dataclass

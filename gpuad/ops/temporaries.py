@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..annotations import BatchDuplicated, Duplicated, namespace
+from ..ir.dtypes import is_real, shadow_dtype
 from ..program.context import current
 
 
@@ -24,7 +25,7 @@ def new_array(like: Any, shape: Sequence[int], dtype: Any) -> Any:
 def temporary(array: Any) -> Duplicated:
     """A new array (C-contiguous) as a pair; its shadow is made when it is first needed."""
     pair, tape = Duplicated(array), current.get()
-    if tape is not None and array.dtype.kind == "f":
+    if tape is not None and is_real(array.dtype):
         pair._make = lambda: tape.temporary_shadow(array)
     return pair
 
@@ -33,5 +34,5 @@ def paired(array: Any, inputs: Sequence[Any]) -> Any:
     """A new array with as many shadows as the operands that carry a gradient have; none if none does."""
     batch = next((x for x in inputs if isinstance(x, BatchDuplicated)), None)
     if batch is not None:
-        return BatchDuplicated(array, tuple(namespace(array).zeros(array.shape, array.dtype) for _ in batch.shadows))
+        return BatchDuplicated(array, tuple(namespace(array).zeros(array.shape, shadow_dtype(array.dtype)) for _ in batch.shadows))
     return temporary(array) if any(isinstance(x, Duplicated) for x in inputs) else array

@@ -15,7 +15,8 @@ from .. import launching
 from ..cutting import Cutting
 from ..differentiate import Adjoint
 from ..executors.base import Memory
-from ..launching import Call, State, dtype_of
+from ..ir.dtypes import dtype_of
+from ..launching import Call, State
 from .launch import Kept, Launched
 from .memory import Allocation
 from .operation import Effects, Operation, Use

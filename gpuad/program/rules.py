@@ -39,6 +39,7 @@ from ..arguments.aliasing import region as place
 from ..arguments.conversions import writeable
 from ..errors import GpuadError, LaunchError, ShadowError, TapeError
 from ..executors.base import Memory
+from ..ir.dtypes import is_real
 from .actions import Action, ByPython
 from .arena import Arena
 from .context import current
@@ -209,7 +210,7 @@ class Operand:
     @property
     def floats(self) -> bool:
         """Whether it could carry a gradient."""
-        return self.array.dtype.kind in "fc"
+        return self.array.dtype.kind == "c" or is_real(self.array.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -507,7 +508,7 @@ def _known_shadow(rule: Rule, name: str, array: Any, use: Use, tape: Any) -> Any
             f"the Duplicated, or stop_gradient({name}). Nothing was run."
         )
     memory = leaf_memory(array)
-    if array.dtype.kind not in "fc" or int(memory.root.dtype.itemsize) != pairing.size:
+    if not (array.dtype.kind == "c" or is_real(array.dtype)) or int(memory.root.dtype.itemsize) != pairing.size:
         raise ShadowError(
             f"`{name}` of {rule.name} is written as {array.dtype}, but its memory has a shadow as elements of {pairing.size} bytes "
             f"(`{pairing.name}`); write it in its own type. Nothing was run."

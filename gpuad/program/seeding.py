@@ -12,6 +12,7 @@ from ..annotations import BatchDuplicated, Duplicated, address, as_array, leaf_m
 from ..arguments.aliasing import hull
 from ..errors import TapeError
 from ..executors.base import Memory
+from ..ir.dtypes import is_real
 from .recording import Recording
 from .region import Region, of_array
 
@@ -88,7 +89,7 @@ def _check_seed(seed: Any, dtype: np.dtype[Any]) -> None:
     if isinstance(seed, Duplicated | BatchDuplicated):
         raise TapeError("a seed is an array or a number, not an annotation: pass `.primal`. No shadow was touched.")
     given = seed.dtype if hasattr(seed, "dtype") else np.asarray(seed).dtype
-    if given != dtype and given.kind not in ("biufc" if dtype.kind == "c" else "biuf"):
+    if given != dtype and not is_real(given) and given.kind not in ("biuc" if dtype.kind == "c" else "biu"):
         raise TapeError(f"a seed of type {given} for a shadow of {dtype}. No shadow was touched.")
 
 

@@ -28,6 +28,7 @@ from ..codegen.structure import statements, written
 from ..differentiate import Adjoint, Parameter
 from ..errors import TapeError, UnsupportedError
 from ..executors.base import Memory
+from ..ir.dtypes import dtype_of
 from ..ir.nodes import Buffer, Kernel, Var
 from ..ir.shared import dynamic_bytes
 from ..launching import Call, Stage
@@ -511,7 +512,7 @@ def _scratch(operation: Launched, adjoint: Adjoint) -> tuple[list[dict[str, Any]
         for array in scratch.fields:
             held[array] = len(found)
             length = max(GROUP * int(depth) * groups, 1)
-            found.append({"dtype": str(launching.dtype_of(array.element)), "length": length, "step": 0})
+            found.append({"dtype": str(dtype_of(array.element)), "length": length, "step": 0})
     return [*found, {"dtype": "int32", "length": 1, "step": 0}], held, len(found)
 
 

@@ -15,7 +15,7 @@ Conventions where a function has a kink or a jump, each with a test:
 | `sqrt(0)` | infinite, but 0 if its seed is 0 |
 | `fmod(x, y)` | 1 for x, `-trunc(x / y)` for y |
 | floor, ceil, trunc, round, rint | 0 |
-| rounding to half precision | 1 |
+| rounding to half precision or to bfloat16 | 1 |
 | `__saturatef` at 0 and 1 | 1 |
 | `copysign(x, y)` | ±1 for x by the signs, 0 for y |
 | a conversion to an integer | 0 |
@@ -124,7 +124,7 @@ _rule("tgamma", singular=True)(lambda x, r: b.mul(r, b.call("gpuad_digamma", x))
 _rule("gpuad_digamma", singular=True)(lambda x, r: b.call("gpuad_trigamma", x))
 _rule("fabs")(lambda x, r: _sign(x))
 _rule("floor", "ceil", "trunc", "round", "rint", "nearbyint", "logb")(lambda x, r: None)
-_rule("gpuad_half")(lambda x, r: _k(1, x))
+_rule("gpuad_half", "gpuad_bfloat16")(lambda x, r: _k(1, x))
 _rule("__saturatef")(lambda x, r: b.select(_within(x), _k(1, x), _k(0, x)))
 _rule("__frcp_rn", "__drcp_rn", singular=True)(lambda x, r: b.neg(_square(r)))
 

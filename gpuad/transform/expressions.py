@@ -12,9 +12,10 @@ from dataclasses import replace
 
 from ..errors import UnsupportedError
 from ..ir import surface
+from ..ir.functions import ROUNDINGS
 from ..ir.nodes import Call, Constant, Expr, LaunchIndex, Shuffle
 from ..ir.records import is_composite, leaves, numbers, part_number, parts
-from ..ir.types import BOOL, F16, F32, F64, I64, U32, Pointer, Scalar, Type, Void, value_type
+from ..ir.types import BF16, BOOL, F32, F64, I64, U32, Pointer, Scalar, Type, Void, value_type
 from ..source import Span
 from . import fold, memory, records
 from .lowering import Branch, Lowering
@@ -156,10 +157,15 @@ def _cast(s: Lowering, e: surface.Cast, operand: surface.Expr) -> Value:
     if isinstance(operand.type, Pointer):
         raise UnsupportedError("a pointer as a condition or a number comes in a later release", e.span)
     value = scalar(s, operand)
-    if e.type == F16 and operand.type != F16:
-        exact = value if value.type == F64 else fold.cast(value, F32, e.implicit)
-        return fold.cast(Call("gpuad_half", (exact,), exact.type), F32)
+    if e.type in ROUNDINGS and operand.type != e.type and e.rounds:
+        exact = value if value.type == F64 else fold.cast(value, F64 if _is_long(value, e.type) else F32, e.implicit)
+        return fold.cast(Call(ROUNDINGS[e.type], (exact,), exact.type), F32)
     return fold.cast(value, _scalar_type(e), e.implicit)
+
+
+def _is_long(value: Expr, target: Type) -> bool:
+    """Whether an integer may have more digits than a float and is yet within the range of the target."""
+    return target == BF16 and value.type.is_integer and value.type.bits >= 32
 
 
 def _cast_pointer(s: Lowering, e: surface.Cast, kind: Pointer, operand: surface.Expr) -> Address:
@@ -301,7 +307,7 @@ def _updated(s: Lowering, e: surface.Assign, old: Value, value: Value) -> Value:
         return advance(old, value if e.op == "+" else fold.unary("-", fold.cast(value, I64)), _stride(s, old, e.target))
     if not isinstance(old, Expr):
         raise UnsupportedError(f"'{e.op}=' on a value of type {e.target.type}", e.span)
-    kind = e.computation or old.type
+    kind = value_type(e.computation or old.type)
     return fold.cast(fold.binary(e.op, fold.cast(old, kind), value, kind), old.type, implicit=True)
 
 

@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from ..errors import UnsupportedError
 from ..ir import surface
-from ..ir.nodes import Accumulate, Atomic, Binary, Buffer, Constant, Expr, How, Let, Load, Stmt, Store, Var, walk
+from ..ir.functions import ROUNDINGS
+from ..ir.nodes import Accumulate, Atomic, Binary, Buffer, Call, Constant, Expr, How, Let, Load, Stmt, Store, Var, walk
 from ..ir.records import is_composite, parts
 from ..ir.rewrite import expressions
-from ..ir.types import BOOL, F16, I32, Pointer, Scalar, Space, Type, value_type
+from ..ir.types import BOOL, I32, Pointer, Scalar, Space, Type, value_type
 from ..source import Span
 from . import fold, records
 from .lowering import Lowering
@@ -154,8 +155,16 @@ def _store(s: Lowering, buffer: Buffer, index: Expr, value: Expr, span: Span, ma
         return value
     if mark is None:
         value = s.let(buffer.name, value, span)  # it is used again as the value of the assignment
-    s.emit(Store(buffer, index, value, span=span))
+    s.emit(Store(buffer, index, _rounded(value, buffer.element), span=span))
     return value
+
+
+def _rounded(value: Expr, element: Scalar) -> Expr:
+    """What is stored in memory of halves or bfloat16 is such a number, so that whoever reads it gets what was stored."""
+    rounding = ROUNDINGS.get(element)
+    if rounding is None or (isinstance(value, Call) and value.function == rounding):
+        return value
+    return Call(rounding, (value,), value.type)
 
 
 # --- accumulation --------------------------------------------------------------------------------------------------------------------
@@ -230,15 +239,13 @@ def _atomic_one(s: Lowering, e: surface.AtomicCall, on: Target, index: Expr, ope
     on, index = records.number_at(s, on, index, kind, e.span)
     if on in s.read_only:
         raise UnsupportedError(f"'{on.name}' is const, but written", e.span)
-    if on.element == F16:
-        raise UnsupportedError("atomic operations on half precision come in a later release", e.span)
-    if on.element != operands[0].type:
+    if value_type(on.element) != operands[0].type:
         operands = _operands_of(on, e, operands)
     if name is None and e.op in ("add", "sub"):
         added = operands[0] if e.op == "add" else fold.unary("-", operands[0])
         s.emit(Accumulate(on, index, added, How.ATOMIC, span=e.span))
         return UNDEFINED
-    old = None if name is None else s.var(name, on.element)
+    old = None if name is None else s.var(name, value_type(on.element))
     s.emit(Atomic(e.op, old, on, index, operands, span=e.span))
     return UNDEFINED if old is None else viewed(old, e.type, e.span)
 

@@ -19,7 +19,7 @@ from ..errors import UnsupportedError
 from ..ir import surface
 from ..ir.nodes import Alloc, Barrier, Buffer, Constant, Expr, Kernel, Store, Tell, Var
 from ..ir.records import holds_pointers, is_composite, is_record, numbers, size_of, split_parameter
-from ..ir.types import F16, I32, I64, U32, Array, Pointer, Scalar, Space, Type, Void
+from ..ir.types import I32, I64, U32, Array, Pointer, Scalar, Space, Type, Void, value_type
 from . import fold, inline, loops, memory, records
 from .aliases import NONE, Aliases, Overlap
 from .expressions import check_type, discard, evaluate, scalar
@@ -77,13 +77,11 @@ def _parameter(s: Lowering, declaration: surface.Declaration) -> tuple[Var | Buf
         return tuple(s.groups.get(memory, {memory.element: memory}).values())
     if declaration.reference or holds_pointers(kind) or not numbers(kind):
         raise UnsupportedError(f"parameter '{declaration.name}' of type {kind} comes in a later release", span)
-    if F16 in numbers(kind):
-        raise UnsupportedError(f"'{declaration.name}' is a half by value, which comes in a later release; make it a float", span)
     if isinstance(kind, Scalar):
-        var = s.var(declaration.name, kind)
+        var = s.var(declaration.name, value_type(kind))
         s.env[cell] = var
         return (var,)
-    found = tuple(s.var(own.name, own.type) for own in split_parameter(declaration) if isinstance(own.type, Scalar))
+    found = tuple(s.var(own.name, value_type(own.type)) for own in split_parameter(declaration) if isinstance(own.type, Scalar))
     records.define(s, cell, UNDEFINED, span)
     s.given.append((cell, records.gathered(kind, iter(found))))
     return found

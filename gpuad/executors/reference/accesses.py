@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import GpuadError, UnsupportedError
+from ...ir.dtypes import dtype_of, is_real
 from ...ir.nodes import Accumulate, Alloc, Atomic, Expr, How, Load, Store, Take
 from ...ir.types import Space, value_type
 from .expressions import Code, Names, compile_expr, expect, join
 from .frame import Frame, Mask, Storage, who
 from .races import Kind, Site, Tracker
-from .semantics import dtype_of
 
 Array = NDArray[Any]
 Run = Callable[[Frame, Mask], None]
@@ -56,7 +56,7 @@ def compile_store(stmt: Store, names: Names) -> Run:
 
 
 def compile_accumulate(stmt: Accumulate, names: Names) -> Run:
-    expect(stmt.value.type, stmt.buffer.element, f"a value added to `{stmt.buffer.name}`")
+    expect(stmt.value.type, value_type(stmt.buffer.element), f"a value added to `{stmt.buffer.name}`")
     memory, index, value, site = (
         names.buffer(stmt.buffer),
         _index(stmt.index, names),
@@ -73,14 +73,15 @@ def compile_accumulate(stmt: Accumulate, names: Names) -> Run:
             np.maximum.at(storage.poison, positions, poison)
         if storage.rows == "lane" or stmt.how is How.PLAIN:
             _track_plain(frame, mask, site, storage, positions)
-            storage.data[positions] = storage.data[positions] + addend
+            with np.errstate(over="ignore"):  # to halves
+                storage.data[positions] = (storage.data[positions].astype(addend.dtype) + addend).astype(storage.data.dtype)
             return
         if storage.tracker is not None:
             storage.tracker.access(Kind.ATOMIC, frame.batch(site, storage, mask, positions))
         if stmt.how is How.REDUCED:
             _add_reduced(frame, mask, site, storage, positions, addend)
         else:
-            np.add.at(storage.data, positions, addend)
+            np.add.at(storage.data, positions, addend.astype(storage.data.dtype))  # a half is what is added to a half
 
     return run
 
@@ -113,10 +114,11 @@ def compile_atomic(stmt: Atomic, names: Names) -> Run:
     if stmt.op not in _UPDATES:
         raise UnsupportedError(f"the reference executor has no atomic operation `{stmt.op}`", stmt.span)
     for operand in stmt.operands:
-        expect(operand.type, stmt.buffer.element, f"an operand of an atomic on `{stmt.buffer.name}`")
+        expect(operand.type, value_type(stmt.buffer.element), f"an operand of an atomic on `{stmt.buffer.name}`")
     slot = None if stmt.var is None else names.var(stmt.var)
     memory, index, site = names.buffer(stmt.buffer), _index(stmt.index, names), Site(stmt, stmt.buffer)
     operands, update = [compile_expr(o, names) for o in stmt.operands], _UPDATES[stmt.op]
+    dtype = dtype_of(value_type(stmt.buffer.element))
 
     def run(frame: Frame, mask: Mask) -> None:
         where, storage = _where(frame, mask, index, stmt), frame.storage(memory)
@@ -125,9 +127,10 @@ def compile_atomic(stmt: Atomic, names: Names) -> Run:
         if storage.poison is not None:
             frame.refuse(_spread(frame, mask, storage.poison[positions]), mask, stmt, "an atomic's old content")
         _track_atomic(frame, mask, site, storage, positions)
-        old = _serialise(storage.data, positions, update, [mask.pick(o.value(frame), frame.width) for o in operands])
+        values = [mask.pick(o.value(frame), frame.width).astype(storage.data.dtype, copy=False) for o in operands]
+        old = _serialise(storage.data, positions, update, values)
         if slot is not None:
-            frame.define(slot, _spread(frame, mask, old))
+            frame.define(slot, _spread(frame, mask, old.astype(dtype, copy=False)))
 
     return run
 
@@ -142,7 +145,7 @@ def compile_alloc(stmt: Alloc, names: Names) -> Run:
         blocks = frame.width // frame.geometry.threads
         length = frame.shared_mem // dtype.itemsize if buffer.length is None else buffer.length
         size = length * (blocks if shared else frame.width)
-        fill = 0 if stmt.zero or dtype.kind != "f" else np.nan
+        fill = np.nan if is_real(dtype) and not stmt.zero else 0
         poison = None if stmt.zero else np.full(size, frame.cause(stmt, buffer, "uninitialised"), np.int32)
         key = (memory, frame.chunk)
         watch = frame.watch[1] if frame.watch is not None and frame.watch[0] == key else None
@@ -207,7 +210,7 @@ def _read_outside(frame: Frame, mask: Mask, site: Site, storage: Storage, positi
     count = mask.count(frame.width)
     positions, outside = np.broadcast_to(positions, (count,)), np.broadcast_to(outside, (count,))
     dtype = storage.data.dtype
-    found = np.full(count, np.nan if dtype.kind == "f" else 0, dtype)
+    found = np.full(count, np.nan if is_real(dtype) else 0, dtype)
     poison = np.where(outside, frame.cause(site.stmt, storage.buffer, "a read outside"), 0).astype(np.int32)
     inside = np.flatnonzero(~outside)
     if len(inside):

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import GpuadError
+from ...ir.dtypes import dtype_of, to_bfloat16
 from ...ir.functions import FUNCTIONS
 from ...ir.types import Scalar
 from . import special
-from .semantics import dtype_of
 from .special import libm
 
 Array = NDArray[Any]
@@ -73,6 +73,11 @@ def _half(a: Array) -> Array:
         return a.astype(np.float16).astype(a.dtype)
 
 
+def _bfloat16(a: Array) -> Array:
+    """The nearest bfloat16, as a number of the same type."""
+    return np.asarray(to_bfloat16(a).astype(a.dtype))
+
+
 def _one_over(a: Array) -> Array:
     return np.asarray(np.divide(a.dtype.type(1), a))
 
@@ -80,7 +85,7 @@ def _one_over(a: Array) -> Array:
 _EXACT: dict[str, Function] = {
     "sqrt": np.sqrt, "fabs": np.abs, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint, "nearbyint": np.rint,
     "fmin": np.fmin, "fmax": np.fmax, "fmod": np.fmod, "copysign": np.copysign, "fdim": _fdim, "gpuad_chain": _chain, "ldexp": _ldexp,
-    "gpuad_half": _half,
+    "gpuad_half": _half, "gpuad_bfloat16": _bfloat16,
     "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite, "signbit": np.signbit,
     "__saturatef": _saturate, "__fdividef": np.divide, "__frcp_rn": _one_over, "__drcp_rn": _one_over,
     "__fsqrt_rn": np.sqrt, "__dsqrt_rn": np.sqrt,

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import GpuadError, LaunchError
+from ...ir.dtypes import dtype_of
 from ...ir.nodes import Buffer, Kernel, Var
 from ..base import Argument, Dim3, Memory
 from .frame import ALL, Frame, Geometry, Storage, race
 from .program import Program, compile_kernel
 from .races import Conflict, Tracker, Turns
-from .semantics import dtype_of
 
 Array = NDArray[Any]
 

@@ -12,19 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import GpuadError, UnsupportedError
+from ...errors import GpuadError
+from ...ir.dtypes import dtype_of
 from ...ir.nodes import COMPARISONS
 from ...ir.types import Scalar
 
 Array = NDArray[Any]
 Function = Callable[..., Array]
-
-
-def dtype_of(type: Scalar) -> np.dtype[Any]:
-    """The NumPy dtype of a scalar type. Raises UnsupportedError for bfloat16, which NumPy lacks."""
-    if type.kind == "bfloat":
-        raise UnsupportedError("the reference executor has no bfloat16")
-    return np.dtype(np.bool_) if type.kind == "bool" else np.dtype(f"{type.kind}{type.bits}")
 
 
 def constant(value: bool | int | float, type: Scalar) -> Array:

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from ...errors import GpuadError, LaunchError, UnsupportedError
 from ...ir import nodes as ir
+from ...ir.dtypes import dtype_of
 from ...ir.types import BOOL, I32, U32
 from . import accesses
 from .accesses import Run
 from .expressions import Code, Names, compile_expr, expect, join
 from .frame import Frame, Mask, Stacks, who
-from .semantics import dtype_of
 
 Array = NDArray[Any]
 Known = tuple[Array, "Array | None"]  # a value and its poison

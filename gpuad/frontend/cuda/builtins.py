@@ -230,7 +230,8 @@ def _table() -> dict[str, Handler]:
     table.update({f"__shfl{'_' + op if op else ''}_sync": _shuffle(op) for op in ("", "up", "down", "xor")})
     table.update({f"__{name}_sync": _vote(name) for name in ("ballot", "any", "all")})
     table.update(dict.fromkeys(("__ldg", "__ldca", "__ldcg", "__ldcs"), _load))
-    table.update(dict.fromkeys(("__half2float", "__float2half_rn", "__float2half", "__double2half", "__half2double"), _convert))
+    for half in ("half", "bfloat16"):
+        table.update(dict.fromkeys((f"__{half}2float", f"__float2{half}_rn", f"__float2{half}", f"__double2{half}"), _convert))
     table.update({f"make_{name}{lanes}": _make for name in _VECTORS for lanes in (1, 2, 3, 4)})
     table.update({"fdividef": _divide, "fmaf": _math("fma"), "nan": _nan, "nanf": _nan, "__builtin_expect": _first})
     return table

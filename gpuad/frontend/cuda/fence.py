@@ -85,7 +85,6 @@ HEADERS: dict[str, str] = {
     **dict.fromkeys(("cooperative_groups/memcpy_async", "cuda/barrier", "cuda/pipeline", "cuda_pipeline", "cuda_awbarrier"), _ASYNC),
     "cooperative_groups": "this part of cooperative groups is not supported",
     "complex": "std::complex is not supported in device code; use cupy/complex.cuh",
-    "cuda_bf16": "bfloat16 comes in a later release",
     "curand": "this part of curand is not supported; curand_kernel.h is",
     "cub": "CUB is not supported",
     "thrust": "Thrust is not supported",

@@ -6,8 +6,8 @@ from clang.cindex import Cursor, CursorKind
 
 from ...errors import UnsupportedError
 from ...ir import surface
-from ...ir.surface import Binary, Conditional, Declaration, Expr, HelperCall
-from ...ir.types import BOOL, F16, Pointer, Scalar
+from ...ir.surface import Assign, Binary, Conditional, Declaration, Expr, HelperCall, Record
+from ...ir.types import BOOL, Pointer, Scalar, Vector
 from .builtins import BUILTINS, Call
 from .clang_c import children, evaluate, initializer
 from .construction import has_body
@@ -19,6 +19,7 @@ from .idioms import atomic_idiom
 from .lower_memory import dereferenced
 from .places import is_ours
 from .records import implicit_assignment, implicit_construction, is_method, receiver
+from .types import HALVES
 
 _METHODS = {CursorKind.CXX_METHOD, CursorKind.CONVERSION_FUNCTION}
 _FUNCTIONS = {CursorKind.FUNCTION_DECL, CursorKind.CONSTRUCTOR, *_METHODS}
@@ -31,6 +32,8 @@ def call(ctx: Context, cursor: Cursor) -> Expr:
         ctx.refuse(cursor, _callee_reason(callee))
     if callee.kind in (CursorKind.CONSTRUCTOR, CursorKind.CONVERSION_FUNCTION) and is_ours(callee) and _is_half(callee):
         return _half(ctx, cursor)
+    if callee.kind == CursorKind.CXX_METHOD and callee.spelling == "operator=" and is_ours(callee) and _is_half(callee):
+        return _assigned(ctx, cursor)
     if callee.kind == CursorKind.CONSTRUCTOR and not has_body(callee):
         return implicit_construction(ctx, cursor)
     if callee.kind == CursorKind.CXX_METHOD and callee.spelling == "operator=" and not has_body(callee):
@@ -44,20 +47,31 @@ def call(ctx: Context, cursor: Cursor) -> Expr:
 
 
 def _is_half(callee: Cursor) -> bool:
-    return bool(callee.semantic_parent.spelling == "__half")
+    return callee.semantic_parent.spelling in HALVES
 
 
 def _half(ctx: Context, cursor: Cursor) -> Expr:
-    """`__half(x)` and `(float)h`: numbers that convert to each other."""
+    """`__half(x)` and `(float)h`, and so for bfloat16: numbers that convert to each other."""
     span, target = ctx.span(cursor), ctx.type(cursor)
     arguments = list(cursor.get_arguments())
     if cursor.referenced.kind == CursorKind.CONVERSION_FUNCTION:
         (first, *_) = children(cursor)
         (source,) = [child for child in children(first) if child.kind.is_expression()]
         return explicit(ctx.expression(source), target, span)
+    if isinstance(target, Vector) and len(arguments) == target.lanes:
+        return Record(span, target, tuple(convert(ctx.expression(a), target.element, ctx.span(a), implicit=True) for a in arguments))
+    if not isinstance(target, Scalar):
+        return implicit_construction(ctx, cursor)
     if not arguments:
-        return constant(span, F16, 0)
+        return constant(span, target, 0)
     return explicit(ctx.expression(arguments[0]), target, span)
+
+
+def _assigned(ctx: Context, cursor: Cursor) -> Expr:
+    """`h = x` of CuPy's classes, which take any number."""
+    left, right = cursor.get_arguments()
+    target, span = ctx.lvalue(left), ctx.span(cursor)
+    return Assign(span, target.type, target, explicit(ctx.expression(right), target.type, span))
 
 
 def _is_lambda(callee: Cursor) -> bool:

@@ -21,6 +21,14 @@ _UNSIGNED = {TypeKind.CHAR_U, TypeKind.UCHAR, TypeKind.USHORT, TypeKind.UINT, Ty
 _FUNCTIONS = {TypeKind.FUNCTIONPROTO, TypeKind.FUNCTIONNOPROTO, TypeKind.MEMBERPOINTER}
 _REFERENCES = {TypeKind.LVALUEREFERENCE, TypeKind.RVALUEREFERENCE}
 _VECTOR = re.compile(r"((?:u?(?:char|short|int|long|longlong)|float|double)([1-4])|dim(3))(?:_\d+a)?")
+HALVES: dict[str, Type] = {
+    "__half": ir.F16,
+    "__half2": Vector(ir.F16, 2),
+    "__nv_bfloat16": ir.BF16,
+    "__nv_bfloat162": Vector(ir.BF16, 2),
+    "float16": ir.F16,  # CuPy's own
+    "bfloat16": ir.BF16,
+}
 _Outer = tuple[str, ...]  # the structs in which a type is found
 
 
@@ -81,8 +89,8 @@ def _record(type_: ClangType, span: Span, outer: _Outer) -> Type:
         raise UnsupportedError(_record_reason(type_, type_.spelling), span)
     if is_ours(declaration) and (vector := _VECTOR.fullmatch(name)):
         return Vector(_scalar(next(iter(type_.get_fields())).type.get_canonical(), span), int(vector[2] or vector[3]))
-    if is_ours(declaration) and name in ("__half", "__half2"):
-        return ir.F16 if name == "__half" else Vector(ir.F16, 2)
+    if is_ours(declaration) and name in HALVES:
+        return HALVES[name]
     if is_ours(declaration) and name == "complex":
         return Complex(_scalar(next(iter(type_.get_fields())).type.get_canonical(), span))
     if type_.spelling in outer:

@@ -32,6 +32,4 @@ REDUCTION_INDEX = "{} is not available in a reduction; `_J` counts the elements 
 
 def dtype_message(dtype: np.dtype[Any]) -> str:
     """Why arrays of this type are refused."""
-    if dtype.name in ("float16", "bfloat16"):
-        return "half precision in elementwise and reduction kernels comes in a later release"
-    return f"elementwise and reduction kernels take bool, integers, float32, float64 and complex numbers of them, not {dtype}"
+    return f"elementwise and reduction kernels take bool, integers, floats and complex numbers, not {dtype}"

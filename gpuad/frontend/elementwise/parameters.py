@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 
 from ...errors import CompileError, UnsupportedError
+from ...ir.dtypes import dtype_of
+from ...ir.types import BF16
 from ...source import SourceFile, Span
 from . import fence
 
 _CUDA = {
     "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long", "uint8": "unsigned char",
     "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long long", "float32": "float", "float64": "double",
-    "complex64": "complex<float>", "complex128": "complex<double>",
+    "complex64": "complex<float>", "complex128": "complex<double>", "float16": "float16", "bfloat16": "bfloat16",
 }  # fmt: skip
 CUDA_TYPES = frozenset(_CUDA.values())
 
@@ -72,6 +74,8 @@ def _parameter(file: SourceFile, begin: int, text: str, output: bool) -> Paramet
 
 
 def _dtype(name: str, span: Span) -> np.dtype[Any]:
+    if name == "bfloat16":
+        return dtype_of(BF16)
     try:
         return np.dtype(name)
     except TypeError:

@@ -206,6 +206,9 @@ def head(out: Composer, texts: Texts, arguments: Sequence[Argument], letters: Se
     """Everything before the kernel: the types that letters stand for, the preamble, the functions that index."""
     if any(np.dtype(a.dtype).kind == "c" for a in arguments) or any("complex" in texts.names(key) for key in texts.files):
         out.add("#include <cupy/complex.cuh>\n")
+    for half in ("float16", "bfloat16"):
+        if any(a.dtype == half for a in arguments) or any(half in texts.names(key) for key in texts.files):
+            out.add(f"#include <cupy/{half}.cuh>\n")
     by_letter = {a.parameter.letter: a.parameter for a in reversed(arguments)}
     for letter, dtype in letters:
         out.add(f"typedef {by_letter[letter].cuda_type(np.dtype(dtype))} {letter};\n")

@@ -9,15 +9,15 @@ from dataclasses import replace
 import numpy as np
 
 from ...ir.surface import DYNAMIC, AddressOf, AtomicCall, Binary, Expr, HelperCall, Name
-from ...ir.types import I32, I64, U32, Array, Pointer, Scalar
+from ...ir.types import F16, I32, I64, U32, Array, Pointer
 from ...source import Span
 from ..cuda.conversions import constant
-from . import arrays, fence, functions, operators, warps
+from . import arrays, complexes, fence, functions, operators, warps
 from .context import Context, layout_names
 from .names import ATOMICS, SHUFFLES, Builtin, device_function
-from .signature import ArrayType, scalar_of
-from .typing_rules import described, materialised, stored, type_of
-from .values import Any_, ArrayValue, Items, Range, SharedValue, Static, Value
+from .signature import ArrayType, number_of
+from .typing_rules import described, rounded, stored, type_of
+from .values import Any_, ArrayValue, Items, Number, Range, SharedValue, Static, Value
 from .warps import launch_index
 
 Keywords = Mapping[str, "Any_"]
@@ -105,7 +105,9 @@ def _atomic(ctx: Context, op: str, values: tuple[Any_, ...], node: ast.Call) -> 
     target = arrays.indexed(ctx, values[0], values[1], node)
     if isinstance(target, ArrayValue):
         ctx.mistake(node, f"jit.atomic_{op} needs an index for each axis")
-    operands = tuple(stored(v, target.type, "the element", span) for v in values[2:])
+    if complexes.is_complex(target):
+        ctx.mistake(node, f"jit.atomic_{op} is not for complex numbers; add to the parts as arrays of floats")
+    operands = tuple(rounded(stored(v, target.type, "the element", span), span) for v in values[2:])
     return Value(AtomicCall(span, target.type, op, AddressOf(span, Pointer(target.type, False), target.expr), operands))
 
 
@@ -114,9 +116,11 @@ def _shared(ctx: Context, values: tuple[Any_, ...], node: ast.Call) -> SharedVal
     known = [v.value for v in values if isinstance(v, Static)]
     if len(known) != 2 or len(values) != 2 or not (known[1] is None or (isinstance(known[1], int) and known[1] > 0)):
         ctx.mistake(node, "jit.shared_memory takes a dtype and a size, a constant or None")
-    element = scalar_of(np.dtype(known[0]))
+    element = number_of(np.dtype(known[0]))
     if element is None:
         ctx.refuse(node, f"shared memory of {np.dtype(known[0])} comes in a later release")
+    if element == F16:
+        ctx.refuse(node, fence.SHARED_HALF)
     span = ctx.span(node)
     declaration = ctx.program.declare(span, "shared", Array(element, DYNAMIC if known[1] is None else known[1]))
     return SharedValue(replace(declaration, space="shared"), element)
@@ -142,7 +146,7 @@ def _extreme(ctx: Context, greatest: bool, values: tuple[Any_, ...], node: ast.C
 def _device(ctx: Context, function: object, values: tuple[Any_, ...], node: ast.Call) -> Any_:
     """A device function, for the types of this call; arrays come as pointer and layout."""
     span = ctx.span(node)
-    types: list[ArrayType | Scalar] = []
+    types: list[ArrayType | Number] = []
     arguments: list[Expr] = []
     for value in values:
         if isinstance(value, SharedValue):
@@ -154,8 +158,8 @@ def _device(ctx: Context, function: object, values: tuple[Any_, ...], node: ast.
             arguments.append(Name(span, value.pointer.type, value.pointer))
             arguments += [_layout(ctx, value, what, span) for what in (n.removeprefix("_") for n in layout_names("", value.type))]
         else:
-            number = materialised(value, span)
-            types.append(number.type)
+            number = complexes.number(value, span)
+            types.append(number.kind)
             arguments.append(number.expr)
     helper = ctx.program.lower_helper(ctx.program, function, tuple(types), span)
     return Value(HelperCall(span, helper.result, helper, tuple(arguments)))

@@ -14,9 +14,9 @@ from ...ir.surface import Declaration, Declare, Expr, Function, Name
 from ...ir.types import I32, I64, Pointer, Scalar, Type
 from ...source import Span
 from .names import builtin_of
-from .signature import ArrayType, scalar_of
+from .signature import ArrayType, number_of
 from .source import Source
-from .values import Any_, ArrayValue, Static, Value
+from .values import Any_, ArrayValue, Number, Static, Value
 
 Key: TypeAlias = "tuple[Any, ...]"
 
@@ -26,7 +26,7 @@ class Program:
     """What a kernel and its device functions share: the device functions lowered already (None while that is going on), helpers that stand
     for Python's own operations, and the numbers that the kernel takes beside its arguments."""
 
-    lower_helper: Callable[[Program, Any, tuple[ArrayType | Scalar, ...], Span], Function]
+    lower_helper: Callable[[Program, Any, tuple[ArrayType | Number, ...], Span], Function]
     helpers: dict[Key, Function | None] = field(default_factory=dict)
     numbers: dict[str, Declaration] = field(default_factory=dict)
     taken: frozenset[str] = frozenset()
@@ -55,7 +55,7 @@ class Context:
     names: dict[str, Any_ | Declaration]
     layout: dict[str, Declaration] | None
     hoisted: list[Declare] = field(default_factory=list)
-    result: Scalar | None = None
+    result: Number | None = None
 
     def __post_init__(self) -> None:
         self.uses = occurrences(self.source.tree.body)
@@ -111,8 +111,8 @@ def layout_names(name: str, array: ArrayType) -> list[str]:
 
 
 def pointer_type(array: ArrayType, span: Span) -> Pointer:
-    """The type of the pointer to an array. UnsupportedError for elements that are no real numbers."""
-    element = scalar_of(array.dtype)
+    """The type of the pointer to an array. UnsupportedError for elements that are no numbers."""
+    element = number_of(array.dtype)
     if element is None:
         raise UnsupportedError(f"arrays of {array.dtype} in jit functions come in a later release", span)
     return Pointer(element, False)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 
 from ...ir.surface import Conditional
-from . import arrays, calls, fence, operators
+from . import arrays, calls, complexes, fence, operators
 from .context import Context
 from .names import INDICES, Builtin, attribute, builtin_of
 from .signature import scalar_of_number
@@ -27,8 +27,6 @@ def expression(ctx: Context, node: ast.expr) -> Any_:
 
 
 def _constant(ctx: Context, node: ast.Constant) -> Any_:
-    if isinstance(node.value, complex):
-        ctx.refuse(node, "complex numbers in jit functions come in a later release")
     return Static(node.value)
 
 
@@ -43,6 +41,8 @@ def _attribute(ctx: Context, node: ast.Attribute) -> Any_:
     value = expression(ctx, node.value)
     if isinstance(value, ArrayValue):
         return arrays.attribute(ctx, value, node)
+    if isinstance(value, Value) and complexes.is_complex(value) and node.attr in ("real", "imag"):
+        return complexes.part(value, node.attr, ctx.span(node))
     if not isinstance(value, Static):
         ctx.mistake(node, f"{described(value)} has no attribute {node.attr!r} in a kernel")
     if isinstance(value.value, Builtin):
@@ -124,6 +124,8 @@ def _conditional(ctx: Context, node: ast.IfExp) -> Any_:
         return expression(ctx, node.body if condition.value else node.orelse)
     then, otherwise = expression(ctx, node.body), expression(ctx, node.orelse)
     span = ctx.span(node)
+    if complexes.is_complex(then, otherwise):
+        return _complex_conditional(ctx, condition, then, otherwise, node)
     types = type_of(then, span), type_of(otherwise, span)
     if isinstance(then, Static) != isinstance(otherwise, Static):
         type_ = types[1] if isinstance(then, Static) else types[0]
@@ -137,6 +139,18 @@ def _conditional(ctx: Context, node: ast.IfExp) -> Any_:
         type_ = types[0]
     sides = as_type(then, type_, span), as_type(otherwise, type_, span)
     return Value(Conditional(span, type_, as_condition(condition, span), *sides))
+
+
+def _complex_conditional(ctx: Context, condition: Any_, then: Any_, otherwise: Any_, node: ast.IfExp) -> Value:
+    span = ctx.span(node)
+    kinds = {complexes.kind_of(side, span) for side in (then, otherwise) if not isinstance(side, Static)}
+    if len(kinds) > 1:
+        ctx.mistake(node, f"the sides of this are {' and '.join(sorted(map(str, kinds)))}; convert one")
+    kind = complexes.common(*(kinds or {complexes.kind_of(side, span) for side in (then, otherwise)}))
+    if kinds and kind not in kinds:
+        ctx.mistake(node, f"the sides of this are {kind} and {next(iter(kinds))}; convert one")
+    sides = (complexes.as_complex(side, kind, span) for side in (then, otherwise))
+    return Value(Conditional(span, kind, as_condition(condition, span), *sides))
 
 
 def _call(ctx: Context, node: ast.Call) -> Any_:

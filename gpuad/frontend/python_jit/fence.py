@@ -34,6 +34,8 @@ EXPRESSIONS: dict[type[ast.AST], str] = {
 }
 SHARED_ARGUMENT = "shared memory cannot be passed to a device function; index it where it is used"
 SHARED_PLACE = "jit.shared_memory is assigned to a name, outside of loops and branches: s = jit.shared_memory(numpy.float32, 32)"
+SHARED_HALF = "shared memory of float16 is memory of float32 in CuPy; write jit.shared_memory(numpy.float32, ...)"
+HALF_ARGUMENT = "a float16, which CuPy hands over as 2 bytes where its kernel reads a float; pass numpy.float32(x)"
 PARAMETERS = "only plain positional parameters are supported: no defaults, no *args, no **kwargs"
 LOOPS = "a loop runs over range(...)"
 ORELSE = "else after a loop is not supported"

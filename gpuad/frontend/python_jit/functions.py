@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...ir.surface import Binary, MathCall
-from ...ir.types import BOOL, F64, I64
+from ...ir.types import BOOL, F64, I64, Complex
 from ...source import Span
-from . import fence, operators
+from . import complexes, fence, operators
 from .context import Context
-from .signature import scalar_of
+from .signature import number_of
 from .typing_rules import as_type, common, floating, materialised, type_of
 from .values import Any_, Static, Value
 
@@ -39,8 +39,8 @@ _INT_IN_PYTHON = ("floor", "ceil", "trunc")
 
 
 def is_cast(function: Any) -> bool:
-    """Whether calling it converts a number: int, float, bool, and the types of numpy and cupy."""
-    return isinstance(function, type) and issubclass(function, bool | int | float | np.generic)
+    """Whether calling it converts a number: int, float, complex, bool, and the types of numpy and cupy."""
+    return isinstance(function, type) and issubclass(function, bool | int | float | complex | np.generic)
 
 
 def cast(ctx: Context, function: Any, values: tuple[Any_, ...], node: ast.Call) -> Any_:
@@ -49,7 +49,11 @@ def cast(ctx: Context, function: Any, values: tuple[Any_, ...], node: ast.Call) 
         ctx.mistake(node, f"{function.__name__} takes one number")
     if isinstance(values[0], Static):
         return Static(_evaluated(ctx, function, values, node))
-    type_ = {bool: BOOL, int: I64, float: F64}.get(function) or scalar_of(np.dtype(function))
+    type_ = {bool: BOOL, int: I64, float: F64}.get(function) or number_of(np.dtype(function))
+    if isinstance(type_, Complex):
+        return Value(complexes.as_complex(values[0], type_, ctx.span(node)))
+    if isinstance(values[0], Value) and complexes.is_complex(values[0]) and type_ not in (None, BOOL):
+        values = (complexes.part(values[0], "real", ctx.span(node)),)  # as CuPy does, which warns
     if type_ is None:
         ctx.refuse(node, f"numbers of type {np.dtype(function)} in jit functions come in a later release")
     return Value(as_type(values[0], type_, ctx.span(node)))
@@ -85,10 +89,19 @@ def function(ctx: Context, callee: Any, values: tuple[Any_, ...], node: ast.Call
         )
     if getattr(callee, "__module__", "") == "math" and name in _INT_IN_PYTHON:
         ctx.refuse(node, fence.INT_MATH.format(name))
+    if complexes.is_complex(*values):
+        return _of_complex(ctx, name, values, node)
     handler = _handler(name, len(values))
     if handler is None:
         ctx.refuse(node, f"the function {name} of {len(values)} arguments is not supported in a kernel")
     return handler(ctx, values, span)
+
+
+def _of_complex(ctx: Context, name: str, values: tuple[Any_, ...], node: ast.Call) -> Any_:
+    span = ctx.span(node)
+    if name in _OPERATORS and len(values) == 2:
+        return operators.binary(ctx.program, _OPERATORS[name](), values[0], values[1], span)
+    return complexes.function(MATH.get(name, name), values, span)
 
 
 Handler = Callable[[Context, "tuple[Any_, ...]", Span], "Any_"]
@@ -118,7 +131,9 @@ def _predicate(name: str, value: Any_, span: Span) -> Any_:
 
 
 def absolute(ctx: Context, values: tuple[Any_, ...], span: Span) -> Any_:
-    """`abs(x)`, of integers too."""
+    """`abs(x)`, of integers and complex numbers too."""
+    if complexes.is_complex(*values):
+        return complexes.function("abs", values, span)
     type_ = type_of(values[0], span)
     if type_.kind in ("uint", "bool"):
         return materialised(values[0], span)

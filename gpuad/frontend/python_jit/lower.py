@@ -7,14 +7,14 @@ from typing import Any
 
 from ...errors import CompileError, UnsupportedError
 from ...ir.surface import Block, Declaration, Function
-from ...ir.types import VOID, Scalar
+from ...ir.types import VOID
 from ...source import SourceFile, Span
 from . import fence
 from .context import Context, Program, layout_names, layout_type, pointer_type
 from .signature import ArrayType, NumberType, Signature
 from .source import Source, read
 from .statements import block
-from .values import ArrayValue
+from .values import ArrayValue, Number
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ def _parameter_names(source: Source) -> list[str]:
     return [a.arg for a in args.args]
 
 
-def _parameter(ctx: Context, name: str, type_: ArrayType | Scalar) -> Declaration:
+def _parameter(ctx: Context, name: str, type_: ArrayType | Number) -> Declaration:
     place = next(a for a in ctx.source.tree.args.args if a.arg == name)
     span = ctx.span(place)
-    if isinstance(type_, Scalar):
+    if not isinstance(type_, ArrayType):
         declaration = ctx.program.declare(span, name, type_)
         ctx.names[name] = declaration
         return declaration
@@ -76,7 +76,7 @@ def _parameter(ctx: Context, name: str, type_: ArrayType | Scalar) -> Declaratio
 # --- device functions ----------------------------------------------------------------------------------------------------------------
 
 
-def _device(program: Program, function: Any, types: tuple[ArrayType | Scalar, ...], call: Span) -> Function:
+def _device(program: Program, function: Any, types: tuple[ArrayType | Number, ...], call: Span) -> Function:
     """A device function for the types of a call; lowered once for each."""
     key = (function, types)
     if key in program.helpers:

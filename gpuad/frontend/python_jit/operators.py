@@ -13,7 +13,7 @@ from ...ir.surface import Block as BlockNode
 from ...ir.types import BOOL, Scalar
 from ...source import Span
 from ..cuda.conversions import constant
-from . import fence
+from . import complexes, fence
 from .context import Program
 from .typing_rules import as_type, common, floating, materialised, quotient, truth, type_of
 from .values import Any_, Static, Value
@@ -36,6 +36,8 @@ def unary(op: ast.AST, value: Any_, span: Span) -> Any_:
     """`-x`, `+x`, `~x`, `not x`."""
     if isinstance(value, Static):
         return Static(_folded(op, (value,), span))
+    if isinstance(value, Value) and complexes.is_complex(value):
+        return complexes.unary(op, value, span)
     type_ = type_of(value, span)
     expr = as_type(value, type_, span)
     if isinstance(op, ast.Not):
@@ -53,6 +55,8 @@ def binary(program: Program, op: ast.AST, left: Any_, right: Any_, span: Span) -
         raise UnsupportedError(fence.message(op), span)
     if isinstance(left, Static) and isinstance(right, Static):
         return Static(_folded(op, (left, right), span))
+    if complexes.is_complex(left, right):
+        return complexes.binary(op, left, right, span)
     types = type_of(left, span), type_of(right, span)
     if type(op) in _COMPARE:
         shared = common(*types)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...ir.types import BOOL, F32, I32, I64, Scalar
+from ...ir.types import BOOL, F32, I32, I64, Complex, Scalar
 
 _KINDS = {"b": "bool", "i": "int", "u": "uint", "f": "float"}
 
@@ -31,7 +31,7 @@ class ArrayType:
 class NumberType:
     """A number by value."""
 
-    type: Scalar
+    type: Scalar | Complex
 
 
 Signature: TypeAlias = "tuple[ArrayType | NumberType, ...]"
@@ -39,9 +39,16 @@ Signature: TypeAlias = "tuple[ArrayType | NumberType, ...]"
 
 def scalar_of(dtype: np.dtype[Any]) -> Scalar | None:
     """The IR's type for a dtype; None for what is no real number of up to 64 bits."""
-    if dtype.kind not in _KINDS or dtype.itemsize > 8 or dtype.name == "float16":
+    if dtype.kind not in _KINDS or dtype.itemsize > 8:
         return None
     return BOOL if dtype.kind == "b" else Scalar(_KINDS[dtype.kind], 8 * dtype.itemsize)
+
+
+def number_of(dtype: np.dtype[Any]) -> Scalar | Complex | None:
+    """The IR's type for a dtype, complex64 and complex128 too."""
+    if dtype.kind == "c" and dtype.itemsize <= 16:
+        return Complex(Scalar("float", 4 * dtype.itemsize))
+    return scalar_of(dtype)
 
 
 def scalar_of_number(value: Any) -> Scalar | None:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from ...errors import CompileError
 from ...ir.surface import (
     Assign,
     Binary,
@@ -24,15 +25,16 @@ from ...ir.surface import (
     While,
 )
 from ...ir.surface import Expr as Node
-from ...ir.types import BOOL, Scalar
+from ...ir.types import BOOL, Complex, Scalar, Type
 from ...source import Span
 from ..cuda.conversions import constant
-from . import fence
+from ..cuda.effects import has_effects
+from . import complexes, fence
 from .context import Context, occurrences
 from .expressions import expression
 from .operators import binary
 from .signature import scalar_of_number
-from .typing_rules import as_type, common, described, materialised, quotient, stored, truth, type_of
+from .typing_rules import as_type, common, described, quotient, stored, truth, type_of
 from .values import Action, Any_, ArrayValue, Items, Range, SharedValue, Static, Value
 
 
@@ -67,7 +69,7 @@ def _store(ctx: Context, target: ast.expr, value: Any_, node: ast.stmt, top: boo
     if isinstance(target, ast.Subscript):
         place = _element(ctx, target)
         span = ctx.span(node)
-        return (Evaluate(span, Assign(span, place.type, place.expr, stored(value, place.type, "the element", span))),)
+        return (Evaluate(span, Assign(span, place.kind, place.expr, _fitting(value, place.kind, "the element", span))),)
     if not isinstance(target, ast.Tuple):
         ctx.refuse(target, fence.message(target))
     return _unpack(ctx, target, value, node, top, scope)
@@ -76,18 +78,29 @@ def _store(ctx: Context, target: ast.expr, value: Any_, node: ast.stmt, top: boo
 def _variable(ctx: Context, target: ast.Name, value: Any_, node: ast.stmt, top: bool, scope: Scope) -> tuple[Stmt, ...]:
     known, span = ctx.names.get(target.id), ctx.span(node)
     if isinstance(known, Declaration):
-        expr = stored(value, _scalar(known), f"`{target.id}`", span)
+        expr = _fitting(value, known.type, f"`{target.id}`", span)
         return (Evaluate(span, Assign(span, known.type, Name(ctx.span(target), known.type, known), expr)),)
-    if not isinstance(value, Value) and not (isinstance(value, Static) and scalar_of_number(value.value) is not None):
+    number = isinstance(value, Static) and (scalar_of_number(value.value) is not None or complexes.is_complex(value))
+    if not isinstance(value, Value) and not number:
         return _alias(ctx, target, value, top)
     if known is not None:
         ctx.mistake(target, f"`{target.id}` is {described(known)} already and cannot become a number")
-    return _begin(ctx, target, materialised(value, span), span, top, scope)
+    return _begin(ctx, target, complexes.number(value, span), span, top, scope)
+
+
+def _fitting(value: Any_, type_: Type, what: str, span: Span) -> Node:
+    """A number for a variable or element of a type. CompileError where a complex one would become real."""
+    if isinstance(type_, Complex):
+        return complexes.as_complex(value, type_, span)
+    assert isinstance(type_, Scalar)
+    if complexes.is_complex(value):
+        raise CompileError(f"{what} is {type_} and cannot take a {complexes.kind_of(value, span)}; write z.real", span)
+    return stored(value, type_, what, span)
 
 
 def _begin(ctx: Context, target: ast.Name, value: Value, span: Span, top: bool, scope: Scope) -> tuple[Stmt, ...]:
     """The first value of a variable: declared here where it is not used outside of this block, else at the function's beginning."""
-    declaration = ctx.program.declare(ctx.span(target), target.id, value.type)
+    declaration = ctx.program.declare(ctx.span(target), target.id, value.kind)
     ctx.names[target.id] = declaration
     if top or scope.get(target.id) == ctx.uses[target.id]:
         return (Declare(span, declaration, value.expr),)
@@ -128,9 +141,9 @@ def _kept(ctx: Context, value: Items, span: Span) -> tuple[tuple[Stmt, ...], tup
         if isinstance(item, Static):
             items.append(item)
             continue
-        declaration = ctx.program.declare(span, f"item{k}", item.type)
+        declaration = ctx.program.declare(span, f"item{k}", item.kind)
         statements.append(Declare(span, declaration, item.expr))
-        items.append(Value(Name(span, item.type, declaration)))
+        items.append(Value(Name(span, item.kind, declaration)))
     return tuple(statements), tuple(items)
 
 
@@ -154,6 +167,8 @@ def _augmented(ctx: Context, node: ast.AugAssign, top: bool, scope: Scope) -> tu
     place = _element(ctx, node.target) if isinstance(node.target, ast.Subscript) else expression(ctx, node.target)
     if not isinstance(place, Value) or not isinstance(value, Static | Value):
         ctx.mistake(node, "only numbers can be changed in place")
+    if complexes.is_complex(place, value):
+        return _complex_augmented(ctx, node, place, value)
     op = _COMPOUND.get(type(node.op))
     if op is None or place.type == BOOL:
         changed = binary(ctx.program, node.op, place, value, span)
@@ -164,6 +179,14 @@ def _augmented(ctx: Context, node: ast.AugAssign, top: bool, scope: Scope) -> tu
     if shared.is_float and op in ("<<", ">>", "|", "&", "^"):
         ctx.mistake(node, f"this operator is not for {shared}")
     return (Evaluate(span, Assign(span, place.type, place.expr, as_type(value, shared, span), op, shared)),)
+
+
+def _complex_augmented(ctx: Context, node: ast.AugAssign, place: Value, value: Static | Value) -> tuple[Stmt, ...]:
+    span = ctx.span(node)
+    if has_effects(place.expr):
+        ctx.refuse(node.target, "a target whose index is a call or an atomic operation: assign the index to a variable first")
+    changed = complexes.binary(node.op, place, value, span)
+    return (Evaluate(span, Assign(span, place.kind, place.expr, _fitting(changed, place.kind, "the target", span))),)
 
 
 _COMPOUND: dict[type[ast.AST], str] = {
@@ -283,10 +306,10 @@ def _return(ctx: Context, node: ast.Return, top: bool, scope: Scope) -> tuple[St
     value = expression(ctx, node.value)
     if not isinstance(value, Static | Value):
         ctx.refuse(node, "a device function returns one number")
-    number = materialised(value, span)
-    if ctx.result is not None and ctx.result != number.type:
-        ctx.mistake(node, f"this returns a {number.type}, another return of the function a {ctx.result}")
-    ctx.result = number.type
+    number = complexes.number(value, span)
+    if ctx.result is not None and ctx.result != number.kind:
+        ctx.mistake(node, f"this returns a {number.kind}, another return of the function a {ctx.result}")
+    ctx.result = number.kind
     return (Return(span, number.expr),)
 
 

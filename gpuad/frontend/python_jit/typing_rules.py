@@ -1,7 +1,8 @@
 """CuPy's rules of types in `mode='cuda'`: the type of an operation is the first, in this order, that both operands can be cast to.
 
 So int32 with uint32 is uint32, an integer of any size with float32 is float32, `/` of two integers float64. A Python constant has the type
-that a call would give it (float32 for 0.5), but takes the type of the operation without being rounded to its own first.
+that a call would give it (float32 for 0.5), but takes the type of the operation without being rounded to its own first. float16 is a type
+of these rules and of arrays: CuPy declares a float for such a number, and rounds it only where an array takes it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import numpy as np
 
 from ...errors import CompileError
 from ...ir.surface import Cast, Expr
-from ...ir.types import BOOL, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Scalar
+from ...ir.types import BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Scalar
 from ...source import Span
 from ..cuda.conversions import constant
 from .signature import scalar_of_number
 from .values import Any_, Static, Value
 
-ORDER = (BOOL, I8, U8, I16, U16, I32, U32, I64, U64, F32, F64)
+ORDER = (BOOL, I8, U8, I16, U16, I32, U32, I64, U64, F16, F32, F64)
 _KINDS = {"bool": 0, "uint": 1, "int": 2, "float": 3}
 
 
@@ -65,12 +66,15 @@ def as_type(value: Any_, type_: Scalar, span: Span) -> Expr:
         return _constant(value.value, type_, span)
     type_of(value, span)
     assert isinstance(value, Value)
-    return value.expr if value.type == type_ else Cast(span, type_, value.expr, implicit=False)
+    return value.expr if value.type == type_ else Cast(span, type_, value.expr, implicit=False, rounds=type_ != F16)
 
 
 def _constant(number: Any, type_: Scalar, span: Span) -> Expr:
     if not type_.is_float and type_ != BOOL and isinstance(number, float | np.floating) and not np.isfinite(number):
         raise CompileError(f"{number} has no value as {type_}", span)
+    if type_ == F16:  # CuPy writes such a constant with the digits of a half, as a float
+        with np.errstate(over="ignore"):
+            return constant(span, F16, float(np.float32(str(np.float16(number)))))
     return constant(span, type_, number.item() if isinstance(number, np.generic) else number)
 
 
@@ -85,6 +89,11 @@ def stored(value: Any_, type_: Scalar, what: str, span: Span) -> Expr:
     if _KINDS[source.kind] == _KINDS["float"] and not type_.is_float:
         raise CompileError(f"{what} is {type_} and cannot take a {source}; convert it with int(...), or begin with a float", span)
     return as_type(value, type_, span)
+
+
+def rounded(expr: Expr, span: Span) -> Expr:
+    """What an atomic operation adds to memory of its type; a store rounds by itself."""
+    return Cast(span, F16, Cast(span, F32, expr, implicit=False), implicit=False) if expr.type == F16 else expr
 
 
 def truth(value: Any_, span: Span) -> Expr:

@@ -7,8 +7,10 @@ from typing import Any, TypeAlias
 
 from ...errors import CompileError
 from ...ir.surface import Declaration, Expr, Stmt
-from ...ir.types import Scalar
+from ...ir.types import Complex, Scalar
 from .signature import ArrayType
+
+Number: TypeAlias = "Scalar | Complex"
 
 
 @dataclass(frozen=True)
@@ -25,11 +27,19 @@ class Value:
     expr: Expr
 
     @property
-    def type(self) -> Scalar:
+    def kind(self) -> Number:
         """Its type. CompileError for what a function without a result gives."""
-        if not isinstance(self.expr.type, Scalar):
+        if not isinstance(self.expr.type, Scalar | Complex):
             raise CompileError("this function returns nothing", self.expr.span)
         return self.expr.type
+
+    @property
+    def type(self) -> Scalar:
+        """The type of a real number. CompileError for a complex one."""
+        kind = self.kind
+        if isinstance(kind, Complex):
+            raise CompileError(f"a real number is needed here, not a {kind}", self.expr.span)
+        return kind
 
 
 @dataclass(frozen=True)
@@ -53,7 +63,7 @@ class SharedValue:
     """An array in shared memory, of one axis."""
 
     declaration: Declaration
-    type: Scalar
+    type: Number
 
 
 @dataclass(frozen=True)
