@@ -16,33 +16,37 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Token
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from . import launching
-from .annotations import BatchDuplicated, Duplicated, address, as_array, leaf_memory, namespace, resolve
+from .annotations import BatchDuplicated, Duplicated, address, namespace, resolve
 from .api import Kernel, check_flow, pattern_of
-from .arguments.aliasing import hull
 from .arguments.layouts import float_views
+from .differentiate import Adjoint
 from .errors import ShadowError, TapeError
 from .executors.base import Memory
 from .launching import Call, executor_of
 from .program import store
 from .program.account import Account, account
+from .program.actions import ByPython, perform
 from .program.arena import Arena, Pooled
 from .program.context import current
-from .program.finder import VersionFinder
 from .program.launch import Launched
 from .program.lending import Homes, Lending
-from .program.memory import Allocation, Versions, place
+from .program.memory import Allocation
 from .program.operation import Effects, Foreign, Operation, Use
-from .program.recipe import Recipe, call_key, place_of, user_frame
-from .program.recording import Recording
+from .program.recipe import Recipe, call_key, line_of, place_of, user_frame
 from .program.region import Region, of_array
+from .program.repeating import Repeating
+from .program.reversal import Plan, Reversal
 from .program.rules import Ruled
+from .program.seeding import Seeding
+from .program.steps import ForeignStep, LaunchStep, Step, arrays_of, lasting
 from .program.streams import Streams
-from .program.zero import Stale, Step, elements, last_step, step_at_home, step_of, step_of_rule
+from .program.zero import Stale
 from .watching import Watch
 
 
@@ -62,7 +66,7 @@ class Stats:
     allocations: int
 
 
-class Tape(Recording):
+class Tape(Seeding, Repeating):
     """Records the launches of the thread that has entered it. Use it again for the same program: its memory is kept.
 
     `restore`: after a reverse the primal arrays hold what they held before the recording. `check`: None, a fingerprint of the memory that
@@ -106,7 +110,8 @@ class Tape(Recording):
     def __enter__(self) -> Tape:
         if current.get() is not None:
             raise TapeError("a tape is entered inside another; one program has one tape")
-        self.forget()
+        if not self._expects():
+            self.forget()
         self._streams.begin()
         self._chunks = self._saved.allocations + self._transient.allocations + self._homes.allocations
         self.state = "recording"
@@ -123,27 +128,53 @@ class Tape(Recording):
             return
         if self._library is not None:
             self._streams.join(executor_of(self._library))
+        if not self._whole():
+            self._end()
+        self.state = "recorded"
+        self.assembled = 0
+        self._transient.reset()
+        self._watch = Watch.of(self.allocations.values(), self.exact, self._transient.take)
+
+    def _end(self) -> None:
+        """What is done at the end of a program that was not known."""
         try:
             self._compare(None)
         except TapeError as changed:
             self.state = str(changed)
             raise
         self.demand_all()
-        self.state = "recorded"
-        self._transient.reset()
-        self._watch = Watch.of(self.allocations.values(), self.exact, self._transient.take)
+        self._paired = self.shadows.count
+        self._remember()
 
     def launch(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
-        """Records a launch and makes it. A call that was made before in the same words is known and costs a look-up."""
+        """Records a launch and makes it. One that is expected, since it came here the last time too, is only made."""
+        step = self._next
+        if step is not None:
+            if step.what is kernel and isinstance(step, LaunchStep) and step.same(grid, block, args, shared_mem, stream):
+                self._repeat(step)
+                return
+            self.differ()
         frame = user_frame()
-        key = call_key(kernel, grid, block, args, shared_mem, stream, frame)
-        recipe = self.recipes.get(key) if key is not None else None
-        if recipe is None or not self.holds(recipe):
-            with kernel.room():
-                recipe = self._prepare(kernel, grid, block, args, shared_mem, stream, place_of(frame))
-            if key is not None:
-                self.recipes[key] = recipe
-        self._run(recipe)
+        self.record_launch(kernel, grid, block, args, shared_mem, stream, line_of(frame), place_of(frame))
+
+    def record_launch(
+        self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, line: Any, where: str
+    ) -> None:
+        """The same for one that is new here. A call that was made before in the same words is known and costs a look-up."""
+        try:
+            key = call_key(kernel, grid, block, args, shared_mem, stream, line)
+            recipe = self.recipes.get(key) if key is not None else None
+            if recipe is None or not self.holds(recipe):
+                with kernel.room():
+                    recipe = self._prepare(kernel, grid, block, args, shared_mem, stream, where)
+                if key is not None:
+                    self.recipes[key] = recipe
+            step = LaunchStep(kernel, recipe.args, line, where, grid, block, shared_mem, stream)
+            self._run(recipe, step)
+        except BaseException:
+            self.unknown()
+            raise
+        self._note(step, recipe.lasts)
 
     def holds(self, recipe: Any) -> bool:
         """Whether what was found out about a call is true of this moment of this recording."""
@@ -174,38 +205,49 @@ class Tape(Recording):
         paired = not seen and all(arguments[u.position].shadows for u in operation.effects.writes)
         return Recipe(operation, primal, tuple(args), bare, self.shadows, self.shadows.count, seen, given, doubtful, paired)
 
-    def _run(self, recipe: Recipe) -> None:
+    def _run(self, recipe: Recipe, step: LaunchStep) -> None:
         operation, call = recipe.operation, recipe.operation.call
-        adjoint = operation.adjoint
-        with call.executor.on(call.stream):
-            self._streams.enter(call.executor)
-            kernel, given = recipe.primal, recipe.given
+        adjoint, executor = operation.adjoint, call.executor
+        with executor.on(call.stream):
+            self._streams.enter(executor)
             if adjoint is not None and recipe.doubtful:
-                self._transient.reset()
-                launching.check_stores(adjoint, self._pooled(call, self._transient))
-            if adjoint is not None and adjoint.augmented is not None:
+                step.check = partial(self._check_stores, adjoint, call)
+                if not self.doing.dry:
+                    step.check()
+            augmented = adjoint.augmented if adjoint is not None else None
+            if augmented is not None and adjoint is not None:
                 operation = replace(operation, logs=launching.new_logs(adjoint, self.pooled(call)))
-                kernel, given = adjoint.augmented, [*given, *operation.logs]
             with _Step(self, operation):
-                call.run(kernel, given)
+                launch = recipe.launch(executor) if augmented is None else call.prepared(augmented, [*recipe.given, *operation.logs])
+                self.doing.do(launch)
+            if executor.stream() is not None:
+                step.stream = True if call.stream is None else call.stream
+        step.arrays = recipe.arrays
         if not recipe.paired:
             self._note_bare(operation, recipe.reads)
 
-    def _pooled(self, call: Call, arena: Arena) -> Call:
-        """The call with memory for its needs from one of the tape's arenas."""
-        return replace(call, pool=Pooled(call.executor, arena))
+    def _check_stores(self, adjoint: Adjoint, call: Call) -> None:
+        self._transient.reset()
+        launching.check_stores(adjoint, replace(call, pool=Pooled(call.executor, self._transient)))
 
     def room(self, shape: Sequence[int], dtype: Any) -> Any:
         """Memory of the tape for an operation's intermediates while it runs: an array, not cleared."""
         return self._transient.room(shape, dtype)
 
-    def record(self, operation: Ruled, run: Callable[[], None], library: str) -> None:
+    def record(self, operation: Ruled, run: Callable[[], None], library: str, step: Step) -> None:
         """Records an operation that is no kernel launch, and makes it."""
         self._library = self._library or library
-        self._streams.enter(executor_of(self._library))
-        self._transient.reset()
-        with _Step(self, operation):
+        executor = executor_of(self._library)
+        self._streams.enter(executor)
+
+        def act() -> None:
+            self._transient.reset()
             run()
+
+        with _Step(self, operation):
+            self.doing.do(ByPython(act, operation.name, operation.where, operation.rule.opaque))
+        if executor.stream() is not None:
+            step.stream = True
         for a, region in operation.read_bare():
             a.read_bare = a.read_bare | region
         for a, region, tainted in operation.written_bare():
@@ -214,9 +256,21 @@ class Tape(Recording):
                 a.tainted = a.tainted | region
             else:
                 a.written_bare = a.written_bare | region
+        self._note(step, all(map(lasting, step.args)))
 
     def overwrites(self, *arrays: Any) -> None:
         """Announces that code which the tape does not see is about to overwrite the arrays, with values that depend on nothing active."""
+        if self.repeats(Foreign, arrays):
+            return
+        frame = user_frame()
+        try:
+            self.record_foreign(arrays, line_of(frame), place_of(frame))
+        except BaseException:
+            self.unknown()
+            raise
+
+    def record_foreign(self, arrays: Sequence[Any], line: Any, where: str) -> None:
+        """The same where it is new."""
         self._require("recording")
         uses: list[Use] = []
         cleared: list[Any] = []
@@ -236,10 +290,14 @@ class Tape(Recording):
         if arrays:
             self._library = self._library or namespace(getattr(arrays[0], "primal", arrays[0])).__name__
             self._streams.enter(executor_of(self._library))
-        with _Step(self, Foreign("foreign code", place_of(user_frame()), Effects(tuple(uses), must=tuple(uses)), cleared)):
+        with _Step(self, Foreign("foreign code", where, Effects(tuple(uses), must=tuple(uses)), cleared)):
             pass
         for use in uses:
             use.allocation.written_bare = use.allocation.written_bare | use.region
+        step = ForeignStep(Foreign, tuple(arrays), line, where)
+        step.arrays = tuple(found for a in arrays for found in arrays_of(a))
+        step.stream = True if executor_of(self._library).stream() is not None else None
+        self._note(step, all(map(lasting, arrays)))
 
     def reverse(self, seeds: Mapping[Any, Any] | None = None) -> None:
         """Runs the adjoints from the last operation to the first, on the current stream and after all that was recorded on any stream.
@@ -257,71 +315,39 @@ class Tape(Recording):
         self._watch.check(self._transient.take)
         self._transient.reset()
         resolved = self._resolved(seeds) if seeds is not None else None
-        steps = self._planned(resolved)
+        plan = self._plan(resolved)
+        self.state = "undefined: a reverse failed, its shadows are undefined"
         for shadow, seed, _, _ in resolved or ():
             shadow[...] = seed
-        self.state = "undefined: a reverse failed, its shadows are undefined"
-        resolver = VersionFinder(self._transient, Versions())
-        pools = [Pooled(executor_of(self._library, exact), self._transient) for exact in (False, True)]
-        for time in range(len(self.operations) - 1, -1, -1):
-            resolver.reach(self.operations[time], time)
-            self._reverse(self.operations[time], steps.get(time), resolver, pools)
-        steps[-1].begin()
-        self.assembled = resolver.assembled
-        if self.restore:
-            self._restore(resolver.versions)
+        perform(plan.actions)
+        self.assembled = plan.assembled
         self.state = "reversed already; record the program again"
 
-    def _planned(self, seeds: list[tuple[Any, Any, Any, Region]] | None) -> dict[int, Step]:
-        """How each operation is reversed, compiled, and at -1 what comes last. What is not in it has nothing to do."""
-        stale = Stale(Lending(self._homes, dict(self._temporaries)))
-        for a in self.allocations.values() if seeds is not None else ():
-            for root, part in self.shadows.parts(a, a.written):
-                stale.add(root, part)
-        for _, _, root, region in seeds or ():
-            stale.drop(root, region)
-        stale.lending.settle(self._temporaries.values(), stale.alive)
-        steps: dict[int, Step] = {}
-        compiled: set[tuple[int, bool]] = set()
-        for time in range(len(self.operations) - 1, -1, -1):
-            operation = self.operations[time]
-            step = self._step(operation, stale)
-            if step is not None:
-                steps[time] = step
-            if not isinstance(operation, Launched) or step is None:
-                continue
-            wanted = [s.kernel for s in step.stages if (id(s.kernel), operation.call.exact) not in compiled]
-            compiled.update((id(k), operation.call.exact) for k in wanted)
-            if wanted:
-                operation.call.prepare(wanted)
-        steps[-1] = last_step(stale)
-        return steps
-
-    def _step(self, operation: Operation, stale: Stale) -> Step | None:
-        if isinstance(operation, Launched):
-            return step_of(operation, stale)
-        if isinstance(operation, Ruled):
-            return step_of_rule(operation, stale)
-        assert isinstance(operation, Foreign)
-        return step_at_home([elements(view) for view in operation.cleared], stale)
-
-    def _reverse(self, operation: Operation, step: Step | None, resolver: VersionFinder, pools: Sequence[Pooled]) -> None:
-        self._transient.reset()
-        if step is None:
-            return
-        step.begin()
-        if isinstance(operation, Foreign | Ruled):
-            operation.reverse(resolver)
-        elif isinstance(operation, Launched) and step.stages:
-            operation.reverse(resolver, step.stages, step.moved, pools[operation.call.exact])
+    def _plan(self, resolved: list[tuple[Any, Any, Any, Region]] | None) -> Plan:
+        """The plan for such seeds, kept as long as the recording is."""
+        if self._paired != self.shadows.count:  # a seed has shown a shadow that the recording did not know
+            self._paired, self._known = self.shadows.count, None
+            self.plans.clear()
+        seeds = [(root, region) for _, _, root, region in resolved] if resolved is not None else None
+        key = self.surroundings(), tuple((address(root), root.dtype, region) for root, region in seeds) if seeds is not None else None
+        if key not in self.plans:
+            executors = executor_of(self._library), executor_of(self._library, True)
+            reversal = Reversal(self.operations, self.allocations, self.shadows, self._transient, executors)
+            stale = Stale(Lending(self._homes, dict(self._temporaries)))
+            self.plans[key] = reversal.plan(stale, seeds, list(self._temporaries.values()), self.restore)
+        if self._library is not None:
+            self._streams.work(executor_of(self._library))
+        return self.plans[key]
 
     def made(self, array: Any) -> None:
         """Notes an array that an operation has made: it is no concern of the caller's."""
+        self.differ()
         if array.size:
             self.own[address(array)] = array, place_of(user_frame())
 
     def temporary_shadow(self, array: Any) -> Any:
         """A shadow of zeros for a temporary of this recording, in memory of the tape, laid out like the array (C-contiguous)."""
+        self.differ()
         self._library = self._library or namespace(array).__name__
         root = self._homes.take(int(array.size), array.dtype)
         root.fill(0)
@@ -338,70 +364,6 @@ class Tape(Recording):
                     "which begins anew. Nothing was launched."
                 )
         super()._note_pair(allocation, region, primal, shadows, name)
-
-    def _resolved(self, seeds: Mapping[Any, Any]) -> list[tuple[Any, Any, Any, Region]]:
-        """The shadow views that seeds go to, by memory, and the seeds, copied; the allocation of each and its elements. Nothing is written
-        yet."""
-        if not isinstance(seeds, Mapping):
-            raise TapeError("seeds are {Duplicated: array or number}, or {BatchDuplicated: a tuple of such}")
-        found = []
-        for key, seed in seeds.items():
-            if not isinstance(key, Duplicated | BatchDuplicated):
-                raise TapeError("seeds are {Duplicated: array or number}, or {BatchDuplicated: a tuple of such}")
-            primal = key.primal
-            if primal.size == 0:
-                continue
-            if primal.dtype.names:
-                raise TapeError("seeds of structs are put into their shadow, before reverse() without seeds. No shadow was touched.")
-            shadows = self._seeded(key)
-            several = isinstance(seed, tuple | list) and isinstance(key, BatchDuplicated)
-            if several and len(seed) != len(shadows):
-                raise TapeError(f"{len(seed)} seeds for an array with {len(shadows)} shadows. No shadow was touched.")
-            for (shadow, root, touched), part in zip(shadows, seed if several else [seed] * len(shadows), strict=True):
-                _check_seed(part, shadow.dtype)
-                if np.shape(part) and np.shape(part) != shadow.shape:
-                    raise TapeError(f"a seed of shape {np.shape(part)} for an array of shape {shadow.shape}. No shadow was touched.")
-                kind = part.dtype if hasattr(part, "dtype") else np.asarray(part).dtype
-                if isinstance(kind, np.dtype) and not np.can_cast(kind, shadow.dtype, "same_kind"):
-                    raise TapeError(f"a seed of {kind} for a shadow of {shadow.dtype}. No shadow was touched.")
-                found.append((shadow, self._apart(part), root, touched))
-        return found
-
-    def _seeded(self, key: Any) -> list[tuple[Any, Any, Region]]:
-        """The shadows that belong to a key's memory, as views like its primal, the allocation of each, and its elements in there;
-        TapeError if they are not of the recording."""
-        primal, memory = key.primal, leaf_memory(key.primal)
-        known = self.allocations.get(address(memory.root))
-        region = of_array(primal, memory.offset * int(memory.root.dtype.itemsize))
-        own = key.shadows if isinstance(key, BatchDuplicated) else (key.shadow,) if key.has_shadow else ()
-        if known is not None and own:
-            self._note_pair(known, region, memory, tuple(map(leaf_memory, own)), "the seed's array")
-        pairings = self.shadows.all_of(known, region) if known is not None else ()
-        if not pairings:
-            raise TapeError("a seed for memory that was not part of the recording. No shadow was touched.")
-        if len(pairings) > 1 and not isinstance(key, BatchDuplicated):
-            raise TapeError(f"the memory of a seed has {len(pairings)} shadows: its key is the BatchDuplicated. No shadow was touched.")
-        views = (view_like(Memory(p.root, memory.offset + p.shift), primal) for p in pairings)  # of a complex array in complex numbers
-        return [(view, p.root, Region(region.spans // p.size + p.shift)) for view, p in zip(views, pairings, strict=True)]
-
-    def _apart(self, seed: Any) -> Any:
-        """The seed, or a copy of it where it lies in a shadow, which is cleared before the seeds are put in."""
-        seed = as_array(seed)
-        if not hasattr(seed, "strides") or isinstance(seed, np.generic):
-            return seed
-        low, high = hull(seed)
-        if not any(low < end and begin < high for begin, end in map(hull, self.shadows.roots)):
-            return seed
-        copy = self.room(seed.shape, seed.dtype)
-        copy[...] = seed
-        return copy
-
-    def _restore(self, versions: Versions) -> None:
-        for a in self.allocations.values():
-            versions.back_to(a, 0)
-            for part, piece in versions.sources(a, a.initial):
-                if piece is not None:
-                    place(piece, part, a.root, 0)
 
     @property
     def stats(self) -> Stats:
@@ -438,15 +400,6 @@ class Tape(Recording):
         return account(self.operations, list(self.allocations.values()), {a: where for a, (_, where) in self.own.items()})
 
 
-def _check_seed(seed: Any, dtype: np.dtype[Any]) -> None:
-    """A seed is an array or a number; TapeError if it is something else, or complex where the shadow is not."""
-    if isinstance(seed, Duplicated | BatchDuplicated):
-        raise TapeError("a seed is an array or a number, not an annotation: pass `.primal`. No shadow was touched.")
-    given = seed.dtype if hasattr(seed, "dtype") else np.asarray(seed).dtype
-    if given != dtype and given.kind not in ("biufc" if dtype.kind == "c" else "biuf"):
-        raise TapeError(f"a seed of type {given} for a shadow of {dtype}. No shadow was touched.")
-
-
 class _Step:
     """Saves what an operation is about to overwrite, and records the operation if it succeeds; poisons the tape if not."""
 
@@ -462,13 +415,3 @@ class _Step:
             self.tape._after(self.operation)
         else:
             self.tape.state = f"interrupted at operation {len(self.tape.operations)} ({self.operation.name}) by {kind.__name__}: {error}"
-
-
-def view_like(memory: Memory, array: Any) -> Any:
-    """A view of the memory with the shape and strides of `array`, in complex numbers if it has such."""
-    strided = namespace(memory.root).lib.stride_tricks.as_strided
-    begin, numbers = memory.root[memory.offset :], 1 if array.dtype.kind != "c" else 2
-    if numbers == 2:
-        begin = begin[: begin.size // 2 * 2].view(f"c{begin.dtype.itemsize * 2}")
-    each = array.dtype.itemsize // numbers  # of halves the shadow is wider
-    return strided(begin, array.shape, tuple(s // each * memory.itemsize for s in array.strides))

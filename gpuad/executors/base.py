@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -44,6 +44,10 @@ class Executor(Protocol):
 
     def launch(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Runs the kernel; `args` follow `kernel.params`. Raises LaunchError before anything is written if the launch cannot be made."""
+
+    def prepared(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0) -> Callable[[], Any]:
+        """The same launch as a callable that makes it, any number of times, on the stream that is current then. All that can be refused is
+        refused now. What a call returns is true only if it failed for want of memory."""
 
     def prepare(self, kernels: Sequence[Kernel], threads: int = 1) -> None:
         """Compiles the kernels now, and refuses (LaunchError) what cannot run with blocks of `threads` threads, before anything is

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,12 +38,20 @@ class Cuda:
         """Enqueues the kernel on `stream`, by default CuPy's current one, on the current device; `args` follow `kernel.params`, pointers as
         `Memory` of CuPy arrays. Raises LaunchError for arguments that do not fit or a launch that the device refuses, CompileError for text
         that NVRTC rejects."""
+        self.prepared(kernel, grid, block, args, shared_mem=shared_mem, stream=stream)()
+
+    def prepared(
+        self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0, stream: Any = None
+    ) -> Callable[[], Any]:
+        """The same launch as a callable that makes it."""
         if len(args) != len(kernel.params):
             raise LaunchError(f"{kernel.name} takes {len(kernel.params)} arguments, not {len(args)}")
         values = tuple(_value(param, arg) for param, arg in zip(kernel.params, args, strict=True))
         function = self.function(kernel)
         self.check(kernel, block[0] * block[1] * block[2])
-        _enqueue(function, grid, block, values, shared_mem, stream)
+        launch = partial(_enqueue, function, grid, block, values, shared_mem, stream)
+        launch.__dict__["memory"] = args  # kept alive: the values are addresses
+        return launch
 
     def prepare(self, kernels: Sequence[Kernel], threads: int = 1) -> None:
         """Compiles the kernels now, so that no launch has to wait for it or can fail for it. Raises LaunchError where a block of `threads`

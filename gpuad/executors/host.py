@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -38,6 +39,7 @@ _FORMATS = {
 Variant: TypeAlias = "tuple[bool, bool]"  # no written argument overlaps another; all arrays and unsigned scalars are below 2^31
 _USUAL: Variant = (True, True)
 _HALF = 1 << 31
+_MOST = 0x7FFF0000  # threads along an axis, as the entries have it
 Entry = Callable[[bytes, bytes], int]
 
 
@@ -63,6 +65,13 @@ class Host:
             check_block(kernel.name, block)
             kernel, block = self.serial(kernel, block), (1, 1, 1)
         self.program(kernel).run(grid, block, args)
+
+    def prepared(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0) -> Callable[[], Any]:
+        """The same launch as a call of the compiled entry."""
+        if waits(kernel):
+            check_block(kernel.name, block)
+            kernel, block = self.serial(kernel, block), (1, 1, 1)
+        return self.program(kernel).prepared(grid, block, args)
 
     def serial(self, kernel: Kernel, block: Dim3) -> Kernel:
         """The kernel as one whose threads are blocks, for blocks of these extents."""
@@ -154,15 +163,19 @@ class _Program:
         self.disjoint: dict[tuple[int, ...], bool] = {}
 
     def run(self, grid: Dim3, block: Dim3, args: Sequence[Argument]) -> None:
+        if self.prepared(grid, block, args)():
+            raise LaunchError(f"{self.kernel_name}: out of memory")
+
+    def prepared(self, grid: Dim3, block: Dim3, args: Sequence[Argument]) -> Callable[[], Any]:
         geometry = self.geometries.get((grid, block)) or self.geometry(grid, block)
         if len(args) != len(self.params):
             raise LaunchError(f"{self.kernel_name} takes {len(self.params)} arguments, not {len(args)}")
         values, ranges = self.values(args)
         variant = self.variant(values, ranges)
         entry = self.entries.get(variant) or self.entry(variant)
-        status = entry(geometry, self.pack(*values))
-        if status:
-            raise LaunchError(f"{self.kernel_name}: " + ("more than 2^31 threads along an axis" if status == 1 else "out of memory"))
+        launch = partial(entry, geometry, self.pack(*values))
+        launch.__dict__["memory"] = args  # kept alive: the values are addresses
+        return launch
 
     def values(self, args: Sequence[Argument]) -> tuple[list[Any], tuple[int, ...]]:
         """Addresses and scalars in the order of the call; first and last address of each pointer's allocation."""
@@ -211,6 +224,8 @@ class _Program:
         if any(g >= most for g, most in zip(grid, _LIMITS, strict=True)):
             raise LaunchError(f"{self.kernel_name}: grid {grid} is too large")
         check_block(self.kernel_name, block)
+        if any(g * n > _MOST for g, n in zip(grid, block, strict=True)):
+            raise LaunchError(f"{self.kernel_name}: more than 2^31 threads along an axis")
         packed = struct.pack("=7q", *grid, *block, self.demand)
         self.geometries[grid, block] = packed
         return packed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -96,6 +96,10 @@ class Call:
     def run(self, kernel: Kernel, args: list[Any], grid: Dim3 | None = None) -> None:
         """Launches a kernel, with a grid of its own if one is given."""
         self.executor.launch(kernel, grid or self.grid, self.block, args, shared_mem=self.shared_mem)
+
+    def prepared(self, kernel: Kernel, args: list[Any], grid: Dim3 | None = None) -> Callable[[], Any]:
+        """The same as a callable that makes it, any number of times."""
+        return self.executor.prepared(kernel, grid or self.grid, self.block, args, shared_mem=self.shared_mem)
 
     @cached_property
     def key(self) -> Hashable:

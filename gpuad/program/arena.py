@@ -15,6 +15,7 @@ import numpy as np
 
 from ..executors.base import Argument, Dim3, Executor
 from ..ir.nodes import Kernel
+from .actions import Action, clearing, copying, perform_one
 
 CHUNK = 1 << 20
 ALIGN = 256
@@ -49,6 +50,14 @@ class Arena:
         self.used += size
         return self.chunks[self.at][begin : begin + nbytes]
 
+    def here(self) -> tuple[int, int]:
+        """The place that `back_to` comes back to."""
+        return self.at, self.used
+
+    def back_to(self, place: tuple[int, int]) -> None:
+        """What was handed out after that place is handed out again."""
+        self.at, self.used = place
+
     def room(self, shape: Sequence[int], dtype: Any) -> Any:
         """The same as an array, dense."""
         dtype = np.dtype(dtype)
@@ -61,16 +70,21 @@ class Arena:
 
 
 class Pooled:
-    """An executor whose arrays come from an arena."""
+    """An executor whose arrays come from an arena; `do` does what it does to memory, at once or later."""
 
-    def __init__(self, inner: Executor, arena: Arena) -> None:
+    def __init__(self, inner: Executor, arena: Arena, do: Callable[[Action], None] = perform_one) -> None:
         self.inner = inner
         self.arena = arena
+        self.do = do
         self.name = inner.name
 
     def launch(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0, stream: Any = None) -> None:
         """As the executor itself."""
-        self.inner.launch(kernel, grid, block, args, shared_mem=shared_mem, stream=stream)
+        self.do(self.inner.prepared(kernel, grid, block, args, shared_mem=shared_mem))
+
+    def prepared(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0) -> Callable[[], Any]:
+        """As the executor itself."""
+        return self.inner.prepared(kernel, grid, block, args, shared_mem=shared_mem)
 
     def prepare(self, kernels: Sequence[Kernel], threads: int = 1) -> None:
         """As the executor itself."""
@@ -92,11 +106,11 @@ class Pooled:
         """Zeros from the arena."""
         dtype = np.dtype(dtype)
         data = self.arena.take(length * dtype.itemsize).view(dtype)
-        data.fill(0)
+        self.do(clearing(data))
         return data
 
     def copy(self, array: Any) -> Any:
         """A copy in the arena."""
         data = self.arena.take(int(array.nbytes)).view(array.dtype)
-        data[...] = array
+        self.do(copying(data, array))
         return data

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ..executors.base import Memory
+from .actions import Action, perform_one
 from .arena import Arena
-from .memory import Versions, copy_live, place
+from .memory import Versions, copying_live, placing
 from .operation import Operation, Use
 
 
 class VersionFinder:
-    """Finds versions while a recording goes back in time; `assembled`: bytes copied for it."""
+    """Finds versions while a recording goes back in time; `do` copies what they are put together from, at once or later; `assembled`:
+    bytes copied for it."""
 
-    def __init__(self, transient: Arena, versions: Versions) -> None:
+    def __init__(self, transient: Arena, versions: Versions, do: Callable[[Action], None] = perform_one) -> None:
         self.transient = transient
+        self.do = do
         self.assembled = 0
         self.versions = versions
         self.held: dict[int, list[Any]] = {}
@@ -28,17 +31,7 @@ class VersionFinder:
         for use in (*operation.effects.writes, *operation.effects.before):
             self.versions.back_to(use.allocation, time)
 
-    def moved(self, array: Any) -> Any:
-        """A copy of an array, dense and in memory of the tape that is free again after this operation's adjoint."""
-        copy = self.room(array.shape, array.dtype)
-        copy[...] = array
-        return copy
-
-    def room(self, shape: Sequence[int], dtype: Any) -> Any:
-        """An array, not cleared, in such memory."""
-        return self.transient.room(shape, dtype)
-
-    def memory(self, use: Use, like: Memory, *, own: bool) -> Memory:
+    def memory(self, use: Use, like: Any, *, own: bool) -> Any:
         """The version as a pointer: the live array, a saved copy, or pieces put together."""
         if not use.region:
             return like
@@ -54,8 +47,7 @@ class VersionFinder:
         room = self.transient.take(high - low)
         for part, piece in sources:
             self.assembled += part.nbytes
-            if piece is None:
-                copy_live(use.allocation.root, part, room, low)
-            else:
-                place(piece, part, room, low)
+            root = use.allocation.root
+            for action in copying_live(root, part, room, low) if piece is None else placing(piece, part, room, low):
+                self.do(action)
         return Memory(room.view(like.root.dtype), like.offset - low // size)

@@ -10,12 +10,15 @@ from .. import launching
 from ..analysis.injectivity import Launch as Numbers
 from ..cutting import Cutting, cutting
 from ..differentiate import Adjoint, Parameter
-from ..executors.base import Executor, Memory
+from ..executors.base import Memory
 from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store
 from ..ir.rewrite import walk_stmts
 from ..launching import Call, Stage, State
+from .actions import Action, ByPython
+from .arena import Pooled
 from .effects import absolute, surely_written, touched
-from .operation import Effects, Resolver, Use
+from .finder import VersionFinder
+from .operation import Effects, Use
 from .region import Region
 
 _WRITES = (Store, Accumulate, Atomic)
@@ -46,25 +49,38 @@ class Launched:
     kept: Kept | None = None
     shadowed: Any = field(default=None, init=False)  # what is known of its shadows, and of its reverse, by what was stale before
     plans: dict[Any, Any] = field(default_factory=dict, init=False)
-    backward: Call | None = field(default=None, init=False)  # how the reverse is called
-    given: dict[Stage, list[Any]] = field(default_factory=dict, init=False)  # what the reverse is launched with, if always the same
+    given: dict[Stage, Action] = field(default_factory=dict, init=False)  # the launches of the reverse, if they are always the same
 
-    def reverse(self, resolver: Resolver, stages: Sequence[Stage], moved: Mapping[int, Memory], pool: Executor) -> None:
-        """Runs the kernels of the reverse pass on the versions that they need, on the current stream; `moved`: shadows that live
-        elsewhere, `pool`: the executor, with memory of the tape."""
+    def reverse(self, finder: VersionFinder, stages: Sequence[Stage], moved: Mapping[int, Memory], pool: Pooled) -> list[Action]:
+        """What runs the kernels of the reverse pass on the versions that they need, which `finder` puts together before; `moved`: shadows
+        that live elsewhere, `pool`: the executor, with memory of the tape that is free again after this operation."""
         assert self.adjoint is not None
-        if self.backward is None or self.backward.pool is not pool:
-            self.backward = replace(self.call, pool=pool, stream=None)
-        if self.uses or moved or self.logs or self.adjoint.layout.scratch or self.call.bound.width > 1:
-            for width in range(self.call.bound.width):
-                launching.run_stages(self.adjoint, stages, self.backward, self.state(resolver, moved), width)
-            return
-        for stage in stages:
-            if stage not in self.given:
-                self.given[stage] = launching.stage_arguments(stage, self.call, self.state(resolver, moved))
-            self.backward.run(stage.kernel, self.given[stage], stage.grid)
+        same = not (self.uses or moved or self.logs or self.adjoint.layout.scratch or self.call.bound.width > 1)
+        if same and all(stage in self.given for stage in stages):
+            return [self.given[stage] for stage in stages]
+        states = [self.state(finder, moved) for _ in range(self.call.bound.width)]
+        if self.adjoint.layout.scratch:
+            return [self._counted(stages, state, pool, width) for width, state in enumerate(states)]
+        found = [self._prepared(stage, state, width) for width, state in enumerate(states) for stage in stages]
+        if same:
+            self.given.update(zip(stages, found, strict=True))
+        return found
 
-    def state(self, resolver: Resolver, moved: Mapping[int, Memory]) -> State:
+    def _prepared(self, stage: Stage, state: State, width: int) -> Action:
+        return self.call.prepared(stage.kernel, launching.stage_arguments(stage, self.call, state, width), stage.grid)
+
+    def _counted(self, stages: Sequence[Stage], state: State, pool: Pooled, width: int) -> Action:
+        """The reverse of a kernel with stacks, whose size is found out when it runs."""
+        call, place = replace(self.call, pool=pool, stream=None), pool.arena.here()
+
+        def run() -> None:
+            assert self.adjoint is not None
+            pool.arena.back_to(place)
+            launching.run_stages(self.adjoint, stages, call, replace(state, scratch={}, overflow=None), width)
+
+        return ByPython(run, self.name, self.where, "its adjoint has stacks whose depth is counted first")
+
+    def state(self, resolver: VersionFinder, moved: Mapping[int, Memory]) -> State:
         arguments = self.call.bound.arguments
         state = State({i: (a.memory if a.is_pointer else a.value) for i, a in enumerate(arguments)}, logs=self.logs, shadows=moved)
         for (role, position), use in self.uses.items():

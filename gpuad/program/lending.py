@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..annotations import address
+from .actions import Action, copying
 
 New = Callable[[int, Any], Any]  # a flat array of so many elements of a type
 
@@ -62,8 +63,8 @@ class Copy:
     source: Any
     target: Any
 
-    def run(self) -> None:
-        self.target[...] = self.source
+    def action(self) -> Action:
+        return copying(self.target, self.source)
 
 
 @dataclass(eq=False)

@@ -8,14 +8,16 @@ Going back in time, `Versions` keeps the table of pieces that stand for the pres
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .actions import Action, clearing, copying, perform, perform_one
 from .region import EMPTY, Region
 
 
@@ -62,10 +64,11 @@ class Allocation:
             found = found | claim.region
         return found
 
-    def save(self, region: Region, time: int, room: Callable[[int], Any]) -> None:
-        """Copies the region's bytes as they are now."""
+    def save(self, region: Region, time: int, room: Callable[[int], Any], do: Callable[[Action], None] = perform_one) -> None:
+        """Copies the region's bytes as they are now; `do` does so."""
         data = room(region.nbytes)
-        gather(self.root, region, data)
+        for action in gathering(self.root, region, data):
+            do(action)
         self.pieces.append(Piece(time, region, data))
 
 
@@ -147,49 +150,62 @@ def _groups(region: Region) -> list[_Rows]:
 
 def _grid(array: Any, low: int, r: _Rows) -> Any:
     """A view of the runs as a matrix of bytes."""
-    strided = np.lib.stride_tricks.as_strided if isinstance(array, np.ndarray) else _cupy_strided(array)
-    return strided(array[low:], (r.count, r.run), (r.stride, 1))
+    if r.count == 1:
+        return array[low : low + r.run].reshape(1, r.run)
+    return _strided(array)(array[low:], (r.count, r.run), (r.stride, 1))
 
 
-def clear(array: Any, elements: Region) -> None:
-    """Sets elements of a flat array to 0, evenly spaced runs at once."""
-    strided = np.lib.stride_tricks.as_strided if isinstance(array, np.ndarray) else _cupy_strided(array)
-    size = int(array.dtype.itemsize)
-    for r in rows(elements):
-        strided(array[r.low :], (r.count, r.run), (r.stride * size, size))[...] = 0
-
-
-def _cupy_strided(array: Any) -> Any:
-    import sys
-
+def _strided(array: Any) -> Any:
+    if isinstance(array, np.ndarray):
+        return np.lib.stride_tricks.as_strided
     return sys.modules["cupy"].lib.stride_tricks.as_strided
 
 
-def gather(source: Any, region: Region, packed: Any) -> None:
-    """Packs the region's bytes of `source` (flat, uint8) one span after the other."""
+def clearing_of(array: Any, elements: Region) -> list[Action]:
+    """What sets elements of a flat array to 0, evenly spaced runs at once."""
+    size, found = int(array.dtype.itemsize), []
+    for r in rows(elements):
+        if r.count == 1:
+            found.append(clearing(array[r.low : r.low + r.run]))
+        else:
+            found.append(clearing(_strided(array)(array[r.low :], (r.count, r.run), (r.stride * size, size))))
+    return found
+
+
+def gathering(source: Any, region: Region, packed: Any) -> list[Action]:
+    """What packs the region's bytes of `source` (flat, uint8) one span after the other."""
     groups = rows(region)
     if len(groups) > MANY:
         unit = _unit(region)
         if unit == 8:
             source, packed = source[: source.size // 8 * 8].view(np.uint64), packed.view(np.uint64)
-        at = places(region, unit)
-        if isinstance(source, np.ndarray):
-            np.take(source, at, out=packed, mode="clip")  # "raise" would make an array of its own first
-        else:
-            packed[...] = source[at]
-        return
-    for r in groups:
-        packed[r.at : r.at + r.run * r.count].reshape(r.count, r.run)[...] = _grid(source, r.low, r)
+        return [partial(_taken, source, region, unit, packed)]
+    return [copying(packed[r.at : r.at + r.run * r.count].reshape(r.count, r.run), _grid(source, r.low, r)) for r in groups]
 
 
-def scatter(packed: Any, region: Region, target: Any, shift: int = 0) -> None:
-    """Puts packed bytes back to where they belong, in `target`, whose first byte is byte `shift` of the allocation."""
+def gather(source: Any, region: Region, packed: Any) -> None:
+    """Packs them now."""
+    perform(gathering(source, region, packed))
+
+
+def _taken(source: Any, region: Region, unit: int, packed: Any) -> None:
+    at = places(region, unit)
+    if isinstance(source, np.ndarray):
+        np.take(source, at, out=packed, mode="clip")  # "raise" would make an array of its own first
+    else:
+        packed[...] = source[at]
+
+
+def _put(packed: Any, region: Region, target: Any, shift: int) -> None:
+    target[places(region) - shift] = packed
+
+
+def scattering(packed: Any, region: Region, target: Any, shift: int = 0) -> list[Action]:
+    """What puts packed bytes back to where they belong, in `target`, whose first byte is byte `shift` of the allocation."""
     groups = rows(region)
     if len(groups) > MANY:
-        target[places(region) - shift] = packed
-        return
-    for r in groups:
-        _grid(target, r.low - shift, r)[...] = packed[r.at : r.at + r.run * r.count].reshape(r.count, r.run)
+        return [partial(_put, packed, region, target, shift)]
+    return [copying(_grid(target, r.low - shift, r), packed[r.at : r.at + r.run * r.count].reshape(r.count, r.run)) for r in groups]
 
 
 @lru_cache(256)
@@ -212,25 +228,28 @@ def _places(region: Region, unit: int) -> NDArray[np.int64]:
 _few_places = lru_cache(8)(_places)
 
 
-def place(piece: Piece, part: Region, target: Any, shift: int) -> None:
-    """Copies a part of a piece to its place in `target`."""
+def placing(piece: Piece, part: Region, target: Any, shift: int) -> list[Action]:
+    """What copies a part of a piece to its place in `target`."""
     if part is piece.region:
-        scatter(piece.data, part, target, shift)
-        return
+        return scattering(piece.data, part, target, shift)
     begins = piece.region.spans[:, 0]
     offsets = np.concatenate([[0], np.cumsum(piece.region.spans[:, 1] - begins)])
-    for low, high in part.spans:
+    found = []
+    for low, high in part.spans.tolist():
         i = int(np.searchsorted(begins, low, side="right")) - 1
         at = int(offsets[i] + low - begins[i])
-        target[int(low) - shift : int(high) - shift] = piece.data[at : at + int(high - low)]
+        found.append(copying(target[low - shift : high - shift], piece.data[at : at + high - low]))
+    return found
 
 
-def copy_live(root: Any, part: Region, target: Any, shift: int) -> None:
-    """Copies live bytes to their place in `target`."""
+def copying_live(root: Any, part: Region, target: Any, shift: int) -> list[Action]:
+    """What copies live bytes to their place in `target`."""
     groups = rows(part)
     if len(groups) > MANY:
-        at = places(part)
-        target[at - shift] = root[at]
-        return
-    for r in groups:
-        _grid(target, r.low - shift, r)[...] = _grid(root, r.low, r)
+        return [partial(_copied, root, part, target, shift)]
+    return [copying(_grid(target, r.low - shift, r), _grid(root, r.low, r)) for r in groups]
+
+
+def _copied(root: Any, part: Region, target: Any, shift: int) -> None:
+    at = places(part)
+    target[at - shift] = root[at]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from .actions import Action, copying
 from .memory import Allocation
 from .region import Region
 
@@ -30,13 +31,6 @@ class Effects:
     before: tuple[Use, ...] = ()
     after: tuple[Use, ...] = ()
     must: tuple[Use, ...] = ()
-
-
-class Resolver(Protocol):
-    """Gives the version of a region that an adjoint needs, as memory that it may read."""
-
-    def memory(self, use: Use, like: Any, *, own: bool) -> Any:
-        """A pointer that stands for `like` (the primal's Memory) in the version needed; `own`: the adjoint writes to it."""
 
 
 class Operation(Protocol):
@@ -67,10 +61,9 @@ class Foreign:
     effects: Effects
     cleared: list[Any] = field(default_factory=list)  # shadow views
 
-    def reverse(self, resolver: Resolver) -> None:
+    def reverse(self) -> list[Action]:
         """What was there before reached nothing: its adjoint is 0."""
-        for shadow in self.cleared:
-            shadow[...] = 0
+        return [copying(shadow, 0) for shadow in self.cleared]
 
     def line(self) -> str:
         return f"clear({self.name})  # {self.where}: overwritten by code outside of the tape"

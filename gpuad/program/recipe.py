@@ -6,16 +6,20 @@ import math
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import numpy as np
 
+from ..executors.base import Executor
+from .actions import Action
 from .launch import Launched
 from .operation import Use
 from .shadows import Shadows
+from .steps import lasting
 
 _PACKAGE = str(Path(__file__).parents[1])
 
@@ -37,11 +41,28 @@ class Recipe:
     given: list[Any]
     doubtful: bool
     paired: bool
+    launches: dict[Executor, Action] = field(default_factory=dict)  # the primal's, by who makes it
+
+    @cached_property
+    def arrays(self) -> tuple[Any, ...]:
+        """Whose memory the call works on."""
+        return tuple(x for a in self.operation.call.bound.arguments for x in (a.array, *a.shadow_arrays) if x is not None)
+
+    @cached_property
+    def lasts(self) -> bool:
+        """Whether the call is known by its arguments: none of them can be changed into something else."""
+        return all(map(lasting, self.args))
+
+    def launch(self, executor: Executor) -> Action:
+        """The primal's launch, which is always the same."""
+        if executor not in self.launches:
+            call = self.operation.call
+            self.launches[executor] = executor.prepared(self.primal, call.grid, call.block, self.given, shared_mem=call.shared_mem)
+        return self.launches[executor]
 
 
-def call_key(kernel: Any, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, frame: FrameType | None) -> Any:
+def call_key(kernel: Any, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, line: Any) -> Any:
     """What makes two calls the same: kernel, geometry, the very objects passed (numbers by value), and the line of the call."""
-    line = (id(frame.f_code), frame.f_lineno) if frame is not None else None
     key = (id(kernel), grid, block, shared_mem, id(stream), line, *[_identity(a) for a in args])
     try:
         hash(key)
@@ -62,6 +83,11 @@ def user_frame() -> FrameType | None:
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
     return frame
+
+
+def line_of(frame: FrameType | None) -> tuple[int, int] | None:
+    """What tells lines of code apart."""
+    return (id(frame.f_code), frame.f_lineno) if frame is not None else None
 
 
 def place_of(frame: FrameType | None) -> str:

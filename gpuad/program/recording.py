@@ -21,6 +21,7 @@ from ..errors import ShadowError, TapeError
 from ..executors.base import Memory
 from ..launching import Call
 from ..watching import mark
+from .actions import Doing
 from .arena import Arena, Pooled
 from .effects import bytes_of
 from .keeping import Keeping
@@ -43,6 +44,7 @@ class Recording(Keeping):
 
     def __init__(self, saved: Arena) -> None:
         self._saved = saved
+        self.doing = Doing()
         self.forget()
 
     def forget(self) -> None:
@@ -262,7 +264,7 @@ class Recording(Keeping):
 
     def pooled(self, call: Call) -> Call:
         """The call with memory for its needs from what the tape saves."""
-        return replace(call, pool=Pooled(call.executor, self._saved))
+        return replace(call, pool=Pooled(call.executor, self._saved, self.doing.do))
 
     def _touched(self, kernel: Kernel, call: Call) -> tuple[list[Use], list[Use]]:
         """What the primal reads and writes in this call."""
@@ -316,7 +318,7 @@ class Recording(Keeping):
                 fresh = use.region - a.initial
                 wanted, a.initial = wanted | fresh, a.initial | fresh
             if wanted:
-                a.save(wanted, time, self._saved.take)
+                a.save(wanted, time, self._saved.take, self.doing.do)
             a.pending = a.pending - use.region
             a.written = a.written | use.region
         for use in operation.effects.must:

@@ -39,11 +39,15 @@ from ..arguments.aliasing import region as place
 from ..arguments.conversions import writeable
 from ..errors import GpuadError, LaunchError, ShadowError, TapeError
 from ..executors.base import Memory
+from .actions import Action, ByPython
+from .arena import Arena
 from .context import current
+from .finder import VersionFinder
 from .memory import Allocation
 from .operation import Effects, Use
-from .recipe import call_key, place_of, user_frame
+from .recipe import call_key, line_of, place_of, user_frame
 from .region import Region, of_array
+from .steps import Step
 
 _VERSIONS = ("before", "after")
 _ROOM = "room"
@@ -107,6 +111,12 @@ class Rule:
         self.wanted: tuple[str, ...] = ()  # the names of the reverse's parameters
         if reverse is not None:
             self.reverse = reverse
+
+    @property
+    def opaque(self) -> str:
+        """Why a graph on a GPU cannot repeat it; empty for the package's own, which only enqueue array operations."""
+        own = self.function.__module__.startswith(f"{__package__.partition('.')[0]}.ops.")
+        return "" if own else "it is a rule, whose function may do anything"
 
     @property
     def reverse(self) -> Callable[..., None] | None:
@@ -215,12 +225,18 @@ class Ruled:
     values: Mapping[str, Any]
     needs: Mapping[str, Use]
 
-    def reverse(self, resolver: Any) -> None:
-        """Clears the shadows of what was overwritten, and calls the rule's reverse."""
-        moved = {n: self._taken(n, resolver) for n in self.rule.effect.overwrites if n in self.operands}
-        if self.rule.reverse is None or not self.flows:
-            return
-        self.rule.reverse(**{name: self._argument(name, moved, resolver) for name in self.rule.wanted})
+    def reverse(self, finder: VersionFinder) -> Action:
+        """What clears the shadows of what was overwritten, and calls the rule's reverse; `finder` puts the versions together before."""
+        versions = {name: self._version(name, finder) for name in self.rule.wanted if self.meaning(name)[0] == "version"}
+        arena, place = finder.transient, finder.transient.here()
+
+        def run() -> None:
+            arena.back_to(place)
+            moved = {n: self._taken(n, arena) for n in self.rule.effect.overwrites if n in self.operands}
+            if self.rule.reverse is not None and self.flows:
+                self.rule.reverse(**{name: self._argument(name, versions, moved, arena) for name in self.rule.wanted})
+
+        return ByPython(run, self.name, self.where, self.rule.opaque)
 
     def shadow_of(self, name: str) -> Any:
         """The shadow of an array argument or of an Active number, or None."""
@@ -228,11 +244,12 @@ class Ruled:
             return self.actives[name].shadow
         return self.operands[name].shadow if name in self.operands else None
 
-    def _taken(self, name: str, resolver: Any) -> Any:
+    def _taken(self, name: str, arena: Arena) -> Any:
         shadow = self.operands[name].shadow
         if shadow is None:
             return None
-        copy = resolver.moved(shadow)
+        copy = arena.room(shadow.shape, shadow.dtype)
+        copy[...] = shadow
         shadow[...] = 0
         return copy
 
@@ -264,13 +281,17 @@ class Ruled:
         shadow = self.shadow_of(core if core in self.rule.effect.arrays else core.removesuffix("_before"))
         return ("shadow", shadow) if shadow is not None else ("none", None)
 
-    def _argument(self, name: str, moved: Mapping[str, Any], resolver: Any) -> Any:
+    def _version(self, name: str, finder: VersionFinder) -> Any:
+        array = self.operands[name].array
+        return view_in(finder.memory(self.needs[name], resolve(array), own=False), array)
+
+    def _argument(self, name: str, versions: Mapping[str, Any], moved: Mapping[str, Any], arena: Arena) -> Any:
         kind, value = self.meaning(name)
         if kind == "version":
-            return view_in(resolver.memory(self.needs[name], resolve(value), own=False), value)
+            return versions[name]
         if kind == "moved":
             return moved[value]
-        return resolver.room if kind == "room" else value
+        return arena.room if kind == "room" else value
 
     def line(self) -> str:
         """The call of the reverse."""
@@ -319,20 +340,47 @@ class _Known:
     pairs: int
 
 
+@dataclass(eq=False)
+class RuleStep(Step):
+    """A call of a rule, as a program that repeats itself makes it again."""
+
+    names: tuple[str, ...]
+    regions: Mapping[str, Region]
+
+    def again(self, tape: Any) -> None:
+        """Records the call once more."""
+        _recorded(self, tape)
+
+
 def _record(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mapping[str, Region]) -> None:
-    """Checks a call, unless it was made before in the same words, and hands it to the tape."""
+    """Hands a call to the tape, which may know it from the last time."""
     given = tuple(arguments.values())
+    if tape.repeats(rule, given, regions):
+        return
     frame = user_frame()
+    try:
+        _recorded(RuleStep(rule, given, line_of(frame), place_of(frame), tuple(arguments), regions), tape)
+    except BaseException:
+        tape.unknown()
+        raise
+
+
+def _recorded(step: RuleStep, tape: Any) -> None:
+    """Checks a call, unless it was made before in the same words, and records it."""
+    rule, given, regions = step.what, step.args, step.regions
     fixed = not regions and not any(isinstance(x, Active | list | dict | set) for x in given)
-    key = call_key(rule, None, None, given, 0, None, frame) if fixed else None
+    key = call_key(rule, None, None, given, 0, None, step.line) if fixed else None
     known = tape.recipes.get(key) if key is not None else None
     if known is None or not tape.holds(known):
-        operation, library = _checked(rule, arguments, tape, regions, place_of(frame))
+        operation, library = _checked(rule, dict(zip(step.names, given, strict=True)), tape, regions, step.where)
         bare = any(o.shadow is None and o.floats for o in operation.operands.values())
         known = _Known(operation, library, given, bare, tape.shadows, tape.shadows.count)
         if key is not None:
             tape.recipes[key] = known
-    tape.record(known.operation, partial(_run, rule, known.operation.values, tape), known.library)
+    operands = known.operation.operands.values()
+    actives = [x.shadow for x in known.operation.actives.values()]
+    step.arrays = (*(o.array for o in operands), *(o.shadow for o in operands if o.shadow is not None), *actives)
+    tape.record(known.operation, partial(_run, rule, known.operation.values, tape), known.library, step)
 
 
 def _checked(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mapping[str, Region], where: str) -> tuple[Ruled, str]:

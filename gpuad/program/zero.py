@@ -25,10 +25,11 @@ from ..executors.base import Memory
 from ..ir.nodes import Accumulate, Block, Buffer, Load, Stmt, Take
 from ..ir.rewrite import touches
 from ..launching import Call, Stage
+from .actions import Action
 from .effects import of_reach, reached
 from .launch import Launched
 from .lending import Copy, Lending
-from .memory import clear as clear_elements
+from .memory import clearing_of
 from .region import EMPTY, Region, of_array, span
 from .rules import Ruled
 
@@ -63,11 +64,9 @@ class Step:
     copies: tuple[Copy, ...] = ()
     moved: Mapping[int, Memory] = field(default_factory=dict)
 
-    def begin(self) -> None:
+    def begin(self) -> list[Action]:
         """What comes before the adjoint itself."""
-        for copy in self.copies:
-            copy.run()
-        clear(self.cleared)
+        return [*(copy.action() for copy in self.copies), *(a for root, region in self.cleared for a in clearing_of(root, region))]
 
 
 Where: TypeAlias = "tuple[int, int]"
@@ -109,12 +108,6 @@ class Stale:
     def rest(self) -> list[tuple[Any, Region]]:
         """All that is stale."""
         return [(self.roots[where], region) for where, region in self.regions.items() if region]
-
-
-def clear(parts: Iterable[tuple[Any, Region]]) -> None:
-    """Sets elements to 0."""
-    for root, region in parts:
-        clear_elements(root, region)
 
 
 def step_of(operation: Launched, stale: Stale) -> Step:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -74,6 +75,11 @@ class Reference:
         for group in groups:
             if group.written:
                 group.root.view(np.uint8)[...] = group.work
+
+    def prepared(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0) -> Callable[[], Any]:
+        """The same launch as a callable that makes it."""
+        _check_arguments(kernel, args)
+        return partial(self.launch, kernel, grid, block, args, shared_mem=shared_mem)
 
     def on(self, stream: Any) -> AbstractContextManager[Any]:
         """Nothing: launches here are done when they return."""

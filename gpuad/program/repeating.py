@@ -1,0 +1,166 @@
+"""A program that is recorded once more: its steps are known again, and only their actions are done.
+
+What a recording finds out (effects, regions, what is saved where, the plan of the reverse) depends on which calls come with which memory,
+and not on what is in that memory. So where the next recording makes the same calls in the same order, all of it stays as it is. Each call
+is compared with the step that is expected; the first one that differs, or an end that comes early, makes the tape record anew what has
+passed, without doing it again (the bytes that it saved lie where they would be saved now), and go on as if there had been no step before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import GpuadError, TapeError
+from ..launching import analysing, executor_of, plain_allowed
+from .actions import perform
+from .arena import Arena
+from .recording import Recording
+from .region import Region
+from .reversal import Plan
+from .steps import END, Step, signature
+from .streams import Streams
+
+_TRIES = 3  # programs that differ each time are not compared for ever
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """The steps of a recording that is complete, and what they take for granted: arrays, by what they are, and the surroundings."""
+
+    steps: tuple[Step, ...]
+    arrays: tuple[tuple[Any, tuple[Any, ...]], ...]
+    surroundings: tuple[Any, ...]
+
+    def holds(self, surroundings: tuple[Any, ...]) -> bool:
+        """Whether all of that is still so."""
+        return self.surroundings == surroundings and all(signature(array) == was for array, was in self.arrays)
+
+
+class Repeating(Recording):
+    """The part of a tape that knows a program again."""
+
+    exact: bool
+    _library: str | None
+    _streams: Streams
+    _temporaries: dict[int, Any]
+
+    def __init__(self, saved: Arena) -> None:
+        self._known: Known | None = None
+        self._misses = 0
+        super().__init__(saved)
+
+    def forget(self) -> None:
+        """Begins anew."""
+        super().forget()
+        self._known = None
+        self._steps: list[Step] | None = [] if not self.exact and self._misses < _TRIES else None
+        self._next: Step | None = None
+        self._at = 0
+        self.plans: dict[Any, Plan] = {}
+        self.doing.taken()
+
+    def surroundings(self) -> tuple[Any, ...]:
+        """What a recording depends on besides its calls."""
+        return executor_of(self._library), executor_of(self._library, True), analysing(), plain_allowed()
+
+    # --- while recording ---------------------------------------------------------------------------------------------------------------
+
+    def _note(self, step: Step, lasts: bool) -> None:
+        """Keeps a step that was recorded; `lasts`: it is known by its arguments, none of which can be changed into something else."""
+        step.actions, step.room = self.doing.taken(), self._saved.here()
+        if self._steps is not None:
+            if lasts:
+                self._steps.append(step)
+            else:
+                self._steps = None
+
+    def _remember(self) -> None:
+        """The recording is complete. Where operations made arrays, others will be made the next time."""
+        if self._steps and not self.own and not self._temporaries:
+            found = {id(a): a for step in self._steps for a in step.arrays}
+            self._known = Known((*self._steps, END), tuple((a, signature(a)) for a in found.values()), self.surroundings())
+
+    def unknown(self) -> None:
+        """A call was refused or has failed: what it left behind is not known as a step."""
+        self._steps = self._known = None
+
+    # --- while repeating ---------------------------------------------------------------------------------------------------------------
+
+    def _expects(self) -> bool:
+        """Begins to repeat what is known, if it can be repeated; whether it can."""
+        known = self._known
+        if known is None or not known.holds(self.surroundings()):
+            return False
+        self._at, self._next = 0, known.steps[0]
+        return True
+
+    def _repeat(self, step: Step) -> None:
+        """Does what the expected step did."""
+        self._require("recording")
+        assert self._known is not None
+        if step.check is not None:
+            try:
+                step.check()
+            except GpuadError:
+                self.differ()
+                raise
+        try:
+            if step.stream is None:
+                perform(step.actions)
+            else:
+                self._on_stream(step)
+        except BaseException as error:
+            name = getattr(step.what, "name", "foreign code")
+            self.state = f"interrupted at operation {self._at} ({name}) by {type(error).__name__}: {error}"
+            raise
+        self._at += 1
+        self._next = self._known.steps[self._at]
+
+    def _on_stream(self, step: Step) -> None:
+        executor = executor_of(self._library)
+        with executor.on(step.stream if step.stream is not True else None):
+            self._streams.enter(executor)
+            perform(step.actions)
+
+    def repeats(self, what: Any, args: Sequence[Any], regions: Mapping[str, Region] | None = None) -> bool:
+        """Whether a call is the expected step, which has been done then. Where it is not, the tape is ready to record it."""
+        step = self._next
+        if step is None:
+            return False
+        if step.what is what and step.same_arguments(args) and getattr(step, "regions", None) == regions:
+            self._repeat(step)
+            return True
+        self.differ()
+        return False
+
+    def differ(self) -> None:
+        """The program is another one than before: records anew what has passed."""
+        if self._next is None:
+            return
+        assert self._known is not None
+        passed, state = self._known.steps[: self._at], self.state
+        self._misses += 1
+        self.forget()
+        self.state, self.doing.dry = state, True
+        try:
+            for step in passed:
+                step.again(self)
+                if self._saved.here() != step.room:
+                    raise TapeError("what the program saves has moved; record it with a new tape")
+        except BaseException as error:
+            self.state = f"interrupted by {type(error).__name__}: {error}"
+            raise
+        finally:
+            self.doing.dry = False
+
+    def _whole(self) -> bool:
+        """At the end of a recording: whether it was the expected one to the last step."""
+        if self._next is None:
+            return False
+        if self._next is END:
+            self._next, self._misses = None, 0
+            return True
+        self.differ()
+        return False

@@ -1,0 +1,113 @@
+"""The plan of a reversal: all that it will do to memory, as a list of actions, before the first of them is done.
+
+Operations are planned from the last to the first. Each is handed the versions that it needs (`finder`) and told which shadows count and
+where they live (`zero`, `lending`); what copies and clears for that comes before its launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..executors.base import Executor
+from .actions import Action, Doing
+from .arena import Arena, Pooled
+from .finder import VersionFinder
+from .launch import Launched
+from .memory import Allocation, Versions, placing
+from .operation import Foreign, Operation
+from .region import Region
+from .rules import Ruled
+from .shadows import Shadows
+from .zero import Stale, Step, elements, last_step, step_at_home, step_of, step_of_rule
+
+Seeds = Sequence[tuple[Any, Region]]  # flat shadows, and the elements of each that get a seed
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a reversal does; `assembled`: bytes copied to put versions together."""
+
+    actions: tuple[Action, ...]
+    assembled: int
+
+
+@dataclass(frozen=True, eq=False)
+class Reversal:
+    """A recording to be reversed. `transient`: memory for one operation at a time. `executors`: without and with exact products."""
+
+    operations: Sequence[Operation]
+    allocations: Mapping[int, Allocation]
+    shadows: Shadows
+    transient: Arena
+    executors: tuple[Executor, Executor]
+
+    def plan(self, stale: Stale, seeds: Seeds | None, temporaries: Sequence[Any], restore: bool) -> Plan:
+        """The plan for seeds, or for the raw rule (None). Kernels are compiled. `restore`: primals are what they were at the end."""
+        steps = self.steps(stale, seeds, temporaries)
+        doing = Doing()
+        doing.dry = True
+        finder = VersionFinder(self.transient, Versions(), doing.do)
+        pools = [Pooled(executor, self.transient) for executor in self.executors]
+        for time in range(len(self.operations) - 1, -1, -1):
+            finder.reach(self.operations[time], time)
+            self.transient.reset()
+            step = steps.get(time)
+            if step is not None:
+                doing.actions += step.begin()
+                doing.actions += self.adjoint(self.operations[time], step, finder, pools)
+        doing.actions += steps[-1].begin()
+        doing.actions += self.restored(finder.versions) if restore else ()
+        return Plan(doing.taken(), finder.assembled)
+
+    def steps(self, stale: Stale, seeds: Seeds | None, temporaries: Sequence[Any]) -> dict[int, Step]:
+        """How each operation is reversed, compiled, and at -1 what comes last. What is not in it has nothing to do."""
+        for a in self.allocations.values() if seeds is not None else ():
+            for root, part in self.shadows.parts(a, a.written):
+                stale.add(root, part)
+        for root, region in seeds or ():
+            stale.drop(root, region)
+        stale.lending.settle(temporaries, stale.alive)
+        steps: dict[int, Step] = {}
+        compiled: set[tuple[int, bool]] = set()
+        for time in range(len(self.operations) - 1, -1, -1):
+            operation = self.operations[time]
+            step = _step(operation, stale)
+            if step is not None:
+                steps[time] = step
+            if not isinstance(operation, Launched) or step is None:
+                continue
+            wanted = [s.kernel for s in step.stages if (id(s.kernel), operation.call.exact) not in compiled]
+            compiled.update((id(k), operation.call.exact) for k in wanted)
+            if wanted:
+                operation.call.prepare(wanted)
+        steps[-1] = last_step(stale)
+        return steps
+
+    def adjoint(self, operation: Operation, step: Step, finder: VersionFinder, pools: Sequence[Pooled]) -> list[Action]:
+        """What runs the adjoint of an operation."""
+        if isinstance(operation, Foreign):
+            return operation.reverse()
+        if isinstance(operation, Ruled):
+            return [operation.reverse(finder)]
+        assert isinstance(operation, Launched)
+        return operation.reverse(finder, step.stages, step.moved, pools[operation.call.exact]) if step.stages else []
+
+    def restored(self, versions: Versions) -> list[Action]:
+        """What puts the state before the recording back."""
+        found: list[Action] = []
+        for a in self.allocations.values():
+            versions.back_to(a, 0)
+            for part, piece in versions.sources(a, a.initial):
+                found += placing(piece, part, a.root, 0) if piece is not None else []
+        return found
+
+
+def _step(operation: Operation, stale: Stale) -> Step | None:
+    if isinstance(operation, Launched):
+        return step_of(operation, stale)
+    if isinstance(operation, Ruled):
+        return step_of_rule(operation, stale)
+    assert isinstance(operation, Foreign)
+    return step_at_home([elements(view) for view in operation.cleared], stale)

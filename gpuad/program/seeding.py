@@ -1,0 +1,100 @@
+"""Seeds: which shadows they go to, checked before anything is written."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..annotations import BatchDuplicated, Duplicated, address, as_array, leaf_memory, namespace
+from ..arguments.aliasing import hull
+from ..errors import TapeError
+from ..executors.base import Memory
+from .recording import Recording
+from .region import Region, of_array
+
+
+class Seeding(Recording):
+    """The part of a tape that takes seeds."""
+
+    @abstractmethod
+    def room(self, shape: Sequence[int], dtype: Any) -> Any:
+        """Memory of the tape for intermediates."""
+
+    def _resolved(self, seeds: Mapping[Any, Any]) -> list[tuple[Any, Any, Any, Region]]:
+        """The shadow views that seeds go to, by memory, and the seeds, copied; the allocation of each and its elements. Nothing is written
+        yet."""
+        if not isinstance(seeds, Mapping):
+            raise TapeError("seeds are {Duplicated: array or number}, or {BatchDuplicated: a tuple of such}")
+        found = []
+        for key, seed in seeds.items():
+            if not isinstance(key, Duplicated | BatchDuplicated):
+                raise TapeError("seeds are {Duplicated: array or number}, or {BatchDuplicated: a tuple of such}")
+            primal = key.primal
+            if primal.size == 0:
+                continue
+            if primal.dtype.names:
+                raise TapeError("seeds of structs are put into their shadow, before reverse() without seeds. No shadow was touched.")
+            shadows = self._seeded(key)
+            several = isinstance(seed, tuple | list) and isinstance(key, BatchDuplicated)
+            if several and len(seed) != len(shadows):
+                raise TapeError(f"{len(seed)} seeds for an array with {len(shadows)} shadows. No shadow was touched.")
+            for (shadow, root, touched), part in zip(shadows, seed if several else [seed] * len(shadows), strict=True):
+                _check_seed(part, shadow.dtype)
+                if np.shape(part) and np.shape(part) != shadow.shape:
+                    raise TapeError(f"a seed of shape {np.shape(part)} for an array of shape {shadow.shape}. No shadow was touched.")
+                kind = part.dtype if hasattr(part, "dtype") else np.asarray(part).dtype
+                if isinstance(kind, np.dtype) and not np.can_cast(kind, shadow.dtype, "same_kind"):
+                    raise TapeError(f"a seed of {kind} for a shadow of {shadow.dtype}. No shadow was touched.")
+                found.append((shadow, self._apart(part), root, touched))
+        return found
+
+    def _seeded(self, key: Any) -> list[tuple[Any, Any, Region]]:
+        """The shadows that belong to a key's memory, as views like its primal, the allocation of each, and its elements in there;
+        TapeError if they are not of the recording."""
+        primal, memory = key.primal, leaf_memory(key.primal)
+        known = self.allocations.get(address(memory.root))
+        region = of_array(primal, memory.offset * int(memory.root.dtype.itemsize))
+        own = key.shadows if isinstance(key, BatchDuplicated) else (key.shadow,) if key.has_shadow else ()
+        if known is not None and own:
+            self._note_pair(known, region, memory, tuple(map(leaf_memory, own)), "the seed's array")
+        pairings = self.shadows.all_of(known, region) if known is not None else ()
+        if not pairings:
+            raise TapeError("a seed for memory that was not part of the recording. No shadow was touched.")
+        if len(pairings) > 1 and not isinstance(key, BatchDuplicated):
+            raise TapeError(f"the memory of a seed has {len(pairings)} shadows: its key is the BatchDuplicated. No shadow was touched.")
+        views = (view_like(Memory(p.root, memory.offset + p.shift), primal) for p in pairings)  # of a complex array in complex numbers
+        return [(view, p.root, Region(region.spans // p.size + p.shift)) for view, p in zip(views, pairings, strict=True)]
+
+    def _apart(self, seed: Any) -> Any:
+        """The seed, or a copy of it where it lies in a shadow, which is cleared before the seeds are put in."""
+        seed = as_array(seed)
+        if not hasattr(seed, "strides") or isinstance(seed, np.generic):
+            return seed
+        low, high = hull(seed)
+        if not any(low < end and begin < high for begin, end in map(hull, self.shadows.roots)):
+            return seed
+        copy = self.room(seed.shape, seed.dtype)
+        copy[...] = seed
+        return copy
+
+
+def _check_seed(seed: Any, dtype: np.dtype[Any]) -> None:
+    """A seed is an array or a number; TapeError if it is something else, or complex where the shadow is not."""
+    if isinstance(seed, Duplicated | BatchDuplicated):
+        raise TapeError("a seed is an array or a number, not an annotation: pass `.primal`. No shadow was touched.")
+    given = seed.dtype if hasattr(seed, "dtype") else np.asarray(seed).dtype
+    if given != dtype and given.kind not in ("biufc" if dtype.kind == "c" else "biuf"):
+        raise TapeError(f"a seed of type {given} for a shadow of {dtype}. No shadow was touched.")
+
+
+def view_like(memory: Memory, array: Any) -> Any:
+    """A view of the memory with the shape and strides of `array`, in complex numbers if it has such."""
+    strided = namespace(memory.root).lib.stride_tricks.as_strided
+    begin, numbers = memory.root[memory.offset :], 1 if array.dtype.kind != "c" else 2
+    if numbers == 2:
+        begin = begin[: begin.size // 2 * 2].view(f"c{begin.dtype.itemsize * 2}")
+    each = array.dtype.itemsize // numbers  # of halves the shadow is wider
+    return strided(begin, array.shape, tuple(s // each * memory.itemsize for s in array.strides))
