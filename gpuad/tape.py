@@ -28,6 +28,7 @@ from .arguments.layouts import float_views
 from .differentiate import Adjoint
 from .errors import ShadowError, TapeError
 from .executors.base import Memory
+from .graph import Captured, Graph, forward_parts, reverse_parts
 from .launching import Call, executor_of
 from .program import store
 from .program.account import Account, account
@@ -48,6 +49,9 @@ from .program.steps import ForeignStep, LaunchStep, Step, arrays_of, lasting
 from .program.streams import Streams
 from .program.zero import Stale
 from .watching import Watch
+
+_REVERSED = "reversed already; record the program again"
+_REPLAYED = "used up by a graph; record the program again"
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,7 @@ class Tape(Seeding, Repeating):
         self._transient = Arena(self._bytes, lambda: self._streams.work(executor_of(self._library)))
         self._library: str | None = None
         self.recipes: dict[Any, Any] = {}
+        self._lease: object = None
         super().__init__(Arena(self._bytes))
 
     def _bytes(self, size: int) -> Any:
@@ -150,8 +155,8 @@ class Tape(Seeding, Repeating):
         """Records a launch and makes it. One that is expected, since it came here the last time too, is only made."""
         step = self._next
         if step is not None:
-            if step.what is kernel and isinstance(step, LaunchStep) and step.same(grid, block, args, shared_mem, stream):
-                self._repeat(step)
+            same = step.what is kernel and isinstance(step, LaunchStep) and step.same(grid, block, args, shared_mem, stream)
+            if same and self._repeat(step):
                 return
             self.differ()
         frame = user_frame()
@@ -314,19 +319,53 @@ class Tape(Seeding, Repeating):
         self._transient.reset()
         self._watch.check(self._transient.take)
         self._transient.reset()
+        operations = self.operations
         resolved = self._resolved(seeds) if seeds is not None else None
+        if self.operations is not operations:  # a seed has shown a shadow of memory that was written without one
+            self._known = None
         plan = self._plan(resolved)
         self.state = "undefined: a reverse failed, its shadows are undefined"
         for shadow, seed, _, _ in resolved or ():
             shadow[...] = seed
         perform(plan.actions)
         self.assembled = plan.assembled
-        self.state = "reversed already; record the program again"
+        self.state = _REVERSED
+
+    def graph(self, seeds: Mapping[Any, Any] | None = None) -> Graph:
+        """The recorded program and its reverse as one object, whose `.launch()` runs both again on what the same arrays hold then, without
+        Python's part: on a GPU as a CUDA graph on CuPy's current stream, on a CPU as a list of prepared launches.
+
+        `seeds`: as in `reverse`; arrays are read anew at each launch. The tape is recorded, and may have been reversed: a first run of
+        both in the ordinary way is good practice, since it compiles all that is needed. A launch uses the tape's memory, so a recording
+        that was not reversed before cannot be reversed any more. Raises TapeError, with the operation's name and place, for what cannot be
+        captured: on a GPU a rule of your own, stacks whose depth is counted, stores that are checked at each launch, an operation that
+        makes arrays or waits.
+        """
+        if self.state not in ("recorded", _REVERSED, _REPLAYED) or self._steps is None:
+            known = self.state if self._steps is not None else "the recording of a program one of whose calls was refused"
+            raise TapeError(f"the tape is {known}; a graph is made of a complete recording")
+        resolved = self._resolved(seeds, lasting=True) if seeds is not None else None
+        executor = executor_of(self._library)
+        if executor.stream() is not None and not all(_on_device(seed) for _, seed, _, _ in resolved or ()):
+            raise TapeError("a seed of a graph on a GPU is a CuPy array or a number, not an array of the host")
+        plan = self._plan(resolved)
+        tape = Captured(list(self.allocations.values()), self.exact, self._streams, executor, self._use_up, self._used_by)
+        pairs = [(shadow, seed) for shadow, seed, _, _ in resolved or ()]
+        return Graph(forward_parts(self._steps), reverse_parts(plan, pairs), tape)
+
+    def _use_up(self) -> object:
+        """The tape's memory is about to be used by a graph; gives a token of this use."""
+        self.state, self._lease = _REPLAYED, object()
+        return self._lease
+
+    def _used_by(self) -> object:
+        """The token of the last use by a graph, if nothing else has happened since."""
+        return self._lease if self.state == _REPLAYED else None
 
     def _plan(self, resolved: list[tuple[Any, Any, Any, Region]] | None) -> Plan:
         """The plan for such seeds, kept as long as the recording is."""
         if self._paired != self.shadows.count:  # a seed has shown a shadow that the recording did not know
-            self._paired, self._known = self.shadows.count, None
+            self._paired = self.shadows.count
             self.plans.clear()
         seeds = [(root, region) for _, _, root, region in resolved] if resolved is not None else None
         key = self.surroundings(), tuple((address(root), root.dtype, region) for root, region in seeds) if seeds is not None else None
@@ -415,3 +454,8 @@ class _Step:
             self.tape._after(self.operation)
         else:
             self.tape.state = f"interrupted at operation {len(self.tape.operations)} ({self.operation.name}) by {kind.__name__}: {error}"
+
+
+def _on_device(seed: Any) -> bool:
+    """Whether a seed can be read by a graph on a GPU."""
+    return (np.ndim(seed) == 0 and isinstance(seed, int | float | complex | np.generic)) or hasattr(seed, "__cuda_array_interface__")

@@ -6,7 +6,8 @@ helpers that add or exchange atomically are replaced before reading, by what the
 takes neither their shuffles nor their bit casts.
 
 Device memory refuses what CuPy refuses: implicit conversion to NumPy. And it watches streams: memory that was written on one stream and is
-then used on another, without a synchronisation between, raises.
+then used on another, without a synchronisation between, raises. A stream that captures runs nothing: it keeps what is put into it, and
+refuses new memory, results, waiting for it, and waiting for what was not captured, as CUDA does.
 """
 
 from __future__ import annotations
@@ -51,8 +52,29 @@ class StreamError(AssertionError):
 # --- streams -------------------------------------------------------------------------------------------------------------------------
 
 
+class CUDARuntimeError(RuntimeError):
+    """As CuPy's."""
+
+
+class Graph:
+    """What a stream has captured."""
+
+    def __init__(self, work: list[Callable[[], None]]) -> None:
+        self.work = work
+
+    def launch(self, stream: Stream | None = None) -> None:
+        chosen = stream or Stream.current
+        assert chosen.captured is None
+        chosen.launches.append("graph")
+        with chosen:
+            for piece in self.work:
+                piece()
+
+
 class Stream:
     """Runs at once; knows which allocations it has used since it was last waited for."""
+
+    captured: list[Callable[[], None]] | None = None
 
     current: Stream
     now: ClassVar[int] = 0
@@ -75,7 +97,33 @@ class Stream:
         Stream.current = self.before.pop()
 
     def synchronize(self) -> None:
+        self.refuse("waited for")
         self.pending.clear()
+
+    def begin_capture(self, mode: int | None = None) -> None:
+        if self.ptr == 0:
+            raise RuntimeError("cannot capture on the default (legacy) stream")
+        self.captured = []
+
+    def end_capture(self) -> Graph:
+        work, self.captured = self.captured, None
+        assert work is not None
+        return Graph(work)
+
+    def is_capturing(self) -> bool:
+        return self.captured is not None
+
+    def refuse(self, what: str) -> None:
+        """Raises if the stream captures."""
+        if self.captured is not None:
+            raise CUDARuntimeError(f"cudaErrorStreamCaptureUnsupported: a stream that captures is {what}")
+
+    def put(self, work: Callable[[], None]) -> None:
+        """Does it, or keeps it while capturing."""
+        if self.captured is not None:
+            self.captured.append(work)
+        else:
+            work()
 
     def touch(self, low: int, high: int, writes: bool = True) -> None:
         """Marks bytes as in use on this stream; StreamError if another stream may still be using them and one of the two writes."""
@@ -93,6 +141,7 @@ class Stream:
         return event
 
     def wait_event(self, event: Event) -> None:
+        self.refuse("made to wait for work that is not captured")
         for stream, time in event.done.items():
             self.waited[stream] = max(self.waited.get(stream, 0), time)
 
@@ -128,6 +177,7 @@ class Block:
     total = 0
 
     def __init__(self, size: int) -> None:
+        Stream.current.refuse("given new memory")
         self.size = -(-size // _UNIT) * _UNIT
         self.bytes = np.frombuffer(bytearray(self.size + _UNIT), np.uint8)
         start = int(self.bytes.__array_interface__["data"][0])
@@ -152,6 +202,19 @@ class MemoryPointer:
         self.mem, self.ptr = mem, mem.ptr + offset
 
 
+_allocator: list[Callable[[int], MemoryPointer]] = [lambda size: MemoryPointer(Block(size), 0)]
+
+
+@contextmanager
+def using_allocator(allocator: Callable[[int], MemoryPointer]) -> Iterator[None]:
+    """As CuPy's."""
+    _allocator.append(allocator)
+    try:
+        yield
+    finally:
+        _allocator.pop()
+
+
 def _binary(name: str) -> Callable[..., Any]:
     def method(self: ndarray, other: Any) -> Any:
         return wrapped(getattr(self.host(), name)(_host(other)))
@@ -165,7 +228,7 @@ class ndarray:  # the name is CuPy's
     def __init__(self, shape: Any, dtype: Any = float, memptr: MemoryPointer | None = None, strides: Any = None) -> None:
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         dtype = np.dtype(dtype)
-        self.data = memptr or MemoryPointer(Block(math.prod(shape) * dtype.itemsize), 0)
+        self.data = memptr or _allocator[-1](math.prod(shape) * dtype.itemsize)
         self._view = np.ndarray(shape, dtype, self.data.mem.bytes, self.data.ptr - self.data.mem.ptr, strides)
 
     @classmethod
@@ -177,6 +240,7 @@ class ndarray:  # the name is CuPy's
 
     def host(self, writes: bool = False) -> Any:
         """The content, for use on the current stream."""
+        Stream.current.refuse("asked for content")
         if self._view.size:
             Stream.current.touch(*hull(self._view), writes)
         return self._view
@@ -213,7 +277,13 @@ class ndarray:  # the name is CuPy's
         )
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.host(True)[key] = _host(value)
+        if isinstance(value, np.ndarray):
+            Stream.current.refuse("given an array of the host")
+
+        def put() -> None:
+            self.host(True)[key] = _host(value)
+
+        Stream.current.put(put)
 
     def reshape(self, *shape: Any) -> ndarray:
         view = self._view.reshape(*shape)
@@ -232,7 +302,7 @@ class ndarray:  # the name is CuPy's
         return wrapped(self.host())
 
     def fill(self, value: Any) -> None:
-        self.host(True)[...] = value
+        self[...] = value
 
     def cumsum(self, **keywords: Any) -> ndarray:
         return wrapped(self.host().cumsum(**keywords))
@@ -336,9 +406,13 @@ class RawKernel:
             name = parse(SourceFile("module.cu", self.code), options=options).called(name, self.name_expressions)
         kernel = _lowered(self.code, name, options)
         chosen = stream or Stream.current
-        chosen.launches.append(self.name)
+        captured = chosen.captured is not None  # then the stream is that on which the graph is launched
+        chosen.put(lambda: self.run(kernel, grid, block, args, Stream.current if captured else chosen))
+
+    def run(self, kernel: Any, grid: Any, block: Any, args: Any, stream: Stream) -> None:
+        stream.launches.append(self.name)
         written = _written(kernel)
-        values = [_argument(param, arg, chosen, param in written) for param, arg in zip(kernel.params, args, strict=True)]
+        values = [_argument(param, arg, stream, param in written) for param, arg in zip(kernel.params, args, strict=True)]
         HOST.launch(kernel, (*grid, 1, 1)[:3], (*block, 1, 1)[:3], values)
 
 
@@ -464,6 +538,8 @@ def _cuda() -> SimpleNamespace:
     return SimpleNamespace(
         runtime=runtime,
         Stream=Stream,
+        Graph=Graph,
+        using_allocator=using_allocator,
         Event=Event,
         Device=Device,
         MemoryPointer=MemoryPointer,

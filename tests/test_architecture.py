@@ -37,6 +37,7 @@ FLOORS = (
         "cutting",
         "explaining",
         "gathering",
+        "graph",
         "jitting",
         "launching",
         "modules",

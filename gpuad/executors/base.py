@@ -49,6 +49,10 @@ class Executor(Protocol):
         """The same launch as a callable that makes it, any number of times, on the stream that is current then. All that can be refused is
         refused now. What a call returns is true only if it failed for want of memory."""
 
+    def captured(self, run: Callable[[], None]) -> Callable[[], None]:
+        """What `run` puts into the current stream, without doing it, as a callable that does it. LaunchError where it makes arrays or
+        waits. Only where there are streams."""
+
     def prepare(self, kernels: Sequence[Kernel], threads: int = 1) -> None:
         """Compiles the kernels now, and refuses (LaunchError) what cannot run with blocks of `threads` threads, before anything is
         launched."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -71,6 +72,27 @@ class Cuda:
                 f"{function.num_regs} registers a thread; launch it with smaller blocks"
             )
 
+    def captured(self, run: Callable[[], None]) -> Callable[[], None]:
+        """A CUDA graph of what `run` does, captured on a stream of its own, to be launched on CuPy's current one. Memory that is made on
+        the way would be given to others while the graph uses it, so that is refused (LaunchError), and so is waiting."""
+        import cupy
+
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with stream, cupy.cuda.using_allocator(_no_memory):
+            stream.begin_capture()
+            try:
+                run()
+            except Exception as error:
+                with contextlib.suppress(Exception):  # the capture is spoiled: that it cannot be ended says no more
+                    stream.end_capture()
+                raise LaunchError(f"it does what a graph cannot repeat ({error})") from error
+            graph = stream.end_capture()
+
+        def launch() -> None:
+            graph.launch()
+
+        return launch
+
     def on(self, stream: Any) -> AbstractContextManager[Any]:
         """Makes the stream CuPy's current one, so that copies and new arrays are ordered with the launches."""
         if stream is None:
@@ -120,6 +142,10 @@ class Cuda:
     def copy(self, array: Any) -> Any:
         """A new array with the same content, on the current device."""
         return array.copy()
+
+
+def _no_memory(size: int) -> Any:
+    raise LaunchError(f"it makes an array of {size} bytes")
 
 
 def check_shared(kernel: Kernel) -> None:

@@ -84,6 +84,10 @@ class Host:
             self.serials[id(kernel), block] = (weakref.ref(kernel), made)
         return made
 
+    def captured(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Launches here are done when they return, so there is nothing to capture."""
+        raise LaunchError("a graph on the CPU is a list of prepared launches")
+
     def on(self, stream: Any) -> AbstractContextManager[Any]:
         """Nothing: launches here are done when they return."""
         return nullcontext()

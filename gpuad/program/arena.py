@@ -86,6 +86,10 @@ class Pooled:
         """As the executor itself."""
         return self.inner.prepared(kernel, grid, block, args, shared_mem=shared_mem)
 
+    def captured(self, run: Callable[[], None]) -> Callable[[], None]:
+        """As the executor itself."""
+        return self.inner.captured(run)
+
     def prepare(self, kernels: Sequence[Kernel], threads: int = 1) -> None:
         """As the executor itself."""
         self.inner.prepare(kernels, threads)

@@ -55,7 +55,8 @@ class Repeating(Recording):
         """Begins anew."""
         super().forget()
         self._known = None
-        self._steps: list[Step] | None = [] if not self.exact and self._misses < _TRIES else None
+        self._steps: list[Step] | None = []
+        self._comparable = not self.exact and self._misses < _TRIES
         self._next: Step | None = None
         self._at = 0
         self.plans: dict[Any, Plan] = {}
@@ -70,15 +71,13 @@ class Repeating(Recording):
     def _note(self, step: Step, lasts: bool) -> None:
         """Keeps a step that was recorded; `lasts`: it is known by its arguments, none of which can be changed into something else."""
         step.actions, step.room = self.doing.taken(), self._saved.here()
+        self._comparable = self._comparable and lasts
         if self._steps is not None:
-            if lasts:
-                self._steps.append(step)
-            else:
-                self._steps = None
+            self._steps.append(step)
 
     def _remember(self) -> None:
         """The recording is complete. Where operations made arrays, others will be made the next time."""
-        if self._steps and not self.own and not self._temporaries:
+        if self._steps and self._comparable and not self.own and not self._temporaries:
             found = {id(a): a for step in self._steps for a in step.arrays}
             self._known = Known((*self._steps, END), tuple((a, signature(a)) for a in found.values()), self.surroundings())
 
@@ -96,8 +95,8 @@ class Repeating(Recording):
         self._at, self._next = 0, known.steps[0]
         return True
 
-    def _repeat(self, step: Step) -> None:
-        """Does what the expected step did."""
+    def _repeat(self, step: Step) -> bool:
+        """Does what the expected step did; False, and nothing was done, where a check refuses it: the call is then recorded, to say so."""
         self._require("recording")
         assert self._known is not None
         if step.check is not None:
@@ -105,7 +104,7 @@ class Repeating(Recording):
                 step.check()
             except GpuadError:
                 self.differ()
-                raise
+                return False
         try:
             if step.stream is None:
                 perform(step.actions)
@@ -117,6 +116,7 @@ class Repeating(Recording):
             raise
         self._at += 1
         self._next = self._known.steps[self._at]
+        return True
 
     def _on_stream(self, step: Step) -> None:
         executor = executor_of(self._library)
@@ -130,8 +130,7 @@ class Repeating(Recording):
         if step is None:
             return False
         if step.what is what and step.same_arguments(args) and getattr(step, "regions", None) == regions:
-            self._repeat(step)
-            return True
+            return self._repeat(step)
         self.differ()
         return False
 

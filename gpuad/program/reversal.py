@@ -27,9 +27,12 @@ Seeds = Sequence[tuple[Any, Region]]  # flat shadows, and the elements of each t
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a reversal does; `assembled`: bytes copied to put versions together."""
+    """What a reversal does, and for each action the name and the place of its operation; `assembled`: bytes copied to put versions
+    together."""
 
     actions: tuple[Action, ...]
+    names: tuple[str, ...]
+    places: tuple[str, ...]
     assembled: int
 
 
@@ -50,16 +53,20 @@ class Reversal:
         doing.dry = True
         finder = VersionFinder(self.transient, Versions(), doing.do)
         pools = [Pooled(executor, self.transient) for executor in self.executors]
+        owners: list[tuple[str, str]] = []
         for time in range(len(self.operations) - 1, -1, -1):
-            finder.reach(self.operations[time], time)
+            operation, step = self.operations[time], steps.get(time)
+            finder.reach(operation, time)
             self.transient.reset()
-            step = steps.get(time)
             if step is not None:
                 doing.actions += step.begin()
-                doing.actions += self.adjoint(self.operations[time], step, finder, pools)
+                doing.actions += self.adjoint(operation, step, finder, pools)
+            owners += [(operation.name, operation.where)] * (len(doing.actions) - len(owners))
         doing.actions += steps[-1].begin()
         doing.actions += self.restored(finder.versions) if restore else ()
-        return Plan(doing.taken(), finder.assembled)
+        actions = doing.taken()
+        owners += [("the end", "reverse")] * (len(actions) - len(owners))
+        return Plan(actions, tuple(n for n, _ in owners), tuple(w for _, w in owners), finder.assembled)
 
     def steps(self, stale: Stale, seeds: Seeds | None, temporaries: Sequence[Any]) -> dict[int, Step]:
         """How each operation is reversed, compiled, and at -1 what comes last. What is not in it has nothing to do."""

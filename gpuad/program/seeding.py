@@ -23,9 +23,9 @@ class Seeding(Recording):
     def room(self, shape: Sequence[int], dtype: Any) -> Any:
         """Memory of the tape for intermediates."""
 
-    def _resolved(self, seeds: Mapping[Any, Any]) -> list[tuple[Any, Any, Any, Region]]:
-        """The shadow views that seeds go to, by memory, and the seeds, copied; the allocation of each and its elements. Nothing is written
-        yet."""
+    def _resolved(self, seeds: Mapping[Any, Any], *, lasting: bool = False) -> list[tuple[Any, Any, Any, Region]]:
+        """The shadow views that seeds go to, by memory, and the seeds, copied where they have to be; the allocation of each and its
+        elements. Nothing is written yet. `lasting`: the seeds will be read again later."""
         if not isinstance(seeds, Mapping):
             raise TapeError("seeds are {Duplicated: array or number}, or {BatchDuplicated: a tuple of such}")
         found = []
@@ -48,7 +48,7 @@ class Seeding(Recording):
                 kind = part.dtype if hasattr(part, "dtype") else np.asarray(part).dtype
                 if isinstance(kind, np.dtype) and not np.can_cast(kind, shadow.dtype, "same_kind"):
                     raise TapeError(f"a seed of {kind} for a shadow of {shadow.dtype}. No shadow was touched.")
-                found.append((shadow, self._apart(part), root, touched))
+                found.append((shadow, self._apart(part, lasting), root, touched))
         return found
 
     def _seeded(self, key: Any) -> list[tuple[Any, Any, Region]]:
@@ -68,14 +68,16 @@ class Seeding(Recording):
         views = (view_like(Memory(p.root, memory.offset + p.shift), primal) for p in pairings)  # of a complex array in complex numbers
         return [(view, p.root, Region(region.spans // p.size + p.shift)) for view, p in zip(views, pairings, strict=True)]
 
-    def _apart(self, seed: Any) -> Any:
-        """The seed, or a copy of it where it lies in a shadow, which is cleared before the seeds are put in."""
+    def _apart(self, seed: Any, lasting: bool) -> Any:
+        """The seed, or a copy of it where it lies in a shadow, which is cleared before the seeds are put in. TapeError if it is to last."""
         seed = as_array(seed)
         if not hasattr(seed, "strides") or isinstance(seed, np.generic):
             return seed
         low, high = hull(seed)
         if not any(low < end and begin < high for begin, end in map(hull, self.shadows.roots)):
             return seed
+        if lasting:
+            raise TapeError("a seed of a graph lies in a shadow, which is cleared before the seed is read: pass an array of its own.")
         copy = self.room(seed.shape, seed.dtype)
         copy[...] = seed
         return copy

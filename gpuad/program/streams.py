@@ -7,6 +7,8 @@ in order, after everything that was recorded. So no two adjoints run at once, an
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ..executors.base import Executor
@@ -19,6 +21,7 @@ class Streams:
         self.used: dict[int, Any] = {}
         self.before: list[Any] = []
         self.working: Any = None  # which used the transient memory last
+        self.silent = False
 
     def begin(self) -> None:
         """A new recording; the tape's memory is used again."""
@@ -27,7 +30,7 @@ class Streams:
     def enter(self, executor: Executor) -> None:
         """An operation comes on the current stream."""
         stream = executor.stream()
-        if stream is None or stream.ptr in self.used:
+        if stream is None or stream.ptr in self.used or self.silent:
             return
         self.used[stream.ptr] = stream
         for other in self.before:
@@ -36,9 +39,26 @@ class Streams:
     def work(self, executor: Executor) -> None:
         """The transient memory is used anew, on the current stream."""
         stream = executor.stream()
+        if self.silent:
+            return
         if stream is not None and self.working is not None:
             executor.wait(self.working)
         self.working = stream
+
+    def take_over(self, executor: Executor) -> None:
+        """The tape's memory is used on the current stream, after all who used it before."""
+        self.begin()
+        self.enter(executor)
+        self.work(executor)
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Within it nobody is waited for: what comes is captured, not run."""
+        self.silent = True
+        try:
+            yield
+        finally:
+            self.silent = False
 
     def join(self, executor: Executor) -> None:
         """The current stream waits for all that was recorded, and is the only one from now on."""

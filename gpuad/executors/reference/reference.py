@@ -81,6 +81,10 @@ class Reference:
         _check_arguments(kernel, args)
         return partial(self.launch, kernel, grid, block, args, shared_mem=shared_mem)
 
+    def captured(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Launches here are done when they return, so there is nothing to capture."""
+        raise LaunchError("a graph on the CPU is a list of prepared launches")
+
     def on(self, stream: Any) -> AbstractContextManager[Any]:
         """Nothing: launches here are done when they return."""
         return nullcontext()
