@@ -51,7 +51,8 @@ def random_step(r: random.Random) -> Step:
     return r.choice(
         [
             ("square", x, view), ("sine", x, view), ("scale", x, r.choice([0.5, -0.0, 0.0, 1.25]), view), ("times", x, "p", view),
-            ("blend", z, x, y, view), ("copy", y, x, view), ("exchange", x, y, view), ("stencil", y, x, None), ("gather", y, x, "index", None),
+            ("blend", z, x, y, view), ("copy", y, x, view), ("exchange", x, y, view), ("stencil", y, x, None),
+            ("gather", y, x, "index", None),
             ("next_index", "index", None), ("add in place", x, y, view), ("overwrites", x, view), ("iterate", x, "counts", view),
         ]
     )  # fmt: skip
@@ -192,7 +193,14 @@ def test_another_number_is_another_call(first: Any, second: Any) -> None:
 
 def test_seeds_of_their_own_for_each_reverse() -> None:
     x, y, tape = pair(np.full(N, 0.5)), pair(np.zeros(N)), gpuad.Tape()
-    for seeds, dx in (({y: 1.0}, 1.0), ({x: 1.0}, 1.0), ({y: 2.0, x: 3.0}, 5.0), ({y: np.full(N, 4.0)}, 4.0), ({x[3:]: 1.0}, None), ({y: 1.0}, 1.0)):
+    for seeds, dx in (
+        ({y: 1.0}, 1.0),
+        ({x: 1.0}, 1.0),
+        ({y: 2.0, x: 3.0}, 5.0),
+        ({y: np.full(N, 4.0)}, 4.0),
+        ({x[3:]: 1.0}, None),
+        ({y: 1.0}, 1.0),
+    ):
         x.shadow[...] = 0
         with tape:
             launch("half_square", y, x)
@@ -216,7 +224,7 @@ def test_a_seed_that_shows_a_new_shadow_is_no_part_of_the_next_recording() -> No
         assert np.array_equal(y.shadow, np.full(N, left)), seeds
 
 
-# --- what is not the same ------------------------------------------------------------------------------------------------------------------
+# --- what is not the same -----------------------------------------------------------------------------------------------------
 
 
 def test_memory_that_was_made_read_only_is_refused() -> None:
