@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import GpuadError, TapeError
-from ..launching import analysing, executor_of, plain_allowed
+from ..launching import analysing, executor_of, in_fixed_point, plain_allowed
 from .actions import perform
 from .arena import Arena
 from .recording import Recording
@@ -64,7 +64,7 @@ class Repeating(Recording):
 
     def surroundings(self) -> tuple[Any, ...]:
         """What a recording depends on besides its calls."""
-        return executor_of(self._library), executor_of(self._library, True), analysing(), plain_allowed()
+        return executor_of(self._library), executor_of(self._library, True), analysing(), plain_allowed(), in_fixed_point()
 
     # --- while recording ---------------------------------------------------------------------------------------------------------------
 

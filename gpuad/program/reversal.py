@@ -85,7 +85,7 @@ class Reversal:
                 steps[time] = step
             if not isinstance(operation, Launched) or step is None:
                 continue
-            wanted = [s.kernel for s in step.stages if (id(s.kernel), operation.call.exact) not in compiled]
+            wanted = [k for s in step.stages for k in s.kernels if (id(k), operation.call.exact) not in compiled]
             compiled.update((id(k), operation.call.exact) for k in wanted)
             if wanted:
                 operation.call.prepare(wanted)
