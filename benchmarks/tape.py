@@ -1,24 +1,31 @@
-"""What recording costs: a launch on a tape against the launch alone, and its reverse, in programs of different lengths.
+"""What the host does for a launch: alone, recorded and reversed for the first time and again, and run again by a graph.
 
-Run `python -m benchmarks.tape` (with `--profile` for where the time goes). The kernel does next to nothing on 64 elements, so what is
-measured is the host's work. Four unchanged arguments are the common case, and so is a pair that is swapped at each step.
+Run `python -m benchmarks.tape` (with `--profile` for where the time goes, with `--machine NAME` for a JSON record). The kernels do next to
+nothing on 64 elements, so what is measured is the host's work, the call of the compiled kernel included. Four unchanged arguments are the
+common case, and so is a pair that is swapped at each step. Each figure is the lower of several medians.
 """
 
 from __future__ import annotations
 
 import cProfile
+import gc
+import os
 import pstats
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 import gpuad
 from gpuad import Duplicated
+from gpuad.executors.base import Memory
 from gpuad.launching import executor_of
+
+from . import records
 
 SOURCE = r"""
 #define I int i = blockIdx.x * blockDim.x + threadIdx.x
@@ -62,59 +69,95 @@ def _pair() -> Duplicated:
     return Duplicated(np.full(N, 0.5), np.zeros(N))
 
 
+REQUIRED = {"recorded_and_reversed_us": 10.0, "graph_us": 3.0, "bare_us": 15.0}  # of a launch with four unchanged arguments
+
+
 def bare(calls: int = 1000) -> float:
-    """Seconds for a launch that is not recorded, the median."""
+    """Microseconds for a launch that is not recorded."""
     y, x = np.zeros(N), np.ones(N)
     launch = gpuad.kernel(SOURCE, "accumulate")[1, N]
-    return _median(lambda _: launch(y, x, 0.1, N), calls)
+    return _median(lambda _: launch(y, x, 0.1, N), calls) * 1e6
 
 
-def _median(step: Step, calls: int) -> float:
+def prepared(calls: int = 1000) -> float:
+    """Microseconds of the compiled kernel itself, called with arguments that are packed."""
+    kernel = gpuad.kernel(SOURCE, "accumulate").primal()
+    given = [Memory(np.zeros(N)), Memory(np.ones(N)), np.float64(0.1), np.int32(N)]
+    run = executor_of("numpy").prepared(kernel, (1, 1, 1), (N, 1, 1), given)
+    return _median(lambda _: run(), calls) * 1e6
+
+
+def _median(step: Step, calls: int, rounds: int = 3) -> float:
+    return min(statistics.median(_times(step, calls)) for _ in range(rounds))
+
+
+def _times(step: Step, calls: int) -> list[float]:
     times = []
     for t in range(calls):
         begin = time.perf_counter()
         step(t)
         times.append(time.perf_counter() - begin)
-    return statistics.median(times)
+    return times
 
 
-def measure(name: str, length: int) -> dict[str, Any]:
-    """One program of `length` launches, three times on one tape; the figures of the last: microseconds for a launch (median of the last
-    1000) and for its reverse (mean), bytes, new arrays of the executor."""
+def measure(name: str, length: int, rounds: int = 7) -> dict[str, Any]:
+    """One program of `length` launches, recorded and reversed on one tape again and again, and by a graph. Microseconds a launch: of the
+    first recording and reverse, of later ones (`launch_us`: median of the last 1000 launches; `record_us`: mean of all, with entering and
+    leaving), of a graph; bytes, and new arrays of the executor in the last round."""
     step, seeds = PROGRAMS[name]()
-    tape = gpuad.Tape()
-    executor = executor_of("numpy")
+    tape, executor = gpuad.Tape(), executor_of("numpy")
     made: list[int] = []
+    rows: list[dict[str, float]] = []
+    with _counted(executor, made):
+        for _ in range(rounds):
+            made.clear()
+            rows.append(_round(tape, step, seeds, length))
+    first, later = rows[0], rows[1:]
+    found = {f"first_{k}": first[k] for k in ("record_us", "reverse_us")} | {k: min(r[k] for r in later) for k in first}
+    found["recorded_and_reversed_us"] = found["launch_us"] + found["reverse_us"]
+    found["graph_us"] = graph(tape, seeds) / length
+    return {**found, "saved_bytes": tape.stats.saved_bytes, "arena_bytes": tape.stats.arena_bytes, "new_arrays": len(made)}
+
+
+def graph(tape: Any, seeds: Any) -> float:
+    """Microseconds of a graph of what the tape has recorded."""
+    made = tape.graph(seeds)
+    return _median(lambda _: made.launch(), 20) * 1e6
+
+
+@contextmanager
+def _counted(executor: Any, made: list[int]) -> Iterator[None]:
+    """Within it sizes of new arrays are noted."""
     zeros = executor.zeros
 
     def counting(size: int, dtype: Any) -> Any:
         made.append(size)
         return zeros(size, dtype)
 
-    row: dict[str, Any] = {}
-    for _ in range(3):
-        made.clear()
-        executor.zeros = counting  # type: ignore[method-assign]
-        begin = time.perf_counter()
-        with tape:
-            for t in range(max(length - 1000, 0)):
-                step(t)
-            launch = _median(step, min(length, 1000))
-            before_exit = time.perf_counter()
-        recorded = time.perf_counter()
-        tape.reverse(seeds)  # type: ignore[arg-type]
-        end = time.perf_counter()
-        executor.zeros = zeros  # type: ignore[method-assign]
-        row = {
-            "launch_us": launch * 1e6,
-            "record_us": (before_exit - begin) / length * 1e6,
-            "exit_ms": (recorded - before_exit) * 1e3,
-            "reverse_us": (end - recorded) / length * 1e6,
-            "saved_bytes": tape.stats.saved_bytes,
-            "arena_bytes": tape.stats.arena_bytes,
-            "new_arrays": len(made),
-        }
-    return row
+    executor.zeros = counting
+    try:
+        yield
+    finally:
+        executor.zeros = zeros
+
+
+def _round(tape: Any, step: Step, seeds: Any, length: int) -> dict[str, float]:
+    gc.collect()
+    begin = time.perf_counter()
+    with tape:
+        for t in range(max(length - 1000, 0)):
+            step(t)
+        launch = statistics.median(_times(step, min(length, 1000)))
+        before_exit = time.perf_counter()
+    recorded = time.perf_counter()
+    tape.reverse(seeds)
+    end = time.perf_counter()
+    return {
+        "launch_us": launch * 1e6,
+        "record_us": (recorded - begin) / length * 1e6,
+        "reverse_us": (end - recorded) / length * 1e6,
+        "exit_ms": (recorded - before_exit) * 1e3,
+    }
 
 
 def watch(sizes: tuple[int, ...] = (1 << 20, 1 << 24, 1 << 27)) -> dict[int, float]:
@@ -135,20 +178,50 @@ def watch(sizes: tuple[int, ...] = (1 << 20, 1 << 24, 1 << 27)) -> dict[int, flo
     return found
 
 
+def measured(lengths: Sequence[int] = LENGTHS) -> dict[str, Any]:
+    """All figures."""
+    return {
+        "versions": {**records.versions(), "compiler": records.compiler()},
+        "cores": os.cpu_count(),
+        "load": records.load(),
+        "bare_us": bare(),
+        "prepared_us": prepared(),
+        "required": REQUIRED,
+        "programs": {name: {str(length): measure(name, length) for length in lengths} for name in PROGRAMS},
+        "watching_ms": {str(nbytes): spent for nbytes, spent in watch().items()},
+    }
+
+
+def show(record: dict[str, Any]) -> None:
+    """Prints the record."""
+    print(f"a launch that is not recorded: {record['bare_us']:.1f} us; the compiled kernel alone: {record['prepared_us']:.2f} us")
+    columns = (
+        "first_record_us", "first_reverse_us", "launch_us", "record_us", "reverse_us", "graph_us", "exit_ms", "saved_bytes", "arena_bytes",
+        "new_arrays",
+    )  # fmt: skip
+    print(f"{'program':<12}{'length':>8}" + "".join(f"{c:>18}" for c in columns))
+    for name, rows in record["programs"].items():
+        for length, row in rows.items():
+            print(f"{name:<12}{length:>8}" + "".join(f"{row[c]:>18.2f}" if isinstance(row[c], float) else f"{row[c]:>18}" for c in columns))
+    for nbytes, spent in record["watching_ms"].items():
+        print(f"watching {int(nbytes) >> 20} MiB: {spent:.1f} ms")
+    row = record["programs"]["unchanged"]["1000"]
+    for name, wanted in REQUIRED.items():
+        value = record.get(name, row.get(name))
+        print(f"{name}: {value:.2f}, wanted {wanted:.0f}" + ("" if value <= wanted else ": missed"))
+    if record["load"] > 0.5:
+        print(f"the machine was busy (load {record['load']:.1f} before the start): the figures are upper bounds")
+
+
 def main() -> None:
     """Prints the table."""
-    alone = bare() * 1e6
-    print(f"a launch that is not recorded: {alone:.1f} us")
-    columns = ("launch_us", "record_us", "reverse_us", "exit_ms", "saved_bytes", "arena_bytes", "new_arrays")
-    print(f"{'program':<12}{'length':>8}" + "".join(f"{c:>14}" for c in columns))
-    for name in PROGRAMS:
-        for length in LENGTHS:
-            row = measure(name, length)
-            print(f"{name:<12}{length:>8}" + "".join(f"{row[c]:>14.1f}" if isinstance(row[c], float) else f"{row[c]:>14}" for c in columns))
-    for nbytes, spent in watch().items():
-        print(f"watching {nbytes >> 20} MiB: {spent:.1f} ms")
     if "--profile" in sys.argv:
         profile(10_000)
+        return
+    record = measured()
+    show(record)
+    if "--machine" in sys.argv:
+        print(f"record: {records.write('tape', sys.argv[sys.argv.index('--machine') + 1], records.today(), record).name}")
 
 
 def profile(length: int) -> None:
@@ -164,7 +237,7 @@ def profile(length: int) -> None:
                         for t in range(length):
                             step(t)
                 else:
-                    tape.reverse(seeds)  # type: ignore[arg-type]
+                    tape.reverse(seeds)
             print(f"\n{name}: {part}")
             pstats.Stats(profiler).sort_stats("tottime").print_stats(14)
 

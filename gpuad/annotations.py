@@ -454,6 +454,11 @@ def as_array(x: Any) -> Any:
     return np.from_dlpack(x.detach() if hasattr(x, "detach") else x) if on_host else x  # torch lends no memory that it would track
 
 
+def is_array(x: Any) -> bool:
+    """Whether it is an array of NumPy or CuPy."""
+    return isinstance(x, np.ndarray) or (hasattr(x, "strides") and type(x).__module__.partition(".")[0] == "cupy")
+
+
 def address(array: Any) -> int:
     """The address of an array's first element: a host address for NumPy arrays, a device address for CuPy arrays."""
     if isinstance(array, np.ndarray):

@@ -14,7 +14,7 @@ from launch_tools import CASES, compiled
 import gpuad
 from benchmarks.workload import Workload, workload
 from gpuad import Active, BatchDuplicated, Duplicated, launching
-from gpuad.errors import LaunchError, ShadowError
+from gpuad.errors import LaunchError, ShadowError, TapeError
 from gpuad.ir.dtypes import is_bfloat16
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -423,9 +423,123 @@ def stepped(cupy: Any, stream: Any, n: int) -> Any:
         return cupy.asarray(np.full(n, 2, np.int32))
 
 
+def graph(cupy: Any) -> None:
+    """A program with saved states, array operations and a seed that changes, as a CUDA graph, launched on several streams."""
+    n, tape = 300, gpuad.Tape()
+    project, scale = compiled(PIPELINE, "project"), compiled(CUBE, "scale")
+    x, y = (Duplicated(cupy.zeros(n), cupy.zeros(n)) for _ in range(2))
+    weights, seed = cupy.asarray(np.linspace(0.5, 1, n)), cupy.zeros(n)
+    main, side = cupy.cuda.get_current_stream(), cupy.cuda.Stream(non_blocking=True)
+
+    def start(run: int) -> None:
+        x.primal[...], y.primal[...], x.shadow[...] = 0.1 * (run + 1), 0.2 * run, 0
+        seed[...] = 1.0 + run
+
+    def record() -> None:
+        with tape:
+            for _ in range(3):
+                project(-(-n // 128), 128, (x, y, weights, n))
+                scale(-(-n // 128), 128, (x, y, 0.5, n))
+                y[::2] += x[1::2]
+
+    expected = []
+    for run in range(3):
+        start(run)
+        side.wait_event(main.record())
+        with side:
+            record()
+            tape.reverse({y: seed, x: 1.0})
+        main.wait_event(side.record())
+        expected.append([a.get() for a in (x.primal, y.primal, x.shadow, y.shadow)])
+    made = tape.graph({y: seed, x: 1.0})
+    for run, stream in ((1, main), (0, side), (2, main)):
+        start(run)
+        stream.wait_event(main.record()) if stream is not main else None
+        with stream:
+            made.launch()
+        main.wait_event(stream.record()) if stream is not main else None
+        for a, b in zip(expected[run], (x.primal, y.primal, x.shadow, y.shadow), strict=True):
+            np.testing.assert_allclose(b.get(), a, rtol=1e-12)
+    start(2)
+    made.forward()
+    np.testing.assert_allclose(y.primal.get(), expected[2][1], rtol=1e-12)
+    made.reverse()
+    np.testing.assert_allclose(x.shadow.get(), expected[2][2], rtol=1e-12)
+    start(1)
+    record()
+    tape.reverse({y: seed, x: 1.0})
+    np.testing.assert_allclose(x.shadow.get(), expected[1][2], rtol=1e-12)
+
+
+def _waiting_reverse(dx: Any, dx_before: Any) -> None:
+    dx_before[...] = dx_before + dx
+
+
+def graph_refusals(cupy: Any) -> None:
+    """What cannot be captured is refused with the operation's name and place, and the tape and the device go on."""
+    n = 300
+    x, y = (Duplicated(cupy.asarray(np.full(n, 0.5)), cupy.zeros(n)) for _ in range(2))
+    steps, index, tape = cupy.asarray(np.full(n, 2, np.int32)), cupy.arange(n, dtype=np.int32), gpuad.Tape()
+    put = compiled(PUT, "put")
+    programs = (
+        (lambda: doubled(x), r"operation doubled \(gpu_checks.py:\d+\).*it is a rule"),
+        (lambda: compiled(CUBE, "settle")(3, 128, (x, steps, n)), r"operation settle \(gpu_checks.py:\d+\).*stacks whose depth is counted"),
+        (lambda: put(3, 128, (y, x, index, n)), r"operation put \(gpu_checks.py:\d+\).*two threads write to one element"),
+    )
+    for program, message in programs:
+        with tape:
+            program()
+        with pytest.raises(TapeError, match=message):
+            tape.graph({x: 1.0})
+        tape.reverse({x: 1.0})
+    scale = compiled(CUBE, "scale")
+    with tape:
+        scale(3, 128, (y, x, 0.5, n))
+    with pytest.raises(TapeError, match="CuPy array or a number"):
+        tape.graph({y: np.ones(n)})
+    x.shadow.fill(0)
+    made = tape.graph({y: 1.0})
+    made.launch()
+    np.testing.assert_allclose(x.shadow.get(), 0.5 * np.cos(x.primal.get()), rtol=1e-12)
+
+
+def graph_of_what_allocates(cupy: Any) -> None:
+    """An operation that makes an array, or waits, while it is captured."""
+    n, tape = 300, gpuad.Tape()
+    x = Duplicated(cupy.asarray(np.full(n, 0.5)), cupy.zeros(n))
+    for rule, message in ((copies, "makes an array"), (waits, "")):
+        rule.function.__module__ = "gpuad.ops.made_for_this_test"  # an operation of the package is tried
+        with tape:
+            rule(x)
+        with pytest.raises(TapeError, match=rf"operation {rule.name} \(gpu_checks.py:\d+\) cannot be captured in a graph.*{message}"):
+            tape.graph({x: 1.0})
+        tape.reverse({x: 1.0})
+        np.testing.assert_allclose(x.shadow.get(), 1.0)
+
+
+@gpuad.rule(reads=("x",), overwrites=("x",), reverse=_waiting_reverse)
+def copies(x: Any) -> None:
+    """x = x, by way of a new array."""
+    x[...] = x.copy()
+
+
+@gpuad.rule(reads=("x",), overwrites=("x",), reverse=_waiting_reverse)
+def waits(x: Any) -> None:
+    """x = x, after a look at it."""
+    x[...] = float(x[:1].get()[0])
+
+
+PUT = """extern "C" __global__ void put(double* y, const double* x, const int* index, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[index[i]] = x[i] * x[i];
+}
+"""
+
+
 CHECKS: tuple[Callable[[Any], None], ...] = (
     raw_kernel, raw_module, template_instance, own_kernel_runs, view, halves_of_one_array, made_shadow, batch, refused, split_on_stream,
-    tape_on_streams, tape_memory_on_streams,
+    tape_on_streams, tape_memory_on_streams, graph, graph_refusals, graph_of_what_allocates,
     elementwise, reduction, python_function,
 )  # fmt: skip
 SPLIT = ("softmax", "adam", "horner", "relu_bias", "kepler-orbit", "insertion_sort", "masked_update", "gray_scott")

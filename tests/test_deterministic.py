@@ -187,7 +187,7 @@ def test_tapes() -> None:
 def test_a_stored_program_has_no_such_sums(tmp_path: Path) -> None:
     with gpuad.deterministic(), launching.executor_for_tests(WORKERS[2]):
         tape, _, _ = recorded(WORKERS[2])
-        with pytest.raises(gpuad.TapeError, match="its sums are formed in fixed point"):
+        with pytest.raises(gpuad.TapeError, match="fixed point"):
             tape.save(tmp_path)
 
 

@@ -51,7 +51,8 @@ def random_step(r: random.Random) -> Step:
     return r.choice(
         [
             ("square", x, view), ("sine", x, view), ("scale", x, r.choice([0.5, -0.0, 0.0, 1.25]), view), ("times", x, "p", view),
-            ("blend", z, x, y, view), ("copy", y, x, view), ("exchange", x, y, view), ("stencil", y, x, None), ("gather", y, x, "index", None),
+            ("blend", z, x, y, view), ("copy", y, x, view), ("exchange", x, y, view), ("stencil", y, x, None),
+            ("gather", y, x, "index", None),
             ("next_index", "index", None), ("add in place", x, y, view), ("overwrites", x, view), ("iterate", x, "counts", view),
         ]
     )  # fmt: skip
@@ -223,7 +224,7 @@ def test_a_seed_that_shows_a_new_shadow_is_no_part_of_the_next_recording() -> No
         assert np.array_equal(y.shadow, np.full(N, left)), seeds
 
 
-# --- what is not the same ------------------------------------------------------------------------------------------------------------------
+# --- what is not the same -----------------------------------------------------------------------------------------------------
 
 
 def test_memory_that_was_made_read_only_is_refused() -> None:

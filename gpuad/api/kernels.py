@@ -7,7 +7,7 @@ their numbers only, and those decide between a few prepared variants.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -36,6 +36,7 @@ from ..modules import ModuleMemory, library_of
 from ..program.context import current as recording
 from ..source import SourceFile
 from ..transform.aliases import NONE, Aliases
+from .likeness import Ready, likeness, ready
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ class Kernel(Family):
         self._tangents: dict[Pattern, Tangent] = {}
         self._seconds: dict[Pattern, Adjoint] = {}
         self._sizes: dict[int, Kernel] = {}
+        self._ready: dict[Hashable, Ready] = {}
         self.facts = Facts()
         with self.room():
             self._written = _written_names(self.primal())
@@ -152,10 +154,23 @@ class Kernel(Family):
         if recorder is not None:
             recorder.launch(own, grid, block, args, shared_mem, stream)
             return
+        like = likeness(grid, block, args, shared_mem)
+        known = own._ready.get(like) if like is not None else None
+        if known is not None and known.launch(args, stream):
+            return
         with self.room():
             call = own.bind(grid, block, args, shared_mem, stream)
+            primal = own.primal(call.aliases())
             with call.executor.on(stream):
-                launching.run_primal(own.primal(call.aliases()), None, call)
+                launching.run_primal(primal, None, call)
+            if like is not None and known is None and not own.function.globals:
+                own._keep(like, ready(primal, call, args))
+
+    def _keep(self, like: Hashable, made: Ready | None) -> None:
+        if made is not None:
+            if len(self._ready) >= _MANY:
+                self._ready.clear()
+            self._ready[like] = made
 
     def sized(self, shared_mem: int) -> Kernel:
         """The kernel for launches with so many bytes of dynamic shared memory, whose arrays then have a length; itself if it uses none.
@@ -168,7 +183,7 @@ class Kernel(Family):
             own = copy.copy(self)
             own.function = replace(self.function, dynamic=shared_mem)
             own._primals, own._adjoints, own._tangents, own._seconds, own._sizes = {}, {}, {}, {}, {}
-            own.facts = Facts()
+            own.facts, own._ready = Facts(), {}
             self._sizes[shared_mem] = own
         return self._sizes[shared_mem]
 
@@ -282,6 +297,7 @@ class BoundLaunch:
         self.kernel(self.grid, self.block, args, shared_mem=shared_mem, stream=stream)
 
 
+_MANY = 256  # launches that are remembered as ready
 SHADOWED = ("duplicated", "noneed", "batch", "active")
 
 

@@ -62,17 +62,21 @@ class Host:
         """Runs the kernel and returns when it is done; `args` follow `kernel.params`, pointers as `Memory` of NumPy arrays. `shared_mem`
         and `stream` have no meaning here. Raises LaunchError for arguments or a geometry that do not fit, CompileError without a compiler,
         before anything is written."""
-        if waits(kernel):
-            check_block(kernel.name, block)
-            kernel, block = self.serial(kernel, block), (1, 1, 1)
-        self.program(kernel).run(grid, block, args)
+        program, block = self.fitting(kernel, block)
+        program.run(grid, block, args)
 
     def prepared(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0) -> Callable[[], Any]:
         """The same launch as a call of the compiled entry."""
-        if waits(kernel):
-            check_block(kernel.name, block)
-            kernel, block = self.serial(kernel, block), (1, 1, 1)
-        return self.program(kernel).prepared(grid, block, args)
+        program, block = self.fitting(kernel, block)
+        return program.prepared(grid, block, args)
+
+    def fitting(self, kernel: Kernel, block: Dim3) -> tuple[_Program, Dim3]:
+        """The program that runs a kernel, and with which blocks: if threads wait for one another, each block is one thread of it."""
+        program = self.program(kernel)
+        if not program.waits:
+            return program, block
+        check_block(kernel.name, block)
+        return self.program(self.serial(kernel, block)), (1, 1, 1)
 
     def serial(self, kernel: Kernel, block: Dim3) -> Kernel:
         """The kernel as one whose threads are blocks, for blocks of these extents."""
@@ -158,6 +162,7 @@ class _Program:
         self.symbol = f"gpuad_launch_{identifier(kernel.name)}"
         self.params = kernel.params
         self.assertions = tuple(s.text for s in assertions(kernel))
+        self.waits = waits(kernel)
         atomics = has_atomics(kernel)
         self.atomics = atomics and workers is not None and workers > 1
         self.demand = -workers if workers is not None else 1 if atomics else default_workers()

@@ -47,8 +47,8 @@ from .states import (
 __all__ = [
     "Call", "Stage", "State", "_cuda", "active_positions", "analysing", "arguments", "batch_states", "before", "before_second",
     "check_bounds", "check_device", "check_directions", "check_races", "check_same", "check_stopped", "check_stores", "copied",
-    "dense_extent", "deterministic", "everything_recorded_for_tests", "executor_for_tests", "executor_of",
-    "fingerprint", "gathering", "in_fixed_point", "keep_live", "loads", "new_logs", "nothing_plain_for_tests", "paired",
-    "plain_allowed", "plain_shadows", "premises_hold", "run_primal", "run_reverse", "run_stages", "shadow_of", "shadow_type",
-    "stage_arguments", "stages", "stays_inside", "stores_in_doubt", "tangent_arguments",
+    "dense_extent", "deterministic", "everything_recorded_for_tests", "executor_for_tests", "executor_of", "fingerprint",
+    "gathering", "in_fixed_point", "keep_live", "loads", "new_logs", "nothing_plain_for_tests", "paired", "plain_allowed",
+    "plain_shadows", "premises_hold", "run_primal", "run_reverse", "run_stages", "shadow_of", "shadow_type", "stage_arguments",
+    "stages", "stays_inside", "stores_in_doubt", "tangent_arguments",
 ]  # fmt: skip

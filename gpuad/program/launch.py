@@ -55,14 +55,13 @@ class Launched:
         """What runs the kernels of the reverse pass on the versions that they need, which `finder` puts together before; `moved`: shadows
         that live elsewhere, `pool`: the executor, with memory of the tape that is free again after this operation."""
         assert self.adjoint is not None
-        fixed = any(stage.fixed is not None for stage in stages)
-        same = not (self.uses or moved or self.logs or self.adjoint.layout.scratch or self.call.bound.width > 1 or fixed)
+        own = bool(self.adjoint.layout.scratch) or any(stage.fixed is not None for stage in stages)
+        same = not (self.uses or moved or self.logs or own or self.call.bound.width > 1)
         if same and all(stage in self.given for stage in stages):
             return [self.given[stage] for stage in stages]
         states = [self.state(finder, moved) for _ in range(self.call.bound.width)]
-        if self.adjoint.layout.scratch or fixed:
-            why = "its sums are formed in fixed point" if fixed else "its adjoint has stacks whose depth is counted first"
-            return [self._by_python(stages, state, pool, width, why) for width, state in enumerate(states)]
+        if own:
+            return [self._by_python(stages, state, pool, width) for width, state in enumerate(states)]
         found = [self._prepared(stage, state, width) for width, state in enumerate(states) for stage in stages]
         if same:
             self.given.update(zip(stages, found, strict=True))
@@ -71,8 +70,8 @@ class Launched:
     def _prepared(self, stage: Stage, state: State, width: int) -> Action:
         return self.call.prepared(stage.kernel, launching.stage_arguments(stage, self.call, state, width), stage.grid)
 
-    def _by_python(self, stages: Sequence[Stage], state: State, pool: Pooled, width: int, why: str) -> Action:
-        """The reverse of a kernel where something is found out when it runs: the size of stacks, the greatest contribution to a sum."""
+    def _by_python(self, stages: Sequence[Stage], state: State, pool: Pooled, width: int) -> Action:
+        """The reverse of a kernel with stacks, whose size is found out when it runs, or of one with sums in fixed point."""
         call, place = replace(self.call, pool=pool, stream=None), pool.arena.here()
 
         def run() -> None:
@@ -80,6 +79,12 @@ class Launched:
             pool.arena.back_to(place)
             launching.run_stages(self.adjoint, stages, call, replace(state, scratch={}, overflow=None), width)
 
+        assert self.adjoint is not None
+        why = (
+            "its adjoint has stacks whose depth is counted first"
+            if self.adjoint.layout.scratch
+            else "its sums are scaled by their size first"
+        )
         return ByPython(run, self.name, self.where, why)
 
     def state(self, resolver: VersionFinder, moved: Mapping[int, Memory]) -> State:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import Active, BatchDuplicated, Const, Duplicated, address
+from ..annotations import Active, BatchDuplicated, Const, Duplicated, address, is_array
 from ..arguments.conversions import writeable
 from .actions import Action
 
@@ -124,11 +124,6 @@ def same_array(a: Any, b: Any) -> bool:
 def signature(array: Any) -> tuple[Any, ...]:
     """What makes an array what it is for a launch, but for its content."""
     return address(array), array.shape, array.strides, array.dtype, writeable(array)
-
-
-def is_array(x: Any) -> bool:
-    """Whether it is an array of NumPy or CuPy."""
-    return isinstance(x, np.ndarray) or (hasattr(x, "strides") and type(x).__module__.partition(".")[0] == "cupy")
 
 
 def lasting(x: Any) -> bool:

@@ -1,0 +1,168 @@
+"""A launch that is like an earlier one is bound only once; whatever could make a difference is looked at each time."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from launch_tools import running
+
+import gpuad
+from gpuad import Duplicated, LaunchError
+from gpuad.api import Kernel
+
+SOURCE = r"""
+extern "C" __global__ void shift(double* y, const double* x, double a, int n) { int i = threadIdx.x; if (i < n) y[i] = a * x[i] + y[i]; }
+extern "C" __global__ void pick(double* y, const double* x, const int* index, int n) { int i = threadIdx.x; if (i < n) y[i] = x[index[i]]; }
+extern "C" __global__ void narrow(float* y, float a, int n) { int i = threadIdx.x; if (i < n) y[i] = a; }
+extern "C" __global__ void beyond(double* y, int n) { int i = threadIdx.x; y[i + n] = 1.0; }
+extern "C" __global__ void whole(double* y, int n) { int i = threadIdx.x; if (i < n) y[i] = n; }
+extern "C" __global__ void tile(double* y, int n) {
+    extern __shared__ double s[]; int i = threadIdx.x; s[i] = i < n ? y[i] : 0.0; __syncthreads(); if (i < n) y[i] = s[n - 1 - i]; }
+"""
+N = 6
+
+
+@pytest.fixture(autouse=True)
+def on_reference() -> Iterator[None]:
+    with running("reference"):
+        yield
+
+
+def kernel(name: str) -> Any:
+    return gpuad.kernel(SOURCE, name)
+
+
+def test_a_launch_that_is_like_another_is_not_bound_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    launch, x = kernel("shift")[1, 8], np.arange(N, dtype=float)
+    launch(np.zeros(N), x, 2.0, N)
+    monkeypatch.setattr(Kernel, "bind", lambda *_: pytest.fail("it was bound again"))
+    base = np.zeros(3 * N)
+    for y, a in ((np.zeros(N), 2.0), (base[N : 2 * N], -0.5), (np.ones(N), 0.25)):
+        before = y.copy()
+        launch(y, x, a, N)
+        assert np.array_equal(y, before + a * x)
+    assert not base[:N].any() and not base[2 * N :].any()
+
+
+def test_arrays_that_overlap() -> None:
+    launch, whole = kernel("shift")[1, 8], np.arange(2.0 * N)
+    launch(np.zeros(N), np.ones(N), 1.0, N)
+    launch(whole[N:], whole[:N], 10.0, N)
+    assert np.array_equal(whole[N:], 10.0 * np.arange(N) + np.arange(N, 2 * N))
+    same = np.ones(N)
+    launch(same, same, 2.0, N)
+    assert np.array_equal(same, np.full(N, 3.0))
+    room = bytearray(8 * N)  # one memory, two owners
+    one, two = np.frombuffer(room, np.float64), np.frombuffer(room, np.float64)
+    launch(one, two, 1.0, N)
+    assert np.array_equal(one, np.zeros(N))
+
+
+def test_a_place_outside_of_memory() -> None:
+    launch, base, room = kernel("beyond")[1, 4], np.zeros(N), np.zeros(2 * N)
+    launch(np.zeros(N), 2)
+    for _ in range(2):
+        launch(base, 2)
+        launch(room[:N], 3)  # outside of the view, inside of its allocation
+        with pytest.raises(LaunchError, match="its memory ends"):
+            launch(base, 3)
+        with pytest.raises(LaunchError, match="its memory ends"):
+            launch(room[N:], 3)
+    assert np.array_equal(base, [0, 0, 1, 1, 1, 1]) and np.array_equal(np.flatnonzero(room), [3, 4, 5, 6])
+
+
+def test_views_of_a_kernel_that_may_leave_them() -> None:
+    launch, index = kernel("pick")[1, 8], np.arange(N, dtype=np.int32)
+    x = np.arange(3.0 * N)
+    for _ in range(2):
+        y = np.zeros(N)
+        launch(y, x[N : 2 * N], index, N)
+        assert np.array_equal(y, x[N : 2 * N])
+        launch(y, x[:N].copy(), index, N)
+        assert np.array_equal(y, x[:N])
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad", "message"),
+    [
+        ("shift", (np.zeros(N), np.ones(N), 1.0, N), (np.zeros(N), np.ones(N, np.float32), 1.0, N), "not double"),
+        ("shift", (np.zeros(N), np.ones(N), 1.0, N), (np.zeros(N), np.ones(N, ">f8"), 1.0, N), "not double"),
+        ("shift", (np.zeros(N), np.ones(N), 1.0, N), (np.zeros(N), np.ones(2 * N)[::2], 1.0, N), "strided view"),
+        ("shift", (np.zeros(N), np.ones(N), 1.0, N), (np.zeros(N), np.ones(N), 1.0, 6.5), "no whole number"),
+        ("shift", (np.zeros(N), np.ones(N), 1.0, N), (np.zeros(N), np.ones(N), "1", N), "pass a number"),
+        ("shift", (np.zeros(N), np.ones(N), 1.0, N), (np.zeros(N), np.ones(N), 1.0), "missing"),
+        ("narrow", (np.zeros(N, np.float32), 1.0, N), (np.zeros(N, np.float32), 1e39, N), "cannot hold"),
+        ("narrow", (np.zeros(N, np.float32), 1.0, N), (np.zeros(N, np.float32), np.float64(1.0), N), "8 bytes"),
+        ("whole", (np.zeros(N), N), (np.zeros(N), 1 << 40), "beyond the range"),
+    ],
+)
+def test_what_is_refused_stays_refused(name: str, good: Any, bad: Any, message: str) -> None:
+    launch = kernel(name)[1, 8]
+    for _ in range(2):
+        launch(*good)
+        with pytest.raises(LaunchError, match=message):
+            launch(*bad)
+
+
+def test_read_only_memory() -> None:
+    launch, y = kernel("whole")[1, 8], np.zeros(N)
+    launch(y, N)
+    y.flags.writeable = False
+    with pytest.raises(LaunchError, match="read-only"):
+        launch(y, N)
+
+
+def test_geometry() -> None:
+    chosen, y = kernel("whole"), np.zeros(N)
+    chosen[1, 8](y, N)
+    for grid, block, message in ((1.0, 8, "whole numbers"), (1, 8.0, "whole numbers"), (0, 8, "empty"), (1, 2048, "threads")):
+        with pytest.raises(LaunchError, match=message):
+            chosen[grid, block](y, N)
+    chosen[(1,), np.int64(8)](y, N)
+    y[...] = 0
+    chosen[1, 4](y, N)
+    assert np.array_equal(y, [N] * 4 + [0] * 2)
+
+
+def test_real_numbers_of_every_kind() -> None:
+    launch = kernel("narrow")[1, 8]
+    for value in (0.1, -0.0, 1e-50, float("nan"), float("inf"), np.float32(0.1), 3, True):
+        for _ in range(2):
+            y = np.zeros(N, np.float32)
+            launch(y, value, N)
+            assert np.array_equal(y, np.full(N, np.float32(value)), equal_nan=True)
+            assert np.array_equal(np.signbit(y), np.full(N, np.signbit(np.float32(value))))
+
+
+def test_dynamic_shared_memory_and_executors() -> None:
+    chosen = kernel("tile")
+    for executor in ("reference", "host", "reference"):
+        with running(executor):
+            for threads in (8, 16):
+                y = np.arange(N, dtype=float)
+                chosen(1, threads, (y, N), shared_mem=8 * threads)
+                assert np.array_equal(y, np.arange(N)[::-1])
+    with pytest.raises(LaunchError, match="dynamic shared memory"):
+        chosen(1, 8, (np.zeros(N), N))
+
+
+def test_annotated_arguments_are_bound() -> None:
+    launch, x = kernel("shift")[1, 8], np.ones(N)
+    for _ in range(3):
+        y = Duplicated(np.zeros(N))
+        launch(y, gpuad.stop_gradient(x), 2.0, N)
+        assert np.array_equal(y.primal, 2 * x)
+
+
+def test_no_array_is_kept() -> None:
+    launch, x = kernel("shift")[1, 8], np.ones(N)
+    for _ in range(2):
+        y = np.zeros(N)
+        gone = weakref.ref(y)
+        launch(y, x, 1.0, N)
+        del y
+        assert gone() is None
