@@ -58,8 +58,9 @@ def shared(x, y, z, n):
     z[i] = int(x[i]) + x[i] // 2 + x[i] % 1
 
 
-@pytest.mark.parametrize("executor", ["reference", "host"])
-@pytest.mark.parametrize("kernel", [chained, atomic, functions, shared], ids=lambda k: k.name)
+@pytest.mark.parametrize(
+    ("kernel", "executor"), [(k, "reference") for k in (chained, atomic, functions, shared)] + [(atomic, "host")], ids=str
+)
 def test_gradient(kernel: Any, executor: str) -> None:
     rng = np.random.default_rng(0)
     with running(executor):

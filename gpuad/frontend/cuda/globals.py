@@ -15,7 +15,8 @@ from ...ir import surface
 from ...ir.surface import Cast, Deref, Expr, Global, Name
 from ...ir.types import Array, Pointer, Scalar, Type, Vector
 from .arrays import initial_numbers
-from .clang_c import children, has_attribute, initializer
+from .clang_c import has_attribute, initializer
+from .construction import is_undefined
 from .context import Context
 from .types import is_const
 
@@ -45,18 +46,13 @@ def _global(ctx: Context, use: Cursor, variable: Cursor) -> Global:
         ctx.refuse(use, f"the variable {variable.spelling} is of type {type_}; variables of the module have to be {kinds}")
     const = space == "__constant__" or is_const(variable.type)
     start = initializer(variable)
-    if isinstance(element, Vector):
-        _refuse_value(ctx, use, start)
+    if start is not None and is_undefined(start):  # of vectors and halves clang shows the call of their constructor
         start = None
+    if isinstance(element, Vector) and start is not None:
+        ctx.refuse(use, "vectors of the module with a value are not supported; set them through kernel.get_global")
     initial = initial_numbers(ctx, type_, start) if start is not None else None
     pointer = ctx.fresh(ctx.span(variable), variable.spelling, Pointer(element, const), const=True, space="module")
     return Global(ctx.span(variable), _full_name(variable), pointer, shape, initial)
-
-
-def _refuse_value(ctx: Context, use: Cursor, start: Cursor | None) -> None:
-    """Refuses vectors with a value; one without is shown with the call of its constructor."""
-    if start is not None and (start.kind != CursorKind.CALL_EXPR or children(start)):
-        ctx.refuse(use, "vectors of the module with a value are not supported; set them through kernel.get_global")
 
 
 def _element(type_: Type) -> tuple[Type, tuple[int, ...]]:

@@ -2,6 +2,7 @@
 // the group that it was cut from. What it does is barriers, shuffles and votes of its lanes, so that nothing here is new to the reverse pass.
 // What is only declared is refused by name.
 #pragma once
+#define GPUAD_GROUPS
 #define GPUAD_G inline __device__
 
 namespace cooperative_groups {
@@ -113,6 +114,9 @@ GPUAD_SHUFFLED(from_above, _down, unsigned int)
 GPUAD_SHUFFLED(from_below, _up, unsigned int)
 GPUAD_SHUFFLED(from_partner, _xor, int)
 }  // namespace gpuad
+}  // namespace cooperative_groups
+#include <gpuad/group_halves.h>
+namespace cooperative_groups {
 #undef GPUAD_SHUFFLED
 #undef GPUAD_NUMBER
 #undef GPUAD_PAIRS

@@ -29,3 +29,5 @@ typedef __nv_bfloat162 nv_bfloat162;
 #define GPUAD_T __nv_bfloat16
 #define GPUAD_T2 __nv_bfloat162
 #include <gpuad/halves.h>
+#define GPUAD_BF16
+#include <gpuad/group_halves.h>

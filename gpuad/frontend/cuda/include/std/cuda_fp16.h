@@ -29,3 +29,5 @@ typedef __half2 half2;
 #define GPUAD_T __half
 #define GPUAD_T2 __half2
 #include <gpuad/halves.h>
+#define GPUAD_FP16
+#include <gpuad/group_halves.h>
