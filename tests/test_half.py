@@ -204,7 +204,7 @@ def test_numbers_by_value() -> None:
     for kind, dtype in DTYPES.items():
         k = gpuad.kernel(HEADERS + spelled('extern "C" __global__ void k(half a, float* x) { x[0] = (float)a; }', kind), "k")
         x = np.zeros(1, np.float32)
-        for given in (0.1, dtype.type(0.1), 3, np.int32(3)):
+        for given in (0.1, dtype.type(0.1), 3, np.int32(3), 0.1, 0.3):  # also where a launch is like an earlier one
             k(1, 1, (given, x))
             assert x[0] == np.float32(np.float32(given).astype(dtype))
         shadow = np.zeros((), np.float64)
@@ -296,6 +296,19 @@ def test_refused_in_a_source(body: str, message: str, kind: str) -> None:
         gpuad.autodiff(kernel_of(body, kind), 1, 8, active(kind))
     assert caught.value.line == 8
     assert caught.value.column
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+def test_second_derivatives_are_refused(kind: str) -> None:
+    x, _, z, *_ = active(kind)
+    k = gpuad.kernel(HEADERS + spelled('extern "C" __global__ void k(half* x, half a, float* y) { y[0] *= x[0] * x[0] * a; }', kind), "k")
+    x_dot = Duplicated(x.primal.copy())
+    with pytest.raises(UnsupportedError, match=r"hvp of halves \(`x`\) comes in a later release") as caught:
+        gpuad.hvp(k, 1, 1, (x, 0.5, z), (x_dot, None, Duplicated(z.primal.copy())))
+    assert (caught.value.line, caught.value.column) == (4, 36 if kind == "half" else 45)
+    x.primal[...], z.shadow[...] = 1.5, 1
+    gpuad.hvp(k, 1, 1, (x.primal, 0.5, z), (None, None, Duplicated(np.ones(8, np.float32))))  # where no half is active
+    assert z.shadow[0] == 1.5 * 1.5 * 0.5
 
 
 def test_other_types_are_no_halves() -> None:

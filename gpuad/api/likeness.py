@@ -17,12 +17,13 @@ from ..annotations import address, fills, is_array, resolve
 from ..arguments import BoundArgument
 from ..executors.base import Dim3, Memory
 from ..ir.nodes import Kernel
+from ..ir.types import HALVES
 from ..launching import Call, executor_of
 from ..program.actions import perform_one
 
 _WHOLE = frozenset({int, bool, np.bool_, *(np.dtype(f"{kind}{bits}").type for kind in ("int", "uint") for bits in (8, 16, 32, 64))})
 _REAL = frozenset({float, np.float32, np.float64})
-_LARGEST = {"float16": 6e4, "float32": 3e38, "float64": float("inf")}  # below it a number is rounded, and that is all
+_LARGEST = {"float32": 3e38, "float64": float("inf")}  # below it a number is rounded, and that is all
 Make: TypeAlias = "Callable[[Any], Any] | None"
 
 
@@ -117,6 +118,8 @@ def _make(x: Any, argument: BoundArgument) -> tuple[Make, bool]:
         value = argument.value
         return (lambda _: value), True
     dtype = argument.value.dtype
+    if argument.declaration.type in HALVES:  # its value is a float32 that is rounded already
+        return None, False
     return _rounded(dtype.type, _LARGEST.get(dtype.name, 0.0)), dtype.kind == "f"
 
 

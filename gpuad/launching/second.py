@@ -8,8 +8,11 @@ from typing import Any
 from ..arguments import BoundArgument
 from ..arguments.aliasing import overlap, region
 from ..differentiate import Adjoint, Parameter
-from ..errors import LaunchError, ShadowError
+from ..errors import LaunchError, ShadowError, UnsupportedError
 from ..executors.base import Memory
+from ..ir.dtypes import dtype_of
+from ..ir.records import numbers
+from ..ir.types import HALVES, Pointer
 from .calls import Call
 from .states import State, argument_of, before, copied, shadow_of
 
@@ -24,6 +27,8 @@ def paired(name: str, call: Call, directions: Sequence[Any]) -> tuple[Any, ...]:
         if bool(argument.shadows) != (direction is not None):
             what = "needs a direction: Duplicated(x_dot, dx_dot)" if argument.shadows else "is not active: its direction is None"
             raise ShadowError(f"`{name}`: argument `{argument.name}` {what}")
+        if direction is not None and _is_half(argument):
+            raise UnsupportedError(f"hvp of halves (`{argument.name}`) comes in a later release", argument.declaration.span)
         out.append(direction if direction is not None else _bare(argument))
     return tuple(out)
 
@@ -51,8 +56,16 @@ def check_directions(name: str, call: Call, dots: Call) -> None:
             )
 
 
+def _is_half(argument: BoundArgument) -> bool:
+    type_ = argument.declaration.type
+    return any(number in HALVES for number in numbers(type_.element if isinstance(type_, Pointer) else type_))
+
+
 def _bare(argument: BoundArgument) -> Any:
-    return argument.array if argument.is_pointer else argument.value
+    """An argument as its caller may have passed it; a half by value is bound as a float32."""
+    if argument.is_pointer:
+        return argument.array
+    return dtype_of(argument.declaration.type).type(argument.value) if argument.declaration.type in HALVES else argument.value
 
 
 def before_second(adjoint: Adjoint, call: Call, dots: Call) -> State:
