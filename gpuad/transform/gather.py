@@ -132,9 +132,9 @@ class Gather:
 # --- finding shifts ----------------------------------------------------------------------------------------------------------------------
 
 
-def gather(body: Block, shadows: Collection[Buffer], params: Collection[Var | Buffer], names: Names) -> Gather | None:
+def gather(body: Block, shadows: Mapping[Buffer, int], params: Collection[Var | Buffer], names: Names) -> Gather | None:
     """The accumulations into those of the shadows that can be gathered, or None if there are none; what a launch has to prove is left to
-    it."""
+    it. Of each shadow: which of several ways to see its accumulations (`Shifts.of`)."""
     if any(isinstance(s, _FORBIDDEN) or (isinstance(s, Assign) and not s.var.type.is_float) for s in walk_stmts(body)):
         return None
     sender = (names.var("x", I32), names.var("y", I32), names.var("z", I32))
@@ -143,7 +143,7 @@ def gather(body: Block, shadows: Collection[Buffer], params: Collection[Var | Bu
     own = tuple(names.var(_name_of(named, v), I32) for v in sender)
     whole = _renamed(named, sender)
     finder = Shifts(whole, sender, frozenset(p for p in params if isinstance(p, Var)), names)
-    found = {buffer: shifts for buffer in shadows if (shifts := finder.of(buffer)) is not None}
+    found = {buffer: shifts for buffer, rank in shadows.items() if (shifts := finder.of(buffer, rank)) is not None}
     loops = {v: loop for shadow in found.values() for v, loop in shadow.loops.items()}
     slices = _slices(whole, found)
     while bad := {b for s in slices if not _is_good(s, loops) for b in _owners(s, found)}:
