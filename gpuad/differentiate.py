@@ -127,13 +127,14 @@ class Adjoint(Judged):
         verify(kernel)
         return kernel
 
-    def gather(self, shadows: frozenset[Buffer]) -> Gather | None:
-        """What of the accumulations into the shadows can be gathered, as far as the text says."""
-        if shadows not in self._gathers:
+    def gather(self, shadows: Mapping[Buffer, int]) -> Gather | None:
+        """What of the accumulations into the shadows can be gathered, as far as the text says; of each, which of several ways to do so."""
+        key = frozenset(shadows.items())
+        if key not in self._gathers:
             usable = self.pattern.analyse and not self.layout.scratch and not any(p.role == "working" for p in self.parameters)
-            ordered = [b for b in self.undecided if b in shadows]
-            self._gathers[shadows] = gather(self.layout.body, ordered, self.params, self._names()) if usable else None
-        found: Gather | None = self._gathers[shadows]
+            ordered = {b: shadows[b] for b in self.undecided if b in shadows}
+            self._gathers[key] = gather(self.layout.body, ordered, self.params, self._names()) if usable else None
+        found: Gather | None = self._gathers[key]
         return found
 
     def gathering(self, gathered: Gather, sides: Sides, assigned: frozenset[Buffer]) -> tuple[Kernel, tuple[Parameter, ...]]:

@@ -14,7 +14,7 @@ So the gather kernel does plain additions, writes nothing that it reads, and cou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from math import prod
@@ -72,6 +72,7 @@ class _Judge:
         self.threads = tuple(g * n for g, n in zip(launch.grid, launch.block, strict=True))
         numbers = {**launch.scalars, **dict(zip(gathered.threads, self.threads, strict=True))}
         self.launch = replace(launch, scalars=numbers)
+        self._reached: dict[Hashable, list[_Reached]] = {}
 
     def verdict(self) -> Gathering | Failed:
         if not self.fits():
@@ -111,6 +112,12 @@ class _Judge:
 
     def reached(self, piece: Slice, ranges: Mapping[Digit, tuple[int, int]], asked: Asked) -> list[_Reached]:
         """What a slice touches, in terms of the sender, for senders in the ranges."""
+        key = id(piece), frozenset(ranges.items()), asked
+        if key not in self._reached:
+            self._reached[key] = self._touched(piece, ranges, asked)
+        return self._reached[key]
+
+    def _touched(self, piece: Slice, ranges: Mapping[Digit, tuple[int, int]], asked: Asked) -> list[_Reached]:
         seen = _Sending(self.launch, self.gathered, piece, ranges)
         terms = [t for t in questions(self.gathered, piece, replace(asked, zero=(False,) * 3)) if not isinstance(t, Constant)]
         block: Block = piece.block

@@ -36,7 +36,7 @@ def _kernel(kernel: Kernel) -> tuple[str, set[str]]:
 def functions(kernel: Kernel) -> set[str]:
     """The C names of the functions that the kernel calls: no variable may hide them."""
     calls = {e for top in expressions(kernel.body) for e in walk(top) if isinstance(e, Call) and not isinstance(e, Read)}
-    return {function_name(c) for c in calls if c.function in FUNCTIONS}
+    return {function_name(c) for c in calls if c.function in FUNCTIONS and c.function != "gpuad_collected"}
 
 
 def comment(text: str) -> list[str]:

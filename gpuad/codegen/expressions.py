@@ -99,6 +99,8 @@ class Expressions:
                 return self.select(expr)
             case Read(buffer=buffer, index=index):
                 return self.number_in(buffer, index), PRIMARY
+            case Call(function="gpuad_collected", arguments=(total,)):
+                return self.binary(Binary("!=", total, Constant(0, total.type), BOOL))
             case Call():
                 return self.call(expr)
         raise TypeError(f"no expression: {expr!r}")

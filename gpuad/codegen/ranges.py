@@ -154,12 +154,18 @@ class _Inside:
         self.bounds: list[Bound] = []
         self.rows: list[Expr] = []
         self.guards = 0
+        self.sums: set[Var] = set()  # of which a guard has surely added to each
 
     def block(self, block: Sequence[Stmt]) -> tuple[Stmt, ...]:
         out: list[Stmt] = []
         for stmt in block:
             if isinstance(stmt, Let) and stmt.var not in self.fixed:
                 self.values[stmt.var] = substitute(stmt.value, self.values)
+            if isinstance(stmt, Assign) and self.guards:
+                self.sums.add(stmt.var)
+            if isinstance(stmt, If) and self.is_collected(stmt.condition):
+                out += stmt.then
+                continue
             parts = _parts(stmt, self.values, self.kernel) if isinstance(stmt, If) and not stmt.otherwise and not stmt.merges else None
             if parts is None or not isinstance(stmt, If):
                 out.append(stmt)
@@ -169,6 +175,12 @@ class _Inside:
             self.rows += [term for term in parts[1] if term not in self.rows]
             out += self.block(stmt.then)
         return tuple(out)
+
+    def is_collected(self, condition: Expr) -> bool:
+        """Whether all that is asked is whether something was added to a sum, and something was."""
+        terms = _terms(condition)
+        sums = [t.arguments[0] for t in terms if isinstance(t, Call) and t.function == "gpuad_collected"]
+        return len(sums) == len(terms) and all(s in self.sums for s in sums)
 
 
 def _parts(stmt: If, values: dict[Var, Expr], kernel: Kernel) -> tuple[list[Bound], list[Expr]] | None:

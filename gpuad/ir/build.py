@@ -130,6 +130,11 @@ def used(seed: Expr) -> Expr:
     return Call("gpuad_used", (seed,), BOOL)
 
 
+def collected(total: Expr) -> Expr:
+    """Whether a sum is not 0."""
+    return Call("gpuad_collected", (total,), BOOL)
+
+
 def compare(op: str, a: Expr, b: Expr) -> Expr:
     return Binary(op, a, b, BOOL)
 

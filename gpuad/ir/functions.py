@@ -3,8 +3,9 @@
 A floating-point function `sin` takes and gives values of one float type; it prints as `sinf` at float32 and `sin` at float64. Functions
 whose CUDA name starts with two underscores exist at float32 only and print as they are. Ours are `gpuad_chain(seed, partial)`: `seed *
 partial`, but 0 where the seed is exactly 0, so that an infinite partial that nobody asked for gives no NaN; `gpuad_digamma` and
-`gpuad_trigamma`, the derivatives of lgamma; and `gpuad_used(seed)`, which says that a seed is not 0, so that the value was used at all
-(passes after `accumulate` see a comparison instead). `bits` reads the bits of a float as an integer of its size or the other way round
+`gpuad_trigamma`, the derivatives of lgamma; `gpuad_used(seed)`, which says that a seed is not 0, so that the value was used at all
+(passes after `accumulate` see a comparison instead); and `gpuad_collected(sum)`, that a sum is not 0: its element is
+one that the launch may touch (printed as a comparison). `bits` reads the bits of a float as an integer of its size or the other way round
 (float32 and int32 or uint32, float64 and int64); no derivative follows it.
 """
 
@@ -108,6 +109,7 @@ FUNCTIONS: dict[str, Function] = {
     "mulhi": Function("mulhi", 2, "int"),
     "bits": Function("bits", 1, "bits"),
     "gpuad_used": Function("gpuad_used", 1, "predicate"),
+    "gpuad_collected": Function("gpuad_collected", 1, "predicate"),
     "gpuad_digamma": Function("gpuad_digamma", 1, "float", "gpuad_digamma", "gpuad_digamma"),
     "gpuad_trigamma": Function("gpuad_trigamma", 1, "float", "gpuad_trigamma", "gpuad_trigamma"),
     **{name: Function(name, 1, "float", name, name) for name in ROUNDINGS.values()},

@@ -13,7 +13,7 @@ from ..analysis.injectivity import collision_free
 from ..differentiate import Adjoint, Parameter
 from ..errors import LaunchError
 from ..executors.base import Dim3, Memory
-from ..gathering import Failed, Gathering, judge
+from ..gathering import Gathering, judge
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Buffer, Kernel, Store
 from ..ir.rewrite import walk_stmts
@@ -62,13 +62,15 @@ def gathering(adjoint: Adjoint, call: Call) -> Gathering | None:
 
 def _judged(adjoint: Adjoint, call: Call) -> Gathering | None:
     plain = plain_shadows(adjoint, call)
-    wanted = frozenset(adjoint.undecided) - plain if plain_allowed() else frozenset()
-    while wanted:
-        gathered = adjoint.gather(wanted)
-        verdict = judge(gathered, call.numbers(adjoint.primal), plain) if gathered is not None else Failed(wanted)
+    ranks = {b: 0 for b in adjoint.undecided if b not in plain} if plain_allowed() else {}
+    while ranks:
+        gathered = adjoint.gather(ranks)
+        if gathered is None:
+            return None
+        verdict = judge(gathered, call.numbers(adjoint.primal), plain)
         if isinstance(verdict, Gathering):
             return verdict
-        wanted = (gathered.buffers if gathered is not None else frozenset()) - verdict.buffers
+        ranks = {b: rank + (b in verdict.buffers) for b, rank in ranks.items() if b in gathered.buffers}
     return None
 
 

@@ -14,7 +14,7 @@ Assumes: an adjoint without stacks and barriers. Guarantees: valid IR.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..analysis.affine import plus, polynomial, scale
@@ -28,6 +28,7 @@ from ..ir.nodes import (
     Binary,
     Block,
     Buffer,
+    Call,
     Cast,
     Constant,
     Expr,
@@ -48,10 +49,11 @@ from ..ir.nodes import (
     variables,
     walk,
 )
-from ..ir.rewrite import blocks, expressions, map_blocks, map_expr, map_stmt_exprs, substitute, walk_stmts
-from ..ir.types import BOOL, I32, Scalar
+from ..ir.rewrite import defined, expressions, map_blocks, map_expr, map_stmt_exprs, substitute, walk_stmts
+from ..ir.types import I32, Scalar
 from . import fold
 from .edges import cancelled, written
+from .fuse import fused
 from .globally import AXES, Globally, assigned
 from .names import Names
 from .prune import prune
@@ -130,9 +132,9 @@ class Gather:
 # --- finding shifts ----------------------------------------------------------------------------------------------------------------------
 
 
-def gather(body: Block, shadows: Collection[Buffer], params: Collection[Var | Buffer], names: Names) -> Gather | None:
+def gather(body: Block, shadows: Mapping[Buffer, int], params: Collection[Var | Buffer], names: Names) -> Gather | None:
     """The accumulations into those of the shadows that can be gathered, or None if there are none; what a launch has to prove is left to
-    it."""
+    it. Of each shadow: which of several ways to see its accumulations (`Shifts.of`)."""
     if any(isinstance(s, _FORBIDDEN) or (isinstance(s, Assign) and not s.var.type.is_float) for s in walk_stmts(body)):
         return None
     sender = (names.var("x", I32), names.var("y", I32), names.var("z", I32))
@@ -141,7 +143,7 @@ def gather(body: Block, shadows: Collection[Buffer], params: Collection[Var | Bu
     own = tuple(names.var(_name_of(named, v), I32) for v in sender)
     whole = _renamed(named, sender)
     finder = Shifts(whole, sender, frozenset(p for p in params if isinstance(p, Var)), names)
-    found = {buffer: shifts for buffer in shadows if (shifts := finder.of(buffer)) is not None}
+    found = {buffer: shifts for buffer, rank in shadows.items() if (shifts := finder.of(buffer, rank)) is not None}
     loops = {v: loop for shadow in found.values() for v, loop in shadow.loops.items()}
     slices = _slices(whole, found)
     while bad := {b for s in slices if not _is_good(s, loops) for b in _owners(s, found)}:
@@ -384,10 +386,13 @@ def placed(gathered: Gather, piece: Slice, sides: Sides, tidied: Tidied | None =
 
 
 def _opened(block: Block) -> tuple[list[Expr], Block]:
-    """The terms of the question that is all that there is in a block, and what it is asked for."""
+    """The terms of the questions that are asked before a block does anything, and what they are asked for."""
     match block:
-        case (If(condition=c, then=then, otherwise=(), merges=()),):
-            return conjuncts(c), then
+        case (*before, If(condition=c, then=then, otherwise=(), merges=())) if all(isinstance(s, Let | Load) for s in before):
+            names = {v for s in before for v in defined(s)}
+            if not names & set(variables(c)):
+                terms, rest = _opened((*before, *then))
+                return [*conjuncts(c), *terms], rest
     return [], block
 
 
@@ -459,7 +464,6 @@ def _replaced(block: Block, mapping: Mapping[Var, Expr]) -> Block:
 def gather_kernel(gathered: Gather, sides: Sides, assigned: Collection[Buffer], names: Names, first_own: int) -> Block:
     """The body of the gather kernel. Shadows in `assigned` are stored to, all others added to."""
     sums = {t.buffer: names.var(t.buffer.name, _target_type(gathered, t.buffer)) for t in gathered.targets}
-    flags = _flags(gathered, names)
     out: list[Stmt] = []
     places: dict[Buffer, Expr] = {}
     mapping: dict[Var, Expr] = {}
@@ -471,17 +475,15 @@ def gather_kernel(gathered: Gather, sides: Sides, assigned: Collection[Buffer], 
             mapping[let.var] = fresh
         places[target.buffer] = substitute(index, mapping)
     out += [Let(v, b.zero(v.type)) for v in sums.values()]
-    out += [Let(v, b.const(False, BOOL)) for v in dict.fromkeys(flags.values())]
     tidied = tidying(gathered, sides)
     for piece in gathered.slices:
-        out += _collecting(placed(gathered, piece, sides, tidied), sums, flags)
-    for flag in dict.fromkeys(flags.values()):
-        mine = [t.buffer for t in gathered.targets if flags[t.buffer] == flag]
-        ends = tuple(_end(gathered.lanes[t], places[t], sums[t], gathered.lanes[t] in assigned) for t in mine)
-        out.append(If(flag, ends))
+        out += _collecting(placed(gathered, piece, sides, tidied), sums)
+    for lane, total in sums.items():  # an element that nobody sends to may be none
+        buffer = gathered.lanes[lane]
+        out.append(If(b.collected(total), (_end(buffer, places[lane], total, buffer in assigned),)))
     wanted = {v for s in walk_stmts(tuple(out)) for e in expressions(s) for v in variables(e)}
     body, *_ = unique((*indices(gathered, sides, wanted), *out), names)
-    return flattened(simplify(shared(body), first_own))
+    return flattened(simplify(shared(fused(body)), first_own))
 
 
 def _end(buffer: Buffer, index: Expr, total: Var, assigned: bool) -> Stmt:
@@ -494,43 +496,21 @@ def _target_type(gathered: Gather, buffer: Buffer) -> Scalar:
     return max(types, key=lambda t: t.bits)
 
 
-def _flags(gathered: Gather, names: Names) -> dict[Buffer, Var]:
-    """For each shadow the variable that says whether anything was collected; one for those that are added to side by side everywhere."""
-    found: dict[tuple[tuple[int, int], ...], Var] = {}
-    result: dict[Buffer, Var] = {}
-    for target in gathered.targets:
-        where = tuple((k, n) for k, piece in enumerate(gathered.slices) for n in _blocks_with(piece.block, target.buffer))
-        if where not in found:
-            found[where] = names.var("collected", BOOL)
-        result[target.buffer] = found[where]
-    return result
-
-
-def _blocks_with(block: Block, buffer: Buffer) -> Iterator[int]:
-    """The blocks, numbered in order, that add to the shadow themselves."""
-    for number, inner in enumerate(_all_blocks(block)):
-        if any(isinstance(s, Accumulate) and s.buffer == buffer for s in inner):
-            yield number
-
-
-def _all_blocks(block: Block) -> Iterator[Block]:
-    yield block
-    for stmt in block:
-        for inner in blocks(stmt):
-            yield from _all_blocks(inner)
-
-
-def _collecting(block: Block, sums: Mapping[Buffer, Var], flags: Mapping[Buffer, Var]) -> Block:
+def _collecting(block: Block, sums: Mapping[Buffer, Var]) -> Block:
     """The block with contributions added to the sums."""
     out: list[Stmt] = []
     for stmt in block:
-        if isinstance(stmt, Accumulate):
-            total = sums[stmt.buffer]
-            out.append(Assign(total, b.add(total, b.cast(stmt.value, total.type)), span=stmt.span))
-        else:
-            out.append(map_blocks(stmt, lambda inner: _collecting(inner, sums, flags)))
-    hit = dict.fromkeys(flags[s.buffer] for s in block if isinstance(s, Accumulate))
-    return (*out, *(Assign(v, b.const(True, BOOL)) for v in hit))
+        match stmt:
+            case Accumulate():
+                total = sums[stmt.buffer]
+                out.append(Assign(total, b.add(total, b.cast(stmt.value, total.type)), span=stmt.span))
+            case If(condition=Call(function="gpuad_used", arguments=(seed,)), then=(Accumulate(value=value),), otherwise=()) if (
+                value == seed
+            ):
+                out += _collecting(stmt.then, sums)  # 0 may as well be added
+            case _:
+                out.append(map_blocks(stmt, lambda inner: _collecting(inner, sums)))
+    return tuple(out)
 
 
 __all__ = ["Asked", "Gather", "Sides", "Slice", "Target", "at_target", "gather", "gather_kernel", "placed", "questions", "rest", "tidying"]

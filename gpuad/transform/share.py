@@ -5,42 +5,80 @@ Assumes and guarantees: valid IR with unique definitions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
 from ..analysis.affine import Polynomial, plus, scale, times
 from ..ir import build as b
-from ..ir.nodes import Binary, Block, Constant, Expr, If, Let, Stmt, Var, variables
-from ..ir.rewrite import map_blocks, map_expr, map_stmt_exprs, rebuild, substitute
+from ..ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Constant, Expr, If, Let, Load, Stmt, Store, Take, Var, children, variables
+from ..ir.rewrite import map_blocks, map_expr, map_stmt_exprs, rebuild, substitute, walk_stmts
 from ..ir.types import BOOL, I32
 from . import fold
 from .globally import assigned
 
 
 def shared(body: Block) -> Block:
-    """Integers and conditions that were computed before, around, are not computed again; an index that lies next to one of these is
-    written so."""
-    return _share(body, {}, {}, {}, assigned(body))
+    """What was computed or read before, around, is not computed or read again; an index that lies next to another is written so."""
+    written = {s.buffer for s in walk_stmts(body) if isinstance(s, Store | Take | Accumulate | Atomic)}
+    return _Share(assigned(body), frozenset(written)).block(body, {}, {})
 
 
-def _share(block: Block, known: dict[Expr, Var], forms: dict[Var, Polynomial], renamed: dict[Var, Expr], mutable: frozenset[Var]) -> Block:
-    known, forms = dict(known), dict(forms)
-    out: list[Stmt] = []
-    for stmt in block:
-        stmt = map_blocks(stmt, lambda inner: _share(inner, known, forms, renamed, mutable))
-        stmt = map_stmt_exprs(stmt, lambda e: _near(map_expr(substitute(e, renamed), folded), forms))
-        lasting = isinstance(stmt, Let) and not mutable & {stmt.var, *variables(stmt.value)}
-        if isinstance(stmt, Let) and lasting and not stmt.var.type.is_float:
-            other = known.get(stmt.value)
-            if other is not None or _is_short(stmt.value):
-                renamed[stmt.var] = other if other is not None else stmt.value
-                continue
-            known[stmt.value] = stmt.var
-            form = _form(stmt.value, forms)
-            if form is not None:
-                forms[stmt.var] = form
-        out.append(stmt)
-    return tuple(out)
+class _Share:
+    """`known`: what has which value where one looks; `forms`: integers as polynomials. Variables that are put out are `renamed`."""
+
+    def __init__(self, mutable: frozenset[Var], written: frozenset[Buffer]) -> None:
+        self.mutable = mutable
+        self.written = written
+        self.renamed: dict[Var, Expr] = {}
+        self.values: dict[Var, Expr] = {}
+
+    def block(self, block: Block, known: dict[Hashable, Var], forms: dict[Var, Polynomial]) -> Block:
+        known, forms = dict(known), dict(forms)
+        out: list[Stmt] = []
+        for stmt in block:
+            stmt = map_blocks(stmt, lambda inner: self.block(inner, known, forms))
+            stmt = map_stmt_exprs(stmt, lambda e: _near(map_expr(substitute(e, self.renamed), folded), forms))
+            if not self.is_known(stmt, known, forms):
+                out.append(stmt)
+        return tuple(out)
+
+    def is_known(self, stmt: Stmt, known: dict[Hashable, Var], forms: dict[Var, Polynomial]) -> bool:
+        """Whether a statement only says what is known, under another name; else it is known from now on."""
+        match stmt:
+            case Load(var=var, buffer=buffer, index=index) if buffer not in self.written and not self.mutable & {var, *variables(index)}:
+                return self.names(var, (buffer, index), known)
+            case Let(var=var, value=value) if not self.mutable & {var, *variables(value)}:
+                if var.type.is_float:
+                    self.values[var] = value
+                    return not isinstance(value, Var | Constant) and self.names(var, self.key(value), known)
+                if _is_short(value):
+                    self.renamed[var] = value
+                    return True
+                form = _form(value, forms)
+                if self.names(var, value, known):
+                    return True
+                if form is not None:
+                    forms[var] = form
+        return False
+
+    def names(self, var: Var, value: Hashable, known: dict[Hashable, Var]) -> bool:
+        other = known.setdefault(value, var)
+        if other != var:
+            self.renamed[var] = other
+        return other != var
+
+    def key(self, expr: Expr) -> Hashable:
+        """What is the same for expressions of one value. The square of a difference is that of the opposite difference."""
+        match expr:
+            case Binary(op="*", left=Var() as left, right=right) if left == right and _is_difference(self.values.get(left)):
+                return "square", frozenset(self.key(e) for e in children(self.values[left])), expr.type
+            case Var() | Constant():
+                return expr
+        return type(expr), getattr(expr, "op", ""), getattr(expr, "function", ""), expr.type, tuple(self.key(e) for e in children(expr))
+
+
+def _is_difference(expr: Expr | None) -> bool:
+    return isinstance(expr, Binary) and expr.op == "-" and expr.type.is_float
 
 
 def _is_short(expr: Expr) -> bool:

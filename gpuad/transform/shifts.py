@@ -137,8 +137,9 @@ class Shifts:
         self.adds = {id(a.stmt): a for a in _adds(body)}
         self.used = tuple(v for v in sender if _occurs(body, v))
 
-    def of(self, buffer: Buffer) -> Found | None:
-        """None unless all that happens to the shadow are additions at shifts of one index."""
+    def of(self, buffer: Buffer, rank: int = 0) -> Found | None:
+        """None unless all that happens to the shadow are additions at shifts of one index. `rank`: which of several ways to see them so,
+        the one that goes through the fewest digits first."""
         found = list(touches(self.body, buffer))
         adds = [self.adds[id(s)] for s in found if isinstance(s, Accumulate) and s.how is How.UNDECIDED]
         if not adds or len(adds) < len(found) or any(sum_type(a.stmt) is None for a in adds):
@@ -150,7 +151,8 @@ class Shifts:
         except TooMany:
             return None
         results = [r for slopes in self.candidates(pieces) if (r := self.under(buffer, slopes, pieces)) is not None]
-        return min(results, key=lambda r: r.turns, default=None)
+        ranked = sorted(results, key=lambda r: r.turns)
+        return ranked[rank] if rank < len(ranked) else None
 
     def plain(self, conditions: Sequence[Expr]) -> list[Expr]:
         """The conditions with names of conditions put out."""

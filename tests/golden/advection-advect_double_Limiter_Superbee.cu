@@ -13,11 +13,10 @@ extern "C" __global__ void advect_double_Limiter_Superbee_gather(
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     double dwind_2 = 0.0;
     double du_2 = 0.0;
-    bool collected = false;
-    bool collected_2 = false;
     if (i >= 2 && i <= n - 3) {
         const double u_2 = u[i];
-        const double back = u_2 - u[i - 1];
+        const double u_3 = u[i - 1];
+        const double back = u_2 - u_3;
         const double ahead = u[i + 1] - u_2;
         const double wind_2 = wind[i];
         double limited = 0.0;
@@ -26,26 +25,23 @@ extern "C" __global__ void advect_double_Limiter_Superbee_gather(
             const double high = fmin(fabs(back), 2.0 * fabs(ahead));
             limited = copysign(fmax(low, high), ahead);
         }
-        const double u_3 = u[i - 1];
         const double back_2 = u_3 - u[i - 2];
-        const double ahead_2 = u[i] - u_3;
         const double wind_3 = wind[i - 1];
         const double dv_2 = dv[i];
         const double dv_3 = -(wind_2 * dv_2);
         double dlimited = 0.5 * ((1.0 - wind_3) * (wind_3 * dv_2));
         double dahead = 0.0;
-        if (!(back_2 * ahead_2 <= 0.0)) {
-            const double low = fmin(2.0 * fabs(back_2), fabs(ahead_2));
-            const double high = fmin(fabs(back_2), 2.0 * fabs(ahead_2));
-            dlimited = signbit(fmax(low, high)) == signbit(ahead_2) ? dlimited : -dlimited;
+        if (!(back_2 * back <= 0.0)) {
+            const double low = fmin(2.0 * fabs(back_2), fabs(back));
+            const double high = fmin(fabs(back_2), 2.0 * fabs(back));
+            dlimited = signbit(fmax(low, high)) == signbit(back) ? dlimited : -dlimited;
             const double dhigh = low >= high ? 0.0 : high != high ? 0.0 : dlimited;
             const double dlow = low >= high ? dlimited : high != high ? dlimited : 0.0;
-            dahead = (ahead_2 > 0.0 ? 2.0 * (fabs(back_2) <= 2.0 * fabs(ahead_2) ? 0.0
-                : 2.0 * fabs(ahead_2) != 2.0 * fabs(ahead_2) ? 0.0 : dhigh) : ahead_2 < 0.0
-                ? -2.0 * (fabs(back_2) <= 2.0 * fabs(ahead_2) ? 0.0 : 2.0 * fabs(ahead_2) != 2.0 * fabs(ahead_2) ? 0.0
-                : dhigh) : 0.0) + (ahead_2 > 0.0 ? (2.0 * fabs(back_2) <= fabs(ahead_2) ? 0.0
-                : fabs(ahead_2) != fabs(ahead_2) ? 0.0 : dlow) : ahead_2 < 0.0
-                ? -(2.0 * fabs(back_2) <= fabs(ahead_2) ? 0.0 : fabs(ahead_2) != fabs(ahead_2) ? 0.0 : dlow) : 0.0);
+            dahead = (back > 0.0 ? 2.0 * (fabs(back_2) <= 2.0 * fabs(back) ? 0.0 : 2.0 * fabs(back) != 2.0 * fabs(back)
+                ? 0.0 : dhigh) : back < 0.0 ? -2.0
+                * (fabs(back_2) <= 2.0 * fabs(back) ? 0.0 : 2.0 * fabs(back) != 2.0 * fabs(back) ? 0.0 : dhigh) : 0.0)
+                + (back > 0.0 ? (2.0 * fabs(back_2) <= fabs(back) ? 0.0 : fabs(back) != fabs(back) ? 0.0 : dlow)
+                : back < 0.0 ? -(2.0 * fabs(back_2) <= fabs(back) ? 0.0 : fabs(back) != fabs(back) ? 0.0 : dlow) : 0.0);
         }
         du_2 += dahead;
         double dlimited_2 = 0.5 * ((1.0 - wind_2) * dv_3);
@@ -72,48 +68,43 @@ extern "C" __global__ void advect_double_Limiter_Superbee_gather(
         }
         dwind_2 += -((u_2 + 0.5 * (1.0 - wind_2) * limited) * dv_2) - 0.5 * (limited * dv_3);
         du_2 += dv_2 + dv_3 - dahead_2 + dback;
-        collected_2 = true;
-        collected = true;
     }
     if (i >= 1 && i <= n - 4) {
         const double u_2 = u[i + 1];
-        const double back = u_2 - u[i];
+        const double u_3 = u[i];
+        const double back = u_2 - u_3;
         const double ahead = u[i + 2] - u_2;
         const double wind_2 = wind[i + 1];
-        const double u_3 = u[i];
         const double back_2 = u_3 - u[i - 1];
-        const double ahead_2 = u[i + 1] - u_3;
         const double wind_3 = wind[i];
         double limited = 0.0;
-        if (!(back_2 * ahead_2 <= 0.0)) {
-            const double low = fmin(2.0 * fabs(back_2), fabs(ahead_2));
-            const double high = fmin(fabs(back_2), 2.0 * fabs(ahead_2));
-            limited = copysign(fmax(low, high), ahead_2);
+        if (!(back_2 * back <= 0.0)) {
+            const double low = fmin(2.0 * fabs(back_2), fabs(back));
+            const double high = fmin(fabs(back_2), 2.0 * fabs(back));
+            limited = copysign(fmax(low, high), back);
         }
         const double dv_2 = dv[i + 1];
         const double dv_3 = wind_3 * dv_2;
         double dlimited = 0.5 * ((1.0 - wind_3) * dv_3);
         double dback = 0.0;
         double dahead = 0.0;
-        if (!(back_2 * ahead_2 <= 0.0)) {
-            const double low = fmin(2.0 * fabs(back_2), fabs(ahead_2));
-            const double high = fmin(fabs(back_2), 2.0 * fabs(ahead_2));
-            dlimited = signbit(fmax(low, high)) == signbit(ahead_2) ? dlimited : -dlimited;
+        if (!(back_2 * back <= 0.0)) {
+            const double low = fmin(2.0 * fabs(back_2), fabs(back));
+            const double high = fmin(fabs(back_2), 2.0 * fabs(back));
+            dlimited = signbit(fmax(low, high)) == signbit(back) ? dlimited : -dlimited;
             const double dhigh = low >= high ? 0.0 : high != high ? 0.0 : dlimited;
             const double dlow = low >= high ? dlimited : high != high ? dlimited : 0.0;
-            dback = (back_2 > 0.0 ? (fabs(back_2) <= 2.0 * fabs(ahead_2) ? dhigh
-                : 2.0 * fabs(ahead_2) != 2.0 * fabs(ahead_2) ? dhigh : 0.0) : back_2 < 0.0
-                ? -(fabs(back_2) <= 2.0 * fabs(ahead_2) ? dhigh : 2.0 * fabs(ahead_2) != 2.0 * fabs(ahead_2) ? dhigh
-                : 0.0) : 0.0) + (back_2 > 0.0 ? 2.0
-                * (2.0 * fabs(back_2) <= fabs(ahead_2) ? dlow : fabs(ahead_2) != fabs(ahead_2) ? dlow : 0.0)
-                : back_2 < 0.0 ? -2.0 * (2.0 * fabs(back_2) <= fabs(ahead_2) ? dlow : fabs(ahead_2) != fabs(ahead_2)
+            dback = (back_2 > 0.0 ? (fabs(back_2) <= 2.0 * fabs(back) ? dhigh : 2.0 * fabs(back) != 2.0 * fabs(back)
+                ? dhigh : 0.0) : back_2 < 0.0 ? -(fabs(back_2) <= 2.0 * fabs(back) ? dhigh
+                : 2.0 * fabs(back) != 2.0 * fabs(back) ? dhigh : 0.0) : 0.0)
+                + (back_2 > 0.0 ? 2.0 * (2.0 * fabs(back_2) <= fabs(back) ? dlow : fabs(back) != fabs(back) ? dlow
+                : 0.0) : back_2 < 0.0 ? -2.0 * (2.0 * fabs(back_2) <= fabs(back) ? dlow : fabs(back) != fabs(back)
                 ? dlow : 0.0) : 0.0);
-            dahead = (ahead_2 > 0.0 ? 2.0 * (fabs(back_2) <= 2.0 * fabs(ahead_2) ? 0.0
-                : 2.0 * fabs(ahead_2) != 2.0 * fabs(ahead_2) ? 0.0 : dhigh) : ahead_2 < 0.0
-                ? -2.0 * (fabs(back_2) <= 2.0 * fabs(ahead_2) ? 0.0 : 2.0 * fabs(ahead_2) != 2.0 * fabs(ahead_2) ? 0.0
-                : dhigh) : 0.0) + (ahead_2 > 0.0 ? (2.0 * fabs(back_2) <= fabs(ahead_2) ? 0.0
-                : fabs(ahead_2) != fabs(ahead_2) ? 0.0 : dlow) : ahead_2 < 0.0
-                ? -(2.0 * fabs(back_2) <= fabs(ahead_2) ? 0.0 : fabs(ahead_2) != fabs(ahead_2) ? 0.0 : dlow) : 0.0);
+            dahead = (back > 0.0 ? 2.0 * (fabs(back_2) <= 2.0 * fabs(back) ? 0.0 : 2.0 * fabs(back) != 2.0 * fabs(back)
+                ? 0.0 : dhigh) : back < 0.0 ? -2.0
+                * (fabs(back_2) <= 2.0 * fabs(back) ? 0.0 : 2.0 * fabs(back) != 2.0 * fabs(back) ? 0.0 : dhigh) : 0.0)
+                + (back > 0.0 ? (2.0 * fabs(back_2) <= fabs(back) ? 0.0 : fabs(back) != fabs(back) ? 0.0 : dlow)
+                : back < 0.0 ? -(2.0 * fabs(back_2) <= fabs(back) ? 0.0 : fabs(back) != fabs(back) ? 0.0 : dlow) : 0.0);
         }
         dwind_2 += (u_3 + 0.5 * (1.0 - wind_3) * limited) * dv_2 - 0.5 * (limited * dv_3);
         du_2 += dv_3 - dahead + dback;
@@ -133,8 +124,6 @@ extern "C" __global__ void advect_double_Limiter_Superbee_gather(
                 ? dlow : 0.0) : 0.0);
         }
         du_2 -= dback_2;
-        collected = true;
-        collected_2 = true;
     }
     if (i <= n - 5) {
         const double u_2 = u[i + 1];
@@ -157,7 +146,6 @@ extern "C" __global__ void advect_double_Limiter_Superbee_gather(
                 ? dlow : 0.0) : 0.0);
         }
         du_2 -= dback;
-        collected_2 = true;
     }
     if (i >= 3 && i <= n - 2) {
         const double u_2 = u[i - 1];
@@ -180,12 +168,11 @@ extern "C" __global__ void advect_double_Limiter_Superbee_gather(
                 : dlow) : 0.0);
         }
         du_2 += dahead;
-        collected_2 = true;
     }
-    if (collected) {
+    if (dwind_2 != 0.0) {
         dwind[i] += dwind_2;
     }
-    if (collected_2) {
+    if (du_2 != 0.0) {
         du[i] += du_2;
     }
 }

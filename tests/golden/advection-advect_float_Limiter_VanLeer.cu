@@ -17,25 +17,21 @@ extern "C" __global__ void advect_float_Limiter_VanLeer_gather(
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     float dwind_2 = 0.0f;
     float du_2 = 0.0f;
-    bool collected = false;
-    bool collected_2 = false;
     if (i >= 2 && i <= n - 3) {
         const float u_2 = u[i];
-        const float back = u_2 - u[i - 1];
+        const float u_3 = u[i - 1];
+        const float back = u_2 - u_3;
         const float ahead = u[i + 1] - u_2;
         const float wind_2 = wind[i];
         const float limited = back * ahead <= 0.0f ? 0.0f : 2.0f * back * ahead / (back + ahead);
-        const float u_3 = u[i - 1];
         const float back_2 = u_3 - u[i - 2];
-        const float ahead_2 = u[i] - u_3;
         const float wind_3 = wind[i - 1];
         const float dv_2 = dv[i];
         const float dv_3 = -(wind_2 * dv_2);
         const float dlimited = 0.5f * ((1.0f - wind_3) * (wind_3 * dv_2));
-        if (!(back_2 * ahead_2 <= 0.0f)) {
-            du_2 += 2.0f * (back_2 * gpuad_chain(dlimited, 1.0f / (back_2 + ahead_2)))
-                + (-gpuad_chain(dlimited, 2.0f * back_2 * ahead_2 / (back_2 + ahead_2) / (back_2 + ahead_2)));
-            collected_2 = true;
+        if (!(back_2 * back <= 0.0f)) {
+            du_2 += 2.0f * (back_2 * gpuad_chain(dlimited, 1.0f / (back_2 + back)))
+                + (-gpuad_chain(dlimited, 2.0f * back_2 * back / (back_2 + back) / (back_2 + back)));
         }
         float dlimited_2 = 0.5f * ((1.0f - wind_2) * dv_3);
         const float dlimited_3 = gpuad_chain(dlimited_2, 1.0f / (back + ahead));
@@ -44,40 +40,32 @@ extern "C" __global__ void advect_float_Limiter_VanLeer_gather(
         du_2 += dv_2 + dv_3;
         if (!(back * ahead <= 0.0f)) {
             du_2 += 2.0f * (ahead * dlimited_3) + dlimited_2 - (2.0f * (back * dlimited_3) + dlimited_2);
-            collected_2 = true;
         }
-        collected = true;
-        collected_2 = true;
     }
     if (i >= 1 && i <= n - 4) {
         const float u_2 = u[i + 1];
-        const float back = u_2 - u[i];
+        const float u_3 = u[i];
+        const float back = u_2 - u_3;
         const float ahead = u[i + 2] - u_2;
         const float wind_2 = wind[i + 1];
-        const float u_3 = u[i];
         const float back_2 = u_3 - u[i - 1];
-        const float ahead_2 = u[i + 1] - u_3;
         const float wind_3 = wind[i];
-        const float limited = back_2 * ahead_2 <= 0.0f ? 0.0f : 2.0f * back_2 * ahead_2 / (back_2 + ahead_2);
+        const float limited = back_2 * back <= 0.0f ? 0.0f : 2.0f * back_2 * back / (back_2 + back);
         const float dv_2 = dv[i + 1];
         const float dv_3 = wind_3 * dv_2;
         float dlimited = 0.5f * ((1.0f - wind_3) * dv_3);
-        const float dlimited_2 = gpuad_chain(dlimited, 1.0f / (back_2 + ahead_2));
-        dlimited = -gpuad_chain(dlimited, 2.0f * back_2 * ahead_2 / (back_2 + ahead_2) / (back_2 + ahead_2));
+        const float dlimited_2 = gpuad_chain(dlimited, 1.0f / (back_2 + back));
+        dlimited = -gpuad_chain(dlimited, 2.0f * back_2 * back / (back_2 + back) / (back_2 + back));
         dwind_2 += (u_3 + 0.5f * (1.0f - wind_3) * limited) * dv_2 - 0.5f * (limited * dv_3);
         du_2 += dv_3;
-        if (!(back_2 * ahead_2 <= 0.0f)) {
-            du_2 += 2.0f * (ahead_2 * dlimited_2) + dlimited - (2.0f * (back_2 * dlimited_2) + dlimited);
-            collected_2 = true;
+        if (!(back_2 * back <= 0.0f)) {
+            du_2 += 2.0f * (back * dlimited_2) + dlimited - (2.0f * (back_2 * dlimited_2) + dlimited);
         }
         const float dlimited_3 = 0.5f * ((1.0f - wind_2) * -(wind_2 * dv_2));
         if (!(back * ahead <= 0.0f)) {
             du_2 -= 2.0f * (ahead * gpuad_chain(dlimited_3, 1.0f / (back + ahead)))
                 + (-gpuad_chain(dlimited_3, 2.0f * back * ahead / (back + ahead) / (back + ahead)));
-            collected_2 = true;
         }
-        collected = true;
-        collected_2 = true;
     }
     if (i <= n - 5) {
         const float u_2 = u[i + 1];
@@ -88,7 +76,6 @@ extern "C" __global__ void advect_float_Limiter_VanLeer_gather(
         if (!(back * ahead <= 0.0f)) {
             du_2 -= 2.0f * (ahead * gpuad_chain(dlimited, 1.0f / (back + ahead)))
                 + (-gpuad_chain(dlimited, 2.0f * back * ahead / (back + ahead) / (back + ahead)));
-            collected_2 = true;
         }
     }
     if (i >= 3 && i <= n - 2) {
@@ -100,13 +87,12 @@ extern "C" __global__ void advect_float_Limiter_VanLeer_gather(
         if (!(back * ahead <= 0.0f)) {
             du_2 += 2.0f * (back * gpuad_chain(dlimited, 1.0f / (back + ahead)))
                 + (-gpuad_chain(dlimited, 2.0f * back * ahead / (back + ahead) / (back + ahead)));
-            collected_2 = true;
         }
     }
-    if (collected) {
+    if (dwind_2 != 0.0f) {
         dwind[i] += dwind_2;
     }
-    if (collected_2) {
+    if (du_2 != 0.0f) {
         du[i] += du_2;
     }
 }

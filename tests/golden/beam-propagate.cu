@@ -39,7 +39,6 @@ extern "C" __global__ void propagate_gather(
     int i = y * nx + x;
     float dfield_2 = 0.0f;
     float dfield_3 = 0.0f;
-    bool collected = false;
     if (x >= 1 && y >= 1 && x < nx - 1 && y < ny - 1) {
         const float u_re = field[i * 2LL];
         const float u_im = field[i * 2LL + 1LL];
@@ -70,7 +69,6 @@ extern "C" __global__ void propagate_gather(
             - sinf(im_3) * (m * (im * dnext_2 + re_4 * dnext_3))));
         dfield_2 += dim + 2.0f * (u_im * dim_2) - 4.0f * -(im_5 * dre);
         dfield_3 += dre + 2.0f * (u_re * dim_2) - 4.0f * (im_5 * dim);
-        collected = true;
     }
     if (x >= 1 && y >= 2 && x < nx - 1 && y < ny) {
         const float u_re = field[(i - nx) * 2LL];
@@ -84,7 +82,6 @@ extern "C" __global__ void propagate_gather(
         const float dnext_3 = dnext[(i - nx) * 2LL];
         dfield_2 -= im_2 * (im * dnext_2 + re * dnext_3);
         dfield_3 += im_2 * (re * dnext_2 - im * dnext_3);
-        collected = true;
     }
     if (x >= 1 && x < nx - 1 && y < ny - 2) {
         const float u_re = field[(i + nx) * 2LL];
@@ -98,7 +95,6 @@ extern "C" __global__ void propagate_gather(
         const float dnext_3 = dnext[(i + nx) * 2LL];
         dfield_2 -= im_2 * (im * dnext_2 + re * dnext_3);
         dfield_3 += im_2 * (re * dnext_2 - im * dnext_3);
-        collected = true;
     }
     if (x >= 2 && y >= 1 && x < nx && y < ny - 1) {
         const float u_re = field[(i - 1) * 2LL];
@@ -112,7 +108,6 @@ extern "C" __global__ void propagate_gather(
         const float dnext_3 = dnext[(i - 1) * 2LL];
         dfield_2 -= im_2 * (im * dnext_2 + re * dnext_3);
         dfield_3 += im_2 * (re * dnext_2 - im * dnext_3);
-        collected = true;
     }
     if (y >= 1 && x < nx - 2 && y < ny - 1) {
         const float u_re = field[(i + 1) * 2LL];
@@ -126,10 +121,11 @@ extern "C" __global__ void propagate_gather(
         const float dnext_3 = dnext[(i + 1) * 2LL];
         dfield_2 -= im_2 * (im * dnext_2 + re * dnext_3);
         dfield_3 += im_2 * (re * dnext_2 - im * dnext_3);
-        collected = true;
     }
-    if (collected) {
+    if (dfield_2 != 0.0f) {
         dfield[i * 2LL + 1LL] += dfield_2;
+    }
+    if (dfield_3 != 0.0f) {
         dfield[i * 2LL] += dfield_3;
     }
 }

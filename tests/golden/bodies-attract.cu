@@ -18,10 +18,6 @@ extern "C" __global__ void attract_gather(
     float dbody_3 = 0.0f;
     float dbody_4 = 0.0f;
     float dbody_5 = 0.0f;
-    bool collected = false;
-    bool collected_2 = false;
-    bool collected_3 = false;
-    bool collected_4 = false;
     if (i < n) {
         const float self_x = body[i * 4LL];
         const float self_y = body[i * 4LL + 1LL];
@@ -33,10 +29,13 @@ extern "C" __global__ void attract_gather(
         float dself_y = 0.0f;
         float dself_x = 0.0f;
         for (int j = 0; j < n; ++j) {
+            const float to_x = body[j * 4LL];
+            const float to_y = body[j * 4LL + 1LL];
+            const float to_z = body[j * 4LL + 2LL];
             const float to_w = body[j * 4LL + 3LL];
-            const float r_x = body[j * 4LL] - self_x;
-            const float r_y = body[j * 4LL + 1LL] - self_y;
-            const float r_z = body[j * 4LL + 2LL] - self_z;
+            const float r_x = to_x - self_x;
+            const float r_y = to_y - self_y;
+            const float r_z = to_z - self_z;
             const float r2 = r_x * r_x + r_y * r_y + r_z * r_z + softening * softening;
             const float inverse = rsqrtf(r2);
             const float s = to_w * inverse * inverse * inverse;
@@ -44,6 +43,23 @@ extern "C" __global__ void attract_gather(
             const float ds_2 = inverse * ds;
             const float dr2 = gpuad_chain(to_w * (inverse * ds_2) + to_w * inverse * ds_2
                 + to_w * inverse * inverse * ds, -0.5f * inverse / r2);
+            const float dacceleration_5 = dacceleration[j * 4LL + 2LL];
+            const float dacceleration_6 = dacceleration[j * 4LL + 1LL];
+            const float dacceleration_7 = dacceleration[j * 4LL];
+            const float to_w_2 = body[i * 4LL + 3LL];
+            const float r_x_2 = self_x - to_x;
+            const float r_y_2 = self_y - to_y;
+            const float r_z_2 = self_z - to_z;
+            const float s_2 = to_w_2 * inverse * inverse * inverse;
+            const float ds_3 = r_z_2 * dacceleration_5 + r_y_2 * dacceleration_6 + r_x_2 * dacceleration_7;
+            const float ds_4 = inverse * ds_3;
+            const float ds_5 = inverse * ds_4;
+            const float dr2_2 = gpuad_chain(to_w_2 * ds_5 + to_w_2 * inverse * ds_4
+                + to_w_2 * inverse * inverse * ds_3, -0.5f * inverse / r2);
+            dbody_2 += inverse * ds_5;
+            dbody_3 += s_2 * dacceleration_5 + 2.0f * (r_z_2 * dr2_2);
+            dbody_4 += s_2 * dacceleration_6 + 2.0f * (r_y_2 * dr2_2);
+            dbody_5 += s_2 * dacceleration_7 + 2.0f * (r_x_2 * dr2_2);
             const float dr_z = s * dacceleration_2 + 2.0f * (r_z * dr2);
             const float dr_y = s * dacceleration_3 + 2.0f * (r_y * dr2);
             const float dr_x = s * dacceleration_4 + 2.0f * (r_x * dr2);
@@ -51,56 +67,20 @@ extern "C" __global__ void attract_gather(
             dself_y -= dr_y;
             dself_x -= dr_x;
         }
-        if (dself_z != 0.0f) {
-            dbody_3 += dself_z;
-            collected_2 = true;
-        }
-        if (dself_y != 0.0f) {
-            dbody_4 += dself_y;
-            collected_3 = true;
-        }
-        if (dself_x != 0.0f) {
-            dbody_5 += dself_x;
-            collected_4 = true;
-        }
+        dbody_3 += dself_z;
+        dbody_4 += dself_y;
+        dbody_5 += dself_x;
     }
-    if (i < n) {
-        for (int x = 0; x < n; ++x) {
-            const float dacceleration_2 = dacceleration[x * 4LL + 2LL];
-            const float dacceleration_3 = dacceleration[x * 4LL + 1LL];
-            const float dacceleration_4 = dacceleration[x * 4LL];
-            const float to_w = body[i * 4LL + 3LL];
-            const float r_x = body[i * 4LL] - body[x * 4LL];
-            const float r_y = body[i * 4LL + 1LL] - body[x * 4LL + 1LL];
-            const float r_z = body[i * 4LL + 2LL] - body[x * 4LL + 2LL];
-            const float r2 = r_x * r_x + r_y * r_y + r_z * r_z + softening * softening;
-            const float inverse = rsqrtf(r2);
-            const float s = to_w * inverse * inverse * inverse;
-            const float ds = r_z * dacceleration_2 + r_y * dacceleration_3 + r_x * dacceleration_4;
-            const float ds_2 = inverse * ds;
-            const float ds_3 = inverse * ds_2;
-            const float dr2 = gpuad_chain(to_w * ds_3 + to_w * inverse * ds_2 + to_w * inverse * inverse * ds,
-                -0.5f * inverse / r2);
-            dbody_2 += inverse * ds_3;
-            dbody_3 += s * dacceleration_2 + 2.0f * (r_z * dr2);
-            dbody_4 += s * dacceleration_3 + 2.0f * (r_y * dr2);
-            dbody_5 += s * dacceleration_4 + 2.0f * (r_x * dr2);
-            collected = true;
-            collected_2 = true;
-            collected_3 = true;
-            collected_4 = true;
-        }
-    }
-    if (collected) {
+    if (dbody_2 != 0.0f) {
         dbody[i * 4LL + 3LL] += dbody_2;
     }
-    if (collected_2) {
+    if (dbody_3 != 0.0f) {
         dbody[i * 4LL + 2LL] += dbody_3;
     }
-    if (collected_3) {
+    if (dbody_4 != 0.0f) {
         dbody[i * 4LL + 1LL] += dbody_4;
     }
-    if (collected_4) {
+    if (dbody_5 != 0.0f) {
         dbody[i * 4LL] += dbody_5;
     }
 }

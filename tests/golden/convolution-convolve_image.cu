@@ -12,20 +12,18 @@ extern "C" __global__ void convolve_image_gather(
     int x = blockIdx.x * blockDim.x + threadIdx.x;
     int y = blockIdx.y * blockDim.y + threadIdx.y;
     float dimage_2 = 0.0f;
-    bool collected = false;
-    for (int dy = -1; dy < 2; ++dy) {
-        if (y - dy >= 0 && y - dy < height) {
-            for (int dx = -1; dx < 2; ++dx) {
-                if (x - dx >= 0 && x - dx < width) {
-                    if (y < height && x < width) {
+    if (y < height && x < width) {
+        for (int dy = -1; dy < 2; ++dy) {
+            if (y - dy >= 0 && y - dy < height) {
+                for (int dx = -1; dx < 2; ++dx) {
+                    if (x - dx >= 0 && x - dx < width) {
                         dimage_2 += weight[(dy + 1) * 3 + dx + 1] * dfiltered[(y - dy) * width + (x - dx)];
-                        collected = true;
                     }
                 }
             }
         }
     }
-    if (collected) {
+    if (dimage_2 != 0.0f) {
         dimage[y * width + x] += dimage_2;
     }
 }

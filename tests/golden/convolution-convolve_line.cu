@@ -11,16 +11,14 @@ extern "C" __global__ void convolve_line_gather(
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     double dx_2 = 0.0;
-    bool collected = false;
-    for (int k = 0; k < taps; ++k) {
-        if (i + taps / 2 - k >= 0 && i + taps / 2 - k < n) {
-            if (i < n) {
+    if (i < n) {
+        for (int k = 0; k < taps; ++k) {
+            if (i + taps / 2 - k >= 0 && i + taps / 2 - k < n) {
                 dx_2 += weight[k] * dy[i + taps / 2 - k];
-                collected = true;
             }
         }
     }
-    if (collected) {
+    if (dx_2 != 0.0) {
         dx[i] += dx_2;
     }
 }

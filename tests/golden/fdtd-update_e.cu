@@ -44,31 +44,25 @@ extern "C" __global__ void update_e_gather(
     int i = x + nx * y;
     float dhx_2 = 0.0f;
     float dhy_2 = 0.0f;
-    bool collected = false;
-    bool collected_2 = false;
     if (x != 0 && y != 0 && x < nx && y < ny) {
         const float epsilon_2 = epsilon[i];
         const float loss = 0.5f * sigma[i] / epsilon_2;
         const float dcurl = courant / epsilon_2 * gpuad_chain(dez[i], 1.0f / (1.0f + loss));
         dhx_2 -= dcurl;
         dhy_2 += dcurl;
-        collected = true;
-        collected_2 = true;
     }
     if (x != 0 && x < nx && y < ny - 1) {
         const float epsilon_2 = epsilon[i + nx];
         dhx_2 += courant / epsilon_2 * gpuad_chain(dez[i + nx], 1.0f / (1.0f + 0.5f * sigma[i + nx] / epsilon_2));
-        collected = true;
     }
     if (y != 0 && x < nx - 1 && y < ny) {
         const float epsilon_2 = epsilon[i + 1];
         dhy_2 -= courant / epsilon_2 * gpuad_chain(dez[i + 1], 1.0f / (1.0f + 0.5f * sigma[i + 1] / epsilon_2));
-        collected_2 = true;
     }
-    if (collected) {
+    if (dhx_2 != 0.0f) {
         dhx[i] += dhx_2;
     }
-    if (collected_2) {
+    if (dhy_2 != 0.0f) {
         dhy[i] += dhy_2;
     }
 }

@@ -36,26 +36,21 @@ extern "C" __global__ void update_h_gather(
     int y = blockIdx.y * blockDim.y + threadIdx.y;
     int i = x + nx * y;
     float dez_2 = 0.0f;
-    bool collected = false;
     if (x < nx && y < ny) {
         if (x < nx - 1) {
             dez_2 -= courant * dhy[i];
-            collected = true;
         }
         if (y < ny - 1) {
             dez_2 += courant * dhx[i];
-            collected = true;
         }
     }
     if (x >= 1 && x < nx + 1 && y < ny && x < nx) {
         dez_2 += courant * dhy[i - 1];
-        collected = true;
     }
     if (y >= 1 && x < nx && y < ny + 1 && y < ny) {
         dez_2 -= courant * dhx[i - nx];
-        collected = true;
     }
-    if (collected) {
+    if (dez_2 != 0.0f) {
         dez[i] += dez_2;
     }
 }

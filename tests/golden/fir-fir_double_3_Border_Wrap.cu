@@ -11,26 +11,20 @@ extern "C" __global__ void fir_double_3_Border_Wrap_gather(
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     double dx_2 = 0.0;
-    bool collected = false;
     if (i < n) {
         dx_2 += taps[0] * dy[i];
-        collected = true;
-    }
-    if (i < n) {
         for (int k = 1; k < 3; ++k) {
             if (i + k - n >= 0 && i + k - n < n) {
                 dx_2 += taps[k] * dy[i + k - n];
-                collected = true;
             }
         }
     }
     for (int k = 1; k < 3; ++k) {
         if (i + k < n) {
             dx_2 += taps[k] * dy[i + k];
-            collected = true;
         }
     }
-    if (collected) {
+    if (dx_2 != 0.0) {
         dx[i] += dx_2;
     }
 }

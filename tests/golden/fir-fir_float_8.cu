@@ -10,18 +10,15 @@ extern "C" __global__ void fir_float_8_gather(const float* dy, float* dx, const 
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     float dx_2 = 0.0f;
-    bool collected = false;
     if (i < n) {
         dx_2 += taps[0] * dy[i];
-        collected = true;
     }
     for (int k = 1; k < 8; ++k) {
         if (i + k < n) {
             dx_2 += taps[k] * dy[i + k];
-            collected = true;
         }
     }
-    if (collected) {
+    if (dx_2 != 0.0f) {
         dx[i] += dx_2;
     }
 }

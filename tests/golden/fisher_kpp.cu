@@ -36,30 +36,24 @@ extern "C" __global__ void fisher_kpp_gather(
     int j = blockIdx.x * blockDim.x + threadIdx.x;
     int i = blockIdx.y * blockDim.y + threadIdx.y;
     float du_2 = 0.0f;
-    bool collected = false;
     if (i != 0 && j != 0 && i < n - 1 && j < n - 1) {
         const float u_2 = u[i * n + (long long)j];
         const float dv_2 = dv[i * n + j];
         du_2 += dv_2 + growth * ((1.0f - u_2) * dv_2) - growth * u_2 * dv_2 - 4.0f * (diffusion * dv_2);
-        collected = true;
     }
     if (j >= 1 && i != 0 && j != 1 && i < n - 1 && j < n) {
         du_2 += diffusion * dv[i * n + (j - 1)];
-        collected = true;
     }
     if (i != 0 && i < n - 1 && j < n - 2) {
         du_2 += diffusion * dv[i * n + (j + 1)];
-        collected = true;
     }
     if (i >= 1 && i != 1 && j != 0 && i < n && j < n - 1) {
         du_2 += diffusion * dv[(i - 1) * n + j];
-        collected = true;
     }
     if (j != 0 && i < n - 2 && j < n - 1) {
         du_2 += diffusion * dv[(i + 1) * n + j];
-        collected = true;
     }
-    if (collected) {
+    if (du_2 != 0.0f) {
         du[i * n + j] += du_2;
     }
 }

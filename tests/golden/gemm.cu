@@ -38,24 +38,20 @@ extern "C" __global__ void gemm_gather(
     int row = blockIdx.y * blockDim.y + threadIdx.y;
     float db_2 = 0.0f;
     float da_2 = 0.0f;
-    bool collected = false;
-    bool collected_2 = false;
     if (row < k && column < n) {
         for (int y = 0; y < m; ++y) {
             db_2 += a[y * k + row] * (alpha * dc[y * n + column]);
-            collected = true;
         }
     }
     if (column < k && row < m) {
         for (int x = 0; x < n; ++x) {
             da_2 += b[column * n + x] * (alpha * dc[row * n + x]);
-            collected_2 = true;
         }
     }
-    if (collected) {
+    if (db_2 != 0.0f) {
         db[row * n + column] += db_2;
     }
-    if (collected_2) {
+    if (da_2 != 0.0f) {
         da[k * row + column] += da_2;
     }
 }

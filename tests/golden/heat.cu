@@ -36,29 +36,23 @@ extern "C" __global__ void heat_gather(float* du, const float* dv, float alpha, 
     int y = blockIdx.y * blockDim.y + threadIdx.y;
     int i = y * nx + x;
     float du_2 = 0.0f;
-    bool collected = false;
     if (x > 0 && x < nx - 1 && y > 0 && y < ny - 1) {
         const float dv_2 = dv[i];
         du_2 += dv_2 - 4.0f * (alpha * dv_2);
-        collected = true;
     }
     if (x > 0 && x < nx - 1 && y > 1 && y < ny) {
         du_2 += alpha * dv[i - nx];
-        collected = true;
     }
     if (x > 0 && x < nx - 1 && y < ny - 2) {
         du_2 += alpha * dv[i + nx];
-        collected = true;
     }
     if (x > 1 && x < nx && y > 0 && y < ny - 1) {
         du_2 += alpha * dv[i - 1];
-        collected = true;
     }
     if (x < nx - 2 && y > 0 && y < ny - 1) {
         du_2 += alpha * dv[i + 1];
-        collected = true;
     }
-    if (collected) {
+    if (du_2 != 0.0f) {
         du[i] += du_2;
     }
 }

@@ -19,10 +19,6 @@ extern "C" __global__ void forces_gather(
     float dposition_2 = 0.0f;
     float dposition_3 = 0.0f;
     float dposition_4 = 0.0f;
-    bool collected = false;
-    bool collected_2 = false;
-    bool collected_3 = false;
-    bool collected_4 = false;
     if (i < n) {
         const float xi = position[3 * i];
         const float yi = position[3 * i + 1];
@@ -34,9 +30,12 @@ extern "C" __global__ void forces_gather(
         float dyi = 0.0f;
         float dxi = 0.0f;
         for (int j = 0; j < n; ++j) {
-            const float dx = position[3 * j] - xi;
-            const float dy = position[3 * j + 1] - yi;
-            const float dz = position[3 * j + 2] - zi;
+            const float position_2 = position[3 * j];
+            const float dx = position_2 - xi;
+            const float position_3 = position[3 * j + 1];
+            const float dy = position_3 - yi;
+            const float position_4 = position[3 * j + 2];
+            const float dz = position_4 - zi;
             const float r2 = dx * dx + dy * dy + dz * dz + softening * softening;
             const float inverse = rsqrtf(r2);
             const float mass_2 = mass[j];
@@ -45,6 +44,23 @@ extern "C" __global__ void forces_gather(
             const float ds_2 = inverse * ds;
             const float dr2 = gpuad_chain(mass_2 * (inverse * ds_2) + mass_2 * inverse * ds_2
                 + mass_2 * inverse * inverse * ds, -0.5f * inverse / r2);
+            const float dacceleration_5 = dacceleration[3 * j + 2];
+            const float dacceleration_6 = dacceleration[3 * j + 1];
+            const float dacceleration_7 = dacceleration[3 * j];
+            const float dx_2 = xi - position_2;
+            const float dy_2 = yi - position_3;
+            const float dz_2 = zi - position_4;
+            const float mass_3 = mass[i];
+            const float s_2 = mass_3 * inverse * inverse * inverse;
+            const float ds_3 = dz_2 * dacceleration_5 + dy_2 * dacceleration_6 + dx_2 * dacceleration_7;
+            const float ds_4 = inverse * ds_3;
+            const float ds_5 = inverse * ds_4;
+            dmass_2 += inverse * ds_5;
+            const float dr2_2 = gpuad_chain(mass_3 * ds_5 + mass_3 * inverse * ds_4
+                + mass_3 * inverse * inverse * ds_3, -0.5f * inverse / r2);
+            dposition_2 += s_2 * dacceleration_5 + 2.0f * (dz_2 * dr2_2);
+            dposition_3 += s_2 * dacceleration_6 + 2.0f * (dy_2 * dr2_2);
+            dposition_4 += s_2 * dacceleration_7 + 2.0f * (dx_2 * dr2_2);
             const float ddz = s * dacceleration_2 + 2.0f * (dz * dr2);
             const float ddy = s * dacceleration_3 + 2.0f * (dy * dr2);
             const float ddx = s * dacceleration_4 + 2.0f * (dx * dr2);
@@ -52,56 +68,20 @@ extern "C" __global__ void forces_gather(
             dyi -= ddy;
             dxi -= ddx;
         }
-        if (dzi != 0.0f) {
-            dposition_2 += dzi;
-            collected_2 = true;
-        }
-        if (dyi != 0.0f) {
-            dposition_3 += dyi;
-            collected_3 = true;
-        }
-        if (dxi != 0.0f) {
-            dposition_4 += dxi;
-            collected_4 = true;
-        }
+        dposition_2 += dzi;
+        dposition_3 += dyi;
+        dposition_4 += dxi;
     }
-    if (i < n) {
-        for (int x = 0; x < n; ++x) {
-            const float dacceleration_2 = dacceleration[3 * x + 2];
-            const float dacceleration_3 = dacceleration[3 * x + 1];
-            const float dacceleration_4 = dacceleration[3 * x];
-            const float dx = position[3 * i] - position[3 * x];
-            const float dy = position[3 * i + 1] - position[3 * x + 1];
-            const float dz = position[3 * i + 2] - position[3 * x + 2];
-            const float r2 = dx * dx + dy * dy + dz * dz + softening * softening;
-            const float inverse = rsqrtf(r2);
-            const float mass_2 = mass[i];
-            const float s = mass_2 * inverse * inverse * inverse;
-            const float ds = dz * dacceleration_2 + dy * dacceleration_3 + dx * dacceleration_4;
-            const float ds_2 = inverse * ds;
-            const float ds_3 = inverse * ds_2;
-            dmass_2 += inverse * ds_3;
-            const float dr2 = gpuad_chain(mass_2 * ds_3 + mass_2 * inverse * ds_2 + mass_2 * inverse * inverse * ds,
-                -0.5f * inverse / r2);
-            dposition_2 += s * dacceleration_2 + 2.0f * (dz * dr2);
-            dposition_3 += s * dacceleration_3 + 2.0f * (dy * dr2);
-            dposition_4 += s * dacceleration_4 + 2.0f * (dx * dr2);
-            collected = true;
-            collected_2 = true;
-            collected_3 = true;
-            collected_4 = true;
-        }
-    }
-    if (collected) {
+    if (dmass_2 != 0.0f) {
         dmass[i] += dmass_2;
     }
-    if (collected_2) {
+    if (dposition_2 != 0.0f) {
         dposition[3 * i + 2] += dposition_2;
     }
-    if (collected_3) {
+    if (dposition_3 != 0.0f) {
         dposition[3 * i + 1] += dposition_3;
     }
-    if (collected_4) {
+    if (dposition_4 != 0.0f) {
         dposition[3 * i] += dposition_4;
     }
 }

@@ -12,29 +12,23 @@ extern "C" __global__ void wave_gather(const float* dold, float* dnow, const flo
     int y = blockIdx.y * blockDim.y + threadIdx.y;
     int i = y * nx + x;
     float dnow_2 = 0.0f;
-    bool collected = false;
     if (x >= 1 && y >= 1 && x < nx - 1 && y < ny - 1) {
         const float dold_2 = dold[i];
         dnow_2 += 2.0f * dold_2 - 4.0f * (c2[i] * dold_2);
-        collected = true;
     }
     if (x >= 1 && y >= 2 && x < nx - 1 && y < ny) {
         dnow_2 += c2[i - nx] * dold[i - nx];
-        collected = true;
     }
     if (x >= 1 && x < nx - 1 && y < ny - 2) {
         dnow_2 += c2[i + nx] * dold[i + nx];
-        collected = true;
     }
     if (x >= 2 && y >= 1 && x < nx && y < ny - 1) {
         dnow_2 += c2[i - 1] * dold[i - 1];
-        collected = true;
     }
     if (y >= 1 && x < nx - 2 && y < ny - 1) {
         dnow_2 += c2[i + 1] * dold[i + 1];
-        collected = true;
     }
-    if (collected) {
+    if (dnow_2 != 0.0f) {
         dnow[i] += dnow_2;
     }
 }

@@ -78,6 +78,10 @@ def _bfloat16(a: Array) -> Array:
     return np.asarray(to_bfloat16(a).astype(a.dtype))
 
 
+def _not_zero(a: Array) -> Array:
+    return np.not_equal(a, 0)
+
+
 def _one_over(a: Array) -> Array:
     return np.asarray(np.divide(a.dtype.type(1), a))
 
@@ -85,7 +89,7 @@ def _one_over(a: Array) -> Array:
 _EXACT: dict[str, Function] = {
     "sqrt": np.sqrt, "fabs": np.abs, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint, "nearbyint": np.rint,
     "fmin": np.fmin, "fmax": np.fmax, "fmod": np.fmod, "copysign": np.copysign, "fdim": _fdim, "gpuad_chain": _chain, "ldexp": _ldexp,
-    "gpuad_half": _half, "gpuad_bfloat16": _bfloat16,
+    "gpuad_half": _half, "gpuad_bfloat16": _bfloat16, "gpuad_collected": _not_zero,
     "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite, "signbit": np.signbit,
     "__saturatef": _saturate, "__fdividef": np.divide, "__frcp_rn": _one_over, "__drcp_rn": _one_over,
     "__fsqrt_rn": np.sqrt, "__dsqrt_rn": np.sqrt,
