@@ -1,0 +1,149 @@
+"""One kernel that does what a kernel and its reverse do, thread by thread, where a launch shows that this is the same.
+
+The reverse comes first where it reads what was there before the launch: then no copy of that has to be made. It comes last where it reads
+what the launch has left. Which of the two it is, and that no thread touches what another one writes, is for the caller to prove.
+
+Assumes: valid IR, the same parameters in both; guarantees: valid IR with unique definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ..ir.nodes import (
+    Assign,
+    Atomic,
+    Block,
+    Buffer,
+    Carried,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Merge,
+    Stmt,
+    Var,
+    While,
+    variables,
+)
+from ..ir.rewrite import defined, map_blocks, map_stmt_exprs, substitute, walk_stmts
+from .names import Names
+from .share import shared
+
+
+def fused(
+    primal: Kernel, reverse: Kernel, entry: Mapping[Buffer, Buffer], params: Sequence[Var | Buffer], *, reverse_first: bool
+) -> Kernel:
+    """The kernel that does both. `entry`: buffers that stand for memory as it was before the launch, and that memory; `params`: those
+    of the result."""
+    back = _on_memory(reverse.body, entry)
+    forth = _with_own_names(primal.body, Names(reverse))
+    body = shared(_joined((*back, *forth) if reverse_first else (*forth, *back)))
+    return Kernel(f"{primal.name}_autodiff", tuple(params), body, primal.span, const=primal.const)
+
+
+def _on_memory(block: Block, entry: Mapping[Buffer, Buffer]) -> Block:
+    """The block with buffers replaced."""
+    return tuple(_at(map_blocks(stmt, lambda inner: _on_memory(inner, entry)), entry) for stmt in block)
+
+
+def _at(stmt: Stmt, entry: Mapping[Buffer, Buffer]) -> Stmt:
+    return replace(stmt, buffer=entry[stmt.buffer]) if isinstance(stmt, Load) and stmt.buffer in entry else stmt
+
+
+# --- names -------------------------------------------------------------------------------------------------------------------------------
+
+
+def _with_own_names(block: Block, names: Names) -> Block:
+    """The block with definitions of its own."""
+    own: dict[Var, Var] = {}
+    for stmt in walk_stmts(block):
+        for var in (*defined(stmt), *_inner(stmt)):
+            own.setdefault(var, names.var(var.name, var.type))
+    return _renamed(block, own)
+
+
+def _inner(stmt: Stmt) -> tuple[Var, ...]:
+    """What a statement defines for the blocks inside it."""
+    match stmt:
+        case For(var=var, carried=carried):
+            return (var, *(c.var for c in carried))
+        case While(carried=carried, counter=counter):
+            return (*(c.var for c in carried), *((counter,) if counter is not None else ()))
+    return ()
+
+
+def _renamed(block: Block, own: Mapping[Var, Var]) -> Block:
+    return tuple(_defining(map_blocks(map_stmt_exprs(s, lambda e: substitute(e, own)), lambda b: _renamed(b, own)), own) for s in block)
+
+
+def _defining(stmt: Stmt, own: Mapping[Var, Var]) -> Stmt:
+    """The statement with new names for what it defines or assigns."""
+    match stmt:
+        case If(merges=merges):
+            return replace(stmt, merges=tuple(Merge(own[m.var], m.then, m.otherwise) for m in merges))
+        case For(var=var, carried=carried):
+            return replace(stmt, var=own[var], carried=_carried(carried, own))
+        case While(carried=carried, counter=counter, count=count):
+            counted, final = own[counter] if counter else None, own[count] if count else None
+            return replace(stmt, carried=_carried(carried, own), counter=counted, count=final)
+        case Let() | Load() | Assign() | Atomic():
+            return replace(stmt, var=own[stmt.var]) if stmt.var is not None else stmt
+    return stmt
+
+
+def _carried(carried: tuple[Carried, ...], own: Mapping[Var, Var]) -> tuple[Carried, ...]:
+    return tuple(Carried(own[c.var], c.init, c.next, own[c.result]) for c in carried)
+
+
+# --- what both compute -----------------------------------------------------------------------------------------------------------------
+
+
+def _joined(block: Block) -> Block:
+    """What the second part loads and computes again is taken from the first; guards that follow each other become one."""
+    loads: dict[tuple[Buffer, Expr], Var] = {}
+    values: dict[Expr, Var] = {}
+    renamed: dict[Var, Var] = {}
+    assigned = {s.var for s in walk_stmts(block) if isinstance(s, Assign)}
+    out: list[Stmt] = []
+    for old in block:
+        stmt = _used(old, renamed)
+        last = out[-1] if out else None
+        if isinstance(stmt, If) and isinstance(last, If) and _one_guard(last, stmt) and not assigned & set(variables(stmt.condition)):
+            out[-1] = replace(last, then=_joined((*last.then, *stmt.then)))
+            continue
+        known = _known(stmt, loads, values) if not assigned & set(defined(stmt)) else None
+        if known is not None:
+            renamed[defined(stmt)[0]] = known
+            continue
+        out.append(stmt)
+        for written in {s.buffer for s in walk_stmts((stmt,)) if hasattr(s, "buffer") and not isinstance(s, Load)}:
+            loads = {k: v for k, v in loads.items() if k[0] != written}
+        if isinstance(stmt, Load):
+            loads[stmt.buffer, stmt.index] = stmt.var
+        elif isinstance(stmt, Let) and not assigned & {stmt.var, *variables(stmt.value)}:
+            values[stmt.value] = stmt.var
+    return tuple(out)
+
+
+def _known(stmt: Stmt, loads: Mapping[tuple[Buffer, Expr], Var], values: Mapping[Expr, Var]) -> Var | None:
+    """The variable that has the value already."""
+    if isinstance(stmt, Load):
+        return loads.get((stmt.buffer, stmt.index))
+    return values.get(stmt.value) if isinstance(stmt, Let) else None
+
+
+def _one_guard(a: If, b: If) -> bool:
+    return a.condition == b.condition and not (a.otherwise or b.otherwise or a.merges or b.merges)
+
+
+def _used(stmt: Stmt, renamed: Mapping[Var, Var]) -> Stmt:
+    if not renamed:
+        return stmt
+    return map_blocks(map_stmt_exprs(stmt, lambda e: substitute(e, renamed)), lambda b: tuple(_used(s, renamed) for s in b))
+
+
+__all__ = ["fused"]
