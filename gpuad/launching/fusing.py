@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..analysis.injectivity import collision_free
+from ..codegen.host import has_atomics
 from ..differentiate import Adjoint, Parameter
 from ..ir.nodes import Alloc, Barrier, Block, Buffer, Kernel, Load, Shuffle
 from ..ir.rewrite import walk_stmts
@@ -40,6 +41,8 @@ def fusing(primal: Kernel, adjoint: Adjoint, call: Call, stages: Sequence[Stage]
 
 
 def _fused(primal: Kernel, adjoint: Adjoint, call: Call, stage: Stage) -> Fused | None:
+    if call.bound.library != "cupy" and has_atomics(stage.kernel) and not has_atomics(primal):
+        return None  # on a CPU a kernel with atomics has one core, and the primal alone has all of them
     bodies = primal.body, stage.kernel.body
     if any(_waits(body) for body in bodies) or any(isinstance(s, Alloc) for s in walk_stmts(primal.body)):
         return None

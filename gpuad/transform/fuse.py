@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..ir.nodes import (
+    Accumulate,
     Assign,
     Atomic,
     Block,
@@ -19,6 +20,7 @@ from ..ir.nodes import (
     Carried,
     Expr,
     For,
+    How,
     If,
     Kernel,
     Let,
@@ -41,7 +43,14 @@ def fused(
     of the result."""
     back = _on_memory(reverse.body, entry)
     forth = _with_own_names(primal.body, Names(reverse))
-    body = shared(_joined((*back, *forth) if reverse_first else (*forth, *back)))
+    if reverse_first:  # sums over threads stay at the end
+        count = next((k for k, s in enumerate(reversed(back)) if not _is_sum(s)), len(back))
+        back, sums = back[: len(back) - count], back[len(back) - count :]
+        joined, renamed = _joined((*back, *forth))
+        body = (*joined, *(_used(s, renamed) for s in sums))
+    else:
+        body, _ = _joined((*forth, *back))
+    body = shared(body)
     return Kernel(f"{primal.name}_autodiff", tuple(params), body, primal.span, const=primal.const)
 
 
@@ -102,8 +111,13 @@ def _carried(carried: tuple[Carried, ...], own: Mapping[Var, Var]) -> tuple[Carr
 # --- what both compute -----------------------------------------------------------------------------------------------------------------
 
 
-def _joined(block: Block) -> Block:
-    """What the second part loads and computes again is taken from the first; guards that follow each other become one."""
+def _is_sum(stmt: Stmt) -> bool:
+    return isinstance(stmt, Accumulate) and stmt.how is How.REDUCED
+
+
+def _joined(block: Block) -> tuple[Block, Mapping[Var, Var]]:
+    """What the second part loads and computes again is taken from the first; guards that follow each other become one. Gives the names of
+    what was taken, too."""
     loads: dict[tuple[Buffer, Expr], Var] = {}
     values: dict[Expr, Var] = {}
     renamed: dict[Var, Var] = {}
@@ -113,7 +127,9 @@ def _joined(block: Block) -> Block:
         stmt = _used(old, renamed)
         last = out[-1] if out else None
         if isinstance(stmt, If) and isinstance(last, If) and _one_guard(last, stmt) and not assigned & set(variables(stmt.condition)):
-            out[-1] = replace(last, then=_joined((*last.then, *stmt.then)))
+            then, inner = _joined((*last.then, *stmt.then))
+            merges = tuple(Merge(m.var, substitute(m.then, inner), m.otherwise) for m in last.merges)
+            out[-1] = replace(last, then=then, merges=merges)
             continue
         known = _known(stmt, loads, values) if not assigned & set(defined(stmt)) else None
         if known is not None:
@@ -126,7 +142,7 @@ def _joined(block: Block) -> Block:
             loads[stmt.buffer, stmt.index] = stmt.var
         elif isinstance(stmt, Let) and not assigned & {stmt.var, *variables(stmt.value)}:
             values[stmt.value] = stmt.var
-    return tuple(out)
+    return tuple(out), renamed
 
 
 def _known(stmt: Stmt, loads: Mapping[tuple[Buffer, Expr], Var], values: Mapping[Expr, Var]) -> Var | None:
@@ -137,7 +153,7 @@ def _known(stmt: Stmt, loads: Mapping[tuple[Buffer, Expr], Var], values: Mapping
 
 
 def _one_guard(a: If, b: If) -> bool:
-    return a.condition == b.condition and not (a.otherwise or b.otherwise or a.merges or b.merges)
+    return a.condition == b.condition and not (a.otherwise or b.otherwise or b.merges)
 
 
 def _used(stmt: Stmt, renamed: Mapping[Var, Var]) -> Stmt:
