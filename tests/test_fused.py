@@ -27,6 +27,7 @@ K loop(double* x, const double* w, int m, int n) { I; double s = 0.0; for (int j
 K until(double* x, int n) { I; double s = x[i]; int k = 0; while (k < 3) { s = 0.5 * s; ++k; } x[i] = s; }
 K choose(double* x, double* y, int n) { I; double t; if (x[i] > 0.5) t = 2.0 * x[i]; else t = x[i] * x[i]; y[i] += t; x[i] = t; }
 K scatter(double* y, const double* x, const int* index, int n) { I; atomicAdd(&y[index[i]], x[i] * x[i]); }
+K asserted(double* x, int n) { I; assert(x[i] < 9.0); x[i] = x[i] * x[i]; }
 K pick(double* y, const double* x, const int* index, int n) { I; y[i] = x[index[i]] * x[index[i]]; }
 K permuted(double* x, const int* index, int n) { I; x[index[i]] = x[index[i]] * x[index[i]]; }
 K shifted(double* y, const double* x, int n) { I; y[i] = x[i] * x[i] + (i > 0 ? x[i - 1] : 0.0); }
@@ -48,6 +49,7 @@ def watched(fuse: bool = True) -> Iterator[list[str]]:
             super().launch(kernel, *args, **keywords)
 
     with pytest.MonkeyPatch.context() as patch, launching.executor_for_tests(Watched()):
+        patch.setattr("gpuad.launching.joint.has_atomics", lambda _: False)  # as on a GPU, where atomics cost no cores
         if not fuse:
             patch.setattr(launching, "fusing", lambda *_: None)
         yield ran
@@ -63,7 +65,7 @@ def operands(name: str) -> tuple[Any, ...]:
     x, y, w = x
     return {
         "wave": (x, w, N), "decay": (x, N), "both": (x, y, N), "zeros": (x, y, N), "loop": (x, w, 3, N), "until": (x, N),
-        "choose": (x, y, N), "pick": (y, x, index, N),
+        "asserted": (x, N), "choose": (x, y, N), "pick": (y, x, index, N),
         "scatter": (y, x, index % 5, N), "permuted": (x, index, N), "shifted": (y, x, N), "blocks": (x, N),
         "compact": (y, x, np.zeros(1, np.int32), N),
     }[name]  # fmt: skip
@@ -84,9 +86,10 @@ def test_one_launch(name: str) -> None:
     assert apart[-1] == f"{name}_reverse" and results == expected
 
 
-@pytest.mark.parametrize("name", ["both", "permuted", "shifted", "blocks", "compact"])
+@pytest.mark.parametrize("name", ["both", "permuted", "shifted", "blocks", "compact", "asserted"])
 def test_two_launches(name: str) -> None:
-    """Values from before and after are needed; an index from data; a gather; threads that meet; results of atomics."""
+    """Values from before and after are needed; an index from data; a gather; threads that meet; results of atomics; a launch that may end
+    before its reverse."""
     ran, results = run(name, True)
     assert f"{name}_autodiff" not in ran and (ran, results) == run(name, False)
 
@@ -111,6 +114,14 @@ def test_a_seed_that_is_kept() -> None:
         x.shadow[...] = 0
         gpuad.autodiff(kernel, *LAUNCH, (Duplicated(y, seed, keep=True), x, np.arange(N, dtype=np.int32), N))
     assert ran == ["scatter_autodiff"] and np.array_equal(seed, np.linspace(1, 2, N)) and np.allclose(x.shadow, 2 * x.primal * seed)
+
+
+def test_on_a_cpu_atomics_do_not_take_the_cores_of_the_primal() -> None:
+    kernel, args = gpuad.kernel(SOURCE, "loop"), operands("loop")
+    with running("reference"):
+        call = kernel.bind(*LAUNCH, args, 0, None)
+        adjoint = kernel.reverse_for(api.pattern_of(kernel, call), call)
+        assert launching.fusing(kernel.primal(), adjoint, call, launching.stages(adjoint, call)) is None
 
 
 def test_no_copy_is_made() -> None:

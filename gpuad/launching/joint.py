@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..analysis.injectivity import collision_free
 from ..codegen.host import has_atomics
 from ..differentiate import Adjoint, Parameter
-from ..ir.nodes import Alloc, Barrier, Block, Buffer, Kernel, Load, Shuffle
+from ..ir.nodes import Alloc, Barrier, Block, Buffer, Kernel, Load, Shuffle, Tell
 from ..ir.rewrite import walk_stmts
 from ..ir.types import Space
 from ..ir.verify import verify
@@ -44,7 +44,7 @@ def _fused(primal: Kernel, adjoint: Adjoint, call: Call, stage: Stage) -> Fused 
     if call.bound.library != "cupy" and has_atomics(stage.kernel) and not has_atomics(primal):
         return None  # on a CPU a kernel with atomics has one core, and the primal alone has all of them
     bodies = primal.body, stage.kernel.body
-    if any(_waits(body) for body in bodies) or any(isinstance(s, Alloc) for s in walk_stmts(primal.body)):
+    if any(_waits(body) for body in bodies) or any(isinstance(s, Alloc | Tell) for s in walk_stmts(primal.body)):
         return None
     if any(p.role not in ("primal", "shadow", "entry") for p in stage.parameters):
         return None
