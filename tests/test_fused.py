@@ -167,7 +167,7 @@ def test_the_reverse_comes_last_where_it_reads_the_result() -> None:
     assert found.index("x[i] = exp(x[i])") < found.index("dx[i]")
 
 
-@pytest.mark.parametrize("name", ["black_scholes", "gray_scott", "gemm", "activation", "csr_spmv", "relu_bias", "masked_update"])
+@pytest.mark.parametrize("name", ["black_scholes", "gray_scott", "saxpy", "activation", "csr_spmv", "relu_bias", "masked_update"])
 def test_shipped_kernels(name: str) -> None:
     grid, block, shared_mem = CASES[name].geometry()
     results = []
