@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from launch_tools import CASES, arguments, shipped
 
+from gpuad import launching
+from gpuad.api import pattern_of
 from gpuad.codegen.cuda import cuda_source
 from gpuad.executors import nvrtc
 
@@ -45,3 +47,15 @@ def test_printed_primal_compiles(name: str) -> None:
     needs = nvrtc.resources(nvrtc.compile_cuda(cuda_source([primal])))
     assert set(needs) == {primal.name}
     assert needs[primal.name].registers > 0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_forward_and_reverse_in_one_kernel_compile(name: str) -> None:
+    """Where `autodiff` runs both in one launch, the text of it."""
+    grid, block, shared_mem = CASES[name].geometry({})
+    chosen = shipped(name).sized(shared_mem)
+    call = chosen.bind(grid, block, arguments(name), shared_mem, None)
+    adjoint = chosen.reverse_for(pattern_of(chosen, call), call)
+    both = launching.fusing(chosen.primal(call.aliases()), adjoint, call, launching.stages(adjoint, call))
+    if both is not None:
+        assert nvrtc.resources(nvrtc.compile_cuda(cuda_source([both.kernel])))[both.kernel.name].registers > 0

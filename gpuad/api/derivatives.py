@@ -61,6 +61,14 @@ def _autodiff(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], mode: 
     stages = launching.stages(adjoint, call)
     primal = chosen.primal(call.aliases())
     call = replace(call, exact=adjoint.exact)
+    both = launching.fusing(primal, adjoint, call, stages)
+    if both is not None:
+        call.prepare([both.kernel])
+        with call.executor.on(stream):
+            launching.check_stores(adjoint, call)
+            call = kept_seeds(call, adjoint)
+            call.run(both.kernel, launching.arguments(both.parameters, call, launching.live(call)))
+        return
     call.prepare([adjoint.augmented or primal, adjoint.counting, *(k for s in stages for k in s.kernels)])
     with call.executor.on(stream):
         launching.check_stores(adjoint, call)

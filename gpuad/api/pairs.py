@@ -49,22 +49,32 @@ def autodiff_thunk(
     family: Family = kernel(k)
     if not isinstance(family, Kernel):
         return _thunk_of_family(family, annotations, not_overwritten, by_name)
-    whole = family
-    kinds = whole.activities(annotations, by_name)
-    unknown = set(not_overwritten) - {d.name for d in whole.declared}
-    if unknown:
-        raise LaunchError(f"`{whole.name}` has no parameter `{sorted(unknown)[0]}`")
-    shadows = whole.shadow_types(kinds)
+    pair = _Pair(family, family.activities(annotations, by_name), frozenset(not_overwritten))
+    return pair.augmented, pair.reverse
 
-    @whole.room()
-    def augmented(grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Saved:
-        outside_of_tapes(whole.name, "a split pair")
-        chosen = whole.sized(shared_mem)
+
+class _Pair:
+    """The two halves for one kernel; `kinds`: the activity of each parameter."""
+
+    def __init__(self, whole: Kernel, kinds: Sequence[str], not_overwritten: frozenset[str]) -> None:
+        unknown = not_overwritten - {d.name for d in whole.declared}
+        if unknown:
+            raise LaunchError(f"`{whole.name}` has no parameter `{min(unknown)}`")
+        self.whole, self.kinds, self.not_overwritten = whole, kinds, not_overwritten
+        self.shadows = whole.shadow_types(kinds)
+
+    def augmented(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Saved:
+        """Runs the kernel and keeps what the reverse will need."""
+        outside_of_tapes(self.whole.name, "a split pair")
+        with self.whole.room():
+            return self._augmented(self.whole.sized(shared_mem), grid, block, args, shared_mem, stream)
+
+    def _augmented(self, chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> Saved:
         call = chosen.bind(grid, block, args, shared_mem, stream)
         aliases = call.aliases()
-        classes = tuple(None if aliases.get(i) else _class_shadow(shadows, aliases, i) for i in range(len(shadows)))
+        classes = tuple(None if aliases.get(i) else _class_shadow(self.shadows, aliases, i) for i in range(len(self.shadows)))
         adjoint = chosen.reverse_for(Pattern(classes, aliases, analyse=launching.analysing()), call)
-        _check_flow_bare(chosen, adjoint, kinds)
+        _check_flow_bare(chosen, adjoint, self.kinds)
         primal = chosen.primal(aliases)
         call = replace(call, exact=adjoint.exact)
         call.prepare([adjoint.augmented or primal, adjoint.counting])
@@ -72,32 +82,34 @@ def autodiff_thunk(
             launching.check_stores(adjoint, call)
             state = launching.before(adjoint, call)
             launching.run_primal(primal, adjoint, call, state)
-            marks = launching.keep_live(adjoint, call, state, frozenset(not_overwritten))
+            marks = launching.keep_live(adjoint, call, state, self.not_overwritten)
         return Saved(adjoint, state, call, marks)
 
-    @whole.room()
-    def reverse(grid: Any, block: Any, args: Sequence[Any], saved: Saved, *, shared_mem: int = 0, stream: Any = None) -> None:
+    def reverse(self, grid: Any, block: Any, args: Sequence[Any], saved: Saved, *, shared_mem: int = 0, stream: Any = None) -> None:
+        """Accumulates into the shadows of `args`."""
         if not isinstance(saved, Saved) or saved.used:
-            raise GpuadError(f"`{whole.name}`: a saved state serves one reverse; run the augmented forward again")
-        chosen = whole.sized(shared_mem)
-        call = chosen.bind(grid, block, args, shared_mem, stream)
-        for i, (argument, element) in enumerate(zip(call.bound.arguments, shadows, strict=True)):
+            raise GpuadError(f"`{self.whole.name}`: a saved state serves one reverse; run the augmented forward again")
+        with self.whole.room():
+            chosen = self.whole.sized(shared_mem)
+            call = chosen.bind(grid, block, args, shared_mem, stream)
+            self._check_shadows(call)
+            adjoint = chosen.reverse(replace(pattern_of(chosen, call), optimistic=saved.adjoint.pattern.optimistic))
+            call = replace(call, exact=adjoint.exact)
+            stages = launching.stages(adjoint, call)
+            call.prepare([adjoint.counting, *(k for s in stages for k in s.kernels)])
+            with call.executor.on(stream):
+                launching.check_same(saved.call, call, saved.marks)
+                saved.used = True
+                call = kept_seeds(call, adjoint)
+                for width in range(call.bound.width):
+                    launching.run_stages(adjoint, stages, call, saved.state.again(adjoint, call), width)
+
+    def _check_shadows(self, call: Call) -> None:
+        for i, (argument, element) in enumerate(zip(call.bound.arguments, self.shadows, strict=True)):
             if element is not None and not argument.shadows and i not in call.overlaps:
                 raise ShadowError(
-                    f"`{chosen.name}`: argument `{argument.name}` was declared active; pass Duplicated or Active with its shadow"
+                    f"`{self.whole.name}`: argument `{argument.name}` was declared active; pass Duplicated or Active with its shadow"
                 )
-        adjoint = chosen.reverse(replace(pattern_of(chosen, call), optimistic=saved.adjoint.pattern.optimistic))
-        call = replace(call, exact=adjoint.exact)
-        stages = launching.stages(adjoint, call)
-        call.prepare([adjoint.counting, *(k for s in stages for k in s.kernels)])
-        with call.executor.on(stream):
-            launching.check_same(saved.call, call, saved.marks)
-            saved.used = True
-            call = kept_seeds(call, adjoint)
-            for width in range(call.bound.width):
-                launching.run_stages(adjoint, stages, call, saved.state.again(adjoint, call), width)
-
-    return augmented, reverse
 
 
 def _thunk_of_family(

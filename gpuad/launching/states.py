@@ -42,11 +42,16 @@ class State:
 
 def batch_states(call: Call, written: Sequence[str]) -> list[State]:
     """The primal memory for each direction of a batch: the user's for the first, copies from before the launch for the others."""
-    states = [State({i: (a.memory if a.is_pointer else a.value) for i, a in enumerate(call.bound.arguments)})]
+    states = [live(call)]
     for _ in range(1, call.bound.width):
         copies = {i: copied(call, a.memory) for i, a in enumerate(call.bound.arguments) if a.name in written and a.memory is not None}
         states.append(State({**states[0].primals, **copies}))
     return states
+
+
+def live(call: Call) -> State:
+    """The user's own memory."""
+    return State({i: (a.memory if a.is_pointer else a.value) for i, a in enumerate(call.bound.arguments)})
 
 
 def copied(call: Call, memory: Memory) -> Memory:
@@ -56,7 +61,7 @@ def copied(call: Call, memory: Memory) -> Memory:
 
 def before(adjoint: Adjoint, call: Call) -> State:
     """What must be taken down before the primal runs."""
-    state = State({i: (a.memory if a.is_pointer else a.value) for i, a in enumerate(call.bound.arguments)})
+    state = live(call)
     for p in adjoint.parameters:
         if p.role in ("entry", "working"):
             memory = call.bound.arguments[p.position].memory

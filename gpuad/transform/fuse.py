@@ -1,99 +1,165 @@
-"""Puts side by side what is done under one condition, and loops over the same numbers into one.
+"""One kernel that does what a kernel and its reverse do, thread by thread, where a launch shows that this is the same.
 
-In the gather of an all-pairs loop a thread goes through all others twice: for what it sends to itself, and for what they send to it. In one
-loop the two share distances and what is made of them (`share`).
+The reverse comes first where it reads what was there before the launch: then no copy of that has to be made. It comes last where it reads
+what the launch has left. Which of the two it is, and that no thread touches what another one writes, is for the caller to prove.
 
-Assumes unique definitions, and statements that touch no memory but to read it; guarantees valid IR.
+Assumes: valid IR, the same parameters in both; guarantees: valid IR with unique definitions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..ir.nodes import Assign, Binary, Block, Expr, For, If, Let, Load, Stmt, Var, variables
-from ..ir.rewrite import defined, expressions, map_blocks, map_stmt_exprs, substitute, walk_stmts
-
-_READING = (Let, Load, Assign, If, For)
-
-
-def fused(block: Block) -> Block:
-    """The block with neighbouring questions that are the same asked once, and loops with the same bounds as one."""
-    out: list[Stmt] = []
-    for stmt in block:
-        last = out[-1] if out else None
-        if _is_question(stmt) and last is not None and _is_question(last) and _same_question(last, stmt):
-            assert isinstance(last, If)
-            assert isinstance(stmt, If)
-            out[-1] = replace(last, then=(*last.then, *stmt.then))
-        else:
-            out.append(stmt)
-    return _loops(tuple(map_blocks(s, fused) for s in out))
-
-
-def _is_question(stmt: Stmt) -> bool:
-    return isinstance(stmt, If) and not stmt.otherwise and not stmt.merges
-
-
-def _same_question(first: Stmt, second: Stmt) -> bool:
-    """Whether the second question is the first again, and has the same answer."""
-    assert isinstance(first, If)
-    assert isinstance(second, If)
-    return first.condition == second.condition and not _assigned(first.then) & set(variables(first.condition))
+from ..ir.nodes import (
+    Accumulate,
+    Assign,
+    Atomic,
+    Block,
+    Buffer,
+    Carried,
+    Expr,
+    For,
+    How,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Merge,
+    Stmt,
+    Var,
+    While,
+    variables,
+)
+from ..ir.rewrite import defined, map_blocks, map_stmt_exprs, substitute, walk_stmts
+from .names import Names
+from .share import shared
 
 
-def _loops(block: Block) -> Block:
-    for at, stmt in enumerate(block):
-        if not isinstance(stmt, For):
-            continue
-        for later in range(at + 1, len(block)):
-            joined = _joined(stmt, block[at + 1 : later], block[later])
-            if joined is not None:
-                return _loops((*block[:at], *joined, *block[later + 1 :]))
-            if not isinstance(block[later], Let | Load | Assign):
-                break
-    return block
+def fused(
+    primal: Kernel, reverse: Kernel, entry: Mapping[Buffer, Buffer], params: Sequence[Var | Buffer], *, reverse_first: bool
+) -> Kernel:
+    """The kernel that does both. `entry`: buffers that stand for memory as it was before the launch, and that memory; `params`: those
+    of the result."""
+    back = _on_memory(reverse.body, entry)
+    forth = _with_own_names(primal.body, Names(reverse))
+    if reverse_first:  # sums over threads stay at the end
+        count = next((k for k, s in enumerate(reversed(back)) if not _is_sum(s)), len(back))
+        back, sums = back[: len(back) - count], back[len(back) - count :]
+        joined, renamed = _joined((*back, *forth))
+        body = (*joined, *(_used(s, renamed) for s in sums))
+    else:
+        body, _ = _joined((*forth, *back))
+    body = shared(body)
+    return Kernel(f"{primal.name}_autodiff", tuple(params), body, primal.span, const=primal.const)
 
 
-def _joined(first: For, between: Sequence[Stmt], second: Stmt) -> Block | None:
-    """The two loops as one, with what is between them before or after it; None if the order matters."""
-    if not isinstance(second, For) or _bounds(first) != _bounds(second) or second.carried or second.var.type != first.var.type:
-        return None
-    if not all(isinstance(s, _READING) for s in (*walk_stmts(first.body), *walk_stmts(second.body))):
-        return None
-    made = {*_assigned(first.body), *(v for s in walk_stmts((first,)) for v in defined(s))}
-    before: list[Stmt] = []
-    after: list[Stmt] = []
-    for stmt in between:
-        late = isinstance(stmt, Assign) or any(v in made for e in expressions(stmt) for v in variables(e))
-        (after if late else before).append(stmt)
-        made |= {*defined(stmt)} if late else set()
-    made |= {s.var for s in after if isinstance(s, Assign)}
-    if _needs(second.body, made) or _needs((*first.body, *after), _assigned(second.body)):
-        return None
-    body = (*first.body, *_renamed(second.body, second.var, first.var))
-    return (*before, replace(first, body=body), *after)
+def _on_memory(block: Block, entry: Mapping[Buffer, Buffer]) -> Block:
+    """The block with buffers replaced."""
+    return tuple(_at(map_blocks(stmt, lambda inner: _on_memory(inner, entry)), entry) for stmt in block)
 
 
-def _bounds(loop: For) -> tuple[Expr, Expr, Expr]:
-    return loop.start, loop.stop, loop.step
+def _at(stmt: Stmt, entry: Mapping[Buffer, Buffer]) -> Stmt:
+    return replace(stmt, buffer=entry[stmt.buffer]) if isinstance(stmt, Load) and stmt.buffer in entry else stmt
 
 
-def _assigned(block: Block) -> set[Var]:
-    return {s.var for s in walk_stmts(block) if isinstance(s, Assign)}
+# --- names -------------------------------------------------------------------------------------------------------------------------------
 
 
-def _needs(block: Block, made: set[Var]) -> bool:
-    """Whether the block uses any of the variables, other than by adding to them."""
-    return any(v in made for s in walk_stmts(block) for e in _used(s) for v in variables(e))
+def _with_own_names(block: Block, names: Names) -> Block:
+    """The block with definitions of its own."""
+    own: dict[Var, Var] = {}
+    for stmt in walk_stmts(block):
+        for var in (*defined(stmt), *_inner(stmt)):
+            own.setdefault(var, names.var(var.name, var.type))
+    return _renamed(block, own)
 
 
-def _used(stmt: Stmt) -> tuple[Expr, ...]:
+def _inner(stmt: Stmt) -> tuple[Var, ...]:
+    """What a statement defines for the blocks inside it."""
     match stmt:
-        case Assign(var=total, value=Binary(op="+" | "-", left=left, right=added)) if left == total:
-            return (added,)
-    return expressions(stmt)
+        case For(var=var, carried=carried):
+            return (var, *(c.var for c in carried))
+        case While(carried=carried, counter=counter):
+            return (*(c.var for c in carried), *((counter,) if counter is not None else ()))
+    return ()
 
 
-def _renamed(block: Block, old: Var, new: Var) -> Block:
-    return tuple(map_blocks(map_stmt_exprs(s, lambda e: substitute(e, {old: new})), lambda b: _renamed(b, old, new)) for s in block)
+def _renamed(block: Block, own: Mapping[Var, Var]) -> Block:
+    return tuple(_defining(map_blocks(map_stmt_exprs(s, lambda e: substitute(e, own)), lambda b: _renamed(b, own)), own) for s in block)
+
+
+def _defining(stmt: Stmt, own: Mapping[Var, Var]) -> Stmt:
+    """The statement with new names for what it defines or assigns."""
+    match stmt:
+        case If(merges=merges):
+            return replace(stmt, merges=tuple(Merge(own[m.var], m.then, m.otherwise) for m in merges))
+        case For(var=var, carried=carried):
+            return replace(stmt, var=own[var], carried=_carried(carried, own))
+        case While(carried=carried, counter=counter, count=count):
+            counted, final = own[counter] if counter else None, own[count] if count else None
+            return replace(stmt, carried=_carried(carried, own), counter=counted, count=final)
+        case Let() | Load() | Assign() | Atomic():
+            return replace(stmt, var=own[stmt.var]) if stmt.var is not None else stmt
+    return stmt
+
+
+def _carried(carried: tuple[Carried, ...], own: Mapping[Var, Var]) -> tuple[Carried, ...]:
+    return tuple(Carried(own[c.var], c.init, c.next, own[c.result]) for c in carried)
+
+
+# --- what both compute -----------------------------------------------------------------------------------------------------------------
+
+
+def _is_sum(stmt: Stmt) -> bool:
+    return isinstance(stmt, Accumulate) and stmt.how is How.REDUCED
+
+
+def _joined(block: Block) -> tuple[Block, Mapping[Var, Var]]:
+    """What the second part loads and computes again is taken from the first; guards that follow each other become one. Gives the names of
+    what was taken, too."""
+    loads: dict[tuple[Buffer, Expr], Var] = {}
+    values: dict[Expr, Var] = {}
+    renamed: dict[Var, Var] = {}
+    assigned = {s.var for s in walk_stmts(block) if isinstance(s, Assign)}
+    out: list[Stmt] = []
+    for old in block:
+        stmt = _used(old, renamed)
+        last = out[-1] if out else None
+        if isinstance(stmt, If) and isinstance(last, If) and _one_guard(last, stmt) and not assigned & set(variables(stmt.condition)):
+            then, inner = _joined((*last.then, *stmt.then))
+            merges = tuple(Merge(m.var, substitute(m.then, inner), m.otherwise) for m in last.merges)
+            out[-1] = replace(last, then=then, merges=merges)
+            continue
+        known = _known(stmt, loads, values) if not assigned & set(defined(stmt)) else None
+        if known is not None:
+            renamed[defined(stmt)[0]] = known
+            continue
+        out.append(stmt)
+        for written in {s.buffer for s in walk_stmts((stmt,)) if hasattr(s, "buffer") and not isinstance(s, Load)}:
+            loads = {k: v for k, v in loads.items() if k[0] != written}
+        if isinstance(stmt, Load):
+            loads[stmt.buffer, stmt.index] = stmt.var
+        elif isinstance(stmt, Let) and not assigned & {stmt.var, *variables(stmt.value)}:
+            values[stmt.value] = stmt.var
+    return tuple(out), renamed
+
+
+def _known(stmt: Stmt, loads: Mapping[tuple[Buffer, Expr], Var], values: Mapping[Expr, Var]) -> Var | None:
+    """The variable that has the value already."""
+    if isinstance(stmt, Load):
+        return loads.get((stmt.buffer, stmt.index))
+    return values.get(stmt.value) if isinstance(stmt, Let) else None
+
+
+def _one_guard(a: If, b: If) -> bool:
+    return a.condition == b.condition and not (a.otherwise or b.otherwise or b.merges)
+
+
+def _used(stmt: Stmt, renamed: Mapping[Var, Var]) -> Stmt:
+    if not renamed:
+        return stmt
+    return map_blocks(map_stmt_exprs(stmt, lambda e: substitute(e, renamed)), lambda b: tuple(_used(s, renamed) for s in b))
+
+
+__all__ = ["fused"]

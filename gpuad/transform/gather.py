@@ -53,8 +53,8 @@ from ..ir.rewrite import defined, expressions, map_blocks, map_expr, map_stmt_ex
 from ..ir.types import I32, Scalar
 from . import fold
 from .edges import cancelled, written
-from .fuse import fused
 from .globally import AXES, Globally, assigned
+from .join import joined
 from .names import Names
 from .prune import prune
 from .share import flattened, folded, shared
@@ -483,7 +483,7 @@ def gather_kernel(gathered: Gather, sides: Sides, assigned: Collection[Buffer], 
         out.append(If(b.collected(total), (_end(buffer, places[lane], total, buffer in assigned),)))
     wanted = {v for s in walk_stmts(tuple(out)) for e in expressions(s) for v in variables(e)}
     body, *_ = unique((*indices(gathered, sides, wanted), *out), names)
-    return flattened(simplify(shared(fused(body)), first_own))
+    return flattened(simplify(shared(joined(body)), first_own))
 
 
 def _end(buffer: Buffer, index: Expr, total: Var, assigned: bool) -> Stmt:
