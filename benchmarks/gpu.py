@@ -23,8 +23,8 @@ import typer
 from rich.console import Console
 
 from . import cpu, device, records
-from .__main__ import cases_table, wide_console
 from .cpu import Record
+from .shown import cases_table, wide_console
 
 ROOT = Path(__file__).parents[1]
 _CASE_SECONDS, _STEP_SECONDS = 300, 3600
