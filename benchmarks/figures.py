@@ -22,12 +22,13 @@ def figures(floor: Floor, times: Mapping[str, float], copy: float | None) -> Rec
     primal, gradient = times["primal"], times["gradient"]
     ratio = (gradient - primal) / primal
     rate = floor.primal_bytes / primal
+    reverse = floor.reverse_bytes / max(gradient - primal, 1e-9)
     return {
         **{f"{piece}_ms": round(seconds * 1e3, 4) for piece, seconds in times.items()},
         "ratio": round(ratio, 3),
         "over_floor": round(ratio / floor.ratio, 3),
         "primal_gb_s": round(rate / 1e9, 3),
-        **({"primal_of_copy": round(rate / copy, 3)} if copy else {}),
+        **({"primal_of_copy": round(rate / copy, 3), "reverse_of_copy": round(reverse / copy, 3)} if copy else {}),
         **({"primal_gflop_s": round(floor.primal_flops / primal / 1e9, 3)} if floor.by_arithmetic else {}),
     }
 

@@ -23,15 +23,17 @@ def wide_console() -> Console:
 COLUMNS: dict[str, Callable[[Record], str]] = {
     "primal ms": lambda row: f"{row['primal_ms']:.3f}",
     "gradient ms": lambda row: f"{row['gradient_ms']:.3f}",
+    "replay ms": lambda row: f"{row['replay_ms']:.3f}" if "replay_ms" in row else "",
     "by gpuad's": lambda row: _number(row, "over_gpuad"),
     "ratio": lambda row: f"{row['ratio']:.2f}",
     "by floor's": lambda row: f"{row['over_floor']:.2f}",
     "GB/s": lambda row: f"{row['primal_gb_s']:.1f}",
     "of copy": lambda row: _number(row, "primal_of_copy"),
+    "reverse": lambda row: _number(row, "reverse_of_copy"),
     "moved": lambda row: _number(row, "moved_over_floor"),
     "saved MB": lambda row: _mega(row, "saved_bytes"),
     "arena MB": lambda row: _mega(row, "arena_bytes"),
-    "memory MB": lambda row: ("<" if "memory_is_a_bound" in row else "") + _mega(row, "memory_bytes"),
+    "memory MB": lambda row: _mega(row, "device_bytes") or ("<" if "memory_is_a_bound" in row else "") + _mega(row, "memory_bytes"),
     "error": lambda row: f"{row['error']:.0e}",
     "atomic": lambda row: ", ".join(row.get("atomic", ())),
 }
@@ -53,8 +55,9 @@ def show_table(record: Record, console: Console, judged: bool = True) -> None:
 
 
 def compared(title: str, rows: Mapping[str, Record]) -> Table:
-    """One problem at one size. `ratio`: what the reverse takes beyond the primal, over it; `by floor's`: that over the floor's; `of copy`:
-    the primal's bandwidth over a copy's; `moved`: bytes over the floor's; `memory`: beyond the process at the smallest size."""
+    """One problem at one size. `ratio`: what the reverse takes beyond the primal, over it; `by floor's`: that over the floor's. `of copy`,
+    `reverse`: the floor's bytes a second of primal and reverse over a copy's. `moved`: bytes over the floor's. `memory`: beyond what the
+    process has at the smallest size; on a GPU what its allocator holds. `replay`: the gradient as a graph."""
     table = plain(title, "by", *COLUMNS)
     for who, row in rows.items():
         if figures.usable(row):

@@ -23,7 +23,8 @@ from .worker import PACKAGES, RUNNERS
 
 @dataclass(frozen=True)
 class Pace:
-    """`turns` at most, as far as they fit `seconds`; two always run. A piece is called again and again for `piece` seconds in each."""
+    """`turns` at most, as far as they fit `seconds`; two always run, but one who takes half of that time in one turn has no other. A piece
+    is called again and again for `piece` seconds in each."""
 
     turns: int = 6
     seconds: float = 9.0
@@ -99,18 +100,23 @@ def _turns(
     times = {name: dict.fromkeys(pieces[name], math.inf) for name in members}
     nbytes = max(problem.floor(size).primal_bytes // problem.launches(size), _LEAST_COPY)
     broken: Rows = {}
+    done: set[str] = set()
     copies, deadline = [], time.perf_counter() + pace.seconds
     for turn in range(pace.turns):
         if turn > 1 and time.perf_counter() > deadline:
             break
         for name, member in members.items():
-            for piece in pieces[name] if name not in broken else ():
+            begin = time.perf_counter()
+            for piece in pieces[name] if name not in done else ():
                 member.ask(do="time", piece=piece, seconds=pace.piece)
                 answer = member.answer()
                 if "seconds" not in answer:
                     broken[name] = answer
+                    done.add(name)
                     break
                 times[name][piece] = min(times[name][piece], answer["seconds"])
+            if time.perf_counter() - begin > pace.seconds / 2 > 0:
+                done.add(name)
         if "gpuad" in members and "gpuad" not in broken:
             members["gpuad"].ask(do="copy", nbytes=nbytes, seconds=pace.piece)
             copies.append(members["gpuad"].answer().get("rate", 0.0))

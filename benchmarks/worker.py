@@ -24,6 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from gpuad.errors import GpuadError
+
 from . import measure, records, resident
 from .problem import Arrays, Missing, Problem, Record, Runner, Size
 from .problems import PROBLEMS
@@ -63,7 +65,7 @@ class Worker:
         self.name, self.place = runner, place
         self.runner: Any = None
         self.imported = _import(runner)
-        self.folder, self.base = "", -1
+        self.folder, self.base, self.no_replay = "", -1, ""
 
     def answer(self, request: Mapping[str, Any]) -> Record:
         """The answer to one request; a failure is an answer, too."""
@@ -88,7 +90,22 @@ class Worker:
         self.runner.prepare()
         self.runner.gradient()
         error = self._checked()
-        return {"error": error, "pieces": ["primal", "gradient", *(["replay"] if getattr(self.runner, "replay", None) else [])]}
+        self.no_replay = self._tried()
+        return {"error": error, "pieces": ["primal", "gradient", *([] if self.no_replay else ["replay"])]}
+
+    def _tried(self) -> str:
+        """Why this runner cannot replay its gradient; nothing if it can, and is right."""
+        if not hasattr(self.runner, "replay"):
+            return "not offered"
+        try:
+            self.runner.prepare()
+            self.runner.replay()
+        except Missing as missing:
+            return str(missing)
+        except GpuadError as refused:  # such as a check that a graph cannot make
+            return records.without_places(str(refused))
+        self._checked()
+        return ""
 
     def _warm(self) -> None:
         """Runs the problem at its smallest: what a process takes for code, and for compiling it, is not the problem's memory."""
@@ -147,6 +164,7 @@ class Worker:
             "process_bytes": peak,
             **({} if forgot else {"memory_is_a_bound": True}),
             **({"device_bytes": device} if device is not None else {}),
+            **({"no_replay": self.no_replay} if self.no_replay not in ("", "not offered") else {}),
             **self.runner.about(),
         }
 

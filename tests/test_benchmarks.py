@@ -66,6 +66,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         return device.case_record(module, CASES[words[1]], TINY, EFFORT)
 
     monkeypatch.setattr(gpu, "worker", in_process)
+    monkeypatch.setattr(gpu, "HIRE", Local)
+    monkeypatch.setattr(device, "copy_rate", lambda *_: 1e9)
     monkeypatch.setattr(device, "EFFORT", EFFORT)
     with fake_cupy.waited():
         yield module
@@ -489,10 +491,16 @@ def test_without_a_gpu_the_command_says_why(monkeypatch: pytest.MonkeyPatch, req
 def test_command_on_a_gpu(fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "tests", lambda: {"status": 1, "summary": "1 failed", "failures": ["FAILED a"]})
     monkeypatch.setattr(gpu, "find_tool", lambda _: None)
-    result = invoke(gpu.command, "--only", "relu", "--machine", "fake", "--date", "2000-01-01", "--results", str(tmp_path))
+    monkeypatch.setattr(table, "absent", lambda name: "" if name in ("gpuad", "by hand") else f"{name} is not installed")
+    words = [part for name in ("relu", "table heat", "table softmax") for part in ("--only", name)]
+    result = invoke(gpu.command, "--quick", *words, "--machine", "fake", "--date", "2000-01-01", "--results", str(tmp_path))
     assert result.exit_code == 1, result.output  # a gpu test failed
     record = json.loads((tmp_path / "gpu-fake-2000-01-01.json").read_text())
     assert record["device"]["name"] == "a host" and record["device"]["cuda_runtime"] == "13.0" and record["device"]["copy_gb_s"] > 0
+    heat, softmax = (next(iter(record["table"][name].values()))["rows"] for name in ("heat", "softmax"))
+    assert heat["gpuad"]["error"] < 1e-4 > softmax["gpuad"]["error"] and heat["gpuad"]["device_bytes"] > 0
+    assert heat["by hand"] == {"missing": "it is for the CPU"} and heat["jax"] == {"missing": "jax is not installed"}
+    assert heat["gpuad"]["primal_of_copy"] > 0 and (tmp_path / "gpu-fake-2000-01-01.png").is_file()
     row = record["cases"]["relu_bias"]
     assert set(row["kernels"]) == {"relu_bias", "relu_bias_reverse"} and row["kernels"]["relu_bias"]["registers"] == 32
     assert {"primal_share_of_copy", "reverse_share_of_copy", "pool_bytes", "ratio"} <= set(row)

@@ -22,7 +22,7 @@ class FisherKpp(Problem):
 
     name, title, active = "fisher_kpp", "Fisher-KPP, a nonlinear 5-point stencil, in turn from field to field", ("start",)
     sizes = ({"side": 256, "steps": 100}, {"side": 1024, "steps": 100}, {"side": 4096, "steps": 10})
-    large, quick = ({"side": 1024, "steps": 100}, {"side": 8192, "steps": 20}), {"side": 24, "steps": 4}
+    large, quick = ({"side": 1024, "steps": 100}, {"side": 8192, "steps": 10}), {"side": 24, "steps": 4}
     required = 1.3
     of_hand, keeps = 1.5, True
     order, overwritten = ("start", "u", "v", "border", "history", "dstart", "seed"), ()

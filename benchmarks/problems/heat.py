@@ -44,7 +44,7 @@ class Heat(Problem):
 
     name, title, active = "heat", "heat equation, 5-point stencil, in turn from field to field", ("start",)
     sizes = ({"side": 256, "steps": 100}, {"side": 1024, "steps": 100}, {"side": 4096, "steps": 10})
-    large, quick = ({"side": 1024, "steps": 100}, {"side": 8192, "steps": 20}), {"side": 24, "steps": 4}
+    large, quick = ({"side": 1024, "steps": 100}, {"side": 8192, "steps": 10}), {"side": 24, "steps": 4}
     required = 1.3
     of_hand = 1.3
     order, overwritten = ("start", "u", "v", "border", "dstart", "seed"), ()

@@ -18,7 +18,7 @@ class NBody(Problem):
     """Bound by arithmetic: 21 operations a pair, and 43 for the reverse that gathers."""
 
     name, title, active = "nbody", "accelerations of all pairs of bodies, with softening", ("position", "mass")
-    sizes, large, quick = ({"n": 1024}, {"n": 4096}), ({"n": 8192}, {"n": 65536}), {"n": 64}
+    sizes, large, quick = ({"n": 1024}, {"n": 4096}), ({"n": 8192}, {"n": 32768}), {"n": 64}
     required = 1.3
     order, overwritten = ("position", "mass", "acceleration", "dposition", "dmass", "seed"), ()
     cpp = """

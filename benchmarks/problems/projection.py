@@ -24,7 +24,7 @@ class Projection(Problem):
 
     name, title, active = "projection", "tomographic projection: each thread marches one ray", ("image",)
     sizes: ClassVar[tuple[Size, ...]] = ({"n": 64, "angles": 60}, {"n": 256, "angles": 60})
-    large, quick = ({"n": 1024, "angles": 720},), {"n": 16, "angles": 7}
+    large, quick = ({"n": 512, "angles": 360},), {"n": 16, "angles": 7}
     edge_tolerance: ClassVar[float] = 0.1
 
     def inputs(self, size: Size, rng: np.random.Generator) -> Arrays:

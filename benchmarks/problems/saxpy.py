@@ -17,7 +17,7 @@ class Saxpy(Problem):
     """The factor is a constant, so that the reverse is dx += a dy, and nothing happens to dy."""
 
     name, title, active = "saxpy", "y += a x, a constant", ("x",)
-    sizes, large, quick = ({"n": 1 << 20}, {"n": 1 << 24}), ({"n": 1 << 28},), {"n": 1 << 10}
+    sizes, large, quick = ({"n": 1 << 20}, {"n": 1 << 24}), ({"n": 1 << 27},), {"n": 1 << 10}
     required = 1.3
     cpp = """
     extern "C" void primal(const float* x, float* y, float* dx, const float* seed, long n) {

@@ -26,7 +26,7 @@ from gpuad.program.arena import Arena
 
 from ..allocations import counted
 from ..measure import seconds
-from ..problem import Arrays, Record
+from ..problem import Arrays, Missing, Record
 from ..workload import touched_bytes
 
 FLOOR = 64  # bytes; the planner's notes on an operation are smaller, the smallest field is larger
@@ -45,7 +45,7 @@ class _OnArrays:
 
     def put(self, array: Any) -> Any:
         """The array in the library's memory, one of its own."""
-        return self.library.array(array) if self.library is np else self.library.asarray(array)
+        return self.library.array(array)
 
     def get(self, array: Any) -> Any:
         """The array in NumPy's memory."""
@@ -140,6 +140,10 @@ def launched(library: Any, tape: Tape | None = None) -> Iterator[list[Launched]]
             delattr(executor, name)
 
 
+def _set(target: Any, source: Any) -> None:
+    target[...] = source
+
+
 def _inside(arg: Any, chunks: set[int]) -> bool:
     return isinstance(arg, Memory) and bool(chunks) and address(arg.root) in chunks
 
@@ -215,6 +219,7 @@ class Steps(_OnArrays):
         self.start, self.seed = Duplicated(start, self.library.zeros_like(start)), self.put(given["seed"])
         self.fields = tuple(Duplicated(self.library.zeros_like(start)) for _ in range(2))
         self.tape, self.last = Tape(), self.start
+        self.graph: Any = None
         self.seconds: dict[str, float] = {}
 
     def prepare(self) -> None:
@@ -234,7 +239,7 @@ class Steps(_OnArrays):
         return u
 
     def primal(self) -> Any:
-        last = self._run(self.start.primal, [f.primal for f in self.fields], self.library.copyto)
+        last = self._run(self.start.primal, [f.primal for f in self.fields], _set)
         self.wait()
         return last
 
@@ -258,18 +263,15 @@ class Steps(_OnArrays):
         said = self.said(self.tape, self.gradient)
         return {**said, **{f"{part}_ms": round(s * 1e3, 4) for part, s in self.seconds.items()}}
 
-    @property
-    def replay(self) -> Callable[[], None] | None:
-        """Forward and reverse as one captured graph on a GPU, where the tape can do it."""
-        if self.library is np or not hasattr(self.tape, "graph"):
-            return None
-        self.prepare()
-        self.gradient()
-        graph = self.tape.graph()
-        launch = graph if callable(graph) else graph.launch
-
-        def run() -> None:
-            launch()
-            self.wait()
-
-        return run
+    def replay(self) -> None:
+        """Forward and reverse as one graph, without Python's part, where this tape can do that."""
+        if self.graph is None:
+            make = getattr(self.tape, "graph", None)
+            if make is None:
+                raise Missing("no graphs")
+            self._record()
+            self._reverse()
+            self.graph = make({self.last: self.seed})
+            self.prepare()
+        self.graph.launch()
+        self.wait()

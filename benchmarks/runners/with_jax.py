@@ -19,7 +19,8 @@ class Jax:
             device = jax.devices(place)[0]
         except RuntimeError:
             raise Missing(f"jax has no {place}") from None
-        self.jax, put = jax, {name: jax.device_put(array, device) for name, array in given.items()}
+        self.jax, self.device = jax, device
+        put = {name: jax.device_put(array, device) for name, array in given.items()}
         self.inputs = {n: put[n] for n in problem.active}, {n: a for n, a in put.items() if n not in problem.active}
 
         def output(active: Any, rest: Any) -> Any:
@@ -41,6 +42,10 @@ class Jax:
 
     def gradient(self) -> None:
         self.last = self.jax.block_until_ready(self.reverse(*self.inputs))[1]
+
+    def memory(self) -> int:
+        """Bytes that were in use at most on a device."""
+        return int((self.device.memory_stats() or {}).get("peak_bytes_in_use", 0))
 
     def found(self) -> Arrays:
         return {name: np.asarray(value) for name, value in self.last.items()}

@@ -38,6 +38,10 @@ class Torch:
         if self.gpu:
             self.torch.cuda.synchronize()
 
+    def memory(self) -> int:
+        """Bytes that the allocator has held at most on a device."""
+        return int(self.torch.cuda.max_memory_reserved())
+
     def found(self) -> Arrays:
         return {name: self.x[name].grad.cpu().numpy() for name in self.problem.active}
 

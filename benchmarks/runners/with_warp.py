@@ -48,6 +48,10 @@ class Warp:
         self.tape.backward(grads={out: self.x["seed"]})
         self.wp.synchronize()
 
+    def memory(self) -> int:
+        """Bytes that were in use at most on a device."""
+        return int(self.wp.get_mempool_used_mem_high("cuda:0"))
+
     def found(self) -> Arrays:
         return {name: self.x[name].grad.numpy() for name in self.problem.active}
 
