@@ -1,5 +1,6 @@
 """How fast the derivatives are: `python -m benchmarks` on the CPU, `python -m benchmarks.gpu` on a GPU.
 
-Every case of `kernels/` that has a [case.benchmark] table is measured, without being listed anywhere. Each command prints a table and
-writes one JSON record into `benchmarks/results/`, which names what it was measured with and never where.
+`problems/` says what is computed, `runners/` who computes it; `table.py` lets them take turns, each in a process (`worker.py`, `crew.py`),
+`figures.py` judges. Every case of `kernels/` that has a [case.benchmark] table is measured besides, without being listed anywhere. Each
+command prints tables and writes one JSON record into `benchmarks/results/`, which names what it was measured with and never where.
 """

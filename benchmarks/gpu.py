@@ -1,7 +1,8 @@
 """`python -m benchmarks.gpu`: everything that takes a GPU, in one command, with one record.
 
-The tests marked `gpu` first, then every case against the speed of a plain copy, then compute-sanitizer over every generated kernel, where
-the machine has that tool. Where there is no GPU it says why and ends with status 0 (1 if GPUAD_REQUIRE_GPU=1). Each step runs in a process
+The tests marked `gpu` first, then the table of problems beside everybody who is installed and has a GPU, with graphs replayed, then every
+case against the speed of a plain copy, then compute-sanitizer over every generated kernel, where the machine has that tool.
+Where there is no GPU it says why and ends with status 0 (1 if GPUAD_REQUIRE_GPU=1). Each step runs in a process
 of its own and is recorded as failed if it fails; the record is written anew after each, so that a run that is cut short leaves what it has.
 Status 1 if a test failed.
 """
@@ -22,13 +23,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from . import cpu, device, records
-from .__main__ import cases_table, wide_console
+from . import cpu, crew, device, picture, records, shown, table
 from .cpu import Record
+from .problems import PROBLEMS
 
 ROOT = Path(__file__).parents[1]
 _CASE_SECONDS, _STEP_SECONDS = 300, 3600
 _QUICK_BYTES = 64 << 20
+HIRE: crew.Hire = crew.Process
 _SANITIZED_ERROR = 9  # the exit status by which compute-sanitizer says that it found something
 
 
@@ -103,15 +105,20 @@ def command(
     if reason := device.missing():
         print(f"no GPU to measure: {reason}")
         raise typer.Exit(1 if os.environ.get("GPUAD_REQUIRE_GPU") == "1" else 0)
-    console = wide_console()
+    console = shown.wide_console()
     about = worker("about")
-    record: Record = {"versions": records.versions(), "device": about}
+    record: Record = {"versions": records.versions("torch", "jax", "warp-lang"), "device": about}
 
     def write() -> Path:
         return records.write("gpu", machine or about.get("name", "gpu"), date or records.today(), record, results)
 
     if testing:
         _step(record, "tests", tests, write, console)
+    record["table"] = {}
+    for problem in (p for p in PROBLEMS if not only or any(word in f"table {p.name}" for word in only)):
+        chosen = table.sizes(problem, "gpu", quick)
+        pace = table.QUICK if quick else table.Pace()
+        _step(record["table"], problem.name, partial(table.measured, problem, chosen, "gpu", pace, HIRE), write, console)
     record["cases"] = {}
     for case in cpu.chosen(only or ()):
         _step(record["cases"], case.id, partial(measured, case.id, _QUICK_BYTES if quick else 0, about), write, console)
@@ -119,7 +126,8 @@ def command(
         _step(record, "sanitizer", sanitized, write, console)
     path = write()
     show(record, console)
-    console.print(f"record: {path.name}")
+    missing = picture.draw(record, path.with_suffix(".png"))
+    console.print(f"record: {path.name}; " + (missing or f"picture: {path.stem}.png"), markup=False)
     raise typer.Exit(1 if record.get("tests", {}).get("status", 0) else 0)
 
 
@@ -160,7 +168,8 @@ def show(record: Record, console: Console) -> None:
     else:
         what = f"{about['name']}, CUDA {about['cuda_runtime']}, CuPy {about['cupy']}"
         console.print(f"{what}; a copy moves {about['copy_gb_s']} GB/s", markup=False)
-    console.print(cases_table("cases", record["cases"], MORE))
+    shown.show_table(record["table"], console)
+    console.print(shown.cases_table("cases", record["cases"], MORE))
     for name, row in record["cases"].items():
         if "failed" in row:
             console.print(f"failed: {name}: {row['failed']}", style="red", markup=False)

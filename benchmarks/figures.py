@@ -1,0 +1,103 @@
+"""What follows from times and bytes: ratios to the floor, shares of a copy's bandwidth, and whether what is required is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from .problem import Floor, Problem, Size
+
+Record: TypeAlias = "dict[str, Any]"
+Rows: TypeAlias = "dict[str, Record]"
+
+REACHES = 0.7  # of a copy's bandwidth: a primal that has it is bound by bandwidth
+MUCH = 1.15  # times the floor's bytes: a reason for being slow
+SHORT = 1e-4  # seconds a launch: below it the cost of launching counts
+PEERS = ("jax", "torch", "warp")
+
+
+def figures(floor: Floor, times: Mapping[str, float], copy: float | None) -> Record:
+    """Of one runner: milliseconds, reverse over primal, the same over the floor's, bandwidth or arithmetic, share of a copy's bandwidth.
+    `times`: seconds; `copy`: bytes a second. The reverse is what a gradient takes beyond the primal."""
+    primal, gradient = times["primal"], times["gradient"]
+    ratio = (gradient - primal) / primal
+    rate = floor.primal_bytes / primal
+    reverse = floor.reverse_bytes / max(gradient - primal, 1e-9)
+    return {
+        **{f"{piece}_ms": round(seconds * 1e3, 4) for piece, seconds in times.items()},
+        "ratio": round(ratio, 3),
+        "over_floor": round(ratio / floor.ratio, 3),
+        "primal_gb_s": round(rate / 1e9, 3),
+        **({"primal_of_copy": round(rate / copy, 3), "reverse_of_copy": round(reverse / copy, 3)} if copy else {}),
+        **({"primal_gflop_s": round(floor.primal_flops / primal / 1e9, 3)} if floor.by_arithmetic else {}),
+    }
+
+
+def moved(row: Record, floor: Floor) -> Record:
+    """Bytes moved over the floor's, where they were counted."""
+    if "moved_bytes" not in row:
+        return {}
+    return {"moved_over_floor": round(row["moved_bytes"] / (floor.primal_bytes + floor.reverse_bytes), 3)}
+
+
+def usable(row: Record) -> bool:
+    """Whether there is something to compare."""
+    return "gradient_ms" in row
+
+
+def judge(problem: Problem, size: Size, floor: Floor, rows: Rows) -> list[Record]:
+    """What is required of gpuad at this size, and whether it is reached: what, the figure, the most that it may be, and why not."""
+    ours = rows["gpuad"]
+    if not usable(ours):
+        return []
+    found = []
+    if problem.required is not None:
+        found.append(verdict("reverse / primal over the floor's", ours["over_floor"], problem.required, _why(problem, size, floor, ours)))
+        found[-1]["bound"] = floor.by_arithmetic or ours.get("primal_of_copy", 1.0) >= REACHES
+    hand = rows.get("by hand", {})
+    if problem.of_hand is not None and usable(hand):
+        share = ours["gradient_ms"] / hand["gradient_ms"]
+        found.append(verdict("gradient over that by hand", share, problem.of_hand, _why(problem, size, floor, ours)))
+        if problem.keeps and ours["memory_bytes"] and hand["memory_bytes"]:
+            found.append(verdict("memory over that by hand", ours["memory_bytes"] / hand["memory_bytes"], 1.0, []))
+    if problem.of_hand is not None:
+        ahead = {name: ours["gradient_ms"] / rows[name]["gradient_ms"] for name in PEERS if usable(rows.get(name, {}))}
+        found += [verdict(f"gradient over that of {name}", share, 1.0, []) for name, share in ahead.items()]
+    return found
+
+
+def verdict(what: str, value: float, most: float, why: list[str]) -> Record:
+    """A figure against the most that it may be; `why` counts where it is above."""
+    reached = value <= most
+    return {"what": what, "value": round(value, 3), "most": most, "reached": reached, "why": [] if reached else why}
+
+
+def _why(problem: Problem, size: Size, floor: Floor, row: Record) -> list[str]:
+    """Facts that explain a slow reverse."""
+    reasons = []
+    if not floor.by_arithmetic and row.get("primal_of_copy", 1.0) < REACHES:
+        reasons.append(f"the primal has {row['primal_of_copy']:.2f} of a copy's bandwidth: it is not bound by it")
+    if row.get("atomic"):
+        reasons.append(f"adds atomically to {', '.join(row['atomic'])}: on one core")
+    if row.get("moved_over_floor", 1.0) > MUCH and not floor.by_arithmetic:
+        reasons.append(f"moves {row['moved_over_floor']:.2f} of the floor's bytes")
+    if any(name.endswith("_claims") for name in row.get("kernels", ())):
+        reasons.append("at each launch it is checked that no two threads store to one place")
+    each = row["primal_ms"] / 1e3 / problem.launches(size)
+    if each < SHORT:
+        reasons.append(f"a launch takes {each * 1e6:.0f} us")
+    return reasons
+
+
+def sentence(judged: Record) -> str:
+    """A verdict in words: `within`, where it is; else by how much not, and why."""
+    if judged["reached"]:
+        return f"{judged['what']}: {judged['value']:.2f}, within {judged['most']}"
+    word = "misses" if judged.get("bound", True) else "above"
+    why = f" ({'; '.join(judged['why'])})" if judged["why"] else ""
+    return f"{judged['what']}: {judged['value']:.2f}, {word} {judged['most']}{why}"
+
+
+def missed(verdicts: list[Record]) -> list[str]:
+    """What is required and not reached; a ratio is required only where the primal is bound by what the floor counts."""
+    return [sentence(v) for v in verdicts if not v["reached"] and v.get("bound", True)]

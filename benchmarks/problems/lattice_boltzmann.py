@@ -1,0 +1,135 @@
+"""D2Q9 lattice Boltzmann with BGK collision, periodic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ..problem import Arrays, Floor, Problem, Runner, Size, blocks, uniform
+from ..runners.with_gpuad import Steps, kernel
+
+OMEGA = 1.2
+EX = np.array([0, 1, 0, -1, 0, 1, -1, -1, 1])
+EY = np.array([0, 0, 1, 0, -1, 1, 1, -1, -1])
+WEIGHTS = np.array([4 / 9] + [1 / 9] * 4 + [1 / 36] * 4)
+
+
+class LatticeBoltzmann(Problem):
+    """The reverse needs density and velocity of each step, 12 bytes a cell."""
+
+    name, title, active = "lattice_boltzmann", "lattice Boltzmann D2Q9, in turn from field to field", ("start",)
+    sizes = ({"side": 256, "steps": 10}, {"side": 1024, "steps": 4})
+    large, quick = ({"side": 1024, "steps": 20}, {"side": 4096, "steps": 8}), {"side": 16, "steps": 3}
+    required = 1.3
+
+    def inputs(self, size: Size, rng: np.random.Generator) -> Arrays:
+        shape = (9, size["side"], size["side"])
+        noise = uniform(rng, shape, 0.9, 1.1)
+        return {"start": (WEIGHTS[:, None, None] * noise).astype(np.float32), "seed": uniform(rng, shape)}
+
+    def floor(self, size: Size) -> Floor:
+        cells = size["side"] ** 2 * size["steps"]
+        return Floor(72 * cells, 84 * cells)
+
+    def wanted(self, size: Size, given: Arrays) -> Arrays:
+        f, states = given["start"].astype(np.float64), []
+        for _ in range(size["steps"]):
+            states.append(_moments(f))
+            f = np.stack([np.roll(part, (EY[k], EX[k]), (0, 1)) for k, part in enumerate(f + OMEGA * (_equilibrium(*states[-1]) - f))])
+        df = given["seed"].astype(np.float64)
+        for state in reversed(states):
+            df = _backward(np.stack([np.roll(part, (-EY[k], -EX[k]), (0, 1)) for k, part in enumerate(df)]), *state)
+        return {"start": df}
+
+    def gpuad(self, size: Size, given: Arrays, library: Any) -> Runner:
+        side = size["side"]
+        launch = kernel("lattice_boltzmann.cu", "lattice_boltzmann")[(blocks(side, 128), side), (128,)]
+        return Steps(library, lambda g, f: launch(f, g, OMEGA, side, side), size["steps"], given, False)
+
+    def jax(self, jax: Any, size: Size, x: Mapping[str, Any]) -> Any:
+        np_, weights = jax.numpy, WEIGHTS.astype(np.float32)
+
+        def step(f: Any, _: Any) -> Any:
+            rho = f.sum(0)
+            ux = np_.tensordot(EX.astype(np.float32), f, 1) / rho
+            uy = np_.tensordot(EY.astype(np.float32), f, 1) / rho
+            square, parts = 1.5 * (ux * ux + uy * uy), []
+            for k in range(9):
+                eu = 3.0 * (int(EX[k]) * ux + int(EY[k]) * uy)
+                after = f[k] + OMEGA * (weights[k] * rho * (1.0 + eu + 0.5 * eu * eu - square) - f[k])
+                parts.append(np_.roll(after, (int(EY[k]), int(EX[k])), (0, 1)))
+            return np_.stack(parts), None
+
+        return jax.lax.scan(step, x["start"], None, length=size["steps"])[0]
+
+    def torch(self, torch: Any, size: Size, x: Mapping[str, Any]) -> Any:
+        f = x["start"]
+        ex, ey = (torch.tensor(e, dtype=torch.float32, device=f.device) for e in (EX, EY))
+        for _ in range(size["steps"]):
+            rho = f.sum(0)
+            ux, uy = torch.tensordot(ex, f, 1) / rho, torch.tensordot(ey, f, 1) / rho
+            square, parts = 1.5 * (ux * ux + uy * uy), []
+            for k in range(9):
+                eu = 3.0 * (int(EX[k]) * ux + int(EY[k]) * uy)
+                after = f[k] + OMEGA * (float(WEIGHTS[k]) * rho * (1.0 + eu + 0.5 * eu * eu - square) - f[k])
+                parts.append(torch.roll(after, (int(EY[k]), int(EX[k])), (0, 1)))
+            f = torch.stack(parts)
+        return f
+
+    def warp(self, wp: Any, size: Size, x: Mapping[str, Any], new: Callable[..., Any]) -> Callable[[], Any]:
+        vector = wp.types.vector(length=9, dtype=wp.float32)
+        ex, ey, weights = (wp.constant(vector(*map(float, values))) for values in (EX, EY, WEIGHTS))
+
+        @wp.kernel
+        def lattice(f: wp.array3d(dtype=float), g: wp.array3d(dtype=float), omega: float, side: int):
+            y, x = wp.tid()
+            rho = wp.float32(0.0)
+            mx = wp.float32(0.0)
+            my = wp.float32(0.0)
+            for k in range(9):
+                rho += f[k, y, x]
+                mx += ex[k] * f[k, y, x]
+                my += ey[k] * f[k, y, x]
+            ux = mx / rho
+            uy = my / rho
+            square = 1.5 * (ux * ux + uy * uy)
+            for k in range(9):
+                eu = 3.0 * (ex[k] * ux + ey[k] * uy)
+                equilibrium = weights[k] * rho * (1.0 + eu + 0.5 * eu * eu - square)
+                to_x = (x + int(ex[k]) + side) % side
+                to_y = (y + int(ey[k]) + side) % side
+                g[k, to_y, to_x] = f[k, y, x] + omega * (equilibrium - f[k, y, x])
+
+        side = size["side"]
+        fields = [x["start"], *(new(9, side, side) for _ in range(size["steps"]))]
+
+        def run() -> Any:
+            for f, g in pairwise(fields):
+                wp.launch(lattice, dim=(side, side), inputs=[f, g, OMEGA, side])
+            return fields[-1]
+
+        return run
+
+
+def _moments(f: Any) -> tuple[Any, Any, Any]:
+    """Density and velocity."""
+    rho = f.sum(0)
+    return rho, np.tensordot(EX, f, 1) / rho, np.tensordot(EY, f, 1) / rho
+
+
+def _equilibrium(rho: Any, ux: Any, uy: Any) -> Any:
+    along = EX[:, None, None] * ux + EY[:, None, None] * uy
+    return WEIGHTS[:, None, None] * rho * (1.0 + 3.0 * along + 4.5 * along**2 - 1.5 * (ux * ux + uy * uy))
+
+
+def _backward(after: Any, rho: Any, ux: Any, uy: Any) -> Any:
+    """What comes back through a collision: `after` has come to the populations after it."""
+    ex, ey, shares = EX[:, None, None], EY[:, None, None], after * WEIGHTS[:, None, None]
+    along = ex * ux + ey * uy
+    drho = (shares * (1.0 + 3.0 * along + 4.5 * along**2 - 1.5 * (ux * ux + uy * uy))).sum(0)
+    dux = (shares * (3.0 * ex + 9.0 * along * ex - 3.0 * ux)).sum(0)  # times rho; du / df = (e - u) / rho takes it away
+    duy = (shares * (3.0 * ey + 9.0 * along * ey - 3.0 * uy)).sum(0)
+    return (1 - OMEGA) * after + OMEGA * (drho + dux * (ex - ux) + duy * (ey - uy))
