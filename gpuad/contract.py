@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .differentiate import Adjoint, Parameter
-from .ir.nodes import Accumulate, Buffer, Store
+from .ir.nodes import Accumulate, Atomic, Buffer, Store
 from .ir.rewrite import walk_stmts
 from .ir.shared import dynamic_bytes
 from .ir.surface import Function
@@ -58,7 +58,11 @@ def _before(adjoint: Adjoint, name: str) -> list[str]:
         steps[-1] += f" {', '.join(working)} will be overwritten."
     if adjoint.augmented is not None:
         logs = ", ".join(log.name for log in adjoint.logs)
-        steps.append(f"launch {name}_augmented instead of {name}: it also fills {logs}, one element a thread of the launch.")
+        looped = [log.name for log in adjoint.logs if log in adjoint.log_loops]
+        size = "one element a thread of the launch"
+        if looped:
+            size += f", times the iterations of the loops around the atomic for {', '.join(looped)}"
+        steps.append(f"launch {name}_augmented instead of {name}: it also fills {logs}, {size}.")
     return steps
 
 
@@ -76,7 +80,7 @@ def shadow_parameters(adjoint: Adjoint) -> list[Parameter]:
 
 def _stored(adjoint: Adjoint, parameter: Parameter) -> bool:
     item = adjoint.primal.params[parameter.position]
-    return any(isinstance(s, Store | Accumulate) and s.buffer == item for s in walk_stmts(adjoint.primal.body))
+    return any(isinstance(s, Store | Accumulate | Atomic) and s.buffer == item for s in walk_stmts(adjoint.primal.body))
 
 
 def _scratch(adjoint: Adjoint, name: str) -> list[str]:

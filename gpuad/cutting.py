@@ -12,7 +12,7 @@ from .transform.cut import Cut, memory_read, smallest_cut
 from .transform.names import Names
 from .transform.reorder import reorder
 from .transform.simplify import simplify
-from .transform.stack_layout import stack_layout, thread_number
+from .transform.stack_layout import stack_layout
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +77,8 @@ def _adjoint(adjoint: Adjoint, cut: Cut) -> Adjoint:
     entry = {b: copy for b, copy in adjoint.recording.entry.items() if copy in read}
     shadows = [p.item for p in adjoint.parameters if p.role == "shadow"]
     wide = replace(adjoint.primal, params=(*adjoint.primal.params, *shadows, *logs))
-    logged = {key: (log, thread_number()) for key, log in adjoint.logged.items()}
     names = Names(replace(wide, body=body, params=(*wide.params, *entry.values())))
-    layout = stack_layout(body, wide, entry, adjoint.recording.stacks, logged, names)
+    layout = stack_layout(body, wide, entry, adjoint.recording.stacks, adjoint.logged, names)
     parameters = [p for p in adjoint.parameters if p.role in ("primal", "shadow", "offset") or (p.role == "entry" and p.item in read)]
     parameters += [Parameter("log", i, b) for i, b in enumerate(logs)]
     parameters += stack_parameters(layout)

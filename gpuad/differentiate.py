@@ -15,18 +15,21 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from .analysis.activity import Activity, Escape, activity, connected, escapes, reinterpretations, truncations
+from .analysis.extrema import check as check_atomics
+from .analysis.extrema import check_tangents, mixed
 from .errors import UnsupportedError
 from .facts import Facts
 from .ir import surface
-from .ir.nodes import Atomic, Block, Buffer, Expr, For, If, Kernel, Load, Stmt, Store, Var, While, children, variables, walk
-from .ir.rewrite import blocks, expressions, walk_stmts
-from .ir.types import Scalar
+from .ir.nodes import Block, Buffer, Expr, For, Kernel, Load, Var, children, variables, walk
+from .ir.rewrite import expressions, walk_stmts
+from .ir.types import I64, Scalar
 from .ir.verify import verify
 from .transform.accumulate import accumulate, undecided
 from .transform.aliases import NONE, Aliases
 from .transform.claims import Claims, claims
 from .transform.forward import forward
 from .transform.gather import Gather, Sides, gather, gather_kernel, rest
+from .transform.logs import Log, augmented, logs_of
 from .transform.names import Names
 from .transform.normalize import normalize
 from .transform.prune import prune
@@ -34,10 +37,12 @@ from .transform.quiet import quiet
 from .transform.recording import Recording, record
 from .transform.reorder import reorder
 from .transform.reverse import name_results
+from .transform.settle import Kept, kept_of, settling
 from .transform.simplify import forward_stores, simplify
 from .transform.sink import sink
-from .transform.stack_layout import Layout, stack_layout, thread_number
+from .transform.stack_layout import Layout, stack_layout
 from .transform.tiles import split
+from .transform.winners import name_operands, winners
 
 __all__ = ["Adjoint", "Parameter", "Pattern", "Tangent", "primal_of", "reverse_of", "tangent_of"]
 
@@ -78,13 +83,20 @@ class Judged:
 
     primal: Kernel
     activity: Activity
+    logs: tuple[Buffer, ...] = ()  # what the launch writes down
+    log_loops: dict[Buffer, tuple[For, ...]] = field(default_factory=dict)  # the loops that a log has an element for each iteration of
     facts: Facts = field(default_factory=Facts, init=False)
     _claims: dict[frozenset[Buffer], Claims] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def mixed(self) -> dict[int, int]:
+        """Atomic operations that must not meet in one element (`analysis.extrema`)."""
+        return mixed(self.primal, self.activity)
 
     def claims(self, buffers: frozenset[Buffer]) -> Claims:
         """The kernel that checks whether stores to the buffers collide."""
         if buffers not in self._claims:
-            self._claims[buffers] = claims(self.primal, buffers)
+            self._claims[buffers] = claims(self.primal, buffers, self.mixed)
             verify(self._claims[buffers].kernel)
         return self._claims[buffers]
 
@@ -98,13 +110,12 @@ class Adjoint(Judged):
     layout: Layout
     parameters: tuple[Parameter, ...]
     augmented: Kernel | None
-    logs: tuple[Buffer, ...]
     escapes: tuple[Escape, ...]
     connected: bool
     exact: bool
     unlaid: Block
     first_own: int  # uids from here on are not of the user's variables
-    logged: dict[int, Buffer]  # logs by the id of their atomic
+    logged: dict[int, tuple[Buffer, Expr]]  # logs by the id of their statement, and where it writes in them
     name: str
     _variants: dict[Variant, Kernel] = field(default_factory=dict, init=False)
     _gathers: dict[Any, Any] = field(default_factory=dict, init=False)
@@ -212,6 +223,8 @@ class Tangent(Judged):
     escapes: tuple[Escape, ...]
     connected: bool
     exact: bool
+    settle: Kernel | None = None  # launched after it, if there is one
+    settle_parameters: tuple[Parameter, ...] = ()
 
 
 def primal_of(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
@@ -225,7 +238,7 @@ def prepared(function: surface.Function, aliases: Aliases, *, refilled: bool = F
     """The primal in the form that the derivative passes expect. `refilled`: shared arrays that one loop uses are taken to be filled anew
     by each of its iterations, which a launch has to check."""
     kernel = sink(forward_stores(quiet(primal_of(function, aliases))))
-    kernel = name_results(split(kernel) if refilled else kernel, Names(kernel))
+    kernel = name_operands(name_results(split(kernel) if refilled else kernel, names := Names(kernel)), names)
     verify(kernel)
     return kernel
 
@@ -238,14 +251,18 @@ def reverse_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     shadows = _shadows(kernel, pattern, names, "d")
     facts = activity(kernel, shadows, stopped=_stopped(kernel, pattern))
     _refuse_lost_bits(kernel, facts)
-    logs = _logs(kernel, names)
-    wide = replace(kernel, params=(*kernel.params, *shadows.values(), *(log for log, _ in logs.values())))
-    recording = record(wide, facts, shadows, dict(logs), analyse=pattern.analyse, optimistic=pattern.optimistic)
+    check_atomics(kernel, facts)
+    rounding = exact(kernel)
+    kernel, marks = winners(kernel, facts, names)
+    kernel, logs = logs_of(kernel, marks, names)
+    logged = {key: (log.buffer, log.index) for key, log in logs.items()}
+    wide = replace(kernel, params=(*kernel.params, *shadows.values(), *(log.buffer for log in logs.values())))
+    recording = record(wide, facts, shadows, logged, marks=marks, analyse=pattern.analyse, optimistic=pattern.optimistic)
     body = reorder(simplify(recording.body, first_own))
-    layout = stack_layout(body, wide, recording.entry, recording.stacks, logs, Names(replace(wide, body=body)))
-    used = _log_buffers(layout, logs)
-    parameters = _parameters(kernel, pattern, shadows, recording, layout, used)
-    augmented = _augmented(kernel, {k: v for k, v in logs.items() if v[0] in used}) if used else None
+    layout = stack_layout(body, wide, recording.entry, recording.stacks, logged, Names(replace(wide, body=body)))
+    used = _read_logs(layout, logs)
+    kept = tuple(log.buffer for log in used.values())
+    parameters = _parameters(kernel, pattern, shadows, recording, layout, kept)
     return Adjoint(
         primal=kernel,
         pattern=pattern,
@@ -253,14 +270,15 @@ def reverse_of(function: surface.Function, pattern: Pattern) -> Adjoint:
         recording=recording,
         layout=layout,
         parameters=parameters,
-        augmented=augmented,
-        logs=used,
+        augmented=augmented(kernel, used) if used else None,
+        logs=kept,
+        log_loops={log.buffer: log.loops for log in used.values() if log.loops},
         escapes=escapes(kernel, facts),
         connected=connected(kernel, facts),
-        exact=exact(kernel),
+        exact=rounding,
         unlaid=body,
         first_own=first_own,
-        logged={key: log for key, (log, _) in logs.items()},
+        logged=logged,
         name=f"{kernel.name}_reverse",
     )
 
@@ -276,12 +294,11 @@ def second_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     names = Names(wide)
     first_own = names.uid()
     dots = {item: names.buffer(f"{item.name}_dot", memory[item]) for item in (p.item for p in first.parameters) if item in active}
-    logs = {key: (log, thread_number()) for key, log in first.logged.items()}
     body = forward(first.unlaid, activity(wide, dots), dots, names, suffix="_dot")
     entry = {**first.recording.entry, **{dots[b]: dots[c] for b, c in first.recording.entry.items() if c in dots}}
     body = reorder(simplify(prune(body, private=list(entry.values())), first_own))
     whole = replace(wide, params=(*wide.params, *dots.values()), body=body)
-    layout = stack_layout(body, kernel, first.recording.entry, first.recording.stacks, logs, Names(whole))
+    layout = stack_layout(body, kernel, first.recording.entry, first.recording.stacks, first.logged, Names(whole))
     kept = [p for p in first.parameters if p.role not in ("base", "field", "overflow")]
     pairs = [q for p in kept for q in (p, *([Parameter(f"{p.role}_dot", p.position, dots[p.item])] if p.item in dots else []))]
     return replace(first, layout=layout, parameters=(*pairs, *stack_parameters(layout)), unlaid=body, name=f"{kernel.name}_reverse_forward")
@@ -300,20 +317,48 @@ def tangent_of(function: surface.Function, pattern: Pattern) -> Tangent:
     facts = activity(kernel, tangents, stopped=_stopped(kernel, pattern))
     _refuse_lost_bits(kernel, facts)
     leaks = escapes(kernel, facts)
-    body = simplify(forward(kernel.body, facts, tangents, names, escaped=frozenset(e.buffer for e in leaks)), first_own)
-    parameters = _primal_and_shadow(kernel, tangents, pattern)
+    check_atomics(kernel, facts, forward=True)
+    check_tangents(kernel, facts)
+    rounding = exact(kernel)
+    marked, marks = winners(kernel, facts, names)
+    marked, kept = kept_of(marked, marks, tangents, names)
+    logs = [log for one in kept.values() for log in one.logs]
+    body = simplify(forward(marked.body, facts, tangents, names, escaped=frozenset(e.buffer for e in leaks), kept=kept), first_own)
+    recorded = [Parameter("log", i, log.buffer) for i, log in enumerate(logs)]
+    parameters = (*_primal_and_shadow(kernel, tangents, pattern), *recorded)
     params = tuple(p.item for p in parameters)
     result = Kernel(f"{kernel.name}_forward", params, body, kernel.span)
     verify(result)
+    settle, settle_parameters = _settling(kernel, [k for k in kept.values() if k.logs], tangents, parameters, names)
     return Tangent(
-        primal=kernel,
+        primal=marked,
         activity=facts,
         kernel=result,
         parameters=parameters,
         escapes=leaks,
         connected=connected(kernel, facts),
-        exact=exact(kernel),
+        exact=rounding,
+        logs=tuple(log.buffer for log in logs),
+        log_loops={log.buffer: log.loops for log in logs if log.loops},
+        settle=settle,
+        settle_parameters=settle_parameters,
     )
+
+
+def _settling(
+    kernel: Kernel, kept: list[Kept], tangents: Mapping[Var | Buffer, Buffer], parameters: tuple[Parameter, ...], names: Names
+) -> tuple[Kernel | None, tuple[Parameter, ...]]:
+    """The kernel that gives memory the tangents of the numbers that it has kept, and its parameters."""
+    if not kept:
+        return None, ()
+    counts = [names.var("count", I64) for _ in kept]
+    body = settling(kept, tangents, counts, names)
+    touched = {getattr(s, "buffer", None) for s in walk_stmts(body)}
+    lengths = [Parameter("count", 3 * i, count) for i, count in enumerate(counts)]
+    used = (*(p for p in parameters if p.item in touched), *lengths)
+    result = Kernel(f"{kernel.name}_settle", tuple(p.item for p in used), body, kernel.span)
+    verify(result)
+    return result, used
 
 
 def _refuse_lost_bits(kernel: Kernel, facts: Activity) -> None:
@@ -381,62 +426,12 @@ def stack_parameters(layout: Layout) -> tuple[Parameter, ...]:
     return (*found, Parameter("overflow", 0, layout.overflow)) if layout.overflow else tuple(found)
 
 
-# --- results of atomics -----------------------------------------------------------------------------------------------------------------
+# --- what the primal writes down ----------------------------------------------------------------------------------------------------------
 
 
-def _logs(kernel: Kernel, names: Names) -> dict[int, tuple[Buffer, Expr]]:
-    """Where the augmented primal writes down what its atomics returned: such a value cannot be had by repetition (RULES 5)."""
-    found: dict[int, tuple[Buffer, Expr]] = {}
-    used = {v for s in walk_stmts(kernel.body) for e in expressions(s) for v in walk(e) if isinstance(v, Var)}
-    for stmt, path in _with_path(kernel.body, ()):
-        if not isinstance(stmt, Atomic) or stmt.var is None or stmt.var not in used:
-            continue
-        if any(isinstance(s, For | While) for s in path):
-            raise UnsupportedError("the result of an atomic inside a loop is not recorded in this release", stmt.span)
-        found[id(stmt)] = (names.buffer(f"{stmt.var.name}_saved", stmt.var.type), thread_number())
-    return found
-
-
-def _with_path(block: Block, path: tuple[Stmt, ...]) -> list[tuple[Stmt, tuple[Stmt, ...]]]:
-    found: list[tuple[Stmt, tuple[Stmt, ...]]] = []
-    for stmt in block:
-        found.append((stmt, path))
-        for inner in blocks(stmt):
-            found.extend(_with_path(inner, (*path, stmt)))
-    return found
-
-
-def _log_buffers(layout: Layout, logs: Mapping[int, tuple[Buffer, Expr]]) -> tuple[Buffer, ...]:
+def _read_logs(layout: Layout, logs: Mapping[int, Log]) -> dict[int, Log]:
     read = {s.buffer for s in walk_stmts((*layout.body, *layout.counting)) if isinstance(s, Load)}
-    return tuple(log for log, _ in logs.values() if log in read)
-
-
-def _augmented(kernel: Kernel, logs: Mapping[int, tuple[Buffer, Expr]]) -> Kernel:
-    """The primal that also writes down what its atomics returned."""
-
-    def block(stmts: Block) -> Block:
-        out: list[Stmt] = []
-        for stmt in stmts:
-            out.append(_rebuilt(stmt))
-            if id(stmt) in logs and isinstance(stmt, Atomic) and stmt.var is not None:
-                log, index = logs[id(stmt)]
-                out.append(Store(log, index, stmt.var, span=stmt.span))
-        return tuple(out)
-
-    def _rebuilt(stmt: Stmt) -> Stmt:
-        match stmt:
-            case If(then=a, otherwise=z):
-                return replace(stmt, then=block(a), otherwise=block(z))
-            case For(body=body):
-                return replace(stmt, body=block(body))
-            case While(body=body):
-                return replace(stmt, body=block(body))
-        return stmt
-
-    params = (*kernel.params, *(log for log, _ in logs.values()))
-    result = replace(kernel, name=f"{kernel.name}_augmented", params=params, body=block(kernel.body))
-    verify(result)
-    return result
+    return {key: log for key, log in logs.items() if log.buffer in read}
 
 
 # --- exactness --------------------------------------------------------------------------------------------------------------------------

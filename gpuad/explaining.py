@@ -10,7 +10,7 @@ from .analysis.affine import atoms, definitions, polynomial
 from .codegen.cuda import comment, cuda_source
 from .contract import contract, gathered, shadow_parameters
 from .differentiate import Adjoint
-from .ir.nodes import Accumulate, Alloc, Buffer, How, Load, Stmt, Store, Take, walk
+from .ir.nodes import Accumulate, Alloc, Atomic, Buffer, How, Load, Stmt, Store, Take, walk
 from .ir.rewrite import walk_stmts
 from .ir.surface import Function
 from .launching import Call, Stage
@@ -82,7 +82,7 @@ def _saved_rows(adjoint: Adjoint) -> list[Row]:
     rows = []
     for buffer in adjoint.primal.buffers:
         copy = adjoint.recording.entry.get(buffer)
-        writes = [s for s in walk_stmts(adjoint.primal.body) if isinstance(s, Store | Accumulate) and s.buffer == buffer]
+        writes = [s for s in walk_stmts(adjoint.primal.body) if isinstance(s, Store | Accumulate | Atomic) and s.buffer == buffer]
         if copy is not None:
             need = _first(adjoint.layout.body, Load, copy)
             rows.append(Row("saved", buffer.name, "copy", f"needed by {_at(need)}, overwritten by {_at(writes[0] if writes else None)}"))
@@ -90,7 +90,9 @@ def _saved_rows(adjoint: Adjoint) -> list[Row]:
             rows.append(Row("not saved", buffer.name, "", "never overwritten by this launch"))
         else:
             rows.append(Row("not saved", buffer.name, "", "no derivative needs what was overwritten"))
-    rows.extend(Row("saved", log.name, "log", "the result of an atomic cannot be computed again") for log in adjoint.logs)
+    rows.extend(
+        Row("saved", log.name, "log", "what an atomic gave, or whose number it keeps, cannot be computed again") for log in adjoint.logs
+    )
     return rows
 
 
@@ -135,6 +137,8 @@ def _assumptions(adjoint: Adjoint) -> list[str]:
             found.append(f"{_at(stmt)}: an index of `{stmt.buffer.name}` is data, taken to be in bounds")
             if isinstance(stmt, Store) and contested(adjoint.primal, [stmt.buffer]):
                 found[-1] += " and stored to by one thread, which is checked before each launch"
+        if id(stmt) in adjoint.mixed and isinstance(stmt, Accumulate | Atomic):
+            found.append(f"{_at(stmt)}: different atomics on `{stmt.buffer.name}` meet in no element, which is checked before each launch")
     return list(dict.fromkeys(found))
 
 

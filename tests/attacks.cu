@@ -274,7 +274,7 @@ extern "C" __global__ void k(const double* x, double* y, int* q, int n)
 
 //@ 5: old value of an active sum
 //@ x=4 y=4 s=1 <<<1, 4>>>(x, y, s)
-//@ refused: UnsupportedError: whose result is used
+//@ refused: UnsupportedError: whose result carries one
 extern "C" __global__ void k(const double* x, double* y, double* s)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -1471,11 +1471,18 @@ extern "C" __global__ void k(double* x, int* m)
 }
 
 //@ 3: atomic maximum through integers
-//@ x=4 <<<1, 4>>>(x)
-//@ refused: UnsupportedError: an atomic operation of int64 on 'x', which is memory of float64
+//@ x=5 <<<1, 4>>>(x)
 extern "C" __global__ void k(double* x)
 {
-    atomicMax((long long*)x, __double_as_longlong(2.0));
+    atomicMax((long long*)x, __double_as_longlong(x[1 + threadIdx.x]));
+}
+
+//@ 3: atomic sum through integers
+//@ x=4 <<<1, 4>>>(x)
+//@ refused: UnsupportedError: an atomic operation of uint64 on 'x', which is memory of float64
+extern "C" __global__ void k(double* x)
+{
+    atomicAdd((unsigned long long*)x, 3ull);
 }
 
 //@ 21: volatile variables and advice to the compiler

@@ -107,7 +107,7 @@ CUDA = frozenset({
 # and what ?: did; whether a thread has not returned; the element that a thread clears; who takes part in a shuffle, and with whom.
 MADE = frozenset({
     "block", "thread", "iterations", "iteration", "go", "broken", "both", "either", "choice", "value", "active", "k", "ballot", "distance",
-    "other", "dother", "lane", "low", "source",
+    "other", "dother", "lane", "low", "source", "threads",
 })  # fmt: skip
 
 
@@ -144,6 +144,7 @@ def test_names_are_the_users(name: str) -> None:
     users |= {f"{n}_{part}" for n in users for part in parts} | {f"{n}_{a}_{b}" for n in users for a in members for b in members}
     users |= {"re", "im", "m", "angle"} if "complex" in users else set()  # what the library's functions call theirs
     users |= {"a", "b", "a_x", "a_y", "b_x", "b_y"} if {"__half2", "__nv_bfloat162"} & users else set()
+    users |= {f"{n}_{what}" for n in users for what in ("old", "new")}  # what an atomic finds, and what it puts there
     known = CUDA | MADE | users | {f"d{n}" for n in users}
     strange = {
         n for n in names(lines) if root(n) not in known and n not in known and not n.startswith("gpuad_") and not is_function(n, lines)

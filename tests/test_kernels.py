@@ -324,6 +324,26 @@ def histogram_cas(bin: Any, weight: Any, counts: Any, n: int) -> Arrays:
     return {"counts": counts + np.bincount(bin, weight**2, len(counts))}
 
 
+@model("scatter_max")
+def _(feature: Any, cell: Any, weight: Any, pooled: Any, **_: Any) -> Arrays:
+    out, inside = pooled.copy(), cell >= 0
+    np.maximum.at(out, cell[inside], feature[inside] * weight)
+    return {"pooled": out}
+
+
+@model("scatter_max-bounds")
+def _(x: Any, segment: Any, low: Any, high: Any, n: int) -> Arrays:
+    low, high = low.copy(), high.copy()
+    np.minimum.at(low, segment, x)
+    np.maximum.at(high, segment, x)
+    return {"low": low, "high": high}
+
+
+@model("scatter_max-normalize_by_max")
+def _(x: Any, y: Any, width: int) -> Arrays:
+    return {"y": x / np.abs(x).max(axis=1, keepdims=True)}
+
+
 @model("histogram-soft_histogram")
 def _(value: Any, bins: Any, **_: Any) -> Arrays:
     return {"counts": np.maximum(0, 1 - np.abs(value[:, None] * (bins - 1) - np.arange(bins))).sum(0)}

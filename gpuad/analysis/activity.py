@@ -123,8 +123,11 @@ def truncations(kernel: Kernel, facts: Activity) -> Iterator[Stmt]:
 
 
 def reinterpretations(kernel: Kernel, facts: Activity) -> Iterator[Stmt]:
-    """Statements in which the bits of a varied value are read as an integer."""
+    """Statements in which the bits of a varied value are read as an integer, unless nobody uses that."""
+    used = {v for stmt in walk_stmts(kernel.body) for e in expressions(stmt) for v in walk(e) if isinstance(v, Var)}
     for stmt in walk_stmts(kernel.body):
+        if isinstance(stmt, Let) and stmt.var not in used:
+            continue
         for expr in (e for top in expressions(stmt) for e in walk(top)):
             if isinstance(expr, Call) and expr.function == "bits" and any(v in facts.varied for v in differentiable(expr.arguments[0])):
                 yield stmt

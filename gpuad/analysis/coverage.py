@@ -109,7 +109,11 @@ class _Walk:
                 self.store(i, must)
             case Accumulate(buffer=b, index=i) if b == self.buffer:
                 self.load(i, may)
-            case Take(buffer=b) | Atomic(buffer=b) if b == self.buffer:
+            case Atomic(buffer=b, index=i, var=old) if b == self.buffer:
+                self.load(i, may)
+                if old is not None:
+                    self.known.pop(old, None)
+            case Take(buffer=b) if b == self.buffer:
                 raise Unproved
             case If():
                 self.branch(stmt, may, must)

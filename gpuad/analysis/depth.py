@@ -35,6 +35,23 @@ def shared_loops(body: Block) -> dict[int, frozenset[int]]:
     return {uid: frozenset.intersection(*paths) for uid, paths in around.items()}
 
 
+def trips(body: Block, launch: Launch) -> dict[int, int | None]:
+    """For each For, by its id, a bound on its iterations in one thread, or None."""
+    walk = _Trips(launch)
+    walk.run(body)
+    return walk.counts
+
+
+class _Trips(Walk):
+    def __init__(self, launch: Launch) -> None:
+        super().__init__(launch, frozenset())
+        self.counts: dict[int, int | None] = {}
+
+    def loop_body(self, stmt: For, ranges: Ranges, last: int) -> None:
+        self.counts[id(stmt)] = last + 1 if last < UNBOUNDED else None
+        super().loop_body(stmt, ranges, last)
+
+
 class _Depths(Walk):
     def __init__(self, launch: Launch, shared: dict[int, frozenset[int]]) -> None:
         super().__init__(launch, frozenset())

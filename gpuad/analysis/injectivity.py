@@ -103,7 +103,7 @@ def collision_free(
     body: Block, buffers: Iterable[Buffer], launch: Launch, kinds: tuple[type[Stmt], ...] = TOUCHES, *, atomics: bool = True
 ) -> bool:
     """Whether no element of the buffers (one class of overlapping memory) is touched by two threads of the launch. `kinds`: the statements
-    that count as touching, `atomics`: atomic additions too."""
+    that count as touching, `atomics`: those that threads may do in any order too."""
     try:
         reaches = Walk(launch, frozenset(buffers), kinds, atomics=atomics).run(body)
     except Unknown:
@@ -115,7 +115,8 @@ def collision_free(
 
 
 def _is_atomic(stmt: Stmt) -> bool:
-    return isinstance(stmt, Atomic) or getattr(stmt, "how", None) is How.ATOMIC
+    """Whether threads may do it to one element in any order. An exchange leaves behind what the last of them gave."""
+    return (isinstance(stmt, Atomic) and stmt.op != "exch") or getattr(stmt, "how", None) is How.ATOMIC
 
 
 class Walk:

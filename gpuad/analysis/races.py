@@ -78,7 +78,7 @@ class Certain(Walk):
         self.entry = entry
         self.certain = True
         self.writes: list[tuple[Store | Accumulate, Reach]] = []
-        self.additions: list[tuple[Accumulate, Reach]] = []  # atomic ones
+        self.additions: list[tuple[Accumulate | Atomic, Reach]] = []  # atomic ones, and other atomic operations
         self.reads: list[tuple[Load, Reach]] = []
 
     def stmt(self, stmt: Stmt, ranges: Ranges) -> None:
@@ -91,6 +91,8 @@ class Certain(Walk):
                     self.note(self.writes, stmt, i, ranges)
                 elif self.certain:
                     self.note(self.additions, stmt, i, ranges)
+            case Atomic(buffer=b, index=i) if b in self.wanted and self.certain:
+                self.note(self.additions, stmt, i, ranges)
             case Accumulate() | Atomic() | Take():
                 pass  # atomics race with nobody, and what is not certain is of no use here
             case If(condition=c, then=a, otherwise=z):

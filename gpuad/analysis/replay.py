@@ -92,6 +92,31 @@ def replay(kernel: Kernel, *, optimistic: bool = False) -> Replay:
     return Replay(kernel, accesses, written, frozenset(entry), frozenset(unstable), tuple(judge.premises), parted)
 
 
+class Order:
+    """Which of two accesses of a kernel to one memory may come first. By the premise that there is no race, only barriers order the
+    accesses of different threads."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.accesses = tuple(_accesses(kernel.body))
+        self._uniform = frozenset(kernel.scalars)
+        self._homes = _homes(kernel.body)
+        self._judge = _Judge(definitions(kernel.body), frozenset(), _barriers(kernel.body))
+
+    def before(self, first: Access, then: Access) -> bool:
+        """Whether `first` may reach the address of `then` before it."""
+        return self._judge.may_hit(first, then, self._homes.get(then.buffer, ()))
+
+    def after(self, last: Access, first: Access) -> bool:
+        """Whether `last` may reach the address of `first` after it."""
+        return self._judge.may_hit(last, first, self._homes.get(first.buffer, ()), later=True)
+
+    def apart(self, a: Access, b: Access) -> bool:
+        """Whether the accesses, by whatever threads, reach two different elements."""
+        first, second = self._judge.poly(a), self._judge.poly(b)
+        difference = constant(plus(first, scale(second, -1)))
+        return difference is not None and apart(difference) and atoms(first) <= self._uniform
+
+
 def _accesses(
     block: Block, path: tuple[tuple[Stmt, int], ...] = (), counter: list[int] | None = None, *, barriers: bool = False
 ) -> Iterator[Access]:

@@ -83,12 +83,15 @@ def _forward(chosen: Kernel, call: Call, pattern: Pattern) -> None:
     tangent = chosen.tangent(pattern)
     check_flow(chosen, call, tangent.escapes, tangent.connected)
     call = replace(call, exact=tangent.exact)
-    call.prepare([tangent.kernel])
+    call.prepare([tangent.kernel, tangent.settle])
     with call.executor.on(call.stream):
         launching.check_stores(tangent, call)
         states = launching.batch_states(call, chosen._written)
         for width, state in enumerate(states):
+            state.logs = launching.new_logs(tangent, call)
             call.run(tangent.kernel, launching.arguments(tangent.parameters, call, state, width))
+            if tangent.settle is not None:
+                call.run(tangent.settle, launching.arguments(tangent.settle_parameters, call, state, width))
 
 
 def hvp(k: Any, *call: Any, **keywords: Any) -> None:
@@ -119,7 +122,7 @@ def hvp(k: Any, *call: Any, **keywords: Any) -> None:
 def _hvp(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], directions: Sequence[Any], shared_mem: int, stream: Any) -> None:
     chosen = chosen.sized(shared_mem)
     call = chosen.bind(grid, block, args, shared_mem, stream)
-    if chosen.second(pattern_of(chosen, call)).logs:
+    if chosen.second(pattern_of(chosen, call)).logs or chosen.tangent(pattern_of(chosen, call)).logs:
         raise UnsupportedError(f"`{chosen.name}`: the result of an atomic is not recorded for second derivatives in this release")
     check_count(chosen.name, chosen.parameters, directions)
     whole = [*directions, *(None for _ in chosen.function.globals)]

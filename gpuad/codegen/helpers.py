@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from .extrema import cuda_extrema
 from .gamma import gamma_helpers
 
 _CHAIN = """
@@ -180,6 +181,7 @@ CUDA_HELPERS = {
     "gpuad_exch": _EXCH.replace("atomicExch and atomicCAS", "atomicExch"),
     "gpuad_cas": _CAS,
     "gpuad_add": _ADD_64,
+    **cuda_extrema(),
     "gpuad_trips": _TRIPS,
     "gpuad_inff": _INF_F,
     "gpuad_inf": _INF,

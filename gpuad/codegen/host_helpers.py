@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from .extrema import BITS, host_extrema
 from .gamma import gamma_helpers
 from .helpers import helper_text
 
@@ -367,6 +368,7 @@ _SMALL = {
     "gpuad_add_bfloat16": _add("bfloat16"),
     **{name: text.strip() for name, text in gamma_helpers("GPUAD_INLINE").items()},
     "gpuad_chain": "template <typename T> GPUAD_INLINE T gpuad_chain(T seed, T partial) { return seed == 0 ? (T)0 : seed * partial; }",
+    **host_extrema(),
     "gpuad_exch": "#define gpuad_exch atomicExch",
     "gpuad_cas": "#define gpuad_cas atomicCAS",
     "gpuad_add": "#define gpuad_add atomicAdd",
@@ -546,7 +548,7 @@ def host_helper_text(used: Iterable[str]) -> str:
     """The definitions of those of the names that CUDA has and C++ has not, and of what they stand on."""
     wanted = {name for name in used if name in HOST_HELPERS}
     while True:
-        needed = {name for name in _SPECIAL for user in wanted if name != user and f"{name}(" in HOST_HELPERS[user]}
+        needed = {name for name in (*_SPECIAL, *BITS) for user in wanted if name != user and f"{name}(" in HOST_HELPERS[user]}
         if needed <= wanted:
             return helper_text(wanted, HOST_HELPERS)
         wanted |= needed

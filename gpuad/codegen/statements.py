@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import UnsupportedError
+from ..ir.atomics import EXTREMA
 from ..ir.functions import ROUNDINGS
 from ..ir.nodes import (
     Accumulate,
@@ -355,6 +356,9 @@ class Statements:
         if name is not None:
             self.helpers |= {name, ROUNDINGS.get(t, name)}
             return name
+        if t.is_float and op in EXTREMA:
+            self.helpers.add(f"gpuad_atomic_{op}")
+            return f"gpuad_atomic_{op}"
         if t.is_float and op not in ("add", "exch", "cas"):
             raise UnsupportedError(f"CUDA has no atomic {op} for {t}", stmt.span if stmt else None)
         if op in ("inc", "dec") and t != U32:

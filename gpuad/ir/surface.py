@@ -209,12 +209,13 @@ class HelperCall(Expr):
 
 @dataclass(frozen=True)
 class AtomicCall(Expr):
-    """`atomicAdd(pointer, value)` and kin; `op` is 'add', 'sub', 'min', 'max', 'exch', 'cas', 'and', 'or', 'xor', 'inc', 'dec'. The value
-    is the old content."""
+    """`atomicAdd(pointer, value)` and kin; `op` is 'add', 'sub', 'min', 'max', 'exch', 'cas', 'and', 'or', 'xor', 'inc', 'dec', or one of
+    `ir.atomics.EXTREMA` on floats. The value is the old content; unless it is `valued`, nobody may ask for it."""
 
     op: str
     pointer: Expr
     operands: tuple[Expr, ...]
+    valued: bool = True
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from .atomics import EXTREMA
 from .functions import FUNCTIONS
 from .nodes import (
     COMPARISONS,
@@ -47,7 +48,7 @@ from .nodes import (
 )
 from .types import BOOL, F32, F64, HALVES, I32, I64, U32, Scalar, Space, value_type
 
-ATOMICS = frozenset({"add", "sub", "min", "max", "exch", "cas", "and", "or", "xor", "inc", "dec"})
+ATOMICS = frozenset({"add", "sub", "exch", "cas", "and", "or", "xor", "inc", "dec"}) | EXTREMA
 
 
 class InvalidIR(AssertionError):

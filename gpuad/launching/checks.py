@@ -14,7 +14,7 @@ from ..analysis.races import Extent, proved_race
 from ..differentiate import Adjoint, Judged
 from ..errors import LaunchError, ShadowError, UnsupportedError
 from ..executors.base import Memory
-from ..ir.nodes import Accumulate, Buffer, Kernel, Load, Store
+from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store
 from ..ir.rewrite import walk_stmts
 from ..transform.claims import contested
 from ..transform.tiles import tiles
@@ -102,8 +102,13 @@ def check_stores(adjoint: Judged, call: Call) -> None:
     for run in (0, 1):
         copies = [None if m is None else copied(call, m) for m in given]
         call.run(check.kernel, [*call.bound.primals(), *call.offset_values(), *copies, *claims, np.int32(run), flag])
+    names = ", ".join(f"`{b.name}`" for b in doubtful)
+    if int(flag.root[0]) == 2:
+        raise LaunchError(
+            f"`{call.bound.kernel}`: different atomic operations meet in one element of {names}: what is left depends on the order of the "
+            "threads, and so would the gradient. Nothing was launched."
+        )
     if int(flag.root[0]):
-        names = ", ".join(f"`{b.name}`" for b in doubtful)
         raise LaunchError(
             f"`{call.bound.kernel}`: two threads write to one element of {names}: what stays is undefined, and so is the gradient. "
             "Use atomicAdd to sum, or make the indices unique. Nothing was launched."
@@ -129,9 +134,14 @@ def check_races(adjoint: Judged, call: Call) -> None:
 
 
 def doubtful_stores(adjoint: Judged, call: Call) -> list[Buffer]:
-    """The shadowed buffers to whose elements two threads may store different values."""
+    """The shadowed buffers to whose elements two threads may store different values, or in which different atomics may meet."""
     numbers = call.numbers(adjoint.primal)
-    return [b for b in _stored(adjoint) if not collision_free(adjoint.primal.body, [b], numbers, (Store, Accumulate), atomics=False)]
+    mixed = {getattr(s, "buffer", None) for s in walk_stmts(adjoint.primal.body) if id(s) in adjoint.mixed}
+    stored = [b for b in _stored(adjoint) if not collision_free(adjoint.primal.body, [b], numbers, _WRITES, atomics=False)]
+    return [b for b in adjoint.primal.buffers if b in stored or b in mixed]
+
+
+_WRITES = (Store, Accumulate, Atomic)
 
 
 def _stored(adjoint: Judged) -> list[Buffer]:

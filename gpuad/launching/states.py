@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from ..analysis.depth import trips
 from ..annotations import namespace
 from ..arguments import BoundArgument
-from ..differentiate import Adjoint, Parameter
+from ..differentiate import Adjoint, Judged, Parameter
+from ..errors import UnsupportedError
 from ..executors.base import Memory
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Buffer
@@ -71,9 +73,25 @@ def before(adjoint: Adjoint, call: Call) -> State:
     return state
 
 
-def new_logs(adjoint: Adjoint, call: Call) -> list[Memory]:
-    """Room for the results of atomics, one element a thread."""
-    return [Memory(call.executor.zeros(call.threads, dtype_of(log.element))) for log in adjoint.logs]
+def new_logs(adjoint: Judged, call: Call) -> list[Memory]:
+    """Room for what the primal writes down, an element for each thread and iteration."""
+    sizes = adjoint.facts.get(("logs", call.key), lambda: [_log_size(adjoint, call, log) for log in adjoint.logs])
+    return [Memory(call.executor.zeros(size, dtype_of(log.element))) for size, log in zip(sizes, adjoint.logs, strict=True)]
+
+
+def _log_size(adjoint: Judged, call: Call, log: Buffer) -> int:
+    loops = adjoint.log_loops.get(log, ())
+    counts = trips(adjoint.primal.body, call.numbers(adjoint.primal)) if loops else {}
+    size = call.threads
+    for loop in loops:
+        count = counts.get(id(loop), 0)  # a loop that is not reached has none
+        if count is None:
+            raise UnsupportedError(
+                "an atomic in this loop gives something that has to be recorded, but the launch's numbers do not say how often it runs",
+                loop.span,
+            )
+        size *= count
+    return max(size, 1)
 
 
 def arguments(parameters: tuple[Parameter, ...], call: Call, state: State, width: int = 0) -> list[Any]:
@@ -111,6 +129,8 @@ def argument_of(p: Parameter, call: Call, state: State, width: int) -> Any:
             return state.entries.get(p.position)
         case "log":
             return state.logs[p.position]
+        case "count":  # of a thread's elements of a log
+            return np.int64(state.logs[p.position].root.size // call.threads)
         case "overflow":
             return state.overflow
     assert isinstance(p.item, Buffer)

@@ -10,7 +10,7 @@ from; if that cannot be told, the thread); in the second, a thread that finds an
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeGuard
 
@@ -33,7 +33,7 @@ from ..ir.nodes import (
     Var,
     walk,
 )
-from ..ir.rewrite import map_blocks, walk_stmts
+from ..ir.rewrite import map_blocks, touches, walk_stmts
 from ..ir.types import I32, I64
 from .names import Names
 from .prune import prune
@@ -43,52 +43,72 @@ from .stack_layout import thread_number
 @dataclass(frozen=True)
 class Claims:
     """The checking kernel: the primal's parameters, then for each buffer of `copies` a copy that it may overwrite, for each of `claims` an
-    three int64 arrays of the same extent, all 0: the greatest and the least thread, and the signature; then the number of the run (int32, 0
-    or 1) and the int32 flag."""
+    int64 array of the same extent, all 0: the greatest and the least thread and the signature, the greatest and the least kind; then the
+    number of the run (int32, 0 or 1) and the int32 flag."""
 
     kernel: Kernel
     copies: tuple[Buffer, ...]
-    claims: tuple[Buffer, ...]  # each buffer three times
+    claims: tuple[Buffer, ...]  # each buffer several times
 
 
-Write: TypeAlias = "Store | Accumulate"
+STORED = ("last", "first", "signature")
+MIXED = ("most", "least")
+Write: TypeAlias = "Store | Accumulate | Atomic"
 
 
 def contested(kernel: Kernel, buffers: Collection[Buffer]) -> tuple[Write, ...]:
     """The stores to `buffers` that may give different values for different threads: all to a buffer, unless each gives the one same value.
-    An addition that is not atomic is one of them."""
+    An addition that is not atomic is one of them, and so is an exchange: whose value stays is not on record."""
     uniform = _uniform(kernel)
     found: list[Write] = []
     for buffer in buffers:
         writes = [s for s in walk_stmts(kernel.body) if is_plain_write(s) and s.buffer == buffer]
-        if any(isinstance(s, Accumulate) or not _is_uniform(s.value, uniform) or s.value != writes[0].value for s in writes):
+        values = [_written(s) for s in writes]
+        if any(v is None or not _is_uniform(v, uniform) or v != values[0] for v in values):
             found.extend(writes)
     return tuple(found)
 
 
+def _written(stmt: Write) -> Expr | None:
+    """What a thread leaves behind, if that does not hang on what was there, and nobody is given that."""
+    match stmt:
+        case Store(value=value):
+            return value
+        case Atomic(var=None, operands=(value,)):
+            return value
+    return None
+
+
 def is_plain_write(stmt: Stmt) -> TypeGuard[Write]:
     """Whether the statement writes memory in a way that two threads may not do to one element."""
+    if isinstance(stmt, Atomic):
+        return stmt.op == "exch"
     return isinstance(stmt, Store) or (isinstance(stmt, Accumulate) and stmt.how is How.PLAIN)
 
 
-def claims(kernel: Kernel, buffers: Collection[Buffer]) -> Claims:
-    """The kernel that checks the contested stores to `buffers`."""
+def claims(kernel: Kernel, buffers: Collection[Buffer], kinds: Mapping[int, int] | None = None) -> Claims:
+    """The kernel that checks the contested stores to `buffers`, and whether atomic operations of different `kinds` (by the id of the
+    statement) meet in an element; of these the flag is 2."""
     names = Names(kernel)
     written = {s.buffer for s in walk_stmts(kernel.body) if isinstance(s, Store | Accumulate | Atomic) and s.buffer.length is None}
     copies = {x: names.buffer(f"{x.name}_saved", x.element) for x in kernel.buffers if x in written}
-    owners = {
-        x: tuple(names.buffer(f"{x.name}_{part}", I64) for part in ("last", "first", "signature")) for x in kernel.buffers if x in buffers
-    }
+    stored, mixed = {id(s) for s in contested(kernel, buffers)}, kinds or {}
+    owners: dict[Buffer, dict[str, Buffer]] = {x: {} for x in kernel.buffers if x in buffers}
+    for x, made in owners.items():
+        touching = {id(s) for s in touches(kernel.body, x)}
+        parts = (*(STORED if stored & touching else ()), *(MIXED if mixed.keys() & touching else ()))
+        made.update({part: names.buffer(f"{x.name}_{part}", I64) for part in parts})
     check = _Check(
         owners, _Signatures(kernel), names.buffer("gpuad_collision", I32), names.var("run", I32), names.var("thread", I64), names
     )
-    wanted = {id(s) for s in contested(kernel, buffers)}
 
     def block(stmts: Block) -> Block:
         out: list[Stmt] = []
         for stmt in stmts:
-            if id(stmt) in wanted and is_plain_write(stmt):
+            if id(stmt) in stored and is_plain_write(stmt):
                 out.append(check.store(stmt))
+            if id(stmt) in mixed and isinstance(stmt, Atomic | Accumulate):
+                out.append(check.kind(stmt, mixed[id(stmt)]))
             target = getattr(stmt, "buffer", None)
             if target in copies:
                 stmt = replace(stmt, buffer=copies[target])  # type: ignore[call-arg]
@@ -96,15 +116,17 @@ def claims(kernel: Kernel, buffers: Collection[Buffer]) -> Claims:
         return tuple(out)
 
     body = prune((Let(check.thread, thread_number()), *block(kernel.body)), private=copies.values())
-    params = (*kernel.params, *copies.values(), *(o for three in owners.values() for o in three), check.run, check.flag)
+    params = (*kernel.params, *copies.values(), *(o for made in owners.values() for o in made.values()), check.run, check.flag)
     return Claims(
-        replace(kernel, name=f"{kernel.name}_claims", params=params, body=body), tuple(copies), tuple(x for x in owners for _ in range(3))
+        replace(kernel, name=f"{kernel.name}_claims", params=params, body=body),
+        tuple(copies),
+        tuple(x for x, made in owners.items() for _ in made),
     )
 
 
 @dataclass(frozen=True)
 class _Check:
-    owners: dict[Buffer, tuple[Buffer, ...]]
+    owners: dict[Buffer, dict[str, Buffer]]
     signatures: _Signatures
     flag: Buffer
     run: Var
@@ -113,8 +135,9 @@ class _Check:
 
     def store(self, stmt: Write) -> Stmt:
         """What stands before a contested store: its claim in the first run, the comparison in the second."""
-        last, first, signature = self.owners[stmt.buffer]
-        mine = self.signatures.of(stmt.value, self.thread) if isinstance(stmt, Store) else self.thread
+        last, first, signature = (self.owners[stmt.buffer][part] for part in STORED)
+        written = _written(stmt)
+        mine = self.signatures.of(written, self.thread) if written is not None else self.thread
         claim = (
             Atomic("max", None, last, stmt.index, (self.up,), span=stmt.span),
             Atomic("max", None, first, stmt.index, (self.down,), span=stmt.span),
@@ -131,6 +154,19 @@ class _Check:
             Load(other, signature, stmt.index, span=stmt.span),
             If(clash, (report,), span=stmt.span),
         )
+        return If(b.compare("==", self.run, b.const(0, I32)), claim, compare, span=stmt.span)
+
+    def kind(self, stmt: Atomic | Accumulate, number: int) -> Stmt:
+        """What stands before an atomic operation that must not meet one of another kind."""
+        most, least = (self.owners[stmt.buffer][part] for part in MIXED)
+        claim = (
+            Atomic("max", None, most, stmt.index, (b.const(number + 1, I64),), span=stmt.span),
+            Atomic("max", None, least, stmt.index, (b.const(_MOST - number, I64),), span=stmt.span),
+        )
+        up, down = self.names.var("up", I64), self.names.var("down", I64)
+        several = b.compare("!=", Binary("+", up, down, I64), b.const(_MOST + 1, I64))
+        report = Store(self.flag, b.const(0, I32), b.const(2, I32), span=stmt.span)
+        compare = (Load(up, most, stmt.index), Load(down, least, stmt.index), If(several, (report,), span=stmt.span))
         return If(b.compare("==", self.run, b.const(0, I32)), claim, compare, span=stmt.span)
 
     @property

@@ -56,6 +56,8 @@ def evaluate(s: Lowering, e: surface.Expr, name: str | None = None) -> Value:
             return fold.unary(op, scalar(s, operand))
         case surface.Cast(operand=operand):
             return _cast(s, e, operand)
+        case surface.MathCall(function="bits", arguments=(bits,)):
+            return s.bits(scalar(s, bits), _scalar_type(e))
         case surface.MathCall(function=function, arguments=arguments):
             return Call(function, tuple(scalar(s, a) for a in arguments), _scalar_type(e))
         case surface.Binary():

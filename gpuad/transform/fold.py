@@ -104,6 +104,13 @@ def cast(operand: Expr, kind: Scalar, implicit: bool = False) -> Expr:
     return Cast(operand, kind, implicit)
 
 
+def same_bits(expr: Expr) -> Expr:
+    """The expression without conversions between integers of one size."""
+    while isinstance(expr, Cast) and expr.type.is_integer and expr.operand.type.is_integer and expr.type.bits == expr.operand.type.bits:
+        expr = expr.operand
+    return expr
+
+
 def bits(operand: Expr, kind: Scalar) -> Expr:
     """The bits of a float as an integer `kind` of its size, or of an integer as a float; there and back is the value itself."""
     if isinstance(operand, Cast) and operand.operand.type.is_integer and operand.operand.type.bits == kind.bits and kind.is_float:

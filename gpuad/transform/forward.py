@@ -14,6 +14,7 @@ from dataclasses import replace
 from ..analysis.activity import Activity, differentiable
 from ..errors import UnsupportedError
 from ..ir import build as b
+from ..ir.atomics import EXTREMA
 from ..ir.nodes import (
     Accumulate,
     Alloc,
@@ -29,6 +30,7 @@ from ..ir.nodes import (
     Constant,
     Expr,
     For,
+    How,
     If,
     Let,
     Load,
@@ -51,6 +53,7 @@ from ..source import Span
 from .adjoint import times
 from .derivatives import partials
 from .names import Names
+from .settle import Kept, Pending, behind, out_of_if, out_of_loop, written_down
 
 
 def forward(
@@ -61,21 +64,31 @@ def forward(
     suffix: str = "",
     *,
     escaped: frozenset[Buffer] = frozenset(),
+    kept: Mapping[Var, Kept] | None = None,
 ) -> Block:
     """The body with tangents. `tangents` maps each active parameter to its tangent memory (of one element for a scalar); the tangent of
     a variable `x` is called `dx`, or `x<suffix>` if a suffix is given. `escaped`: memory without a tangent into which values that vary are
-    written; every launch of such a body is refused (`check_flow`), so what comes out of it has the tangent 0."""
-    task = _Forward(facts, tangents, names, suffix, escaped)
+    written; every launch of such a body is refused (`check_flow`), so what comes out of it has the tangent 0. `kept`: the atomic maxima and
+    minima (`settle`)."""
+    task = _Forward(facts, tangents, names, suffix, escaped, kept or {})
     loads = [s for v, memory in tangents.items() if isinstance(v, Var) for s in task.scalar(v, memory)]
     return (*loads, *task.block(body))
 
 
 class _Forward:
     def __init__(
-        self, facts: Activity, tangents: Mapping[Var | Buffer, Buffer], names: Names, suffix: str, escaped: frozenset[Buffer]
+        self,
+        facts: Activity,
+        tangents: Mapping[Var | Buffer, Buffer],
+        names: Names,
+        suffix: str,
+        escaped: frozenset[Buffer],
+        kept: Mapping[Var, Kept],
     ) -> None:
         self.facts = facts
         self.escaped = escaped
+        self.kept = kept
+        self.pending: list[list[Pending]] = [[]]  # of this block, after those around it
         self.memory: dict[Buffer, Buffer] = {k: v for k, v in tangents.items() if isinstance(k, Buffer)}
         self.names = names
         self.suffix = suffix
@@ -114,15 +127,14 @@ class _Forward:
 
     def stmt(self, stmt: Stmt) -> Block:
         match stmt:
-            case Let(var=var, value=value) | Assign(var=var, value=value):
-                if not self.varies(var):
-                    return (stmt,)
-                return (replace(stmt, var=self.tangent_var(var), value=self.tangent(value, stmt.span, var)), stmt)
+            case Let() | Assign():
+                return self.given(stmt)
             case Load(var=var, buffer=buffer) | Take(var=var, buffer=buffer):
                 if self.varies(var) and buffer in self.escaped:
                     return (stmt, Let(self.tangent_var(var), b.zero(var.type), span=stmt.span))
                 if not self.varies(var) or buffer not in self.memory:
                     return (stmt,)
+                self.check_settled(buffer, stmt.span)
                 return (stmt, replace(stmt, var=self.tangent_var(var), buffer=self.memory[buffer]))
             case Store(buffer=buffer, value=value) | Accumulate(buffer=buffer, value=value):
                 return self.write(stmt, buffer, value)
@@ -137,7 +149,18 @@ class _Forward:
             case Shuffle():
                 return self.shuffle(stmt)
         assert isinstance(stmt, Barrier), f"unexpected {type(stmt).__name__}"
-        return (stmt,)
+        if stmt.scope != "block":
+            return (stmt,)
+        settled = behind(stmt, self.pending[-1], self.names)
+        self.pending[-1] = []
+        return settled
+
+    def given(self, stmt: Let | Assign) -> Block:
+        if stmt.var in self.kept:
+            return (stmt, *self.keep(self.kept[stmt.var]))
+        if not self.varies(stmt.var):
+            return (stmt,)
+        return (replace(stmt, var=self.tangent_var(stmt.var), value=self.tangent(stmt.value, stmt.span, stmt.var)), stmt)
 
     def shuffle(self, stmt: Shuffle) -> Block:
         if not self.varies(stmt.var):
@@ -147,6 +170,7 @@ class _Forward:
     def write(self, stmt: Store | Accumulate, buffer: Buffer, value: Expr) -> Block:
         if buffer not in self.memory:
             return (stmt,)
+        self.check_settled(buffer, stmt.span)
         tangent = self.tangent(value, stmt.span)
         if isinstance(stmt, Accumulate) and b.is_const(tangent, 0):
             return (stmt,)
@@ -159,9 +183,41 @@ class _Forward:
         return (stmt, Alloc(self.memory[buffer], zero=True, span=stmt.span))
 
     def atomic(self, stmt: Atomic) -> Block:
-        if stmt.buffer in self.memory:
-            raise UnsupportedError(f"atomic '{stmt.op}' on active memory '{stmt.buffer.name}'", stmt.span)
-        return (stmt,)
+        if stmt.buffer not in self.memory:
+            return (stmt,)
+        memory, varies = self.memory[stmt.buffer], stmt.var is not None and self.varies(stmt.var)
+        match stmt:
+            case Atomic(op="add" | "sub", operands=(value,)) if not varies:
+                tangent = self.tangent(value, stmt.span)
+                added = tangent if stmt.op == "add" else b.neg(tangent)
+                return (stmt, Accumulate(memory, stmt.index, added, How.ATOMIC, span=stmt.span))
+            case Atomic(op="exch", operands=(value,)):  # no two threads meet in one element
+                old = self.tangent_var(stmt.var) if stmt.var is not None and varies else None
+                return (stmt, replace(stmt, var=old, buffer=memory, operands=(self.tangent(value, stmt.span),)))
+            case Atomic(op=op, var=Var() as old) if op in EXTREMA and any(k.stmt.var == old for k in self.kept.values()):
+                return (stmt,)
+        raise UnsupportedError(f"atomic '{stmt.op}' on '{stmt.buffer.name}', which has a tangent, is not supported", stmt.span)
+
+    def keep(self, kept: Kept) -> Block:
+        """What stands behind the mark of an atomic maximum or minimum."""
+        tangent = self.tangent(kept.stmt.operands[0], kept.stmt.span)
+        if kept.logs:
+            return written_down(kept, tangent)
+        memory = self.memory[kept.stmt.buffer]
+        self.pending[-1].append(Pending(kept, memory, kept.mark.var, kept.stmt.index, b.cast(tangent, memory.element)))
+        return ()
+
+    def check_settled(self, buffer: Buffer, span: Span | None) -> None:
+        if any(p.kept.stmt.buffer == buffer for pending in self.pending for p in pending):
+            raise UnsupportedError(
+                f"the tangent of '{buffer.name}' is needed here after an atomic maximum or minimum, and no __syncthreads() lies between",
+                span,
+            )
+
+    def inside(self, block: Block) -> tuple[Block, list[Pending]]:
+        """A block inside of a statement, and what it leaves pending."""
+        self.pending.append([])
+        return self.block(block), self.pending.pop()
 
     def stack(self, stmt: Push | Pop) -> Push | Pop:
         """Each field whose value varies gets a second one for the tangent; pushes and pops of one stack agree on which."""
@@ -177,13 +233,23 @@ class _Forward:
 
     def control(self, stmt: If | For | While) -> Stmt:
         if isinstance(stmt, If):
-            then, otherwise = self.block(stmt.then), self.block(stmt.otherwise)
+            (then, first), (otherwise, second) = self.inside(stmt.then), self.inside(stmt.otherwise)
             merges = [m for merge in stmt.merges for m in self.merge(merge, stmt.span)]
-            return replace(stmt, then=then, otherwise=otherwise, merges=tuple(merges))
-        if isinstance(stmt, While):
-            header, body = self.block(stmt.header), self.block(stmt.body)
-            return replace(stmt, header=header, body=body, carried=self.carried(stmt))
-        return replace(stmt, body=self.block(stmt.body), carried=self.carried(stmt))
+            result = replace(stmt, then=then, otherwise=otherwise, merges=tuple(merges))
+            branch, left = out_of_if(result, (first, second), self.names)
+            self.pending[-1] += left
+            return branch
+        header = self.block(stmt.header) if isinstance(stmt, While) else ()
+        body, pending = self.inside(stmt.body)
+        carried = self.carried(stmt)
+        loop = (
+            replace(stmt, header=header, body=body, carried=carried)
+            if isinstance(stmt, While)
+            else replace(stmt, body=body, carried=carried)
+        )
+        loop, left = out_of_loop(loop, pending, self.names)
+        self.pending[-1] += left
+        return loop
 
     def merge(self, m: Merge, span: Span | None) -> tuple[Merge, ...]:
         if not self.varies(m.var):

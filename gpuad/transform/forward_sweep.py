@@ -17,6 +17,7 @@ from typing import TypeAlias
 from ..analysis.affine import occurs
 from ..analysis.replay import Replay, bound_in
 from ..ir import build as b
+from ..ir.atomics import EXTREMA
 from ..ir.nodes import (
     Accumulate,
     Alloc,
@@ -49,19 +50,20 @@ from .names import Names
 @dataclass(frozen=True)
 class Versions:
     """Which memory stands for a primal buffer during the forward sweep: `saved` copies of the state before the launch, of which `working`
-    are written by the sweep; `exits`: variables whose value the memory still holds after the launch; `logs`: results of atomics that the
-    augmented primal has written down."""
+    are written by the sweep; `exits`: variables whose value the memory still holds after the launch; `logs`: what the augmented primal has
+    written down, by the id of the statement that gave it; `marked`: atomics that are done again with their results."""
 
     saved: dict[Buffer, Buffer] = field(default_factory=dict)
     working: frozenset[Buffer] = frozenset()
     exits: dict[Var, Store] = field(default_factory=dict)
     logs: dict[int, tuple[Buffer, Expr]] = field(default_factory=dict)
+    marked: frozenset[int] = frozenset()
 
 
 ScopeKey: TypeAlias = "tuple[int, int]"  # id of the control statement that owns the scope, and which of its blocks
 
 
-COMMUTING = frozenset({"add", "sub", "min", "max", "and", "or", "xor"})  # atomics whose order does not matter to what is left
+COMMUTING = frozenset({"add", "sub", "and", "or", "xor"}) | EXTREMA  # atomics whose order does not matter to what is left
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,8 @@ class ForwardSweep:
             case Let(var=var) if var in self.versions.exits:
                 store = self.versions.exits[var]
                 return (Load(var, store.buffer, store.index, span=stmt.span, note="the result is still there"),)
+            case Let(var=var) if id(stmt) in self.versions.logs:
+                return (self._recorded(stmt, var),)
             case Let():
                 return (stmt,)
             case Load(buffer=buffer):
@@ -175,11 +179,15 @@ class ForwardSweep:
     def _atomic(self, stmt: Atomic, top: bool) -> Block:
         """What it gave is on record; what it did to an array of the kernel is done again, if any order of the threads does the same."""
         again = stmt.buffer.length is not None and (top or stmt.buffer in self._fresh) and stmt.op in COMMUTING
-        repeated = (replace(stmt, var=None),) if again else ()
+        kept = stmt if id(stmt) in self.versions.marked else replace(stmt, var=None)
+        repeated = (kept,) if again else ()
         if stmt.var is None or id(stmt) not in self.versions.logs:
             return repeated
+        return (*repeated, self._recorded(stmt, stmt.var))
+
+    def _recorded(self, stmt: Stmt, var: Var) -> Load:
         log, index = self.versions.logs[id(stmt)]
-        return (*repeated, Load(stmt.var, log, index, span=stmt.span, note="as recorded at the launch"))
+        return Load(var, log, index, span=stmt.span, note="as recorded at the launch")
 
     def _control(self, stmt: If | For | While, top: bool, immediate: bool) -> Block:
         repeatable = self.repeatable(stmt)

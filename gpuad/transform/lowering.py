@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from ..errors import UnsupportedError
 from ..ir import surface
-from ..ir.nodes import Block, Buffer, Constant, Expr, If, Let, Merge, Stmt, Var
+from ..ir.nodes import Block, Buffer, Call, Constant, Expr, If, Let, Merge, Stmt, Var
 from ..ir.records import numbers, parts, size_of
 from ..ir.types import BOOL, Scalar, Space, Type
 from ..source import Span
@@ -71,6 +71,7 @@ class Lowering:
     groups: dict[Buffer, dict[Scalar, Buffer]] = field(default_factory=dict)
     parts: dict[Cell, tuple[Cell, ...]] = field(default_factory=dict)
     given: list[tuple[Cell, Value]] = field(default_factory=list)
+    floats: dict[Var, Expr] = field(default_factory=dict)  # whose bits an integer variable holds
     next_uid: int = 0
 
     # --- names ---
@@ -156,7 +157,15 @@ class Lowering:
     def name(self, name: str, value: Expr, span: Span | None) -> Var:
         var = self.var(name, value.type)
         self.emit(Let(var, value, span=span))
+        bits = fold.same_bits(value)
+        if isinstance(bits, Call) and bits.function == "bits" and bits.arguments[0].type.is_float:
+            self.floats[var] = bits.arguments[0]
         return var
+
+    def bits(self, value: Expr, kind: Scalar) -> Expr:
+        """The bits of a value as a `kind` of its size; of a variable that holds the bits of such a number, that number."""
+        known = self.floats.get(held) if isinstance(held := fold.same_bits(value), Var) else None
+        return known if known is not None and known.type == kind else fold.bits(value, kind)
 
     def capture(self, action: Callable[[], None]) -> list[Stmt]:
         """The statements that an action emits; what it does to the environment stays."""

@@ -11,11 +11,12 @@ from dataclasses import replace
 
 from ..errors import UnsupportedError
 from ..ir import surface
+from ..ir.atomics import EXTREMA
 from ..ir.functions import ROUNDINGS
 from ..ir.nodes import Accumulate, Atomic, Binary, Buffer, Call, Constant, Expr, How, Let, Load, Stmt, Store, Var, walk
 from ..ir.records import is_composite, parts
 from ..ir.rewrite import expressions
-from ..ir.types import BOOL, I32, Pointer, Scalar, Space, Type, value_type
+from ..ir.types import BOOL, F32, F64, I32, Pointer, Scalar, Space, Type, value_type
 from ..source import Span
 from . import fold, records
 from .lowering import Lowering
@@ -218,6 +219,8 @@ def atomic(s: Lowering, e: surface.AtomicCall, at: Address, operands: tuple[Expr
     Accumulate."""
     if not at.targets:
         raise UnsupportedError("an atomic operation on a null pointer", e.span)
+    if name is not None and not e.valued:
+        raise UnsupportedError("the value of this atomic operation is used, but its loop does not end with the old content", e.span)
     single = _single(at)
     if single is not None:
         return _atomic_one(s, e, single, at.index, operands, name)
@@ -239,23 +242,30 @@ def _atomic_one(s: Lowering, e: surface.AtomicCall, on: Target, index: Expr, ope
     on, index = records.number_at(s, on, index, kind, e.span)
     if on in s.read_only:
         raise UnsupportedError(f"'{on.name}' is const, but written", e.span)
+    op = e.op
     if value_type(on.element) != operands[0].type:
-        operands = _operands_of(on, e, operands)
-    if name is None and e.op in ("add", "sub"):
-        added = operands[0] if e.op == "add" else fold.unary("-", operands[0])
+        op, operands = _of_another_type(s, on, e, operands)
+    if op in EXTREMA and on.element.is_float and on.element.bits == 16:
+        raise UnsupportedError(f"atomic maxima and minima on '{on.name}', which is memory of {on.element}, are not supported", e.span)
+    if name is None and op in ("add", "sub"):
+        added = operands[0] if op == "add" else fold.unary("-", operands[0])
         s.emit(Accumulate(on, index, added, How.ATOMIC, span=e.span))
         return UNDEFINED
     old = None if name is None else s.var(name, value_type(on.element))
-    s.emit(Atomic(e.op, old, on, index, operands, span=e.span))
+    s.emit(Atomic(op, old, on, index, operands, span=e.span))
     return UNDEFINED if old is None else viewed(old, e.type, e.span)
 
 
-def _operands_of(on: Buffer, e: surface.AtomicCall, operands: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """The operands of an atomic operation on memory of another type: the same bits, where signs do not matter."""
+def _of_another_type(s: Lowering, on: Buffer, e: surface.AtomicCall, operands: tuple[Expr, ...]) -> tuple[str, tuple[Expr, ...]]:
+    """An atomic operation on memory of another type: the same bits, where signs do not matter. On floats the greatest of integers is
+    that by the bits."""
     kind = operands[0].type
+    if kind.is_integer and on.element in (F32, F64) and kind.bits == on.element.bits and e.op in ("min", "max", "exch", "cas"):
+        order = "" if e.op in ("exch", "cas") else "i" if kind.is_signed else "u"
+        return f"{order}{e.op}", tuple(s.bits(operand, on.element) for operand in operands)
     if not (kind.is_integer and on.element.is_integer and kind.bits == on.element.bits and e.op in _UNSIGNED):
         raise UnsupportedError(f"an atomic operation of {kind} on '{on.name}', which is memory of {on.element}", e.span)
-    return tuple(fold.cast(operand, on.element) for operand in operands)
+    return e.op, tuple(fold.cast(operand, on.element) for operand in operands)
 
 
 _UNSIGNED = ("add", "sub", "exch", "cas", "and", "or", "xor")  # operations that are the same for signed and unsigned

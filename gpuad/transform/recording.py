@@ -8,13 +8,34 @@ are still in memory after the launch (`x = exp(x)`) are read back where that sav
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from ..analysis.activity import Activity
 from ..analysis.affine import Polynomial
 from ..analysis.replay import Access, Replay, replay
 from ..errors import UnsupportedError
-from ..ir.nodes import Accumulate, Alloc, Atomic, Block, Buffer, How, If, Kernel, Let, Load, Stmt, Store, Var, variables
+from ..ir.nodes import (
+    Accumulate,
+    Alloc,
+    Atomic,
+    Block,
+    Buffer,
+    Constant,
+    Expr,
+    For,
+    How,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Stmt,
+    Store,
+    Var,
+    While,
+    variables,
+)
 from ..ir.rewrite import blocks, defined, walk_stmts
 from .forward_sweep import COMMUTING, Owned, ScopeKey, Versions
 from .names import Names
@@ -22,6 +43,9 @@ from .prune import prune
 from .reverse import Inputs, Shadows, reverse
 from .tiles import share
 from .unique import unique
+from .winners import Mark
+
+Logs: TypeAlias = "Mapping[int, tuple[Buffer, Expr]]"
 
 
 @dataclass(frozen=True)
@@ -41,14 +65,15 @@ def record(
     primal: Kernel,
     activity: Activity,
     shadows: Shadows,
-    logs: dict[int, tuple[Buffer, object]],
+    logs: Logs,
     *,
+    marks: Mapping[int, Mark] | None = None,
     analyse: bool = True,
     optimistic: bool = False,
 ) -> Recording:
     """The smallest recording for the kernel. `analyse=False` (for tests) takes every written buffer as tracked and every load of one as
     fragile."""
-    task = _Task(primal, activity, shadows, replay(primal, optimistic=optimistic), logs, analyse)
+    task = _Task(primal, activity, shadows, replay(primal, optimistic=optimistic), logs, marks or {}, analyse)
     best = task.settle({})
     for var, store in _exits(primal).items() if analyse else ():
         other = task.settle({var: store})
@@ -63,7 +88,8 @@ class _Task:
     activity: Activity
     shadows: Shadows
     facts: Replay
-    logs: dict[int, tuple[Buffer, object]]
+    logs: Logs
+    marks: Mapping[int, Mark]
     analyse: bool
 
     def settle(self, exits: dict[Var, Store]) -> Recording:
@@ -73,8 +99,9 @@ class _Task:
             names = Names(self.primal)
             saved = {b: names.buffer(f"{b.name}_saved", b.element) for b in self.primal.buffers if b in self.facts.written}
             working = frozenset(b for b in saved if b in tracked)
-            versions = Versions(saved, working, exits, dict(self.logs))  # type: ignore[arg-type]
-            body, stacks = reverse(Inputs(self.primal, self.activity, self.facts, self.shadows, versions, fragile), names)
+            again = frozenset(key for key, mark in self.marks.items() if not mark.recorded)
+            versions = Versions(saved, working, exits, dict(self.logs), again)
+            body, stacks = reverse(Inputs(self.primal, self.activity, self.facts, self.shadows, versions, fragile, self.marks), names)
             body, origin, arrays = unique(body, names)
             body = prune(body, private=saved.values())
             found = needed | self._needed(body, origin)
@@ -95,21 +122,41 @@ class _Task:
         unstable = [a for a in loads if a.buffer in tracked and (id(a.stmt) in self.facts.unstable or not self.analyse)]
         homes = _inner_homes(self.primal.body)
         fragile = {id(a.stmt) for a in unstable if homes.get(a.buffer) != tuple(s for s, _ in a.path)}  # else its scope repeats it in order
-        return tracked, frozenset(self._spread(fragile, loads))
+        return tracked, frozenset(self._spread(fragile, loads) | self._carried_marks())
+
+    def _carried_marks(self) -> set[int]:
+        """Marks of operations on shared arrays within loops: the reverse of an iteration cannot find out again whose number was kept."""
+        found: set[int] = set()
+        homes = {
+            s.buffer: tuple(p for p in path if isinstance(p, For | While))
+            for s, path in _with_path(self.primal.body)
+            if isinstance(s, Alloc)
+        }
+        for access in self.facts.accesses:
+            mark = self.marks.get(id(access.stmt))
+            if mark is None or mark.recorded or access.loops == homes.get(access.buffer):
+                continue
+            if homes.get(access.buffer):
+                raise UnsupportedError(
+                    f"an atomic operation in a loop on the shared array '{access.buffer.name}', which carries a gradient and is filled "
+                    "anew by each iteration of a loop around it, is not supported",
+                    access.stmt.span,
+                )
+            found.add(id(mark.let))
+        return found
 
     def _refuse_shared(self, access: Access) -> None:
         """Memory that other threads add to cannot be replayed by one thread."""
-        for other in self.facts.accesses:
-            if (
-                other.buffer == access.buffer
-                and isinstance(other.stmt, Accumulate | Atomic)
-                and _atomic(other.stmt)
-                and (access.buffer.length is None or not _repeatable(other.stmt))
-            ):
+        updates = [a.stmt for a in self.facts.accesses if a.buffer == access.buffer and isinstance(a.stmt, Accumulate | Atomic)]
+        for stmt in (s for s in updates if _atomic(s)):
+            if access.buffer.length is None or not _repeatable(stmt):
+                what = "to which threads add" if isinstance(stmt, Accumulate) else "which threads change"
                 raise UnsupportedError(
-                    f"the gradient needs the value of '{access.buffer.name}' read here, to which threads add atomically in one launch",
-                    access.stmt.span,
+                    f"the gradient needs the value of '{access.buffer.name}' read here, {what} atomically in one launch", access.stmt.span
                 )
+            if any(id(s) not in self.marks and not _commute(s, stmt) for s in updates if _atomic(s)):
+                why = "which hangs on the order in which threads change it atomically"
+                raise UnsupportedError(f"the gradient needs the value of '{access.buffer.name}' read here, {why}", access.stmt.span)
 
     def _spread(self, fragile: set[int], loads: list[Access]) -> set[int]:
         """An array made in an inner scope whose stores lie in a part that cannot be repeated has no state to read there: all its loads are
@@ -144,8 +191,21 @@ def _repeatable(stmt: Accumulate | Atomic) -> bool:
     return isinstance(stmt, Accumulate) or stmt.op in COMMUTING
 
 
+def _commute(a: Accumulate | Atomic, b: Accumulate | Atomic) -> bool:
+    """Whether two operations on an array leave the same in either order."""
+    kinds = {"add" if isinstance(s, Accumulate) or s.op == "sub" else s.op for s in (a, b)}
+    return len(kinds) == 1 or (isinstance(a.index, Constant) and isinstance(b.index, Constant) and a.index != b.index)
+
+
 def _all(loads: list[Access], buffer: Buffer, fragile: set[int]) -> bool:
     return all(id(a.stmt) in fragile for a in loads if a.buffer == buffer)
+
+
+def _with_path(block: Block, path: tuple[Stmt, ...] = ()) -> Iterator[tuple[Stmt, tuple[Stmt, ...]]]:
+    for stmt in block:
+        yield stmt, path
+        for inner in blocks(stmt):
+            yield from _with_path(inner, (*path, stmt))
 
 
 def _inner_homes(block: Block, path: tuple[Stmt, ...] = (), *, lasting: bool = True) -> dict[Buffer, tuple[Stmt, ...]]:

@@ -13,12 +13,13 @@ Assumes: a normalised kernel with named results (`name_results`). Guarantees: va
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..analysis.activity import Activity
 from ..analysis.replay import Replay
 from ..errors import UnsupportedError
 from ..ir import build as b
+from ..ir.atomics import EXTREMA, bits
 from ..ir.nodes import (
     Accumulate,
     Alloc,
@@ -53,6 +54,7 @@ from .forward_sweep import ForwardSweep, Owned, ScopeKey, Versions, closed_form
 from .names import Names
 from .shuffles import adjoint_of
 from .tiles import is_shared
+from .winners import Mark
 
 Shadows = Mapping["Var | Buffer", Buffer]
 
@@ -67,6 +69,7 @@ class Inputs:
     shadows: Shadows
     versions: Versions
     fragile: frozenset[int]
+    marks: Mapping[int, Mark] = field(default_factory=dict)
 
 
 def reverse(inputs: Inputs, names: Names) -> tuple[Block, dict[ScopeKey, Owned]]:
@@ -84,6 +87,7 @@ class _Reverse:
         self.sweep = ForwardSweep(inputs.replay, inputs.versions, names, inputs.fragile)
         self.propagation = Propagation(inputs.activity, names)
         self.shared_done = False
+        self.entered: list[int] = []  # the Ifs whose scopes are being reversed apart from their forward parts
 
     # --- scopes ------------------------------------------------------------------------------------------------------------------
 
@@ -147,7 +151,9 @@ class _Reverse:
     def _inner(self, owner: Stmt, block: Block, branch: int, seeds: Callable[[Ledger], None] | None) -> Ledger:
         """A scope that the reverse sweep comes back to."""
         pops = self.sweep.pops(owner, branch)
+        self.entered.append(id(owner))
         ledger = self.scope(block, set(), top=False, seeds=seeds, skip=_popped(pops))
+        self.entered.pop()
         refilled = any(is_shared(s) for s in block)  # while other threads may still read what is in the tile
         ledger.out[:0] = (Barrier(span=owner.span), *pops) if refilled else pops
         return ledger
@@ -165,7 +171,7 @@ class _Reverse:
             case Accumulate():
                 self._accumulate(ledger, stmt)
             case Atomic():
-                self._atomic(stmt)
+                self._atomic(ledger, stmt)
             case If():
                 self._if(ledger, stmt, lambda block, branch, seeds: self._inner(stmt, block, branch, seeds))
             case For():
@@ -251,11 +257,47 @@ class _Reverse:
         ledger.out.append(Load(seed, shadow, stmt.index, span=stmt.span))
         self.propagation.send(ledger, stmt.value, b.cast(seed, stmt.value.type), stmt.buffer.name, stmt.span)
 
-    def _atomic(self, stmt: Atomic) -> None:
-        if stmt.buffer in self.facts or stmt.buffer in self.facts.shadowed:
-            raise UnsupportedError(
-                f"atomic '{stmt.op}' on active memory '{stmt.buffer.name}' whose result is used or which is no addition", stmt.span
-            )
+    def _atomic(self, ledger: Ledger, stmt: Atomic) -> None:
+        """What another thread has left there is not known: a result with a gradient is refused, but for an exchange, which threads do not
+        make in one element (`analysis.extrema`)."""
+        if stmt.buffer not in self.facts and stmt.buffer not in self.facts.shadowed:
+            return
+        match stmt:
+            case Atomic(op="add" | "sub", operands=(value,)) if stmt.var is None or stmt.var not in self.facts:
+                added = value if stmt.op == "add" else b.neg(value)
+                self._accumulate(ledger, Accumulate(stmt.buffer, stmt.index, added, span=stmt.span))
+            case Atomic(op="exch", operands=(value,)):
+                self._store(ledger, Store(stmt.buffer, stmt.index, value, span=stmt.span))
+                if stmt.var is not None:
+                    self._load(ledger, Load(stmt.var, stmt.buffer, stmt.index, span=stmt.span))
+            case Atomic(op=op) if op in EXTREMA:
+                self._extremum(ledger, stmt)
+            case Atomic(op=op):
+                what = "whose result carries one" if op in ("add", "sub") else "is not supported"
+                name = f"atomic{op.upper() if op == 'cas' else op.capitalize()}"
+                raise UnsupportedError(f"{name} on '{stmt.buffer.name}', which carries a gradient, {what}", stmt.span)
+
+    def _extremum(self, ledger: Ledger, stmt: Atomic) -> None:
+        """The adjoint of what is there in the end belongs to the execution that put it there, and goes no further back."""
+        shadow, (value,) = self.shadows[stmt.buffer], stmt.operands
+        last = self.names.var(stmt.buffer.name, stmt.var.type if stmt.var is not None else value.type)
+        ledger.out.append(Load(last, stmt.buffer, stmt.index, span=stmt.span))
+        won = b.compare("==", self._mark(stmt), bits(last))
+        if not self.facts.expression(value):
+            note = "the greatest is something inactive" if stmt.op.endswith("max") else "the least is something inactive"
+            ledger.out.append(If(won, (Store(shadow, stmt.index, b.zero(shadow.element), note=note, span=stmt.span),), span=stmt.span))
+            return
+        taken, seed = (self.names.var(f"d{stmt.buffer.name}", shadow.element) for _ in range(2))
+        take = Take(taken, shadow, stmt.index, self._how(shadow), span=stmt.span)
+        ledger.out.append(If(won, (take,), (), (Merge(seed, taken, b.zero(shadow.element)),), span=stmt.span))
+        assert isinstance(value, Var), "the number has a name, for its mark"
+        ledger.add(value, Term(b.cast(seed, value.type), conditional=True))
+
+    def _mark(self, stmt: Atomic) -> Var:
+        """The mark where it can be seen: behind the outermost of the Ifs around the operation that are reversed on their own."""
+        mark = self.inputs.marks[id(stmt)]
+        outside = [var for owner, var in mark.outside if owner in self.entered]
+        return outside[-1] if outside else mark.var
 
     def _shuffle(self, ledger: Ledger, stmt: Shuffle) -> None:
         terms = ledger.take(stmt.var)

@@ -82,7 +82,7 @@ def stack_layout(
     body: Block, primal: Kernel, saved: dict[Buffer, Buffer], stacks: dict[ScopeKey, Owned], logs: Logs, names: Names
 ) -> Layout:
     """Lays out all stacks of an adjoint body. `saved` maps primal buffers to their copies (the counting kernel may overwrite those),
-    `logs` say what atomics returned."""
+    `logs` say what the primal has written down."""
     depths = _static_depths(body)
     used = {s.stack.uid: s.stack for s in walk_stmts(body) if isinstance(s, Push)}
     task = _Layout(names)
@@ -256,6 +256,9 @@ class _Count:
                 log, index = self.logs[id(stmt)]
                 again = (replace(stmt, var=None),) if stmt.buffer.length is not None else ()
                 return (*again, Load(var, log, index, span=stmt.span))
+            case Let(var=var) if id(stmt) in self.logs:
+                log, index = self.logs[id(stmt)]
+                return (Load(var, log, index, span=stmt.span),)
             case Load(buffer=buffer) | Store(buffer=buffer) | Accumulate(buffer=buffer) | Take(buffer=buffer) | Atomic(buffer=buffer):
                 if isinstance(stmt, Load) or buffer.length is not None or buffer in self.saved:
                     return (replace(stmt, buffer=self.saved.get(buffer, buffer)),)

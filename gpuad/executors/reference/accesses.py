@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import GpuadError, UnsupportedError
+from ...ir.atomics import EXTREMA
 from ...ir.dtypes import dtype_of, is_real
 from ...ir.nodes import Accumulate, Alloc, Atomic, Expr, How, Load, Store, Take
 from ...ir.types import Space, value_type
@@ -281,11 +282,29 @@ def _decremented(old: Array, limit: Array) -> Array:
     return np.where((old == 0) | (old > limit), limit, old - old.dtype.type(1))
 
 
+def _kept(op: str) -> Callable[[Array, Array], Array]:
+    """The operation of `ir.atomics`: the new value where it is greater, or less, as the operation compares."""
+    kinds = {"i": "i", "u": "u"}
+
+    def ordered(values: Array) -> Array:
+        return values.view(f"{kinds[op[0]]}{values.dtype.itemsize}") if op[0] in kinds else values
+
+    def update(old: Array, value: Array) -> Array:
+        first, second = ordered(value), ordered(old)
+        replaced = first > second if op.endswith("max") else first < second
+        if op[0] == "f":
+            replaced |= (old != old) & (value == value)
+        if op[0] == "n":
+            replaced = ~(old >= value if op.endswith("max") else old <= value)
+        return np.where(replaced, value, old)
+
+    return update
+
+
 _UPDATES: dict[str, Callable[..., Array]] = {
     "add": np.add,
     "sub": np.subtract,
-    "min": np.minimum,
-    "max": np.maximum,
+    **{op: _kept(op) for op in EXTREMA},
     "exch": _exchanged,
     "cas": _swapped,
     "and": np.bitwise_and,

@@ -1,0 +1,277 @@
+"""Reads a loop around atomicCAS: a new content is tried until nobody has come in between.
+
+    do { assumed = old;  old = atomicCAS(bits, assumed, new(value, assumed)); } while (assumed != old);
+    while (value > old) { assumed = old;  if ((old = atomicCAS(bits, assumed, value)) == assumed) break; }
+
+The new content is the sum, the greater, or the less of the value and the content, by itself or because of tests that leave the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from ...ir.surface import (
+    Assign,
+    AtomicCall,
+    Binary,
+    Block,
+    Break,
+    Cast,
+    Conditional,
+    Declaration,
+    Declare,
+    DoWhile,
+    Evaluate,
+    Expr,
+    For,
+    If,
+    MathCall,
+    Name,
+    Stmt,
+    Unary,
+    While,
+)
+from ...ir.surface import Constant as ConstantNode
+from ...ir.types import Scalar, Type
+
+
+@dataclass(frozen=True)
+class Around:
+    """What the loop may refer to: the `value`, variables that hold the `contents`; whether an expression is the memory's address."""
+
+    value: Declaration
+    contents: frozenset[Declaration]
+    is_address: Callable[[Expr], bool]
+
+
+@dataclass(frozen=True)
+class Swap:
+    """`op`: what the loop does to the memory; `old` holds the old content afterwards, if `valued`."""
+
+    op: str
+    old: Declaration
+    valued: bool
+
+
+def swap_of(stmt: DoWhile | While | For, around: Around) -> Swap | None:
+    """The operation that a loop is, or None."""
+    if isinstance(stmt, For) and (stmt.init is not None or stmt.step is not None):
+        return None
+    body = _Body(around)
+    before = None if isinstance(stmt, DoWhile) or is_true(stmt.condition) else stmt.condition
+    if before is not None and not body.asked(before, True):
+        return None
+    if not all(body.statement(s) for s in _steps(stmt.body)) or body.assumed is None or body.new is None:
+        return None
+    if isinstance(stmt, DoWhile) and not is_true(stmt.condition):
+        body.done = body.done or body.compares(stmt.condition, "!=")
+    op = body.operation()
+    if not op or body.result != body.old or not (body.done or before is not None):
+        return None
+    return Swap(op, body.old, body.done)
+
+
+class _Body:
+    """One iteration, statement by statement. `old`: the variable that holds the content at its start, and is given what the swap found;
+    `assumed`: the one that the swap expects; `result`: the one that holds what the swap found; `done`: the loop is left if that was
+    expected."""
+
+    def __init__(self, around: Around) -> None:
+        self.around = around
+        self.old: Declaration = around.value
+        self.assumed: Declaration | None = None
+        self.result: Declaration | None = None
+        self.new: Expr | None = None
+        self.tests: list[tuple[str, Expr]] = []
+        self.names: dict[Declaration, Expr] = {}  # of what is computed from the content on the way
+        self.done = False
+
+    def statement(self, stmt: Stmt) -> bool:
+        match stmt:
+            case Declare(init=None):
+                return True
+            case Declare(declaration=target, init=Expr() as value) if self.looks(value):
+                self.names[target] = _resolved(value, self.names)
+                return True
+            case Declare(declaration=target, init=Expr() as value):
+                return self.gives(target, value)
+            case Evaluate(value=Assign(target=Name(declaration=target), value=value, op=None)):
+                return self.gives(target, value)
+            case If(condition=condition, then=then, otherwise=None) if isinstance(only(then), Break):
+                if self.new is None:
+                    return self.asked(condition, False)
+                self.done = self.compares(condition, "==")
+                return self.done
+        return False
+
+    def looks(self, value: Expr) -> bool:
+        """Whether a new variable only holds what is computed from the content."""
+        return self.assumed is not None and self.new is None and not isinstance(number(value), AtomicCall)
+
+    def gives(self, target: Declaration, value: Expr) -> bool:
+        swap = number(value)
+        if isinstance(swap, AtomicCall):
+            return self.swaps(target, swap)
+        source = named(value)
+        if source is None or target == self.around.value:
+            return False
+        if self.new is not None:  # the content becomes what the swap found
+            found, self.result = self.result, target
+            return source == found and target == self.old
+        self.assumed, self.old = target, source
+        return source in self.around.contents and target != source
+
+    def swaps(self, target: Declaration, swap: AtomicCall) -> bool:
+        expected, new = swap.operands if swap.op == "cas" else (swap, None)
+        wanted = named(expected)
+        if new is None or self.new is not None or wanted is None or not self.around.is_address(swap.pointer):
+            return False
+        if self.assumed is None and wanted in self.around.contents:  # without a copy of the content
+            self.assumed = self.old = wanted
+        self.new, self.result = new, target
+        return wanted == self.assumed != target
+
+    def asked(self, condition: Expr, goes_on: bool) -> bool:
+        """Whether a condition is a test of the content, on which the iteration goes on if it `goes_on`."""
+        found = tested(_resolved(condition, self.names), goes_on, self.around.value)
+        if found is None:
+            return False
+        self.tests.append(found)
+        return True
+
+    def compares(self, condition: Expr, op: str) -> bool:
+        """Whether the swap found what it expected."""
+        if not isinstance(condition, Binary) or condition.op != op or self.result is None:
+            return False
+        return {named(condition.left), named(condition.right)} == {self.assumed, self.result}
+
+    def operation(self) -> str:
+        """The operation that makes the new content of the value and the old."""
+        assert self.new is not None
+        if any(named(content) not in (self.old, self.assumed) for _, content in self.tests):
+            return ""
+        tests, value, new = [op for op, _ in self.tests], self.around.value, number(_resolved(self.new, self.names))
+        match new:
+            case Name(declaration=declaration) if declaration == value:
+                return together(tests)
+            case Binary(op="+", type=Scalar(kind="float"), left=a, right=b):  # of the numbers, not of their bits
+                op, sides = "add" if not tests else "", (a, b)
+            case MathCall(function=("fmin" | "fmax") as name, arguments=(a, b)):
+                op, sides = together([name, *tests]), (a, b)
+            case Conditional(condition=condition, then=a, otherwise=b):
+                found = tested(condition, named(a) == value, value, equal=True)
+                op, sides = together([found[0], *tests]) if found is not None and named(found[1]) == self.assumed else "", (a, b)
+            case _:
+                return ""
+        return op if {named(s) for s in sides} == {self.assumed, value} else ""
+
+
+def _steps(stmt: Stmt) -> Iterator[Stmt]:
+    """The statements of a block in order, an assignment inside of a comparison before it."""
+    match stmt:
+        case Block(body=body):
+            for inner in body:
+                yield from _steps(inner)
+        case If(condition=Binary(left=left, right=right) as condition) if isinstance(number(left), Assign):
+            first = number(left)
+            assert isinstance(first, Assign)
+            yield Evaluate(stmt.span, first)
+            yield If(stmt.span, Binary(condition.span, condition.type, condition.op, first.target, right), stmt.then, stmt.otherwise)
+        case _:
+            yield stmt
+
+
+def _resolved(expr: Expr, names: dict[Declaration, Expr]) -> Expr:
+    """The expression with variables replaced by what they stand for."""
+    match expr:
+        case Name(declaration=declaration):
+            return names.get(declaration, expr)
+        case Cast(operand=a) | Unary(operand=a):
+            return replace(expr, operand=_resolved(a, names))
+        case MathCall(arguments=arguments):
+            return replace(expr, arguments=tuple(_resolved(a, names) for a in arguments))
+        case Binary(left=a, right=b):
+            return replace(expr, left=_resolved(a, names), right=_resolved(b, names))
+        case Conditional(condition=c, then=a, otherwise=b):
+            return replace(expr, condition=_resolved(c, names), then=_resolved(a, names), otherwise=_resolved(b, names))
+    return expr
+
+
+_MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_OPPOSITE = {"<": ">=", ">": "<=", "<=": ">", ">=": "<"}
+
+
+def tested(condition: Expr, holds: bool, value: Declaration, *, equal: bool = False) -> tuple[str, Expr] | None:
+    """If the value replaces a content where a comparison of the two is as `holds` says: the operation, and the content. `equal`: it may be
+    replaced by what equals it."""
+    while isinstance(condition, Unary) and condition.op == "!":
+        condition, holds = condition.operand, not holds
+    if not isinstance(condition, Binary) or condition.op not in _MIRRORED or not isinstance(condition.left.type, Scalar):
+        return None
+    op, first, second = condition.op, condition.left, condition.right
+    if named(second) == value:
+        op, first, second = _MIRRORED[op], second, first
+    if named(first) != value or named(second) == value:
+        return None
+    kept = _kept(condition.left.type, op, holds, equal)
+    return (kept, second) if kept else None
+
+
+def _kept(kind: Scalar, op: str, holds: bool, equal: bool) -> str:
+    """The operation that replaces the content by a value where `value op content` is as `holds` says."""
+    if kind.is_float and not holds:  # so it does if one of them is NaN
+        return {"<": "nmax", "<=": "nmax", ">": "nmin", ">=": "nmin"}[op]
+    op = op if holds else _OPPOSITE[op]
+    if op.endswith("=") and not equal:
+        return ""
+    order = "" if kind.is_float else "i" if kind.is_signed else "u"
+    return order + ("max" if op[0] == ">" else "min")
+
+
+def together(ops: list[str]) -> str:
+    """The operation that replaces where all of them do; '' if that is none."""
+    if not ops or len({op[-3:] for op in ops}) > 1:
+        return ""
+    kinds = {op[:-3] for op in ops}
+    if kinds & {"i", "u"}:
+        return ops[0] if len(kinds) == 1 else ""
+    return next(kind for kind in ("", "f", "n") if kind in kinds) + ops[0][-3:]
+
+
+# --- expressions -------------------------------------------------------------------------------------------------------------------------
+
+
+def only(stmt: Stmt) -> Stmt:
+    """The one statement in a block, or the statement itself."""
+    while isinstance(stmt, Block) and len(stmt.body) == 1:
+        (stmt,) = stmt.body
+    return stmt
+
+
+def is_true(condition: Expr | None) -> bool:
+    """Whether a loop's condition always holds."""
+    while isinstance(condition, Cast):
+        condition = condition.operand
+    return condition is None or (isinstance(condition, ConstantNode) and bool(condition.value))
+
+
+def number(expr: Expr) -> Expr:
+    """What an expression stands for, whether as a number or as its bits."""
+    while True:
+        if isinstance(expr, MathCall) and expr.function == "bits":
+            (expr,) = expr.arguments
+        elif isinstance(expr, Cast) and _same_bits(expr.type, expr.operand.type):
+            expr = expr.operand
+        else:
+            return expr
+
+
+def _same_bits(a: Type, b: Type) -> bool:
+    return isinstance(a, Scalar) and isinstance(b, Scalar) and a.is_integer and b.is_integer and a.bits == b.bits
+
+
+def named(expr: Expr) -> Declaration | None:
+    """The variable that an expression stands for."""
+    expr = number(expr)
+    return expr.declaration if isinstance(expr, Name) else None
