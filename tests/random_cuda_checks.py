@@ -23,7 +23,7 @@ from gpuad.executors.base import Executor
 from gpuad.executors.host import Host
 from gpuad.executors.reference import Reference
 
-REALS = (*"abxyzs", "pv", "zc", "part", "coef")  # the last four only in kernels of `random_language`
+REALS = (*"abxyzs", "pv", "zc", "part", "mx", "coef")  # the last five only in kernels of `random_language`
 SCALARS = "cd"
 LARGE = 1e6
 Vector = dict[str, Any]

@@ -1,14 +1,16 @@
 """Random CUDA kernels over the whole language: the grammar of `random_cuda` (tiers base to 1b) with the tiers 1c to 3 mixed into it.
 
 Each kernel draws its features: templates behind name expressions, vectors, complex numbers, structs with methods and operators, switch,
-`__constant__` tables, half precision tables, shared memory with barriers, shuffles and votes, bits of inactive data, the CAS-add idiom.
+`__constant__` tables, tables in half precision and bfloat16, shared memory with barriers, shuffles and votes, tiles of cooperative groups,
+bits of inactive data, additions and maxima by loops around atomicCAS, curand's numbers.
 What such a thing holds is a name or an array of the grammar's scope, `v.x`, `s.w[k]`, `part[i].a`, so that every construct of the other
 tiers meets it: loops, branches, helpers by reference, swaps, early returns. Besides the parameters of `random_cuda`:
 
 | parameter | each thread i |
 |---|---|
 | `real2* pv`, `complex<real>* zc`, `Part* part` | owns element i, reads and overwrites it |
-| `const __half* hf` | reads element i, inactive |
+| `const __half* hf`, `const __nv_bfloat16* bf` | reads element i, inactive |
+| `real* mx` | atomic maxima, never reads |
 | `int* top` | atomics on integers, never reads |
 | `__constant__ real coef[4]` | reads any element |
 
@@ -28,7 +30,8 @@ from random_cuda import Array, Grammar, Kernel, Maker, Name, Node, Scope, block,
 
 BLOCK = 4  # threads of a block that works together: the lanes that shuffle
 COEF = 4  # elements of the table `coef`
-FEATURES = ("template", "vector", "complex", "struct", "switch", "constant", "half", "block", "warp", "bits", "cas", "generic")
+FEATURES = ("template", "vector", "complex", "struct", "switch", "constant", "half", "block", "warp", "bits", "cas", "generic",
+            "groups", "greatest", "drawn", "bfloat16")  # fmt: skip
 
 STRUCTS = """
 struct Local ⟨
@@ -76,7 +79,30 @@ __device__ void cas_add(float* p, float v) ⟨
     ⟩ while (assumed != old);
 ⟩
 """
-HEADERS = {"complex": "cupy/complex.cuh", "half": "cuda_fp16.h"}
+GREATEST_DOUBLE = """
+__device__ void atomic_max(double* p, double v) ⟨
+    unsigned long long* at = (unsigned long long*)p;
+    unsigned long long old = *at, assumed;
+    do ⟨
+        assumed = old;
+        old = atomicCAS(at, assumed, __double_as_longlong(fmax(v, __longlong_as_double(assumed))));
+    ⟩ while (assumed != old);
+⟩
+"""
+GREATEST_FLOAT = """
+__device__ void atomic_max(float* p, float v) ⟨
+    if (v >= 0) atomicMax((int*)p, __float_as_int(v));
+    else atomicMin((unsigned int*)p, __float_as_uint(v));
+⟩
+"""
+GROUPS = "namespace cg = cooperative_groups;\n"
+HEADERS = {
+    "complex": ("cupy/complex.cuh",),
+    "half": ("cuda_fp16.h",),
+    "bfloat16": ("cuda_bf16.h",),
+    "drawn": ("curand_kernel.h",),
+    "groups": ("cooperative_groups.h", "cooperative_groups/reduce.h"),
+}
 
 
 @dataclass(frozen=True)
@@ -100,7 +126,8 @@ class Language(Grammar):
     def __init__(self, seed: int, size: int = 30) -> None:
         super().__init__(seed, size)
         self.features = frozenset(f for f in FEATURES if self.chance(0.4))
-        self.together = bool(self.features & {"block", "warp"})
+        self.together = bool(self.features & {"block", "warp", "groups"})
+        self.states = False  # a generator of random numbers is in scope
 
     def has(self, feature: str) -> bool:
         return feature in self.features
@@ -143,6 +170,7 @@ class Language(Grammar):
             (1 if self.named("struct") else 0, lambda: Node("real", f"{self.of('struct')}.mixed({{}})", (self.own(self.expr(3)),))),
             (1 if self.named("complex") else 0, self.part_of_complex),
             (1 if self.has("half") and self.in_kernel else 0, lambda: Node("real", f"({self.real})__half2float(hf[i])")),
+            (1 if self.has("bfloat16") and self.in_kernel else 0, lambda: Node("real", f"({self.real})__bfloat162float(bf[i])")),
             (1 if self.in_kernel else 0, lambda: Node("real", f"__ldg(&{self.r.choice('ab')}[{{}}])", (self.natural_below_n(),))),
             (1, lambda: Node("real", f"static_cast<{self.real}>({{}})", (self.expr(3),))),
         ])  # fmt: skip
@@ -215,6 +243,8 @@ class Language(Grammar):
             (1.5 * nest if self.has("switch") else 0, lambda: self.switch(depth)),
             (0.5 if self.in_kernel else 0, self.on_integers),
             (0.5, self.deduced),
+            (1 if self.has("greatest") and self.in_kernel and not self.loops else 0, self.greatest),
+            (0.7 if self.has("drawn") and self.in_kernel and self.states else 0, self.drawn),
             (0.5 if any(a.writable for a in self.scope.arrays) else 0, self.bound_reference),
             (0.7 * nest, lambda: self.constant_loop(depth)),
         ])  # fmt: skip
@@ -284,6 +314,17 @@ class Language(Grammar):
     def on_integers(self) -> Node:
         name = self.r.choice(["atomicMax", "atomicMin", "atomicAdd", "atomicOr", "atomicSub"])
         return Node("stmt", f"{name}(&top[{{}}], {{}});", (self.natural(4), self.natural(8)))
+
+    def greatest(self) -> Node:
+        where = self.r.choice(["idx[i]", "0", "i", "(i + 2) % n"])
+        return Node("stmt", f"atomic_max(&mx[{where}], ({self.real})({{}}));", (self.expr(1),))
+
+    def drawn(self) -> Node:
+        """A random number of the thread's own generator."""
+        name = self.fresh("v")
+        kind = self.r.choice(["curand_uniform(&rng)", "curand_normal(&rng)", "curand_uniform_double(&rng)"])
+        self.scope.names.append(Name(name, "real"))
+        return Node("stmt", f"{self.real} {name} = 0.3 * {kind};")
 
     def deduced(self) -> Node:
         name, value = self.fresh("v"), self.own(self.expr(1))
@@ -356,6 +397,7 @@ class Language(Grammar):
                 (1 if self.has("block") else 0, self.summed),
                 (3 if self.has("warp") else 0, self.shuffle),
                 (1 if self.has("warp") else 0, self.vote),
+                (3 if self.has("groups") else 0, self.tile),
                 (1, lambda: Node("stmt", f"{self.mine()} = {{}};", (self.damped(self.mine()),))),
                 (nest, lambda: self.repeated(depth)),
                 (0.5 * nest, lambda: self.decided(depth)),
@@ -407,6 +449,20 @@ class Language(Grammar):
         )
         return Node("stmt", f"if ({form.format(test)}) {self.mine()} = {{}};", (self.bounded(1),))
 
+    def tile(self) -> Node:
+        """Lanes of a tile, which is the block or a half of it."""
+        v, t, lanes = self.mine(), self.fresh("t"), self.r.choice([4, 4, 2])
+        r, value = self.real, f"({self.real})({{}})"
+        form = self.r.choice([
+            f"{v} = 0.5 * {v} + 0.4 * {t}.shfl_{self.r.choice(['up', 'down', 'xor'])}({value}, 1);",
+            f"{v} = 0.5 * {v} + 0.4 * {t}.shfl({value}, {self.r.randrange(lanes)});",
+            f"{v} += 0.2 * cg::reduce({t}, {value}, cg::plus<{r}>());",
+            f"{v} += 0.2 * cg::reduce({t}, {value}, cg::{self.r.choice(['greater', 'less'])}<{r}>());",
+            f"{v} = {t}.any({t}.thread_rank() + blockIdx.x > 2) ? {v} : {value};\n{t}.sync();",
+        ])  # fmt: skip
+        head = f"auto {t} = cg::tiled_partition<{lanes}>(cg::this_thread_block());"
+        return Node("stmt", f"⟨\n{head}\n{form}\n⟩", (self.bounded(1),))
+
     def repeated(self, depth: int) -> Node:
         k = self.fresh("k")
         head = self.r.choice([f"int {k} = 0; {k} < 2; {k}++", f"int {k} = 0; {k} < m; {k} += 2", f"int {k} = 2; {k} > 0; {k}--"])
@@ -418,7 +474,7 @@ class Language(Grammar):
     def thread(self) -> Node:
         self.owned()
         if not self.together:
-            return super().thread()
+            return self.with_generator(super().thread)
         own = [v for v in (Name("v0", "real"), Name("v00", "real"))]
         self.common = [*own, Name("c", "real", False), Name("d", "real", False), Name("m", "int", False, 5)]
         self.scope.names += own
@@ -430,11 +486,18 @@ class Language(Grammar):
         second = [self.stage() for _ in range(self.r.randint(1, 3))]
         self.leaves = ["return;"]
         with self.inner():
-            last = super().thread()
+            last = self.with_generator(super().thread)
         start = f"{self.real} v0 = 0.2 * c + 0.1 * (int)threadIdx.x, v00 = i < n ? a[i] : ({self.real})0.3;"
         tile = f"__shared__ {self.real} tile[{BLOCK}];\n"
         form = f"{tile}{start}\n{{}}\nif (i < n) ⟨\n{{}}\n⟩\n{{}}\nif (i < n) ⟨\n{{}}\n⟩"
         return Node("stmt", form, (block(first), block(middle), block(second), last))
+
+    def with_generator(self, thread: Maker) -> Node:
+        self.states = self.has("drawn")
+        body = thread()
+        generator = self.r.choice(["curandState", "curandStatePhilox4_32_10_t"])
+        start = f"{generator} rng;\ncurand_init(7, i, 0, &rng);\n{{}}"
+        return Node("stmt", start, (body,)) if self.states else body
 
     def shaped(self, shape: str, helpers: Node, before: Node, body: Node) -> Node:
         made = super().shaped("open" if self.together else shape, helpers, before, body)
@@ -444,10 +507,14 @@ class Language(Grammar):
         return ((-(-n // BLOCK), 1), (BLOCK, 1)) if self.together else super().geometry(shape, n)
 
     def preamble(self) -> str:
-        lines = [f"#include <{file}>" for feature, file in HEADERS.items() if self.has(feature)]
+        lines = [f"#include <{file}>" for feature, files in HEADERS.items() if self.has(feature) for file in files]
         texts = [STRUCTS] * self.has("struct") + [VECTORS] * self.has("vector")
         if self.has("cas"):
             texts.append(CAS_DOUBLE if self.real == "double" else CAS_FLOAT)
+        if self.has("greatest"):
+            texts.append(GREATEST_DOUBLE if self.real == "double" else GREATEST_FLOAT)
+        if self.has("groups"):
+            texts.append(GROUPS)
         if self.has("constant"):
             texts.append(f"__constant__ REAL coef[{COEF}];\n")
         return "\n".join([*lines, *texts]).replace("REAL", self.real) + "\n"
@@ -456,12 +523,13 @@ class Language(Grammar):
         more = ["int* top"]
         more += [f"{self.real}2* pv"] * self.has("vector") + [f"complex<{self.real}>* zc"] * self.has("complex")
         more += ["Part* part"] * self.has("struct") + ["const __half* hf"] * self.has("half")
+        more += [f"{self.real}* mx"] * self.has("greatest") + ["const __nv_bfloat16* bf"] * self.has("bfloat16")
         return text.replace("int* q, ", ", ".join(["int* q", *more, ""]), 1)
 
     def whole(self) -> Whole:
         made = self.kernel()
         name = f"{made.name}<{made.real}, {self.r.randint(0, 3)}>" if self.has("template") else made.name
-        active = set(made.active) | {"pv", "zc", "part"} | ({"coef"} if self.chance(0.7) else set())
+        active = set(made.active) | {"pv", "zc", "part", "mx"} | ({"coef"} if self.chance(0.7) else set())
         drawn = {f.name: getattr(made, f.name) for f in fields(made)}
         return Whole(**{**drawn, "name": name, "active": frozenset(active)}, features=self.features)
 

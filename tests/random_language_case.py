@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from random_cuda_checks import Case, Vector
 from random_language import COEF, Whole
@@ -23,10 +24,11 @@ class WholeCase(Case):
         case = super().of(kernel)
         assert isinstance(case, WholeCase)
         n, dtype = kernel.n, np.asarray(case.start["x"]).dtype
-        sizes = {"pv": 2 * n, "zc": 2 * n, "part": PART * n, "coef": COEF}
+        sizes = {"pv": 2 * n, "zc": 2 * n, "part": PART * n, "mx": n, "coef": COEF}
         known = {*case.order, "coef"} if "constant" in kernel.features and _reaches(case.compiled, "coef") else set(case.order)
         case.start.update({k: case.rng.uniform(-1.2, 1.2, size).astype(dtype) for k, size in sizes.items() if k in known})
         case.fixed.update(top=np.zeros(8, np.int32), hf=case.rng.uniform(-1, 1, n).astype(np.float16))
+        case.fixed.update(bf=case.rng.uniform(-1, 1, n).astype(ml_dtypes.bfloat16))
         return case
 
     def view(self, name: str, memory: Vector) -> Any:

@@ -35,6 +35,8 @@ def test_grammar_reaches_the_language() -> None:
         r"__half2float", r"__shared__", r"__syncthreads", r"atomicAdd\(&tile", r"__shfl_sync",
         r"__shfl_up_sync", r"__shfl_down_sync", r"__shfl_xor_sync", r"__ballot_sync", r"__any_sync", r"__all_sync", "__popc", "__clz",
         "__float_as_int", "__ldg", r"cas_add\(&s", r"atomicMax\(&top", r"& r\d+ = ",
+        r"tiled_partition<4>", r"cg::reduce\(t\d+, ", r"\.shfl_down\(", r"\.any\(", r"atomic_max\(&mx", r"curand_normal\(&rng\)",
+        "curandStatePhilox4_32_10_t", "__bfloat162float",
     ]  # fmt: skip
     missing = [w for w in wanted if not any(re.search(w, text) for text in _texts())]
     assert not missing
