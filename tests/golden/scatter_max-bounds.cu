@@ -123,10 +123,10 @@ extern "C" __global__ void bounds_reverse(
 // adjoint of `bounds`
 //   not saved  x                             never overwritten by this launch
 //   not saved  segment                       never overwritten by this launch
-//   not saved  low                           never overwritten by this launch
-//   not saved  high                          never overwritten by this launch
-//   saved      low_new_saved        log      the result of an atomic cannot be computed again
-//   saved      high_new_saved       log      the result of an atomic cannot be computed again
+//   not saved  low                           no derivative needs what was overwritten
+//   not saved  high                          no derivative needs what was overwritten
+//   saved      low_new_saved        log      what an atomic gave, or whose number it keeps, cannot be computed again
+//   saved      high_new_saved       log      what an atomic gave, or whose number it keeps, cannot be computed again
 //   shadow     dx                   plain    no two threads touch one element (scatter_max.cu:89:43)
 //   shadow     dlow                 atomic   it is not proved that no two threads meet in one element (scatter_max.cu:89:9)
 //   shadow     dhigh                atomic   it is not proved that no two threads meet in one element (scatter_max.cu:90:9)

@@ -99,9 +99,9 @@ extern "C" __global__ void scatter_max_reverse(
 //   not saved  feature                       never overwritten by this launch
 //   not saved  cell                          never overwritten by this launch
 //   not saved  weight                        never overwritten by this launch
-//   not saved  pooled                        never overwritten by this launch
-//   saved      pooled_new_saved     log      the result of an atomic cannot be computed again
-//   saved      pooled_new_saved     log      the result of an atomic cannot be computed again
+//   not saved  pooled                        no derivative needs what was overwritten
+//   saved      pooled_new_saved     log      what an atomic gave, or whose number it keeps, cannot be computed again
+//   saved      pooled_new_saved     log      what an atomic gave, or whose number it keeps, cannot be computed again
 //   shadow     dfeature             plain    no two threads touch one element (scatter_max.cu:83:69)
 //   shadow     dweight              atomic   it is not proved that no two threads meet in one element (scatter_max.cu:83:57)
 //   shadow     dpooled              atomic   it is not proved that no two threads meet in one element (scatter_max.cu:54:41)
