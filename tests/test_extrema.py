@@ -82,6 +82,17 @@ __device__ void keep(float* p, float v) {
     }
 }
 """
+RETURNS = """
+__device__ float keep(float* p, float v) {
+    int old = __float_as_int(*p);
+    for (;;) {
+        if (__int_as_float(old) >= v) return __int_as_float(old);
+        int assumed = old;
+        old = ::atomicCAS((int*)p, assumed, __float_as_int(v));
+        if (old == assumed) { return __int_as_float(assumed); }
+    }
+}
+"""
 SPLIT = """
 __device__ __forceinline__ float keep(float* addr, float v) {
     float old;
@@ -97,8 +108,8 @@ __device__ void keep(float* addr, float v) {
 }
 """
 WAYS = {
-    "bits": BITS, "guide": GUIDE, "while": WHILE, "forum": FORUM, "early": EARLY, "chosen": CHOSEN, "seen": SEEN, "split": SPLIT,
-    "signbit": SIGNBIT,
+    "bits": BITS, "guide": GUIDE, "while": WHILE, "forum": FORUM, "early": EARLY, "chosen": CHOSEN, "seen": SEEN, "returns": RETURNS,
+    "split": SPLIT, "signbit": SIGNBIT,
 }  # fmt: skip
 POOL = """
 extern "C" __global__ void k(const float* x, const int* at, float* best, int n) {
@@ -191,6 +202,7 @@ NO_IDIOM = {
     "not until it succeeds": (FORUM, "== old) break", "!= old) break"),
     "no test": (SEEN, "if (!(v > __int_as_float(old))) break;", ""),
     "the wrong choice": (CHOSEN, "v > there ? v : there", "v > 0 ? v : there"),
+    "returns the value": (RETURNS, "return __int_as_float(old)", "return v"),
     "changes the value": (SEEN, "old = seen;", "old = seen; v = v + 1;"),
 }
 

@@ -112,7 +112,7 @@ class _Reading:
             return False
         self.op = together([swap.op, self.test]) if self.test else swap.op
         self.contents, self.addresses = {swap.old}, set()
-        self.valued = swap.valued
+        self.valued, self.returned = swap.valued, swap.returned
         return bool(self.op)
 
     def is_address(self, expr: Expr) -> bool:

@@ -28,6 +28,7 @@ from ...ir.surface import (
     If,
     MathCall,
     Name,
+    Return,
     Stmt,
     Unary,
     While,
@@ -47,11 +48,12 @@ class Around:
 
 @dataclass(frozen=True)
 class Swap:
-    """`op`: what the loop does to the memory; `old` holds the old content afterwards, if `valued`."""
+    """`op`: what the loop does to the memory; `old` holds the old content afterwards, if `valued`. `returned`: the loop returns it."""
 
     op: str
     old: Declaration
     valued: bool
+    returned: bool
 
 
 def swap_of(stmt: DoWhile | While | For, around: Around) -> Swap | None:
@@ -69,7 +71,9 @@ def swap_of(stmt: DoWhile | While | For, around: Around) -> Swap | None:
     op = body.operation()
     if not op or body.result != body.old or not (body.done or before is not None):
         return None
-    return Swap(op, body.old, body.done)
+    if any(r not in (body.old, body.assumed) for r in body.returned):
+        return None
+    return Swap(op, body.old, body.done, bool(body.returned))
 
 
 class _Body:
@@ -86,6 +90,7 @@ class _Body:
         self.tests: list[tuple[str, Expr]] = []
         self.names: dict[Declaration, Expr] = {}  # of what is computed from the content on the way
         self.done = False
+        self.returned: list[Declaration | None] = []
 
     def statement(self, stmt: Stmt) -> bool:
         match stmt:
@@ -98,12 +103,18 @@ class _Body:
                 return self.gives(target, value)
             case Evaluate(value=Assign(target=Name(declaration=target), value=value, op=None)):
                 return self.gives(target, value)
-            case If(condition=condition, then=then, otherwise=None) if isinstance(only(then), Break):
+            case If(condition=condition, then=then, otherwise=None) if self.leaves(only(then)):
                 if self.new is None:
                     return self.asked(condition, False)
                 self.done = self.compares(condition, "==")
                 return self.done
         return False
+
+    def leaves(self, stmt: Stmt) -> bool:
+        """Whether a statement ends the loop, or the helper with the old content."""
+        if isinstance(stmt, Return) and stmt.value is not None:
+            self.returned.append(named(stmt.value))
+        return isinstance(stmt, Break | Return)
 
     def looks(self, value: Expr) -> bool:
         """Whether a new variable only holds what is computed from the content."""
