@@ -47,6 +47,7 @@ def verdict(findings: Sequence[Finding]) -> tuple[bool, str]:
 def _findings() -> Iterator[Finding]:
     yield Finding("Python", True, f"{platform.python_version()} on {platform.system()} {platform.machine()}")
     yield _package("NumPy", ("numpy",), "pip install numpy")
+    yield _package("ml_dtypes", ("ml_dtypes",), "only for arrays of bfloat16: pip install 'gpuad[bfloat16]'")
     yield _package("libclang", ("libclang",), "pip install libclang")
     yield _compiler()
     yield _package("CuPy", _CUPY, "only for GPUs: pip install 'gpuad[cuda13]' or 'gpuad[cuda12]'")
