@@ -14,9 +14,10 @@ from ..analysis.activity import Activity
 from ..analysis.affine import Polynomial
 from ..analysis.replay import Access, Replay, replay
 from ..errors import UnsupportedError
-from ..ir.nodes import Accumulate, Alloc, Atomic, Block, Buffer, How, If, Kernel, Let, Load, Stmt, Store, Var, variables
+from ..ir.nodes import Accumulate, Alloc, Atomic, Block, Buffer, How, If, Kernel, Let, Load, Push, Stmt, Store, Var, variables
 from ..ir.rewrite import blocks, defined, walk_stmts
 from .forward_sweep import COMMUTING, Owned, ScopeKey, Versions
+from .frontier import frontiers
 from .names import Names
 from .prune import prune
 from .reverse import Inputs, Shadows, reverse
@@ -54,6 +55,11 @@ def record(
         other = task.settle({var: store})
         if len(other.entry) < len(best.entry):
             best = other
+    kept: frozenset[int] = frozenset()
+    for more in frontiers(primal, activity) if analyse else ():
+        other = task.settle({}, kept | more)
+        if _stacked(other) < _stacked(best) and len(other.entry) <= len(best.entry):
+            best, kept = other, kept | more
     return replace(best, premises=task.facts.premises)
 
 
@@ -66,7 +72,8 @@ class _Task:
     logs: dict[int, tuple[Buffer, object]]
     analyse: bool
 
-    def settle(self, exits: dict[Var, Store]) -> Recording:
+    def settle(self, exits: dict[Var, Store], kept: frozenset[int] = frozenset()) -> Recording:
+        """The recording with results read back where `exits` says so, and the results of the statements `kept` recorded in any case."""
         needed: frozenset[int] = frozenset()
         while True:
             tracked, fragile = self._consequences(needed)
@@ -74,7 +81,7 @@ class _Task:
             saved = {b: names.buffer(f"{b.name}_saved", b.element) for b in self.primal.buffers if b in self.facts.written}
             working = frozenset(b for b in saved if b in tracked)
             versions = Versions(saved, working, exits, dict(self.logs))  # type: ignore[arg-type]
-            body, stacks = reverse(Inputs(self.primal, self.activity, self.facts, self.shadows, versions, fragile), names)
+            body, stacks = reverse(Inputs(self.primal, self.activity, self.facts, self.shadows, versions, fragile | kept), names)
             body, origin, arrays = unique(body, names)
             body = prune(body, private=saved.values())
             found = needed | self._needed(body, origin)
@@ -133,6 +140,11 @@ class _Task:
                 if any(id(s) in fragile for inner in blocks(control) for s in walk_stmts(inner)):
                     return True
         return False
+
+
+def _stacked(recording: Recording) -> int:
+    """Bytes that each push of every stack takes."""
+    return sum(v.type.size for s in walk_stmts(recording.body) if isinstance(s, Push) for v in s.values)
 
 
 def _atomic(stmt: Accumulate | Atomic) -> bool:
