@@ -38,6 +38,18 @@ extern "C" __global__ void settle(double* x, const int* steps, int n)
 """
 
 
+# 32 KB, and as much again for the shadow (V16).
+LARGE = """extern "C" __global__ void k(const double* x, double* y) {
+    __shared__ double s[4096];
+    __shared__ int last;
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int j = threadIdx.x; j < 4096; j += blockDim.x) s[j] = x[i] * j;
+    if (threadIdx.x == 3) last = 4095;
+    __syncthreads();
+    y[i] = s[threadIdx.x] * s[last - threadIdx.x] + s[5 * threadIdx.x];
+}"""
+
+
 def on_host(x: Any) -> Any:
     return x.get() if hasattr(x, "get") else np.asarray(x)
 
@@ -537,9 +549,24 @@ PUT = """extern "C" __global__ void put(double* y, const double* x, const int* i
 """
 
 
+def large_shared(cupy: Any) -> None:
+    """A kernel whose reverse needs more shared memory than may be declared."""
+    r = np.random.default_rng(0)
+    x, dy = r.uniform(0.5, 1, 64), r.normal(size=64)
+    dx, t = np.zeros(64), np.arange(32)
+    for block in (slice(0, 32), slice(32, 64)):  # s[j] = j x[j % 32], of which three elements go into each y
+        a, b, c = t, 4095 - t, 5 * t
+        for one, other in ((a, b), (b, a)):
+            np.add.at(dx[block], one % 32, dy[block] * one * other * x[block][other % 32])
+        np.add.at(dx[block], c % 32, dy[block] * c)
+    given, shadow = cupy.asarray(x), cupy.asarray(np.zeros(64))
+    gpuad.autodiff(compiled(LARGE, "k"), 2, 32, (Duplicated(given, shadow), Duplicated(cupy.zeros(64), cupy.asarray(dy))))
+    np.testing.assert_allclose(shadow.get(), dx, rtol=1e-11, atol=1e-11 * np.abs(dx).max())
+
+
 CHECKS: tuple[Callable[[Any], None], ...] = (
     raw_kernel, raw_module, template_instance, own_kernel_runs, view, halves_of_one_array, made_shadow, batch, refused, split_on_stream,
     tape_on_streams, tape_memory_on_streams, graph, graph_refusals, graph_of_what_allocates,
-    elementwise, reduction, python_function,
+    elementwise, reduction, python_function, large_shared,
 )  # fmt: skip
 SPLIT = ("softmax", "adam", "horner", "relu_bias", "kepler-orbit", "insertion_sort", "masked_update", "gray_scott")

@@ -15,7 +15,7 @@ from test_fence import refused
 
 import gpuad
 from gpuad import Active, Duplicated
-from gpuad.errors import ShadowError, UnsupportedError
+from gpuad.errors import LaunchError, ShadowError, UnsupportedError
 from gpuad.testing import check_gradient
 
 
@@ -181,6 +181,23 @@ def seeded(n: int, seed: int = 7) -> Any:
     states = np.zeros((n, 48), np.uint8)
     compiled(KERNELS, "seed")(1, 32, (states, seed, n))
     return states
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint32", "int64", "V48"])
+def test_states_of_any_integers(dtype: str) -> None:
+    """CuPy's users keep states in whatever has as many bytes."""
+    walk, x, expected = compiled(KERNELS, "walk"), np.full(8, 0.5), np.full(8, 0.5)
+    with running("reference"):
+        states, others = seeded(8).view(dtype).reshape(8, -1), seeded(8)
+        gpuad.autodiff(walk, 1, 8, (Duplicated(x, np.ones(8)), 2.0, states, 8))
+        walk(1, 8, (expected, 2.0, others, 8))
+    np.testing.assert_array_equal(x, expected)
+    np.testing.assert_array_equal(states.view(np.uint8).reshape(8, 48), others)
+
+
+def test_states_that_are_no_whole_number() -> None:
+    with running("reference"), pytest.raises(LaunchError, match="pass such an array, or its bytes as integers"):
+        compiled(KERNELS, "seed")(1, 8, (np.zeros(50, np.int32), 3, 8))
 
 
 @pytest.mark.parametrize("name", ["walk", "until", "own"])

@@ -10,6 +10,7 @@ from typing import Any
 import fake_cupy
 import numpy as np
 import pytest
+from gpu_checks import LARGE
 from launch_tools import compiled
 from shared_cases import SHARED
 
@@ -26,17 +27,6 @@ from gpuad.ir.types import F64
 from gpuad.ir.verify import verify
 from gpuad.testing import check_gradient
 from gpuad.transform.spill import spilled
-
-# 32 KB, and as much again for the shadow (V16).
-LARGE = """extern "C" __global__ void k(const double* x, double* y) {
-    __shared__ double s[4096];
-    __shared__ int last;
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    for (int j = threadIdx.x; j < 4096; j += blockDim.x) s[j] = x[i] * j;
-    if (threadIdx.x == 3) last = 4095;
-    __syncthreads();
-    y[i] = s[threadIdx.x] * s[last - threadIdx.x] + s[5 * threadIdx.x];
-}"""
 
 
 def reverse() -> Kernel:

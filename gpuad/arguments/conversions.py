@@ -181,10 +181,9 @@ class Place:
                 raise self.refuse(f"got {show(array)}: a {type_name(type_.element)} is {described(type_.element)}.")
             return carrier
         if len(kinds) > 1:
-            if array.dtype.kind not in "uiV" or array.dtype.itemsize != 1 or _run(array) % size_of(type_.element):
-                raise self.refuse(
-                    f"got {show(array)}: a {type_name(type_.element)} is {described(type_.element)}; pass such an array, or its bytes."
-                )
+            if array.dtype.kind not in "uiV" or _run(array) * array.dtype.itemsize % size_of(type_.element):
+                what = f"a {type_name(type_.element)} is {described(type_.element)}"
+                raise self.refuse(f"got {show(array)}: {what}; pass such an array, or its bytes as integers.")
             return carrier
         leaf, count = kinds[0], size_of(type_.element) // kinds[0].size
         dtype, each = array_leaf(array.dtype)

@@ -30,6 +30,7 @@ from ..ir.nodes import (
     Kernel,
     Let,
     Load,
+    Push,
     Stmt,
     Store,
     Var,
@@ -38,6 +39,7 @@ from ..ir.nodes import (
 )
 from ..ir.rewrite import blocks, defined, walk_stmts
 from .forward_sweep import COMMUTING, Owned, ScopeKey, Versions
+from .frontier import frontiers
 from .names import Names
 from .prune import prune
 from .reverse import Inputs, Shadows, reverse
@@ -79,6 +81,11 @@ def record(
         other = task.settle({var: store})
         if len(other.entry) < len(best.entry):
             best = other
+    kept: frozenset[int] = frozenset()
+    for more in frontiers(primal, activity) if analyse else ():
+        other = task.settle({}, kept | more)
+        if _stacked(other) < _stacked(best) and len(other.entry) <= len(best.entry):
+            best, kept = other, kept | more
     return replace(best, premises=task.facts.premises)
 
 
@@ -92,7 +99,8 @@ class _Task:
     marks: Mapping[int, Mark]
     analyse: bool
 
-    def settle(self, exits: dict[Var, Store]) -> Recording:
+    def settle(self, exits: dict[Var, Store], kept: frozenset[int] = frozenset()) -> Recording:
+        """The recording with results read back where `exits` says so, and the results of the statements `kept` recorded in any case."""
         needed: frozenset[int] = frozenset()
         while True:
             tracked, fragile = self._consequences(needed)
@@ -101,7 +109,8 @@ class _Task:
             working = frozenset(b for b in saved if b in tracked)
             again = frozenset(key for key, mark in self.marks.items() if not mark.recorded)
             versions = Versions(saved, working, exits, dict(self.logs), again)
-            body, stacks = reverse(Inputs(self.primal, self.activity, self.facts, self.shadows, versions, fragile, self.marks), names)
+            inputs = Inputs(self.primal, self.activity, self.facts, self.shadows, versions, fragile | kept, self.marks)
+            body, stacks = reverse(inputs, names)
             body, origin, arrays = unique(body, names)
             body = prune(body, private=saved.values())
             found = needed | self._needed(body, origin)
@@ -180,6 +189,11 @@ class _Task:
                 if any(id(s) in fragile for inner in blocks(control) for s in walk_stmts(inner)):
                     return True
         return False
+
+
+def _stacked(recording: Recording) -> int:
+    """Bytes that each push of every stack takes."""
+    return sum(v.type.size for s in walk_stmts(recording.body) if isinstance(s, Push) for v in s.values)
 
 
 def _atomic(stmt: Accumulate | Atomic) -> bool:

@@ -2,7 +2,7 @@
 // 1. before paths runs, copy price to price_saved, states to states_saved, states_int to states_int_saved, states_float to states_float_saved (all that it may touch).
 // 2. put the seeds into dprice. ddrift, dvolatility are added to: clear first.
 // 3. launch paths_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
-// 4. s_saved_base[0] = 0; s_saved_base[g + 1] = s_saved_base[g] + 32 * (greatest s_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of s_saved, state_weyl_saved, state_a_saved, state_b_saved, state_e_saved, state_has_normal_saved, state_normal_saved.
+// 4. s_saved_base[0] = 0; s_saved_base[g + 1] = s_saved_base[g] + 32 * (greatest s_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of s_saved, curand_normal_saved.
 // 5. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
 // 6. launch paths_reverse with the same grid and block.
 // On exit dprice holds the adjoint of the state before the launch; ddrift, dvolatility have grown by the gradient.
@@ -58,9 +58,7 @@ extern "C" __global__ void paths_reverse(
     float dt, const unsigned int* states, const int* states_int, const float* states_float,
     const double* states_double, int steps, int n, const float* price_saved,
     const unsigned int* states_saved, const int* states_int_saved, const float* states_float_saved,
-    const long long* s_saved_base, float* s_saved, unsigned int* state_weyl_saved,
-    unsigned int* state_a_saved, unsigned int* state_b_saved, unsigned int* state_e_saved,
-    int* state_has_normal_saved, float* state_normal_saved, int* gpuad_overflow)
+    const long long* s_saved_base, float* s_saved, float* curand_normal_saved, int* gpuad_overflow)
 {
     int s_top = 0;
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
@@ -82,78 +80,48 @@ extern "C" __global__ void paths_reverse(
         int state_has_normal = states_int_saved[i * 12LL + 6LL];
         float state_normal = states_float_saved[i * 12LL + 8LL];
         for (int t = 0; t < steps; ++t) {
-            unsigned int state_weyl_2 = state_weyl;
-            unsigned int state_a_2 = state_a;
-            unsigned int state_b_2 = state_b;
-            unsigned int state_e_2 = state_e;
-            int state_has_normal_2 = 0;
-            float state_normal_2 = state_normal;
             float curand_normal = state_normal;
             if (state_has_normal != 1) {
                 unsigned int t_2 = state_a ^ state_a >> 2;
                 unsigned int next_e = state_e ^ state_e << 4 ^ (t_2 ^ t_2 << 1);
-                state_weyl_2 = state_weyl + 362437u;
-                unsigned int x = next_e + state_weyl_2;
+                state_weyl += 362437u;
+                unsigned int x = next_e + state_weyl;
                 unsigned int t_3 = state_b ^ state_b >> 2;
                 unsigned int next_e_2 = next_e ^ next_e << 4 ^ (t_3 ^ t_3 << 1);
-                state_weyl_2 += 362437u;
-                unsigned int y = next_e_2 + state_weyl_2;
+                state_weyl += 362437u;
+                unsigned int y = next_e_2 + state_weyl;
                 const float u = x * 2.3283064e-10f + 1.1641532e-10f;
                 const float v = y * 1.4629181e-9f + 7.3145906e-10f;
                 const float s_2 = sqrtf(-2.0f * logf(u));
                 const float pair_x = __sinf(v) * s_2;
                 const float pair_y = __cosf(v) * s_2;
-                state_a_2 = state_c;
-                state_b_2 = state_d;
+                state_a = state_c;
+                state_b = state_d;
                 state_c = state_e;
                 state_d = next_e;
-                state_e_2 = next_e_2;
-                state_has_normal_2 = 1;
-                state_normal_2 = pair_y;
+                state_e = next_e_2;
+                state_has_normal = 1;
+                state_normal = pair_y;
                 curand_normal = pair_x;
+            } else {
+                state_has_normal = 0;
             }
             const float s_2 = s * expf((drift - 0.5f * volatility * volatility) * dt
                 + volatility * sqrtf(dt) * curand_normal);
             long long s_at = s_saved_base_lane + s_top * 32LL;
             if (s_at < s_saved_base_end) {
                 s_saved[s_at] = s;
-                state_weyl_saved[s_at] = state_weyl;
-                state_a_saved[s_at] = state_a;
-                state_b_saved[s_at] = state_b;
-                state_e_saved[s_at] = state_e;
-                state_has_normal_saved[s_at] = state_has_normal;
-                state_normal_saved[s_at] = state_normal;
+                curand_normal_saved[s_at] = curand_normal;
             } else {
                 gpuad_overflow[0] = 1;
             }
             ++s_top;
             s = s_2;
-            state_weyl = state_weyl_2;
-            state_a = state_a_2;
-            state_b = state_b_2;
-            state_e = state_e_2;
-            state_has_normal = state_has_normal_2;
-            state_normal = state_normal_2;
         }
         float ds = dprice[i];
         for (int t = steps - 1; t >= 0; --t) {
             --s_top;
-            unsigned int state_a_2 = state_a_saved[s_saved_base_lane + s_top * 32LL];
-            unsigned int state_b_2 = state_b_saved[s_saved_base_lane + s_top * 32LL];
-            unsigned int state_e_2 = state_e_saved[s_saved_base_lane + s_top * 32LL];
-            float curand_normal;
-            if (state_has_normal_saved[s_saved_base_lane + s_top * 32LL] != 1) {
-                unsigned int t_2 = state_a_2 ^ state_a_2 >> 2;
-                unsigned int next_e = state_e_2 ^ state_e_2 << 4 ^ (t_2 ^ t_2 << 1);
-                unsigned int state_weyl_2 = state_weyl_saved[s_saved_base_lane + s_top * 32LL] + 362437u;
-                unsigned int t_3 = state_b_2 ^ state_b_2 >> 2;
-                const float pair_x = __sinf(((next_e ^ next_e << 4 ^ (t_3 ^ t_3 << 1)) + (state_weyl_2 + 362437u))
-                    * 1.4629181e-9f + 7.3145906e-10f)
-                    * sqrtf(-2.0f * logf((next_e + state_weyl_2) * 2.3283064e-10f + 1.1641532e-10f));
-                curand_normal = pair_x;
-            } else {
-                curand_normal = state_normal_saved[s_saved_base_lane + s_top * 32LL];
-            }
+            const float curand_normal = curand_normal_saved[s_saved_base_lane + s_top * 32LL];
             const float ds_2 = expf((drift - 0.5f * volatility * volatility) * dt
                 + volatility * sqrtf(dt) * curand_normal) * (s_saved[s_saved_base_lane + s_top * 32LL] * ds);
             const float ds_3 = dt * ds_2;
@@ -174,12 +142,7 @@ extern "C" __global__ void paths_reverse(
 //   saved      states_float         copy     needed by brownian.cu:41:25, overwritten by brownian.cu:48:5
 //   not saved  states_double                 no derivative needs what was overwritten
 //   stack      s_saved              scratch  an entry an iteration, needed by brownian.cu:43:5
-//   stack      state_weyl_saved     scratch  an entry an iteration, needed by brownian.cu:43:5
-//   stack      state_a_saved        scratch  an entry an iteration, needed by brownian.cu:43:5
-//   stack      state_b_saved        scratch  an entry an iteration, needed by brownian.cu:43:5
-//   stack      state_e_saved        scratch  an entry an iteration, needed by brownian.cu:43:5
-//   stack      state_has_normal_saved scratch  an entry an iteration, needed by brownian.cu:43:5
-//   stack      state_normal_saved   scratch  an entry an iteration, needed by brownian.cu:43:5
+//   stack      curand_normal_saved  scratch  an entry an iteration, needed by brownian.cu:43:5
 //   shadow     dprice               plain    no two threads touch one element (brownian.cu:47:5)
 //   shadow     ddrift               reduced  summed over each block, then one atomic addition a block (brownian.cu:38:28)
 //   shadow     dvolatility          reduced  summed over each block, then one atomic addition a block (brownian.cu:38:28)
