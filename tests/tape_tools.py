@@ -127,6 +127,39 @@ def run(
     return Run(tape, primals, {n: p.shadow.copy() for n, p in pairs.items() if isinstance(p, Duplicated | Active)})
 
 
+def run_again(program: Program, inputs: Arrays, seeds: Arrays) -> Iterator[tuple[str, Run]]:
+    """The same on one set of arrays: recorded, recorded once more, when it is known, and run by a graph, where it can be."""
+    pairs, tape = {name: _input(value) for name, value in inputs.items()}, gpuad.Tape()
+    active = {n: p for n, p in pairs.items() if isinstance(p, Duplicated | Active)}
+
+    def begin() -> None:
+        for name, value in inputs.items():
+            if not isinstance(value, float):
+                raw(pairs[name])[...] = value
+        for name, p in active.items():
+            p.shadow[...] = seeds.get(name, 0)
+
+    def result() -> Run:
+        primals = {name: raw(p).copy() if hasattr(raw(p), "copy") else raw(p) for name, p in pairs.items()}
+        return Run(tape, primals, {n: p.shadow.copy() for n, p in active.items()})
+
+    for which in ("recorded", "known"):
+        begin()
+        with tape:
+            program(tape, pairs)
+        tape.reverse()
+        yield which, result()
+    try:
+        graph = tape.graph()
+    except gpuad.TapeError as refused:
+        assert "tape.overwrites" in str(refused)
+        return
+    for which in ("graph", "graph again"):
+        begin()
+        graph.launch()
+        yield which, result()
+
+
 def _input(value: Any) -> Any:
     if isinstance(value, float):
         return Active(value, np.zeros(()))

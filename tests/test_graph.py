@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from tape_tools import launch, pair
 from test_repeating import TWICE, N, _by_reverse, content, fill, fresh, play, random_step
 
 import gpuad
-from gpuad import Active, Duplicated, LaunchError, TapeError
+from gpuad import Active, BatchDuplicated, Duplicated, LaunchError, TapeError
 from gpuad.api import Kernel
 from gpuad.executors.host import Host
 
@@ -131,6 +132,70 @@ def test_stacks_that_are_counted_and_atomics_that_are_recorded(executor: str) ->
             launch("compact", out, x, counter)
         new.reverse({out: np.linspace(1, 2, N)})
         assert np.array_equal(found, x.shadow) and np.any(found)
+
+
+def test_values_that_are_kept_in_place_of_memory() -> None:
+    """A lattice-Boltzmann step keeps density and velocity when its populations are overwritten: known, and in a graph."""
+    rows, columns, omega = 6, 32, np.float32(1.2)
+    with running("reference"):
+        step = gpuad.kernel(str(Path(__file__).parents[1] / "kernels" / "lattice_boltzmann.cu"), "lattice_boltzmann")
+        start = np.random.default_rng(0).uniform(0.09, 0.13, (9, rows, columns)).astype(np.float32)
+        f, g = (Duplicated(a, np.zeros_like(a)) for a in (start.copy(), np.zeros_like(start)))
+        seed, tape, results = np.random.default_rng(1).standard_normal(start.shape).astype(np.float32), gpuad.Tape(), []
+        graph = None
+        for run in range(4):
+            f.primal[...], g.primal[...] = start[::-1] if run == 3 else start, 0
+            if run < 2:
+                with tape:
+                    for a, b in ((f, g), (g, f), (f, g), (g, f)):
+                        step[(1, rows), (32,)](a, b, omega, rows, columns)
+                assert tape.stats.saved_bytes == 3 * 12 * rows * columns
+                tape.reverse({f: seed})
+            else:
+                graph = graph or tape.graph({f: seed})
+                graph.launch()
+            results.append(f.shadow.copy())
+        assert np.array_equal(results[0], results[1]) and np.array_equal(results[0], results[2])
+        f.primal[...], g.primal[...] = start[::-1], 0
+        with gpuad.Tape(save="all") as new:
+            for a, b in ((f, g), (g, f), (f, g), (g, f)):
+                step[(1, rows), (32,)](a, b, omega, rows, columns)
+        new.reverse({f: seed})
+        assert np.array_equal(results[3], f.shadow) and not np.array_equal(results[3], results[0])
+
+
+def test_several_shadows() -> None:
+    with running("reference"):
+        x, y = (BatchDuplicated(np.full(N, 0.5), (np.zeros(N), np.zeros(N))) for _ in range(2))
+        tape, results = gpuad.Tape(), []
+        for run in range(4):
+            x.primal[...], y.primal[...] = 0.5, 0
+            for shadow in (*x.shadows, *y.shadows):
+                shadow[...] = 0
+            if run < 2:
+                with tape:
+                    launch("half_square", y, x)
+                    launch("sine", y)
+                    launch("square", x)
+                tape.reverse({y: (1.0, 2.0)})
+            else:
+                tape.graph({y: (1.0, 2.0)}).launch()
+            results.append([s.copy() for s in x.shadows])
+        assert all(np.array_equal(results[0], r) for r in results) and np.allclose(results[0][1], 2 * results[0][0]) and results[0][0].all()
+
+
+def test_temporaries_and_the_raw_rule() -> None:
+    with running("reference"):
+        x, y, tape = pair(np.full(N, 0.5)), pair(np.zeros(N)), gpuad.Tape()
+        with tape:
+            z = x * x + x
+            w = z + x
+            launch("product", y, z, w)
+        graph = tape.graph()
+        for start in (0.5, 0.6, 0.7):
+            x.primal[...], x.shadow[...], y.shadow[...] = start, 0, 1
+            graph.launch()
+            assert np.allclose(x.shadow, (2 * start + 1) * (start**2 + 2 * start) + (start**2 + start) * (2 * start + 2))
 
 
 def test_seeds_that_depend_on_the_result() -> None:
