@@ -17,20 +17,30 @@ PEERS = ("jax", "torch", "warp")
 
 
 def figures(floor: Floor, times: Mapping[str, float], copy: float | None) -> Record:
-    """Of one runner: milliseconds, reverse over primal, the same over the floor's, bandwidth or arithmetic, share of a copy's bandwidth.
-    `times`: seconds; `copy`: bytes a second. The reverse is what a gradient takes beyond the primal."""
+    """Of one runner: milliseconds, reverse over primal, the same over the floor's; the floor's operations a second, or its bytes a second
+    and these over a copy's. `times`: seconds; `copy`: bytes a second. The reverse is what a gradient takes beyond the primal."""
     primal, gradient = times["primal"], times["gradient"]
+    reverse = max(gradient - primal, 1e-9)
     ratio = (gradient - primal) / primal
-    rate = floor.primal_bytes / primal
-    reverse = floor.reverse_bytes / max(gradient - primal, 1e-9)
     return {
         **{f"{piece}_ms": round(seconds * 1e3, 4) for piece, seconds in times.items()},
         "ratio": round(ratio, 3),
         "over_floor": round(ratio / floor.ratio, 3),
-        "primal_gb_s": round(rate / 1e9, 3),
-        **({"primal_of_copy": round(rate / copy, 3), "reverse_of_copy": round(reverse / copy, 3)} if copy else {}),
-        **({"primal_gflop_s": round(floor.primal_flops / primal / 1e9, 3)} if floor.by_arithmetic else {}),
+        **(_arithmetic(floor, primal, reverse) if floor.by_arithmetic else _bandwidth(floor, primal, reverse, copy)),
     }
+
+
+def _arithmetic(floor: Floor, primal: float, reverse: float) -> Record:
+    return {
+        "primal_gflop_s": round(floor.primal_flops / primal / 1e9, 3),
+        "reverse_gflop_s": round(floor.reverse_flops / reverse / 1e9, 3),
+    }
+
+
+def _bandwidth(floor: Floor, primal: float, reverse: float, copy: float | None) -> Record:
+    rates = {"primal": floor.primal_bytes / primal, "reverse": floor.reverse_bytes / reverse}
+    shares = {f"{name}_of_copy": round(rate / copy, 3) for name, rate in rates.items()} if copy else {}
+    return {**{f"{name}_gb_s": round(rate / 1e9, 3) for name, rate in rates.items()}, **shares}
 
 
 def moved(row: Record, floor: Floor) -> Record:

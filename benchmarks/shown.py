@@ -27,7 +27,7 @@ COLUMNS: dict[str, Callable[[Record], str]] = {
     "by gpuad's": lambda row: _number(row, "over_gpuad"),
     "ratio": lambda row: f"{row['ratio']:.2f}",
     "by floor's": lambda row: f"{row['over_floor']:.2f}",
-    "GB/s": lambda row: f"{row['primal_gb_s']:.1f}",
+    "rate": lambda row: f"{row['primal_gb_s']:.1f} GB/s" if "primal_gb_s" in row else f"{row['primal_gflop_s']:.1f} GF/s",
     "of copy": lambda row: _number(row, "primal_of_copy"),
     "reverse": lambda row: _number(row, "reverse_of_copy"),
     "moved": lambda row: _number(row, "moved_over_floor"),
@@ -55,9 +55,10 @@ def show_table(record: Record, console: Console, judged: bool = True) -> None:
 
 
 def compared(title: str, rows: Mapping[str, Record]) -> Table:
-    """One problem at one size. `ratio`: what the reverse takes beyond the primal, over it; `by floor's`: that over the floor's. `of copy`,
-    `reverse`: the floor's bytes a second of primal and reverse over a copy's. `moved`: bytes over the floor's. `memory`: beyond what the
-    process has at the smallest size; on a GPU what its allocator holds. `replay`: the gradient as a graph."""
+    """One problem at one size. `ratio`: what the reverse takes beyond the primal, over it; `by floor's`: that over the floor's. `rate`: the
+    floor's bytes or operations a second of the primal; `of copy`, `reverse`: those of primal and reverse over a copy's. `moved`: bytes over
+    the floor's. `memory`: beyond what the process has at the smallest size; on a GPU what its allocator holds. `replay`: the gradient as a
+    graph."""
     table = plain(title, "by", *COLUMNS)
     for who, row in rows.items():
         if figures.usable(row):

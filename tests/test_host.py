@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,11 +15,14 @@ import pytest
 from ir_tools import buffer, call, const, f32, index, kernel, op, unsigned_index, var
 from random_kernels import SIZE, SLOTS, RandomKernel
 
+from gpuad.codegen.host import host_source
+from gpuad.differentiate import primal_of
 from gpuad.errors import CompileError, LaunchError
 from gpuad.executors import cache
 from gpuad.executors.base import Dim3, Memory
 from gpuad.executors.host import Host, default_workers
 from gpuad.executors.reference.reference import Reference
+from gpuad.frontend.cuda import parse
 from gpuad.ir.functions import FUNCTIONS
 from gpuad.ir.nodes import (
     Accumulate,
@@ -43,6 +47,7 @@ from gpuad.ir.nodes import (
 )
 from gpuad.ir.types import BOOL, F32, F64, I32, I64, U32, U64, Scalar
 from gpuad.ir.verify import verify
+from gpuad.source import SourceFile
 
 SEEDS = range(24)
 ONE: Dim3 = (1, 1, 1)
@@ -552,3 +557,18 @@ def test_a_kernel_that_waits_needs_a_block_that_a_gpu_takes(host: Host) -> None:
     host.launch(kernel("sync", (), Barrier()), ONE, ONE, [])
     with pytest.raises(LaunchError, match="more than 1024 threads"):
         host.launch(kernel("sync", (), Barrier()), ONE, (1025, 1, 1), [])
+
+
+@pytest.mark.parametrize("index", ["int i = blockIdx.x * blockDim.x + threadIdx.x", "unsigned i = blockIdx.x * blockDim.x + threadIdx.x"])
+def test_a_guard_that_leaves_out_an_index(index: str, host: Host) -> None:
+    """`i != 0` is a bound of the loop, since no index is below 0; that `i - 1 != 2` leaves out another is not."""
+    text = f'extern "C" __global__ void f(float* y, int n) {{ {index}; if (i != 0 && i - 1 != 2 && i < n) y[i] += i; }}'
+    made = primal_of(parse(SourceFile("f.cu", text)).kernel("f"))
+    assert re.search(r"\(0u?\) \+ 1 > gpuad_from", host_source([made]))
+    found = []
+    for executor in (host, Reference()):
+        y = np.zeros(50, np.float32)
+        executor.launch(made, (4, 1, 1), (16, 1, 1), [Memory(y), np.int32(47)])
+        found.append(y)
+    np.testing.assert_array_equal(found[0], found[1])
+    assert list(np.flatnonzero(found[0] == 0)) == [0, 3, 47, 48, 49]

@@ -93,7 +93,11 @@ def _conjunction(terms: list[Expr]) -> Expr:
 
 def _bound(term: Expr, kernel: Kernel) -> Bound | None:
     """The comparison of x with something that is the same in all threads, or None."""
-    if not isinstance(term, Binary) or term.op not in _MIRRORED or term.left.type not in (I32, U32):
+    if not isinstance(term, Binary) or term.left.type not in (I32, U32):
+        return None
+    if term.op == "!=" and _offset(term.left) == 0 and isinstance(term.right, Constant) and term.right.value == 0:
+        return Bound(True, term.right, 1)  # no thread has an index below 0
+    if term.op not in _MIRRORED:
         return None
     for op, left, right in ((term.op, term.left, term.right), (_MIRRORED[term.op], term.right, term.left)):
         offset = _offset(left)
