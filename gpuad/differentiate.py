@@ -35,6 +35,7 @@ from .transform.normalize import normalize
 from .transform.prune import prune
 from .transform.quiet import quiet
 from .transform.recording import Recording, record
+from .transform.reduce import reduced
 from .transform.reorder import reorder
 from .transform.reverse import name_results
 from .transform.settle import Kept, kept_of, settling
@@ -134,7 +135,7 @@ class Adjoint(Judged):
     def _kernel(self, chosen: Variant, header: str) -> Kernel:
         plain, *known = chosen
         body = accumulate(self.layout.body, {b: b in plain for b in self.undecided}, *known)
-        kernel = Kernel(self.name, self.params, body, self.primal.span, header)
+        kernel = Kernel(self.name, self.params, self._reduced(body), self.primal.span, header)
         verify(kernel)
         return kernel
 
@@ -170,11 +171,14 @@ class Adjoint(Judged):
             plain, assigned, left, lent = chosen
             body = rest(self.layout.body, gathered | lent, plain, left, self.first_own)
             body = prune(accumulate(body, {b: b in plain for b in self.undecided}, assigned, left))
-            kernel = Kernel(self.name, self.params, body, self.primal.span)
+            kernel = Kernel(self.name, self.params, self._reduced(body), self.primal.span)
             verify(kernel)
             self._gathers[key] = kernel if body else None
         found: Kernel | None = self._gathers[key]
         return found
+
+    def _reduced(self, body: Block) -> Block:
+        return reduced(body, Names(Kernel(self.name, self.params, body))) if self.pattern.analyse else body
 
     def _names(self, gathered: Gather | None = None) -> Names:
         own = gathered.variables if gathered is not None else ()

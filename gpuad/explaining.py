@@ -120,6 +120,8 @@ def _shadow_rows(adjoint: Adjoint, stages: Sequence[Stage]) -> list[Row]:
 
 
 def _way(hows: set[How]) -> tuple[str, str]:
+    if {How.REDUCED, How.ATOMIC} <= hows:
+        return "atomic", "threads meet in elements; what all add to one element is summed over each block first"
     if How.REDUCED in hows:
         return "reduced", "summed over each block, then one atomic addition a block"
     if How.ATOMIC in hows:

@@ -198,7 +198,8 @@ static void gpuad_combine(const std::vector<std::vector<gpuad_flushed>>& done, s
             else sums[place.first->second].sum += part.sum;
         }
     }
-    for (const gpuad_flushed& part : sums) *(T*)part.target += (T)part.sum;
+    for (const gpuad_flushed& part : sums)
+        if (part.sum != 0.0) *(T*)part.target += (T)part.sum;
 }
 """
 

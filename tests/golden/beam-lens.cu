@@ -10,8 +10,8 @@
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
 __device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
 
-// Adds the sum of `value` over all threads of the block to *target, with one atomicAdd. Every thread of the block must make the call,
-// with the same target; the block may have any shape. The sum is formed in double.
+// Adds the sum of `value` over all threads of the block to *target, with one atomicAdd if it is not 0. Every thread of the block must make
+// the call, with the same target; the block may have any shape. The sum is formed in double.
 template <typename T>
 __device__ inline void gpuad_block_sum(T* target, double value)
 {
@@ -29,7 +29,7 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
     if (thread == 0) {
         for (int warp = 1; warp < (threads + 31) / 32; ++warp) value += partial[warp];
-        atomicAdd(target, (T)value);
+        if (value != 0.0) atomicAdd(target, (T)value);
     }
     __syncthreads();
 }

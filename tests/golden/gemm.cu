@@ -7,8 +7,8 @@
 // Holds where no two threads touch one element of dc
 // and the gather's threads do not meet in da, db, as for grid (2, 2, 1), block (16, 16, 1), m = 19, n = 23, k = 14.
 
-// Adds the sum of `value` over all threads of the block to *target, with one atomicAdd. Every thread of the block must make the call,
-// with the same target; the block may have any shape. The sum is formed in double.
+// Adds the sum of `value` over all threads of the block to *target, with one atomicAdd if it is not 0. Every thread of the block must make
+// the call, with the same target; the block may have any shape. The sum is formed in double.
 template <typename T>
 __device__ inline void gpuad_block_sum(T* target, double value)
 {
@@ -26,7 +26,7 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
     if (thread == 0) {
         for (int warp = 1; warp < (threads + 31) / 32; ++warp) value += partial[warp];
-        atomicAdd(target, (T)value);
+        if (value != 0.0) atomicAdd(target, (T)value);
     }
     __syncthreads();
 }

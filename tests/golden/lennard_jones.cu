@@ -9,8 +9,8 @@
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
 __device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
 
-// Adds the sum of `value` over all threads of the block to *target, with one atomicAdd. Every thread of the block must make the call,
-// with the same target; the block may have any shape. The sum is formed in double.
+// Adds the sum of `value` over all threads of the block to *target, with one atomicAdd if it is not 0. Every thread of the block must make
+// the call, with the same target; the block may have any shape. The sum is formed in double.
 template <typename T>
 __device__ inline void gpuad_block_sum(T* target, double value)
 {
@@ -28,7 +28,7 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
     if (thread == 0) {
         for (int warp = 1; warp < (threads + 31) / 32; ++warp) value += partial[warp];
-        atomicAdd(target, (T)value);
+        if (value != 0.0) atomicAdd(target, (T)value);
     }
     __syncthreads();
 }
@@ -54,14 +54,17 @@ extern "C" __global__ void lennard_jones_reverse(
         dforce[n + i] = 0.0;
         const double dforce_4 = dforce[i];
         dforce[i] = 0.0;
+        double dz_2 = 0.0;
+        double dy_2 = 0.0;
+        double dx_2 = 0.0;
         double dslope_there = 0.0;
         double dat_cutoff = 0.0;
         for (int k = 0; k < neighbours; ++k) {
             int j = list[i * neighbours + k];
-            const double dx_2 = x[j] - x[i];
-            const double dy_2 = y[j] - y[i];
-            const double dz_2 = z[j] - z[i];
-            const double r2_2 = dx_2 * dx_2 + dy_2 * dy_2 + dz_2 * dz_2;
+            const double dx_3 = x[j] - x[i];
+            const double dy_3 = y[j] - y[i];
+            const double dz_3 = z[j] - z[i];
+            const double r2_2 = dx_3 * dx_3 + dy_3 * dy_3 + dz_3 * dz_3;
             double ddz = 0.0;
             double ddy = 0.0;
             double ddx = 0.0;
@@ -76,7 +79,7 @@ extern "C" __global__ void lennard_jones_reverse(
                 const double s6_2 = s2_2 * s2_2 * s2_2;
                 const double slope = -24.0 * epsilon * (2.0 * s6_2 * s6_2 - s6_2) / sqrt(r2_2);
                 const double pull = (slope - slope_there) / r;
-                const double dpull = dz_2 * dforce_2 + dy_2 * dforce_3 + dx_2 * dforce_4;
+                const double dpull = dz_3 * dforce_2 + dy_3 * dforce_3 + dx_3 * dforce_4;
                 const double dpull_2 = gpuad_chain(dpull, 1.0 / r);
                 const double dsum = 0.5 * denergy_2;
                 const double dslope = gpuad_chain(dpull_2, 1.0 / sqrt(r2_2));
@@ -96,19 +99,28 @@ extern "C" __global__ void lennard_jones_reverse(
                     0.5 / r);
                 dsigma_3 = 2.0 * (sigma * ds2_2);
             }
-            ddz += dr2 != 0.0 ? 2.0 * (dz_2 * dr2) : 0.0;
-            atomicAdd(&dz[i], -ddz);
+            ddz += dr2 != 0.0 ? 2.0 * (dz_3 * dr2) : 0.0;
+            dz_2 -= ddz;
             atomicAdd(&dz[j], ddz);
-            ddy += dr2 != 0.0 ? 2.0 * (dy_2 * dr2) : 0.0;
-            atomicAdd(&dy[i], -ddy);
+            ddy += dr2 != 0.0 ? 2.0 * (dy_3 * dr2) : 0.0;
+            dy_2 -= ddy;
             atomicAdd(&dy[j], ddy);
-            ddx += dr2 != 0.0 ? 2.0 * (dx_2 * dr2) : 0.0;
-            atomicAdd(&dx[i], -ddx);
+            ddx += dr2 != 0.0 ? 2.0 * (dx_3 * dr2) : 0.0;
+            dx_2 -= ddx;
             atomicAdd(&dx[j], ddx);
             dslope_there += dslope_there_2;
             dat_cutoff += dat_cutoff_2;
             depsilon_2 += depsilon_3;
             dsigma_2 += dsigma_3;
+        }
+        if (dz_2 != 0.0) {
+            atomicAdd(&dz[i], dz_2);
+        }
+        if (dy_2 != 0.0) {
+            atomicAdd(&dy[i], dy_2);
+        }
+        if (dx_2 != 0.0) {
+            atomicAdd(&dx[i], dx_2);
         }
         const double dslope_there_2 = gpuad_chain(dslope_there, 1.0 / sqrt(r2));
         const double dslope_there_3 = -24.0 * (epsilon * dslope_there_2);

@@ -67,9 +67,12 @@ def compile_accumulate(stmt: Accumulate, names: Names) -> Run:
 
     def run(frame: Frame, mask: Mask) -> None:
         where, storage = _where(frame, mask, index, stmt), frame.storage(memory)
-        positions = frame.inside(site, storage, mask, where)
         poison = _accepted(frame, mask, site, storage, value)
         addend = mask.pick(value.value(frame), frame.width)
+        if stmt.how is How.REDUCED and poison is None and not addend.any():
+            frame.whole_blocks(mask, stmt, "a sum over its block")
+            return  # there may be no such element
+        positions = frame.inside(site, storage, mask, where)
         if storage.poison is not None and poison is not None:
             np.maximum.at(storage.poison, positions, poison)
         if storage.rows == "lane" or stmt.how is How.PLAIN:

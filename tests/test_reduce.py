@@ -1,0 +1,77 @@
+"""Additions that need not go to memory one by one: summed in a register, and over the block, before one atomic addition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gather_tools import atomics, gradients, reverse
+from launch_tools import EXECUTORS, compiled, running
+
+import gpuad
+from gpuad import Duplicated
+from gpuad.ir.nodes import Accumulate, For, How
+from gpuad.ir.rewrite import walk_stmts
+
+TEXT = 'extern "C" __global__ void k(const double* w, const double* x, double* y, int n, int m) {{ {} {} }}'
+HEAD = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+# name: text, sums over blocks, atomic additions that are left
+BODIES = {
+    "line": ("if (i < n) y[i] = w[0] * x[i] + w[1];", 2, 0),
+    "by a parameter": ("if (i < n) y[i] = w[m] * x[i] * w[2 * m + 1];", 2, 0),
+    "through a name": ("const int k = 3 * m; if (i < n) { int l = k + 1; y[i] = w[l] * x[i]; }", 1, 0),
+    "in a loop": ("if (i < n) { double s = 0; for (int k = 0; k < m; k++) s += sin(w[1] * x[i] * k); y[i] = s; }", 1, 0),
+    "in a search": ("if (i < n) { double s = 0; int k = 0; while (k * k < i) { s += w[1] * x[i]; k++; } y[i] = s; }", 1, 0),
+    "behind data": ("if (i < n && x[i] > 0) y[i] = w[0] * x[i];", 1, 0),
+    "of the block": ("if (i < n) y[i] = w[blockIdx.x] * x[i];", 0, 1),
+    "of the iteration, gathered": ("if (i < n) { double s = 0; for (int k = 0; k < m; k++) s += w[k] * x[i]; y[i] = s; }", 0, 0),
+    "of the thread, in a loop": ("if (i < n) { double s = 0; for (int k = 0; k < m; k++) s += w[i % 3] * x[i] * k; y[i] = s; }", 0, 1),
+    "both": ("if (i < n) y[i] = w[0] * x[i] + w[i % 3];", 1, 1),
+}
+
+
+def make(n: int = 37) -> tuple[Any, ...]:
+    rng = np.random.default_rng(1)
+    return (*(Duplicated(rng.standard_normal(40), rng.standard_normal(40)) for _ in range(3)), n, 4)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_sums(name: str) -> None:
+    body, sums, left = BODIES[name]
+    text = TEXT.format(HEAD, body)
+    kernels = reverse(compiled(text, "k"), 5, 8, make())
+    assert sum(isinstance(s, Accumulate) and s.how is How.REDUCED for k in kernels for s in walk_stmts(k.body)) == sums
+    assert atomics(kernels) == left
+    for n in (37, 0):
+        expected = gradients(text, 5, 8, lambda: make(n), executor="reference", analysis=False)  # noqa: B023
+        for executor in EXECUTORS if name in ("line", "in a loop") else ("reference",):
+            for found, right in zip(gradients(text, 5, 8, lambda: make(n), executor=executor), expected, strict=True):  # noqa: B023
+                np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-12)
+
+
+def test_after_the_loop() -> None:
+    """What an iteration leaves as it is, is added to once."""
+    kernels = reverse(compiled(TEXT.format(HEAD, BODIES["of the thread, in a loop"][0]), "k"), 5, 8, make())
+    inside = [s for k in kernels for loop in walk_stmts(k.body) if isinstance(loop, For) for s in walk_stmts(loop.body)]
+    assert not any(isinstance(s, Accumulate) and s.how is How.ATOMIC for s in inside)
+
+
+def test_element_that_is_read_too() -> None:
+    """What is written and taken in the launch is no sum."""
+    text = TEXT.format(HEAD, "if (i == 0) y[0] = x[0] * w[0]; if (i < n && i > 0) y[i] = x[i] * y[39 + m];").replace(
+        "const double* w", "double* w"
+    )
+    kernels = reverse(compiled(text, "k"), 5, 8, make(5))
+    assert all(s.how is not How.REDUCED for k in kernels for s in walk_stmts(k.body) if isinstance(s, Accumulate) and s.buffer.name == "dy")
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_no_element(executor: str) -> None:
+    """An array without elements is not added to by those that use none."""
+    empty, shadow = np.zeros(0), np.zeros(0)
+    for text, n in (("if (i < n) y[i] = w[0] * x[i];", 0), ("if (i < n) y[i] = m > 9 ? w[0] * x[i] : x[i];", 8)):
+        x, y = (Duplicated(np.ones(8), np.ones(8)) for _ in range(2))
+        with running(executor):
+            gpuad.autodiff(compiled(TEXT.format(HEAD, text), "k"), 1, 8, (Duplicated(empty, shadow), x, y, n, 4))
+        np.testing.assert_array_equal(x.shadow, np.ones(8) if n == 0 else 2 * np.ones(8))
