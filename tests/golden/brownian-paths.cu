@@ -8,8 +8,8 @@
 // On exit dprice holds the adjoint of the state before the launch; ddrift, dvolatility have grown by the gradient.
 // Holds where no two threads touch one element of dprice, as for grid (3, 1, 1), block (32, 1, 1), steps = 6, n = 70.
 
-// Adds the sum of `value` over all threads of the block to *target, with one atomicAdd. Every thread of the block must make the call,
-// with the same target; the block may have any shape. The sum is formed in double.
+// Adds the sum of `value` over all threads of the block to *target, with one atomicAdd if it is not 0. Every thread of the block must make
+// the call, with the same target; the block may have any shape. The sum is formed in double.
 template <typename T>
 __device__ inline void gpuad_block_sum(T* target, double value)
 {
@@ -27,7 +27,7 @@ __device__ inline void gpuad_block_sum(T* target, double value)
     __syncthreads();
     if (thread == 0) {
         for (int warp = 1; warp < (threads + 31) / 32; ++warp) value += partial[warp];
-        atomicAdd(target, (T)value);
+        if (value != 0.0) atomicAdd(target, (T)value);
     }
     __syncthreads();
 }
