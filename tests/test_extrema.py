@@ -584,3 +584,50 @@ def test_second_derivatives_are_refused() -> None:
     x, y = Duplicated(np.ones(4), np.zeros(4)), Duplicated(np.zeros(1), np.ones(1))
     with pytest.raises(UnsupportedError, match="not recorded for second derivatives"), launching.executor_for_tests(Reference()):
         gpuad.hvp(k, 1, 4, (x, y, 4), (Duplicated(np.ones(4), np.zeros(4)), Duplicated(np.zeros(1), np.zeros(1)), None))
+
+
+# --- other ways in -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_elementwise_kernels_have_cupys_overloads() -> None:
+    k = gpuad.ElementwiseKernel("float32 x, int32 c", "raw float32 y", "atomicMax(&y[c], x * x); atomicMin(&y[4 + c], x)", "pool")
+    x, c = np.random.default_rng(1).standard_normal(30).astype(np.float32), (np.arange(30) % 4).astype(np.int32)
+    y, dy, dx = np.zeros(8, np.float32), np.arange(1, 9).astype(np.float32), np.zeros(30, np.float32)
+    with launching.executor_for_tests(Reference()):
+        gpuad.autodiff(k, Duplicated(x, dx), c, Duplicated(y, dy))
+    wanted = np.zeros(30)
+    for cell in range(4):
+        mine = np.arange(cell, 30, 4)
+        wanted[mine[(x[mine] ** 2).argmax()]] += 2 * x[mine[(x[mine] ** 2).argmax()]] * (cell + 1)
+        wanted[mine[x[mine].argmin()]] += cell + 5
+    np.testing.assert_allclose(dx, wanted, rtol=1e-6)
+    assert not dy.any()
+
+
+@gpuad.jit
+def pool_in_python(x, c, y, n):  # type: ignore[no-untyped-def]
+    i = gpuad.jit.grid(1)
+    if i < n:
+        gpuad.jit.atomic_max(y, c[i], x[i] * x[i])
+
+
+def test_jit_functions() -> None:
+    x, c = np.random.default_rng(1).standard_normal(30), (np.arange(30) % 4).astype(np.int32)
+    dx, y, dy = np.zeros(30), np.zeros(4), np.ones(4)
+    run(pool_in_python, 2, 16, (Duplicated(x, dx), c, Duplicated(y, dy), 30))
+    winners = [4 * (x[k::4] ** 2).argmax() + k for k in range(4)]
+    assert sorted(np.flatnonzero(dx)) == sorted(winners)
+    np.testing.assert_allclose(dx[winners], 2 * x[winners])
+
+
+def test_deterministic_sums() -> None:
+    k = kernel("const double* x, double* y, int n", "if (i < n) fmaxkeep(&y[i % 3], x[i] * x[i / 2]);")
+    x, found = np.random.default_rng(1).random(40), []
+    for wanted in (False, True):
+        dx, y, dy = np.zeros(40), np.zeros(3), np.ones(3)
+        with gpuad.deterministic(wanted):
+            run(k, 2, 32, (Duplicated(x, dx), Duplicated(y, dy), 40))
+        found.append((dx, dy))
+    np.testing.assert_allclose(found[0][0], found[1][0])
+    assert found[0][0].any()
+    assert not found[1][1].any()

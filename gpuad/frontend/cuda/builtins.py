@@ -181,7 +181,8 @@ def _atomic(operation: str) -> Handler:
         pointer, *operands = call.arguments
         if not isinstance(pointer.type, Pointer):
             raise UnsupportedError(f"{call.name} needs a pointer", call.span)
-        return AtomicCall(call.span, call.type, operation, pointer, tuple(operands))
+        compared = operation in ("min", "max") and isinstance(call.type, Scalar) and call.type.is_float  # by CuPy, with fminf and fmaxf
+        return AtomicCall(call.span, call.type, f"f{operation}" if compared else operation, pointer, tuple(operands))
 
     return lower
 

@@ -209,6 +209,8 @@ def head(out: Composer, texts: Texts, arguments: Sequence[Argument], letters: Se
     for half in ("float16", "bfloat16"):
         if any(a.dtype == half for a in arguments) or any(half in texts.names(key) for key in texts.files):
             out.add(f"#include <cupy/{half}.cuh>\n")
+    if any({"atomicMax", "atomicMin"} & texts.names(key) for key in texts.files):
+        out.add("#include <cupy/atomics.cuh>\n")
     by_letter = {a.parameter.letter: a.parameter for a in reversed(arguments)}
     for letter, dtype in letters:
         out.add(f"typedef {by_letter[letter].cuda_type(np.dtype(dtype))} {letter};\n")
