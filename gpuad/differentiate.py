@@ -29,7 +29,7 @@ from .transform.aliases import NONE, Aliases
 from .transform.claims import Claims, claims
 from .transform.forward import forward
 from .transform.gather import Gather, Sides, gather, gather_kernel, rest
-from .transform.logs import Log, augmented, logs_of
+from .transform.logs import Log, augmented, logs_of, written
 from .transform.names import Names
 from .transform.normalize import normalize
 from .transform.prune import prune
@@ -117,6 +117,7 @@ class Adjoint(Judged):
     unlaid: Block
     first_own: int  # uids from here on are not of the user's variables
     logged: dict[int, tuple[Buffer, Expr]]  # logs by the id of their statement, and where it writes in them
+    log_numbers: tuple[int, ...]  # which of all that could be written down the `logs` are
     name: str
     _variants: dict[Variant, Kernel] = field(default_factory=dict, init=False)
     _gathers: dict[Any, Any] = field(default_factory=dict, init=False)
@@ -283,6 +284,7 @@ def reverse_of(function: surface.Function, pattern: Pattern) -> Adjoint:
         unlaid=body,
         first_own=first_own,
         logged=logged,
+        log_numbers=tuple(k for k, key in enumerate(logs) if key in used),
         name=f"{kernel.name}_reverse",
     )
 
@@ -312,8 +314,8 @@ def _element_type(item: Var | Buffer) -> Scalar:
     return item.element if isinstance(item, Buffer) else item.type
 
 
-def tangent_of(function: surface.Function, pattern: Pattern) -> Tangent:
-    """The forward-mode kernel."""
+def tangent_of(function: surface.Function, pattern: Pattern, recorded: tuple[int, ...] = ()) -> Tangent:
+    """The forward-mode kernel. `recorded`: the logs of an adjoint, by `Adjoint.log_numbers`, that it writes too, before its own."""
     kernel = prepared(function, pattern.aliases)
     names = Names(kernel)
     first_own = names.uid()
@@ -326,10 +328,13 @@ def tangent_of(function: surface.Function, pattern: Pattern) -> Tangent:
     rounding = exact(kernel)
     marked, marks = winners(kernel, facts, names)
     marked, kept = kept_of(marked, marks, tangents, names)
-    logs = [log for one in kept.values() for log in one.logs]
-    body = simplify(forward(marked.body, facts, tangents, names, escaped=frozenset(e.buffer for e in leaks), kept=kept), first_own)
-    recorded = [Parameter("log", i, log.buffer) for i, log in enumerate(logs)]
-    parameters = (*_primal_and_shadow(kernel, tangents, pattern), *recorded)
+    marked, writes = logs_of(marked, marks, names) if recorded else (marked, {})
+    chosen = {key: log for k, (key, log) in enumerate(writes.items()) if k in recorded}
+    logs = [*chosen.values(), *(log for one in kept.values() for log in one.logs)]
+    body = simplify(
+        forward(written(marked.body, chosen), facts, tangents, names, escaped=frozenset(e.buffer for e in leaks), kept=kept), first_own
+    )
+    parameters = (*_primal_and_shadow(kernel, tangents, pattern), *(Parameter("log", i, log.buffer) for i, log in enumerate(logs)))
     params = tuple(p.item for p in parameters)
     result = Kernel(f"{kernel.name}_forward", params, body, kernel.span)
     verify(result)
@@ -358,7 +363,8 @@ def _settling(
     counts = [names.var("count", I64) for _ in kept]
     body = settling(kept, tangents, counts, names)
     touched = {getattr(s, "buffer", None) for s in walk_stmts(body)}
-    lengths = [Parameter("count", 3 * i, count) for i, count in enumerate(counts)]
+    first = {p.item: p.position for p in parameters if p.role == "log"}
+    lengths = [Parameter("count", first[one.logs[0].buffer], count) for one, count in zip(kept, counts, strict=True)]
     used = (*(p for p in parameters if p.item in touched), *lengths)
     result = Kernel(f"{kernel.name}_settle", tuple(p.item for p in used), body, kernel.span)
     verify(result)

@@ -579,11 +579,47 @@ def test_launch_after_launch_on_a_tape() -> None:
                 assert y.shadow[i] == pytest.approx((final(values, start + step) - final(values, start - step)) / 2e-6, rel=1e-4, abs=1e-6)
 
 
-def test_second_derivatives_are_refused() -> None:
-    k = kernel("const double* x, double* y, int n", "if (i < n) fmaxkeep(&y[0], x[i] * x[i]);")
-    x, y = Duplicated(np.ones(4), np.zeros(4)), Duplicated(np.zeros(1), np.ones(1))
-    with pytest.raises(UnsupportedError, match="not recorded for second derivatives"), launching.executor_for_tests(Reference()):
-        gpuad.hvp(k, 1, 4, (x, y, 4), (Duplicated(np.ones(4), np.zeros(4)), Duplicated(np.zeros(1), np.zeros(1)), None))
+SECOND = {
+    "maximum": "if (i < n) fmaxkeep(&y[i % 3], x[i] * x[i] * x[i]);",
+    "loops": "for (; i < n; i += gridDim.x * blockDim.x) for (int c = 0; c < 2; ++c) fminkeep(&y[(i + c) % 3], sin(x[i]) * x[i] * c);",
+    "compaction": "if (i < n && x[i] > 0) { int slot = atomicAdd(count, 1); y[slot] = x[i] * x[i] * x[i]; }",
+}
+
+
+@pytest.mark.parametrize("name", SECOND)
+def test_second_derivatives(name: str) -> None:
+    """Against differences of the gradient."""
+    k = kernel("const double* x, double* y, int* count, int n", SECOND[name])
+    rng = np.random.default_rng(4)
+    x, v, w, u = rng.standard_normal(30), rng.standard_normal(30), rng.standard_normal(30), rng.standard_normal(30)
+    y = np.full(30, 0.1)
+
+    def gradient(step: float) -> tuple[Any, Any]:
+        dx, dy = np.zeros(30), w.copy()
+        run(k, 1, 32, (Duplicated(x + step * v, dx), Duplicated(y + step * u, dy), np.zeros(1, np.int32), 30))
+        return dx, dy
+
+    wanted = [(a - b) / 2e-6 for a, b in zip(gradient(1e-6), gradient(-1e-6), strict=True)]
+    found = np.zeros(30), np.zeros(30)
+    args = Duplicated(x.copy(), np.zeros(30)), Duplicated(y.copy(), w.copy()), np.zeros(1, np.int32), 30
+    with launching.executor_for_tests(Reference()):
+        gpuad.hvp(k, 1, 32, args, (Duplicated(v.copy(), found[0]), Duplicated(u.copy(), found[1]), None, None))
+    assert np.abs(wanted[0]).max() > 0.1
+    for one, other in zip(wanted, found, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-7)
+
+
+def test_second_derivatives_that_are_refused() -> None:
+    shared = "__shared__ double s; if (i == 0) s = 0; __syncthreads(); fmaxkeep(&s, x[i]); __syncthreads(); y[i] = x[i] * s;"
+    exchange = "y[i] = exp(__longlong_as_double(atomicExch((unsigned long long*)&z[i], (unsigned long long)__double_as_longlong(x[i]))));"
+    for body, message in (
+        (shared, "second derivatives through an atomic maximum on the shared array 's' come in a later release"),
+        (exchange, "second derivatives of the float that an atomic gives come in a later release"),
+    ):
+        k = kernel("const double* x, double* y, double* z", body)
+        pairs = [Duplicated(np.ones(4), np.ones(4)) for _ in range(6)]
+        with pytest.raises(UnsupportedError, match=message), launching.executor_for_tests(Reference()):
+            gpuad.hvp(k, 1, 4, tuple(pairs[:3]), tuple(pairs[3:]))
 
 
 # --- other ways in -----------------------------------------------------------------------------------------------------------------------

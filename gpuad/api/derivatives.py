@@ -122,8 +122,8 @@ def hvp(k: Any, *call: Any, **keywords: Any) -> None:
 def _hvp(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], directions: Sequence[Any], shared_mem: int, stream: Any) -> None:
     chosen = chosen.sized(shared_mem)
     call = chosen.bind(grid, block, args, shared_mem, stream)
-    if chosen.second(pattern_of(chosen, call)).logs or chosen.tangent(pattern_of(chosen, call)).logs:
-        raise UnsupportedError(f"`{chosen.name}`: the result of an atomic is not recorded for second derivatives in this release")
+    if any(log.element.is_float for log in chosen.second(pattern_of(chosen, call)).logs):
+        raise UnsupportedError(f"`{chosen.name}`: second derivatives of the float that an atomic gives come in a later release")
     check_count(chosen.name, chosen.parameters, directions)
     whole = [*directions, *(None for _ in chosen.function.globals)]
     dots = chosen.bind(grid, block, launching.paired(chosen.name, call, whole)[: len(directions)], shared_mem, stream)
@@ -132,16 +132,19 @@ def _hvp(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], directions:
     adjoint = chosen.second(pattern)
     check_flow(chosen, call, adjoint.escapes, adjoint.connected)
     variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
-    tangent = chosen.tangent(pattern)
+    tangent = chosen.tangent(pattern, adjoint.log_numbers)
     call = replace(call, exact=adjoint.exact)
     if launching.in_fixed_point() and fixed_point(variant) is not None:
         raise UnsupportedError(f"`{chosen.name}`: hvp with sums of several threads is not deterministic in this release")
-    call.prepare([tangent.kernel, adjoint.counting, variant])
+    call.prepare([tangent.kernel, tangent.settle, adjoint.counting, variant])
     with call.executor.on(stream):
         launching.check_stores(adjoint, call)
         state = launching.before_second(adjoint, call, dots)
-        forward = State(state.primals, dots=state.dots)
+        logs = [*state.logs, *launching.new_logs(tangent, call)[len(state.logs) :]]
+        forward = State(state.primals, dots=state.dots, logs=logs)
         call.run(tangent.kernel, launching.tangent_arguments(tangent.parameters, call, forward))
+        if tangent.settle is not None:
+            call.run(tangent.settle, launching.tangent_arguments(tangent.settle_parameters, call, forward))
         launching.run_reverse(adjoint, variant, call, state)
 
 

@@ -87,7 +87,7 @@ class Kernel(Family):
         self.room = partial(room, self.name, self.function.span)
         self._primals: dict[Aliases, IrKernel] = {}
         self._adjoints: dict[Pattern, Adjoint] = {}
-        self._tangents: dict[Pattern, Tangent] = {}
+        self._tangents: dict[tuple[Pattern, tuple[int, ...]], Tangent] = {}
         self._seconds: dict[Pattern, Adjoint] = {}
         self._sizes: dict[int, Kernel] = {}
         self._ready: dict[Hashable, Ready] = {}
@@ -236,11 +236,11 @@ class Kernel(Family):
         adjoint = self.reverse(pattern)
         return adjoint if launching.premises_hold(adjoint, call) else self.reverse(replace(pattern, optimistic=False))
 
-    def tangent(self, pattern: Pattern) -> Tangent:
-        """The forward-mode kernel for a pattern."""
-        if pattern not in self._tangents:
-            self._tangents[pattern] = tangent_of(self.function, pattern)
-        return self._tangents[pattern]
+    def tangent(self, pattern: Pattern, recorded: tuple[int, ...] = ()) -> Tangent:
+        """The forward-mode kernel for a pattern. `recorded`: what it writes down for an adjoint."""
+        if (pattern, recorded) not in self._tangents:
+            self._tangents[pattern, recorded] = tangent_of(self.function, pattern, recorded)
+        return self._tangents[pattern, recorded]
 
     def second(self, pattern: Pattern) -> Adjoint:
         """The adjoint with tangents, for a pattern."""

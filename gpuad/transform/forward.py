@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..analysis.activity import Activity, differentiable
+from ..analysis.extrema import spoken
 from ..errors import UnsupportedError
 from ..ir import build as b
 from ..ir.atomics import EXTREMA
@@ -194,9 +195,12 @@ class _Forward:
             case Atomic(op="exch", operands=(value,)):  # no two threads meet in one element
                 old = self.tangent_var(stmt.var) if stmt.var is not None and varies else None
                 return (stmt, replace(stmt, var=old, buffer=memory, operands=(self.tangent(value, stmt.span),)))
-            case Atomic(op=op, var=Var() as old) if op in EXTREMA and any(k.stmt.var == old for k in self.kept.values()):
-                return (stmt,)
-        raise UnsupportedError(f"atomic '{stmt.op}' on '{stmt.buffer.name}', which has a tangent, is not supported", stmt.span)
+            case Atomic(op=op, var=old) if op in EXTREMA:
+                if any(k.stmt.var == old for k in self.kept.values()):
+                    return (stmt,)
+                what = f"second derivatives through an atomic {spoken(stmt)} on the shared array '{stmt.buffer.name}'"
+                raise UnsupportedError(f"{what} come in a later release", stmt.span)
+        raise UnsupportedError(f"an atomic {spoken(stmt)} on '{stmt.buffer.name}', which has a tangent, is not supported", stmt.span)
 
     def keep(self, kept: Kept) -> Block:
         """What stands behind the mark of an atomic maximum or minimum."""

@@ -146,16 +146,17 @@ def _all_threads() -> Expr:
 
 def augmented(kernel: Kernel, logs: Mapping[int, Log]) -> Kernel:
     """The primal that also writes its logs."""
-
-    def block(stmts: Block) -> Block:
-        out: list[Stmt] = []
-        for stmt in stmts:
-            out.append(map_blocks(stmt, block))
-            if id(stmt) in logs and isinstance(stmt, Atomic | Let) and stmt.var is not None:
-                out.append(Store(logs[id(stmt)].buffer, logs[id(stmt)].index, stmt.var, span=stmt.span))
-        return tuple(out)
-
     params = (*kernel.params, *(log.buffer for log in logs.values()))
-    result = replace(kernel, name=f"{kernel.name}_augmented", params=params, body=block(kernel.body))
+    result = replace(kernel, name=f"{kernel.name}_augmented", params=params, body=written(kernel.body, logs))
     verify(result)
     return result
+
+
+def written(block: Block, logs: Mapping[int, Log]) -> Block:
+    """The block in which each statement that has a log writes it."""
+    out: list[Stmt] = []
+    for stmt in block:
+        out.append(map_blocks(stmt, lambda inner: written(inner, logs)))
+        if id(stmt) in logs and isinstance(stmt, Atomic | Let) and stmt.var is not None:
+            out.append(Store(logs[id(stmt)].buffer, logs[id(stmt)].index, stmt.var, span=stmt.span))
+    return tuple(out)
