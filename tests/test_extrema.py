@@ -581,7 +581,7 @@ def test_launch_after_launch_on_a_tape() -> None:
 
 SECOND = {
     "maximum": "if (i < n) fmaxkeep(&y[i % 3], x[i] * x[i] * x[i]);",
-    "loops": "for (; i < n; i += gridDim.x * blockDim.x) for (int c = 0; c < 2; ++c) fminkeep(&y[(i + c) % 3], sin(x[i]) * x[i] * c);",
+    "loops": "for (; i < n; i += gridDim.x * blockDim.x) for (int c = 0; c < 2; ++c) fminkeep(&y[(i + c) % 3], sin(x[i]) * x[i] - c);",
     "compaction": "if (i < n && x[i] > 0) { int slot = atomicAdd(count, 1); y[slot] = x[i] * x[i] * x[i]; }",
 }
 
