@@ -20,7 +20,7 @@ from .analysis.extrema import check_tangents, mixed
 from .errors import UnsupportedError
 from .facts import Facts
 from .ir import surface
-from .ir.nodes import Block, Buffer, Expr, For, Kernel, Load, Var, children, variables, walk
+from .ir.nodes import Atomic, Block, Buffer, Expr, For, Kernel, Load, Var, children, variables, walk
 from .ir.rewrite import expressions, walk_stmts
 from .ir.types import I64, Scalar
 from .ir.verify import verify
@@ -377,9 +377,11 @@ def _refuse_lost_bits(kernel: Kernel, facts: Activity) -> None:
             "a value that carries a gradient becomes an integer here without a cast; write the cast if that is meant: its derivative is 0",
             stmt.span,
         )
+    swaps = any(isinstance(s, Atomic) and s.op == "cas" for s in walk_stmts(kernel.body))
+    hint = " (a loop around atomicCAS is understood where it is a function of an address and a value)" if swaps else ""
     for stmt in reinterpretations(kernel, facts):
         raise UnsupportedError(
-            "the bits of a value that carries a gradient are read here as an integer: a derivative cannot follow reinterpreted bits",
+            f"the bits of a value that carries a gradient are read here as an integer: a derivative cannot follow reinterpreted bits{hint}",
             stmt.span,
         )
 

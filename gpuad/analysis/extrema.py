@@ -49,11 +49,13 @@ def mixed(kernel: Kernel, facts: Activity) -> dict[int, int]:
 
 
 def _memories(kernel: Kernel, facts: Activity) -> Iterator[_Check]:
+    if not any(_is_special(s) for s in walk_stmts(kernel.body)):
+        return
     order = Order(kernel)
     lets = {s.var: s.value for s in walk_stmts(kernel.body) if isinstance(s, Let)}
     for buffer in dict.fromkeys(a.buffer for a in order.accesses):
         accesses = [a for a in order.accesses if a.buffer == buffer]
-        if facts.has_shadow(buffer) and any(_is_special(a) for a in accesses):
+        if facts.has_shadow(buffer) and any(_is_special(a.stmt) for a in accesses):
             yield _Check(order, facts, lets, buffer, accesses)
 
 
@@ -66,12 +68,14 @@ def spoken(stmt: Stmt) -> str:
     return _SPOKEN.get(op[-3:] if op in EXTREMA else op, f"'{op}'")
 
 
-def _is_special(access: Access) -> bool:
-    return isinstance(access.stmt, Atomic) and (access.stmt.op in EXTREMA or access.stmt.op == "exch")
+def _is_special(stmt: Stmt) -> bool:
+    return isinstance(stmt, Atomic) and (stmt.op in EXTREMA or stmt.op == "exch")
 
 
 def check_tangents(kernel: Kernel, facts: Activity) -> None:
     """UnsupportedError where forward mode needs, within the launch, a tangent of memory that is known only after it."""
+    if not any(isinstance(s, Atomic) and s.op in EXTREMA for s in walk_stmts(kernel.body)):
+        return
     order = Order(kernel)
     for access in order.accesses:
         if not isinstance(access.stmt, Load) or access.stmt.var not in facts or access.buffer.length is not None:
@@ -104,7 +108,7 @@ class _Check:
         """`last_only`: of what the memory holds only the last is known."""
         self.together()
         for a in self.accesses:
-            if _is_special(a):
+            if _is_special(a.stmt):
                 self.result(a)
         for a in self.accesses if last_only else ():
             if isinstance(a.stmt, Store) or (isinstance(a.stmt, Accumulate) and a.stmt.how is How.PLAIN):
