@@ -22,7 +22,7 @@ from .facts import Facts
 from .ir import surface
 from .ir.nodes import Atomic, Block, Buffer, Expr, For, Kernel, Load, Var, children, variables, walk
 from .ir.rewrite import expressions, walk_stmts
-from .ir.types import I64, Scalar
+from .ir.types import I64, Scalar, value_type
 from .ir.verify import verify
 from .transform.accumulate import accumulate, undecided
 from .transform.aliases import NONE, Aliases
@@ -299,7 +299,8 @@ def second_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     wide = replace(kernel, params=first.params, body=first.unlaid)
     names = Names(wide)
     first_own = names.uid()
-    dots = {item: names.buffer(f"{item.name}_dot", memory[item]) for item in (p.item for p in first.parameters) if item in active}
+    own = [p.item for p in first.parameters if p.item in active]
+    dots = {item: names.buffer(f"{item.name}_dot", value_type(memory[item])) for item in own}
     body = forward(first.unlaid, activity(wide, dots), dots, names, suffix="_dot")
     entry = {**first.recording.entry, **{dots[b]: dots[c] for b, c in first.recording.entry.items() if c in dots}}
     body = reorder(simplify(prune(body, private=list(entry.values())), first_own))

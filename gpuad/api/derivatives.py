@@ -126,7 +126,8 @@ def _hvp(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], directions:
         raise UnsupportedError(f"`{chosen.name}`: second derivatives of the float that an atomic gives come in a later release")
     check_count(chosen.name, chosen.parameters, directions)
     whole = [*directions, *(None for _ in chosen.function.globals)]
-    dots = chosen.bind(grid, block, launching.paired(chosen.name, call, whole)[: len(directions)], shared_mem, stream)
+    own = launching.paired(chosen.name, call, whole)[: len(directions)]
+    dots = chosen.bind(grid, block, own, shared_mem, stream, tangents={i for i, d in enumerate(directions) if d is not None})
     launching.check_directions(chosen.name, call, dots)
     pattern = pattern_of(chosen, call)
     adjoint = chosen.second(pattern)

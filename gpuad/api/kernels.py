@@ -7,7 +7,7 @@ their numbers only, and those decide between a few prepared variants.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from ..facts import Facts
 from ..frontend.cuda import parse
 from ..ir.nodes import Accumulate, Atomic, Store
 from ..ir.nodes import Kernel as IrKernel
-from ..ir.records import numbers, split_parameter
+from ..ir.records import numbers, split_parameter, tangent_parameter
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Declaration, Function, Global, uses_dynamic
 from ..ir.types import Pointer, Scalar, value_type
@@ -264,19 +264,30 @@ class Kernel(Family):
             made.append(Duplicated(array, self.shadows[name]) if name in self.shadows else _annotated(array, kind))
         return [*args, *made]
 
-    def bind(self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, kinds: Sequence[str] = ()) -> Call:
-        """Binds and checks a call: once to have numbers, and with what these prove about the kernel's reach once more."""
+    def bind(
+        self,
+        grid: Any,
+        block: Any,
+        args: Sequence[Any],
+        shared_mem: int,
+        stream: Any,
+        kinds: Sequence[str] = (),
+        tangents: Collection[int] = (),
+    ) -> Call:
+        """Binds and checks a call: once to have numbers, and with what these prove about the kernel's reach once more. `tangents`: where
+        tangents are passed, of halves as float32."""
+        declared = [tangent_parameter(d) if i in tangents else d for i, d in enumerate(self.declared)]
         geo = geometry(grid, block)
         if self.function.globals:
             args = self._complete(args, kinds)
         plain = self.primal()
         written = self._written
         leaves = self.leaves
-        first = bind(self.name, self.declared, args, written=written, inside=[d.name for d in leaves], strided=self._strided)
+        first = bind(self.name, declared, args, written=written, inside=[d.name for d in leaves], strided=self._strided)
         call = Call(first, *geo)
         inside = self._inside | self.facts.get(call.key, lambda: launching.stays_inside(plain, call))
         loose = frozenset(i for i, d in enumerate(leaves) if d.name not in inside and first.arguments[i].memory is not None)
-        bound = bind(self.name, self.declared, args, written=written, inside=inside, strided=self._strided) if loose else first
+        bound = bind(self.name, declared, args, written=written, inside=inside, strided=self._strided) if loose else first
         call = Call(bound, *geo, 0 if self._dynamic else shared_mem, stream, loose)
         launching.check_device(call)
         if not call.overlaps:

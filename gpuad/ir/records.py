@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from .surface import Declaration
-from .types import Array, Complex, Pointer, Scalar, Struct, Type, Vector
+from .types import Array, Complex, Pointer, Scalar, Struct, Type, Vector, value_type
 
 LANES = "xyzw"
 POINTER_SIZE = 8
@@ -124,6 +124,22 @@ def split_parameter(declaration: Declaration) -> tuple[Declaration, ...]:
     if is_record(kind):
         return tuple(replace(declaration, name=f"{name}_{leaf.name}", type=leaf.type) for leaf in leaves(kind))
     return (declaration,)
+
+
+def tangent_parameter(declaration: Declaration) -> Declaration:
+    """A parameter as one for its tangents, which are computed and kept in float32 where its numbers are halves."""
+    return replace(declaration, type=_widened(declaration.type))
+
+
+def _widened(kind: Type) -> Type:
+    match kind:
+        case Scalar():
+            return value_type(kind)
+        case Pointer(element=element):
+            return replace(kind, element=_widened(element))
+        case Vector(element=element):
+            return replace(kind, element=value_type(element))
+    return kind
 
 
 def group_names(name: str, kinds: tuple[Scalar, ...]) -> list[str]:

@@ -8,11 +8,10 @@ from typing import Any
 from ..arguments import BoundArgument
 from ..arguments.aliasing import overlap, region
 from ..differentiate import Adjoint, Parameter
-from ..errors import LaunchError, ShadowError, UnsupportedError
+from ..errors import LaunchError, ShadowError
 from ..executors.base import Memory
 from ..ir.dtypes import dtype_of
-from ..ir.records import numbers
-from ..ir.types import HALVES, Pointer
+from ..ir.types import HALVES
 from .calls import Call
 from .states import State, argument_of, before, copied, shadow_of
 
@@ -27,8 +26,6 @@ def paired(name: str, call: Call, directions: Sequence[Any]) -> tuple[Any, ...]:
         if bool(argument.shadows) != (direction is not None):
             what = "needs a direction: Duplicated(x_dot, dx_dot)" if argument.shadows else "is not active: its direction is None"
             raise ShadowError(f"`{name}`: argument `{argument.name}` {what}")
-        if direction is not None and _is_half(argument):
-            raise UnsupportedError(f"hvp of halves (`{argument.name}`) comes in a later release", argument.declaration.span)
         out.append(direction if direction is not None else _bare(argument))
     return tuple(out)
 
@@ -42,7 +39,7 @@ def check_directions(name: str, call: Call, dots: Call) -> None:
     kept = next((a.name for a in call.bound.arguments if a.keep), None)
     if kept is not None:
         raise ShadowError(f"`{kept}`: keep=True has no meaning in hvp, which takes the seed; pass a copy of it. Nothing was launched.")
-    if call.key != dots.key:
+    if _laid_out(call) != _laid_out(dots):
         raise ShadowError(
             f"`{name}`: directions have the shapes and strides of their arguments, and overlap where these do, at the same offsets. "
             "Nothing was launched."
@@ -56,9 +53,11 @@ def check_directions(name: str, call: Call, dots: Call) -> None:
             )
 
 
-def _is_half(argument: BoundArgument) -> bool:
-    type_ = argument.declaration.type
-    return any(number in HALVES for number in numbers(type_.element if isinstance(type_, Pointer) else type_))
+def _laid_out(call: Call) -> tuple[Any, ...]:
+    """How the arrays of a call lie and overlap, counted in elements: the tangents of halves are wider than they."""
+    arrays = [a.array for a in call.bound.arguments]
+    layouts = [None if x is None else (x.shape, tuple(s // x.dtype.itemsize for s in x.strides)) for x in arrays]
+    return tuple(call.overlaps.items()), tuple(layouts)
 
 
 def _bare(argument: BoundArgument) -> Any:

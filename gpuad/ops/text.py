@@ -6,7 +6,7 @@ program, and each is built once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -75,7 +75,16 @@ def type_name(dtype: str) -> str:
 class StridedKernel(Kernel):
     """A kernel that is told offsets and strides, so that it takes any view and touches its elements only."""
 
-    def bind(self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, kinds: Sequence[str] = ()) -> Call:
+    def bind(
+        self,
+        grid: Any,
+        block: Any,
+        args: Sequence[Any],
+        shared_mem: int,
+        stream: Any,
+        kinds: Sequence[str] = (),
+        tangents: Collection[int] = (),
+    ) -> Call:
         """As for any kernel, but nothing has to be proved about where it reaches."""
         names = [d.name for d in self.parameters]
         bound = bind(self.name, self.parameters, args, written=[names[0]], inside=names, strided=True)
