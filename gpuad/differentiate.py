@@ -26,6 +26,7 @@ from .ir.types import I64, Scalar, value_type
 from .ir.verify import verify
 from .transform.accumulate import accumulate, undecided
 from .transform.aliases import NONE, Aliases
+from .transform.block_sums import BlockSums, block_sums, block_sums_kernel, without
 from .transform.claims import Claims, claims
 from .transform.forward import forward
 from .transform.gather import Gather, Sides, gather, gather_kernel, rest
@@ -144,9 +145,8 @@ class Adjoint(Judged):
         """What of the accumulations into the shadows can be gathered, as far as the text says; of each, which of several ways to do so."""
         key = frozenset(shadows.items())
         if key not in self._gathers:
-            usable = self.pattern.analyse and not self.layout.scratch and not any(p.role == "working" for p in self.parameters)
             ordered = {b: shadows[b] for b in self.undecided if b in shadows}
-            self._gathers[key] = gather(self.layout.body, ordered, self.params, self._names()) if usable else None
+            self._gathers[key] = gather(self.layout.body, ordered, self.params, self._names()) if self.is_divisible else None
         found: Gather | None = self._gathers[key]
         return found
 
@@ -165,12 +165,35 @@ class Adjoint(Judged):
         found: tuple[Kernel, tuple[Parameter, ...]] = self._gathers[key]
         return found
 
-    def rest(self, gathered: frozenset[Buffer], chosen: Variant) -> Kernel | None:
-        """The reverse kernel without what is gathered; None if nothing is left."""
-        key = gathered, chosen
+    def block_sums(self, shadows: frozenset[Buffer]) -> BlockSums | None:
+        """What of the accumulations into the shadows can be summed over blocks in loops."""
+        key = "sums", shadows
+        if key not in self._gathers:
+            self._gathers[key] = block_sums(self.layout.body, shadows, self.params) if self.is_divisible else None
+        found: BlockSums | None = self._gathers[key]
+        return found
+
+    def summing(self, sums: BlockSums) -> Kernel:
+        """The kernel that adds them."""
+        if sums not in self._gathers:
+            body = accumulate(block_sums_kernel(sums, self._names(), self.first_own), {})
+            kernel = Kernel(f"{self.primal.name}_sums", self.params, body, self.primal.span)
+            verify(kernel)
+            self._gathers[sums] = kernel
+        found: Kernel = self._gathers[sums]
+        return found
+
+    @property
+    def is_divisible(self) -> bool:
+        """Whether a part of the adjoint may run before the rest."""
+        return self.pattern.analyse and not self.layout.scratch and not any(p.role == "working" for p in self.parameters)
+
+    def rest(self, gathered: frozenset[Buffer], chosen: Variant, moved: frozenset[int] = frozenset()) -> Kernel | None:
+        """The reverse kernel without what is gathered, and without the additions that are `moved`; None if nothing is left."""
+        key = gathered, chosen, moved
         if key not in self._gathers:
             plain, assigned, left, lent = chosen
-            body = rest(self.layout.body, gathered | lent, plain, left, self.first_own)
+            body = rest(without(self.layout.body, moved), gathered | lent, plain, left, self.first_own)
             body = prune(accumulate(body, {b: b in plain for b in self.undecided}, assigned, left))
             kernel = Kernel(self.name, self.params, self._reduced(body), self.primal.span)
             verify(kernel)

@@ -68,10 +68,10 @@ def judge(gathered: Gather, launch: Launch, plain: Collection[Buffer]) -> Gather
 class _Judge:
     def __init__(self, gathered: Gather, launch: Launch, plain: Collection[Buffer]) -> None:
         self.gathered = gathered
-        self.plain = plain
         self.threads = tuple(g * n for g, n in zip(launch.grid, launch.block, strict=True))
         numbers = {**launch.scalars, **dict(zip(gathered.threads, self.threads, strict=True))}
         self.launch = replace(launch, scalars=numbers)
+        self.reads = _Reads(gathered.body, self.launch, plain, self.senders())
         self._reached: dict[Hashable, list[_Reached]] = {}
 
     def verdict(self) -> Gathering | Failed:
@@ -267,29 +267,44 @@ class _Judge:
         adds = frozenset(self.gathered.lanes[s.buffer] for s in walk_stmts(piece.block) if isinstance(s, Accumulate))
         if read & self.gathered.buffers:
             return adds
-        return adds if any(not self.constant(buffer) for buffer in read) else frozenset()
+        return adds if any(not self.reads.constant(buffer) for buffer in read) else frozenset()
+
+
+def unread(block: Block, body: Block, launch: Launch, plain: Collection[Buffer]) -> bool:
+    """Whether all that a part of the adjoint `body` reads is as it was before the adjoint; `plain`: as for `judge`."""
+    reads = _Reads(body, launch, plain, {})
+    return all(reads.constant(s.buffer) for s in walk_stmts(block) if isinstance(s, Load))
+
+
+class _Reads:
+    """What the adjoint reads before it has written to it. `forms`: of variables that the body does not define."""
+
+    def __init__(self, body: Block, launch: Launch, plain: Collection[Buffer], forms: Mapping[Var, Form]) -> None:
+        self.body = body
+        self.launch = launch
+        self.plain = plain
+        self.forms = forms
 
     def constant(self, buffer: Buffer) -> bool:
         """Whether every read of the buffer in the adjoint gives what was there before the launch."""
-        if not any(isinstance(s, Store | Take | Accumulate | Atomic) and s.buffer == buffer for s in walk_stmts(self.gathered.body)):
+        if not any(isinstance(s, Store | Take | Accumulate | Atomic) and s.buffer == buffer for s in walk_stmts(self.body)):
             return True
         if buffer not in self.plain:
             return False
-        seen = _Seen(self.launch, self.senders())
-        seen.run(self.gathered.body)
+        seen = _Seen(self.launch, self.forms)
+        seen.run(self.body)
         forms = {id(a.stmt): a for a in seen.accesses}
-        places = [p for p in _places(self.gathered.body) if getattr(p.stmt, "buffer", None) == buffer]
+        places = [p for p in _places(self.body) if getattr(p.stmt, "buffer", None) == buffer]
         if any(isinstance(s, For | While) for p in places for s, _ in p.path):
             return False
-        for k, reader in enumerate(places):
-            if isinstance(reader.stmt, Store | Accumulate):
-                continue
-            for writer in places[:k]:
-                if not isinstance(writer.stmt, Load) and not _exclusive(writer, reader):
-                    a, z = forms.get(id(writer.stmt)), forms.get(id(reader.stmt))
-                    if a is not None and z is not None and not _differ(a.form, z.form):
-                        return False
-        return True
+        return not any(self.meets(writer, reader, forms) for k, reader in enumerate(places) for writer in places[:k])
+
+    def meets(self, writer: _Place, reader: _Place, forms: Mapping[int, _Access]) -> bool:
+        """Whether a thread may read there what it has written before."""
+        if isinstance(reader.stmt, Store | Accumulate) or isinstance(writer.stmt, Load) or _exclusive(writer, reader):
+            return False
+        a, z = forms.get(id(writer.stmt)), forms.get(id(reader.stmt))
+        return a is not None and z is not None and not _differ(a.form, z.form)
 
 
 @dataclass(frozen=True)
@@ -470,4 +485,4 @@ def _three(items: Iterable[int]) -> Three:
     return x, y, z
 
 
-__all__ = ["Failed", "Gathering", "judge"]
+__all__ = ["Failed", "Gathering", "judge", "unread"]

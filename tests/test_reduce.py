@@ -11,6 +11,7 @@ from launch_tools import EXECUTORS, compiled, running
 
 import gpuad
 from gpuad import Duplicated
+from gpuad.executors import nvrtc
 from gpuad.ir.nodes import Accumulate, For, How
 from gpuad.ir.rewrite import walk_stmts
 
@@ -75,3 +76,82 @@ def test_no_element(executor: str) -> None:
         with running(executor):
             gpuad.autodiff(compiled(TEXT.format(HEAD, text), "k"), 1, 8, (Duplicated(empty, shadow), x, y, n, 4))
         np.testing.assert_array_equal(x.shadow, np.ones(8) if n == 0 else 2 * np.ones(8))
+
+
+# --- in loops that all threads go through -------------------------------------------------------------------------------------------------
+
+WIDE = 'extern "C" __global__ void k(const double* w, const double* x, double* y, int n, int m) {{ {} {} }}'
+NESTS = {
+    "taps": ("if (i < n) { double s = 0; for (int k = 0; k < m; k++) s += w[k] * x[i + k]; y[i] = s; }", True),
+    "window": (
+        "if (i < n) { double s = 0; for (int k = 0; k < 2; k++) for (int l = -1; l < 1; l++) "
+        "s += w[2 * k + l + 1] * x[i + l + 1]; y[i] = s; }",
+        True,
+    ),
+    "guarded": ("if (i < n) { double s = 0; for (int k = 0; k < m; k++) if (i + k < n) s += w[m - k] * sin(x[i + k]); y[i] += s; }", True),
+    "data decide": ("if (i < n) { double s = 0; for (int k = 0; k < m; k++) if (x[i] > k) s += w[k]; y[i] = s; }", False),
+    "carried": ("if (i < n) { double s = 1; for (int k = 0; k < m; k++) s = s * w[k] + x[i]; y[i] = s; }", False),
+    "of its own length": ("if (i < n) { double s = 0; for (int k = 0; k < i; k++) s += w[k] * x[i]; y[i] = s; }", False),
+    "two lengths": (
+        "if (i < n) { double s = 0; for (int k = 0; k < m; k++) s += w[k] * x[i]; "
+        "for (int k = 0; k < 2; k++) s += w[k] * x[i + k]; y[i] = s; }",
+        True,
+    ),
+}
+
+
+def many(n: int = 300) -> tuple[Any, ...]:
+    rng = np.random.default_rng(2)
+    sizes = 400, 400, 400
+    return (*(Duplicated(rng.standard_normal(s), rng.standard_normal(s)) for s in sizes), n, 4)
+
+
+@pytest.mark.parametrize("name", NESTS)
+def test_nest(name: str) -> None:
+    body, summed = NESTS[name]
+    text = WIDE.format(HEAD, body)
+    with running("reference"):
+        kernels = reverse(compiled(text, "k"), 5, 64, many())
+    assert [k.name for k in kernels].count("k_sums") == summed
+    dw = [s for k in kernels for s in walk_stmts(k.body) if isinstance(s, Accumulate) and s.buffer.name == "dw"]
+    assert dw
+    assert all((s.how is How.REDUCED) == summed for s in dw)
+    for n in (300, 317, 0):
+        expected = gradients(text, 5, 64, lambda: many(n), executor="reference", analysis=False)  # noqa: B023
+        for found, right in zip(gradients(text, 5, 64, lambda: many(n), executor="reference"), expected, strict=True):  # noqa: B023
+            np.testing.assert_allclose(found, right, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
+def test_nest_compiles() -> None:
+    with running("reference"):
+        source = compiled(WIDE.format(HEAD, NESTS["taps"][0]), "k").adjoint(grid=5, block=64, args=many()).source
+    assert "launch k_sums with the same grid and block." in source
+    assert "atomicAdd(&" not in source
+    assert set(nvrtc.resources(nvrtc.compile_cuda(source))) == {"k_gather", "k_sums", "k_reverse"}
+
+
+def test_nest_on_a_tape() -> None:
+    """Twice in a program, with two seeds: as each by itself."""
+    kernel = compiled(WIDE.format(HEAD, NESTS["taps"][0]), "k")
+    found = []
+    for tape in (True, False):
+        w, x, y, n, m = many()
+        with running("reference"):
+            if tape:
+                recorded = gpuad.Tape()
+                with recorded:
+                    kernel[5, 64](w, x, y, n, m)
+                    kernel[5, 64](w, y, x, n, m)
+                recorded.reverse()
+            else:
+                first, second = (y, x, n, m), (x, y, n, m)
+                with running("reference", plain=False):
+                    kernel(5, 64, (w.primal, x.primal, y.primal, n, m))
+                    before = x.primal.copy()
+                    gpuad.autodiff(kernel, 5, 64, (w, *first))
+                    x.primal[...] = before
+                    gpuad.autodiff(kernel, 5, 64, (w, *second))
+        found.append((w.shadow, x.shadow, y.shadow))
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11)

@@ -26,6 +26,7 @@ class Cuda:
     are, such as those of the primal."""
 
     name = "cuda"
+    sums_over_blocks = True
 
     def __init__(self, *, contract: bool = True, options: tuple[str, ...] = ()) -> None:
         standard = () if any(o.startswith(("-std", "--std")) for o in options) else ("-std=c++17",)

@@ -49,6 +49,7 @@ class Host:
     default as many as the environment variable GPUAD_THREADS says, else one a core, and one for kernels with atomics and small launches."""
 
     name = "host"
+    sums_over_blocks = False
 
     def __init__(self, workers: int | None = None) -> None:
         if workers is not None and workers < 1:

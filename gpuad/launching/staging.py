@@ -13,10 +13,11 @@ from ..analysis.injectivity import collision_free
 from ..differentiate import Adjoint, Parameter
 from ..errors import LaunchError
 from ..executors.base import Dim3, Memory
-from ..gathering import Gathering, judge
+from ..gathering import Gathering, judge, unread
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Buffer, Kernel, Store
 from ..ir.rewrite import walk_stmts
+from ..transform.block_sums import BlockSums
 from ..transform.fixed_point import FixedPoint, fixed_point
 from ..transform.stack_layout import GROUP
 from .calls import Call, plain_allowed
@@ -87,7 +88,7 @@ def stages(
     """The kernels of the reverse pass, in order. Shadows in `assigned` are zero; elements taken of those in `left` need not be cleared;
     nothing is added to those in `lent`."""
     fixed = in_fixed_point()
-    key = "stages", call.key, plain_allowed(), fixed, assigned, left, lent
+    key = "stages", call.key, plain_allowed(), call.executor.sums_over_blocks, fixed, assigned, left, lent
 
     def make() -> tuple[Stage, ...]:
         made = _stages(adjoint, call, assigned, left, lent)
@@ -101,12 +102,31 @@ def _stages(
     adjoint: Adjoint, call: Call, assigned: frozenset[Buffer], left: frozenset[Buffer], lent: frozenset[Buffer]
 ) -> tuple[Stage, ...]:
     plain, found = plain_shadows(adjoint, call), gathering(adjoint, call)
-    if found is None:
+    gathered = found.buffers if found is not None else _NO_SHADOWS
+    sums = _summed(adjoint, call, frozenset(adjoint.undecided) - plain - gathered - assigned - lent)
+    before: list[Stage] = [Stage(adjoint.summing(sums), adjoint.parameters)] if sums is not None else []
+    if found is None and sums is None:
         return (Stage(adjoint.variant((plain, assigned, left, lent)), adjoint.parameters),)
+    rest = adjoint.rest(gathered, (plain, assigned - gathered, left, lent), sums.moved if sums is not None else frozenset())
+    after = [Stage(rest, adjoint.parameters)] if rest is not None else []
+    return (*([_collecting(adjoint, found, assigned)] if found is not None else []), *before, *after)
+
+
+def _summed(adjoint: Adjoint, call: Call, shadows: frozenset[Buffer]) -> BlockSums | None:
+    """The additions in loops that this launch may sum over blocks."""
+    if not shadows or not call.executor.sums_over_blocks or not plain_allowed():
+        return None
+    sums = adjoint.block_sums(shadows)
+    numbers, plain = call.numbers(adjoint.primal), plain_shadows(adjoint, call)
+    if sums is None or not all(unread(block, adjoint.layout.body, numbers, plain) for _, block in sums.nests):
+        return None
+    return sums
+
+
+def _collecting(adjoint: Adjoint, found: Gathering, assigned: frozenset[Buffer]) -> Stage:
+    """The kernel that gathers."""
     numbers = {(role, k): n for role, ns in (("first", found.first), ("threads", found.threads)) for k, n in enumerate(ns)}
-    collecting = Stage(*adjoint.gathering(found.gathered, found.sides, assigned), found.grid, numbers)
-    rest = adjoint.rest(found.buffers, (plain, assigned - found.buffers, left, lent))
-    return (collecting, Stage(rest, adjoint.parameters)) if rest is not None else (collecting,)
+    return Stage(*adjoint.gathering(found.gathered, found.sides, assigned), found.grid, numbers)
 
 
 def run_primal(kernel: Kernel, adjoint: Adjoint | None, call: Call, state: State | None = None) -> None:

@@ -77,6 +77,7 @@ class Pooled:
         self.arena = arena
         self.do = do
         self.name = inner.name
+        self.sums_over_blocks = inner.sums_over_blocks
 
     def launch(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0, stream: Any = None) -> None:
         """As the executor itself."""

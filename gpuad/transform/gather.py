@@ -135,7 +135,7 @@ class Gather:
 def gather(body: Block, shadows: Mapping[Buffer, int], params: Collection[Var | Buffer], names: Names) -> Gather | None:
     """The accumulations into those of the shadows that can be gathered, or None if there are none; what a launch has to prove is left to
     it. Of each shadow: which of several ways to see its accumulations (`Shifts.of`)."""
-    if any(isinstance(s, _FORBIDDEN) or (isinstance(s, Assign) and not s.var.type.is_float) for s in walk_stmts(body)):
+    if not is_movable(body):
         return None
     sender = (names.var("x", I32), names.var("y", I32), names.var("z", I32))
     globally = Globally(dict(zip(AXES, sender, strict=True)), assigned(body))
@@ -169,6 +169,11 @@ def gather(body: Block, shadows: Mapping[Buffer, int], params: Collection[Var | 
     )
 
 
+def is_movable(body: Block) -> bool:
+    """Whether parts of the adjoint may be run by other threads, or in another order."""
+    return not any(isinstance(s, _FORBIDDEN) or (isinstance(s, Assign) and not s.var.type.is_float) for s in walk_stmts(body))
+
+
 def _name_of(body: Block, index: Var) -> str:
     """What the user calls the index."""
     lets = (s for s in walk_stmts(body) if isinstance(s, Let))
@@ -187,7 +192,7 @@ def _slices(body: Block, found: Mapping[Buffer, Found]) -> tuple[Slice, ...]:
                 group = groups.setdefault(sent.move, {})
                 group[where] = (*group.get(where, ()), *_guarded(sent.condition, sent.lane, sent.index))
     order = sorted(groups, key=lambda m: not m.is_straight)
-    return tuple(Slice(move, prune(_straightened(_only(body, groups[move], move.loops), dict(move.bends)))) for move in order)
+    return tuple(Slice(move, prune(_straightened(only(body, groups[move], move.loops), dict(move.bends)))) for move in order)
 
 
 def _straightened(block: Block, bends: Mapping[Expr, Expr]) -> Block:
@@ -248,7 +253,7 @@ def _surplus(body: Block, found: Mapping[Buffer, Found]) -> Block:
     for buffer, shadow in found.items():
         for where, pieces in shadow.surplus.items():
             kept[where] = tuple(s for p in pieces for s in _guarded(_conjoined(p.conditions), buffer, b.zero(I32)))
-    return prune(_only(body, kept, ()))
+    return prune(only(body, kept, ()))
 
 
 def _conjoined(conditions: Collection[Expr]) -> Expr | None:
@@ -258,7 +263,7 @@ def _conjoined(conditions: Collection[Expr]) -> Expr | None:
     return result
 
 
-def _only(block: Block, kept: Mapping[int, Block], opened: Collection[Var]) -> Block:
+def only(block: Block, kept: Mapping[int, Block], opened: Collection[Var]) -> Block:
     """The block in which nothing is written but by what is `kept` in place of accumulations; the bodies of loops that are `opened` stand
     for themselves."""
     out: list[Stmt] = []
@@ -270,9 +275,9 @@ def _only(block: Block, kept: Mapping[int, Block], opened: Collection[Var]) -> B
         elif isinstance(stmt, Store | Accumulate):
             continue
         elif isinstance(stmt, For) and stmt.var in opened:
-            out += _only(stmt.body, kept, opened)
+            out += only(stmt.body, kept, opened)
         else:
-            out.append(map_blocks(stmt, lambda inner: _only(inner, kept, opened)))
+            out.append(map_blocks(stmt, lambda inner: only(inner, kept, opened)))
     return tuple(out)
 
 
@@ -513,4 +518,19 @@ def _collecting(block: Block, sums: Mapping[Buffer, Var]) -> Block:
     return tuple(out)
 
 
-__all__ = ["Asked", "Gather", "Sides", "Slice", "Target", "at_target", "gather", "gather_kernel", "placed", "questions", "rest", "tidying"]
+__all__ = [
+    "Asked",
+    "Gather",
+    "Sides",
+    "Slice",
+    "Target",
+    "at_target",
+    "gather",
+    "gather_kernel",
+    "is_movable",
+    "only",
+    "placed",
+    "questions",
+    "rest",
+    "tidying",
+]
