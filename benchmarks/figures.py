@@ -93,6 +93,8 @@ def _why(problem: Problem, size: Size, floor: Floor, row: Record) -> list[str]:
         reasons.append(f"moves {row['moved_over_floor']:.2f} of the floor's bytes")
     if any(name.endswith("_claims") for name in row.get("kernels", ())):
         reasons.append("at each launch it is checked that no two threads store to one place")
+    if row.get("assembled_bytes"):
+        reasons.append(f"copies {row['assembled_bytes'] / 1e6:.0f} MB together from what was saved and what is still there")
     each = row["primal_ms"] / 1e3 / problem.launches(size)
     if each < SHORT:
         reasons.append(f"a launch takes {each * 1e6:.0f} us")

@@ -12,7 +12,6 @@ own, its crash ends nothing else, and several of them can be timed in turn.
 
 from __future__ import annotations
 
-import gc
 import importlib
 import json
 import os
@@ -84,7 +83,7 @@ class Worker:
             raise Missing(self.imported)
         if self.base < 0:
             self._warm()
-        gc.collect()
+        resident.settle()
         self.folder = folder
         self.runner = self._made(size, _loaded(folder, "given"))
         self.runner.prepare()
@@ -114,7 +113,7 @@ class Worker:
         runner.primal()
         runner.gradient()
         del runner
-        gc.collect()
+        resident.settle()
         self.base = resident.now()
 
     def _made(self, size: Size, given: Arrays) -> Runner:
@@ -153,6 +152,7 @@ class Worker:
     def say(self) -> Record:
         """What this runner is beside fast: right, and how large."""
         self.runner.prepare()
+        resident.settle()
         forgot = resident.forget()
         self.runner.gradient()
         peak = resident.peak()

@@ -68,10 +68,11 @@ class _OnArrays:
         stats = tape.stats
         return {
             "saved_bytes": stats.saved_bytes,
+            "assembled_bytes": stats.assembled_bytes,
             "arena_bytes": stats.arena_bytes,
             "held_bytes": stats.retained_bytes + stats.shadow_bytes + stats.saved_bytes,
             "allocations": made.of_at_least(FLOOR),
-            **told(launches, 2 * stats.saved_bytes),
+            **told(launches, 2 * (stats.saved_bytes + stats.assembled_bytes)),
         }
 
 
