@@ -262,10 +262,11 @@ def primal_of(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
     return kernel
 
 
-def prepared(function: surface.Function, aliases: Aliases, *, refilled: bool = False) -> Kernel:
+def prepared(function: surface.Function, aliases: Aliases, *, refilled: bool = False, loud: bool = False) -> Kernel:
     """The primal in the form that the derivative passes expect. `refilled`: shared arrays that one loop uses are taken to be filled anew
-    by each of its iterations, which a launch has to check."""
-    kernel = sink(forward_stores(quiet(primal_of(function, aliases))))
+    by each of its iterations, which a launch has to check. `loud`: with what it prints and asserts."""
+    kernel = primal_of(function, aliases)
+    kernel = sink(forward_stores(kernel if loud else quiet(kernel)))
     kernel = name_operands(name_results(split(kernel) if refilled else kernel, names := Names(kernel)), names)
     verify(kernel)
     return kernel
@@ -340,7 +341,7 @@ def _element_type(item: Var | Buffer) -> Scalar:
 
 def tangent_of(function: surface.Function, pattern: Pattern, recorded: tuple[int, ...] = ()) -> Tangent:
     """The forward-mode kernel. `recorded`: the logs of an adjoint, by `Adjoint.log_numbers`, that it writes too, before its own."""
-    kernel = prepared(function, pattern.aliases)
+    kernel = prepared(function, pattern.aliases, loud=not recorded)  # the logs are numbered as in the adjoint's, which is quiet
     names = Names(kernel)
     first_own = names.uid()
     tangents = _shadows(kernel, pattern, names, "d")

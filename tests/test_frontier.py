@@ -71,3 +71,30 @@ def test_what_an_iteration_records(name: str) -> None:
     made = compiled(text(LOOPS[name]), "k").reverse(Pattern((F64, F64, None)))
     found = sum(v.type.size for s in walk_stmts(made.unlaid) if isinstance(s, Push) for v in s.values)
     assert found == LOOPS[name].recorded
+
+
+LOOP = f"for (int t = 0; t < 4; ++t) {{ {NEXT} {DRAW} v = sin(v * z) + v; }}"
+DATA = f"for (int t = 0; t < (int)(r % 3u) + 2; ++t) {{ {NEXT} {DRAW} v = sin(v * z) + v; }}"
+AROUND = {
+    "in a branch": f"if (seed[i] % 3u) {{ {LOOP} }} v = v * v * 0.5 + (p & 7u);",
+    "in both branches": f"if (v > 1.0) {{ {LOOP} }} else {{ {DATA} v *= 0.5; }} v = cos(v) + v;",
+    "one after the other": f"{LOOP} v = v * v * 0.3; {DATA}",
+    "in a loop": f"for (int s = 0; s < 3; ++s) {{ {DATA} if (v > 2) v = 2.5 - v * 0.1; }}",
+    "in a branch in a loop": f"for (int s = 0; s < 3; ++s) {{ if (p & 1u) {{ {LOOP} }} v = sin(v) + 0.3 * v; p = p * 3u + r; }}",
+    "beside stores": f"for (int t = 0; t < 4; ++t) {{ {NEXT} {DRAW} v = sin(v * z) + v; y[i] = v * z; x[i] = x[i] * z + v; }}",
+    "state in an array": f"""unsigned int a[2] = {{r, q}};
+        for (int t = 0; t < 6; ++t) {{ {NEXT} a[t & 1] ^= p; v = sin(v * a[(t + 1) & 1] * 1e-10) + v; }}""",
+    "around barriers": f"""__shared__ double s[16]; for (int t = 0; t < 3; ++t) {{
+        {NEXT} {DRAW} s[i] = v * z; __syncthreads(); v = sin(s[15 - i] * z) + v; __syncthreads(); }}""",
+}
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_loops_among_other_things(name: str) -> None:
+    r = np.random.default_rng(0)
+    kernel = compiled(
+        text(Loop("break;", 0)).replace("const double* x", "double* x").replace("y[i] = v;", f"{AROUND[name]} y[i] = v;"), "k"
+    )
+    with running("reference"):
+        args = (Duplicated(r.uniform(0.5, 1.5, 16)), Duplicated(np.zeros(16)), r.integers(1, 2**32, 16, np.uint32))
+        check_gradient(kernel, args, grid=1, block=16, directions=1, race_check=True)

@@ -56,6 +56,15 @@ def test_an_assertion_that_fails(executor: str, value: float, what: str) -> None
     assert (dx == 1).all()
 
 
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_it_is_heard_in_forward_mode(executor: str, capfd: pytest.CaptureFixture[str]) -> None:
+    x, dx = np.arange(1.0, 7, dtype=np.float32), np.ones(6, np.float32)
+    with running(executor):
+        gpuad.autodiff(compiled(TEXT, "k"), 2, 4, (Duplicated(x, dx), 6, 1 << 40), mode=gpuad.Forward)
+    assert sorted(capfd.readouterr().out.splitlines()) == sorted(SAID)
+    np.testing.assert_allclose(dx, np.arange(1.0, 7) ** 3 / 2, rtol=1e-6)
+
+
 def tells(kernel: Kernel) -> int:
     return sum(isinstance(s, Tell) for s in walk_stmts(kernel.body))
 

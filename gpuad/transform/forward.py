@@ -44,6 +44,7 @@ from ..ir.nodes import (
     Stmt,
     Store,
     Take,
+    Tell,
     Unary,
     Var,
     While,
@@ -149,9 +150,9 @@ class _Forward:
                 return (self.control(stmt),)
             case Shuffle():
                 return self.shuffle(stmt)
-        assert isinstance(stmt, Barrier), f"unexpected {type(stmt).__name__}"
-        if stmt.scope != "block":
+        if isinstance(stmt, Tell) or (isinstance(stmt, Barrier) and stmt.scope != "block"):
             return (stmt,)
+        assert isinstance(stmt, Barrier), f"unexpected {type(stmt).__name__}"
         settled = behind(stmt, self.pending[-1], self.names)
         self.pending[-1] = []
         return settled
