@@ -45,6 +45,10 @@ K plane(double* v, const double* u, int rows, int columns, int pitch) {
 K exchange(double* x, double* y, int n) { I; if (i < n) { double t = x[i]; x[i] = y[i] * y[i]; y[i] = t * t; } }
 K scatter(double* y, const double* x, const int* index, int n) { I; if (i < n) atomicAdd(&y[index[i]], 0.1 * x[i] * x[i]); }
 K count(double* y, const double* x, int* at, int n) { I; if (i < n) { int k = atomicAdd(at, 1); y[k] = x[i] * x[i]; } }
+K greatest(double* y, const double* x, int n) {
+    I; for (; i < n; i += gridDim.x * blockDim.x)
+        for (int c = 0; c < 2; ++c) atomicMax((long long*)&y[(i + c) % 3], __double_as_longlong(x[i] * x[i] * (c + 1)));
+}
 """
 RUNNER = """
 import sys
@@ -210,6 +214,19 @@ def test_results_of_atomics(tmp_path: Path) -> None:
         kernel("decay")[2, 32](x, n)
     same_bits(tmp_path, tape, {"x": x, "y": y}, {"at": at}, {"x": weights(n), "y": weights(n)})
     assert "saved" in (tmp_path / "program.py").read_text().splitlines()[-1]
+
+
+def test_atomic_maxima_in_loops(tmp_path: Path) -> None:
+    """What is written down has an element for each thread and iteration; the last content of one launch is overwritten by the next."""
+    n, x, y = 60, pair(60, 1), pair(3, 2)
+    tape = gpuad.Tape()
+    with tape:
+        for _ in range(2):
+            kernel("greatest")[2, 8](y, x, n)
+            kernel("decay")[1, 3](y, 3)
+        kernel("decay")[2, 32](x, n)
+    same_bits(tmp_path, tape, {"x": x, "y": y}, {}, {"x": weights(n), "y": weights(3)})
+    assert np.count_nonzero(x.shadow) > 0
 
 
 @pytest.fixture

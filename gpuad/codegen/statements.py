@@ -356,7 +356,7 @@ class Statements:
         if name is not None:
             self.helpers |= {name, ROUNDINGS.get(t, name)}
             return name
-        if t.is_float and op in EXTREMA:
+        if t in (F32, F64) and op in EXTREMA:
             self.helpers.add(f"gpuad_atomic_{op}")
             return f"gpuad_atomic_{op}"
         if t.is_float and op not in ("add", "exch", "cas"):
