@@ -89,7 +89,7 @@ def tasks(plan: Plan) -> Iterator[Task]:
     yield Task("product", "", partial(product.measured, plan.effort))
     yield Task("by hand", "", partial(cpu.by_hand, plan.effort))
     for case in cpu.chosen():
-        yield Task("cases", case.id, partial(cpu.measured, case, plan.budget, plan.effort))
+        yield Task("cases", case.id, partial(cpu.measured, case, plan.budget, plan.effort, cpu.PARTS[-1:] if plan.quick else cpu.PARTS))
 
 
 def measured(chosen: Sequence[Task]) -> Record:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,7 +11,7 @@ from gpuad import Active, Duplicated, autodiff, kernel
 from gpuad.cases import Case, all_cases, read
 from gpuad.source import SourceFile
 
-from . import host_speed, measure, records, sizes
+from . import host_speed, measure, sizes
 from .measure import Effort, Pieces
 from .workload import Workload, workload
 
@@ -48,15 +48,18 @@ def chosen(only: Sequence[str] = ()) -> list[Case]:
     return [c for c in all_cases() if c.benchmark is not None and (not only or any(word in c.id for word in only))]
 
 
-def measured(case: Case, budget: sizes.Budget, effort: Effort) -> Record:
+PARTS = (256, 64, 16, 4, 1)
+
+
+def measured(case: Case, budget: sizes.Budget, effort: Effort, parts: Sequence[int] = PARTS) -> Record:
     """One case: times of primal, forward and reverse, and the memory that the derivative takes."""
-    return timed(_large_enough(case, budget), effort)
+    return timed(_large_enough(case, budget, parts), effort)
 
 
-def _large_enough(case: Case, budget: sizes.Budget) -> Workload:
-    """The case at the budget's size, or at the first of the sizes below it whose primal takes long enough to be measured well: a kernel
-    that computes much for each byte would else run for minutes."""
-    for part in (256, 64, 16, 4, 1):
+def _large_enough(case: Case, budget: sizes.Budget, parts: Sequence[int]) -> Workload:
+    """The case at the first of these parts of the budget's size whose primal takes long enough to be measured well, or at the last: a
+    kernel that computes much for each byte would else run for minutes."""
+    for part in parts:
         work = workload(case, np, sizes.fitting(case, budget.part(part)))
         measure.seconds(work.bare)  # compiles
         work.restore()
@@ -103,18 +106,6 @@ def figures(work: Workload, state: Any, times: Pieces) -> Record:
         "scratch_bytes": work.scratch_bytes(state),
         "atomic": [b.name for b in work.atomic],
     }
-
-
-def cases(chosen_cases: Sequence[Case], budget: sizes.Budget, effort: Effort, report: Callable[[str], None]) -> dict[str, Record]:
-    """The record of each case by its name; a case that fails is recorded as failed."""
-    found: dict[str, Record] = {}
-    for case in chosen_cases:
-        report(case.id)
-        try:
-            found[case.id] = measured(case, budget, effort)
-        except Exception as error:  # whatever it is, the others are still measured
-            found[case.id] = records.failure(error)
-    return found
 
 
 # --- the required figure -------------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ class Pace:
     is called again and again for `piece` seconds in each."""
 
     turns: int = 6
-    seconds: float = 9.0
+    seconds: float = 6.0
     piece: float = 0.1
 
 
