@@ -267,7 +267,8 @@ def prepared(function: surface.Function, aliases: Aliases, *, refilled: bool = F
     by each of its iterations, which a launch has to check. `loud`: with what it prints and asserts."""
     kernel = primal_of(function, aliases)
     kernel = sink(forward_stores(kernel if loud else quiet(kernel)))
-    kernel = name_operands(name_results(split(kernel) if refilled else kernel, names := Names(kernel)), names)
+    names = Names(kernel)
+    kernel = name_operands(name_results(split(kernel) if refilled else kernel, names), names)
     verify(kernel)
     return kernel
 

@@ -126,9 +126,11 @@ class _Check:
 
     def kind(self, access: Access) -> str:
         """Operations of one kind may come in any order."""
-        op = access.stmt.op if isinstance(access.stmt, Atomic) else "add"
-        same = {self.direction(a) for a in self.atomics if isinstance(a.stmt, Atomic) and a.stmt.op == op}
-        return same.pop() or op if len(same) == 1 else op.replace("sub", "add")
+        if not isinstance(access.stmt, Atomic) or access.stmt.op in ("add", "sub"):
+            return "add"
+        op = access.stmt.op
+        directions = {self.direction(a) for a in self.atomics if isinstance(a.stmt, Atomic) and a.stmt.op == op}
+        return (directions.pop() if len(directions) == 1 else "") or op
 
     def mixed(self) -> dict[int, int]:
         """Operations of different kinds that are not known to be apart, with the number of their kind."""
