@@ -404,3 +404,31 @@ def test_text_before_a_launch_holds_for_every_launch() -> None:
     made = compiled(stencil(1, 1, True), "k").adjoint(u=Duplicated, v=Duplicated)
     assert made.kernels == ("k_reverse",)
     assert "atomicAdd" in made.source
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_what_does_not_count_is_overwritten_with_zero(executor: str) -> None:
+    """In a program the shadows of what is written begin as zero, whatever is in their memory: where a gather collects nothing but zeros,
+    that is what is stored."""
+    step = compiled(PLANE.replace("GUARD", GUARDS["interior"]).replace("BODY", "v[i] = u[i] + a * (u[i - 1] + u[i + 1] - u[i - nx]);"), "k")
+    square = compiled(
+        """extern "C" __global__ void square(const double* w, double* u, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) u[i] = w[i] * w[i]; }""",
+        "square",
+    )
+
+    def run(plain: bool) -> Any:
+        with running(executor, plain=plain):
+            w, u, v = pairs(8, (12, 10), (12, 10), (12, 10))
+            seed = np.zeros((12, 10))
+            seed[5, 4] = 1.0
+            tape = gpuad.Tape()
+            with tape:
+                square[4, 32](w, u, 120)
+                step[(2, 3), (8, 4)](u, v, 0.5, 10, 12)
+            for x in (w, u, v):
+                x.shadow[...] = 7.0
+            tape.reverse({v: seed})
+            return w.shadow
+
+    np.testing.assert_allclose(run(True), run(False), rtol=1e-12, atol=1e-12)

@@ -22,6 +22,7 @@ from ..transform.fixed_point import FixedPoint, fixed_point
 from ..transform.stack_layout import GROUP
 from .calls import Call, plain_allowed
 from .ordered import in_fixed_point, run_fixed
+from .proving import check_proofs, wanted
 from .states import State, argument_of, arguments, copied
 
 
@@ -94,8 +95,18 @@ def stages(
         made = _stages(adjoint, call, assigned, left, lent)
         return tuple(replace(s, fixed=fixed_point(s.kernel)) for s in made) if fixed else made
 
+    if wanted() and plain_allowed():
+        adjoint.facts.get(("proved", call.key, call.executor.sums_over_blocks), lambda: _proved(adjoint, call))
     found: tuple[Stage, ...] = adjoint.facts.get(key, make)
     return found
+
+
+def _proved(adjoint: Adjoint, call: Call) -> bool:
+    """Whether what is proved of a launch bears running it."""
+    judged = _stages(adjoint, call, _NO_SHADOWS, _NO_SHADOWS, _NO_SHADOWS)
+    plainly = (Stage(adjoint.variant((_NO_SHADOWS,) * 4), adjoint.parameters),)
+    first, second = (lambda c, s, these=these: run_stages(adjoint, these, c, s) for these in (judged, plainly))
+    return check_proofs(adjoint, call, first, second)
 
 
 def _stages(

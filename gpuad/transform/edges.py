@@ -174,7 +174,7 @@ class Edges:
             return None
         p = plus(polynomial(full.left, {}), scale(polynomial(full.right, {}), -1))
         parts = split(p, var)
-        if parts is None:
+        if parts is None or parts[0] not in ({(): 1}, {(): -1}):
             return None
         difference = constant(plus(times(parts[0], polynomial(pin, {})), parts[1]))
         return None if difference is None else _TRUTH[full.op](difference, 0)

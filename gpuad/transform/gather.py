@@ -14,7 +14,7 @@ Assumes: an adjoint without stacks and barriers. Guarantees: valid IR.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..analysis.affine import plus, polynomial, scale
@@ -49,8 +49,8 @@ from ..ir.nodes import (
     variables,
     walk,
 )
-from ..ir.rewrite import defined, expressions, map_blocks, map_expr, map_stmt_exprs, substitute, walk_stmts
-from ..ir.types import I32, Scalar
+from ..ir.rewrite import blocks, defined, expressions, map_blocks, map_expr, map_stmt_exprs, substitute, walk_stmts
+from ..ir.types import BOOL, I32, Scalar
 from . import fold
 from .edges import cancelled, written
 from .globally import AXES, Globally, assigned
@@ -237,7 +237,8 @@ def _chosen(block: Block) -> Block:
 
 
 def _only_chooses(stmt: If) -> bool:
-    lets = all(isinstance(s, Let) for s in (*stmt.then, *stmt.otherwise))
+    names = [v for s in (*stmt.then, *stmt.otherwise) for v in defined(s)]
+    lets = all(isinstance(s, Let) for s in (*stmt.then, *stmt.otherwise)) and len(set(names)) == len(names)
     return lets and bool(stmt.merges) and all(m.var.type.is_integer for m in stmt.merges)
 
 
@@ -479,20 +480,47 @@ def gather_kernel(gathered: Gather, sides: Sides, assigned: Collection[Buffer], 
             out.append(replace(let, var=fresh, value=substitute(let.value, mapping)))
             mapping[let.var] = fresh
         places[target.buffer] = substitute(index, mapping)
+    flags = _flags([lane for lane, buffer in gathered.lanes.items() if buffer in assigned], gathered, names)
     out += [Let(v, b.zero(v.type)) for v in sums.values()]
+    out += [Let(v, b.const(False, BOOL)) for v in dict.fromkeys(flags.values())]
     tidied = tidying(gathered, sides)
     for piece in gathered.slices:
-        out += _collecting(placed(gathered, piece, sides, tidied), sums)
+        out += _collecting(placed(gathered, piece, sides, tidied), sums, flags)
     for lane, total in sums.items():  # an element that nobody sends to may be none
         buffer = gathered.lanes[lane]
-        out.append(If(b.collected(total), (_end(buffer, places[lane], total, buffer in assigned),)))
+        if lane in flags:  # what is there does not count: 0 is stored, too
+            out.append(If(flags[lane], (Store(buffer, places[lane], total),)))
+        else:
+            out.append(If(b.collected(total), (Accumulate(buffer, places[lane], total, How.PLAIN),)))
     wanted = {v for s in walk_stmts(tuple(out)) for e in expressions(s) for v in variables(e)}
     body, *_ = unique((*indices(gathered, sides, wanted), *out), names)
     return flattened(simplify(shared(joined(body)), first_own))
 
 
-def _end(buffer: Buffer, index: Expr, total: Var, assigned: bool) -> Stmt:
-    return Store(buffer, index, total) if assigned else Accumulate(buffer, index, total, How.PLAIN)
+def _flags(lanes: Collection[Buffer], gathered: Gather, names: Names) -> dict[Buffer, Var]:
+    """For each lane the variable that says whether anything was collected; one for those that are added to side by side everywhere."""
+    found: dict[tuple[tuple[int, int], ...], Var] = {}
+    result: dict[Buffer, Var] = {}
+    for lane in lanes:
+        where = tuple((k, n) for k, piece in enumerate(gathered.slices) for n in _blocks_with(piece.block, lane))
+        if where not in found:
+            found[where] = names.var("collected", BOOL)
+        result[lane] = found[where]
+    return result
+
+
+def _blocks_with(block: Block, lane: Buffer) -> Iterator[int]:
+    """The blocks, numbered in order, that add to the lane themselves."""
+    for number, inner in enumerate(_all_blocks(block)):
+        if any(isinstance(s, Accumulate) and s.buffer == lane for s in inner):
+            yield number
+
+
+def _all_blocks(block: Block) -> Iterator[Block]:
+    yield block
+    for stmt in block:
+        for inner in blocks(stmt):
+            yield from _all_blocks(inner)
 
 
 def _target_type(gathered: Gather, buffer: Buffer) -> Scalar:
@@ -501,21 +529,22 @@ def _target_type(gathered: Gather, buffer: Buffer) -> Scalar:
     return max(types, key=lambda t: t.bits)
 
 
-def _collecting(block: Block, sums: Mapping[Buffer, Var]) -> Block:
-    """The block with contributions added to the sums."""
+def _collecting(block: Block, sums: Mapping[Buffer, Var], flags: Mapping[Buffer, Var]) -> Block:
+    """The block with contributions added to the sums, and noted."""
     out: list[Stmt] = []
     for stmt in block:
         match stmt:
             case Accumulate():
                 total = sums[stmt.buffer]
                 out.append(Assign(total, b.add(total, b.cast(stmt.value, total.type)), span=stmt.span))
-            case If(condition=Call(function="gpuad_used", arguments=(seed,)), then=(Accumulate(value=value),), otherwise=()) if (
-                value == seed
+            case If(condition=Call(function="gpuad_used", arguments=(seed,)), then=(Accumulate(value=value) as add,)) if (
+                value == seed and add.buffer not in flags
             ):
-                out += _collecting(stmt.then, sums)  # 0 may as well be added
+                out += _collecting(stmt.then, sums, flags)  # 0 may as well be added
             case _:
-                out.append(map_blocks(stmt, lambda inner: _collecting(inner, sums)))
-    return tuple(out)
+                out.append(map_blocks(stmt, lambda inner: _collecting(inner, sums, flags)))
+    hit = dict.fromkeys(flags[s.buffer] for s in block if isinstance(s, Accumulate) and s.buffer in flags)
+    return (*out, *(Assign(v, b.const(True, BOOL)) for v in hit))
 
 
 __all__ = [

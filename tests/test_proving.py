@@ -1,0 +1,66 @@
+"""GPUAD_CHECK=1: what was proved of a launch is run by the reference executor, whatever executor the launch is for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gather_tools import pairs
+from launch_tools import CASES, arguments, running, shipped
+
+import gpuad
+from gpuad import Duplicated, gathering
+from gpuad.errors import LaunchError
+from gpuad.launching import staging
+
+TEXT = 'extern "C" __global__ void k(const double* u, double* v, int n) {{ int i = blockIdx.x * blockDim.x + threadIdx.x; {} }}'
+SUM = TEXT.format("if (i < n) v[i] = u[i / 2] * u[i % 3];")
+RING = TEXT.format("if (i < n) v[i] = u[(i + 1) % n] * u[i];")
+
+
+def run(text: str) -> list[Any]:
+    args = (*pairs(1, 64, 64), 40)
+    gpuad.autodiff(gpuad.kernel(text, "k"), 5, 8, args)
+    return [a.shadow for a in args if isinstance(a, Duplicated)]
+
+
+@pytest.mark.parametrize("name", ["heat", "gemm", "convolution-convolve_line", "horner", "recurrence-iir", "histogram"])
+def test_what_is_proved_holds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid, block, shared_mem = CASES[name].geometry({})
+    found = []
+    for check in ("", "1"):
+        monkeypatch.setenv("GPUAD_CHECK", check)
+        args = arguments(name)
+        gpuad.autodiff(shipped(name), grid, block, args, shared_mem=shared_mem)
+        found.append([np.array(a.shadow) for a in args if hasattr(a, "shadow")])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("on_tape", [False, True])
+def test_a_wrong_proof_is_found(on_tape: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is written."""
+    monkeypatch.setattr(staging, "collision_free", lambda *args, **kinds: True)
+    run(SUM)  # on the host nobody notices
+    monkeypatch.setenv("GPUAD_CHECK", "1")
+    with pytest.raises(LaunchError, match=r"GPUAD_CHECK: `k`: two threads meet .*Nothing was launched"):
+        if on_tape:
+            tape, (u, v) = gpuad.Tape(), pairs(1, 64, 64)
+            with tape:
+                gpuad.kernel(SUM, "k")[5, 8](u, v, 40)
+            tape.reverse()
+        else:
+            run(SUM)
+
+
+def test_a_contribution_that_is_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gather with too few threads."""
+    image = gathering._Judge.image
+    with running("reference", plain=False):
+        right = run(RING)
+    monkeypatch.setattr(gathering._Judge, "image", lambda self: (image(self)[0], [max(n - 8, 0) for n in image(self)[1]]))
+    assert not np.allclose(run(RING)[0], right[0])
+    monkeypatch.setenv("GPUAD_CHECK", "1")
+    with pytest.raises(LaunchError, match=r"gradients of `u` differ from those by atomic additions"):
+        run(RING)
