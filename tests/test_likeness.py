@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -166,3 +167,101 @@ def test_no_array_is_kept() -> None:
         launch(y, x, 1.0, N)
         del y
         assert gone() is None
+
+
+# --- random calls: what was bound before makes no difference ---------------------------------------------------------------------------
+
+PAIRS = r"""
+extern "C" __global__ void mix(double* y, const double* x, double a, int n) { int i = threadIdx.x; if (i < n) y[i] = a * x[i] * y[i]; }
+extern "C" __global__ void reach(double* y, const double* x, const int* index, double a, int n)
+{ int i = threadIdx.x; if (i < n) y[index[i]] += a * x[i]; }
+"""
+ROOM = 24
+
+
+def memory(r: random.Random) -> dict[str, Any]:
+    held: dict[str, Any] = {f"m{k}": np.linspace(0.1 + k, 0.9 + k, ROOM) for k in range(6)}
+    held["index"] = np.arange(8, dtype=np.int32)
+    held["da"] = np.zeros(4)
+    return held
+
+
+def view(held: dict[str, Any], r: random.Random, first: int = 0) -> Any:
+    base = held[f"m{first + r.randrange(3) if r.random() < 0.85 else r.randrange(6)}"]
+    choice = r.choice(["whole"] * 16 + ["low", "high", "middle", "steps", "read only", "single", "grid"])
+    made = {
+        "low": base[:12], "high": base[12:], "middle": base[6:18], "steps": base[::2], "single": base.astype(np.float32),
+        "grid": base.reshape(4, 6),
+    }.get(choice, base)  # fmt: skip
+    if choice == "read only":
+        made = made[:]
+        made.flags.writeable = False
+    return made
+
+
+def argument(held: dict[str, Any], r: random.Random) -> Any:
+    x = view(held, r)
+    kind = r.choice(["bare", *["pair"] * 8, "const", "stop", "keep"])
+    if kind == "bare":
+        return x
+    if kind == "const":
+        return gpuad.Const(x)
+    if kind == "stop":
+        return gpuad.stop_gradient(x)
+    return Duplicated(x, view(held, r, 3), keep=kind == "keep")
+
+
+def number(held: dict[str, Any], r: random.Random) -> Any:
+    value = r.choice([0.5, 0.5, -0.0, np.float64(0.25), 2])
+    where = r.choice([held["da"][0:1], held["da"][1:2], held["da"][2:3], held["m0"][3:4], held["m5"][:1]])
+    return gpuad.Active(value, where) if r.random() < 0.4 else value
+
+
+def outcome(chosen: Any, seed: int, derive: bool) -> list[Any]:
+    r = random.Random(seed)
+    held = memory(r)
+    args: list[Any] = [argument(held, r), argument(held, r)]
+    if chosen.name == "reach":
+        args.append(held["index"])
+    args += [number(held, r), r.choice([8, 8, 8, 8, 8, 5, np.int32(8), 30])]
+    try:
+        if derive:
+            gpuad.autodiff(chosen, 1, 8, args)
+        else:
+            chosen(1, 8, args)
+    except (gpuad.GpuadError, ArithmeticError) as error:
+        return [type(error), str(error), *(a.tobytes() for a in held.values())]
+    return [a.tobytes() for a in held.values()]
+
+
+@pytest.mark.parametrize("name", ["mix", "reach"])
+@pytest.mark.parametrize("derive", [True, False])
+def test_random_calls(name: str, derive: bool) -> None:
+    warm, cold = gpuad.kernel(PAIRS, name), gpuad.kernel(PAIRS, name)
+    ran = hits = 0
+    for seed in range(200):
+        cold._ready.clear()
+        known = len(warm._ready)
+        expected, found = outcome(cold, seed, derive), outcome(warm, seed, derive)
+        assert expected == found, seed
+        ran += isinstance(expected[0], bytes)
+        hits += isinstance(expected[0], bytes) and len(warm._ready) == known
+    assert ran > 10 and hits > 5
+
+
+def test_pairs_are_bound_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen, da = gpuad.kernel(PAIRS, "mix"), np.zeros(())
+
+    def pair(value: float) -> Duplicated:
+        return Duplicated(np.full(N, value), np.ones(N))
+
+    gpuad.autodiff(chosen, 1, 8, (pair(1.0), pair(2.0), gpuad.Active(0.5, da), N))
+    monkeypatch.setattr(Kernel, "_bound", lambda *_: pytest.fail("it was bound again"))
+    y, x = pair(3.0), pair(4.0)
+    da[...] = 0
+    gpuad.autodiff(chosen, 1, 8, (y, x, gpuad.Active(0.25, da), N))
+    assert np.allclose(y.primal, 3.0) and np.allclose(y.shadow, 1.0) and np.allclose(x.shadow, 1 + 0.75) and da == 12.0 * N
+    with gpuad.Tape() as tape:
+        chosen[1, 8](y, x, gpuad.Active(2.0, da), N)
+    tape.reverse({y: 1.0})
+    assert np.allclose(y.shadow, 8.0)

@@ -154,23 +154,13 @@ class Kernel(Family):
         if recorder is not None:
             recorder.launch(own, grid, block, args, shared_mem, stream)
             return
-        like = likeness(grid, block, args, shared_mem)
-        known = own._ready.get(like) if like is not None else None
-        if known is not None and known.launch(args, stream):
+        known = own._ready.get(likeness(grid, block, args, shared_mem))
+        if known is not None and known.bare and known.launch(own.primal(), args, stream):
             return
         with self.room():
             call = own.bind(grid, block, args, shared_mem, stream)
-            primal = own.primal(call.aliases())
             with call.executor.on(stream):
-                launching.run_primal(primal, None, call)
-            if like is not None and known is None and not own.function.globals:
-                own._keep(like, ready(primal, call, args))
-
-    def _keep(self, like: Hashable, made: Ready | None) -> None:
-        if made is not None:
-            if len(self._ready) >= _MANY:
-                self._ready.clear()
-            self._ready[like] = made
+                launching.run_primal(own.primal(call.aliases()), None, call)
 
     def sized(self, shared_mem: int) -> Kernel:
         """The kernel for launches with so many bytes of dynamic shared memory, whose arrays then have a length; itself if it uses none.
@@ -274,8 +264,24 @@ class Kernel(Family):
         kinds: Sequence[str] = (),
         tangents: Collection[int] = (),
     ) -> Call:
-        """Binds and checks a call: once to have numbers, and with what these prove about the kernel's reach once more. `tangents`: where
-        tangents are passed, of halves as float32."""
+        """Binds and checks a call, unless it is like an earlier one. `tangents`: where tangents are passed, of halves as float32."""
+        like = likeness(grid, block, args, shared_mem) if not (self.function.globals or tangents) else None
+        known = self._ready.get(like)
+        call = known.call(args, stream) if known is not None else None
+        if call is not None:
+            return call
+        call = self._bound(grid, block, args, shared_mem, stream, kinds, tangents)
+        made = ready(call, args) if like is not None and known is None else None
+        if made is not None:
+            if len(self._ready) >= _MANY:
+                self._ready.clear()
+            self._ready[like] = made
+        return call
+
+    def _bound(
+        self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, kinds: Sequence[str], tangents: Collection[int]
+    ) -> Call:
+        """The same for one that is new: once to have numbers, and with what these prove about the kernel's reach once more."""
         declared = [tangent_parameter(d) if i in tangents else d for i, d in enumerate(self.declared)]
         geo = geometry(grid, block)
         if self.function.globals:

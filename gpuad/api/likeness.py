@@ -1,54 +1,73 @@
-"""Launches that are like an earlier one: the same types, layouts and whole numbers, whatever the memory and the real numbers are.
+"""Calls that are like an earlier one: the same types, layouts and whole numbers, whatever the memory and the real numbers are.
 
-What binding a call finds out, and refuses, depends on little more than that. So a launch of the primal alone, with plain arrays that lie in
-memory apart from each other, is bound once for all that are alike; the others give no more than addresses and numbers.
+What binding a call finds out, and refuses, depends on little more than that. So calls whose arrays and shadows all lie in allocations of
+their own are bound once for all that are alike; the others give no more than addresses and numbers. Where a kernel may leave the views that
+it is given, or arrays share an allocation, each call is looked at as a whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..annotations import address, fills, is_array, resolve
-from ..arguments import BoundArgument
+from ..annotations import Active, Const, Duplicated, DuplicatedNoNeed, Stopped, address, fills, is_array, resolve
+from ..arguments import Bound, BoundArgument
 from ..executors.base import Dim3, Memory
 from ..ir.nodes import Kernel
-from ..ir.types import HALVES
 from ..launching import Call, executor_of
 from ..program.actions import perform_one
 
 _WHOLE = frozenset({int, bool, np.bool_, *(np.dtype(f"{kind}{bits}").type for kind in ("int", "uint") for bits in (8, 16, 32, 64))})
 _REAL = frozenset({float, np.float32, np.float64})
-_LARGEST = {"float32": 3e38, "float64": float("inf")}  # below it a number is rounded, and that is all
-Make: TypeAlias = "Callable[[Any], Any] | None"
+_PAIRS = frozenset({Duplicated, DuplicatedNoNeed})
+_LARGEST = {"float16": 6e4, "float32": 3e38, "float64": float("inf")}  # below it a number is rounded, and that is all
+Make: TypeAlias = "Callable[[Any], Any]"
+
+
+# --- what calls share --------------------------------------------------------------------------------------------------------------------
 
 
 def likeness(grid: Any, block: Any, args: Sequence[Any], shared_mem: int) -> Hashable:
     """What two calls have to share to be alike; None for what is not known to be said by it."""
-    if not (_plain(grid) and _plain(block)):
+    if not (_plain(grid) and _plain(block) and isinstance(args, tuple | list)):
         return None
     found: list[Any] = [grid, block, shared_mem]
     for x in args:
-        kind = type(x)
-        if kind is np.ndarray:
-            found.append((x.dtype, x.shape, x.strides, x.flags.writeable))
-        elif kind in _WHOLE:
-            found.append((kind, x))
-        elif kind in _REAL or x is None:
-            found.append(kind)
-        elif is_array(x):
-            found.append((kind, x.dtype, x.shape, x.strides, int(x.device.id), _current_device()))
-        else:
+        kind = _kind(x)
+        if kind is None:
             return None
+        found.append(kind)
     return tuple(found)
 
 
 def _plain(extents: Any) -> bool:
     return type(extents) is int or (type(extents) is tuple and all(type(n) is int for n in extents))
+
+
+def _kind(x: Any) -> Any:
+    kind = type(x)
+    if kind is np.ndarray:
+        return x.dtype, x.shape, x.strides, x.flags.writeable
+    if kind in _WHOLE:
+        return kind, x
+    if kind in _REAL or x is None:
+        return kind
+    if kind in _PAIRS:
+        return _both(kind, _kind(x.primal), _kind(x.shadow), x.keep)
+    if kind is Active:
+        return _both(kind, _kind(x.value), _kind(x.shadow)) if type(x.value) in _REAL and is_array(x.shadow) else None
+    if kind is Const or kind is Stopped:
+        return _both(kind, _kind(x.primal))
+    return (kind, x.dtype, x.shape, x.strides, int(x.device.id), _current_device()) if is_array(x) and kind.__name__ == "ndarray" else None
+
+
+def _both(*parts: Any) -> Any:
+    return None if any(p is None for p in parts) else parts
 
 
 def _current_device() -> int:
@@ -57,27 +76,88 @@ def _current_device() -> int:
     return current_device()
 
 
+# --- calls that are ready ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """An argument of such a call: the bound one without its memory, how its number is made, and how large its allocation is if it has to be
+    that large."""
+
+    like: BoundArgument
+    pointer: bool
+    make: Make | None
+    size: int | None
+
+    def passed(self, x: Any) -> Any:
+        """What a kernel gets for an array, a number or None; None if that has to be looked at closer."""
+        if not self.pointer:
+            return self.make(x) if self.make is not None else self.like.value
+        if x is None:
+            return None
+        memory = resolve(x)
+        return memory if self.size is None or (memory.root.size == self.size and fills(x, memory)) else None
+
+    def bound(self, x: Any) -> BoundArgument | None:
+        """The argument for another object; None if that has to be looked at closer."""
+        like = self.like
+        value = x if like.kind == "bare" else x.value if like.kind == "active" else x.primal
+        passed = self.passed(value)
+        if passed is None and value is not None:
+            return None
+        arrays = (x.shadow,) if like.kind in ("duplicated", "noneed", "active") else ()
+        shadows = tuple(map(resolve, arrays))
+        memory, number, array = (passed, None, value) if self.pointer else (None, passed, None)
+        return BoundArgument(
+            like.position, like.declaration, like.kind, memory, shadows, number, array, arrays, like.keep, struct=like.struct
+        )  # fmt: skip
+
+
 @dataclass(frozen=True, eq=False)
 class Ready:
-    """A launch that has been bound, for all that are like it. `makes`: for each argument how it is passed, or None for an array. `inside`:
-    the kernel stays inside of each view, so that it matters not where in its allocation it lies."""
+    """A call that has been bound, for all that are like it."""
 
-    kernel: Kernel
+    name: str
+    parts: tuple[Part, ...]
+    aliases: tuple[Any, ...]
+    library: str | None
     grid: Dim3
     block: Dim3
     shared_mem: int
-    library: str | None
-    makes: tuple[Make, ...]
-    inside: bool
+    loose: frozenset[int]
+    key: Hashable
 
-    def launch(self, args: Sequence[Any], stream: Any) -> bool:
-        """Makes the launch with such arguments; False, and nothing is done, if they have to be looked at closer."""
-        values = [make(x) if make is not None else self.place(x) for make, x in zip(self.makes, args, strict=True)]
-        if any(value is None and x is not None for value, x in zip(values, args, strict=True)) or not _apart(values):
+    @cached_property
+    def bare(self) -> bool:
+        """Whether nothing is annotated."""
+        return all(part.like.kind == "bare" for part in self.parts)
+
+    def call(self, args: Sequence[Any], stream: Any) -> Call | None:
+        """The call with such arguments; None if they have to be looked at closer."""
+        arguments = []
+        for part, x in zip(self.parts, args, strict=True):
+            argument = part.bound(x)
+            if argument is None:
+                return None
+            arguments.append(argument)
+        if not _apart([m for a in arguments for m in (a.memory, *a.shadows) if m is not None]):
+            return None
+        call = Call(
+            Bound(self.name, tuple(arguments), self.aliases, self.library, 1), self.grid, self.block, self.shared_mem, stream, self.loose
+        )
+        call.__dict__.update(key=self.key, overlaps={})  # what it would find out
+        return call
+
+    def launch(self, kernel: Kernel, args: Sequence[Any], stream: Any) -> bool:
+        """Makes the launch with such arguments, none of which is annotated; False, and nothing is done, if they have to be looked at."""
+        values = [part.passed(x) for part, x in zip(self.parts, args, strict=True)]
+        if any(value is None and x is not None for value, x in zip(values, args, strict=True)):
+            return False
+        if not _apart([value for value in values if isinstance(value, Memory)]):
             return False
         executor = executor_of(self.library)
         try:
-            launch = executor.prepared(self.kernel, self.grid, self.block, values, shared_mem=self.shared_mem)
+            launch = executor.prepared(kernel, self.grid, self.block, values, shared_mem=self.shared_mem)
         except RecursionError:  # a text for arguments that overlap or are huge is made now
             return False
         if stream is None:
@@ -87,40 +167,45 @@ class Ready:
                 perform_one(launch)
         return True
 
-    def place(self, array: Any) -> Memory | None:
-        """The memory of an array, if it may lie there."""
-        memory = resolve(array)
-        return memory if self.inside or fills(array, memory) else None
 
-
-def _apart(values: Sequence[Any]) -> bool:
+def _apart(memories: Sequence[Memory]) -> bool:
     """Whether no two pointers lie in one allocation."""
-    hulls = sorted((address(m.root), m.root.nbytes) for m in values if isinstance(m, Memory))
+    hulls = sorted((address(m.root), m.root.nbytes) for m in memories)
     return all(start + nbytes <= end for (start, nbytes), (end, _) in pairwise(hulls))
 
 
-def ready(kernel: Kernel, call: Call, args: Sequence[Any]) -> Ready | None:
+def ready(call: Call, args: Sequence[Any]) -> Ready | None:
     """The call as one that others may be like; None where more than likeness would have to be looked at."""
     bound = call.bound
-    if len(args) != len(bound.arguments) or any(a is not None and a.allocation != i for i, a in enumerate(bound.aliases)):
+    alone = all(a is None or a.allocation == i for i, a in enumerate(bound.aliases)) and not call.overlaps
+    if len(args) != len(bound.arguments) or bound.width != 1 or not alone:
         return None
-    makes = [_make(x, argument) for x, argument in zip(args, bound.arguments, strict=True)]
-    made = Ready(kernel, call.grid, call.block, call.shared_mem, bound.library, tuple(m for m, _ in makes), not call.loose)
-    usable = all(known for _, known in makes) and all(made.place(a.array) is not None for a in bound.arguments if a.array is not None)
-    return made if usable else None
+    parts = [_part(x, a, loose=bool(call.loose)) for x, a in zip(args, bound.arguments, strict=True)]
+    if not all(parts):
+        return None
+    made = Ready(
+        bound.kernel, tuple(p for p in parts if p is not None), bound.aliases, bound.library, call.grid, call.block, call.shared_mem,
+        call.loose, call.key,
+    )  # fmt: skip
+    return made if made.call(args, None) is not None else None
 
 
-def _make(x: Any, argument: BoundArgument) -> tuple[Make, bool]:
-    """How such an argument is passed, and whether that is known."""
-    if argument.array is not None:
-        return None, argument.memory is not None and argument.memory.root.dtype == x.dtype and not argument.pieces
-    if x is None or type(x) in _WHOLE:
-        value = argument.value
-        return (lambda _: value), True
+def _part(x: Any, argument: BoundArgument, *, loose: bool) -> Part | None:
+    """The part of an argument, if more of its kind can be made."""
+    memories = ((argument.memory, argument.array), *zip(argument.shadows, argument.shadow_arrays, strict=True))
+    same = all(m is None or m.root.dtype == array.dtype for m, array in memories)
+    if not same or argument.pieces or argument.kind not in ("bare", "const", "stopped", "duplicated", "noneed", "active"):
+        return None
+    bare = replace(argument, memory=None, shadows=(), array=None, shadow_arrays=())
+    if argument.is_pointer:
+        size = int(argument.memory.root.size) if loose and argument.memory is not None else None
+        return Part(replace(bare, value=None), True, None, size)
+    value = getattr(x, "value", getattr(x, "primal", x))
+    if type(value) in _WHOLE:
+        return Part(bare, False, None, None)
     dtype = argument.value.dtype
-    if argument.declaration.type in HALVES:  # its value is a float32 that is rounded already
-        return None, False
-    return _rounded(dtype.type, _LARGEST.get(dtype.name, 0.0)), dtype.kind == "f"
+    known = dtype.kind == "f" and dtype.name in _LARGEST
+    return Part(replace(bare, value=None), False, _rounded(dtype.type, _LARGEST[dtype.name]), None) if known else None
 
 
 def _rounded(kind: Callable[[Any], Any], largest: float) -> Make:
