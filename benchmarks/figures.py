@@ -66,8 +66,9 @@ def judge(problem: Problem, size: Size, floor: Floor, rows: Rows) -> list[Record
         found[-1]["bound"] = floor.by_arithmetic or ours.get("primal_of_copy", 1.0) >= REACHES
     hand = rows.get("by hand", {})
     if problem.of_hand is not None and usable(hand):
-        share = ours["gradient_ms"] / hand["gradient_ms"]
-        found.append(verdict("gradient over that by hand", share, problem.of_hand, _why(problem, size, floor, ours)))
+        share, primal = ours["gradient_ms"] / hand["gradient_ms"], ours["primal_ms"] / hand["primal_ms"]
+        slower = [f"the primal alone takes {primal:.2f} of that by hand"] if primal > MUCH else []
+        found.append(verdict("gradient over that by hand", share, problem.of_hand, [*slower, *_why(problem, size, floor, ours)]))
         if problem.keeps and ours["memory_bytes"] and hand["memory_bytes"]:
             found.append(verdict("memory over that by hand", ours["memory_bytes"] / hand["memory_bytes"], 1.0, []))
     if problem.of_hand is not None:

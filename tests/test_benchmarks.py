@@ -385,7 +385,10 @@ def test_verdicts_say_what_is_reached_and_why_not() -> None:
     ]  # fmt: skip
     bad = judged({"gpuad": ours(gradient_ms=40.0, over_floor=3.0, atomic=["du"], moved_over_floor=2.0), **others})
     assert bad[0].startswith("reverse / primal over the floor's: 3.00, misses 1.3 (adds atomically to du")
-    assert "moves 2.00 of the floor's bytes" in bad[1] and "jax: 1.60, misses 1.0" in bad[3]
+    assert "moves 2.00 of the floor's bytes" in bad[1] and "the primal alone" not in bad[1]
+    slow = judged({"gpuad": ours(primal_ms=30.0, gradient_ms=40.0), **others})[1]
+    assert "misses 1.5 (the primal alone takes 3.00 of that by hand" in slow
+    assert "jax: 1.60, misses 1.0" in bad[3]
     unbound = judged({"gpuad": ours(over_floor=3.0, primal_of_copy=0.2), **others})[0]
     assert "above 1.3 (the primal has 0.20 of a copy's bandwidth" in unbound
     assert judged({"gpuad": {"failed": "x"}, **others}) == []
