@@ -118,7 +118,7 @@ def _make(x: Any, argument: BoundArgument) -> tuple[Make, bool]:
         value = argument.value
         return (lambda _: value), True
     dtype = argument.value.dtype
-    if argument.declaration.type in HALVES:  # its value is a float32 that is rounded already
+    if type(x) not in _REAL or argument.declaration.type in HALVES:  # one struct in an array; a float32 that is rounded already
         return None, False
     return _rounded(dtype.type, _LARGEST.get(dtype.name, 0.0)), dtype.kind == "f"
 
