@@ -46,7 +46,7 @@ from .program.repeating import Repeating
 from .program.reversal import Plan, Reversal
 from .program.rules import Ruled
 from .program.seeding import Seeding
-from .program.steps import ForeignStep, LaunchStep, Step, arrays_of, lasting
+from .program.steps import ForeignStep, LaunchStep, Step, arrays_of, constant, lasting
 from .program.streams import Streams
 from .program.zero import Stale
 from .watching import Watch
@@ -168,7 +168,8 @@ class Tape(Seeding, Repeating):
     ) -> None:
         """The same for one that is new here. A call that was made before in the same words is known and costs a look-up."""
         try:
-            key = call_key(kernel, grid, block, args, shared_mem, stream, line)
+            fixed = all(constant(args[k]) for k in kernel.records if k < len(args))
+            key = call_key(kernel, grid, block, args, shared_mem, stream, line) if fixed else None
             recipe = self.recipes.get(key) if key is not None else None
             if recipe is None or not self.holds(recipe):
                 with kernel.room():
@@ -180,7 +181,7 @@ class Tape(Seeding, Repeating):
         except BaseException:
             self.unknown()
             raise
-        self._note(step, recipe.lasts)
+        self._note(step, fixed and recipe.lasts and lasting(grid) and lasting(block))
 
     def holds(self, recipe: Any) -> bool:
         """Whether what was found out about a call is true of this moment of this recording."""

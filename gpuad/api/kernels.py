@@ -27,7 +27,7 @@ from ..facts import Facts
 from ..frontend.cuda import parse
 from ..ir.nodes import Accumulate, Atomic, Store
 from ..ir.nodes import Kernel as IrKernel
-from ..ir.records import numbers, split_parameter, tangent_parameter
+from ..ir.records import is_record, numbers, split_parameter, tangent_parameter
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Declaration, Function, Global, uses_dynamic
 from ..ir.types import Pointer, Scalar, value_type
@@ -136,6 +136,11 @@ class Kernel(Family):
         if not found:
             raise LaunchError(f"`{self.name}` reaches no variable `{name}`; of its module it reaches {_listed(g.name for g in known)}.")
         return found[0]
+
+    @cached_property
+    def records(self) -> tuple[int, ...]:
+        """Positions of the parameters that are vectors, complex numbers or structs by value."""
+        return tuple(i for i, d in enumerate(self.parameters) if is_record(d.type))
 
     @cached_property
     def leaves(self) -> tuple[Declaration, ...]:

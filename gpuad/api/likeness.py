@@ -19,13 +19,14 @@ from ..annotations import Active, Const, Duplicated, DuplicatedNoNeed, Stopped, 
 from ..arguments import Bound, BoundArgument
 from ..executors.base import Dim3, Memory
 from ..ir.nodes import Kernel
+from ..ir.types import HALVES
 from ..launching import Call, executor_of
 from ..program.actions import perform_one
 
 _WHOLE = frozenset({int, bool, np.bool_, *(np.dtype(f"{kind}{bits}").type for kind in ("int", "uint") for bits in (8, 16, 32, 64))})
 _REAL = frozenset({float, np.float32, np.float64})
 _PAIRS = frozenset({Duplicated, DuplicatedNoNeed})
-_LARGEST = {"float16": 6e4, "float32": 3e38, "float64": float("inf")}  # below it a number is rounded, and that is all
+_LARGEST = {"float32": 3e38, "float64": float("inf")}  # below it a number is rounded, and that is all
 Make: TypeAlias = "Callable[[Any], Any]"
 
 
@@ -203,6 +204,8 @@ def _part(x: Any, argument: BoundArgument, *, loose: bool) -> Part | None:
     value = getattr(x, "value", getattr(x, "primal", x))
     if type(value) in _WHOLE:
         return Part(bare, False, None, None)
+    if type(value) not in _REAL or argument.declaration.type in HALVES:  # one struct in an array; a float32 that is rounded already
+        return None
     dtype = argument.value.dtype
     known = dtype.kind == "f" and dtype.name in _LARGEST
     return Part(replace(bare, value=None), False, _rounded(dtype.type, _LARGEST[dtype.name]), None) if known else None

@@ -72,9 +72,11 @@ def call_key(kernel: Any, grid: Any, block: Any, args: Sequence[Any], shared_mem
 
 
 def _identity(arg: Any) -> Any:
-    if isinstance(arg, float | np.floating):
-        return type(arg), arg, math.copysign(1.0, arg)  # 0.0 and -0.0 are equal, but not the same
-    return (type(arg), arg) if isinstance(arg, int | np.generic) else id(arg)
+    if isinstance(arg, np.generic):
+        return type(arg), arg.dtype, arg.tobytes()  # 0.0 and -0.0 are equal, but not the same
+    if isinstance(arg, float):
+        return type(arg), arg, math.copysign(1.0, arg)
+    return (type(arg), arg) if isinstance(arg, int) else id(arg)
 
 
 def user_frame() -> FrameType | None:

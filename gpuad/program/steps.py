@@ -138,6 +138,13 @@ def lasting(x: Any) -> bool:
     return parts is not None and all(map(lasting, parts))
 
 
+def constant(x: Any) -> bool:
+    """Whether an argument passed by value will always be the same number or numbers: not a list, nor an array of one struct."""
+    if isinstance(x, Active | Const):
+        x = x.primal
+    return all(isinstance(part, _NUMBERS) for part in x) if type(x) is tuple else isinstance(x, _NUMBERS)
+
+
 def arrays_of(x: Any) -> Iterator[Any]:
     """The arrays behind an argument."""
     if isinstance(x, Duplicated):

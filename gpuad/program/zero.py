@@ -120,7 +120,7 @@ def step_of(operation: Launched, stale: Stale) -> Step:
     lendable = any(_may_lend(shadowed, p, stale) for p in shadowed.places)
     if lendable or not stale.lending.at_home(shadowed.roots.values()):
         return _planned(operation, shadowed, stale)
-    key = tuple([id(stale.regions.get(where)) for where in shadowed.roots])  # equal regions are one object
+    key = (launching.in_fixed_point(), *[id(stale.regions.get(where)) for where in shadowed.roots])  # equal regions are one object
     known = operation.plans.get(key)
     if known is None:
         before = [stale.regions.get(where) for where in shadowed.roots]  # kept alive, so that their ids stay their own
