@@ -83,6 +83,11 @@ def _is_atomic(stmt: Stmt) -> bool:
     return isinstance(stmt, Atomic) or (isinstance(stmt, Accumulate | Take) and stmt.how is How.ATOMIC)
 
 
+def is_flat(kernel: Kernel) -> bool:
+    """Whether the kernel is a grid-stride loop that the CPU runs as one loop over all elements."""
+    return flatten(merge_axes(kernel).kernel).stop is not None
+
+
 def assertions(kernel: Kernel) -> list[Tell]:
     """What may end a launch, in the order of the text: the status of one that ended is 3 and the number of what did."""
     return list(dict.fromkeys(s for s in statements(kernel.body) if isinstance(s, Tell) and s.stops))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..analysis.injectivity import collision_free
-from ..codegen.host import has_atomics
+from ..codegen.host import has_atomics, is_flat
 from ..differentiate import Adjoint, Parameter
 from ..ir.nodes import Alloc, Barrier, Block, Buffer, Kernel, Load, Shuffle, Tell
 from ..ir.rewrite import walk_stmts
@@ -61,6 +61,8 @@ def _fused(primal: Kernel, adjoint: Adjoint, call: Call, stage: Stage) -> Fused 
     numbers = call.numbers(primal)
     if not all(collision_free(kernel.body, [b], numbers) for b in before | after):
         return None
+    if call.bound.library != "cupy" and is_flat(primal) and not is_flat(kernel):
+        return None  # on a CPU a grid-stride loop is one over all elements, and two of them in one kernel are not
     verify(kernel)
     return Fused(kernel, parameters)
 
