@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,7 +102,7 @@ def check_stores(adjoint: Judged, call: Call) -> None:
     for run in (0, 1):
         copies = [None if m is None else copied(call, m) for m in given]
         call.run(check.kernel, [*call.bound.primals(), *call.offset_values(), *copies, *claims, np.int32(run), flag])
-    names = ", ".join(f"`{b.name}`" for b in doubtful)
+    names = ", ".join(f"`{b.name}`" for b in doubtful) + _first_place(adjoint, doubtful)
     if int(flag.root[0]) == 2:
         raise LaunchError(
             f"`{call.bound.kernel}`: different atomic operations meet in one element of {names}: what is left depends on the order of the "
@@ -113,6 +113,12 @@ def check_stores(adjoint: Judged, call: Call) -> None:
             f"`{call.bound.kernel}`: two threads write to one element of {names}: what stays is undefined, and so is the gradient. "
             "Use atomicAdd to sum, or make the indices unique. Nothing was launched."
         )
+
+
+def _first_place(adjoint: Judged, buffers: Sequence[Buffer]) -> str:
+    """Where the kernel first writes to one of the buffers, in brackets."""
+    writes = (s for s in walk_stmts(adjoint.primal.body) if isinstance(s, _WRITES) and s.buffer in buffers and s.span is not None)
+    return next((f" ({s.span})" for s in writes), "")
 
 
 def stores_in_doubt(adjoint: Judged, call: Call) -> list[Buffer]:
