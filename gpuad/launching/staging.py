@@ -164,7 +164,7 @@ def run_stages(adjoint: Adjoint, stages: Sequence[Stage], call: Call, state: Sta
     """Runs the kernels of a reverse pass."""
     for stage in stages:
         if stage.fixed is not None:
-            run = lambda kernel, more: run_reverse(adjoint, kernel, call, state, width, more)  # noqa: E731
+            run = lambda kernel, more, used: run_reverse(adjoint, kernel, call, used, width, more)  # noqa: E731
             run_fixed(stage.fixed, stage.parameters, call, state, width, run)
             continue
         if stage.grid is None:

@@ -1,10 +1,10 @@
 """Sums of several threads whose bits do not depend on the order in which the threads come.
 
 Floating-point additions do not commute with rounding, so a scatter by atomics has other bits in every run. Additions of integers do. Two
-kernels stand for a reverse kernel: `measure` finds, for each shadow that threads add to together, the greatest magnitude among all
-contributions; `collect` writes each contribution as three digits of 31 bits below that magnitude and adds those as integers, three for
-each element. What lies 2^-92 below the greatest contribution is rounded off, far below what a double resolves. (The idea of summation
-over fixed bins is Demmel and Nguyen's, "Fast reproducible floating-point summation", 2013.)
+kernels stand for a reverse kernel: `measure` finds, for each element of shadows that threads add to together, the greatest magnitude
+among its contributions; `collect` writes each contribution as three digits of 31 bits below that magnitude and adds those as integers,
+three for each element. What lies 2^-92 below an element's greatest contribution is rounded off, far below what a double resolves. (The
+idea of summation over fixed bins is Demmel and Nguyen's, "Fast reproducible floating-point summation", 2013.)
 
 What a thread adds this way is not yet in the shadow: a kernel that reads such a shadow after it has added to it is refused, as is a sum
 in shared memory.
@@ -12,15 +12,17 @@ in shared memory.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from ..errors import UnsupportedError
 from ..ir import build as b
-from ..ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Call, Cast, Expr, For, How, If, Kernel, Let, Load, Stmt, Take, Var, While
+from ..ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Call, Cast, Expr, For, How, If, Kernel, Let, Load, Stmt, Take, While
 from ..ir.rewrite import blocks, map_blocks, touches, walk_stmts
-from ..ir.types import F64, I32, I64
+from ..ir.types import F64, I64
 from ..ir.verify import verify
 from .names import Names
 
@@ -31,9 +33,9 @@ _SHARED_ORDER = "threads add floating-point numbers to shared memory here, in th
 
 @dataclass(frozen=True, eq=False)
 class FixedPoint:
-    """The kernels that stand for one: both take its arguments first. `measure`: then the greatest magnitudes, for each of `targets` the
-    bits of a double, zeroed. `collect`: then for each of `targets` its sums, `DIGITS` integers an element, zeroed, and its scale, a power
-    of two that takes the greatest magnitude below 2^30."""
+    """The kernels that stand for one: both take its arguments first. `measure`: then for each of `targets` its greatest magnitudes, the
+    bits of a double an element, zeroed. `collect`: then for each of `targets` its sums, `DIGITS` integers an element, zeroed, and its
+    scales, for each element a power of two that takes the greatest magnitude below 2^30."""
 
     targets: tuple[Buffer, ...]
     measure: Kernel
@@ -48,15 +50,15 @@ def fixed_point(kernel: Kernel) -> FixedPoint | None:
     if not targets:
         return None
     names = Names(kernel)
-    peaks = names.buffer("peaks", I64)
-    measure = _replaced(kernel.body, lambda s: _measured(s, names, peaks, targets.index(s.buffer)))
-    sums = {t: (names.buffer(f"{t.name}_digits", I64), names.var(f"{t.name}_scale", F64)) for t in targets}
+    peaks = {t: names.buffer(f"{t.name}_peaks", I64) for t in targets}
+    measure = _replaced(kernel.body, lambda s: _measured(s, names, peaks[s.buffer]))
+    sums = {t: (names.buffer(f"{t.name}_digits", I64), names.buffer(f"{t.name}_scales", F64)) for t in targets}
     collect = _replaced(kernel.body, lambda s: _collected(s, names, *sums[s.buffer]))
     extra = tuple(p for pair in sums.values() for p in pair)
-    return FixedPoint(targets, _kernel(kernel, "measure", measure, (peaks,)), _kernel(kernel, "collect", collect, extra))
+    return FixedPoint(targets, _kernel(kernel, "measure", measure, tuple(peaks.values())), _kernel(kernel, "collect", collect, extra))
 
 
-def _kernel(kernel: Kernel, what: str, body: Block, extra: tuple[Buffer | Var, ...]) -> Kernel:
+def _kernel(kernel: Kernel, what: str, body: Block, extra: tuple[Buffer, ...]) -> Kernel:
     made = replace(kernel, name=f"{kernel.name}_{what}", params=(*kernel.params, *extra), body=body)
     verify(made)
     return made
@@ -81,17 +83,18 @@ def _term(stmt: Accumulate, names: Names) -> Let:
     return Let(names.var(f"{stmt.buffer.name}_term", F64), b.cast(stmt.value, F64), span=stmt.span)
 
 
-def _measured(stmt: Accumulate, names: Names, peaks: Buffer, number: int) -> Block:
+def _measured(stmt: Accumulate, names: Names, peaks: Buffer) -> Block:
     """The bits of doubles that are not negative are ordered as the doubles are, NaN above all."""
     term = _term(stmt, names)
     bits = Call("bits", (b.call("fabs", term.var),), I64)
-    return term, Atomic("max", None, peaks, b.const(number, I32), (bits,), span=stmt.span)
+    return term, Atomic("max", None, peaks, stmt.index, (bits,), span=stmt.span)
 
 
-def _collected(stmt: Accumulate, names: Names, digits: Buffer, scale: Var) -> Block:
+def _collected(stmt: Accumulate, names: Names, digits: Buffer, scales: Buffer) -> Block:
     """Every step is exact: scaling by powers of two, and the difference to the nearest whole number."""
     term = _term(stmt, names)
-    out: list[Stmt] = [term]
+    scale = names.var(f"{stmt.buffer.name}_scale", F64)
+    out: list[Stmt] = [term, Load(scale, scales, stmt.index, span=stmt.span)]
     rest: Expr = Binary("*", term.var, scale, F64)
     first = Binary("*", b.cast(stmt.index, I64), b.const(DIGITS, I64), I64)
     for place in range(DIGITS):
@@ -134,7 +137,8 @@ def _in_order(block: Block, target: Buffer, *, added: bool) -> bool:
     return added
 
 
-def scale_of(peak: float) -> float:
-    """The power of two that takes magnitudes up to `peak` below 2^30, so that 2^33 contributions fit into 64 bits; at most the greatest
-    that is a double, whose digits reach below the smallest."""
-    return float(2.0 ** min(30 - math.frexp(peak)[1], 1023))
+def scales_of(peaks: Any) -> Any:
+    """For each magnitude, the bits of a double, the power of two that takes it below 2^30, so that 2^33 contributions fit into 64 bits; at
+    most the greatest that is a double, whose digits reach below the smallest. An array of NumPy or CuPy."""
+    exponents = (1052 - (peaks >> 52)).clip(-1022, 1023)  # a double of the biased exponent e is below 2^(e - 1022)
+    return ((exponents + 1023) << 52).view(np.float64)

@@ -1,0 +1,50 @@
+"""Gradients that were once wrong without a word, each at its smallest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from launch_tools import compiled, running
+
+import gpuad
+from gpuad import Duplicated
+
+HEAD = """extern "C" __global__ void k(double* x, double* y, const double* u, const int* at, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;"""
+
+
+# --- deterministic sums ------------------------------------------------------------------------------------------------------------------
+
+OVERWRITTEN = {
+    "stored twice": "x[i] = x[i] * x[i]; y[i] = x[i] * u[at[i]]; x[i] = sin(x[i]);",
+    "in a loop": "for (int t = 0; t < 3; t++) x[i] = sin(x[i]) * u[at[i]];",
+    "with a stack": "x[i] = x[i] * x[i]; y[i] = x[i]; for (int t = 0; t < at[i]; t++) { x[i] = sin(x[i]) + y[i] * u[t]; y[i] *= x[i]; }",
+}
+
+
+@pytest.mark.parametrize("executor", ["reference", "host"])
+@pytest.mark.parametrize("name", OVERWRITTEN)
+def test_a_deterministic_reverse_that_repeats_stores_repeats_them_once(name: str, executor: str) -> None:
+    """The kernel that measures left what it had stored in the working copies to the kernel that sums."""
+    text = f"{HEAD} if (i < n) {{ {OVERWRITTEN[name]} }} }}"
+
+    def gradients(deterministic: bool) -> list[Any]:
+        r = np.random.default_rng(2)
+        x, y, u = (Duplicated(r.normal(size=8), r.normal(size=8)) for _ in range(3))
+        with running(executor=executor), gpuad.deterministic(deterministic):
+            gpuad.autodiff(compiled(text, "k"), 2, 4, (x, y, u, (np.arange(8) % 3).astype(np.int32), 8))
+        return [x.shadow, y.shadow, u.shadow]
+
+    np.testing.assert_allclose(gradients(True), gradients(False), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("great", [1e30, 1e300])
+def test_deterministic_sums_of_elements_of_very_different_sizes(great: float) -> None:
+    """The digits began at the greatest contribution to any element: those to all others were rounded to 0."""
+    text = f"{HEAD} if (i < n) y[i] = u[at[i]] * x[i]; }}"
+    x, u, at = np.array([great, 1, 2, great, 3, 4]), Duplicated(np.ones(3), np.zeros(3)), (np.arange(6) % 3).astype(np.int32)
+    with running(executor="reference"), gpuad.deterministic():
+        gpuad.autodiff(compiled(text, "k"), 2, 4, (x, Duplicated(np.zeros(6), np.ones(6)), u, at, 6))
+    assert u.shadow.tolist() == [2 * great, 4, 6]
