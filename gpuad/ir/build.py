@@ -131,7 +131,7 @@ def used(seed: Expr) -> Expr:
 
 
 def collected(total: Expr) -> Expr:
-    """Whether a sum is not 0."""
+    """Whether a sum, or a note that something was sent to it, is not 0."""
     return Call("gpuad_collected", (total,), BOOL)
 
 

@@ -464,6 +464,7 @@ def _replaced(block: Block, mapping: Mapping[Var, Expr]) -> Block:
 def gather_kernel(gathered: Gather, sides: Sides, assigned: Collection[Buffer], names: Names, first_own: int) -> Block:
     """The body of the gather kernel. Shadows in `assigned` are stored to, all others added to."""
     sums = {t.buffer: names.var(t.buffer.name, _target_type(gathered, t.buffer)) for t in gathered.targets}
+    sent = {lane: names.var(f"{lane.name}_sent", total.type) for lane, total in sums.items() if gathered.lanes[lane] in assigned}
     out: list[Stmt] = []
     places: dict[Buffer, Expr] = {}
     mapping: dict[Var, Expr] = {}
@@ -474,13 +475,13 @@ def gather_kernel(gathered: Gather, sides: Sides, assigned: Collection[Buffer], 
             out.append(replace(let, var=fresh, value=substitute(let.value, mapping)))
             mapping[let.var] = fresh
         places[target.buffer] = substitute(index, mapping)
-    out += [Let(v, b.zero(v.type)) for v in sums.values()]
+    out += [Let(v, b.zero(v.type)) for v in (*sums.values(), *sent.values())]
     tidied = tidying(gathered, sides)
     for piece in gathered.slices:
-        out += _collecting(placed(gathered, piece, sides, tidied), sums)
-    for lane, total in sums.items():  # an element that nobody sends to may be none
-        buffer = gathered.lanes[lane]
-        out.append(If(b.collected(total), (_end(buffer, places[lane], total, buffer in assigned),)))
+        out += _collecting(placed(gathered, piece, sides, tidied), sums, sent)
+    for lane, total in sums.items():  # an element that nobody sends to may be none; one that is stored to may be sent a 0
+        end = _end(gathered.lanes[lane], places[lane], total, lane in sent)
+        out.append(If(b.collected(sent.get(lane, total)), (end,)))
     wanted = {v for s in walk_stmts(tuple(out)) for e in expressions(s) for v in variables(e)}
     body, *_ = unique((*indices(gathered, sides, wanted), *out), names)
     return flattened(simplify(shared(joined(body)), first_own))
@@ -496,20 +497,22 @@ def _target_type(gathered: Gather, buffer: Buffer) -> Scalar:
     return max(types, key=lambda t: t.bits)
 
 
-def _collecting(block: Block, sums: Mapping[Buffer, Var]) -> Block:
-    """The block with contributions added to the sums."""
+def _collecting(block: Block, sums: Mapping[Buffer, Var], sent: Mapping[Buffer, Var]) -> Block:
+    """The block with contributions added to the sums, and a note that there were some in `sent`."""
     out: list[Stmt] = []
     for stmt in block:
         match stmt:
             case Accumulate():
                 total = sums[stmt.buffer]
                 out.append(Assign(total, b.add(total, b.cast(stmt.value, total.type)), span=stmt.span))
+                if stmt.buffer in sent:
+                    out.append(Assign(sent[stmt.buffer], Constant(1.0, total.type), span=stmt.span))
             case If(condition=Call(function="gpuad_used", arguments=(seed,)), then=(Accumulate(value=value),), otherwise=()) if (
                 value == seed
             ):
-                out += _collecting(stmt.then, sums)  # 0 may as well be added
+                out += _collecting(stmt.then, sums, sent)  # 0 may as well be added
             case _:
-                out.append(map_blocks(stmt, lambda inner: _collecting(inner, sums)))
+                out.append(map_blocks(stmt, lambda inner: _collecting(inner, sums, sent)))
     return tuple(out)
 
 
