@@ -21,6 +21,14 @@ extern "C" __global__ void two(double* x, Two p) { int i = threadIdx.x; x[i] = x
 extern "C" __global__ void lanes(double* x, double2 p) { int i = threadIdx.x; x[i] = x[i] * p.x + p.y; }
 extern "C" __global__ void turn(complex<double>* z, complex<double> a) { int i = threadIdx.x; z[i] = z[i] * log(a); }
 extern "C" __global__ void scale(double* x, double a) { int i = blockIdx.x * blockDim.x + threadIdx.x; x[i] = x[i] * a; }
+extern "C" __global__ void copy(const double* x, double* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i];
+}
+extern "C" __global__ void spread(const double* x, double* y, double a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i > 0 && i < n - 1) y[i] = a * (x[i - 1] - 2.0 * x[i] + x[i + 1]) + x[i] * x[i];
+}
 extern "C" __global__ void gather(const double* x, const int* at, double* y) { int i = threadIdx.x; y[i] += x[at[i]] * x[at[i]]; }
 """
 ONE = np.dtype([("a", "f8")])
@@ -128,3 +136,26 @@ def test_each_reverse_is_as_deterministic_as_it_is_asked_to_be(first: bool, monk
             tape.reverse({y: 1.0})
         assert len(runs) == wanted
         np.testing.assert_array_equal(x.shadow, [0, 6, 4, 0])
+
+
+@pytest.mark.parametrize("a", [0.0, 0.5])
+def test_a_gathered_sum_that_is_zero_is_a_gradient_too(a: float) -> None:
+    """At the ends of the array, where not every neighbour is, as well as inside; whatever the last reverse has left there."""
+    n = 12
+    x, y, z = (Duplicated(np.linspace(-1, 1, n) + k, np.zeros(n)) for k in range(3))
+    copy, spread, tape = kernel("copy"), kernel("spread"), Tape()
+    for at in (1, 2, 5, 9, 10, 1):
+        seed, wanted = np.zeros(n), np.zeros(n)
+        seed[at] = 1.0
+        wanted[at - 1 : at + 2] = a, 2 * z.primal[at] - 2 * a, a
+        z.shadow[...] = 0
+        with tape:
+            copy[1, n](z, x, n)
+            spread[1, n](x, y, a, n)
+        tape.reverse({y: seed})
+        np.testing.assert_allclose(z.shadow, wanted)
+        with tape:
+            spread[1, n](x, y, a, n)
+            copy[1, n](z, x, n)
+        tape.reverse({y: seed})
+        np.testing.assert_allclose(x.shadow, wanted)
