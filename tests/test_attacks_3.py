@@ -9,7 +9,7 @@ import pytest
 from launch_tools import compiled, running
 
 import gpuad
-from gpuad import Duplicated
+from gpuad import Duplicated, UnsupportedError
 
 HEAD = """extern "C" __global__ void k(double* x, double* y, const double* u, const int* at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;"""
@@ -48,3 +48,23 @@ def test_deterministic_sums_of_elements_of_very_different_sizes(great: float) ->
     with running(executor="reference"), gpuad.deterministic():
         gpuad.autodiff(compiled(text, "k"), 2, 4, (x, Duplicated(np.zeros(6), np.ones(6)), u, at, 6))
     assert u.shadow.tolist() == [2 * great, 4, 6]
+
+
+CLEARED = {
+    "once": "x[i] = 1; y[i] = x[at[i]];",
+    "in a loop": "double s = 0; for (int t = 0; t < 2; t++) { x[i] = t; s += x[at[i]]; } y[i] = s;",
+}
+
+
+@pytest.mark.parametrize("name", CLEARED)
+def test_a_shadow_that_is_cleared_after_it_was_added_to_has_no_deterministic_sum(name: str) -> None:
+    """The sums came after all else the kernel did: what was cleared was there again."""
+    kernel = compiled(f"{HEAD} if (i < n) {{ {CLEARED[name]} }} }}", "k")
+    x, y, at = Duplicated(np.ones(4), np.ones(4)), Duplicated(np.ones(4), np.ones(4)), np.arange(4, dtype=np.int32)
+    with running(executor="reference"), gpuad.deterministic(), pytest.raises(UnsupportedError, match="`dx` is cleared") as found:
+        gpuad.autodiff(kernel, 1, 4, (x, y, np.ones(4), at, 4))
+    assert found.value.line == 2
+    assert x.shadow.tolist() == x.primal.tolist() == [1, 1, 1, 1]
+    with running(executor="reference"):
+        gpuad.autodiff(kernel, 1, 4, (x, y, np.ones(4), at, 4))
+    assert x.shadow.tolist() == [0, 0, 0, 0]

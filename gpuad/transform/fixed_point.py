@@ -6,8 +6,8 @@ among its contributions; `collect` writes each contribution as three digits of 3
 three for each element. What lies 2^-92 below an element's greatest contribution is rounded off, far below what a double resolves. (The
 idea of summation over fixed bins is Demmel and Nguyen's, "Fast reproducible floating-point summation", 2013.)
 
-What a thread adds this way is not yet in the shadow: a kernel that reads such a shadow after it has added to it is refused, as is a sum
-in shared memory.
+What a thread adds this way is not yet in the shadow: a kernel that reads or clears such a shadow after it has added to it is refused, as
+is a sum in shared memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,26 @@ import numpy as np
 
 from ..errors import UnsupportedError
 from ..ir import build as b
-from ..ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Call, Cast, Expr, For, How, If, Kernel, Let, Load, Stmt, Take, While
+from ..ir.nodes import (
+    Accumulate,
+    Atomic,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Cast,
+    Expr,
+    For,
+    How,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Stmt,
+    Store,
+    Take,
+    While,
+)  # fmt: skip
 from ..ir.rewrite import blocks, map_blocks, touches, walk_stmts
 from ..ir.types import F64, I64
 from ..ir.verify import verify
@@ -121,11 +140,12 @@ def _refuse(kernel: Kernel, targets: tuple[Buffer, ...]) -> None:
 
 
 def _in_order(block: Block, target: Buffer, *, added: bool) -> bool:
-    """Whether the block, after it, has added to the target; refuses reads that may see what was added."""
+    """Whether the block, after it, has added to the target; refuses reads that may see what was added, and stores that may clear it."""
     for stmt in block:
-        if isinstance(stmt, Load | Take) and stmt.buffer == target:
+        if isinstance(stmt, Load | Take | Store) and stmt.buffer == target:
             if added:
-                what = f"`{target.name}` is read after other threads may have added to it in the same launch"
+                done = "cleared" if isinstance(stmt, Store) else "read"
+                what = f"`{target.name}` is {done} after other threads may have added to it in the same launch"
                 raise UnsupportedError(f"{what}; a deterministic reverse pass is not possible", stmt.span)
         elif _is_shared_sum(stmt) and isinstance(stmt, Accumulate) and stmt.buffer == target:
             added = True
