@@ -51,6 +51,8 @@ from .program.streams import Streams
 from .program.zero import Stale
 from .watching import Watch
 
+Seed = tuple[Any, Any, Any, Region]  # the shadow's elements, what goes there, the shadow's allocation and which elements of it these are
+
 _REVERSED = "reversed already; record the program again"
 _REPLAYED = "used up by a graph; record the program again"
 
@@ -321,11 +323,7 @@ class Tape(Seeding, Repeating):
         self._transient.reset()
         self._watch.check(self._transient.take)
         self._transient.reset()
-        operations = self.operations
-        resolved = self._resolved(seeds) if seeds is not None else None
-        if self.operations is not operations:  # a seed has shown a shadow of memory that was written without one
-            self._known = None
-        plan = self._plan(resolved)
+        resolved, plan = self._planned(seeds)
         self.state = "undefined: a reverse failed, its shadows are undefined"
         for shadow, seed, _, _ in resolved or ():
             shadow[...] = seed
@@ -346,11 +344,10 @@ class Tape(Seeding, Repeating):
         if self.state not in ("recorded", _REVERSED, _REPLAYED) or self._steps is None:
             known = self.state if self._steps is not None else "the recording of a program one of whose calls was refused"
             raise TapeError(f"the tape is {known}; a graph is made of a complete recording")
-        resolved = self._resolved(seeds, lasting=True) if seeds is not None else None
         executor = executor_of(self._library)
+        resolved, plan = self._planned(seeds, lasting=True)
         if executor.stream() is not None and not all(_on_device(seed) for _, seed, _, _ in resolved or ()):
             raise TapeError("a seed of a graph on a GPU is a CuPy array or a number, not an array of the host")
-        plan = self._plan(resolved)
         tape = Captured(list(self.allocations.values()), self.exact, self._streams, executor, self._use_up, self._used_by)
         pairs = [(shadow, seed) for shadow, seed, _, _ in resolved or ()]
         return Graph(forward_parts(self._steps), reverse_parts(plan, pairs), tape)
@@ -364,13 +361,26 @@ class Tape(Seeding, Repeating):
         """The token of the last use by a graph, if nothing else has happened since."""
         return self._lease if self.state == _REPLAYED else None
 
-    def _plan(self, resolved: list[tuple[Any, Any, Any, Region]] | None) -> Plan:
+    def _planned(self, seeds: Mapping[Any, Any] | None, *, lasting: bool = False) -> tuple[list[Seed] | None, Plan]:
+        """The seeds as they go to memory, and the plan for them. What they alone show to have a shadow has it for this reversal only, so
+        that the next one, of the same recording or of one like it, does not depend on them."""
+        operations, known = self.operations, self.shadows
+        self.shadows = known.copy()
+        try:
+            resolved = self._resolved(seeds, lasting=lasting) if seeds is not None else None
+            return resolved, self._plan(resolved)
+        finally:
+            if self.operations is operations:
+                self.shadows = known
+            else:  # a seed has shown a shadow of memory that was written without one
+                self._known = None
+                self.plans.clear()
+
+    def _plan(self, resolved: list[Seed] | None) -> Plan:
         """The plan for such seeds, kept as long as the recording is."""
-        if self._paired != self.shadows.count:  # a seed has shown a shadow that the recording did not know
-            self._paired = self.shadows.count
-            self.plans.clear()
         seeds = [(root, region) for _, _, root, region in resolved] if resolved is not None else None
-        key = self.surroundings(), tuple((address(root), root.dtype, region) for root, region in seeds) if seeds is not None else None
+        pairs = self.shadows.pairs if self._paired != self.shadows.count else None  # a seed has shown a shadow
+        key = self.surroundings(), pairs, tuple((address(root), root.dtype, region) for root, region in seeds) if seeds is not None else None
         if key not in self.plans:
             executors = executor_of(self._library), executor_of(self._library, True)
             reversal = Reversal(self.operations, self.allocations, self.shadows, self._transient, executors)

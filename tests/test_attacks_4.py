@@ -29,6 +29,10 @@ extern "C" __global__ void spread(const double* x, double* y, double a, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i > 0 && i < n - 1) y[i] = a * (x[i - 1] - 2.0 * x[i] + x[i + 1]) + x[i] * x[i];
 }
+extern "C" __global__ void put(const double* x, const int* at, double* y, int n) {
+    int i = threadIdx.x;
+    if (i < n) y[at[i]] = x[i] * x[i];
+}
 extern "C" __global__ void gather(const double* x, const int* at, double* y) { int i = threadIdx.x; y[i] += x[at[i]] * x[at[i]]; }
 """
 ONE = np.dtype([("a", "f8")])
@@ -159,3 +163,21 @@ def test_a_gathered_sum_that_is_zero_is_a_gradient_too(a: float) -> None:
             copy[1, n](z, x, n)
         tape.reverse({y: seed})
         np.testing.assert_allclose(x.shadow, wanted)
+
+
+def test_seeds_show_shadows_for_one_reversal_only() -> None:
+    """The same program again, with fewer seeds: what only the earlier ones named is none of its shadows."""
+    n = 6
+    all_y, dy = np.zeros(2 * n), np.zeros(2 * n)
+    at = np.arange(n, dtype=np.int32)
+    x, y = Duplicated(np.linspace(0, 1, n)), Duplicated(all_y, dy)
+    k, part = kernel("put"), y[n:]
+    tape, fresh = Tape(), Tape()
+    for recorder, seeds in ((tape, {y: 1.0}), (tape, {part: 1.0}), (fresh, {part: 1.0})):
+        dy[...] = 3.0
+        x.shadow[...] = 0
+        with recorder:
+            k[1, n](x, at, part, n)
+        recorder.reverse(seeds)
+        np.testing.assert_allclose(x.shadow, 2 * x.primal)
+        np.testing.assert_array_equal(dy, [1.0 if y in seeds else 3.0] * n + [0.0] * n)

@@ -7,7 +7,7 @@ treated by that memory, whatever name it comes under (RULES 4).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..annotations import address
@@ -41,6 +41,21 @@ class Shadows:
         self.by_shadow: dict[int, list[Pairing]] = {}
         self.numbers: dict[int, Region] = {}  # the shadows of numbers: bytes, by the address of the allocation
         self.count = 0
+
+    def copy(self) -> Shadows:
+        """The same pairings, which grow on their own."""
+        other = Shadows()
+        mine = {id(p): replace(p) for pairs in self.by_shadow.values() for p in pairs}
+        other.layers = [{where: [mine[id(p)] for p in pairs] for where, pairs in layer.items()} for layer in self.layers]
+        other.by_shadow = {where: [mine[id(p)] for p in pairs] for where, pairs in self.by_shadow.items()}
+        other.numbers, other.count = dict(self.numbers), self.count
+        return other
+
+    @property
+    def pairs(self) -> tuple[Any, ...]:
+        """What is paired with what, to be compared."""
+        each = (p for layer in self.layers for pairs in layer.values() for p in pairs)
+        return tuple((p.allocation.address, p.region, address(p.root), p.shift, p.size) for p in each)
 
     @property
     def by_primal(self) -> dict[int, list[Pairing]]:
