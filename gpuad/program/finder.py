@@ -8,7 +8,7 @@ from typing import Any
 from ..executors.base import Memory
 from .actions import Action, perform_one
 from .arena import Arena
-from .memory import Versions, copying_live, placing
+from .memory import Piece, Source, Versions, copying_live, placing
 from .operation import Operation, Use
 
 
@@ -22,10 +22,11 @@ class VersionFinder:
         self.assembled = 0
         self.versions = versions
         self.held: dict[int, list[Any]] = {}
+        self.completed: dict[int, list[Any]] = {}  # by piece, with what it was completed for this operation
 
     def reach(self, operation: Operation, time: int) -> None:
         """Takes what the adjoint needs as it is after the operation, then goes back to before it."""
-        self.held = {}
+        self.held, self.completed = {}, {}
         for use in operation.effects.after:
             self.held[id(use)] = self.versions.sources(use.allocation, use.region)
         for use in (*operation.effects.writes, *operation.effects.before):
@@ -41,8 +42,17 @@ class VersionFinder:
         size = int(like.root.dtype.itemsize)
         if not own and len(sources) == 1:
             part, piece = sources[0]
-            if piece is not None and len(piece.region.spans) == 1 and piece.region.low % size == piece.region.nbytes % size == 0:
+            if (
+                piece is not None
+                and piece.base is None
+                and len(piece.region.spans) == 1
+                and piece.region.low % size == piece.region.nbytes % size == 0
+            ):
                 return Memory(piece.data.view(like.root.dtype), like.offset - piece.region.low // size)
+        home = None if own else self.home(sources, use, size)
+        if home is not None and home.base is not None:
+            self.complete(home, sources, use)
+            return Memory(home.data.view(like.root.dtype), like.offset - home.base // size)
         low, high = use.region.low, use.region.high
         room = self.transient.take(high - low)
         for part, piece in sources:
@@ -51,3 +61,28 @@ class VersionFinder:
             for action in copying_live(root, part, room, low) if piece is None else placing(piece, part, room, low):
                 self.do(action)
         return Memory(room.view(like.root.dtype), like.offset - low // size)
+
+    def home(self, sources: list[Source], use: Use, size: int) -> Piece | None:
+        """The piece between whose spans the rest of a version has its places, if no other version of this operation has them."""
+        for _, piece in sources:
+            if piece is None or piece.base is None or piece.base % size or piece.data.size % size:
+                continue
+            others = [s for s in sources if s[1] is not piece]
+            inside = piece.base <= use.region.low and use.region.high <= piece.base + piece.data.size
+            apart = not any(part & piece.region for part, _ in others)  # else another version may need what the piece holds there
+            if inside and apart and self.completed.get(id(piece), others) == others:
+                return piece
+        return None
+
+    def complete(self, home: Piece, sources: list[Source], use: Use) -> None:
+        """Copies what the piece lacks into it, once an operation."""
+        others = [s for s in sources if s[1] is not home]
+        if id(home) in self.completed:
+            return
+        self.completed[id(home)] = others
+        assert home.base is not None
+        for part, piece in others:
+            self.assembled += part.nbytes
+            root = use.allocation.root
+            for action in copying_live(root, part, home.data, home.base) if piece is None else placing(piece, part, home.data, home.base):
+                self.do(action)

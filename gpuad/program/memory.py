@@ -17,17 +17,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..annotations import namespace
 from .actions import Action, clearing, copying, perform, perform_one
 from .region import EMPTY, Region
 
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """The bytes `region` of an allocation as they were before operation `time`, packed one span after the other in `data` (uint8)."""
+    """The bytes `region` of an allocation as they were before operation `time`, in `data` (uint8): packed one span after the other, or, if
+    there is a `base`, each at its place, with the allocation's byte `base` first. What is between the spans then belongs to nobody: a
+    version that this piece makes up but for little is completed there, rather than put together elsewhere."""
 
     time: int
     region: Region
     data: Any
+    base: int | None = None
+
+    @property
+    def packed(self) -> Any:
+        """The bytes one span after the other."""
+        if self.base is None:
+            return self.data
+        packed = namespace(self.data).empty(self.region.nbytes, np.uint8)
+        gather(self.data, self.region.moved(-self.base), packed)
+        return packed
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +79,12 @@ class Allocation:
 
     def save(self, region: Region, time: int, room: Callable[[int], Any], do: Callable[[Action], None] = perform_one) -> None:
         """Copies the region's bytes as they are now; `do` does so."""
-        data = room(region.nbytes)
-        for action in gathering(self.root, region, data):
+        around = _home(region, self.pending | region)
+        base = None if around is None else around[0]
+        data = room(region.nbytes if around is None else around[1] - around[0])
+        for action in gathering(self.root, region, data) if base is None else copying_live(self.root, region, data, base):
             do(action)
-        self.pieces.append(Piece(time, region, data))
+        self.pieces.append(Piece(time, region, data, base))
 
 
 Source = tuple[Region, "Piece | None"]  # bytes, and the piece that holds them (None: live)
@@ -105,8 +120,18 @@ class Versions:
         return [*found, (rest, None)] if rest else found
 
 
+GAPS = 1 / 16  # share of a region's bytes that may lie between and beside its spans for it to be saved in place
 MANY = 64  # groups of runs, beyond which bytes are copied by their offsets
 FEW = 1 << 18  # offsets that are worth remembering
+
+
+def _home(region: Region, needed: Region) -> tuple[int, int] | None:
+    """The first byte, and that after the last, of what the region makes up but for little, if it is worth being saved in place."""
+    packed = len(region.spans) == 1 and (region.low, region.high) == (needed.low, needed.high)
+    if packed or needed.high - needed.low > (1 + GAPS) * region.nbytes or len(rows(region)) > MANY:
+        return None
+    return needed.low, needed.high
+
 
 # --- copying regions ---------------------------------------------------------------------------------------------------------------------
 
@@ -230,6 +255,8 @@ _few_places = lru_cache(8)(_places)
 
 def placing(piece: Piece, part: Region, target: Any, shift: int) -> list[Action]:
     """What copies a part of a piece to its place in `target`."""
+    if piece.base is not None:
+        return copying_live(piece.data, part, target, shift, piece.base)
     if part is piece.region:
         return scattering(piece.data, part, target, shift)
     begins = piece.region.spans[:, 0]
@@ -242,14 +269,14 @@ def placing(piece: Piece, part: Region, target: Any, shift: int) -> list[Action]
     return found
 
 
-def copying_live(root: Any, part: Region, target: Any, shift: int) -> list[Action]:
-    """What copies live bytes to their place in `target`."""
+def copying_live(root: Any, part: Region, target: Any, shift: int, base: int = 0) -> list[Action]:
+    """What copies bytes to their place in `target`; `root` begins with byte `base` of the allocation."""
     groups = rows(part)
     if len(groups) > MANY:
-        return [partial(_copied, root, part, target, shift)]
-    return [copying(_grid(target, r.low - shift, r), _grid(root, r.low, r)) for r in groups]
+        return [partial(_copied, root, part, target, shift, base)]
+    return [copying(_grid(target, r.low - shift, r), _grid(root, r.low - base, r)) for r in groups]
 
 
-def _copied(root: Any, part: Region, target: Any, shift: int) -> None:
+def _copied(root: Any, part: Region, target: Any, shift: int, base: int) -> None:
     at = places(part)
-    target[at - shift] = root[at]
+    target[at - shift] = root[at - base]

@@ -140,15 +140,20 @@ class _Places:
         room.live = room.live | region
         return number
 
-    def stored(self, data: Any) -> int:
-        """Where in the saved bytes an array of the recording lies, which is put there now if it is new."""
+    def saved_piece(self, piece: Piece) -> int:
+        """Where in the saved bytes a piece lies, packed."""
+        return self.stored(piece.data, piece.packed)
+
+    def stored(self, data: Any, content: Any = None) -> int:
+        """Where in the saved bytes an array of the recording lies, which is put there now if it is new; `content`: what is put there, if
+        that is something else."""
         held = self.known.get(id(data))
         if held is None:
             held = self.known[id(data)] = (data, self.saved_nbytes)
-            content = _bytes_of(data)
-            content += bytes(-len(content) % ALIGN)
-            self.saved.append(content)
-            self.saved_nbytes += len(content)
+            found = _bytes_of(data if content is None else content)
+            found += bytes(-len(found) % ALIGN)
+            self.saved.append(found)
+            self.saved_nbytes += len(found)
         return held[1]
 
 
@@ -172,8 +177,8 @@ class _Plan(VersionFinder):
         if not own and len(sources) == 1:
             piece = sources[0][1]
             if piece is not None and len(piece.region.spans) == 1 and piece.region.low % size == piece.region.nbytes % size == 0:
-                begin = self.places.stored(piece.data)
-                return "saved", 0, begin + like.offset * size - piece.region.low, begin, piece.data.nbytes
+                begin = self.places.saved_piece(piece)
+                return "saved", 0, begin + like.offset * size - piece.region.low, begin, piece.region.nbytes
         low, high = use.region.low, use.region.high
         moves = [m for part, piece in sources for m in self.moves(use.allocation, part, piece, low)]
         self.rooms.append({"nbytes": high - low, "moves": moves})
@@ -188,7 +193,7 @@ class _Plan(VersionFinder):
         starts = piece.region.spans[:, 0]
         offsets = np.concatenate([[0], np.cumsum(piece.region.spans[:, 1] - starts)])
         within = np.searchsorted(starts, begins, side="right") - 1
-        packed = self.places.stored(piece.data) + offsets[within] + begins - starts[within]
+        packed = self.places.saved_piece(piece) + offsets[within] + begins - starts[within]
         return [["saved", 0, *row] for row in _grouped(packed, begins - shift, runs)]
 
 
