@@ -68,3 +68,23 @@ def test_a_shadow_that_is_cleared_after_it_was_added_to_has_no_deterministic_sum
     with running(executor="reference"):
         gpuad.autodiff(kernel, 1, 4, (x, y, np.ones(4), at, 4))
     assert x.shadow.tolist() == [0, 0, 0, 0]
+
+
+# --- tapes -------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_copy_for_counting_has_room_for_what_counting_stores() -> None:
+    """The stack is counted by a kernel that repeats all stores; the copy had what the reverse reads: memory before it was written."""
+    body = """if (at[i] > 1) { x[i] -= y[i + n] - x[i]; y[i + 2 * n] = u[i]; }
+        if (x[i] > 1.5) return;
+        double s = u[i];
+        while (s < 3) s = s * s + 1.5;
+        x[i + n] = s;
+        y[i] = y[i + 2 * n];"""
+    x, y, u, at = *(Duplicated(np.linspace(0.1, 0.9, 12)) for _ in range(3)), np.array([2, 2, 1, 0], np.int32)
+    with running(executor="reference"):
+        with gpuad.Tape() as tape:
+            for _ in range(2):
+                compiled(f"{HEAD} if (i >= n) return; {body} }}", "k")[1, 4](x, y, u, at, 4)
+        tape.reverse({x: 1.0, y: 1.0})
+    assert u.shadow[:4].all()

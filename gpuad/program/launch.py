@@ -187,7 +187,8 @@ def _read_by_reverse(adjoint: Adjoint, p: Parameter, call: Call) -> Reach | None
     body = (*adjoint.layout.body, *adjoint.layout.counting)
     if not any(isinstance(s, Load) and s.buffer == p.item for s in walk_stmts(body)):
         return None
-    return _reach(body, p.item, p.position, call, call.numbers(adjoint.primal), (Load, *(_WRITES if p.role == "working" else ())))
+    kinds = (Load, *(_WRITES if p.role != "primal" else ()))  # the kernel that counts may overwrite what the reverse only reads
+    return _reach(body, p.item, p.position, call, call.numbers(adjoint.primal), kinds)
 
 
 def _reaches(kernel: Kernel, call: Call, kinds: tuple[Any, ...]) -> tuple[Reach, ...]:
