@@ -8,7 +8,8 @@
 
 A graph repeats what the tape did to memory, at the same addresses: the launches of the program, what was saved on the way, the seeds, and
 the adjoints. On a GPU all of it is one CUDA graph; on a CPU it is a list of prepared calls. What is not array work is not repeated: numbers
-that were passed are constants, and what Python would decide by looking at results cannot be captured on a GPU, and is refused.
+that were passed are constants, so are index arrays and masks of array operations (`x[i]`, `take`, `put`, `scatter_add`; those that a kernel
+reads are not), and what Python would decide by looking at results cannot be captured on a GPU, and is refused.
 """
 
 from __future__ import annotations
