@@ -380,11 +380,8 @@ class Tape(Seeding, Repeating):
         """The plan for such seeds, kept as long as the recording is."""
         seeds = [(root, region) for _, _, root, region in resolved] if resolved is not None else None
         pairs = self.shadows.pairs if self._paired != self.shadows.count else None  # a seed has shown a shadow
-        key = (
-            self.surroundings(),
-            pairs,
-            tuple((address(root), root.dtype, region) for root, region in seeds) if seeds is not None else None,
-        )
+        given = tuple((address(root), root.dtype, region) for root, region in seeds) if seeds is not None else None
+        key = self.surroundings(), pairs, given
         if key not in self.plans:
             executors = executor_of(self._library), executor_of(self._library, True)
             reversal = Reversal(self.operations, self.allocations, self.shadows, self._transient, executors)
