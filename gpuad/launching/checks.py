@@ -113,6 +113,8 @@ def check_stores(adjoint: Judged, call: Call) -> None:
             f"`{call.bound.kernel}`: two threads write to one element of {names}: what stays is undefined, and so is the gradient. "
             "Use atomicAdd to sum, or make the indices unique. Nothing was launched."
         )
+    if check.by_numbers:
+        adjoint.facts.get(("apart", call.key), lambda: True)
 
 
 def _first_place(adjoint: Judged, buffers: Sequence[Buffer]) -> str:
@@ -122,8 +124,11 @@ def _first_place(adjoint: Judged, buffers: Sequence[Buffer]) -> str:
 
 
 def stores_in_doubt(adjoint: Judged, call: Call) -> list[Buffer]:
-    """The shadowed buffers for which a check before each launch has to tell whether stores collide. UnsupportedError for a proved race."""
+    """The shadowed buffers for which a check before each launch has to tell whether stores collide: not where a check of the same numbers
+    has told, and there is nothing else to look at. UnsupportedError for a proved race."""
     check_races(adjoint, call)
+    if ("apart", call.key) in adjoint.facts.known:
+        return []
     found: list[Buffer] = adjoint.facts.get(("stores", call.key), lambda: doubtful_stores(adjoint, call))
     return found
 

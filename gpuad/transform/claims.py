@@ -12,6 +12,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeAlias, TypeGuard
 
 from ..ir import build as b
@@ -31,9 +32,10 @@ from ..ir.nodes import (
     Stmt,
     Store,
     Var,
+    variables,
     walk,
 )
-from ..ir.rewrite import map_blocks, touches, walk_stmts
+from ..ir.rewrite import expressions, map_blocks, touches, walk_stmts
 from ..ir.types import I32, I64
 from .names import Names
 from .prune import prune
@@ -49,6 +51,16 @@ class Claims:
     kernel: Kernel
     copies: tuple[Buffer, ...]
     claims: tuple[Buffer, ...]  # each buffer several times
+
+    @cached_property
+    def by_numbers(self) -> bool:
+        """Whether what it finds depends on the launch's geometry and whole numbers alone: it looks at no memory, and at no real number."""
+        given = self.kernel.params[: len(self.kernel.params) - len(self.claims) - 2]
+        memory = {p for p in given if isinstance(p, Buffer)}
+        others = {p for p in given if isinstance(p, Var) and p.type.kind not in ("int", "uint")}
+        stmts = list(walk_stmts(self.kernel.body))
+        used = {v for s in stmts for e in expressions(s) for v in variables(e)}
+        return not (used & others) and not any(getattr(s, "buffer", None) in memory for s in stmts)
 
 
 STORED = ("last", "first", "signature")
