@@ -276,7 +276,7 @@ class Language(Grammar):
         s, t = self.of("struct"), self.of("struct")
         return self.pick([
             (2, lambda: Node("stmt", f"{s}.push({{}});", (self.own(self.bounded(2)),))),
-            (1, lambda: Node("stmt", f"{s} *= {{}};", (self.own(Node("real", "tanh({})", (self.expr(2),))),))),
+            (2, lambda: Node("stmt", f"{s} *= {{}};", (self.own(Node("real", "tanh({})", (self.expr(2),))),))),
             (1, lambda: Node("stmt", f"{s} = {s} + {t};")),
             (1, lambda: Node("stmt", f"if ({{}}) {s} = {t};", (self.condition(2),))),
             (1 if self.in_kernel and self.has("struct") else 0, lambda: Node("stmt", f"part[i].a = sin({s}.a + part[i].w[{s}.k % 3]);")),

@@ -9,9 +9,10 @@ import test_half
 import test_structs
 import test_vectors
 
-from gpuad import Duplicated
+from gpuad import Active, Duplicated
 from gpuad.codegen.cuda import cuda_source
 from gpuad.executors import nvrtc
+from gpuad.ir.types import Pointer
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
 
@@ -21,6 +22,7 @@ BODIES = [(module, name) for module in (test_vectors, test_structs, test_half) f
 @pytest.mark.parametrize(("module", "name"), BODIES, ids=[f"{m.__name__.removeprefix('test_')}-{n}" for m, n in BODIES])
 def test_compiles(module: ModuleType, name: str) -> None:
     kernel = module.kernel_of(module.BODIES[name])
-    adjoint = kernel.adjoint(**{d.name: Duplicated for d in kernel.parameters if d.name != "n"})
+    active = {d.name: Duplicated if isinstance(d.type, Pointer) else Active for d in kernel.parameters if d.name != "n"}
+    adjoint = kernel.adjoint(**active)
     assert nvrtc.resources(nvrtc.compile_cuda(adjoint.source))
     assert nvrtc.resources(nvrtc.compile_cuda(cuda_source([kernel.primal()]), "sm_75"))
