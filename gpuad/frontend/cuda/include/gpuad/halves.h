@@ -10,6 +10,28 @@
 #define GPUAD_OF GPUAD_PASTE(__float2, GPUAD_N, )
 #define GPUAD_OF_DOUBLE GPUAD_PASTE(__double2, GPUAD_N, )
 
+struct __align__(2) GPUAD_T {
+  GPUAD_T() = default;
+  __host__ __device__ GPUAD_T(float);
+  __host__ __device__ GPUAD_T(double);
+  __host__ __device__ GPUAD_T(short);
+  __host__ __device__ GPUAD_T(unsigned short);
+  __host__ __device__ GPUAD_T(int);
+  __host__ __device__ GPUAD_T(unsigned);
+  __host__ __device__ GPUAD_T(long);
+  __host__ __device__ GPUAD_T(unsigned long);
+  __host__ __device__ GPUAD_T(long long);
+  __host__ __device__ GPUAD_T(unsigned long long);
+  __host__ __device__ operator float() const;
+ private:
+  unsigned short bits;
+};
+struct __align__(4) GPUAD_T2 {
+  GPUAD_T x, y;
+  GPUAD_T2() = default;
+  __host__ __device__ GPUAD_T2(const GPUAD_T& x, const GPUAD_T& y);
+};
+
 __host__ __device__ float GPUAD_TO(GPUAD_T);
 __host__ __device__ GPUAD_T GPUAD_OF(float);
 __host__ __device__ GPUAD_T GPUAD_PASTE(__float2, GPUAD_N, _rn)(float);
