@@ -40,15 +40,6 @@ class VersionFinder:
         if not own and all(piece is None for _, piece in sources):
             return like
         size = int(like.root.dtype.itemsize)
-        if not own and len(sources) == 1:
-            part, piece = sources[0]
-            if (
-                piece is not None
-                and piece.base is None
-                and len(piece.region.spans) == 1
-                and piece.region.low % size == piece.region.nbytes % size == 0
-            ):
-                return Memory(piece.data.view(like.root.dtype), like.offset - piece.region.low // size)
         home = None if own else self.home(sources, use, size)
         if home is not None and home.base is not None:
             self.complete(home, sources, use)
@@ -63,7 +54,8 @@ class VersionFinder:
         return Memory(room.view(like.root.dtype), like.offset - low // size)
 
     def home(self, sources: list[Source], use: Use, size: int) -> Piece | None:
-        """The piece between whose spans the rest of a version has its places, if no other version of this operation has them."""
+        """The piece that holds a version, or between whose spans the rest of it has its places, if no other version of this operation has
+        them."""
         for _, piece in sources:
             if piece is None or piece.base is None or piece.base % size or piece.data.size % size:
                 continue

@@ -36,7 +36,7 @@ class Piece:
     @property
     def packed(self) -> Any:
         """The bytes one span after the other."""
-        if self.base is None:
+        if self.base is None or self.data.size == self.region.nbytes:
             return self.data
         packed = namespace(self.data).empty(self.region.nbytes, np.uint8)
         gather(self.data, self.region.moved(-self.base), packed)
@@ -126,11 +126,11 @@ FEW = 1 << 18  # offsets that are worth remembering
 
 
 def _home(region: Region, needed: Region) -> tuple[int, int] | None:
-    """The first byte, and that after the last, of what the region makes up but for little, if it is worth being saved in place."""
-    packed = len(region.spans) == 1 and (region.low, region.high) == (needed.low, needed.high)
-    if packed or needed.high - needed.low > (1 + GAPS) * region.nbytes or len(rows(region)) > MANY:
-        return None
-    return needed.low, needed.high
+    """The first byte, and that after the last, of what the region makes up but for little, if it is worth being saved in place; a single
+    span always is."""
+    if needed.high - needed.low <= (1 + GAPS) * region.nbytes and len(rows(region)) <= MANY:
+        return needed.low, needed.high
+    return (region.low, region.high) if len(region.spans) == 1 else None
 
 
 # --- copying regions ---------------------------------------------------------------------------------------------------------------------
