@@ -39,6 +39,7 @@ from .cuda import comment, functions, parameters, pointer, wrapped
 from .fold import fold
 from .host_expressions import HostExpressions
 from .host_helpers import ATOMICS, BLOCK_SUMS, PRELUDE, host_helper_text
+from .host_threads import THREADS
 from .naming import identifier
 from .ranges import Bound, Inner, Ranged, inner, take_bounds
 from .spelling import c_type
@@ -68,7 +69,7 @@ def host_source(kernels: Sequence[Kernel], wide: bool = True, apart: bool = True
     atomics = ATOMICS if any(text.atomic for text in texts) else ""
     scattered = any(text.sums and not text.strips for text in texts)
     includes, sums = ("#include <map>\n", BLOCK_SUMS) if scattered else ("", "")
-    parts = [includes, PRELUDE.lstrip("\n"), sums, atomics, host_helper_text(helpers)]
+    parts = [includes, PRELUDE.lstrip("\n"), THREADS, sums, atomics, host_helper_text(helpers)]
     return "".join(parts) + "\n".join(t.body for t in texts) + "\n}  // namespace\n\n" + "\n".join(t.entry for t in texts)
 
 
@@ -371,7 +372,7 @@ class _Entry:
         width = "gridDim.x * blockDim.x" if x.merged else "blockDim.x"
         if self.stop is not None:
             width = f"gpuad_width_{self.name}({', '.join([*self.slots(), 'blockDim', 'gridDim'])})"
-        kept, done = self.kept(), [f"done.data() + {count} * worker"] if count else []
+        kept, done = self.kept(), [f"done.data() + {count} * part"] if count else []
         call = ", ".join([*self.slots(), *done, "blockDim", "gridDim", "first, last, from, to"])
         return [
             f'extern "C" GPUAD_EXPORT int gpuad_launch_{self.name}(const long long* geometry, const unsigned long long* slots)',
@@ -383,15 +384,20 @@ class _Entry:
             "    if (gridDim.x * blockDim.x > most || gridDim.y * blockDim.y > most || gridDim.z * blockDim.z > most) return 1;",
             f"    const bool split = {merged} && rows < 4 * std::llabs(geometry[6]);",
             f"    const int workers = gpuad_workers(geometry[6], threads, {self.least_threads()}, split ? width : rows);",
-            *([f"    std::vector<{kept}> done({count} * workers);"] if count else []),
-            "    const auto work = [&](int worker) {",
-            "        const long long first = split ? 0 : gpuad_bound(rows, worker, workers);",
-            "        const long long last = split ? rows : gpuad_bound(rows, worker + 1, workers);",
-            "        const long long from = split ? gpuad_bound(width, worker, workers) : 0;",
-            "        const long long to = split ? gpuad_bound(width, worker + 1, workers) : width;",
+            f"    const int parts = {'workers' if count else 'gpuad_parts(workers, threads, split ? width : rows)'};",
+            *([f"    std::vector<{kept}> done({count} * parts);"] if count else []),
+            "    const auto work = [&](int part) {",
+            "        const long long first = split ? 0 : gpuad_bound(rows, part, parts);",
+            "        const long long last = split ? rows : gpuad_bound(rows, part + 1, parts);",
+            "        const long long from = split ? gpuad_bound(width, part, parts) : 0;",
+            "        const long long to = split ? gpuad_bound(width, part + 1, parts) : width;",
             f"        gpuad_rows_{self.name}({call});",
             "    };",
-            *(["    const int status = gpuad_parallel(workers, work);"] if count else ["    return gpuad_parallel(workers, work);"]),
+            *(
+                ["    const int status = gpuad_parallel(workers, parts, work);"]
+                if count
+                else ["    return gpuad_parallel(workers, parts, work);"]
+            ),
             *self.combine(),
             "}",
         ]

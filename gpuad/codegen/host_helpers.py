@@ -19,7 +19,12 @@ PRELUDE = r"""
 #ifdef _WIN32
 #include <thread>
 #else
+#include <new>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
 #endif
 
 #if defined(__clang__)
@@ -85,16 +90,18 @@ GPUAD_INLINE int gpuad_workers(long long wanted, long long threads, long long le
     return workers < 1 ? 1 : (int)workers;
 }
 
-// The workers' part of [0, count): contiguous, all but the last equally long.
-GPUAD_INLINE long long gpuad_bound(long long count, int worker, int workers)
+// In how many parts a launch is shared out: in more than there are workers where it is large, so that one that is held up gets fewer.
+GPUAD_INLINE int gpuad_parts(int workers, long long threads, long long most)
 {
-    return (long long)((__int128)count * worker / workers);
+    const long long parts = workers == 1 || threads < 1 << 18 ? workers : 8LL * workers;
+    return (int)(parts > most ? most : parts);
 }
 
-struct gpuad_task { void (*run)(const void* work, int worker); const void* work; int worker; int failed; };
-
-// An assertion that has failed.
-struct gpuad_stopped { int number; };
+// Where a part of [0, count) begins: contiguous, all but the last equally long.
+GPUAD_INLINE long long gpuad_bound(long long count, int part, int parts)
+{
+    return (long long)((__int128)count * part / parts);
+}
 
 template <typename... T>
 static void gpuad_print(const char* text, T... values)
@@ -102,67 +109,6 @@ static void gpuad_print(const char* text, T... values)
     std::printf(text, values...);
     std::fflush(stdout);
 }
-
-static void* gpuad_enter(void* given)
-{
-    gpuad_task& task = *(gpuad_task*)given;
-    try {
-        task.run(task.work, task.worker);
-    } catch (const gpuad_stopped& stopped) {
-        task.failed = 3 + stopped.number;
-    } catch (...) {
-        task.failed = 2;
-    }
-    return nullptr;
-}
-
-#ifdef _WIN32
-typedef std::thread gpuad_thread;
-static bool gpuad_start(gpuad_thread& thread, gpuad_task* task)
-{
-    try {
-        thread = std::thread(gpuad_enter, task);
-        return true;
-    } catch (...) {
-        return false;
-    }
-}
-static void gpuad_join(gpuad_thread& thread) { thread.join(); }
-#else
-typedef pthread_t gpuad_thread;
-static bool gpuad_start(gpuad_thread& thread, gpuad_task* task) { return pthread_create(&thread, nullptr, gpuad_enter, task) == 0; }
-static void gpuad_join(gpuad_thread& thread) { pthread_join(thread, nullptr); }
-#endif
-
-template <typename Work>
-static void gpuad_work(const void* work, int worker)
-{
-    (*(const Work*)work)(worker);
-}
-
-// Runs work(0) to work(workers - 1), each in a thread of its own as far as there are threads; 2 if one of them had no memory, more if an
-// assertion failed.
-template <typename Work>
-static int gpuad_parallel(int workers, const Work& work)
-{
-    gpuad_task first = {gpuad_work<Work>, &work, 0, 0};
-    if (workers == 1) {
-        gpuad_enter(&first);
-        return first.failed;
-    }
-    std::vector<gpuad_task> tasks(workers, first);
-    std::vector<gpuad_thread> threads(workers);
-    int started = 1;
-    for (int k = 1; k < workers; ++k) tasks[k].worker = k;
-    while (started < workers && gpuad_start(threads[started], &tasks[started])) ++started;
-    gpuad_enter(&tasks[0]);
-    for (int late = started; late < workers; ++late) gpuad_enter(&tasks[late]);
-    for (int k = 1; k < started; ++k) gpuad_join(threads[k]);
-    for (const gpuad_task& task : tasks)
-        if (task.failed) return task.failed;
-    return 0;
-}
-
 """
 
 BLOCK_SUMS = r"""

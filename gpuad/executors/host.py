@@ -285,7 +285,19 @@ def load(source: str, symbols: Sequence[str], defines: tuple[str, ...]) -> list[
     key = key_of(source, " ".join((*compiler.command, *FLAGS, *defines)), compiler.version)
     path = cached(key, _SUFFIX, lambda target: _build(compiler, source, target, defines))
     library = ctypes.CDLL(str(path))
+    _share_threads(library)
     return [_entry(library, symbol) for symbol in symbols]
+
+
+_SHARED_OUT_BY: list[int] = []  # the address of the function with which the first library of this process shares launches out
+
+
+def _share_threads(library: ctypes.CDLL) -> None:
+    """All libraries use the threads of the first."""
+    place = ctypes.c_void_p.in_dll(library, "gpuad_shared_out_by")
+    if not _SHARED_OUT_BY:
+        _SHARED_OUT_BY.append(place.value or 0)
+    place.value = _SHARED_OUT_BY[0]
 
 
 def _entry(library: ctypes.CDLL, symbol: str) -> Entry:
