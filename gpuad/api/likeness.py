@@ -8,7 +8,7 @@ it is given, or arrays share an allocation, each call is looked at as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -127,6 +127,7 @@ class Ready:
     shared_mem: int
     loose: frozenset[int]
     key: Hashable
+    shared: dict[Hashable, Any] = field(default_factory=dict)
 
     @cached_property
     def bare(self) -> bool:
@@ -144,8 +145,9 @@ class Ready:
         if not _apart([m for a in arguments for m in (a.memory, *a.shadows) if m is not None]):
             return None
         call = Call(
-            Bound(self.name, tuple(arguments), self.aliases, self.library, 1), self.grid, self.block, self.shared_mem, stream, self.loose
-        )
+            Bound(self.name, tuple(arguments), self.aliases, self.library, 1), self.grid, self.block, self.shared_mem, stream, self.loose,
+            shared=self.shared,
+        )  # fmt: skip
         call.__dict__.update(key=self.key, overlaps={})  # what it would find out
         return call
 

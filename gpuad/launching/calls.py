@@ -77,6 +77,7 @@ class Call:
     loose: frozenset[int] = frozenset()  # parameters through which the kernel may reach outside of their views
     exact: bool = False  # products and sums are not contracted
     pool: Executor | None = None  # the executor with memory of its own, if a tape has one
+    shared: dict[Hashable, Any] | None = None  # what was worked out for calls like this one, if there may be others
 
     @property
     def executor(self) -> Executor:

@@ -20,7 +20,7 @@ from ..ir.rewrite import walk_stmts
 from ..transform.block_sums import BlockSums
 from ..transform.fixed_point import FixedPoint, fixed_point
 from ..transform.stack_layout import GROUP
-from .calls import Call, plain_allowed
+from .calls import Call, analysing, plain_allowed
 from .ordered import in_fixed_point, run_fixed
 from .proving import check_proofs, wanted
 from .states import State, argument_of, arguments, copied
@@ -74,6 +74,11 @@ def _judged(adjoint: Adjoint, call: Call) -> Gathering | None:
             return verdict
         ranks = {b: rank + (b in verdict.buffers) for b, rank in ranks.items() if b in gathered.buffers}
     return None
+
+
+def switches() -> tuple[bool, ...]:
+    """What the kernels of a reverse pass depend on beyond the launch."""
+    return analysing(), plain_allowed(), in_fixed_point(), wanted()
 
 
 _NO_SHADOWS: frozenset[Buffer] = frozenset()
