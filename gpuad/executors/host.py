@@ -110,7 +110,7 @@ class Host:
         for want of a compiler; but for those whose threads wait for one another, whose text depends on the block's extents. The caller has
         to keep the kernels."""
         groups: dict[tuple[str, ...], dict[str, _Program]] = {}
-        for program in (self.program(k) for k in kernels if not waits(k)):
+        for program in (p for p in map(self.program, kernels) if not p.waits):
             group = groups.setdefault(program.defines(True), {})
             if program.symbol in group:
                 program.entry(_USUAL)
