@@ -12,7 +12,7 @@ import pytest
 from launch_tools import running
 
 import gpuad
-from gpuad import Duplicated, LaunchError
+from gpuad import Duplicated, LaunchError, launching
 from gpuad.api import Kernel
 
 SOURCE = r"""
@@ -265,3 +265,80 @@ def test_pairs_are_bound_once(monkeypatch: pytest.MonkeyPatch) -> None:
         chosen[1, 8](y, x, gpuad.Active(2.0, da), N)
     tape.reverse({y: 1.0})
     assert np.allclose(y.shadow, 8.0)
+
+
+# --- autodiff: the way that a call goes is found out once --------------------------------------------------------------------------------
+
+STENCIL = r"""
+extern "C" __global__ void smooth(const double* x, double* y, double a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x; if (i > 0 && i < n - 1) y[i] += a * (x[i - 1] + x[i + 1]) * x[i]; }
+"""
+
+
+def gradient(k: Any, x: Any, seed: Any, a: float) -> tuple[Any, float]:
+    dx, da, y = np.zeros(N), np.zeros(1), np.zeros(N)
+    gpuad.autodiff(k, 2, 4, (Duplicated(x, dx), Duplicated(y, seed.copy()), gpuad.Active(a, da), N))
+    return dx, float(da[0])
+
+
+def expected(x: Any, seed: Any, a: float) -> tuple[Any, float]:
+    dx, middle = np.zeros(N), seed[1:-1]
+    dx[1:-1] += a * middle * (x[:-2] + x[2:])
+    dx[:-2] += a * middle * x[1:-1]
+    dx[2:] += a * middle * x[1:-1]
+    return dx, float((middle * (x[:-2] + x[2:]) * x[1:-1]).sum())
+
+
+def test_later_gradients_are_those_of_their_own_arrays_and_numbers() -> None:
+    k, rng = gpuad.kernel(STENCIL, "smooth"), np.random.default_rng(0)
+    for _ in range(6):
+        x, seed, a = rng.random(N), rng.random(N), rng.random()
+        found, wanted = gradient(k, x, seed, a), expected(x, seed, a)
+        assert np.allclose(found[0], wanted[0], rtol=1e-14, atol=0)
+        assert np.isclose(found[1], wanted[1], rtol=1e-14)
+
+
+def test_a_known_way_is_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    k, x, seed = gpuad.kernel(STENCIL, "smooth"), np.arange(1.0, N + 1), np.ones(N)
+    gradient(k, x, seed, 0.5)
+    monkeypatch.setattr(Kernel, "bind", None)
+    assert np.allclose(gradient(k, 2 * x, seed, 0.25)[0], expected(2 * x, seed, 0.25)[0])
+
+
+def test_switches_are_looked_at_in_each_call() -> None:
+    k, x, seed = gpuad.kernel(STENCIL, "smooth"), np.arange(1.0, N + 1), np.ones(N)
+    wanted = expected(x, seed, 0.5)
+    for switch in (gpuad.deterministic(), launching.nothing_plain_for_tests(), launching.everything_recorded_for_tests()):
+        gradient(k, x, seed, 0.5)
+        with switch:
+            found = gradient(k, x, seed, 0.5)
+        assert np.allclose(found[0], wanted[0], rtol=1e-14, atol=0)
+        assert np.isclose(found[1], wanted[1], rtol=1e-14)
+
+
+def test_a_shadow_that_is_another_arrays_memory_is_refused_after_a_good_call() -> None:
+    k, x, seed = gpuad.kernel(STENCIL, "smooth"), np.arange(1.0, N + 1), np.ones(N)
+    gradient(k, x, seed, 0.5)
+    y = np.zeros(N)
+    with pytest.raises(gpuad.ShadowError):
+        gpuad.autodiff(k, 2, 4, (Duplicated(x, x), Duplicated(y, seed), gpuad.Active(0.5, np.zeros(1)), N))
+    assert not y.any()
+
+
+def test_seeds_that_are_kept_are_kept_each_time() -> None:
+    k, x = gpuad.kernel(SOURCE, "pick"), np.arange(float(N))
+    index, seed = np.arange(N, dtype=np.int32)[::-1].copy(), np.arange(1.0, N + 1)
+    for _ in range(3):
+        dx = np.zeros(N)
+        gpuad.autodiff(k, 1, N, (Duplicated(np.zeros(N), seed, keep=True), Duplicated(x, dx), index, N))
+        assert np.array_equal(dx, seed[::-1])
+        assert np.array_equal(seed, np.arange(1.0, N + 1))
+
+
+def test_stores_are_checked_in_each_call() -> None:
+    source = 'extern "C" __global__ void put(double* y, const double* x, const int* i, int n) { int t = threadIdx.x; y[i[t]] = x[t]; }'
+    k, x = gpuad.kernel(source, "put"), np.arange(float(N))
+    for index in (np.arange(N, dtype=np.int32), np.arange(N, dtype=np.int32)[::-1].copy()):
+        gpuad.autodiff(k, 1, N, (Duplicated(np.zeros(N), np.ones(N)), Duplicated(x, np.zeros(N)), index, N))
+    with pytest.raises(LaunchError, match="two threads write"):
+        gpuad.autodiff(k, 1, N, (Duplicated(np.zeros(N), np.ones(N)), Duplicated(x, np.zeros(N)), np.zeros(N, np.int32), N))

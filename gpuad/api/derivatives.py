@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -12,13 +12,14 @@ import numpy as np
 
 from .. import launching
 from ..arguments import check_count
-from ..differentiate import Adjoint, Pattern
+from ..differentiate import Pattern
 from ..errors import LaunchError, UnsupportedError
 from ..launching import Call, State
 from ..modules import library_of
 from ..transform.fixed_point import fixed_point
 from .flow import check_flow, kept_seeds, outside_of_tapes
 from .kernels import Family, Kernel, kernel, pattern_of
+from .ways import run_again, way_of
 
 
 class Mode(Enum):
@@ -51,11 +52,13 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
 
 def _autodiff(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], mode: Mode, shared_mem: int, stream: Any) -> None:
     chosen = chosen.sized(shared_mem)
+    if mode is Reverse and run_again(chosen, grid, block, args, shared_mem, stream):
+        return
     call = chosen.bind(grid, block, args, shared_mem, stream)
     if mode is Forward:
         _forward(chosen, call, pattern_of(chosen, call))
         return
-    way = _known_way(chosen, call)
+    way = way_of(chosen, call)
     adjoint, stages, both = way.adjoint, way.stages, way.both
     if call.exact is not adjoint.exact:
         call = replace(call, exact=adjoint.exact)
@@ -69,41 +72,6 @@ def _autodiff(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], mode: 
         launching.run_primal(way.primal, adjoint, call, state)
         for width in range(call.bound.width):
             launching.run_stages(adjoint, stages, call, state.again(adjoint, call), width)
-
-
-@dataclass(frozen=True, eq=False)
-class _Way:
-    """How a launch and its adjoint are run: in one kernel if there is one for both."""
-
-    adjoint: Adjoint
-    primal: Any
-    stages: tuple[launching.Stage, ...]
-    both: launching.Fused | None
-
-
-def _known_way(chosen: Kernel, call: Call) -> _Way:
-    """The same for all calls that are alike, unless a switch was turned in between."""
-    if call.shared is None:
-        return _way(chosen, call)
-    key = "way", launching.switches(), id(call.executor)
-    found = call.shared.get(key)
-    if found is None:
-        found = call.shared[key] = _way(chosen, call), call.executor
-    way: _Way = found[0]
-    return way
-
-
-def _way(chosen: Kernel, call: Call) -> _Way:
-    """Finds the kernels, refuses what cannot be differentiated, and compiles them."""
-    adjoint = chosen.reverse_for(pattern_of(chosen, call), call)
-    check_flow(chosen, call, adjoint.escapes, adjoint.connected)
-    stages = launching.stages(adjoint, call)
-    primal = chosen.primal(call.aliases())
-    call = replace(call, exact=adjoint.exact)
-    both = launching.fusing(primal, adjoint, call, stages)
-    needed = [both.kernel] if both is not None else [adjoint.augmented or primal, adjoint.counting, *(k for s in stages for k in s.kernels)]
-    call.prepare(needed)
-    return _Way(adjoint, primal, stages, both)
 
 
 def _forward(chosen: Kernel, call: Call, pattern: Pattern) -> None:

@@ -159,13 +159,17 @@ class Kernel(Family):
         if recorder is not None:
             recorder.launch(own, grid, block, args, shared_mem, stream)
             return
-        known = own._ready.get(likeness(grid, block, args, shared_mem))
+        known = own.known(likeness(grid, block, args, shared_mem))
         if known is not None and known.bare and known.launch(own.primal(), args, stream):
             return
         with self.room():
             call = own.bind(grid, block, args, shared_mem, stream)
             with call.executor.on(stream):
                 launching.run_primal(own.primal(call.aliases()), None, call)
+
+    def known(self, like: Hashable) -> Ready | None:
+        """What was bound for an earlier call that this one is like."""
+        return self._ready.get(like)
 
     def sized(self, shared_mem: int) -> Kernel:
         """The kernel for launches with so many bytes of dynamic shared memory, whose arrays then have a length; itself if it uses none.
@@ -281,6 +285,7 @@ class Kernel(Family):
             if len(self._ready) >= _MANY:
                 self._ready.clear()
             self._ready[like] = made
+            call = replace(call, shared=made.shared)
         return call
 
     def _bound(

@@ -26,6 +26,7 @@ from ..program.actions import perform_one
 _WHOLE = frozenset({int, bool, np.bool_, *(np.dtype(f"{kind}{bits}").type for kind in ("int", "uint") for bits in (8, 16, 32, 64))})
 _REAL = frozenset({float, np.float32, np.float64})
 _PAIRS = frozenset({Duplicated, DuplicatedNoNeed})
+_SHADOWED = frozenset({"duplicated", "noneed", "active"})
 _LARGEST = {"float32": 3e38, "float64": float("inf")}  # below it a number is rounded, and that is all
 Make: TypeAlias = "Callable[[Any], Any]"
 
@@ -102,16 +103,21 @@ class Part:
     def bound(self, x: Any) -> BoundArgument | None:
         """The argument for another object; None if that has to be looked at closer."""
         like = self.like
-        value = x if like.kind == "bare" else x.value if like.kind == "active" else x.primal
+        value = _primal(like.kind, x)
         passed = self.passed(value)
         if passed is None and value is not None:
             return None
-        arrays = (x.shadow,) if like.kind in ("duplicated", "noneed", "active") else ()
+        arrays = (x.shadow,) if like.kind in _SHADOWED else ()
         shadows = tuple(map(resolve, arrays))
         memory, number, array = (passed, None, value) if self.pointer else (None, passed, None)
         return BoundArgument(
             like.position, like.declaration, like.kind, memory, shadows, number, array, arrays, like.keep, struct=like.struct
         )  # fmt: skip
+
+
+def _primal(kind: str, x: Any) -> Any:
+    """The array, number or None behind an annotation of this kind."""
+    return x if kind == "bare" else x.value if kind == "active" else x.primal
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,13 +157,26 @@ class Ready:
         call.__dict__.update(key=self.key, overlaps={})  # what it would find out
         return call
 
+    def memory(self, args: Sequence[Any]) -> tuple[list[Any], list[Any]] | None:
+        """What kernels get for such arguments and for their shadows; None if they have to be looked at."""
+        values: list[Any] = []
+        shadows: list[Any] = []
+        for part, x in zip(self.parts, args, strict=True):
+            kind = part.like.kind
+            value = _primal(kind, x)
+            passed = part.passed(value)
+            if passed is None and value is not None:
+                return None
+            values.append(passed)
+            shadows.append(resolve(x.shadow) if kind in _SHADOWED else None)
+        return (values, shadows) if _apart([m for m in (*values, *shadows) if isinstance(m, Memory)]) else None
+
     def launch(self, kernel: Kernel, args: Sequence[Any], stream: Any) -> bool:
         """Makes the launch with such arguments, none of which is annotated; False, and nothing is done, if they have to be looked at."""
-        values = [part.passed(x) for part, x in zip(self.parts, args, strict=True)]
-        if any(value is None and x is not None for value, x in zip(values, args, strict=True)):
+        memory = self.memory(args)
+        if memory is None:
             return False
-        if not _apart([value for value in values if isinstance(value, Memory)]):
-            return False
+        values, _ = memory
         executor = executor_of(self.library)
         try:
             launch = executor.prepared(kernel, self.grid, self.block, values, shared_mem=self.shared_mem)

@@ -1,0 +1,121 @@
+"""How a launch and its adjoint are run, found out once for all calls that are alike (see `likeness`).
+
+Most need nothing but their kernels: no copies from before the launch, no stacks, no check of stores. Such a call that is like an earlier
+one is its kernels' launches with other addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from .. import launching
+from ..differentiate import Adjoint, Parameter
+from ..executors.base import Dim3
+from ..ir.nodes import Kernel as IrKernel
+from ..launching import Call, executor_of
+from .flow import check_flow
+from .kernels import Kernel, pattern_of
+from .likeness import Ready, likeness
+
+Taken: TypeAlias = "tuple[str, int]"  # 'primal' or 'shadow', and of which parameter; 'number', and the number
+
+
+@dataclass(frozen=True, eq=False)
+class Direct:
+    """A launch whose arguments are the call's own. `grid`: its own, if that is not the call's."""
+
+    kernel: IrKernel
+    takes: tuple[Taken, ...]
+    grid: Dim3 | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """How a launch and its adjoint are run: in one kernel if there is one for both. `direct`: all there is to do, if these launches are."""
+
+    adjoint: Adjoint
+    primal: IrKernel
+    stages: tuple[launching.Stage, ...]
+    both: launching.Fused | None
+    direct: tuple[Direct, ...]
+
+
+def way_of(chosen: Kernel, call: Call) -> Way:
+    """Finds the kernels, refuses what cannot be differentiated, and compiles; nothing of this if the call is like an earlier one."""
+    if call.shared is None:
+        return _found(chosen, call)
+    key = _key(call.bound.library)
+    if key not in call.shared:
+        call.shared[key] = _found(chosen, call)
+    way: Way = call.shared[key]
+    return way
+
+
+def run_again(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> bool:
+    """Runs a call that is like an earlier one and needs nothing but launches; False, and nothing is done, if it is not that."""
+    known = chosen.known(likeness(grid, block, args, shared_mem))
+    way = known.shared.get(_key(known.library)) if known is not None else None
+    if known is None or way is None or not way.direct:
+        return False
+    memory = known.memory(args)
+    return memory is not None and _run(known, way, *memory, stream)
+
+
+def _run(known: Ready, way: Way, primals: Sequence[Any], shadows: Sequence[Any], stream: Any) -> bool:
+    executor = executor_of(known.library, way.adjoint.exact)
+    given = {"primal": primals, "shadow": shadows}
+    with executor.on(stream):
+        for each in way.direct:
+            args = [given[role][k] if role in given else np.int32(k) for role, k in each.takes]
+            executor.launch(each.kernel, each.grid or known.grid, known.block, args, shared_mem=known.shared_mem)
+    return True
+
+
+def _key(library: str | None) -> Hashable:
+    """What the way depends on beyond likeness."""
+    return "way", launching.switches(), executor_of(library)
+
+
+def _found(chosen: Kernel, call: Call) -> Way:
+    adjoint = chosen.reverse_for(pattern_of(chosen, call), call)
+    check_flow(chosen, call, adjoint.escapes, adjoint.connected)
+    stages = launching.stages(adjoint, call)
+    primal = chosen.primal(call.aliases())
+    call = replace(call, exact=adjoint.exact)
+    both = launching.fusing(primal, adjoint, call, stages)
+    needed = [both.kernel] if both is not None else [adjoint.augmented or primal, adjoint.counting, *(k for s in stages for k in s.kernels)]
+    call.prepare(needed)
+    return Way(adjoint, primal, stages, both, _direct(primal, adjoint, call, stages, both))
+
+
+def _direct(
+    primal: IrKernel, adjoint: Adjoint, call: Call, stages: Sequence[launching.Stage], both: launching.Fused | None
+) -> tuple[Direct, ...]:
+    """The launches of a call, if they are all; else none."""
+    more = adjoint.layout.scratch or adjoint.logs or adjoint.augmented is not None or any(a.keep for a in call.bound.arguments)
+    if more or call.overlaps or call.bound.width != 1 or launching.stores_in_doubt(adjoint, call):
+        return ()
+    if both is not None:
+        found = [_launch(both.kernel, both.parameters, {})]
+    else:
+        own = Direct(primal, tuple(("primal", k) for k in range(len(call.bound.arguments))))
+        found = [own, *(_launch(s.kernel, s.parameters, s.numbers, s.grid) if s.fixed is None else None for s in stages)]
+    there = tuple(each for each in found if each is not None)
+    return there if len(there) == len(found) else ()
+
+
+def _launch(
+    kernel: IrKernel, parameters: Sequence[Parameter], numbers: Mapping[tuple[str, int], int], grid: Dim3 | None = None
+) -> Direct | None:
+    """A launch with the call's own arguments, if it takes no others."""
+    takes: list[Taken] = []
+    for p in parameters:
+        number = numbers.get((p.role, p.position))
+        if number is None and p.role not in ("primal", "shadow"):
+            return None
+        takes.append((p.role, p.position) if number is None else ("number", number))
+    return Direct(kernel, tuple(takes), grid)
