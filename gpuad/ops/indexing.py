@@ -12,6 +12,7 @@ import numpy as np
 
 from ..annotations import Duplicated, namespace, resolve
 from ..errors import LaunchError
+from ..launching import add_in_fixed_point, in_fixed_point
 from ..program.region import Region
 from ..program.rules import repeats, rule
 from .adjoints import elements_of, library_of
@@ -74,8 +75,12 @@ def _add(x: Any, v: Any, where: Any) -> None:
 
 
 def add_at(memory: Any, places: Any, values: Any) -> None:
-    """Adds values at places that may repeat."""
-    library_of(memory).add.at(memory, places, values)
+    """Adds values at places that may repeat: one after the other on a CPU, in no order on a GPU unless one is wanted."""
+    library = library_of(memory)
+    if library is not np and in_fixed_point():
+        add_in_fixed_point(memory, places, values)
+    else:
+        library.add.at(memory, places, values)
 
 
 _MOST_PLACES = 1 << 16  # whose bytes are listed one by one
