@@ -13,41 +13,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..errors import UnsupportedError
 from ..ir.nodes import (
     Accumulate,
     Alloc,
     Atomic,
-    Barrier,
     Buffer,
-    Cast,
-    Constant,
-    Expr,
     For,
     How,
     Kernel,
-    Shuffle,
     Stmt,
     Take,
-    Tell,
-    Var,
     While,
 )
-from ..ir.types import F32, F64, Scalar, Space
+from ..ir.types import Space
 from .axes import merge_axes
 from .cuda import comment, functions, parameters, pointer, wrapped
 from .fold import fold
-from .host_expressions import HostExpressions
 from .host_helpers import ATOMICS, BLOCK_SUMS, PRELUDE, host_helper_text
+from .host_lanes import LaneStatements, strips
+from .host_statements import HostStatements
 from .host_threads import THREADS
 from .naming import identifier
 from .ranges import Bound, Inner, Ranged, inner, take_bounds
 from .spelling import c_type
-from .statements import INDENT, Statements
+from .statements import INDENT
 from .stride import Flat, flatten
 from .structure import statements, written
-from .sums import is_sum, sink_sums
-from .widen import Wide, widen
+from .sums import sink_sums
 
 STRIP = 32  # threads whose contributions to a sum wait to be added up
 _RESERVED = ("gpuad_sums", "gpuad_done")
@@ -89,67 +81,6 @@ def is_flat(kernel: Kernel) -> bool:
     return flatten(merge_axes(kernel).kernel).stop is not None
 
 
-def assertions(kernel: Kernel) -> list[Tell]:
-    """What may end a launch, in the order of the text: the status of one that ended is 3 and the number of what did."""
-    return list(dict.fromkeys(s for s in statements(kernel.body) if isinstance(s, Tell) and s.stops))
-
-
-class HostStatements(Statements):
-    """Prints a kernel's body for the CPU."""
-
-    expressions_class = HostExpressions
-
-    def __init__(self, kernel: Kernel, reserved: Sequence[str], wide: bool) -> None:
-        super().__init__(kernel, reserved)
-        self.source = kernel
-        self.wide = widen(self.kernel, self.classes) if wide else Wide()
-        assert isinstance(self.expressions, HostExpressions)
-        self.text: HostExpressions = self.expressions
-        self.text.wide = self.wide
-        self.sums: list[Sum] = []
-        self.repeated = {id(s) for loop in statements(self.kernel.body) if isinstance(loop, For | While) for s in statements((loop,))}
-        self.strips = all(isinstance(s.index, Constant) for s in statements(self.kernel.body) if isinstance(s, Accumulate) and is_sum(s))
-
-    def type_name(self, var: Var) -> str:
-        return "long long" if var in self.wide else c_type(var.type)
-
-    def initial(self, var: Var, value: Expr) -> str:
-        return self.text.widened(value)[0] if var in self.wide and self.wide.is_chain(value) else super().initial(var, value)
-
-    def block_sum(self, element: str, stmt: Accumulate) -> str:
-        k = len(self.sums)
-        if not self.strips:
-            self.sums.append(Sum(stmt, F64))
-            return f"gpuad_block_sum(gpuad_sums[{k}], gpuad_done[{k}], &{element}, {self.text.text(stmt.value)});"
-        again, value = id(stmt) in self.repeated, stmt.value
-        if not again and isinstance(value, Cast) and value.operand.type == F32:
-            value = value.operand
-        self.sums.append(Sum(stmt, F64 if again else value.type))
-        return f"gpuad_sum{k} {'+=' if again else '='} {self.text.text(value)};"
-
-    print_name = "gpuad_print"
-
-    def stop(self, stmt: Tell) -> None:
-        self.line(f"throw gpuad_stopped{{{assertions(self.source).index(stmt)}}};", stmt.note)
-
-    def shared(self, stmt: Alloc, kind: str, name: str) -> None:
-        raise UnsupportedError("the CPU executor does not run kernels with shared memory yet", stmt.span)
-
-    def barrier(self, stmt: Barrier) -> None:
-        raise UnsupportedError("the CPU executor does not run kernels with barriers yet", stmt.span)
-
-    def shuffle(self, stmt: Shuffle) -> None:
-        raise UnsupportedError("the CPU executor does not run kernels with shuffles yet", stmt.span)
-
-
-@dataclass(frozen=True)
-class Sum:
-    """A sum over threads, and the type of a thread's contribution."""
-
-    stmt: Accumulate
-    part: Scalar
-
-
 @dataclass(frozen=True)
 class _Loop:
     """The loop over an axis: over global indices if it is merged, else over blocks and, inside, threads."""
@@ -187,12 +118,17 @@ class _Entry:
         self.strips = bool(self.sums) and self.printer.strips
         self.helpers = self.printer.helpers
         self.atomic = has_atomics(kernel)
-        found = inner(ranged.kernel) if wide and "x" in axes.merged and self.independent and not self.sums else None
-        self.inner = found
-        self.inside = HostStatements(found.kernel, [*functions(kernel), *_DIMENSIONS, *_RESERVED], wide) if found else None
+        reserved = [*functions(kernel), *_DIMENSIONS, *_RESERVED]
+        self.lanes = LaneStatements(ranged.kernel, reserved, wide) if apart and self.independent and not self.sums else None
+        if self.lanes and self.lanes.plan is None:
+            self.lanes = None
+        split = wide and "x" in axes.merged and self.independent and not self.sums and not self.lanes
+        self.inner = inner(ranged.kernel) if split else None
+        self.inside = HostStatements(self.inner.kernel, reserved, wide) if self.inner else None
         self.straight = self.independent and not any(isinstance(s, For | While) for s in statements(self.kernel.body))
         inside = self.inner_function()
-        self.body = "\n".join([*comment(kernel.header), *self.function(lines), "", *inside, *self.rows(), "", *self.width()])
+        body = [] if self.lanes else [*self.function(lines), ""]
+        self.body = "\n".join([*comment(kernel.header), *body, *inside, *self.rows(), "", *self.width()])
         self.entry = "\n".join([*self.launch(), ""])
 
     @property
@@ -214,7 +150,11 @@ class _Entry:
         return [*text, "", *wrapped(f"static GPUAD_NOINLINE void gpuad_thread_{self.name}", declared), "{", call, "}"]
 
     def inner_function(self) -> list[str]:
-        """A thread's work where all guards hold."""
+        """A thread's work where all guards hold, or the work of strips of threads."""
+        if self.lanes is not None:
+            text = strips(self.lanes, self.name, _DIMENSIONS, self.arguments())
+            self.helpers |= self.lanes.helpers
+            return text
         if self.inside is None:
             return []
         declared = [*parameters(self.inside), *(f"const gpuad_dim {name}" for name in _DIMENSIONS)]
@@ -293,6 +233,8 @@ class _Entry:
             return self.full_strips() if self.straight else self.strip_loop()
         if self.inner is not None:
             return self.split_loop(self.inner)
+        if self.lanes is not None:
+            return [self.call("strips", "gpuad_from", ["gpuad_to - gpuad_from"])]
         return self.plain_loop("body", "gpuad_from", "gpuad_to")
 
     def plain_loop(self, function: str, first: str, end: str) -> list[str]:
@@ -357,13 +299,13 @@ class _Entry:
     def added(self, what: str, count: str) -> list[str]:
         return [f"gpuad_lanes{k}.add({what}{k}, {count});" for k in range(len(self.sums))]
 
-    def call(self, function: str) -> str:
-        """The call for one thread."""
+    def call(self, function: str, thread: str = "gpuad_x", more: Sequence[str] = ()) -> str:
+        """The call for one thread, or for those from one thread on."""
         x = self.loops["x"]
         index = {a: f"gpuad_r{a}" if self.loops[a].merged else f"gpuad_r{a} * blockDim.{a} + gpuad_t{a}" for a in "yz"}
-        index["x"] = "gpuad_x" if x.merged else "gpuad_rx * blockDim.x + gpuad_x"
-        places = ["{gpuad_x, gpuad_ty, gpuad_tz}", "{gpuad_rx, gpuad_ry, gpuad_rz}", f"{{{index['x']}, {index['y']}, {index['z']}}}"]
-        return f"gpuad_{function}_{self.name}({', '.join([*self.arguments(), *self.passed(), *places, 'blockDim', 'gridDim'])});"
+        index["x"] = thread if x.merged else f"gpuad_rx * blockDim.x + {thread}"
+        places = [f"{{{thread}, gpuad_ty, gpuad_tz}}", "{gpuad_rx, gpuad_ry, gpuad_rz}", f"{{{index['x']}, {index['y']}, {index['z']}}}"]
+        return f"gpuad_{function}_{self.name}({', '.join([*self.arguments(), *self.passed(), *places, 'blockDim', 'gridDim', *more])});"
 
     def launch(self) -> list[str]:
         x, y, z = (self.loops[a] for a in "xyz")

@@ -309,6 +309,13 @@ def _add(name: str) -> str:
 
 
 _SMALL = {
+    "gpuad_any": """
+GPUAD_INLINE bool gpuad_any(const int* mask, long long count)
+{
+    int some = 0;
+    for (long long k = 0; k < count; ++k) some |= mask[k];
+    return some != 0;
+}""",
     "gpuad_half": _HALF,
     "gpuad_bfloat16": _BFLOAT16,
     "gpuad_add_half": _add("half"),
@@ -366,7 +373,6 @@ GPUAD_INLINE unsigned long long __umul64hi(unsigned long long a, unsigned long l
 }
 
 _UNARY = {
-    "rsqrt": "1 / std::sqrt(x)",
     "rcbrt": "1 / std::cbrt(x)",
     "exp10": "std::pow(10.0, x)",
     "sinpi": "gpuad_sinpi(x)",
@@ -459,6 +465,8 @@ _BITS = {
     "__longlong_as_double": ("long long", "double"),
 }
 _OTHER = {
+    "rsqrt": "GPUAD_INLINE double rsqrt(double x) { return 1.0 / std::sqrt(x); }",
+    "rsqrtf": "GPUAD_INLINE float rsqrtf(float x) { return 1.0f / std::sqrt(x); }",
     "__exp10f": "GPUAD_INLINE float __exp10f(float x) { return (float)std::pow(10.0, (double)x); }",
     "__frcp_rn": "GPUAD_INLINE float __frcp_rn(float x) { return 1.0f / x; }",
     "__drcp_rn": "GPUAD_INLINE double __drcp_rn(double x) { return 1.0 / x; }",

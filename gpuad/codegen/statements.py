@@ -7,7 +7,7 @@ value: before the `if` or the loop where control flow meets, else at its definit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..errors import UnsupportedError
@@ -494,19 +494,27 @@ class Statements:
         self.assign_all(old)
 
     def counted_loop(self, stmt: For) -> None:
+        bounds = self.bounds(stmt)
+        self.start_carried(stmt.carried)
+        self.count(stmt, bounds, lambda: self.nested(stmt.body, [(c.var, c.next) for c in stmt.carried]))
+
+    def bounds(self, stmt: For) -> tuple[Expr, Expr, Expr]:
+        """Start, stop and step as the header may have them."""
         stop = self.stable(stmt.stop, stmt, "end")
         step = self.stable(stmt.step, stmt, "step")
-        start = self.stable(stmt.start, stmt, "begin") if stmt.backward else stmt.start
-        self.start_carried(stmt.carried)
+        return self.stable(stmt.start, stmt, "begin") if stmt.backward else stmt.start, stop, step
+
+    def count(self, stmt: For, bounds: tuple[Expr, Expr, Expr], body: Callable[[], list[str]]) -> None:
+        """The loop with the lines that `body` prints."""
         self.forget(stmt)
         self.open()
         self.depth -= 1
-        header = self.backward(stmt, start, stop, step) if stmt.backward else self.forward(stmt, start, stop, step)
-        body = self.nested(stmt.body, [(c.var, c.next) for c in stmt.carried])
+        header = self.backward(stmt, *bounds) if stmt.backward else self.forward(stmt, *bounds)
+        lines = body()
         self.line(f"{header} {{", stmt.note)
         if header.index:
             self.line(INDENT + header.index)
-        self.lines += body
+        self.lines += lines
         self.line("}")
         self.depth += 1
         self.close()

@@ -1,0 +1,197 @@
+"""Prints a kernel's work for a strip of threads (see `lanes`): the loops that all of them run in step, and in these the loops over the
+lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..ir.nodes import Expr, For, Kernel, LaunchIndex, Stmt, Tell, Var
+from .cuda import parameters, wrapped
+from .expressions import PRIMARY
+from .fold import negated
+from .host_expressions import HostExpressions
+from .host_statements import HostStatements
+from .lanes import Branch, Give, Lanes, Loop, Mask, Masked, Node, Once, Piece, lanes
+from .spelling import c_type
+from .statements import INDENT
+from .structure import statements
+
+LANES = 64  # threads of a full strip
+_MOST = 1 << 14  # bytes of arrays over the lanes that a strip may have; it has fewer threads else
+LANE = "gpuad_k"
+_LOOP = f"for (long long {LANE} = 0; {LANE} < gpuad_lanes; ++{LANE})"
+
+
+class LaneExpressions(HostExpressions):
+    """Prints the indices of the lane's thread; the launch indices are those of the strip's first thread."""
+
+    def widened(self, expr: Expr) -> tuple[str, int, bool]:
+        if isinstance(expr, LaunchIndex) and expr.axis == "x" and expr.name in ("threadIdx", "globalIdx"):
+            return f"({expr.name}.x + {LANE})", PRIMARY, True
+        return super().widened(expr)
+
+
+class LaneStatements(HostStatements):
+    """Prints a kernel's body for a strip; `plan` is None if no loop is run in step by all threads of a strip."""
+
+    expressions_class = LaneExpressions
+
+    def __init__(self, kernel: Kernel, reserved: Sequence[str], wide: bool) -> None:
+        super().__init__(kernel, reserved, wide)
+        silent = not any(isinstance(s, Tell) for s in statements(self.kernel.body))
+        self.plan: Lanes | None = lanes(self.kernel, self.classes) if silent else None
+
+    def strip(self) -> list[str]:
+        """The lines of a strip's work."""
+        assert self.plan is not None
+        for root in self.plan.arrays:
+            self.array(root)
+        for param in self.kernel.scalars:
+            self.own(param)
+        self.nodes(self.plan.nodes)
+        return self.lines
+
+    @property
+    def lanes(self) -> int:
+        """The threads of a full strip."""
+        size = sum(root.type.size for root in self.plan.arrays) if self.plan else 0
+        return next((n for n in (LANES, LANES // 2) if n * size <= _MOST), LANES // 4)
+
+    def array(self, root: Var) -> None:
+        """Declares an array over the lanes; one that a parameter becomes starts with it."""
+        params = [p for p in self.kernel.scalars if self.classes.find(p) == root]
+        given = self.name_of(params[0]) if params else ""
+        name = self.declare(root)
+        self.line(f"{self.type_name(root)} {name}[{self.lanes}];")
+        self.visible[-1][root] = f"{name}[{LANE}]"
+        if given:
+            self.line(f"{_LOOP} {name}[{LANE}] = {given};")
+
+    def own(self, param: Var) -> None:
+        """What changes a parameter that is the same for all lanes changes a copy of the strip's own."""
+        root = self.classes.find(param)
+        assert self.plan is not None
+        if len(self.classes.of(param)) > 1 and root not in self.plan.arrays:
+            given = self.name_of(param)
+            self.line(f"{c_type(param.type)} {self.declare(param)} = {given};")
+
+    # --- the plan ---
+
+    def nodes(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            self.node(node)
+
+    def node(self, node: Node) -> None:
+        self.holds.clear()
+        match node:
+            case Piece():
+                self.lane_piece(node)
+            case Once(action=Give(pairs=pairs)):
+                self.assign_all(list(pairs))
+            case Once(action=Stmt() as stmt):
+                self.statement(stmt)
+            case Loop(stmt=For() as stmt, body=body):
+                self.count(stmt, self.bounds(stmt), lambda: self.inside(body))
+            case Loop():
+                self.repeat_nodes(node)
+            case Branch():
+                self.two_branches(node)
+            case Masked(mask=mask, body=body):
+                self.helpers.add("gpuad_any")
+                self.braces(f"if (gpuad_any({_mask(mask)}, gpuad_lanes))", lambda: self.nodes(body))
+        self.holds.clear()
+
+    def inside(self, nodes: Sequence[Node]) -> list[str]:
+        """The lines of an inner block."""
+        outer, self.lines = self.lines, []
+        self.open()
+        self.nodes(nodes)
+        self.close()
+        outer, self.lines = self.lines, outer
+        return outer
+
+    def braces(self, head: str, work: Callable[[], None]) -> None:
+        self.line(f"{head} {{")
+        self.open()
+        work()
+        self.close()
+        self.line("}")
+
+    def repeat_nodes(self, loop: Loop) -> None:
+        assert not isinstance(loop.stmt, For)
+
+        def work() -> None:
+            self.nodes(loop.header)
+            self.line(f"if ({self.text.text(negated(loop.stmt.condition))}) break;")  # type: ignore[union-attr]
+            self.nodes(loop.body)
+
+        self.braces("while (true)", work)
+
+    def two_branches(self, branch: Branch) -> None:
+        self.braces(f"if ({self.text.text(branch.condition)})", lambda: self.nodes(branch.then))
+        if branch.otherwise:
+            self.lines[-1] += " else {"
+            self.lines += self.inside(branch.otherwise)
+            self.line("}")
+
+    def lane_piece(self, piece: Piece) -> None:
+        for action in piece.actions:
+            if isinstance(action, Mask):
+                self.line(f"int {_mask(action.number)}[{self.lanes}]{' = {}' if piece.mask is not None else ''};")
+        lines = self.lane_lines(piece)
+        if lines:
+            self.line("GPUAD_INDEPENDENT")
+            self.line(f"{_LOOP} {{")
+            self.lines += lines
+            self.line("}")
+
+    def lane_lines(self, piece: Piece) -> list[str]:
+        outer, self.lines = self.lines, []
+        self.open()
+        for let in piece.again:
+            self.define(let.var, let.value)
+        if piece.mask is None:
+            self.actions(piece)
+        else:
+            self.braces(f"if ({_mask(piece.mask)}[{LANE}])", lambda: self.actions(piece))
+        self.close()
+        outer, self.lines = self.lines, outer
+        return outer
+
+    def actions(self, piece: Piece) -> None:
+        for action in piece.actions:
+            match action:
+                case Give(pairs=pairs):
+                    self.assign_all(list(pairs))
+                case Mask(number=number, condition=condition):
+                    self.line(f"{_mask(number)}[{LANE}] = {self.text.text(condition)};")
+                case Stmt():
+                    self.statement(action)
+
+
+def _mask(number: int) -> str:
+    return f"gpuad_mask{number}"
+
+
+def strips(printer: LaneStatements, name: str, dimensions: Sequence[str], arguments: Sequence[str]) -> list[str]:
+    """Functions that run a strip of threads along x, and a number of threads from one on: full strips, whose loops over the lanes have a
+    constant length, and what is left."""
+    declared = list(parameters(printer, " GPUAD_RESTRICT"))
+    lines, lanes_ = printer.strip(), printer.lanes
+    given = [*declared, *(f"const gpuad_dim {n}" for n in dimensions)]
+    place = [f"{{{n}.x + gpuad_at, {n}.y, {n}.z}}" if n in ("threadIdx", "globalIdx") else n for n in dimensions]
+    call = f"gpuad_strip_{name}({', '.join([*arguments, *place])}"
+    return [
+        *wrapped(f"GPUAD_INLINE void gpuad_strip_{name}", [*given, "const long long gpuad_lanes"]),
+        "{",
+        *lines,
+        "}",
+        "",
+        *wrapped(f"static GPUAD_NOINLINE void gpuad_strips_{name}", [*given, "const long long gpuad_count"]),
+        "{",
+        f"{INDENT}long long gpuad_at = 0;",
+        f"{INDENT}for (; gpuad_count - gpuad_at >= {lanes_}; gpuad_at += {lanes_}) {call}, {lanes_});",
+        f"{INDENT}if (gpuad_at < gpuad_count) {call}, gpuad_count - gpuad_at);",
+        "}",
+        "",
+    ]

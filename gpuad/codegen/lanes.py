@@ -1,0 +1,249 @@
+"""Turns a thread's work inside out for strips of threads: loops that all threads run in step stand outside, and inside of them are loops
+over the threads of the strip, the lanes, which compilers vectorise.
+
+    for (j = 0; j < n; ++j)                              for each strip of threads i:
+        sum += f(x[i], y[j]);     for each thread i          for (j = 0; j < n; ++j)
+                                                                 for each lane: sum[lane] += f(x[i], y[j])
+
+The work is cut into pieces at the loops in step. What one piece computes and another uses is an array with an element for each lane; only
+indices are computed anew in each piece, so that a compiler sees how a subscript moves from lane to lane. Branches around such a loop that
+some threads take and others do not become masks. What is the same in all lanes is computed once, before the piece that it stands in.
+
+Each thread's operations keep their order. Those of different threads are interleaved, which is right for threads that are independent: a
+launch without data races, atomics, and output.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from ..ir.nodes import Binary, Block, Cast, Constant, Expr, For, If, Kernel, LaunchIndex, Let, Load, Stmt, Var, While, variables, walk
+from .coalesce import Classes
+from .fold import negated
+from .uniform import Uniform, used
+
+Pairs: TypeAlias = "tuple[tuple[Var, Expr], ...]"
+
+
+@dataclass(frozen=True)
+class Give:
+    """Variables get their values, all at once."""
+
+    pairs: Pairs
+
+
+@dataclass(frozen=True)
+class Mask:
+    """The threads for which the condition holds are in mask `number`."""
+
+    number: int
+    condition: Expr
+
+
+Action: TypeAlias = "Stmt | Give | Mask"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A loop over the lanes, those of a mask or all. `again`: the indices that it needs."""
+
+    actions: tuple[Action, ...]
+    mask: int | None
+    again: tuple[Let, ...] = ()
+
+
+@dataclass(frozen=True)
+class Once:
+    """What is the same for all lanes."""
+
+    action: Stmt | Give
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop that all lanes run in step."""
+
+    stmt: For | While
+    header: tuple[Node, ...]
+    body: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A branch that all lanes take together."""
+
+    condition: Expr
+    then: tuple[Node, ...]
+    otherwise: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Masked:
+    """What is done for the lanes of a mask, if there is any."""
+
+    mask: int
+    body: tuple[Node, ...]
+
+
+Node: TypeAlias = "Piece | Once | Loop | Branch | Masked"
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """A kernel's work for a strip of threads; of the C variables, those that are arrays over the lanes."""
+
+    nodes: tuple[Node, ...]
+    arrays: tuple[Var, ...]
+
+
+def lanes(kernel: Kernel, classes: Classes) -> Lanes | None:
+    """The folded kernel for strips of threads; None if it has no loop that they run in step."""
+    uniform = Uniform(kernel, classes)
+    if not any(uniform.lifts(s) for s in kernel.body):
+        return None
+    plan = _Plan(uniform)
+    nodes = plan.finished(plan.block(kernel.body, None, ()))
+    pieces: Counter[Var] = Counter(root for piece in _pieces(nodes) for root in plan.variables_of(piece))
+    return Lanes(nodes, tuple(root for root, count in pieces.items() if count > 1))
+
+
+class _Plan:
+    def __init__(self, uniform: Uniform) -> None:
+        self.uniform = uniform
+        self.again: dict[Var, Let] = {}
+        self.masks = 0
+
+    def block(self, block: Block, mask: int | None, ends: Pairs) -> tuple[Node, ...]:
+        """The block, which ends with these parallel assignments, for the lanes of a mask."""
+        out: list[Node] = []
+        piece: list[Action] = []
+        for stmt in block:
+            if self.uniform.lifts(stmt):
+                self.in_step(stmt, mask, out, piece)
+            elif self.uniform.is_once(stmt):
+                if not self.is_movable(stmt):
+                    _close(out, piece, mask)
+                out.append(Once(stmt))
+            elif isinstance(stmt, Let) and self.is_index(stmt):
+                self.again[stmt.var] = stmt
+            else:
+                piece.append(stmt)
+        self.give(ends, mask, out, piece)
+        _close(out, piece, mask)
+        return tuple(out)
+
+    def is_movable(self, stmt: Stmt) -> bool:
+        """Whether the statement may be done before the piece that it stands in."""
+        return isinstance(stmt, Let | Load) and self.uniform.is_single(stmt.var)
+
+    def give(self, pairs: Pairs, mask: int | None, out: list[Node], piece: list[Action]) -> None:
+        """First the lanes' own: their values may use what is the same for all, as it was before."""
+        own = tuple(p for p in pairs if not self.uniform.is_same(p[0]))
+        same = tuple(p for p in pairs if self.uniform.is_same(p[0]))
+        piece += [Give(own)] if own else []
+        if same:
+            _close(out, piece, mask)
+            out.append(Once(Give(same)))
+
+    def in_step(self, stmt: Stmt, mask: int | None, out: list[Node], piece: list[Action]) -> None:
+        if isinstance(stmt, If):
+            self.branch(stmt, mask, out, piece)
+            return
+        assert isinstance(stmt, For | While)
+        self.give(tuple((c.var, c.init) for c in stmt.carried), mask, out, piece)
+        _close(out, piece, mask)
+        header = self.block(stmt.header, mask, ()) if isinstance(stmt, While) else ()
+        out.append(Loop(stmt, header, self.block(stmt.body, mask, tuple((c.var, c.next) for c in stmt.carried))))
+
+    def branch(self, stmt: If, mask: int | None, out: list[Node], piece: list[Action]) -> None:
+        sides = (stmt.then, tuple((m.var, m.then) for m in stmt.merges)), (stmt.otherwise, tuple((m.var, m.otherwise) for m in stmt.merges))
+        if self.uniform.is_uniform(stmt.condition):
+            _close(out, piece, mask)
+            then, otherwise = (self.block(block, mask, ends) for block, ends in sides)
+            out.append(Branch(stmt.condition, then, otherwise))
+            return
+        numbers = []
+        for condition, side in zip((stmt.condition, negated(stmt.condition)), sides, strict=True):
+            numbers.append(self.masks)
+            self.masks += 1
+            piece += [Mask(numbers[-1], condition)] if any(side) else []
+        _close(out, piece, mask)
+        taken = ((n, *side) for n, side in zip(numbers, sides, strict=True) if any(side))
+        out += [Masked(number, self.block(block, number, ends)) for number, block, ends in taken]
+
+    def is_index(self, stmt: Let) -> bool:
+        """Whether the variable is an index that is computed anew wherever it is used."""
+        return stmt.var.type.is_integer and self.uniform.is_single(stmt.var) and all(self.is_part(e) for e in walk(stmt.value))
+
+    def is_part(self, expr: Expr) -> bool:
+        match expr:
+            case Var():
+                same = self.uniform.is_same(expr) and (self.uniform.is_single(expr) or expr in self.uniform.loops)
+                return expr in self.again or same
+            case Binary(op=op):
+                return op in ("+", "-", "*")
+        return isinstance(expr, Constant | LaunchIndex) or (
+            isinstance(expr, Cast) and expr.type.is_integer and expr.operand.type.is_integer
+        )
+
+    # --- what pieces use ---
+
+    def finished(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        """The nodes with the indices that each piece needs."""
+        return tuple(self.with_indices(node) for node in nodes)
+
+    def with_indices(self, node: Node) -> Node:
+        match node:
+            case Piece():
+                return replace(node, again=self.indices(node))
+            case Loop():
+                return replace(node, header=self.finished(node.header), body=self.finished(node.body))
+            case Branch():
+                return replace(node, then=self.finished(node.then), otherwise=self.finished(node.otherwise))
+            case Masked():
+                return replace(node, body=self.finished(node.body))
+        return node
+
+    def indices(self, piece: Piece) -> tuple[Let, ...]:
+        wanted = {v for action in piece.actions for v in _used(action)}
+        for var, let in reversed(self.again.items()):
+            if var in wanted:
+                wanted |= set(variables(let.value))
+        return tuple(let for var, let in self.again.items() if var in wanted)
+
+    def variables_of(self, piece: Piece) -> dict[Var, None]:
+        """The C variables of the piece that may differ from lane to lane, but for indices."""
+        found = (v for action in piece.actions for v in _used(action) if v not in self.again and not self.uniform.is_same(v))
+        return dict.fromkeys(self.uniform.classes.find(v) for v in found)
+
+
+def _close(out: list[Node], piece: list[Action], mask: int | None) -> None:
+    if piece:
+        out.append(Piece(tuple(piece), mask))
+        piece.clear()
+
+
+def _used(action: Action) -> Iterator[Var]:
+    match action:
+        case Give(pairs=pairs):
+            yield from (v for var, value in pairs for v in (var, *variables(value)))
+        case Mask(condition=condition):
+            yield from variables(condition)
+        case _:
+            yield from used(action)
+
+
+def _pieces(nodes: Sequence[Node]) -> Iterator[Piece]:
+    for node in nodes:
+        match node:
+            case Piece():
+                yield node
+            case Loop(header=header, body=body):
+                yield from _pieces((*header, *body))
+            case Branch(then=then, otherwise=otherwise):
+                yield from _pieces((*then, *otherwise))
+            case Masked(body=body):
+                yield from _pieces(body)

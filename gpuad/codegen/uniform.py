@@ -1,0 +1,177 @@
+"""Which variables of a thread are the same in all threads of a strip, neighbours along x, and which loops these threads therefore run in
+step.
+
+A value is the same if it is made of scalar parameters, of launch indices along other axes, of loads through such values from memory that
+the kernel does not write, and of variables that are the same. A loop is run in step if its bounds are the same in all threads: then it can
+stand outside of the loop over the threads of the strip, which the compiler vectorises. C variables are judged, not Vars: all of the Vars
+that share one have to be the same, and to get their values under the same conditions.
+
+The largest such set is found by assuming all, and taking back what turns out to differ until nothing more does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..ir.nodes import (
+    Alloc,
+    Assign,
+    Atomic,
+    Barrier,
+    Block,
+    Call,
+    Expr,
+    For,
+    If,
+    Kernel,
+    LaunchIndex,
+    Let,
+    Load,
+    Shuffle,
+    Stmt,
+    Tell,
+    Var,
+    While,
+    variables,
+    walk,
+)
+from .coalesce import Classes
+from .structure import Read, blocks, defined, expressions, operands, statements, written
+
+# What compilers have vector instructions for, or which is made of such. Of other functions each thread's call costs more than all else.
+_VECTORISED = {
+    "sqrt", "rsqrt", "fabs", "floor", "ceil", "trunc", "rint", "nearbyint", "fma", "copysign", "min", "max", "abs", "gpuad_chain",
+    "gpuad_collected", "gpuad_used", "isnan", "isinf", "isfinite", "bits", "__fdividef", "__frcp_rn", "__fsqrt_rn", "__frsqrt_rn",
+    "__fadd_rn", "__fsub_rn", "__fmul_rn", "__fdiv_rn", "__fmaf_rn", "__saturatef", "__dadd_rn", "__dsub_rn", "__dmul_rn", "__ddiv_rn",
+    "__dsqrt_rn", "__drcp_rn", "__fma_rn", "[]",
+}  # fmt: skip
+_ALONE = (Atomic, Alloc, Tell, Barrier, Shuffle)
+_Region = tuple[int, ...]  # the branches, not taken by all threads of a strip, that a statement is in
+
+
+class Uniform:
+    """The C variables of a folded kernel that are the same in all threads of a strip, and the statements that these run in step."""
+
+    def __init__(self, kernel: Kernel, classes: Classes) -> None:
+        self.classes = classes
+        self.written = {written(s) for s in statements(kernel.body)}
+        self.assigned = {s.var for s in statements(kernel.body) if isinstance(s, Assign)}
+        self.joined = {v for s in statements(kernel.body) for v in _joined(s)}
+        self.loops: set[Var] = set()
+        self.varying: set[Var] = set()
+        while True:
+            before = len(self.varying)
+            self.regions: dict[Var, _Region] = {}
+            self.known: dict[int, bool] = {}
+            self.block(kernel.body, ())
+            if len(self.varying) == before:
+                break
+
+    def is_uniform(self, expr: Expr) -> bool:
+        """Whether the expression has the same value in all threads of a strip that compute it."""
+        return all(self.is_same(e) for e in walk(expr))
+
+    def is_same(self, expr: Expr) -> bool:
+        match expr:
+            case Var():
+                return self.classes.find(expr) not in self.varying
+            case LaunchIndex(name=name, axis=axis):
+                return axis != "x" or name not in ("threadIdx", "globalIdx")
+            case Read(buffer=buffer):
+                return buffer not in self.written
+        return True
+
+    def is_once(self, stmt: Stmt) -> bool:
+        """Whether the statement is computed once for a strip."""
+        return isinstance(stmt, Let | Load | Assign) and self.is_same(stmt.var)
+
+    def is_single(self, var: Var) -> bool:
+        """Whether the C variable gets a value in one place only."""
+        return len(self.classes.of(var)) == 1 and var not in self.assigned and var not in self.joined
+
+    def lifts(self, stmt: Stmt) -> bool:
+        """Whether the statement is a loop that the threads of a strip run in step, or a branch that has one in it."""
+        if id(stmt) not in self.known:
+            self.known[id(stmt)] = self.runs_in_step(stmt)
+        return self.known[id(stmt)]
+
+    def runs_in_step(self, stmt: Stmt) -> bool:
+        match stmt:
+            case If():
+                return any(self.lifts(s) for s in (*stmt.then, *stmt.otherwise))
+            case For():
+                return all(self.is_uniform(e) for e in (stmt.start, stmt.stop, stmt.step)) and self.pays(stmt)
+            case While():
+                return self.is_uniform(stmt.condition) and self.pays(stmt)
+        return False
+
+    def pays(self, loop: For | While) -> bool:
+        """Whether compilers can vectorise what the loop does."""
+        inside = [s for block, _ in blocks(loop) for s in statements(block)]
+        if any(isinstance(s, _ALONE) for s in inside) or not any(_touches_memory(s) for s in inside):
+            return False
+        if any(isinstance(e, Call) and e.function not in _VECTORISED for top in expressions((loop,)) for e in walk(top)):
+            return False
+        return all(self.lifts(s) for s in inside if isinstance(s, For | While))
+
+    # --- one round ---
+
+    def block(self, block: Block, region: _Region) -> None:
+        for stmt in block:
+            if self.lifts(stmt):
+                self.in_step(stmt, region)
+            elif isinstance(stmt, Let | Load | Assign):
+                value = isinstance(stmt, Load) and stmt.buffer in self.written
+                self.give(stmt.var, not value and all(self.is_uniform(e) for e in operands(stmt)), region)
+            else:
+                self.varying |= {self.classes.find(v) for v in _bound((stmt,))}
+
+    def in_step(self, stmt: Stmt, region: _Region) -> None:
+        match stmt:
+            case If():
+                self.varying |= {self.classes.find(m.var) for m in stmt.merges}
+                same = self.is_uniform(stmt.condition)
+                self.block(stmt.then, region if same else (*region, id(stmt)))
+                self.block(stmt.otherwise, region if same else (*region, -id(stmt)))
+            case For() | While():
+                for c in stmt.carried:
+                    for var, value in ((c.var, c.init), (c.var, c.next), (c.result, c.var)):
+                        self.give(var, self.is_uniform(value), region)
+                if isinstance(stmt, For):
+                    self.give(stmt.var, True, region)
+                    self.loops.add(stmt.var)
+                else:
+                    self.block(stmt.header, region)
+                self.block(stmt.body, region)
+
+    def give(self, var: Var, same: bool, region: _Region) -> None:
+        root = self.classes.find(var)
+        if not same or self.regions.setdefault(root, region) != region:
+            self.varying.add(root)
+
+
+def _touches_memory(stmt: Stmt) -> bool:
+    return written(stmt) is not None or isinstance(stmt, Load) or any(isinstance(e, Read) for top in operands(stmt) for e in walk(top))
+
+
+def _joined(stmt: Stmt) -> Iterator[Var]:
+    match stmt:
+        case If(merges=merges):
+            yield from (m.var for m in merges)
+        case For(carried=carried) | While(carried=carried):
+            yield from (v for c in carried for v in (c.var, c.result))
+
+
+def _bound(block: Block) -> Iterator[Var]:
+    """All Vars that the statements give values to."""
+    for stmt in statements(block):
+        yield from defined(stmt)
+        yield from _joined(stmt)
+        if isinstance(stmt, For):
+            yield stmt.var
+
+
+def used(stmt: Stmt) -> Iterator[Var]:
+    """All Vars that the statement gives values to or uses, with all that is nested in it."""
+    yield from _bound((stmt,))
+    yield from (v for top in expressions((stmt,)) for v in variables(top))

@@ -1,0 +1,123 @@
+"""Strips of threads on the CPU: loops that the threads of a strip run in step stand outside of the loop over its lanes. Bit for bit the
+result of thread after thread."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from random_kernels import SIZE, SLOTS, RandomKernel
+
+from gpuad.codegen import host_source
+from gpuad.differentiate import primal_of
+from gpuad.executors.base import Memory
+from gpuad.executors.host import Host
+from gpuad.executors.reference import Reference
+from gpuad.frontend.cuda import parse
+from gpuad.ir.nodes import Kernel
+from gpuad.source import SourceFile
+
+I = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+IN_STEP = {
+    "a sum": f"{I} if (i >= n) return; float s = 0; for (int k = 0; k < m; ++k) s += x[k] * x[i]; y[i] = s;",
+    "a guard that stays": f"{I} float s = 1; if (i < n) {{ for (int k = 0; k < m; ++k) s += x[k] * x[i]; y[i] = s; }} z[i] = s;",
+    "sides that both loop": f"""{I} float s = 1; if (x[i] < 0.5f) {{ for (int k = 0; k < m; ++k) s += x[k] * x[i]; }}
+        else {{ s = 2; for (int k = 3; k < 7; ++k) s -= x[k + i]; }} y[i] = s;""",
+    "guards in guards": f"""{I} float s = 1; if (x[i] < 0.7f) {{ s = 3; if (x[i + 1] < 0.5f) {{ for (int k = 0; k < m; ++k) s += x[k]; }}
+        y[i] = s; }} z[i] = s;""",
+    "a branch taken by all": f"{I} float s = 1; if (n > 3) {{ for (int k = 0; k < m; ++k) s += x[k] * i; }} else s = 9; y[i] = s;",
+    "loops in loops": f"{I} float s = 0; for (int k = 0; k < m; ++k) {{ s *= 0.5f; for (int j = k; j < m; j += 2) s += x[j + i]; }} y[i] = s;",
+    "a loop of its own inside": f"{I} float s = 0; for (int k = 0; k < m; ++k) s += x[k] * i; for (int k = 0; k < i % 5; ++k) s += x[k]; y[i] = s;",
+    "a number that all compute": f"{I} float t = 0, s = 0; while (t < 3.0f) {{ s += x[i] * t; t += 0.7f; }} y[i] = s + t;",
+    "a parameter that changes": f"{I} float s = 0; while (a < 3.0f) {{ s += x[i] * a; a += 0.7f; }} y[i] = s + a;",
+    "a parameter that lanes change": f"{I} for (int k = 0; k < m; ++k) a = a * x[i] + x[k]; y[i] = a;",
+    "values that change places": f"{I} float s = x[i], t = 1; for (int k = 0; k < m; ++k) {{ float o = s; s = t; t = o + x[k]; }} y[i] = s + 2 * t;",
+    "backwards": f"{I} float s = 0; for (int k = m - 1; k >= 0; --k) s = 0.5f * s + x[k] * x[i]; y[i] = s;",
+    "a step that is no number": f"{I} float s = 0; for (int k = 0; k < m; k += n - 250) s += x[k + i]; y[i] = s;",
+    "memory in between": f"{I} y[i] = x[i]; for (int k = 0; k < m; ++k) {{ y[i] = y[i] * x[k]; if (x[i] > 0.5f) z[i] += y[i]; }}",
+    "rows": "int i = blockIdx.y * 50 + threadIdx.x; float s = 0; for (int k = blockIdx.y; k < m; ++k) s += x[k] * x[i]; y[i] += s;",
+    "a bound from memory": f"{I} float s = 0; for (int k = p[2]; k < p[3]; ++k) s += x[k] * i; y[i] = s;",
+    "a jump": f"{I} float s = 0; for (int k = 0; k < m; ++k) {{ if (x[i + k] > 0.5f) continue; s += x[i + k]; }} y[i] = s;",
+    "integers": f"{I} unsigned h = i; for (int k = 0; k < m; ++k) h = h * 16777619u ^ p[k]; y[i] = h % 1000u; int j = i * 3 / 2; z[i] = x[j % n];",
+    "doubles": f"{I} double s = 0; for (int k = 0; k < m; ++k) s += sqrt((double)x[k] + x[i]); y[i] = s;",
+}
+ALONE = {
+    "atomics": f"{I} float s = 0; for (int k = 0; k < m; ++k) s += x[k]; atomicAdd(&y[p[i]], s);",
+    "its own bounds": f"{I} float s = 0; for (int k = 0; k < i; ++k) s += x[k]; y[i] = s;",
+    "a bound that changes": f"{I} float s = 0; for (int k = 0; k < (int)z[0]; ++k) s += x[k]; if (i > 0) z[i] = y[i] = s;",
+    "a function without vectors": f"{I} float s = 0; for (int k = 0; k < m; ++k) s += sinf(x[k] * x[i]); y[i] = s;",
+    "its own end": f"{I} float s = 0; while (s < 3.0f) s += x[i] + 0.1f; y[i] = s;",
+}
+N = 300
+
+
+def made(body: str, name: str = "k") -> Kernel:
+    text = f'extern "C" __global__ void {name}(const float* x, float* y, float* z, const int* p, float a, int n, int m) {{\n{body}\n}}'
+    return primal_of(parse(SourceFile("lanes.cu", text)).kernel(name))
+
+
+def result(executor: Any, kernel: Kernel, grid: tuple[int, int], block: int) -> list[Any]:
+    random = np.random.default_rng(1)
+    x, y, z = (random.uniform(0, 1, 2 * N).astype(np.float32) for _ in range(3))
+    p = random.integers(0, 9, N).astype(np.int32)
+    p[2:4] = 1, 8
+    arrays = [x, y, z, p]
+    executor.launch(kernel, (*grid, 1), (block, 1, 1), [*map(Memory, arrays), np.float32(0.25), np.int32(N // 2 + 102), np.int32(11)])
+    return arrays[1:3]
+
+
+@pytest.fixture(scope="module")
+def kernels() -> dict[str, Kernel]:
+    found = {name: replace(made(body), name=f"k{k}") for k, (name, body) in enumerate((IN_STEP | ALONE).items())}
+    HOST.prepare(found.values())
+    return found
+
+
+HOST = Host(workers=2)
+
+
+@pytest.mark.parametrize("name", IN_STEP)
+def test_threads_of_a_strip_run_a_loop_in_step(name: str, kernels: dict[str, Kernel]) -> None:
+    """Full strips, and strips that are not: of 1, 36 and 63 threads."""
+    assert "gpuad_strips_" in host_source([kernels[name]])
+    grids = [((1, 3), 50), ((1, 1), 64)] if name == "rows" else [((2, 1), 50), ((1, 1), 64), ((1, 1), 1), ((1, 1), 63), ((3, 1), 65)]
+    for grid, block in grids:
+        for a, b in zip(result(HOST, kernels[name], grid, block), result(Reference(), kernels[name], grid, block), strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=f"{grid}, {block}")
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_threads_that_run_alone(name: str, kernels: dict[str, Kernel]) -> None:
+    assert "gpuad_strips_" not in host_source([kernels[name]])
+    for a, b in zip(result(HOST, kernels[name], (2, 1), 50), result(Reference(), kernels[name], (2, 1), 50), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_arguments_that_overlap_are_run_thread_by_thread() -> None:
+    assert "gpuad_strips_" not in host_source([made(IN_STEP["a sum"])], apart=False)
+
+
+def outcome(executor: Any, kernel: Kernel, seed: int, block: int) -> list[Any]:
+    random = np.random.default_rng(seed)
+    f = random.normal(size=SIZE).astype(np.float32)
+    f[:3] = 0, np.nan, -0.0
+    p, r = random.normal(size=SLOTS * SIZE).astype(np.float32), random.normal(size=SLOTS * SIZE)
+    g, q = (random.integers(-20, 100, n).astype(np.int32) for n in (SIZE, SLOTS * SIZE))
+    arrays = [f, g, p, q, r, np.zeros(4, np.int32), np.zeros(4)]
+    executor.launch(kernel, (SIZE // block, 1, 1), (block, 1, 1), [*map(Memory, arrays), np.int32(37)])
+    return arrays
+
+
+def test_random_kernels_agree_bit_for_bit() -> None:
+    """In full strips and in strips of 21 threads."""
+    kernels = {seed: RandomKernel(seed, alone=True).kernel for seed in range(24)}
+    kernels = {seed: k for seed, k in kernels.items() if "gpuad_strips_" in host_source([k])}
+    assert len(kernels) > 12
+    HOST.prepare(kernels.values())
+    for seed, k in kernels.items():
+        for block in (64, 21):
+            expected = outcome(Reference(check=False), k, seed, block)
+            for param, a, b in zip(k.params, expected, outcome(HOST, k, seed, block), strict=False):
+                np.testing.assert_array_equal(a, b, err_msg=f"seed {seed}, block {block}: {param.name}")
