@@ -160,7 +160,7 @@ class RandomKernel:
             self.array,
         ]
         if self.alone:
-            kinds = kinds[:-4] + [self.assigned]
+            kinds = [*kinds[:-4], self.assigned]
         if depth < 3:
             kinds += [self.branch, self.branch, self.loop, self.loop, self.while_loop]
         return self.random.choice(kinds)(scope, arrays, depth)

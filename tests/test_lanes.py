@@ -19,36 +19,37 @@ from gpuad.frontend.cuda import parse
 from gpuad.ir.nodes import Kernel
 from gpuad.source import SourceFile
 
-I = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+THREAD = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+LOOP = "for (int k = 0; k < m; ++k)"
 IN_STEP = {
-    "a sum": f"{I} if (i >= n) return; float s = 0; for (int k = 0; k < m; ++k) s += x[k] * x[i]; y[i] = s;",
-    "a guard that stays": f"{I} float s = 1; if (i < n) {{ for (int k = 0; k < m; ++k) s += x[k] * x[i]; y[i] = s; }} z[i] = s;",
-    "sides that both loop": f"""{I} float s = 1; if (x[i] < 0.5f) {{ for (int k = 0; k < m; ++k) s += x[k] * x[i]; }}
+    "a sum": f"{THREAD} if (i >= n) return; float s = 0; {LOOP} s += x[k] * x[i]; y[i] = s;",
+    "a guard that stays": f"{THREAD} float s = 1; if (i < n) {{ {LOOP} s += x[k] * x[i]; y[i] = s; }} z[i] = s;",
+    "sides that both loop": f"""{THREAD} float s = 1; if (x[i] < 0.5f) {{ {LOOP} s += x[k] * x[i]; }}
         else {{ s = 2; for (int k = 3; k < 7; ++k) s -= x[k + i]; }} y[i] = s;""",
-    "guards in guards": f"""{I} float s = 1; if (x[i] < 0.7f) {{ s = 3; if (x[i + 1] < 0.5f) {{ for (int k = 0; k < m; ++k) s += x[k]; }}
+    "guards in guards": f"""{THREAD} float s = 1; if (x[i] < 0.7f) {{ s = 3; if (x[i + 1] < 0.5f) {{ {LOOP} s += x[k]; }}
         y[i] = s; }} z[i] = s;""",
-    "a branch taken by all": f"{I} float s = 1; if (n > 3) {{ for (int k = 0; k < m; ++k) s += x[k] * i; }} else s = 9; y[i] = s;",
-    "loops in loops": f"{I} float s = 0; for (int k = 0; k < m; ++k) {{ s *= 0.5f; for (int j = k; j < m; j += 2) s += x[j + i]; }} y[i] = s;",
-    "a loop of its own inside": f"{I} float s = 0; for (int k = 0; k < m; ++k) s += x[k] * i; for (int k = 0; k < i % 5; ++k) s += x[k]; y[i] = s;",
-    "a number that all compute": f"{I} float t = 0, s = 0; while (t < 3.0f) {{ s += x[i] * t; t += 0.7f; }} y[i] = s + t;",
-    "a parameter that changes": f"{I} float s = 0; while (a < 3.0f) {{ s += x[i] * a; a += 0.7f; }} y[i] = s + a;",
-    "a parameter that lanes change": f"{I} for (int k = 0; k < m; ++k) a = a * x[i] + x[k]; y[i] = a;",
-    "values that change places": f"{I} float s = x[i], t = 1; for (int k = 0; k < m; ++k) {{ float o = s; s = t; t = o + x[k]; }} y[i] = s + 2 * t;",
-    "backwards": f"{I} float s = 0; for (int k = m - 1; k >= 0; --k) s = 0.5f * s + x[k] * x[i]; y[i] = s;",
-    "a step that is no number": f"{I} float s = 0; for (int k = 0; k < m; k += n - 250) s += x[k + i]; y[i] = s;",
-    "memory in between": f"{I} y[i] = x[i]; for (int k = 0; k < m; ++k) {{ y[i] = y[i] * x[k]; if (x[i] > 0.5f) z[i] += y[i]; }}",
+    "a branch taken by all": f"{THREAD} float s = 1; if (n > 3) {{ {LOOP} s += x[k] * i; }} else s = 9; y[i] = s;",
+    "loops in loops": f"{THREAD} float s = 0; {LOOP} {{ s *= 0.5f; for (int j = k; j < m; j += 2) s += x[j + i]; }} y[i] = s;",
+    "a loop of its own inside": f"{THREAD} float s = 0; {LOOP} s += x[k] * i; for (int k = 0; k < i % 5; ++k) s += x[k]; y[i] = s;",
+    "a number that all compute": f"{THREAD} float t = 0, s = 0; while (t < 3.0f) {{ s += x[i] * t; t += 0.7f; }} y[i] = s + t;",
+    "a parameter that changes": f"{THREAD} float s = 0; while (a < 3.0f) {{ s += x[i] * a; a += 0.7f; }} y[i] = s + a;",
+    "a parameter that lanes change": f"{THREAD} {LOOP} a = a * x[i] + x[k]; y[i] = a;",
+    "values that change places": f"{THREAD} float s = x[i], t = 1; {LOOP} {{ float o = s; s = t; t = o + x[k]; }} y[i] = s + 2 * t;",
+    "backwards": f"{THREAD} float s = 0; for (int k = m - 1; k >= 0; --k) s = 0.5f * s + x[k] * x[i]; y[i] = s;",
+    "a step that is no number": f"{THREAD} float s = 0; for (int k = 0; k < m; k += n - 250) s += x[k + i]; y[i] = s;",
+    "memory in between": f"{THREAD} y[i] = x[i]; {LOOP} {{ y[i] = y[i] * x[k]; if (x[i] > 0.5f) z[i] += y[i]; }}",
     "rows": "int i = blockIdx.y * 50 + threadIdx.x; float s = 0; for (int k = blockIdx.y; k < m; ++k) s += x[k] * x[i]; y[i] += s;",
-    "a bound from memory": f"{I} float s = 0; for (int k = p[2]; k < p[3]; ++k) s += x[k] * i; y[i] = s;",
-    "a jump": f"{I} float s = 0; for (int k = 0; k < m; ++k) {{ if (x[i + k] > 0.5f) continue; s += x[i + k]; }} y[i] = s;",
-    "integers": f"{I} unsigned h = i; for (int k = 0; k < m; ++k) h = h * 16777619u ^ p[k]; y[i] = h % 1000u; int j = i * 3 / 2; z[i] = x[j % n];",
-    "doubles": f"{I} double s = 0; for (int k = 0; k < m; ++k) s += sqrt((double)x[k] + x[i]); y[i] = s;",
+    "a bound from memory": f"{THREAD} float s = 0; for (int k = p[2]; k < p[3]; ++k) s += x[k] * i; y[i] = s;",
+    "a jump": f"{THREAD} float s = 0; {LOOP} {{ if (x[i + k] > 0.5f) continue; s += x[i + k]; }} y[i] = s;",
+    "integers": f"{THREAD} unsigned h = i; {LOOP} h = h * 16777619u ^ p[k]; y[i] = h % 1000u; int j = i * 3 / 2; z[i] = x[j % n];",
+    "doubles": f"{THREAD} double s = 0; {LOOP} s += sqrt((double)x[k] + x[i]); y[i] = s;",
 }
 ALONE = {
-    "atomics": f"{I} float s = 0; for (int k = 0; k < m; ++k) s += x[k]; atomicAdd(&y[p[i]], s);",
-    "its own bounds": f"{I} float s = 0; for (int k = 0; k < i; ++k) s += x[k]; y[i] = s;",
-    "a bound that changes": f"{I} float s = 0; for (int k = 0; k < (int)z[0]; ++k) s += x[k]; if (i > 0) z[i] = y[i] = s;",
-    "a function without vectors": f"{I} float s = 0; for (int k = 0; k < m; ++k) s += sinf(x[k] * x[i]); y[i] = s;",
-    "its own end": f"{I} float s = 0; while (s < 3.0f) s += x[i] + 0.1f; y[i] = s;",
+    "atomics": f"{THREAD} float s = 0; {LOOP} s += x[k]; atomicAdd(&y[p[i]], s);",
+    "its own bounds": f"{THREAD} float s = 0; for (int k = 0; k < i; ++k) s += x[k]; y[i] = s;",
+    "a bound that changes": f"{THREAD} float s = 0; for (int k = 0; k < (int)z[0]; ++k) s += x[k]; if (i > 0) z[i] = y[i] = s;",
+    "a function without vectors": f"{THREAD} float s = 0; {LOOP} s += sinf(x[k] * x[i]); y[i] = s;",
+    "its own end": f"{THREAD} float s = 0; while (s < 3.0f) s += x[i] + 0.1f; y[i] = s;",
 }
 N = 300
 

@@ -11,7 +11,7 @@ up its part. So no thread waits for the sum of the one before it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir.nodes import (
     Accumulate,
@@ -27,6 +27,7 @@ from ..ir.nodes import (
 )
 from ..ir.types import Space
 from .axes import merge_axes
+from .columns import find_columns
 from .cuda import comment, functions, parameters, pointer, wrapped
 from .fold import fold
 from .host_helpers import ATOMICS, BLOCK_SUMS, PRELUDE, host_helper_text
@@ -39,7 +40,7 @@ from .spelling import c_type
 from .statements import INDENT
 from .stride import Flat, flatten
 from .structure import statements, written
-from .sums import sink_sums
+from .sums import is_sum, sink_sums
 
 STRIP = 32  # threads whose contributions to a sum wait to be added up
 _RESERVED = ("gpuad_sums", "gpuad_done")
@@ -110,6 +111,11 @@ class _Entry:
         summed = fold(sink_sums(flat.kernel))
         ranged = take_bounds(summed) if wide and "x" in axes.merged else Ranged(summed)
         self.bounds, self.stop = ranged.bounds, flat.stop
+        summed_up = any(is_sum(s) for s in statements(ranged.kernel.body))
+        columns = find_columns(ranged.kernel) if wide and "x" in axes.merged and not summed_up else None
+        self.divided = columns.rows if columns else ()
+        self.given = ranged.kernel.params
+        ranged = replace(ranged, kernel=columns.kernel) if columns else ranged
         self.printer = HostStatements(ranged.kernel, [*functions(kernel), *_DIMENSIONS, *_RESERVED], wide)
         self.declared = list(parameters(self.printer))
         self.kernel = self.printer.kernel
@@ -176,14 +182,14 @@ class _Entry:
         if self.stop is None:
             return []
         dimensions = ["const gpuad_dim blockDim", "const gpuad_dim gridDim"]
-        head = wrapped(f"static long long gpuad_width_{self.name}", [*self.declared, *dimensions])
+        head = wrapped(f"static long long gpuad_width_{self.name}", [*self.declared[: len(self.given)], *dimensions])
         return [*head, "{", f"{INDENT}const long long gpuad_stop = {self.printer.text.text(self.stop)};", *_CLAMPED, "}", ""]
 
     def rows(self) -> list[str]:
         changed = {written(s) for s in statements(self.kernel.body)}
         declared = [
             f"{pointer(p, p not in changed)} GPUAD_RESTRICT {self.printer.name_of(p)}" if isinstance(p, Buffer) else text
-            for p, text in zip(self.kernel.params, self.declared, strict=True)
+            for p, text in zip(self.given, self.declared, strict=False)
         ]
         done = ["double* gpuad_totals" if self.strips else "std::vector<gpuad_flushed>* gpuad_done"] if self.sums else []
         numbers = [
@@ -231,6 +237,25 @@ class _Entry:
         """The loop over the threads of a row."""
         if self.strips:
             return self.full_strips() if self.straight else self.strip_loop()
+        return self.row_by_row() if self.divided else self.line_loop()
+
+    def row_by_row(self) -> list[str]:
+        """The loop over the rows into which the kernel divides its threads."""
+        quotients = [(self.printer.name_of(r.quotient), c_type(r.divisor.type), self.printer.text.text(r.divisor)) for r in self.divided]
+        self.helpers.add("gpuad_row_of")
+        (first, _, width), *_ = quotients
+        return [
+            "for (long long gpuad_start = gpuad_from, gpuad_next; gpuad_start < gpuad_to; gpuad_start = gpuad_next) {",
+            f"{INDENT}gpuad_next = gpuad_to;",
+            *(f"{INDENT}const {kind} {q} = gpuad_row_of<{kind}>(gpuad_start, {by}, gpuad_next);" for q, kind, by in quotients),
+            f"{INDENT}const long long gpuad_shift = (long long){first} * (long long)({width});",
+            f"{INDENT}const long long gpuad_from = gpuad_start - gpuad_shift, gpuad_to = gpuad_next - gpuad_shift;",
+            *(INDENT + line for line in self.line_loop()),
+            "}",
+        ]
+
+    def line_loop(self) -> list[str]:
+        """The loop over threads that are neighbours."""
         if self.inner is not None:
             return self.split_loop(self.inner)
         if self.lanes is not None:
@@ -350,7 +375,7 @@ class _Entry:
 
     def slots(self) -> list[str]:
         changed = {written(s) for s in statements(self.kernel.body)}
-        kinds = [pointer(p, p not in changed) if isinstance(p, Buffer) else c_type(p.type) for p in self.kernel.params]
+        kinds = [pointer(p, p not in changed) if isinstance(p, Buffer) else c_type(p.type) for p in self.given]
         return [f"gpuad_slot<{kind}>(slots, {k})" for k, kind in enumerate(kinds)]
 
     def combine(self) -> list[str]:

@@ -76,7 +76,17 @@ class HostExpressions(Expressions):
         right = expr.right if expr.op in "/%" else Cast(expr.right, U32 if expr.right.type.bits <= 32 else U64)
         return f"{name}<{c_type(promoted(expr.type))}>({self.text(expr.left)}, {self.text(right)})"
 
+    def converted_operands(self, expr: Binary) -> tuple[Expr, Expr]:
+        """A conversion to 64 bits of what has them already is not left to C: it would go through the 32 bits."""
+        left, right = super().converted_operands(expr)
+        return (expr.left if self.is_widened(expr.left) else left), (expr.right if self.is_widened(expr.right) else right)
+
+    def is_widened(self, expr: Expr) -> bool:
+        return isinstance(expr, Cast) and expr.type == I64 and self.compares_wide(expr.operand)
+
     def cast(self, expr: Cast) -> tuple[str, int]:
+        if self.is_widened(expr):
+            return self.widened(expr.operand)[:2]
         if not expr.operand.type.is_float or not expr.type.is_integer:
             return super().cast(expr)
         self.helpers.add("gpuad_f2i")
@@ -85,6 +95,8 @@ class HostExpressions(Expressions):
         return (call, PRIMARY) if wide == expr.type else (f"({c_type(expr.type)}){call}", UNARY)
 
     def assigned(self, expr: Expr, target: Scalar) -> str:
+        if self.is_widened(expr):
+            return self.text(expr)
         if target != BOOL and self.compares_wide(expr) and target.is_integer and target.bits <= expr.type.bits:
             return self.widened(expr)[0]
         return super().assigned(expr, target)

@@ -194,21 +194,36 @@ GPUAD_INLINE T atomicCAS(T* target, typename gpuad_same<T>::type expected, typen
 
 _INTEGERS = {
     "gpuad_div": r"""
-// x / 0 has all bits set, and the least integer divided by -1 is itself.
+// x / 0 has all bits set, and the least integer divided by -1 is itself. For 32 bits the quotient of two doubles is exact enough, since one
+// that is no integer is further from the next than it is rounded by; and a vector of doubles is divided at once.
 template <typename T> GPUAD_INLINE T gpuad_div(T a, T b)
 {
-    if (b == 0) return (T)-1;
-    if (T(-1) < T(0) && b == (T)-1) return (T)(0 - (unsigned long long)a);
-    return a / b;
+    const bool minus = T(-1) < T(0) && b == (T)-1;
+    const T by = b == 0 || minus ? (T)1 : b;
+    const T quotient = sizeof(T) == 4 ? (T)((double)a / (double)by) : (T)(a / by);
+    return b == 0 ? (T)-1 : minus ? (T)(0 - (unsigned long long)a) : quotient;
 }
 """,
     "gpuad_rem": r"""
 // x % 0 is x, and x % -1 is 0.
 template <typename T> GPUAD_INLINE T gpuad_rem(T a, T b)
 {
-    if (b == 0) return a;
-    if (T(-1) < T(0) && b == (T)-1) return 0;
-    return a % b;
+    const T by = b == 0 || (T(-1) < T(0) && b == (T)-1) ? (T)1 : b;
+    const T quotient = sizeof(T) == 4 ? (T)((double)a / (double)by) : (T)(a / by);
+    return b == 0 ? a : (T)(a - (unsigned long long)quotient * by);
+}
+""",
+    "gpuad_row_of": r"""
+// The quotient of the thread with index i, and the end of the threads that have the same one, if it is before `end`.
+template <typename T> GPUAD_INLINE T gpuad_row_of(long long i, T by, long long& end)
+{
+    if (by > 0 && (unsigned long long)by <= 0xffffffffu) {
+        const long long quotient = (unsigned)i / (unsigned)by, next = (quotient + 1) * (long long)by;
+        if (next < end) end = next;
+        return (T)quotient;
+    }
+    end = i + 1;
+    return by == 0 ? (T)-1 : T(-1) < T(0) && by == (T)-1 ? (T)(0 - i) : (T)((T)i / by);
 }
 """,
     "gpuad_shl": r"""
