@@ -28,6 +28,11 @@ IN_STEP = {
         else {{ s = 2; for (int k = 3; k < 7; ++k) s -= x[k + i]; }} y[i] = s;""",
     "guards in guards": f"""{THREAD} float s = 1; if (x[i] < 0.7f) {{ s = 3; if (x[i + 1] < 0.5f) {{ {LOOP} s += x[k]; }}
         y[i] = s; }} z[i] = s;""",
+    "guards at both ends": f"""{THREAD} float s = 1; if (i >= 3 && i + 5 <= n) {{ {LOOP} s += x[k] * x[i]; }}
+        else if (i != 0) {{ {LOOP} s -= x[k + i]; }} y[i] = s;""",
+    "loads that stay the same": f"{THREAD} float s = 1; {LOOP} {{ float t = x[3 * i + 1]; s += x[k] * t; }} y[i] = s;",
+    "an index that changes": f"{THREAD} float s = 1; int j = i; {LOOP} {{ float t = x[j]; s += x[k] * t; j = (j + 7) % n; }} y[i] = s;",
+    "a load never made": f"{THREAD} float s = 1; for (int k = 12; k < m; ++k) {{ float t = x[1000000 * i]; s += t; }} y[i] = s;",
     "a branch taken by all": f"{THREAD} float s = 1; if (n > 3) {{ {LOOP} s += x[k] * i; }} else s = 9; y[i] = s;",
     "loops in loops": f"{THREAD} float s = 0; {LOOP} {{ s *= 0.5f; for (int j = k; j < m; j += 2) s += x[j + i]; }} y[i] = s;",
     "a loop of its own inside": f"{THREAD} float s = 0; {LOOP} s += x[k] * i; for (int k = 0; k < i % 5; ++k) s += x[k]; y[i] = s;",
@@ -61,7 +66,7 @@ def made(body: str, name: str = "k") -> Kernel:
 
 def result(executor: Any, kernel: Kernel, grid: tuple[int, int], block: int) -> list[Any]:
     random = np.random.default_rng(1)
-    x, y, z = (random.uniform(0, 1, 2 * N).astype(np.float32) for _ in range(3))
+    x, y, z = (random.uniform(0, 1, 4 * N).astype(np.float32) for _ in range(3))
     p = random.integers(0, 9, N).astype(np.int32)
     p[2:4] = 1, 8
     arrays = [x, y, z, p]

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ..ir.nodes import Assign, Binary, Cast, Constant, Expr, Kernel, LaunchIndex, Let, Var, walk
+from ..ir.nodes import Binary, Cast, Constant, Expr, Kernel, LaunchIndex, Var, walk
 from ..ir.types import Scalar
 from .axes import GLOBAL, bare, map_expressions
-from .ranges import is_uniform
-from .structure import expressions, rebuild, statements, substitute
+from .ranges import is_uniform, single_values
+from .structure import expressions, rebuild, substitute
 
 _X = LaunchIndex(GLOBAL, "x")
 _SHORT = 16  # a constant row of fewer threads is not worth a loop
@@ -42,7 +42,7 @@ class Columns:
 
 def find_columns(kernel: Kernel) -> Columns | None:
     """The folded kernel by rows and columns; None if it divides its global x index by nothing."""
-    values = _values(kernel)
+    values = single_values(kernel)
     found = list(dict.fromkeys((e.op, e.right) for e in _divisions(kernel, values)))
     divisors = list(dict.fromkeys(d for op in "%/" for o, d in found if o == op))  # that of a remainder first
     if not divisors:
@@ -52,15 +52,6 @@ def find_columns(kernel: Kernel) -> Columns | None:
     return Columns(
         replace(kernel, params=(*kernel.params, *(r.quotient for r in rows)), body=map_expressions(kernel.body, task.visit)), rows
     )
-
-
-def _values(kernel: Kernel) -> dict[Var, Expr]:
-    assigned = {s.var for s in statements(kernel.body) if isinstance(s, Assign)}
-    table: dict[Var, Expr] = {}
-    for stmt in statements(kernel.body):
-        if isinstance(stmt, Let) and stmt.var not in assigned:
-            table[stmt.var] = substitute(stmt.value, table)
-    return table
 
 
 def _divisions(kernel: Kernel, values: dict[Var, Expr]) -> Iterator[Binary]:

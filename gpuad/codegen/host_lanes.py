@@ -23,10 +23,12 @@ _LOOP = f"for (long long {LANE} = 0; {LANE} < gpuad_lanes; ++{LANE})"
 
 
 class LaneExpressions(HostExpressions):
-    """Prints the indices of the lane's thread; the launch indices are those of the strip's first thread."""
+    """Prints the indices of the lane's thread, and outside of loops over lanes those of the strip's first."""
+
+    in_lane: bool = False
 
     def widened(self, expr: Expr) -> tuple[str, int, bool]:
-        if isinstance(expr, LaunchIndex) and expr.axis == "x" and expr.name in ("threadIdx", "globalIdx"):
+        if self.in_lane and isinstance(expr, LaunchIndex) and expr.axis == "x" and expr.name in ("threadIdx", "globalIdx"):
             return f"({expr.name}.x + {LANE})", PRIMARY, True
         return super().widened(expr)
 
@@ -38,6 +40,8 @@ class LaneStatements(HostStatements):
 
     def __init__(self, kernel: Kernel, reserved: Sequence[str], wide: bool) -> None:
         super().__init__(kernel, reserved, wide)
+        assert isinstance(self.text, LaneExpressions)
+        self.lane_text = self.text
         silent = not any(isinstance(s, Tell) for s in statements(self.kernel.body))
         self.plan: Lanes | None = lanes(self.kernel, self.classes) if silent else None
 
@@ -148,12 +152,14 @@ class LaneStatements(HostStatements):
     def lane_lines(self, piece: Piece) -> list[str]:
         outer, self.lines = self.lines, []
         self.open()
+        self.lane_text.in_lane = True
         for let in piece.again:
             self.define(let.var, let.value)
         if piece.mask is None:
             self.actions(piece)
         else:
             self.braces(f"if ({_mask(piece.mask)}[{LANE}])", lambda: self.actions(piece))
+        self.lane_text.in_lane = False
         self.close()
         outer, self.lines = self.lines, outer
         return outer
@@ -173,6 +179,12 @@ def _mask(number: int) -> str:
     return f"gpuad_mask{number}"
 
 
+def _cut(value: str, shift: int) -> list[str]:
+    """Ends a strip where a guard changes."""
+    left = f"(long long)({value}) + {shift} - globalIdx.x - gpuad_at"
+    return [f"if (const long long gpuad_left = {left}; gpuad_left > 0 && gpuad_left < gpuad_lanes) gpuad_lanes = gpuad_left;"]
+
+
 def strips(printer: LaneStatements, name: str, dimensions: Sequence[str], arguments: Sequence[str]) -> list[str]:
     """Functions that run a strip of threads along x, and a number of threads from one on: full strips, whose loops over the lanes have a
     constant length, and what is left."""
@@ -180,6 +192,7 @@ def strips(printer: LaneStatements, name: str, dimensions: Sequence[str], argume
     lines, lanes_ = printer.strip(), printer.lanes
     given = [*declared, *(f"const gpuad_dim {n}" for n in dimensions)]
     place = [f"{{{n}.x + gpuad_at, {n}.y, {n}.z}}" if n in ("threadIdx", "globalIdx") else n for n in dimensions]
+    cuts = [line for bound in printer.plan.cuts for line in _cut(printer.text.text(bound.value), bound.shift)] if printer.plan else []
     call = f"gpuad_strip_{name}({', '.join([*arguments, *place])}"
     return [
         *wrapped(f"GPUAD_INLINE void gpuad_strip_{name}", [*given, "const long long gpuad_lanes"]),
@@ -190,8 +203,15 @@ def strips(printer: LaneStatements, name: str, dimensions: Sequence[str], argume
         *wrapped(f"static GPUAD_NOINLINE void gpuad_strips_{name}", [*given, "const long long gpuad_count"]),
         "{",
         f"{INDENT}long long gpuad_at = 0;",
-        f"{INDENT}for (; gpuad_count - gpuad_at >= {lanes_}; gpuad_at += {lanes_}) {call}, {lanes_});",
-        f"{INDENT}if (gpuad_at < gpuad_count) {call}, gpuad_count - gpuad_at);",
+        f"{INDENT}while (gpuad_at < gpuad_count) {{",
+        f"{INDENT * 2}long long gpuad_lanes = gpuad_count - gpuad_at < {lanes_} ? gpuad_count - gpuad_at : {lanes_};",
+        *(INDENT * 2 + line for line in cuts),
+        f"{INDENT * 2}if (gpuad_lanes == {lanes_})",
+        f"{INDENT * 3}{call}, {lanes_});",
+        f"{INDENT * 2}else",
+        f"{INDENT * 3}{call}, gpuad_lanes);",
+        f"{INDENT * 2}gpuad_at += gpuad_lanes;",
+        f"{INDENT}}}",
         "}",
         "",
     ]

@@ -21,9 +21,12 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ..ir.nodes import Binary, Block, Cast, Constant, Expr, For, If, Kernel, LaunchIndex, Let, Load, Stmt, Var, While, variables, walk
+from ..ir.types import BOOL
 from .coalesce import Classes
 from .fold import negated
-from .uniform import Uniform, used
+from .ranges import Bound
+from .structure import Read, operands, substitute, visit_operands
+from .uniform import Uniform, bound_in, used
 
 Pairs: TypeAlias = "tuple[tuple[Var, Expr], ...]"
 
@@ -93,10 +96,11 @@ Node: TypeAlias = "Piece | Once | Loop | Branch | Masked"
 
 @dataclass(frozen=True)
 class Lanes:
-    """A kernel's work for a strip of threads; of the C variables, those that are arrays over the lanes."""
+    """A kernel's work for a strip of threads; the C variables that are arrays over the lanes; where along x a strip has to end."""
 
     nodes: tuple[Node, ...]
     arrays: tuple[Var, ...]
+    cuts: tuple[Bound, ...]
 
 
 def lanes(kernel: Kernel, classes: Classes) -> Lanes | None:
@@ -107,13 +111,14 @@ def lanes(kernel: Kernel, classes: Classes) -> Lanes | None:
     plan = _Plan(uniform)
     nodes = plan.finished(plan.block(kernel.body, None, ()))
     pieces: Counter[Var] = Counter(root for piece in _pieces(nodes) for root in plan.variables_of(piece))
-    return Lanes(nodes, tuple(root for root, count in pieces.items() if count > 1))
+    return Lanes(nodes, tuple(root for root, count in pieces.items() if count > 1), uniform.cuts)
 
 
 class _Plan:
     def __init__(self, uniform: Uniform) -> None:
         self.uniform = uniform
         self.again: dict[Var, Let] = {}
+        self.values: dict[Var, Expr] = {}  # of these, in terms of launch indices and what is the same for all
         self.masks = 0
 
     def block(self, block: Block, mask: int | None, ends: Pairs) -> tuple[Node, ...]:
@@ -126,14 +131,19 @@ class _Plan:
             elif self.uniform.is_once(stmt):
                 if not self.is_movable(stmt):
                     _close(out, piece, mask)
-                out.append(Once(stmt))
+                out.append(Once(visit_operands(stmt, self.first)))
             elif isinstance(stmt, Let) and self.is_index(stmt):
                 self.again[stmt.var] = stmt
+                self.values[stmt.var] = substitute(stmt.value, self.values)
             else:
                 piece.append(stmt)
         self.give(ends, mask, out, piece)
         _close(out, piece, mask)
         return tuple(out)
+
+    def first(self, expr: Expr) -> Expr:
+        """What is the same for all lanes, in terms of the first lane's indices."""
+        return substitute(expr, self.values)
 
     def is_movable(self, stmt: Stmt) -> bool:
         """Whether the statement may be done before the piece that it stands in."""
@@ -146,7 +156,7 @@ class _Plan:
         piece += [Give(own)] if own else []
         if same:
             _close(out, piece, mask)
-            out.append(Once(Give(same)))
+            out.append(Once(Give(tuple((var, self.first(value)) for var, value in same))))
 
     def in_step(self, stmt: Stmt, mask: int | None, out: list[Node], piece: list[Action]) -> None:
         if isinstance(stmt, If):
@@ -156,14 +166,30 @@ class _Plan:
         self.give(tuple((c.var, c.init) for c in stmt.carried), mask, out, piece)
         _close(out, piece, mask)
         header = self.block(stmt.header, mask, ()) if isinstance(stmt, While) else ()
-        out.append(Loop(stmt, header, self.block(stmt.body, mask, tuple((c.var, c.next) for c in stmt.carried))))
+        early = self.early(stmt) if isinstance(stmt, For) else ()
+        if early and isinstance(stmt, For):
+            out.append(Branch(_runs(stmt), (Piece(early, mask),), ()))
+        body = tuple(s for s in stmt.body if s not in early)
+        out.append(Loop(stmt, header, self.block(body, mask, tuple((c.var, c.next) for c in stmt.carried))))
+
+    def early(self, loop: For) -> tuple[Stmt, ...]:
+        """The loads of the lanes' own numbers that are the same in all iterations, from memory that the kernel does not write."""
+        inside = {loop.var, *(c.var for c in loop.carried), *bound_in(loop.body)}
+        return tuple(s for s in loop.body if self.is_load(s) and not any(v in inside for e in operands(s) for v in variables(e)))
+
+    def is_load(self, stmt: Stmt) -> bool:
+        if not isinstance(stmt, Let | Load) or not self.uniform.is_single(stmt.var) or self.uniform.is_same(stmt.var):
+            return False
+        if isinstance(stmt, Load):
+            return stmt.buffer not in self.uniform.written
+        return isinstance(stmt.value, Read) and stmt.value.buffer not in self.uniform.written
 
     def branch(self, stmt: If, mask: int | None, out: list[Node], piece: list[Action]) -> None:
         sides = (stmt.then, tuple((m.var, m.then) for m in stmt.merges)), (stmt.otherwise, tuple((m.var, m.otherwise) for m in stmt.merges))
         if self.uniform.is_uniform(stmt.condition):
             _close(out, piece, mask)
             then, otherwise = (self.block(block, mask, ends) for block, ends in sides)
-            out.append(Branch(stmt.condition, then, otherwise))
+            out.append(Branch(self.first(stmt.condition), then, otherwise))
             return
         numbers = []
         for condition, side in zip((stmt.condition, negated(stmt.condition)), sides, strict=True):
@@ -218,6 +244,12 @@ class _Plan:
         """The C variables of the piece that may differ from lane to lane, but for indices."""
         found = (v for action in piece.actions for v in _used(action) if v not in self.again and not self.uniform.is_same(v))
         return dict.fromkeys(self.uniform.classes.find(v) for v in found)
+
+
+def _runs(loop: For) -> Expr:
+    """Whether the loop has an iteration."""
+    down = isinstance(loop.step, Constant) and loop.step.value < 0
+    return Binary(">" if down else "<", loop.start, loop.stop, BOOL)
 
 
 def _close(out: list[Node], piece: list[Action], mask: int | None) -> None:

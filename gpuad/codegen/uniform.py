@@ -6,6 +6,9 @@ the kernel does not write, and of variables that are the same. A loop is run in 
 stand outside of the loop over the threads of the strip, which the compiler vectorises. C variables are judged, not Vars: all of the Vars
 that share one have to be the same, and to get their values under the same conditions.
 
+A comparison of the global x index with a number of the launch, as in the guard `i < n`, is the same in all threads of a strip too if strips
+end where it changes: that is done for those that a loop stands behind.
+
 The largest such set is found by assuming all, and taking back what turns out to differ until nothing more does.
 """
 
@@ -18,6 +21,7 @@ from ..ir.nodes import (
     Assign,
     Atomic,
     Barrier,
+    Binary,
     Block,
     Call,
     Expr,
@@ -36,7 +40,8 @@ from ..ir.nodes import (
     walk,
 )
 from .coalesce import Classes
-from .structure import Read, blocks, defined, expressions, operands, statements, written
+from .ranges import Bound, bound_of, single_values
+from .structure import Read, blocks, defined, expressions, operands, rebuild, statements, substitute, written
 
 # What compilers have vector instructions for, or which is made of such. Of other functions each thread's call costs more than all else.
 _VECTORISED = {
@@ -53,11 +58,14 @@ class Uniform:
     """The C variables of a folded kernel that are the same in all threads of a strip, and the statements that these run in step."""
 
     def __init__(self, kernel: Kernel, classes: Classes) -> None:
+        self.kernel = kernel
         self.classes = classes
         self.written = {written(s) for s in statements(kernel.body)}
         self.assigned = {s.var for s in statements(kernel.body) if isinstance(s, Assign)}
         self.joined = {v for s in statements(kernel.body) for v in _joined(s)}
         self.loops: set[Var] = set()
+        self.values = single_values(kernel)
+        self.cuts = tuple(dict.fromkeys(self.guarding(kernel)))
         self.varying: set[Var] = set()
         while True:
             before = len(self.varying)
@@ -67,9 +75,21 @@ class Uniform:
             if len(self.varying) == before:
                 break
 
+    def guarding(self, kernel: Kernel) -> Iterator[Bound]:
+        """Where comparisons with the global x index change that a loop stands behind."""
+        for stmt in statements(kernel.body):
+            if isinstance(stmt, If) and any(isinstance(s, For | While) for s in statements((stmt,))):
+                bounds = (self.bound(e) for e in walk(substitute(stmt.condition, self.values)))
+                yield from (b for b in bounds if b is not None)
+
+    def bound(self, expr: Expr) -> Bound | None:
+        return bound_of(substitute(expr, self.values), self.kernel) if isinstance(expr, Binary) else None
+
     def is_uniform(self, expr: Expr) -> bool:
         """Whether the expression has the same value in all threads of a strip that compute it."""
-        return all(self.is_same(e) for e in walk(expr))
+        if isinstance(expr, Binary) and self.cuts and self.bound(expr) in self.cuts:
+            return True
+        return self.is_same(expr) and all(self.is_uniform(e) for e in parts(expr))
 
     def is_same(self, expr: Expr) -> bool:
         match expr:
@@ -124,7 +144,7 @@ class Uniform:
                 value = isinstance(stmt, Load) and stmt.buffer in self.written
                 self.give(stmt.var, not value and all(self.is_uniform(e) for e in operands(stmt)), region)
             else:
-                self.varying |= {self.classes.find(v) for v in _bound((stmt,))}
+                self.varying |= {self.classes.find(v) for v in bound_in((stmt,))}
 
     def in_step(self, stmt: Stmt, region: _Region) -> None:
         match stmt:
@@ -150,6 +170,18 @@ class Uniform:
             self.varying.add(root)
 
 
+def parts(expr: Expr) -> list[Expr]:
+    """The direct subexpressions."""
+    found: list[Expr] = []
+
+    def note(part: Expr) -> Expr:
+        found.append(part)
+        return part
+
+    rebuild(expr, note)
+    return found
+
+
 def _touches_memory(stmt: Stmt) -> bool:
     return written(stmt) is not None or isinstance(stmt, Load) or any(isinstance(e, Read) for top in operands(stmt) for e in walk(top))
 
@@ -162,7 +194,7 @@ def _joined(stmt: Stmt) -> Iterator[Var]:
             yield from (v for c in carried for v in (c.var, c.result))
 
 
-def _bound(block: Block) -> Iterator[Var]:
+def bound_in(block: Block) -> Iterator[Var]:
     """All Vars that the statements give values to."""
     for stmt in statements(block):
         yield from defined(stmt)
@@ -173,5 +205,5 @@ def _bound(block: Block) -> Iterator[Var]:
 
 def used(stmt: Stmt) -> Iterator[Var]:
     """All Vars that the statement gives values to or uses, with all that is nested in it."""
-    yield from _bound((stmt,))
+    yield from bound_in((stmt,))
     yield from (v for top in expressions((stmt,)) for v in variables(top))
