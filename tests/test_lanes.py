@@ -3,6 +3,7 @@ result of thread after thread."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +34,15 @@ IN_STEP = {
     "loads that stay the same": f"{THREAD} float s = 1; {LOOP} {{ float t = x[3 * i + 1]; s += x[k] * t; }} y[i] = s;",
     "an index that changes": f"{THREAD} float s = 1; int j = i; {LOOP} {{ float t = x[j]; s += x[k] * t; j = (j + 7) % n; }} y[i] = s;",
     "a load never made": f"{THREAD} float s = 1; for (int k = 12; k < m; ++k) {{ float t = x[1000000 * i]; s += t; }} y[i] = s;",
+    "memory of its own": f"{THREAD} float s = 0; for (int k = 2; k < n / 9; ++k) s += x[i * 7 + k] * x[k + 4 * i + 1]; y[i] = s;",
+    "memory that another load names": f"""{THREAD} float s = 0; const float* own = x + 30 * p[i];
+        for (int k = 0; k < n / 9; ++k) s += own[k]; y[i] = s;""",
+    "memory of its own, not always": f"""{THREAD} float s = 0; for (int k = 0; k < n / 9; ++k) {{
+        if (k * i < 90) s += x[i * 9 + k]; s += k > i ? x[i * 5 + k] : 1; }} y[i] = s;""",
+    "memory of its own behind a guard": f"""{THREAD} float s = 1; if (x[i] > 0.5f)
+        for (int k = 1; k < n / 9; ++k) {{ float t = x[i * 9 + k]; s += x[i * 8 + k] * t; if (t > 0.9f) s -= 3; }} y[i] = s;""",
+    "memory of its own that it writes": f"""{THREAD} for (int k = 0; k < n / 9; ++k)
+        z[i * 4] += z[i * 4 + k % 4] + x[i * 4 + k]; y[i] = z[4 * i];""",
     "a branch taken by all": f"{THREAD} float s = 1; if (n > 3) {{ {LOOP} s += x[k] * i; }} else s = 9; y[i] = s;",
     "loops in loops": f"{THREAD} float s = 0; {LOOP} {{ s *= 0.5f; for (int j = k; j < m; j += 2) s += x[j + i]; }} y[i] = s;",
     "a loop of its own inside": f"{THREAD} float s = 0; {LOOP} s += x[k] * i; for (int k = 0; k < i % 5; ++k) s += x[k]; y[i] = s;",
@@ -66,7 +76,7 @@ def made(body: str, name: str = "k") -> Kernel:
 
 def result(executor: Any, kernel: Kernel, grid: tuple[int, int], block: int) -> list[Any]:
     random = np.random.default_rng(1)
-    x, y, z = (random.uniform(0, 1, 4 * N).astype(np.float32) for _ in range(3))
+    x, y, z = (random.uniform(0, 1, 8 * N).astype(np.float32) for _ in range(3))
     p = random.integers(0, 9, N).astype(np.int32)
     p[2:4] = 1, 8
     arrays = [x, y, z, p]
@@ -92,6 +102,16 @@ def test_threads_of_a_strip_run_a_loop_in_step(name: str, kernels: dict[str, Ker
     for grid, block in grids:
         for a, b in zip(result(HOST, kernels[name], grid, block), result(Reference(), kernels[name], grid, block), strict=True):
             np.testing.assert_array_equal(a, b, err_msg=f"{grid}, {block}")
+
+
+def test_memory_of_its_own_is_loaded_in_tiles(kernels: dict[str, Kernel]) -> None:
+    tiles = {name: len(re.findall(r" gpuad_tile\d+\[16\]", host_source([kernels[name]]))) for name in IN_STEP}
+    assert {name: count for name, count in tiles.items() if count} == {
+        "memory of its own": 2,
+        "memory that another load names": 1,
+        "memory of its own behind a guard": 2,
+        "memory of its own that it writes": 1,
+    }
 
 
 @pytest.mark.parametrize("name", ALONE)

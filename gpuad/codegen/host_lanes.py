@@ -4,6 +4,7 @@ lanes."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from ..ir.nodes import Expr, For, Kernel, LaunchIndex, Stmt, Tell, Var
 from .cuda import parameters, wrapped
@@ -13,8 +14,9 @@ from .host_expressions import HostExpressions
 from .host_statements import HostStatements
 from .lanes import Branch, Give, Lanes, Loop, Mask, Masked, Node, Once, Piece, lanes
 from .spelling import c_type
-from .statements import INDENT
+from .statements import COMPARED, INDENT
 from .structure import statements
+from .tiles import DEPTH, Tile, Tiled, Tiling
 
 LANES = 64  # threads of a full strip
 _MOST = 1 << 14  # bytes of arrays over the lanes that a strip may have; it has fewer threads else
@@ -22,10 +24,17 @@ LANE = "gpuad_k"
 _LOOP = f"for (long long {LANE} = 0; {LANE} < gpuad_lanes; ++{LANE})"
 
 
+@dataclass
 class LaneExpressions(HostExpressions):
     """Prints the indices of the lane's thread, and outside of loops over lanes those of the strip's first."""
 
     in_lane: bool = False
+    firsts: dict[int, Var] = field(default_factory=dict)  # of each tile the index of its first iteration
+
+    def printed(self, expr: Expr) -> tuple[str, int]:
+        if isinstance(expr, Tiled):
+            return f"{_tile(expr.number)}[{self.widened(expr.arguments[0])[0]} - {self.text(self.firsts[expr.number])}][{LANE}]", PRIMARY
+        return super().printed(expr)
 
     def widened(self, expr: Expr) -> tuple[str, int, bool]:
         if self.in_lane and isinstance(expr, LaunchIndex) and expr.axis == "x" and expr.name in ("threadIdx", "globalIdx"):
@@ -43,6 +52,7 @@ class LaneStatements(HostStatements):
         assert isinstance(self.text, LaneExpressions)
         self.lane_text = self.text
         silent = not any(isinstance(s, Tell) for s in statements(self.kernel.body))
+        self.span = ""  # how many iterations the present tile has
         self.plan: Lanes | None = lanes(self.kernel, self.classes) if silent else None
 
     def strip(self) -> list[str]:
@@ -94,6 +104,8 @@ class LaneStatements(HostStatements):
                 self.assign_all(list(pairs))
             case Once(action=Stmt() as stmt):
                 self.statement(stmt)
+            case Loop(tiling=Tiling() as tiling):
+                self.by_tiles(node, tiling)
             case Loop(stmt=For() as stmt, body=body):
                 self.count(stmt, self.bounds(stmt), lambda: self.inside(body))
             case Loop():
@@ -104,6 +116,38 @@ class LaneStatements(HostStatements):
                 self.helpers.add("gpuad_any")
                 self.braces(f"if (gpuad_any({_mask(mask)}, gpuad_lanes))", lambda: self.nodes(body))
         self.holds.clear()
+
+    def by_tiles(self, loop: Loop, tiling: Tiling) -> None:
+        """A loop over tiles, each of which is filled and then used."""
+        stmt = tiling.loop
+        stop = self.text.at(self.stable(tiling.stop, stmt, "end"), COMPARED)
+        start = self.text.text(tiling.start)
+        first, end = self.declare(tiling.first), self.declare(tiling.end)
+
+        def work() -> None:
+            self.line(f"const long long {end} = {stop} - {first} < {DEPTH} ? {stop} : {first} + {DEPTH};")
+            for tile in tiling.tiles:
+                self.line(f"{c_type(tile.load.type)} {_tile(tile.number)}[{DEPTH}][{self.lanes}];")
+                self.lane_text.firsts[tile.number] = tiling.first
+            self.filled(loop.fill, f"{end} - {first}")
+            self.count(stmt, (tiling.first, tiling.end, stmt.step), lambda: self.inside(loop.body))
+
+        self.braces(f"for (long long {first} = {start}; {first} < {stop}; {first} += {DEPTH})", work)
+
+    def filled(self, fill: Sequence[Node], span: str) -> None:
+        """Fills the tiles of so many iterations; compilers do best with a constant number."""
+        self.span = str(DEPTH)
+        self.braces(f"if ({span} == {DEPTH})", lambda: self.nodes(fill))
+        self.lines[-1] += " else {"
+        self.span = span
+        self.lines += self.inside(fill)
+        self.line("}")
+
+    def fill(self, tile: Tile) -> None:
+        """Each lane loads its part of a tile."""
+        source = f"gpuad_from{tile.number}"
+        self.line(f"const {c_type(tile.load.type)}* {source} = &{self.text.element(tile.load.buffer, tile.load.index)};")
+        self.line(f"for (int gpuad_t = 0; gpuad_t < {self.span}; ++gpuad_t) {_tile(tile.number)}[gpuad_t][{LANE}] = {source}[gpuad_t];")
 
     def inside(self, nodes: Sequence[Node]) -> list[str]:
         """The lines of an inner block."""
@@ -144,7 +188,7 @@ class LaneStatements(HostStatements):
                 self.line(f"int {_mask(action.number)}[{self.lanes}]{' = {}' if piece.mask is not None else ''};")
         lines = self.lane_lines(piece)
         if lines:
-            self.line("GPUAD_INDEPENDENT")
+            self.lines += [] if any(isinstance(a, Tile) for a in piece.actions) else [INDENT * self.depth + "GPUAD_INDEPENDENT"]
             self.line(f"{_LOOP} {{")
             self.lines += lines
             self.line("}")
@@ -171,8 +215,14 @@ class LaneStatements(HostStatements):
                     self.assign_all(list(pairs))
                 case Mask(number=number, condition=condition):
                     self.line(f"{_mask(number)}[{LANE}] = {self.text.text(condition)};")
+                case Tile():
+                    self.fill(action)
                 case Stmt():
                     self.statement(action)
+
+
+def _tile(number: int) -> str:
+    return f"gpuad_tile{number}"
 
 
 def _mask(number: int) -> str:

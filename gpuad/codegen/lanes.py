@@ -26,6 +26,7 @@ from .coalesce import Classes
 from .fold import negated
 from .ranges import Bound
 from .structure import Read, operands, substitute, visit_operands
+from .tiles import Tile, Tiling, tiled
 from .uniform import Uniform, bound_in, used
 
 Pairs: TypeAlias = "tuple[tuple[Var, Expr], ...]"
@@ -46,7 +47,7 @@ class Mask:
     condition: Expr
 
 
-Action: TypeAlias = "Stmt | Give | Mask"
+Action: TypeAlias = "Stmt | Give | Mask | Tile"
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ class Loop:
     stmt: For | While
     header: tuple[Node, ...]
     body: tuple[Node, ...]
+    tiling: Tiling | None = None
+    fill: tuple[Node, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,7 @@ class _Plan:
         self.again: dict[Var, Let] = {}
         self.values: dict[Var, Expr] = {}  # of these, in terms of launch indices and what is the same for all
         self.masks = 0
+        self.tiles = 0
 
     def block(self, block: Block, mask: int | None, ends: Pairs) -> tuple[Node, ...]:
         """The block, which ends with these parallel assignments, for the lanes of a mask."""
@@ -169,8 +173,12 @@ class _Plan:
         early = self.early(stmt) if isinstance(stmt, For) else ()
         if early and isinstance(stmt, For):
             out.append(Branch(_runs(stmt), (Piece(early, mask),), ()))
-        body = tuple(s for s in stmt.body if s not in early)
-        out.append(Loop(stmt, header, self.block(body, mask, tuple((c.var, c.next) for c in stmt.carried))))
+        stmt = replace(stmt, body=tuple(s for s in stmt.body if s not in early))
+        tiling = tiled(stmt, self.uniform, self.tiles) if isinstance(stmt, For) else None
+        stmt = tiling.loop if tiling else stmt
+        self.tiles += len(tiling.tiles) if tiling else 0
+        fill = (Piece(tiling.tiles, mask),) if tiling else ()
+        out.append(Loop(stmt, header, self.block(stmt.body, mask, tuple((c.var, c.next) for c in stmt.carried)), tiling, fill))
 
     def early(self, loop: For) -> tuple[Stmt, ...]:
         """The loads of the lanes' own numbers that are the same in all iterations, from memory that the kernel does not write."""
@@ -226,7 +234,7 @@ class _Plan:
             case Piece():
                 return replace(node, again=self.indices(node))
             case Loop():
-                return replace(node, header=self.finished(node.header), body=self.finished(node.body))
+                return replace(node, header=self.finished(node.header), body=self.finished(node.body), fill=self.finished(node.fill))
             case Branch():
                 return replace(node, then=self.finished(node.then), otherwise=self.finished(node.otherwise))
             case Masked():
@@ -264,6 +272,8 @@ def _used(action: Action) -> Iterator[Var]:
             yield from (v for var, value in pairs for v in (var, *variables(value)))
         case Mask(condition=condition):
             yield from variables(condition)
+        case Tile(load=load):
+            yield from variables(load)
         case _:
             yield from used(action)
 
@@ -273,8 +283,8 @@ def _pieces(nodes: Sequence[Node]) -> Iterator[Piece]:
         match node:
             case Piece():
                 yield node
-            case Loop(header=header, body=body):
-                yield from _pieces((*header, *body))
+            case Loop(header=header, body=body, fill=fill):
+                yield from _pieces((*fill, *header, *body))
             case Branch(then=then, otherwise=otherwise):
                 yield from _pieces((*then, *otherwise))
             case Masked(body=body):

@@ -534,7 +534,7 @@ class Statements:
         return {self.root(v) for s in statements((stmt,)) for v in _joined(s)}
 
     def forward(self, stmt: For, start: Expr, stop: Expr, step: Expr) -> Header:
-        end = self.expressions.at(stop, _COMPARED)
+        end = self.expressions.at(stop, COMPARED)
         begin = self.expressions.assigned(start, stmt.var.type)
         name = self.declare(stmt.var)
         constant = int(step.value) if isinstance(step, Constant) else None
@@ -550,7 +550,7 @@ class Statements:
         constant = int(step.value) if isinstance(step, Constant) else None
         if constant not in (1, -1):
             return self.counted_down(stmt, start, stop, step)
-        first = self.expressions.at(start, _COMPARED)
+        first = self.expressions.at(start, COMPARED)
         if constant == -1:
             last = self.expressions.text(_shifted(stop, 1))
             name = self.declare(stmt.var)
@@ -602,7 +602,7 @@ class Statements:
         self.line("}")
 
 
-_COMPARED, _ADDED = 9, 10
+COMPARED, _ADDED = 9, 10
 _ATOMIC_NAMES = {
     "add": "atomicAdd",
     "sub": "atomicSub",
