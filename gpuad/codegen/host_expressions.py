@@ -27,7 +27,8 @@ class HostExpressions(Expressions):
     def subscript(self, index: Expr) -> str:
         while isinstance(index, Cast) and index.type in (I64, U64) and index.operand.type in (I32, U32):
             index = index.operand
-        return self.widened(index)[0] if index.type in (I32, U32) and self.wide.is_chain(index) else super().subscript(index)
+        wide = self.wide.is_chain(index) if index.type in (I32, U32) else self.wide.is_long(index)
+        return self.widened(index)[0] if wide else super().subscript(index)
 
     def widened(self, expr: Expr) -> tuple[str, int, bool]:
         """The text in 64 bits, its precedence, and whether it really has 64 bits: a leaf may have 32 and be converted by its neighbour."""
@@ -36,11 +37,11 @@ class HostExpressions(Expressions):
                 return self.names.name_of(expr), PRIMARY, True
             case LaunchIndex(name=name, axis=axis):
                 return f"{name}.{axis}", PRIMARY, True
-            case Cast(operand=operand) if self.wide.is_chain(expr):
+            case Cast(operand=operand) if self.wide.is_chain(expr) or self.wide.is_long(expr):
                 return self.widened(operand)
             case Cast(operand=operand, type=t) if t == U32 and operand.type == I32:
                 return self.widened(operand)
-            case Binary() if self.wide.is_chain(expr):
+            case Binary() if self.wide.is_chain(expr) or self.wide.is_long(expr):
                 return self.widened_binary(expr)
         return *self.printed(expr), False
 
@@ -82,11 +83,12 @@ class HostExpressions(Expressions):
         return (expr.left if self.is_widened(expr.left) else left), (expr.right if self.is_widened(expr.right) else right)
 
     def is_widened(self, expr: Expr) -> bool:
-        return isinstance(expr, Cast) and expr.type == I64 and self.compares_wide(expr.operand)
+        return isinstance(expr, Cast) and expr.type in (I64, U64) and self.compares_wide(expr.operand)
 
     def cast(self, expr: Cast) -> tuple[str, int]:
         if self.is_widened(expr):
-            return self.widened(expr.operand)[:2]
+            text, level, _ = self.widened(expr.operand)
+            return (text, level) if expr.type == I64 else (f"(unsigned long long){text if level >= UNARY else f'({text})'}", UNARY)
         if not expr.operand.type.is_float or not expr.type.is_integer:
             return super().cast(expr)
         self.helpers.add("gpuad_f2i")

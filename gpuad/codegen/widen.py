@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..ir.nodes import Assign, Binary, Cast, Constant, Expr, For, Kernel, LaunchIndex, Let, Var
-from ..ir.types import I32, U32
+from ..ir.types import I32, I64, U32
 from .coalesce import Classes
 from .structure import statements
 
@@ -58,6 +58,15 @@ class Wide:
                 return self.is_index(expr) or (expr.type in (I32, U32) and operand.type in (I32, U32) and self.is_chain(operand))
             case Binary(op="+" | "-" | "*", left=left, right=right):
                 return self.is_part(left) and self.is_part(right) and (self.is_chain(left) or self.is_chain(right))
+        return False
+
+    def is_long(self, expr: Expr) -> bool:
+        """Whether a subscript of 64 bits is a sum or product in which an int takes part that is better computed in 64 bits, too."""
+        match expr:
+            case Cast(operand=operand, type=t):
+                return t == I64 and operand.type == I32 and self.is_chain(operand)
+            case Binary(op="+" | "-" | "*", left=left, right=right, type=t):
+                return t == I64 and (self.is_long(left) or self.is_long(right))
         return False
 
     def is_part(self, expr: Expr) -> bool:
