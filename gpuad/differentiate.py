@@ -29,7 +29,7 @@ from .transform.aliases import NONE, Aliases
 from .transform.block_sums import BlockSums, block_sums, block_sums_kernel, without
 from .transform.claims import Claims, claims
 from .transform.forward import forward
-from .transform.gather import Gather, Sides, gather, gather_kernel, rest
+from .transform.gather import Axes, Gather, Sides, gather, gather_kernel, rest
 from .transform.logs import Log, augmented, logs_of, written
 from .transform.names import Names
 from .transform.normalize import normalize
@@ -66,8 +66,8 @@ class Pattern:
 class Parameter:
     """What a generated kernel's parameter stands for. `role`: 'primal' (as it is after the launch), 'shadow', 'entry' (a copy from before
     the launch), 'working' (the same, which the kernel overwrites), 'offset' (of an overlapping parameter), 'log', 'base', 'field',
-    'depth', 'overflow', 'first' and 'threads' (of a gather), or 'tangent...'. `position`: the user's parameter, or the number of the log,
-    scratch or axis."""
+    'depth', 'overflow', 'first', 'threads', 'from' and 'to' (of a gather), or 'tangent...'. `position`: the user's parameter, or the number
+    of the log, scratch or axis."""
 
     role: str
     position: int
@@ -150,14 +150,23 @@ class Adjoint(Judged):
         found: Gather | None = self._gathers[key]
         return found
 
-    def gathering(self, gathered: Gather, sides: Sides, assigned: frozenset[Buffer]) -> tuple[Kernel, tuple[Parameter, ...]]:
-        """The kernel that gathers, and its parameters."""
-        key = gathered, sides, assigned & gathered.buffers
+    def gathering(
+        self, gathered: Gather, sides: Sides, assigned: frozenset[Buffer], boxed: frozenset[tuple[Buffer, Axes]] = frozenset()
+    ) -> tuple[Kernel, tuple[Parameter, ...]]:
+        """The kernel that gathers, and its parameters; `boxed`: shadows that are zero in a box of threads, and along which axes that box is
+        asked for."""
+        key = gathered, sides, assigned & gathered.buffers, boxed
         if key not in self._gathers:
-            body = accumulate(gather_kernel(gathered, sides, key[2], self._names(gathered), self.first_own), {})
+            body = accumulate(gather_kernel(gathered, sides, key[2], dict(boxed), self._names(gathered), self.first_own), {})
             used: set[Any] = {v for s in walk_stmts(body) for e in expressions(s) for v in variables(e)}
             used.update(getattr(s, "buffer", None) for s in walk_stmts(body))
             numbers = [Parameter(r, i, v) for r, vs in (("first", gathered.first), ("threads", gathered.threads)) for i, v in enumerate(vs)]
+            numbers += [
+                Parameter(role, 3 * k + axis, ends[axis][side])
+                for k, ends in enumerate(gathered.boxes.values())
+                for side, role in enumerate(("from", "to"))
+                for axis in range(3)
+            ]
             parameters = tuple(p for p in (*self.parameters, *numbers) if p.item in used)
             kernel = Kernel(f"{self.primal.name}_gather", tuple(p.item for p in parameters), body, self.primal.span)
             verify(kernel)

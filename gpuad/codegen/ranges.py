@@ -176,7 +176,7 @@ class _Inside:
             if isinstance(stmt, If) and self.is_collected(stmt.condition):
                 out += stmt.then
                 continue
-            parts = _parts(stmt, self.values, self.kernel) if isinstance(stmt, If) and not stmt.otherwise and not stmt.merges else None
+            parts = _parts(stmt, self.values, self.kernel) if isinstance(stmt, If) and not stmt.merges else None
             if parts is None or not isinstance(stmt, If):
                 out.append(stmt)
                 continue

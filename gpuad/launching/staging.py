@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ..analysis.injectivity import collision_free
 from ..differentiate import Adjoint, Parameter
 from ..errors import LaunchError
 from ..executors.base import Dim3, Memory
-from ..gathering import Gathering, judge, unread
+from ..gathering import Box, Gathering, judge, unread
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Buffer, Kernel, Store
 from ..ir.rewrite import walk_stmts
@@ -82,6 +82,8 @@ def switches() -> tuple[bool, ...]:
 
 
 _NO_SHADOWS: frozenset[Buffer] = frozenset()
+Boxes: TypeAlias = "frozenset[tuple[Buffer, Box]]"
+_NO_BOXES: Boxes = frozenset()
 
 
 def stages(
@@ -90,14 +92,15 @@ def stages(
     assigned: frozenset[Buffer] = _NO_SHADOWS,
     left: frozenset[Buffer] = _NO_SHADOWS,
     lent: frozenset[Buffer] = _NO_SHADOWS,
+    boxes: Boxes = _NO_BOXES,
 ) -> tuple[Stage, ...]:
     """The kernels of the reverse pass, in order. Shadows in `assigned` are zero; elements taken of those in `left` need not be cleared;
-    nothing is added to those in `lent`."""
+    nothing is added to those in `lent`. Of gathered shadows in `boxes`, the elements of the threads in the box are zero."""
     fixed = in_fixed_point()
-    key = "stages", call.key, plain_allowed(), call.executor.sums_over_blocks, fixed, assigned, left, lent
+    key = "stages", call.key, plain_allowed(), call.executor.sums_over_blocks, fixed, assigned, left, lent, boxes
 
     def make() -> tuple[Stage, ...]:
-        made = _stages(adjoint, call, assigned, left, lent)
+        made = _stages(adjoint, call, assigned, left, lent, boxes)
         return tuple(replace(s, fixed=fixed_point(s.kernel)) for s in made) if fixed else made
 
     if wanted() and plain_allowed():
@@ -115,7 +118,7 @@ def _proved(adjoint: Adjoint, call: Call) -> bool:
 
 
 def _stages(
-    adjoint: Adjoint, call: Call, assigned: frozenset[Buffer], left: frozenset[Buffer], lent: frozenset[Buffer]
+    adjoint: Adjoint, call: Call, assigned: frozenset[Buffer], left: frozenset[Buffer], lent: frozenset[Buffer], boxes: Boxes = _NO_BOXES
 ) -> tuple[Stage, ...]:
     plain, found = plain_shadows(adjoint, call), gathering(adjoint, call)
     gathered = found.buffers if found is not None else _NO_SHADOWS
@@ -125,7 +128,7 @@ def _stages(
         return (Stage(adjoint.variant((plain, assigned, left, lent)), adjoint.parameters),)
     rest = adjoint.rest(gathered, (plain, assigned - gathered, left, lent), sums.moved if sums is not None else frozenset())
     after = [Stage(rest, adjoint.parameters)] if rest is not None else []
-    return (*([_collecting(adjoint, found, assigned)] if found is not None else []), *before, *after)
+    return (*([_collecting(adjoint, found, assigned, boxes)] if found is not None else []), *before, *after)
 
 
 def _summed(adjoint: Adjoint, call: Call, shadows: frozenset[Buffer]) -> BlockSums | None:
@@ -139,10 +142,16 @@ def _summed(adjoint: Adjoint, call: Call, shadows: frozenset[Buffer]) -> BlockSu
     return sums
 
 
-def _collecting(adjoint: Adjoint, found: Gathering, assigned: frozenset[Buffer]) -> Stage:
+def _collecting(adjoint: Adjoint, found: Gathering, assigned: frozenset[Buffer], boxes: Boxes) -> Stage:
     """The kernel that gathers."""
     numbers = {(role, k): n for role, ns in (("first", found.first), ("threads", found.threads)) for k, n in enumerate(ns)}
-    return Stage(*adjoint.gathering(found.gathered, found.sides, assigned), found.grid, numbers)
+    ends, order = dict(boxes), list(found.gathered.boxes)
+    for buffer, box in ends.items():
+        for axis, (low, high) in enumerate(box):
+            at = 3 * order.index(buffer) + axis
+            numbers |= {("from", at): low, ("to", at): high + 1}
+    boxed = frozenset((buffer, found.elements[buffer].asked) for buffer in ends)
+    return Stage(*adjoint.gathering(found.gathered, found.sides, assigned, boxed), found.grid, numbers)
 
 
 def run_primal(kernel: Kernel, adjoint: Adjoint | None, call: Call, state: State | None = None) -> None:
