@@ -62,12 +62,17 @@ def mark(allocation: Allocation, region: Region, room: Room | None = None) -> in
 
 @lru_cache(256)
 def sample(region: Region) -> Region:
-    """A part of a region that is spread over it: in each stretch of SHARE blocks one, at a fixed pseudo-random place."""
+    """A part of a region that is spread over it: in each stretch of SHARE blocks one, at a fixed pseudo-random place; where the region is
+    in large pieces, whole blocks only, which are fewer to look for than bytes."""
     if region.nbytes <= SMALL:
         return region
-    stretches = (region.high - region.low) // (BLOCK * SHARE)
+    low = region.low // BLOCK * BLOCK
+    stretches = (region.high - low) // (BLOCK * SHARE)
     places = np.random.default_rng(0).integers(0, SHARE, stretches)
-    begins = region.low + (np.arange(stretches) * SHARE + places) * BLOCK
+    begins = low + (np.arange(stretches) * SHARE + places) * BLOCK
     first = np.concatenate([[True], begins[1:] > begins[:-1] + BLOCK])
     last = np.concatenate([np.flatnonzero(first)[1:] - 1, [stretches - 1]])
-    return Region(np.stack([begins[first], begins[last] + BLOCK], axis=1).astype(np.int64)) & region
+    found = Region(np.stack([begins[first], begins[last] + BLOCK], axis=1).astype(np.int64)) & region
+    whole = np.stack([-(-found.spans[:, 0] // BLOCK) * BLOCK, found.spans[:, 1] // BLOCK * BLOCK], axis=1)
+    blocks = Region(whole[whole[:, 1] > whole[:, 0]])
+    return blocks if 2 * blocks.nbytes >= found.nbytes else found

@@ -18,6 +18,7 @@ from ..ir.nodes import Kernel
 from .actions import Action, clearing, copying, perform_one
 
 CHUNK = 1 << 20
+LARGE = 1 << 26  # chunks are no larger, so that no more than this is taken in vain, but for requests that are
 ALIGN = 256
 
 
@@ -43,7 +44,7 @@ class Arena:
         while self.at < len(self.chunks) and self.used + size > self.chunks[self.at].size:
             self.at, self.used = self.at + 1, 0
         if self.at == len(self.chunks):
-            self.chunks.append(self.new(max(size, CHUNK, self.nbytes // 2)))
+            self.chunks.append(self.new(max(size, CHUNK, min(self.nbytes // 2, LARGE))))
             self.allocations += 1
             self.used = 0
         begin = self.used

@@ -9,9 +9,10 @@ Going back in time, `Versions` keeps the table of pieces that stand for the pres
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..annotations import namespace
 from .actions import Action, clearing, copying, perform, perform_one
-from .region import EMPTY, Region
+from .region import EMPTY, Region, span
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +83,8 @@ class Allocation:
         around = _home(region, self.pending | region)
         base = None if around is None else around[0]
         data = room(region.nbytes if around is None else around[1] - around[0])
-        for action in gathering(self.root, region, data) if base is None else copying_live(self.root, region, data, base):
+        whole = region if base is None else _with_gaps(region, self.root)
+        for action in gathering(self.root, region, data) if base is None else copying_live(self.root, whole, data, base):
             do(action)
         self.pieces.append(Piece(time, region, data, base))
 
@@ -123,14 +125,21 @@ class Versions:
 GAPS = 1 / 16  # share of a region's bytes that may lie between and beside its spans for it to be saved in place
 MANY = 64  # groups of runs, beyond which bytes are copied by their offsets
 FEW = 1 << 18  # offsets that are worth remembering
+LONG = 1 << 23  # bytes
 
 
 def _home(region: Region, needed: Region) -> tuple[int, int] | None:
     """The first byte, and that after the last, of what the region makes up but for little, if it is worth being saved in place; a single
     span always is."""
-    if needed.high - needed.low <= (1 + GAPS) * region.nbytes and len(rows(region)) <= MANY:
+    if needed.high - needed.low <= (1 + GAPS) * region.nbytes and few_rows(region) is not None:
         return needed.low, needed.high
     return (region.low, region.high) if len(region.spans) == 1 else None
+
+
+def _with_gaps(region: Region, root: Any) -> Region:
+    """What is copied to save a region in place: one span, with what is between, is faster than many. On a CPU that ends where its C library
+    goes past the caches."""
+    return span(region.low, region.high) if not isinstance(root, np.ndarray) or region.high - region.low <= LONG else region
 
 
 # --- copying regions ---------------------------------------------------------------------------------------------------------------------
@@ -148,17 +157,22 @@ class _Rows:
 
 
 def rows(region: Region) -> tuple[_Rows, ...]:
-    """The region as few groups of evenly spaced runs; found out once."""
+    """The region as few groups of evenly spaced runs."""
+    return few_rows(region) or tuple(_groups(region))
+
+
+def few_rows(region: Region) -> tuple[_Rows, ...] | None:
+    """The same, or None if they are more than MANY; found out once."""
     if region.groups is None:
-        region.groups = tuple(_groups(region))
-    found: tuple[_Rows, ...] = region.groups
-    return found
+        found = tuple(islice(_groups(region), MANY + 1))
+        region.groups = found if len(found) <= MANY else ()
+    groups: tuple[_Rows, ...] = region.groups
+    return groups if groups or not region else None
 
 
-def _groups(region: Region) -> list[_Rows]:
+def _groups(region: Region) -> Iterator[_Rows]:
     begins, runs = region.spans[:, 0], region.spans[:, 1] - region.spans[:, 0]
     steps = np.diff(begins)
-    found: list[_Rows] = []
     at = i = 0
     changes = np.flatnonzero((steps[1:] != steps[:-1]) | (runs[2:] != runs[1:-1])) + 1 if len(steps) > 1 else np.zeros(0, np.int64)
     while i < len(begins):
@@ -167,10 +181,9 @@ def _groups(region: Region) -> list[_Rows]:
             later = changes[np.searchsorted(changes, i + 1)] if len(changes) and changes[-1] > i else len(begins) - 1
             count = int(later) - i + 1
         stride = int(steps[i]) if count > 1 else int(runs[i])
-        found.append(_Rows(at, int(begins[i]), int(runs[i]), stride, count))
+        yield _Rows(at, int(begins[i]), int(runs[i]), stride, count)
         at += int(runs[i]) * count
         i += count
-    return found
 
 
 def _grid(array: Any, low: int, r: _Rows) -> Any:
@@ -199,11 +212,11 @@ def clearing_of(array: Any, elements: Region) -> list[Action]:
 
 def gathering(source: Any, region: Region, packed: Any) -> list[Action]:
     """What packs the region's bytes of `source` (flat, uint8) one span after the other."""
-    groups = rows(region)
-    if len(groups) > MANY:
+    groups = few_rows(region)
+    if groups is None:
         unit = _unit(region)
-        if unit == 8:
-            source, packed = source[: source.size // 8 * 8].view(np.uint64), packed.view(np.uint64)
+        if unit > 1:
+            source, packed = (_words(array, unit) for array in (source, packed))
         return [partial(_taken, source, region, unit, packed)]
     return [copying(packed[r.at : r.at + r.run * r.count].reshape(r.count, r.run), _grid(source, r.low, r)) for r in groups]
 
@@ -216,7 +229,7 @@ def gather(source: Any, region: Region, packed: Any) -> None:
 def _taken(source: Any, region: Region, unit: int, packed: Any) -> None:
     at = places(region, unit)
     if isinstance(source, np.ndarray):
-        np.take(source, at, out=packed, mode="clip")  # "raise" would make an array of its own first
+        np.take(source, at, 0, out=packed, mode="clip")  # "raise" would make an array of its own first
     else:
         packed[...] = source[at]
 
@@ -227,20 +240,26 @@ def _put(packed: Any, region: Region, target: Any, shift: int) -> None:
 
 def scattering(packed: Any, region: Region, target: Any, shift: int = 0) -> list[Action]:
     """What puts packed bytes back to where they belong, in `target`, whose first byte is byte `shift` of the allocation."""
-    groups = rows(region)
-    if len(groups) > MANY:
+    groups = few_rows(region)
+    if groups is None:
         return [partial(_put, packed, region, target, shift)]
     return [copying(_grid(target, r.low - shift, r), packed[r.at : r.at + r.run * r.count].reshape(r.count, r.run)) for r in groups]
 
 
 @lru_cache(256)
 def _unit(region: Region) -> int:
-    """8 where all bytes can be copied as words of 8, which is an eighth of the offsets; else 1."""
-    return 1 if (region.spans % 8).any() else 8
+    """64 or 8 where all bytes can be copied in blocks or words of so many, with so many times fewer offsets; else 1."""
+    return next(unit for unit in (64, 8, 1) if not (region.spans % unit).any())
+
+
+def _words(array: Any, unit: int) -> Any:
+    """Bytes as words of 8, or as rows of `unit` bytes."""
+    words = array[: array.size // unit * unit].view(np.uint64)
+    return words if unit == 8 else words.reshape(-1, unit // 8)
 
 
 def places(region: Region, unit: int = 1) -> NDArray[np.int64]:
-    """The offset of each byte, in order, or of each word of `unit` bytes, in words."""
+    """The offset of each byte, in order, or of each `unit` bytes, in such units."""
     return (_places if region.nbytes > unit * FEW else _few_places)(region, unit)
 
 
@@ -271,8 +290,8 @@ def placing(piece: Piece, part: Region, target: Any, shift: int) -> list[Action]
 
 def copying_live(root: Any, part: Region, target: Any, shift: int, base: int = 0) -> list[Action]:
     """What copies bytes to their place in `target`; `root` begins with byte `base` of the allocation."""
-    groups = rows(part)
-    if len(groups) > MANY:
+    groups = few_rows(part)
+    if groups is None:
         return [partial(_copied, root, part, target, shift, base)]
     return [copying(_grid(target, r.low - shift, r), _grid(root, r.low - base, r)) for r in groups]
 
