@@ -5,6 +5,7 @@ What is stale is poisoned here: the shadows of all that a program writes begin a
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import EXECUTORS, compiled, running
+from test_gather import stencil
 
 import gpuad
 from gpuad import Duplicated
@@ -185,6 +187,105 @@ def test_random_programs(first: int) -> None:
             np.testing.assert_allclose(
                 got, right, rtol=1e-11, atol=1e-11 * np.abs(right).max(initial=1), err_msg=f"program {number}: {run.steps}"
             )
+
+
+# --- other shapes ------------------------------------------------------------------------------------------------------------------------
+
+LINES = r"""
+#define K extern "C" __global__ void
+#define T (int)(blockIdx.x * blockDim.x + threadIdx.x)
+K ahead(double* v, const double* u, int n, int lo, int hi) {
+    int i = T + 2; if (i >= lo && i < hi) v[i] = u[i] + 0.3 * u[i - 2] * u[i + 1]; }
+K behind(double* v, const double* u, int n, int lo, int hi) { int i = T - 3; if (i >= lo && i < hi) v[i] = 0.4 * u[i] - sin(u[i + 2]); }
+K lanes(double* v, const double* u, int n, int lo, int hi) {
+    int i = 3 * T; if (i < lo + 3 || i + 6 >= hi) return;
+    v[i] = u[i] * u[i + 4]; v[i + 1] = u[i + 1] - 0.2 * u[i - 1]; v[i + 2] = u[i + 2] + 0.3 * u[i + 3]; }
+K pairs(double* v, const double* u, int n, int lo, int hi) {
+    int i = T; if (i >= n) return;
+    double s = 0; for (int j = 0; j < n; ++j) s += sin(u[i] - u[j]);
+    if (i >= lo && i < hi) v[i] = 0.1 * s; }
+"""
+LENGTH = 45
+
+
+def boxed(tape: Any) -> bool:
+    """Whether some launch of the reverse assigned in a box."""
+    steps = [known[0] for operation in tape.operations for known in operation.plans.values()]
+    return any(role == "from" for step in steps for stage in step.stages for role, _ in stage.numbers)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("names", [("ahead",), ("behind",), ("lanes",), ("pairs",), ("ahead", "lanes", "behind", "pairs")])
+def test_threads_that_are_not_elements(names: tuple[str, ...], executor: str) -> None:
+    """Threads ahead of their elements, or behind, or with three elements, or that go through all others."""
+
+    def run(executor: str, plain: bool) -> list[Any]:
+        with running(executor, plain=plain):
+            u, v = (Duplicated(np.random.default_rng(k).standard_normal(LENGTH), np.zeros(LENGTH)) for k in range(2))
+            tape = gpuad.Tape()
+            with tape:
+                for lo, hi in ((4, 40), (5, 41), (4, 39)):
+                    for name in names:
+                        compiled(LINES, name)[4, 16](v, u, LENGTH, lo, hi)
+                        u, v = v, u
+            tape.reverse({u: np.cos(np.arange(LENGTH))})
+            assert boxed(tape) == plain
+            return [u.shadow, v.shadow]
+
+    for got, right in zip(run(executor, True), run("reference", False), strict=True):
+        np.testing.assert_allclose(got, right, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+@pytest.mark.parametrize("cover", [0, -1, 2])
+def test_stencils(dimensions: int, cover: int) -> None:
+    """Of radius 2, in one to three dimensions, whose launches cover the field, or a part, or more; both fields begin as a copy."""
+    text = stencil(dimensions, 2, False)
+    size, block = (13, 9, 8)[:dimensions], (8, 2, 2)[:dimensions]
+    grid = tuple(max(1, -(-n // m) + cover) for n, m in zip(size, block, strict=True))
+
+    def run(plain: bool) -> list[Any]:
+        with running("reference", plain=plain):
+            u, v, start = (Duplicated(np.random.default_rng(k).standard_normal(size[::-1]), np.ones(size[::-1])) for k in range(3))
+            tape = gpuad.Tape()
+            with tape:
+                gpuad.ops.copyto(u, start)
+                gpuad.ops.copyto(v, start)
+                for _ in range(3):
+                    compiled(text, "k")[grid, block](u, v, 0.1, *size)
+                    u, v = v, u
+            u.shadow[...] = v.shadow[...] = np.nan
+            tape.reverse({u: np.cos(start.primal)})
+            assert boxed(tape) == plain
+            return [u.shadow, v.shadow, start.shadow]
+
+    for got, right in zip(run(True), run(False), strict=True):
+        np.testing.assert_allclose(got, right, rtol=1e-11, atol=1e-11)
+
+
+def test_several_shadows_at_once_and_sums_in_fixed_point() -> None:
+    """Where nothing is known of zeros, everything is cleared; what is known stays known where sums must not depend on their order."""
+
+    def run(mode: str) -> Any:
+        with running("reference", plain=mode != "atomic"):
+            shape = (NY, NY)
+            x, y = (np.random.default_rng(k).uniform(size=shape).astype(np.float32) for k in range(2))
+            new = lambda: np.full(shape, 0, np.float32)  # noqa: E731
+            batch = mode == "batch"
+            u, v = (gpuad.BatchDuplicated(a, (new(), new())) if batch else Duplicated(a, new()) for a in (x, y))
+            tape, made = gpuad.Tape(), gpuad.kernel(kernel_folder() / "heat.cu", "heat")
+            with tape:
+                for _ in range(3):
+                    made[(1, 1), (16, 8)](u, v, 0.2, *shape)
+                    u, v = v, u
+            with gpuad.deterministic() if mode == "fixed" else contextlib.nullcontext():
+                tape.reverse({u: (1.0, 0.5) if batch else 1.0})
+            return [2 * s for s in (u.shadows[1], v.shadows[1])] if batch else [u.shadow, v.shadow]
+
+    right = run("atomic")
+    for mode in ("plain", "fixed", "batch"):
+        for got, wanted in zip(run(mode), right, strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
 
 
 # --- heat and Fisher-KPP -----------------------------------------------------------------------------------------------------------------
