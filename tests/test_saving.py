@@ -9,7 +9,7 @@ import pytest
 
 from gpuad.program.actions import perform
 from gpuad.program.arena import LARGE, Arena
-from gpuad.program.memory import MANY, Allocation, few_rows, gather, rows, scattering
+from gpuad.program.memory import MANY, Allocation, few_rows, gather, portions, rows, scattering
 from gpuad.program.region import Region, lattice
 from gpuad.watching import sample
 
@@ -21,13 +21,16 @@ def scattered(count: int, unit: int, seed: int = 0) -> Region:
 
 
 @pytest.mark.parametrize("unit", [1, 3, 8, 24, 64, 192])
-def test_many_runs_are_copied_in_units(unit: int) -> None:
+def test_many_runs_are_copied_in_units(unit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuad.program.memory.PORTION", 64 * 7)
     region = scattered(300, unit)
     assert few_rows(region) is None and len(rows(region)) > MANY
     source = np.random.default_rng(1).integers(0, 256, region.high + 5, np.uint8)
     packed, back = np.zeros(region.nbytes, np.uint8), np.zeros_like(source)
     gather(source, region, packed)
     np.testing.assert_array_equal(packed, np.concatenate([source[a:z] for a, z in region.spans]))
+    found = b"".join(portion.tobytes() for portion in portions(source, region, lambda n: np.zeros(n, np.uint8)))
+    assert found == packed.tobytes()
     perform(scattering(packed, region, back))
     inside = np.zeros(len(source), bool)
     for a, z in region.spans:
@@ -70,3 +73,4 @@ def test_chunks_of_an_arena_grow_to_a_limit() -> None:
     arena.take(LARGE + 256)
     assert max(sizes[:-1]) <= LARGE and sizes[-1] == LARGE + 256
     assert len(sizes) < 20
+    assert sum(sizes[:-1]) < 80 * (3 << 20) and not any(size % (3 << 20) for size in sizes[:-1]), "nothing is left over"

@@ -44,7 +44,8 @@ class Arena:
         while self.at < len(self.chunks) and self.used + size > self.chunks[self.at].size:
             self.at, self.used = self.at + 1, 0
         if self.at == len(self.chunks):
-            self.chunks.append(self.new(max(size, CHUNK, min(self.nbytes // 2, LARGE))))
+            many = max(min(self.nbytes // 2, LARGE) // size, 1)  # of requests like this one, so that nothing is left over
+            self.chunks.append(self.new(max(many * size, CHUNK)))
             self.allocations += 1
             self.used = 0
         begin = self.used

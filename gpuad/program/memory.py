@@ -126,6 +126,7 @@ GAPS = 1 / 16  # share of a region's bytes that may lie between and beside its s
 MANY = 64  # groups of runs, beyond which bytes are copied by their offsets
 FEW = 1 << 18  # offsets that are worth remembering
 LONG = 1 << 23  # bytes
+PORTION = 1 << 18  # bytes
 
 
 def _home(region: Region, needed: Region) -> tuple[int, int] | None:
@@ -219,6 +220,18 @@ def gathering(source: Any, region: Region, packed: Any) -> list[Action]:
             source, packed = (_words(array, unit) for array in (source, packed))
         return [partial(_taken, source, region, unit, packed)]
     return [copying(packed[r.at : r.at + r.run * r.count].reshape(r.count, r.run), _grid(source, r.low, r)) for r in groups]
+
+
+def portions(source: NDArray[np.uint8], region: Region, room: Callable[[int], Any]) -> Iterator[NDArray[np.uint8]]:
+    """The region's bytes in an array of the host, a portion after the other, all in the same room."""
+    unit = _unit(region)
+    words, at, step = (_words(source, unit) if unit > 1 else source), places(region, unit), PORTION // unit
+    packed = room(min(region.nbytes, PORTION))
+    for begin in range(0, len(at), step):
+        chosen = at[begin : begin + step]
+        here = packed[: len(chosen) * unit]
+        np.take(words, chosen, 0, out=_words(here, unit) if unit > 1 else here, mode="clip")
+        yield here
 
 
 def gather(source: Any, region: Region, packed: Any) -> None:
