@@ -7,9 +7,10 @@
         graph.launch()                     # the program and its reverse, on what the same arrays hold now
 
 A graph repeats what the tape did to memory, at the same addresses: the launches of the program, what was saved on the way, the seeds, and
-the adjoints. On a GPU all of it is one CUDA graph; on a CPU it is a list of prepared calls. What is not array work is not repeated: numbers
-that were passed are constants, so are index arrays and masks of array operations (`x[i]`, `take`, `put`, `scatter_add`; those that a kernel
-reads are not), and what Python would decide by looking at results cannot be captured on a GPU, and is refused.
+the adjoints. States that have to be kept are written to where they are kept, rather than copied (`program.histories`). On a GPU all of it is
+one CUDA graph; on a CPU it is a list of prepared calls. What is not array work is not repeated: numbers that were passed are constants, so
+are index arrays and masks of array operations (`x[i]`, `take`, `put`, `scatter_add`; those that a kernel reads are not), and what Python
+would decide by looking at results cannot be captured on a GPU, and is refused.
 """
 
 from __future__ import annotations
@@ -120,10 +121,10 @@ class Graph:
             raise TapeError(f"operation {name} ({where}) cannot be captured in a graph: {error}. Nothing was run.") from error
 
 
-def forward_parts(steps: Sequence[Step]) -> list[Part]:
-    """The program, step by step. TapeError for a step that is not the tape's."""
+def forward_parts(steps: Sequence[Step], changed: Mapping[int, Sequence[Action]]) -> list[Part]:
+    """The program, step by step; `changed`: the actions of some, by number. TapeError for a step that is not the tape's."""
     found: list[Part] = []
-    for step in steps:
+    for number, step in enumerate(steps):
         if isinstance(step, ForeignStep):
             what = "code that the tape does not see would not run again"
             raise TapeError(
@@ -133,7 +134,7 @@ def forward_parts(steps: Sequence[Step]) -> list[Part]:
         if step.check is not None:
             why = "before each launch it is checked whether two threads write to one element"
             found.append((ByPython(step.check, name, step.where, why), name, step.where))
-        found += [(action, name, step.where) for action in step.actions]
+        found += [(action, name, step.where) for action in changed.get(number, step.actions)]
     return found
 
 

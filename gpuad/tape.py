@@ -36,6 +36,7 @@ from .program.account import Account, account
 from .program.actions import ByPython, perform
 from .program.arena import Arena, Pooled
 from .program.context import current
+from .program.histories import redirected
 from .program.launch import Launched
 from .program.lending import Homes, Lending
 from .program.memory import Allocation
@@ -350,7 +351,7 @@ class Tape(Seeding, Repeating):
             raise TapeError("a seed of a graph on a GPU is a CuPy array or a number, not an array of the host")
         tape = Captured(list(self.allocations.values()), self.exact, self._streams, executor, self._use_up, self._used_by)
         pairs = [(shadow, seed) for shadow, seed, _, _ in resolved or ()]
-        return Graph(forward_parts(self._steps), reverse_parts(plan, pairs), tape)
+        return Graph(forward_parts(self._steps, redirected(self, self._steps)), reverse_parts(plan, pairs), tape)
 
     def _use_up(self) -> object:
         """The tape's memory is about to be used by a graph; gives a token of this use."""

@@ -27,12 +27,13 @@ from .region import EMPTY, Region, span
 class Piece:
     """The bytes `region` of an allocation as they were before operation `time`, in `data` (uint8): packed one span after the other, or, if
     there is a `base`, each at its place, with the allocation's byte `base` first. What is between the spans then belongs to nobody: a
-    version that this piece makes up but for little is completed there, rather than put together elsewhere."""
+    version that this piece makes up but for little is completed there, rather than put together elsewhere. `saving`: what copied them."""
 
     time: int
     region: Region
     data: Any
     base: int | None = None
+    saving: tuple[Action, ...] = ()
 
     @property
     def packed(self) -> Any:
@@ -80,13 +81,14 @@ class Allocation:
 
     def save(self, region: Region, time: int, room: Callable[[int], Any], do: Callable[[Action], None] = perform_one) -> None:
         """Copies the region's bytes as they are now; `do` does so."""
-        around = _home(region, self.pending | region)
+        around = _home(region, self.pending | region, int(self.root.size))
         base = None if around is None else around[0]
         data = room(region.nbytes if around is None else around[1] - around[0])
         whole = region if base is None else _with_gaps(region, self.root)
-        for action in gathering(self.root, region, data) if base is None else copying_live(self.root, whole, data, base):
+        saving = tuple(gathering(self.root, region, data) if base is None else copying_live(self.root, whole, data, base))
+        for action in saving:
             do(action)
-        self.pieces.append(Piece(time, region, data, base))
+        self.pieces.append(Piece(time, region, data, base, saving))
 
 
 Source = tuple[Region, "Piece | None"]  # bytes, and the piece that holds them (None: live)
@@ -129,9 +131,11 @@ LONG = 1 << 23  # bytes
 PORTION = 1 << 18  # bytes
 
 
-def _home(region: Region, needed: Region) -> tuple[int, int] | None:
-    """The first byte, and that after the last, of what the region makes up but for little, if it is worth being saved in place; a single
-    span always is."""
+def _home(region: Region, needed: Region, size: int) -> tuple[int, int] | None:
+    """The first byte, and that after the last, of what the region makes up but for little, if it is worth being saved in place: of the
+    allocation of `size` bytes, else of what is needed of it. A single span always is."""
+    if size <= (1 + GAPS) * region.nbytes and few_rows(region) is not None:
+        return 0, size
     if needed.high - needed.low <= (1 + GAPS) * region.nbytes and few_rows(region) is not None:
         return needed.low, needed.high
     return (region.low, region.high) if len(region.spans) == 1 else None

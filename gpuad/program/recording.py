@@ -272,6 +272,10 @@ class Recording(Keeping):
         found = kernel.facts.get(("touched", call.key), lambda: (reads(primal, call), writes(primal, call)))
         return [self._use(r, call) for r in found[0]], [self._use(r, call) for r in found[1]]
 
+    def touched(self, operation: Launched) -> tuple[list[Use], list[Use]]:
+        """What a launch reads and writes."""
+        return self._touched(operation.kernel, operation.call)
+
     def _use(self, reach: Reach, call: Call) -> Use:
         """What a reach means in this call."""
         memory = call.bound.arguments[reach.position].memory
