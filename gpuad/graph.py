@@ -7,10 +7,10 @@
         graph.launch()                     # the program and its reverse, on what the same arrays hold now
 
 A graph repeats what the tape did to memory, at the same addresses: the launches of the program, what was saved on the way, the seeds, and
-the adjoints. States that have to be kept are written to where they are kept, rather than copied (`program.histories`). On a GPU all of it is
-one CUDA graph; on a CPU it is a list of prepared calls. What is not array work is not repeated: numbers that were passed are constants, so
-are index arrays and masks of array operations (`x[i]`, `take`, `put`, `scatter_add`; those that a kernel reads are not), and what Python
-would decide by looking at results cannot be captured on a GPU, and is refused.
+the adjoints. A state that has to be kept is written to where it is kept, not copied there (`program.histories`). On a GPU all of it is one
+CUDA graph; on a CPU it is a list of prepared calls. What is not array work is not repeated: numbers that were passed are constants, so are
+index arrays and masks of array operations (`x[i]`, `take`, `put`, `scatter_add`; those that a kernel reads are not), and what Python would
+decide by looking at results cannot be captured on a GPU, and is refused.
 """
 
 from __future__ import annotations
