@@ -46,7 +46,11 @@ class Workload:
     def generated(self) -> Iterator[Kernel]:
         """Every kernel that one derivative launches."""
         yield self.primal
-        yield from (k for k in (self.adjoint.augmented, self.adjoint.counting, *(s.kernel for s in self.stages)) if k is not None)
+        yield from (
+            k
+            for k in (self.adjoint.augmented, launching.counting(self.adjoint, self.call), *(s.kernel for s in self.stages))
+            if k is not None
+        )
 
     @property
     def atomic(self) -> list[Buffer]:

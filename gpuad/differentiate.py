@@ -26,6 +26,7 @@ from .ir.types import I64, Scalar, value_type
 from .ir.verify import verify
 from .transform.accumulate import accumulate, undecided
 from .transform.aliases import NONE, Aliases
+from .transform.barriers import waits
 from .transform.block_sums import BlockSums, block_sums, block_sums_kernel, without
 from .transform.claims import Claims, claims
 from .transform.forward import forward
@@ -135,8 +136,15 @@ class Adjoint(Judged):
         return self._variants[chosen]
 
     def _kernel(self, chosen: Variant, header: str) -> Kernel:
+        kernel = self._accumulated(self.layout.body, chosen, header)
+        if not self.layout.scratch:
+            return kernel
+        rows = frozenset(field for scratch in self.layout.scratch for field in scratch.fields)
+        return replace(kernel, in_rows=replace(self._accumulated(self.layout.in_rows(waits(kernel.body)), chosen, ""), rows=rows))
+
+    def _accumulated(self, body: Block, chosen: Variant, header: str) -> Kernel:
         plain, *known = chosen
-        body = accumulate(self.layout.body, {b: b in plain for b in self.undecided}, *known)
+        body = accumulate(body, {b: b in plain for b in self.undecided}, *known)
         kernel = Kernel(self.name, self.params, self._reduced(body), self.primal.span, header)
         verify(kernel)
         return kernel
@@ -275,9 +283,10 @@ def prepared(function: surface.Function, aliases: Aliases, *, refilled: bool = F
     """The primal in the form that the derivative passes expect. `refilled`: shared arrays that one loop uses are taken to be filled anew
     by each of its iterations, which a launch has to check. `loud`: with what it prints and asserts."""
     kernel = primal_of(function, aliases)
-    kernel = sink(forward_stores(kernel if loud else quiet(kernel)))
+    kernel = kernel if loud else quiet(kernel)
+    kernel = sink(forward_stores(name_results(kernel, Names(kernel))))
     names = Names(kernel)
-    kernel = name_operands(name_results(split(kernel) if refilled else kernel, names), names)
+    kernel = name_operands(split(kernel) if refilled else kernel, names)
     verify(kernel)
     return kernel
 
@@ -298,7 +307,7 @@ def reverse_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     wide = replace(kernel, params=(*kernel.params, *shadows.values(), *(log.buffer for log in logs.values())))
     recording = record(wide, facts, shadows, logged, marks=marks, analyse=pattern.analyse, optimistic=pattern.optimistic)
     body = reorder(simplify(recording.body, first_own))
-    layout = stack_layout(body, wide, recording.entry, recording.stacks, logged, Names(replace(wide, body=body)))
+    layout = stack_layout(body, recording.primal, recording.entry, recording.stacks, logged, Names(replace(wide, body=body)))
     used = _read_logs(layout, logs)
     kept = tuple(log.buffer for log in used.values())
     parameters = _parameters(kernel, pattern, shadows, recording, layout, kept)
@@ -339,7 +348,7 @@ def second_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     entry = {**first.recording.entry, **{dots[b]: dots[c] for b, c in first.recording.entry.items() if c in dots}}
     body = reorder(simplify(prune(body, private=list(entry.values())), first_own))
     whole = replace(wide, params=(*wide.params, *dots.values()), body=body)
-    layout = stack_layout(body, kernel, first.recording.entry, first.recording.stacks, first.logged, Names(whole))
+    layout = stack_layout(body, first.recording.primal, first.recording.entry, first.recording.stacks, first.logged, Names(whole))
     kept = [p for p in first.parameters if p.role not in ("base", "field", "overflow")]
     pairs = [q for p in kept for q in (p, *([Parameter(f"{p.role}_dot", p.position, dots[p.item])] if p.item in dots else []))]
     return replace(first, layout=layout, parameters=(*pairs, *stack_parameters(layout)), unlaid=body, name=f"{kernel.name}_reverse_forward")

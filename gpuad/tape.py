@@ -206,7 +206,11 @@ class Tape(Seeding, Repeating):
         else:
             self._refuse_taint(kernel, None, call)
         operation = self._operation(kernel, primal, adjoint, call, where)
-        reverse = [adjoint.counting, *(k for s in launching.stages(adjoint, call) for k in s.kernels)] if adjoint is not None else []
+        reverse = (
+            [launching.counting(adjoint, call), *(k for s in launching.stages(adjoint, call) for k in s.kernels)]
+            if adjoint is not None
+            else []
+        )
         call.prepare([(adjoint.augmented if adjoint is not None else None) or primal, *reverse])
         arguments = call.bound.arguments
         seen = tuple(u for u in self._touched(kernel, call)[0] if not arguments[u.position].shadows)

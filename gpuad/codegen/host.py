@@ -32,6 +32,7 @@ from .cuda import comment, functions, parameters, pointer, wrapped
 from .fold import fold
 from .host_helpers import ATOMICS, BLOCK_SUMS, PRELUDE, host_helper_text
 from .host_lanes import LaneStatements, strips
+from .host_rows import ROWS
 from .host_statements import HostStatements
 from .host_threads import THREADS
 from .naming import identifier
@@ -62,7 +63,8 @@ def host_source(kernels: Sequence[Kernel], wide: bool = True, apart: bool = True
     atomics = ATOMICS if any(text.atomic for text in texts) else ""
     scattered = any(text.sums and not text.strips for text in texts)
     includes, sums = ("#include <map>\n", BLOCK_SUMS) if scattered else ("", "")
-    parts = [includes, PRELUDE.lstrip("\n"), THREADS, sums, atomics, host_helper_text(helpers)]
+    rows = ROWS if any(kernel.rows for kernel in kernels) else ""
+    parts = [includes, PRELUDE.lstrip("\n"), THREADS, rows, sums, atomics, host_helper_text(helpers)]
     return "".join(parts) + "\n".join(t.body for t in texts) + "\n}  // namespace\n\n" + "\n".join(t.entry for t in texts)
 
 
@@ -117,7 +119,8 @@ class _Entry:
         self.given = ranged.kernel.params
         ranged = replace(ranged, kernel=columns.kernel) if columns else ranged
         self.printer = HostStatements(ranged.kernel, [*functions(kernel), *_DIMENSIONS, *_RESERVED], wide)
-        self.declared = list(parameters(self.printer))
+        self.row_fields = kernel.rows
+        self.declared = self.parameters(self.printer)
         self.kernel = self.printer.kernel
         lines = self.printer.body()
         self.sums = self.printer.sums
@@ -141,7 +144,7 @@ class _Entry:
     def independent(self) -> bool:
         """Whether the compiler may run threads of a row at once."""
         own = any(isinstance(s, Alloc) and s.buffer.space is Space.LOCAL for s in statements(self.kernel.body))
-        return not (self.atomic or own or (self.sums and not self.strips))
+        return not (self.atomic or own or self.row_fields or (self.sums and not self.strips))
 
     def function(self, lines: list[str]) -> list[str]:
         """A thread's work; and once more as a function that is not inlined, for the threads that fill no strip."""
@@ -163,7 +166,7 @@ class _Entry:
             return text
         if self.inside is None:
             return []
-        declared = [*parameters(self.inside), *(f"const gpuad_dim {name}" for name in _DIMENSIONS)]
+        declared = [*self.parameters(self.inside), *(f"const gpuad_dim {name}" for name in _DIMENSIONS)]
         text = [*wrapped(f"GPUAD_INLINE void gpuad_inner_{self.name}", declared), "{", *self.inside.body(), "}", ""]
         self.helpers |= self.inside.helpers
         return text
@@ -185,6 +188,15 @@ class _Entry:
         head = wrapped(f"static long long gpuad_width_{self.name}", [*self.declared[: len(self.given)], *dimensions])
         return [*head, "{", f"{INDENT}const long long gpuad_stop = {self.printer.text.text(self.stop)};", *_CLAMPED, "}", ""]
 
+    def parameters(self, printer: HostStatements) -> list[str]:
+        """What a thread's function takes: of memory that grows, the row."""
+        texts = zip(self.row_params(printer), parameters(printer), strict=True)
+        return [text if row is None else f"gpuad_row<{row}>& {text.split()[-1]}" for row, text in texts]
+
+    def row_params(self, printer: HostStatements) -> list[str | None]:
+        """For each parameter the type of its elements, if it is a row."""
+        return [c_type(p.element) if isinstance(p, Buffer) and p in self.row_fields else None for p in printer.kernel.params]
+
     def rows(self) -> list[str]:
         changed = {written(s) for s in statements(self.kernel.body)}
         declared = [
@@ -197,9 +209,12 @@ class _Entry:
             "const gpuad_dim gridDim",
             *(f"long long gpuad_{n}" for n in ("first", "last", "from", "to")),
         ]
+        declared = [text for p, text in zip(self.given, declared, strict=True) if p not in self.row_fields]
         head = wrapped(f"static void gpuad_rows_{self.name}", [*declared, *done, *numbers])
         before, after = self.around()
-        return [*head, "{", *(self.narrowed(bound) for bound in self.bounds), *before, *self.row_loop(), *after, "}"]
+        named = zip(self.kernel.params, self.arguments(), self.row_params(self.printer), strict=True)
+        own = [f"{INDENT}gpuad_row<{kind}> {name};" for _, name, kind in named if kind is not None]
+        return [*head, "{", *own, *(self.narrowed(bound) for bound in self.bounds), *before, *self.row_loop(), *after, "}"]
 
     def around(self) -> tuple[list[str], list[str]]:
         """What a worker does for the sums before and after its rows."""
@@ -340,7 +355,8 @@ class _Entry:
         if self.stop is not None:
             width = f"gpuad_width_{self.name}({', '.join([*self.slots(), 'blockDim', 'gridDim'])})"
         kept, done = self.kept(), [f"done.data() + {count} * part"] if count else []
-        call = ", ".join([*self.slots(), *done, "blockDim", "gridDim", "first, last, from, to"])
+        slots = [slot for p, slot in zip(self.given, self.slots(), strict=True) if p not in self.row_fields]
+        call = ", ".join([*slots, *done, "blockDim", "gridDim", "first, last, from, to"])
         return [
             f'extern "C" GPUAD_EXPORT int gpuad_launch_{self.name}(const long long* geometry, const unsigned long long* slots)',
             "{",

@@ -15,12 +15,13 @@ PRELUDE = r"""
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <vector>
 #ifdef _WIN32
 #include <thread>
 #else
-#include <new>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sched.h>
 #include <signal.h>
 #include <time.h>

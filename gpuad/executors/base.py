@@ -42,6 +42,7 @@ class Executor(Protocol):
     """Runs final core IR (every `How` decided, no Push or Pop)."""
 
     name: str
+    has_rows: bool  # whether it has memory of its own for stacks, and so runs `kernel.in_rows` where there is one
     sums_over_blocks: bool  # whether threads that all add to one element had better form the sum of their block first, in loops, too
 
     def launch(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0, stream: Any = None) -> None:

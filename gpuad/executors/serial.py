@@ -53,11 +53,6 @@ from .base import Dim3
 WARP = 32
 
 
-def waits(kernel: Kernel) -> bool:
-    """Whether threads of the kernel wait for one another, or share memory of their block."""
-    return any(_is_wait(s) or (isinstance(s, Alloc) and s.buffer.space is Space.SHARED) for s in walk_stmts(kernel.body))
-
-
 def serial(kernel: Kernel, block: Dim3) -> Kernel:
     """The kernel for blocks of the given extents as one whose threads are blocks."""
     made = _Serial(kernel, block).kernel()

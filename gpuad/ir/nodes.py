@@ -345,7 +345,9 @@ class Pop(Stmt):
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel: scalar (`Var`) and pointer (`Buffer`) parameters in the order of the call, and its body."""
+    """A kernel: scalar (`Var`) and pointer (`Buffer`) parameters in the order of the call, and its body. `in_rows`: what an executor runs
+    in its place that has memory of its own for stacks (`transform.stack_layout`); `rows` are the parameters of such a kernel for which it
+    takes no argument: memory that is as long as what is stored to it."""
 
     name: str
     params: tuple[Var | Buffer, ...]
@@ -353,6 +355,8 @@ class Kernel:
     span: Span | None = field(default=None, compare=False)
     header: str = ""  # a comment before the kernel: its contract
     const: frozenset[Buffer] = frozenset()  # parameters declared `const` by the user
+    in_rows: Kernel | None = field(default=None, compare=False, repr=False)
+    rows: frozenset[Buffer] = field(default=frozenset(), compare=False)
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

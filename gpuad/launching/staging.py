@@ -165,7 +165,7 @@ def run_primal(kernel: Kernel, adjoint: Adjoint | None, call: Call, state: State
 
 def run_reverse(adjoint: Adjoint, kernel: Kernel, call: Call, state: State, width: int = 0, more: Sequence[Any] = ()) -> None:
     """Counts what the stacks need, allocates it, and runs the reverse kernel; `more`: arguments beyond the adjoint's."""
-    _scratch(adjoint, call, state)
+    _scratch(adjoint, kernel, call, state)
     call.run(kernel, [*arguments(adjoint.parameters, call, state, width), *more])
     if state.overflow is not None and int(state.overflow.root[0]):
         raise LaunchError(
@@ -187,14 +187,22 @@ def run_stages(adjoint: Adjoint, stages: Sequence[Stage], call: Call, state: Sta
         call.run(stage.kernel, stage_arguments(stage, call, state, width), stage.grid)
 
 
+def counting(adjoint: Adjoint, call: Call) -> Kernel | None:
+    """The kernel that counts how deep the stacks get, where that has to be known."""
+    return None if call.executor.has_rows else adjoint.counting
+
+
 def stage_arguments(stage: Stage, call: Call, state: State, width: int = 0) -> list[Any]:
     """What a kernel of a reverse pass is launched with."""
     given = [(p, stage.numbers.get((p.role, p.position))) for p in stage.parameters]
     return [argument_of(p, call, state, width) if number is None else np.int32(number) for p, number in given]
 
 
-def _scratch(adjoint: Adjoint, call: Call, state: State) -> None:
+def _scratch(adjoint: Adjoint, kernel: Kernel, call: Call, state: State) -> None:
     if not adjoint.layout.scratch:
+        return
+    if call.executor.has_rows and kernel.in_rows is not None:
+        state.scratch = {buffer: None for scratch in adjoint.layout.scratch for buffer in (scratch.base, *scratch.fields)}
         return
     groups = -(-call.threads // GROUP)
     for scratch, base in zip(adjoint.layout.scratch, _bases(adjoint, call, state, groups), strict=True):

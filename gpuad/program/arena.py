@@ -80,6 +80,7 @@ class Pooled:
         self.do = do
         self.name = inner.name
         self.sums_over_blocks = inner.sums_over_blocks
+        self.has_rows = inner.has_rows
 
     def launch(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0, stream: Any = None) -> None:
         """As the executor itself."""

@@ -81,7 +81,9 @@ class Keeping(ABC):
         """Computes the values now, from memory that is still as the launch saw it; its adjoint reads them from here on."""
         old = self._launched(time)
         call = self.pooled(old.call)
-        call.prepare([cut.extraction, cut.adjoint.counting, *(k for s in launching.stages(cut.adjoint, call) for k in s.kernels)])
+        call.prepare(
+            [cut.extraction, launching.counting(cut.adjoint, call), *(k for s in launching.stages(cut.adjoint, call) for k in s.kernels)]
+        )
         logs = [*old.logs, *(Memory(call.executor.zeros(call.threads, dtype_of(b.element))) for b in cut.saved)]
         arguments = call.bound.arguments
         live = {i: (a.memory if a.is_pointer else a.value) for i, a in enumerate(arguments)}

@@ -45,19 +45,27 @@ from ..ir.nodes import (
 )
 from ..ir.rewrite import blocks, defined, walk_stmts
 from .names import Names
+from .snapshot import Snapshots
 
 
 @dataclass(frozen=True)
 class Versions:
     """Which memory stands for a primal buffer during the forward sweep: `saved` copies of the state before the launch, of which `working`
-    are written by the sweep; `exits`: variables whose value the memory still holds after the launch; `logs`: what the augmented primal has
-    written down, by the id of the statement that gave it; `marked`: atomics that are done again with their results."""
+    are written by the sweep (not by the stores `unseen`); `exits`: variables whose value the memory still holds after the launch; `logs`:
+    what the augmented primal has written down, by the id of the statement that gave it; `marked`: atomics that are done again with their
+    results."""
 
     saved: dict[Buffer, Buffer] = field(default_factory=dict)
     working: frozenset[Buffer] = frozenset()
     exits: dict[Var, Store] = field(default_factory=dict)
     logs: dict[int, tuple[Buffer, Expr]] = field(default_factory=dict)
     marked: frozenset[int] = frozenset()
+    unseen: frozenset[int] = frozenset()  # ids of stores to working copies that no load needs
+    shots: Snapshots | None = None
+
+    def restored(self, loop: Stmt) -> Block:
+        """What gives the reverse of an iteration its arrays as they were at the start of it."""
+        return self.shots.restored(loop) if self.shots is not None else ()
 
 
 ScopeKey: TypeAlias = "tuple[int, int]"  # id of the control statement that owns the scope, and which of its blocks
@@ -171,7 +179,7 @@ class ForwardSweep:
         buffer = stmt.buffer
         if buffer.length is not None:
             return (stmt,) if top or buffer in self._fresh else ()
-        if buffer not in self.versions.working or not top:
+        if buffer not in self.versions.working or not top or id(stmt) in self.versions.unseen:
             return ()
         copy = self.versions.saved[buffer]
         return (replace(stmt, buffer=copy, how=How.PLAIN),) if isinstance(stmt, Accumulate) else (replace(stmt, buffer=copy),)

@@ -151,11 +151,12 @@ class _Reverse:
     def _inner(self, owner: Stmt, block: Block, branch: int, seeds: Callable[[Ledger], None] | None) -> Ledger:
         """A scope that the reverse sweep comes back to."""
         pops = self.sweep.pops(owner, branch)
+        restored = self.inputs.versions.restored(owner)
         self.entered.append(id(owner))
-        ledger = self.scope(block, set(), top=False, seeds=seeds, skip=_popped(pops))
+        ledger = self.scope(block, {s.buffer for s in restored if isinstance(s, Alloc)}, top=False, seeds=seeds, skip=_popped(pops))
         self.entered.pop()
         refilled = any(is_shared(s) for s in block)  # while other threads may still read what is in the tile
-        ledger.out[:0] = (Barrier(span=owner.span), *pops) if refilled else pops
+        ledger.out[:0] = (*([Barrier(span=owner.span)] if refilled else []), *pops, *restored)
         return ledger
 
     # --- statements --------------------------------------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ class Reference:
     """
 
     name = "reference"
+    has_rows = False
     sums_over_blocks = True
 
     def __init__(self, check: bool = True, order: str = "forward", seed: int = 0, limit: int = 1_000_000) -> None:
