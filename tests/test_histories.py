@@ -79,13 +79,13 @@ def test_a_program_that_leaves_its_last_state_to_be_seen() -> None:
         graph.reverse()
 
 
-@pytest.mark.parametrize("first", range(0, 100, 25))
+@pytest.mark.parametrize("first", range(0, 60, 20))
 def test_random_programs(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stencils over part of a field, in place, views, three fields: by a graph as by a tape, however much has to be copied along."""
     monkeypatch.setattr("gpuad.program.memory.GAPS", 10)
     monkeypatch.setattr("gpuad.program.histories._LITTLE", 10)
     elsewhere = 0
-    for number in range(first, first + 25):
+    for number in range(first, first + 20):
         run = Run(number)
         held, other = run.fields(), run.fields()
         with running("reference"):
