@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -103,18 +104,36 @@ def stages(
         made = _stages(adjoint, call, assigned, left, lent, boxes)
         return tuple(replace(s, fixed=fixed_point(s.kernel)) for s in made) if fixed else made
 
-    if wanted() and plain_allowed():
-        adjoint.facts.get(("proved", call.key, call.executor.sums_over_blocks), lambda: _proved(adjoint, call))
+    for known in {_NO_BOXES, boxes} if wanted() and plain_allowed() else ():
+        adjoint.facts.get(("proved", call.key, call.executor.sums_over_blocks, known), partial(_proved, adjoint, call, known))
     found: tuple[Stage, ...] = adjoint.facts.get(key, make)
     return found
 
 
-def _proved(adjoint: Adjoint, call: Call) -> bool:
-    """Whether what is proved of a launch bears running it."""
-    judged = _stages(adjoint, call, _NO_SHADOWS, _NO_SHADOWS, _NO_SHADOWS)
+def _proved(adjoint: Adjoint, call: Call, boxes: Boxes) -> bool:
+    """Whether what is proved of a launch bears running it: whatever is in the elements of the boxes, it is as if they were zero."""
+    judged = _stages(adjoint, call, _NO_SHADOWS, _NO_SHADOWS, _NO_SHADOWS, boxes)
     plainly = (Stage(adjoint.variant((_NO_SHADOWS,) * 4), adjoint.parameters),)
-    first, second = (lambda c, s, these=these: run_stages(adjoint, these, c, s) for these in (judged, plainly))
-    return check_proofs(adjoint, call, first, second)
+
+    def run(these: Sequence[Stage], content: float, other: Call, state: State) -> None:
+        _put(adjoint, call, boxes, state, content)
+        run_stages(adjoint, these, other, state)
+
+    return check_proofs(adjoint, call, partial(run, judged, np.nan), partial(run, plainly, 0.0))
+
+
+def _put(adjoint: Adjoint, call: Call, boxes: Boxes, state: State, content: float) -> None:
+    """Sets the elements of the boxes."""
+    gathered = gathering(adjoint, call)
+    for buffer, box in boxes if gathered is not None else ():
+        assert gathered is not None
+        (memory,) = (state.shadows[p.position] for p in adjoint.parameters if p.role == "shadow" and p.item == buffer)
+        for form in gathered.elements[buffer].forms:
+            places = np.array(memory.offset + form.constant)
+            for digit, factor in form.terms:
+                low, high = box["xyz".index(digit.axis)]
+                places = places[..., None] + factor * np.arange(low, high + 1)
+            memory.root[places.ravel()] = content
 
 
 def _stages(
