@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import gpuad
 from gpuad import Duplicated
 from gpuad.cases import kernel_folder
 from gpuad.program.histories import redirected
+from gpuad.program.launch import Kept
 
 SIDE = 80
 STEPS = 5
@@ -77,6 +79,18 @@ def test_a_program_that_leaves_its_last_state_to_be_seen() -> None:
             np.testing.assert_array_equal(field.primal, primal)
         last.shadow[...] = 1
         graph.reverse()
+
+
+def test_what_is_read_again_when_something_else_is_overwritten_stays_where_it_is() -> None:
+    """Values that are kept in place of memory are computed from a launch's arguments, steps after it."""
+    with running("reference"):
+        fields, tape = new(0), gpuad.Tape()
+        with tape:
+            steps(*fields)
+        assert redirected(tape, tape._steps or ())
+        operation: Any = tape.operations[3]
+        tape.operations[3] = replace(operation, kept=Kept("", 4, 5))
+        assert not redirected(tape, tape._steps or ())
 
 
 @pytest.mark.parametrize("first", range(0, 60, 20))

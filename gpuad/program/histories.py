@@ -25,6 +25,7 @@ from .launch import Launched
 from .memory import Allocation, Piece, copying_live
 from .operation import Operation, Use
 from .region import EMPTY, Region, span
+from .rules import Ruled
 from .steps import Step
 
 _LITTLE = 1 / 8  # share of a state that may be copied along
@@ -76,12 +77,23 @@ def redirected(recording: Recorded, steps: Sequence[Step]) -> dict[int, list[Act
     if len(steps) != len(recording.operations) or recording.restore:
         return {}
     launches = [_launch(recording, op, step, time) for time, (op, step) in enumerate(zip(recording.operations, steps, strict=True))]
-    met = [{address(resolve(a).root) for a in step.arrays if a.size} for step in steps]
+    met = [_met(op, step) for op, step in zip(recording.operations, steps, strict=True)]
+    later = {where for op, there in zip(recording.operations, met, strict=True) if getattr(op, "kept", None) is not None for where in there}
     changes: dict[int, _Change] = {}
     for allocation in recording.allocations.values():
-        touching = [time for time, step in enumerate(steps) if allocation.address in met[time]]
-        _follow(allocation, touching, launches, changes)
+        if allocation.address not in later:  # which is read once more when something else is overwritten
+            _follow(allocation, [time for time, there in enumerate(met) if allocation.address in there], launches, changes)
     return {time: _actions(steps[time], launches[time], change) for time, change in changes.items()}
+
+
+def _met(operation: Operation, step: Step) -> set[int]:
+    """The addresses of the allocations that an operation works on."""
+    memories = [resolve(a) for a in step.arrays if a.size]
+    if isinstance(operation, Launched):
+        memories += [a.memory for a in operation.call.bound.arguments if a.memory is not None]
+    elif isinstance(operation, Ruled):
+        memories += [operand.memory for operand in operation.operands.values()]
+    return {address(memory.root) for memory in memories}
 
 
 def _launch(recording: Recorded, operation: Operation, step: Step, time: int) -> _Launch | None:
