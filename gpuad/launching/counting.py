@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,9 @@ class Counted:
     once: bool
 
 
-def apart(adjoint: Adjoint, call: Call, shadow: Buffer) -> Counted | None:
-    """What the launch touches of a shadow if no two of its threads touch one element; None if they do, or if nobody can tell."""
+def apart(adjoint: Adjoint, call: Call, shadow: Buffer, *, anew: bool = True) -> Counted | None:
+    """What the launch touches of a shadow if no two of its threads touch one element; None if they do, or if nobody can tell. `anew`: the
+    launch is asked if it was not yet."""
     memory = _memory(adjoint, call, shadow)
     asked = adjoint.census(shadow) if memory is not None and call.threads < MOST else None
     if memory is None or asked is None or asked.touches * call.threads > _WASTED * int(memory.root.size):
@@ -41,7 +42,7 @@ def apart(adjoint: Adjoint, call: Call, shadow: Buffer) -> Counted | None:
     if any(v not in numbers for v in asked.scalars):
         return None
     key = "census", shadow, call.grid, call.block, tuple(numbers[v] for v in asked.scalars), int(memory.root.size), memory.offset
-    if key not in adjoint.facts.known and sum(1 for k in adjoint.facts.known if _is_of(k, shadow)) >= _TRIED:
+    if key not in adjoint.facts.known and (not anew or sum(1 for k in adjoint.facts.known if _is_of(k, shadow)) >= _TRIED):
         return None
     found: Counted | None = adjoint.facts.get(key, lambda: _ask(asked, call, [numbers[v] for v in asked.scalars], memory))
     return found
@@ -57,6 +58,7 @@ def _memory(adjoint: Adjoint, call: Call, shadow: Buffer) -> Memory | None:
 
 
 def _ask(asked: Census, call: Call, numbers: Collection[int], memory: Memory) -> Counted | None:
+    call = replace(call, pool=None)  # once for these numbers: not in memory that a tape keeps
     last, first, times = (Memory(call.executor.zeros(memory.root.size, np.dtype(np.int32)), memory.offset) for _ in range(3))
     scalars = [np.dtype(str(v.type)).type(n) for v, n in zip(asked.scalars, numbers, strict=True)]
     call.run(asked.kernel, [*scalars, last, first, times])
