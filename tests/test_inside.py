@@ -130,3 +130,23 @@ def test_which_local_arrays_become_variables(name: str) -> None:
     verify(taken)
     assert any(isinstance(s, Alloc) for s in walk_stmts(taken.body)) == (name in WHOLE)
     assert ("GPUAD_INDEPENDENT\n    for" in host_source([made(name)]).replace("            ", "    ")) == (name in APART)
+
+
+TRUTHS = {
+    "compared": "V = u[2 * y + (u[x] > 8.0f)];",
+    "chosen": "V = u[2 * y + (u[x] > 8.0f ? 0 : 1)];",
+    "negated": "V = u[3 * y + !index[x]];",
+    "of the index": "V = u[(x - 7 >= -2 ? 0 : 1) & 127];",
+    "met": "int k = 1; if (u[x] > 8.0f) k = 0; V = u[y * 3 + k];",
+    "named": "const bool b = u[x] > 8.0f && index[x] > 2; const int k = b; v[y * 64 + 2 * (x / 2) + k] = 1.0f;",
+}
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+def test_subscripts_made_of_truth_values(name: str) -> None:
+    """Which g++ 12 computes wrongly for several threads at once."""
+    text = f'#define V v[y * 64 + x]\nextern "C" __global__ void t({PARAMETERS}) {{ {HEAD} {TRUTHS[name]} }}'
+    kernel = primal_of(parse(SourceFile("truths.cu", text)).kernel("t"))
+    got, wanted = (result(e, kernel, 5, 40, (2, 3), (32, 1)) for e in (Host(), Reference()))
+    assert np.array_equal(got, wanted)
+    assert "[gpuad_hidden(" in host_source([kernel])
