@@ -4,6 +4,7 @@
 runs, `staging` the kernels of a reverse pass for one set of numbers, `second` what forward over reverse needs besides.
 """
 
+from .asking import Counted, apart
 from .calls import (
     Call,
     _cuda,
@@ -27,7 +28,6 @@ from .checks import (
     stays_inside,
     stores_in_doubt,
 )
-from .counting import Counted, apart
 from .joint import Fused, fusing
 from .ordered import add_in_fixed_point, deterministic, in_fixed_point
 from .second import before_second, check_directions, paired, tangent_arguments

@@ -20,8 +20,8 @@ from ..ir.rewrite import walk_stmts
 from ..transform.block_sums import BlockSums
 from ..transform.fixed_point import FixedPoint, fixed_point
 from ..transform.stack_layout import GROUP
+from .asking import apart
 from .calls import Call, analysing, plain_allowed
-from .counting import apart
 from .ordered import in_fixed_point, run_fixed
 from .proving import check_proofs, wanted
 from .states import State, argument_of, arguments, copied
