@@ -28,6 +28,7 @@ from .transform.accumulate import accumulate, undecided
 from .transform.aliases import NONE, Aliases
 from .transform.barriers import waits
 from .transform.block_sums import BlockSums, block_sums, block_sums_kernel, without
+from .transform.census import Census, census
 from .transform.claims import Claims, claims
 from .transform.forward import forward
 from .transform.gather import Axes, Gather, Sides, gather, gather_kernel, rest
@@ -199,6 +200,17 @@ class Adjoint(Judged):
             self._gathers[sums] = kernel
         found: Kernel = self._gathers[sums]
         return found
+
+    def census(self, shadow: Buffer) -> Census | None:
+        """The kernel that finds out which threads touch which elements of a shadow, where their numbers alone decide that."""
+        key = "census", shadow
+        if key not in self._gathers:
+            found = census(Kernel(self.name, self.params, self.layout.body, self.primal.span), shadow) if self.pattern.analyse else None
+            if found is not None:
+                verify(found.kernel)
+            self._gathers[key] = found
+        made: Census | None = self._gathers[key]
+        return made
 
     @property
     def is_divisible(self) -> bool:

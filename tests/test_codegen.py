@@ -486,9 +486,10 @@ def host_body(*stmts: Stmt, params: tuple[Var | Buffer, ...], wide: bool = True)
 
 
 def test_guarded_integer_operations() -> None:
-    out = buffer("out", I32)
-    text = host_body(Store(out, const(0), op("/", n, i)), Store(out, const(1), op("%", n, const(4))), params=(out, n, i))
-    assert "gpuad_div<int>(n, i)" in text and "n % 4" in text
+    out, x_ = buffer("out", I32), var("x", I32)
+    far = op("/", op("*", x_, x_), i)
+    text = host_body(Let(x_, index("x")), Store(out, const(0), far), Store(out, x_, op("%", n, const(4))), params=(out, n, i))
+    assert "gpuad_div<int>((int)x * (int)x, i)" in text and "n % 4" in text
     text = host_body(Store(out, const(0), op("<<", n, i)), Store(out, const(1), op(">>", n, const(3))), params=(out, n, i))
     assert "gpuad_shl<int>(n, (unsigned int)i)" in text and "n >> 3" in text
     assert "gpuad_f2i<int>(a)" in host_body(Store(out, const(0), Cast(a, I32)), params=(out, a))

@@ -254,7 +254,7 @@ class Walk:
             case LaunchIndex(name="gridDim", axis=axis):
                 return Form(self.launch.grid["xyz".index(axis)])
             case LaunchIndex(name=name, axis=axis):
-                return Form(0, ((Digit("thread" if name == "threadIdx" else "block", axis), 1),))
+                return _index("thread" if name == "threadIdx" else "block", axis, self.launch)
             case Cast(operand=a) if a.type.is_integer and expr.type.is_integer:
                 return self.form(a, ranges)
             case Unary(op="-", operand=a) if expr.type.is_integer:
@@ -313,6 +313,15 @@ class Walk:
 
 _NOT = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "!=": "==", "==": "!="}
 _BOUNDS = {"<": (1, 1, "<="), "<=": (1, 0, "<="), ">": (-1, 1, "<="), ">=": (-1, 0, "<="), "==": (1, 0, "==")}
+
+
+def _index(kind: str, axis: str, launch: Launch) -> Form:
+    """A thread's or a block's index: where there is one block, or each has one thread, the other one is the global index."""
+    block, grid = (extents["xyz".index(axis)] for extents in (launch.block, launch.grid))
+    own, other = (block, grid) if kind == "thread" else (grid, block)
+    if own == 1:
+        return Form(0)
+    return Form(0, ((Digit("global" if other == 1 else kind, axis), 1),))
 
 
 def narrowed(ranges: Ranges, constraints: Sequence[tuple[Form, str]], launch: Launch) -> Ranges | None:

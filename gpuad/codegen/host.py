@@ -11,7 +11,7 @@ up its part. So no thread waits for the sum of the one before it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..ir.nodes import (
     Accumulate,
@@ -36,12 +36,15 @@ from .host_rows import ROWS
 from .host_statements import HostStatements
 from .host_threads import THREADS
 from .naming import identifier
-from .ranges import Bound, Inner, Ranged, inner, take_bounds
+from .ranges import Bound, Inner, Ranged, take_bounds
+from .rows import hoist
 from .spelling import c_type
 from .statements import INDENT
 from .stride import Flat, flatten
 from .structure import statements, written
 from .sums import is_sum, sink_sums
+from .unroll import unroll
+from .wraps import within
 
 STRIP = 32  # threads whose contributions to a sum wait to be added up
 _RESERVED = ("gpuad_sums", "gpuad_done")
@@ -106,7 +109,7 @@ class _Entry:
     """The text of one kernel: its body, the loop over rows, the entry."""
 
     def __init__(self, kernel: Kernel, wide: bool, apart: bool) -> None:
-        axes = merge_axes(kernel)
+        axes = merge_axes(unroll(kernel))
         flat = flatten(axes.kernel) if wide and apart and "x" in axes.merged else Flat(axes.kernel)
         self.name = identifier(kernel.name)
         self.loops = {axis: _Loop(axis, axis in axes.merged) for axis in "xyz"}
@@ -117,8 +120,10 @@ class _Entry:
         columns = find_columns(ranged.kernel) if wide and "x" in axes.merged and not summed_up else None
         self.divided = columns.rows if columns else ()
         self.given = ranged.kernel.params
-        ranged = replace(ranged, kernel=columns.kernel) if columns else ranged
-        self.printer = HostStatements(ranged.kernel, [*functions(kernel), *_DIMENSIONS, *_RESERVED], wide)
+        rows = hoist(columns.kernel if columns else ranged.kernel)
+        self.of_row = rows.values
+        reserved = [*functions(kernel), *_DIMENSIONS, *_RESERVED]
+        self.printer = HostStatements(rows.kernel, reserved, wide)
         self.row_fields = kernel.rows
         self.declared = self.parameters(self.printer)
         self.kernel = self.printer.kernel
@@ -127,12 +132,11 @@ class _Entry:
         self.strips = bool(self.sums) and self.printer.strips
         self.helpers = self.printer.helpers
         self.atomic = has_atomics(kernel)
-        reserved = [*functions(kernel), *_DIMENSIONS, *_RESERVED]
-        self.lanes = LaneStatements(ranged.kernel, reserved, wide) if apart and self.independent and not self.sums else None
+        self.lanes = LaneStatements(rows.kernel, reserved, wide) if apart and self.independent and not self.sums else None
         if self.lanes and self.lanes.plan is None:
             self.lanes = None
         split = wide and "x" in axes.merged and self.independent and not self.sums and not self.lanes
-        self.inner = inner(ranged.kernel) if split else None
+        self.inner = within(rows.kernel) if split else None
         self.inside = HostStatements(self.inner.kernel, reserved, wide) if self.inner else None
         self.straight = self.independent and not any(isinstance(s, For | While) for s in statements(self.kernel.body))
         inside = self.inner_function()
@@ -248,10 +252,20 @@ class _Entry:
             f"{INDENT}}}",
         ]
 
+    def row_values(self) -> list[str]:
+        """What is computed once for a row."""
+        if not self.of_row:
+            return []
+        dimensions = (f"{name} = {place}" for name, place in zip(_DIMENSIONS, self.places("0"), strict=False))
+        declared = (
+            f"const {c_type(var.type)} {self.printer.name_of(var)} = {self.printer.text.text(value)};" for var, value in self.of_row
+        )
+        return [f"const gpuad_dim {', '.join(dimensions)};", *declared]
+
     def thread_loop(self) -> list[str]:
         """The loop over the threads of a row."""
         if self.strips:
-            return self.full_strips() if self.straight else self.strip_loop()
+            return [*self.row_values(), *(self.full_strips() if self.straight else self.strip_loop())]
         return self.row_by_row() if self.divided else self.line_loop()
 
     def row_by_row(self) -> list[str]:
@@ -272,21 +286,20 @@ class _Entry:
     def line_loop(self) -> list[str]:
         """The loop over threads that are neighbours."""
         if self.inner is not None:
-            return self.split_loop(self.inner)
+            return [*self.row_values(), *self.split_loop(self.inner)]
         if self.lanes is not None:
-            return [self.call("strips", "gpuad_from", ["gpuad_to - gpuad_from"])]
-        return self.plain_loop("body", "gpuad_from", "gpuad_to")
+            return [*self.row_values(), self.call("strips", "gpuad_from", ["gpuad_to - gpuad_from"])]
+        return [*self.row_values(), *self.plain_loop("body", "gpuad_from", "gpuad_to")]
 
     def plain_loop(self, function: str, first: str, end: str) -> list[str]:
         return [*self.pragma, f"for (long long gpuad_x = {first}; gpuad_x < {end}; ++gpuad_x)", f"{INDENT}{self.call(function)}"]
 
     def split_loop(self, found: Inner) -> list[str]:
         """The loop in three parts, in the middle one of which all guards hold."""
-        index = {a: f"gpuad_r{a}" if self.loops[a].merged else f"gpuad_r{a} * blockDim.{a} + gpuad_t{a}" for a in "yz"}
         rows = [f"if (!({self.printer.text.text(found.rows)})) gpuad_high = gpuad_low;"] if found.rows is not None else []
         return [
             "long long gpuad_low = gpuad_from, gpuad_high = gpuad_to;",
-            f"const gpuad_dim globalIdx = {{0, {index['y']}, {index['z']}}};",
+            *([] if self.of_row else [f"const gpuad_dim globalIdx = {self.places('0')[2]};"]),
             *(self.narrowed(bound, ("low", "high")).strip() for bound in found.bounds),
             "if (gpuad_low > gpuad_to) gpuad_low = gpuad_to;",
             "if (gpuad_high < gpuad_low) gpuad_high = gpuad_low;",
@@ -341,11 +354,14 @@ class _Entry:
 
     def call(self, function: str, thread: str = "gpuad_x", more: Sequence[str] = ()) -> str:
         """The call for one thread, or for those from one thread on."""
-        x = self.loops["x"]
+        given = [*self.arguments(), *self.passed(), *self.places(thread), "blockDim", "gridDim", *more]
+        return f"gpuad_{function}_{self.name}({', '.join(given)});"
+
+    def places(self, thread: str) -> list[str]:
+        """The indices of a thread of the row, by its number in the row."""
         index = {a: f"gpuad_r{a}" if self.loops[a].merged else f"gpuad_r{a} * blockDim.{a} + gpuad_t{a}" for a in "yz"}
-        index["x"] = thread if x.merged else f"gpuad_rx * blockDim.x + {thread}"
-        places = [f"{{{thread}, gpuad_ty, gpuad_tz}}", "{gpuad_rx, gpuad_ry, gpuad_rz}", f"{{{index['x']}, {index['y']}, {index['z']}}}"]
-        return f"gpuad_{function}_{self.name}({', '.join([*self.arguments(), *self.passed(), *places, 'blockDim', 'gridDim', *more])});"
+        index["x"] = thread if self.loops["x"].merged else f"gpuad_rx * blockDim.x + {thread}"
+        return [f"{{{thread}, gpuad_ty, gpuad_tz}}", "{gpuad_rx, gpuad_ry, gpuad_rz}", f"{{{index['x']}, {index['y']}, {index['z']}}}"]
 
     def launch(self) -> list[str]:
         x, y, z = (self.loops[a] for a in "xyz")
@@ -401,7 +417,7 @@ class _Entry:
             return []
         if not self.strips:
             return [*(f"    gpuad_combine<{kind}>(done, {k}, {count});" for k, kind in enumerate(kinds)), "    return status;"]
-        targets = [f"{self.slots()[self.kernel.params.index(s.stmt.buffer)]} + {self.printer.text.text(s.stmt.index)}" for s in self.sums]
+        targets = [f"{self.slots()[self.given.index(s.stmt.buffer)]} + {self.printer.text.text(s.stmt.index)}" for s in self.sums]
         return [*(f"    gpuad_add_up(done, {k}, {count}, {target});" for k, target in enumerate(targets)), "    return status;"]
 
     def least_threads(self) -> int:

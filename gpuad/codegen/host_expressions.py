@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..ir.nodes import COMPARISONS, Binary, Cast, Constant, Expr, LaunchIndex, Var
+from ..ir.nodes import COMPARISONS, Binary, Buffer, Cast, Constant, Expr, LaunchIndex, Var
 from ..ir.types import BOOL, I32, I64, U32, U64, Scalar
 from .expressions import PRECEDENCE, PRIMARY, UNARY, Expressions
 from .spelling import c_type, promoted
+from .truths import is_of_truth
 from .widen import Wide
 
 _GUARDED = {"/": "gpuad_div", "%": "gpuad_rem", "<<": "gpuad_shl", ">>": "gpuad_shr"}
@@ -15,9 +16,17 @@ _GUARDED = {"/": "gpuad_div", "%": "gpuad_rem", "<<": "gpuad_shl", ">>": "gpuad_
 
 @dataclass
 class HostExpressions(Expressions):
-    """A printer of expressions as C++ for the CPU; `wide` are the variables declared with 64 bits."""
+    """A printer of expressions as C++ for the CPU; `wide` are the variables declared with 64 bits, `truths` those that are made
+    of truth values."""
 
     wide: Wide = field(default_factory=Wide)
+    truths: frozenset[Var] = frozenset()
+
+    def element(self, buffer: Buffer, index: Expr) -> str:
+        if not is_of_truth(index, self.truths):
+            return super().element(buffer, index)
+        self.helpers.add("gpuad_hidden")
+        return f"{self.names.name_of(buffer)}[gpuad_hidden({self.subscript(index)})]"
 
     def printed(self, expr: Expr) -> tuple[str, int]:
         if isinstance(expr, LaunchIndex) or (isinstance(expr, Var) and expr in self.wide):

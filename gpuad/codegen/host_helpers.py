@@ -214,6 +214,16 @@ template <typename T> GPUAD_INLINE T gpuad_rem(T a, T b)
     return b == 0 ? a : (T)(a - (unsigned long long)quotient * by);
 }
 """,
+    "gpuad_hidden": r"""
+// A subscript made of a truth value: in a vector of threads, g++ 12 reads elsewhere.
+template <typename T> GPUAD_INLINE T gpuad_hidden(T index)
+{
+#if defined(__GNUC__) && !defined(__clang__)
+    asm("" : "+r"(index));
+#endif
+    return index;
+}
+""",
     "gpuad_row_of": r"""
 // The quotient of the thread with index i, and the end of the threads that have the same one, if it is before `end`.
 template <typename T> GPUAD_INLINE T gpuad_row_of(long long i, T by, long long& end)

@@ -13,6 +13,7 @@ from .spelling import c_type
 from .statements import Statements
 from .structure import statements
 from .sums import is_sum
+from .truths import truths
 from .widen import Wide, widen
 
 
@@ -33,6 +34,7 @@ class HostStatements(Statements):
         assert isinstance(self.expressions, HostExpressions)
         self.text: HostExpressions = self.expressions
         self.text.wide = self.wide
+        self.text.truths = truths(self.kernel)
         self.sums: list[Sum] = []
         self.repeated = {id(s) for loop in statements(self.kernel.body) if isinstance(loop, For | While) for s in statements((loop,))}
         self.strips = all(isinstance(s.index, Constant) for s in statements(self.kernel.body) if isinstance(s, Accumulate) and is_sum(s))

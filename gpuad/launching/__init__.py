@@ -4,6 +4,7 @@
 runs, `staging` the kernels of a reverse pass for one set of numbers, `second` what forward over reverse needs besides.
 """
 
+from .asking import Counted, apart
 from .calls import (
     Call,
     _cuda,
@@ -47,10 +48,10 @@ from .states import (
 )
 
 __all__ = [
-    "Call", "Fused", "Stage", "State", "_cuda", "active_positions", "add_in_fixed_point", "analysing", "arguments", "batch_states",
-    "before", "before_second", "check_bounds", "check_device", "check_directions", "check_races", "check_same", "check_stopped",
-    "check_stores", "copied", "counting", "dense_extent", "deterministic", "everything_recorded_for_tests", "executor_for_tests",
-    "executor_of", "fingerprint", "fusing", "gathering", "in_fixed_point", "keep_live", "live", "loads", "new_logs",
+    "Call", "Counted", "Fused", "Stage", "State", "_cuda", "active_positions", "add_in_fixed_point", "analysing", "apart", "arguments",
+    "batch_states", "before", "before_second", "check_bounds", "check_device", "check_directions", "check_races", "check_same",
+    "check_stopped", "check_stores", "copied", "counting", "dense_extent", "deterministic", "everything_recorded_for_tests",
+    "executor_for_tests", "executor_of", "fingerprint", "fusing", "gathering", "in_fixed_point", "keep_live", "live", "loads", "new_logs",
     "nothing_plain_for_tests", "paired", "plain_allowed", "plain_shadows", "premises_hold", "run_primal", "run_reverse", "run_stages",
     "shadow_of", "shadow_type", "stage_arguments", "stages", "stays_inside", "stores_in_doubt", "switches", "tangent_arguments",
 ]  # fmt: skip

@@ -21,6 +21,7 @@ from ..ir.rewrite import walk_stmts
 from ..transform.block_sums import BlockSums
 from ..transform.fixed_point import FixedPoint, fixed_point
 from ..transform.stack_layout import GROUP
+from .asking import apart
 from .calls import Call, analysing, plain_allowed
 from .ordered import in_fixed_point, run_fixed
 from .proving import check_proofs, wanted
@@ -34,7 +35,11 @@ def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
 
     def prove() -> frozenset[Buffer]:
         numbers = call.numbers(adjoint.primal)
-        return frozenset(b for b in adjoint.undecided if collision_free(adjoint.layout.body, [b], numbers))
+        proved = {b for b in adjoint.undecided if collision_free(adjoint.layout.body, [b], numbers)}
+        open_ = [b for b in adjoint.undecided if b not in proved]
+        gathered = adjoint.gather(dict.fromkeys(open_, 0)) if open_ else None
+        asked = (b for b in open_ if gathered is None or b not in gathered.buffers)
+        return frozenset(proved | {b for b in asked if apart(adjoint, call, b) is not None})
 
     found: frozenset[Buffer] = adjoint.facts.get(("plain", call.key), prove)
     return found

@@ -266,6 +266,10 @@ class Recording(Keeping):
         """The call with memory for its needs from what the tape saves."""
         return replace(call, pool=Pooled(call.executor, self._saved, self.doing.do))
 
+    def space(self, length: int, dtype: Any) -> Any:
+        """A flat array in what the tape saves, not cleared."""
+        return self._saved.room((length,), dtype)
+
     def _touched(self, kernel: Kernel, call: Call) -> tuple[list[Use], list[Use]]:
         """What the primal reads and writes in this call."""
         primal = kernel.primal(call.aliases())

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 from .. import launching
 from ..analysis.injectivity import TOUCHES, Launch, Reach
-from ..analysis.once import once, surely
+from ..analysis.once import begun, once, surely
 from ..annotations import address, leaf_memory
 from ..differentiate import Adjoint
 from ..executors.base import Memory
@@ -306,6 +306,8 @@ def touches_of(adjoint: Adjoint, call: Call) -> tuple[Touch, ...]:
     shadows = {p.item: p.position for p in adjoint.parameters if p.role == "shadow" and isinstance(p.item, Buffer)}
     exact = {b: found for b in shadows if b in plain and (found := _exact(body, b, launch)) is not None}
     collected = {b: region for b in shadows if b in gathered and (region := _collected(body, b, launch)) is not None}
+    other = [b for b in shadows if b in plain and b not in exact]
+    collected |= {b: region for b in other if (region := _begun(body, b, launch) or _counted(adjoint, call, b)) is not None}
     return tuple(_touch(item, position, body, launch, exact, collected) for item, position in shadows.items())
 
 
@@ -316,7 +318,7 @@ def _touch(
     seed = any(not isinstance(s, Accumulate) for s in stmts)
     writes = any(not isinstance(s, Load) for s in stmts)
     if buffer in collected:
-        return Touch(buffer, position, collected[buffer], "added", seed, writes, None, None)
+        return Touch(buffer, position, collected[buffer], _kind(stmts[0]), seed, writes, None, None)
     if buffer not in exact:
         return Touch(buffer, position, reached(body, buffer, launch, TOUCHES, 1), "", seed, writes, None, None)
     region, reach = exact[buffer]
@@ -353,6 +355,21 @@ def _collected(body: Block, buffer: Buffer, launch: Launch) -> Region | None:
             return None
         found = found | exact[0]
     return found
+
+
+def _begun(body: Block, buffer: Buffer, launch: Launch) -> Region | None:
+    """The elements that are added to several times, by one thread each, and by one statement before all others."""
+    first = _all_of(begun(body, buffer, launch), launch)
+    everything = reached(body, buffer, launch, TOUCHES, 1) if first is not None else None
+    return first[0] if first is not None and everything is not None and everything <= first[0] else None
+
+
+def _counted(adjoint: Adjoint, call: Call, buffer: Buffer) -> Region | None:
+    """The elements that are touched once, where the launch was asked for them: all taken, or all added to by one statement."""
+    stmts = list(touches(adjoint.layout.body, buffer))
+    alike = all(isinstance(s, Take) for s in stmts) or (len(stmts) == 1 and isinstance(stmts[0], Accumulate))
+    found = launching.apart(adjoint, call, buffer, anew=False) if alike else None
+    return Region(found.spans) if found is not None and found.once and found.spans is not None else None
 
 
 def _all_of(reach: Reach | None, launch: Launch) -> Exact | None:

@@ -337,6 +337,18 @@ def thread_number(block: Expr | None = None) -> Expr:
     return Binary("+", Binary("*", block, threads_in_block(), I64), thread_in_block(), I64)
 
 
+def thread_place() -> Expr:
+    """Another number of this thread in the whole launch, int64: by its global indices, the one along x last. A kernel that uses nothing
+    else does not know where its blocks end."""
+    result: Expr | None = None
+    for axis in "zyx":
+        index = Binary("+", Binary("*", _i64("blockIdx", axis), _i64("blockDim", axis), I64), _i64("threadIdx", axis), I64)
+        width = Binary("*", _i64("gridDim", axis), _i64("blockDim", axis), I64)
+        result = index if result is None else Binary("+", Binary("*", result, width, I64), index, I64)
+    assert result is not None
+    return result
+
+
 def block_number() -> Expr:
     """The number of this block in the launch, int64."""
     return _linear("blockIdx", "gridDim")
