@@ -47,11 +47,14 @@ from .prune import prune
 from .reverse import Inputs, Shadows, reverse
 from .simplify import forward_arrays
 from .snapshot import Snapshots, snapshots
+from .stack_layout import constant_trips
 from .tiles import share
 from .unique import unique
 from .winners import Mark
 
 Logs: TypeAlias = "Mapping[int, tuple[Buffer, Expr]]"
+
+_A_FEW = 4
 
 
 @dataclass(frozen=True)
@@ -267,8 +270,17 @@ def _head(loop: Stmt) -> Var | None:
 
 
 def _stacked(recording: Recording) -> int:
-    """Bytes that each push of every stack takes."""
-    return sum(v.type.size for s in walk_stmts(recording.body) if isinstance(s, Push) for v in s.values)
+    """About how many bytes are pushed in an iteration of the outermost loops."""
+    return sum(_often(path) * v.type.size for s, path in _with_path(recording.body) if isinstance(s, Push) for v in s.values)
+
+
+def _often(path: tuple[Stmt, ...]) -> int:
+    """How often a statement may run while the outermost of the loops around it makes an iteration; loops of unknown length make a few."""
+    result = 1
+    for loop in [s for s in path if isinstance(s, For | While)][1:]:
+        trips = constant_trips(loop)
+        result *= _A_FEW if trips is None else max(trips, 1)
+    return result
 
 
 def _atomic(stmt: Accumulate | Atomic) -> bool:
