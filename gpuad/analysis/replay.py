@@ -95,6 +95,21 @@ def replay(kernel: Kernel, *, optimistic: bool = False) -> Replay:
     return Replay(kernel, accesses, written, entry, unstable, tuple(judge.premises), parted, frozenset(seen), frozenset(later))
 
 
+class Iteration:
+    """Which accesses to an array meet while the statements `home` around them are at one iteration."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._judge = _Judge(definitions(kernel.body), frozenset(), _barriers(kernel.body))
+
+    def sees(self, store: Access, load: Access, home: tuple[Stmt, ...]) -> bool:
+        """Whether the load may see what the store has left."""
+        return self._judge.may_hit(store, load, home)
+
+    def follows(self, store: Access, load: Access, home: tuple[Stmt, ...]) -> bool:
+        """Whether the store may come to the load's element after it."""
+        return self._judge.may_hit(store, load, home, later=True)
+
+
 class Order:
     """Which of two accesses of a kernel to one memory may come first. By the premise that there is no race, only barriers order the
     accesses of different threads."""

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from ..analysis.activity import Activity
 from ..analysis.affine import Polynomial
-from ..analysis.replay import Access, Replay, replay
+from ..analysis.replay import Access, Iteration, Replay, replay
 from ..errors import UnsupportedError
 from ..ir.nodes import (
     Accumulate,
@@ -47,11 +47,14 @@ from .prune import prune
 from .reverse import Inputs, Shadows, reverse
 from .simplify import forward_arrays
 from .snapshot import Snapshots, snapshots
+from .stack_layout import constant_trips
 from .tiles import share
 from .unique import unique
 from .winners import Mark
 
 Logs: TypeAlias = "Mapping[int, tuple[Buffer, Expr]]"
+
+_A_FEW = 4
 
 
 @dataclass(frozen=True)
@@ -117,13 +120,13 @@ class _Task:
         needed: frozenset[int] = frozenset()
         again: frozenset[int] = frozenset()
         while True:
-            tracked, fragile, unseen = self._consequences(needed, again)
+            tracked, fragile, unseen, idle = self._consequences(needed, again)
             names = Names(self.primal)
             first = names.uid()
             saved = {b: names.buffer(f"{b.name}_saved", b.element) for b in self.primal.buffers if b in self.facts.written}
             working = frozenset(b for b in saved if b in tracked)
             marked = frozenset(key for key, mark in self.marks.items() if not mark.recorded)
-            versions = Versions(saved, working, exits, dict(self.logs), marked, unseen, self.shots)
+            versions = Versions(saved, working, exits, dict(self.logs), marked, unseen, self.shots, idle)
             inputs = Inputs(self.primal, self.activity, self.facts, self.shadows, versions, fragile | kept, self.marks)
             body, stacks = reverse(inputs, names)
             body, origin, arrays = unique(body, names)
@@ -156,8 +159,11 @@ class _Task:
                     found.add(key)
         return frozenset(found)
 
-    def _consequences(self, needed: frozenset[int], again: frozenset[int]) -> tuple[frozenset[Buffer], frozenset[int], frozenset[int]]:
-        """The memory whose stores are repeated, the loads that are recorded, and the stores that need not be repeated."""
+    def _consequences(
+        self, needed: frozenset[int], again: frozenset[int]
+    ) -> tuple[frozenset[Buffer], frozenset[int], frozenset[int], frozenset[int]]:
+        """The memory whose stores are repeated, the loads that are recorded, and the stores that need not be repeated: by nobody, and by
+        the reverse of an iteration that gets its arrays back."""
         loads = [a for a in self.facts.accesses if id(a.stmt) in needed and a.buffer in self.facts.written]
         tracked = frozenset(a.buffer for a in loads if id(a.stmt) not in self.facts.entry or not self.analyse)
         for access in loads:
@@ -166,8 +172,21 @@ class _Task:
         unseen = self._unseen(loads, tracked) if self.analyse else frozenset()
         lasting = {load for store, load in self.facts.later if store not in unseen}
         unstable = [a for a in loads if a.buffer in tracked and (id(a.stmt) in lasting or not self.analyse)]
-        fragile = {id(a.stmt) for a in unstable if not self._in_order(a, again)}
-        return tracked, frozenset(self._spread(fragile, loads) | self._carried_marks()), unseen
+        idle = self._idle(needed)
+        fragile = {id(a.stmt) for a in unstable if not self._in_order(a, again, idle)}
+        return tracked, frozenset(self._spread(fragile, loads, idle) | self._carried_marks()), unseen, idle
+
+    def _idle(self, needed: frozenset[int]) -> frozenset[int]:
+        """Stores to arrays that an iteration gets back of which no needed load of the same iteration sees anything."""
+        found: set[int] = set()
+        for array, home in self._restored:
+            inside = [a for a in self.facts.accesses if a.buffer == array and _starts(a, home)]
+            loads = [a for a in inside if id(a.stmt) in needed]
+            writes = [a for a in inside if a.writes]
+            seen = [w for w in writes if any(self._iteration.sees(w, a, home) for a in loads)]
+            if not any(isinstance(w.stmt, Accumulate) for w in seen):
+                found |= {id(w.stmt) for w in writes if w not in seen}
+        return frozenset(found)
 
     def _unseen(self, loads: list[Access], tracked: frozenset[Buffer]) -> frozenset[int]:
         """Stores to the launch's memory of which no needed load sees anything; where memory is added to, each of its stores is seen."""
@@ -211,17 +230,22 @@ class _Task:
                 raise UnsupportedError(f"the gradient needs the value of '{access.buffer.name}' read here, {why}", access.stmt.span)
 
     @cached_property
+    def _iteration(self) -> Iteration:
+        return Iteration(self.primal)
+
+    @cached_property
+    def _restored(self) -> tuple[tuple[Buffer, tuple[Stmt, ...]], ...]:
+        """Arrays that the reverse of an iteration gets back as they were, with the loop and the control statements around it; the innermost
+        loop of an array first."""
+        if self.shots is None:
+            return ()
+        paths = [(stmt, (*path, stmt)) for stmt, path in _with_path(self.primal.body) if id(stmt) in self.shots.loads]
+        return tuple((array, path) for stmt, path in reversed(paths) for array in sorted(self.shots.arrays(stmt), key=lambda a: a.uid))
+
+    @cached_property
     def _homes(self) -> tuple[tuple[Buffer, tuple[Stmt, ...]], ...]:
-        """Arrays that the reverse of a scope makes again or gets back as they were, with the control statements around it; the innermost
-        scope of an array first."""
-        shots = self.shots.loads if self.shots is not None else {}
-        paths = [(stmt, (*path, stmt)) for stmt, path in _with_path(self.primal.body) if id(stmt) in shots]
-        restored = (
-            [(array, path) for stmt, path in reversed(paths) for array in sorted(self.shots.arrays(stmt), key=lambda a: a.uid)]
-            if self.shots
-            else []
-        )
-        return (*restored, *_inner_homes(self.primal.body).items())
+        """Arrays that the reverse of a scope gets back or makes again, with the control statements around it; the innermost first."""
+        return (*self._restored, *_inner_homes(self.primal.body).items())
 
     def _within(self, access: Access) -> tuple[Stmt, ...] | None:
         """The control statements around an access that lie in the scope which has the array; None if there is no such scope."""
@@ -230,30 +254,37 @@ class _Task:
         home = next(found, None)
         return None if home is None else path[len(home) :]
 
-    def _in_order(self, access: Access, again: frozenset[int]) -> bool:
-        """Whether the sweep of the scope that has the array repeats the load in order, and nothing else needs it."""
+    def _in_order(self, access: Access, again: frozenset[int], idle: frozenset[int]) -> bool:
+        """Whether the sweep of the scope that has the array repeats the load in order, and nothing else needs it, or can do so itself."""
         inner = self._within(access)
         if inner is None:
             return False
+        for array, home in self._restored:
+            if array == access.buffer and _starts(access, home):
+                writes = [a for a in self.facts.accesses if a.writes and a.buffer == array and _starts(a, home) and id(a.stmt) not in idle]
+                if not any(self._iteration.follows(w, access, home) for w in writes):
+                    return True
+                break
         return not inner or (id(access.stmt) not in again and all(isinstance(s, For | While) for s in inner))
 
-    def _spread(self, fragile: set[int], loads: list[Access]) -> set[int]:
+    def _spread(self, fragile: set[int], loads: list[Access], idle: frozenset[int]) -> set[int]:
         """An array of an inner scope whose stores lie in a part that cannot be repeated has no state to read there: all its loads are
         recorded."""
         changed = True
         while changed:
             changed = False
             for buffer, home in self._homes:
-                inside = {id(a.stmt) for a in loads if a.buffer == buffer and tuple(s for s, _ in a.path[: len(home)]) == home}
-                if inside <= fragile or not self._lost(buffer, home, fragile):
+                inside = {id(a.stmt) for a in loads if a.buffer == buffer and _starts(a, home)}
+                skipped = idle if (buffer, home) in self._restored else frozenset[int]()
+                if inside <= fragile or not self._lost(buffer, home, fragile, skipped):
                     continue
                 fragile |= inside
                 changed = True
         return fragile
 
-    def _lost(self, buffer: Buffer, home: tuple[Stmt, ...], fragile: set[int]) -> bool:
+    def _lost(self, buffer: Buffer, home: tuple[Stmt, ...], fragile: set[int], skipped: frozenset[int]) -> bool:
         for access in self.facts.accesses:
-            if access.buffer != buffer or not access.writes or tuple(s for s, _ in access.path[: len(home)]) != home:
+            if access.buffer != buffer or not access.writes or not _starts(access, home) or id(access.stmt) in skipped:
                 continue
             for control, _ in access.path[len(home) :]:
                 if any(id(s) in fragile for inner in blocks(control) for s in walk_stmts(inner)):
@@ -266,9 +297,23 @@ def _head(loop: Stmt) -> Var | None:
     return loop.var if isinstance(loop, For) else loop.counter if isinstance(loop, While) else None
 
 
+def _starts(access: Access, home: tuple[Stmt, ...]) -> bool:
+    """Whether the control statements around an access begin with these."""
+    return len(access.path) >= len(home) and all(s is h for (s, _), h in zip(access.path, home, strict=False))
+
+
 def _stacked(recording: Recording) -> int:
-    """Bytes that each push of every stack takes."""
-    return sum(v.type.size for s in walk_stmts(recording.body) if isinstance(s, Push) for v in s.values)
+    """About how many bytes are pushed in an iteration of the outermost loops."""
+    return sum(_often(path) * v.type.size for s, path in _with_path(recording.body) if isinstance(s, Push) for v in s.values)
+
+
+def _often(path: tuple[Stmt, ...]) -> int:
+    """How often a statement may run while the outermost of the loops around it makes an iteration; loops of unknown length make a few."""
+    result = 1
+    for loop in [s for s in path if isinstance(s, For | While)][1:]:
+        trips = constant_trips(loop)
+        result *= _A_FEW if trips is None else max(trips, 1)
+    return result
 
 
 def _atomic(stmt: Accumulate | Atomic) -> bool:

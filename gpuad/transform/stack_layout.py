@@ -126,7 +126,7 @@ def _static_depths(body: Block) -> dict[int, int]:
         depth: int | None = 0
         for path in paths:
             inside = [s for i, s in enumerate(path) if not all(i < len(q) and q[i] is s for q in pops.get(uid, []))]
-            trips = [_trips(s) for s in inside if isinstance(s, For | While)]
+            trips = [constant_trips(s) for s in inside if isinstance(s, For | While)]
             depth = None if depth is None or any(t is None for t in trips) else depth + _product([t or 0 for t in trips])
         if depth is not None:
             found[uid] = depth
@@ -140,7 +140,8 @@ def _product(numbers: list[int]) -> int:
     return result
 
 
-def _trips(loop: For | While) -> int | None:
+def constant_trips(loop: For | While) -> int | None:
+    """How many iterations the loop makes, if that is a number in the text."""
     if not isinstance(loop, For):
         return None
     match loop.start, loop.stop, loop.step:
