@@ -5,6 +5,9 @@ touches in one of them what another thread writes in the other. That is decided 
 touch, and at least one writes, is an affine form of the thread's index, and an exact search shows that the forms of different threads never
 meet. Sums over the threads commute. What is not proved stays apart: other grids or blocks, memory of which two types of elements are seen,
 indices from data, atomics, barriers, arrays of a kernel's own, loops, assertions.
+
+On a CPU a chain has one call of the C library at most: threads one after the other wait for it, and with it the arithmetic of all the rest
+is not vectorised.
 """
 
 from __future__ import annotations
@@ -20,7 +23,6 @@ from ..analysis.injectivity import Launch as Numbers
 from ..errors import LaunchError
 from ..executors.base import Executor, Memory, Prepared, prepared
 from ..ir.nodes import Buffer, Constant, Expr, Kernel, Var
-from ..ir.rewrite import walk_stmts
 from ..ir.types import I64, Scalar
 from ..ir.verify import verify
 from ..transform.chain import Part, chained
@@ -28,34 +30,39 @@ from .link import STATEMENTS, Link, Where, facts, where_of
 from .window import Window
 
 MOST = 32  # launches in one
+CALLS = 1  # of the C library, on a CPU
+KERNELS = 32  # that one program may need compiled for this
 
 
-def one_after_the_other(links: Sequence[Link], executor: Executor) -> list[tuple[Prepared | None, int]]:
+def one_after_the_other(links: Sequence[Link], executor: Executor, made: set[int]) -> list[tuple[Prepared | None, int]]:
     """The launches that are to be made for these, and how many of these each stands for: None where it is the only one. `executor`: that of
-    launches that were joined; it does not contract products and sums, so that what was stored on the way is what is used."""
+    launches that were joined; it does not contract products and sums, so that what was stored on the way is what is used; `made`: the
+    kernels that the program needs for this so far."""
     found: list[tuple[Prepared | None, int]] = []
     at = 0
     while at < len(links):
-        count = _length(links[at:])
+        count = _length(links[at : at + MOST], CALLS if executor.stream() is None else None)
         several = count > 1 and not all(link.is_copy for link in links[at : at + count])
-        joined = _joined(links[at : at + count], executor) if several else None
+        joined = _joined(links[at : at + count], executor, made) if several else None
         found += [(joined, count)] if joined is not None else [(None, 1)] * count
         at += count
     return found
 
 
-def _length(links: Sequence[Link]) -> int:
-    """How many of the launches, from the first on, are proved to be the same thread by thread."""
+def _length(links: Sequence[Link], calls: int | None) -> int:
+    """How many of the launches, from the first on, are proved to be the same thread by thread, and worth it; `calls`: of the C library, at
+    most."""
     first, guard = links[0], links[0].guard()
     window = Window(Numbers(first.grid, first.block, {}))
-    count = statements = 0
-    for link in links[:MOST]:
-        statements += sum(1 for _ in walk_stmts(link.kernel.body))
+    statements = called = 0
+    for count, link in enumerate(links):
+        cost = link.cost()
+        statements, called = statements + cost.statements, called + cost.calls
         alike = link.geometry == first.geometry and guard is not None and link.guard() == guard
-        if not alike or statements > STATEMENTS or not window.takes(link):
-            break
-        count += 1
-    return _in_turns(links[:count]) if count == MOST else max(count, 1)
+        costly = statements > STATEMENTS or (calls is not None and called > calls)
+        if not alike or costly or not window.takes(link):
+            return max(count, 1)
+    return _in_turns(links) if len(links) == MOST else len(links)
 
 
 def _in_turns(links: Sequence[Link]) -> int:
@@ -66,12 +73,13 @@ def _in_turns(links: Sequence[Link]) -> int:
     return len(ids) // turn * turn
 
 
-def _joined(links: Sequence[Link], executor: Executor) -> Prepared | None:
+def _joined(links: Sequence[Link], executor: Executor, made: set[int]) -> Prepared | None:
     """The launches as one; None where that cannot be written, or does not run."""
     plan = _Plan(links)
     kernel, _ = facts.get(plan.key(), lambda: (plan.kernel(), [link.kernel for link in links]))
-    if kernel is None:
+    if kernel is None or (len(made) >= KERNELS and id(kernel) not in made):
         return None
+    made.add(id(kernel))
     try:
         executor.prepare([kernel], int(np.prod(links[0].block)))
         return prepared(executor, kernel, *links[0].geometry, [*plan.memories, *plan.values])
@@ -134,13 +142,16 @@ class _Plan:
         types = zip(self.called, self.numbers, strict=True)
         scalars = [Var(name, type_, first + len(buffers) + k) for k, (name, (type_, _)) in enumerate(types)]
         parts = [self.part(x.kernel, given, buffers, scalars) for x, given in zip(self.launches, self.arguments, strict=True)]
-        names = list(dict.fromkeys(x.kernel.name for x in self.launches))
-        name = names[0] if len(names) == 1 else f"{names[0]}_to_{self.launches[-1].kernel.name}"
         header = "\n".join(["In one launch, thread by thread:", *_listed(x.kernel.name for x in self.launches)])
-        made = chained(f"{name}_{len(self.launches)}", [*buffers, *scalars], parts, header)
+        made = chained(self.name(), [*buffers, *scalars], parts, header)
         if made is not None:
             verify(made)
         return made
+
+    def name(self) -> str:
+        """What the joint kernel is called, after the launches, not the copies."""
+        names = [x.kernel.name for x in self.launches if not x.is_copy]
+        return f"{names[0]}_to_{names[-1]}_{len(names)}" if len(names) > 1 else f"{names[0]}_and_copies"
 
     def part(self, kernel: Kernel, given: Sequence[tuple[int, int | None]], buffers: Sequence[Buffer], scalars: Sequence[Var]) -> Part:
         zero = {p: Constant(0, p.type) for p in kernel.scalars}

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..analysis.injectivity import Launch as Numbers
 from ..annotations import address
+from ..codegen.host import library_calls
 from ..executors.base import Argument, Dim3, Memory, Prepared
 from ..facts import Facts
 from ..ir.nodes import (
@@ -39,6 +40,18 @@ facts = Facts()  # with the kernels that they are about, so that their ids stay 
 Where = tuple[int, Scalar]  # the address of an allocation and the type of its elements
 
 
+@dataclass(frozen=True)
+class Cost:
+    """Statements of a kernel, and calls of the C library where it runs on a CPU."""
+
+    statements: int
+    calls: int
+
+
+def _cost(kernel: Kernel) -> Cost:
+    return Cost(sum(1 for _ in walk_stmts(kernel.body)), library_calls(kernel))
+
+
 @dataclass(frozen=True, eq=False)
 class Link:
     """A kernel, its geometry, and what it is launched with; `is_copy`: it stands for a copy or a clearing."""
@@ -63,6 +76,11 @@ class Link:
         """What proofs take of the launch."""
         given = zip(self.kernel.params, self.arguments, strict=True)
         return Numbers(self.grid, self.block, {p: _integer(a) for p, a in given if isinstance(p, Var) and p.type.is_integer})
+
+    def cost(self) -> Cost:
+        """How much its kernel does."""
+        found: Cost = facts.get(("cost", id(self.kernel)), lambda: (_cost(self.kernel), self.kernel))[0]
+        return found
 
     def guard(self) -> Expr | None:
         """The condition of the one guard around what the kernel does, in terms of the thread's index: true if there is none, None if it

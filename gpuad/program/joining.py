@@ -30,16 +30,17 @@ def joined(parts: Sequence[Part], executor: Executor) -> list[Part]:
     parts = _cleared_early(parts)
     links = _links([action for action, _, _ in parts])
     found: list[Part] = []
+    made: set[int] = set()
     for alike, group in groupby(zip(parts, links, strict=True), lambda pair: pair[1] is not None):
         run = list(group)
-        found += _as_few(run, executor) if alike else [part for part, _ in run]
+        found += _as_few(run, executor, made) if alike else [part for part, _ in run]
     return found
 
 
-def _as_few(run: Sequence[tuple[Part, Link | None]], executor: Executor) -> list[Part]:
+def _as_few(run: Sequence[tuple[Part, Link | None]], executor: Executor, made: set[int]) -> list[Part]:
     found: list[Part] = []
     at = 0
-    for launch, count in launching.one_after_the_other([link for _, link in run if link is not None], executor):
+    for launch, count in launching.one_after_the_other([link for _, link in run if link is not None], executor, made):
         parts = [part for part, _ in run[at : at + count]]
         found += [_of_all(launch, parts)] if launch is not None else parts
         at += count
