@@ -7,10 +7,11 @@
         graph.launch()                     # the program and its reverse, on what the same arrays hold now
 
 A graph repeats what the tape did to memory, at the same addresses: the launches of the program, what was saved on the way, the seeds, and
-the adjoints. A state that has to be kept is written to where it is kept, not copied there (`program.histories`). On a GPU all of it is one
-CUDA graph; on a CPU it is a list of prepared calls. What is not array work is not repeated: numbers that were passed are constants, so are
-index arrays and masks of array operations (`x[i]`, `take`, `put`, `scatter_add`; those that a kernel reads are not), and what Python would
-decide by looking at results cannot be captured on a GPU, and is refused.
+the adjoints. A state that has to be kept is written to where it is kept, not copied there (`program.histories`), and launches that follow
+each other on the same threads are one launch where that is the same (`program.joining`). On a GPU all of it is one CUDA graph; on a CPU it is
+a list of prepared calls. What is not array work is not repeated: numbers that were passed are constants, so are index arrays and masks of array
+operations (`x[i]`, `take`, `put`, `scatter_add`; those that a kernel reads are not), and what Python would decide by looking at results cannot
+be captured on a GPU, and is refused.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ class Graph:
         return len(self._parts["whole"])
 
     def explain(self) -> str:
-        """What is done, in order, a line for each launch, copy or clearing; operations that became one launch are in one line."""
+        """What is done, in order, a line for each launch, copy or clearing, with the user's file and line. Operations that became one
+        launch, and what is copied and cleared on the way, are in one line."""
         return "\n".join(f"{name}  # {where}" for _, name, where in self._parts["whole"])
 
     def _run(self, which: str) -> None:

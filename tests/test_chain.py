@@ -13,7 +13,7 @@ from launch_tools import EXECUTORS, running
 from tape_tools import launch, pair
 
 import gpuad
-from gpuad import Active, Duplicated, launching, ops
+from gpuad import Active, Duplicated, LaunchError, launching, ops
 from gpuad.analysis.injectivity import Launch as Numbers
 from gpuad.codegen.cuda import cuda_source
 from gpuad.executors import nvrtc
@@ -345,6 +345,16 @@ def test_without_the_proof_it_would_be_wrong(name: str, monkeypatch: pytest.Monk
     monkeypatch.setattr("gpuad.launching.window.Window.takes", lambda *_: True)
     with running("reference"), pytest.raises(RaceError):
         both(APART[name], lambda a, _: {a["x"]: 1.0})
+
+
+@pytest.mark.parametrize("executor", ["host", "reference"])
+def test_a_wrong_proof_is_found_by_running_it(executor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUAD_CHECK", "1")
+    with running(executor):
+        both(TOGETHER["a branch"], lambda a, _: {a["x"]: 1.0})
+        monkeypatch.setattr("gpuad.launching.window.Window.takes", lambda *_: True)
+        with pytest.raises(LaunchError, match="GPUAD_CHECK: `square_to_behind_2`: two threads meet"):
+            both(APART["another thread reads what was written"], lambda a, _: {a["x"]: 1.0})
 
 
 # --- the proof, against all threads one by one --------------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ from ..ir.types import I64, Scalar
 from ..ir.verify import verify
 from ..transform.chain import Part, chained
 from .link import STATEMENTS, Link, Where, facts, where_of
+from .proving import wanted
+from .recheck import check_joined
 from .window import Window
 
 MOST = 32  # launches in one
@@ -80,9 +82,12 @@ def _joined(links: Sequence[Link], executor: Executor, made: set[int]) -> Prepar
     if kernel is None or (len(made) >= KERNELS and id(kernel) not in made):
         return None
     made.add(id(kernel))
+    link = Link(kernel, *links[0].geometry, [*plan.memories, *plan.values])
+    if wanted():
+        facts.get((plan.key(), link.geometry, tuple(map(str, plan.values))), lambda: check_joined(links, link))
     try:
         executor.prepare([kernel], int(np.prod(links[0].block)))
-        return prepared(executor, kernel, *links[0].geometry, [*plan.memories, *plan.values])
+        return prepared(executor, kernel, *link.geometry, link.arguments)
     except LaunchError:  # it needs more registers than there are
         return None
 
