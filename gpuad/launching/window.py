@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,13 +15,15 @@ from ..transform.chain import is_sum
 from .link import Link, Where, facts, where_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Access:
     """What a launch does to elements of an allocation, counted from its beginning: 'reads', 'writes' or 'sums'; `reach`: None if it is not
-    known which. Accesses with one `key` are the same."""
+    known which. Accesses of one geometry with one `key` are the same."""
 
     kind: str
     reach: Reach | None
+    _moved: dict[int, Access] = field(default_factory=dict)
+    _met: dict[int, tuple[bool, Access]] = field(default_factory=dict)  # by the other's id, which is kept alive
 
     @cached_property
     def key(self) -> Hashable:
@@ -31,16 +33,21 @@ class Access:
 
     def moved(self, offset: int) -> Access:
         """The access counted from elsewhere."""
-        if self.reach is None:
+        if self.reach is None or not offset:
             return self
-        form = self.reach.form
-        return replace(self, reach=replace(self.reach, form=replace(form, constant=form.constant + offset)))
+        if offset not in self._moved:
+            form = self.reach.form
+            self._moved[offset] = Access(self.kind, replace(self.reach, form=replace(form, constant=form.constant + offset)))
+        return self._moved[offset]
 
     def meets(self, other: Access, launch: Numbers) -> bool:
         """Whether an element of one, and another thread's of the other, may be the same, and that matters."""
         if self.kind == other.kind != "writes":
             return False
-        return self.reach is None or other.reach is None or may_meet(self.reach, other.reach, launch)
+        if id(other) not in self._met:
+            unknown = self.reach is None or other.reach is None
+            self._met[id(other)] = unknown or may_meet(self.reach, other.reach, launch), other  # type: ignore[arg-type]
+        return self._met[id(other)][0]
 
 
 class Window:
