@@ -285,6 +285,7 @@ K tile(double* x, int n) { __shared__ double s[8]; int i = blockIdx.x * 8 + thre
     __syncthreads(); if (i < n) x[i] = s[threadIdx.x] * s[0]; }
 K local(double* x, int n) { I; double s[2]; s[i % 2] = x[i]; s[1 - i % 2] = 2.0; x[i] = s[0] * s[1]; }
 K all(double* y, const double* x, int n) { I; y[i] = x[0] * x[i]; }
+K worded(double* x, int m) { int tid = threadIdx.x + blockDim.x * blockIdx.x; if (tid <= m - 1) { x[tid] = 1.5 * x[tid] * x[tid]; } }
 K last(double* x, int n) { I; if (x[i] > 0.5) x[i] = x[i] * x[i]; }
 """
 
@@ -328,6 +329,7 @@ TOGETHER: Pieces = {
     ),
     "parts of one array": lambda a: (own("square", a["x"][:12], n=12), own("square", a["x"][12:], n=12)),
     "a table": lambda a: (own("picked", a["y"], a["x"], ORDER), own("square", a["z"])),
+    "guards in other words": lambda a: (own("square", a["x"]), own("worded", a["x"])),
     "a branch": lambda a: (own("last", a["x"]), own("last", a["x"])),
     "what nobody writes": lambda a: (own("square", a["y"]), own("behind", a["y"], a["x"])),
 }

@@ -133,13 +133,17 @@ class Walk:
         self.loops = 0
 
     def run(self, body: Block) -> list[Reach]:
+        self.block(body, self.everywhere())
+        return self.found
+
+    def everywhere(self) -> Ranges:
+        """The ranges of all threads of the launch."""
         ranges: Ranges = {}
         for axis, grid, block in zip("xyz", self.launch.grid, self.launch.block, strict=True):
             ranges[Digit("thread", axis)] = (0, block - 1)
             ranges[Digit("block", axis)] = (0, grid - 1)
             ranges[Digit("global", axis)] = (0, grid * block - 1)
-        self.block(body, ranges)
-        return self.found
+        return ranges
 
     def block(self, block: Block, ranges: Ranges) -> None:
         for stmt in block:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..analysis.injectivity import Launch as Numbers
+from ..analysis.races import Certain
 from ..annotations import address
 from ..codegen.host import library_calls
 from ..executors.base import Argument, Dim3, Memory, Prepared
@@ -26,7 +27,6 @@ from ..ir.nodes import (
     Store,
     Take,
     Var,
-    true,
     variables,
 )
 from ..ir.rewrite import substitute, walk_stmts
@@ -82,12 +82,12 @@ class Link:
         found: Cost = facts.get(("cost", id(self.kernel)), lambda: (_cost(self.kernel), self.kernel))[0]
         return found
 
-    def guard(self) -> Expr | None:
-        """The condition of the one guard around what the kernel does, in terms of the thread's index: true if there is none, None if it
-        depends on memory."""
+    def guard(self) -> Hashable | None:
+        """Which threads pass the one guard around what the kernel does, for this launch: links for which that is the same have the same
+        guard, however it is written. None if it depends on memory."""
         numbers = self.numbers()
         key = "guard", id(self.kernel), self.grid, self.block, tuple(numbers.scalars.values())
-        found: Expr | None = facts.get(key, lambda: (_guard(self.kernel, numbers.scalars), self.kernel))[0]
+        found: Hashable | None = facts.get(key, lambda: (_guard(self.kernel, numbers), self.kernel))[0]
         return found
 
 
@@ -95,15 +95,22 @@ def _integer(value: Any) -> int:
     return int(value)
 
 
-def _guard(kernel: Kernel, scalars: Mapping[Var, int]) -> Expr | None:
-    known: dict[Var, Expr] = {v: Constant(n, v.type) for v, n in scalars.items()}
+def _guard(kernel: Kernel, numbers: Numbers) -> Hashable | None:
+    walk = Certain(numbers, frozenset(), frozenset())
+    ranges = walk.everywhere()
+    known: dict[Var, Expr] = {v: Constant(n, v.type) for v, n in numbers.scalars.items()}
+    mutable = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
     for stmt in kernel.body:
-        if isinstance(stmt, Let):
+        if isinstance(stmt, Let) and stmt.var not in mutable:
             known[stmt.var] = substitute(stmt.value, known)
+            walk.stmt(stmt, ranges)
         elif isinstance(stmt, If):
+            if walk.expressed(stmt.condition, True, ranges):
+                inside = walk.under(stmt.condition, True, ranges)
+                return tuple(sorted((d.kind, d.axis, r) for d, r in inside.items())) if inside is not None else ()
             condition = substitute(stmt.condition, known)
             return None if any(variables(condition)) else condition
-    return true()
+    return "none"
 
 
 def link_of(launch: Any) -> Link | None:

@@ -1,8 +1,8 @@
 """One kernel that does what several kernels do one after the other, thread by thread.
 
 A value that one of them stores and a later one reads back at the same place stays in a register, and a store that a later one overwrites is
-left out. Guards that say the same become one. That no thread touches what another one writes in another of the kernels is for the caller to
-prove, and so is that different buffers are different memory.
+left out. Their guards become one. That no thread touches what another one writes in another of the kernels is for the caller to prove, and
+so is that the same threads pass each guard, and that different buffers are different memory.
 
 Assumes: valid IR with unique definitions in each body, no arrays of their own, no atomics. Guarantees: the same, and the same numbers: no
 arithmetic is evaluated or reordered, and what memory would round is not kept in a register.
@@ -26,6 +26,7 @@ from ..ir.nodes import (
     How,
     If,
     Kernel,
+    LaunchIndex,
     Let,
     Load,
     Merge,
@@ -79,13 +80,23 @@ def _taken_over(part: Part, names: Names) -> Block:
 def _moved(block: Block, buffers: Mapping[Buffer, tuple[Buffer, Expr | None]]) -> Block:
     out = []
     for stmt in block:
-        stmt = map_blocks(map_stmt_exprs(stmt, lambda e: map_expr(e, folded)), lambda inner: _moved(inner, buffers))
+        stmt = map_blocks(map_stmt_exprs(stmt, lambda e: map_expr(e, _usual)), lambda inner: _moved(inner, buffers))
         if isinstance(stmt, Load | Store | Accumulate | Take):
             buffer, shift = buffers[stmt.buffer]
             index = stmt.index if shift is None else Binary("+", _wide(stmt.index), shift, I64)
             stmt = replace(stmt, buffer=buffer, index=index)
         out.append(stmt)
     return tuple(out)
+
+
+def _usual(expr: Expr) -> Expr:
+    """The index of a thread as most kernels write it, `blockIdx * blockDim + threadIdx`, and integers folded."""
+    match expr:
+        case Binary(op="*", left=LaunchIndex(name="blockDim") as extent, right=LaunchIndex(name="blockIdx") as block):
+            return Binary("*", block, extent, expr.type)
+        case Binary(op="+", left=LaunchIndex(name="threadIdx") as thread, right=Binary(op="*", left=LaunchIndex()) as first):
+            return Binary("+", first, thread, expr.type)
+    return folded(expr)
 
 
 def _wide(index: Expr) -> Expr:
@@ -112,7 +123,6 @@ class _Guards:
     def __init__(self, mutable: frozenset[Var]) -> None:
         self.mutable = mutable
         self.values: dict[Expr, Var] = {}
-        self.definitions: dict[Var, Expr] = {}
         self.renamed: dict[Var, Expr] = {}
         self.before: list[Stmt] = []
         self.guard: If | None = None
@@ -140,17 +150,12 @@ class _Guards:
     def guarded(self, stmt: If) -> bool:
         first = self.guard
         if first is not None:
-            same = self.written_out(first.condition) == self.written_out(stmt.condition)
-            if not same or not self.mutable.isdisjoint(variables(self.written_out(stmt.condition))) or first.otherwise or stmt.otherwise:
+            if first.otherwise or stmt.otherwise:
                 return False
             stmt = replace(first, then=(*first.then, *stmt.then), merges=(*first.merges, *stmt.merges))
         self.guard = stmt
         self.late.update(m.var for m in stmt.merges)
         return True
-
-    def written_out(self, condition: Expr) -> Expr:
-        """The condition without variables that are computed before the guard."""
-        return substitute(condition, self.definitions)
 
     def let(self, stmt: Let) -> None:
         """What does not depend on the guarded statements is computed before them, and once."""
@@ -164,7 +169,6 @@ class _Guards:
             self.renamed[stmt.var] = self.values[stmt.value]
         else:
             self.values[stmt.value] = stmt.var
-            self.definitions[stmt.var] = substitute(stmt.value, self.definitions)
             self.before.append(stmt)
 
 
