@@ -4,7 +4,7 @@ Threads of a launch come in any order, so doing two launches thread by thread is
 touches in one of them what another thread writes in the other. That is decided with the launches' numbers: every access to memory that both
 touch, and at least one writes, is an affine form of the thread's index, and an exact search shows that the forms of different threads never
 meet. Sums over the threads commute. What is not proved stays apart: other grids or blocks, memory of which two types of elements are seen,
-indices from data, atomics, barriers, arrays of a kernel's own, loops, assertions.
+indices from data, atomics, barriers, arrays of a kernel's own, loops but for one over the elements, assertions.
 
 On a CPU a chain has one call of the C library at most: threads one after the other wait for it, and with it the arithmetic of all the rest
 is not vectorised.
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..analysis.injectivity import Launch as Numbers
+from ..codegen.host import is_flat
 from ..errors import LaunchError
 from ..executors.base import Executor, Memory, Prepared, prepared
 from ..ir.nodes import Buffer, Constant, Expr, Kernel, Var
@@ -79,7 +80,8 @@ def _joined(links: Sequence[Link], executor: Executor, made: set[int]) -> Prepar
     """The launches as one; None where that cannot be written, or does not run."""
     plan = _Plan(links)
     kernel, _ = facts.get(plan.key(), lambda: (plan.kernel(), [link.kernel for link in links]))
-    if kernel is None or (len(made) >= KERNELS and id(kernel) not in made):
+    on_cpu = executor.stream() is None
+    if kernel is None or (on_cpu and is_flat(links[0].kernel) and not is_flat(kernel)) or (len(made) >= KERNELS and id(kernel) not in made):
         return None
     made.add(id(kernel))
     link = Link(kernel, *links[0].geometry, [*plan.memories, *plan.values])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..analysis.injectivity import Launch as Numbers
+from ..analysis.injectivity import Unknown, Walk, canonical
 from ..analysis.races import Certain
 from ..annotations import address
 from ..codegen.host import library_calls
@@ -18,6 +19,7 @@ from ..ir.nodes import (
     Buffer,
     Constant,
     Expr,
+    For,
     How,
     If,
     Kernel,
@@ -83,8 +85,8 @@ class Link:
         return found
 
     def guard(self) -> Hashable | None:
-        """Which threads pass the one guard around what the kernel does, for this launch: links for which that is the same have the same
-        guard, however it is written. None if it depends on memory."""
+        """Which threads pass the one guard around what the kernel does, for this launch, or how they loop over elements. Links for which
+        that is the same have the same guard, however it is written. None if it depends on memory."""
         numbers = self.numbers()
         key = "guard", id(self.kernel), self.grid, self.block, tuple(numbers.scalars.values())
         found: Hashable | None = facts.get(key, lambda: (_guard(self.kernel, numbers), self.kernel))[0]
@@ -110,7 +112,18 @@ def _guard(kernel: Kernel, numbers: Numbers) -> Hashable | None:
                 return tuple(sorted((d.kind, d.axis, r) for d, r in inside.items())) if inside is not None else ()
             condition = substitute(stmt.condition, known)
             return None if any(variables(condition)) else condition
+        elif isinstance(stmt, For):
+            return _bounds(stmt, walk)
     return "none"
+
+
+def _bounds(loop: For, walk: Walk) -> Hashable | None:
+    """Over which numbers each thread loops."""
+    try:
+        forms = [canonical(walk.form(e, walk.everywhere()), walk.launch) for e in (loop.start, loop.stop, loop.step)]
+    except Unknown:
+        return None
+    return (*((f.constant, frozenset(f.terms)) for f in forms), loop.var.type, loop.backward)
 
 
 def link_of(launch: Any) -> Link | None:
@@ -129,7 +142,7 @@ def where_of(param: Buffer, memory: Memory) -> Where:
 def _is_plain(kernel: Kernel) -> bool:
     stmts = list(walk_stmts(kernel.body))
     in_memory = all(b.space is Space.GLOBAL and b.length is None for b in kernel.buffers)
-    guards = sum(isinstance(s, If) for s in kernel.body)
+    guards = sum(isinstance(s, If | For) for s in kernel.body)
     top = {id(s) for s in kernel.body}
     return in_memory and guards <= 1 and len(stmts) <= STATEMENTS and all(_is_simple(s, id(s) in top) for s in stmts)
 
@@ -137,4 +150,6 @@ def _is_plain(kernel: Kernel) -> bool:
 def _is_simple(stmt: Stmt, top: bool) -> bool:
     if isinstance(stmt, Accumulate | Take):
         return stmt.how is How.PLAIN or (top and is_sum(stmt) and stmt.buffer.element.is_float)
+    if isinstance(stmt, For):
+        return top and not stmt.carried
     return isinstance(stmt, Let | Assign | Load | Store | If)

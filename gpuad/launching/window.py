@@ -1,4 +1,5 @@
-"""Whether launches touch nothing that another thread of an earlier one writes, nor the other way round (see `chain`)."""
+"""Whether launches touch nothing that another thread of an earlier one writes, nor the other way round (see `chain`). Where threads loop
+over elements, that goes for another iteration of the same thread, too."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 
 from ..analysis.injectivity import Launch as Numbers
 from ..analysis.injectivity import Ranges, Reach, Unknown, Walk, may_meet
-from ..ir.nodes import Accumulate, Buffer, Kernel, Load, Stmt, Store, Take
+from ..ir.nodes import Accumulate, Buffer, For, Kernel, Load, Stmt, Store, Take
 from ..ir.rewrite import touches
 from ..transform.chain import is_sum
 from .link import Link, Where, facts, where_of
@@ -46,7 +47,7 @@ class Access:
             return False
         if id(other) not in self._met:
             unknown = self.reach is None or other.reach is None
-            self._met[id(other)] = unknown or may_meet(self.reach, other.reach, launch), other  # type: ignore[arg-type]
+            self._met[id(other)] = unknown or may_meet(self.reach, other.reach, launch, iterations=True), other  # type: ignore[arg-type]
         return self._met[id(other)][0]
 
 
@@ -104,12 +105,19 @@ def _touched(link: Link) -> dict[Buffer, tuple[Access, ...]]:
 
 def _accesses(kernel: Kernel, buffer: Buffer, numbers: Numbers) -> tuple[Access, ...]:
     found: list[Access] = []
+    loops = sum(isinstance(s, For) for s in kernel.body)
     for stmt in touches(kernel.body, buffer):
         try:
-            found += (Access(_kind(stmt), reach) for reach in _Only(numbers, buffer, stmt).run(kernel.body))
+            reaches = _Only(numbers, buffer, stmt).run(kernel.body)
+            found += (Access(_kind(stmt), reach if _loops(reach) == loops else None) for reach in reaches)
         except Unknown:
             found.append(Access(_kind(stmt), None))
     return tuple(found)
+
+
+def _loops(reach: Reach) -> int:
+    """Around how many loops is known how often they run."""
+    return sum(d.kind == "loop" for d in reach.ranges)
 
 
 def _kind(stmt: Stmt) -> str:

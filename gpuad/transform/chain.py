@@ -23,6 +23,7 @@ from ..ir.nodes import (
     Cast,
     Constant,
     Expr,
+    For,
     How,
     If,
     Kernel,
@@ -125,7 +126,7 @@ class _Guards:
         self.values: dict[Expr, Var] = {}
         self.renamed: dict[Var, Expr] = {}
         self.before: list[Stmt] = []
-        self.guard: If | None = None
+        self.guard: If | For | None = None
         self.after: list[Stmt] = []
         self.late: set[Var] = set()  # known only after the guard
 
@@ -137,7 +138,7 @@ class _Guards:
         stmt = _used(old, self.renamed)
         if is_sum(stmt):
             self.after.append(stmt)
-        elif isinstance(stmt, If):
+        elif isinstance(stmt, If | For):
             return self.guarded(stmt)
         elif isinstance(stmt, Let):
             self.let(stmt)
@@ -147,14 +148,18 @@ class _Guards:
             self.before.append(stmt)
         return True
 
-    def guarded(self, stmt: If) -> bool:
+    def guarded(self, stmt: If | For) -> bool:
         first = self.guard
-        if first is not None:
-            if first.otherwise or stmt.otherwise:
-                return False
+        if isinstance(first, If) and isinstance(stmt, If) and not first.otherwise and not stmt.otherwise:
             stmt = replace(first, then=(*first.then, *stmt.then), merges=(*first.merges, *stmt.merges))
+        elif isinstance(first, For) and isinstance(stmt, For) and first.var.type == stmt.var.type:
+            same: dict[Var, Expr] = {stmt.var: first.var}
+            stmt = replace(first, body=(*first.body, *(_used(s, same) for s in stmt.body)))
+        elif first is not None:
+            return False
         self.guard = stmt
-        self.late.update(m.var for m in stmt.merges)
+        if isinstance(stmt, If):
+            self.late.update(m.var for m in stmt.merges)
         return True
 
     def let(self, stmt: Let) -> None:
@@ -214,6 +219,9 @@ class _Forwarding:
                     self.store(stmt, Binary("+", renamed.get(before, before), value, value.type), known, out)
                 case If():
                     out.append(self.sides(stmt, known, renamed))
+                case For(body=body):
+                    out.append(replace(stmt, body=self.block(body, {}, renamed)[0]))
+                    self.forget(stmt, known)
                 case _:
                     out.append(stmt)
                     self.forget(stmt, known)
@@ -278,7 +286,8 @@ def _without_dead_stores(block: Block, later: Mapping[Place, Stmt], mutable: fro
                 continue
             overwritten[_place(stmt)] = stmt
         elif blocks(stmt):
-            stmt = map_blocks(stmt, partial(_without_dead_stores, later=overwritten, mutable=mutable))
+            after = {} if isinstance(stmt, For) else overwritten  # another iteration comes after a loop's body
+            stmt = map_blocks(stmt, partial(_without_dead_stores, later=after, mutable=mutable))
         read = {s.buffer for s in walk_stmts((stmt,)) if isinstance(s, Load | Accumulate | Take)}
         overwritten = {place: s for place, s in overwritten.items() if place[0] not in read}
         out.append(stmt)
