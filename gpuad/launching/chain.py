@@ -21,8 +21,7 @@ import numpy as np
 
 from ..analysis.injectivity import Launch as Numbers
 from ..codegen.host import is_flat
-from ..errors import LaunchError
-from ..executors.base import Executor, Memory, Prepared, prepared
+from ..executors.base import Memory
 from ..ir.nodes import Buffer, Constant, Expr, Kernel, Var
 from ..ir.types import I64, Scalar
 from ..ir.verify import verify
@@ -37,16 +36,15 @@ CALLS = 1  # of the C library, on a CPU
 KERNELS = 32  # that one program may need compiled for this
 
 
-def one_after_the_other(links: Sequence[Link], executor: Executor, made: set[int]) -> list[tuple[Prepared | None, int]]:
-    """The launches that are to be made for these, and how many of these each stands for: None where it is the only one. `executor`: that of
-    launches that were joined; it does not contract products and sums, so that what was stored on the way is what is used; `made`: the
-    kernels that the program needs for this so far."""
-    found: list[tuple[Prepared | None, int]] = []
+def one_after_the_other(links: Sequence[Link], on_cpu: bool, made: dict[int, Kernel]) -> list[tuple[Link | None, int]]:
+    """The launches that are to be made for these, and how many of these each stands for: None where it is the only one. `made`: the kernels
+    that the program needs for this so far, by their ids."""
+    found: list[tuple[Link | None, int]] = []
     at = 0
     while at < len(links):
-        count = _length(links[at : at + MOST], CALLS if executor.stream() is None else None)
+        count = _length(links[at : at + MOST], CALLS if on_cpu else None)
         several = count > 1 and not all(link.is_copy for link in links[at : at + count])
-        joined = _joined(links[at : at + count], executor, made) if several else None
+        joined = _joined(links[at : at + count], on_cpu, made) if several else None
         found += [(joined, count)] if joined is not None else [(None, 1)] * count
         at += count
     return found
@@ -76,22 +74,17 @@ def _in_turns(links: Sequence[Link]) -> int:
     return len(ids) // turn * turn
 
 
-def _joined(links: Sequence[Link], executor: Executor, made: set[int]) -> Prepared | None:
-    """The launches as one; None where that cannot be written, or does not run."""
+def _joined(links: Sequence[Link], on_cpu: bool, made: dict[int, Kernel]) -> Link | None:
+    """The launches as one; None where that cannot be written, or had better not."""
     plan = _Plan(links)
     kernel, _ = facts.get(plan.key(), lambda: (plan.kernel(), [link.kernel for link in links]))
-    on_cpu = executor.stream() is None
     if kernel is None or (on_cpu and is_flat(links[0].kernel) and not is_flat(kernel)) or (len(made) >= KERNELS and id(kernel) not in made):
         return None
-    made.add(id(kernel))
-    link = Link(kernel, *links[0].geometry, [*plan.memories, *plan.values])
+    made[id(kernel)] = kernel
+    joined = Link(kernel, *links[0].geometry, [*plan.memories, *plan.values])
     if wanted():
-        facts.get((plan.key(), link.geometry, tuple(map(str, plan.values))), lambda: check_joined(links, link))
-    try:
-        executor.prepare([kernel], int(np.prod(links[0].block)))
-        return prepared(executor, kernel, *link.geometry, link.arguments)
-    except LaunchError:  # it needs more registers than there are
-        return None
+        facts.get((plan.key(), joined.geometry, tuple(map(str, plan.values))), lambda: check_joined(links, joined))
+    return joined
 
 
 class _Plan:

@@ -13,7 +13,9 @@ from typing import Any
 from .. import launching
 from ..annotations import address
 from ..arguments.aliasing import hull
-from ..executors.base import Executor, Memory, Prepared
+from ..errors import LaunchError
+from ..executors.base import Executor, Memory, Prepared, prepared
+from ..ir.nodes import Kernel
 from ..launching import Link
 from .actions import Action, Clearing, Copying
 from .modelled import as_launch
@@ -24,27 +26,38 @@ _NEAR = 8  # launches before or after a copy that may be its model
 
 
 def joined(parts: Sequence[Part], executor: Executor) -> list[Part]:
-    """The parts with fewer launches. `executor`: that of launches that were joined, without contraction of products and sums."""
+    """The parts with fewer launches. `executor`: that of launches that were joined; it does not contract products and sums, so that what
+    was stored on the way is what is used."""
     if not launching.chaining():
         return list(parts)
     parts = _cleared_early(parts)
     links = _links([action for action, _, _ in parts])
-    found: list[Part] = []
-    made: set[int] = set()
+    on_cpu = executor.stream() is None
+    made: dict[int, Kernel] = {}
+    found: list[tuple[Link | None, Sequence[Part]]] = []
     for alike, group in groupby(zip(parts, links, strict=True), lambda pair: pair[1] is not None):
         run = list(group)
-        found += _as_few(run, executor, made) if alike else [part for part, _ in run]
-    return found
+        found += _as_few(run, on_cpu, made) if alike else [(None, [part for part, _ in run])]
+    executor.prepare(list(made.values()))
+    return [part for link, together in found for part in (together if link is None else _as_one(link, together, executor))]
 
 
-def _as_few(run: Sequence[tuple[Part, Link | None]], executor: Executor, made: set[int]) -> list[Part]:
-    found: list[Part] = []
+def _as_few(run: Sequence[tuple[Part, Link | None]], on_cpu: bool, made: dict[int, Kernel]) -> list[tuple[Link | None, Sequence[Part]]]:
+    """The launches to be made, and the parts that each stands for: None where that is a part itself."""
+    found: list[tuple[Link | None, Sequence[Part]]] = []
     at = 0
-    for launch, count in launching.one_after_the_other([link for _, link in run if link is not None], executor, made):
-        parts = [part for part, _ in run[at : at + count]]
-        found += [_of_all(launch, parts)] if launch is not None else parts
+    for link, count in launching.one_after_the_other([link for _, link in run if link is not None], on_cpu, made):
+        found.append((link, [part for part, _ in run[at : at + count]]))
         at += count
     return found
+
+
+def _as_one(link: Link, parts: Sequence[Part], executor: Executor) -> Sequence[Part]:
+    """The one launch; the parts themselves where the device has too few registers for it."""
+    try:
+        return [_of_all(prepared(executor, link.kernel, *link.geometry, link.arguments), parts)]
+    except LaunchError:
+        return parts
 
 
 def _of_all(action: Action, parts: Sequence[Part]) -> Part:

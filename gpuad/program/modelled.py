@@ -38,7 +38,7 @@ def as_launch(action: Action, model: Link) -> Link | None:
         return _setting(action.target, 0, model)
     if not isinstance(action, Copying):
         return None
-    if isinstance(action.source, int | float | np.generic):
+    if isinstance(action.source, int | float | np.floating):
         return _setting(action.target, action.source, model)
     if not _alike(action.target, action.source):
         return None
@@ -66,10 +66,13 @@ def _setting(target: Any, value: Any, model: Link) -> Link | None:
     if not _is_dense(target):
         return None
     for stmt, memory, _ in _touching(model, target):
-        number = np.asarray(value).astype(memory.root.dtype)[()] if value != 0 else None
-        name = "seed" if number is not None else ""
-        kernel = _made(("set", id(stmt), name), model, lambda s=stmt, n=name: setting_like(model.kernel, s, n))
-        return Link(kernel, *model.geometry, [*model.arguments, *([number] if number is not None else [])], True)
+        number = np.asarray(value).astype(memory.root.dtype)[()]
+        if number.tobytes().strip(b"\0") == b"":
+            kernel = _made(("set", id(stmt), ""), model, lambda s=stmt: setting_like(model.kernel, s, ""))
+            return Link(kernel, *model.geometry, model.arguments, True)
+        if memory.is_float:
+            kernel = _made(("set", id(stmt), "seed"), model, lambda s=stmt: setting_like(model.kernel, s, "seed"))
+            return Link(kernel, *model.geometry, [*model.arguments, number], True)
     return None
 
 
