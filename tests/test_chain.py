@@ -77,8 +77,9 @@ def both(program: Callable[[Arrays], Any], seeds: Callable[[Arrays, Any], dict[A
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls of mathematical functions do not part launches."""
+    """Neither calls of mathematical functions part launches, nor arrays that are written."""
     monkeypatch.setattr("gpuad.launching.chain.CALLS", 1000)
+    monkeypatch.setattr("gpuad.launching.chain.WRITTEN", 1000)
 
 
 def fourteen(a: Arrays) -> Any:
@@ -89,10 +90,26 @@ def fourteen(a: Arrays) -> Any:
     return ops.square(t) * a["x"]
 
 
+def dozen(a: Arrays) -> Any:
+    t = ops.sqrt(a["x"]) * a["y"]
+    for _ in range(3):
+        t = ops.absolute(t * 0.5)
+        t -= a["x"]
+    return t * t
+
+
 @pytest.mark.parametrize("executor", EXECUTORS)
-def test_operations_are_one_launch_forward_and_one_back(executor: str) -> None:
-    """With what is saved of a temporary that is overwritten, the seed, and the clearing of the temporaries' shadows."""
+def test_a_dozen_operations_on_a_cpu(executor: str) -> None:
     with running(executor):
+        chained, apart, _ = both(dozen, lambda _, t: {t: 1.0})
+    assert (len(launches(apart, "forward")), len(launches(chained, "forward"))) == (12, 1)
+    assert len(launches(apart, "reverse")) >= 9 and len(launches(chained, "reverse")) == 1
+
+
+@pytest.mark.usefixtures("as_on_a_gpu")
+def test_operations_are_one_launch_forward_and_one_back() -> None:
+    """With what is saved of a temporary that is overwritten, the seed, and the clearing of the temporaries' shadows."""
+    with running("reference"):
         chained, apart, _ = both(fourteen, lambda _, t: {t: 1.0})
     assert (len(launches(apart, "forward")), len(launches(chained, "forward"))) == (14, 1)
     assert len(launches(apart, "reverse")) > 10 and len(launches(chained, "reverse")) == 1

@@ -7,7 +7,7 @@ meet. Sums over the threads commute. What is not proved stays apart: other grids
 indices from data, atomics, barriers, arrays of a kernel's own, loops but for one over the elements, assertions.
 
 On a CPU a chain has one call of the C library at most: threads one after the other wait for it, and with it the arithmetic of all the rest
-is not vectorised.
+is not vectorised. It writes few arrays: large ones lie alike in the cache, and more of them than that has ways drive each other out.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from .window import Window
 
 MOST = 32  # launches in one
 CALLS = 1  # of the C library, on a CPU
+WRITTEN = 12  # arrays that one launch writes, on a CPU
 KERNELS = 32  # that one program may need compiled for this
 
 
@@ -42,7 +43,7 @@ def one_after_the_other(links: Sequence[Link], on_cpu: bool, made: dict[int, Ker
     found: list[tuple[Link | None, int]] = []
     at = 0
     while at < len(links):
-        count = _length(links[at : at + MOST], CALLS if on_cpu else None)
+        count = _length(links[at : at + MOST], on_cpu)
         several = count > 1 and not all(link.is_copy for link in links[at : at + count])
         joined = _joined(links[at : at + count], on_cpu, made) if several else None
         found += [(joined, count)] if joined is not None else [(None, 1)] * count
@@ -50,18 +51,18 @@ def one_after_the_other(links: Sequence[Link], on_cpu: bool, made: dict[int, Ker
     return found
 
 
-def _length(links: Sequence[Link], calls: int | None) -> int:
-    """How many of the launches, from the first on, are proved to be the same thread by thread, and worth it; `calls`: of the C library, at
-    most."""
+def _length(links: Sequence[Link], on_cpu: bool) -> int:
+    """How many of the launches, from the first on, are proved to be the same thread by thread, and worth it."""
     first, guard = links[0], links[0].guard()
     window = Window(Numbers(first.grid, first.block, {}))
-    statements = called = 0
+    statements = calls = 0
     for count, link in enumerate(links):
         cost = link.cost()
-        statements, called = statements + cost.statements, called + cost.calls
+        statements, calls = statements + cost.statements, calls + cost.calls
         alike = link.geometry == first.geometry and guard is not None and link.guard() == guard
-        costly = statements > STATEMENTS or (calls is not None and called > calls)
-        if not alike or costly or not window.takes(link):
+        if not alike or statements > STATEMENTS or (on_cpu and calls > CALLS) or not window.takes(link):
+            return max(count, 1)
+        if on_cpu and len(window.written) > WRITTEN:
             return max(count, 1)
     return _in_turns(links) if len(links) == MOST else len(links)
 

@@ -58,6 +58,7 @@ class Window:
         self.numbers = numbers
         self.accesses: dict[Where, dict[Hashable, Access]] = {}
         self.extents: dict[Where, tuple[int, int, bool]] = {}
+        self.written: set[Where] = set()
 
     def takes(self, link: Link) -> bool:
         """Whether one more launch touches nothing that another thread of those before writes, nor the other way round."""
@@ -72,8 +73,10 @@ class Window:
             before = self.accesses.get(where, {}).values()
             if any(a.meets(b, self.numbers) for a in accesses.values() for b in before):
                 return False
-        if not self.is_of_one_kind(link, {where for where, found in new.items() if any(a.kind != "reads" for a in found.values())}):
+        changed = {where for where, found in new.items() if any(a.kind != "reads" for a in found.values())}
+        if not self.is_of_one_kind(link, changed):
             return False
+        self.written |= changed
         for where, accesses in new.items():
             self.accesses.setdefault(where, {}).update(accesses)
         return True
