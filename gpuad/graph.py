@@ -8,10 +8,10 @@
 
 A graph repeats what the tape did to memory, at the same addresses: the launches of the program, what was saved on the way, the seeds, and
 the adjoints. A state that has to be kept is written to where it is kept, not copied there (`program.histories`), and launches that follow
-each other on the same threads are one launch where that is the same (`program.joining`). On a GPU all of it is one CUDA graph; on a CPU it is
-a list of prepared calls. What is not array work is not repeated: numbers that were passed are constants, so are index arrays and masks of array
-operations (`x[i]`, `take`, `put`, `scatter_add`; those that a kernel reads are not), and what Python would decide by looking at results cannot
-be captured on a GPU, and is refused.
+each other on the same threads are one launch where that is the same (`program.joining`). On a GPU all of it is one CUDA graph; on a CPU it
+is a list of prepared calls. What is not array work is not repeated: numbers that were passed are constants, so are index arrays and masks
+of array operations (`x[i]`, `take`, `put`, `scatter_add`; those that a kernel reads are not), and what Python would decide by looking at
+results cannot be captured on a GPU, and is refused.
 """
 
 from __future__ import annotations
