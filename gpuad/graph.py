@@ -7,10 +7,11 @@
         graph.launch()                     # the program and its reverse, on what the same arrays hold now
 
 A graph repeats what the tape did to memory, at the same addresses: the launches of the program, what was saved on the way, the seeds, and
-the adjoints. A state that has to be kept is written to where it is kept, not copied there (`program.histories`). On a GPU all of it is one
-CUDA graph; on a CPU it is a list of prepared calls. What is not array work is not repeated: numbers that were passed are constants, so are
-index arrays and masks of array operations (`x[i]`, `take`, `put`, `scatter_add`; those that a kernel reads are not), and what Python would
-decide by looking at results cannot be captured on a GPU, and is refused.
+the adjoints. A state that has to be kept is written to where it is kept, not copied there (`program.histories`), and launches that follow
+each other on the same threads are one launch where that is the same (`program.joining`). On a GPU all of it is one CUDA graph; on a CPU it
+is a list of prepared calls. What is not array work is not repeated: numbers that were passed are constants, so are index arrays and masks
+of array operations (`x[i]`, `take`, `put`, `scatter_add`; those that a kernel reads are not), and what Python would decide by looking at
+results cannot be captured on a GPU, and is refused.
 """
 
 from __future__ import annotations
@@ -23,24 +24,25 @@ from .errors import LaunchError, TapeError
 from .executors.base import Executor
 from .program.actions import Action, ByPython, copying, perform
 from .program.context import current
+from .program.joining import Part, joined
 from .program.memory import Allocation
 from .program.reversal import Plan
 from .program.steps import ForeignStep, Step
 from .program.streams import Streams
 from .watching import Watch
 
-Part = tuple[Action, str, str]  # an action, and the name and place of the operation that it belongs to
-
 
 @dataclass(frozen=True, eq=False)
 class Captured:
     """What a graph needs of its tape: the memory that its reverse reads live, the tape's streams, and a way to say that the tape's own
-    recording is used up (which gives a token that is gone when the tape is used again)."""
+    recording is used up (which gives a token that is gone when the tape is used again). `exact_executor`: without contraction of products
+    and sums."""
 
     allocations: Sequence[Allocation]
     exact: bool
     streams: Streams
     executor: Executor
+    exact_executor: Executor
     use_up: Callable[[], object]
     token: Callable[[], object]
 
@@ -49,6 +51,7 @@ class Graph:
     """The forward and the reverse of a recording, for the arrays that it was recorded with. Made by `Tape.graph`."""
 
     def __init__(self, forward: Sequence[Part], reverse: Sequence[Part], tape: Captured) -> None:
+        forward, reverse = joined(forward, tape.exact_executor), joined(reverse, tape.exact_executor)
         self._parts: Mapping[str, Sequence[Part]] = {"forward": forward, "reverse": reverse, "whole": [*forward, *reverse]}
         self._tape = tape
         self._made: dict[str, Action] = {}
@@ -82,6 +85,11 @@ class Graph:
     def __len__(self) -> int:
         """Number of launches, copies and clearings."""
         return len(self._parts["whole"])
+
+    def explain(self) -> str:
+        """What is done, in order, a line for each launch, copy or clearing, with the user's file and line. Operations that became one
+        launch, and what is copied and cleared on the way, are in one line."""
+        return "\n".join(f"{name}  # {where}" for _, name, where in self._parts["whole"])
 
     def _run(self, which: str) -> None:
         if current.get() is not None:
@@ -142,5 +150,5 @@ def reverse_parts(plan: Plan, seeds: Sequence[tuple[Any, Any]]) -> list[Part]:
     """The seeds, for each shadow its seed, and the reverse."""
     return [
         *((copying(shadow, seed), "seed", "reverse") for shadow, seed in seeds),
-        *zip(plan.actions, plan.names, plan.places, strict=True),
+        *plan.parts,
     ]

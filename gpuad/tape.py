@@ -329,10 +329,11 @@ class Tape(Seeding, Repeating):
         self._watch.check(self._transient.take)
         self._transient.reset()
         resolved, plan = self._planned(seeds)
+        actions = plan.now(executor_of(self._library, True))
         self.state = "undefined: a reverse failed, its shadows are undefined"
         for shadow, seed, _, _ in resolved or ():
             shadow[...] = seed
-        perform(plan.actions)
+        perform(actions)
         self.assembled = plan.assembled
         self.state = _REVERSED
 
@@ -353,7 +354,8 @@ class Tape(Seeding, Repeating):
         resolved, plan = self._planned(seeds, lasting=True)
         if executor.stream() is not None and not all(_on_device(seed) for _, seed, _, _ in resolved or ()):
             raise TapeError("a seed of a graph on a GPU is a CuPy array or a number, not an array of the host")
-        tape = Captured(list(self.allocations.values()), self.exact, self._streams, executor, self._use_up, self._used_by)
+        executors = executor, executor_of(self._library, True)
+        tape = Captured(list(self.allocations.values()), self.exact, self._streams, *executors, self._use_up, self._used_by)
         pairs = [(shadow, seed) for shadow, seed, _, _ in resolved or ()]
         return Graph(forward_parts(self._steps, redirected(self, self._steps)), reverse_parts(plan, pairs), tape)
 

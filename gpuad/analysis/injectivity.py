@@ -133,13 +133,17 @@ class Walk:
         self.loops = 0
 
     def run(self, body: Block) -> list[Reach]:
+        self.block(body, self.everywhere())
+        return self.found
+
+    def everywhere(self) -> Ranges:
+        """The ranges of all threads of the launch."""
         ranges: Ranges = {}
         for axis, grid, block in zip("xyz", self.launch.grid, self.launch.block, strict=True):
             ranges[Digit("thread", axis)] = (0, block - 1)
             ranges[Digit("block", axis)] = (0, grid - 1)
             ranges[Digit("global", axis)] = (0, grid * block - 1)
-        self.block(body, ranges)
-        return self.found
+        return ranges
 
     def block(self, block: Block, ranges: Ranges) -> None:
         for stmt in block:
@@ -379,9 +383,10 @@ def limits(type_: Scalar) -> tuple[int, int]:
 # --- the search --------------------------------------------------------------------------------------------------------------------------
 
 
-def may_meet(a: Reach, b: Reach, launch: Launch, *, unsure: bool = True) -> bool:
-    """Whether two different threads, one at each access, may touch one element; `unsure` where the search takes too long."""
-    unknowns, shift = _difference(a, b, launch)
+def may_meet(a: Reach, b: Reach, launch: Launch, *, unsure: bool = True, iterations: bool = False) -> bool:
+    """Whether two different threads, one at each access, may touch one element; `unsure` where the search takes too long. `iterations`:
+    also two different iterations of a thread, of the one loop that is around each access, or around neither."""
+    unknowns, shift = _difference(a, b, launch, iterations)
     if any(low > high for _, low, high, _ in unknowns):
         return False
     unknowns.sort(key=lambda u: -abs(u[0]))
@@ -395,7 +400,7 @@ def may_meet(a: Reach, b: Reach, launch: Launch, *, unsure: bool = True) -> bool
 _Unknown4 = tuple[int, int, int, bool]  # coefficient, least, greatest, whether it tells threads apart
 
 
-def _difference(a: Reach, b: Reach, launch: Launch) -> tuple[list[_Unknown4], int]:
+def _difference(a: Reach, b: Reach, launch: Launch, iterations: bool) -> tuple[list[_Unknown4], int]:
     left, right = dict(a.form.terms), dict(b.form.terms)
     unknowns: list[_Unknown4] = []
     for axis in "xyz":
@@ -406,6 +411,9 @@ def _difference(a: Reach, b: Reach, launch: Launch) -> tuple[list[_Unknown4], in
             left, right = _expanded(left, axis, launch), _expanded(right, axis, launch)
         for digit in parts if split else [whole]:
             unknowns.extend(_pair(left.pop(digit, 0), right.pop(digit, 0), a.ranges[digit], b.ranges[digit], True))
+    if iterations:
+        for one, two in zip(*([d for d in r.ranges if d.kind == "loop"] for r in (a, b)), strict=True):
+            unknowns.extend(_pair(left.pop(one, 0), right.pop(two, 0), a.ranges[one], b.ranges[two], True))
     unknowns.extend(_loops(left, right, a.ranges, b.ranges))
     return unknowns, a.form.constant - b.form.constant
 

@@ -13,18 +13,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..ir.functions import FUNCTIONS
 from ..ir.nodes import (
     Accumulate,
     Alloc,
     Atomic,
     Buffer,
+    Call,
     For,
     How,
     Kernel,
     Stmt,
     Take,
     While,
+    walk,
 )
+from ..ir.rewrite import expressions
 from ..ir.types import Space
 from .axes import merge_axes
 from .columns import find_columns
@@ -80,6 +84,19 @@ def _is_atomic(stmt: Stmt) -> bool:
     if isinstance(stmt, Accumulate) and stmt.how is How.REDUCED:
         return not stmt.buffer.element.is_float  # sums of integers are atomic: a double does not hold them all
     return isinstance(stmt, Atomic) or (isinstance(stmt, Accumulate | Take) and stmt.how is How.ATOMIC)
+
+
+_INLINE = frozenset({
+    "sqrt", "rsqrt", "fabs", "floor", "ceil", "trunc", "rint", "nearbyint", "copysign", "fma", "gpuad_chain", "gpuad_half",
+    "gpuad_bfloat16", "__fdividef", "__frcp_rn", "__fsqrt_rn", "__frsqrt_rn", "__fadd_rn", "__fsub_rn", "__fmul_rn", "__fdiv_rn",
+    "__fmaf_rn", "__dadd_rn", "__dsub_rn", "__dmul_rn", "__ddiv_rn", "__dsqrt_rn", "__drcp_rn", "__fma_rn",
+})  # fmt: skip
+
+
+def library_calls(kernel: Kernel) -> int:
+    """How often the text of a kernel calls the C library for a float: compilers do not vectorise what does."""
+    calls = (e for s in statements(kernel.body) for x in expressions(s) for e in walk(x) if isinstance(e, Call))
+    return sum(1 for e in calls if FUNCTIONS[e.function].domain == "float" and e.function not in _INLINE)
 
 
 def is_flat(kernel: Kernel) -> bool:

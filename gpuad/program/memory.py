@@ -206,7 +206,8 @@ def _strided(array: Any) -> Any:
 
 def clearing_of(array: Any, elements: Region) -> list[Action]:
     """What sets elements of a flat array to 0, evenly spaced runs at once."""
-    size, found = int(array.dtype.itemsize), []
+    size = int(array.dtype.itemsize)
+    found: list[Action] = []
     for r in rows(elements):
         if r.count == 1:
             found.append(clearing(array[r.low : r.low + r.run]))
@@ -297,7 +298,7 @@ def placing(piece: Piece, part: Region, target: Any, shift: int) -> list[Action]
         return scattering(piece.data, part, target, shift)
     begins = piece.region.spans[:, 0]
     offsets = np.concatenate([[0], np.cumsum(piece.region.spans[:, 1] - begins)])
-    found = []
+    found: list[Action] = []
     for low, high in part.spans.tolist():
         i = int(np.searchsorted(begins, low, side="right")) - 1
         at = int(offsets[i] + low - begins[i])
