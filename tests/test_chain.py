@@ -489,6 +489,24 @@ def test_a_long_program_has_few_kernels() -> None:
         assert len({id(part.kernel) for part, _, _ in chained._parts[which] if isinstance(part, Prepared)}) <= 4
 
 
+def test_a_program_has_few_kernels_compiled_for_this(monkeypatch: pytest.MonkeyPatch) -> None:
+    def program(a: Arrays) -> None:
+        for count in (2, 3, 4, 5):
+            for _ in range(count):
+                launch("times", a["x"], a["y"])
+            own("behind", a["z"], a["x"])
+
+    def joint() -> int:
+        with running("reference"):
+            chained, _, _ = both(program, lambda a, _: {a["x"]: 1.0})
+        parts = [part for part, _, _ in chained._parts["forward"]]
+        return len({id(part.kernel) for part in parts if isinstance(part, Prepared) and part.kernel.header})
+
+    assert joint() > 2
+    monkeypatch.setattr("gpuad.launching.chain.KERNELS", 2)
+    assert joint() == 2
+
+
 def test_memory_seen_under_two_types_stays_apart() -> None:
     memory = np.zeros(16)
     kernel = gpuad.kernel(

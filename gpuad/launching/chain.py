@@ -34,7 +34,7 @@ from .window import Window
 MOST = 32  # launches in one
 CALLS = 1  # of the C library, on a CPU
 WRITTEN = 12  # arrays that one launch writes, on a CPU
-KERNELS = 32  # that one program may need compiled for this
+KERNELS = 16  # that one program may need compiled for this
 
 
 def one_after_the_other(links: Sequence[Link], on_cpu: bool, made: dict[int, Kernel]) -> list[tuple[Link | None, int]]:
