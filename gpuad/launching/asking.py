@@ -65,7 +65,13 @@ def _ask(asked: Census, call: Call, numbers: Collection[int], memory: Memory) ->
     touched = times.root > 0
     if not bool(((last.root == MOST + 1 - first.root) | ~touched).all()):
         return None
+    return Counted(_spans(touched, memory), bool((times.root <= 1).all()))
+
+
+def _spans(touched: Any, memory: Memory) -> NDArray[np.int64] | None:
+    """Where a mask over a flat array is set, from where a pointer points."""
+    if bool(touched.all()):
+        return np.array([[0, touched.size]], np.int64) - memory.offset
     mask = touched.get() if hasattr(touched, "get") else touched
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8))).astype(np.int64)
-    spans = edges.reshape(-1, 2) - memory.offset if len(edges) <= 2 * _RUNS else None
-    return Counted(spans, bool((times.root <= 1).all()))
+    return edges.reshape(-1, 2) - memory.offset if len(edges) <= 2 * _RUNS else None
