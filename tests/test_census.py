@@ -15,6 +15,8 @@ from launch_tools import EXECUTORS, compiled, running
 import gpuad
 from gpuad import Duplicated, launching
 from gpuad.api import pattern_of
+from gpuad.codegen.cuda import cuda_source
+from gpuad.executors import nvrtc
 from gpuad.ir.nodes import Accumulate, Buffer, Load, Store, Take
 from gpuad.ir.rewrite import touches, walk_stmts
 
@@ -248,3 +250,14 @@ def test_the_first_of_several_additions_assigns_where_it_comes_to_all() -> None:
     assert known("sums")["du"] == [Store, Accumulate]
     assert Store not in known("wider")["du"]  # the first comes to a third of what the others do
     assert Store not in known("mixed")["du"]  # the second of an iteration comes before the first of the next
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
+@pytest.mark.parametrize("name", ["push", "guarded"])
+def test_the_kernel_that_asks_compiles_for_a_gpu(name: str) -> None:
+    kernel = made(name)
+    call = kernel.bind((3,), (8,), arguments(20, 3), 0, None)
+    adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
+    (dv,) = (b for b in adjoint.undecided if b.name == "dv")
+    asking = adjoint.census(dv)
+    assert asking is not None and nvrtc.resources(nvrtc.compile_cuda(cuda_source([asking.kernel]), "sm_90"))
