@@ -42,14 +42,13 @@ def apart(adjoint: Adjoint, call: Call, shadow: Buffer, *, anew: bool = True) ->
     if any(v not in numbers for v in asked.scalars):
         return None
     key = "census", shadow, call.grid, call.block, tuple(numbers[v] for v in asked.scalars), int(memory.root.size), memory.offset
-    if key not in adjoint.facts.known and (not anew or sum(1 for k in adjoint.facts.known if _is_of(k, shadow)) >= _TRIED):
-        return None
+    if key not in adjoint.facts.known:
+        tried: list[Any] = adjoint.facts.get(("asked", shadow), list)
+        if not anew or len(tried) >= _TRIED:
+            return None
+        tried.append(key)
     found: Counted | None = adjoint.facts.get(key, lambda: _ask(asked, call, [numbers[v] for v in asked.scalars], memory))
     return found
-
-
-def _is_of(key: Any, shadow: Buffer) -> bool:
-    return isinstance(key, tuple) and key[:2] == ("census", shadow)
 
 
 def _memory(adjoint: Adjoint, call: Call, shadow: Buffer) -> Memory | None:
