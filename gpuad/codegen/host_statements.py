@@ -58,6 +58,10 @@ class HostStatements(Statements):
 
     print_name = "gpuad_print"
 
+    def announce(self, stmt: For) -> None:
+        if stmt.independent and not any(isinstance(s, For | While) for s in statements(stmt.body)):
+            self.line("GPUAD_INDEPENDENT")
+
     def stop(self, stmt: Tell) -> None:
         self.line(f"throw gpuad_stopped{{{assertions(self.source).index(stmt)}}};", stmt.note)
 

@@ -511,6 +511,7 @@ class Statements:
         self.depth -= 1
         header = self.backward(stmt, *bounds) if stmt.backward else self.forward(stmt, *bounds)
         lines = body()
+        self.announce(stmt)
         self.line(f"{header} {{", stmt.note)
         if header.index:
             self.line(INDENT + header.index)
@@ -519,6 +520,9 @@ class Statements:
         self.depth += 1
         self.close()
         self.forget(stmt)
+
+    def announce(self, stmt: For) -> None:
+        """What is said to the compiler of the loop that follows."""
 
     def stable(self, expr: Expr, stmt: For, role: str) -> Expr:
         """The bound itself if it is the same in every iteration, else a variable with its value before the loop."""

@@ -267,7 +267,7 @@ class Carried:
 class For(Stmt):
     """`for var in range(start, stop, step)`: bounds are evaluated once. `step` is a non-zero constant, or an expression whose sign is not
     known: then the loop counts up, and runs only where `start < stop`. `backward`: the same values of `var` from the last to the first.
-    `var` is not visible after the loop."""
+    `independent`: iterations may be run in any order, or at once. `var` is not visible after the loop."""
 
     var: Var
     start: Expr
@@ -276,6 +276,7 @@ class For(Stmt):
     body: Block
     carried: tuple[Carried, ...] = ()
     backward: bool = False
+    independent: bool = field(kw_only=True, default=False, compare=False)
 
 
 @dataclass(frozen=True)
