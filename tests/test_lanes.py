@@ -43,6 +43,8 @@ IN_STEP = {
         for (int k = 1; k < n / 9; ++k) {{ float t = x[i * 9 + k]; s += x[i * 8 + k] * t; if (t > 0.9f) s -= 3; }} y[i] = s;""",
     "memory of its own that it writes": f"""{THREAD} for (int k = 0; k < n / 9; ++k)
         z[i * 4] += z[i * 4 + k % 4] + x[i * 4 + k]; y[i] = z[4 * i];""",
+    "memory of its own that moves": f"""{THREAD} float s = 0; int o = i; {LOOP} {{ int base = o * 7; o = o + p[k];
+        for (int j = 0; j < n / 9; ++j) s += x[base + j]; }} y[i] = s + o;""",
     "a branch taken by all": f"{THREAD} float s = 1; if (n > 3) {{ {LOOP} s += x[k] * i; }} else s = 9; y[i] = s;",
     "loops in loops": f"{THREAD} float s = 0; {LOOP} {{ s *= 0.5f; for (int j = k; j < m; j += 2) s += x[j + i]; }} y[i] = s;",
     "a loop of its own inside": f"{THREAD} float s = 0; {LOOP} s += x[k] * i; for (int k = 0; k < i % 5; ++k) s += x[k]; y[i] = s;",
@@ -111,6 +113,7 @@ def test_memory_of_its_own_is_loaded_in_tiles(kernels: dict[str, Kernel]) -> Non
         "memory that another load names": 1,
         "memory of its own behind a guard": 2,
         "memory of its own that it writes": 1,
+        "memory of its own that moves": 1,
     }
 
 

@@ -92,6 +92,7 @@ class _Tiles:
         self.inside = {*(c.var for c in loop.carried), *bound_in(loop.body)}
         self.first = Var(f"{loop.var.name}_tile", I64, -(1 << 27) - number)
         self.end = Var(f"{loop.var.name}_tile_end", I64, -(1 << 26) - number)
+        self.counters = {loop.var, *uniform.loops}
         self.found: dict[Expr, Tiled] = {}
 
     def stmt(self, stmt: Stmt) -> Stmt:
@@ -117,7 +118,7 @@ class _Tiles:
         return rebuild(expr, self.visit)
 
     def load(self, load: Read) -> Expr:
-        index = substitute(load.index, self.uniform.values)
+        index = substitute(load.index, self.uniform.steady)
         key = replace(load, arguments=(index,))
         if key in self.found:
             return self.found[key]
@@ -129,6 +130,8 @@ class _Tiles:
     def walks(self, load: Read) -> bool:
         """Whether each lane's address advances by one an iteration, and lanes are not neighbours."""
         if load.buffer in self.uniform.written or load.buffer.element in HALVES:
+            return False
+        if not all(v in self.counters or self.uniform.is_single(v) for v in variables(load.index)):
             return False
         if any(isinstance(e, Read) and e.buffer in self.uniform.written for e in walk(load.index)):
             return False

@@ -65,6 +65,7 @@ class Uniform:
         self.joined = {v for s in statements(kernel.body) for v in _joined(s)}
         self.loops: set[Var] = set()
         self.values = single_values(kernel)
+        self.steady = self.steady_values()
         self.cuts = tuple(dict.fromkeys(self.guarding(kernel)))
         self.varying: set[Var] = set()
         while True:
@@ -74,6 +75,17 @@ class Uniform:
             self.block(kernel.body, ())
             if len(self.varying) == before:
                 break
+
+    def steady_values(self) -> dict[Var, Expr]:
+        """What variables are in terms of others whose C variables are never given another value: they may be used later too."""
+        counters = {s.var for s in statements(self.kernel.body) if isinstance(s, For)}
+        table: dict[Var, Expr] = {}
+        for stmt in statements(self.kernel.body):
+            if isinstance(stmt, Let) and stmt.var not in self.assigned:
+                value = substitute(stmt.value, table)
+                if all(v in counters or self.is_single(v) for v in variables(value)):
+                    table[stmt.var] = value
+        return table
 
     def guarding(self, kernel: Kernel) -> Iterator[Bound]:
         """Where comparisons with the global x index change that a loop stands behind."""
