@@ -35,7 +35,7 @@ from .columns import find_columns
 from .cuda import comment, functions, parameters, pointer, wrapped
 from .fold import fold
 from .host_helpers import ATOMICS, BLOCK_SUMS, PRELUDE, host_helper_text
-from .host_lanes import LaneStatements, strips
+from .host_lanes import BlockStatements, LaneStatements, strips
 from .host_rows import ROWS
 from .host_statements import HostStatements
 from .host_threads import THREADS
@@ -140,7 +140,8 @@ class _Entry:
         rows = hoist(columns.kernel if columns else ranged.kernel)
         self.of_row = rows.values
         reserved = [*functions(kernel), *_DIMENSIONS, *_RESERVED]
-        self.printer = HostStatements(rows.kernel, reserved, wide)
+        blocks = apart and any(isinstance(s, For) and s.independent for s in statements(rows.kernel.body))
+        self.printer = (BlockStatements if blocks else HostStatements)(rows.kernel, reserved, wide)
         self.row_fields = kernel.rows
         self.declared = self.parameters(self.printer)
         self.kernel = self.printer.kernel

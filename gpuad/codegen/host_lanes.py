@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ..ir.nodes import Expr, For, Kernel, LaunchIndex, Stmt, Tell, Var
+from ..ir.nodes import Constant, Expr, For, Kernel, LaunchIndex, Stmt, Tell, Var, While
 from .cuda import parameters, wrapped
 from .expressions import PRIMARY
 from .fold import negated
@@ -20,25 +20,28 @@ from .tiles import DEPTH, Tile, Tiled, Tiling
 
 LANES = 64  # threads of a full strip
 _MOST = 1 << 14  # bytes of arrays over the lanes that a strip may have; it has fewer threads else
-LANE = "gpuad_k"
-_LOOP = f"for (long long {LANE} = 0; {LANE} < gpuad_lanes; ++{LANE})"
+_AT_MOST = 1 << 16  # bytes of such arrays for all threads of a block
 
 
 @dataclass
 class LaneExpressions(HostExpressions):
     """Prints the indices of the lane's thread, and outside of loops over lanes those of the strip's first."""
 
+    lane: str = "gpuad_k"
     in_lane: bool = False
     firsts: dict[int, Var] = field(default_factory=dict)  # of each tile the index of its first iteration
 
     def printed(self, expr: Expr) -> tuple[str, int]:
         if isinstance(expr, Tiled):
-            return f"{_tile(expr.number)}[{self.widened(expr.arguments[0])[0]} - {self.text(self.firsts[expr.number])}][{LANE}]", PRIMARY
+            return (
+                f"{_tile(expr.number)}[{self.widened(expr.arguments[0])[0]} - {self.text(self.firsts[expr.number])}][{self.lane}]",
+                PRIMARY,
+            )
         return super().printed(expr)
 
     def widened(self, expr: Expr) -> tuple[str, int, bool]:
         if self.in_lane and isinstance(expr, LaunchIndex) and expr.axis == "x" and expr.name in ("threadIdx", "globalIdx"):
-            return f"({expr.name}.x + {LANE})", PRIMARY, True
+            return f"({expr.name}.x + {self.lane})", PRIMARY, True
         return super().widened(expr)
 
 
@@ -53,11 +56,14 @@ class LaneStatements(HostStatements):
         self.lane_text = self.text
         silent = not any(isinstance(s, Tell) for s in statements(self.kernel.body))
         self.span = ""  # how many iterations the present tile has
+        self.lanes, self.last_lane = LANES, "gpuad_lanes"
         self.plan: Lanes | None = lanes(self.kernel, self.classes) if silent else None
 
     def strip(self) -> list[str]:
         """The lines of a strip's work."""
         assert self.plan is not None
+        size = bytes_of(self.plan)
+        self.lanes = next((n for n in (LANES, LANES // 2) if n * size <= _MOST), LANES // 4)
         for root in self.plan.arrays:
             self.array(root)
         for param in self.kernel.scalars:
@@ -65,21 +71,19 @@ class LaneStatements(HostStatements):
         self.nodes(self.plan.nodes)
         return self.lines
 
-    @property
-    def lanes(self) -> int:
-        """The threads of a full strip."""
-        size = sum(root.type.size for root in self.plan.arrays) if self.plan else 0
-        return next((n for n in (LANES, LANES // 2) if n * size <= _MOST), LANES // 4)
-
     def array(self, root: Var) -> None:
-        """Declares an array over the lanes; one that a parameter becomes starts with it."""
-        params = [p for p in self.kernel.scalars if self.classes.find(p) == root]
-        given = self.name_of(params[0]) if params else ""
+        """Declares an array over the lanes; one that a variable from outside becomes starts with it."""
+        given = self.known(root)
         name = self.declare(root)
         self.line(f"{self.type_name(root)} {name}[{self.lanes}];")
-        self.visible[-1][root] = f"{name}[{LANE}]"
+        self.visible[-1][root] = f"{name}[{self.lane_text.lane}]"
         if given:
-            self.line(f"{_LOOP} {name}[{LANE}] = {given};")
+            self.line(f"{self.lane_loop} {name}[{self.lane_text.lane}] = {given};")
+
+    @property
+    def lane_loop(self) -> str:
+        lane = self.lane_text.lane
+        return f"for (long long {lane} = 0; {lane} < {self.last_lane}; ++{lane})"
 
     def own(self, param: Var) -> None:
         """What changes a parameter that is the same for all lanes changes a copy of the strip's own."""
@@ -114,7 +118,7 @@ class LaneStatements(HostStatements):
                 self.two_branches(node)
             case Masked(mask=mask, body=body):
                 self.helpers.add("gpuad_any")
-                self.braces(f"if (gpuad_any({_mask(mask)}, gpuad_lanes))", lambda: self.nodes(body))
+                self.braces(f"if (gpuad_any({_mask(mask)}, {self.last_lane}))", lambda: self.nodes(body))
         self.holds.clear()
 
     def by_tiles(self, loop: Loop, tiling: Tiling) -> None:
@@ -147,7 +151,8 @@ class LaneStatements(HostStatements):
         """Each lane loads its part of a tile."""
         source = f"gpuad_from{tile.number}"
         self.line(f"const {c_type(tile.load.type)}* {source} = &{self.text.element(tile.load.buffer, tile.load.index)};")
-        self.line(f"for (int gpuad_t = 0; gpuad_t < {self.span}; ++gpuad_t) {_tile(tile.number)}[gpuad_t][{LANE}] = {source}[gpuad_t];")
+        place = f"{_tile(tile.number)}[gpuad_t][{self.lane_text.lane}]"
+        self.line(f"for (int gpuad_t = 0; gpuad_t < {self.span}; ++gpuad_t) {place} = {source}[gpuad_t];")
 
     def inside(self, nodes: Sequence[Node]) -> list[str]:
         """The lines of an inner block."""
@@ -159,7 +164,7 @@ class LaneStatements(HostStatements):
         return outer
 
     def braces(self, head: str, work: Callable[[], None]) -> None:
-        self.line(f"{head} {{")
+        self.line(f"{head} {{" if head else "{")
         self.open()
         work()
         self.close()
@@ -189,7 +194,7 @@ class LaneStatements(HostStatements):
         lines = self.lane_lines(piece)
         if lines:
             self.lines += [] if any(isinstance(a, Tile) for a in piece.actions) else [INDENT * self.depth + "GPUAD_INDEPENDENT"]
-            self.line(f"{_LOOP} {{")
+            self.line(f"{self.lane_loop} {{")
             self.lines += lines
             self.line("}")
 
@@ -202,7 +207,7 @@ class LaneStatements(HostStatements):
         if piece.mask is None:
             self.actions(piece)
         else:
-            self.braces(f"if ({_mask(piece.mask)}[{LANE}])", lambda: self.actions(piece))
+            self.braces(f"if ({_mask(piece.mask)}[{self.lane_text.lane}])", lambda: self.actions(piece))
         self.lane_text.in_lane = False
         self.close()
         outer, self.lines = self.lines, outer
@@ -214,11 +219,47 @@ class LaneStatements(HostStatements):
                 case Give(pairs=pairs):
                     self.assign_all(list(pairs))
                 case Mask(number=number, condition=condition):
-                    self.line(f"{_mask(number)}[{LANE}] = {self.text.text(condition)};")
+                    self.line(f"{_mask(number)}[{self.lane_text.lane}] = {self.text.text(condition)};")
                 case Tile():
                     self.fill(action)
                 case Stmt():
                     self.statement(action)
+
+
+class BlockStatements(LaneStatements):
+    """Prints the body of a kernel whose threads are blocks: loops over the threads of a block, and in these their loops in step outside of
+    those over the lanes."""
+
+    def counted_loop(self, stmt: For) -> None:
+        plan = lanes(self.kernel, self.classes, stmt) if stmt.independent and any(map(_is_long, statements(stmt.body))) else None
+        threads = int(stmt.stop.value) if isinstance(stmt.stop, Constant) else 0
+        if plan is None or not threads or bytes_of(plan) * threads > _AT_MOST:
+            super().counted_loop(stmt)
+            return
+        self.forget(stmt)
+        self.braces("", lambda: self.threads(stmt, plan, threads))
+        self.forget(stmt)
+
+    def threads(self, stmt: For, plan: Lanes, count: int) -> None:
+        before = self.lane_text.lane, self.lanes, self.last_lane
+        self.lanes, self.last_lane = count, str(count)
+        self.lane_text.lane = self.declare(stmt.var)
+        for root in plan.arrays:
+            self.array(root)
+        self.nodes(plan.nodes)
+        self.lane_text.lane, self.lanes, self.last_lane = before
+
+
+def _is_long(stmt: Stmt) -> bool:
+    """Whether the statement is a loop that compilers do not unroll, and then vectorise around."""
+    return isinstance(stmt, For | While) and not (
+        isinstance(stmt, For) and isinstance(stmt.start, Constant) and isinstance(stmt.stop, Constant)
+    )
+
+
+def bytes_of(plan: Lanes) -> int:
+    """The bytes that a lane has in arrays."""
+    return sum(root.type.size for root in plan.arrays)
 
 
 def _tile(number: int) -> str:

@@ -106,13 +106,13 @@ class Lanes:
     cuts: tuple[Bound, ...]
 
 
-def lanes(kernel: Kernel, classes: Classes) -> Lanes | None:
-    """The folded kernel for strips of threads; None if it has no loop that they run in step."""
-    uniform = Uniform(kernel, classes)
-    if not any(uniform.lifts(s) for s in kernel.body):
+def lanes(kernel: Kernel, classes: Classes, threads: For | None = None) -> Lanes | None:
+    """The folded kernel for strips of threads, or of it the body of a loop over threads; None if it has no loop that they run in step."""
+    uniform = Uniform(kernel, classes, threads)
+    if not any(uniform.lifts(s) for s in uniform.work):
         return None
     plan = _Plan(uniform)
-    nodes = plan.finished(plan.block(kernel.body, None, ()))
+    nodes = plan.finished(plan.block(uniform.work, None, ()))
     pieces: Counter[Var] = Counter(root for piece in _pieces(nodes) for root in plan.variables_of(piece))
     return Lanes(nodes, tuple(root for root, count in pieces.items() if count > 1), uniform.cuts)
 
@@ -216,7 +216,7 @@ class _Plan:
         match expr:
             case Var():
                 same = self.uniform.is_same(expr) and (self.uniform.is_single(expr) or expr in self.uniform.loops)
-                return expr in self.again or same
+                return expr in self.again or same or expr == self.uniform.lane
             case Binary(op=op):
                 return op in ("+", "-", "*")
         return isinstance(expr, Constant | LaunchIndex) or (
@@ -250,7 +250,8 @@ class _Plan:
 
     def variables_of(self, piece: Piece) -> dict[Var, None]:
         """The C variables of the piece that may differ from lane to lane, but for indices."""
-        found = (v for action in piece.actions for v in _used(action) if v not in self.again and not self.uniform.is_same(v))
+        own = (v for action in piece.actions for v in _used(action) if v not in self.again and not self.uniform.is_same(v))
+        found = (v for v in own if v != self.uniform.lane)
         return dict.fromkeys(self.uniform.classes.find(v) for v in found)
 
 

@@ -92,7 +92,7 @@ class _Tiles:
         self.inside = {*(c.var for c in loop.carried), *bound_in(loop.body)}
         self.first = Var(f"{loop.var.name}_tile", I64, -(1 << 27) - number)
         self.end = Var(f"{loop.var.name}_tile_end", I64, -(1 << 26) - number)
-        self.counters = {loop.var, *uniform.loops}
+        self.counters = {loop.var, *uniform.loops, *([uniform.lane] if uniform.lane else [])}
         self.found: dict[Expr, Tiled] = {}
 
     def stmt(self, stmt: Stmt) -> Stmt:
@@ -140,7 +140,10 @@ class _Tiles:
         if len(rest) != len(parts) - 1 or any(v in self.inside or v == self.loop.var for _, t in rest for v in variables(t)):
             return False
         own = [(sign, term) for sign, term in rest if not self.uniform.is_uniform(term)]
-        return bool(own) and not (len(own) == 1 and own[0][0] == 1 and isinstance(own[0][1], LaunchIndex))
+        return bool(own) and not (len(own) == 1 and own[0][0] == 1 and self.is_lane(own[0][1]))
+
+    def is_lane(self, term: Expr) -> bool:
+        return isinstance(term, LaunchIndex) or term == self.uniform.lane
 
     def start(self, tile: Tiled) -> Read:
         """The load of the first iteration."""

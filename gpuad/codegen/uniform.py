@@ -55,24 +55,29 @@ _Region = tuple[int, ...]  # the branches, not taken by all threads of a strip, 
 
 
 class Uniform:
-    """The C variables of a folded kernel that are the same in all threads of a strip, and the statements that these run in step."""
+    """The C variables of a folded kernel that are the same in all threads of a strip, and the statements that these run in step.
 
-    def __init__(self, kernel: Kernel, classes: Classes) -> None:
+    With `threads`, a loop whose iterations are threads: the same of its body and its iterations."""
+
+    def __init__(self, kernel: Kernel, classes: Classes, threads: For | None = None) -> None:
         self.kernel = kernel
         self.classes = classes
+        self.lane = threads.var if threads else None
+        self.work = threads.body if threads else kernel.body
+        self.changed = {written(s) for s in statements(self.work)}
         self.written = {written(s) for s in statements(kernel.body)}
         self.assigned = {s.var for s in statements(kernel.body) if isinstance(s, Assign)}
         self.joined = {v for s in statements(kernel.body) for v in _joined(s)}
         self.loops: set[Var] = set()
         self.values = single_values(kernel)
         self.steady = self.steady_values()
-        self.cuts = tuple(dict.fromkeys(self.guarding(kernel)))
-        self.varying: set[Var] = set()
+        self.cuts = () if threads else tuple(dict.fromkeys(self.guarding(kernel)))
+        self.varying: set[Var] = {classes.find(threads.var)} if threads else set()
         while True:
             before = len(self.varying)
             self.regions: dict[Var, _Region] = {}
             self.known: dict[int, bool] = {}
-            self.block(kernel.body, ())
+            self.block(self.work, ())
             if len(self.varying) == before:
                 break
 
@@ -108,9 +113,9 @@ class Uniform:
             case Var():
                 return self.classes.find(expr) not in self.varying
             case LaunchIndex(name=name, axis=axis):
-                return axis != "x" or name not in ("threadIdx", "globalIdx")
+                return self.lane is not None or axis != "x" or name not in ("threadIdx", "globalIdx")
             case Read(buffer=buffer):
-                return buffer not in self.written
+                return buffer not in self.changed
         return True
 
     def is_once(self, stmt: Stmt) -> bool:
@@ -153,7 +158,7 @@ class Uniform:
             if self.lifts(stmt):
                 self.in_step(stmt, region)
             elif isinstance(stmt, Let | Load | Assign):
-                value = isinstance(stmt, Load) and stmt.buffer in self.written
+                value = isinstance(stmt, Load) and stmt.buffer in self.changed
                 self.give(stmt.var, not value and all(self.is_uniform(e) for e in operands(stmt)), region)
             else:
                 self.varying |= {self.classes.find(v) for v in bound_in((stmt,))}
