@@ -28,12 +28,16 @@ PRELUDE = r"""
 #include <unistd.h>
 #endif
 
+// Iterations may be run at once; lanes shall be, whatever branches there are.
 #if defined(__clang__)
 #define GPUAD_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#define GPUAD_LANES GPUAD_INDEPENDENT
 #elif defined(__GNUC__)
 #define GPUAD_INDEPENDENT _Pragma("GCC ivdep")
+#define GPUAD_LANES _Pragma("omp simd")
 #else
 #define GPUAD_INDEPENDENT
+#define GPUAD_LANES
 #endif
 #define GPUAD_EXPORT __attribute__((visibility("default")))
 #ifndef GPUAD_RESTRICT

@@ -193,7 +193,7 @@ class LaneStatements(HostStatements):
                 self.line(f"int {_mask(action.number)}[{self.lanes}]{' = {}' if piece.mask is not None else ''};")
         lines = self.lane_lines(piece)
         if lines:
-            self.lines += [] if any(isinstance(a, Tile) for a in piece.actions) else [INDENT * self.depth + "GPUAD_INDEPENDENT"]
+            self.lines += [] if any(isinstance(a, Tile) for a in piece.actions) else [INDENT * self.depth + "GPUAD_LANES"]
             self.line(f"{self.lane_loop} {{")
             self.lines += lines
             self.line("}")
