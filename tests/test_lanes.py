@@ -45,6 +45,9 @@ IN_STEP = {
         z[i * 4] += z[i * 4 + k % 4] + x[i * 4 + k]; y[i] = z[4 * i];""",
     "memory of its own that moves": f"""{THREAD} float s = 0; int o = i; {LOOP} {{ int base = o * 7; o = o + p[k];
         for (int j = 0; j < n / 9; ++j) s += x[base + j]; }} y[i] = s + o;""",
+    "loads behind a branch": f"""{THREAD} float s = 0; {LOOP} {{ int j = i + k - m / 2; if (j >= 0 && j < n) s += x[k] * x[j];
+        else if (p[k] > 3) s -= x[k + 1]; else {{ s *= x[2]; if (k > i) s = x[k]; }} }} y[i] = s;""",
+    "a load that no thread makes": f"{THREAD} float s = 0; {LOOP} {{ if (x[i] * k > 1e9f) s += x[k * 100000000]; s += k; }} y[i] = s;",
     "a branch taken by all": f"{THREAD} float s = 1; if (n > 3) {{ {LOOP} s += x[k] * i; }} else s = 9; y[i] = s;",
     "loops in loops": f"{THREAD} float s = 0; {LOOP} {{ s *= 0.5f; for (int j = k; j < m; j += 2) s += x[j + i]; }} y[i] = s;",
     "a loop of its own inside": f"{THREAD} float s = 0; {LOOP} s += x[k] * i; for (int k = 0; k < i % 5; ++k) s += x[k]; y[i] = s;",

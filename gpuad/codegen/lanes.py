@@ -16,16 +16,35 @@ launch without data races, atomics, and output.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ..ir.nodes import Binary, Block, Cast, Constant, Expr, For, If, Kernel, LaunchIndex, Let, Load, Stmt, Var, While, variables, walk
+from ..ir.nodes import (
+    Binary,
+    Block,
+    Call,
+    Cast,
+    Constant,
+    Expr,
+    For,
+    If,
+    Kernel,
+    LaunchIndex,
+    Let,
+    Load,
+    Select,
+    Stmt,
+    Var,
+    While,
+    variables,
+    walk,
+)
 from ..ir.types import BOOL
 from .coalesce import Classes
 from .fold import negated
 from .ranges import Bound
-from .structure import Read, operands, substitute, visit_operands
+from .structure import Read, operands, rebuild, substitute, visit_operands
 from .tiles import Tile, Tiling, tiled
 from .uniform import Uniform, bound_in, used
 
@@ -124,13 +143,15 @@ class _Plan:
         self.values: dict[Var, Expr] = {}  # of these, in terms of launch indices and what is the same for all
         self.masks = 0
         self.tiles = 0
+        self.loops = 0  # around what is planned
+        self.loads = 0
 
     def block(self, block: Block, mask: int | None, ends: Pairs) -> tuple[Node, ...]:
         """The block, which ends with these parallel assignments, for the lanes of a mask."""
         out: list[Node] = []
         piece: list[Action] = []
         for stmt in block:
-            if self.uniform.lifts(stmt):
+            if self.uniform.lifts(stmt) or (self.loops and isinstance(stmt, If) and self.loads_same(stmt)):
                 self.in_step(stmt, mask, out, piece)
             elif self.uniform.is_once(stmt):
                 if not self.is_movable(stmt):
@@ -140,8 +161,8 @@ class _Plan:
                 self.again[stmt.var] = stmt
                 self.values[stmt.var] = substitute(stmt.value, self.values)
             else:
-                piece.append(stmt)
-        self.give(ends, mask, out, piece)
+                piece.append(self.loaded(stmt, mask, out))
+        self.give(tuple((var, self.same_loaded(value, mask, out)) for var, value in ends), mask, out, piece)
         _close(out, piece, mask)
         return tuple(out)
 
@@ -178,7 +199,9 @@ class _Plan:
         stmt = tiling.loop if tiling else stmt
         self.tiles += len(tiling.tiles) if tiling else 0
         fill = (Piece(tiling.tiles, mask),) if tiling else ()
+        self.loops += 1
         out.append(Loop(stmt, header, self.block(stmt.body, mask, tuple((c.var, c.next) for c in stmt.carried)), tiling, fill))
+        self.loops -= 1
 
     def early(self, loop: For) -> tuple[Stmt, ...]:
         """The loads of the lanes' own numbers that are the same in all iterations, from memory that the kernel does not write."""
@@ -193,7 +216,13 @@ class _Plan:
         return isinstance(stmt.value, Read) and stmt.value.buffer not in self.uniform.written
 
     def branch(self, stmt: If, mask: int | None, out: list[Node], piece: list[Action]) -> None:
-        sides = (stmt.then, tuple((m.var, m.then) for m in stmt.merges)), (stmt.otherwise, tuple((m.var, m.otherwise) for m in stmt.merges))
+        sides = (
+            (stmt.then, self.changes((m.var, m.then) for m in stmt.merges)),
+            (
+                stmt.otherwise,
+                self.changes((m.var, m.otherwise) for m in stmt.merges),
+            ),
+        )
         if self.uniform.is_uniform(stmt.condition):
             _close(out, piece, mask)
             then, otherwise = (self.block(block, mask, ends) for block, ends in sides)
@@ -208,20 +237,73 @@ class _Plan:
         taken = ((n, *side) for n, side in zip(numbers, sides, strict=True) if any(side))
         out += [Masked(number, self.block(block, number, ends)) for number, block, ends in taken]
 
+    def changes(self, pairs: Iterable[tuple[Var, Expr]]) -> Pairs:
+        """The assignments but for those of a C variable to itself."""
+        find = self.uniform.classes.find
+        return tuple((var, value) for var, value in pairs if not (isinstance(value, Var) and find(value) == find(var)))
+
+    # --- loads behind masks ---
+
+    def loads_same(self, stmt: If) -> bool:
+        """Whether threads for which the branch is taken load what is the same for all: vectors have no such load behind a mask."""
+        found: list[Expr] = []
+        for block, ends in ((stmt.then, [m.then for m in stmt.merges]), (stmt.otherwise, [m.otherwise for m in stmt.merges])):
+            for expr in (*(e for s in block for e in operands(s)), *ends):
+                self.same_reads(expr, found)
+        return bool(found)
+
+    def same_reads(self, expr: Expr, found: list[Expr]) -> Expr:
+        """Notes the loads that are made for certain, and are the same for all lanes; gives the expression with `found` in their place."""
+        match expr:
+            case Read() if self.uniform.is_uniform(expr):
+                found.append(expr)
+            case Select(condition=condition):
+                return replace(expr, condition=self.same_reads(condition, found))
+            case Binary(op="&&" | "||", left=left):
+                return replace(expr, left=self.same_reads(left, found))
+            case _:
+                return rebuild(expr, lambda e: self.same_reads(e, found))
+        return expr
+
+    def loaded(self, stmt: Stmt, mask: int | None, out: list[Node]) -> Stmt:
+        """The statement with what it loads for all lanes alike loaded before."""
+        return stmt if isinstance(stmt, If | For | While) else visit_operands(stmt, lambda e: self.same_loaded(e, mask, out))
+
+    def same_loaded(self, expr: Expr, mask: int | None, out: list[Node]) -> Expr:
+        if mask is None or not self.loops:
+            return expr
+        found: list[Expr] = []
+        self.same_reads(expr, found)
+        table: dict[Expr, Expr] = {}
+        for load in dict.fromkeys(found):
+            self.loads += 1
+            var = Var("same", load.type, -(1 << 25) - self.loads)
+            out.append(Once(Let(var, self.first(load))))
+            table[load] = var
+        return _put(expr, table)
+
     def is_index(self, stmt: Let) -> bool:
         """Whether the variable is an index that is computed anew wherever it is used."""
-        return stmt.var.type.is_integer and self.uniform.is_single(stmt.var) and all(self.is_part(e) for e in walk(stmt.value))
+        return stmt.var.type.is_integer and self.uniform.is_single(stmt.var) and self.is_part(stmt.value)
 
     def is_part(self, expr: Expr) -> bool:
+        """Whether an index may be made of it: a sum or product of launch indices, other indices, and what is the same for all lanes."""
+        if self.is_steady(expr):
+            return True
         match expr:
             case Var():
-                same = self.uniform.is_same(expr) and (self.uniform.is_single(expr) or expr in self.uniform.loops)
-                return expr in self.again or same or expr == self.uniform.lane
-            case Binary(op=op):
-                return op in ("+", "-", "*")
-        return isinstance(expr, Constant | LaunchIndex) or (
-            isinstance(expr, Cast) and expr.type.is_integer and expr.operand.type.is_integer
-        )
+                return expr in self.again or expr == self.uniform.lane
+            case Binary(op=op, left=left, right=right):
+                return op in ("+", "-", "*") and self.is_part(left) and self.is_part(right)
+            case Cast(operand=operand, type=t):
+                return t.is_integer and operand.type.is_integer and self.is_part(operand)
+        return isinstance(expr, LaunchIndex)
+
+    def is_steady(self, expr: Expr) -> bool:
+        """Whether the expression is the same for all lanes, wherever it is computed."""
+        if any(isinstance(e, Call) for e in walk(expr)) or not self.uniform.is_uniform(expr):
+            return False
+        return all(self.uniform.is_single(v) or v in self.uniform.loops for v in variables(expr))
 
     # --- what pieces use ---
 
@@ -253,6 +335,11 @@ class _Plan:
         own = (v for action in piece.actions for v in _used(action) if v not in self.again and not self.uniform.is_same(v))
         found = (v for v in own if v != self.uniform.lane)
         return dict.fromkeys(self.uniform.classes.find(v) for v in found)
+
+
+def _put(expr: Expr, table: dict[Expr, Expr]) -> Expr:
+    """The expression with others in the place of some of its parts."""
+    return table.get(expr) or rebuild(expr, lambda e: _put(e, table)) if table else expr
 
 
 def _runs(loop: For) -> Expr:
