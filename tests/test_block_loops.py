@@ -26,7 +26,7 @@ CASES = {
     "a tile": (f"{S} float a = 0; for (int k = 0; k < 10; ++k) a += s[threadIdx.y * 10 + k]; __syncthreads(); y[i] = a;", 2, False),
     "a long loop": (f"{S} float a = 0; for (int k = 0; k < m; ++k) a += s[k] * s[j]; y[i] = a;", 4, True),
     "a long loop with an index": (f"{S} float a = 0; for (int k = 0; k < m; ++k) a += x[i * 3 + k] * s[(j + k) % 40]; y[i] = a;", 4, True),
-    "a guarded long loop": (f"{S} float a = 1; if (s[j] > 0.4f) for (int k = 0; k < m; ++k) a += s[k] * x[k + i]; y[i] = a;", 7, True),
+    "a guarded long loop": (f"{S} float a = 1; if (s[j] > 0.4f) for (int k = 0; k < m; ++k) a += s[k] * x[k + i]; y[i] = a;", 6, True),
     "an addition to one place": (f"{S} atomicAdd(&t[j / 5], 1.0f + threadIdx.x); __syncthreads(); y[i] = t[j];", 2, False),
     "an array of its own": (f"{S} float a[3]; for (int k = 0; k < 3; ++k) a[k] = s[j] * k; y[i] = a[1] + a[2];", 1, False),
     "loops around barriers": (

@@ -126,7 +126,8 @@ class _Entry:
     """The text of one kernel: its body, the loop over rows, the entry."""
 
     def __init__(self, kernel: Kernel, wide: bool, apart: bool) -> None:
-        axes = merge_axes(unroll(kernel))
+        blocks = any(isinstance(s, For) and s.independent for s in statements(kernel.body))  # are its threads: their arrays stay
+        axes = merge_axes(kernel if blocks else unroll(kernel))
         flat = flatten(axes.kernel) if wide and apart and "x" in axes.merged else Flat(axes.kernel)
         self.name = identifier(kernel.name)
         self.loops = {axis: _Loop(axis, axis in axes.merged) for axis in "xyz"}
@@ -140,8 +141,7 @@ class _Entry:
         rows = hoist(columns.kernel if columns else ranged.kernel)
         self.of_row = rows.values
         reserved = [*functions(kernel), *_DIMENSIONS, *_RESERVED]
-        blocks = apart and any(isinstance(s, For) and s.independent for s in statements(rows.kernel.body))
-        self.printer = (BlockStatements if blocks else HostStatements)(rows.kernel, reserved, wide)
+        self.printer = (BlockStatements if blocks and apart else HostStatements)(rows.kernel, reserved, wide)
         self.row_fields = kernel.rows
         self.declared = self.parameters(self.printer)
         self.kernel = self.printer.kernel
