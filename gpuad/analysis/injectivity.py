@@ -28,6 +28,7 @@ from ..ir.nodes import (
     LaunchIndex,
     Let,
     Load,
+    Merge,
     Stmt,
     Store,
     Take,
@@ -37,7 +38,7 @@ from ..ir.nodes import (
     walk,
 )
 from ..ir.rewrite import blocks
-from ..ir.types import Scalar
+from ..ir.types import BOOL, Scalar
 
 TOUCHES: tuple[type[Stmt], ...] = (Load, Store, Take, Accumulate, Atomic)
 UNBOUNDED = 1 << 62
@@ -167,6 +168,7 @@ class Walk:
             case If(condition=c, then=a, otherwise=z):
                 for block, holds in ((a, True), (z, False)):
                     self.branch(block, c, holds, ranges)
+                self.bools.update((m.var, said) for m in stmt.merges if (said := _said(c, m)) is not None)
             case For():
                 self.loop(stmt, ranges)
             case While():
@@ -313,6 +315,18 @@ class Walk:
             return []
         low, high = interval(form, ranges)
         return [(form.scaled(-1) + Form(1), "<=")] if low == 0 else [(form + Form(1), "<=")] if high == 0 else []
+
+
+def _said(condition: Expr, merge: Merge) -> Expr | None:
+    """A truth value after a branch in terms of the condition, where the right side of `&&` or `||` needed a branch of its own."""
+    if merge.var.type != BOOL:
+        return None
+    for own, fixed, other in ((condition, merge.then, merge.otherwise), (Unary("!", condition, BOOL), merge.otherwise, merge.then)):
+        if isinstance(fixed, Constant):
+            if fixed.value:
+                return Binary("||", own, other, BOOL)
+            return Binary("&&", Unary("!", own, BOOL), other, BOOL)
+    return None
 
 
 _NOT = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "!=": "==", "==": "!="}

@@ -68,6 +68,7 @@ class Allocation:
     written_bare: Region = EMPTY  # was written by operations that took it for inactive
     mark: int | None = None  # fingerprint of what is pending, kept for an exact check
     written: Region = EMPTY
+    cleared: Region = EMPTY  # whose shadows are zero when a reversal with seeds begins
     initial: Region = EMPTY  # of which the state before the recording is in pieces
     pieces: list[Piece] = field(default_factory=list)
 

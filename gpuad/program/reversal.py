@@ -87,7 +87,7 @@ class Reversal:
     def steps(self, stale: Stale, seeds: Seeds | None, temporaries: Sequence[Any]) -> dict[int, Step]:
         """How each operation is reversed, compiled, and at -1 what comes last. What is not in it has nothing to do."""
         for a in self.allocations.values() if seeds is not None else ():
-            for root, part in self.shadows.parts(a, a.written):
+            for root, part in self.shadows.parts(a, a.cleared):
                 stale.add(root, part)
         for root, region in seeds or ():
             stale.drop(root, region)
