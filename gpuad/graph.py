@@ -64,7 +64,6 @@ class Graph:
         Shadows of what the program writes are cleared and get their seeds, as the seeds' arrays are now; shadows of what it only reads
         accumulate. Raises TapeError inside of a tape; LaunchError, on a CPU, where a launch is refused."""
         self._run("whole")
-        self._watch = None
 
     def forward(self) -> None:
         """Runs the program alone, for seeds that depend on its result. `reverse` comes next."""
@@ -80,7 +79,6 @@ class Graph:
             )
         self._watch.check()
         self._run("reverse")
-        self._watch = None
 
     def __len__(self) -> int:
         """Number of launches, copies and clearings."""
@@ -95,6 +93,7 @@ class Graph:
         if current.get() is not None:
             raise TapeError("a graph inside of a tape would not be recorded: launch it outside")
         launcher = self._launcher(which)
+        self._watch = None  # also if this fails: what was computed before is not what memory holds then
         self._token = self._tape.use_up()
         self._tape.streams.take_over(self._tape.executor)
         launcher()

@@ -49,3 +49,17 @@ def test_what_lies_beside_a_view_that_is_written_by_data(body: str) -> None:
     at = np.array([1, 3, 5, 7, 0, 2, 4, 6], np.int32)
     found = reversed_beside(k, (at, np.ones(8), 8), 16, 24)
     assert np.array_equal(found, np.where((np.arange(32) < 16) | (np.arange(32) >= 24), 7.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for (int k = i; k < n; k += 32) u[k + 1]",
+        "for (int k = n - 1 - i; k >= 0; k -= 32) u[k + 1]",
+        "for (int k = i; k < n; k += 32) u[1 + k]",
+    ],
+)
+def test_the_last_iterations_that_few_threads_make(loop: str) -> None:
+    k = gpuad.kernel(f'extern "C" __global__ void g(double* u, const double* c, int n) {{ {HEAD} {loop} = 3 * c[k]; }}', "g")
+    found = reversed_beside(k, (np.ones(12), 12), 8, 32)
+    assert np.array_equal(found, np.where((np.arange(32) < 9) | (np.arange(32) >= 21), 7.0, 2.0))

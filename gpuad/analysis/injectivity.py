@@ -94,10 +94,12 @@ Ranges = dict[Digit, tuple[int, int]]  # inclusive
 
 @dataclass(frozen=True)
 class Reach:
-    """One access: its form and what its digits range over where it is executed."""
+    """One access: its form and what its digits range over where it is executed. `within`: the form's least and greatest value, if a loop
+    bounds it closer than its digits do, whose last iterations not every thread makes."""
 
     form: Form
     ranges: Ranges
+    within: tuple[int, int] | None = None
 
 
 def collision_free(
@@ -132,6 +134,7 @@ class Walk:
         self.bools: dict[Var, Expr] = {}
         self.found: list[Reach] = []
         self.loops = 0
+        self.counters: list[tuple[Form, int, int]] = []  # of the loops around: least and greatest value
 
     def run(self, body: Block) -> list[Reach]:
         self.block(body, self.everywhere())
@@ -164,7 +167,8 @@ class Walk:
                 | Atomic(buffer=b, index=i)
             ):
                 if b in self.wanted and isinstance(stmt, self.kinds) and (self.atomics or not _is_atomic(stmt)):
-                    self.found.append(Reach(canonical(self.form(i, ranges), self.launch), ranges))
+                    form = self.form(i, ranges)
+                    self.found.append(Reach(canonical(form, self.launch), ranges, self.of_loops(form)))
             case If(condition=c, then=a, otherwise=z):
                 for block, holds in ((a, True), (z, False)):
                     self.branch(block, c, holds, ranges)
@@ -220,8 +224,27 @@ class Walk:
             self.loop_body(stmt, ranges, UNBOUNDED)
             return
         last = self.trips(stmt, start, step.constant, ranges)
-        self.forms[stmt.var] = start + Form(0, ((digit, step.constant),))
+        counter = self.forms[stmt.var] = start + Form(0, ((digit, step.constant),))
+        self.counters.append((counter, *self.extent(stmt, start, step.constant, ranges)))
         self.loop_body(stmt, {**ranges, digit: (0, max(last, 0))}, last)
+        self.counters.pop()
+
+    def extent(self, stmt: For, start: Form, step: int, ranges: Ranges) -> tuple[int, int]:
+        """The least and the greatest value that a loop's variable has in an iteration."""
+        first, last = interval(start, ranges)
+        try:
+            low, high = interval(self.form(stmt.stop, ranges), ranges)
+        except Unknown:
+            low, high = -UNBOUNDED, UNBOUNDED
+        return (first, high - 1) if step > 0 else (low + 1, last)
+
+    def of_loops(self, form: Form) -> tuple[int, int] | None:
+        """What a loop around says of a form that is its variable and a number."""
+        for counter, low, high in self.counters:
+            shift = form + counter.scaled(-1)
+            if not shift.terms:
+                return low + shift.constant, high + shift.constant
+        return None
 
     def loop_body(self, stmt: For, ranges: Ranges, last: int) -> None:
         """`last`: the greatest iteration number, -1 if there is none, UNBOUNDED if it is not known."""

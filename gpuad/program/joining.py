@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from .. import launching
-from ..annotations import address
+from ..annotations import address, is_array
 from ..arguments.aliasing import hull
 from ..errors import LaunchError
 from ..executors.base import Executor, Memory, Prepared, prepared
@@ -143,4 +143,4 @@ def _spans(action: Prepared | Copying | Clearing) -> Iterator[tuple[int, int]]:
                 yield begin, begin + int(argument.root.nbytes)
         return
     arrays = [action.target, *([action.source] if isinstance(action, Copying) else [])]
-    yield from (hull(a) for a in arrays if hasattr(a, "strides"))
+    yield from (hull(a) for a in arrays if is_array(a))

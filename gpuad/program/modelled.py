@@ -14,7 +14,7 @@ import numpy as np
 
 from ..analysis.injectivity import Launch as Numbers
 from ..analysis.once import surely
-from ..annotations import address
+from ..annotations import address, is_array
 from ..arguments.aliasing import hull
 from ..executors.base import Memory
 from ..ir.dtypes import dtype_of
@@ -47,7 +47,7 @@ def as_launch(action: Action, model: Link) -> Link | None:
 
 def _alike(a: Any, b: Any) -> bool:
     """Whether one array is copied to another, byte by byte."""
-    if not hasattr(a, "strides") or not hasattr(b, "strides") or _meet(a, b):
+    if not is_array(a) or not is_array(b) or _meet(a, b):
         return False
     return type(a) is type(b) and a.dtype == b.dtype and a.nbytes == b.nbytes and _is_dense(a) and _is_dense(b)
 
