@@ -40,6 +40,7 @@ from .host_rows import ROWS
 from .host_statements import HostStatements
 from .host_threads import THREADS
 from .naming import identifier
+from .order import keeps_order
 from .ranges import Bound, Inner, Ranged, take_bounds
 from .rows import hoist
 from .spelling import c_type
@@ -142,6 +143,7 @@ class _Entry:
         self.of_row = rows.values
         reserved = [*functions(kernel), *_DIMENSIONS, *_RESERVED]
         self.printer = (BlockStatements if blocks and apart else HostStatements)(rows.kernel, reserved, wide)
+        self.printer.apart = apart
         self.row_fields = kernel.rows
         self.declared = self.parameters(self.printer)
         self.kernel = self.printer.kernel
@@ -156,6 +158,8 @@ class _Entry:
         split = wide and "x" in axes.merged and self.independent and not self.sums and not self.lanes
         self.inner = within(rows.kernel) if split else None
         self.inside = HostStatements(self.inner.kernel, reserved, wide) if self.inner else None
+        self.in_order = self.independent and keeps_order(self.kernel.body, apart)
+        self.inner_in_order = self.inside is not None and keeps_order(self.inside.kernel.body, apart)
         self.straight = self.independent and not any(isinstance(s, For | While) for s in statements(self.kernel.body))
         inside = self.inner_function()
         body = [] if self.lanes else [*self.function(lines), ""]
@@ -310,7 +314,12 @@ class _Entry:
         return [*self.row_values(), *self.plain_loop("body", "gpuad_from", "gpuad_to")]
 
     def plain_loop(self, function: str, first: str, end: str) -> list[str]:
-        return [*self.pragma, f"for (long long gpuad_x = {first}; gpuad_x < {end}; ++gpuad_x)", f"{INDENT}{self.call(function)}"]
+        marked = self.inner_in_order if function == "inner" else self.in_order
+        return [
+            *(["GPUAD_INDEPENDENT"] if marked else []),
+            f"for (long long gpuad_x = {first}; gpuad_x < {end}; ++gpuad_x)",
+            f"{INDENT}{self.call(function)}",
+        ]
 
     def split_loop(self, found: Inner) -> list[str]:
         """The loop in three parts, in the middle one of which all guards hold."""
@@ -326,10 +335,6 @@ class _Entry:
             *self.plain_loop("inner", "gpuad_low", "gpuad_high"),
             *self.plain_loop("body", "gpuad_high", "gpuad_to"),
         ]
-
-    @property
-    def pragma(self) -> list[str]:
-        return ["GPUAD_INDEPENDENT"] if self.independent else []
 
     def strip_loop(self) -> list[str]:
         """The threads in strips: what they contribute to the sums is added up after each."""
@@ -349,7 +354,7 @@ class _Entry:
         return [
             "long long gpuad_strip = gpuad_from;",
             f"for (; gpuad_to - gpuad_strip >= {STRIP}; gpuad_strip += {STRIP}) {{",
-            f"{INDENT}GPUAD_INDEPENDENT",
+            *([f"{INDENT}GPUAD_INDEPENDENT"] if self.in_order else []),
             f"{INDENT}for (int gpuad_k = 0; gpuad_k < {STRIP}; ++gpuad_k) {{",
             f"{INDENT * 2}const long long gpuad_x = gpuad_strip + gpuad_k;",
             *(INDENT * 2 + line for line in (*self.zeros(), self.call("body"), *self.parts("gpuad_k"))),

@@ -233,7 +233,7 @@ template <typename T> GPUAD_INLINE T gpuad_hidden(T index)
 template <typename T> GPUAD_INLINE T gpuad_row_of(long long i, T by, long long& end)
 {
     if (by > 0 && (unsigned long long)by <= 0xffffffffu) {
-        const long long quotient = (unsigned)i / (unsigned)by, next = (quotient + 1) * (long long)by;
+        const long long quotient = i >> 32 == 0 ? (unsigned)i / (unsigned)by : i / (long long)by, next = (quotient + 1) * (long long)by;
         if (next < end) end = next;
         return (T)quotient;
     }

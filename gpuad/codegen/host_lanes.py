@@ -3,7 +3,7 @@ lanes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..ir.nodes import Constant, Expr, For, Kernel, LaunchIndex, Stmt, Tell, Var, While
@@ -12,7 +12,8 @@ from .expressions import PRIMARY
 from .fold import negated
 from .host_expressions import HostExpressions
 from .host_statements import HostStatements
-from .lanes import Branch, Give, Lanes, Loop, Mask, Masked, Node, Once, Piece, lanes
+from .lanes import Action, Branch, Give, Lanes, Loop, Mask, Masked, Node, Once, Piece, lanes
+from .order import keeps_order
 from .spelling import c_type
 from .statements import COMPARED, INDENT
 from .structure import statements
@@ -193,10 +194,16 @@ class LaneStatements(HostStatements):
                 self.line(f"int {_mask(action.number)}[{self.lanes}]{' = {}' if piece.mask is not None else ''};")
         lines = self.lane_lines(piece)
         if lines:
-            self.lines += [] if any(isinstance(a, Tile) for a in piece.actions) else [INDENT * self.depth + "GPUAD_LANES"]
+            self.lines += [INDENT * self.depth + "GPUAD_LANES"] if self.is_marked(piece) else []
             self.line(f"{self.lane_loop} {{")
             self.lines += lines
             self.line("}")
+
+    def is_marked(self, piece: Piece) -> bool:
+        """Whether the compiler may take the lanes of a piece for independent, and shall vectorise it."""
+        if any(isinstance(a, Tile) for a in piece.actions):
+            return False
+        return keeps_order((*piece.again, *(item for a in piece.actions for item in _evaluated(a))), self.apart)
 
     def lane_lines(self, piece: Piece) -> list[str]:
         outer, self.lines = self.lines, []
@@ -264,6 +271,17 @@ def bytes_of(plan: Lanes) -> int:
 
 def _tile(number: int) -> str:
     return f"gpuad_tile{number}"
+
+
+def _evaluated(action: Action) -> Iterator[Stmt | Expr]:
+    """What an action does, in its order. What is given at the end of a piece is not used in it."""
+    match action:
+        case Give(pairs=pairs):
+            yield from (value for _, value in pairs)
+        case Mask(condition=condition):
+            yield condition
+        case Stmt():
+            yield action
 
 
 def _mask(number: int) -> str:

@@ -9,6 +9,7 @@ from ..errors import UnsupportedError
 from ..ir.nodes import Accumulate, Alloc, Barrier, Cast, Constant, Expr, For, Kernel, Shuffle, Tell, Var, While
 from ..ir.types import F32, F64, Scalar
 from .host_expressions import HostExpressions
+from .order import keeps_order
 from .spelling import c_type
 from .statements import Statements
 from .structure import statements
@@ -35,6 +36,7 @@ class HostStatements(Statements):
         self.text: HostExpressions = self.expressions
         self.text.wide = self.wide
         self.text.truths = truths(self.kernel)
+        self.apart = True  # whether no two parameters overlap
         self.sums: list[Sum] = []
         self.repeated = {id(s) for loop in statements(self.kernel.body) if isinstance(loop, For | While) for s in statements((loop,))}
         self.strips = all(isinstance(s.index, Constant) for s in statements(self.kernel.body) if isinstance(s, Accumulate) and is_sum(s))
@@ -59,7 +61,8 @@ class HostStatements(Statements):
     print_name = "gpuad_print"
 
     def announce(self, stmt: For) -> None:
-        if stmt.independent and not any(isinstance(s, For | While) for s in statements(stmt.body)):
+        straight = stmt.independent and not any(isinstance(s, For | While) for s in statements(stmt.body))
+        if straight and keeps_order(stmt.body, self.apart):
             self.line("GPUAD_INDEPENDENT")
 
     def stop(self, stmt: Tell) -> None:
