@@ -14,7 +14,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..ir.nodes import Accumulate, Alloc, Assign, Binary, Buffer, Cast, Constant, Expr, For, If, Let, Load, Stmt, Var, While
+from ..ir.nodes import (
+    Accumulate,
+    Alloc,
+    Assign,
+    Binary,
+    Buffer,
+    Cast,
+    Constant,
+    Expr,
+    For,
+    If,
+    LaunchIndex,
+    Let,
+    Load,
+    Stmt,
+    Store,
+    Var,
+    While,
+)
 from ..ir.types import Scalar
 from .structure import Read, blocks, defined, operands, reads, rebuild, statements, written
 from .sums import is_sum
@@ -45,7 +63,7 @@ def keeps_order(work: Iterable[Stmt | Expr], apart: bool) -> bool:
     order = _Order(apart, {b for s in statements(tuple(i for i in items if isinstance(i, Stmt))) if (b := written(s)) is not None})
     if order.changed:
         order.items(items, ())
-    return order.kept
+    return order.is_kept()
 
 
 class _Order:
@@ -54,19 +72,20 @@ class _Order:
     def __init__(self, apart: bool, changed: set[Buffer]) -> None:
         self.apart = apart
         self.changed = changed
-        self.kept = True
+        self.unclear: set[Buffer] = set()  # what has an access after a store that a compiler cannot tell apart from it
+        self.mixed: set[Buffer] = set()  # what is not only stored to, once at each place
         self.stores: dict[_Access, None] = {}
+        self.placed: set[tuple[Buffer, frozenset[tuple[_Product, int]]]] = set()
         self.known: dict[Var, _Sum] = {}
         self.numbers: dict[object, int] = {}
         self.counters: dict[int, int] = {}  # of which loop a number is the counter
+        self.in_loops = 0
         self.made = 0
 
     # --- the work ---
 
     def items(self, items: Iterable[Stmt | Expr], path: tuple[int, ...]) -> None:
         for k, item in enumerate(items):
-            if not self.kept:
-                return
             if isinstance(item, Expr):
                 self.read(item)
             else:
@@ -81,12 +100,13 @@ class _Order:
             case For() | While():
                 self.loop(stmt, path)
             case Load():
+                self.mixed |= {stmt.buffer}
                 self.access(stmt.buffer, stmt.index)
             case _ if isinstance(stmt, Alloc) or (isinstance(stmt, Accumulate) and is_sum(stmt)):
                 pass
             case _ if (buffer := written(stmt)) is not None:
                 self.access(buffer, operands(stmt)[0])
-                self.stores[_Access(buffer, self.sum(operands(stmt)[0]))] = None
+                self.store(stmt, _Access(buffer, self.sum(operands(stmt)[0])))
         self.define(stmt)
 
     def define(self, stmt: Stmt) -> None:
@@ -106,11 +126,13 @@ class _Order:
 
     def loop(self, stmt: For | While, path: tuple[int, ...]) -> None:
         ((block, ends),) = blocks(stmt)
+        self.in_loops += 1
         for _ in range(2):
             self.renew(stmt)
             self.known |= {c.var: self.new() for c in stmt.carried}
             self.count(stmt, path)
             self.items((*block, *ends), path)
+        self.in_loops -= 1
         self.renew(stmt)
         self.known |= {c.result: self.new() for c in stmt.carried}
         if isinstance(stmt, While) and stmt.count is not None:
@@ -132,13 +154,25 @@ class _Order:
 
     def read(self, expr: Expr) -> None:
         for found in reads(expr):
+            self.mixed |= {found.buffer}
             self.access(found.buffer, found.index)
 
     def access(self, buffer: Buffer, index: Expr) -> None:
         if not self.stores or (self.apart and buffer not in self.changed):
             return
-        place = self.sum(index)
-        self.kept = self.kept and all(self.is_plain(store, _Access(buffer, place)) for store in self.stores)
+        later = _Access(buffer, self.sum(index))
+        self.unclear |= {store.buffer for store in self.stores if not self.is_plain(store, later)}
+
+    def store(self, stmt: Stmt, store: _Access) -> None:
+        near = (store.buffer, store.place.terms)
+        lone = isinstance(stmt, Store) and near not in self.placed and not self.in_loops
+        self.mixed |= set() if lone else {store.buffer}
+        self.placed.add(near)
+        self.stores[store] = None
+
+    def is_kept(self) -> bool:
+        """Whether all is clear, or what is not is no matter: a store that has no neighbour stays where it is."""
+        return not self.unclear or (self.apart and not self.unclear & self.mixed)
 
     def is_plain(self, store: _Access, later: _Access) -> bool:
         """Whether a compiler sees how the access lies to the store, or they are known to be apart."""
@@ -180,7 +214,8 @@ class _Order:
                 return self.known.get(expr) or _one(self.number(expr))
             case Cast(operand=operand, type=t) if _widens(operand.type, t):
                 inner = self.sum(operand)
-                return _Sum(inner.terms, inner.constant, inner.signed and operand.type.kind == t.kind == "int")
+                same = isinstance(operand, LaunchIndex) or operand.type.kind == t.kind == "int"  # indices of threads are below 2^31
+                return _Sum(inner.terms, inner.constant, inner.signed and same)
             case Binary(op="+" | "-" | "*" as op, left=left, right=right, type=t) if t.is_integer and t.bits >= 32:
                 found = _combined(op, self.sum(left), self.sum(right), t)
                 return found if found is not None else self.opaque(expr)
