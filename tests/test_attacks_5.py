@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,10 @@ import pytest
 import gpuad
 from gpuad import Duplicated, launching
 from gpuad.codegen import host_source
+from gpuad.codegen.host_helpers import host_helper_text
 from gpuad.differentiate import primal_of
 from gpuad.executors.base import Memory
+from gpuad.executors.compiler import find_compiler
 from gpuad.executors.host import Host
 from gpuad.executors.reference import Reference
 from gpuad.frontend.cuda import parse
@@ -46,6 +50,16 @@ CLEAR = {
     "sides": "if (s > 90) x[b + m] = s; else y[b] = x[b + 1];",
     "another buffer": "x[b + m] = s; y[b + 1] += s;",
 }
+STEPS = "double s = 0; if (i < n) { for (int k = 0; k < 9; ++k) s += y[k] * x[i]; }"
+CUTS = {
+    "in a bound": f"{STEPS} for (int k = 0; k < (i < n ? 9 : 0); ++k) s += y[k + 3] / 4;",
+    "in a start": f"{STEPS} for (int k = i < n ? m : 9; k < 9; ++k) s += y[k + 3] / 4;",
+    "in a while": f"{STEPS} int k = 0; while (k < 9 && i < n) {{ k += 2; s += y[k + 3] / 4; }}",
+    "of what changes later": f"{STEPS} i += 2;",
+    "with what changes later": f"int e = n - 3; {STEPS.replace('i < n', 'i < e')} e += i; s += e;",
+    "named": f"const bool in = i < n; {STEPS.replace('i < n', 'in')} for (int k = 0; k < in * 4; ++k) s -= y[k]; if (!in) s = 3;",
+    "mirrored": f"{STEPS} int l = n > i ? 5 : 2; for (int k = 0; k < l + (n > i); ++k) s -= y[k]; s += l;",
+}
 PLACES = ("0", "1", "2", "3", "q[i]", "m", "(m + q[i]) % 4", "3 - m", "h(i + m)")
 
 
@@ -74,16 +88,17 @@ def random_order(seed: int) -> str:
     return " ".join(out) + " z[b] = s;"
 
 
-ORDERS = {**UNCLEAR, **CLEAR, **{f"random {seed}": random_order(seed) for seed in range(24)}}
+ORDERS = {**CUTS, **UNCLEAR, **CLEAR, **{f"random {seed}": random_order(seed) for seed in range(24)}}
 
 
 @cache
 def ordered(name: str) -> Kernel:
     number = list(ORDERS).index(name)
     kind = "double" if number % 2 else "float"
+    body = f"int i = blockIdx.x * blockDim.x + threadIdx.x; {CUTS[name]} z[i] = s;" if name in CUTS else f"{HEAD} {ORDERS[name]}"
     text = f"""__device__ int h(int k) {{ return (k * 7 + 3) & 3; }}
     typedef {kind} T;
-    extern "C" __global__ void o{number}(T* x, T* y, T* z, const int* q, int m, int n) {{ {HEAD} {ORDERS[name]} }}"""
+    extern "C" __global__ void o{number}(T* x, T* y, T* z, const int* q, int m, int n) {{ {body} }}"""
     return primal_of(parse(SourceFile("order.cu", text)).kernel(f"o{number}"))
 
 
@@ -103,7 +118,14 @@ def after(executor: Any, name: str, m: int) -> list[Any]:
     return arrays
 
 
-@pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.parametrize("name", CUTS)
+def test_strips_end_where_a_comparison_changes(name: str) -> None:
+    assert "gpuad_left" in host_source([ordered(name)])
+    for a, b in zip(after(host(), name, 3), after(Reference(), name, 3), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("name", [n for n in ORDERS if n not in CUTS])
 def test_a_thread_keeps_the_order_of_its_accesses(name: str) -> None:
     for m in (1, 2, 3):
         for a, b in zip(after(host(), name, m), after(Reference(), name, m), strict=True):
@@ -136,3 +158,33 @@ def test_the_gradient_of_what_meets_in_one_thread(m: int) -> None:
     with launching.executor_for_tests(Reference()):
         wanted = run()
     np.testing.assert_allclose(found, wanted, rtol=1e-13)
+
+
+# --- a loop over more than 2^32 elements ------------------------------------------------------------------------------------------------
+
+
+def test_rows_of_threads_beyond_32_bits(tmp_path: Path) -> None:
+    text = f"""namespace gpuad_host {{
+    #define GPUAD_INLINE static inline __attribute__((always_inline))
+    {host_helper_text({"gpuad_row_of"})}
+    extern "C" __attribute__((visibility("default"))) long long row(long long i, long long by, long long* end)
+    {{ return gpuad_row_of<long long>(i, by, *end); }}
+    }}"""
+    (tmp_path / "rows.cpp").write_text(text)
+    find_compiler().build(tmp_path / "rows.cpp", tmp_path / "rows.so", ())
+    row = ctypes.CDLL(str(tmp_path / "rows.so")).row
+    row.restype = ctypes.c_longlong
+    for i in (0, 7, 2**31, 2**32 - 1, 2**32, 2**32 + 999, 2**40 + 3):
+        for by in (1, 3, 1000, 2**28, 2**32 - 1, 2**32, -2, 0):
+            end = ctypes.c_longlong(2**62)
+            quotient = row(ctypes.c_longlong(i), ctypes.c_longlong(by), ctypes.byref(end))
+            assert quotient == (i // by if by > 0 else -(i // -by) if by else -1), (i, by)
+            assert i < end.value <= (quotient + 1) * by if by > 0 else end.value == i + 1, (i, by)
+
+
+def test_only_the_whole_index_is_divided_by_rows() -> None:
+    stride = "for (long long i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)"
+    for index, by_rows in (("i", True), ("(long long)(int)i", False)):
+        text = f'extern "C" __global__ void k(double* y, long long n, long long w) {{ {stride} atomicAdd(&y[({index}) / w], 1.0); }}'
+        kernel = primal_of(parse(SourceFile("rows.cu", text)).kernel("k"))
+        assert ("gpuad_row_of" in host_source([kernel])) == by_rows

@@ -66,7 +66,13 @@ def _divides_x(expr: Binary, values: dict[Var, Expr]) -> bool:
     if expr.op not in ("/", "%") or not expr.type.is_integer or expr.type.bits < 32:
         return False
     short = isinstance(expr.right, Constant) and abs(expr.right.value) < _SHORT
-    return not short and bare(substitute(expr.left, values)) in (_X, replace(_X, type=expr.type))
+    return not short and _is_x(substitute(expr.left, values), expr.type)
+
+
+def _is_x(expr: Expr, t: Scalar) -> bool:
+    """Whether the expression is the global x index. One of 64 bits may be changed by a conversion to 32."""
+    index = bare(expr)
+    return index in (_X, replace(_X, type=t)) and all(e.type.bits >= index.type.bits for e in walk(expr))
 
 
 class _ByRows:

@@ -159,7 +159,7 @@ class _Plan:
                 out.append(Once(visit_operands(stmt, self.first)))
             elif isinstance(stmt, Let) and self.is_index(stmt):
                 self.again[stmt.var] = stmt
-                self.values[stmt.var] = substitute(stmt.value, self.values)
+                self.values[stmt.var] = self.first(stmt.value)
             else:
                 piece.append(self.loaded(stmt, mask, out))
         self.give(tuple((var, self.same_loaded(value, mask, out)) for var, value in ends), mask, out, piece)
@@ -168,7 +168,7 @@ class _Plan:
 
     def first(self, expr: Expr) -> Expr:
         """What is the same for all lanes, in terms of the first lane's indices."""
-        return substitute(expr, self.values)
+        return substitute(self.uniform.of_first(expr), self.values)
 
     def is_movable(self, stmt: Stmt) -> bool:
         """Whether the statement may be done before the piece that it stands in."""
@@ -193,8 +193,9 @@ class _Plan:
         header = self.block(stmt.header, mask, ()) if isinstance(stmt, While) else ()
         early = self.early(stmt) if isinstance(stmt, For) else ()
         if early and isinstance(stmt, For):
-            out.append(Branch(_runs(stmt), (Piece(early, mask),), ()))
+            out.append(Branch(self.first(_runs(stmt)), (Piece(early, mask),), ()))
         stmt = replace(stmt, body=tuple(s for s in stmt.body if s not in early))
+        stmt = self.by_first(stmt)
         tiling = tiled(stmt, self.uniform, self.tiles) if isinstance(stmt, For) else None
         stmt = tiling.loop if tiling else stmt
         self.tiles += len(tiling.tiles) if tiling else 0
@@ -202,6 +203,12 @@ class _Plan:
         self.loops += 1
         out.append(Loop(stmt, header, self.block(stmt.body, mask, tuple((c.var, c.next) for c in stmt.carried)), tiling, fill))
         self.loops -= 1
+
+    def by_first(self, loop: For | While) -> For | While:
+        """The loop with bounds in terms of the first lane's indices."""
+        if isinstance(loop, While):
+            return replace(loop, condition=self.first(loop.condition))
+        return replace(loop, start=self.first(loop.start), stop=self.first(loop.stop), step=self.first(loop.step))
 
     def early(self, loop: For) -> tuple[Stmt, ...]:
         """The loads of the lanes' own numbers that are the same in all iterations, from memory that the kernel does not write."""

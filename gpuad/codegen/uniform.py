@@ -104,9 +104,26 @@ class Uniform:
 
     def is_uniform(self, expr: Expr) -> bool:
         """Whether the expression has the same value in all threads of a strip that compute it."""
-        if isinstance(expr, Binary) and self.cuts and self.bound(expr) in self.cuts:
+        if self.is_cut(expr):
             return True
         return self.is_same(expr) and all(self.is_uniform(e) for e in parts(expr))
+
+    def is_cut(self, expr: Expr) -> bool:
+        """Whether strips end where the expression, a comparison with the global x index, changes."""
+        if not isinstance(expr, Binary) or not self.cuts or self.bound(expr) not in self.cuts:
+            return False
+        return any(self.is_index(a) and self.is_uniform(b) for a, b in ((expr.left, expr.right), (expr.right, expr.left)))
+
+    def is_index(self, expr: Expr) -> bool:
+        """Whether the expression is made of the global x index and constants."""
+        full = substitute(expr, self.values)
+        return any(isinstance(e, LaunchIndex) for e in walk(full)) and not any(isinstance(e, Var | Call) for e in walk(full))
+
+    def of_first(self, expr: Expr) -> Expr:
+        """The expression with the comparisons where strips end in terms of the first lane's index."""
+        if isinstance(expr, Binary) and self.is_cut(expr):
+            return rebuild(expr, lambda e: substitute(e, self.values) if self.is_index(e) else e)
+        return rebuild(expr, self.of_first) if self.cuts else expr
 
     def is_same(self, expr: Expr) -> bool:
         match expr:
