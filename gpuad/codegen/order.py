@@ -79,6 +79,7 @@ class _Order:
         self.known: dict[Var, _Sum] = {}
         self.numbers: dict[object, int] = {}
         self.counters: dict[int, int] = {}  # of which loop a number is the counter
+        self.odd: set[int] = set()  # numbers of which a compiler may know more than we do
         self.in_loops = 0
         self.made = 0
 
@@ -118,6 +119,8 @@ class _Order:
         before, after = self.stores, dict(self.stores)
         for k, (block, ends) in enumerate(blocks(stmt)):
             self.stores = dict(before)
+            if k:
+                self.renew(stmt)
             self.items((*block, *ends), (*path, k))
             after |= self.stores
         self.stores = after
@@ -140,10 +143,11 @@ class _Order:
 
     def count(self, stmt: For | While, path: tuple[int, ...]) -> None:
         counter = stmt.var if isinstance(stmt, For) else stmt.counter
+        loop = self.number(path)
         if counter is not None:
             self.known[counter] = self.new()
             if isinstance(stmt, For):
-                self.counters[self.made] = self.number(path)
+                self.counters[self.made] = loop
 
     def renew(self, stmt: Stmt) -> None:
         """What the blocks of the statement assign to has another value."""
@@ -165,7 +169,8 @@ class _Order:
 
     def store(self, stmt: Stmt, store: _Access) -> None:
         near = (store.buffer, store.place.terms)
-        lone = isinstance(stmt, Store) and near not in self.placed and not self.in_loops
+        plain = not any(n in self.odd for product, _ in store.place.terms for n in product)
+        lone = isinstance(stmt, Store) and near not in self.placed and not self.in_loops and plain
         self.mixed |= set() if lone else {store.buffer}
         self.placed.add(near)
         self.stores[store] = None
@@ -204,6 +209,7 @@ class _Order:
     def new(self) -> _Sum:
         """A value that is like no other."""
         self.made += 1
+        self.odd.add(self.made)
         return _one(self.made)
 
     def sum(self, expr: Expr) -> _Sum:
@@ -216,6 +222,8 @@ class _Order:
                 inner = self.sum(operand)
                 same = isinstance(operand, LaunchIndex) or operand.type.kind == t.kind == "int"  # indices of threads are below 2^31
                 return _Sum(inner.terms, inner.constant, inner.signed and same)
+            case Binary(op="<<", left=left, right=Constant(value=by), type=t) if t.bits >= 32 and 0 <= by < 31:
+                return self.sum(Binary("*", left, Constant(1 << int(by), t), t))
             case Binary(op="+" | "-" | "*" as op, left=left, right=right, type=t) if t.is_integer and t.bits >= 32:
                 found = _combined(op, self.sum(left), self.sum(right), t)
                 return found if found is not None else self.opaque(expr)
@@ -224,7 +232,21 @@ class _Order:
     def opaque(self, expr: Expr) -> _Sum:
         if isinstance(expr, Read) and (expr.buffer in self.changed or not self.apart):
             return self.new()
-        return _one(self.number(rebuild(expr, lambda e: Var("", e.type, self.number(self.sum(e))))))
+        parts: list[_Sum] = []
+
+        def named(part: Expr) -> Expr:
+            parts.append(self.sum(part))
+            return Var("", part.type, self.number(parts[-1]))
+
+        number = self.number(rebuild(expr, named))
+        if not _is_plain(expr) or any(n in self.odd for part in parts for product, _ in part.terms for n in product):
+            self.odd.add(number)
+        return _one(number)
+
+
+def _is_plain(expr: Expr) -> bool:
+    """Whether a compiler knows no more about the number than that it is what it is."""
+    return isinstance(expr, Read | LaunchIndex | Cast) or (isinstance(expr, Binary) and expr.op in "%/")
 
 
 def _one(number: int) -> _Sum:
