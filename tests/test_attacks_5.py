@@ -14,7 +14,7 @@ import pytest
 import gpuad
 from gpuad import Duplicated, launching
 from gpuad.codegen import host_source
-from gpuad.codegen.host_helpers import host_helper_text
+from gpuad.codegen.host.helpers import host_helper_text
 from gpuad.differentiate import primal_of
 from gpuad.executors.base import Memory
 from gpuad.executors.compiler import find_compiler

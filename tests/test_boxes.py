@@ -357,7 +357,7 @@ def test_it_compiles(name: str) -> None:
 
 def test_inside_a_box_the_cpu_neither_asks_nor_reads() -> None:
     """The middle part of each row has no branch."""
-    from gpuad.codegen.host import host_source
+    from gpuad.codegen.host.source import host_source
 
     tape, _ = stepped("heat", True, "reference")
     step, *_ = next(iter(tape.operations[0].plans.values()))

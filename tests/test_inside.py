@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuad.codegen.host import host_source
-from gpuad.codegen.unroll import unroll
+from gpuad.codegen.host.source import host_source
+from gpuad.codegen.host.unroll import unroll
 from gpuad.differentiate import primal_of
 from gpuad.executors.base import Memory
 from gpuad.executors.host import Host

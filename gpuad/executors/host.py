@@ -20,8 +20,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..codegen.host import has_atomics, host_source
-from ..codegen.host_statements import assertions
+from ..codegen.host.source import has_atomics, host_source
+from ..codegen.host.statements import assertions
 from ..codegen.naming import identifier
 from ..codegen.structure import statements, written
 from ..errors import LaunchError

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..analysis.injectivity import Launch as Numbers
-from ..codegen.host import is_flat
+from ..codegen.host.source import is_flat
 from ..executors.base import Memory
 from ..ir.nodes import Buffer, Constant, Expr, Kernel, Var
 from ..ir.types import I64, Scalar

@@ -10,7 +10,7 @@ from ..analysis.injectivity import Launch as Numbers
 from ..analysis.injectivity import Unknown, Walk, canonical
 from ..analysis.races import Certain
 from ..annotations import address
-from ..codegen.host import library_calls
+from ..codegen.host.source import library_calls
 from ..executors.base import Argument, Dim3, Memory, Prepared
 from ..facts import Facts
 from ..ir.nodes import (

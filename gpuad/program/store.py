@@ -22,7 +22,7 @@ from .. import launching
 from ..analysis.depth import depths
 from ..annotations import address, leaf_memory, namespace, resolve
 from ..codegen.cuda import cuda_source
-from ..codegen.host import has_atomics, host_source
+from ..codegen.host.source import has_atomics, host_source
 from ..codegen.naming import identifier
 from ..codegen.structure import statements, written
 from ..differentiate import Adjoint, Parameter

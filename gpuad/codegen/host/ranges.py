@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..ir.nodes import (
+from ...ir.nodes import (
     Assign,
     Binary,
     Call,
@@ -26,10 +26,10 @@ from ..ir.nodes import (
     variables,
     walk,
 )
-from ..ir.rewrite import defined
-from ..ir.types import BOOL, I32, U32
+from ...ir.rewrite import defined
+from ...ir.types import BOOL, I32, U32
+from ..structure import statements, substitute
 from .axes import GLOBAL
-from .structure import statements, substitute
 from .widen import SMALL
 
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}

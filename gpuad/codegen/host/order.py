@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..ir.nodes import (
+from ...ir.nodes import (
     Accumulate,
     Alloc,
     Assign,
@@ -33,8 +33,8 @@ from ..ir.nodes import (
     Var,
     While,
 )
-from ..ir.types import Scalar
-from .structure import Read, blocks, defined, operands, reads, rebuild, statements, written
+from ...ir.types import Scalar
+from ..structure import Read, blocks, defined, operands, reads, rebuild, statements, written
 from .sums import is_sum
 
 _Product = tuple[int, ...]  # the numbers of its factors

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir.functions import FUNCTIONS
-from ..ir.nodes import (
+from ...ir.functions import FUNCTIONS
+from ...ir.nodes import (
     Accumulate,
     Alloc,
     Atomic,
@@ -29,26 +29,26 @@ from ..ir.nodes import (
     While,
     walk,
 )
-from ..ir.rewrite import expressions
-from ..ir.types import Space
+from ...ir.rewrite import expressions
+from ...ir.types import Space
+from ..cuda import comment, functions, parameters, pointer, wrapped
+from ..fold import fold
+from ..naming import identifier
+from ..spelling import c_type
+from ..statements import INDENT
+from ..structure import statements, written
 from .axes import merge_axes
 from .columns import find_columns
-from .cuda import comment, functions, parameters, pointer, wrapped
-from .fold import fold
-from .host_helpers import ATOMICS, BLOCK_SUMS, PRELUDE, host_helper_text
-from .host_lanes import BlockStatements, LaneStatements, strips
-from .host_rows import ROWS
-from .host_statements import HostStatements
-from .host_threads import THREADS
-from .naming import identifier
+from .helpers import ATOMICS, BLOCK_SUMS, PRELUDE, host_helper_text
+from .lane_text import BlockStatements, LaneStatements, strips
 from .order import keeps_order
 from .ranges import Bound, Inner, Ranged, take_bounds
 from .rows import hoist
-from .spelling import c_type
-from .statements import INDENT
+from .stack_rows import ROWS
+from .statements import HostStatements
 from .stride import Flat, flatten
-from .structure import statements, written
 from .sums import is_sum, sink_sums
+from .threads import THREADS
 from .unroll import unroll
 from .wraps import within
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from ..ir.nodes import (
+from ...ir.nodes import (
     Accumulate,
     Alloc,
     Assign,
@@ -39,10 +39,10 @@ from ..ir.nodes import (
     variables,
     walk,
 )
-from ..ir.types import I32, I64, U32, Scalar, Space
+from ...ir.types import I32, I64, U32, Scalar, Space
+from ..structure import blocks, expressions, operands, statements, substitute, visit_operands
 from .axes import GLOBAL, bare, index_name, map_expressions
 from .ranges import is_uniform
-from .structure import blocks, expressions, operands, statements, substitute, visit_operands
 from .sums import is_linear, is_sum
 
 _ALLOWED = (Let, Assign, Alloc, Load, Store, Accumulate, Take, If, For, While)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..ir.nodes import (
+from ...ir.nodes import (
     Binary,
     Call,
     Carried,
@@ -28,9 +28,9 @@ from ..ir.nodes import (
     variables,
     walk,
 )
-from ..ir.types import HALVES, I32, I64
+from ...ir.types import HALVES, I32, I64
+from ..structure import Read, read, rebuild, substitute, visit_operands
 from .stride import terms
-from .structure import Read, read, rebuild, substitute, visit_operands
 from .uniform import Uniform, bound_in
 
 DEPTH = 16  # iterations of a tile

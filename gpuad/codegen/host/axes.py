@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from ..ir.nodes import Binary, Block, Carried, Cast, Expr, For, If, Kernel, LaunchIndex, Stmt, While, walk
-from ..ir.types import Scalar
-from .structure import Visit, expressions, rebuild, visit_operands
+from ...ir.nodes import Binary, Block, Carried, Cast, Expr, For, If, Kernel, LaunchIndex, Stmt, While, walk
+from ...ir.types import Scalar
+from ..structure import Visit, expressions, rebuild, visit_operands
 
 GLOBAL = "globalIdx"
 

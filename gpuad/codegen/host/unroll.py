@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..ir.nodes import (
+from ...ir.nodes import (
     Accumulate,
     Alloc,
     Assign,
@@ -37,8 +37,8 @@ from ..ir.nodes import (
     While,
     variables,
 )
-from ..ir.rewrite import defined, map_stmt_exprs, walk_stmts
-from ..ir.types import HALVES, Space
+from ...ir.rewrite import defined, map_stmt_exprs, walk_stmts
+from ...ir.types import HALVES, Space
 from .constants import evaluated, whole
 
 LENGTH = 64  # of an array, and of a loop

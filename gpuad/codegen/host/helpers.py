@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .extrema import BITS, host_extrema
-from .gamma import gamma_helpers
-from .helpers import helper_text
+from ..extrema import BITS, host_extrema
+from ..gamma import gamma_helpers
+from ..helpers import helper_text
 
 PRELUDE = r"""
 #include <cmath>

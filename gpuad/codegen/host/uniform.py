@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..ir.nodes import (
+from ...ir.nodes import (
     Alloc,
     Assign,
     Atomic,
@@ -39,9 +39,9 @@ from ..ir.nodes import (
     variables,
     walk,
 )
-from .coalesce import Classes
+from ..coalesce import Classes
+from ..structure import Read, blocks, defined, expressions, operands, rebuild, statements, substitute, written
 from .ranges import Bound, bound_of, single_values
-from .structure import Read, blocks, defined, expressions, operands, rebuild, statements, substitute, written
 
 # What compilers have vector instructions for, or which is made of such. Of other functions each thread's call costs more than all else.
 _VECTORISED = {

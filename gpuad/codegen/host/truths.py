@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..ir.nodes import Assign, Cast, Constant, Expr, For, If, Kernel, Let, Select, Unary, Var, While, walk
-from ..ir.types import BOOL
-from .structure import statements
+from ...ir.nodes import Assign, Cast, Constant, Expr, For, If, Kernel, Let, Select, Unary, Var, While, walk
+from ...ir.types import BOOL
+from ..structure import statements
 
 
 def truths(kernel: Kernel) -> frozenset[Var]:

@@ -6,9 +6,9 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..ir.nodes import COMPARISONS, Binary, Cast, Constant, Expr, Select, Unary, Var
-from ..ir.rewrite import map_expr
-from ..ir.types import BOOL, Scalar
+from ...ir.nodes import COMPARISONS, Binary, Cast, Constant, Expr, Select, Unary, Var
+from ...ir.rewrite import map_expr
+from ...ir.types import BOOL, Scalar
 
 _OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,

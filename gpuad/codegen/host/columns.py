@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ..ir.nodes import Binary, Cast, Constant, Expr, Kernel, LaunchIndex, Var, walk
-from ..ir.types import Scalar
+from ...ir.nodes import Binary, Cast, Constant, Expr, Kernel, LaunchIndex, Var, walk
+from ...ir.types import Scalar
+from ..structure import expressions, rebuild, substitute
 from .axes import GLOBAL, bare, map_expressions
 from .ranges import is_uniform, single_values
-from .structure import expressions, rebuild, substitute
 
 _X = LaunchIndex(GLOBAL, "x")
 _SHORT = 16  # a constant row of fewer threads is not worth a loop

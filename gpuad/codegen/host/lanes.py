@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ..ir.nodes import (
+from ...ir.nodes import (
     Binary,
     Block,
     Call,
@@ -40,11 +40,11 @@ from ..ir.nodes import (
     variables,
     walk,
 )
-from ..ir.types import BOOL
-from .coalesce import Classes
-from .fold import negated
+from ...ir.types import BOOL
+from ..coalesce import Classes
+from ..fold import negated
+from ..structure import Read, operands, rebuild, substitute, visit_operands
 from .ranges import Bound
-from .structure import Read, operands, rebuild, substitute, visit_operands
 from .tiles import Tile, Tiling, tiled
 from .uniform import Uniform, bound_in, used
 

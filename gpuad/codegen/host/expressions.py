@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..ir.nodes import COMPARISONS, Binary, Buffer, Cast, Constant, Expr, LaunchIndex, Var
-from ..ir.types import BOOL, I32, I64, U32, U64, Scalar
-from .expressions import PRECEDENCE, PRIMARY, UNARY, Expressions
-from .spelling import c_type, promoted
+from ...ir.nodes import COMPARISONS, Binary, Buffer, Cast, Constant, Expr, LaunchIndex, Var
+from ...ir.types import BOOL, I32, I64, U32, U64, Scalar
+from ..expressions import PRECEDENCE, PRIMARY, UNARY, Expressions
+from ..spelling import c_type, promoted
 from .truths import is_of_truth
 from .widen import Wide
 

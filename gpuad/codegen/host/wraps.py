@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..ir.nodes import Binary, Block, Call, Cast, Constant, Expr, If, Kernel, LaunchIndex, Let, Select, Stmt
-from ..ir.rewrite import defined
-from ..ir.types import BOOL, I32, U32, Scalar
+from ...ir.nodes import Binary, Block, Call, Cast, Constant, Expr, If, Kernel, LaunchIndex, Let, Select, Stmt
+from ...ir.rewrite import defined
+from ...ir.types import BOOL, I32, U32, Scalar
+from ..structure import rebuild, substitute
 from .axes import GLOBAL, map_statement
 from .ranges import Bound, Inner, inner, is_uniform
 from .rows import values_of
-from .structure import rebuild, substitute
 from .widen import SMALL
 
 _X = LaunchIndex(GLOBAL, "x")

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..ir.nodes import Assign, Binary, Cast, Constant, Expr, For, Kernel, LaunchIndex, Let, Var
-from ..ir.types import I32, I64, U32
-from .coalesce import Classes
-from .structure import statements
+from ...ir.nodes import Assign, Binary, Cast, Constant, Expr, For, Kernel, LaunchIndex, Let, Var
+from ...ir.types import I32, I64, U32
+from ..coalesce import Classes
+from ..structure import statements
 
 SMALL = 1 << 16  # constants below this, added to a launch index, stay within an int32; the launcher checks the extents
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from ..ir.nodes import Assign, Binary, Block, Buffer, Constant, Expr, Kernel, LaunchIndex, Let, Var, variables, walk
-from ..ir.rewrite import defined
+from ...ir.nodes import Assign, Binary, Block, Buffer, Constant, Expr, Kernel, LaunchIndex, Let, Var, variables, walk
+from ...ir.rewrite import defined
+from ..structure import Read, rebuild, statements, substitute
 from .axes import GLOBAL, map_expressions
-from .structure import Read, rebuild, statements, substitute
 
 _SIZE = 40  # nodes of an expression that is looked through
 

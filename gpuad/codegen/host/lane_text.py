@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..ir.nodes import Constant, Expr, For, Kernel, LaunchIndex, Stmt, Tell, Var, While
-from .cuda import parameters, wrapped
-from .expressions import PRIMARY
-from .fold import negated
-from .host_expressions import HostExpressions
-from .host_statements import HostStatements
+from ...ir.nodes import Constant, Expr, For, Kernel, LaunchIndex, Stmt, Tell, Var, While
+from ..cuda import parameters, wrapped
+from ..expressions import PRIMARY
+from ..fold import negated
+from ..spelling import c_type
+from ..statements import COMPARED, INDENT
+from ..structure import statements
+from .expressions import HostExpressions
 from .lanes import Action, Branch, Give, Lanes, Loop, Mask, Masked, Node, Once, Piece, lanes
 from .order import keeps_order
-from .spelling import c_type
-from .statements import COMPARED, INDENT
-from .structure import statements
+from .statements import HostStatements
 from .tiles import DEPTH, Tile, Tiled, Tiling
 
 LANES = 64  # threads of a full strip

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..errors import UnsupportedError
-from ..ir.nodes import Accumulate, Alloc, Barrier, Cast, Constant, Expr, For, Kernel, Shuffle, Tell, Var, While
-from ..ir.types import F32, F64, Scalar
-from .host_expressions import HostExpressions
+from ...errors import UnsupportedError
+from ...ir.nodes import Accumulate, Alloc, Barrier, Cast, Constant, Expr, For, Kernel, Shuffle, Tell, Var, While
+from ...ir.types import F32, F64, Scalar
+from ..spelling import c_type
+from ..statements import Statements
+from ..structure import statements
+from .expressions import HostExpressions
 from .order import keeps_order
-from .spelling import c_type
-from .statements import Statements
-from .structure import statements
 from .sums import is_sum
 from .truths import truths
 from .widen import Wide, widen
