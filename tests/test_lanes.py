@@ -54,6 +54,7 @@ IN_STEP = {
     "a number that all compute": f"{THREAD} float t = 0, s = 0; while (t < 3.0f) {{ s += x[i] * t; t += 0.7f; }} y[i] = s + t;",
     "a parameter that changes": f"{THREAD} float s = 0; while (a < 3.0f) {{ s += x[i] * a; a += 0.7f; }} y[i] = s + a;",
     "a parameter that lanes change": f"{THREAD} {LOOP} a = a * x[i] + x[k]; y[i] = a;",
+    "a parameter that lanes change alone": f"{THREAD} {LOOP} z[i] += x[k]; for (int k = 0; k < 2; ++k) a = 0.6f * a + sinf(a); y[i] = a;",
     "values that change places": f"{THREAD} float s = x[i], t = 1; {LOOP} {{ float o = s; s = t; t = o + x[k]; }} y[i] = s + 2 * t;",
     "backwards": f"{THREAD} float s = 0; for (int k = m - 1; k >= 0; --k) s = 0.5f * s + x[k] * x[i]; y[i] = s;",
     "a step that is no number": f"{THREAD} float s = 0; for (int k = 0; k < m; k += n - 250) s += x[k + i]; y[i] = s;",

@@ -133,7 +133,7 @@ def lanes(kernel: Kernel, classes: Classes, threads: For | None = None) -> Lanes
     plan = _Plan(uniform)
     nodes = plan.finished(plan.block(uniform.work, None, ()))
     pieces: Counter[Var] = Counter(root for piece in _pieces(nodes) for root in plan.variables_of(piece))
-    return Lanes(nodes, tuple(root for root, count in pieces.items() if count > 1), uniform.cuts)
+    return Lanes(nodes, tuple(root for root, count in pieces.items() if count > 1 or uniform.begins_outside(root)), uniform.cuts)
 
 
 class _Plan:

@@ -143,6 +143,12 @@ class Uniform:
         """Whether the C variable gets a value in one place only."""
         return len(self.classes.of(var)) == 1 and var not in self.assigned and var not in self.joined
 
+    def begins_outside(self, root: Var) -> bool:
+        """Whether a variable that may differ from lane to lane has its first value from before their work: it is a scalar parameter which
+        the kernel overwrites. Each lane begins with that, not with what another has left."""
+        own = {*bound_in(self.work), self.lane}
+        return root in self.varying and any(v not in own for v in self.classes.of(root))
+
     def lifts(self, stmt: Stmt) -> bool:
         """Whether the statement is a loop that the threads of a strip run in step, or a branch that has one in it."""
         if id(stmt) not in self.known:
