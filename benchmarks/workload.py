@@ -85,8 +85,8 @@ class Workload:
         return sum(int(m.root.nbytes) for m in (*state.entries.values(), *state.logs))
 
     def scratch_bytes(self, state: launching.State) -> int:
-        """Bytes of stacks, known after the reverse pass."""
-        return sum(int(m.root.nbytes) for m in state.scratch.values())
+        """Bytes of stacks, known after the reverse pass; on a CPU threads share rows that are no arrays."""
+        return sum(int(m.root.nbytes) for m in state.scratch.values() if m is not None)
 
     @property
     def traffic(self) -> int:
