@@ -20,18 +20,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..codegen.host.source import has_atomics, host_source
-from ..codegen.host.statements import assertions
+from ..codegen.host import assertions, has_atomics, host_source
 from ..codegen.naming import identifier
 from ..codegen.structure import statements, written
 from ..errors import LaunchError
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Buffer, Kernel, Var
-from ..transform.barriers import waits
 from .base import Argument, Dim3, Memory
 from .cache import cached, key_of
 from .compiler import FLAGS, Compiler, find_compiler
-from .serial import serial
+from .serial import serial, waits
 
 _SUFFIX = ".dll" if os.name == "nt" else ".so"
 _LIMITS = (1 << 31, 1 << 16, 1 << 16)
@@ -51,7 +49,6 @@ class Host:
     default as many as the environment variable GPUAD_THREADS says, else one a core, and one for kernels with atomics and small launches."""
 
     name = "host"
-    has_rows = True
     sums_over_blocks = False
 
     def __init__(self, workers: int | None = None) -> None:
@@ -76,7 +73,6 @@ class Host:
 
     def fitting(self, kernel: Kernel, block: Dim3) -> tuple[_Program, Dim3]:
         """The program that runs a kernel, and with which blocks: if threads wait for one another, each block is one thread of it."""
-        kernel = kernel.in_rows or kernel
         program = self.program(kernel)
         if not program.waits:
             return program, block
@@ -114,7 +110,7 @@ class Host:
         for want of a compiler; but for those whose threads wait for one another, whose text depends on the block's extents. The caller has
         to keep the kernels."""
         groups: dict[tuple[str, ...], dict[str, _Program]] = {}
-        for program in (p for p in map(self.program, (k.in_rows or k for k in kernels)) if not p.waits):
+        for program in (p for p in map(self.program, kernels) if not p.waits):
             group = groups.setdefault(program.defines(True), {})
             if program.symbol in group:
                 program.entry(_USUAL)
@@ -167,7 +163,7 @@ class _Program:
         self.symbol = f"gpuad_launch_{identifier(kernel.name)}"
         self.params = kernel.params
         self.assertions = tuple(s.text for s in assertions(kernel))
-        self.waits = waits(kernel.body)
+        self.waits = waits(kernel)
         atomics = has_atomics(kernel)
         self.atomics = atomics and workers is not None and workers > 1
         self.demand = -workers if workers is not None else 1 if atomics else default_workers()

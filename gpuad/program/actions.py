@@ -45,43 +45,18 @@ def perform_one(action: Action) -> None:
 
 
 def _named(action: Action) -> str:
-    inner: Any = action
-    while isinstance(inner, partial):
-        inner = inner.func
+    inner = action.func if isinstance(action, partial) else action
     return str(getattr(inner, "__name__", inner)).removeprefix("gpuad_launch_")
 
 
-class Copying(partial[Any]):
+def copying(target: Any, source: Any) -> Action:
     """Copies an array, or a number, into an array."""
-
-    @property
-    def target(self) -> Any:
-        """Where to."""
-        return self.args[0]
-
-    @property
-    def source(self) -> Any:
-        """What."""
-        return self.args[2]
+    return partial(setitem, target, ..., source)
 
 
-class Clearing(partial[Any]):
+def clearing(target: Any) -> Action:
     """Sets an array to 0."""
-
-    @property
-    def target(self) -> Any:
-        """The array."""
-        return self.func.__self__  # type: ignore[attr-defined]
-
-
-def copying(target: Any, source: Any) -> Copying:
-    """Copies an array, or a number, into an array."""
-    return Copying(setitem, target, ..., source)
-
-
-def clearing(target: Any) -> Clearing:
-    """Sets an array to 0."""
-    return Clearing(target.fill, 0)
+    return partial(target.fill, 0)
 
 
 class Doing:
