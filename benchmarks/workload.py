@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from gpuad import Active, Duplicated, api, launching
+from gpuad.analysis.injectivity import Launch
 from gpuad.cases import Case
 from gpuad.differentiate import Adjoint
 from gpuad.ir.dtypes import shadow_dtype
-from gpuad.ir.nodes import Accumulate, Atomic, Buffer, How, Kernel, Load, Store, Take
+from gpuad.ir.nodes import Accumulate, Atomic, Buffer, How, If, Kernel, Load, Store, Take, Var
 from gpuad.ir.rewrite import walk_stmts
+from gpuad.program.effects import reached
+
+Geometry: TypeAlias = "tuple[tuple[int, int, int], tuple[int, int, int]]"
 
 
 @dataclass(eq=False)
@@ -42,7 +46,11 @@ class Workload:
     def generated(self) -> Iterator[Kernel]:
         """Every kernel that one derivative launches."""
         yield self.primal
-        yield from (k for k in (self.adjoint.augmented, self.adjoint.counting, *(s.kernel for s in self.stages)) if k is not None)
+        yield from (
+            k
+            for k in (self.adjoint.augmented, launching.counting(self.adjoint, self.call), *(s.kernel for s in self.stages))
+            if k is not None
+        )
 
     @property
     def atomic(self) -> list[Buffer]:
@@ -77,8 +85,8 @@ class Workload:
         return sum(int(m.root.nbytes) for m in (*state.entries.values(), *state.logs))
 
     def scratch_bytes(self, state: launching.State) -> int:
-        """Bytes of stacks, known after the reverse pass."""
-        return sum(int(m.root.nbytes) for m in state.scratch.values())
+        """Bytes of stacks, known after the reverse pass; on a CPU threads share rows that are no arrays."""
+        return sum(int(m.root.nbytes) for m in state.scratch.values() if m is not None)
 
     @property
     def traffic(self) -> int:
@@ -124,8 +132,10 @@ def _argument(value: Any, active: bool, library: Any) -> Any:
     return Duplicated(array, seed) if active else array
 
 
-def touched_bytes(kernel: Kernel, args: list[Any]) -> int:
-    """Bytes that a kernel moves at least if it touches all of every array: once for those that it reads, once for those that it writes."""
+def touched_bytes(kernel: Kernel, args: list[Any], geometry: Geometry | None = None) -> int:
+    """Bytes that a kernel moves at least if it touches all of every array: once for those that it reads, once for those that it writes.
+    Where it adds but to what it does not store to (`If` one, else the other), and the launch's `geometry` (grid, block) says how much that
+    is, only that is read."""
     read, written = set(), set()
     for stmt in walk_stmts(kernel.body):
         if isinstance(stmt, Load | Take | Accumulate | Atomic):
@@ -133,4 +143,19 @@ def touched_bytes(kernel: Kernel, args: list[Any]) -> int:
         if isinstance(stmt, Store | Take | Accumulate | Atomic):
             written.add(stmt.buffer)
     sizes = {p: int(a.root.nbytes) for p, a in zip(kernel.params, args, strict=True) if isinstance(p, Buffer) and a is not None}
-    return sum(size * ((p in read) + (p in written)) for p, size in sizes.items())
+    spared = _assigned_bytes(kernel, args, geometry) if geometry is not None else {}
+    return sum(size * ((p in read) + (p in written)) - spared.get(p, 0) for p, size in sizes.items())
+
+
+def _assigned_bytes(kernel: Kernel, args: list[Any], geometry: Geometry) -> dict[Buffer, int]:
+    """Of shadows that are added to where they are not stored to: the bytes that are stored to."""
+    numbers = {p: int(a) for p, a in zip(kernel.params, args, strict=True) if isinstance(p, Var) and p.type.is_integer}
+    found: dict[Buffer, int] = {}
+    for stmt in walk_stmts(kernel.body):
+        inside = {s.buffer for s in stmt.then if isinstance(s, Store)} if isinstance(stmt, If) else set()
+        beside = {s.buffer for s in walk_stmts(stmt.otherwise) if isinstance(s, Accumulate)} if isinstance(stmt, If) else set()
+        for buffer in inside & beside:
+            others = [s for s in walk_stmts(kernel.body) if getattr(s, "buffer", None) == buffer and s not in walk_stmts((stmt,))]
+            region = reached(kernel.body, buffer, Launch(*geometry, numbers), (Store,), buffer.element.size) if not others else None
+            found[buffer] = region.nbytes if region is not None else 0
+    return found

@@ -78,7 +78,7 @@ def _adjoint(adjoint: Adjoint, cut: Cut) -> Adjoint:
     shadows = [p.item for p in adjoint.parameters if p.role == "shadow"]
     wide = replace(adjoint.primal, params=(*adjoint.primal.params, *shadows, *logs))
     names = Names(replace(wide, body=body, params=(*wide.params, *entry.values())))
-    layout = stack_layout(body, wide, entry, adjoint.recording.stacks, adjoint.logged, names)
+    layout = stack_layout(body, adjoint.recording.primal, entry, adjoint.recording.stacks, adjoint.logged, names)
     parameters = [p for p in adjoint.parameters if p.role in ("primal", "shadow", "offset") or (p.role == "entry" and p.item in read)]
     parameters += [Parameter("log", i, b) for i, b in enumerate(logs)]
     parameters += stack_parameters(layout)

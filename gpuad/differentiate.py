@@ -26,10 +26,12 @@ from .ir.types import I64, Scalar, value_type
 from .ir.verify import verify
 from .transform.accumulate import accumulate, undecided
 from .transform.aliases import NONE, Aliases
+from .transform.barriers import waits
 from .transform.block_sums import BlockSums, block_sums, block_sums_kernel, without
+from .transform.census import Census, census
 from .transform.claims import Claims, claims
 from .transform.forward import forward
-from .transform.gather import Gather, Sides, gather, gather_kernel, rest
+from .transform.gather import Axes, Gather, Sides, gather, gather_kernel, rest
 from .transform.logs import Log, augmented, logs_of, written
 from .transform.names import Names
 from .transform.normalize import normalize
@@ -66,8 +68,8 @@ class Pattern:
 class Parameter:
     """What a generated kernel's parameter stands for. `role`: 'primal' (as it is after the launch), 'shadow', 'entry' (a copy from before
     the launch), 'working' (the same, which the kernel overwrites), 'offset' (of an overlapping parameter), 'log', 'base', 'field',
-    'depth', 'overflow', 'first' and 'threads' (of a gather), or 'tangent...'. `position`: the user's parameter, or the number of the log,
-    scratch or axis."""
+    'depth', 'overflow', 'first', 'threads', 'from' and 'to' (of a gather), or 'tangent...'. `position`: the user's parameter, or the number
+    of the log, scratch or axis."""
 
     role: str
     position: int
@@ -135,8 +137,15 @@ class Adjoint(Judged):
         return self._variants[chosen]
 
     def _kernel(self, chosen: Variant, header: str) -> Kernel:
+        kernel = self._accumulated(self.layout.body, chosen, header)
+        if not self.layout.scratch:
+            return kernel
+        rows = frozenset(field for scratch in self.layout.scratch for field in scratch.fields)
+        return replace(kernel, in_rows=replace(self._accumulated(self.layout.in_rows(waits(kernel.body)), chosen, ""), rows=rows))
+
+    def _accumulated(self, body: Block, chosen: Variant, header: str) -> Kernel:
         plain, *known = chosen
-        body = accumulate(self.layout.body, {b: b in plain for b in self.undecided}, *known)
+        body = accumulate(body, {b: b in plain for b in self.undecided}, *known)
         kernel = Kernel(self.name, self.params, self._reduced(body), self.primal.span, header)
         verify(kernel)
         return kernel
@@ -150,14 +159,23 @@ class Adjoint(Judged):
         found: Gather | None = self._gathers[key]
         return found
 
-    def gathering(self, gathered: Gather, sides: Sides, assigned: frozenset[Buffer]) -> tuple[Kernel, tuple[Parameter, ...]]:
-        """The kernel that gathers, and its parameters."""
-        key = gathered, sides, assigned & gathered.buffers
+    def gathering(
+        self, gathered: Gather, sides: Sides, assigned: frozenset[Buffer], boxed: frozenset[tuple[Buffer, Axes]] = frozenset()
+    ) -> tuple[Kernel, tuple[Parameter, ...]]:
+        """The kernel that gathers, and its parameters; `boxed`: shadows that are zero in a box of threads, and along which axes that box is
+        asked for."""
+        key = gathered, sides, assigned & gathered.buffers, boxed
         if key not in self._gathers:
-            body = accumulate(gather_kernel(gathered, sides, key[2], self._names(gathered), self.first_own), {})
+            body = accumulate(gather_kernel(gathered, sides, key[2], dict(boxed), self._names(gathered), self.first_own), {})
             used: set[Any] = {v for s in walk_stmts(body) for e in expressions(s) for v in variables(e)}
             used.update(getattr(s, "buffer", None) for s in walk_stmts(body))
             numbers = [Parameter(r, i, v) for r, vs in (("first", gathered.first), ("threads", gathered.threads)) for i, v in enumerate(vs)]
+            numbers += [
+                Parameter(role, 3 * k + axis, ends[axis][side])
+                for k, ends in enumerate(gathered.boxes.values())
+                for side, role in enumerate(("from", "to"))
+                for axis in range(3)
+            ]
             parameters = tuple(p for p in (*self.parameters, *numbers) if p.item in used)
             kernel = Kernel(f"{self.primal.name}_gather", tuple(p.item for p in parameters), body, self.primal.span)
             verify(kernel)
@@ -182,6 +200,17 @@ class Adjoint(Judged):
             self._gathers[sums] = kernel
         found: Kernel = self._gathers[sums]
         return found
+
+    def census(self, shadow: Buffer) -> Census | None:
+        """The kernel that finds out which threads touch which elements of a shadow, where their numbers alone decide that."""
+        key = "census", shadow
+        if key not in self._gathers:
+            found = census(Kernel(self.name, self.params, self.layout.body, self.primal.span), shadow) if self.pattern.analyse else None
+            if found is not None:
+                verify(found.kernel)
+            self._gathers[key] = found
+        made: Census | None = self._gathers[key]
+        return made
 
     @property
     def is_divisible(self) -> bool:
@@ -266,9 +295,10 @@ def prepared(function: surface.Function, aliases: Aliases, *, refilled: bool = F
     """The primal in the form that the derivative passes expect. `refilled`: shared arrays that one loop uses are taken to be filled anew
     by each of its iterations, which a launch has to check. `loud`: with what it prints and asserts."""
     kernel = primal_of(function, aliases)
-    kernel = sink(forward_stores(kernel if loud else quiet(kernel)))
+    kernel = kernel if loud else quiet(kernel)
+    kernel = sink(forward_stores(name_results(kernel, Names(kernel))))
     names = Names(kernel)
-    kernel = name_operands(name_results(split(kernel) if refilled else kernel, names), names)
+    kernel = name_operands(split(kernel) if refilled else kernel, names)
     verify(kernel)
     return kernel
 
@@ -289,7 +319,7 @@ def reverse_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     wide = replace(kernel, params=(*kernel.params, *shadows.values(), *(log.buffer for log in logs.values())))
     recording = record(wide, facts, shadows, logged, marks=marks, analyse=pattern.analyse, optimistic=pattern.optimistic)
     body = reorder(simplify(recording.body, first_own))
-    layout = stack_layout(body, wide, recording.entry, recording.stacks, logged, Names(replace(wide, body=body)))
+    layout = stack_layout(body, recording.primal, recording.entry, recording.stacks, logged, Names(replace(wide, body=body)))
     used = _read_logs(layout, logs)
     kept = tuple(log.buffer for log in used.values())
     parameters = _parameters(kernel, pattern, shadows, recording, layout, kept)
@@ -330,7 +360,7 @@ def second_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     entry = {**first.recording.entry, **{dots[b]: dots[c] for b, c in first.recording.entry.items() if c in dots}}
     body = reorder(simplify(prune(body, private=list(entry.values())), first_own))
     whole = replace(wide, params=(*wide.params, *dots.values()), body=body)
-    layout = stack_layout(body, kernel, first.recording.entry, first.recording.stacks, first.logged, Names(whole))
+    layout = stack_layout(body, first.recording.primal, first.recording.entry, first.recording.stacks, first.logged, Names(whole))
     kept = [p for p in first.parameters if p.role not in ("base", "field", "overflow")]
     pairs = [q for p in kept for q in (p, *([Parameter(f"{p.role}_dot", p.position, dots[p.item])] if p.item in dots else []))]
     return replace(first, layout=layout, parameters=(*pairs, *stack_parameters(layout)), unlaid=body, name=f"{kernel.name}_reverse_forward")

@@ -18,6 +18,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from math import prod
+from typing import TypeAlias
 
 from .analysis.injectivity import Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, may_meet
 from .ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Constant, Expr, For, If, Load, Stmt, Store, Take, Var, While
@@ -30,18 +31,31 @@ _MOST = 1 << 30  # threads along an axis, and steps of a shift: sums of two of t
 _GRID = ((1 << 31) - 1, (1 << 16) - 1, (1 << 16) - 1)
 _SENDERS, _ENOUGH = 16, 1 << 14  # a thread goes through all senders if threads are no more than so many times rarer, or that many
 Three = tuple[int, int, int]
+Box: TypeAlias = "tuple[tuple[int, int], tuple[int, int], tuple[int, int]]"  # inclusive ranges of indices, along x, y and z
+
+
+@dataclass(frozen=True)
+class Elements:
+    """The elements of a shadow for which threads collect: `forms`, one for each lane, over the collecting thread's index (the digits
+    `global`). No two threads of the box have one element, and all that collect anything for the shadow are in it. `asked`: along which axes
+    the kernel has more threads than one."""
+
+    forms: tuple[Form, ...]
+    box: Box
+    asked: tuple[bool, bool, bool]
 
 
 @dataclass(frozen=True)
 class Gathering:
     """A gather that is proved for a launch, the questions that the kernel has to ask, its grid (the block is the primal's),
-    the first index and the number of the primal's threads along each axis."""
+    the first index and the number of the primal's threads along each axis; the elements of those shadows for which they are known."""
 
     gathered: Gather
     sides: Sides
     grid: Three
     first: Three
     threads: Three
+    elements: Mapping[Buffer, Elements]
 
     @property
     def buffers(self) -> frozenset[Buffer]:
@@ -97,7 +111,8 @@ class _Judge:
         sides = Sides((first[0] < 0, first[1] < 0, first[2] < 0), asked)
         if not self.rearranged(sides, own):
             return Failed(self.gathered.buffers)
-        return Gathering(self.gathered, sides, _three(grid), _three(first), _three(self.threads))
+        elements = self.elements(asked, own)
+        return Gathering(self.gathered, sides, _three(grid), _three(first), _three(self.threads), elements)
 
     def fits(self) -> bool:
         """Whether the block is one that the kernel is written for, and indices stay far from wrapping."""
@@ -245,11 +260,38 @@ class _Judge:
     def boxed(self, reach: _Reached) -> Ranges:
         return {Digit("global", axis): box for axis, box in zip("xyz", reach.box, strict=True)}
 
+    def elements(self, asked: Sequence[Asked | None], own: Sequence[tuple[int, int]]) -> dict[Buffer, Elements]:
+        """The elements for which threads collect, of those shadows where each thread of a box has its own."""
+        boxes: dict[Buffer, list[Ranges]] = {}
+        for piece, question in zip(self.gathered.slices, asked, strict=True):
+            for reach in self.reached(piece, self.widened(piece, own), question) if question is not None else ():
+                if reach.lane is not None:
+                    boxes.setdefault(self.gathered.lanes[reach.lane], []).append(self.boxed(reach))
+        return {buffer: found for buffer, parts in boxes.items() if (found := self.elements_of(buffer, _hull(parts), own)) is not None}
+
+    def elements_of(self, buffer: Buffer, hull: Ranges, own: Sequence[tuple[int, int]]) -> Elements | None:
+        box = tuple((max(a, low), min(z, high)) for (a, z), (low, high) in zip(hull.values(), own, strict=True))
+        digits = [Digit("global", axis) for axis in "xyz"]
+        ranges = dict(zip(digits, box, strict=True))
+        if any(a > z for a, z in box):
+            return None
+        threads = [Form(0, ((digit, 1),)) for digit in digits]
+        lanes = [lane for lane, owner in self.gathered.lanes.items() if owner == buffer]
+        try:
+            forms = tuple(element_of(self.gathered, self.launch, lane, threads, ranges) for lane in lanes)
+        except Unknown:
+            return None
+        lanes_apart = len({f.constant for f in forms}) == len(forms) and all(dict(f.terms) == dict(forms[0].terms) for f in forms)
+        whole = [Reach(f, ranges) for f in forms]
+        if not lanes_apart or any(may_meet(a, b, self.launch) for a, b in combinations_with_replacement(whole, 2)):
+            return None
+        return Elements(forms, (box[0], box[1], box[2]), _flags([low < high for low, high in own]))
+
     def apart(self, reaches: Sequence[Reach]) -> bool:
         """Whether no two threads collect for one element."""
         if not reaches:
             return True
-        hull = {d: (min(r.ranges[d][0] for r in reaches), max(r.ranges[d][1] for r in reaches)) for d in reaches[0].ranges}
+        hull = _hull([r.ranges for r in reaches])
         forms = {r.form for r in reaches}
         whole = [Reach(form, hull) for form in sorted(forms, key=repr)]
         if not any(may_meet(a, b, self.launch) for a, b in combinations_with_replacement(whole, 2)):
@@ -467,13 +509,23 @@ class _Sending(Walk):
 
     def element(self, lane: Buffer, own: Sequence[Form], ranges: Ranges) -> Form:
         """The element that a thread collects for."""
-        target = next(t for t in self.gathered.targets if t.buffer == lane)
-        lets, index = at_target(self.gathered, target)
-        walk = Walk(self.launch, frozenset())
-        walk.forms.update(zip(self.gathered.own, own, strict=True))
-        for let in lets:
-            walk.define(let.var, let.value, ranges)
-        return canonical(walk.form(index, ranges), self.launch)
+        return element_of(self.gathered, self.launch, lane, own, ranges)
+
+
+def element_of(gathered: Gather, launch: Launch, lane: Buffer, own: Sequence[Form], ranges: Ranges) -> Form:
+    """The element that a thread with the index `own` collects for; raises Unknown."""
+    target = next(t for t in gathered.targets if t.buffer == lane)
+    lets, index = at_target(gathered, target)
+    walk = Walk(launch, frozenset())
+    walk.forms.update(zip(gathered.own, own, strict=True))
+    for let in lets:
+        walk.define(let.var, let.value, ranges)
+    return canonical(walk.form(index, ranges), launch)
+
+
+def _hull(parts: Sequence[Ranges]) -> Ranges:
+    """The least ranges in which all of them lie."""
+    return {d: (min(p[d][0] for p in parts), max(p[d][1] for p in parts)) for d in parts[0]}
 
 
 def _flags(items: Sequence[bool]) -> tuple[bool, bool, bool]:
@@ -485,4 +537,4 @@ def _three(items: Iterable[int]) -> Three:
     return x, y, z
 
 
-__all__ = ["Failed", "Gathering", "judge", "unread"]
+__all__ = ["Box", "Elements", "Failed", "Gathering", "judge", "unread"]

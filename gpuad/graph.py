@@ -7,9 +7,11 @@
         graph.launch()                     # the program and its reverse, on what the same arrays hold now
 
 A graph repeats what the tape did to memory, at the same addresses: the launches of the program, what was saved on the way, the seeds, and
-the adjoints. On a GPU all of it is one CUDA graph; on a CPU it is a list of prepared calls. What is not array work is not repeated: numbers
-that were passed are constants, so are index arrays and masks of array operations (`x[i]`, `take`, `put`, `scatter_add`; those that a kernel
-reads are not), and what Python would decide by looking at results cannot be captured on a GPU, and is refused.
+the adjoints. A state that has to be kept is written to where it is kept, not copied there (`program.histories`), and launches that follow
+each other on the same threads are one launch where that is the same (`program.joining`). On a GPU all of it is one CUDA graph; on a CPU it
+is a list of prepared calls. What is not array work is not repeated: numbers that were passed are constants, so are index arrays and masks
+of array operations (`x[i]`, `take`, `put`, `scatter_add`; those that a kernel reads are not), and what Python would decide by looking at
+results cannot be captured on a GPU, and is refused.
 """
 
 from __future__ import annotations
@@ -22,24 +24,25 @@ from .errors import LaunchError, TapeError
 from .executors.base import Executor
 from .program.actions import Action, ByPython, copying, perform
 from .program.context import current
+from .program.joining import Part, joined
 from .program.memory import Allocation
 from .program.reversal import Plan
 from .program.steps import ForeignStep, Step
 from .program.streams import Streams
 from .watching import Watch
 
-Part = tuple[Action, str, str]  # an action, and the name and place of the operation that it belongs to
-
 
 @dataclass(frozen=True, eq=False)
 class Captured:
     """What a graph needs of its tape: the memory that its reverse reads live, the tape's streams, and a way to say that the tape's own
-    recording is used up (which gives a token that is gone when the tape is used again)."""
+    recording is used up (which gives a token that is gone when the tape is used again). `exact_executor`: without contraction of products
+    and sums."""
 
     allocations: Sequence[Allocation]
     exact: bool
     streams: Streams
     executor: Executor
+    exact_executor: Executor
     use_up: Callable[[], object]
     token: Callable[[], object]
 
@@ -48,6 +51,7 @@ class Graph:
     """The forward and the reverse of a recording, for the arrays that it was recorded with. Made by `Tape.graph`."""
 
     def __init__(self, forward: Sequence[Part], reverse: Sequence[Part], tape: Captured) -> None:
+        forward, reverse = joined(forward, tape.exact_executor), joined(reverse, tape.exact_executor)
         self._parts: Mapping[str, Sequence[Part]] = {"forward": forward, "reverse": reverse, "whole": [*forward, *reverse]}
         self._tape = tape
         self._made: dict[str, Action] = {}
@@ -60,7 +64,6 @@ class Graph:
         Shadows of what the program writes are cleared and get their seeds, as the seeds' arrays are now; shadows of what it only reads
         accumulate. Raises TapeError inside of a tape; LaunchError, on a CPU, where a launch is refused."""
         self._run("whole")
-        self._watch = None
 
     def forward(self) -> None:
         """Runs the program alone, for seeds that depend on its result. `reverse` comes next."""
@@ -76,16 +79,21 @@ class Graph:
             )
         self._watch.check()
         self._run("reverse")
-        self._watch = None
 
     def __len__(self) -> int:
         """Number of launches, copies and clearings."""
         return len(self._parts["whole"])
 
+    def explain(self) -> str:
+        """What is done, in order, a line for each launch, copy or clearing, with the user's file and line. Operations that became one
+        launch, and what is copied and cleared on the way, are in one line."""
+        return "\n".join(f"{name}  # {where}" for _, name, where in self._parts["whole"])
+
     def _run(self, which: str) -> None:
         if current.get() is not None:
             raise TapeError("a graph inside of a tape would not be recorded: launch it outside")
         launcher = self._launcher(which)
+        self._watch = None  # also if this fails: what was computed before is not what memory holds then
         self._token = self._tape.use_up()
         self._tape.streams.take_over(self._tape.executor)
         launcher()
@@ -120,10 +128,10 @@ class Graph:
             raise TapeError(f"operation {name} ({where}) cannot be captured in a graph: {error}. Nothing was run.") from error
 
 
-def forward_parts(steps: Sequence[Step]) -> list[Part]:
-    """The program, step by step. TapeError for a step that is not the tape's."""
+def forward_parts(steps: Sequence[Step], changed: Mapping[int, Sequence[Action]]) -> list[Part]:
+    """The program, step by step; `changed`: the actions of some, by number. TapeError for a step that is not the tape's."""
     found: list[Part] = []
-    for step in steps:
+    for number, step in enumerate(steps):
         if isinstance(step, ForeignStep):
             what = "code that the tape does not see would not run again"
             raise TapeError(
@@ -133,7 +141,7 @@ def forward_parts(steps: Sequence[Step]) -> list[Part]:
         if step.check is not None:
             why = "before each launch it is checked whether two threads write to one element"
             found.append((ByPython(step.check, name, step.where, why), name, step.where))
-        found += [(action, name, step.where) for action in step.actions]
+        found += [(action, name, step.where) for action in changed.get(number, step.actions)]
     return found
 
 
@@ -141,5 +149,5 @@ def reverse_parts(plan: Plan, seeds: Sequence[tuple[Any, Any]]) -> list[Part]:
     """The seeds, for each shadow its seed, and the reverse."""
     return [
         *((copying(shadow, seed), "seed", "reverse") for shadow, seed in seeds),
-        *zip(plan.actions, plan.names, plan.places, strict=True),
+        *plan.parts,
     ]

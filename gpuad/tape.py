@@ -36,6 +36,7 @@ from .program.account import Account, account
 from .program.actions import ByPython, perform
 from .program.arena import Arena, Pooled
 from .program.context import current
+from .program.histories import redirected
 from .program.launch import Launched
 from .program.lending import Homes, Lending
 from .program.memory import Allocation
@@ -205,7 +206,11 @@ class Tape(Seeding, Repeating):
         else:
             self._refuse_taint(kernel, None, call)
         operation = self._operation(kernel, primal, adjoint, call, where)
-        reverse = [adjoint.counting, *(k for s in launching.stages(adjoint, call) for k in s.kernels)] if adjoint is not None else []
+        reverse = (
+            [launching.counting(adjoint, call), *(k for s in launching.stages(adjoint, call) for k in s.kernels)]
+            if adjoint is not None
+            else []
+        )
         call.prepare([(adjoint.augmented if adjoint is not None else None) or primal, *reverse])
         arguments = call.bound.arguments
         seen = tuple(u for u in self._touched(kernel, call)[0] if not arguments[u.position].shadows)
@@ -312,8 +317,9 @@ class Tape(Seeding, Repeating):
         """Runs the adjoints from the last operation to the first, on the current stream and after all that was recorded on any stream.
 
         `seeds`: {Duplicated: array or number}, or {BatchDuplicated: a tuple of one each, or one for all}. The shadows of all that the
-        program writes are cleared, the seeds put in; shadows of what is only read accumulate. Without it the shadows are taken as they
-        are (the raw rule). Raises TapeError if the recording is not complete, was reversed already, or memory that is needed has been
+        program writes are cleared, the seeds put in; shadows of what is only read accumulate. (Where indices hang on data, a launch is
+        taken to write all of the arrays that it was passed, but nothing beside them.) Without it the shadows are taken as they are (the
+        raw rule). Raises TapeError if the recording is not complete, was reversed already, or memory that is needed has been
         changed since; then no shadow was touched.
         """
         self._require("recorded")
@@ -324,10 +330,11 @@ class Tape(Seeding, Repeating):
         self._watch.check(self._transient.take)
         self._transient.reset()
         resolved, plan = self._planned(seeds)
+        actions = plan.now(executor_of(self._library, True))
         self.state = "undefined: a reverse failed, its shadows are undefined"
         for shadow, seed, _, _ in resolved or ():
             shadow[...] = seed
-        perform(plan.actions)
+        perform(actions)
         self.assembled = plan.assembled
         self.state = _REVERSED
 
@@ -348,9 +355,10 @@ class Tape(Seeding, Repeating):
         resolved, plan = self._planned(seeds, lasting=True)
         if executor.stream() is not None and not all(_on_device(seed) for _, seed, _, _ in resolved or ()):
             raise TapeError("a seed of a graph on a GPU is a CuPy array or a number, not an array of the host")
-        tape = Captured(list(self.allocations.values()), self.exact, self._streams, executor, self._use_up, self._used_by)
+        executors = executor, executor_of(self._library, True)
+        tape = Captured(list(self.allocations.values()), self.exact, self._streams, *executors, self._use_up, self._used_by)
         pairs = [(shadow, seed) for shadow, seed, _, _ in resolved or ()]
-        return Graph(forward_parts(self._steps), reverse_parts(plan, pairs), tape)
+        return Graph(forward_parts(self._steps, redirected(self, self._steps)), reverse_parts(plan, pairs), tape)
 
     def _use_up(self) -> object:
         """The tape's memory is about to be used by a graph; gives a token of this use."""

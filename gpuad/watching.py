@@ -7,6 +7,7 @@ array nearly always, but not of a single one; `check="exact"` marks every byte.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,7 +17,7 @@ import numpy as np
 
 from .errors import TapeError
 from .launching import fingerprint
-from .program.memory import Allocation, gather
+from .program.memory import Allocation, few_rows, gather, portions
 from .program.region import Region
 
 SMALL = 1 << 20  # bytes that are looked at in full
@@ -55,19 +56,30 @@ def mark(allocation: Allocation, region: Region, room: Room | None = None) -> in
     """A fingerprint of a region as it is now."""
     if len(region.spans) == 1:
         return fingerprint(allocation.root[region.low : region.high])
-    packed = room(region.nbytes) if room is not None else allocation.root[: region.nbytes].copy()
+    room = room or (lambda nbytes: allocation.root[:nbytes].copy())
+    if few_rows(region) is None and isinstance(allocation.root, np.ndarray):
+        found = 0
+        for portion in portions(allocation.root, region, room):
+            found = zlib.crc32(portion.data, found)
+        return found
+    packed = room(region.nbytes)
     gather(allocation.root, region, packed)
     return fingerprint(packed)
 
 
 @lru_cache(256)
 def sample(region: Region) -> Region:
-    """A part of a region that is spread over it: in each stretch of SHARE blocks one, at a fixed pseudo-random place."""
+    """A part of a region that is spread over it: in each stretch of SHARE blocks one, at a fixed pseudo-random place; where the region is
+    in large pieces, whole blocks only, which are fewer to look for than bytes."""
     if region.nbytes <= SMALL:
         return region
-    stretches = (region.high - region.low) // (BLOCK * SHARE)
+    low = region.low // BLOCK * BLOCK
+    stretches = (region.high - low) // (BLOCK * SHARE)
     places = np.random.default_rng(0).integers(0, SHARE, stretches)
-    begins = region.low + (np.arange(stretches) * SHARE + places) * BLOCK
+    begins = low + (np.arange(stretches) * SHARE + places) * BLOCK
     first = np.concatenate([[True], begins[1:] > begins[:-1] + BLOCK])
     last = np.concatenate([np.flatnonzero(first)[1:] - 1, [stretches - 1]])
-    return Region(np.stack([begins[first], begins[last] + BLOCK], axis=1).astype(np.int64)) & region
+    found = Region(np.stack([begins[first], begins[last] + BLOCK], axis=1).astype(np.int64)) & region
+    whole = np.stack([-(-found.spans[:, 0] // BLOCK) * BLOCK, found.spans[:, 1] // BLOCK * BLOCK], axis=1)
+    blocks = Region(whole[whole[:, 1] > whole[:, 0]])
+    return blocks if 2 * blocks.nbytes >= found.nbytes else found

@@ -315,6 +315,15 @@ class ndarray:  # the name is CuPy's
     def sum(self, axis: int | None = None) -> ndarray:
         return wrapped(self.host().sum(axis=axis))
 
+    def all(self) -> ndarray:
+        return wrapped(self.host().all())
+
+    def __invert__(self) -> ndarray:
+        return wrapped(~self.host())
+
+    def __bool__(self) -> bool:
+        return bool(self.get())
+
     def __int__(self) -> int:
         return int(self.get())
 
@@ -325,7 +334,8 @@ class ndarray:  # the name is CuPy's
         return len(self._view)
 
     __add__, __sub__, __mul__, __truediv__ = map(_binary, ("__add__", "__sub__", "__mul__", "__truediv__"))
-    __radd__, __rmul__, __eq__ = map(_binary, ("__radd__", "__rmul__", "__eq__"))  # type: ignore[assignment]
+    __radd__, __rmul__, __rsub__, __eq__ = map(_binary, ("__radd__", "__rmul__", "__rsub__", "__eq__"))  # type: ignore[assignment]
+    __gt__, __le__, __or__ = map(_binary, ("__gt__", "__le__", "__or__"))
     __hash__ = None  # type: ignore[assignment]
 
 

@@ -14,6 +14,7 @@ from launch_tools import CASES, compiled
 import gpuad
 from benchmarks.workload import Workload, workload
 from gpuad import Active, BatchDuplicated, Duplicated, launching
+from gpuad.cases import kernel_folder
 from gpuad.errors import LaunchError, ShadowError, TapeError
 from gpuad.ir.dtypes import is_bfloat16
 
@@ -483,6 +484,39 @@ def graph(cupy: Any) -> None:
     np.testing.assert_allclose(x.shadow.get(), expected[1][2], rtol=1e-12)
 
 
+def graph_of_states(cupy: Any) -> None:
+    """Fisher-KPP from field to field: the reverse assigns in a box of threads, and the graph writes states to where they are kept."""
+    side, steps = 96, 6
+    step = gpuad.kernel(kernel_folder() / "fisher_kpp.cu", "fisher_kpp")
+    zeros = lambda: cupy.zeros((side, side), np.float32)  # noqa: E731
+    u, v, start = (Duplicated(zeros(), zeros()) for _ in range(3))
+    tape = gpuad.Tape()
+
+    def record() -> Any:
+        a, b = u, v
+        with tape:
+            gpuad.ops.copyto(a, start)
+            gpuad.ops.copyto(b, start)
+            for _ in range(steps):
+                step[(3, 12), (32, 8)](b, a, 0.2, 0.1, side)
+                a, b = b, a
+        return a
+
+    expected = []
+    for run in range(2):
+        start.primal[...], start.shadow[...] = cupy.asarray(np.random.default_rng(run).uniform(size=(side, side)).astype(np.float32)), 0
+        last = record()
+        u.shadow[...] = v.shadow[...] = np.nan  # of which nothing counts
+        tape.reverse({last: 1.0})
+        expected.append([a.get() for a in (u.primal, v.primal, u.shadow, v.shadow, start.shadow)])
+    made = tape.graph({last: 1.0})
+    for run in (0, 1):
+        start.primal[...], start.shadow[...] = cupy.asarray(np.random.default_rng(run).uniform(size=(side, side)).astype(np.float32)), 0
+        made.launch()
+        for a, b in zip(expected[run], (u.primal, v.primal, u.shadow, v.shadow, start.shadow), strict=True):
+            np.testing.assert_allclose(b.get(), a, rtol=1e-5, atol=1e-6)
+
+
 def _waiting_reverse(dx: Any, dx_before: Any) -> None:
     dx_before[...] = dx_before + dx
 
@@ -566,7 +600,7 @@ def large_shared(cupy: Any) -> None:
 
 CHECKS: tuple[Callable[[Any], None], ...] = (
     raw_kernel, raw_module, template_instance, own_kernel_runs, view, halves_of_one_array, made_shadow, batch, refused, split_on_stream,
-    tape_on_streams, tape_memory_on_streams, graph, graph_refusals, graph_of_what_allocates,
+    tape_on_streams, tape_memory_on_streams, graph, graph_of_states, graph_refusals, graph_of_what_allocates,
     elementwise, reduction, python_function, large_shared,
 )  # fmt: skip
 SPLIT = ("softmax", "adam", "horner", "relu_bias", "kepler-orbit", "insertion_sort", "masked_update", "gray_scott")

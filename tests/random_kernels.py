@@ -48,9 +48,10 @@ OPERATORS = ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")
 
 class RandomKernel:
     """Builds one kernel from a seed. Parameters: f (float32 in), g (int32 in), p (float32), q (int32), r (float64) out, c (int32) counters,
-    d (float64) sums, n (int32)."""
+    d (float64) sums, n (int32). `alone`: no thread meets another at memory, and none has arrays of its own."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, alone: bool = False) -> None:
+        self.alone = alone
         self.random = random.Random(seed)
         self.uid = 100
         self.f, self.g = Buffer("f", F32, uid=1), Buffer("g", I32, uid=2)
@@ -158,6 +159,8 @@ class RandomKernel:
             self.assigned,
             self.array,
         ]
+        if self.alone:
+            kinds = [*kinds[:-4], self.assigned]
         if depth < 3:
             kinds += [self.branch, self.branch, self.loop, self.loop, self.while_loop]
         return self.random.choice(kinds)(scope, arrays, depth)
@@ -217,7 +220,7 @@ class RandomKernel:
     def take(self, scope: list[Var], arrays: list[Buffer], depth: int) -> list[Stmt]:
         buffer, index = self.place(scope, arrays)
         var = self.var(buffer.element)
-        how = How.PLAIN if buffer.space is Space.LOCAL else self.random.choice((How.PLAIN, How.ATOMIC))
+        how = How.PLAIN if self.alone or buffer.space is Space.LOCAL else self.random.choice((How.PLAIN, How.ATOMIC))
         scope.append(var)
         return [Take(var, buffer, index, how)]
 

@@ -700,8 +700,11 @@ def test_case_53_scratch_near_the_sum_of_the_lengths(way: str, monkeypatch: pyte
     dw, dx = np.zeros_like(w), ones(512)
     differentiate(k, [start, Duplicated(w, dw), Duplicated(x.copy(), dx), 512], 8, 64)
     longest = lengths.reshape(-1, 32).max(axis=1)
-    assert 8 * lengths.sum() <= sum(made) <= 2 * 8 * 32 * (longest.sum() + 1) + 64 * 512
-    assert sum(made) < 8 * lengths.size * lengths.max() / 4
+    if way.startswith("host"):
+        assert sum(made) <= 8 * lengths.max()  # one row, that of the longest, serves all threads of a worker
+    else:
+        assert 8 * lengths.sum() <= sum(made) <= 2 * 8 * 32 * (longest.sum() + 1) + 64 * 512
+        assert sum(made) < 8 * lengths.size * lengths.max() / 4
     y, slope = x[100], 1.0
     for j in range(start[100], start[101]):
         slope, y = slope * np.cos(y) * w[j], np.sin(y) * w[j]

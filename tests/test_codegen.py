@@ -486,9 +486,10 @@ def host_body(*stmts: Stmt, params: tuple[Var | Buffer, ...], wide: bool = True)
 
 
 def test_guarded_integer_operations() -> None:
-    out = buffer("out", I32)
-    text = host_body(Store(out, const(0), op("/", n, i)), Store(out, const(1), op("%", n, const(4))), params=(out, n, i))
-    assert "gpuad_div<int>(n, i)" in text and "n % 4" in text
+    out, x_ = buffer("out", I32), var("x", I32)
+    far = op("/", op("*", x_, x_), i)
+    text = host_body(Let(x_, index("x")), Store(out, const(0), far), Store(out, x_, op("%", n, const(4))), params=(out, n, i))
+    assert "gpuad_div<int>((int)x * (int)x, i)" in text and "n % 4" in text
     text = host_body(Store(out, const(0), op("<<", n, i)), Store(out, const(1), op(">>", n, const(3))), params=(out, n, i))
     assert "gpuad_shl<int>(n, (unsigned int)i)" in text and "n >> 3" in text
     assert "gpuad_f2i<int>(a)" in host_body(Store(out, const(0), Cast(a, I32)), params=(out, a))
@@ -503,6 +504,20 @@ def test_subscripts_are_computed_in_64_bits() -> None:
     assert "u[j - w] = (int)j;" in text
     text = host_body(*lets, If(op("<", x_, w), (Store(u, op("-", j, w), Cast(j, F32)),)), params=(u, w), wide=False)
     assert "int j = y * w + x;" in text
+
+
+def test_subscripts_that_are_of_64_bits_in_part() -> None:
+    """A pointer that is ahead by an int is indexed by the sum of two conversions: no step of a vectorised loop may be an int that wraps."""
+    x_, y_, w, far = var("x", I32), var("y", I32), var("w", I32), var("far", I64)
+    lets = (Let(x_, index("x")), Let(y_, index("y")))
+    row, column = Cast(op("*", y_, w), I64), Cast(op("-", x_, const(1)), I64)
+    text = host_body(*lets, Store(u, op("+", row, column), a), Store(u, op("+", far, column), a), params=(u, w, far, a))
+    assert "u[y * w + (x - 1)] = a;" in text
+    assert "u[far + (x - 1)] = a;" in text
+    text = host_body(*lets, Let(far, op("+", op("*", Cast(y_, I64), Cast(w, I64)), Cast(x_, I64))), Store(u, far, a), params=(u, w, a))
+    assert "long long far = y * (long long)w + x;" in text, "what no int holds was not computed as one"
+    text = host_body(*lets, Store(u, op("+", Cast(x_, U64), Cast(w, U64)), a), params=(u, w, a))
+    assert "u[(unsigned long long)x + (unsigned long long)w] = a;" in text
 
 
 def test_unsigned_arithmetic_wraps_unless_it_is_an_address() -> None:

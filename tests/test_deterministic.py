@@ -235,3 +235,28 @@ def test_the_text_compiles() -> None:
     assert names == ["k", "k_reverse_measure", "k_reverse_collect"]
     for arch in ("sm_75", "sm_90", "sm_100"):
         assert set(nvrtc.resources(nvrtc.compile_cuda(cuda_source(noting.launched), arch))) == set(names)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
+def test_additions_at_index_arrays_have_the_same_bits_in_any_order(dtype: Any) -> None:
+    """What array operations use where the library adds in no order; beside `math.fsum`."""
+    r, count = np.random.default_rng(3), 5000
+    places, values = r.integers(0, 40, count), (r.normal(size=count) * 10.0 ** r.integers(-8, 8, count)).astype(dtype)
+    values = values * (1 + 2j) if dtype is np.complex128 else values
+    found = set()
+    for _ in range(10):
+        memory, order = np.zeros(50, dtype), r.permutation(count)
+        launching.add_in_fixed_point(memory, places[order].reshape(50, 100), values[order].reshape(50, 100))
+        found.add(memory.tobytes())
+    assert len(found) == 1
+    for k in range(50):
+        own = values[places == k]
+        wanted = complex(math.fsum(own.real), math.fsum(own.imag)) if own.size else 0.0
+        assert np.isclose(memory[k], wanted, rtol=2 * np.finfo(dtype).eps, atol=0)
+
+
+def test_an_addition_that_is_not_finite_is_refused_and_nothing_is_added() -> None:
+    memory = np.ones(4)
+    with pytest.raises(LaunchError, match="not finite"):
+        launching.add_in_fixed_point(memory, np.array([0, 1, 0]), np.array([1.0, np.inf, 2.0]))
+    assert np.array_equal(memory, np.ones(4))

@@ -29,7 +29,7 @@ class Loop:
 
 
 LOOPS = {
-    "a number": Loop(f"{NEXT} {DRAW} v = sin(v * z) + v;", 8 + 8),
+    "a number": Loop(f"{NEXT} {DRAW} v = sin(v * z) + v;", 8 + 4),
     "a number in a branch": Loop(f"double z = 0.25; if (r & 1u) {{ {NEXT} z = p * 1e-9; }} else r += 3u; v = sin(v * z) + v;", 8 + 8),
     "more numbers than state": Loop(
         f"{NEXT} {DRAW} double w = cos(z + r), u = exp(z * q * 1e-9); v = sin(v * z + w) * u + v * w * u;", 8 + 12
@@ -41,9 +41,9 @@ LOOPS = {
     "until it is drawn": Loop(
         f"double z; do {{ {NEXT} z = p * 2.3283064365386963e-10; }} while (z > 0.7); v = sin(v * z) + v * 0.5;", 8 + 8
     ),
-    "a loop that data ends": Loop(f"{NEXT} {DRAW} v = sin(v * z) + v * 0.5;", 8 + 8, "int t = 0; while (v > 0.3 && t++ < 9)"),
-    "left early": Loop(f"{NEXT} {DRAW} if (z > 0.9) break; v = sin(v * z) + v;", 8 + 8, "for (int t = 0; t < 9; ++t)"),
-    "linear in v": Loop(f"{NEXT} {DRAW} v = v * z + z;", 8),
+    "a loop that data ends": Loop(f"{NEXT} {DRAW} v = sin(v * z) + v * 0.5;", 8 + 4, "int t = 0; while (v > 0.3 && t++ < 9)"),
+    "left early": Loop(f"{NEXT} {DRAW} if (z > 0.9) break; v = sin(v * z) + v;", 8 + 4, "for (int t = 0; t < 9; ++t)"),
+    "linear in v": Loop(f"{NEXT} {DRAW} v = v * z + z;", 4),
 }
 
 

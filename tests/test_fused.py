@@ -13,7 +13,7 @@ from launch_tools import CASES, arguments, running, shipped
 import gpuad
 from gpuad import BatchDuplicated, Duplicated, api, launching
 from gpuad.codegen.cuda import cuda_source
-from gpuad.codegen.host import is_flat
+from gpuad.codegen.host.source import is_flat
 from gpuad.executors.reference import Reference
 
 N = 20

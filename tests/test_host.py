@@ -15,7 +15,7 @@ import pytest
 from ir_tools import buffer, call, const, f32, index, kernel, op, unsigned_index, var
 from random_kernels import SIZE, SLOTS, RandomKernel
 
-from gpuad.codegen.host import host_source
+from gpuad.codegen.host.source import host_source
 from gpuad.differentiate import primal_of
 from gpuad.errors import CompileError, LaunchError
 from gpuad.executors import cache

@@ -54,6 +54,27 @@ def test_a_wrong_proof_is_found(on_tape: bool, monkeypatch: pytest.MonkeyPatch) 
             run(SUM)
 
 
+@pytest.mark.parametrize("wrong", [False, True])
+def test_boxes_in_which_a_shadow_is_zero(wrong: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that adds where it should assign, or a box that is not the one that is known to be zero."""
+    from test_boxes import stepped
+
+    monkeypatch.setenv("GPUAD_CHECK", "1")
+    if not wrong:
+        plain = stepped("heat", False, "reference")[1]
+        for got, right in zip(stepped("heat", True, "reference")[1], plain, strict=True):
+            np.testing.assert_allclose(got, right, rtol=1e-5, atol=1e-6)
+        return
+    collecting = staging._collecting
+
+    def narrower(adjoint: Any, found: Any, assigned: Any, boxes: Any) -> Any:
+        return collecting(adjoint, found, assigned, frozenset((b, ((x[0] + 1, x[1]), *rest)) for b, (x, *rest) in boxes))
+
+    monkeypatch.setattr(staging, "_collecting", narrower)
+    with pytest.raises(LaunchError, match=r"GPUAD_CHECK: `heat`: gradients of `[uv]` differ"):
+        stepped("heat", True, "reference")
+
+
 def test_a_contribution_that_is_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A gather with too few threads."""
     image = gathering._Judge.image

@@ -10,8 +10,8 @@ import pytest
 
 import gpuad
 from gpuad import launching
-from gpuad.codegen.axes import merge_axes
-from gpuad.codegen.stride import flatten
+from gpuad.codegen.host.axes import merge_axes
+from gpuad.codegen.host.stride import flatten
 from gpuad.differentiate import primal_of
 from gpuad.executors.base import Memory
 from gpuad.executors.host import Host

@@ -104,10 +104,10 @@ def launched(library: Any, tape: Tape | None = None) -> Iterator[list[Launched]]
     noted: list[Launched] = []
     known: dict[int, tuple[Any, list[str]]] = {}
 
-    def note(kernel: Any, args: Sequence[Any]) -> None:
+    def note(kernel: Any, args: Sequence[Any], grid: Any, block: Any) -> None:
         if id(kernel) not in known:
             known[id(kernel)] = kernel, _atomic(kernel)
-        moved = touched_bytes(kernel, [None if _inside(arg, arenas()) else arg for arg in args])
+        moved = touched_bytes(kernel, [None if _inside(arg, arenas()) else arg for arg in args], (grid, block))
         noted.append(Launched(kernel.name, known[id(kernel)][1], moved))
 
     def arenas() -> set[int]:
@@ -117,14 +117,14 @@ def launched(library: Any, tape: Tape | None = None) -> Iterator[list[Launched]]
     replaced = {name: getattr(executor, name) for name in ("launch", "prepared") if hasattr(executor, name)}
 
     def launch(kernel: Any, grid: Any, block: Any, args: Any, **keywords: Any) -> Any:
-        note(kernel, args)
+        note(kernel, args, grid, block)
         return replaced["launch"](kernel, grid, block, args, **keywords)
 
     def prepared(kernel: Any, grid: Any, block: Any, args: Any, **keywords: Any) -> Any:
         run = replaced["prepared"](kernel, grid, block, args, **keywords)
 
         def noting() -> Any:
-            note(kernel, args)
+            note(kernel, args, grid, block)
             return run()
 
         return noting

@@ -28,6 +28,7 @@ from ..ir.nodes import (
     LaunchIndex,
     Let,
     Load,
+    Merge,
     Stmt,
     Store,
     Take,
@@ -37,7 +38,7 @@ from ..ir.nodes import (
     walk,
 )
 from ..ir.rewrite import blocks
-from ..ir.types import Scalar
+from ..ir.types import BOOL, Scalar
 
 TOUCHES: tuple[type[Stmt], ...] = (Load, Store, Take, Accumulate, Atomic)
 UNBOUNDED = 1 << 62
@@ -93,10 +94,12 @@ Ranges = dict[Digit, tuple[int, int]]  # inclusive
 
 @dataclass(frozen=True)
 class Reach:
-    """One access: its form and what its digits range over where it is executed."""
+    """One access: its form and what its digits range over where it is executed. `within`: the form's least and greatest value, if a loop
+    bounds it closer than its digits do, whose last iterations not every thread makes."""
 
     form: Form
     ranges: Ranges
+    within: tuple[int, int] | None = None
 
 
 def collision_free(
@@ -131,15 +134,20 @@ class Walk:
         self.bools: dict[Var, Expr] = {}
         self.found: list[Reach] = []
         self.loops = 0
+        self.counters: list[tuple[Form, int, int]] = []  # of the loops around: least and greatest value
 
     def run(self, body: Block) -> list[Reach]:
+        self.block(body, self.everywhere())
+        return self.found
+
+    def everywhere(self) -> Ranges:
+        """The ranges of all threads of the launch."""
         ranges: Ranges = {}
         for axis, grid, block in zip("xyz", self.launch.grid, self.launch.block, strict=True):
             ranges[Digit("thread", axis)] = (0, block - 1)
             ranges[Digit("block", axis)] = (0, grid - 1)
             ranges[Digit("global", axis)] = (0, grid * block - 1)
-        self.block(body, ranges)
-        return self.found
+        return ranges
 
     def block(self, block: Block, ranges: Ranges) -> None:
         for stmt in block:
@@ -159,10 +167,12 @@ class Walk:
                 | Atomic(buffer=b, index=i)
             ):
                 if b in self.wanted and isinstance(stmt, self.kinds) and (self.atomics or not _is_atomic(stmt)):
-                    self.found.append(Reach(canonical(self.form(i, ranges), self.launch), ranges))
+                    form = self.form(i, ranges)
+                    self.found.append(Reach(canonical(form, self.launch), ranges, self.of_loops(form)))
             case If(condition=c, then=a, otherwise=z):
                 for block, holds in ((a, True), (z, False)):
                     self.branch(block, c, holds, ranges)
+                self.bools.update((m.var, said) for m in stmt.merges if (said := _said(c, m)) is not None)
             case For():
                 self.loop(stmt, ranges)
             case While():
@@ -214,8 +224,27 @@ class Walk:
             self.loop_body(stmt, ranges, UNBOUNDED)
             return
         last = self.trips(stmt, start, step.constant, ranges)
-        self.forms[stmt.var] = start + Form(0, ((digit, step.constant),))
+        counter = self.forms[stmt.var] = start + Form(0, ((digit, step.constant),))
+        self.counters.append((counter, *self.extent(stmt, start, step.constant, ranges)))
         self.loop_body(stmt, {**ranges, digit: (0, max(last, 0))}, last)
+        self.counters.pop()
+
+    def extent(self, stmt: For, start: Form, step: int, ranges: Ranges) -> tuple[int, int]:
+        """The least and the greatest value that a loop's variable has in an iteration."""
+        first, last = interval(start, ranges)
+        try:
+            low, high = interval(self.form(stmt.stop, ranges), ranges)
+        except Unknown:
+            low, high = -UNBOUNDED, UNBOUNDED
+        return (first, high - 1) if step > 0 else (low + 1, last)
+
+    def of_loops(self, form: Form) -> tuple[int, int] | None:
+        """What a loop around says of a form that is its variable and a number."""
+        for counter, low, high in self.counters:
+            shift = form + counter.scaled(-1)
+            if not shift.terms:
+                return low + shift.constant, high + shift.constant
+        return None
 
     def loop_body(self, stmt: For, ranges: Ranges, last: int) -> None:
         """`last`: the greatest iteration number, -1 if there is none, UNBOUNDED if it is not known."""
@@ -254,7 +283,7 @@ class Walk:
             case LaunchIndex(name="gridDim", axis=axis):
                 return Form(self.launch.grid["xyz".index(axis)])
             case LaunchIndex(name=name, axis=axis):
-                return Form(0, ((Digit("thread" if name == "threadIdx" else "block", axis), 1),))
+                return _index("thread" if name == "threadIdx" else "block", axis, self.launch)
             case Cast(operand=a) if a.type.is_integer and expr.type.is_integer:
                 return self.form(a, ranges)
             case Unary(op="-", operand=a) if expr.type.is_integer:
@@ -311,8 +340,29 @@ class Walk:
         return [(form.scaled(-1) + Form(1), "<=")] if low == 0 else [(form + Form(1), "<=")] if high == 0 else []
 
 
+def _said(condition: Expr, merge: Merge) -> Expr | None:
+    """A truth value after a branch in terms of the condition, where the right side of `&&` or `||` needed a branch of its own."""
+    if merge.var.type != BOOL:
+        return None
+    for own, fixed, other in ((condition, merge.then, merge.otherwise), (Unary("!", condition, BOOL), merge.otherwise, merge.then)):
+        if isinstance(fixed, Constant):
+            if fixed.value:
+                return Binary("||", own, other, BOOL)
+            return Binary("&&", Unary("!", own, BOOL), other, BOOL)
+    return None
+
+
 _NOT = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "!=": "==", "==": "!="}
 _BOUNDS = {"<": (1, 1, "<="), "<=": (1, 0, "<="), ">": (-1, 1, "<="), ">=": (-1, 0, "<="), "==": (1, 0, "==")}
+
+
+def _index(kind: str, axis: str, launch: Launch) -> Form:
+    """A thread's or a block's index: where there is one block, or each has one thread, the other one is the global index."""
+    block, grid = (extents["xyz".index(axis)] for extents in (launch.block, launch.grid))
+    own, other = (block, grid) if kind == "thread" else (grid, block)
+    if own == 1:
+        return Form(0)
+    return Form(0, ((Digit("global" if other == 1 else kind, axis), 1),))
 
 
 def narrowed(ranges: Ranges, constraints: Sequence[tuple[Form, str]], launch: Launch) -> Ranges | None:
@@ -370,9 +420,10 @@ def limits(type_: Scalar) -> tuple[int, int]:
 # --- the search --------------------------------------------------------------------------------------------------------------------------
 
 
-def may_meet(a: Reach, b: Reach, launch: Launch, *, unsure: bool = True) -> bool:
-    """Whether two different threads, one at each access, may touch one element; `unsure` where the search takes too long."""
-    unknowns, shift = _difference(a, b, launch)
+def may_meet(a: Reach, b: Reach, launch: Launch, *, unsure: bool = True, iterations: bool = False) -> bool:
+    """Whether two different threads, one at each access, may touch one element; `unsure` where the search takes too long. `iterations`:
+    also two different iterations of a thread, of the one loop that is around each access, or around neither."""
+    unknowns, shift = _difference(a, b, launch, iterations)
     if any(low > high for _, low, high, _ in unknowns):
         return False
     unknowns.sort(key=lambda u: -abs(u[0]))
@@ -386,7 +437,7 @@ def may_meet(a: Reach, b: Reach, launch: Launch, *, unsure: bool = True) -> bool
 _Unknown4 = tuple[int, int, int, bool]  # coefficient, least, greatest, whether it tells threads apart
 
 
-def _difference(a: Reach, b: Reach, launch: Launch) -> tuple[list[_Unknown4], int]:
+def _difference(a: Reach, b: Reach, launch: Launch, iterations: bool) -> tuple[list[_Unknown4], int]:
     left, right = dict(a.form.terms), dict(b.form.terms)
     unknowns: list[_Unknown4] = []
     for axis in "xyz":
@@ -397,6 +448,9 @@ def _difference(a: Reach, b: Reach, launch: Launch) -> tuple[list[_Unknown4], in
             left, right = _expanded(left, axis, launch), _expanded(right, axis, launch)
         for digit in parts if split else [whole]:
             unknowns.extend(_pair(left.pop(digit, 0), right.pop(digit, 0), a.ranges[digit], b.ranges[digit], True))
+    if iterations:
+        for one, two in zip(*([d for d in r.ranges if d.kind == "loop"] for r in (a, b)), strict=True):
+            unknowns.extend(_pair(left.pop(one, 0), right.pop(two, 0), a.ranges[one], b.ranges[two], True))
     unknowns.extend(_loops(left, right, a.ranges, b.ranges))
     return unknowns, a.form.constant - b.form.constant
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from ..ir.nodes import Accumulate, Atomic, Block, Buffer, Load, Stmt, Store, Take
-from ..ir.rewrite import touches
+from collections.abc import Sequence
+
+from ..ir.nodes import Accumulate, Atomic, Block, Buffer, If, Load, Stmt, Store, Take
+from ..ir.rewrite import touches, walk_stmts
 from .injectivity import Launch, Ranges, Reach, Unknown
 from .races import Certain
 
@@ -13,6 +15,31 @@ def once(body: Block, buffer: Buffer, launch: Launch) -> Reach | None:
     reach's digits. None where that is not certain. Whether two combinations meet in one element is left to the caller."""
     found = list(touches(body, buffer))
     return surely(body, found[0], launch) if len(found) == 1 else None
+
+
+def begun(body: Block, buffer: Buffer, launch: Launch) -> Reach | None:
+    """What the first of several statements that add to the array reaches, if it is executed exactly once for each combination of the
+    reach's digits, and in each thread before all others. Whether the others reach anything else is left to the caller."""
+    found = list(touches(body, buffer))
+    if len(found) < 2 or not all(isinstance(s, Accumulate) for s in found) or not _in_turn(body, found[0], found[1:]):
+        return None
+    return surely(body, found[0], launch)
+
+
+def _in_turn(block: Block, first: Stmt, others: Sequence[Stmt]) -> bool:
+    """Whether a thread is done with one statement before it comes to any of the others: no loop has both in it."""
+    at = next(k for k, s in enumerate(block) if _has(s, first))
+    held = block[at]
+    if not any(_has(held, s) for s in others):
+        return True  # it is the first in the text
+    if not isinstance(held, If):
+        return False
+    side = held.then if any(_has(s, first) for s in held.then) else held.otherwise
+    return all(any(_has(s, other) for s in (*side, *block[at + 1 :])) for other in others) and _in_turn(side, first, others)
+
+
+def _has(stmt: Stmt, other: Stmt) -> bool:
+    return any(s is other for s in walk_stmts((stmt,)))
 
 
 def surely(body: Block, stmt: Stmt, launch: Launch) -> Reach | None:

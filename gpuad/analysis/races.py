@@ -122,9 +122,10 @@ class Certain(Walk):
         """Whether all threads run the loop equally often."""
         try:
             low, high = interval(self.form(stmt.stop, ranges) + self.form(stmt.start, ranges).scaled(-1), ranges)
+            step = self.form(stmt.step, ranges)
         except Unknown:
             return False
-        return low == high
+        return low == high or (not step.terms and step.constant != 0 and -(-low // step.constant) == -(-high // step.constant))
 
     def expressed(self, condition: Expr, holds: bool, ranges: Ranges) -> bool:
         """Whether the ranges say all that the condition says."""

@@ -68,6 +68,8 @@ class Replay:
     unstable: frozenset[int]  # ids of loads of written memory whose address may be stored to later
     premises: tuple[Polynomial, ...] = ()  # over scalar parameters and launch extents, taken to be non-zero
     parted: frozenset[tuple[int, int]] = frozenset()  # ids of stores and loads of one memory between which a barrier may lie
+    seen: frozenset[tuple[int, int]] = frozenset()  # ids of stores and loads of which the load may see what the store left
+    later: frozenset[tuple[int, int]] = frozenset()  # ids of stores and loads of which the store may come to the load's address afterwards
 
 
 def replay(kernel: Kernel, *, optimistic: bool = False) -> Replay:
@@ -77,19 +79,35 @@ def replay(kernel: Kernel, *, optimistic: bool = False) -> Replay:
     written = frozenset(a.buffer for a in accesses if a.writes)
     homes = _homes(kernel.body)
     judge = _Judge(definitions(kernel.body), frozenset(kernel.scalars) if optimistic else frozenset(), _barriers(kernel.body))
-    entry: set[int] = set()
-    unstable: set[int] = set()
-    for load in accesses:
-        if not isinstance(load.stmt, Load) or load.buffer not in written:
-            continue
-        stores = [a for a in accesses if a.writes and a.buffer == load.buffer]
+    loads = [a for a in accesses if isinstance(a.stmt, Load) and a.buffer in written]
+    seen: set[tuple[int, int]] = set()
+    later: set[tuple[int, int]] = set()
+    for load in loads:
         home = homes.get(load.buffer, ())
-        if not any(judge.may_hit(store, load, home) for store in stores):
-            entry.add(id(load.stmt))
-        if any(judge.may_hit(store, load, home, later=True) for store in stores):
-            unstable.add(id(load.stmt))
+        for store in (a for a in accesses if a.writes and a.buffer == load.buffer):
+            if judge.may_hit(store, load, home):
+                seen.add((id(store.stmt), id(load.stmt)))
+            if judge.may_hit(store, load, home, later=True):
+                later.add((id(store.stmt), id(load.stmt)))
+    entry = frozenset(id(a.stmt) for a in loads) - {load for _, load in seen}
+    unstable = frozenset(load for _, load in later)
     parted = judge.parted_pairs(accesses) if judge.barriers else frozenset()
-    return Replay(kernel, accesses, written, frozenset(entry), frozenset(unstable), tuple(judge.premises), parted)
+    return Replay(kernel, accesses, written, entry, unstable, tuple(judge.premises), parted, frozenset(seen), frozenset(later))
+
+
+class Iteration:
+    """Which accesses to an array meet while the statements `home` around them are at one iteration."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._judge = _Judge(definitions(kernel.body), frozenset(), _barriers(kernel.body))
+
+    def sees(self, store: Access, load: Access, home: tuple[Stmt, ...]) -> bool:
+        """Whether the load may see what the store has left."""
+        return self._judge.may_hit(store, load, home)
+
+    def follows(self, store: Access, load: Access, home: tuple[Stmt, ...]) -> bool:
+        """Whether the store may come to the load's element after it."""
+        return self._judge.may_hit(store, load, home, later=True)
 
 
 class Order:

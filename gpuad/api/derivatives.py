@@ -132,7 +132,7 @@ def _hvp(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], directions:
     call = replace(call, exact=adjoint.exact)
     if launching.in_fixed_point() and fixed_point(variant) is not None:
         raise UnsupportedError(f"`{chosen.name}`: hvp with sums of several threads is not deterministic in this release")
-    call.prepare([tangent.kernel, tangent.settle, adjoint.counting, variant])
+    call.prepare([tangent.kernel, tangent.settle, launching.counting(adjoint, call), variant])
     with call.executor.on(stream):
         launching.check_stores(adjoint, call)
         state = launching.before_second(adjoint, call, dots)

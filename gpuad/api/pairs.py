@@ -77,7 +77,7 @@ class _Pair:
         _check_flow_bare(chosen, adjoint, self.kinds)
         primal = chosen.primal(aliases)
         call = replace(call, exact=adjoint.exact)
-        call.prepare([adjoint.augmented or primal, adjoint.counting])
+        call.prepare([adjoint.augmented or primal, launching.counting(adjoint, call)])
         with call.executor.on(stream):
             launching.check_stores(adjoint, call)
             state = launching.before(adjoint, call)
@@ -96,7 +96,7 @@ class _Pair:
             adjoint = chosen.reverse(replace(pattern_of(chosen, call), optimistic=saved.adjoint.pattern.optimistic))
             call = replace(call, exact=adjoint.exact)
             stages = launching.stages(adjoint, call)
-            call.prepare([adjoint.counting, *(k for s in stages for k in s.kernels)])
+            call.prepare([launching.counting(adjoint, call), *(k for s in stages for k in s.kernels)])
             with call.executor.on(stream):
                 launching.check_same(saved.call, call, saved.marks)
                 saved.used = True

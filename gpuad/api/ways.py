@@ -87,7 +87,11 @@ def _found(chosen: Kernel, call: Call) -> Way:
     primal = chosen.primal(call.aliases())
     call = replace(call, exact=adjoint.exact)
     both = launching.fusing(primal, adjoint, call, stages)
-    needed = [both.kernel] if both is not None else [adjoint.augmented or primal, adjoint.counting, *(k for s in stages for k in s.kernels)]
+    needed = (
+        [both.kernel]
+        if both is not None
+        else [adjoint.augmented or primal, launching.counting(adjoint, call), *(k for s in stages for k in s.kernels)]
+    )
     call.prepare(needed)
     return Way(adjoint, primal, stages, both, _direct(primal, adjoint, call, stages, both))
 

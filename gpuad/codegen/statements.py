@@ -7,7 +7,7 @@ value: before the `if` or the loop where control flow meets, else at its definit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..errors import UnsupportedError
@@ -494,23 +494,35 @@ class Statements:
         self.assign_all(old)
 
     def counted_loop(self, stmt: For) -> None:
+        bounds = self.bounds(stmt)
+        self.start_carried(stmt.carried)
+        self.count(stmt, bounds, lambda: self.nested(stmt.body, [(c.var, c.next) for c in stmt.carried]))
+
+    def bounds(self, stmt: For) -> tuple[Expr, Expr, Expr]:
+        """Start, stop and step as the header may have them."""
         stop = self.stable(stmt.stop, stmt, "end")
         step = self.stable(stmt.step, stmt, "step")
-        start = self.stable(stmt.start, stmt, "begin") if stmt.backward else stmt.start
-        self.start_carried(stmt.carried)
+        return self.stable(stmt.start, stmt, "begin") if stmt.backward else stmt.start, stop, step
+
+    def count(self, stmt: For, bounds: tuple[Expr, Expr, Expr], body: Callable[[], list[str]]) -> None:
+        """The loop with the lines that `body` prints."""
         self.forget(stmt)
         self.open()
         self.depth -= 1
-        header = self.backward(stmt, start, stop, step) if stmt.backward else self.forward(stmt, start, stop, step)
-        body = self.nested(stmt.body, [(c.var, c.next) for c in stmt.carried])
+        header = self.backward(stmt, *bounds) if stmt.backward else self.forward(stmt, *bounds)
+        lines = body()
+        self.announce(stmt)
         self.line(f"{header} {{", stmt.note)
         if header.index:
             self.line(INDENT + header.index)
-        self.lines += body
+        self.lines += lines
         self.line("}")
         self.depth += 1
         self.close()
         self.forget(stmt)
+
+    def announce(self, stmt: For) -> None:
+        """What is said to the compiler of the loop that follows."""
 
     def stable(self, expr: Expr, stmt: For, role: str) -> Expr:
         """The bound itself if it is the same in every iteration, else a variable with its value before the loop."""
@@ -526,7 +538,7 @@ class Statements:
         return {self.root(v) for s in statements((stmt,)) for v in _joined(s)}
 
     def forward(self, stmt: For, start: Expr, stop: Expr, step: Expr) -> Header:
-        end = self.expressions.at(stop, _COMPARED)
+        end = self.expressions.at(stop, COMPARED)
         begin = self.expressions.assigned(start, stmt.var.type)
         name = self.declare(stmt.var)
         constant = int(step.value) if isinstance(step, Constant) else None
@@ -542,7 +554,7 @@ class Statements:
         constant = int(step.value) if isinstance(step, Constant) else None
         if constant not in (1, -1):
             return self.counted_down(stmt, start, stop, step)
-        first = self.expressions.at(start, _COMPARED)
+        first = self.expressions.at(start, COMPARED)
         if constant == -1:
             last = self.expressions.text(_shifted(stop, 1))
             name = self.declare(stmt.var)
@@ -594,7 +606,7 @@ class Statements:
         self.line("}")
 
 
-_COMPARED, _ADDED = 9, 10
+COMPARED, _ADDED = 9, 10
 _ATOMIC_NAMES = {
     "add": "atomicAdd",
     "sub": "atomicSub",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from ..ir.dtypes import is_real
@@ -42,6 +43,7 @@ class Executor(Protocol):
     """Runs final core IR (every `How` decided, no Push or Pop)."""
 
     name: str
+    has_rows: bool  # whether it has memory of its own for stacks, and so runs `kernel.in_rows` where there is one
     sums_over_blocks: bool  # whether threads that all add to one element had better form the sum of their block first, in loops, too
 
     def launch(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0, stream: Any = None) -> None:
@@ -73,3 +75,19 @@ class Executor(Protocol):
 
     def copy(self, array: Any) -> Any:
         """A new array with the same content and dtype, on the same device."""
+
+
+class Prepared(partial[Any]):
+    """A launch as a callable that makes it, any number of times, and what it is a launch of: others may join it (`launching.chain`)."""
+
+    kernel: Kernel
+    grid: Dim3
+    block: Dim3
+    arguments: Sequence[Argument]
+
+
+def prepared(executor: Executor, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], shared_mem: int = 0) -> Prepared:
+    """A launch, prepared by an executor. LaunchError if it cannot be made."""
+    launch = Prepared(executor.prepared(kernel, grid, block, args, shared_mem=shared_mem))
+    launch.kernel, launch.grid, launch.block, launch.arguments = kernel, grid, block, args
+    return launch

@@ -19,8 +19,8 @@ from ..errors import CompileError
 
 # -fwrapv: integers wrap. -ffp-contract=off: a product and a sum round twice, as the IR says. No errno, no traps: else nothing vectorises.
 FLAGS = (
-    "-O3", "-march=native", "-fwrapv", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-std=c++17", "-shared", "-fPIC",
-    "-pthread", "-fvisibility=hidden", "-w",
+    "-O3", "-march=native", "-fwrapv", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-std=c++17",
+    "-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-w",
 )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ class Cuda:
     are, such as those of the primal."""
 
     name = "cuda"
+    has_rows = False
     sums_over_blocks = True
 
     def __init__(self, *, contract: bool = True, options: tuple[str, ...] = ()) -> None:

@@ -20,16 +20,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..codegen.host import assertions, has_atomics, host_source
+from ..codegen.host.source import has_atomics, host_source
+from ..codegen.host.statements import assertions
 from ..codegen.naming import identifier
 from ..codegen.structure import statements, written
 from ..errors import LaunchError
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Buffer, Kernel, Var
+from ..transform.barriers import waits
 from .base import Argument, Dim3, Memory
 from .cache import cached, key_of
 from .compiler import FLAGS, Compiler, find_compiler
-from .serial import serial, waits
+from .serial import serial
 
 _SUFFIX = ".dll" if os.name == "nt" else ".so"
 _LIMITS = (1 << 31, 1 << 16, 1 << 16)
@@ -49,6 +51,7 @@ class Host:
     default as many as the environment variable GPUAD_THREADS says, else one a core, and one for kernels with atomics and small launches."""
 
     name = "host"
+    has_rows = True
     sums_over_blocks = False
 
     def __init__(self, workers: int | None = None) -> None:
@@ -73,6 +76,7 @@ class Host:
 
     def fitting(self, kernel: Kernel, block: Dim3) -> tuple[_Program, Dim3]:
         """The program that runs a kernel, and with which blocks: if threads wait for one another, each block is one thread of it."""
+        kernel = kernel.in_rows or kernel
         program = self.program(kernel)
         if not program.waits:
             return program, block
@@ -110,7 +114,7 @@ class Host:
         for want of a compiler; but for those whose threads wait for one another, whose text depends on the block's extents. The caller has
         to keep the kernels."""
         groups: dict[tuple[str, ...], dict[str, _Program]] = {}
-        for program in (p for p in map(self.program, kernels) if not p.waits):
+        for program in (p for p in map(self.program, (k.in_rows or k for k in kernels)) if not p.waits):
             group = groups.setdefault(program.defines(True), {})
             if program.symbol in group:
                 program.entry(_USUAL)
@@ -163,7 +167,7 @@ class _Program:
         self.symbol = f"gpuad_launch_{identifier(kernel.name)}"
         self.params = kernel.params
         self.assertions = tuple(s.text for s in assertions(kernel))
-        self.waits = waits(kernel)
+        self.waits = waits(kernel.body)
         atomics = has_atomics(kernel)
         self.atomics = atomics and workers is not None and workers > 1
         self.demand = -workers if workers is not None else 1 if atomics else default_workers()

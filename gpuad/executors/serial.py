@@ -12,7 +12,7 @@ thread; the block's extents are numbers in it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ..ir import build as b
@@ -40,22 +40,19 @@ from ..ir.nodes import (
     Stmt,
     Store,
     Take,
+    Tell,
     Var,
     While,
     variables,
+    walk,
 )
-from ..ir.rewrite import blocks, defined, expressions, map_blocks, map_expr, map_stmt_exprs, walk_stmts
+from ..ir.rewrite import blocks, defined, expressions, map_blocks, map_expr, map_stmt_exprs, substitute, walk_stmts
 from ..ir.types import BOOL, F64, I32, I64, U32, Scalar, Space, value_type
 from ..ir.verify import verify
 from ..transform.names import Names
 from .base import Dim3
 
 WARP = 32
-
-
-def waits(kernel: Kernel) -> bool:
-    """Whether threads of the kernel wait for one another, or share memory of their block."""
-    return any(_is_wait(s) or (isinstance(s, Alloc) and s.buffer.space is Space.SHARED) for s in walk_stmts(kernel.body))
 
 
 def serial(kernel: Kernel, block: Dim3) -> Kernel:
@@ -69,15 +66,26 @@ def _is_wait(stmt: Stmt) -> bool:
     return isinstance(stmt, Barrier | Shuffle) or (isinstance(stmt, Alloc) and stmt.zero and stmt.buffer.space is Space.SHARED)
 
 
+def _is_alone(stmt: Stmt) -> bool:
+    """Whether threads that do such a thing may do it at once: it is no addition to what others add to, and no output; nor has each an
+    array that the compiler might take for one."""
+    if isinstance(stmt, Atomic | Tell | Alloc) or (isinstance(stmt, Accumulate) and stmt.how is not How.PLAIN):
+        return False
+    if isinstance(stmt, Store):
+        return stmt.buffer.space is Space.GLOBAL or not isinstance(stmt.index, Constant)
+    return not isinstance(stmt, Accumulate | Take) or stmt.buffer.space is Space.GLOBAL
+
+
 def _has_wait(stmt: Stmt) -> bool:
     return any(_is_wait(s) for s in walk_stmts((stmt,)))
 
 
 @dataclass(frozen=True)
 class _Thread:
-    """The thread that a loop over threads is at: its number in the block."""
+    """The thread that loops over threads are at: its number in the block, and its index along each axis that has more than one."""
 
     number: Var
+    places: tuple[Var | None, ...]
 
 
 class _Serial:
@@ -92,7 +100,8 @@ class _Serial:
         self.arrays: dict[Buffer, Buffer] = {}  # what stands for the arrays of threads and of the block
         self.sums: list[tuple[Accumulate, Buffer]] = []
         self.allocs: list[Stmt] = []
-        self.params = frozenset(v for v in kernel.scalars)
+        self.params = set(kernel.scalars)  # and what else all threads of a block have in common
+        self.values = _single_values(kernel)
 
     def kernel(self) -> Kernel:
         self.place_arrays()
@@ -145,6 +154,9 @@ class _Serial:
         return tuple(out)
 
     def wait(self, stmt: Stmt, mask: Buffer | None) -> Block:
+        together = self.together(stmt) if mask is None else None
+        if together is not None:
+            return together
         match stmt:
             case Alloc(buffer=buffer):
                 return (self.cleared(self.arrays[buffer]),)
@@ -192,13 +204,40 @@ class _Serial:
 
     def each(self, body: Callable[[_Thread], Block], mask: Buffer | None) -> Stmt:
         """A loop over the threads for which `mask` holds."""
-        thread = _Thread(self.names.var("thread", I32))
+        thread = self.thread()
         inner = body(thread)
+        alone = all(_is_alone(s) for s in walk_stmts(inner))
         if mask is not None:
             active = self.names.var("active", BOOL)
             inner = (Load(active, mask, thread.number), If(active, inner))
-        inner = tuple(self.numbered(s, thread) for s in inner)
-        return For(thread.number, b.const(0, I32), b.const(self.threads, I32), b.const(1, I32), inner)
+        return self.nest(thread, tuple(self.numbered(s, thread) for s in inner), alone)
+
+    def thread(self) -> _Thread:
+        places = tuple(self.names.var(f"thread_{axis}", I32) if n > 1 else None for axis, n in zip("xyz", self.block, strict=True))
+        several = sum(v is not None for v in places) != 1
+        number = self.names.var("thread", I32) if several else next(v for v in places if v is not None)
+        return _Thread(number, places)
+
+    def nest(self, thread: _Thread, inner: Block, alone: bool) -> Stmt:
+        """The loops over the threads, x innermost; `alone`: no thread adds to what another one does."""
+        loops = [(v, n) for v, n in zip(thread.places, self.block, strict=True) if v is not None]
+        if not loops:
+            return self.loop(thread.number, 1, inner, False)
+        if len(loops) > 1:
+            inner = (Let(thread.number, self.count(loops)), *inner)
+        (x, threads), *outer = loops
+        nest = self.loop(x, threads, inner, alone)
+        for var, extent in outer:
+            nest = self.loop(var, extent, (nest,), False)
+        return nest
+
+    def loop(self, var: Var, extent: int, body: Block, alone: bool) -> Stmt:
+        return For(var, b.const(0, I32), b.const(extent, I32), b.const(1, I32), body, independent=alone)
+
+    def count(self, loops: Sequence[tuple[Var, int]]) -> Expr:
+        """The number of a thread, x counted first."""
+        (var, extent), *rest = loops
+        return Binary("+", Binary("*", self.count(rest), b.const(extent, I32), I32), var, I32) if rest else var
 
     def numbered(self, stmt: Stmt, thread: _Thread) -> Stmt:
         """The statement with numbers for the launch's indices."""
@@ -206,25 +245,18 @@ class _Serial:
         def index(e: Expr) -> Expr:
             if not isinstance(e, LaunchIndex):
                 return e
-            axis = "xyz".index(e.axis)
-            if e.name == "blockDim":
-                return b.const(self.block[axis], e.type)
-            return self.position(axis, thread, e.type) if e.name == "threadIdx" else e
+            return self.position("xyz".index(e.axis), thread, e.type) if e.name == "threadIdx" else self.extent(e)
 
         stmt = map_stmt_exprs(stmt, lambda e: map_expr(e, index))
         return map_blocks(stmt, lambda block: tuple(self.numbered(s, thread) for s in block))
 
+    def extent(self, index: LaunchIndex) -> Expr:
+        """A number for an extent of the block."""
+        return b.const(self.block["xyz".index(index.axis)], index.type) if index.name == "blockDim" else index
+
     def position(self, axis: int, thread: _Thread, kind: Scalar) -> Expr:
         """The thread's index along an axis."""
-        before = 1
-        for extent in self.block[:axis]:
-            before *= extent
-        result: Expr = thread.number
-        if before > 1:
-            result = Binary("/", result, b.const(before, I32), I32)
-        if self.threads > before * self.block[axis]:
-            result = Binary("%", result, b.const(self.block[axis], I32), I32)
-        return b.cast(result if self.block[axis] > 1 else b.const(0, I32), kind)
+        return b.cast(thread.places[axis] or b.const(0, I32), kind)
 
     def threaded(self, stmts: Block, thread: _Thread) -> Block:
         """The statements on the arrays that stand for the threads' and the block's own."""
@@ -355,11 +387,41 @@ class _Serial:
     def begin(self, carried: tuple[Carried, ...], mask: Buffer | None) -> Block:
         return (self.give(tuple((c.var, c.init) for c in carried), mask),) if carried else ()
 
-    def advance(self, carried: tuple[Carried, ...], live: Buffer) -> Block:
+    def advance(self, carried: tuple[Carried, ...], live: Buffer | None) -> Block:
         return (self.give(tuple((c.var, c.next) for c in carried), live),) if carried else ()
 
     def end(self, carried: tuple[Carried, ...], mask: Buffer | None) -> Block:
         return (self.give(tuple((c.result, c.var) for c in carried), mask),) if carried else ()
+
+    def common(self, expr: Expr) -> Expr | None:
+        """The expression, if all threads of the block have the same value, in terms of what they have in common."""
+        full = map_expr(substitute(expr, self.values), lambda e: self.extent(e) if isinstance(e, LaunchIndex) else e)
+        thread = any(isinstance(e, LaunchIndex) and e.name == "threadIdx" for e in walk(full))
+        return None if thread or any(v not in self.params for v in variables(full)) else full
+
+    def together(self, stmt: Stmt) -> Block | None:
+        """A loop or a branch that all threads of the block take together."""
+        match stmt:
+            case If():
+                condition = self.common(stmt.condition)
+                return None if condition is None else self.branch_together(stmt, condition)
+            case For():
+                bounds = [self.common(e) for e in (stmt.start, stmt.stop, stmt.step)]
+                start, stop, step = bounds
+                if start is None or stop is None or step is None:
+                    return None
+                self.params.add(stmt.var)
+                body = (*self.lower(stmt.body, None), *self.advance(stmt.carried, None))
+                loop = replace(stmt, start=start, stop=stop, step=step, body=body, carried=())
+                return (*self.begin(stmt.carried, None), loop, *self.end(stmt.carried, None))
+        return None
+
+    def branch_together(self, stmt: If, condition: Expr) -> Block:
+        sides = []
+        for side, pick in ((stmt.then, 0), (stmt.otherwise, 1)):
+            values = tuple((m.var, (m.then, m.otherwise)[pick]) for m in stmt.merges)
+            sides.append((*self.lower(side, None), *((self.give(values, None),) if values else ())))
+        return (replace(stmt, condition=condition, then=sides[0], otherwise=sides[1], merges=()),)
 
     def counted(self, loop: For, mask: Buffer | None) -> Block:
         """Each thread's iterations are counted beforehand; the loop runs for the thread that has most."""
@@ -470,6 +532,16 @@ def source_thread(stmt: Shuffle, thread: Expr, threads: int) -> Expr:
             stays = b.const(False, BOOL)
     missing = b.compare(">=", shift, whole(threads))
     return b.cast(Select(Binary("||", stays, missing, BOOL), own, shift), I32)
+
+
+def _single_values(kernel: Kernel) -> dict[Var, Expr]:
+    """What the variables that get one value only are in terms of others."""
+    assigned = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
+    table: dict[Var, Expr] = {}
+    for stmt in walk_stmts(kernel.body):
+        if isinstance(stmt, Let) and stmt.var not in assigned:
+            table[stmt.var] = substitute(stmt.value, table)
+    return table
 
 
 def _trips(loop: For) -> Expr:

@@ -267,7 +267,7 @@ class Carried:
 class For(Stmt):
     """`for var in range(start, stop, step)`: bounds are evaluated once. `step` is a non-zero constant, or an expression whose sign is not
     known: then the loop counts up, and runs only where `start < stop`. `backward`: the same values of `var` from the last to the first.
-    `var` is not visible after the loop."""
+    `independent`: iterations may be run in any order, or at once. `var` is not visible after the loop."""
 
     var: Var
     start: Expr
@@ -276,6 +276,7 @@ class For(Stmt):
     body: Block
     carried: tuple[Carried, ...] = ()
     backward: bool = False
+    independent: bool = field(kw_only=True, default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -345,7 +346,9 @@ class Pop(Stmt):
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel: scalar (`Var`) and pointer (`Buffer`) parameters in the order of the call, and its body."""
+    """A kernel: scalar (`Var`) and pointer (`Buffer`) parameters in the order of the call, and its body. `in_rows`: what an executor runs
+    in its place that has memory of its own for stacks (`transform.stack_layout`); `rows` are the parameters of such a kernel for which it
+    takes no argument: memory that is as long as what is stored to it."""
 
     name: str
     params: tuple[Var | Buffer, ...]
@@ -353,6 +356,8 @@ class Kernel:
     span: Span | None = field(default=None, compare=False)
     header: str = ""  # a comment before the kernel: its contract
     const: frozenset[Buffer] = frozenset()  # parameters declared `const` by the user
+    in_rows: Kernel | None = field(default=None, compare=False, repr=False)
+    rows: frozenset[Buffer] = field(default=frozenset(), compare=False)
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

@@ -4,16 +4,20 @@
 runs, `staging` the kernels of a reverse pass for one set of numbers, `second` what forward over reverse needs besides.
 """
 
+from .asking import Counted, apart
 from .calls import (
     Call,
     _cuda,
     analysing,
+    chaining,
     everything_recorded_for_tests,
     executor_for_tests,
     executor_of,
+    nothing_chained_for_tests,
     nothing_plain_for_tests,
     plain_allowed,
 )
+from .chain import one_after_the_other
 from .checks import (
     check_bounds,
     check_device,
@@ -28,9 +32,10 @@ from .checks import (
     stores_in_doubt,
 )
 from .joint import Fused, fusing
-from .ordered import deterministic, in_fixed_point
+from .link import Link, link_of
+from .ordered import add_in_fixed_point, deterministic, in_fixed_point
 from .second import before_second, check_directions, paired, tangent_arguments
-from .staging import Stage, gathering, plain_shadows, run_primal, run_reverse, run_stages, stage_arguments, stages, switches
+from .staging import Stage, counting, gathering, plain_shadows, run_primal, run_reverse, run_stages, stage_arguments, stages, switches
 from .states import (
     State,
     active_positions,
@@ -47,10 +52,11 @@ from .states import (
 )
 
 __all__ = [
-    "Call", "Fused", "Stage", "State", "_cuda", "active_positions", "analysing", "arguments", "batch_states", "before",
-    "before_second", "check_bounds", "check_device", "check_directions", "check_races", "check_same", "check_stopped", "check_stores",
-    "copied", "dense_extent", "deterministic", "everything_recorded_for_tests", "executor_for_tests", "executor_of", "fingerprint",
-    "fusing", "gathering", "in_fixed_point", "keep_live", "live", "loads", "new_logs", "nothing_plain_for_tests", "paired",
-    "plain_allowed", "plain_shadows", "premises_hold", "run_primal", "run_reverse", "run_stages", "shadow_of", "shadow_type",
+    "Call", "Counted", "Fused", "Link", "Stage", "State", "_cuda", "active_positions", "add_in_fixed_point", "analysing", "apart",
+    "arguments", "batch_states", "before", "before_second", "chaining", "check_bounds", "check_device", "check_directions",
+    "check_races", "check_same", "check_stopped", "check_stores", "copied", "counting", "dense_extent", "deterministic",
+    "everything_recorded_for_tests", "executor_for_tests", "executor_of", "fingerprint", "fusing", "gathering", "in_fixed_point",
+    "keep_live", "link_of", "live", "loads", "new_logs", "nothing_chained_for_tests", "nothing_plain_for_tests", "one_after_the_other",
+    "paired", "plain_allowed", "plain_shadows", "premises_hold", "run_primal", "run_reverse", "run_stages", "shadow_of", "shadow_type",
     "stage_arguments", "stages", "stays_inside", "stores_in_doubt", "switches", "tangent_arguments",
 ]  # fmt: skip

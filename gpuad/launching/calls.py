@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -14,7 +14,7 @@ import numpy as np
 from ..analysis.injectivity import Launch as Numbers
 from ..arguments import Bound
 from ..errors import CompileError, LaunchError
-from ..executors.base import Dim3, Executor
+from ..executors.base import Dim3, Executor, Prepared, prepared
 from ..ir.nodes import Kernel, Var
 from ..transform.aliases import Aliases
 
@@ -25,6 +25,9 @@ _analysing: ContextVar[bool] = ContextVar("analysing", default=True)
 
 
 _plain_allowed: ContextVar[bool] = ContextVar("plain_allowed", default=True)
+
+
+_chaining: ContextVar[bool] = ContextVar("chaining", default=True)
 
 
 @contextlib.contextmanager
@@ -97,9 +100,9 @@ class Call:
         """Launches a kernel, with a grid of its own if one is given."""
         self.executor.launch(kernel, grid or self.grid, self.block, args, shared_mem=self.shared_mem)
 
-    def prepared(self, kernel: Kernel, args: list[Any], grid: Dim3 | None = None) -> Callable[[], Any]:
+    def prepared(self, kernel: Kernel, args: list[Any], grid: Dim3 | None = None) -> Prepared:
         """The same as a callable that makes it, any number of times."""
-        return self.executor.prepared(kernel, grid or self.grid, self.block, args, shared_mem=self.shared_mem)
+        return prepared(self.executor, kernel, grid or self.grid, self.block, args, self.shared_mem)
 
     @cached_property
     def key(self) -> Hashable:
@@ -171,6 +174,21 @@ def analysing() -> bool:
 def plain_allowed() -> bool:
     """Whether accumulations may be other than atomic; tests switch it off."""
     return _plain_allowed.get()
+
+
+def chaining() -> bool:
+    """Whether launches that follow each other may become one; tests switch it off."""
+    return _chaining.get()
+
+
+@contextlib.contextmanager
+def nothing_chained_for_tests() -> Iterator[None]:
+    """Within it each launch of a program is one."""
+    token = _chaining.set(False)
+    try:
+        yield
+    finally:
+        _chaining.reset(token)
 
 
 @contextlib.contextmanager

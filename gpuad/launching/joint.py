@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..analysis.injectivity import collision_free
-from ..codegen.host import has_atomics, is_flat
+from ..codegen.host.source import has_atomics, is_flat
 from ..differentiate import Adjoint, Parameter
 from ..ir.nodes import Alloc, Barrier, Block, Buffer, Kernel, Load, Shuffle, Tell
 from ..ir.rewrite import walk_stmts

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..annotations import namespace
 from ..differentiate import Parameter
 from ..errors import LaunchError
 from ..executors.base import Memory
@@ -63,6 +64,33 @@ def run_fixed(fixed: FixedPoint, parameters: tuple[Parameter, ...], call: Call, 
     run(fixed.collect, [x for pair in zip(digits, scales, strict=True) for x in pair], state)
     for target, sums, scale in zip(fixed.targets, digits, scales, strict=True):
         _settle(shadows[target].root, sums.root.reshape(-1, DIGITS), scale.root)
+
+
+def add_in_fixed_point(memory: Any, places: Any, values: Any) -> None:
+    """`memory[places] += values` for places that may repeat, with the same bits in whatever order the additions come. `memory`: flat, real
+    or complex; `places`: integers of any shape, of which that of `values` is one. Raises LaunchError, before anything is written, if a
+    value is not finite."""
+    if memory.dtype.kind == "c":
+        for part in ("real", "imag"):
+            add_in_fixed_point(getattr(memory, part), places, getattr(values, part))
+        return
+    library = namespace(memory)
+    found, order = library.unique(places.reshape(-1), return_inverse=True)
+    rest = library.broadcast_to(values, places.shape).reshape(-1).astype(np.float64)
+    peaks = library.zeros(found.size, np.float64)
+    library.maximum.at(peaks, order, abs(rest))
+    if not bool(library.isfinite(peaks).all()):
+        raise LaunchError("a value that is to be added is not finite: no deterministic sum can be formed. Nothing was added.")
+    scales = scales_of(peaks.view(np.int64))
+    rest = rest * scales[order]
+    digits = library.zeros((DIGITS, found.size), np.int64)
+    for row in digits:
+        whole = library.rint(rest)
+        library.add.at(row.view(np.uint64), order, whole.astype(np.int64).view(np.uint64))  # CuPy has no atomics for signed ones
+        rest = (rest - whole) * float(1 << DIGIT_BITS)
+    sums = memory[found]
+    _settle(sums, digits.T, scales)
+    memory[found] = sums
 
 
 def _room(call: Call, shadow: Memory, count: int = 1) -> Memory:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,13 +14,14 @@ from ..analysis.injectivity import collision_free
 from ..differentiate import Adjoint, Parameter
 from ..errors import LaunchError
 from ..executors.base import Dim3, Memory
-from ..gathering import Gathering, judge, unread
+from ..gathering import Box, Gathering, judge, unread
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Buffer, Kernel, Store
 from ..ir.rewrite import walk_stmts
 from ..transform.block_sums import BlockSums
 from ..transform.fixed_point import FixedPoint, fixed_point
 from ..transform.stack_layout import GROUP
+from .asking import apart
 from .calls import Call, analysing, plain_allowed
 from .ordered import in_fixed_point, run_fixed
 from .proving import check_proofs, wanted
@@ -33,7 +35,11 @@ def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
 
     def prove() -> frozenset[Buffer]:
         numbers = call.numbers(adjoint.primal)
-        return frozenset(b for b in adjoint.undecided if collision_free(adjoint.layout.body, [b], numbers))
+        proved = {b for b in adjoint.undecided if collision_free(adjoint.layout.body, [b], numbers)}
+        open_ = [b for b in adjoint.undecided if b not in proved]
+        gathered = adjoint.gather(dict.fromkeys(open_, 0)) if open_ else None
+        asked = (b for b in open_ if gathered is None or b not in gathered.buffers)
+        return frozenset(proved | {b for b in asked if apart(adjoint, call, b) is not None})
 
     found: frozenset[Buffer] = adjoint.facts.get(("plain", call.key), prove)
     return found
@@ -82,6 +88,8 @@ def switches() -> tuple[bool, ...]:
 
 
 _NO_SHADOWS: frozenset[Buffer] = frozenset()
+Boxes: TypeAlias = "frozenset[tuple[Buffer, Box]]"
+_NO_BOXES: Boxes = frozenset()
 
 
 def stages(
@@ -90,32 +98,51 @@ def stages(
     assigned: frozenset[Buffer] = _NO_SHADOWS,
     left: frozenset[Buffer] = _NO_SHADOWS,
     lent: frozenset[Buffer] = _NO_SHADOWS,
+    boxes: Boxes = _NO_BOXES,
 ) -> tuple[Stage, ...]:
     """The kernels of the reverse pass, in order. Shadows in `assigned` are zero; elements taken of those in `left` need not be cleared;
-    nothing is added to those in `lent`."""
+    nothing is added to those in `lent`. Of gathered shadows in `boxes`, the elements of the threads in the box are zero."""
     fixed = in_fixed_point()
-    key = "stages", call.key, plain_allowed(), call.executor.sums_over_blocks, fixed, assigned, left, lent
+    key = "stages", call.key, plain_allowed(), call.executor.sums_over_blocks, fixed, assigned, left, lent, boxes
 
     def make() -> tuple[Stage, ...]:
-        made = _stages(adjoint, call, assigned, left, lent)
+        made = _stages(adjoint, call, assigned, left, lent, boxes)
         return tuple(replace(s, fixed=fixed_point(s.kernel)) for s in made) if fixed else made
 
-    if wanted() and plain_allowed():
-        adjoint.facts.get(("proved", call.key, call.executor.sums_over_blocks), lambda: _proved(adjoint, call))
+    for known in {_NO_BOXES, boxes} if wanted() and plain_allowed() else ():
+        adjoint.facts.get(("proved", call.key, call.executor.sums_over_blocks, known), partial(_proved, adjoint, call, known))
     found: tuple[Stage, ...] = adjoint.facts.get(key, make)
     return found
 
 
-def _proved(adjoint: Adjoint, call: Call) -> bool:
-    """Whether what is proved of a launch bears running it."""
-    judged = _stages(adjoint, call, _NO_SHADOWS, _NO_SHADOWS, _NO_SHADOWS)
+def _proved(adjoint: Adjoint, call: Call, boxes: Boxes) -> bool:
+    """Whether what is proved of a launch bears running it: whatever is in the elements of the boxes, it is as if they were zero."""
+    judged = _stages(adjoint, call, _NO_SHADOWS, _NO_SHADOWS, _NO_SHADOWS, boxes)
     plainly = (Stage(adjoint.variant((_NO_SHADOWS,) * 4), adjoint.parameters),)
-    first, second = (lambda c, s, these=these: run_stages(adjoint, these, c, s) for these in (judged, plainly))
-    return check_proofs(adjoint, call, first, second)
+
+    def run(these: Sequence[Stage], content: float, other: Call, state: State) -> None:
+        _put(adjoint, call, boxes, state, content)
+        run_stages(adjoint, these, other, state)
+
+    return check_proofs(adjoint, call, partial(run, judged, np.nan), partial(run, plainly, 0.0))
+
+
+def _put(adjoint: Adjoint, call: Call, boxes: Boxes, state: State, content: float) -> None:
+    """Sets the elements of the boxes."""
+    gathered = gathering(adjoint, call)
+    for buffer, box in boxes if gathered is not None else ():
+        assert gathered is not None
+        (memory,) = (state.shadows[p.position] for p in adjoint.parameters if p.role == "shadow" and p.item == buffer)
+        for form in gathered.elements[buffer].forms:
+            places = np.array(memory.offset + form.constant)
+            for digit, factor in form.terms:
+                low, high = box["xyz".index(digit.axis)]
+                places = places[..., None] + factor * np.arange(low, high + 1)
+            memory.root[places.ravel()] = content
 
 
 def _stages(
-    adjoint: Adjoint, call: Call, assigned: frozenset[Buffer], left: frozenset[Buffer], lent: frozenset[Buffer]
+    adjoint: Adjoint, call: Call, assigned: frozenset[Buffer], left: frozenset[Buffer], lent: frozenset[Buffer], boxes: Boxes = _NO_BOXES
 ) -> tuple[Stage, ...]:
     plain, found = plain_shadows(adjoint, call), gathering(adjoint, call)
     gathered = found.buffers if found is not None else _NO_SHADOWS
@@ -125,7 +152,7 @@ def _stages(
         return (Stage(adjoint.variant((plain, assigned, left, lent)), adjoint.parameters),)
     rest = adjoint.rest(gathered, (plain, assigned - gathered, left, lent), sums.moved if sums is not None else frozenset())
     after = [Stage(rest, adjoint.parameters)] if rest is not None else []
-    return (*([_collecting(adjoint, found, assigned)] if found is not None else []), *before, *after)
+    return (*([_collecting(adjoint, found, assigned, boxes)] if found is not None else []), *before, *after)
 
 
 def _summed(adjoint: Adjoint, call: Call, shadows: frozenset[Buffer]) -> BlockSums | None:
@@ -139,10 +166,16 @@ def _summed(adjoint: Adjoint, call: Call, shadows: frozenset[Buffer]) -> BlockSu
     return sums
 
 
-def _collecting(adjoint: Adjoint, found: Gathering, assigned: frozenset[Buffer]) -> Stage:
+def _collecting(adjoint: Adjoint, found: Gathering, assigned: frozenset[Buffer], boxes: Boxes) -> Stage:
     """The kernel that gathers."""
     numbers = {(role, k): n for role, ns in (("first", found.first), ("threads", found.threads)) for k, n in enumerate(ns)}
-    return Stage(*adjoint.gathering(found.gathered, found.sides, assigned), found.grid, numbers)
+    ends, order = dict(boxes), list(found.gathered.boxes)
+    for buffer, box in ends.items():
+        for axis, (low, high) in enumerate(box):
+            at = 3 * order.index(buffer) + axis
+            numbers |= {("from", at): low, ("to", at): high + 1}
+    boxed = frozenset((buffer, found.elements[buffer].asked) for buffer in ends)
+    return Stage(*adjoint.gathering(found.gathered, found.sides, assigned, boxed), found.grid, numbers)
 
 
 def run_primal(kernel: Kernel, adjoint: Adjoint | None, call: Call, state: State | None = None) -> None:
@@ -156,7 +189,7 @@ def run_primal(kernel: Kernel, adjoint: Adjoint | None, call: Call, state: State
 
 def run_reverse(adjoint: Adjoint, kernel: Kernel, call: Call, state: State, width: int = 0, more: Sequence[Any] = ()) -> None:
     """Counts what the stacks need, allocates it, and runs the reverse kernel; `more`: arguments beyond the adjoint's."""
-    _scratch(adjoint, call, state)
+    _scratch(adjoint, kernel, call, state)
     call.run(kernel, [*arguments(adjoint.parameters, call, state, width), *more])
     if state.overflow is not None and int(state.overflow.root[0]):
         raise LaunchError(
@@ -178,14 +211,22 @@ def run_stages(adjoint: Adjoint, stages: Sequence[Stage], call: Call, state: Sta
         call.run(stage.kernel, stage_arguments(stage, call, state, width), stage.grid)
 
 
+def counting(adjoint: Adjoint, call: Call) -> Kernel | None:
+    """The kernel that counts how deep the stacks get, where that has to be known."""
+    return None if call.executor.has_rows else adjoint.counting
+
+
 def stage_arguments(stage: Stage, call: Call, state: State, width: int = 0) -> list[Any]:
     """What a kernel of a reverse pass is launched with."""
     given = [(p, stage.numbers.get((p.role, p.position))) for p in stage.parameters]
     return [argument_of(p, call, state, width) if number is None else np.int32(number) for p, number in given]
 
 
-def _scratch(adjoint: Adjoint, call: Call, state: State) -> None:
+def _scratch(adjoint: Adjoint, kernel: Kernel, call: Call, state: State) -> None:
     if not adjoint.layout.scratch:
+        return
+    if call.executor.has_rows and kernel.in_rows is not None:
+        state.scratch = {buffer: None for scratch in adjoint.layout.scratch for buffer in (scratch.base, *scratch.fields)}
         return
     groups = -(-call.threads // GROUP)
     for scratch, base in zip(adjoint.layout.scratch, _bases(adjoint, call, state, groups), strict=True):

@@ -29,7 +29,7 @@ class State:
     primals: dict[int, Any]
     entries: dict[int, Memory] = field(default_factory=dict)
     logs: list[Any] = field(default_factory=list)
-    scratch: dict[Buffer, Memory] = field(default_factory=dict)
+    scratch: dict[Buffer, Memory | None] = field(default_factory=dict)
     overflow: Any = None
     owned: set[int] = field(default_factory=set)
     dots: dict[tuple[str, int], Any] = field(default_factory=dict)  # tangents, by role and position

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..annotations import Duplicated, namespace, resolve
 from ..errors import LaunchError
+from ..launching import add_in_fixed_point
 from ..program.region import Region
 from ..program.rules import repeats, rule
 from .adjoints import elements_of, library_of
@@ -43,10 +44,19 @@ def _take_reverse(dx: Any, dy: Any, where: Any) -> None:
         add_at(*_elements(dx, where), dy)
 
 
+def _take_reverse_in_order(dx: Any, dy: Any, where: Any) -> None:
+    if dx is not None:
+        add = add_at if isinstance(dx, np.ndarray) else add_in_fixed_point
+        add(*_elements(dx, where), dy)
+
+
 @rule(reads=("x",), overwrites=("y",), reverse=_take_reverse)
 def _take(x: Any, y: Any, where: Any) -> None:
     memory, places = _elements(x, where)
     y[...] = memory[places]
+
+
+_take.deterministic = _take_reverse_in_order
 
 
 def _put_reverse(dv: Any, dx: Any, where: Any) -> None:
@@ -74,7 +84,7 @@ def _add(x: Any, v: Any, where: Any) -> None:
 
 
 def add_at(memory: Any, places: Any, values: Any) -> None:
-    """Adds values at places that may repeat."""
+    """Adds values at places that may repeat: one after the other on a CPU, in no order on a GPU."""
     library_of(memory).add.at(memory, places, values)
 
 

@@ -45,18 +45,43 @@ def perform_one(action: Action) -> None:
 
 
 def _named(action: Action) -> str:
-    inner = action.func if isinstance(action, partial) else action
+    inner: Any = action
+    while isinstance(inner, partial):
+        inner = inner.func
     return str(getattr(inner, "__name__", inner)).removeprefix("gpuad_launch_")
 
 
-def copying(target: Any, source: Any) -> Action:
+class Copying(partial[Any]):
     """Copies an array, or a number, into an array."""
-    return partial(setitem, target, ..., source)
+
+    @property
+    def target(self) -> Any:
+        """Where to."""
+        return self.args[0]
+
+    @property
+    def source(self) -> Any:
+        """What."""
+        return self.args[2]
 
 
-def clearing(target: Any) -> Action:
+class Clearing(partial[Any]):
     """Sets an array to 0."""
-    return partial(target.fill, 0)
+
+    @property
+    def target(self) -> Any:
+        """The array."""
+        return self.func.__self__  # type: ignore[attr-defined]
+
+
+def copying(target: Any, source: Any) -> Copying:
+    """Copies an array, or a number, into an array."""
+    return Copying(setitem, target, ..., source)
+
+
+def clearing(target: Any) -> Clearing:
+    """Sets an array to 0."""
+    return Clearing(target.fill, 0)
 
 
 class Doing:

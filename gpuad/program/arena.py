@@ -18,6 +18,7 @@ from ..ir.nodes import Kernel
 from .actions import Action, clearing, copying, perform_one
 
 CHUNK = 1 << 20
+LARGE = 1 << 26  # chunks are no larger, so that no more than this is taken in vain, but for requests that are
 ALIGN = 256
 
 
@@ -43,7 +44,8 @@ class Arena:
         while self.at < len(self.chunks) and self.used + size > self.chunks[self.at].size:
             self.at, self.used = self.at + 1, 0
         if self.at == len(self.chunks):
-            self.chunks.append(self.new(max(size, CHUNK, self.nbytes // 2)))
+            many = max(min(self.nbytes // 2, LARGE) // size, 1)  # of requests like this one, so that nothing is left over
+            self.chunks.append(self.new(max(many * size, CHUNK)))
             self.allocations += 1
             self.used = 0
         begin = self.used
@@ -78,6 +80,7 @@ class Pooled:
         self.do = do
         self.name = inner.name
         self.sums_over_blocks = inner.sums_over_blocks
+        self.has_rows = inner.has_rows
 
     def launch(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0, stream: Any = None) -> None:
         """As the executor itself."""

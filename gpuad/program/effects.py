@@ -13,6 +13,7 @@ from ..ir.records import size_of
 from .region import EMPTY, Region, lattice, of_array, span
 
 MOST_RUNS = 1 << 16  # beyond it a region is widened to its hull
+_FAR = 1 << 48  # elements, beyond every allocation
 
 
 def touched(
@@ -94,6 +95,14 @@ def bytes_of(argument: BoundArgument) -> Region:
 
 def of_reach(reach: Reach, origin: int, size: int, launch: Launch) -> Region | None:
     """The bytes of one access over all threads and iterations, or None if they are not bounded."""
+    found = _of_digits(reach, origin, size, launch)
+    if found is None or reach.within is None:
+        return found
+    low, high = max(reach.within[0], -_FAR), min(reach.within[1], _FAR)
+    return found & span(origin + low * size, origin + (high + 1) * size) if low <= high else EMPTY
+
+
+def _of_digits(reach: Reach, origin: int, size: int, launch: Launch) -> Region | None:
     form = canonical(reach.form, launch)
     steps = list(_steps(form, reach.ranges))
     low = form.constant + sum(c * reach.ranges[d][0] for d, c in form.terms)

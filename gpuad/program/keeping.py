@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from .. import launching
 from ..cutting import Cutting
@@ -36,6 +37,10 @@ class Keeping(ABC):
     @abstractmethod
     def pooled(self, call: Call) -> Call:
         """The call with memory for its needs from what the tape saves."""
+
+    @abstractmethod
+    def space(self, length: int, dtype: Any) -> Any:
+        """A flat array in what the tape saves, not cleared."""
 
     def settle(self, writes: Sequence[Use]) -> None:
         """Settles the claims on what is about to be written."""
@@ -81,8 +86,10 @@ class Keeping(ABC):
         """Computes the values now, from memory that is still as the launch saw it; its adjoint reads them from here on."""
         old = self._launched(time)
         call = self.pooled(old.call)
-        call.prepare([cut.extraction, cut.adjoint.counting, *(k for s in launching.stages(cut.adjoint, call) for k in s.kernels)])
-        logs = [*old.logs, *(Memory(call.executor.zeros(call.threads, dtype_of(b.element))) for b in cut.saved)]
+        call.prepare(
+            [cut.extraction, launching.counting(cut.adjoint, call), *(k for s in launching.stages(cut.adjoint, call) for k in s.kernels)]
+        )
+        logs = [*old.logs, *(Memory(self.space(call.threads, dtype_of(b.element))) for b in cut.saved)]  # read where they are written
         arguments = call.bound.arguments
         live = {i: (a.memory if a.is_pointer else a.value) for i, a in enumerate(arguments)}
         state = State(live, entries={i: a.memory for i, a in enumerate(arguments) if a.memory is not None}, logs=logs)

@@ -9,9 +9,10 @@ Going back in time, `Versions` keeps the table of pieces that stand for the pres
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -19,19 +20,20 @@ from numpy.typing import NDArray
 
 from ..annotations import namespace
 from .actions import Action, clearing, copying, perform, perform_one
-from .region import EMPTY, Region
+from .region import EMPTY, Region, span
 
 
 @dataclass(frozen=True, eq=False)
 class Piece:
     """The bytes `region` of an allocation as they were before operation `time`, in `data` (uint8): packed one span after the other, or, if
     there is a `base`, each at its place, with the allocation's byte `base` first. What is between the spans then belongs to nobody: a
-    version that this piece makes up but for little is completed there, rather than put together elsewhere."""
+    version that this piece makes up but for little is completed there, rather than put together elsewhere. `saving`: what copied them."""
 
     time: int
     region: Region
     data: Any
     base: int | None = None
+    saving: tuple[Action, ...] = ()
 
     @property
     def packed(self) -> Any:
@@ -66,6 +68,7 @@ class Allocation:
     written_bare: Region = EMPTY  # was written by operations that took it for inactive
     mark: int | None = None  # fingerprint of what is pending, kept for an exact check
     written: Region = EMPTY
+    cleared: Region = EMPTY  # whose shadows are zero when a reversal with seeds begins
     initial: Region = EMPTY  # of which the state before the recording is in pieces
     pieces: list[Piece] = field(default_factory=list)
 
@@ -79,12 +82,14 @@ class Allocation:
 
     def save(self, region: Region, time: int, room: Callable[[int], Any], do: Callable[[Action], None] = perform_one) -> None:
         """Copies the region's bytes as they are now; `do` does so."""
-        around = _home(region, self.pending | region)
+        around = _home(region, self.pending | region, int(self.root.size))
         base = None if around is None else around[0]
         data = room(region.nbytes if around is None else around[1] - around[0])
-        for action in gathering(self.root, region, data) if base is None else copying_live(self.root, region, data, base):
+        whole = region if base is None else _with_gaps(region, self.root)
+        saving = tuple(gathering(self.root, region, data) if base is None else copying_live(self.root, whole, data, base))
+        for action in saving:
             do(action)
-        self.pieces.append(Piece(time, region, data, base))
+        self.pieces.append(Piece(time, region, data, base, saving))
 
 
 Source = tuple[Region, "Piece | None"]  # bytes, and the piece that holds them (None: live)
@@ -123,14 +128,24 @@ class Versions:
 GAPS = 1 / 16  # share of a region's bytes that may lie between and beside its spans for it to be saved in place
 MANY = 64  # groups of runs, beyond which bytes are copied by their offsets
 FEW = 1 << 18  # offsets that are worth remembering
+LONG = 1 << 23  # bytes
+PORTION = 1 << 18  # bytes
 
 
-def _home(region: Region, needed: Region) -> tuple[int, int] | None:
-    """The first byte, and that after the last, of what the region makes up but for little, if it is worth being saved in place; a single
-    span always is."""
-    if needed.high - needed.low <= (1 + GAPS) * region.nbytes and len(rows(region)) <= MANY:
+def _home(region: Region, needed: Region, size: int) -> tuple[int, int] | None:
+    """The first byte, and that after the last, of what the region makes up but for little, if it is worth being saved in place: of the
+    allocation of `size` bytes, else of what is needed of it. A single span always is."""
+    if size <= (1 + GAPS) * region.nbytes and few_rows(region) is not None:
+        return 0, size
+    if needed.high - needed.low <= (1 + GAPS) * region.nbytes and few_rows(region) is not None:
         return needed.low, needed.high
     return (region.low, region.high) if len(region.spans) == 1 else None
+
+
+def _with_gaps(region: Region, root: Any) -> Region:
+    """What is copied to save a region in place: one span, with what is between, is faster than many. On a CPU that ends where its C library
+    goes past the caches."""
+    return span(region.low, region.high) if not isinstance(root, np.ndarray) or region.high - region.low <= LONG else region
 
 
 # --- copying regions ---------------------------------------------------------------------------------------------------------------------
@@ -148,17 +163,22 @@ class _Rows:
 
 
 def rows(region: Region) -> tuple[_Rows, ...]:
-    """The region as few groups of evenly spaced runs; found out once."""
+    """The region as few groups of evenly spaced runs."""
+    return few_rows(region) or tuple(_groups(region))
+
+
+def few_rows(region: Region) -> tuple[_Rows, ...] | None:
+    """The same, or None if they are more than MANY; found out once."""
     if region.groups is None:
-        region.groups = tuple(_groups(region))
-    found: tuple[_Rows, ...] = region.groups
-    return found
+        found = tuple(islice(_groups(region), MANY + 1))
+        region.groups = found if len(found) <= MANY else ()
+    groups: tuple[_Rows, ...] = region.groups
+    return groups if groups or not region else None
 
 
-def _groups(region: Region) -> list[_Rows]:
+def _groups(region: Region) -> Iterator[_Rows]:
     begins, runs = region.spans[:, 0], region.spans[:, 1] - region.spans[:, 0]
     steps = np.diff(begins)
-    found: list[_Rows] = []
     at = i = 0
     changes = np.flatnonzero((steps[1:] != steps[:-1]) | (runs[2:] != runs[1:-1])) + 1 if len(steps) > 1 else np.zeros(0, np.int64)
     while i < len(begins):
@@ -167,10 +187,9 @@ def _groups(region: Region) -> list[_Rows]:
             later = changes[np.searchsorted(changes, i + 1)] if len(changes) and changes[-1] > i else len(begins) - 1
             count = int(later) - i + 1
         stride = int(steps[i]) if count > 1 else int(runs[i])
-        found.append(_Rows(at, int(begins[i]), int(runs[i]), stride, count))
+        yield _Rows(at, int(begins[i]), int(runs[i]), stride, count)
         at += int(runs[i]) * count
         i += count
-    return found
 
 
 def _grid(array: Any, low: int, r: _Rows) -> Any:
@@ -188,7 +207,8 @@ def _strided(array: Any) -> Any:
 
 def clearing_of(array: Any, elements: Region) -> list[Action]:
     """What sets elements of a flat array to 0, evenly spaced runs at once."""
-    size, found = int(array.dtype.itemsize), []
+    size = int(array.dtype.itemsize)
+    found: list[Action] = []
     for r in rows(elements):
         if r.count == 1:
             found.append(clearing(array[r.low : r.low + r.run]))
@@ -199,13 +219,25 @@ def clearing_of(array: Any, elements: Region) -> list[Action]:
 
 def gathering(source: Any, region: Region, packed: Any) -> list[Action]:
     """What packs the region's bytes of `source` (flat, uint8) one span after the other."""
-    groups = rows(region)
-    if len(groups) > MANY:
+    groups = few_rows(region)
+    if groups is None:
         unit = _unit(region)
-        if unit == 8:
-            source, packed = source[: source.size // 8 * 8].view(np.uint64), packed.view(np.uint64)
+        if unit > 1:
+            source, packed = (_words(array, unit) for array in (source, packed))
         return [partial(_taken, source, region, unit, packed)]
     return [copying(packed[r.at : r.at + r.run * r.count].reshape(r.count, r.run), _grid(source, r.low, r)) for r in groups]
+
+
+def portions(source: NDArray[np.uint8], region: Region, room: Callable[[int], Any]) -> Iterator[NDArray[np.uint8]]:
+    """The region's bytes in an array of the host, a portion after the other, all in the same room."""
+    unit = _unit(region)
+    words, at, step = (_words(source, unit) if unit > 1 else source), places(region, unit), PORTION // unit
+    packed = room(min(region.nbytes, PORTION))
+    for begin in range(0, len(at), step):
+        chosen = at[begin : begin + step]
+        here = packed[: len(chosen) * unit]
+        np.take(words, chosen, 0, out=_words(here, unit) if unit > 1 else here, mode="clip")
+        yield here
 
 
 def gather(source: Any, region: Region, packed: Any) -> None:
@@ -216,7 +248,7 @@ def gather(source: Any, region: Region, packed: Any) -> None:
 def _taken(source: Any, region: Region, unit: int, packed: Any) -> None:
     at = places(region, unit)
     if isinstance(source, np.ndarray):
-        np.take(source, at, out=packed, mode="clip")  # "raise" would make an array of its own first
+        np.take(source, at, 0, out=packed, mode="clip")  # "raise" would make an array of its own first
     else:
         packed[...] = source[at]
 
@@ -227,20 +259,26 @@ def _put(packed: Any, region: Region, target: Any, shift: int) -> None:
 
 def scattering(packed: Any, region: Region, target: Any, shift: int = 0) -> list[Action]:
     """What puts packed bytes back to where they belong, in `target`, whose first byte is byte `shift` of the allocation."""
-    groups = rows(region)
-    if len(groups) > MANY:
+    groups = few_rows(region)
+    if groups is None:
         return [partial(_put, packed, region, target, shift)]
     return [copying(_grid(target, r.low - shift, r), packed[r.at : r.at + r.run * r.count].reshape(r.count, r.run)) for r in groups]
 
 
 @lru_cache(256)
 def _unit(region: Region) -> int:
-    """8 where all bytes can be copied as words of 8, which is an eighth of the offsets; else 1."""
-    return 1 if (region.spans % 8).any() else 8
+    """64 or 8 where all bytes can be copied in blocks or words of so many, with so many times fewer offsets; else 1."""
+    return next(unit for unit in (64, 8, 1) if not (region.spans % unit).any())
+
+
+def _words(array: Any, unit: int) -> Any:
+    """Bytes as words of 8, or as rows of `unit` bytes."""
+    words = array[: array.size // unit * unit].view(np.uint64)
+    return words if unit == 8 else words.reshape(-1, unit // 8)
 
 
 def places(region: Region, unit: int = 1) -> NDArray[np.int64]:
-    """The offset of each byte, in order, or of each word of `unit` bytes, in words."""
+    """The offset of each byte, in order, or of each `unit` bytes, in such units."""
     return (_places if region.nbytes > unit * FEW else _few_places)(region, unit)
 
 
@@ -261,7 +299,7 @@ def placing(piece: Piece, part: Region, target: Any, shift: int) -> list[Action]
         return scattering(piece.data, part, target, shift)
     begins = piece.region.spans[:, 0]
     offsets = np.concatenate([[0], np.cumsum(piece.region.spans[:, 1] - begins)])
-    found = []
+    found: list[Action] = []
     for low, high in part.spans.tolist():
         i = int(np.searchsorted(begins, low, side="right")) - 1
         at = int(offsets[i] + low - begins[i])
@@ -271,8 +309,8 @@ def placing(piece: Piece, part: Region, target: Any, shift: int) -> list[Action]
 
 def copying_live(root: Any, part: Region, target: Any, shift: int, base: int = 0) -> list[Action]:
     """What copies bytes to their place in `target`; `root` begins with byte `base` of the allocation."""
-    groups = rows(part)
-    if len(groups) > MANY:
+    groups = few_rows(part)
+    if groups is None:
         return [partial(_copied, root, part, target, shift, base)]
     return [copying(_grid(target, r.low - shift, r), _grid(root, r.low - base, r)) for r in groups]
 

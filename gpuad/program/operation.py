@@ -15,11 +15,18 @@ from .region import Region
 
 @dataclass(frozen=True, eq=False)
 class Use:
-    """A region of an allocation; `position` is the argument through which the operation reaches it."""
+    """A region of an allocation; `position` is the argument through which the operation reaches it. `passed`: if it is not known which
+    part of the allocation is reached, that of the array that was passed."""
 
     allocation: Allocation
     region: Region
     position: int
+    passed: Region | None = None
+
+    @property
+    def shown(self) -> Region:
+        """The region as far as a user means it: a launch may leave the array that it was passed, but is not taken to."""
+        return self.region if self.passed is None else self.passed
 
 
 @dataclass(frozen=True, eq=False)

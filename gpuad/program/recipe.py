@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..executors.base import Executor
+from ..executors.base import Executor, prepared
 from .actions import Action
 from .launch import Launched
 from .operation import Use
@@ -57,7 +57,7 @@ class Recipe:
         """The primal's launch, which is always the same."""
         if executor not in self.launches:
             call = self.operation.call
-            self.launches[executor] = executor.prepared(self.primal, call.grid, call.block, self.given, shared_mem=call.shared_mem)
+            self.launches[executor] = prepared(executor, self.primal, call.grid, call.block, self.given, call.shared_mem)
         return self.launches[executor]
 
 

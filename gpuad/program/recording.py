@@ -23,7 +23,7 @@ from ..launching import Call
 from ..watching import mark
 from .actions import Doing
 from .arena import Arena, Pooled
-from .effects import bytes_of
+from .effects import absolute, bytes_of, dense
 from .keeping import Keeping
 from .launch import Launched, Reach, Reaches, absolutely, cuts_of, reaches_of, reads, writes
 from .memory import Allocation, Claim
@@ -266,17 +266,27 @@ class Recording(Keeping):
         """The call with memory for its needs from what the tape saves."""
         return replace(call, pool=Pooled(call.executor, self._saved, self.doing.do))
 
+    def space(self, length: int, dtype: Any) -> Any:
+        """A flat array in what the tape saves, not cleared."""
+        return self._saved.room((length,), dtype)
+
     def _touched(self, kernel: Kernel, call: Call) -> tuple[list[Use], list[Use]]:
         """What the primal reads and writes in this call."""
         primal = kernel.primal(call.aliases())
         found = kernel.facts.get(("touched", call.key), lambda: (reads(primal, call), writes(primal, call)))
         return [self._use(r, call) for r in found[0]], [self._use(r, call) for r in found[1]]
 
+    def touched(self, operation: Launched) -> tuple[list[Use], list[Use]]:
+        """What a launch reads and writes."""
+        return self._touched(operation.kernel, operation.call)
+
     def _use(self, reach: Reach, call: Call) -> Use:
         """What a reach means in this call."""
-        memory = call.bound.arguments[reach.position].memory
+        argument = call.bound.arguments[reach.position]
+        memory = argument.memory
         assert memory is not None
-        return Use(self.allocation(memory), absolutely(reach, call), reach.position)
+        passed = absolute(dense(argument), memory) if reach.region is None else None
+        return Use(self.allocation(memory), absolutely(reach, call), reach.position, passed)
 
     def _ours(self, reaches: Reaches, call: Call) -> tuple[Effects, dict[tuple[str, int], Use]]:
         """What is remembered of a launch, for the memory of this call."""
@@ -320,7 +330,7 @@ class Recording(Keeping):
             if wanted:
                 a.save(wanted, time, self._saved.take, self.doing.do)
             a.pending = a.pending - use.region
-            a.written = a.written | use.region
+            a.written, a.cleared = a.written | use.region, a.cleared | use.shown
         for use in operation.effects.must:
             use.allocation.tainted = use.allocation.tainted - use.region
 

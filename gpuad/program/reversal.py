@@ -14,6 +14,7 @@ from ..executors.base import Executor
 from .actions import Action, Doing
 from .arena import Arena, Pooled
 from .finder import VersionFinder
+from .joining import Part, joined
 from .launch import Launched
 from .memory import Allocation, Versions, placing
 from .operation import Foreign, Operation
@@ -25,15 +26,30 @@ from .zero import Stale, Step, elements, last_step, step_at_home, step_of, step_
 Seeds = Sequence[tuple[Any, Region]]  # flat shadows, and the elements of each that get a seed
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Plan:
     """What a reversal does, and for each action the name and the place of its operation; `assembled`: bytes copied to put versions
-    together."""
+    together; `again`: what does the same with fewer launches, for a program that comes again."""
 
     actions: tuple[Action, ...]
     names: tuple[str, ...]
     places: tuple[str, ...]
     assembled: int
+    runs: int = 0
+    again: tuple[Action, ...] = ()
+
+    @property
+    def parts(self) -> list[Part]:
+        """The actions with their names and places."""
+        return list(zip(self.actions, self.names, self.places, strict=True))
+
+    def now(self, executor: Executor) -> tuple[Action, ...]:
+        """What is to be done this time. From the second time on launches that follow each other are one where that is the same;
+        `executor`: theirs."""
+        self.runs += 1
+        if self.runs == 2:
+            self.again = tuple(action for action, _, _ in joined(self.parts, executor))
+        return self.again or self.actions
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +87,7 @@ class Reversal:
     def steps(self, stale: Stale, seeds: Seeds | None, temporaries: Sequence[Any]) -> dict[int, Step]:
         """How each operation is reversed, compiled, and at -1 what comes last. What is not in it has nothing to do."""
         for a in self.allocations.values() if seeds is not None else ():
-            for root, part in self.shadows.parts(a, a.written):
+            for root, part in self.shadows.parts(a, a.cleared):
                 stale.add(root, part)
         for root, region in seeds or ():
             stale.drop(root, region)

@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import launching
 from ..annotations import Active, BatchDuplicated, Const, Duplicated, Stopped, address, as_array, leaf_memory, namespace, resolve
 from ..arguments.aliasing import hull, overlap
 from ..arguments.aliasing import region as place
@@ -110,6 +111,9 @@ class Rule:
         _check_names(self.name, effect, tuple(self.signature.parameters))
         self._reverse: Callable[..., None] | None = None
         self.wanted: tuple[str, ...] = ()  # the names of the reverse's parameters
+        self.deterministic: Callable[..., None] | None = (
+            None  # takes the reverse's place where sums must not depend on the order of threads
+        )
         if reverse is not None:
             self.reverse = reverse
 
@@ -230,14 +234,16 @@ class Ruled:
         """What clears the shadows of what was overwritten, and calls the rule's reverse; `finder` puts the versions together before."""
         versions = {name: self._version(name, finder) for name in self.rule.wanted if self.meaning(name)[0] == "version"}
         arena, place = finder.transient, finder.transient.here()
+        ordered = self.rule.deterministic if launching.in_fixed_point() else None
+        reverse = ordered or self.rule.reverse
 
         def run() -> None:
             arena.back_to(place)
             moved = {n: self._taken(n, arena) for n in self.rule.effect.overwrites if n in self.operands}
-            if self.rule.reverse is not None and self.flows:
-                self.rule.reverse(**{name: self._argument(name, versions, moved, arena) for name in self.rule.wanted})
+            if reverse is not None and self.flows:
+                reverse(**{name: self._argument(name, versions, moved, arena) for name in self.rule.wanted})
 
-        return ByPython(run, self.name, self.where, self.rule.opaque)
+        return ByPython(run, self.name, self.where, self.rule.opaque or ("it looks at values to add them in order" if ordered else ""))
 
     def shadow_of(self, name: str) -> Any:
         """The shadow of an array argument or of an Active number, or None."""

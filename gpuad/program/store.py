@@ -22,7 +22,7 @@ from .. import launching
 from ..analysis.depth import depths
 from ..annotations import address, leaf_memory, namespace, resolve
 from ..codegen.cuda import cuda_source
-from ..codegen.host import has_atomics, host_source
+from ..codegen.host.source import has_atomics, host_source
 from ..codegen.naming import identifier
 from ..codegen.structure import statements, written
 from ..differentiate import Adjoint, Parameter
@@ -105,7 +105,7 @@ class _Places:
                 array = self.rooms["array"][self.by_address[p.allocation.address][1]]
                 self.shadow(p.root, array.name, array.own)
         for a in recording.allocations.values():
-            for root, low, high in recording.shadows.written(a, a.written):
+            for root, low, high in recording.shadows.written(a, a.cleared):
                 kind, number, _ = self.shadow(root, a.name)
                 size = int(root.dtype.itemsize)
                 self.rooms[kind][number].clear.append([low * size, 0, (high - low) * size, 1])

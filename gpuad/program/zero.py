@@ -3,9 +3,10 @@
 When a program is reversed, the shadows of what it writes begin as zero, but for the seeds, and what an adjoint takes is zero after it.
 Instead of clearing such elements they are noted as *stale*: their content does not count. An adjoint that adds to stale elements, to each
 once, assigns; one that takes elements does not clear them; one whose seeds are all stale has nothing to do. Where nothing of the kind is
-proved, stale elements are cleared before they are used, and those that are left at the end are cleared then. So what a user sees is what
-the contract says, and knowledge never outlives the reversal. An adjoint that would copy a seed into the stale shadow of a temporary
-shares it instead (see `lending`).
+proved, stale elements are cleared before they are used, and those that are left at the end are cleared then. Where some elements of a
+gathered shadow are stale and some count, the threads of a box assign and the others add (see `boxes`). So what a user sees is what the
+contract says, and knowledge never outlives the reversal. An adjoint that would copy a seed into the stale shadow of a temporary shares it
+instead (see `lending`).
 
 The plan is made before the first launch: it depends on what operations touch, not on data.
 """
@@ -14,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from .. import launching
 from ..analysis.injectivity import TOUCHES, Launch, Reach
-from ..analysis.once import once, surely
+from ..analysis.once import begun, once, surely
 from ..annotations import address, leaf_memory
 from ..differentiate import Adjoint
 from ..executors.base import Memory
@@ -26,6 +28,7 @@ from ..ir.nodes import Accumulate, Block, Buffer, Load, Stmt, Take
 from ..ir.rewrite import touches
 from ..launching import Call, Stage
 from .actions import Action
+from .boxes import Boxed, box_within
 from .effects import of_reach, reached
 from .launch import Launched
 from .lending import Copy, Lending
@@ -191,7 +194,9 @@ def _planned(operation: Launched, shadowed: Shadowed, stale: Stale) -> Step:
     if any(t.seed for t, _, _ in places) and all(region <= stale.of(m.root) for t, m, region in places if t.seed):
         return Step(())
     lent = {p[0].buffer: p for p in places if _may_lend(shadowed, p, stale)}
-    assigned = frozenset(t.buffer for t, m, region in places if t.once == "added" and region and region <= stale.of(m.root))
+    boxes = _boxes(operation, shadowed, stale)
+    whole = frozenset(t.buffer for t, m, region in places if t.once == "added" and region and region <= stale.of(m.root))
+    assigned = whole.difference(boxes)
     left = frozenset(t.buffer for t, _, _ in places if t.once == "taken")
     copies, cleared, moved = [], [], {}
     for t, m, region in places:
@@ -204,7 +209,8 @@ def _planned(operation: Launched, shadowed: Shadowed, stale: Stale) -> Step:
         if lives is not m.root:
             moved[t.position] = Memory(lives, m.offset)
         if wanted and t.buffer not in assigned:
-            cleared.append((lives, wanted))
+            boxed = boxes[t.buffer].region.moved(m.offset) if t.buffer in boxes else EMPTY
+            cleared += [(lives, rest)] if (rest := wanted - boxed) else []
     for t, m, region in lent.values():
         stale.lending.lend(_source(shadowed, t)[1].root, m.root)
         stale.drop(m.root, region)
@@ -213,8 +219,37 @@ def _planned(operation: Launched, shadowed: Shadowed, stale: Stale) -> Step:
             stale.add(m.root, region)
     stale.lending.settle(shadowed.roots.values(), stale.alive)
     idle = all(t.buffer in lent or t.buffer in left or not t.writes for t, _, _ in places)
-    stages = () if idle else launching.stages(adjoint, operation.call, assigned, left, frozenset(lent))
+    known = frozenset((buffer, boxed.box) for buffer, boxed in boxes.items())
+    stages = () if idle else launching.stages(adjoint, operation.call, assigned, left, frozenset(lent), known)
     return Step(tuple(cleared), stages, tuple(copies), moved)
+
+
+def _boxes(operation: Launched, shadowed: Shadowed, stale: Stale) -> dict[Buffer, Boxed]:
+    """For gathered shadows the threads that assign, where that spares clearing at least half of what would be cleared, or all of it."""
+    adjoint, call = operation.adjoint, operation.call
+    assert adjoint is not None
+    gathering = launching.gathering(adjoint, call)
+    elements = gathering.elements if gathering is not None else {}
+    found: dict[Buffer, Boxed] = {}
+    for t, m, region in shadowed.places:
+        known = stale.of(m.root)
+        wanted = known & region
+        if not wanted or t.buffer not in elements:
+            continue
+        key, relative = ("box", call.key, launching.plain_allowed(), t.buffer), known.moved(-m.offset)
+        boxed = adjoint.facts.get((*key, relative), partial(box_within, elements[t.buffer], relative, call.numbers(adjoint.primal)))
+        if boxed is None or _meets(boxed.region.moved(m.offset), t, m, shadowed):
+            continue
+        spared = wanted & boxed.region.moved(m.offset)
+        if spared is wanted or (2 * spared.nbytes >= wanted.nbytes and not (t.once == "added" and wanted is region)):
+            found[t.buffer] = boxed
+    return found
+
+
+def _meets(region: Region, touch: Touch, memory: Memory, shadowed: Shadowed) -> bool:
+    """Whether some other shadow of the launch is touched in a region of this one's allocation."""
+    others = ((m, r) for t, m, r in shadowed.places if t is not touch and place(m.root) == place(memory.root))
+    return any(bool(r & region) for _, r in others)
 
 
 def _may_lend(shadowed: Shadowed, place: tuple[Touch, Memory, Region], stale: Stale) -> bool:
@@ -271,6 +306,8 @@ def touches_of(adjoint: Adjoint, call: Call) -> tuple[Touch, ...]:
     shadows = {p.item: p.position for p in adjoint.parameters if p.role == "shadow" and isinstance(p.item, Buffer)}
     exact = {b: found for b in shadows if b in plain and (found := _exact(body, b, launch)) is not None}
     collected = {b: region for b in shadows if b in gathered and (region := _collected(body, b, launch)) is not None}
+    other = [b for b in shadows if b in plain and b not in exact]
+    collected |= {b: region for b in other if (region := _begun(body, b, launch) or _counted(adjoint, call, b)) is not None}
     return tuple(_touch(item, position, body, launch, exact, collected) for item, position in shadows.items())
 
 
@@ -281,7 +318,7 @@ def _touch(
     seed = any(not isinstance(s, Accumulate) for s in stmts)
     writes = any(not isinstance(s, Load) for s in stmts)
     if buffer in collected:
-        return Touch(buffer, position, collected[buffer], "added", seed, writes, None, None)
+        return Touch(buffer, position, collected[buffer], _kind(stmts[0]), seed, writes, None, None)
     if buffer not in exact:
         return Touch(buffer, position, reached(body, buffer, launch, TOUCHES, 1), "", seed, writes, None, None)
     region, reach = exact[buffer]
@@ -318,6 +355,21 @@ def _collected(body: Block, buffer: Buffer, launch: Launch) -> Region | None:
             return None
         found = found | exact[0]
     return found
+
+
+def _begun(body: Block, buffer: Buffer, launch: Launch) -> Region | None:
+    """The elements that are added to several times, by one thread each, and by one statement before all others."""
+    first = _all_of(begun(body, buffer, launch), launch)
+    everything = reached(body, buffer, launch, TOUCHES, 1) if first is not None else None
+    return first[0] if first is not None and everything is not None and everything <= first[0] else None
+
+
+def _counted(adjoint: Adjoint, call: Call, buffer: Buffer) -> Region | None:
+    """The elements that are touched once, where the launch was asked for them: all taken, or all added to by one statement."""
+    stmts = list(touches(adjoint.layout.body, buffer))
+    alike = all(isinstance(s, Take) for s in stmts) or (len(stmts) == 1 and isinstance(stmts[0], Accumulate))
+    found = launching.apart(adjoint, call, buffer, anew=False) if alike else None
+    return Region(found.spans) if found is not None and found.once and found.spans is not None else None
 
 
 def _all_of(reach: Reach | None, launch: Launch) -> Exact | None:

@@ -25,14 +25,26 @@ def accumulate(
     lent: frozenset[Buffer] = frozenset(),
 ) -> Block:
     """The body with every accumulation decided; `plain` says of each shadow whether plain accumulation is proved safe. Shadows in
-    `assigned` are known to be zero, and each element is added to once: they are stored to. Elements taken of those in `left` are not
-    cleared: nobody will look at them. Nothing is added to those in `lent`: they share the memory that would be added."""
+    `assigned` are known to be zero, and their first addition comes to each element once and before all others: it is stored. Elements taken
+    of those in `left` are not cleared: nobody will look at them. Nothing is added to those in `lent`: they share the memory that would be
+    added."""
 
     def decide(block: Block) -> Block:
         kept = (s for s in block if not (isinstance(s, Accumulate) and s.buffer in lent))
-        return _join_takes(tuple(map_blocks(_decided(_known(s, assigned, left), plain), decide) for s in kept))
+        return _join_takes(tuple(map_blocks(_decided(_known(s, first, left), plain), decide) for s in kept))
 
-    return decide(_compared(body))
+    body = _compared(body)
+    first = _first_additions(body, assigned)
+    return decide(body)
+
+
+def _first_additions(body: Block, shadows: frozenset[Buffer]) -> set[int]:
+    """The ids of the first addition to each of the shadows."""
+    found: dict[Buffer, int] = {}
+    for stmt in walk_stmts(body):
+        if isinstance(stmt, Accumulate) and stmt.buffer in shadows:
+            found.setdefault(stmt.buffer, id(stmt))
+    return set(found.values())
 
 
 def _compared(block: Block) -> Block:
@@ -46,8 +58,8 @@ def _compared(block: Block) -> Block:
     return tuple(map_blocks(map_stmt_exprs(s, lambda e: map_expr(e, write_out)), _compared) for s in block)
 
 
-def _known(stmt: Stmt, assigned: frozenset[Buffer], left: frozenset[Buffer]) -> Stmt:
-    if isinstance(stmt, Accumulate) and stmt.buffer in assigned:
+def _known(stmt: Stmt, first: set[int], left: frozenset[Buffer]) -> Stmt:
+    if isinstance(stmt, Accumulate) and id(stmt) in first:
         return Store(stmt.buffer, stmt.index, stmt.value, span=stmt.span, note=stmt.note)
     if isinstance(stmt, Take) and stmt.buffer in left:
         return Load(stmt.var, stmt.buffer, stmt.index, span=stmt.span, note=stmt.note)

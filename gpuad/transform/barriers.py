@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
-from ..ir.nodes import Accumulate, Atomic, Barrier, Block, Buffer, For, How, If, Load, Stmt, Store, Take, While
+from ..ir.nodes import Accumulate, Alloc, Atomic, Barrier, Block, Buffer, For, How, If, Load, Shuffle, Stmt, Store, Take, While
 from ..ir.rewrite import blocks, walk_stmts
 from ..ir.types import Space
 
@@ -19,6 +19,11 @@ Memory: TypeAlias = "Buffer | tuple[str, int | None]"  # shared arrays by name a
 Touched: TypeAlias = "frozenset[tuple[Memory, str]]"  # how: 'read', 'write' or 'atomic'
 
 NOTHING: Touched = frozenset()
+
+
+def waits(body: Block) -> bool:
+    """Whether threads wait for one another, or share memory of their block."""
+    return any(isinstance(s, Barrier | Shuffle) or (isinstance(s, Alloc) and s.buffer.space is Space.SHARED) for s in walk_stmts(body))
 
 
 def thin(body: Block) -> Block:

@@ -44,7 +44,7 @@ from .stack_layout import thread_number
 
 @dataclass(frozen=True)
 class Claims:
-    """The checking kernel: the primal's parameters, then for each buffer of `copies` a copy that it may overwrite, for each of `claims` an
+    """The checking kernel: the primal's parameters, then for each buffer of `copies` a copy that it overwrites, for each of `claims` an
     int64 array of the same extent, all 0: the greatest and the least thread and the signature, the greatest and the least kind; then the
     number of the run (int32, 0 or 1) and the int32 flag."""
 
@@ -128,6 +128,8 @@ def claims(kernel: Kernel, buffers: Collection[Buffer], kinds: Mapping[int, int]
         return tuple(out)
 
     body = prune((Let(check.thread, thread_number()), *block(kernel.body)), private=copies.values())
+    used = {s.buffer for s in walk_stmts(body) if isinstance(s, Load | Store | Accumulate | Atomic)}
+    copies = {x: copy for x, copy in copies.items() if copy in used}
     params = (*kernel.params, *copies.values(), *(o for made in owners.values() for o in made.values()), check.run, check.flag)
     return Claims(
         replace(kernel, name=f"{kernel.name}_claims", params=params, body=body),

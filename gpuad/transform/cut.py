@@ -42,7 +42,7 @@ from ..ir.rewrite import blocks, defined, expressions, map_blocks, map_stmt_expr
 from ..ir.types import I64
 from .names import Names
 from .prune import prune
-from .stack_layout import thread_number
+from .stack_layout import thread_place
 
 _EFFECTS = (Take, Atomic, Barrier, Shuffle, Push, Pop, Assign)
 
@@ -69,7 +69,7 @@ def smallest_cut(body: Block, memory: frozenset[Buffer], others: frozenset[Buffe
     values = [v for v in graph.weights if v in chosen]
     saved = {v: names.buffer(f"{v.name}_saved", v.type) for v in values}
     thread = names.var("thread", I64)
-    body = (Let(thread, thread_number()), *body)
+    body = (Let(thread, thread_place()), *body)
     stored = _after(body, {v: Store(b, thread, v) for v, b in saved.items()})
     extraction = prune(stored, private=primals | others)
     fresh = {v: names.var(v.name, v.type) for v in values}

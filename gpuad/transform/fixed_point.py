@@ -70,15 +70,16 @@ def fixed_point(kernel: Kernel) -> FixedPoint | None:
         return None
     names = Names(kernel)
     peaks = {t: names.buffer(f"{t.name}_peaks", I64) for t in targets}
-    measure = _replaced(kernel.body, lambda s: _measured(s, names, peaks[s.buffer]))
     sums = {t: (names.buffer(f"{t.name}_digits", I64), names.buffer(f"{t.name}_scales", F64)) for t in targets}
-    collect = _replaced(kernel.body, lambda s: _collected(s, names, *sums[s.buffer]))
     extra = tuple(p for pair in sums.values() for p in pair)
-    return FixedPoint(targets, _kernel(kernel, "measure", measure, tuple(peaks.values())), _kernel(kernel, "collect", collect, extra))
+    measure = _kernel(kernel, "measure", lambda s: _measured(s, names, peaks[s.buffer]), tuple(peaks.values()))
+    return FixedPoint(targets, measure, _kernel(kernel, "collect", lambda s: _collected(s, names, *sums[s.buffer]), extra))
 
 
-def _kernel(kernel: Kernel, what: str, body: Block, extra: tuple[Buffer, ...]) -> Kernel:
-    made = replace(kernel, name=f"{kernel.name}_{what}", params=(*kernel.params, *extra), body=body)
+def _kernel(kernel: Kernel, what: str, change: Callable[[Accumulate], Block], extra: tuple[Buffer, ...]) -> Kernel:
+    in_rows = _kernel(kernel.in_rows, what, change, extra) if kernel.in_rows is not None else None
+    body, params = _replaced(kernel.body, change), (*kernel.params, *extra)
+    made = replace(kernel, name=f"{kernel.name}_{what}", params=params, body=body, in_rows=in_rows)
     verify(made)
     return made
 

@@ -45,19 +45,28 @@ from ..ir.nodes import (
 )
 from ..ir.rewrite import blocks, defined, walk_stmts
 from .names import Names
+from .snapshot import Snapshots
 
 
 @dataclass(frozen=True)
 class Versions:
     """Which memory stands for a primal buffer during the forward sweep: `saved` copies of the state before the launch, of which `working`
-    are written by the sweep; `exits`: variables whose value the memory still holds after the launch; `logs`: what the augmented primal has
-    written down, by the id of the statement that gave it; `marked`: atomics that are done again with their results."""
+    are written by the sweep (not by the stores `unseen`); `exits`: variables whose value the memory still holds after the launch; `logs`:
+    what the augmented primal has written down, by the id of the statement that gave it; `marked`: atomics that are done again with their
+    results."""
 
     saved: dict[Buffer, Buffer] = field(default_factory=dict)
     working: frozenset[Buffer] = frozenset()
     exits: dict[Var, Store] = field(default_factory=dict)
     logs: dict[int, tuple[Buffer, Expr]] = field(default_factory=dict)
     marked: frozenset[int] = frozenset()
+    unseen: frozenset[int] = frozenset()  # ids of stores to working copies that no load needs
+    shots: Snapshots | None = None
+    idle: frozenset[int] = frozenset()  # ids of stores to arrays on record that the reverse of an iteration does not repeat
+
+    def restored(self, loop: Stmt) -> Block:
+        """What gives the reverse of an iteration its arrays as they were at the start of it."""
+        return self.shots.restored(loop) if self.shots is not None else ()
 
 
 ScopeKey: TypeAlias = "tuple[int, int]"  # id of the control statement that owns the scope, and which of its blocks
@@ -86,6 +95,7 @@ class ForwardSweep:
         self.fragile = fragile
         self._stacks: dict[tuple[int, int], Stack] = {}
         self._fresh: set[Buffer] = set()  # arrays made in the sweep that is being emitted
+        self._restored: frozenset[Buffer] = frozenset()  # of these those that are as they were at the start of an iteration
         self._keep: list[Stmt] = []  # keeps statements alive while their ids are keys
 
     # --- what is recorded --------------------------------------------------------------------------------------------------------
@@ -128,10 +138,18 @@ class ForwardSweep:
 
     # --- emission ----------------------------------------------------------------------------------------------------------------
 
-    def scope(self, block: Block, fresh: set[Buffer], *, top: bool, skip: frozenset[Var] = frozenset()) -> Block:
+    def scope(
+        self,
+        block: Block,
+        fresh: set[Buffer],
+        *,
+        top: bool,
+        skip: frozenset[Var] = frozenset(),
+        restored: frozenset[Buffer] = frozenset(),
+    ) -> Block:
         """The forward statements of a scope that is about to be reversed. `top`: in the outermost sweep, where all memory is as it was.
         `fresh` collects the arrays that this sweep makes: only they may be stored to if it is not the outermost."""
-        self._fresh = fresh
+        self._fresh, self._restored = fresh, restored
         return self._block(block, top=top, immediate=True, skip=skip)
 
     def _block(self, block: Block, *, top: bool, immediate: bool, skip: frozenset[Var] = frozenset()) -> Block:
@@ -170,8 +188,9 @@ class ForwardSweep:
         """Stores are repeated where they rebuild memory that is read: local arrays made in this sweep, working copies."""
         buffer = stmt.buffer
         if buffer.length is not None:
-            return (stmt,) if top or buffer in self._fresh else ()
-        if buffer not in self.versions.working or not top:
+            idle = buffer in self._restored and id(stmt) in self.versions.idle
+            return (stmt,) if top or (buffer in self._fresh and not idle) else ()
+        if buffer not in self.versions.working or not top or id(stmt) in self.versions.unseen:
             return ()
         copy = self.versions.saved[buffer]
         return (replace(stmt, buffer=copy, how=How.PLAIN),) if isinstance(stmt, Accumulate) else (replace(stmt, buffer=copy),)

@@ -27,6 +27,7 @@ from ..ir.nodes import (
     Load,
     Merge,
     Stmt,
+    Take,
     Var,
     While,
     variables,
@@ -42,7 +43,7 @@ def fused(
     """The kernel that does both. `entry`: buffers that stand for memory as it was before the launch, and that memory; `params`: those
     of the result."""
     back = _on_memory(reverse.body, entry)
-    forth = _with_own_names(primal.body, Names(reverse))
+    forth = with_own_names(primal.body, Names(reverse), {})
     if reverse_first:  # sums over threads stay at the end
         count = next((k for k, s in enumerate(reversed(back)) if not _is_sum(s)), len(back))
         back, sums = back[: len(back) - count], back[len(back) - count :]
@@ -66,13 +67,14 @@ def _at(stmt: Stmt, entry: Mapping[Buffer, Buffer]) -> Stmt:
 # --- names -------------------------------------------------------------------------------------------------------------------------------
 
 
-def _with_own_names(block: Block, names: Names) -> Block:
-    """The block with definitions of its own."""
+def with_own_names(block: Block, names: Names, given: Mapping[Var, Expr]) -> Block:
+    """The block with definitions of its own; `given`: what stands for variables that it does not define."""
     own: dict[Var, Var] = {}
     for stmt in walk_stmts(block):
         for var in (*defined(stmt), *_inner(stmt)):
-            own.setdefault(var, names.var(var.name, var.type))
-    return _renamed(block, own)
+            if var not in own:
+                own[var] = names.var(var.name, var.type)
+    return _renamed(block, own, {**given, **own})
 
 
 def _inner(stmt: Stmt) -> tuple[Var, ...]:
@@ -85,8 +87,10 @@ def _inner(stmt: Stmt) -> tuple[Var, ...]:
     return ()
 
 
-def _renamed(block: Block, own: Mapping[Var, Var]) -> Block:
-    return tuple(_defining(map_blocks(map_stmt_exprs(s, lambda e: substitute(e, own)), lambda b: _renamed(b, own)), own) for s in block)
+def _renamed(block: Block, own: Mapping[Var, Var], used: Mapping[Var, Expr]) -> Block:
+    return tuple(
+        _defining(map_blocks(map_stmt_exprs(s, lambda e: substitute(e, used)), lambda b: _renamed(b, own, used)), own) for s in block
+    )
 
 
 def _defining(stmt: Stmt, own: Mapping[Var, Var]) -> Stmt:
@@ -99,7 +103,7 @@ def _defining(stmt: Stmt, own: Mapping[Var, Var]) -> Stmt:
         case While(carried=carried, counter=counter, count=count):
             counted, final = own[counter] if counter else None, own[count] if count else None
             return replace(stmt, carried=_carried(carried, own), counter=counted, count=final)
-        case Let() | Load() | Assign() | Atomic():
+        case Let() | Load() | Take() | Assign() | Atomic():
             return replace(stmt, var=own[stmt.var]) if stmt.var is not None else stmt
     return stmt
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from ..analysis.affine import plus, polynomial, scale
 from ..ir import build as b
@@ -67,6 +68,8 @@ _FORBIDDEN = (Alloc, Atomic, Barrier, Pop, Push, Shuffle)
 
 
 MOST_SLICES = 64
+Ends: TypeAlias = "tuple[tuple[Var, Var], tuple[Var, Var], tuple[Var, Var]]"
+Axes: TypeAlias = "tuple[bool, bool, bool]"
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,8 @@ class Gather:
     """The accumulations into some shadows, by move. `sender`: variables that stand for a thread's global index; `body`: the adjoint over
     them; `surplus`: what of it no thread may reach; `widths`: block sizes that the kernel takes for granted; `loops`: by their variables;
     `lanes`: of which shadow a target is one; `first`, `threads`: scalar parameters of the gather kernel, the least index along an axis, and
-    the number of the primal's threads."""
+    the number of the primal's threads; `boxes`: for each shadow, along each axis, the first index of the threads whose elements are known
+    to be zero, and the one after the last."""
 
     body: Block
     surplus: Block
@@ -117,11 +121,13 @@ class Gather:
     first: tuple[Var, Var, Var]
     threads: tuple[Var, Var, Var]
     own: tuple[Var, Var, Var]  # the collecting thread's index
+    boxes: Mapping[Buffer, Ends]
 
     @property
     def variables(self) -> tuple[Var, ...]:
         """The variables that are not the adjoint's."""
-        return (*self.sender, *self.first, *self.threads, *self.own)
+        ends = (v for pairs in self.boxes.values() for pair in pairs for v in pair)
+        return (*self.sender, *self.first, *self.threads, *self.own, *ends)
 
     @property
     def buffers(self) -> frozenset[Buffer]:
@@ -166,7 +172,13 @@ def gather(body: Block, shadows: Mapping[Buffer, int], params: Collection[Var | 
         first=first,  # type: ignore[arg-type]
         threads=threads,  # type: ignore[arg-type]
         own=own,  # type: ignore[arg-type]
+        boxes={buffer: _ends(names) for buffer in found},
     )
+
+
+def _ends(names: Names) -> Ends:
+    x, y, z = ((names.var(f"from_{a}", I32), names.var(f"to_{a}", I32)) for a in AXES)
+    return x, y, z
 
 
 def is_movable(body: Block) -> bool:
@@ -467,8 +479,11 @@ def _replaced(block: Block, mapping: Mapping[Var, Expr]) -> Block:
     return tuple(map_blocks(map_stmt_exprs(s, lambda e: _placed(e, mapping)), lambda inner: _replaced(inner, mapping)) for s in block)
 
 
-def gather_kernel(gathered: Gather, sides: Sides, assigned: Collection[Buffer], names: Names, first_own: int) -> Block:
-    """The body of the gather kernel. Shadows in `assigned` are stored to, all others added to."""
+def gather_kernel(
+    gathered: Gather, sides: Sides, assigned: Collection[Buffer], boxed: Mapping[Buffer, Axes], names: Names, first_own: int
+) -> Block:
+    """The body of the gather kernel. Shadows in `assigned` are stored to; those in `boxed` by the threads of a box, along the axes that are
+    asked for, and added to by the others; all others are added to."""
     sums = {t.buffer: names.var(t.buffer.name, _target_type(gathered, t.buffer)) for t in gathered.targets}
     out: list[Stmt] = []
     places: dict[Buffer, Expr] = {}
@@ -486,15 +501,30 @@ def gather_kernel(gathered: Gather, sides: Sides, assigned: Collection[Buffer], 
     tidied = tidying(gathered, sides)
     for piece in gathered.slices:
         out += _collecting(placed(gathered, piece, sides, tidied), sums, flags)
-    for lane, total in sums.items():  # an element that nobody sends to may be none
-        buffer = gathered.lanes[lane]
-        if lane in flags:  # what is there does not count: 0 is stored, too
-            out.append(If(flags[lane], (Store(buffer, places[lane], total),)))
-        else:
-            out.append(If(b.collected(total), (Accumulate(buffer, places[lane], total, How.PLAIN),)))
+    for buffer in dict.fromkeys(gathered.lanes.values()):
+        lanes = {lane: total for lane, total in sums.items() if gathered.lanes[lane] == buffer}
+        stores = [Store(buffer, places[lane], total) for lane, total in lanes.items()]
+        if lanes.keys() <= flags.keys():  # what is there does not count: 0 is stored, too
+            out += [If(flags[lane], (store,)) for lane, store in zip(lanes, stores, strict=True)]
+            continue
+        adds = [_added(buffer, places[lane], total) for lane, total in lanes.items()]
+        out += _in_box(gathered, buffer, boxed[buffer], stores, adds) if buffer in boxed else adds
     wanted = {v for s in walk_stmts(tuple(out)) for e in expressions(s) for v in variables(e)}
     body, *_ = unique((*indices(gathered, sides, wanted), *out), names)
     return flattened(simplify(shared(joined(body)), first_own))
+
+
+def _added(buffer: Buffer, place: Expr, total: Var) -> Stmt:
+    """Adds what was collected; an element that nobody sends to may be none."""
+    return If(b.collected(total), (Accumulate(buffer, place, total, How.PLAIN),))
+
+
+def _in_box(gathered: Gather, buffer: Buffer, axes: Axes, stores: Sequence[Stmt], adds: Sequence[Stmt]) -> Block:
+    """Stores in the box of threads for whose elements what is there does not count, else adds."""
+    asked = [(own, ends) for own, ends, wanted in zip(gathered.own, gathered.boxes[buffer], axes, strict=True) if wanted]
+    terms = [t for own, (low, high) in asked for t in (b.compare(">=", own, low), b.compare("<", own, high))]
+    question = _conjoined(terms)
+    return tuple(stores) if question is None else (If(question, tuple(stores), tuple(adds), note=f"{buffer.name} is known to be 0 here"),)
 
 
 def _flags(lanes: Collection[Buffer], gathered: Gather, names: Names) -> dict[Buffer, Var]:

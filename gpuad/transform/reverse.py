@@ -109,18 +109,19 @@ class _Reverse:
         top: bool,
         seeds: Callable[[Ledger], None] | None = None,
         skip: frozenset[Var] = frozenset(),
+        restored: frozenset[Buffer] = frozenset(),
     ) -> Ledger:
         """Forward and reverse of a block; the ledger's remaining terms are for variables of the scopes around it."""
         ledger = Ledger()
         last = block[-1] if block else None
         fused = last if isinstance(last, If) and (seeds is None or not last.merges) else None  # seeds may need merged values beforehand
         plain = block[:-1] if fused is not None else block
-        ledger.out.extend(self.sweep.scope(plain, fresh, top=top, skip=skip))
+        ledger.out.extend(self.sweep.scope(plain, fresh, top=top, skip=skip, restored=restored))
         self._shadow_arrays(ledger, block)
         if seeds is not None:
             seeds(ledger)
         if isinstance(fused, If):
-            self._fused(ledger, fused, fresh, top)
+            self._fused(ledger, fused, fresh, top, restored)
         for stmt in reversed(plain):
             self._stmt(ledger, stmt)
         return ledger
@@ -137,12 +138,12 @@ class _Reverse:
                 self.shadows[buffer] = shadow
                 ledger.out.append(Alloc(shadow, zero=True, span=stmt.span))
 
-    def _fused(self, ledger: Ledger, stmt: If, fresh: set[Buffer], top: bool) -> None:
+    def _fused(self, ledger: Ledger, stmt: If, fresh: set[Buffer], top: bool, restored: frozenset[Buffer]) -> None:
         """An If at the end of its scope: forward and reverse of the side that runs, in one go."""
 
         def side(block: Block, branch: int, seeds: Callable[[Ledger], None]) -> Ledger:
             pops = () if top else self.sweep.pops(stmt, branch)
-            inner = self.scope(block, set(fresh), top=top, seeds=seeds, skip=_popped(pops))
+            inner = self.scope(block, set(fresh), top=top, seeds=seeds, skip=_popped(pops), restored=restored)
             inner.out[:0] = pops
             return inner
 
@@ -151,11 +152,13 @@ class _Reverse:
     def _inner(self, owner: Stmt, block: Block, branch: int, seeds: Callable[[Ledger], None] | None) -> Ledger:
         """A scope that the reverse sweep comes back to."""
         pops = self.sweep.pops(owner, branch)
+        restored = self.inputs.versions.restored(owner)
         self.entered.append(id(owner))
-        ledger = self.scope(block, set(), top=False, seeds=seeds, skip=_popped(pops))
+        arrays = frozenset(s.buffer for s in restored if isinstance(s, Alloc))
+        ledger = self.scope(block, set(arrays), top=False, seeds=seeds, skip=_popped(pops), restored=arrays)
         self.entered.pop()
         refilled = any(is_shared(s) for s in block)  # while other threads may still read what is in the tile
-        ledger.out[:0] = (Barrier(span=owner.span), *pops) if refilled else pops
+        ledger.out[:0] = (*([Barrier(span=owner.span)] if refilled else []), *pops, *restored)
         return ledger
 
     # --- statements --------------------------------------------------------------------------------------------------------------

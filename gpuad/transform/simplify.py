@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from ..ir.nodes import (
     Accumulate,
+    Alloc,
     Assign,
     Atomic,
     Barrier,
@@ -32,7 +33,8 @@ from ..ir.nodes import (
     While,
     variables,
 )
-from ..ir.rewrite import blocks, expressions, map_blocks, map_stmt_exprs, substitute, walk_stmts
+from ..ir.rewrite import blocks, expressions, map_blocks, map_stmt_exprs, substitute, touches, walk_stmts
+from ..ir.types import Space
 
 
 def simplify(body: Block, first_own: int) -> Block:
@@ -181,7 +183,22 @@ def forward_stores(kernel: Kernel) -> Kernel:
     return replace(kernel, body=_copies(_forward(kernel.body)))
 
 
-def _forward(block: Block) -> Block:
+def forward_arrays(body: Block) -> Block:
+    """The same for the arrays of a thread, in an adjoint; and nothing is stored to such an array in its block after the last load."""
+    return _copies(_unread(_forward(body, own=True)))
+
+
+def _is_own(buffer: Buffer) -> bool:
+    return buffer.space is Space.LOCAL
+
+
+def _misses(stmt: Stmt, index: Expr) -> bool:
+    """Whether a store is to another element than that at the index, as two numbers show."""
+    return isinstance(stmt, Store) and isinstance(stmt.index, Constant) and isinstance(index, Constant) and stmt.index != index
+
+
+def _forward(block: Block, *, own: bool = False) -> Block:
+    """`own`: of arrays of the thread only."""
     out: list[Stmt] = []
     known: dict[tuple[Buffer, Expr], Expr] = {}
     for stmt in block:
@@ -190,14 +207,28 @@ def _forward(block: Block) -> Block:
                 out.append(Let(var, known[b, i], span=stmt.span))
                 continue
             case Load(var=var, buffer=b, index=i):
-                known[b, i] = var
+                if _is_own(b) or not own:
+                    known[b, i] = var
             case _:
                 written = _written(stmt)
-                known = {} if _waits(stmt) else {k: v for k, v in known.items() if k[0] not in written}
-                if isinstance(stmt, Store) and isinstance(stmt.value, Var | Constant):
+                known = {} if _waits(stmt) else {k: v for k, v in known.items() if k[0] not in written or (own and _misses(stmt, k[1]))}
+                if isinstance(stmt, Store) and isinstance(stmt.value, Var | Constant) and (_is_own(stmt.buffer) or not own):
                     known[stmt.buffer, stmt.index] = stmt.value
-        out.append(map_blocks(stmt, _forward))
+        out.append(map_blocks(stmt, lambda inner: _forward(inner, own=own)))
     return tuple(out)
+
+
+def _unread(block: Block) -> Block:
+    out: list[Stmt] = [map_blocks(s, _unread) for s in block]
+    for array in (s.buffer for s in block if isinstance(s, Alloc) and _is_own(s.buffer)):
+        last = max((k for k, s in enumerate(out) if any(isinstance(t, Load | Take | Atomic) for t in touches((s,), array))), default=-1)
+        out[last + 1 :] = _without_stores(tuple(out[last + 1 :]), array)
+    return tuple(out)
+
+
+def _without_stores(block: Block, array: Buffer) -> Block:
+    kept = (s for s in block if not (isinstance(s, Store | Accumulate) and s.buffer == array))
+    return tuple(map_blocks(s, lambda inner: _without_stores(inner, array)) for s in kept)
 
 
 def _waits(stmt: Stmt) -> bool:

@@ -68,6 +68,12 @@ def _built_first(body: Block, buffer: Buffer) -> bool:
     return True
 
 
+def built(body: Block, buffer: Buffer) -> bool:
+    """Whether the block surely stores every element."""
+    stored = {place for stmt in body for place in _surely_stored(stmt, buffer)}
+    return buffer.length is not None and stored >= set(range(buffer.length))
+
+
 def _surely_stored(stmt: Stmt, buffer: Buffer) -> set[int]:
     match stmt:
         case Store(buffer=b, index=Constant(value=v)) if b == buffer:

@@ -7,13 +7,17 @@ The depths come from a counting kernel: the primal without what only serves its 
 because both are compiled without contraction of multiply-add (RULES 12), and a push beyond the counted depth is not made but sets
 `gpuad_overflow`.
 
+An executor that runs the threads of a launch one after the other, as on the CPU, needs no room for all of them: it has a row for each
+field, in which an entry follows the one before it, which the next thread finds in the cache, and which grows, so that nothing is counted.
+That is another text with the same parameters (`Layout.in_rows`).
+
 Assumes: a pruned adjoint body. Guarantees: no Push or Pop is left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from ..ir import build as b
@@ -76,6 +80,12 @@ class Layout:
     scratch: tuple[Scratch, ...]
     overflow: Buffer | None
     counting: Block
+    plan: _Plan = field(repr=False, compare=False)
+
+    def in_rows(self, together: bool) -> Block:
+        """The body for an executor on which each field is as long as it has to be and belongs to one thread after the other, or, where the
+        threads of a block run `together`, to one block after the other. It uses neither `base` nor `overflow`."""
+        return _Lowering(self.plan, "block" if together else "thread").kernel()
 
 
 def stack_layout(
@@ -85,16 +95,17 @@ def stack_layout(
     `logs` say what the primal has written down."""
     depths = _static_depths(body)
     used = {s.stack.uid: s.stack for s in walk_stmts(body) if isinstance(s, Push)}
-    task = _Layout(names)
+    plan = _Plan(names, body)
     for uid, stack in used.items():
         depth = depths.get(uid)
         if depth is not None and depth * sum(t.size for _, t in stack.fields) <= LOCAL_BYTES:
-            task.local(stack, depth)
+            plan.local(stack, depth)
         else:
-            task.scratch(stack)
-    lowered = (*task.prologue(), *task.block(body))
-    counting = task.counting(primal, saved, stacks, logs) if task.scratches else ()
-    return Layout(lowered, tuple(task.scratches.values()), task.overflow, counting)
+            plan.scratch(stack)
+    lowered = _Lowering(plan).kernel()
+    if plan.scratches:
+        plan.count(primal, saved, stacks, logs)
+    return Layout(lowered, tuple(plan.scratches.values()), plan.overflow, plan.counted() if plan.scratches else (), plan)
 
 
 def _static_depths(body: Block) -> dict[int, int]:
@@ -115,7 +126,7 @@ def _static_depths(body: Block) -> dict[int, int]:
         depth: int | None = 0
         for path in paths:
             inside = [s for i, s in enumerate(path) if not all(i < len(q) and q[i] is s for q in pops.get(uid, []))]
-            trips = [_trips(s) for s in inside if isinstance(s, For | While)]
+            trips = [constant_trips(s) for s in inside if isinstance(s, For | While)]
             depth = None if depth is None or any(t is None for t in trips) else depth + _product([t or 0 for t in trips])
         if depth is not None:
             found[uid] = depth
@@ -129,7 +140,8 @@ def _product(numbers: list[int]) -> int:
     return result
 
 
-def _trips(loop: For | While) -> int | None:
+def constant_trips(loop: For | While) -> int | None:
+    """How many iterations the loop makes, if that is a number in the text."""
     if not isinstance(loop, For):
         return None
     match loop.start, loop.stop, loop.step:
@@ -138,20 +150,24 @@ def _trips(loop: For | While) -> int | None:
     return None
 
 
-class _Layout:
-    def __init__(self, names: Names) -> None:
+class _Plan:
+    """Where each stack lies, and what counts it."""
+
+    def __init__(self, names: Names, body: Block) -> None:
         self.names = names
+        self.body = body
         self.top: dict[int, Var] = {}
         self.arrays: dict[int, tuple[Buffer, ...]] = {}
         self.scratches: dict[int, Scratch] = {}
-        self.first: dict[int, Var] = {}
-        self.limit: dict[int, Var] = {}
         self.overflow: Buffer | None = None
-        self._allocs: list[Stmt] = []
+        self.allocs: list[Stmt] = []
+        self.counts: Block = ()
+        self.deepest: dict[int, Var] = {}
+        self.copies: tuple[Buffer, ...] = ()
 
     def local(self, stack: Stack, depth: int) -> None:
         self.arrays[stack.uid] = tuple(self.names.buffer(f"{n}_saved", t, Space.LOCAL, max(depth, 1)) for n, t in stack.fields)
-        self._allocs.extend(Alloc(a) for a in self.arrays[stack.uid])
+        self.allocs.extend(Alloc(a) for a in self.arrays[stack.uid])
         self._counter(stack)
 
     def scratch(self, stack: Stack) -> None:
@@ -167,16 +183,46 @@ class _Layout:
     def _counter(self, stack: Stack) -> None:
         self.top[stack.uid] = self.names.var(f"{stack.fields[0][0]}_top", I32)
 
-    # --- the adjoint ---------------------------------------------------------------------------------------------------------------
+    # --- counting ------------------------------------------------------------------------------------------------------------------
+
+    def count(self, primal: Kernel, saved: dict[Buffer, Buffer], stacks: dict[ScopeKey, Owned], logs: Logs) -> None:
+        """Notes the primal's control flow with a counter for each scratch stack."""
+        wanted = {key: owned for key, owned in stacks.items() if owned.stack.uid in self.scratches}
+        counters = {o.stack.uid: self.names.var("depth", I32) for o in wanted.values()}
+        self.deepest = {o.stack.uid: self.names.var("deepest", I32) for o in wanted.values()}
+        body = _Count(saved, wanted, counters, self.deepest, logs).block(primal.body)
+        starts = [Let(v, b.const(0, I32)) for v in (*counters.values(), *self.deepest.values())]
+        self.counts, self.copies = (*starts, *body), tuple(saved.values())
+
+    def counted(self) -> Block:
+        """The counting kernel's body: depths are stored at the end."""
+        thread = self.names.var("thread", I64)
+        number = thread_lets(thread, self.names)
+        ends = [Store(self.scratches[uid].depths, thread, v) for uid, v in self.deepest.items()]
+        return prune((*self.counts, *number, *ends), private=self.copies)
+
+
+class _Lowering:
+    """Pushes and pops as stores and loads. `row`: of whom a field is a row, 'thread' or 'block'; None where it is the launch's."""
+
+    def __init__(self, plan: _Plan, row: str | None = None) -> None:
+        self.plan = plan
+        self.names = plan.names
+        self.row = row
+        self.first: dict[int, Var] = {}
+        self.limit: dict[int, Var] = {}
+
+    def kernel(self) -> Block:
+        return (*self.prologue(), *self.block(self.plan.body))
 
     def prologue(self) -> Block:
-        out: list[Stmt] = [*self._allocs, *(Let(top, b.const(0, I32)) for top in self.top.values())]
-        if not self.scratches:
+        out: list[Stmt] = [*self.plan.allocs, *(Let(top, b.const(0, I32)) for top in self.plan.top.values())]
+        if not self.plan.scratches or self.row is not None:
             return tuple(out)
         thread = self.names.var("thread", I64)
         out.extend(thread_lets(thread, self.names))
         group, lane = Binary("/", thread, b.const(GROUP, I64), I64), Binary("%", thread, b.const(GROUP, I64), I64)
-        for uid, scratch in self.scratches.items():
+        for uid, scratch in self.plan.scratches.items():
             start, end = (self.names.var(f"{scratch.base.name}_{w}", I64) for w in ("start", "end"))
             out.append(Load(start, scratch.base, group))
             out.append(Load(end, scratch.base, Binary("+", group, b.const(1, I64), I64)))
@@ -198,45 +244,37 @@ class _Layout:
         return tuple(out)
 
     def _index(self, stack: Stack) -> Expr:
-        top = self.top[stack.uid]
-        if stack.uid not in self.scratches:
+        top = self.plan.top[stack.uid]
+        if stack.uid not in self.plan.scratches:
+            return top
+        if self.row == "block":
+            return Binary("+", Binary("*", b.cast(top, I64), threads_in_block(), I64), thread_in_block(), I64)
+        if self.row is not None:
             return top
         return Binary("+", self.first[stack.uid], Binary("*", b.cast(top, I64), b.const(GROUP, I64), I64), I64)
 
     def _push(self, stmt: Push) -> Block:
-        top = self.top[stmt.stack.uid]
+        top, overflow = self.plan.top[stmt.stack.uid], self.plan.overflow
         stores: list[Stmt] = []
         index = self._index(stmt.stack)
+        arrays = self.plan.arrays[stmt.stack.uid]
         count = Assign(top, Binary("+", top, b.const(1, I32), I32), span=stmt.span)
-        if stmt.stack.uid not in self.scratches:
-            stores += [Store(a, index, v, span=stmt.span) for a, v in zip(self.arrays[stmt.stack.uid], stmt.values, strict=True)]
+        if stmt.stack.uid not in self.plan.scratches or self.row is not None:
+            stores += [Store(a, index, v, span=stmt.span) for a, v in zip(arrays, stmt.values, strict=True)]
             return (*stores, count)
-        assert self.overflow is not None
+        assert overflow is not None
         at = self.names.var(f"{stmt.stack.fields[0][0]}_at", I64)
-        stores += [Store(a, at, v, span=stmt.span) for a, v in zip(self.arrays[stmt.stack.uid], stmt.values, strict=True)]
-        full = Store(self.overflow, b.const(0, I32), b.const(1, I32), span=stmt.span)
+        stores += [Store(a, at, v, span=stmt.span) for a, v in zip(arrays, stmt.values, strict=True)]
+        full = Store(overflow, b.const(0, I32), b.const(1, I32), span=stmt.span)
         guard = If(b.compare("<", at, self.limit[stmt.stack.uid]), tuple(stores), (full,), span=stmt.span)
         return (Let(at, index, span=stmt.span), guard, count)
 
     def _pop(self, stmt: Pop) -> Block:
-        top = self.top[stmt.stack.uid]
+        top = self.plan.top[stmt.stack.uid]
         index = self._index(stmt.stack)
-        loads = tuple(Load(v, a, index, span=stmt.span) for v, a in zip(stmt.vars, self.arrays[stmt.stack.uid], strict=True))
+        arrays = self.plan.arrays[stmt.stack.uid]
+        loads = tuple(Load(v, a, index, span=stmt.span) for v, a in zip(stmt.vars, arrays, strict=True))
         return (Assign(top, Binary("-", top, b.const(1, I32), I32), span=stmt.span), *loads)
-
-    # --- counting ------------------------------------------------------------------------------------------------------------------
-
-    def counting(self, primal: Kernel, saved: dict[Buffer, Buffer], stacks: dict[ScopeKey, Owned], logs: Logs) -> Block:
-        """The primal's control flow with a counter for each scratch stack; depths are stored at the end."""
-        wanted = {key: owned for key, owned in stacks.items() if owned.stack.uid in self.scratches}
-        counters = {o.stack.uid: self.names.var("depth", I32) for o in wanted.values()}
-        deepest = {o.stack.uid: self.names.var("deepest", I32) for o in wanted.values()}
-        body = _Count(saved, wanted, counters, deepest, logs).block(primal.body)
-        starts = [Let(v, b.const(0, I32)) for v in (*counters.values(), *deepest.values())]
-        thread = self.names.var("thread", I64)
-        number = thread_lets(thread, self.names)
-        ends = [Store(self.scratches[uid].depths, thread, v) for uid, v in deepest.items()]
-        return prune((*starts, *body, *number, *ends), private=saved.values())
 
 
 @dataclass(frozen=True)
@@ -298,6 +336,18 @@ def thread_number(block: Expr | None = None) -> Expr:
     """The number of this thread in the whole launch, int64; `block` is that of its block, if it has been computed."""
     block = block_number() if block is None else block
     return Binary("+", Binary("*", block, threads_in_block(), I64), thread_in_block(), I64)
+
+
+def thread_place() -> Expr:
+    """Another number of this thread in the whole launch, int64: by its global indices, the one along x last. A kernel that uses nothing
+    else does not know where its blocks end."""
+    result: Expr | None = None
+    for axis in "zyx":
+        index = Binary("+", Binary("*", _i64("blockIdx", axis), _i64("blockDim", axis), I64), _i64("threadIdx", axis), I64)
+        width = Binary("*", _i64("gridDim", axis), _i64("blockDim", axis), I64)
+        result = index if result is None else Binary("+", Binary("*", result, width, I64), index, I64)
+    assert result is not None
+    return result
 
 
 def block_number() -> Expr:

@@ -1,7 +1,7 @@
 // gpuad: adjoint of `median` (insertion_sort.cu:58:28), for Duplicated image, filtered; Const height, width.
 // 1. put the seeds into dfiltered. dimage is added to: clear first.
 // 2. launch median_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
-// 3. window_saved_base[0] = 0; window_saved_base[g + 1] = window_saved_base[g] + 32 * (greatest window_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of window_saved, window_saved.
+// 3. choice_saved_base[0] = 0; choice_saved_base[g + 1] = choice_saved_base[g] + 32 * (greatest choice_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of choice_saved.
 // 4. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
 // 5. launch median_reverse with the same grid and block.
 // On exit dfiltered holds the adjoint of the state before the launch; dimage has grown by the gradient.
@@ -9,7 +9,7 @@
 // Holds where no two threads touch one element of dfiltered, as for grid (2, 2, 1), block (8, 8, 1), height = 13, width = 15.
 
 extern "C" __global__ void median_count(
-    const float* image, const float* filtered, int height, int width, int* window_saved_depth)
+    const float* image, const float* filtered, int height, int width, int* choice_saved_depth)
 {
     int depth = 0;
     int deepest = 0;
@@ -26,21 +26,21 @@ extern "C" __global__ void median_count(
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
     long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
         + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
-    window_saved_depth[thread] = deepest;
+    choice_saved_depth[thread] = deepest;
 }
 
 extern "C" __global__ void median_reverse(
     const float* image, float* dimage, const float* filtered, float* dfiltered, int height, int width,
-    const long long* window_saved_base, float* window_saved, float* window_saved_2, int* gpuad_overflow)
+    const long long* choice_saved_base, bool* choice_saved, int* gpuad_overflow)
 {
     int count_saved[3];
     int count_top = 0;
-    int window_top = 0;
+    int choice_top = 0;
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
     long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
         + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
-    long long window_saved_base_end = window_saved_base[thread / 32LL + 1LL];
-    long long window_saved_base_lane = window_saved_base[thread / 32LL] + thread % 32LL;
+    long long choice_saved_base_end = choice_saved_base[thread / 32LL + 1LL];
+    long long choice_saved_base_lane = choice_saved_base[thread / 32LL] + thread % 32LL;
     int x = blockIdx.x * blockDim.x + threadIdx.x;
     int y = blockIdx.y * blockDim.y + threadIdx.y;
     if (x < width && y < height) {
@@ -68,14 +68,13 @@ extern "C" __global__ void median_reverse(
                     window[j - 1] = window[j];
                     window[j] = t;
                 }
-                long long window_at = window_saved_base_lane + window_top * 32LL;
-                if (window_at < window_saved_base_end) {
-                    window_saved[window_at] = window_2;
-                    window_saved_2[window_at] = window_3;
+                long long choice_at = choice_saved_base_lane + choice_top * 32LL;
+                if (choice_at < choice_saved_base_end) {
+                    choice_saved[choice_at] = window_2 > window_3;
                 } else {
                     gpuad_overflow[0] = 1;
                 }
-                ++window_top;
+                ++choice_top;
             }
         }
         float dwindow[9] = {};
@@ -84,9 +83,8 @@ extern "C" __global__ void median_reverse(
         dwindow[4] += dfiltered_2;
         for (int i = 4; i >= 0; --i) {
             for (int j = i + 1; j <= 8; ++j) {
-                --window_top;
-                if (window_saved[window_saved_base_lane + window_top * 32LL]
-                        > window_saved_2[window_saved_base_lane + window_top * 32LL]) {
+                --choice_top;
+                if (choice_saved[choice_saved_base_lane + choice_top * 32LL]) {
                     const float dwindow_2 = dwindow[j];
                     dwindow[j] = 0.0f;
                     const float dwindow_3 = dwindow[j - 1];
@@ -112,8 +110,7 @@ extern "C" __global__ void median_reverse(
 //   not saved  image                         never overwritten by this launch
 //   not saved  filtered                      no derivative needs what was overwritten
 //   stack      count_saved          local    3 entries in each thread
-//   stack      window_saved         scratch  an entry an iteration, needed by insertion_sort.cu:71:9
-//   stack      window_saved         scratch  an entry an iteration, needed by insertion_sort.cu:71:9
+//   stack      choice_saved         scratch  an entry an iteration, needed by insertion_sort.cu:71:9
 //   shadow     dimage               atomic   it is not proved that no two threads meet in one element (insertion_sort.cu:67:31)
 //   shadow     dfiltered            plain    no two threads touch one element (insertion_sort.cu:73:5)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

@@ -2,7 +2,7 @@
 // 1. before orbit runs, copy state to state_saved (all that it may touch).
 // 2. put the seeds into dstate. dmu, ddt are added to: clear first.
 // 3. launch orbit_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
-// 4. y_saved_base[0] = 0; y_saved_base[g + 1] = y_saved_base[g] + 32 * (greatest y_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of y_saved, y_saved, y_saved, y_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved, stage_saved.
+// 4. y_saved_base[0] = 0; y_saved_base[g + 1] = y_saved_base[g] + 32 * (greatest y_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of y_saved, y_saved, y_saved, y_saved.
 // 5. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
 // 6. launch orbit_reverse with the same grid and block.
 // On exit dstate holds the adjoint of the state before the launch; dmu, ddt have grown by the gradient.
@@ -58,10 +58,7 @@ extern "C" __global__ void orbit_count(
 extern "C" __global__ void orbit_reverse(
     const double* state, double* dstate, double mu, double* dmu, double dt, double* ddt, int steps, int n,
     const double* state_saved, const long long* y_saved_base, double* y_saved, double* y_saved_2,
-    double* y_saved_3, double* y_saved_4, double* stage_saved, double* stage_saved_2, double* stage_saved_3,
-    double* stage_saved_4, double* stage_saved_5, double* stage_saved_6, double* stage_saved_7,
-    double* stage_saved_8, double* stage_saved_9, double* stage_saved_10, double* stage_saved_11,
-    double* stage_saved_12, int* gpuad_overflow)
+    double* y_saved_3, double* y_saved_4, int* gpuad_overflow)
 {
     int y_top = 0;
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
@@ -78,18 +75,18 @@ extern "C" __global__ void orbit_reverse(
             y[d] = state_saved[d * n + i];
         }
         for (int t = 0; t < steps; ++t) {
+            const double y_2 = y[0];
+            const double y_3 = y[1];
+            const double y_4 = y[2];
+            const double y_5 = y[3];
             double k4[4];
             double k3[4];
             double k2[4];
             double k1[4];
             double stage[4];
-            const double y_2 = y[0];
-            const double y_3 = y[1];
             const double r2 = y_2 * y_2 + y_3 * y_3;
             const double pull = -mu / (r2 * sqrt(r2));
-            const double y_4 = y[2];
             k1[0] = y_4;
-            const double y_5 = y[3];
             k1[1] = y_5;
             k1[2] = pull * y_2;
             k1[3] = pull * y_3;
@@ -100,38 +97,32 @@ extern "C" __global__ void orbit_reverse(
             const double stage_3 = stage[1];
             const double r2_2 = stage_2 * stage_2 + stage_3 * stage_3;
             const double pull_2 = -mu / (r2_2 * sqrt(r2_2));
-            const double stage_4 = stage[2];
-            k2[0] = stage_4;
-            const double stage_5 = stage[3];
-            k2[1] = stage_5;
+            k2[0] = stage[2];
+            k2[1] = stage[3];
             k2[2] = pull_2 * stage_2;
             k2[3] = pull_2 * stage_3;
             for (int d = 0; d < 4; ++d) {
                 stage[d] = y[d] + 0.5 * dt * k2[d];
             }
-            const double stage_6 = stage[0];
-            const double stage_7 = stage[1];
-            const double r2_3 = stage_6 * stage_6 + stage_7 * stage_7;
+            const double stage_4 = stage[0];
+            const double stage_5 = stage[1];
+            const double r2_3 = stage_4 * stage_4 + stage_5 * stage_5;
             const double pull_3 = -mu / (r2_3 * sqrt(r2_3));
-            const double stage_8 = stage[2];
-            k3[0] = stage_8;
-            const double stage_9 = stage[3];
-            k3[1] = stage_9;
-            k3[2] = pull_3 * stage_6;
-            k3[3] = pull_3 * stage_7;
+            k3[0] = stage[2];
+            k3[1] = stage[3];
+            k3[2] = pull_3 * stage_4;
+            k3[3] = pull_3 * stage_5;
             for (int d = 0; d < 4; ++d) {
                 stage[d] = y[d] + dt * k3[d];
             }
-            const double stage_10 = stage[0];
-            const double stage_11 = stage[1];
-            const double r2_4 = stage_10 * stage_10 + stage_11 * stage_11;
+            const double stage_6 = stage[0];
+            const double stage_7 = stage[1];
+            const double r2_4 = stage_6 * stage_6 + stage_7 * stage_7;
             const double pull_4 = -mu / (r2_4 * sqrt(r2_4));
-            const double stage_12 = stage[2];
-            k4[0] = stage_12;
-            const double stage_13 = stage[3];
-            k4[1] = stage_13;
-            k4[2] = pull_4 * stage_10;
-            k4[3] = pull_4 * stage_11;
+            k4[0] = stage[2];
+            k4[1] = stage[3];
+            k4[2] = pull_4 * stage_6;
+            k4[3] = pull_4 * stage_7;
             for (int d = 0; d < 4; ++d) {
                 y[d] += dt / 6.0 * (k1[d] + 2.0 * k2[d] + 2.0 * k3[d] + k4[d]);
             }
@@ -141,18 +132,6 @@ extern "C" __global__ void orbit_reverse(
                 y_saved_2[y_at] = y_3;
                 y_saved_3[y_at] = y_4;
                 y_saved_4[y_at] = y_5;
-                stage_saved[y_at] = stage_2;
-                stage_saved_2[y_at] = stage_3;
-                stage_saved_3[y_at] = stage_4;
-                stage_saved_4[y_at] = stage_5;
-                stage_saved_5[y_at] = stage_6;
-                stage_saved_6[y_at] = stage_7;
-                stage_saved_7[y_at] = stage_8;
-                stage_saved_8[y_at] = stage_9;
-                stage_saved_9[y_at] = stage_10;
-                stage_saved_10[y_at] = stage_11;
-                stage_saved_11[y_at] = stage_12;
-                stage_saved_12[y_at] = stage_13;
             } else {
                 gpuad_overflow[0] = 1;
             }
@@ -168,40 +147,57 @@ extern "C" __global__ void orbit_reverse(
             --y_top;
             const double y_2 = y_saved[y_saved_base_lane + y_top * 32LL];
             const double y_3 = y_saved_2[y_saved_base_lane + y_top * 32LL];
-            const double stage = stage_saved[y_saved_base_lane + y_top * 32LL];
-            const double stage_2 = stage_saved_2[y_saved_base_lane + y_top * 32LL];
-            const double stage_3 = stage_saved_5[y_saved_base_lane + y_top * 32LL];
-            const double stage_4 = stage_saved_6[y_saved_base_lane + y_top * 32LL];
-            const double stage_5 = stage_saved_9[y_saved_base_lane + y_top * 32LL];
-            const double stage_6 = stage_saved_10[y_saved_base_lane + y_top * 32LL];
+            const double y_4 = y_saved_3[y_saved_base_lane + y_top * 32LL];
+            const double y_5 = y_saved_4[y_saved_base_lane + y_top * 32LL];
+            double y_6[4];
+            y_6[0] = y_2;
+            y_6[1] = y_3;
+            y_6[2] = y_4;
+            y_6[3] = y_5;
             double k4[4];
             double k3[4];
             double k2[4];
             double k1[4];
+            double stage[4];
             const double r2 = y_2 * y_2 + y_3 * y_3;
             const double pull = -mu / (r2 * sqrt(r2));
-            k1[0] = y_saved_3[y_saved_base_lane + y_top * 32LL];
-            k1[1] = y_saved_4[y_saved_base_lane + y_top * 32LL];
+            k1[0] = y_4;
+            k1[1] = y_5;
             k1[2] = pull * y_2;
             k1[3] = pull * y_3;
-            const double r2_2 = stage * stage + stage_2 * stage_2;
+            for (int d = 0; d < 4; ++d) {
+                stage[d] = y_6[d] + 0.5 * dt * k1[d];
+            }
+            const double stage_2 = stage[0];
+            const double stage_3 = stage[1];
+            const double r2_2 = stage_2 * stage_2 + stage_3 * stage_3;
             const double pull_2 = -mu / (r2_2 * sqrt(r2_2));
-            k2[0] = stage_saved_3[y_saved_base_lane + y_top * 32LL];
-            k2[1] = stage_saved_4[y_saved_base_lane + y_top * 32LL];
-            k2[2] = pull_2 * stage;
-            k2[3] = pull_2 * stage_2;
-            const double r2_3 = stage_3 * stage_3 + stage_4 * stage_4;
+            k2[0] = stage[2];
+            k2[1] = stage[3];
+            k2[2] = pull_2 * stage_2;
+            k2[3] = pull_2 * stage_3;
+            for (int d = 0; d < 4; ++d) {
+                stage[d] = y_6[d] + 0.5 * dt * k2[d];
+            }
+            const double stage_4 = stage[0];
+            const double stage_5 = stage[1];
+            const double r2_3 = stage_4 * stage_4 + stage_5 * stage_5;
             const double pull_3 = -mu / (r2_3 * sqrt(r2_3));
-            k3[0] = stage_saved_7[y_saved_base_lane + y_top * 32LL];
-            k3[1] = stage_saved_8[y_saved_base_lane + y_top * 32LL];
-            k3[2] = pull_3 * stage_3;
-            k3[3] = pull_3 * stage_4;
-            const double r2_4 = stage_5 * stage_5 + stage_6 * stage_6;
+            k3[0] = stage[2];
+            k3[1] = stage[3];
+            k3[2] = pull_3 * stage_4;
+            k3[3] = pull_3 * stage_5;
+            for (int d = 0; d < 4; ++d) {
+                stage[d] = y_6[d] + dt * k3[d];
+            }
+            const double stage_6 = stage[0];
+            const double stage_7 = stage[1];
+            const double r2_4 = stage_6 * stage_6 + stage_7 * stage_7;
             const double pull_4 = -mu / (r2_4 * sqrt(r2_4));
-            k4[0] = stage_saved_11[y_saved_base_lane + y_top * 32LL];
-            k4[1] = stage_saved_12[y_saved_base_lane + y_top * 32LL];
-            k4[2] = pull_4 * stage_5;
-            k4[3] = pull_4 * stage_6;
+            k4[0] = stage[2];
+            k4[1] = stage[3];
+            k4[2] = pull_4 * stage_6;
+            k4[3] = pull_4 * stage_7;
             double dk4[4] = {};
             double dk3[4] = {};
             double dk2[4] = {};
@@ -227,11 +223,11 @@ extern "C" __global__ void orbit_reverse(
             const double dk4_5 = dk4[0];
             dk4[0] = 0.0;
             dstage[2] += dk4_5;
-            const double dpull = stage_6 * dk4_2 + stage_5 * dk4_3;
+            const double dpull = stage_7 * dk4_2 + stage_6 * dk4_3;
             const double dpull_2 = -gpuad_chain(dpull, pull_4 / (r2_4 * sqrt(r2_4)));
             const double dr2 = sqrt(r2_4) * dpull_2 + gpuad_chain(r2_4 * dpull_2, 0.5 / sqrt(r2_4));
-            dstage[1] += pull_4 * dk4_2 + 2.0 * (stage_6 * dr2);
-            dstage[0] += pull_4 * dk4_3 + 2.0 * (stage_5 * dr2);
+            dstage[1] += pull_4 * dk4_2 + 2.0 * (stage_7 * dr2);
+            dstage[0] += pull_4 * dk4_3 + 2.0 * (stage_6 * dr2);
             double ddt_4 = 0.0;
             for (int d = 0; d < 4; ++d) {
                 const double dstage_2 = dstage[d];
@@ -250,11 +246,11 @@ extern "C" __global__ void orbit_reverse(
             const double dk3_5 = dk3[0];
             dk3[0] = 0.0;
             dstage[2] += dk3_5;
-            const double dpull_3 = stage_4 * dk3_2 + stage_3 * dk3_3;
+            const double dpull_3 = stage_5 * dk3_2 + stage_4 * dk3_3;
             const double dpull_4 = -gpuad_chain(dpull_3, pull_3 / (r2_3 * sqrt(r2_3)));
             const double dr2_2 = sqrt(r2_3) * dpull_4 + gpuad_chain(r2_3 * dpull_4, 0.5 / sqrt(r2_3));
-            dstage[1] += pull_3 * dk3_2 + 2.0 * (stage_4 * dr2_2);
-            dstage[0] += pull_3 * dk3_3 + 2.0 * (stage_3 * dr2_2);
+            dstage[1] += pull_3 * dk3_2 + 2.0 * (stage_5 * dr2_2);
+            dstage[0] += pull_3 * dk3_3 + 2.0 * (stage_4 * dr2_2);
             double ddt_5 = 0.0;
             for (int d = 0; d < 4; ++d) {
                 const double dstage_2 = dstage[d];
@@ -273,11 +269,11 @@ extern "C" __global__ void orbit_reverse(
             const double dk2_5 = dk2[0];
             dk2[0] = 0.0;
             dstage[2] += dk2_5;
-            const double dpull_5 = stage_2 * dk2_2 + stage * dk2_3;
+            const double dpull_5 = stage_3 * dk2_2 + stage_2 * dk2_3;
             const double dpull_6 = -gpuad_chain(dpull_5, pull_2 / (r2_2 * sqrt(r2_2)));
             const double dr2_3 = sqrt(r2_2) * dpull_6 + gpuad_chain(r2_2 * dpull_6, 0.5 / sqrt(r2_2));
-            dstage[1] += pull_2 * dk2_2 + 2.0 * (stage_2 * dr2_3);
-            dstage[0] += pull_2 * dk2_3 + 2.0 * (stage * dr2_3);
+            dstage[1] += pull_2 * dk2_2 + 2.0 * (stage_3 * dr2_3);
+            dstage[0] += pull_2 * dk2_3 + 2.0 * (stage_2 * dr2_3);
             double ddt_6 = 0.0;
             for (int d = 0; d < 4; ++d) {
                 const double dstage_2 = dstage[d];
@@ -321,18 +317,6 @@ extern "C" __global__ void orbit_reverse(
 //   stack      y_saved              scratch  an entry an iteration, needed by kepler.cu:50:5
 //   stack      y_saved              scratch  an entry an iteration, needed by kepler.cu:50:5
 //   stack      y_saved              scratch  an entry an iteration, needed by kepler.cu:50:5
-//   stack      stage_saved          scratch  an entry an iteration, needed by kepler.cu:50:5
-//   stack      stage_saved          scratch  an entry an iteration, needed by kepler.cu:50:5
-//   stack      stage_saved          scratch  an entry an iteration, needed by kepler.cu:50:5
-//   stack      stage_saved          scratch  an entry an iteration, needed by kepler.cu:50:5
-//   stack      stage_saved          scratch  an entry an iteration, needed by kepler.cu:50:5
-//   stack      stage_saved          scratch  an entry an iteration, needed by kepler.cu:50:5
-//   stack      stage_saved          scratch  an entry an iteration, needed by kepler.cu:50:5
-//   stack      stage_saved          scratch  an entry an iteration, needed by kepler.cu:50:5
-//   stack      stage_saved          scratch  an entry an iteration, needed by kepler.cu:50:5
-//   stack      stage_saved          scratch  an entry an iteration, needed by kepler.cu:50:5
-//   stack      stage_saved          scratch  an entry an iteration, needed by kepler.cu:50:5
-//   stack      stage_saved          scratch  an entry an iteration, needed by kepler.cu:50:5
 //   shadow     dstate               plain    no two threads touch one element (kepler.cu:60:42)
 //   shadow     dmu                  reduced  summed over each block, then one atomic addition a block (kepler.cu:45:28)
 //   shadow     ddt                  reduced  summed over each block, then one atomic addition a block (kepler.cu:45:28)

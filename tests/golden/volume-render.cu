@@ -102,11 +102,9 @@ extern "C" __global__ void render_reverse(
             }
             const float opacity = 1.0f - expf(-sum * step);
             const float clear_2 = clear * (1.0f - opacity);
-            float p_x_3 = p_x;
-            float p_z_3 = p_z;
             if (!(clear_2 < 0.05f)) {
-                p_x_3 = p_x + tilt * step;
-                p_z_3 = p_z + step;
+                p_x += tilt * step;
+                p_z += step;
                 broken = false;
             } else {
                 broken = true;
@@ -114,15 +112,13 @@ extern "C" __global__ void render_reverse(
             long long clear_at = clear_saved_base_lane + clear_top * 32LL;
             if (clear_at < clear_saved_base_end) {
                 clear_saved[clear_at] = clear;
-                p_x_saved[clear_at] = p_x;
-                p_z_saved[clear_at] = p_z;
+                p_x_saved[clear_at] = p_x_2;
+                p_z_saved[clear_at] = p_z_2;
             } else {
                 gpuad_overflow[0] = 1;
             }
             ++clear_top;
             clear = clear_2;
-            p_x = p_x_3;
-            p_z = p_z_3;
             ++iterations;
         }
         const float dimage_2 = dimage[(py * width + px) * 4LL + 3LL];
@@ -137,9 +133,9 @@ extern "C" __global__ void render_reverse(
         for (int iteration = iterations - 1; iteration >= 0; --iteration) {
             --clear_top;
             const float clear_2 = clear_saved[clear_saved_base_lane + clear_top * 32LL];
-            const float p_x_2 = fminf(fmaxf(p_x_saved[clear_saved_base_lane + clear_top * 32LL], 0.0f), n - 1.001f);
+            const float p_x_2 = p_x_saved[clear_saved_base_lane + clear_top * 32LL];
+            const float p_z_2 = p_z_saved[clear_saved_base_lane + clear_top * 32LL];
             const float p_y_2 = fminf(fmaxf(p_y, 0.0f), n - 1.001f);
-            const float p_z_2 = fminf(fmaxf(p_z_saved[clear_saved_base_lane + clear_top * 32LL], 0.0f), n - 1.001f);
             int c_x = (int)p_x_2;
             int c_y = (int)p_y_2;
             int c_z = (int)p_z_2;
@@ -179,8 +175,7 @@ extern "C" __global__ void render_reverse(
             atomicAdd(&dpalette[k * 4LL + 2LL], dlight_z - dlight_z_2);
             atomicAdd(&dpalette[k * 4LL + 1LL], dlight_y - dlight_y_2);
             atomicAdd(&dpalette[k * 4LL], dlight_x - dlight_x_2);
-            const float dsum = (sum <= 0.999f ? (colours - 1)
-                * ((b_z - a_z) * dlight_z + (b_y - a_y) * dlight_y + (b_x - a_x) * dlight_x) : 0.999f != 0.999f
+            const float dsum = (sum <= 0.999f || 0.999f != 0.999f
                 ? (colours - 1) * ((b_z - a_z) * dlight_z + (b_y - a_y) * dlight_y + (b_x - a_x) * dlight_x) : 0.0f)
                 + step * (expf(-sum * step) * (clear_2 * dpixel_z - clear_2 * dclear + clear_2 * dpixel_y
                 + clear_2 * dpixel_x));

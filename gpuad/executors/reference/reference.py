@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,7 @@ class Reference:
     """
 
     name = "reference"
+    has_rows = False
     sums_over_blocks = True
 
     def __init__(self, check: bool = True, order: str = "forward", seed: int = 0, limit: int = 1_000_000) -> None:
@@ -237,7 +238,8 @@ def _storage(param: Buffer, memory: Memory | None, groups: dict[int, _Group]) ->
 
 
 def _groups(pairs: list[tuple[Buffer, Memory]], written: frozenset[Buffer]) -> dict[int, _Group]:
-    """The allocations by address. Raises LaunchError if two roots overlap in part, or if a read-only one would be written."""
+    """The allocations by address. Raises LaunchError if two roots overlap in part and one is written, or if a read-only one would
+    be."""
     groups: dict[int, _Group] = {}
     for param, memory in sorted(pairs, key=lambda pair: -pair[1].root.nbytes):
         size = dtype_of(param.element).itemsize
@@ -248,8 +250,8 @@ def _groups(pairs: list[tuple[Buffer, Memory]], written: frozenset[Buffer]) -> d
                 raise LaunchError(f"the kernel writes `{param.name}`, but its memory is read-only")
             group.written = True
     ordered = [groups[address] for address in sorted(groups)]
-    for a, b in pairwise(ordered):
-        if _address(a.root) + a.root.nbytes > _address(b.root):
+    for a, b in combinations(ordered, 2):
+        if (a.written or b.written) and _address(a.root) + a.root.nbytes > _address(b.root):
             raise LaunchError("two memories overlap in part; resolve both to the allocation that owns them")
     for group in ordered:
         if group.written:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..ir.nodes import (
+from ...ir.nodes import (
     Assign,
     Binary,
     Call,
@@ -26,10 +26,10 @@ from ..ir.nodes import (
     variables,
     walk,
 )
-from ..ir.rewrite import defined
-from ..ir.types import BOOL, I32, U32
+from ...ir.rewrite import defined
+from ...ir.types import BOOL, I32, U32
+from ..structure import statements, substitute
 from .axes import GLOBAL
-from .structure import statements, substitute
 from .widen import SMALL
 
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
@@ -61,7 +61,7 @@ def take_bounds(kernel: Kernel) -> Ranged:
     values = _values([s for s in before if isinstance(s, Let)])
     bounds, kept = [], []
     for term in _terms(last.condition):
-        bound = _bound(substitute(term, values), kernel)
+        bound = bound_of(substitute(term, values), kernel)
         kept += [] if bound else [term]
         bounds += [bound] if bound else []
     if not bounds:
@@ -91,7 +91,13 @@ def _conjunction(terms: list[Expr]) -> Expr:
     return result
 
 
-def _bound(term: Expr, kernel: Kernel) -> Bound | None:
+def single_values(kernel: Kernel) -> dict[Var, Expr]:
+    """What the variables that get one value only are in terms of others."""
+    assigned = {s.var for s in statements(kernel.body) if isinstance(s, Assign)}
+    return _values([s for s in statements(kernel.body) if isinstance(s, Let) and s.var not in assigned])
+
+
+def bound_of(term: Expr, kernel: Kernel) -> Bound | None:
     """The comparison of x with something that is the same in all threads, or None."""
     if not isinstance(term, Binary) or term.left.type not in (I32, U32):
         return None
@@ -170,7 +176,7 @@ class _Inside:
             if isinstance(stmt, If) and self.is_collected(stmt.condition):
                 out += stmt.then
                 continue
-            parts = _parts(stmt, self.values, self.kernel) if isinstance(stmt, If) and not stmt.otherwise and not stmt.merges else None
+            parts = _parts(stmt, self.values, self.kernel) if isinstance(stmt, If) and not stmt.merges else None
             if parts is None or not isinstance(stmt, If):
                 out.append(stmt)
                 continue
@@ -192,7 +198,7 @@ def _parts(stmt: If, values: dict[Var, Expr], kernel: Kernel) -> tuple[list[Boun
     bounds, rows = [], []
     for term in _terms(stmt.condition):
         full = substitute(term, values)
-        bound = _bound(_ordered(full), kernel)
+        bound = bound_of(_ordered(full), kernel)
         if bound is not None:
             bounds.append(bound)
         elif _is_of_row(full, kernel):

@@ -2,7 +2,8 @@
 
 The loop over x is innermost and runs over the global index where the kernel knows no other, so that compilers vectorise it; the rows around
 it are shared out to the workers in contiguous parts. Threads of a launch that touch plain memory only are independent of one another by
-premise (no data races), which the loop tells the compiler; with atomics or arrays of its own a thread is not.
+premise (no data races), which the loop tells the compiler if each thread's accesses keep their order then too (see `order`); with atomics
+or arrays of its own a thread is not.
 
 Sums over threads are formed in strips: each thread of a strip leaves its contribution in an array, of which each lane of a vector then adds
 up its part. So no thread waits for the sum of the one before it.
@@ -13,41 +14,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..errors import UnsupportedError
-from ..ir.nodes import (
+from ...ir.functions import FUNCTIONS
+from ...ir.nodes import (
     Accumulate,
     Alloc,
     Atomic,
-    Barrier,
     Buffer,
-    Cast,
-    Constant,
-    Expr,
+    Call,
     For,
     How,
     Kernel,
-    Shuffle,
     Stmt,
     Take,
-    Tell,
-    Var,
     While,
+    walk,
 )
-from ..ir.types import F32, F64, Scalar, Space
+from ...ir.rewrite import expressions
+from ...ir.types import Space
+from ..cuda import comment, functions, parameters, pointer, wrapped
+from ..fold import fold
+from ..naming import identifier
+from ..spelling import c_type
+from ..statements import INDENT
+from ..structure import statements, written
 from .axes import merge_axes
-from .cuda import comment, functions, parameters, pointer, wrapped
-from .fold import fold
-from .host_expressions import HostExpressions
-from .host_helpers import ATOMICS, BLOCK_SUMS, PRELUDE, host_helper_text
-from .host_threads import THREADS
-from .naming import identifier
-from .ranges import Bound, Inner, Ranged, inner, take_bounds
-from .spelling import c_type
-from .statements import INDENT, Statements
+from .columns import find_columns
+from .helpers import ATOMICS, BLOCK_SUMS, PRELUDE, host_helper_text
+from .lane_text import BlockStatements, LaneStatements, strips
+from .order import keeps_order
+from .ranges import Bound, Inner, Ranged, take_bounds
+from .rows import hoist
+from .stack_rows import ROWS
+from .statements import HostStatements
 from .stride import Flat, flatten
-from .structure import statements, written
 from .sums import is_sum, sink_sums
-from .widen import Wide, widen
+from .threads import THREADS
+from .unroll import unroll
+from .wraps import within
 
 STRIP = 32  # threads whose contributions to a sum wait to be added up
 _RESERVED = ("gpuad_sums", "gpuad_done")
@@ -69,7 +72,8 @@ def host_source(kernels: Sequence[Kernel], wide: bool = True, apart: bool = True
     atomics = ATOMICS if any(text.atomic for text in texts) else ""
     scattered = any(text.sums and not text.strips for text in texts)
     includes, sums = ("#include <map>\n", BLOCK_SUMS) if scattered else ("", "")
-    parts = [includes, PRELUDE.lstrip("\n"), THREADS, sums, atomics, host_helper_text(helpers)]
+    rows = ROWS if any(kernel.rows for kernel in kernels) else ""
+    parts = [includes, PRELUDE.lstrip("\n"), THREADS, rows, sums, atomics, host_helper_text(helpers)]
     return "".join(parts) + "\n".join(t.body for t in texts) + "\n}  // namespace\n\n" + "\n".join(t.entry for t in texts)
 
 
@@ -84,70 +88,22 @@ def _is_atomic(stmt: Stmt) -> bool:
     return isinstance(stmt, Atomic) or (isinstance(stmt, Accumulate | Take) and stmt.how is How.ATOMIC)
 
 
+_INLINE = frozenset({
+    "sqrt", "rsqrt", "fabs", "floor", "ceil", "trunc", "rint", "nearbyint", "copysign", "fma", "gpuad_chain", "gpuad_half",
+    "gpuad_bfloat16", "__fdividef", "__frcp_rn", "__fsqrt_rn", "__frsqrt_rn", "__fadd_rn", "__fsub_rn", "__fmul_rn", "__fdiv_rn",
+    "__fmaf_rn", "__dadd_rn", "__dsub_rn", "__dmul_rn", "__ddiv_rn", "__dsqrt_rn", "__drcp_rn", "__fma_rn",
+})  # fmt: skip
+
+
+def library_calls(kernel: Kernel) -> int:
+    """How often the text of a kernel calls the C library for a float: compilers do not vectorise what does."""
+    calls = (e for s in statements(kernel.body) for x in expressions(s) for e in walk(x) if isinstance(e, Call))
+    return sum(1 for e in calls if FUNCTIONS[e.function].domain == "float" and e.function not in _INLINE)
+
+
 def is_flat(kernel: Kernel) -> bool:
     """Whether the kernel is a grid-stride loop that the CPU runs as one loop over all elements."""
     return flatten(merge_axes(kernel).kernel).stop is not None
-
-
-def assertions(kernel: Kernel) -> list[Tell]:
-    """What may end a launch, in the order of the text: the status of one that ended is 3 and the number of what did."""
-    return list(dict.fromkeys(s for s in statements(kernel.body) if isinstance(s, Tell) and s.stops))
-
-
-class HostStatements(Statements):
-    """Prints a kernel's body for the CPU."""
-
-    expressions_class = HostExpressions
-
-    def __init__(self, kernel: Kernel, reserved: Sequence[str], wide: bool) -> None:
-        super().__init__(kernel, reserved)
-        self.source = kernel
-        self.wide = widen(self.kernel, self.classes) if wide else Wide()
-        assert isinstance(self.expressions, HostExpressions)
-        self.text: HostExpressions = self.expressions
-        self.text.wide = self.wide
-        self.sums: list[Sum] = []
-        self.repeated = {id(s) for loop in statements(self.kernel.body) if isinstance(loop, For | While) for s in statements((loop,))}
-        self.strips = all(isinstance(s.index, Constant) for s in statements(self.kernel.body) if isinstance(s, Accumulate) and is_sum(s))
-
-    def type_name(self, var: Var) -> str:
-        return "long long" if var in self.wide else c_type(var.type)
-
-    def initial(self, var: Var, value: Expr) -> str:
-        return self.text.widened(value)[0] if var in self.wide and self.wide.is_chain(value) else super().initial(var, value)
-
-    def block_sum(self, element: str, stmt: Accumulate) -> str:
-        k = len(self.sums)
-        if not self.strips:
-            self.sums.append(Sum(stmt, F64))
-            return f"gpuad_block_sum(gpuad_sums[{k}], gpuad_done[{k}], &{element}, {self.text.text(stmt.value)});"
-        again, value = id(stmt) in self.repeated, stmt.value
-        if not again and isinstance(value, Cast) and value.operand.type == F32:
-            value = value.operand
-        self.sums.append(Sum(stmt, F64 if again else value.type))
-        return f"gpuad_sum{k} {'+=' if again else '='} {self.text.text(value)};"
-
-    print_name = "gpuad_print"
-
-    def stop(self, stmt: Tell) -> None:
-        self.line(f"throw gpuad_stopped{{{assertions(self.source).index(stmt)}}};", stmt.note)
-
-    def shared(self, stmt: Alloc, kind: str, name: str) -> None:
-        raise UnsupportedError("the CPU executor does not run kernels with shared memory yet", stmt.span)
-
-    def barrier(self, stmt: Barrier) -> None:
-        raise UnsupportedError("the CPU executor does not run kernels with barriers yet", stmt.span)
-
-    def shuffle(self, stmt: Shuffle) -> None:
-        raise UnsupportedError("the CPU executor does not run kernels with shuffles yet", stmt.span)
-
-
-@dataclass(frozen=True)
-class Sum:
-    """A sum over threads, and the type of a thread's contribution."""
-
-    stmt: Accumulate
-    part: Scalar
 
 
 @dataclass(frozen=True)
@@ -172,34 +128,50 @@ class _Entry:
     """The text of one kernel: its body, the loop over rows, the entry."""
 
     def __init__(self, kernel: Kernel, wide: bool, apart: bool) -> None:
-        axes = merge_axes(kernel)
+        blocks = any(isinstance(s, For) and s.independent for s in statements(kernel.body))  # are its threads: their arrays stay
+        axes = merge_axes(kernel if blocks else unroll(kernel))
         flat = flatten(axes.kernel) if wide and apart and "x" in axes.merged else Flat(axes.kernel)
         self.name = identifier(kernel.name)
         self.loops = {axis: _Loop(axis, axis in axes.merged) for axis in "xyz"}
         summed = fold(sink_sums(flat.kernel))
         ranged = take_bounds(summed) if wide and "x" in axes.merged else Ranged(summed)
         self.bounds, self.stop = ranged.bounds, flat.stop
-        self.printer = HostStatements(ranged.kernel, [*functions(kernel), *_DIMENSIONS, *_RESERVED], wide)
-        self.declared = list(parameters(self.printer))
+        summed_up = any(is_sum(s) for s in statements(ranged.kernel.body))
+        columns = find_columns(ranged.kernel) if wide and "x" in axes.merged and not summed_up else None
+        self.divided = columns.rows if columns else ()
+        self.given = ranged.kernel.params
+        rows = hoist(columns.kernel if columns else ranged.kernel)
+        self.of_row = rows.values
+        reserved = [*functions(kernel), *_DIMENSIONS, *_RESERVED]
+        self.printer = (BlockStatements if blocks and apart else HostStatements)(rows.kernel, reserved, wide)
+        self.printer.apart = apart
+        self.row_fields = kernel.rows
+        self.declared = self.parameters(self.printer)
         self.kernel = self.printer.kernel
         lines = self.printer.body()
         self.sums = self.printer.sums
         self.strips = bool(self.sums) and self.printer.strips
         self.helpers = self.printer.helpers
         self.atomic = has_atomics(kernel)
-        found = inner(ranged.kernel) if wide and "x" in axes.merged and self.independent and not self.sums else None
-        self.inner = found
-        self.inside = HostStatements(found.kernel, [*functions(kernel), *_DIMENSIONS, *_RESERVED], wide) if found else None
+        self.lanes = LaneStatements(rows.kernel, reserved, wide) if apart and self.independent and not self.sums else None
+        if self.lanes and self.lanes.plan is None:
+            self.lanes = None
+        split = wide and "x" in axes.merged and self.independent and not self.sums and not self.lanes
+        self.inner = within(rows.kernel) if split else None
+        self.inside = HostStatements(self.inner.kernel, reserved, wide) if self.inner else None
+        self.in_order = self.independent and keeps_order(self.kernel.body, apart)
+        self.inner_in_order = self.inside is not None and keeps_order(self.inside.kernel.body, apart)
         self.straight = self.independent and not any(isinstance(s, For | While) for s in statements(self.kernel.body))
         inside = self.inner_function()
-        self.body = "\n".join([*comment(kernel.header), *self.function(lines), "", *inside, *self.rows(), "", *self.width()])
+        body = [] if self.lanes else [*self.function(lines), ""]
+        self.body = "\n".join([*comment(kernel.header), *body, *inside, *self.rows(), "", *self.width()])
         self.entry = "\n".join([*self.launch(), ""])
 
     @property
     def independent(self) -> bool:
         """Whether the compiler may run threads of a row at once."""
         own = any(isinstance(s, Alloc) and s.buffer.space is Space.LOCAL for s in statements(self.kernel.body))
-        return not (self.atomic or own or (self.sums and not self.strips))
+        return not (self.atomic or own or self.row_fields or (self.sums and not self.strips))
 
     def function(self, lines: list[str]) -> list[str]:
         """A thread's work; and once more as a function that is not inlined, for the threads that fill no strip."""
@@ -214,10 +186,14 @@ class _Entry:
         return [*text, "", *wrapped(f"static GPUAD_NOINLINE void gpuad_thread_{self.name}", declared), "{", call, "}"]
 
     def inner_function(self) -> list[str]:
-        """A thread's work where all guards hold."""
+        """A thread's work where all guards hold, or the work of strips of threads."""
+        if self.lanes is not None:
+            text = strips(self.lanes, self.name, _DIMENSIONS, self.arguments())
+            self.helpers |= self.lanes.helpers
+            return text
         if self.inside is None:
             return []
-        declared = [*parameters(self.inside), *(f"const gpuad_dim {name}" for name in _DIMENSIONS)]
+        declared = [*self.parameters(self.inside), *(f"const gpuad_dim {name}" for name in _DIMENSIONS)]
         text = [*wrapped(f"GPUAD_INLINE void gpuad_inner_{self.name}", declared), "{", *self.inside.body(), "}", ""]
         self.helpers |= self.inside.helpers
         return text
@@ -236,14 +212,23 @@ class _Entry:
         if self.stop is None:
             return []
         dimensions = ["const gpuad_dim blockDim", "const gpuad_dim gridDim"]
-        head = wrapped(f"static long long gpuad_width_{self.name}", [*self.declared, *dimensions])
+        head = wrapped(f"static long long gpuad_width_{self.name}", [*self.declared[: len(self.given)], *dimensions])
         return [*head, "{", f"{INDENT}const long long gpuad_stop = {self.printer.text.text(self.stop)};", *_CLAMPED, "}", ""]
+
+    def parameters(self, printer: HostStatements) -> list[str]:
+        """What a thread's function takes: of memory that grows, the row."""
+        texts = zip(self.row_params(printer), parameters(printer), strict=True)
+        return [text if row is None else f"gpuad_row<{row}>& {text.split()[-1]}" for row, text in texts]
+
+    def row_params(self, printer: HostStatements) -> list[str | None]:
+        """For each parameter the type of its elements, if it is a row."""
+        return [c_type(p.element) if isinstance(p, Buffer) and p in self.row_fields else None for p in printer.kernel.params]
 
     def rows(self) -> list[str]:
         changed = {written(s) for s in statements(self.kernel.body)}
         declared = [
             f"{pointer(p, p not in changed)} GPUAD_RESTRICT {self.printer.name_of(p)}" if isinstance(p, Buffer) else text
-            for p, text in zip(self.kernel.params, self.declared, strict=True)
+            for p, text in zip(self.given, self.declared, strict=False)
         ]
         done = ["double* gpuad_totals" if self.strips else "std::vector<gpuad_flushed>* gpuad_done"] if self.sums else []
         numbers = [
@@ -251,9 +236,12 @@ class _Entry:
             "const gpuad_dim gridDim",
             *(f"long long gpuad_{n}" for n in ("first", "last", "from", "to")),
         ]
+        declared = [text for p, text in zip(self.given, declared, strict=True) if p not in self.row_fields]
         head = wrapped(f"static void gpuad_rows_{self.name}", [*declared, *done, *numbers])
         before, after = self.around()
-        return [*head, "{", *(self.narrowed(bound) for bound in self.bounds), *before, *self.row_loop(), *after, "}"]
+        named = zip(self.kernel.params, self.arguments(), self.row_params(self.printer), strict=True)
+        own = [f"{INDENT}gpuad_row<{kind}> {name};" for _, name, kind in named if kind is not None]
+        return [*head, "{", *own, *(self.narrowed(bound) for bound in self.bounds), *before, *self.row_loop(), *after, "}"]
 
     def around(self) -> tuple[list[str], list[str]]:
         """What a worker does for the sums before and after its rows."""
@@ -287,24 +275,59 @@ class _Entry:
             f"{INDENT}}}",
         ]
 
+    def row_values(self) -> list[str]:
+        """What is computed once for a row."""
+        if not self.of_row:
+            return []
+        dimensions = (f"{name} = {place}" for name, place in zip(_DIMENSIONS, self.places("0"), strict=False))
+        declared = (
+            f"const {c_type(var.type)} {self.printer.name_of(var)} = {self.printer.text.text(value)};" for var, value in self.of_row
+        )
+        return [f"const gpuad_dim {', '.join(dimensions)};", *declared]
+
     def thread_loop(self) -> list[str]:
         """The loop over the threads of a row."""
         if self.strips:
-            return self.full_strips() if self.straight else self.strip_loop()
+            return [*self.row_values(), *(self.full_strips() if self.straight else self.strip_loop())]
+        return self.row_by_row() if self.divided else self.line_loop()
+
+    def row_by_row(self) -> list[str]:
+        """The loop over the rows into which the kernel divides its threads."""
+        quotients = [(self.printer.name_of(r.quotient), c_type(r.divisor.type), self.printer.text.text(r.divisor)) for r in self.divided]
+        self.helpers.add("gpuad_row_of")
+        (first, _, width), *_ = quotients
+        return [
+            "for (long long gpuad_start = gpuad_from, gpuad_next; gpuad_start < gpuad_to; gpuad_start = gpuad_next) {",
+            f"{INDENT}gpuad_next = gpuad_to;",
+            *(f"{INDENT}const {kind} {q} = gpuad_row_of<{kind}>(gpuad_start, {by}, gpuad_next);" for q, kind, by in quotients),
+            f"{INDENT}const long long gpuad_shift = (long long){first} * (long long)({width});",
+            f"{INDENT}const long long gpuad_from = gpuad_start - gpuad_shift, gpuad_to = gpuad_next - gpuad_shift;",
+            *(INDENT + line for line in self.line_loop()),
+            "}",
+        ]
+
+    def line_loop(self) -> list[str]:
+        """The loop over threads that are neighbours."""
         if self.inner is not None:
-            return self.split_loop(self.inner)
-        return self.plain_loop("body", "gpuad_from", "gpuad_to")
+            return [*self.row_values(), *self.split_loop(self.inner)]
+        if self.lanes is not None:
+            return [*self.row_values(), self.call("strips", "gpuad_from", ["gpuad_to - gpuad_from"])]
+        return [*self.row_values(), *self.plain_loop("body", "gpuad_from", "gpuad_to")]
 
     def plain_loop(self, function: str, first: str, end: str) -> list[str]:
-        return [*self.pragma, f"for (long long gpuad_x = {first}; gpuad_x < {end}; ++gpuad_x)", f"{INDENT}{self.call(function)}"]
+        marked = self.inner_in_order if function == "inner" else self.in_order
+        return [
+            *(["GPUAD_INDEPENDENT"] if marked else []),
+            f"for (long long gpuad_x = {first}; gpuad_x < {end}; ++gpuad_x)",
+            f"{INDENT}{self.call(function)}",
+        ]
 
     def split_loop(self, found: Inner) -> list[str]:
         """The loop in three parts, in the middle one of which all guards hold."""
-        index = {a: f"gpuad_r{a}" if self.loops[a].merged else f"gpuad_r{a} * blockDim.{a} + gpuad_t{a}" for a in "yz"}
         rows = [f"if (!({self.printer.text.text(found.rows)})) gpuad_high = gpuad_low;"] if found.rows is not None else []
         return [
             "long long gpuad_low = gpuad_from, gpuad_high = gpuad_to;",
-            f"const gpuad_dim globalIdx = {{0, {index['y']}, {index['z']}}};",
+            *([] if self.of_row else [f"const gpuad_dim globalIdx = {self.places('0')[2]};"]),
             *(self.narrowed(bound, ("low", "high")).strip() for bound in found.bounds),
             "if (gpuad_low > gpuad_to) gpuad_low = gpuad_to;",
             "if (gpuad_high < gpuad_low) gpuad_high = gpuad_low;",
@@ -313,10 +336,6 @@ class _Entry:
             *self.plain_loop("inner", "gpuad_low", "gpuad_high"),
             *self.plain_loop("body", "gpuad_high", "gpuad_to"),
         ]
-
-    @property
-    def pragma(self) -> list[str]:
-        return ["GPUAD_INDEPENDENT"] if self.independent else []
 
     def strip_loop(self) -> list[str]:
         """The threads in strips: what they contribute to the sums is added up after each."""
@@ -336,7 +355,7 @@ class _Entry:
         return [
             "long long gpuad_strip = gpuad_from;",
             f"for (; gpuad_to - gpuad_strip >= {STRIP}; gpuad_strip += {STRIP}) {{",
-            f"{INDENT}GPUAD_INDEPENDENT",
+            *([f"{INDENT}GPUAD_INDEPENDENT"] if self.in_order else []),
             f"{INDENT}for (int gpuad_k = 0; gpuad_k < {STRIP}; ++gpuad_k) {{",
             f"{INDENT * 2}const long long gpuad_x = gpuad_strip + gpuad_k;",
             *(INDENT * 2 + line for line in (*self.zeros(), self.call("body"), *self.parts("gpuad_k"))),
@@ -357,13 +376,16 @@ class _Entry:
     def added(self, what: str, count: str) -> list[str]:
         return [f"gpuad_lanes{k}.add({what}{k}, {count});" for k in range(len(self.sums))]
 
-    def call(self, function: str) -> str:
-        """The call for one thread."""
-        x = self.loops["x"]
+    def call(self, function: str, thread: str = "gpuad_x", more: Sequence[str] = ()) -> str:
+        """The call for one thread, or for those from one thread on."""
+        given = [*self.arguments(), *self.passed(), *self.places(thread), "blockDim", "gridDim", *more]
+        return f"gpuad_{function}_{self.name}({', '.join(given)});"
+
+    def places(self, thread: str) -> list[str]:
+        """The indices of a thread of the row, by its number in the row."""
         index = {a: f"gpuad_r{a}" if self.loops[a].merged else f"gpuad_r{a} * blockDim.{a} + gpuad_t{a}" for a in "yz"}
-        index["x"] = "gpuad_x" if x.merged else "gpuad_rx * blockDim.x + gpuad_x"
-        places = ["{gpuad_x, gpuad_ty, gpuad_tz}", "{gpuad_rx, gpuad_ry, gpuad_rz}", f"{{{index['x']}, {index['y']}, {index['z']}}}"]
-        return f"gpuad_{function}_{self.name}({', '.join([*self.arguments(), *self.passed(), *places, 'blockDim', 'gridDim'])});"
+        index["x"] = thread if self.loops["x"].merged else f"gpuad_rx * blockDim.x + {thread}"
+        return [f"{{{thread}, gpuad_ty, gpuad_tz}}", "{gpuad_rx, gpuad_ry, gpuad_rz}", f"{{{index['x']}, {index['y']}, {index['z']}}}"]
 
     def launch(self) -> list[str]:
         x, y, z = (self.loops[a] for a in "xyz")
@@ -373,7 +395,8 @@ class _Entry:
         if self.stop is not None:
             width = f"gpuad_width_{self.name}({', '.join([*self.slots(), 'blockDim', 'gridDim'])})"
         kept, done = self.kept(), [f"done.data() + {count} * part"] if count else []
-        call = ", ".join([*self.slots(), *done, "blockDim", "gridDim", "first, last, from, to"])
+        slots = [slot for p, slot in zip(self.given, self.slots(), strict=True) if p not in self.row_fields]
+        call = ", ".join([*slots, *done, "blockDim", "gridDim", "first, last, from, to"])
         return [
             f'extern "C" GPUAD_EXPORT int gpuad_launch_{self.name}(const long long* geometry, const unsigned long long* slots)',
             "{",
@@ -408,7 +431,7 @@ class _Entry:
 
     def slots(self) -> list[str]:
         changed = {written(s) for s in statements(self.kernel.body)}
-        kinds = [pointer(p, p not in changed) if isinstance(p, Buffer) else c_type(p.type) for p in self.kernel.params]
+        kinds = [pointer(p, p not in changed) if isinstance(p, Buffer) else c_type(p.type) for p in self.given]
         return [f"gpuad_slot<{kind}>(slots, {k})" for k, kind in enumerate(kinds)]
 
     def combine(self) -> list[str]:
@@ -418,7 +441,7 @@ class _Entry:
             return []
         if not self.strips:
             return [*(f"    gpuad_combine<{kind}>(done, {k}, {count});" for k, kind in enumerate(kinds)), "    return status;"]
-        targets = [f"{self.slots()[self.kernel.params.index(s.stmt.buffer)]} + {self.printer.text.text(s.stmt.index)}" for s in self.sums]
+        targets = [f"{self.slots()[self.given.index(s.stmt.buffer)]} + {self.printer.text.text(s.stmt.index)}" for s in self.sums]
         return [*(f"    gpuad_add_up(done, {k}, {count}, {target});" for k, target in enumerate(targets)), "    return status;"]
 
     def least_threads(self) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from ..ir.nodes import (
+from ...ir.nodes import (
     Accumulate,
     Alloc,
     Assign,
@@ -39,10 +39,10 @@ from ..ir.nodes import (
     variables,
     walk,
 )
-from ..ir.types import I32, I64, U32, Scalar, Space
+from ...ir.types import I32, I64, U32, Scalar, Space
+from ..structure import blocks, expressions, operands, statements, substitute, visit_operands
 from .axes import GLOBAL, bare, index_name, map_expressions
 from .ranges import is_uniform
-from .structure import blocks, expressions, operands, statements, substitute, visit_operands
 from .sums import is_linear, is_sum
 
 _ALLOWED = (Let, Assign, Alloc, Load, Store, Accumulate, Take, If, For, While)
@@ -157,7 +157,7 @@ def _keeps_apart(stmts: list[Stmt], i: Var, values: dict[Var, Expr], kernel: Ker
 
 def _place(index: Expr, i: Var, kernel: Kernel) -> _Place | None:
     factor, shift, rest = 0, 0, []
-    for sign, term in _terms(index, 1):
+    for sign, term in terms(index, 1):
         times = 1 if term == i else _multiple(term, i)
         if times:
             factor += sign * times
@@ -171,15 +171,15 @@ def _place(index: Expr, i: Var, kernel: Kernel) -> _Place | None:
     return _Place(factor, shift, unique) if factor > 0 and len(unique) == len(rest) else None
 
 
-def _terms(expr: Expr, sign: int) -> Iterator[tuple[int, Expr]]:
+def terms(expr: Expr, sign: int) -> Iterator[tuple[int, Expr]]:
     """The terms of a sum of integers. A conversion to a narrower type is a term as a whole."""
     while (
         isinstance(expr, Cast) and expr.type.is_integer and expr.operand.type.is_integer and expr.type.bits >= expr.operand.type.bits >= 32
     ):
         expr = expr.operand
     if isinstance(expr, Binary) and expr.op in "+-":
-        yield from _terms(expr.left, sign)
-        yield from _terms(expr.right, sign if expr.op == "+" else -sign)
+        yield from terms(expr.left, sign)
+        yield from terms(expr.right, sign if expr.op == "+" else -sign)
     else:
         yield sign, expr
 

@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from ..ir.nodes import Binary, Block, Carried, Cast, Expr, For, If, Kernel, LaunchIndex, Stmt, While, walk
-from ..ir.types import Scalar
-from .structure import Visit, expressions, rebuild, visit_operands
+from ...ir.nodes import Binary, Block, Carried, Cast, Expr, For, If, Kernel, LaunchIndex, Stmt, While, walk
+from ...ir.types import Scalar
+from ..structure import Visit, expressions, rebuild, visit_operands
 
 GLOBAL = "globalIdx"
 
@@ -80,15 +80,20 @@ def map_expressions(block: Block, visit: Visit) -> Block:
 
 
 def _map(stmt: Stmt, visit: Visit) -> Stmt:
+    return map_statement(stmt, visit, lambda block: map_expressions(block, visit))
+
+
+def map_statement(stmt: Stmt, visit: Visit, block: Callable[[Block], Block]) -> Stmt:
+    """The statement with `visit` applied to its own outermost expressions and `block` to its blocks."""
     stmt = visit_operands(stmt, visit)
     match stmt:
         case If():
             merges = tuple(replace(m, then=visit(m.then), otherwise=visit(m.otherwise)) for m in stmt.merges)
-            return replace(stmt, then=map_expressions(stmt.then, visit), otherwise=map_expressions(stmt.otherwise, visit), merges=merges)
+            return replace(stmt, then=block(stmt.then), otherwise=block(stmt.otherwise), merges=merges)
         case For():
-            return replace(stmt, body=map_expressions(stmt.body, visit), carried=_nexts(stmt.carried, visit))
+            return replace(stmt, body=block(stmt.body), carried=_nexts(stmt.carried, visit))
         case While():
-            header, body = map_expressions(stmt.header, visit), map_expressions(stmt.body, visit)
+            header, body = block(stmt.header), block(stmt.body)
             return replace(stmt, header=header, condition=visit(stmt.condition), body=body, carried=_nexts(stmt.carried, visit))
     return stmt
 

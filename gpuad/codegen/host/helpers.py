@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .extrema import BITS, host_extrema
-from .gamma import gamma_helpers
-from .helpers import helper_text
+from ..extrema import BITS, host_extrema
+from ..gamma import gamma_helpers
+from ..helpers import helper_text
 
 PRELUDE = r"""
 #include <cmath>
@@ -15,24 +15,29 @@ PRELUDE = r"""
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <vector>
 #ifdef _WIN32
 #include <thread>
 #else
-#include <new>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sched.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
 #endif
 
+// Iterations may be run at once; lanes shall be, whatever branches there are.
 #if defined(__clang__)
 #define GPUAD_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#define GPUAD_LANES GPUAD_INDEPENDENT
 #elif defined(__GNUC__)
 #define GPUAD_INDEPENDENT _Pragma("GCC ivdep")
+#define GPUAD_LANES _Pragma("omp simd")
 #else
 #define GPUAD_INDEPENDENT
+#define GPUAD_LANES
 #endif
 #define GPUAD_EXPORT __attribute__((visibility("default")))
 #ifndef GPUAD_RESTRICT
@@ -194,21 +199,46 @@ GPUAD_INLINE T atomicCAS(T* target, typename gpuad_same<T>::type expected, typen
 
 _INTEGERS = {
     "gpuad_div": r"""
-// x / 0 has all bits set, and the least integer divided by -1 is itself.
+// x / 0 has all bits set, and the least integer divided by -1 is itself. For 32 bits the quotient of two doubles is exact enough, since one
+// that is no integer is further from the next than it is rounded by; and a vector of doubles is divided at once.
 template <typename T> GPUAD_INLINE T gpuad_div(T a, T b)
 {
-    if (b == 0) return (T)-1;
-    if (T(-1) < T(0) && b == (T)-1) return (T)(0 - (unsigned long long)a);
-    return a / b;
+    const bool minus = T(-1) < T(0) && b == (T)-1;
+    const T by = b == 0 || minus ? (T)1 : b;
+    const T quotient = sizeof(T) == 4 ? (T)((double)a / (double)by) : (T)(a / by);
+    return b == 0 ? (T)-1 : minus ? (T)(0 - (unsigned long long)a) : quotient;
 }
 """,
     "gpuad_rem": r"""
 // x % 0 is x, and x % -1 is 0.
 template <typename T> GPUAD_INLINE T gpuad_rem(T a, T b)
 {
-    if (b == 0) return a;
-    if (T(-1) < T(0) && b == (T)-1) return 0;
-    return a % b;
+    const T by = b == 0 || (T(-1) < T(0) && b == (T)-1) ? (T)1 : b;
+    const T quotient = sizeof(T) == 4 ? (T)((double)a / (double)by) : (T)(a / by);
+    return b == 0 ? a : (T)(a - (unsigned long long)quotient * by);
+}
+""",
+    "gpuad_hidden": r"""
+// A subscript made of a truth value: in a vector of threads, g++ 12 reads elsewhere.
+template <typename T> GPUAD_INLINE T gpuad_hidden(T index)
+{
+#if defined(__GNUC__) && !defined(__clang__)
+    asm("" : "+r"(index));
+#endif
+    return index;
+}
+""",
+    "gpuad_row_of": r"""
+// The quotient of the thread with index i, and the end of the threads that have the same one, if it is before `end`.
+template <typename T> GPUAD_INLINE T gpuad_row_of(long long i, T by, long long& end)
+{
+    if (by > 0 && (unsigned long long)by <= 0xffffffffu) {
+        const long long quotient = i >> 32 == 0 ? (unsigned)i / (unsigned)by : i / (long long)by, next = (quotient + 1) * (long long)by;
+        if (next < end) end = next;
+        return (T)quotient;
+    }
+    end = i + 1;
+    return by == 0 ? (T)-1 : T(-1) < T(0) && by == (T)-1 ? (T)(0 - i) : (T)((T)i / by);
 }
 """,
     "gpuad_shl": r"""
@@ -309,6 +339,13 @@ def _add(name: str) -> str:
 
 
 _SMALL = {
+    "gpuad_any": """
+GPUAD_INLINE bool gpuad_any(const int* mask, long long count)
+{
+    int some = 0;
+    for (long long k = 0; k < count; ++k) some |= mask[k];
+    return some != 0;
+}""",
     "gpuad_half": _HALF,
     "gpuad_bfloat16": _BFLOAT16,
     "gpuad_add_half": _add("half"),
@@ -366,7 +403,6 @@ GPUAD_INLINE unsigned long long __umul64hi(unsigned long long a, unsigned long l
 }
 
 _UNARY = {
-    "rsqrt": "1 / std::sqrt(x)",
     "rcbrt": "1 / std::cbrt(x)",
     "exp10": "std::pow(10.0, x)",
     "sinpi": "gpuad_sinpi(x)",
@@ -459,6 +495,8 @@ _BITS = {
     "__longlong_as_double": ("long long", "double"),
 }
 _OTHER = {
+    "rsqrt": "GPUAD_INLINE double rsqrt(double x) { return 1.0 / std::sqrt(x); }",
+    "rsqrtf": "GPUAD_INLINE float rsqrtf(float x) { return 1.0f / std::sqrt(x); }",
     "__exp10f": "GPUAD_INLINE float __exp10f(float x) { return (float)std::pow(10.0, (double)x); }",
     "__frcp_rn": "GPUAD_INLINE float __frcp_rn(float x) { return 1.0f / x; }",
     "__drcp_rn": "GPUAD_INLINE double __drcp_rn(double x) { return 1.0 / x; }",

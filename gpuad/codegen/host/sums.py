@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import replace
 
-from ..ir.nodes import Accumulate, Binary, Cast, Constant, Expr, How, If, Kernel, Stmt, Unary, Var
-from .structure import substitute, visit_operands
+from ...ir.nodes import Accumulate, Binary, Cast, Constant, Expr, How, If, Kernel, Stmt, Unary, Var
+from ..structure import substitute, visit_operands
 
 
 def is_sum(stmt: Stmt) -> bool:

@@ -10,23 +10,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..ir.nodes import Assign, Binary, Cast, Constant, Expr, For, Kernel, LaunchIndex, Let, Var
-from ..ir.types import I32, U32
-from .coalesce import Classes
-from .structure import statements
+from ...ir.nodes import Assign, Binary, Cast, Constant, Expr, For, Kernel, LaunchIndex, Let, Var
+from ...ir.types import I32, I64, U32
+from ..coalesce import Classes
+from ..structure import statements
 
 SMALL = 1 << 16  # constants below this, added to a launch index, stay within an int32; the launcher checks the extents
 
 
 @dataclass(frozen=True)
 class Wide:
-    """The wide variables: `launch` (built from launch indices) and `loops` have the very value of their 32-bit originals, `congruent` ones
-    the same modulo 2^32."""
+    """The wide variables: `launch` (built from launch indices, or counting between small numbers) and `loops` have the very value of their
+    32-bit originals, `congruent` ones the same modulo 2^32."""
 
     launch: frozenset[Var] = frozenset()
     loops: frozenset[Var] = frozenset()
     congruent: frozenset[Var] = frozenset()
     params: frozenset[Var] = frozenset()
+    counts: frozenset[Var] = frozenset()  # of `launch`, loops' indices that are not negative
 
     def __contains__(self, var: object) -> bool:
         return var in self.launch or var in self.loops or var in self.congruent
@@ -43,7 +44,8 @@ class Wide:
             case LaunchIndex():
                 return True
             case Cast(operand=operand, type=t):
-                return ((t == I32 and operand.type in (I32, U32)) or t == operand.type == U32) and self.is_index(operand)
+                small = (t == I32 and operand.type in (I32, U32)) or t == operand.type == U32 or (t == U32 and operand in self.counts)
+                return small and self.is_index(operand)
             case Binary(op=op, left=left, right=Constant(value=value), type=t):
                 return op in ("+", "-") and t == I32 and abs(value) < SMALL and self.is_index(left)
         return False
@@ -60,6 +62,15 @@ class Wide:
                 return self.is_part(left) and self.is_part(right) and (self.is_chain(left) or self.is_chain(right))
         return False
 
+    def is_long(self, expr: Expr) -> bool:
+        """Whether a subscript of 64 bits is a sum or product in which an int takes part that is better computed in 64 bits, too."""
+        match expr:
+            case Cast(operand=operand, type=t):
+                return t == I64 and ((operand.type == I32 and self.is_chain(operand)) or (operand.type == U32 and self.is_exact(operand)))
+            case Binary(op="+" | "-" | "*", left=left, right=right, type=t):
+                return t == I64 and (self.is_long(left) or self.is_long(right))
+        return False
+
     def is_part(self, expr: Expr) -> bool:
         """Whether the expression may be a part of a chain: any int; of unsigned values those whose 64-bit value is what their programmer
         means by them, small and of the right sign."""
@@ -73,13 +84,24 @@ class Wide:
         return expr.type == I32 or expr in self.params or self.is_chain(expr)
 
 
+def _counts_threads(loop: For) -> bool:
+    """Whether the loop's index is small and not negative, as a launch index is."""
+    if not all(isinstance(e, Constant) for e in (loop.start, loop.stop, loop.step)):
+        return False
+    start, stop = (int(e.value) for e in (loop.start, loop.stop) if isinstance(e, Constant))
+    return min(start, stop) >= 0 and max(start, stop) < 1 << 30
+
+
 def widen(kernel: Kernel, classes: Classes) -> Wide:
     """The wide variables of a folded kernel: single-assignment 32-bit integers built from launch indices, and loop indices."""
     assigned = {s.var for s in statements(kernel.body) if isinstance(s, Assign)}
     wide = Wide(params=frozenset(v for v in kernel.scalars if v.type == U32))
     for stmt in statements(kernel.body):
         if isinstance(stmt, For) and stmt.var.type == I32:
-            wide = replace(wide, loops=wide.loops | {stmt.var})
+            if _counts_threads(stmt):
+                wide = replace(wide, launch=wide.launch | {stmt.var}, counts=wide.counts | {stmt.var})
+            else:
+                wide = replace(wide, loops=wide.loops | {stmt.var})
         if not isinstance(stmt, Let) or stmt.var in assigned or stmt.var.type not in (I32, U32) or len(classes.of(stmt.var)) > 1:
             continue
         if wide.is_index(stmt.value):

@@ -1,0 +1,277 @@
+"""Whether a loop over threads may be announced to the compiler as one whose iterations are independent.
+
+They are: a launch has no data races. But compilers take the announcement to mean more, that no two accesses meet which they cannot tell
+apart, in one iteration too: a load is moved to an earlier load of its neighbour, over a store of the same thread to the same element, and
+a store is moved to a later one. So no access of a thread may follow a store to the same buffer, unless the compiler sees for itself how
+the two lie: their subscripts differ by a constant, or are the same. Without the announcement the compiler vectorises what it can prove.
+
+Subscripts are compared as sums of products of numbers, of which equal ones have one name (value numbering). Loops are gone through twice,
+with new names for what an iteration computes: so the accesses of an iteration are compared with those of a later one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ...ir.nodes import (
+    Accumulate,
+    Alloc,
+    Assign,
+    Binary,
+    Buffer,
+    Cast,
+    Constant,
+    Expr,
+    For,
+    If,
+    LaunchIndex,
+    Let,
+    Load,
+    Stmt,
+    Store,
+    Var,
+    While,
+)
+from ...ir.types import Scalar
+from ..structure import Read, blocks, defined, operands, reads, rebuild, statements, written
+from .sums import is_sum
+
+_Product = tuple[int, ...]  # the numbers of its factors
+_MOST_TERMS = 8
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """A constant and products of numbered values with their factors. `signed`: computed in signed integers only, which never wrap here."""
+
+    terms: frozenset[tuple[_Product, int]]
+    constant: int
+    signed: bool = True
+
+
+@dataclass(frozen=True)
+class _Access:
+    buffer: Buffer
+    place: _Sum
+
+
+def keeps_order(work: Iterable[Stmt | Expr], apart: bool) -> bool:
+    """Whether the work of a thread, statements or expressions only evaluated, is right wherever its accesses are reordered that a compiler
+    cannot tell apart. `apart`: no two parameters overlap."""
+    items = tuple(work)
+    order = _Order(apart, {b for s in statements(tuple(i for i in items if isinstance(i, Stmt))) if (b := written(s)) is not None})
+    if order.changed:
+        order.items(items, ())
+    return order.is_kept()
+
+
+class _Order:
+    """Goes through the work in its order, with the stores that may have been made before."""
+
+    def __init__(self, apart: bool, changed: set[Buffer]) -> None:
+        self.apart = apart
+        self.changed = changed
+        self.unclear: set[Buffer] = set()  # what has an access after a store that a compiler cannot tell apart from it
+        self.mixed: set[Buffer] = set()  # what is not only stored to, once at each place
+        self.stores: dict[_Access, None] = {}
+        self.placed: set[tuple[Buffer, frozenset[tuple[_Product, int]]]] = set()
+        self.known: dict[Var, _Sum] = {}
+        self.numbers: dict[object, int] = {}
+        self.counters: dict[int, int] = {}  # of which loop a number is the counter
+        self.odd: set[int] = set()  # numbers of which a compiler may know more than we do
+        self.in_loops = 0
+        self.made = 0
+
+    # --- the work ---
+
+    def items(self, items: Iterable[Stmt | Expr], path: tuple[int, ...]) -> None:
+        for k, item in enumerate(items):
+            if isinstance(item, Expr):
+                self.read(item)
+            else:
+                self.statement(item, (*path, k))
+
+    def statement(self, stmt: Stmt, path: tuple[int, ...]) -> None:
+        for expr in operands(stmt):
+            self.read(expr)
+        match stmt:
+            case If():
+                self.branches(stmt, path)
+            case For() | While():
+                self.loop(stmt, path)
+            case Load():
+                self.mixed |= {stmt.buffer}
+                self.access(stmt.buffer, stmt.index)
+            case _ if isinstance(stmt, Alloc) or (isinstance(stmt, Accumulate) and is_sum(stmt)):
+                pass
+            case _ if (buffer := written(stmt)) is not None:
+                self.access(buffer, operands(stmt)[0])
+                self.store(stmt, _Access(buffer, self.sum(operands(stmt)[0])))
+        self.define(stmt)
+
+    def define(self, stmt: Stmt) -> None:
+        for var in defined(stmt):
+            is_value = isinstance(stmt, Let | Assign) and var.type.is_integer
+            self.known[var] = self.sum(operands(stmt)[0]) if is_value else self.new()
+
+    def branches(self, stmt: If, path: tuple[int, ...]) -> None:
+        before, after = self.stores, dict(self.stores)
+        for k, (block, ends) in enumerate(blocks(stmt)):
+            self.stores = dict(before)
+            if k:
+                self.renew(stmt)
+            self.items((*block, *ends), (*path, k))
+            after |= self.stores
+        self.stores = after
+        self.renew(stmt)
+        self.known |= {m.var: self.new() for m in stmt.merges}
+
+    def loop(self, stmt: For | While, path: tuple[int, ...]) -> None:
+        ((block, ends),) = blocks(stmt)
+        self.in_loops += 1
+        for _ in range(2):
+            self.renew(stmt)
+            self.known |= {c.var: self.new() for c in stmt.carried}
+            self.count(stmt, path)
+            self.items((*block, *ends), path)
+        self.in_loops -= 1
+        self.renew(stmt)
+        self.known |= {c.result: self.new() for c in stmt.carried}
+        if isinstance(stmt, While) and stmt.count is not None:
+            self.known[stmt.count] = self.new()
+
+    def count(self, stmt: For | While, path: tuple[int, ...]) -> None:
+        counter = stmt.var if isinstance(stmt, For) else stmt.counter
+        loop = self.number(path)
+        if counter is not None:
+            self.known[counter] = self.new()
+            if isinstance(stmt, For):
+                self.counters[self.made] = loop
+
+    def renew(self, stmt: Stmt) -> None:
+        """What the blocks of the statement assign to has another value."""
+        inside = (s for block, _ in blocks(stmt) for s in statements(block))
+        self.known |= {s.var: self.new() for s in inside if isinstance(s, Assign)}
+
+    # --- accesses ---
+
+    def read(self, expr: Expr) -> None:
+        for found in reads(expr):
+            self.mixed |= {found.buffer}
+            self.access(found.buffer, found.index)
+
+    def access(self, buffer: Buffer, index: Expr) -> None:
+        if not self.stores or (self.apart and buffer not in self.changed):
+            return
+        later = _Access(buffer, self.sum(index))
+        self.unclear |= {store.buffer for store in self.stores if not self.is_plain(store, later)}
+
+    def store(self, stmt: Stmt, store: _Access) -> None:
+        near = (store.buffer, store.place.terms)
+        plain = not any(n in self.odd for product, _ in store.place.terms for n in product)
+        lone = isinstance(stmt, Store) and near not in self.placed and not self.in_loops and plain
+        self.mixed |= set() if lone else {store.buffer}
+        self.placed.add(near)
+        self.stores[store] = None
+
+    def is_kept(self) -> bool:
+        """Whether all is clear, or what is not is no matter: a store that has no neighbour stays where it is."""
+        return not self.unclear or (self.apart and not self.unclear & self.mixed)
+
+    def is_plain(self, store: _Access, later: _Access) -> bool:
+        """Whether a compiler sees how the access lies to the store, or they are known to be apart."""
+        if store.buffer != later.buffer:
+            return self.apart or store.buffer.length is not None or later.buffer.length is not None
+        a, b = store.place, later.place
+        if a.terms == b.terms:
+            return a.constant != b.constant or (a.signed and b.signed)
+        return a.constant == b.constant and self.by_loop(a) == self.by_loop(b) is not None
+
+    def by_loop(self, place: _Sum) -> frozenset[tuple[_Product, int]] | None:
+        """The terms in terms of loops instead of iterations; None if iterations may lie at several distances that are no constants."""
+        steps: set[_Product | None] = set()
+        for product, _ in place.terms:
+            rest = tuple(n for n in product if n not in self.counters)
+            steps |= {rest} if len(rest) + 1 == len(product) else {rest, None} if len(rest) < len(product) else set()
+        if len(steps) > 1:
+            return None
+        return frozenset((tuple(sorted(self.counters.get(n, n) for n in product)), factor) for product, factor in place.terms)
+
+    # --- subscripts ---
+
+    def number(self, key: object) -> int:
+        if key not in self.numbers:
+            self.made += 1
+            self.numbers[key] = self.made
+        return self.numbers[key]
+
+    def new(self) -> _Sum:
+        """A value that is like no other."""
+        self.made += 1
+        self.odd.add(self.made)
+        return _one(self.made)
+
+    def sum(self, expr: Expr) -> _Sum:
+        match expr:
+            case Constant(value=value, type=t) if t.is_integer:
+                return _Sum(frozenset(), int(value), t.kind == "int")
+            case Var():
+                return self.known.get(expr) or _one(self.number(expr))
+            case Cast(operand=operand, type=t) if _widens(operand.type, t):
+                inner = self.sum(operand)
+                same = isinstance(operand, LaunchIndex) or operand.type.kind == t.kind == "int"  # indices of threads are below 2^31
+                return _Sum(inner.terms, inner.constant, inner.signed and same)
+            case Binary(op="<<", left=left, right=Constant(value=by), type=t) if t.bits >= 32 and 0 <= by < 31:
+                return self.sum(Binary("*", left, Constant(1 << int(by), t), t))
+            case Binary(op="+" | "-" | "*" as op, left=left, right=right, type=t) if t.is_integer and t.bits >= 32:
+                found = _combined(op, self.sum(left), self.sum(right), t)
+                return found if found is not None else self.opaque(expr)
+        return self.opaque(expr)
+
+    def opaque(self, expr: Expr) -> _Sum:
+        if isinstance(expr, Read) and (expr.buffer in self.changed or not self.apart):
+            return self.new()
+        parts: list[_Sum] = []
+
+        def named(part: Expr) -> Expr:
+            parts.append(self.sum(part))
+            return Var("", part.type, self.number(parts[-1]))
+
+        number = self.number(rebuild(expr, named))
+        if not _is_plain(expr) or any(n in self.odd for part in parts for product, _ in part.terms for n in product):
+            self.odd.add(number)
+        return _one(number)
+
+
+def _is_plain(expr: Expr) -> bool:
+    """Whether a compiler knows no more about the number than that it is what it is."""
+    return isinstance(expr, Read | LaunchIndex | Cast) or (isinstance(expr, Binary) and expr.op in "%/")
+
+
+def _one(number: int) -> _Sum:
+    return _Sum(frozenset({((number,), 1)}), 0)
+
+
+def _widens(inner: Scalar, outer: Scalar) -> bool:
+    return inner.is_integer and outer.is_integer and outer.bits >= inner.bits >= 32
+
+
+def _combined(op: str, a: _Sum, b: _Sum, t: Scalar) -> _Sum | None:
+    signed = a.signed and b.signed and t.kind == "int"
+    terms: dict[_Product, int] = {}
+    if op == "*":
+        if (len(a.terms) + 1) * (len(b.terms) + 1) > _MOST_TERMS:
+            return None
+        for p, f in (*a.terms, ((), a.constant)):
+            for q, g in (*b.terms, ((), b.constant)):
+                product = tuple(sorted((*p, *q)))
+                terms[product] = terms.get(product, 0) + f * g
+        constant = terms.pop((), 0)
+    else:
+        sign = 1 if op == "+" else -1
+        terms = dict(a.terms)
+        for p, f in b.terms:
+            terms[p] = terms.get(p, 0) + sign * f
+        constant = a.constant + sign * b.constant
+    return _Sum(frozenset((p, f) for p, f in terms.items() if f), constant, signed)

@@ -1,0 +1,86 @@
+"""Prints the bodies of kernels for the CPU: what a thread adds to a sum over threads goes to the loop that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...errors import UnsupportedError
+from ...ir.nodes import Accumulate, Alloc, Barrier, Cast, Constant, Expr, For, Kernel, Shuffle, Tell, Var, While
+from ...ir.types import F32, F64, Scalar
+from ..spelling import c_type
+from ..statements import Statements
+from ..structure import statements
+from .expressions import HostExpressions
+from .order import keeps_order
+from .sums import is_sum
+from .truths import truths
+from .widen import Wide, widen
+
+
+def assertions(kernel: Kernel) -> list[Tell]:
+    """What may end a launch, in the order of the text: the status of one that ended is 3 and the number of what did."""
+    return list(dict.fromkeys(s for s in statements(kernel.body) if isinstance(s, Tell) and s.stops))
+
+
+class HostStatements(Statements):
+    """Prints a kernel's body for the CPU."""
+
+    expressions_class = HostExpressions
+
+    def __init__(self, kernel: Kernel, reserved: Sequence[str], wide: bool) -> None:
+        super().__init__(kernel, reserved)
+        self.source = kernel
+        self.wide = widen(self.kernel, self.classes) if wide else Wide()
+        assert isinstance(self.expressions, HostExpressions)
+        self.text: HostExpressions = self.expressions
+        self.text.wide = self.wide
+        self.text.truths = truths(self.kernel)
+        self.apart = True  # whether no two parameters overlap
+        self.sums: list[Sum] = []
+        self.repeated = {id(s) for loop in statements(self.kernel.body) if isinstance(loop, For | While) for s in statements((loop,))}
+        self.strips = all(isinstance(s.index, Constant) for s in statements(self.kernel.body) if isinstance(s, Accumulate) and is_sum(s))
+
+    def type_name(self, var: Var) -> str:
+        return "long long" if var in self.wide else c_type(var.type)
+
+    def initial(self, var: Var, value: Expr) -> str:
+        return self.text.widened(value)[0] if var in self.wide and self.wide.is_chain(value) else super().initial(var, value)
+
+    def block_sum(self, element: str, stmt: Accumulate) -> str:
+        k = len(self.sums)
+        if not self.strips:
+            self.sums.append(Sum(stmt, F64))
+            return f"gpuad_block_sum(gpuad_sums[{k}], gpuad_done[{k}], &{element}, {self.text.text(stmt.value)});"
+        again, value = id(stmt) in self.repeated, stmt.value
+        if not again and isinstance(value, Cast) and value.operand.type == F32:
+            value = value.operand
+        self.sums.append(Sum(stmt, F64 if again else value.type))
+        return f"gpuad_sum{k} {'+=' if again else '='} {self.text.text(value)};"
+
+    print_name = "gpuad_print"
+
+    def announce(self, stmt: For) -> None:
+        straight = stmt.independent and not any(isinstance(s, For | While) for s in statements(stmt.body))
+        if straight and keeps_order(stmt.body, self.apart):
+            self.line("GPUAD_INDEPENDENT")
+
+    def stop(self, stmt: Tell) -> None:
+        self.line(f"throw gpuad_stopped{{{assertions(self.source).index(stmt)}}};", stmt.note)
+
+    def shared(self, stmt: Alloc, kind: str, name: str) -> None:
+        raise UnsupportedError("the CPU executor does not run kernels with shared memory yet", stmt.span)
+
+    def barrier(self, stmt: Barrier) -> None:
+        raise UnsupportedError("the CPU executor does not run kernels with barriers yet", stmt.span)
+
+    def shuffle(self, stmt: Shuffle) -> None:
+        raise UnsupportedError("the CPU executor does not run kernels with shuffles yet", stmt.span)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A sum over threads, and the type of a thread's contribution."""
+
+    stmt: Accumulate
+    part: Scalar

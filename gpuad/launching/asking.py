@@ -1,0 +1,76 @@
+"""Which elements of a shadow the threads of a launch touch, where no proof tells but the launch's numbers alone decide (see
+`transform.census`)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..differentiate import Adjoint
+from ..executors.base import Memory
+from ..ir.nodes import Buffer
+from ..transform.census import MOST, Census
+from .calls import Call
+from .states import shadow_of
+
+_TRIED = 16  # sets of numbers of one kernel; a program that has other numbers at each launch is not asked for ever
+_RUNS = 1 << 16
+_WASTED = 4  # times as many accesses as there are elements: threads meet
+
+
+@dataclass(frozen=True)
+class Counted:
+    """`spans`: the elements that are touched, counted from where the pointer points, as sorted spans of shape (n, 2), int64; None if they
+    are too many. `once`: each of them once."""
+
+    spans: NDArray[np.int64] | None
+    once: bool
+
+
+def apart(adjoint: Adjoint, call: Call, shadow: Buffer, *, anew: bool = True) -> Counted | None:
+    """What the launch touches of a shadow if no two of its threads touch one element; None if they do, or if nobody can tell. `anew`: the
+    launch is asked if it was not yet."""
+    memory = _memory(adjoint, call, shadow)
+    asked = adjoint.census(shadow) if memory is not None and call.threads < MOST else None
+    if memory is None or asked is None or asked.touches * call.threads > _WASTED * int(memory.root.size):
+        return None
+    numbers = call.numbers(adjoint.primal).scalars
+    if any(v not in numbers for v in asked.scalars):
+        return None
+    key = "census", shadow, call.grid, call.block, tuple(numbers[v] for v in asked.scalars), int(memory.root.size), memory.offset
+    if key not in adjoint.facts.known:
+        tried: list[Any] = adjoint.facts.get(("asked", shadow), list)
+        if not anew or len(tried) >= _TRIED:
+            return None
+        tried.append(key)
+    found: Counted | None = adjoint.facts.get(key, lambda: _ask(asked, call, [numbers[v] for v in asked.scalars], memory))
+    return found
+
+
+def _memory(adjoint: Adjoint, call: Call, shadow: Buffer) -> Memory | None:
+    position = next((p.position for p in adjoint.parameters if p.role == "shadow" and p.item == shadow), None)
+    return None if position is None else shadow_of(call, position, 0)
+
+
+def _ask(asked: Census, call: Call, numbers: Collection[int], memory: Memory) -> Counted | None:
+    call = replace(call, pool=None)  # once for these numbers: not in memory that a tape keeps
+    last, first, times = (Memory(call.executor.zeros(memory.root.size, np.dtype(np.int32)), memory.offset) for _ in range(3))
+    scalars = [np.dtype(str(v.type)).type(n) for v, n in zip(asked.scalars, numbers, strict=True)]
+    call.run(asked.kernel, [*scalars, last, first, times])
+    touched = times.root > 0
+    if not bool(((last.root == MOST + 1 - first.root) | ~touched).all()):
+        return None
+    return Counted(_spans(touched, memory), bool((times.root <= 1).all()))
+
+
+def _spans(touched: Any, memory: Memory) -> NDArray[np.int64] | None:
+    """Where a mask over a flat array is set, from where a pointer points."""
+    if bool(touched.all()):
+        return np.array([[0, touched.size]], np.int64) - memory.offset
+    mask = touched.get() if hasattr(touched, "get") else touched
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8))).astype(np.int64)
+    return edges.reshape(-1, 2) - memory.offset if len(edges) <= 2 * _RUNS else None

@@ -1,0 +1,116 @@
+"""A kernel that finds out which threads of a launch touch which elements of a shadow, by doing it.
+
+Where an index is not affine in the thread, no proof tells whether two threads meet: a neighbour beyond a periodic edge, a transposed tile
+that is swizzled, an order of bits reversed. But where such indices, and the guards around them, hang on the launch's whole numbers alone,
+the launch itself can be asked, before it runs and once for these numbers. What is left of the reverse kernel then is what computes the
+indices; each access to the shadow notes its thread's number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir import build as b
+from ..ir.nodes import (
+    Accumulate,
+    Atomic,
+    Barrier,
+    Binary,
+    Block,
+    Buffer,
+    Constant,
+    Expr,
+    For,
+    Kernel,
+    Let,
+    Load,
+    Shuffle,
+    Stmt,
+    Store,
+    Take,
+    Var,
+    variables,
+)
+from ..ir.rewrite import blocks, expressions, map_blocks, walk_stmts
+from ..ir.types import I32, I64, Space
+from .names import Names
+from .prune import prune
+from .stack_layout import thread_number
+
+MOST = (1 << 31) - 2  # threads of a launch
+
+
+@dataclass(frozen=True)
+class Census:
+    """The kernel: whole numbers of the launch, then three int32 arrays, all 0, with an element for each of the shadow: the greatest of the
+    numbers (from 1) of the threads that touch it, `MOST` less the least of them (from 0), how often it is touched. `touches`:
+    how many a thread touches, at least as far as the text says."""
+
+    kernel: Kernel
+    scalars: tuple[Var, ...]
+    touches: int
+
+
+def census(reverse: Kernel, shadow: Buffer) -> Census | None:
+    """The kernel that asks; None where the accesses hang on memory or on real numbers, or threads wait for one another."""
+    names = Names(reverse)
+    thread, number = names.var("thread", I64), names.var("number", I32)
+    last, first, times = (names.buffer(f"{shadow.name}_{part}", I32) for part in ("last", "first", "times"))
+
+    def note(index: Expr) -> Block:
+        up, down = Binary("+", number, b.const(1, I32), I32), Binary("-", b.const(MOST, I32), number, I32)
+        kept = ((last, "max", up), (first, "max", down), (times, "add", b.const(1, I32)))
+        return tuple(Atomic(op, None, buffer, index, (value,)) for buffer, op, value in kept)
+
+    def block(stmts: Block) -> Block:
+        out: list[Stmt] = []
+        for stmt in stmts:
+            if isinstance(stmt, Load | Store | Accumulate | Take | Atomic) and stmt.buffer == shadow:
+                out += note(stmt.index)
+            elif not _ends_outside(stmt):
+                out.append(map_blocks(stmt, block))
+        return tuple(out)
+
+    private = [x for x in reverse.buffers if x != shadow]
+    numbered = (Let(thread, thread_number()), Let(number, b.cast(thread, I32)))
+    body = prune((*numbered, *block(reverse.body)), private=private)
+    scalars = tuple(v for v in reverse.scalars if v.type.is_integer)
+    arrays = (last, first, times)
+    if not _by_numbers(body, frozenset(scalars), frozenset(arrays), frozenset(reverse.scalars)):
+        return None
+    kernel = Kernel(f"{reverse.name}_census", (*scalars, *arrays), body, reverse.span)
+    return Census(kernel, scalars, _count(reverse.body, shadow))
+
+
+def _ends_outside(stmt: Stmt) -> bool:
+    """Whether all that the statement does is an addition to memory of the launch."""
+    return isinstance(stmt, Accumulate | Store) and stmt.buffer.length is None
+
+
+def _by_numbers(body: Block, scalars: frozenset[Var], arrays: frozenset[Buffer], given: frozenset[Var]) -> bool:
+    """Whether nothing is used but whole numbers and arrays of the thread's own."""
+    for stmt in walk_stmts(body):
+        memory = getattr(stmt, "buffer", None)
+        if isinstance(stmt, Barrier | Shuffle) or (isinstance(stmt, Load) and memory in arrays):
+            return False
+        if memory is not None and memory not in arrays and (memory.length is None or memory.space is not Space.LOCAL):
+            return False
+        if any(v in given and v not in scalars for e in expressions(stmt) for v in variables(e)):
+            return False
+    return True
+
+
+def _count(block: Block, shadow: Buffer) -> int:
+    """How many elements of the shadow a thread touches, as far as the text says: a loop of unknown length counts once."""
+    total = 0
+    for stmt in block:
+        total += getattr(stmt, "buffer", None) == shadow
+        total += sum(_count(inner, shadow) for inner in blocks(stmt)) * (_trips(stmt) if isinstance(stmt, For) else 1)
+    return total
+
+
+def _trips(stmt: For) -> int:
+    match stmt.start, stmt.stop, stmt.step:
+        case Constant(value=a), Constant(value=z), Constant(value=s):
+            return len(range(int(a), int(z), int(s)))
+    return 1
