@@ -14,11 +14,6 @@ import pytest
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Four at least: each compiled kernel is some five mappings of memory, of which Linux lets a process have 65,530."""
-    return max(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew in the place of comparing with them")
 

@@ -75,6 +75,19 @@ def test_the_elements_and_how_often_they_are_touched() -> None:
     assert asked("shuffled", 20, 4)["dv"] is None  # 4 divides 20: threads meet
 
 
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_asking_never_writes_outside(executor: str) -> None:
+    """A launch that would reach beyond its array may be asked about, as `explain` does: the reference would refuse to write there."""
+    kernel, rest = made("push"), arguments(20, 3)[2:]
+    small = [Duplicated(np.ones(12), np.ones(12)) for _ in range(2)]
+    call = kernel.bind((3,), (8,), (small[0], small[1][4:], *rest), 0, None)
+    with running(executor):
+        adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
+        (dv,) = (b for b in adjoint.undecided if b.name == "dv")
+        counted = launching.apart(adjoint, call, dv)
+    assert counted is not None and np.array_equal(counted.spans, [[0, 8]])
+
+
 def test_an_offset_is_counted_from_the_pointer() -> None:
     kernel, (u, v, *rest) = made("push"), arguments(20, 3)
     call = kernel.bind((3,), (8,), (u, v[5:], *rest), 0, None)

@@ -60,7 +60,7 @@ def test_after_the_loop() -> None:
 
 def test_element_that_is_read_too() -> None:
     """What is written and taken in the launch is no sum."""
-    text = TEXT.format(HEAD, "if (i == 0) y[0] = x[0] * w[0]; if (i < n && i > 0) y[i] = x[i] * y[39 + m];").replace(
+    text = TEXT.format(HEAD, "if (i == 0) y[0] = x[0] * w[0]; if (i < n && i > 0) y[i] = x[i] * y[35 + m];").replace(
         "const double* w", "double* w"
     )
     kernels = reverse(compiled(text, "k"), 5, 8, make(5))

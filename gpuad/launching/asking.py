@@ -60,7 +60,8 @@ def _ask(asked: Census, call: Call, numbers: Collection[int], memory: Memory) ->
     call = replace(call, pool=None)  # once for these numbers: not in memory that a tape keeps
     last, first, times = (Memory(call.executor.zeros(memory.root.size, np.dtype(np.int32)), memory.offset) for _ in range(3))
     scalars = [np.dtype(str(v.type)).type(n) for v, n in zip(asked.scalars, numbers, strict=True)]
-    call.run(asked.kernel, [*scalars, last, first, times])
+    bounds = np.int64(-memory.offset), np.int64(int(memory.root.size) - memory.offset)
+    call.run(asked.kernel, [*scalars, *bounds, last, first, times])
     touched = times.root > 0
     if not bool(((last.root == MOST + 1 - first.root) | ~touched).all()):
         return None

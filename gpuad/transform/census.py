@@ -3,7 +3,8 @@
 Where an index is not affine in the thread, no proof tells whether two threads meet: a neighbour beyond a periodic edge, a transposed tile
 that is swizzled, an order of bits reversed. But where such indices, and the guards around them, hang on the launch's whole numbers alone,
 the launch itself can be asked, before it runs and once for these numbers. What is left of the reverse kernel then is what computes the
-indices; each access to the shadow notes its thread's number.
+indices; each access to the shadow notes its thread's number. An access outside of the allocation, which a launch may not make but which
+somebody may ask about, notes nothing: the kernel that asks never writes outside.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ..ir.nodes import (
     Constant,
     Expr,
     For,
+    If,
     Kernel,
     Let,
     Load,
@@ -42,9 +44,10 @@ MOST = (1 << 31) - 2  # threads of a launch
 
 @dataclass(frozen=True)
 class Census:
-    """The kernel: whole numbers of the launch, then three int32 arrays, all 0, with an element for each of the shadow: the greatest of the
-    numbers (from 1) of the threads that touch it, `MOST` less the least of them (from 0), how often it is touched. `touches`:
-    how many a thread touches, at least as far as the text says."""
+    """The kernel: whole numbers of the launch, the first element of the shadow's allocation and that after its last (int64, counted from
+    where the pointer points), then three int32 arrays, all 0, with an element for each of the shadow: the greatest of the numbers (from 1)
+    of the threads that touch it, `MOST` less the least of them (from 0), how often it is touched. `touches`: how many a thread touches, at
+    least as far as the text says."""
 
     kernel: Kernel
     scalars: tuple[Var, ...]
@@ -55,12 +58,16 @@ def census(reverse: Kernel, shadow: Buffer) -> Census | None:
     """The kernel that asks; None where the accesses hang on memory or on real numbers, or threads wait for one another."""
     names = Names(reverse)
     thread, number = names.var("thread", I64), names.var("number", I32)
+    begin, end = (names.var(f"{shadow.name}_{part}", I64) for part in ("begin", "end"))
     last, first, times = (names.buffer(f"{shadow.name}_{part}", I32) for part in ("last", "first", "times"))
 
     def note(index: Expr) -> Block:
         up, down = Binary("+", number, b.const(1, I32), I32), Binary("-", b.const(MOST, I32), number, I32)
         kept = ((last, "max", up), (first, "max", down), (times, "add", b.const(1, I32)))
-        return tuple(Atomic(op, None, buffer, index, (value,)) for buffer, op, value in kept)
+        at = names.var("at", I64)
+        inside = b.both(b.compare(">=", at, begin), b.compare("<", at, end))
+        assert inside is not None
+        return Let(at, b.cast(index, I64)), If(inside, tuple(Atomic(op, None, buffer, at, (value,)) for buffer, op, value in kept))
 
     def block(stmts: Block) -> Block:
         out: list[Stmt] = []
@@ -78,7 +85,7 @@ def census(reverse: Kernel, shadow: Buffer) -> Census | None:
     arrays = (last, first, times)
     if not _by_numbers(body, frozenset(scalars), frozenset(arrays), frozenset(reverse.scalars)):
         return None
-    kernel = Kernel(f"{reverse.name}_census", (*scalars, *arrays), body, reverse.span)
+    kernel = Kernel(f"{reverse.name}_census", (*scalars, begin, end, *arrays), body, reverse.span)
     return Census(kernel, scalars, _count(reverse.body, shadow))
 
 
