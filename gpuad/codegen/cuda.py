@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from ..ir.functions import FUNCTIONS
 from ..ir.nodes import Buffer, Call, Kernel, Var, walk
 from .helpers import CUDA_HELPERS, helper_text
+from .scopes import INDENT, WIDTH
 from .spelling import c_type, function_name
-from .statements import INDENT, WIDTH, Statements
+from .statements import Statements
 from .structure import Read, expressions, statements, written
 
 

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ...ir.nodes import Constant, Expr, For, Kernel, LaunchIndex, Stmt, Tell, Var, While
+from ..control import COMPARED
 from ..cuda import parameters, wrapped
 from ..expressions import PRIMARY
 from ..fold import negated
+from ..scopes import INDENT
 from ..spelling import c_type
-from ..statements import COMPARED, INDENT
 from ..structure import statements
 from .expressions import HostExpressions
 from .lanes import Action, Branch, Give, Lanes, Loop, Mask, Masked, Node, Once, Piece, lanes

@@ -34,8 +34,8 @@ from ...ir.types import Space
 from ..cuda import comment, functions, parameters, pointer, wrapped
 from ..fold import fold
 from ..naming import identifier
+from ..scopes import INDENT
 from ..spelling import c_type
-from ..statements import INDENT
 from ..structure import statements, written
 from .axes import merge_axes
 from .columns import find_columns
