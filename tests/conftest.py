@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import fake_cupy
 import pytest
+
+from gpuad import launching
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -57,3 +61,14 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == file.read_text(encoding="utf-8")
 
     return check
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A stand-in for CuPy that runs the generated CUDA text on the host; tests marked `gpu` have the real one."""
+    module = fake_cupy.module()
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    launching._cuda.cache_clear()
+    with fake_cupy.waited():
+        yield module
+    launching._cuda.cache_clear()

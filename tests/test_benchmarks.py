@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import fake_cupy
 import numpy as np
 import pytest
 from typer import Typer
@@ -39,7 +37,6 @@ from benchmarks.problem import Floor, Missing, Problem, relative
 from benchmarks.problems import PROBLEMS
 from benchmarks.runners.by_hand import ByHand
 from benchmarks.workload import workload
-from gpuad import launching
 from gpuad.cases import all_cases
 
 EFFORT = measure.Effort(1, 2, 0.1)
@@ -54,24 +51,19 @@ def invoke(command: Any, *words: str) -> Any:
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A stand-in for CuPy, and workers that run in this process."""
-    module = fake_cupy.module()
-    monkeypatch.setitem(sys.modules, "cupy", module)
-    launching._cuda.cache_clear()
+def fake(monkeypatch: pytest.MonkeyPatch, cupy: Any) -> Any:
+    """The stand-in for CuPy, and workers that run in this process."""
 
     def in_process(*words: str, **_: Any) -> cpu.Record:
         if words[0] == "about":
-            return device.about(module, copied=1 << 16)
-        return device.case_record(module, CASES[words[1]], TINY, EFFORT)
+            return device.about(cupy, copied=1 << 16)
+        return device.case_record(cupy, CASES[words[1]], TINY, EFFORT)
 
     monkeypatch.setattr(gpu, "worker", in_process)
     monkeypatch.setattr(gpu, "HIRE", Local)
     monkeypatch.setattr(device, "copy_rate", lambda *_: 1e9)
     monkeypatch.setattr(device, "EFFORT", EFFORT)
-    with fake_cupy.waited():
-        yield module
-    launching._cuda.cache_clear()
+    return cupy
 
 
 # --- sizes, times, records -----------------------------------------------------------------------------------------------------------

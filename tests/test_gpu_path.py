@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import fake_cupy
@@ -13,17 +12,7 @@ import pytest
 from launch_tools import CASES, compiled
 
 import gpuad
-from gpuad import Duplicated, launching, testing
-
-
-@pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    module = fake_cupy.module()
-    monkeypatch.setitem(sys.modules, "cupy", module)
-    launching._cuda.cache_clear()
-    with fake_cupy.waited():
-        yield module
-    launching._cuda.cache_clear()
+from gpuad import Duplicated, testing
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import fake_cupy
@@ -100,16 +99,6 @@ def test_up_to_what_may_be_declared_nothing_changes() -> None:
 
 
 # --- on CuPy arrays ----------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    module = fake_cupy.module()
-    monkeypatch.setitem(sys.modules, "cupy", module)
-    launching._cuda.cache_clear()
-    with fake_cupy.waited():
-        yield module
-    launching._cuda.cache_clear()
 
 
 def gradient(cupy: Any) -> Any:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import fake_cupy
 import numpy as np
 import pytest
 
@@ -313,16 +310,6 @@ def test_refused(name: str) -> None:
 
 
 # --- CuPy ------------------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    module = fake_cupy.module()
-    monkeypatch.setitem(sys.modules, "cupy", module)
-    launching._cuda.cache_clear()
-    with fake_cupy.waited():
-        yield module
-    launching._cuda.cache_clear()
 
 
 def test_a_modules_own_memory_is_used(cupy: Any) -> None:

@@ -7,17 +7,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import fake_cupy
 import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Active, Duplicated, launching
+from gpuad import Active, Duplicated
 from gpuad.errors import TapeError
 
 SOURCE = r"""
@@ -227,16 +226,6 @@ def test_atomic_maxima_in_loops(tmp_path: Path) -> None:
         kernel("decay")[2, 32](x, n)
     same_bits(tmp_path, tape, {"x": x, "y": y}, {}, {"x": weights(n), "y": weights(3)})
     assert np.count_nonzero(x.shadow) > 0
-
-
-@pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    module = fake_cupy.module()
-    monkeypatch.setitem(sys.modules, "cupy", module)
-    launching._cuda.cache_clear()
-    with fake_cupy.waited():
-        yield module
-    launching._cuda.cache_clear()
 
 
 def loaded(folder: Path) -> Any:
