@@ -116,6 +116,33 @@ def test_where_and_clip(executor: None) -> None:
     check(lambda x: np.where(mask, x, 1.0), x)
 
 
+@pytest.mark.parametrize("where", ["high", "low", "x", "beside high"])
+def test_clip_into_an_operand(executor: None, where: str) -> None:
+    rng = np.random.default_rng(3)
+    memory = [rng.uniform(0.0, 2.0, 9) for _ in range(3)]
+
+    def program(pairs: list[Any], clip: Any) -> Any:
+        x, low, high = (p[:8] for p in pairs)
+        out = {"x": x, "low": low, "high": high, "beside high": pairs[2][1:]}[where]
+        clip(x, low, high, out=out)
+        return out
+
+    pairs, tape = [Duplicated(m.copy()) for m in memory], Tape()
+    with tape:
+        out = program(pairs, ops.clip)
+    plain = [m.copy() for m in memory]
+    np.testing.assert_array_equal(out.primal, program(plain, np.clip))
+    tape.reverse({out: np.ones(8)})
+    for k, pair in enumerate(pairs):
+        for i in range(8):  # no element is at a bound, so a small step is the derivative
+            ends = []
+            for step in (1e-6, -1e-6):
+                moved = [m.copy() for m in memory]
+                moved[k][i] += step
+                ends.append(program(moved, np.clip).sum())
+            np.testing.assert_allclose(pair.shadow[i], (ends[0] - ends[1]) / 2e-6, atol=1e-6)
+
+
 def test_maximum_of_ties_and_nan(executor: None) -> None:
     x, y = Duplicated(np.array([1.0, np.nan, 2.0])), Duplicated(np.array([1.0, 3.0, np.nan]))
     tape = Tape()

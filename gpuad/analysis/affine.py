@@ -1,8 +1,9 @@
 """Index expressions as polynomials with integer coefficients over opaque atoms, and what they say about two accesses of one thread.
 
-`i * n + j - 1` is `{(i, n): 1, (j,): 1, (): -1}`. Vars defined by a `Let` are expanded, conversions between integer types looked through:
-a difference of two polynomials that is a number and no multiple of 2^32 stays non-zero modulo 2^32, so a proof of *distinct* addresses
-survives wrapping. Equality of addresses is never concluded from polynomials, only from identical expressions.
+`i * n + j - 1` is `{(i, n): 1, (j,): 1, (): -1}`. Vars defined by a `Let` are expanded, conversions between integer types that keep the
+number modulo 2^32 looked through: a difference of two polynomials that is a number and no multiple of 2^32 stays non-zero modulo 2^32, so a
+proof of *distinct* addresses survives wrapping. What wraps earlier, arithmetic and conversions of fewer bits, is opaque. Equality of
+addresses is never concluded from polynomials, only from identical expressions.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TypeAlias
 
 from ..ir.nodes import Binary, Cast, Constant, Expr, Let, Stmt, Unary, Var, walk
 from ..ir.rewrite import walk_stmts
+from ..ir.types import Scalar
 
 Monomial: TypeAlias = "tuple[Expr, ...]"
 Polynomial: TypeAlias = "dict[Monomial, int]"
@@ -27,12 +29,14 @@ def definitions(block: tuple[Stmt, ...]) -> dict[Var, Expr]:
 
 def polynomial(expr: Expr, lets: Mapping[Var, Expr]) -> Polynomial:
     """The expression over atoms that no `Let` of `lets` defines."""
+    if isinstance(expr, Unary | Binary) and expr.type.bits < 32:
+        return {(expr,): 1}
     match expr:
         case Constant(value=v):
             return {(): int(v)} if v else {}
         case Var() if expr in lets:
             return polynomial(lets[expr], lets)
-        case Cast(operand=a) if a.type.is_integer and expr.type.bits >= min(32, a.type.bits):
+        case Cast(operand=a) if _keeps(a.type, expr.type):
             return polynomial(a, lets)
         case Unary(op="-", operand=a):
             return scale(polynomial(a, lets), -1)
@@ -46,6 +50,13 @@ def polynomial(expr: Expr, lets: Mapping[Var, Expr]) -> Polynomial:
         case Binary(op="<<", left=a, right=Constant(value=v)) if 0 <= v < 31:
             return scale(polynomial(a, lets), 1 << int(v))
     return {(expr,): 1}
+
+
+def _keeps(source: Scalar, target: Scalar) -> bool:
+    """Whether a conversion leaves every number the same modulo 2^32."""
+    if not source.is_integer or not target.is_integer or target.bits >= 32:
+        return source.is_integer and target.is_integer
+    return (source.bits <= target.bits and source.kind == target.kind) or (source.bits < target.bits and source.kind == "uint")
 
 
 def plus(a: Polynomial, b: Polynomial) -> Polynomial:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .elementwise import apply
+from .elementwise import apart, apply
 from .layout import primal_of
 from .temporaries import new_array, paired
 
@@ -75,10 +75,14 @@ def where(condition: Any, x: Any, y: Any, out: Any = None) -> Any:
 
 
 def clip(x: Any, low: Any, high: Any, out: Any = None) -> Any:
-    """x, not below `low` nor above `high`; None for no bound."""
+    """x, not below `low` nor above `high`; None for no bound. `out` may be, or overlap, each of them."""
+    if high is None:
+        return positive(x, out) if low is None else maximum(x, low, out=out)
     if low is not None:
-        x = out = maximum(x, low, out=out)
-    return minimum(x, high, out=out) if high is not None else x
+        high = high if out is None else apart(high, primal_of(out))  # it is read after `out` is written
+        x = maximum(x, low, out=out)
+        out = x if out is None and isinstance(high, int | float) and x.dtype.kind == "f" else out
+    return minimum(x, high, out=out)
 
 
 def axpy(a: Any, x: Any, y: Any) -> Any:
