@@ -11,6 +11,29 @@ from launch_tools import EXECUTORS, compiled, running
 import gpuad
 from gpuad import Duplicated
 
+# --- more than the stack of a thread ----------------------------------------------------------------------------------------------------
+
+LARGE = """extern "C" __global__ void k(const double* x, double* y) {
+    double a[1000]; __shared__ double s[1024];
+    int t = threadIdx.x; s[t] = x[t];
+    for (int k = 0; k < 1000; k++) a[k] = x[t] * k;
+    __syncthreads();
+    double r = 0;
+    for (int k = 0; k < 1000; k++) r += a[k] * s[(t + k) % 1024];
+    y[t] = r;
+}"""
+
+
+def test_arrays_of_a_block_that_are_larger_than_a_stack() -> None:
+    """Each thread has 8,000 bytes, as on a GPU it may; a block of them has 8 MB."""
+    x, y = (Duplicated(v, d) for v, d in ((np.linspace(0, 1, 1024), np.zeros(1024)), (np.zeros(1024), np.ones(1024))))
+    gpuad.autodiff(compiled(LARGE, "k"), (1,), (1024,), (x, y))
+    after = np.array([np.roll(x.primal, -k) for k in range(1000)])  # x[t + k]
+    before = np.array([np.roll(x.primal, k) for k in range(1000)])
+    np.testing.assert_allclose(y.primal, x.primal * (np.arange(1000) @ after), rtol=1e-12)
+    np.testing.assert_allclose(x.shadow, np.arange(1000) @ after + np.arange(1000) @ before, rtol=1e-12)
+
+
 # --- numbers of 8 and 16 bits, which wrap before an index is made of them -----------------------------------------------------------------
 
 NARROW = {

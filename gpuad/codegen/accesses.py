@@ -97,7 +97,11 @@ class Accesses(Scopes):
         if buffer.space is Space.SHARED:
             self.shared(stmt, kind, name)
         else:
-            self.line(f"{kind} {name}[{buffer.length}]{' = {}' if stmt.zero else ''};", stmt.note)
+            self.local(stmt, kind, name)
+
+    def local(self, stmt: Alloc, kind: str, name: str) -> None:
+        """An array of the thread's own."""
+        self.line(f"{kind} {name}[{stmt.buffer.length}]{' = {}' if stmt.zero else ''};", stmt.note)
 
     def shared(self, stmt: Alloc, kind: str, name: str) -> None:
         length = stmt.buffer.length

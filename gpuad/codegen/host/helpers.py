@@ -58,6 +58,17 @@ GPUAD_INLINE T gpuad_slot(const unsigned long long* slots, int k)
     return value;
 }
 
+// An array that is too large for the stack of a thread.
+template <typename T>
+struct gpuad_large {
+    T* const data;
+
+    explicit gpuad_large(unsigned long long length) : data((T*)std::malloc(length * sizeof(T))) { if (!data) throw std::bad_alloc(); }
+    gpuad_large(unsigned long long length, T) : data((T*)std::calloc(length, sizeof(T))) { if (!data) throw std::bad_alloc(); }
+    gpuad_large(const gpuad_large&) = delete;
+    ~gpuad_large() { std::free((void*)data); }
+};
+
 // Sums of the contributions that strips of threads leave behind, in double and always in the same order.
 struct gpuad_lanes {
     double lane[16] = {};

@@ -17,6 +17,8 @@ from .sums import is_sum
 from .truths import truths
 from .widen import Wide, widen
 
+_STACK = 1 << 17  # bytes; a thread has no less than four times as many anywhere
+
 
 def assertions(kernel: Kernel) -> list[Tell]:
     """What may end a launch, in the order of the text: the status of one that ended is 3 and the number of what did."""
@@ -36,6 +38,7 @@ class HostStatements(Statements):
         self.text: HostExpressions = self.expressions
         self.text.wide = self.wide
         self.text.truths = truths(self.kernel)
+        self.stack = 0  # bytes of arrays there
         self.apart = True  # whether no two parameters overlap
         self.sums: list[Sum] = []
         self.repeated = {id(s) for loop in statements(self.kernel.body) if isinstance(loop, For | While) for s in statements((loop,))}
@@ -67,6 +70,19 @@ class HostStatements(Statements):
 
     def stop(self, stmt: Tell) -> None:
         self.line(f"throw gpuad_stopped{{{assertions(self.source).index(stmt)}}};", stmt.note)
+
+    def local(self, stmt: Alloc, kind: str, name: str) -> None:
+        """Arrays of a whole block may be more than the stack of a core's thread takes: these are elsewhere."""
+        length = stmt.buffer.length
+        assert length is not None
+        self.stack += length * stmt.buffer.element.size
+        if self.stack <= _STACK:
+            super().local(stmt, kind, name)
+            return
+        self.stack -= length * stmt.buffer.element.size
+        memory = self.names.new(f"{name}_memory")
+        self.line(f"const gpuad_large<{kind}> {memory}({length}{', 0' if stmt.zero else ''});", stmt.note)
+        self.line(f"{kind}* __restrict__ const {name} = {memory}.data;")
 
     def shared(self, stmt: Alloc, kind: str, name: str) -> None:
         raise UnsupportedError("the CPU executor does not run kernels with shared memory yet", stmt.span)
