@@ -29,26 +29,37 @@ def definitions(block: tuple[Stmt, ...]) -> dict[Var, Expr]:
 
 def polynomial(expr: Expr, lets: Mapping[Var, Expr]) -> Polynomial:
     """The expression over atoms that no `Let` of `lets` defines."""
+    return _polynomial(expr, lets, {})
+
+
+def _polynomial(expr: Expr, lets: Mapping[Var, Expr], known: dict[Var, Polynomial]) -> Polynomial:
+    """The same; `known`: what Vars are that have occurred before."""
+
+    def of(inner: Expr) -> Polynomial:
+        return _polynomial(inner, lets, known)
+
     if isinstance(expr, Unary | Binary) and expr.type.bits < 32:
         return {(expr,): 1}
     match expr:
         case Constant(value=v):
             return {(): int(v)} if v else {}
         case Var() if expr in lets:
-            return polynomial(lets[expr], lets)
+            if expr not in known:
+                known[expr] = of(lets[expr])
+            return known[expr]
         case Cast(operand=a) if _keeps(a.type, expr.type):
-            return polynomial(a, lets)
+            return of(a)
         case Unary(op="-", operand=a):
-            return scale(polynomial(a, lets), -1)
+            return scale(of(a), -1)
         case Binary(op="+", left=a, right=b):
-            return plus(polynomial(a, lets), polynomial(b, lets))
+            return plus(of(a), of(b))
         case Binary(op="-", left=a, right=b):
-            return plus(polynomial(a, lets), scale(polynomial(b, lets), -1))
+            return plus(of(a), scale(of(b), -1))
         case Binary(op="*", left=a, right=b):
-            product = times(polynomial(a, lets), polynomial(b, lets))
+            product = times(of(a), of(b))
             return product if len(product) <= _LIMIT else {(expr,): 1}
         case Binary(op="<<", left=a, right=Constant(value=v)) if 0 <= v < 31:
-            return scale(polynomial(a, lets), 1 << int(v))
+            return scale(of(a), 1 << int(v))
     return {(expr,): 1}
 
 

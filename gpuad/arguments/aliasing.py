@@ -209,18 +209,32 @@ class _Pairs:
             "U = Duplicated(u, du); V = U[...].", ShadowError,
         )  # fmt: skip
 
+    def _may_meet(self, p: int, q: int) -> bool:
+        """Whether two views of numbers lie in one allocation and one of them may be left."""
+        if not _together(self.primals[p], self.primals[q]) or self.primals[p].unit != self.primals[q].unit:
+            return False
+        memories = (self.bound[p].memory, self.bound[q].memory)
+        return all(m is not None and m.is_float for m in memories) and not {self._name(p), self._name(q)} <= set(self.inside)
+
     @staticmethod
     def _alike(step: int | None, first: Sequence[Region], second: Sequence[Region]) -> bool:
         return step is not None and all(_together(x, y) and _distance(y, x) == step for x, y in zip(first, second, strict=True))
 
     def _bare(self, p: int, q: int) -> None:
-        """What has a shadow is not passed beside it without one: its reads would drop a term, its writes would leave a stale shadow."""
-        if not (self.shadows[p] or self.shadows[q]) or not overlap(self.primals[p], self.primals[q]):
+        """What has a shadow is not passed beside it without one: its reads would drop a term, its writes would leave a stale shadow. So it
+        may be where the kernel may reach from the one to the other, for all that is known."""
+        if not (self.shadows[p] or self.shadows[q]):
             return
         plain, paired = (p, q) if self.shadows[q] else (q, p)
-        stored = self._name(plain) in self.stores
-        if self.bound[plain].kind == "stopped" and not stored:
+        meet, stored = overlap(self.primals[p], self.primals[q]), self._name(plain) in self.stores
+        if not (meet or self._may_meet(p, q)) or (self.bound[plain].kind == "stopped" and not stored):
             return
+        if not meet:
+            raise self.places[plain].refuse(
+                f"has no shadow and lies in one array with `{self._name(paired)}`, which has one, and the kernel may reach from one to the "
+                f"other, for all that is known of its indices: pass a copy, or Duplicated with a shadow that lies beside that of "
+                f"`{self._name(paired)}` in the same way.", ShadowError,
+            )  # fmt: skip
         escape = "" if stored else ", or gpuad.stop_gradient(x) to drop this gradient on purpose"
         what = f"is memory of `{self._name(paired)}`, which has a shadow: pass Duplicated with that shadow here too{escape}."
         raise self.places[plain].refuse(what, ShadowError)

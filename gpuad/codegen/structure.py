@@ -42,6 +42,7 @@ from ..ir.nodes import (
     variables,
     walk,
 )
+from ..ir.rewrite import is_short
 from ..ir.types import value_type
 
 Visit: TypeAlias = Callable[[Expr], Expr]
@@ -82,6 +83,16 @@ def substitute(expr: Expr, table: dict[Var, Expr]) -> Expr:
     if isinstance(expr, Var):
         return table.get(expr, expr)
     return rebuild(expr, lambda e: substitute(e, table)) if table else expr
+
+
+def expanded(lets: Iterable[Let]) -> dict[Var, Expr]:
+    """What variables are in terms of others, as long as that is short."""
+    table: dict[Var, Expr] = {}
+    for let in lets:
+        value = substitute(let.value, table)
+        if is_short(value):
+            table[let.var] = value
+    return table
 
 
 def visit_operands(stmt: Stmt, visit: Visit) -> Stmt:

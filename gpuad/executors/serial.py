@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from ..codegen.structure import expanded
 from ..ir import build as b
 from ..ir.nodes import (
     Accumulate,
@@ -537,11 +538,7 @@ def source_thread(stmt: Shuffle, thread: Expr, threads: int) -> Expr:
 def _single_values(kernel: Kernel) -> dict[Var, Expr]:
     """What the variables that get one value only are in terms of others."""
     assigned = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
-    table: dict[Var, Expr] = {}
-    for stmt in walk_stmts(kernel.body):
-        if isinstance(stmt, Let) and stmt.var not in assigned:
-            table[stmt.var] = substitute(stmt.value, table)
-    return table
+    return expanded(s for s in walk_stmts(kernel.body) if isinstance(s, Let) and s.var not in assigned)
 
 
 def _trips(loop: For) -> Expr:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 
 from .nodes import (
     Accumulate,
@@ -37,6 +38,7 @@ from .nodes import (
     Unary,
     Var,
     While,
+    walk,
 )
 
 Rewrite = Callable[[Expr], Expr]
@@ -71,6 +73,12 @@ def map_expr(expr: Expr, f: Rewrite) -> Expr:
 def substitute(expr: Expr, mapping: Mapping[Var, Expr]) -> Expr:
     """The expression with every Var that is a key of `mapping` replaced, all at once (replacements are not searched again)."""
     return map_expr(expr, lambda e: mapping.get(e, e) if isinstance(e, Var) else e) if mapping else expr
+
+
+def is_short(expr: Expr, most: int = 128) -> bool:
+    """Whether an expression has so few parts that others may be put together from it. Without such a bound the text of a variable in terms
+    of others doubles with each line that uses the one before it twice."""
+    return sum(1 for _ in islice(walk(expr), most + 1)) <= most
 
 
 def _same(new: tuple[Expr, ...], old: tuple[Expr, ...]) -> bool:

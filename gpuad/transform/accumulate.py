@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..ir import build as b
-from ..ir.nodes import Accumulate, Block, Buffer, Call, Expr, How, Load, Stmt, Store, Take
+from ..ir.nodes import Accumulate, Atomic, Block, Buffer, Call, Expr, How, Load, Stmt, Store, Take
 from ..ir.rewrite import map_blocks, map_expr, map_stmt_exprs, touches, walk_stmts
 
 
@@ -109,7 +109,8 @@ def _idle(stmt: Stmt, block: list[Stmt]) -> bool:
 
 
 def _only_store(stmt: Store, block: list[Stmt]) -> bool:
-    return sum(1 for s in block if isinstance(s, Store | Accumulate | Take) and s.buffer == stmt.buffer) == 1
+    """Whether nothing else in the block, or deeper, writes to the array."""
+    return sum(1 for s in walk_stmts(tuple(block)) if isinstance(s, Store | Accumulate | Take | Atomic) and s.buffer == stmt.buffer) == 1
 
 
 def undecided(body: Block) -> tuple[Buffer, ...]:

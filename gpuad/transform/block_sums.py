@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from ..ir import build as b
 from ..ir.nodes import Accumulate, Assign, Block, Buffer, Constant, Expr, For, How, If, LaunchIndex, Let, Stmt, Var, While, variables, walk
-from ..ir.rewrite import blocks, defined, expressions, map_blocks, substitute, walk_stmts
+from ..ir.rewrite import blocks, defined, expressions, is_short, map_blocks, substitute, walk_stmts
 from ..ir.types import F32, F64
 from .gather import is_movable, only
 from .names import Names
@@ -129,6 +129,8 @@ class _Known:
         """The expression in terms of parameters and what is allowed."""
         while any(v in self.lets and v not in allowed for v in variables(expr)):
             expr = substitute(expr, {v: self.lets[v] for v in variables(expr) if v in self.lets})
+            if not is_short(expr):
+                return None
         if any(isinstance(e, LaunchIndex) for e in walk(expr)):
             return None
         return expr if all(v in allowed or v in self.params for v in variables(expr)) else None

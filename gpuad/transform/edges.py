@@ -19,12 +19,13 @@ from dataclasses import dataclass, replace
 from ..analysis.affine import Polynomial, atoms, constant, plus, polynomial, scale, split, times
 from ..ir import build as b
 from ..ir.nodes import Binary, Call, Constant, Expr, LaunchIndex, Select, Unary, Var, variables, walk
-from ..ir.rewrite import map_expr, rebuild, substitute
+from ..ir.rewrite import is_short, map_expr, rebuild, substitute
 from ..ir.types import I32
 from . import fold
 from .names import Names
 
 MOST = 12  # pieces of one index
+_LONG = 512  # parts of one
 PINS = 8  # threads that are told apart
 
 
@@ -54,6 +55,7 @@ class Edges:
         self.names = names
         self.laps: dict[Var, Polynomial] = {}
         self._known: dict[str, Var] = {}
+        self._bending: dict[Var, Expr | None] = {}
 
     def pieces(self, index: Expr, around: Sequence[Expr]) -> list[Piece]:
         """The pieces of an index where the conditions `around` hold. Raises TooMany."""
@@ -62,13 +64,15 @@ class Edges:
 
     def expanded(self, expr: Expr) -> Expr:
         """The expression without variables behind which it bends."""
-        found: dict[Var, Expr] = {}
-        for v in variables(expr):
-            value = self.lets.get(v)
-            full = self.expanded(value) if value is not None and v not in found else None
-            if full is not None and any(_bends(e) for e in walk(full)):
-                found[v] = full
-        return substitute(expr, found)
+        found = {v: value for v in dict.fromkeys(variables(expr)) if (value := self.bending(v)) is not None}
+        return _readable(substitute(expr, found))
+
+    def bending(self, var: Var) -> Expr | None:
+        """What a variable is, if that bends."""
+        if var not in self._bending:
+            full = self.expanded(self.lets[var]) if var in self.lets else None
+            self._bending[var] = full if full is not None and any(_bends(e) for e in walk(full)) else None
+        return self._bending[var]
 
     def split(self, piece: Piece, around: Sequence[Expr]) -> list[Piece]:
         if piece.surplus:
@@ -137,9 +141,9 @@ class Edges:
         return any(var in variables(self.plain(c)) for p in parts for c in p.conditions)
 
     def plain(self, expr: Expr) -> Expr:
-        """The expression in terms of thread indices and parameters, as far as that goes."""
+        """The expression in terms of thread indices and parameters, as far as that goes. Raises TooMany."""
         while (new := substitute(expr, {v: self.lets[v] for v in variables(expr) if v in self.lets})) is not expr:
-            expr = new
+            expr = _readable(new)
         return expr
 
     def slope(self, expr: Expr, var: Var) -> Polynomial:
@@ -346,6 +350,12 @@ def _bends(expr: Expr) -> bool:
         case Binary(op="%"):
             return expr.type.is_integer
     return False
+
+
+def _readable(expr: Expr) -> Expr:
+    if not is_short(expr, _LONG):
+        raise TooMany
+    return expr
 
 
 def _innermost(expr: Expr) -> Expr | None:

@@ -129,6 +129,8 @@ def _joined(block: Block) -> tuple[Block, Mapping[Var, Var]]:
     out: list[Stmt] = []
     for old in block:
         stmt = _used(old, renamed)
+        for written in {s.buffer for s in walk_stmts((stmt,)) if hasattr(s, "buffer") and not isinstance(s, Load)}:
+            loads = {k: v for k, v in loads.items() if k[0] != written}
         last = out[-1] if out else None
         if isinstance(stmt, If) and isinstance(last, If) and _one_guard(last, stmt) and not assigned & set(variables(stmt.condition)):
             then, inner = _joined((*last.then, *stmt.then))
@@ -140,8 +142,6 @@ def _joined(block: Block) -> tuple[Block, Mapping[Var, Var]]:
             renamed[defined(stmt)[0]] = known
             continue
         out.append(stmt)
-        for written in {s.buffer for s in walk_stmts((stmt,)) if hasattr(s, "buffer") and not isinstance(s, Load)}:
-            loads = {k: v for k, v in loads.items() if k[0] != written}
         if isinstance(stmt, Load):
             loads[stmt.buffer, stmt.index] = stmt.var
         elif isinstance(stmt, Let) and not assigned & {stmt.var, *variables(stmt.value)}:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from ..ir import build as b
 from ..ir.nodes import Accumulate, Assign, Block, Buffer, Expr, For, How, If, LaunchIndex, Let, Stmt, Var, While, variables, walk
-from ..ir.rewrite import blocks, defined, map_blocks, substitute, walk_stmts
+from ..ir.rewrite import blocks, defined, is_short, map_blocks, substitute, walk_stmts
 from ..ir.types import F32, F64
 from .names import Names
 
@@ -116,6 +116,8 @@ def _of_parameters(index: Expr, lets: Mapping[Var, Expr], varying: Collection[Va
     full = index
     while any(v in lets for v in variables(full)):
         full = substitute(full, {v: lets[v] for v in variables(full) if v in lets})
+        if not is_short(full):
+            return None
     if any(v in varying for v in variables(full)) or any(isinstance(e, LaunchIndex) for e in walk(full)):
         return None
     return full

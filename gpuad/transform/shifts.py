@@ -148,9 +148,9 @@ class Shifts:
             return None
         try:
             pieces = [(a, p) for a in adds for p in self.edges.pieces(a.stmt.index, self.plain(a.conditions))]
+            results = [r for slopes in self.candidates(pieces) if (r := self.under(buffer, slopes, pieces)) is not None]
         except TooMany:
             return None
-        results = [r for slopes in self.candidates(pieces) if (r := self.under(buffer, slopes, pieces)) is not None]
         ranked = sorted(results, key=lambda r: r.turns)
         return ranked[rank] if rank < len(ranked) else None
 

@@ -40,6 +40,7 @@ from ...ir.nodes import (
     variables,
     walk,
 )
+from ...ir.rewrite import is_short
 from ...ir.types import BOOL
 from ..coalesce import Classes
 from ..fold import negated
@@ -157,9 +158,9 @@ class _Plan:
                 if not self.is_movable(stmt):
                     _close(out, piece, mask)
                 out.append(Once(visit_operands(stmt, self.first)))
-            elif isinstance(stmt, Let) and self.is_index(stmt):
+            elif isinstance(stmt, Let) and self.is_index(stmt) and is_short(value := self.first(stmt.value)):
                 self.again[stmt.var] = stmt
-                self.values[stmt.var] = self.first(stmt.value)
+                self.values[stmt.var] = value
             else:
                 piece.append(self.loaded(stmt, mask, out))
         self.give(tuple((var, self.same_loaded(value, mask, out)) for var, value in ends), mask, out, piece)

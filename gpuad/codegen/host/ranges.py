@@ -26,9 +26,9 @@ from ...ir.nodes import (
     variables,
     walk,
 )
-from ...ir.rewrite import defined
+from ...ir.rewrite import defined, is_short
 from ...ir.types import BOOL, I32, U32
-from ..structure import statements, substitute
+from ..structure import expanded, statements, substitute
 from .axes import GLOBAL
 from .widen import SMALL
 
@@ -58,7 +58,7 @@ def take_bounds(kernel: Kernel) -> Ranged:
     *before, last = kernel.body or (None,)
     if not isinstance(last, If) or last.otherwise or last.merges or not all(isinstance(s, Let) for s in before):
         return Ranged(kernel)
-    values = _values([s for s in before if isinstance(s, Let)])
+    values = expanded(s for s in before if isinstance(s, Let))
     bounds, kept = [], []
     for term in _terms(last.condition):
         bound = bound_of(substitute(term, values), kernel)
@@ -68,14 +68,6 @@ def take_bounds(kernel: Kernel) -> Ranged:
         return Ranged(kernel)
     body: list[Stmt | None] = [*before, *(last.then if not kept else [replace(last, condition=_conjunction(kept))])]
     return Ranged(replace(kernel, body=tuple(s for s in body if s is not None)), tuple(bounds))
-
-
-def _values(lets: list[Let]) -> dict[Var, Expr]:
-    """What the variables are in terms of parameters and launch indices."""
-    table: dict[Var, Expr] = {}
-    for let in lets:
-        table[let.var] = substitute(let.value, table)
-    return table
 
 
 def _terms(condition: Expr) -> list[Expr]:
@@ -92,9 +84,9 @@ def _conjunction(terms: list[Expr]) -> Expr:
 
 
 def single_values(kernel: Kernel) -> dict[Var, Expr]:
-    """What the variables that get one value only are in terms of others."""
+    """What the variables that get one value only are in terms of others, where that is short."""
     assigned = {s.var for s in statements(kernel.body) if isinstance(s, Assign)}
-    return _values([s for s in statements(kernel.body) if isinstance(s, Let) and s.var not in assigned])
+    return expanded(s for s in statements(kernel.body) if isinstance(s, Let) and s.var not in assigned)
 
 
 def bound_of(term: Expr, kernel: Kernel) -> Bound | None:
@@ -170,7 +162,8 @@ class _Inside:
         out: list[Stmt] = []
         for stmt in block:
             if isinstance(stmt, Let) and stmt.var not in self.fixed:
-                self.values[stmt.var] = substitute(stmt.value, self.values)
+                value = substitute(stmt.value, self.values)
+                self.values |= {stmt.var: value} if is_short(value) else {}
             if isinstance(stmt, Assign) and self.guards:
                 self.sums.add(stmt.var)
             if isinstance(stmt, If) and self.is_collected(stmt.condition):

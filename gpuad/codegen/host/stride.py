@@ -40,7 +40,7 @@ from ...ir.nodes import (
     walk,
 )
 from ...ir.types import I32, I64, U32, Scalar, Space
-from ..structure import blocks, expressions, operands, statements, substitute, visit_operands
+from ..structure import blocks, expanded, expressions, operands, statements, substitute, visit_operands
 from .axes import GLOBAL, bare, index_name, map_expressions
 from .ranges import is_uniform
 from .sums import is_linear, is_sum
@@ -62,10 +62,10 @@ def flatten(kernel: Kernel) -> Flat:
     if parts is None:
         return Flat(kernel)
     before, loop, after = parts
-    values = _values(before)
+    values = expanded(before)
     stop = substitute(loop.stop, values)
     if not (
-        _is_grid_stride(loop, values) and is_uniform(stop, kernel) and _is_blind(loop, after, values) and _is_independent(loop, kernel)
+        _is_grid_stride(loop, values) and is_uniform(stop, kernel) and _is_blind(loop, after, before) and _is_independent(loop, kernel)
     ):
         return Flat(kernel)
     inner = _without_sums(loop, after)
@@ -83,13 +83,6 @@ def _split(body: Block) -> tuple[list[Let], For, Block] | None:
     return (before, loop, after) if isinstance(loop, For) and all(is_sum(s) for s in after) else None
 
 
-def _values(lets: Iterable[Let]) -> dict[Var, Expr]:
-    table: dict[Var, Expr] = {}
-    for let in lets:
-        table[let.var] = substitute(let.value, table)
-    return table
-
-
 def _is_grid_stride(loop: For, values: dict[Var, Expr]) -> bool:
     step = bare(substitute(loop.step, values))
     if index_name(substitute(loop.start, values)) != f"{GLOBAL}.x" or loop.var.type.bits < 32:
@@ -104,11 +97,21 @@ def _index(t: Scalar) -> Expr:
     return index if t == index.type else Cast(index, t)
 
 
-def _is_blind(loop: For, after: Block, values: dict[Var, Expr]) -> bool:
+def _is_blind(loop: For, after: Block, before: Iterable[Let]) -> bool:
     """Whether an iteration does not know in which thread it runs."""
+    knowing: set[Var] = set()
+
+    def knows(expr: Expr) -> bool:
+        return any(e in knowing if isinstance(e, Var) else _is_of_thread(e) for e in walk(expr))
+
+    for let in before:
+        knowing |= {let.var} if knows(let.value) else set()
     used = [*expressions(loop.body), *(e for c in loop.carried for e in (c.init, c.next)), *expressions(after)]
-    seen = (e for top in used for e in walk(substitute(top, values)))
-    return not any(isinstance(e, LaunchIndex) and e.axis == "x" and e.name not in ("blockDim", "gridDim") for e in seen)
+    return not any(knows(e) for e in used)
+
+
+def _is_of_thread(expr: Expr) -> bool:
+    return isinstance(expr, LaunchIndex) and expr.axis == "x" and expr.name not in ("blockDim", "gridDim")
 
 
 # --- iterations of one thread ----------------------------------------------------------------------------------------------------------
@@ -133,7 +136,7 @@ def _is_independent(loop: For, kernel: Kernel) -> bool:
     assigned = {s.var for s in inner if isinstance(s, Assign)}
     if not assigned <= {s.var for s in inner if isinstance(s, Let)}:
         return False
-    values = _values(s for s in inner if isinstance(s, Let) and s.var not in assigned)
+    values = expanded(s for s in inner if isinstance(s, Let) and s.var not in assigned)
     accesses: dict[Buffer, list[Stmt]] = {}
     for stmt in inner:
         if isinstance(stmt, Load | Store | Accumulate | Take) and stmt.buffer not in own:

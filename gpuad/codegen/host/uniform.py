@@ -39,6 +39,7 @@ from ...ir.nodes import (
     variables,
     walk,
 )
+from ...ir.rewrite import is_short
 from ..coalesce import Classes
 from ..structure import Read, blocks, defined, expressions, operands, rebuild, statements, substitute, written
 from .ranges import Bound, bound_of, single_values
@@ -88,7 +89,7 @@ class Uniform:
         for stmt in statements(self.kernel.body):
             if isinstance(stmt, Let) and stmt.var not in self.assigned:
                 value = substitute(stmt.value, table)
-                if all(v in counters or self.is_single(v) for v in variables(value)):
+                if is_short(value) and all(v in counters or self.is_single(v) for v in variables(value)):
                     table[stmt.var] = value
         return table
 
