@@ -351,6 +351,7 @@ class Tape(Seeding, Repeating):
         if self.state not in ("recorded", _REVERSED, _REPLAYED) or self._steps is None:
             known = self.state if self._steps is not None else "the recording of a program one of whose calls was refused"
             raise TapeError(f"the tape is {known}; a graph is made of a complete recording")
+        self.extract_early()
         executor = executor_of(self._library)
         resolved, plan = self._planned(seeds, lasting=True)
         if executor.stream() is not None and not all(_on_device(seed) for _, seed, _, _ in resolved or ()):
