@@ -380,3 +380,20 @@ def test_a_pointer_into_a_seed_stays_in_its_allocation() -> None:
     pointer = one.at(4)
     assert pointer is not None and pointer.root is room and pointer.offset == 1
     assert one.at(2) is None and one.at(3) is not None and one.at(13) is None
+
+
+def test_a_batch_of_shadows() -> None:
+    x, y = np.zeros(N), np.zeros(N)
+    dx, dy, seeds = (tuple(np.zeros(N) for _ in range(2)) for _ in range(3))
+    a, b, tape = gpuad.BatchDuplicated(x, dx), gpuad.BatchDuplicated(y, dy), gpuad.Tape()
+    for run in range(4):
+        rng = np.random.default_rng(run)
+        x[...] = rng.uniform(0.2, 0.9, N)
+        for k in range(2):
+            dx[k][...], seeds[k][...] = 0, rng.standard_normal(N)
+        with tape:
+            launch("half_square", b, a)
+        tape.reverse({b: seeds})
+        for k in range(2):
+            np.testing.assert_allclose(dx[k], x * seeds[k], rtol=1e-14)
+            assert not dy[k].any()

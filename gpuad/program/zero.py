@@ -230,8 +230,8 @@ def _read_in_place(shadowed: Shadowed, lent: Mapping[Buffer, Any], stale: Stale)
     found: dict[int, Memory] = {}
     for t, m, region in shadowed.places if stale.placements.seeds else ():
         seed = stale.placements.of(m.root)
-        alone = sum(where_of(other.root) == where_of(m.root) for _, other, _ in shadowed.places) == 1
-        if seed is None or not alone or t.buffer in lent or t.region is None or (t.writes and t.once != "taken"):
+        met = sum(other.position == t.position or where_of(its.root) == where_of(m.root) for other, its, _ in shadowed.places)
+        if seed is None or met > 1 or t.buffer in lent or t.region is None or (t.writes and t.once != "taken"):
             continue
         memory = seed.at(m.offset)
         if memory is not None and region and region <= seed.region:
