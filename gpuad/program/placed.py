@@ -53,10 +53,14 @@ def placed(shadow: Any, seed: Any, root: Any, region: Region) -> Placed | None:
     if not is_array(seed) or namespace(seed) is not namespace(root) or seed.dtype != root.dtype or seed.dtype != shadow.dtype:
         return None
     dense = seed.flags.c_contiguous and shadow.flags.c_contiguous and seed.shape == shadow.shape and getattr(seed.flags, "aligned", True)
-    one_device = getattr(seed, "device", None) == getattr(root, "device", None)
-    if not dense or not one_device or len(region.spans) != 1 or region.nbytes != seed.size:
+    if not dense or _device(seed) != _device(root) or len(region.spans) != 1 or region.nbytes != seed.size:
         return None
     return Placed(root, region.low, region.high, resolve(seed), region)
+
+
+def _device(array: Any) -> Any:
+    """The number of the array's GPU."""
+    return getattr(getattr(array, "device", None), "id", None)
 
 
 @dataclass(eq=False)
