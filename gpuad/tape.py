@@ -41,6 +41,7 @@ from .program.launch import Launched
 from .program.lending import Homes, Lending
 from .program.memory import Allocation
 from .program.operation import Effects, Foreign, Operation, Use
+from .program.placed import Placements, where_of
 from .program.recipe import Recipe, call_key, line_of, place_of, user_frame
 from .program.region import Region, of_array
 from .program.repeating import Repeating
@@ -332,8 +333,9 @@ class Tape(Seeding, Repeating):
         resolved, plan = self._planned(seeds)
         actions = plan.now(executor_of(self._library, True))
         self.state = "undefined: a reverse failed, its shadows are undefined"
-        for shadow, seed, _, _ in resolved or ():
-            shadow[...] = seed
+        for shadow, seed, root, _ in resolved or ():
+            if where_of(root) not in plan.placed:
+                shadow[...] = seed
         perform(actions)
         self.assembled = plan.assembled
         self.state = _REVERSED
@@ -351,13 +353,14 @@ class Tape(Seeding, Repeating):
         if self.state not in ("recorded", _REVERSED, _REPLAYED) or self._steps is None:
             known = self.state if self._steps is not None else "the recording of a program one of whose calls was refused"
             raise TapeError(f"the tape is {known}; a graph is made of a complete recording")
+        self.extract_early()
         executor = executor_of(self._library)
         resolved, plan = self._planned(seeds, lasting=True)
         if executor.stream() is not None and not all(_on_device(seed) for _, seed, _, _ in resolved or ()):
             raise TapeError("a seed of a graph on a GPU is a CuPy array or a number, not an array of the host")
         executors = executor, executor_of(self._library, True)
         tape = Captured(list(self.allocations.values()), self.exact, self._streams, *executors, self._use_up, self._used_by)
-        pairs = [(shadow, seed) for shadow, seed, _, _ in resolved or ()]
+        pairs = [(shadow, seed) for shadow, seed, root, _ in resolved or () if where_of(root) not in plan.placed]
         return Graph(forward_parts(self._steps, redirected(self, self._steps)), reverse_parts(plan, pairs), tape)
 
     def _use_up(self) -> object:
@@ -376,7 +379,7 @@ class Tape(Seeding, Repeating):
         self.shadows = known.copy()
         try:
             resolved = self._resolved(seeds, lasting=lasting) if seeds is not None else None
-            return resolved, self._plan(resolved)
+            return resolved, self._plan(resolved, self.placements(resolved or (), lasting))
         finally:
             if self.operations is operations:
                 self.shadows = known
@@ -384,16 +387,16 @@ class Tape(Seeding, Repeating):
                 self._known = None
                 self.plans.clear()
 
-    def _plan(self, resolved: list[Seed] | None) -> Plan:
+    def _plan(self, resolved: list[Seed] | None, placements: Placements) -> Plan:
         """The plan for such seeds, kept as long as the recording is."""
         seeds = [(root, region) for _, _, root, region in resolved] if resolved is not None else None
         pairs = self.shadows.pairs if self._paired != self.shadows.count else None  # a seed has shown a shadow
         given = tuple((address(root), root.dtype, region) for root, region in seeds) if seeds is not None else None
-        key = self.surroundings(), pairs, given
+        key = self.surroundings(), pairs, given, placements.key
         if key not in self.plans:
             executors = executor_of(self._library), executor_of(self._library, True)
             reversal = Reversal(self.operations, self.allocations, self.shadows, self._transient, executors)
-            stale = Stale(Lending(self._homes, dict(self._temporaries)))
+            stale = Stale(Lending(self._homes, dict(self._temporaries)), placements)
             self.plans[key] = reversal.plan(stale, seeds, list(self._temporaries.values()), self.restore)
         if self._library is not None:
             self._streams.work(executor_of(self._library))

@@ -390,6 +390,62 @@ def tape_on_streams(cupy: Any) -> None:
         assert way == "current" or tape.stats.allocations == 0
 
 
+RELAX = """extern "C" __global__ void relax(const double* f, double* g, double rate, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    double m = 0;
+    for (int k = 0; k < 5; ++k) m += 0.2 * f[k * n + i];
+    for (int k = 0; k < 5; ++k) g[k * n + i] = f[k * n + i] + rate * (m * m * m - f[k * n + i]);
+}
+"""
+
+
+def values_kept_on_streams(cupy: Any) -> None:
+    """A ping-pong whose launches write the values that are kept, from the second recording on, on two streams that take turns; a seed that
+    is read where it is; and the same as a graph."""
+    n, steps, tape, relax = 300, 4, gpuad.Tape(), compiled(RELAX, "relax")
+    u, v, seed = Duplicated(cupy.zeros((5, n)), cupy.zeros((5, n))), Duplicated(cupy.zeros((5, n)), cupy.zeros((5, n))), cupy.zeros((5, n))
+    streams, main = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)], cupy.cuda.get_current_stream()
+    rng = np.random.default_rng(0)
+
+    def start() -> tuple[Any, Any]:
+        begin, end = rng.uniform(0.1, 0.9, (5, n)), rng.standard_normal((5, n))
+        for array, values in ((u.primal, begin), (v.primal, 0 * begin), (seed, end), (u.shadow, 7 + 0 * begin), (v.shadow, 7 + 0 * begin)):
+            array[...] = cupy.asarray(values)
+        return begin, end
+
+    def check(f: Any, d: Any) -> None:
+        means, rates = [], [0.1 * (k + 1) for k in range(steps)]
+        for rate in rates:
+            means.append(f.mean(0))
+            f = f + rate * (means[-1] ** 3 - f)
+        for rate, m in zip(reversed(rates), reversed(means), strict=True):
+            d = (1 - rate) * d + rate * 3 * m**2 * d.sum(0) / 5
+        np.testing.assert_allclose(u.primal.get(), f, rtol=1e-12)
+        np.testing.assert_allclose(u.shadow.get(), d, rtol=1e-11, atol=1e-13)
+        assert not v.shadow.get().any()
+
+    for _ in range(4):
+        given = start()
+        with tape:
+            a, b, before = u, v, main
+            for k in range(steps):
+                streams[k % 2].wait_event(before.record())  # the user's arrays are the user's to order
+                before = streams[k % 2]
+                relax(-(-n // 128), 128, (a, b, 0.1 * (k + 1), n), stream=before)
+                a, b = b, a
+        tape.reverse({u: seed})
+        check(*given)
+    assert tape._steps is not None and any(p.placed for p in tape.plans.values())
+    assert [step.actions[-1].kernel.name for step in tape._steps] == ["relax_keep"] * 3 + ["relax"]
+    run = tape.graph({u: seed})
+    for _ in range(2):
+        given = start()
+        run.launch()
+        check(*given)
+
+
 def _doubled_reverse(dx: Any, dx_before: Any) -> None:
     dx_before[...] = dx_before + dx + dx
 
@@ -600,7 +656,7 @@ def large_shared(cupy: Any) -> None:
 
 CHECKS: tuple[Callable[[Any], None], ...] = (
     raw_kernel, raw_module, template_instance, own_kernel_runs, view, halves_of_one_array, made_shadow, batch, refused, split_on_stream,
-    tape_on_streams, tape_memory_on_streams, graph, graph_of_states, graph_refusals, graph_of_what_allocates,
+    tape_on_streams, tape_memory_on_streams, values_kept_on_streams, graph, graph_of_states, graph_refusals, graph_of_what_allocates,
     elementwise, reduction, python_function, large_shared,
 )  # fmt: skip
 SPLIT = ("softmax", "adam", "horner", "relu_bias", "kepler-orbit", "insertion_sort", "masked_update", "gray_scott")

@@ -14,6 +14,7 @@ import pytest
 import gpuad
 from gpuad import Duplicated, launching
 from gpuad.codegen import host_source
+from gpuad.codegen.host import apart
 from gpuad.codegen.host.helpers import host_helper_text
 from gpuad.differentiate import primal_of
 from gpuad.executors.base import Memory
@@ -30,13 +31,22 @@ THREADS = 70  # each has 4 elements of x, y and z
 HEAD = "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; int b = i * 4; T s = x[b];"
 UNCLEAR = {
     "indirect": "x[b + q[i]] = 2 * s; x[b + 1] += s;",
-    "a parameter": "x[b + m] = s / 2 + 1; x[b + 1] += s;",
-    "a store, then a load": "x[b] = x[b + 2] / 2; s = x[b + m]; x[b + 1] = s / 4;",
-    "a load, a store, its neighbour": "s += x[b + 1]; x[b + m] = s; y[b] = x[b + 2];",
     "stores only, with neighbours": "y[b] = s; y[b + m] = s + 1; y[b + 1] = s + 2; y[b + q[i]] = s + 3; y[b + 2] = s + 4;",
     "in a branch": "if (s > 100) x[b + m] = s; y[b] = x[b + 1] + x[b + 2];",
     "stores only, another way to write it": "y[b | (4 * i)] = s; y[b + m] = s + 1; y[b + 1] = s + 2;",
     "in a loop": "for (int k = 0; k < m; ++k) { s = x[b]; x[b + k] = s / 2 + 1; x[b + 1] += s / 4; }",
+}
+ASKED = {  # clear in rows that are asked how far two elements lie from each other
+    "a parameter": "x[b + m] = s / 2 + 1; x[b + 1] += s;",
+    "a store, then a load": "x[b] = x[b + 2] / 2; s = x[b + m]; x[b + 1] = s / 4;",
+    "a load, a store, its neighbour": "s += x[b + 1]; x[b + m] = s; y[b] = x[b + 2];",
+    "by turns": "x[b + 1] = s; x[b + m] = s / 2; x[b + 1] += 3; x[b + m] += x[b + 1] / 2; y[b] = x[b + m]; x[b + 1] += s;",
+    "stored twice": "x[b + m] = s; y[b] = 1; x[b + 1] = s + 2; x[b + m] = s / 4; z[b] = x[b + 1]; y[b] += x[b + m];",
+    "a swap": "s = x[b + 1]; x[b + 1] = x[b + m]; x[b + m] = s;",
+    "three": "x[b + m] = s; x[b + 1] = 2 * s; x[b + 3 - m] = s / 2; x[b + m] += 1; x[b + 1] += 2; x[b + 3 - m] += x[b + m];",
+    "a product": "int o = n * m; x[b + o - 69 * m] = s; x[b + 1] = 2; x[b + m * n - 70 * m + 2] += s; x[b + m * (n - 69)] += x[b + 1];",
+    "another way to write it": "x[b + m] = s; x[b + 1] = 3; x[(int)(4u * i + 1u + m * 4294967295u + m)] += s; x[m + b] += 5;",
+    "what changes in between": "int o = m; x[b + o] = s; x[b + 1] = 3; o = 1; x[b + o] += s; x[b + m] += x[b + o];",
 }
 CLEAR = {
     "loads before a store": "x[b + q[i]] = x[b + 1] + x[b + m] + s;",
@@ -91,7 +101,7 @@ def random_order(seed: int) -> str:
     return " ".join(out) + " z[b] = s;"
 
 
-ORDERS = {**CUTS, **UNCLEAR, **CLEAR, **{f"random {seed}": random_order(seed) for seed in range(24)}}
+ORDERS = {**CUTS, **UNCLEAR, **ASKED, **CLEAR, **{f"random {seed}": random_order(seed) for seed in range(24)}}
 
 
 @cache
@@ -135,10 +145,20 @@ def test_a_thread_keeps_the_order_of_its_accesses(name: str) -> None:
             np.testing.assert_array_equal(a, b, err_msg=f"m = {m}: {ORDERS[name]}")
 
 
-@pytest.mark.parametrize("name", [*UNCLEAR, *CLEAR])
+@pytest.mark.parametrize("name", [*UNCLEAR, *ASKED, *CLEAR])
 def test_threads_are_announced_as_independent_where_the_order_is_clear(name: str) -> None:
     text = host_source([ordered(name)])
-    assert ("GPUAD_INDEPENDENT\n   " in text or "GPUAD_LANES\n   " in text) == (name in CLEAR)
+    assert ("GPUAD_INDEPENDENT\n   " in text or "GPUAD_LANES\n   " in text) == (name not in UNCLEAR)
+    assert (" != 0" in text.partition("gpuad_high = gpuad_low;\n            if (!(")[2].partition("\n")[0]) == (name in ASKED)
+
+
+def test_what_is_kept_in_a_variable_is_not_what_memory_holds_where_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The premise: without the question the elements of these are taken to be apart where they are one."""
+    monkeypatch.setattr(apart._Places, "distances", lambda *_: [])
+    for name in ("by turns", "stored twice", "three"):
+        executor = Host()
+        executor.prepare([ordered(name)])
+        assert any(not np.array_equal(a, b) for a, b in zip(after(executor, name, 1), after(Reference(), name, 1), strict=True))
 
 
 def test_threads_whose_arguments_overlap_are_announced_if_their_stores_come_last() -> None:

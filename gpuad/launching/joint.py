@@ -3,6 +3,8 @@
 Threads of a launch come in any order, so thread by thread it is the same if no thread's reverse reads what another thread's forward writes.
 Of memory that the forward does not write that is plain. Of the rest it is proved, for the launch's numbers, that no two threads touch
 one element. Shadows are no concern: they are memory of their own, and what the reverse does with them is what it does alone.
+
+So it is with values that are kept in place of memory (`transform.cut`): what they are made of is read by the launch, too.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from ..ir.nodes import Alloc, Barrier, Block, Buffer, Kernel, Load, Shuffle, Tel
 from ..ir.rewrite import walk_stmts
 from ..ir.types import Space
 from ..ir.verify import verify
-from ..transform.fuse import fused
+from ..transform.fuse import fused, preceded
 from .calls import Call, plain_allowed
 from .staging import Stage
 
@@ -65,6 +67,22 @@ def _fused(primal: Kernel, adjoint: Adjoint, call: Call, stage: Stage) -> Fused 
         return None  # on a CPU a grid-stride loop is one over all elements, and two of them in one kernel are not
     verify(kernel)
     return Fused(kernel, parameters)
+
+
+def keeping(primal: Kernel, extraction: Kernel, saved: Sequence[Buffer], call: Call) -> Kernel | None:
+    """A launch that also does what the `extraction` would do after it: it reads memory that the launch leaves alone, and writes memory of
+    its own, to `saved`. None where that is not so, or better done apart."""
+    own = {*primal.params, *saved}
+    if any(p not in own for p in extraction.params) or _waits(primal.body) or any(isinstance(s, Tell) for s in walk_stmts(primal.body)):
+        return None
+    written = {s.buffer for s in walk_stmts(primal.body) if hasattr(s, "buffer") and not isinstance(s, Load)}
+    if any(isinstance(s, Load) and s.buffer in written and s.buffer.length is None for s in walk_stmts(extraction.body)):
+        return None
+    kernel = preceded(primal, extraction, saved)
+    if call.bound.library != "cupy" and (has_atomics(primal) or (is_flat(primal) and not is_flat(kernel))):
+        return None  # as for forward and reverse
+    verify(kernel)
+    return kernel
 
 
 def _waits(body: Block) -> bool:

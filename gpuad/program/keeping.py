@@ -18,6 +18,8 @@ from ..differentiate import Adjoint
 from ..executors.base import Memory
 from ..ir.dtypes import dtype_of
 from ..launching import Call, State
+from .actions import Doing
+from .extracting import Extraction
 from .launch import Kept, Launched
 from .memory import Allocation
 from .operation import Effects, Operation, Use
@@ -29,6 +31,8 @@ class Keeping(ABC):
 
     operations: list[Operation]
     allocations: dict[int, Allocation]
+    extractions: list[Extraction]
+    doing: Doing
 
     @abstractmethod
     def reach(self, kernel: object, adjoint: Adjoint, call: Call) -> tuple[Effects, dict[tuple[str, int], Use]]:
@@ -89,14 +93,16 @@ class Keeping(ABC):
         call.prepare(
             [cut.extraction, launching.counting(cut.adjoint, call), *(k for s in launching.stages(cut.adjoint, call) for k in s.kernels)]
         )
-        logs = [*old.logs, *(Memory(self.space(call.threads, dtype_of(b.element))) for b in cut.saved)]  # read where they are written
+        kept = [Memory(self.space(call.threads, dtype_of(b.element))) for b in cut.saved]  # read where they are written
+        logs = [*old.logs, *kept]
         arguments = call.bound.arguments
         live = {i: (a.memory if a.is_pointer else a.value) for i, a in enumerate(arguments)}
         state = State(live, entries={i: a.memory for i, a in enumerate(arguments) if a.memory is not None}, logs=logs)
         call.run(cut.extraction, launching.arguments(cut.parameters, call, state))
+        self.extractions.append(Extraction(time, cut, kept, self.doing.actions[-1]))
         effects, uses = self.reach(old.kernel, cut.adjoint, old.call)
-        kept = Kept(cut.names, cut.nbytes * call.threads, len(self.operations) - 1)
-        self.operations[time] = replace(old, adjoint=cut.adjoint, effects=effects, uses=uses, logs=logs, cuts={}, kept=kept)
+        note = Kept(cut.names, cut.nbytes * call.threads, len(self.operations) - 1)
+        self.operations[time] = replace(old, adjoint=cut.adjoint, effects=effects, uses=uses, logs=logs, cuts={}, kept=note)
         self._release({time})
         for use in effects.before:
             use.allocation.pending = use.allocation.pending | use.region

@@ -50,6 +50,7 @@ class Recording(Keeping):
     def forget(self) -> None:
         """Begins anew."""
         self.operations: list[Operation] = []
+        self.extractions = []
         self.allocations: dict[int, Allocation] = {}
         self.shadows = Shadows()
         self.actives: dict[int, Any] = {}

@@ -16,6 +16,7 @@ from ..errors import GpuadError, TapeError
 from ..launching import analysing, executor_of, in_fixed_point, plain_allowed
 from .actions import perform
 from .arena import Arena
+from .extracting import extracted_early
 from .recording import Recording
 from .region import Region
 from .reversal import Plan
@@ -92,8 +93,15 @@ class Repeating(Recording):
         known = self._known
         if known is None or not known.holds(self.surroundings()):
             return False
+        self.extract_early()
         self._at, self._next = 0, known.steps[0]
         return True
+
+    def extract_early(self) -> None:
+        """The program comes again: its launches write what is kept of what they read."""
+        extractions, self.extractions = self.extractions, []
+        if self._steps is not None and extractions:
+            extracted_early(self._steps, self.operations, extractions)
 
     def _repeat(self, step: Step) -> bool:
         """Does what the expected step did; False, and nothing was done, where a check refuses it: the call is then recorded, to say so."""

@@ -18,6 +18,7 @@ from .joining import Part, joined
 from .launch import Launched
 from .memory import Allocation, Versions, placing
 from .operation import Foreign, Operation
+from .placed import Where
 from .region import Region
 from .rules import Ruled
 from .shadows import Shadows
@@ -29,12 +30,14 @@ Seeds = Sequence[tuple[Any, Region]]  # flat shadows, and the elements of each t
 @dataclass(eq=False)
 class Plan:
     """What a reversal does, and for each action the name and the place of its operation; `assembled`: bytes copied to put versions
-    together; `again`: what does the same with fewer launches, for a program that comes again."""
+    together; `placed`: shadows whose seeds it reads or copies itself; `again`: what does the same with fewer launches, for a program that
+    comes again."""
 
     actions: tuple[Action, ...]
     names: tuple[str, ...]
     places: tuple[str, ...]
     assembled: int
+    placed: frozenset[Where] = frozenset()
     runs: int = 0
     again: tuple[Action, ...] = ()
 
@@ -64,6 +67,7 @@ class Reversal:
 
     def plan(self, stale: Stale, seeds: Seeds | None, temporaries: Sequence[Any], restore: bool) -> Plan:
         """The plan for seeds, or for the raw rule (None). Kernels are compiled. `restore`: primals are what they were at the end."""
+        placed = frozenset(stale.placements.seeds)
         steps = self.steps(stale, seeds, temporaries)
         doing = Doing()
         doing.dry = True
@@ -82,7 +86,7 @@ class Reversal:
         doing.actions += self.restored(finder.versions) if restore else ()
         actions = doing.taken()
         owners += [("the end", "reverse")] * (len(actions) - len(owners))
-        return Plan(actions, tuple(n for n, _ in owners), tuple(w for _, w in owners), finder.assembled)
+        return Plan(actions, tuple(n for n, _ in owners), tuple(w for _, w in owners), finder.assembled, placed)
 
     def steps(self, stale: Stale, seeds: Seeds | None, temporaries: Sequence[Any]) -> dict[int, Step]:
         """How each operation is reversed, compiled, and at -1 what comes last. What is not in it has nothing to do."""

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import weakref
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..annotations import BatchDuplicated, Duplicated, address, as_array, leaf_memory, namespace
+from ..annotations import BatchDuplicated, Duplicated, address, as_array, is_array, leaf_memory, namespace, resolve
 from ..arguments.aliasing import hull
 from ..errors import TapeError
 from ..executors.base import Memory
 from ..ir.dtypes import is_real
+from .placed import Placed, Placements, Where, placed, where_of
 from .recording import Recording
 from .region import Region, of_array
+
+_MOST = 8  # seeds read in place
 
 
 class Seeding(Recording):
     """The part of a tape that takes seeds."""
+
+    _temporaries: dict[int, Any]
+
+    def forget(self) -> None:
+        """Begins anew."""
+        super().forget()
+        self._last_seeds: dict[Where, Callable[[], Any]] = {}
+        self._placed_seeds: set[tuple[Where, int, int]] = set()
 
     @abstractmethod
     def room(self, shape: Sequence[int], dtype: Any) -> Any:
@@ -52,6 +64,35 @@ class Seeding(Recording):
                 found.append((shadow, self._apart(part, lasting), root, touched))
         return found
 
+    def placements(self, resolved: Sequence[tuple[Any, Any, Any, Region]], lasting: bool) -> Placements:
+        """Which of the seeds are read where they are: arrays that were the seeds the last time too, or that are `lasting`, apart from all
+        shadows."""
+        found: dict[Where, Placed] = {}
+        before, self._last_seeds = self._last_seeds, {}
+        roots = [where_of(root) for _, _, root, _ in resolved]
+        for shadow, seed, root, region in resolved:
+            where = where_of(root)
+            self._last_seeds[where] = _weakly(seed)
+            kept = lasting or (is_array(seed) and before.get(where, _nothing)() is seed)
+            alone = roots.count(where) == 1 and len({p.root.dtype for p in self.shadows.by_shadow.get(address(root), ())}) == 1
+            if kept and alone and address(root) not in self._temporaries and not self._is_shadow(seed):
+                one = placed(shadow, seed, root, region)
+                found |= {where: one} if one is not None else {}
+        return Placements(found if lasting or self._few(found) else {})
+
+    def _few(self, found: Mapping[Where, Placed]) -> bool:
+        """Whether plans are made for so few seeds that each is worth its own."""
+        known = self._placed_seeds | {(where, address(p.memory.root), p.memory.offset) for where, p in found.items()}
+        if len(known) <= _MOST:
+            self._placed_seeds = known
+        return len(known) <= _MOST
+
+    def _is_shadow(self, seed: Any) -> bool:
+        memory = resolve(seed) if is_array(seed) else None
+        if memory is None or not seed.size:
+            return False
+        return self.shadows.is_shadow(address(memory.root), of_array(seed, memory.offset * int(memory.root.dtype.itemsize)))
+
     def _seeded(self, key: Any) -> list[tuple[Any, Any, Region]]:
         """The shadows that belong to a key's memory, as views like its primal, the allocation of each, and its elements in there;
         TapeError if they are not of the recording."""
@@ -82,6 +123,17 @@ class Seeding(Recording):
         copy = self.room(seed.shape, seed.dtype)
         copy[...] = seed
         return copy
+
+
+def _nothing() -> None:
+    """What is left of an array that nobody has."""
+
+
+def _weakly(seed: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(seed)
+    except TypeError:  # a number
+        return _nothing
 
 
 def _check_seed(seed: Any, dtype: np.dtype[Any]) -> None:

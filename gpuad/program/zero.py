@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 from .. import launching
 from ..analysis.injectivity import TOUCHES, Launch, Reach
 from ..analysis.once import begun, once, surely
-from ..annotations import address, leaf_memory
+from ..annotations import leaf_memory
 from ..differentiate import Adjoint
 from ..executors.base import Memory
 from ..ir.nodes import Accumulate, Block, Buffer, Load, Stmt, Take
@@ -33,6 +33,7 @@ from .effects import of_reach, reached
 from .launch import Launched
 from .lending import Copy, Lending
 from .memory import clearing_of
+from .placed import Placed, Placements, Where, where_of
 from .region import EMPTY, Region, of_array, span
 from .rules import Ruled
 
@@ -64,7 +65,7 @@ class Step:
 
     cleared: tuple[tuple[Any, Region], ...]
     stages: tuple[Stage, ...] = ()
-    copies: tuple[Copy, ...] = ()
+    copies: tuple[Copy | Placed, ...] = ()
     moved: Mapping[int, Memory] = field(default_factory=dict)
 
     def begin(self) -> list[Action]:
@@ -72,27 +73,20 @@ class Step:
         return [*(copy.action() for copy in self.copies), *(a for root, region in self.cleared for a in clearing_of(root, region))]
 
 
-Where: TypeAlias = "tuple[int, int]"
-
-
-def place(root: Any) -> Where:
-    """The address of an allocation and the size of its elements: structs have shadows of several sizes in one allocation, bytes apart."""
-    return address(root), int(root.dtype.itemsize)
-
-
 class Stale:
-    """The stale elements of each shadow; and where shadows live."""
+    """The stale elements of each shadow; where shadows live, and seeds that lie elsewhere."""
 
-    def __init__(self, lending: Lending) -> None:
+    def __init__(self, lending: Lending, placements: Placements | None = None) -> None:
         self.regions: dict[Where, Region] = {}
         self.roots: dict[Where, Any] = {}
         self.lending = lending
+        self.placements = placements or Placements()
 
     def of(self, root: Any) -> Region:
-        return self.regions.get(place(root), EMPTY)
+        return self.regions.get(where_of(root), EMPTY)
 
     def add(self, root: Any, region: Region) -> None:
-        where = place(root)
+        where = where_of(root)
         self.roots[where] = root
         self.regions[where] = self.regions.get(where, EMPTY) | region
 
@@ -101,7 +95,7 @@ class Stale:
         stale = self.of(root)
         found = stale & region
         if found:
-            self.regions[place(root)] = stale - found
+            self.regions[where_of(root)] = stale - found
         return found
 
     def alive(self, root: Any) -> bool:
@@ -121,7 +115,7 @@ def step_of(operation: Launched, stale: Stale) -> Step:
         operation.shadowed = _shadowed(operation.adjoint, operation.call)
     shadowed: Shadowed = operation.shadowed
     lendable = any(_may_lend(shadowed, p, stale) for p in shadowed.places)
-    if lendable or not stale.lending.at_home(shadowed.roots.values()):
+    if lendable or not stale.lending.at_home(shadowed.roots.values()) or stale.placements.has(shadowed.roots.values()):
         return _planned(operation, shadowed, stale)
     key = (launching.in_fixed_point(), *[id(stale.regions.get(where)) for where in shadowed.roots])  # equal regions are one object
     known = operation.plans.get(key)
@@ -149,7 +143,8 @@ def step_of_rule(operation: Ruled, stale: Stale) -> Step | None:
 
 def step_at_home(used: Sequence[tuple[Any, Region]], stale: Stale) -> Step:
     """What comes before code that reaches shadows by their own addresses."""
-    copies = [c for root, _ in used for c in stale.lending.home(root)]
+    copies: list[Copy | Placed] = [*stale.placements.home(root for root, _ in used)]
+    copies += (c for root, _ in used for c in stale.lending.home(root))
     cleared = tuple((root, part) for root, region in used if (part := stale.drop(root, region)))
     stale.lending.settle((root for root, _ in used), stale.alive)
     return Step(cleared, copies=tuple(copies))
@@ -157,7 +152,8 @@ def step_at_home(used: Sequence[tuple[Any, Region]], stale: Stale) -> Step:
 
 def last_step(stale: Stale) -> Step:
     """What is left to do when all adjoints have run: every shadow goes home, and what is stale is cleared."""
-    copies = [c for root in stale.lending.temporaries.values() for c in stale.lending.home(root)]
+    copies: list[Copy | Placed] = [*stale.placements.all()]
+    copies += (c for root in stale.lending.temporaries.values() for c in stale.lending.home(root))
     return Step(tuple(stale.rest()), copies=tuple(copies))
 
 
@@ -182,7 +178,7 @@ def _shadowed(adjoint: Adjoint, call: Call) -> Shadowed:
     found: tuple[Touch, ...] = adjoint.facts.get(key, lambda: touches_of(adjoint, call))
     each = [(t, launching.shadow_of(call, t.position, width)) for t in found for width in range(call.bound.width)]
     places = tuple((t, m, _reach(t, m)) for t, m in each if m is not None)
-    return Shadowed(places, {place(m.root): m.root for _, m, _ in places}, call.bound.width == 1 and _apart(places))
+    return Shadowed(places, {where_of(m.root): m.root for _, m, _ in places}, call.bound.width == 1 and _apart(places))
 
 
 def _planned(operation: Launched, shadowed: Shadowed, stale: Stale) -> Step:
@@ -198,7 +194,9 @@ def _planned(operation: Launched, shadowed: Shadowed, stale: Stale) -> Step:
     whole = frozenset(t.buffer for t, m, region in places if t.once == "added" and region and region <= stale.of(m.root))
     assigned = whole.difference(boxes)
     left = frozenset(t.buffer for t, _, _ in places if t.once == "taken")
-    copies, cleared, moved = [], [], {}
+    copies: list[Copy | Placed] = []
+    cleared, moved = [], _read_in_place(shadowed, lent, stale)
+    copies += stale.placements.home(m.root for t, m, _ in places if t.position not in moved)
     for t, m, region in places:
         if t.buffer in lent:
             continue
@@ -217,11 +215,28 @@ def _planned(operation: Launched, shadowed: Shadowed, stale: Stale) -> Step:
     for t, m, region in places:
         if t.buffer in left:
             stale.add(m.root, region)
+            if t.position in moved and stale.placements.of(m.root) is not None:
+                stale.placements.take(m.root, region)
     stale.lending.settle(shadowed.roots.values(), stale.alive)
     idle = all(t.buffer in lent or t.buffer in left or not t.writes for t, _, _ in places)
     known = frozenset((buffer, boxed.box) for buffer, boxed in boxes.items())
     stages = () if idle else launching.stages(adjoint, operation.call, assigned, left, frozenset(lent), known)
     return Step(tuple(cleared), stages, tuple(copies), moved)
+
+
+def _read_in_place(shadowed: Shadowed, lent: Mapping[Buffer, Any], stale: Stale) -> dict[int, Memory]:
+    """The seeds that the launch can read where they are, by the position of the parameter: all that it does to such a shadow is to read, or
+    to take, elements of the seed."""
+    found: dict[int, Memory] = {}
+    for t, m, region in shadowed.places if stale.placements.seeds else ():
+        seed = stale.placements.of(m.root)
+        met = sum(other.position == t.position or where_of(its.root) == where_of(m.root) for other, its, _ in shadowed.places)
+        if seed is None or met > 1 or t.buffer in lent or t.region is None or (t.writes and t.once != "taken"):
+            continue
+        memory = seed.at(m.offset)
+        if memory is not None and region and region <= seed.region:
+            found[t.position] = memory
+    return found
 
 
 def _boxes(operation: Launched, shadowed: Shadowed, stale: Stale) -> dict[Buffer, Boxed]:
@@ -248,7 +263,7 @@ def _boxes(operation: Launched, shadowed: Shadowed, stale: Stale) -> dict[Buffer
 
 def _meets(region: Region, touch: Touch, memory: Memory, shadowed: Shadowed) -> bool:
     """Whether some other shadow of the launch is touched in a region of this one's allocation."""
-    others = ((m, r) for t, m, r in shadowed.places if t is not touch and place(m.root) == place(memory.root))
+    others = ((m, r) for t, m, r in shadowed.places if t is not touch and where_of(m.root) == where_of(memory.root))
     return any(bool(r & region) for _, r in others)
 
 
@@ -286,7 +301,7 @@ def _apart(places: Iterable[tuple[Touch, Memory, Region]]) -> bool:
     """Whether the shadows of a launch lie in different allocations, or different parts are touched."""
     seen: dict[Where, Region] = {}
     for _, memory, region in places:
-        where = place(memory.root)
+        where = where_of(memory.root)
         known = seen.get(where, EMPTY)
         if known & region:
             return False

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from ..ir.nodes import (
     Accumulate,
+    Alloc,
     Assign,
     Atomic,
     Block,
@@ -55,6 +56,15 @@ def fused(
     return Kernel(f"{primal.name}_autodiff", tuple(params), body, primal.span, const=primal.const)
 
 
+def preceded(kernel: Kernel, first: Kernel, further: Sequence[Var | Buffer]) -> Kernel:
+    """The kernel in which each thread does the work of `first` before its own; `further`: the parameters that only `first` has. That no
+    thread writes what the `first` of another one reads is for the caller to prove."""
+    params = (*kernel.params, *further)
+    names = Names(replace(kernel, params=params))
+    body, _ = _joined((*with_own_names(with_own_arrays(first.body, names), names, {}), *kernel.body))
+    return Kernel(f"{kernel.name}_keep", params, body, kernel.span, const=kernel.const)
+
+
 def _on_memory(block: Block, entry: Mapping[Buffer, Buffer]) -> Block:
     """The block with buffers replaced."""
     return tuple(_at(map_blocks(stmt, lambda inner: _on_memory(inner, entry)), entry) for stmt in block)
@@ -75,6 +85,17 @@ def with_own_names(block: Block, names: Names, given: Mapping[Var, Expr]) -> Blo
             if var not in own:
                 own[var] = names.var(var.name, var.type)
     return _renamed(block, own, {**given, **own})
+
+
+def with_own_arrays(block: Block, names: Names) -> Block:
+    """The block with local arrays of its own."""
+    made = [s.buffer for s in walk_stmts(block) if isinstance(s, Alloc)]
+    return _elsewhere(block, {a: names.buffer(a.name, a.element, a.space, a.length) for a in made})
+
+
+def _elsewhere(block: Block, arrays: Mapping[Buffer, Buffer]) -> Block:
+    inner = (map_blocks(stmt, lambda b: _elsewhere(b, arrays)) for stmt in block)
+    return tuple(replace(s, buffer=arrays[s.buffer]) if getattr(s, "buffer", None) in arrays else s for s in inner)  # type: ignore[call-arg, attr-defined]
 
 
 def _inner(stmt: Stmt) -> tuple[Var, ...]:
@@ -166,4 +187,4 @@ def _used(stmt: Stmt, renamed: Mapping[Var, Var]) -> Stmt:
     return map_blocks(map_stmt_exprs(stmt, lambda e: substitute(e, renamed)), lambda b: tuple(_used(s, renamed) for s in b))
 
 
-__all__ = ["fused"]
+__all__ = ["fused", "preceded"]

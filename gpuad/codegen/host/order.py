@@ -11,7 +11,7 @@ with new names for what an iteration computes: so the accesses of an iteration a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from ...ir.nodes import (
@@ -56,11 +56,12 @@ class _Access:
     place: _Sum
 
 
-def keeps_order(work: Iterable[Stmt | Expr], apart: bool) -> bool:
+def keeps_order(work: Iterable[Stmt | Expr], apart: bool, settled: Set[Buffer] = frozenset()) -> bool:
     """Whether the work of a thread, statements or expressions only evaluated, is right wherever its accesses are reordered that a compiler
-    cannot tell apart. `apart`: no two parameters overlap."""
+    cannot tell apart. `apart`: no two parameters overlap. `settled`: buffers of which a thread reaches one element under one subscript."""
     items = tuple(work)
-    order = _Order(apart, {b for s in statements(tuple(i for i in items if isinstance(i, Stmt))) if (b := written(s)) is not None})
+    changed = {b for s in statements(tuple(i for i in items if isinstance(i, Stmt))) if (b := written(s)) is not None}
+    order = _Order(apart, changed, settled)
     if order.changed:
         order.items(items, ())
     return order.is_kept()
@@ -69,9 +70,10 @@ def keeps_order(work: Iterable[Stmt | Expr], apart: bool) -> bool:
 class _Order:
     """Goes through the work in its order, with the stores that may have been made before."""
 
-    def __init__(self, apart: bool, changed: set[Buffer]) -> None:
+    def __init__(self, apart: bool, changed: set[Buffer], settled: Set[Buffer]) -> None:
         self.apart = apart
         self.changed = changed
+        self.settled = settled
         self.unclear: set[Buffer] = set()  # what has an access after a store that a compiler cannot tell apart from it
         self.mixed: set[Buffer] = set()  # what is not only stored to, once at each place
         self.stores: dict[_Access, None] = {}
@@ -186,6 +188,8 @@ class _Order:
         a, b = store.place, later.place
         if a.terms == b.terms:
             return a.constant != b.constant or (a.signed and b.signed)
+        if store.buffer in self.settled:
+            return True
         return a.constant == b.constant and self.by_loop(a) == self.by_loop(b) is not None
 
     def by_loop(self, place: _Sum) -> frozenset[tuple[_Product, int]] | None:

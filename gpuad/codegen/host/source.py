@@ -37,6 +37,7 @@ from ..naming import identifier
 from ..scopes import INDENT
 from ..spelling import c_type
 from ..structure import statements, written
+from .apart import settle
 from .axes import merge_axes
 from .columns import find_columns
 from .helpers import ATOMICS, BLOCK_SUMS, PRELUDE, host_helper_text
@@ -161,11 +162,22 @@ class _Entry:
         self.inside = HostStatements(self.inner.kernel, reserved, wide) if self.inner else None
         self.in_order = self.independent and keeps_order(self.kernel.body, apart)
         self.inner_in_order = self.inside is not None and keeps_order(self.inside.kernel.body, apart)
+        if split and apart and not (self.inner_in_order if self.inside else self.in_order):
+            self.settle(rows.kernel, reserved)
         self.straight = self.independent and not any(isinstance(s, For | While) for s in statements(self.kernel.body))
         inside = self.inner_function()
         body = [] if self.lanes else [*self.function(lines), ""]
         self.body = "\n".join([*comment(kernel.header), *body, *inside, *self.rows(), "", *self.width()])
         self.entry = "\n".join([*self.launch(), ""])
+
+    def settle(self, kernel: Kernel, reserved: Sequence[str]) -> None:
+        """Where a row shows that elements of an array are apart, a thread has them in variables (see `apart`)."""
+        found = settle(self.inner or Inner(kernel, None, ()))
+        if found is None:
+            return
+        inside = HostStatements(found.inner.kernel, reserved, True)
+        if keeps_order(inside.kernel.body, True, found.buffers):
+            self.inner, self.inside, self.inner_in_order = found.inner, inside, True
 
     @property
     def independent(self) -> bool:

@@ -1,0 +1,81 @@
+"""Values that are kept in place of memory, written by the launch that reads that memory, in a program that is known.
+
+While a program is recorded nobody knows whether what a launch reads will be overwritten: its few values are computed when that is about to
+happen, by a launch of their own that reads the memory once more (see `keeping`). When the program comes again, or becomes a graph, it is
+known. Then the launch itself writes them, to the same place, since it has them anyway, and the other one is left out.
+
+That is the same: until something overwrites the memory it is what the launch saw, and nothing else uses the place of the values before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import launching
+from ..cutting import Cutting
+from ..errors import LaunchError
+from ..executors.base import Prepared, prepared
+from ..ir.nodes import Kernel
+from .actions import Action
+from .launch import Launched
+from .operation import Operation
+from .steps import Step
+
+
+@dataclass(frozen=True, eq=False)
+class Extraction:
+    """The values of operation number `time`, which an `action` of another one, or of itself, puts into `memory`."""
+
+    time: int
+    cut: Cutting
+    memory: Sequence[Any]
+    action: Action
+
+
+def extracted_early(steps: Sequence[Step], operations: Sequence[Operation], extractions: Sequence[Extraction]) -> None:
+    """Changes the steps' actions: launches write their values themselves, where that is possible."""
+    if len(steps) != len(operations) or not launching.chaining():
+        return
+    for extraction in extractions:
+        operation, step = operations[extraction.time], steps[extraction.time]
+        launch = _launch(operation, step)
+        later = next((s for s in steps if any(a is extraction.action for a in s.actions)), None)
+        if launch is None or later is None:
+            continue
+        assert isinstance(operation, Launched)
+        both = _both(operation, launch, extraction)
+        if both is not None:
+            later.actions = tuple(a for a in later.actions if a is not extraction.action)
+            step.actions = tuple(both if a is launch else a for a in step.actions)
+
+
+def _launch(operation: Operation, step: Step) -> Prepared | None:
+    """The launch of the user's kernel, which a step ends with."""
+    if not isinstance(operation, Launched) or not step.actions:
+        return None
+    last = step.actions[-1]
+    primal = operation.kernel.primal(operation.call.aliases())
+    return last if isinstance(last, Prepared) and last.kernel is primal else None
+
+
+def _both(operation: Operation, launch: Prepared, extraction: Extraction) -> Prepared | None:
+    """The launch with the values; None where they are better computed apart, or where the device has too few registers for both."""
+    assert isinstance(operation, Launched)
+    call, kernel = operation.call, _kernel(operation, launch.kernel, extraction.cut)
+    if kernel is None or (call.bound.library == "cupy" and launching.in_fixed_point()):  # a compiler may contract other sums of the primal
+        return None
+    try:
+        call.prepare([kernel])
+        return prepared(call.executor, kernel, launch.grid, launch.block, [*launch.arguments, *extraction.memory], call.shared_mem)
+    except LaunchError:
+        return None
+
+
+def _kernel(operation: Launched, primal: Kernel, cut: Cutting) -> Kernel | None:
+    call = operation.call
+    key = "keeping", id(primal), call.bound.library
+    found = cut.adjoint.facts.get(key, lambda: (primal, launching.keeping(primal, cut.extraction, cut.saved, call)))
+    kernel: Kernel | None = found[1]
+    return kernel
