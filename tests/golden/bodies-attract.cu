@@ -36,13 +36,11 @@ extern "C" __global__ void attract_gather(
             const float r_x = to_x - self_x;
             const float r_y = to_y - self_y;
             const float r_z = to_z - self_z;
-            const float r2 = r_x * r_x + r_y * r_y + r_z * r_z + softening * softening;
-            const float inverse = rsqrtf(r2);
+            const float inverse = rsqrtf(r_x * r_x + r_y * r_y + r_z * r_z + softening * softening);
             const float s = to_w * inverse * inverse * inverse;
-            const float ds = r_z * dacceleration_2 + r_y * dacceleration_3 + r_x * dacceleration_4;
-            const float ds_2 = inverse * ds;
-            const float dr2 = gpuad_chain(to_w * (inverse * ds_2) + to_w * inverse * ds_2
-                + to_w * inverse * inverse * ds, -0.5f * inverse / r2);
+            const float dr2 = gpuad_chain(3.0f * (to_w
+                * (inverse * (inverse * (r_z * dacceleration_2 + r_y * dacceleration_3 + r_x * dacceleration_4)))),
+                -0.5f * (inverse * (inverse * inverse)));
             const float dacceleration_5 = dacceleration[j * 4LL + 2LL];
             const float dacceleration_6 = dacceleration[j * 4LL + 1LL];
             const float dacceleration_7 = dacceleration[j * 4LL];
@@ -51,12 +49,10 @@ extern "C" __global__ void attract_gather(
             const float r_y_2 = self_y - to_y;
             const float r_z_2 = self_z - to_z;
             const float s_2 = to_w_2 * inverse * inverse * inverse;
-            const float ds_3 = r_z_2 * dacceleration_5 + r_y_2 * dacceleration_6 + r_x_2 * dacceleration_7;
-            const float ds_4 = inverse * ds_3;
-            const float ds_5 = inverse * ds_4;
-            const float dr2_2 = gpuad_chain(to_w_2 * ds_5 + to_w_2 * inverse * ds_4
-                + to_w_2 * inverse * inverse * ds_3, -0.5f * inverse / r2);
-            dbody_2 += inverse * ds_5;
+            const float ds = inverse * (inverse * (r_z_2 * dacceleration_5 + r_y_2 * dacceleration_6
+                + r_x_2 * dacceleration_7));
+            const float dr2_2 = gpuad_chain(3.0f * (to_w_2 * ds), -0.5f * (inverse * (inverse * inverse)));
+            dbody_2 += inverse * ds;
             dbody_3 += s_2 * dacceleration_5 + 2.0f * (r_z_2 * dr2_2);
             dbody_4 += s_2 * dacceleration_6 + 2.0f * (r_y_2 * dr2_2);
             dbody_5 += s_2 * dacceleration_7 + 2.0f * (r_x_2 * dr2_2);

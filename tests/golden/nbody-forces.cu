@@ -36,14 +36,12 @@ extern "C" __global__ void forces_gather(
             const float dy = position_3 - yi;
             const float position_4 = position[3 * j + 2];
             const float dz = position_4 - zi;
-            const float r2 = dx * dx + dy * dy + dz * dz + softening * softening;
-            const float inverse = rsqrtf(r2);
+            const float inverse = rsqrtf(dx * dx + dy * dy + dz * dz + softening * softening);
             const float mass_2 = mass[j];
             const float s = mass_2 * inverse * inverse * inverse;
-            const float ds = dz * dacceleration_2 + dy * dacceleration_3 + dx * dacceleration_4;
-            const float ds_2 = inverse * ds;
-            const float dr2 = gpuad_chain(mass_2 * (inverse * ds_2) + mass_2 * inverse * ds_2
-                + mass_2 * inverse * inverse * ds, -0.5f * inverse / r2);
+            const float dr2 = gpuad_chain(3.0f * (mass_2
+                * (inverse * (inverse * (dz * dacceleration_2 + dy * dacceleration_3 + dx * dacceleration_4)))),
+                -0.5f * (inverse * (inverse * inverse)));
             const float dacceleration_5 = dacceleration[3 * j + 2];
             const float dacceleration_6 = dacceleration[3 * j + 1];
             const float dacceleration_7 = dacceleration[3 * j];
@@ -52,12 +50,10 @@ extern "C" __global__ void forces_gather(
             const float dz_2 = zi - position_4;
             const float mass_3 = mass[i];
             const float s_2 = mass_3 * inverse * inverse * inverse;
-            const float ds_3 = dz_2 * dacceleration_5 + dy_2 * dacceleration_6 + dx_2 * dacceleration_7;
-            const float ds_4 = inverse * ds_3;
-            const float ds_5 = inverse * ds_4;
-            dmass_2 += inverse * ds_5;
-            const float dr2_2 = gpuad_chain(mass_3 * ds_5 + mass_3 * inverse * ds_4
-                + mass_3 * inverse * inverse * ds_3, -0.5f * inverse / r2);
+            const float ds = inverse * (inverse * (dz_2 * dacceleration_5 + dy_2 * dacceleration_6
+                + dx_2 * dacceleration_7));
+            dmass_2 += inverse * ds;
+            const float dr2_2 = gpuad_chain(3.0f * (mass_3 * ds), -0.5f * (inverse * (inverse * inverse)));
             dposition_2 += s_2 * dacceleration_5 + 2.0f * (dz_2 * dr2_2);
             dposition_3 += s_2 * dacceleration_6 + 2.0f * (dy_2 * dr2_2);
             dposition_4 += s_2 * dacceleration_7 + 2.0f * (dx_2 * dr2_2);
