@@ -56,9 +56,9 @@ from . import fold
 from .edges import cancelled, written
 from .globally import AXES, Globally, assigned
 from .join import joined
-from .linear import rearranged
 from .names import Names
 from .prune import prune
+from .rearrange import rearranged
 from .share import flattened, folded, shared
 from .shifts import Found, Move, Shifts, Target, sum_type
 from .simplify import simplify

@@ -1,5 +1,5 @@
-"""Adds to a sum where a contribution is known, instead of in a sum of its own on the way: what a loop carries from 0 to be added once at its
-end is added in the loop, and what a block adds to a sum in several places is added at once.
+"""Adds to a sum where a contribution is known, and not to one of its own on the way: what a loop carries from 0 to be added once at its end
+is added in the loop, and what a block adds to a sum in several places is added at once.
 
 In which order contributions are added is not promised. Assumes unique definitions, and sums that are only added to before they are put to
 use outside of the statements that are looked at. Guarantees valid IR.
