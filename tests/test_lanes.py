@@ -63,6 +63,9 @@ IN_STEP = {
     "a bound from memory": f"{THREAD} float s = 0; for (int k = p[2]; k < p[3]; ++k) s += x[k] * i; y[i] = s;",
     "a jump": f"{THREAD} float s = 0; {LOOP} {{ if (x[i + k] > 0.5f) continue; s += x[i + k]; }} y[i] = s;",
     "integers": f"{THREAD} unsigned h = i; {LOOP} h = h * 16777619u ^ p[k]; y[i] = h % 1000u; int j = i * 3 / 2; z[i] = x[j % n];",
+    "much that waits for a root": f"""{THREAD} float s = 0, t = 1; {LOOP} {{ float d = x[k] - x[i], r = 1.0f / sqrtf(d * d + 0.1f);
+        float c = d * r * r * r, e = d * d * x[i] + c; s += c * e + d * r * c + x[i + 1] * r + c * c * e + d * e; t -= s * c * d * e + r; }}
+        y[i] = s; z[i] = t;""",
     "doubles": f"{THREAD} double s = 0; {LOOP} s += sqrt((double)x[k] + x[i]); y[i] = s;",
 }
 ALONE = {
@@ -108,6 +111,15 @@ def test_threads_of_a_strip_run_a_loop_in_step(name: str, kernels: dict[str, Ker
     for grid, block in grids:
         for a, b in zip(result(HOST, kernels[name], grid, block), result(Reference(), kernels[name], grid, block), strict=True):
             np.testing.assert_array_equal(a, b, err_msg=f"{grid}, {block}")
+
+
+def test_what_waits_for_a_root_is_in_a_loop_of_its_own() -> None:
+    """If it is much; else the root stays where it is."""
+    text = host_source([made(IN_STEP["much that waits for a root"])])
+    assert re.search(r" r\[64\];", text)
+    assert re.search(r"r\[gpuad_k\] = 1\.0f / sqrtf\(.*\);\n +}\n +GPUAD_LANES", text)
+    little = f"{THREAD} float s = 0; {LOOP} {{ float r = 1.0f / sqrtf(x[k] + x[i]); s += r * r; }} y[i] = s;"
+    assert " r[64];" not in host_source([made(little)])
 
 
 def test_memory_of_its_own_is_loaded_in_tiles(kernels: dict[str, Kernel]) -> None:

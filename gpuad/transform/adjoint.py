@@ -6,7 +6,8 @@ select that was not taken must get nothing, not 0 times infinity. `Ledger` holds
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ..analysis.activity import Activity, differentiable
@@ -117,6 +118,7 @@ class _Step:
     name: str
     span: Span | None
     predicate: Expr | None
+    powers: dict[Var, int] = field(default_factory=dict)  # of the product that is gone down: its factors that occur more than once
 
     def active(self, expr: Expr) -> bool:
         return self.owner.facts.expression(expr)
@@ -165,15 +167,34 @@ class _Step:
             case "-":
                 self.down(x, seed)
                 self.down(y, b.neg(seed))
-            case "*" if x == y:
-                self.down(x, b.mul(b.mul(b.const(2, x.type), x), seed))
+            case "*" if is_product(expr):
+                self.product(expr, seed)
             case "*":
-                self.down(x, b.mul(y, seed))
-                self.down(y, b.mul(x, seed))
+                self.down(x, b.mul(b.mul(b.const(2, x.type), x), seed))
             case "/":
                 self.quotient(expr, seed, result)
             case _:
                 raise UnsupportedError(f"no derivative for operator '{expr.op}'", self.span)
+
+    def product(self, expr: Binary, seed: Expr) -> None:
+        """A variable that is a factor n times gets one term, n times what it gets for the factor that is come to first: all n are the same
+        product, in another order."""
+        outer, self.powers = self.powers, repeated(expr)
+        self.factors(expr, seed)
+        self.powers = outer
+
+    def factors(self, expr: Expr, seed: Expr) -> None:
+        match expr:
+            case Binary(left=x, right=y) if is_product(expr):
+                seed = self.bind(expr, seed)
+                self.factors(x, b.mul(y, seed))
+                self.factors(y, b.mul(x, seed))
+            case Var() if expr in self.powers:
+                times, self.powers[expr] = self.powers[expr], 0
+                if times:
+                    self.down(expr, b.mul(b.const(times, expr.type), seed))
+            case _:
+                self.down(expr, seed)
 
     def quotient(self, expr: Binary, seed: Expr, result: Expr | None) -> None:
         x, y = expr.left, expr.right
@@ -192,6 +213,26 @@ class _Step:
         for argument, partial in zip(expr.arguments, rule, strict=True):
             if partial.value is not None and self.active(argument):
                 self.down(argument, b.chain(seed, partial.value) if partial.singular else times(seed, partial.value))
+
+
+def repeated(product: Expr) -> dict[Var, int]:
+    """The variables that are factors of a product more than once, and how often."""
+    found = Counter(e for e in factors(product) if isinstance(e, Var))
+    return {v: n for v, n in found.items() if n > 1}
+
+
+def factors(expr: Expr) -> Iterator[Expr]:
+    """What a product is made of."""
+    if isinstance(expr, Binary) and is_product(expr):
+        yield from factors(expr.left)
+        yield from factors(expr.right)
+    else:
+        yield expr
+
+
+def is_product(expr: Expr) -> bool:
+    """Whether the adjoint of an expression goes to both factors; the square of something longer is gone down once."""
+    return isinstance(expr, Binary) and expr.op == "*" and (expr.left != expr.right or isinstance(expr.left, Var))
 
 
 def times(seed: Expr, partial: Expr) -> Expr:

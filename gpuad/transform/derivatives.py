@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..ir import build as b
-from ..ir.nodes import Call, Expr
+from ..ir.nodes import Call, Expr, Var
 from ..ir.types import BOOL
 
 
@@ -81,7 +81,7 @@ def _gauss(x: Expr, scale: float, width: float) -> Expr:
 
 
 _rule("sqrt", "__fsqrt_rn", "__dsqrt_rn", singular=True)(lambda x, r: b.div(_k(0.5, x), r))
-_rule("rsqrt", "__frsqrt_rn", singular=True)(lambda x, r: b.div(b.mul(_k(-0.5, x), r), x))
+_rule("rsqrt", "__frsqrt_rn", singular=True)(lambda x, r: b.mul(_k(-0.5, x), b.mul(r, _square(r)) if isinstance(r, Var) else b.div(r, x)))
 _rule("cbrt", singular=True)(lambda x, r: b.div(_k(1, x), b.mul(_k(3, x), _square(r))))
 _rule("rcbrt", singular=True)(lambda x, r: b.div(r, b.mul(_k(-3, x), x)))
 _rule("exp", "__expf")(lambda x, r: r)

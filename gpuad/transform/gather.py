@@ -58,9 +58,11 @@ from .globally import AXES, Globally, assigned
 from .join import joined
 from .names import Names
 from .prune import prune
+from .rearrange import rearranged
 from .share import flattened, folded, shared
 from .shifts import Found, Move, Shifts, Target, sum_type
 from .simplify import simplify
+from .sums import direct
 from .tidy_bounds import Tidied, conjuncts
 from .unique import unique
 
@@ -511,7 +513,9 @@ def gather_kernel(
         out += _in_box(gathered, buffer, boxed[buffer], stores, adds) if buffer in boxed else adds
     wanted = {v for s in walk_stmts(tuple(out)) for e in expressions(s) for v in variables(e)}
     body, *_ = unique((*indices(gathered, sides, wanted), *out), names)
-    return flattened(simplify(shared(joined(body)), first_own))
+    collecting = frozenset(sums.values())
+    body = simplify(direct(shared(joined(body)), collecting), first_own)
+    return flattened(simplify(rearranged(body, collecting, names, first_own), first_own))
 
 
 def _added(buffer: Buffer, place: Expr, total: Var) -> Stmt:

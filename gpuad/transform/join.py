@@ -69,7 +69,7 @@ def _joined(first: For, between: Sequence[Stmt], second: Stmt) -> Block | None:
         (after if late else before).append(stmt)
         made |= {*defined(stmt)} if late else set()
     made |= {s.var for s in after if isinstance(s, Assign)}
-    if _needs(second.body, made) or _needs((*first.body, *after), _assigned(second.body)):
+    if needs(second.body, made) or needs((*first.body, *after), _assigned(second.body)):
         return None
     body = (*first.body, *_renamed(second.body, second.var, first.var))
     return (*before, replace(first, body=body), *after)
@@ -83,7 +83,7 @@ def _assigned(block: Block) -> set[Var]:
     return {s.var for s in walk_stmts(block) if isinstance(s, Assign)}
 
 
-def _needs(block: Block, made: set[Var]) -> bool:
+def needs(block: Block, made: set[Var]) -> bool:
     """Whether the block uses any of the variables, other than by adding to them."""
     return any(v in made for s in walk_stmts(block) for e in _used(s) for v in variables(e))
 

@@ -56,7 +56,7 @@ extern "C" __global__ void adam_reverse(
         dsecond[i] = 0.999f * dsecond_2;
         const float dfirst_2 = dfirst[i];
         dfirst[i] = 0.9f * dfirst_2;
-        dgradient[i] += (1.0f - 0.999f) * (g * dsecond_2) + (1.0f - 0.999f) * g * dsecond_2 + (1.0f - 0.9f) * dfirst_2;
+        dgradient[i] += 2.0f * ((1.0f - 0.999f) * (g * dsecond_2)) + (1.0f - 0.9f) * dfirst_2;
         drate_2 = m * dparameter_3;
     }
     gpuad_block_sum(&drate[0], (double)drate_2);

@@ -125,8 +125,8 @@ extern "C" __global__ void add_rms_norm_reverse(
             dresidual[(row * pairs + k) * 2LL] += inverse * da;
             dinverse += a_y * db + a_x * da;
         }
-        float dvalue = dinverse != 0.0f ? gpuad_chain(gpuad_chain(dinverse,
-            -0.5f * inverse / (value / (2 * pairs) + 1.0e-5f)), 1.0f / (2 * pairs)) : 0.0f;
+        float dvalue = dinverse != 0.0f ? gpuad_chain(gpuad_chain(dinverse, -0.5f * (inverse * (inverse * inverse))),
+            1.0f / (2 * pairs)) : 0.0f;
         for (int iteration = iterations - 1; iteration >= 0; --iteration) {
             int thread_2 = (int)threadIdx.x + (int)blockDim.x * ((int)threadIdx.y + (int)blockDim.y * (int)threadIdx.z);
             int lane_2 = thread_2 & 31;

@@ -65,10 +65,11 @@ extern "C" __global__ void propagate_gather(
         const float dnext_3 = dnext[i * 2LL];
         const float dim = re_3 * dnext_2 - im_4 * dnext_3;
         const float dre = im_4 * dnext_2 + re_3 * dnext_3;
-        const float dim_2 = kerr * (dz * (cosf(im_3) * (m * (re_4 * dnext_2 - im * dnext_3))
-            - sinf(im_3) * (m * (im * dnext_2 + re_4 * dnext_3))));
-        dfield_2 += dim + 2.0f * (u_im * dim_2) - 4.0f * -(im_5 * dre);
-        dfield_3 += dre + 2.0f * (u_re * dim_2) - 4.0f * (im_5 * dim);
+        const float dim_2 = 2.0f * (kerr * (dz
+            * (cosf(im_3) * (m * (re_4 * dnext_2 - im * dnext_3))
+            - sinf(im_3) * (m * (im * dnext_2 + re_4 * dnext_3)))));
+        dfield_2 += dim + u_im * dim_2 + 4.0f * (im_5 * dre);
+        dfield_3 += dre + u_re * dim_2 - 4.0f * (im_5 * dim);
     }
     if (x >= 1 && y >= 2 && x < nx - 1 && y < ny) {
         const float u_re = field[(i - nx) * 2LL];

@@ -64,7 +64,7 @@ extern "C" __global__ void black_scholes_erf_reverse(
         drate_2 = dd1_4 - years * dprice_4;
         dyears_2 = -(rate * dprice_4) - gpuad_chain(volatility * dd2, 0.5 / sqrt(years))
             + (rate + 0.5 * volatility * volatility) * dd1_2 + gpuad_chain(volatility * dd1, 0.5 / sqrt(years));
-        dvolatility_2 = 0.5 * (volatility * dd1_4) - sqrt(years) * dd2 + 0.5 * (volatility * dd1_4) + sqrt(years) * dd1;
+        dvolatility_2 = volatility * dd1_4 - sqrt(years) * dd2 + sqrt(years) * dd1;
     }
     gpuad_block_sum(&dstrike[0], dstrike_2);
     gpuad_block_sum(&dyears[0], dyears_2);

@@ -115,7 +115,7 @@ extern "C" __global__ void black_scholes_reverse(
         dspot[i] += normal_distribution * dcall_2 - (1.0f - normal_distribution) * dput_2
             + gpuad_chain(dd1_3, 1.0f / x);
         drate_2 = dd1_4 - t * ddiscounted_2;
-        dvolatility_2 = 0.5f * (volatility * dd1_4) - root * dd2 + 0.5f * (volatility * dd1_4) + root * dd1;
+        dvolatility_2 = volatility * dd1_4 - root * dd2 + root * dd1;
     }
     gpuad_block_sum(&drate[0], (double)drate_2);
     gpuad_block_sum(&dvolatility[0], (double)dvolatility_2);

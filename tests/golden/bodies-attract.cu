@@ -25,51 +25,28 @@ extern "C" __global__ void attract_gather(
         const float dacceleration_2 = dacceleration[i * 4LL + 2LL];
         const float dacceleration_3 = dacceleration[i * 4LL + 1LL];
         const float dacceleration_4 = dacceleration[i * 4LL];
-        float dself_z = 0.0f;
-        float dself_y = 0.0f;
-        float dself_x = 0.0f;
         for (int j = 0; j < n; ++j) {
-            const float to_x = body[j * 4LL];
-            const float to_y = body[j * 4LL + 1LL];
-            const float to_z = body[j * 4LL + 2LL];
             const float to_w = body[j * 4LL + 3LL];
-            const float r_x = to_x - self_x;
-            const float r_y = to_y - self_y;
-            const float r_z = to_z - self_z;
-            const float r2 = r_x * r_x + r_y * r_y + r_z * r_z + softening * softening;
-            const float inverse = rsqrtf(r2);
+            const float r_x = body[j * 4LL] - self_x;
+            const float r_y = body[j * 4LL + 1LL] - self_y;
+            const float r_z = body[j * 4LL + 2LL] - self_z;
+            const float inverse = rsqrtf(r_x * r_x + r_y * r_y + r_z * r_z + softening * softening);
             const float s = to_w * inverse * inverse * inverse;
-            const float ds = r_z * dacceleration_2 + r_y * dacceleration_3 + r_x * dacceleration_4;
-            const float ds_2 = inverse * ds;
-            const float dr2 = gpuad_chain(to_w * (inverse * ds_2) + to_w * inverse * ds_2
-                + to_w * inverse * inverse * ds, -0.5f * inverse / r2);
             const float dacceleration_5 = dacceleration[j * 4LL + 2LL];
             const float dacceleration_6 = dacceleration[j * 4LL + 1LL];
             const float dacceleration_7 = dacceleration[j * 4LL];
             const float to_w_2 = body[i * 4LL + 3LL];
-            const float r_x_2 = self_x - to_x;
-            const float r_y_2 = self_y - to_y;
-            const float r_z_2 = self_z - to_z;
             const float s_2 = to_w_2 * inverse * inverse * inverse;
-            const float ds_3 = r_z_2 * dacceleration_5 + r_y_2 * dacceleration_6 + r_x_2 * dacceleration_7;
-            const float ds_4 = inverse * ds_3;
-            const float ds_5 = inverse * ds_4;
-            const float dr2_2 = gpuad_chain(to_w_2 * ds_5 + to_w_2 * inverse * ds_4
-                + to_w_2 * inverse * inverse * ds_3, -0.5f * inverse / r2);
-            dbody_2 += inverse * ds_5;
-            dbody_3 += s_2 * dacceleration_5 + 2.0f * (r_z_2 * dr2_2);
-            dbody_4 += s_2 * dacceleration_6 + 2.0f * (r_y_2 * dr2_2);
-            dbody_5 += s_2 * dacceleration_7 + 2.0f * (r_x_2 * dr2_2);
-            const float dr_z = s * dacceleration_2 + 2.0f * (r_z * dr2);
-            const float dr_y = s * dacceleration_3 + 2.0f * (r_y * dr2);
-            const float dr_x = s * dacceleration_4 + 2.0f * (r_x * dr2);
-            dself_z -= dr_z;
-            dself_y -= dr_y;
-            dself_x -= dr_x;
+            const float minus_ds = inverse * (inverse
+                * (r_z * dacceleration_5 + r_y * dacceleration_6 + r_x * dacceleration_7));
+            dbody_2 -= inverse * minus_ds;
+            const float dr2 = gpuad_chain(to_w_2 * minus_ds
+                - to_w * (inverse * (inverse * (r_z * dacceleration_2 + r_y * dacceleration_3
+                + r_x * dacceleration_4))), 3.0f * (inverse * (inverse * inverse)));
+            dbody_3 += s_2 * dacceleration_5 - r_z * dr2 - s * dacceleration_2;
+            dbody_4 += s_2 * dacceleration_6 - r_y * dr2 - s * dacceleration_3;
+            dbody_5 += s_2 * dacceleration_7 - r_x * dr2 - s * dacceleration_4;
         }
-        dbody_3 += dself_z;
-        dbody_4 += dself_y;
-        dbody_5 += dself_x;
     }
     if (dbody_2 != 0.0f) {
         dbody[i * 4LL + 3LL] += dbody_2;

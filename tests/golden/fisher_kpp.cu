@@ -39,7 +39,7 @@ extern "C" __global__ void fisher_kpp_gather(
     if (i != 0 && j != 0 && i < n - 1 && j < n - 1) {
         const float u_2 = u[i * n + (long long)j];
         const float dv_2 = dv[i * n + j];
-        du_2 += dv_2 + growth * ((1.0f - u_2) * dv_2) - growth * u_2 * dv_2 - 4.0f * (diffusion * dv_2);
+        du_2 += dv_2 * (1.0f - growth * u_2 - 4.0f * diffusion) + growth * ((1.0f - u_2) * dv_2);
     }
     if (j >= 1 && i != 0 && j != 1 && i < n - 1 && j < n) {
         du_2 += diffusion * dv[i * n + (j - 1)];

@@ -40,16 +40,12 @@ extern "C" __global__ void gray_scott_gather(
     double du_2 = 0.0;
     if (x < n && y < n) {
         int i = (y + n) % n * n + (x + n) % n;
-        const double u_2 = u[i];
         const double v_2 = v[i];
         const double dv_new_2 = dv_new[i];
-        dv_2 -= 4.0 * (0.08 * dv_new_2);
         const double du_new_2 = du_new[i];
-        du_2 -= 4.0 * (0.16 * du_new_2);
-        const double dreaction = dv_new_2 - du_new_2;
-        const double dreaction_2 = v_2 * dreaction;
-        dv_2 += dv_new_2 - (feed + kill) * dv_new_2 + u_2 * dreaction_2 + u_2 * v_2 * dreaction;
-        du_2 += du_new_2 - feed * du_new_2 + v_2 * dreaction_2;
+        const double dreaction = v_2 * (dv_new_2 - du_new_2);
+        dv_2 += dv_new_2 * (1.0 - 0.32 - (feed + kill)) + 2.0 * (u[i] * dreaction);
+        du_2 += du_new_2 * (1.0 - 0.64 - feed) + v_2 * dreaction;
     }
     if (x >= 1 && x < n && y < n) {
         int i = y * n + (x - 1 + n) % n;

@@ -37,8 +37,7 @@ extern "C" __global__ void heat_gather(float* du, const float* dv, float alpha, 
     int i = y * nx + x;
     float du_2 = 0.0f;
     if (x > 0 && x < nx - 1 && y > 0 && y < ny - 1) {
-        const float dv_2 = dv[i];
-        du_2 += dv_2 - 4.0f * (alpha * dv_2);
+        du_2 += dv[i] * (1.0f - 4.0f * alpha);
     }
     if (x > 0 && x < nx - 1 && y > 1 && y < ny) {
         du_2 += alpha * dv[i - nx];

@@ -97,7 +97,7 @@ extern "C" __global__ void lattice_boltzmann_reverse(
             const float dg_3 = omega * dg_2;
             df[k * cells + y * nx + x] += dg_2 - dg_3;
             const float dequilibrium = w_2 * rho * dg_3;
-            const float deu = 3.0f * (dequilibrium + 0.5f * (eu * dequilibrium) + 0.5f * (eu * dequilibrium));
+            const float deu = 3.0f * (dequilibrium + eu * dequilibrium);
             const float equilibrium = w_2 * rho * (1.0f + eu + 0.5f * eu * eu - square);
             domega_2 += (equilibrium - fk) * dg_2;
             drho += w_2 * ((1.0f + eu + 0.5f * eu * eu - square) * dg_3);

@@ -40,7 +40,7 @@ extern "C" __global__ void layer_norm_reverse(
             dinverse += (x_2 - mean) * dx_3;
         }
         const float dvariance = dinverse != 0.0f
-            ? gpuad_chain(gpuad_chain(dinverse, -0.5f * inverse / (variance / n + 1.0e-5f)), 1.0f / n) : 0.0f;
+            ? gpuad_chain(gpuad_chain(dinverse, -0.5f * (inverse * (inverse * inverse))), 1.0f / n) : 0.0f;
         float dmean_2 = 0.0f;
         for (int k = 0; k < n; ++k) {
             const float dd = 2.0f * ((x_saved[r * n + k] - mean) * dvariance);

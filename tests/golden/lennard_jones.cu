@@ -85,8 +85,8 @@ extern "C" __global__ void lennard_jones_reverse(
                 const double dslope = gpuad_chain(dpull_2, 1.0 / sqrt(r2_2));
                 const double dslope_2 = -24.0 * (epsilon * dslope);
                 const double dpotential = 4.0 * (epsilon * dsum);
-                const double ds6 = 4.0 * (s6_2 * dslope_2) - dslope_2 + 2.0 * (s6_2 * dpotential) - dpotential;
-                const double ds2 = 2.0 * (s2_2 * (s2_2 * ds6)) + s2_2 * s2_2 * ds6;
+                const double ds2 = 3.0 * (s2_2 * (s2_2
+                    * (4.0 * (s6_2 * dslope_2) - dslope_2 + 2.0 * (s6_2 * dpotential) - dpotential)));
                 const double ds2_2 = gpuad_chain(ds2, 1.0 / r2_2);
                 ddz = pull * dforce_2;
                 ddy = pull * dforce_3;
@@ -125,9 +125,9 @@ extern "C" __global__ void lennard_jones_reverse(
         const double dslope_there_2 = gpuad_chain(dslope_there, 1.0 / sqrt(r2));
         const double dslope_there_3 = -24.0 * (epsilon * dslope_there_2);
         const double dat_cutoff_2 = 4.0 * (epsilon * dat_cutoff);
-        const double ds6 = (dslope_there != 0.0 ? 4.0 * (s6 * dslope_there_3) - dslope_there_3 : 0.0)
-            + (dat_cutoff != 0.0 ? 2.0 * (s6 * dat_cutoff_2) - dat_cutoff_2 : 0.0);
-        const double ds2 = gpuad_chain(2.0 * (s2 * (s2 * ds6)) + s2 * s2 * ds6, 1.0 / r2);
+        const double ds2 = gpuad_chain(3.0 * (s2
+            * (s2 * ((dslope_there != 0.0 ? 4.0 * (s6 * dslope_there_3) - dslope_there_3 : 0.0)
+            + (dat_cutoff != 0.0 ? 2.0 * (s6 * dat_cutoff_2) - dat_cutoff_2 : 0.0)))), 1.0 / r2);
         depsilon_2 = depsilon_2 + (dslope_there != 0.0 ? -24.0 * ((2.0 * s6 * s6 - s6) * dslope_there_2) : 0.0)
             + (dat_cutoff != 0.0 ? 4.0 * ((s6 * s6 - s6) * dat_cutoff) : 0.0);
         dsigma_2 += 2.0 * (sigma * ds2);

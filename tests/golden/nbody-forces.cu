@@ -26,51 +26,28 @@ extern "C" __global__ void forces_gather(
         const float dacceleration_2 = dacceleration[3 * i + 2];
         const float dacceleration_3 = dacceleration[3 * i + 1];
         const float dacceleration_4 = dacceleration[3 * i];
-        float dzi = 0.0f;
-        float dyi = 0.0f;
-        float dxi = 0.0f;
         for (int j = 0; j < n; ++j) {
-            const float position_2 = position[3 * j];
-            const float dx = position_2 - xi;
-            const float position_3 = position[3 * j + 1];
-            const float dy = position_3 - yi;
-            const float position_4 = position[3 * j + 2];
-            const float dz = position_4 - zi;
-            const float r2 = dx * dx + dy * dy + dz * dz + softening * softening;
-            const float inverse = rsqrtf(r2);
+            const float dx = position[3 * j] - xi;
+            const float dy = position[3 * j + 1] - yi;
+            const float dz = position[3 * j + 2] - zi;
+            const float inverse = rsqrtf(dx * dx + dy * dy + dz * dz + softening * softening);
             const float mass_2 = mass[j];
             const float s = mass_2 * inverse * inverse * inverse;
-            const float ds = dz * dacceleration_2 + dy * dacceleration_3 + dx * dacceleration_4;
-            const float ds_2 = inverse * ds;
-            const float dr2 = gpuad_chain(mass_2 * (inverse * ds_2) + mass_2 * inverse * ds_2
-                + mass_2 * inverse * inverse * ds, -0.5f * inverse / r2);
             const float dacceleration_5 = dacceleration[3 * j + 2];
             const float dacceleration_6 = dacceleration[3 * j + 1];
             const float dacceleration_7 = dacceleration[3 * j];
-            const float dx_2 = xi - position_2;
-            const float dy_2 = yi - position_3;
-            const float dz_2 = zi - position_4;
             const float mass_3 = mass[i];
             const float s_2 = mass_3 * inverse * inverse * inverse;
-            const float ds_3 = dz_2 * dacceleration_5 + dy_2 * dacceleration_6 + dx_2 * dacceleration_7;
-            const float ds_4 = inverse * ds_3;
-            const float ds_5 = inverse * ds_4;
-            dmass_2 += inverse * ds_5;
-            const float dr2_2 = gpuad_chain(mass_3 * ds_5 + mass_3 * inverse * ds_4
-                + mass_3 * inverse * inverse * ds_3, -0.5f * inverse / r2);
-            dposition_2 += s_2 * dacceleration_5 + 2.0f * (dz_2 * dr2_2);
-            dposition_3 += s_2 * dacceleration_6 + 2.0f * (dy_2 * dr2_2);
-            dposition_4 += s_2 * dacceleration_7 + 2.0f * (dx_2 * dr2_2);
-            const float ddz = s * dacceleration_2 + 2.0f * (dz * dr2);
-            const float ddy = s * dacceleration_3 + 2.0f * (dy * dr2);
-            const float ddx = s * dacceleration_4 + 2.0f * (dx * dr2);
-            dzi -= ddz;
-            dyi -= ddy;
-            dxi -= ddx;
+            const float minus_ds = inverse * (inverse
+                * (dz * dacceleration_5 + dy * dacceleration_6 + dx * dacceleration_7));
+            dmass_2 -= inverse * minus_ds;
+            const float dr2 = gpuad_chain(mass_3 * minus_ds
+                - mass_2 * (inverse * (inverse * (dz * dacceleration_2 + dy * dacceleration_3
+                + dx * dacceleration_4))), 3.0f * (inverse * (inverse * inverse)));
+            dposition_2 += s_2 * dacceleration_5 - dz * dr2 - s * dacceleration_2;
+            dposition_3 += s_2 * dacceleration_6 - dy * dr2 - s * dacceleration_3;
+            dposition_4 += s_2 * dacceleration_7 - dx * dr2 - s * dacceleration_4;
         }
-        dposition_2 += dzi;
-        dposition_3 += dyi;
-        dposition_4 += dxi;
     }
     if (dmass_2 != 0.0f) {
         dmass[i] += dmass_2;

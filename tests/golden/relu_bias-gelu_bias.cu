@@ -15,9 +15,8 @@ extern "C" __global__ void gelu_bias_reverse(
         const float dx_3 = 0.7978846f * ((1.0f
             - tanhf(0.7978846f * (v + 0.044715f * v * v * v)) * tanhf(0.7978846f * (v + 0.044715f * v * v * v)))
             * (0.5f * (v * dx_2)));
-        const float dx_4 = v * dx_3;
         const float dv = 0.5f * ((1.0f + tanhf(0.7978846f * (v + 0.044715f * v * v * v))) * dx_2) + dx_3
-            + 0.044715f * (v * dx_4) + 0.044715f * (v * dx_4) + 0.044715f * v * v * dx_3;
+            + 3.0f * (0.044715f * (v * (v * dx_3)));
         atomicAdd(&dbias[i % columns], dv);
         dx[i] = dv;
     }

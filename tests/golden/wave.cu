@@ -13,8 +13,7 @@ extern "C" __global__ void wave_gather(const float* dold, float* dnow, const flo
     int i = y * nx + x;
     float dnow_2 = 0.0f;
     if (x >= 1 && y >= 1 && x < nx - 1 && y < ny - 1) {
-        const float dold_2 = dold[i];
-        dnow_2 += 2.0f * dold_2 - 4.0f * (c2[i] * dold_2);
+        dnow_2 += dold[i] * (2.0f - 4.0f * c2[i]);
     }
     if (x >= 1 && y >= 2 && x < nx - 1 && y < ny) {
         dnow_2 += c2[i - nx] * dold[i - nx];

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TypeAlias
 
 from ...ir.nodes import (
@@ -46,6 +47,7 @@ from ..coalesce import Classes
 from ..fold import negated
 from ..structure import Read, operands, rebuild, substitute, visit_operands
 from .ranges import Bound
+from .slow import computed, is_cut
 from .tiles import Tile, Tiling, tiled
 from .uniform import Uniform, bound_in, used
 
@@ -151,7 +153,7 @@ class _Plan:
         """The block, which ends with these parallel assignments, for the lanes of a mask."""
         out: list[Node] = []
         piece: list[Action] = []
-        for stmt in block:
+        for at, stmt in enumerate(block):
             if self.uniform.lifts(stmt) or (self.loops and isinstance(stmt, If) and self.loads_same(stmt)):
                 self.in_step(stmt, mask, out, piece)
             elif self.uniform.is_once(stmt):
@@ -163,9 +165,15 @@ class _Plan:
                 self.values[stmt.var] = value
             else:
                 piece.append(self.loaded(stmt, mask, out))
+                if self.loops and is_cut(stmt, (*computed(self.up_to_loop(block[at + 1 :])), *(value for _, value in ends))):
+                    _close(out, piece, mask)
         self.give(tuple((var, self.same_loaded(value, mask, out)) for var, value in ends), mask, out, piece)
         _close(out, piece, mask)
         return tuple(out)
+
+    def up_to_loop(self, block: Block) -> Iterator[Stmt]:
+        """What follows in the same piece."""
+        return takewhile(lambda s: not self.uniform.lifts(s), (s for s in block if not self.uniform.is_once(s)))
 
     def first(self, expr: Expr) -> Expr:
         """What is the same for all lanes, in terms of the first lane's indices."""
