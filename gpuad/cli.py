@@ -25,15 +25,17 @@ try:
 except ImportError as missing:  # the library does without them
     raise SystemExit(f"gpuad's commands need {missing.name}: pip install 'gpuad[cli]'") from None
 
-from . import api, doctor, testing
+from . import __version__, api, doctor, testing
 from .annotations import Active, Duplicated
 from .cases import Case, read
 from .demo import gray_scott, wave
-from .demo.outcome import Outcome, draw
+from .demo.outcome import Outcome, check_drawable, draw
 from .errors import GpuadError
 from .ir.records import numbers
 from .ir.surface import Declaration
 from .ir.types import Pointer, Type
+
+_PLACED = re.compile(r".+?: error: ")  # a message that says where itself
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -48,8 +50,16 @@ def main() -> None:
     app()
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"gpuad {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _about() -> None:
+def _about(
+    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="print the version and exit")] = False,
+) -> None:
     """Differentiates CUDA kernels that overwrite their arguments in place."""
 
 
@@ -74,7 +84,7 @@ def grad(
 
 @app.command()
 def explain(file: SourcePath, kernel: KernelName = None, const: ConstNames = None) -> None:
-    """Says what the adjoint of a kernel saves and why, and how each gradient is accumulated."""
+    """Says what the adjoint saves and why, and how each gradient adds up."""
     with _reported(file):
         print(_adjoint(file, kernel, const or ()).explain())
 
@@ -87,7 +97,7 @@ def check(
     directions: Annotated[int, typer.Option(min=1, help="random directions to try")] = 3,
     seed: Annotated[int, typer.Option(help="of inputs and directions")] = 0,
 ) -> None:
-    """Runs the cases in a file's header: is the gradient right, is the kernel free of races, are its indices in bounds?"""
+    """Checks gradient, races and bounds. Runs the cases that the file describes in its comment `/*gpuad ... */`."""
     with _reported(file):
         sizes = _sizes(size or ())
         cases = [c for c in read(file) if kernel in (None, c.kernel)]
@@ -101,7 +111,7 @@ def check(
 
 @app.command(name="doctor")
 def doctor_() -> None:
-    """Lists what this machine has for gpuad, and what to do about what is missing."""
+    """Lists what this machine has and lacks. Says what to do about what is missing."""
     findings = doctor.examine()
     table = Table("", "", "found", "what to do", box=None, header_style="dim")
     for finding in findings:
@@ -129,9 +139,10 @@ def demo_(
     output: Annotated[Path, typer.Option("--output", "-o", help="where to write the picture")] = Path("gpuad-demo.png"),
     iterations: Annotated[int | None, typer.Option(min=1, help="at most so many iterations")] = None,
 ) -> None:
-    """Recovers what cannot be seen from what can: hundreds of in-place launches, reversed, in every iteration."""
+    """Recovers a map from what it causes. Every iteration reverses hundreds of in-place launches."""
     module = PROGRAMS[program]
     with _reported(output):
+        check_drawable(output)
         outcome = _inversion(module, module.Setting() if iterations is None else module.Setting(iterations=iterations))
         draw(outcome, output, module.QUANTITY)
     print(f"misfit {outcome.loss:.2%} of the start, error of the map {outcome.error:.0%} of the start; picture: {output}")
@@ -164,7 +175,7 @@ def _reported(file: Path) -> Iterator[None]:
         yield
     except GpuadError as error:
         text = str(error)
-        print(text if re.match(r".+?: error: ", text) else f"error: {text}", file=sys.stderr)
+        print(text if _PLACED.match(text) else f"error: {text}", file=sys.stderr)
         raise typer.Exit(1) from None
     except OSError as error:
         print(f"{error.filename or file}: error: {error.strerror or error}", file=sys.stderr)
@@ -188,6 +199,8 @@ def _only_kernel(file: Path) -> str:
     if len(names) == 1:
         return str(names[0])
     what = f"has the kernels {', '.join(names)}; choose one with --kernel" if names else "has no `__global__` function"
+    if not names and file.suffix == ".py":
+        what += "; a kernel written in Python is made by the file that defines it: k.adjoint(...), gpuad.testing.check_gradient(k, args)"
     raise GpuadError(f"{file}: error: the file {what}")
 
 
@@ -215,15 +228,16 @@ def _sizes(options: Sequence[str]) -> dict[str, int]:
 
 
 def _check_case(file: Path, case: Case, sizes: Mapping[str, int], directions: int, seed: int) -> bool:
-    kernel = _kernel(file, case.kernel)
-    own = {name: number for name, number in sizes.items() if name in case.sizes}
-    made = case.arrays({d.name: d.type for d in kernel.parameters}, seed, own)
-    args = tuple(_annotated(value, name in case.active) for name, value in made.items())
-    grid, block, shared_mem = case.geometry(own)
     try:
+        kernel = _kernel(file, case.kernel)
+        own = {name: number for name, number in sizes.items() if name in case.sizes}
+        made = case.arrays({d.name: d.type for d in kernel.parameters}, seed, own)
+        args = tuple(_annotated(value, name in case.active) for name, value in made.items())
+        grid, block, shared_mem = case.geometry(own)
         report = testing.check_gradient(kernel, args, grid=grid, block=block, shared_mem=shared_mem, directions=directions, seed=seed)
     except (AssertionError, GpuadError) as failure:
-        print(f"{case.span}: error: {failure}", file=sys.stderr)
+        text = str(failure)
+        print(f"{text}\nin the case at {case.span}" if _PLACED.match(text) else f"{case.span}: error: {text}", file=sys.stderr)
         return False
     print(f"{case.span}: {report}")
     return True

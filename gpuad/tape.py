@@ -78,6 +78,11 @@ class Stats:
 class Tape(Seeding, Repeating):
     """Records the launches of the thread that has entered it. Use it again for the same program: its memory is kept.
 
+        tape = gpuad.Tape()
+        with tape:
+            square[grid, block](X, n)           # X = Duplicated(x)
+        tape.reverse({X: seed})                 # the gradient is in X.shadow
+
     `restore`: after a reverse the primal arrays hold what they held before the recording. `check`: None, a fingerprint of the memory that
     the reverse reads live, from a sample of it; 'exact', of all of it. `save`: 'needed', or 'all' (for tests): everything that is
     overwritten.

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from gpuad import cli, doctor, testing
+from gpuad import __version__, cli, doctor, testing
 from gpuad.annotations import Active, Duplicated
 from gpuad.demo import descent, gray_scott, wave
 from gpuad.demo.outcome import Outcome
@@ -105,10 +105,15 @@ def test_errors_have_a_place_a_line_and_a_caret(file: Path, seen: dict[str, Any]
         (["check", "FILE", "--size", "n"], "write a name and a whole number"),
         (["check", "FILE", "--size", "m=3"], "no case has a size `m`"),
         (["check", "FILE", "--kernel", "other"], "no case for the kernel `other`"),
+        (["grad", "PYTHON"], "has no `__global__` function; a kernel written in Python is made by the file that defines it"),
+        (["demo", "-o", "plate.cu"], "plate.cu: error: no kind of picture is written to such a name; end it in .png"),
+        (["demo", "-o", "nowhere/plate.png"], "there is no folder nowhere"),
     ],
 )
 def test_what_is_refused(words: list[str], message: str, file: Path, seen: dict[str, Any]) -> None:
-    result = run(*(file if word == "FILE" else word for word in words))
+    python = file.with_name("kernel.py")
+    python.write_text("from gpuad import jit\n")
+    result = run(*({"FILE": file, "PYTHON": python}.get(word, word) for word in words))
     assert result.exit_code == 1 and message in result.stderr and "Traceback" not in result.output
 
 
@@ -203,7 +208,18 @@ def test_errors_in_a_real_file(file: Path) -> None:
 def test_a_real_out_of_bounds_access_fails_the_check(file: Path) -> None:
     file.write_text(CODE.replace("a * x[i];", "a * x[i + 1];"))
     result = run("check", file)
-    assert result.exit_code == 1 and f"{file}:17:" in result.stderr
+    assert result.exit_code == 1 and result.stderr.startswith(f"{file}:17:") and f"in the case at {file}:4:1" in result.stderr
+
+
+def test_a_case_of_no_kernel_is_named(file: Path) -> None:
+    file.write_text(CODE.replace('kernel = "saxpy"', 'kernel = "sapxy"'))
+    result = run("check", file)
+    assert result.exit_code == 1 and result.stderr == f"{file}:4:1: error: no kernel 'sapxy' in {file}; its kernels are: saxpy\n"
+
+
+def test_the_version() -> None:
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"gpuad {__version__}\n")
 
 
 def test_a_small_inversion_lowers_the_misfit() -> None:

@@ -13,18 +13,19 @@ VOLATILE_SHARED = (
     "__syncwarp() between the steps"
 )
 ALLOCATION = "memory allocation in a kernel"
+NO_ALLOCATION = "is not supported; pass an array, or declare one of constant length"
 NO_LVALUE = "only a variable, an element or what a pointer points to can be changed or referred to here"
 REINTERPRETED = "a cast from float32* to {} reinterprets memory, which a derivative cannot follow"
 VOLATILE = "volatile memory is not supported: other threads may change it, which a reverse pass cannot follow"
-UNION = "unions are not supported: a derivative cannot follow reinterpreted memory"
+UNION = "unions are not supported: a derivative cannot follow reinterpreted memory; make it a struct"
 FENCES = "memory fences are not supported: the reverse pass cannot follow communication between blocks in one launch"
 SWITCH_HEADER = "declarations and initialisers in the header of a switch are not supported"
 IF_HEADER = "declarations and initialisers in the header of an if are not supported"
 
 # Statements of a kernel with the parameters (float* x, int* j, int n).
 BODIES: dict[str, tuple[str, str]] = {
-    "goto": ("^goto done; done: x[0] = 1;", "goto is not supported"),
-    "label": ("^done: x[0] = 1;", "labels and goto are not supported"),
+    "goto": ("^goto done; done: x[0] = 1;", "goto is not supported; write a loop, break or return"),
+    "label": ("^done: x[0] = 1;", "labels and goto are not supported; write a loop, break or return"),
     "initialiser of a switch": ("^switch (int m = n; m) { case 1: x[0] = 1; }", SWITCH_HEADER),
     "declaration of a switch": ("^switch (int m = n) { case 1: x[0] = 1; }", SWITCH_HEADER),
     "case in a loop of the switch": (
@@ -37,13 +38,13 @@ BODIES: dict[str, tuple[str, str]] = {
     ),
     "range of cases": ("switch (n) { ^case 1 ... 3: n--; }", "ranges of cases are not supported"),
     "before the first case": ("switch (n) { ^n--; case 1: n--; }", "a statement before the first case is never run"),
-    "goto in a case": ("switch (n) { case 1: ^goto done; } done:;", "goto is not supported"),
+    "goto in a case": ("switch (n) { case 1: ^goto done; } done:;", "goto is not supported; write a loop, break or return"),
     "range for": ("float a[2]; ^for (float v : a) x[0] += v;", "range-based for is not supported; write a loop over an index"),
-    "assembly": ('^asm("nop;");', "inline assembly cannot be differentiated"),
-    "new": ("float* p = ^new float[3];", f"{ALLOCATION} (new) is not supported"),
-    "delete": ("^delete x;", f"{ALLOCATION} (delete) is not supported"),
-    "malloc": ("float* p = (float*)^malloc(4);", f"{ALLOCATION} is not supported"),
-    "free": ("^free(x);", f"{ALLOCATION} is not supported"),
+    "assembly": ('^asm("nop;");', "inline assembly cannot be differentiated; write it in C"),
+    "new": ("float* p = ^new float[3];", f"{ALLOCATION} (new) {NO_ALLOCATION}"),
+    "delete": ("^delete x;", f"{ALLOCATION} (delete) {NO_ALLOCATION}"),
+    "malloc": ("float* p = (float*)^malloc(4);", f"{ALLOCATION} {NO_ALLOCATION}"),
+    "free": ("^free(x);", f"{ALLOCATION} {NO_ALLOCATION}"),
     "memcpy": ("^memcpy(x, x + 1, 4);", "memcpy and memset in a kernel are not supported; write a loop"),
     "lambda": ("auto f = ^[](float a) { return a; };", "lambdas are not supported; write a __device__ function"),
     "lambda called": ("x[0] = ^[](float a) { return a; }(x[0]);", "lambdas are not supported; write a __device__ function"),
@@ -74,7 +75,7 @@ BODIES: dict[str, tuple[str, str]] = {
     "list by name": ("float2 a = {^.x = 1};", "this expression is not supported"),
     "local union": ("^union { float a; int b; } u;", UNION),
     "array of pointers": ("float* ^a[2];", "arrays of pointers are not supported"),
-    "address of a pointer": ("auto ^p = &x;", "pointers to pointers are not supported"),
+    "address of a pointer": ("auto ^p = &x;", "pointers to pointers are not supported; pass each array as an argument of its own"),
     "address of array": (
         "float a[2]; auto p = ^&a;",
         "the address of a whole array is not supported; an array's name is a pointer to its first element",
@@ -90,9 +91,9 @@ BODIES: dict[str, tuple[str, str]] = {
     "while with declaration": ("^while (int a = n) x[0] = a;", "a declaration in the header of a while is not supported"),
     "for with declaration": ("^for (; int a = n;) x[0] = a;", "a declaration as the condition of a for is not supported"),
     "for from a macro": ("^FOREVER x[i] = 1;", "a for from a macro must have an initialiser, a condition and a step"),
-    "goto from a macro": ("^GO(a); a:;", "goto is not supported"),
+    "goto from a macro": ("^GO(a); a:;", "goto is not supported; write a loop, break or return"),
     "designated": ("float a[3] = {^[1] = 2};", "this expression is not supported"),
-    "texture": ("x[0] = ^tex2D<float>(cudaTextureObject_t(), 1, 2);", "textures come in a later release"),
+    "texture": ("x[0] = ^tex2D<float>(cudaTextureObject_t(), 1, 2);", "textures come in a later release; pass the table as an array"),
     "active mask": (
         "n = ^__activemask();",
         "__activemask() is not supported: which threads happen to be together is not defined; write the mask that is meant",
@@ -107,7 +108,7 @@ BODIES: dict[str, tuple[str, str]] = {
     "printf as a value": ('n = ^printf("hello");', "the function printf is not supported"),
     "assert with effects": ("^assert(x[0]++ > 0);", "assert with arguments that have side effects is not supported"),
     "sincos within a loop's header": ("for (; n; ^sincosf(x[0], x, x + 1)) {}", "the function sincosf is not supported"),
-    "function pointer": ("auto ^p = square;", "function pointers are not supported"),
+    "function pointer": ("auto ^p = square;", "function pointers are not supported; call the function by its name"),
     "barrier as a value": ("n = (^__syncthreads(), 1);", "the function __syncthreads is not supported"),
 }
 
@@ -120,24 +121,27 @@ SOURCES: dict[str, tuple[str, str]] = {
     ),
     "inside an instance": (
         "template <class T> __device__ T f(T a) { T b = a; ^goto done; done: return b; } __global__ void k(float* x) { x[0] = f(x[0]); }",
-        "goto is not supported",
+        "goto is not supported; write a loop, break or return",
     ),
     "array without elements": (
         "template <int N> __device__ int f() { int ^a[N]; return 1; } __global__ void k(float* x) { x[0] = f<0>(); }",
         "an array without elements is not supported",
     ),
-    "bit-field": ("struct P { int a : 3; }; __global__ void k(float* x) { P ^p; x[0] = p.a; }", "bit-fields (a) are not supported"),
+    "bit-field": (
+        "struct P { int a : 3; }; __global__ void k(float* x) { P ^p; x[0] = p.a; }",
+        "bit-fields (a) are not supported; make it an integer of its own",
+    ),
     "virtual": (
         "struct P { float a; virtual __device__ float f() { return 1; } }; __global__ void k(float* x) { P ^p; x[0] = p.f(); }",
-        "structs with base classes or virtual functions (P) are not supported",
+        "structs with base classes or virtual functions (P) are not supported; write the fields of the base into the struct",
     ),
     "base class": (
         "struct Q { float b; }; struct P : Q { float a; }; __global__ void k(P* ^p) { p->a = 1; }",
-        "structs with base classes or virtual functions (P) are not supported",
+        "structs with base classes or virtual functions (P) are not supported; write the fields of the base into the struct",
     ),
     "base class with everything": (
         "struct Q { float b; }; struct P : Q { }; __global__ void k(P* ^p) { p->b = 1; }",
-        "structs with base classes or virtual functions (P) are not supported",
+        "structs with base classes or virtual functions (P) are not supported; write the fields of the base into the struct",
     ),
     "destructor": (
         "struct P { float* a; __device__ ~P() { *a = 1; } }; __global__ void k(float* x) { P ^p = {x}; }",
@@ -161,7 +165,7 @@ SOURCES: dict[str, tuple[str, str]] = {
     ),
     "pointer to a struct with a pointer": (
         "struct P { float* a; }; __global__ void k(P* ^p) { p->a[0] = 1; }",
-        "pointers to pointers are not supported",
+        "pointers in structs behind pointers are not supported; pass the struct by value, or the arrays alone",
     ),
     "union in a struct": ("struct P { union { int i; float f; } u; }; __global__ void k(P* ^p) { p->u.f = 1; }", UNION),
     "delegating constructor": (
@@ -189,21 +193,24 @@ SOURCES: dict[str, tuple[str, str]] = {
         "the member a is not supported here",
     ),
     "void pointer": ("__global__ void k(void* ^x) {}", "void pointers are not supported"),
-    "pointer to pointer": ("__global__ void k(float** ^x) { x[0][0] = 1; }", "pointers to pointers are not supported"),
+    "pointer to pointer": (
+        "__global__ void k(float** ^x) { x[0][0] = 1; }",
+        "pointers to pointers are not supported; pass each array as an argument of its own",
+    ),
     "volatile pointer": ("__global__ void k(volatile float* ^x) { x[0] = 1; }", VOLATILE),
     "recursion": (
         "__device__ float f(float a) { return a < 0 ? a : ^f(a - 1); } __global__ void k(float* x) { x[0] = f(x[0]); }",
-        "recursion is not supported: this call of f leads back to it",
+        "recursion is not supported: this call of f leads back to it; write a loop",
     ),
     "mutual recursion": (
         "__device__ float g(float a); __device__ float f(float a) { return g(a); } __device__ float g(float a) { return ^f(a); }"
         " __global__ void k(float* x) { x[0] = f(x[0]); }",
-        "recursion is not supported: this call of f leads back to it",
+        "recursion is not supported: this call of f leads back to it; write a loop",
     ),
     "no body": ("__device__ float f(float a); __global__ void k(float* x) { x[0] = ^f(1); }", "the function f has no body in this source"),
     "function pointer": (
         "__device__ float f(float a) { return a; } __global__ void k(float* x) { float (*^p)(float) = f; x[0] = p(x[0]); }",
-        "function pointers are not supported",
+        "function pointers are not supported; call the function by its name",
     ),
     "variadic": (
         "__device__ float f(float a, ...) { return a; } __global__ void k(float* x) { x[0] = ^f(1, 2); }",
@@ -213,7 +220,18 @@ SOURCES: dict[str, tuple[str, str]] = {
         "#include ^<complex>\n__global__ void k(float* x) {}",
         "the header 'complex' cannot be used: std::complex is not supported in device code; use cupy/complex.cuh",
     ),
-    "CUB": ("#include ^<cub/cub.cuh>\n", "the header 'cub/cub.cuh' cannot be used: CUB is not supported"),
+    "CUB": (
+        "#include ^<cub/cub.cuh>\n",
+        "the header 'cub/cub.cuh' cannot be used: CUB is not supported; shared memory, shuffles and cooperative groups are",
+    ),
+    "matrix fragments": (
+        "#include ^<mma.h>\n",
+        "the header 'mma.h' cannot be used: matrix fragments (wmma) are not supported; write the product as a loop over shared memory",
+    ),
+    "a header of the user's own": (
+        '#include ^"cubic_complex.h"\n',
+        "the header 'cubic_complex.h' was not found; give its folder with the option -I",
+    ),
     "unknown header": ('#include ^"mine.h"\n', "the header 'mine.h' was not found; give its folder with the option -I"),
 }
 

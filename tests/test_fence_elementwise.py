@@ -42,7 +42,7 @@ OPERATIONS: dict[str, tuple[dict[str, str], str]] = {
     "return over many axes": (
         {"operation": "if (x > 0) ^return; y = x"}, "return in an operation over more than three axes is not supported; write if and else",
     ),
-    "what CUDA's frontend refuses": ({"operation": "y = x;\n  ^goto out; out:"}, "goto is not supported"),
+    "what CUDA's frontend refuses": ({"operation": "y = x;\n  ^goto out; out:"}, "goto is not supported; write a loop, break or return"),
 }  # fmt: skip
 
 

@@ -39,6 +39,8 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
     `call`, `keywords`: the kernel's own call: `grid, block, args, shared_mem=0, stream=None` for a raw kernel, the arguments, outputs
     included, for an elementwise or reduction kernel.
 
+        gpuad.autodiff(square, grid, block, (Duplicated(x, dx), n))
+
     On exit primals hold what the kernel left in them. Raises before anything is written: LaunchError, ShadowError (shadows that do not
     fit, or a gradient that would be dropped), UnsupportedError.
     """
@@ -96,6 +98,8 @@ def hvp(k: Any, *call: Any, **keywords: Any) -> None:
     with the tangents of primal and shadow, for `Active(a, da)` an `Active(a_dot, da_dot)`, for anything else None. On exit `x`, `x_dot` are
     the state after the launch and its tangent, `dx` holds the adjoint as after `autodiff`, and `dx_dot` its derivative along the direction:
     with `dx_dot` zero on entry, the product of the Hessian of <dx, F(x)> with `x_dot`, added. Raises as `autodiff` does.
+
+        gpuad.hvp(square, grid, block, (Duplicated(x, dx), n), (Duplicated(x_dot, dx_dot), None))
     """
     family: Family = kernel(k)
     outside_of_tapes(family.name, "hvp")

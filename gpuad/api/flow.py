@@ -28,7 +28,8 @@ def check_flow(chosen: Kernel, call: Call, escapes: Sequence[Escape], connected:
         outputs = ", ".join(f"`{n}`" for n in chosen._written) or "nothing"
         raise ShadowError(
             f"`{chosen.name}`: no path from an active input ({actives}) to an active output: the kernel writes {outputs}, and none of "
-            "it that has a shadow depends on them. Give the output a shadow: Duplicated(array, seed). Nothing was launched."
+            "it that has a shadow depends on them. Give a shadow to what is missing, the input or the output: Duplicated(array, shadow). "
+            "Nothing was launched."
         )
 
 

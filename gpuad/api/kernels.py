@@ -367,8 +367,10 @@ def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ())
 
 def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ()) -> Any:
     """A differentiable kernel from `source`: CUDA text and a name, a path of a .cu file and a name, a CuPy RawKernel, a CuPy RawModule
-    and a name, or a CuPy ElementwiseKernel or ReductionKernel. A template is named with its arguments: `step<float, 3>`. From a gpuad
-    kernel and a name: another kernel of its module, with which it shares the module's memory.
+    and a name, or a CuPy ElementwiseKernel, ReductionKernel or jit.rawkernel. A template is named with its arguments: `step<float, 3>`.
+    From a gpuad kernel and a name: another kernel of its module, with which it shares the module's memory.
+
+        square = gpuad.kernel(text, "square")
 
     `options` are those of the compilation (-D, -I, -std). Raises CompileError for text that is no CUDA or an unknown name,
     UnsupportedError (with file, line and column) for what gpuad cannot represent.

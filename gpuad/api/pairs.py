@@ -45,6 +45,10 @@ def autodiff_thunk(
     `saved = augmented(grid, block, args)` runs the kernel and keeps every value that the reverse will read and the caller could
     overwrite, but those of the parameters in `not_overwritten`; arguments may be bare. `reverse(grid, block, args, saved)` accumulates
     into the shadows of `args`; each `saved` serves once.
+
+        augmented, reverse = gpuad.autodiff_thunk(square, x=Duplicated)
+        saved = augmented(grid, block, (x, n))
+        reverse(grid, block, (Duplicated(x, dx), n), saved)
     """
     family: Family = kernel(k)
     if not isinstance(family, Kernel):

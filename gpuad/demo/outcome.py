@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ..errors import GpuadError
 from .descent import Map
 
 Report: TypeAlias = "Callable[[int, float, float], None]"
@@ -59,8 +60,21 @@ def follow(descent: Iterable[tuple[Map, float]], truth: Map, start: Map, iterati
     return Outcome(truth, start, found, tuple(losses))
 
 
+def check_drawable(path: Path) -> None:
+    """Raises GpuadError where `draw` could not write its picture: before half a minute of work, not after it. Needs matplotlib."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    kinds = FigureCanvasBase.get_supported_filetypes()
+    if path.suffix[1:].lower() not in kinds:
+        raise GpuadError(
+            f"{path}: error: no kind of picture is written to such a name; end it in .png, or one of {', '.join(sorted(kinds))}"
+        )
+    if not path.parent.is_dir():
+        raise GpuadError(f"{path}: error: there is no folder {path.parent}")
+
+
 def draw(outcome: Outcome, path: Path, quantity: str) -> None:
-    """A PNG with the true map, the first, the last, and the fall of the loss. `quantity` says what the maps show. Needs matplotlib."""
+    """A picture with the true map, the first, the last, and the fall of the loss. `quantity` says what the maps show. Needs matplotlib."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -60,7 +60,7 @@ class Recording(Keeping):
 
     def _require(self, state: str) -> None:
         if self.state != state:
-            raise TapeError(f"the tape is {self.state}, not {state}")
+            raise TapeError(f"the tape is {self.state}; this needs one that is {state}")
 
     def allocation(self, memory: Memory) -> Allocation:
         """The allocation behind a pointer; the tape keeps it alive, so its address is not given to another."""

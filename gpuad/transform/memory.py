@@ -264,7 +264,9 @@ def _of_another_type(s: Lowering, on: Buffer, e: surface.AtomicCall, operands: t
         order = "" if e.op in ("exch", "cas") else "i" if kind.is_signed else "u"
         return f"{order}{e.op}", tuple(s.bits(operand, on.element) for operand in operands)
     if not (kind.is_integer and on.element.is_integer and kind.bits == on.element.bits and e.op in _UNSIGNED):
-        raise UnsupportedError(f"an atomic operation of {kind} on '{on.name}', which is memory of {on.element}", e.span)
+        what = f"an atomic operation of {kind} on '{on.name}', which is memory of {on.element}"
+        offer = "; on the bits of floats atomicMin, atomicMax, atomicExch and atomicCAS are supported" if on.element in (F32, F64) else ""
+        raise UnsupportedError(what + offer, e.span)
     return e.op, tuple(fold.cast(operand, on.element) for operand in operands)
 
 

@@ -6,23 +6,30 @@ message and place.
 
 from __future__ import annotations
 
+import re
+
 from clang.cindex import Cursor, CursorKind
 
 _LATER = "come in a later release"
+_JUMP = "write a loop, break or return"
+_ROOM = "pass an array, or declare one of constant length"
+
+FUNCTION_POINTER = "function pointers are not supported; call the function by its name"
+UNION = "unions are not supported: a derivative cannot follow reinterpreted memory; make it a struct"
 
 KINDS: dict[CursorKind, str] = {
-    CursorKind.GOTO_STMT: "goto is not supported",
-    CursorKind.INDIRECT_GOTO_STMT: "goto is not supported",
-    CursorKind.LABEL_STMT: "labels and goto are not supported",
+    CursorKind.GOTO_STMT: f"goto is not supported; {_JUMP}",
+    CursorKind.INDIRECT_GOTO_STMT: f"goto is not supported; {_JUMP}",
+    CursorKind.LABEL_STMT: f"labels and goto are not supported; {_JUMP}",
     CursorKind.CASE_STMT: "a case inside another statement than its switch is not supported",
     CursorKind.DEFAULT_STMT: "a default inside another statement than its switch is not supported",
     CursorKind.CXX_FOR_RANGE_STMT: "range-based for is not supported; write a loop over an index",
     CursorKind.CXX_TRY_STMT: "exceptions are not supported",
     CursorKind.CXX_THROW_EXPR: "exceptions are not supported",
-    CursorKind.ASM_STMT: "inline assembly cannot be differentiated",
-    CursorKind.MS_ASM_STMT: "inline assembly cannot be differentiated",
-    CursorKind.CXX_NEW_EXPR: "memory allocation in a kernel (new) is not supported",
-    CursorKind.CXX_DELETE_EXPR: "memory allocation in a kernel (delete) is not supported",
+    CursorKind.ASM_STMT: "inline assembly cannot be differentiated; write it in C",
+    CursorKind.MS_ASM_STMT: "inline assembly cannot be differentiated; write it in C",
+    CursorKind.CXX_NEW_EXPR: f"memory allocation in a kernel (new) is not supported; {_ROOM}",
+    CursorKind.CXX_DELETE_EXPR: f"memory allocation in a kernel (delete) is not supported; {_ROOM}",
     CursorKind.LAMBDA_EXPR: "lambdas are not supported; write a __device__ function",
     CursorKind.BUILTIN_BIT_CAST_EXPR: "__builtin_bit_cast is not supported; __float_as_int and its kin are",
     CursorKind.CXX_DYNAMIC_CAST_EXPR: "dynamic_cast is not supported",
@@ -35,12 +42,12 @@ KINDS: dict[CursorKind, str] = {
     CursorKind.MEMBER_REF_EXPR: f"structs and vector types {_LATER}",
     CursorKind.STRUCT_DECL: f"structs {_LATER}",
     CursorKind.CLASS_DECL: f"structs {_LATER}",
-    CursorKind.UNION_DECL: "unions are not supported: a derivative cannot follow reinterpreted memory",
+    CursorKind.UNION_DECL: UNION,
 }
 
-_TEXTURE = f"textures {_LATER}"
+_TEXTURE = f"textures {_LATER}; pass the table as an array"
 _FENCE = "memory fences are not supported: the reverse pass cannot follow communication between blocks in one launch"
-_MALLOC = "memory allocation in a kernel is not supported"
+_MALLOC = f"memory allocation in a kernel is not supported; {_ROOM}"
 _VOTING = f"barriers that count {_LATER}"
 _CLOCK = "clocks are not supported: their values cannot be replayed"
 
@@ -81,13 +88,14 @@ GROUPS: dict[str, str] = {
 
 _ASYNC = "asynchronous copies are not supported; copy in a loop, then sync()"
 
-HEADERS: dict[str, str] = {
-    **dict.fromkeys(("cooperative_groups/memcpy_async", "cuda/barrier", "cuda/pipeline", "cuda_pipeline", "cuda_awbarrier"), _ASYNC),
-    "cooperative_groups": "this part of cooperative groups is not supported",
-    "complex": "std::complex is not supported in device code; use cupy/complex.cuh",
-    "curand": "this part of curand is not supported; curand_kernel.h is",
-    "cub": "CUB is not supported",
-    "thrust": "Thrust is not supported",
+HEADERS: dict[str, str] = {  # patterns of whole names: a user's own cubic.h is none of CUB's
+    r"(cooperative_groups/memcpy_async|cuda/(barrier|pipeline)|cuda_pipeline\w*|cuda_awbarrier\w*)(\.h)?": _ASYNC,
+    r"cooperative_groups/.*": "this part of cooperative groups is not supported",
+    r"complex(\.h)?": "std::complex is not supported in device code; use cupy/complex.cuh",
+    r"curand\w*\.h": "this part of curand is not supported; curand_kernel.h is",
+    r"cub/.*": "CUB is not supported; shared memory, shuffles and cooperative groups are",
+    r"thrust/.*": "Thrust is not supported; of its headers thrust/complex.h is",
+    r"(crt/)?mma\.h": "matrix fragments (wmma) are not supported; write the product as a loop over shared memory",
 }
 
 
@@ -113,7 +121,7 @@ def function_message(name: str, owner: str = "") -> str:
 
 def header_message(header: str) -> str:
     """Why a header that was not found is refused."""
-    for part, message in HEADERS.items():
-        if part in header:
+    for pattern, message in HEADERS.items():
+        if re.fullmatch(pattern, header):
             return f"the header '{header}' cannot be used: {message}"
     return f"the header '{header}' was not found; give its folder with the option -I"

@@ -124,7 +124,7 @@ def _helper(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
     if definition is None:
         ctx.refuse(cursor, f"the function {callee.spelling} has no body in this source")
     if definition in ctx.active:
-        ctx.refuse(cursor, f"recursion is not supported: this call of {callee.spelling} leads back to it")
+        ctx.refuse(cursor, f"recursion is not supported: this call of {callee.spelling} leads back to it; write a loop")
     function = _lowered(ctx, definition, cursor)
     parameters = list(callee.get_arguments())
     target, given = _receiver(ctx, cursor, callee)

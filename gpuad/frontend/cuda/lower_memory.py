@@ -12,6 +12,7 @@ from .arrays import initial_value, initial_values
 from .clang_c import children, evaluate, initializer
 from .context import Context
 from .conversions import constant
+from .fence import FUNCTION_POINTER
 from .globals import module_variable
 from .places import is_ours
 from .shared import global_shared, is_shared
@@ -47,7 +48,7 @@ def name(ctx: Context, cursor: Cursor) -> Expr:
     if declared.kind == CursorKind.VAR_DECL:
         return _global(ctx, cursor, declared.get_definition() or declared)
     if declared.kind == CursorKind.FUNCTION_DECL:
-        ctx.refuse(cursor, "function pointers are not supported")
+        ctx.refuse(cursor, FUNCTION_POINTER)
     return ctx.refuse(cursor, f"the name {cursor.spelling} is not supported here")
 
 

@@ -13,6 +13,7 @@ from ...ir.records import holds_pointers, is_record, leaves, numbers, size_of
 from ...ir.types import Array, Complex, Field, Pointer, Scalar, Struct, Type, Vector
 from ...source import Span
 from .clang_c import children, template_of
+from .fence import FUNCTION_POINTER, UNION
 from .places import is_ours
 
 _FLOATS = {TypeKind.FLOAT: ir.F32, TypeKind.DOUBLE: ir.F64}
@@ -104,7 +105,7 @@ def _record(type_: ClangType, span: Span, outer: _Outer) -> Type:
 
 def _field(field: Cursor, span: Span, outer: _Outer) -> Field:
     if field.is_bitfield():
-        raise UnsupportedError(f"bit-fields ({field.spelling}) are not supported", span)
+        raise UnsupportedError(f"bit-fields ({field.spelling}) are not supported; make it an integer of its own", span)
     if not field.spelling.isidentifier() or field.type.get_canonical().kind in _REFERENCES:
         raise UnsupportedError("structs with anonymous members or references are not supported", span)
     return Field(field.spelling, lower_type(field.type, span, outer), field.get_field_offsetof() // 8)
@@ -134,7 +135,7 @@ def _check_layout(type_: ClangType, fields: tuple[Field, ...], name: str, span: 
     for field, cursor in zip(fields, clang, strict=True):
         align = max(cursor.type.get_align(), 1)
         if field.offset - end >= align and not _is_aligned(cursor):
-            raise UnsupportedError(f"structs with base classes or virtual functions ({name}) are not supported", span)
+            raise UnsupportedError(_derived(name), span)
         if any((field.offset + leaf.offset) % leaf.type.size for leaf in leaves(field.type) if isinstance(leaf.type, Scalar)):
             raise UnsupportedError(f"packed structs ({name}) are not supported", span)
         end = field.offset + size_of(field.type)
@@ -142,7 +143,11 @@ def _check_layout(type_: ClangType, fields: tuple[Field, ...], name: str, span: 
     if size > 0 and any(size % number.size for field in fields for number in numbers(field.type)):
         raise UnsupportedError(f"packed structs ({name}) are not supported", span)
     if not fields and size > 1:
-        raise UnsupportedError(f"structs with base classes or virtual functions ({name}) are not supported", span)
+        raise UnsupportedError(_derived(name), span)
+
+
+def _derived(name: str) -> str:
+    return f"structs with base classes or virtual functions ({name}) are not supported; write the fields of the base into the struct"
 
 
 def _is_aligned(field: Cursor) -> bool:
@@ -160,10 +165,12 @@ def _array(type_: ClangType, span: Span, outer: _Outer) -> Array:
 
 def _pointer(pointee: ClangType, span: Span, outer: _Outer = ()) -> Pointer:
     if pointee.get_canonical().kind in _FUNCTIONS:
-        raise UnsupportedError("function pointers are not supported", span)
+        raise UnsupportedError(FUNCTION_POINTER, span)
     element = lower_type(pointee, span, outer)
-    if isinstance(element, Pointer) or (is_record(element) and holds_pointers(element)):
-        raise UnsupportedError("pointers to pointers are not supported", span)
+    if isinstance(element, Pointer):
+        raise UnsupportedError("pointers to pointers are not supported; pass each array as an argument of its own", span)
+    if is_record(element) and holds_pointers(element):
+        raise UnsupportedError("pointers in structs behind pointers are not supported; pass the struct by value, or the arrays alone", span)
     if isinstance(element, ir.Void):
         raise UnsupportedError("void pointers are not supported", span)
     return Pointer(element, is_const(pointee))
@@ -190,7 +197,7 @@ def is_rvalue_reference(type_: ClangType) -> bool:
 def _reason(type_: ClangType) -> str:
     name = type_.spelling.removeprefix("const ")
     if type_.kind in _FUNCTIONS:
-        return "function pointers are not supported"
+        return FUNCTION_POINTER
     if type_.kind in (TypeKind.VARIABLEARRAY, TypeKind.INCOMPLETEARRAY):
         return "an array needs a constant length"
     if type_.kind == TypeKind.NULLPTR:
@@ -201,4 +208,4 @@ def _reason(type_: ClangType) -> str:
 def _record_reason(type_: ClangType, name: str) -> str:
     if "(lambda" in name:
         return "lambdas are not supported; write a __device__ function"
-    return "unions are not supported: a derivative cannot follow reinterpreted memory"
+    return UNION
