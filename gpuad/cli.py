@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +26,7 @@ try:
 except ImportError as missing:  # the library does without them
     raise SystemExit(f"gpuad's commands need {missing.name}: pip install 'gpuad[cli]'") from None
 
-from . import __version__, api, doctor, testing
+from . import api, doctor, testing
 from .annotations import Active, Duplicated
 from .cases import Case, read
 from .demo import gray_scott, wave
@@ -52,7 +53,7 @@ def main() -> None:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"gpuad {__version__}")
+        print(f"gpuad {metadata.version('gpuad')}")
         raise typer.Exit
 
 

@@ -323,10 +323,10 @@ class Tape(Seeding, Repeating):
         """Runs the adjoints from the last operation to the first, on the current stream and after all that was recorded on any stream.
 
         `seeds`: {Duplicated: array or number}, or {BatchDuplicated: a tuple of one each, or one for all}. The shadows of all that the
-        program writes are cleared, the seeds put in; shadows of what is only read accumulate. (Where indices hang on data, a launch is
-        taken to write all of the arrays that it was passed, but nothing beside them.) Without it the shadows are taken as they are (the
-        raw rule). Raises TapeError if the recording is not complete, was reversed already, or memory that is needed has been
-        changed since; then no shadow was touched.
+        program writes are cleared, the seeds put in; shadows of what is only read, and has no seed, accumulate. (Where indices hang on
+        data, a launch is taken to write all of the arrays that it was passed, but nothing beside them.) Without it the shadows are taken
+        as they are (the raw rule). Raises TapeError if the recording is not complete, was reversed already, memory that is needed has
+        been changed since, or two seeds go to one element; then no shadow was touched.
         """
         self._require("recorded")
         assert self._watch is not None

@@ -9,8 +9,8 @@ import pytest
 from launch_tools import EXECUTORS, compiled, running
 
 import gpuad
-from gpuad import Const, Duplicated, Tape
-from gpuad.errors import ShadowError
+from gpuad import Const, Duplicated, Tape, ops
+from gpuad.errors import ShadowError, TapeError
 
 # --- more than the stack of a thread ----------------------------------------------------------------------------------------------------
 
@@ -196,3 +196,27 @@ def test_an_element_is_not_read_anew_after_it_is_written() -> None:
     x, y, z, v = np.arange(16.0) + 1, np.arange(8.0) + 100, np.zeros(8), np.zeros(8)
     compiled(text, "k")[(1,), (8,)](x, y, z, v, 8, 8)
     np.testing.assert_array_equal(z, np.arange(9.0, 17.0))
+
+
+# --- seeds --------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_two_seeds_of_one_element_are_refused() -> None:
+    x, tape = Duplicated(np.ones(3), np.full(3, 7.0)), Tape()
+    with tape:
+        x *= 1.0
+    for seeds in ({x: 2.0, x[:2]: 1.0}, {x[:2]: 1.0, x: 2.0}, {x[1:]: np.ones(2), x[:2]: 1.0}):
+        with pytest.raises(TapeError, match="two seeds go to one element"):
+            tape.reverse(seeds)
+    np.testing.assert_array_equal(x.shadow, 7.0)
+    tape.reverse({x[2:]: 3.0, x[:2]: 1.0})
+    np.testing.assert_array_equal(x.shadow, [1, 1, 3])
+
+
+def test_a_seed_of_elements_that_share_memory_is_refused() -> None:
+    x, tape = Duplicated(np.array([1.5])), Tape()
+    with tape:
+        x *= 2.0
+        wide = ops.broadcast_to(x, (3,))
+    with pytest.raises(TapeError, match="share memory"):
+        tape.reverse({wide: np.array([1.0, 2.0, 3.0])})

@@ -17,6 +17,7 @@ from ..ir.dtypes import is_real
 from .placed import Placed, Placements, Where, placed, where_of
 from .recording import Recording
 from .region import Region, of_array
+from .rules import repeats
 
 _MOST = 8  # seeds read in place
 
@@ -41,7 +42,7 @@ class Seeding(Recording):
         elements. Nothing is written yet. `lasting`: the seeds will be read again later."""
         if not isinstance(seeds, Mapping):
             raise TapeError("seeds are {Duplicated: array or number}, or {BatchDuplicated: a tuple of such}")
-        found = []
+        found: list[tuple[Any, Any, Any, Region]] = []
         for key, seed in seeds.items():
             if not isinstance(key, Duplicated | BatchDuplicated):
                 raise TapeError("seeds are {Duplicated: array or number}, or {BatchDuplicated: a tuple of such}")
@@ -50,6 +51,10 @@ class Seeding(Recording):
                 continue
             if primal.dtype.names:
                 raise TapeError("seeds of structs are put into their shadow, before reverse() without seeds. No shadow was touched.")
+            if repeats(primal):
+                raise TapeError(
+                    "elements of a seed's array share memory: its key is the array that they are a view of. No shadow was touched."
+                )
             shadows = self._seeded(key)
             several = isinstance(seed, tuple | list) and isinstance(key, BatchDuplicated)
             if several and len(seed) != len(shadows):
@@ -61,6 +66,8 @@ class Seeding(Recording):
                 kind = part.dtype if hasattr(part, "dtype") else np.asarray(part).dtype
                 if isinstance(kind, np.dtype) and not np.can_cast(kind, shadow.dtype, "same_kind"):
                     raise TapeError(f"a seed of {kind} for a shadow of {shadow.dtype}. No shadow was touched.")
+                if any(where_of(other) == where_of(root) and touched & region for _, _, other, region in found):
+                    raise TapeError("two seeds go to one element of a shadow: add them up first. No shadow was touched.")
                 found.append((shadow, self._apart(part, lasting), root, touched))
         return found
 
