@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .elementwise import apply, check_recorded
+from .elementwise import apply, check_out, check_recorded
 from .layout import primal_of
 from .reductions import result_for
 
@@ -22,11 +22,12 @@ def concatenate(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
     primals = [primal_of(a) for a in arrays]
     axis = range(primals[0].ndim)[axis]
     lengths = [int(p.shape[axis]) for p in primals]
-    if out is None:
-        shape = (*primals[0].shape[:axis], sum(lengths), *primals[0].shape[axis + 1 :])
-        out = result_for(tuple(arrays), shape, np.result_type(*(p.dtype for p in primals)))
+    shape, dtype = (*primals[0].shape[:axis], sum(lengths), *primals[0].shape[axis + 1 :]), np.result_type(*(p.dtype for p in primals))
     if any(p.shape[:axis] + p.shape[axis + 1 :] != primals[0].shape[:axis] + primals[0].shape[axis + 1 :] for p in primals):
         raise ValueError(f"concatenate: arrays of shapes {[tuple(p.shape) for p in primals]} do not fit along axis {axis}")
+    if out is None:
+        out = result_for(tuple(arrays), shape, dtype)
+    check_out("concatenate", out, shape, dtype)
     at = 0
     for array, length in zip(arrays, lengths, strict=True):
         apply("copyto", array, out=out[_part(axis, at, at + length)])

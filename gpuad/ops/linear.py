@@ -111,7 +111,9 @@ def gemm(alpha: Any, a: Any, b: Any, beta: Any, c: Any) -> Any:
 
 
 def _scalar(x: Any, dtype: Any) -> Any:
-    """A number in the type of the arrays."""
+    """A number in the type of the arrays. UnsupportedError for a complex one with real arrays."""
+    if dtype.kind != "c" and np.iscomplexobj(x.value if isinstance(x, Active) else x):
+        raise UnsupportedError("gpuad.ops.gemm: a complex factor of real matrices; make them complex")
     return Active(dtype.type(x.value), x.shadow) if isinstance(x, Active) else dtype.type(x)
 
 
