@@ -661,6 +661,11 @@ def test_masks_of_no_axes() -> None:
     tape.reverse({y: 1.0})
     assert y.shape == ()
     np.testing.assert_array_equal(x.shadow, [0, 1])
+    x = Duplicated(np.array(2.0))
+    with tape:
+        y = ops.take(x, [0, -1, 0])
+    tape.reverse({y: 1.0})
+    assert x.shadow == 3
 
 
 def swapped(dtype: str) -> Any:
@@ -698,8 +703,37 @@ def test_types_that_would_drop_something_are_refused() -> None:
         x * swapped(">f8")
     with Tape(), pytest.raises(UnsupportedError, match="complex factor"):
         ops.gemm(1j, Duplicated(positive(2, 2)), positive(2, 2), 0.0, Duplicated(positive(2, 2)))
+    with Tape(), pytest.raises(ShadowError, match="half of its gradient"):
+        ops.gemm(Active(1j, np.zeros(())), np.eye(2) + 0j, np.eye(2) + 0j, 0.0, Duplicated(np.eye(2) + 0j))
     with Tape(), pytest.raises(ValueError, match="shape"):
         ops.concatenate([x, x], out=Duplicated(np.zeros(7)))
+
+
+CONSTANT: dict[str, Callable[[Any, Any], Any]] = {
+    "cumsum": lambda c, x: ops.cumsum(c) * x,
+    "outer": lambda c, x: ops.outer(c, x),
+    "roll": lambda c, x: ops.roll(c, 1) * x,
+    "stack": lambda c, x: ops.stack([c, x]),
+    "matmul": lambda c, x: ops.matmul(c, x),
+    "copy": lambda c, x: ops.copy(c) * x,
+    "reshape": lambda c, x: ops.reshape(c, (3, 1)) * x if isinstance(c, np.ndarray) else x * ops.reshape(c, (3, 1)),
+    "real": lambda c, x: x * ops.real(c),
+    "concatenate": lambda c, x: ops.concatenate([c, x], out=Const(np.zeros(6))).primal,
+}
+
+
+@pytest.mark.parametrize("name", CONSTANT)
+def test_constants_are_operands_as_plain_arrays_are(name: str) -> None:
+    found = []
+    for mark in (Const, np.asarray):
+        x, tape = Duplicated(np.array([1.0, 2.0, 3.0])), Tape()
+        with launching.executor_for_tests(REFERENCE), tape:
+            y = CONSTANT[name](mark(np.array([4.0, 5.0, 7.0])), x)
+        if isinstance(y, Duplicated):
+            tape.reverse({y: 1.0})
+        found.append((y.primal if isinstance(y, Duplicated) else y, x.shadow))
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, two)
 
 
 def test_products_of_masks_count() -> None:

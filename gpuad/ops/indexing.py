@@ -129,7 +129,8 @@ def _axis_offsets(array: Any, indices: Any, axis: int | None) -> Any:
     if axis is None:
         if library is np and indices.size and not (-array.size <= indices.min() and indices.max() < array.size):
             raise IndexError(f"an index is out of bounds for an array of {array.size} elements")
-        return offsets(array, library.unravel_index(indices % max(array.size, 1), array.shape))
+        axes = array if array.ndim else array[None]
+        return offsets(axes, library.unravel_index(indices % max(array.size, 1), axes.shape))
     axis = range(array.ndim)[axis]
     return offsets(array, (*[slice(None)] * axis, indices))
 

@@ -10,10 +10,12 @@ import numpy as np
 from .elementwise import apply, check_out, check_recorded
 from .layout import primal_of
 from .reductions import result_for
+from .views import expand_dims, reshape, view
 
 
-def _part(axis: int, low: int, high: int) -> Any:
-    return (*[slice(None)] * axis, slice(low, high))
+def _part(x: Any, axis: int, low: int, high: int) -> Any:
+    key = (*[slice(None)] * axis, slice(low, high))
+    return view(x, lambda a: a[key])
 
 
 def concatenate(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
@@ -30,7 +32,7 @@ def concatenate(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
     check_out("concatenate", out, shape, dtype)
     at = 0
     for array, length in zip(arrays, lengths, strict=True):
-        apply("copyto", array, out=out[_part(axis, at, at + length)])
+        apply("copyto", array, out=_part(out, axis, at, at + length))
         at += length
     return out
 
@@ -38,14 +40,14 @@ def concatenate(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
 def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
     """The arrays beside each other along a new axis, as `numpy.stack`."""
     axis = range(primal_of(arrays[0]).ndim + 1)[axis]
-    return concatenate([a[(*[slice(None)] * axis, None)] for a in arrays], axis, out)
+    return concatenate([expand_dims(a, axis) for a in arrays], axis, out)
 
 
 def roll(x: Any, shift: int, axis: int | None = None) -> Any:
     """The elements moved along an axis, or in flat order, those that fall off put in again at the other end, as `numpy.roll`."""
     check_recorded("roll", (x,))
     if axis is None:
-        return roll(x.reshape(-1), shift, 0).reshape(primal_of(x).shape)
+        return reshape(roll(reshape(x, -1), shift, 0), primal_of(x).shape)
     axis = range(primal_of(x).ndim)[axis]
     cut = -shift % max(int(primal_of(x).shape[axis]), 1)
-    return concatenate([x[_part(axis, cut, primal_of(x).shape[axis])], x[_part(axis, 0, cut)]], axis)
+    return concatenate([_part(x, axis, cut, primal_of(x).shape[axis]), _part(x, axis, 0, cut)], axis)

@@ -16,6 +16,7 @@ from .adjoints import add_to, library_of
 from .elementwise import apart, apply, check_out, check_recorded
 from .layout import primal_of
 from .temporaries import new_array, temporary
+from .views import reshape
 
 Axis = int | Sequence[int] | None
 
@@ -124,7 +125,7 @@ def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     """Cumulative sum along an axis, as `numpy.cumsum`; without an axis of the flat array. `out` may be `x` itself."""
     check_recorded("cumsum", (x, out))
     if axis is None:
-        x, axis = x.reshape(-1), 0
+        x, axis = reshape(x, -1), 0
     primal = primal_of(x)
     axis, dtype = range(primal.ndim)[axis], np.dtype(dtype or total_type(primal.dtype, False))
     check_carried("cumsum", x, dtype)
