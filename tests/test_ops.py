@@ -579,6 +579,169 @@ def test_fourier() -> None:
     assert np.isclose(np.vdot(seed, np.fft.fft(v)).real, np.vdot(c.shadow, v).real)
 
 
+# --- real operands of complex results, and types that are refused ------------------------------------------------------------------------
+
+
+def into(shape: tuple[int, ...]) -> Any:
+    """A complex array to write into: for NumPy itself, on a tape as a pair."""
+    return np.full(shape, 0.5 + 0.25j)
+
+
+REAL_TO_COMPLEX: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "sum, dtype": lambda m, x, out: m.sum(x, axis=1, dtype=complex),
+    "sum, keepdims": lambda m, x, out: m.sum(x, axis=0, keepdims=True, out=out(1, 3)),
+    "mean, dtype": lambda m, x, out: m.mean(x, dtype=complex),
+    "mean, out": lambda m, x, out: m.mean(x, axis=(0, 1), out=out()),
+    "cumsum, dtype": lambda m, x, out: m.cumsum(x, axis=1, dtype=complex),
+    "cumsum, out": lambda m, x, out: m.cumsum(x, out=out(6)),
+    "prod, dtype": lambda m, x, out: m.prod(x, axis=0, dtype=complex),
+    "prod, out": lambda m, x, out: m.prod(x, axis=1, out=out(2)),
+    "var, dtype": lambda m, x, out: m.var(x, axis=0, dtype=complex),
+    "std, out": lambda m, x, out: m.std(x, axis=1, out=out(2)),
+    "max, out": lambda m, x, out: m.max(x, axis=1, out=out(2)),
+    "min, out": lambda m, x, out: m.min(x, out=out()),
+    "take, out": lambda m, x, out: x.ravel()[[0, 1, 1]] + 0j if m is np else m.take(x, [0, 1, 1], out=out(3)),
+    "take an axis, out": lambda m, x, out: x[[1, 1, 0]] + 0j if m is np else m.take(x, [1, 1, 0], axis=0, out=out(3, 3)),
+    "concatenate, out": lambda m, x, out: m.concatenate([x, x], out=out(4, 3)),
+    "matmul, out": lambda m, x, out: m.matmul(x, x.T, out=out(2, 2)),
+    "einsum, out": lambda m, x, out: m.einsum("ij,kj->ik", x, x, out=out(2, 2)),
+    "absolute, out": lambda m, x, out: m.absolute(x, out=out(2, 3)),
+    "reciprocal, out": lambda m, x, out: m.reciprocal(x, out=out(2, 3)),
+    "absolute of complex numbers, out": lambda m, x, out: m.absolute(m.multiply(x, 1 + 2j), out=out(2, 3)),
+}
+
+
+def check_directions(call: Any, x: Any) -> None:
+    """Value and gradient of a result with complex weights, against NumPy's own in a random direction."""
+    expected = np.asarray(call(np, x.copy(), lambda *s: into(s)))
+    weights = RNG.standard_normal(expected.shape) + 1j * RNG.standard_normal(expected.shape)
+    direction = RNG.standard_normal(x.shape)
+    pair, tape = Duplicated(x.copy()), Tape()
+    with tape:
+        value = call(ops, pair, lambda *s: Duplicated(into(s)))
+    assert value.dtype == expected.dtype == complex
+    np.testing.assert_allclose(value.primal, expected, rtol=1e-13)
+    tape.reverse({value: weights})
+    up, down = (np.asarray(call(np, x + h * direction, lambda *s: into(s))) for h in (1e-6, -1e-6))
+    slope = (weights.conj() * (up - down)).real.sum() / 2e-6
+    assert pair.shadow.dtype == x.dtype
+    np.testing.assert_allclose((pair.shadow * direction).sum(), slope, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", REAL_TO_COMPLEX)
+def test_a_real_operand_of_a_complex_result_gets_the_real_part(name: str) -> None:
+    with launching.executor_for_tests(REFERENCE):
+        check_directions(REAL_TO_COMPLEX[name], positive(2, 3))
+
+
+@pytest.mark.parametrize("n", [4, 5])
+@pytest.mark.parametrize("out", [None, complex])
+def test_the_spectrum_may_be_real(n: int, out: Any) -> None:
+    x, seed = Duplicated(positive(3)), RNG.standard_normal(n) * (1 if out is None else 1 + 1j)
+    tape = Tape()
+    with tape:
+        y = ops.irfft(x, n, out=None if out is None else Duplicated(np.zeros(n, complex)))
+    np.testing.assert_allclose(y.primal, np.fft.irfft(x.primal, n))
+    tape.reverse({y: seed})
+    np.testing.assert_allclose(x.shadow, [(np.fft.irfft(e, n) * seed.real).sum() for e in np.eye(3)])
+
+
+def test_masks_of_no_axes() -> None:
+    for primal in (np.array(2.0), np.array([2.0, 3.0])):
+        for key in (np.array(True), np.array(False), True, (None, np.bool_(True))):
+            x, tape = Duplicated(primal.copy()), Tape()
+            with tape:
+                y = x[key]
+            np.testing.assert_array_equal(y.primal, primal[key])
+            tape.reverse({y: 1.5})
+            np.testing.assert_array_equal(x.shadow, np.full(primal.shape, 1.5 if y.size else 0.0))
+    x, tape = Duplicated(np.array([1.0, 2.0])), Tape()
+    with tape:
+        y = ops.take(x, 1)
+    tape.reverse({y: 1.0})
+    assert y.shape == ()
+    np.testing.assert_array_equal(x.shadow, [0, 1])
+    x = Duplicated(np.array(2.0))
+    with tape:
+        y = ops.take(x, [0, -1, 0])
+    tape.reverse({y: 1.0})
+    assert x.shadow == 3
+
+
+def swapped(dtype: str) -> Any:
+    return np.arange(1, 4).astype(dtype)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda x: ops.sum(x), lambda x: ops.copy(x), lambda x: ops.negative(x), lambda x: x[[0, 1]], lambda x: ops.fft(x),
+        lambda x: ops.sort(x), lambda x: ops.einsum("i->", x), lambda x: ops.concatenate([x, x]), lambda x: ops.multiply(x, 1j),
+        lambda x: ops.scatter_add(x, [0], 1.0), lambda x: x.fill(1.0),
+    ],
+)  # fmt: skip
+def test_types_without_gradients_are_refused_before_anything_is_recorded(act: Any) -> None:
+    cases = [(">f8", "order of bytes"), (">c16", "order of bytes"), ("f2", "float16"), ("i4", "integers|int32"), ("?", "integers|bool")]
+    for dtype, words in cases:
+        x, tape = Duplicated(swapped(dtype)), Tape()
+        with tape, pytest.raises((UnsupportedError, ShadowError), match=words):
+            act(x)
+        assert not tape.operations
+        np.testing.assert_array_equal(x.primal, swapped(dtype))
+
+
+def test_types_that_would_drop_something_are_refused() -> None:
+    x, z = Duplicated(positive(3)), Duplicated(positive(3) + 1j)
+    for call in (ops.sum, ops.mean, ops.prod, ops.cumsum):
+        with Tape(), pytest.raises(UnsupportedError, match="imaginary parts"):
+            call(z, dtype=float)
+        with Tape(), pytest.raises(UnsupportedError, match="order of bytes"):
+            call(x, dtype=">f8")
+    with pytest.raises(UnsupportedError, match="integers"):
+        ops.mean(positive(3), dtype=int)
+    with Tape(), pytest.raises(UnsupportedError, match="order of bytes"):
+        x * swapped(">f8")
+    with Tape(), pytest.raises(UnsupportedError, match="complex factor"):
+        ops.gemm(1j, Duplicated(positive(2, 2)), positive(2, 2), 0.0, Duplicated(positive(2, 2)))
+    with Tape(), pytest.raises(ShadowError, match="half of its gradient"):
+        ops.gemm(Active(1j, np.zeros(())), np.eye(2) + 0j, np.eye(2) + 0j, 0.0, Duplicated(np.eye(2) + 0j))
+    with Tape(), pytest.raises(ValueError, match="shape"):
+        ops.concatenate([x, x], out=Duplicated(np.zeros(7)))
+
+
+CONSTANT: dict[str, Callable[[Any, Any], Any]] = {
+    "cumsum": lambda c, x: ops.cumsum(c) * x,
+    "outer": lambda c, x: ops.outer(c, x),
+    "roll": lambda c, x: ops.roll(c, 1) * x,
+    "stack": lambda c, x: ops.stack([c, x]),
+    "matmul": lambda c, x: ops.matmul(c, x),
+    "copy": lambda c, x: ops.copy(c) * x,
+    "reshape": lambda c, x: ops.reshape(c, (3, 1)) * x if isinstance(c, np.ndarray) else x * ops.reshape(c, (3, 1)),
+    "real": lambda c, x: x * ops.real(c),
+    "concatenate": lambda c, x: ops.concatenate([c, x], out=Const(np.zeros(6))).primal,
+}
+
+
+@pytest.mark.parametrize("name", CONSTANT)
+def test_constants_are_operands_as_plain_arrays_are(name: str) -> None:
+    found = []
+    for mark in (Const, np.asarray):
+        x, tape = Duplicated(np.array([1.0, 2.0, 3.0])), Tape()
+        with launching.executor_for_tests(REFERENCE), tape:
+            y = CONSTANT[name](mark(np.array([4.0, 5.0, 7.0])), x)
+        if isinstance(y, Duplicated):
+            tape.reverse({y: 1.0})
+        found.append((y.primal if isinstance(y, Duplicated) else y, x.shadow))
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_products_of_masks_count() -> None:
+    a, b = np.array([[True, True], [False, True]]), np.array([[100, 100], [100, 100]], np.int8)
+    with launching.executor_for_tests(REFERENCE):
+        check(lambda x: ops.einsum("ij,jk,kl,l->i", a, a, b, x), positive(2), plain=lambda x: a.astype(float) @ a @ b.astype(float) @ x)
+
+
 # --- programs ----------------------------------------------------------------------------------------------------------------------------
 
 

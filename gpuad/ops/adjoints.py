@@ -25,7 +25,12 @@ def add_to(target: Any, value: Any) -> None:
     value = value.sum(axis=tuple(range(extra))) if extra else value
     gone = tuple(i for i, (n, m) in enumerate(zip(target.shape, value.shape, strict=True)) if n != m)
     value = value.sum(axis=gone, keepdims=True) if gone else value
-    target += value.real if value.dtype.kind == "c" and target.dtype.kind != "c" else value
+    target += part_for(target, value)
+
+
+def part_for(target: Any, value: Any) -> Any:
+    """What a shadow gets of a value: where the primal is real and its result complex, the real part."""
+    return value.real if value.dtype.kind == "c" and target.dtype.kind != "c" else value
 
 
 def in_rows(x: Any, axes: tuple[int, ...]) -> Any:

@@ -91,9 +91,9 @@ def _unary_reverse(x: Any, dx: Any, dz: Any, name: str) -> None:
 
 def _chained(name: str, library: Any, x: Any, dz: Any) -> Any:
     """The seed times what a function of one number has for a derivative."""
-    if name == "absolute":  # not holomorphic: along x, and nothing where x is 0
+    if name == "absolute":  # not holomorphic: along x, and nothing where x is 0; it has no imaginary part, in a complex array either
         size = library.absolute(x)
-        return dz * library.where(size == 0, 0, x / library.where(size == 0, 1, size))
+        return dz.real * library.where(size == 0, 0, x / library.where(size == 0, 1, size))
     slopes: dict[str, Callable[[Any], Any]] = {
         "square": lambda x: 2 * x,
         "reciprocal": lambda x: -1 / (x * x),

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import Duplicated
+from ..annotations import Const, Duplicated
 from ..program.rules import rule
 from .adjoints import add_to, library_of
-from .elementwise import apart, check_out, check_recorded
+from .elementwise import apart, apply, check_out, check_recorded
 from .layout import primal_of
 from .reductions import result_for
+from .temporaries import new_array
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -52,7 +53,7 @@ def einsum(subscripts: str, *operands: Any, out: Any = None, optimize: Any = Fal
     if out is None:
         out = result_for(operands, shape, dtype)
     check_out("einsum", out, shape, dtype)
-    operands = tuple(apart(x, primal_of(out)) for x in operands)
+    operands = tuple(_converted(apart(x, primal_of(out)), np.result_type(dtype, primal_of(out).dtype)) for x in operands)
     left, letters = operands[0], inputs[0]
     for k in range(1, len(operands) - 1):
         kept = "".join(dict.fromkeys(c for c in letters + inputs[k] if c in result + "".join(inputs[k + 1 :])))
@@ -62,6 +63,14 @@ def einsum(subscripts: str, *operands: Any, out: Any = None, optimize: Any = Fal
     last = operands[-1] if len(operands) > 1 else library_of(primal_of(left)).ones((), _dtype(left))
     _einsum(left, last, out, letters, inputs[-1] if len(operands) > 1 else "", result)
     return out
+
+
+def _converted(x: Any, dtype: np.dtype[Any]) -> Any:
+    """Integers as numbers of the result: a product of two of them alone would wrap, and be a bit for two of bool."""
+    if dtype.kind not in "fc" or _dtype(x).kind not in "biu":
+        return x
+    copy = apply("copyto", x, out=new_array(primal_of(x), primal_of(x).shape, dtype))
+    return type(x)(copy) if isinstance(x, Const) else copy
 
 
 def _dtype(x: Any) -> Any:

@@ -13,14 +13,15 @@ import numpy as np
 
 from ..annotations import Active, BatchDuplicated, Const, Duplicated, as_array, namespace
 from ..arguments.aliasing import hull, overlap, region
-from ..errors import ShadowError, TapeError
+from ..errors import ShadowError, TapeError, UnsupportedError
+from ..ir.dtypes import is_half
 from ..program.context import current
 from ..program.rules import repeats
 from .complex import result_type as complex_result_type
 from .complex import run as run_complex
 from .layout import Axes, axes, broadcast_shape, hull_size, primal_of, reached, refuse_repeated, same, shadows_of
 from .table import TABLE, Elementwise, result_type
-from .temporaries import new_array, paired, temporary
+from .temporaries import new_array, paired, refuse_swapped, temporary
 from .text import Array, Number, Spec, built
 
 _MOST_BLOCKS = 65535  # along y and z
@@ -64,9 +65,26 @@ def _complex(name: str, inputs: list[Any], values: list[Any], out: Any) -> Any:
 
 
 def check_recorded(name: str, operands: Sequence[Any]) -> None:
-    """What carries a gradient is computed with inside of a tape only. Raises TapeError."""
+    """What carries a gradient is computed with inside of a tape only: TapeError. Arrays are of types that shadows and generated kernels
+    have: UnsupportedError, and ShadowError for a pair of integers."""
     if current.get() is None and any(isinstance(x, Duplicated | BatchDuplicated | Active) for x in operands):
         raise TapeError(f"{name} on a Duplicated outside of a tape is not recorded: enter one (`with tape:`), or compute with `.primal`")
+    for x in operands:
+        _check_type(name, x)
+
+
+def _check_type(name: str, x: Any) -> None:
+    dtype = getattr(primal_of(x), "dtype", None)
+    if not isinstance(dtype, np.dtype):
+        return
+    if not dtype.isnative:
+        refuse_swapped(dtype)
+    if not isinstance(x, Duplicated | BatchDuplicated) or dtype.kind == "c":
+        return
+    if is_half(dtype):
+        raise UnsupportedError(f"gpuad.ops.{name} takes no gradient in {dtype}; use a kernel, whose shadows are float32")
+    if dtype.kind in "biu":
+        raise ShadowError(f"gpuad.ops.{name}: an array of {dtype} carries no gradient; pass the array itself, not {type(x).__name__}")
 
 
 def _operand(x: Any, name: str) -> Any:

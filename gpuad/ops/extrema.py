@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import UnsupportedError
 from ..program.rules import rule
-from .adjoints import from_rows, in_rows, library_of
+from .adjoints import add_to, from_rows, in_rows, library_of
 from .elementwise import apart, apply
 from .layout import primal_of
 from .reductions import Axis, axes_of, mean, reduction_result, sum, total_type
@@ -21,7 +21,7 @@ def _extreme_reverse(x: Any, dx: Any, dy: Any, axes: tuple[int, ...], name: str)
     chosen = getattr(rows, f"arg{name}")(axis=1)
     given = library.zeros(rows.shape, dy.dtype)
     given[library.arange(rows.shape[0]), chosen] = dy.reshape(-1)
-    dx += from_rows(given, x.shape, axes)
+    add_to(dx, from_rows(given, x.shape, axes))
 
 
 @rule(reads=("x",), overwrites=("y",), needs={"x": "before"}, reverse=_extreme_reverse)
@@ -37,7 +37,7 @@ def _prod_reverse(x: Any, dx: Any, dy: Any, axes: tuple[int, ...]) -> None:
     others = library.ones(rows.shape, dx.dtype)
     others[:, 1:] = library.cumprod(rows[:, :-1], axis=1)
     others[:, :-1] *= library.flip(library.cumprod(library.flip(rows[:, 1:], 1), axis=1), 1)
-    dx += from_rows(dy.reshape(-1, 1) * others.conj(), x.shape, axes)
+    add_to(dx, from_rows(dy.reshape(-1, 1) * others.conj(), x.shape, axes))
 
 
 @rule(reads=("x",), overwrites=("y",), needs={"x": "before"}, reverse=_prod_reverse)

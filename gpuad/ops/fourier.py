@@ -47,9 +47,9 @@ def _irfft_reverse(dx: Any, dy: Any, axis: int, norm: str) -> None:
     """Each frequency but the first, and for an even length the last, stands for two."""
     if dx is None:
         return
-    half = library_of(dy).fft.rfft(dy, axis=axis, norm=_SWAPPED[norm])
+    half = library_of(dy).fft.rfft(dy.real, axis=axis, norm=_SWAPPED[norm])
     half[(slice(None),) * axis + (slice(1, (dy.shape[axis] + 1) // 2),)] *= 2
-    dx += half
+    add_to(dx, half)
 
 
 @rule(reads=("x",), overwrites=("y",), reverse=_irfft_reverse)
@@ -99,7 +99,7 @@ def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None, 
         raise TypeError("rfft takes real arrays")
     axis = range(primal.ndim)[axis]
     _check_lengths("rfft", primal, None if n is None else (n,), (axis,))
-    return _along(_rfft, "rfft", x, axis, norm, out, primal.shape[axis] // 2 + 1, np.result_type(primal.dtype, np.complex64))
+    return _along(_rfft, "rfft", x, axis, norm, out, primal.shape[axis] // 2 + 1, _spectrum_type(primal.dtype))
 
 
 def irfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Any = None) -> Any:
@@ -110,7 +110,7 @@ def irfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None,
     length = 2 * (primal.shape[axis] - 1) if n is None else int(n)
     if length < 1 or length // 2 + 1 != primal.shape[axis]:
         raise UnsupportedError(f"irfft: {primal.shape[axis]} frequencies are not those of {length} numbers; cut or pad them before")
-    return _along(_irfft, "irfft", x, axis, norm, out, length, np.empty(0, np.result_type(primal.dtype, np.complex64)).real.dtype)
+    return _along(_irfft, "irfft", x, axis, norm, out, length, np.empty(0, _spectrum_type(primal.dtype)).real.dtype)
 
 
 def _along(rule_: Any, name: str, x: Any, axis: int, norm: str | None, out: Any, length: int, dtype: Any) -> Any:
@@ -127,7 +127,7 @@ def _transform(name: str, function: str, x: Any, lengths: Any, axes: Sequence[in
     primal = primal_of(x)
     chosen = tuple(range(primal.ndim)) if axes is None else tuple(range(primal.ndim)[a] for a in axes)
     _check_lengths(name, primal, lengths, chosen)
-    dtype = np.result_type(primal.dtype, np.complex64)
+    dtype = _spectrum_type(primal.dtype)
     if out is None:
         out = result_for((x,), primal.shape, dtype)
     check_out(name, out, primal.shape, dtype)
@@ -138,6 +138,11 @@ def _transform(name: str, function: str, x: Any, lengths: Any, axes: Sequence[in
 def _check_lengths(name: str, array: Any, lengths: Any, axes: Sequence[int]) -> None:
     if lengths is not None and tuple(lengths) != tuple(array.shape[a] for a in axes):
         raise UnsupportedError(f"{name} of other lengths than the array's, {tuple(lengths)}; cut or pad it before")
+
+
+def _spectrum_type(dtype: Any) -> np.dtype[Any]:
+    """Integers of any length are transformed as float64."""
+    return np.dtype(np.result_type(np.float64 if dtype.kind in "biu" else dtype, np.complex64))
 
 
 def _norm(norm: str | None) -> str:

@@ -21,12 +21,12 @@ def copyto(x: Any, source: Any) -> None:
 
 def copy(x: Any) -> Any:
     """A copy of an array, as a temporary."""
-    return astype(x, x.dtype)
+    return astype(x, primal_of(x).dtype)
 
 
 def astype(x: Any, dtype: Any) -> Any:
     """A copy of an array in another type."""
-    array = new_array(primal_of(x), x.shape, dtype)
+    array = new_array(primal_of(x), primal_of(x).shape, dtype)
     return apply("copyto", x, out=paired(array, (x,)))
 
 

@@ -15,7 +15,7 @@ from ..errors import LaunchError
 from ..launching import add_in_fixed_point
 from ..program.region import Region
 from ..program.rules import repeats, rule
-from .adjoints import elements_of, library_of
+from .adjoints import elements_of, library_of, part_for
 from .elementwise import apart, apply, check_out, check_recorded, copied
 from .layout import broadcast_shape, element_strides, primal_of, refuse_repeated
 from .reductions import result_for
@@ -25,12 +25,12 @@ from .temporaries import new_array, temporary
 def offsets(array: Any, key: Any) -> Any:
     """The elements that `array[key]` names, as offsets (int64) in elements from the first, in the shape of the result."""
     library = namespace(array)
-    total: Any = None
+    total = library.zeros(array.shape, np.int64)[key]
     for axis, (n, step) in enumerate(zip(array.shape, element_strides(array), strict=True)):
         shape = [n if i == axis else 1 for i in range(array.ndim)]
         part = library.broadcast_to((library.arange(n, dtype=np.int64) * step).reshape(shape), array.shape)[key]
-        total = part if total is None else total + part
-    return library.ascontiguousarray(total)
+        total = total + part
+    return library.array(total, order="C")  # of shape () too
 
 
 def _elements(array: Any, where: Any) -> tuple[Any, Any]:
@@ -41,13 +41,13 @@ def _elements(array: Any, where: Any) -> tuple[Any, Any]:
 
 def _take_reverse(dx: Any, dy: Any, where: Any) -> None:
     if dx is not None:
-        add_at(*_elements(dx, where), dy)
+        add_at(*_elements(dx, where), part_for(dx, dy))
 
 
 def _take_reverse_in_order(dx: Any, dy: Any, where: Any) -> None:
     if dx is not None:
         add = add_at if isinstance(dx, np.ndarray) else add_in_fixed_point
-        add(*_elements(dx, where), dy)
+        add(*_elements(dx, where), part_for(dx, dy))
 
 
 @rule(reads=("x",), overwrites=("y",), reverse=_take_reverse)
@@ -129,7 +129,8 @@ def _axis_offsets(array: Any, indices: Any, axis: int | None) -> Any:
     if axis is None:
         if library is np and indices.size and not (-array.size <= indices.min() and indices.max() < array.size):
             raise IndexError(f"an index is out of bounds for an array of {array.size} elements")
-        return offsets(array, library.unravel_index(indices % max(array.size, 1), array.shape))
+        axes = array if array.ndim else array[None]
+        return offsets(axes, library.unravel_index(indices % max(array.size, 1), axes.shape))
     axis = range(array.ndim)[axis]
     return offsets(array, (*[slice(None)] * axis, indices))
 

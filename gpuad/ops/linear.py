@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from ..annotations import Active
-from ..errors import UnsupportedError
+from ..errors import ShadowError, UnsupportedError
 from ..program.rules import rule
 from .adjoints import add_to, adjoint_of, library_of
 from .elementwise import apart, apply, check_out, check_recorded
 from .layout import primal_of
 from .reductions import result_for
+from .views import expand_dims, ravel, view
 
 
 def _product(a: Any, b: Any, room: Any) -> Any:
@@ -44,9 +45,9 @@ def matmul(a: Any, b: Any, out: Any = None) -> Any:
     check_out("matmul", out, shape, dtype)
     a, b, c = apart(a, primal_of(out)), apart(b, primal_of(out)), out
     if one.ndim == 1:
-        a, c = a[None, :], c[..., None, :] if two.ndim > 1 else c[..., None]
+        a, c = view(a, lambda p: p[None, :]), view(c, lambda p: p[..., None, :] if two.ndim > 1 else p[..., None])
     if two.ndim == 1:
-        b, c = b[:, None], c[..., None]
+        b, c = view(b, lambda p: p[:, None]), view(c, lambda p: p[..., None])
     _matmul(a, b, c)
     return out
 
@@ -111,7 +112,11 @@ def gemm(alpha: Any, a: Any, b: Any, beta: Any, c: Any) -> Any:
 
 
 def _scalar(x: Any, dtype: Any) -> Any:
-    """A number in the type of the arrays."""
+    """A number in the type of the arrays. UnsupportedError for a complex one with real arrays, ShadowError for one with a real shadow."""
+    if dtype.kind != "c" and np.iscomplexobj(x.value if isinstance(x, Active) else x):
+        raise UnsupportedError("gpuad.ops.gemm: a complex factor of real matrices; make them complex")
+    if isinstance(x, Active) and np.iscomplexobj(x.value) and not np.iscomplexobj(x.shadow):
+        raise ShadowError("gpuad.ops.gemm: a complex Active number has a real shadow, which would drop half of its gradient")
     return Active(dtype.type(x.value), x.shadow) if isinstance(x, Active) else dtype.type(x)
 
 
@@ -176,4 +181,4 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
 
 def outer(a: Any, b: Any, out: Any = None) -> Any:
     """The products of all elements of one array with all of another, as `numpy.outer`."""
-    return apply("multiply", a.reshape(-1)[:, None], b.reshape(-1), out=out)
+    return apply("multiply", expand_dims(ravel(a), 1), ravel(b), out=out)

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 
 from ..annotations import Duplicated
+from ..errors import UnsupportedError
+from ..ir.dtypes import is_real
 from ..program.rules import rule
-from .adjoints import library_of
+from .adjoints import add_to, library_of
 from .elementwise import apart, apply, check_out, check_recorded
 from .layout import primal_of
 from .temporaries import new_array, temporary
+from .views import reshape
 
 Axis = int | Sequence[int] | None
 
@@ -49,7 +52,7 @@ def reduced(shape: Sequence[int], axes: tuple[int, ...], keepdims: bool) -> tupl
 def _sum_reverse(dx: Any, dy: Any, axes: tuple[int, ...], scale: float) -> None:
     if dx is not None:
         kept = tuple(1 if i in axes else n for i, n in enumerate(dx.shape))
-        dx += (dy * dy.dtype.type(scale)).reshape(kept)
+        add_to(dx, library_of(dy).broadcast_to((dy * dy.dtype.type(scale)).reshape(kept), dx.shape))
 
 
 @rule(reads=("x",), overwrites=("y",), reverse=_sum_reverse)
@@ -90,21 +93,27 @@ def reduction_result(name: str, x: Any, axes: tuple[int, ...], dtype: Any, out: 
 
 
 def check_carried(name: str, x: Any, dtype: Any) -> None:
-    """A sum of integers made of floats has a derivative of 0 almost everywhere, which is hardly what was meant. Raises TypeError."""
-    if isinstance(x, Duplicated) and np.dtype(dtype).kind not in "fc":
+    """A sum of integers made of floats has a derivative of 0 almost everywhere, which is hardly what was meant: TypeError. Neither are
+    imaginary parts dropped, nor means made of integers: UnsupportedError."""
+    kind = np.dtype(dtype).kind
+    if isinstance(x, Duplicated) and kind not in "fc":
         raise TypeError(f"{name}: a result of {np.dtype(dtype)} would drop the gradient of x; reduce `.primal` for that")
+    if primal_of(x).dtype.kind == "c" and kind != "c":
+        raise UnsupportedError(f"{name}: dtype={np.dtype(dtype)} would drop imaginary parts; reduce `.real` for that")
+    if name == "mean" and kind in "biu":
+        raise UnsupportedError(f"mean: dtype={np.dtype(dtype)} rounds to integers; take the mean in floats")
 
 
 def total_type(dtype: Any, mean: bool) -> Any:
     """The type of a sum or mean, as NumPy has it."""
-    if dtype.kind in "fc":
+    if dtype.kind == "c" or is_real(dtype):
         return dtype
     return np.float64 if mean else np.uint64 if dtype.kind == "u" else np.int64
 
 
 def _cumsum_reverse(dx: Any, dy: Any, axis: int) -> None:
     if dx is not None:
-        dx += library_of(dy).flip(library_of(dy).cumsum(library_of(dy).flip(dy, axis), axis), axis)
+        add_to(dx, library_of(dy).flip(library_of(dy).cumsum(library_of(dy).flip(dy, axis), axis), axis))
 
 
 @rule(reads=("x",), overwrites=("y",), reverse=_cumsum_reverse)
@@ -116,7 +125,7 @@ def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     """Cumulative sum along an axis, as `numpy.cumsum`; without an axis of the flat array. `out` may be `x` itself."""
     check_recorded("cumsum", (x, out))
     if axis is None:
-        x, axis = x.reshape(-1), 0
+        x, axis = reshape(x, -1), 0
     primal = primal_of(x)
     axis, dtype = range(primal.ndim)[axis], np.dtype(dtype or total_type(primal.dtype, False))
     check_carried("cumsum", x, dtype)

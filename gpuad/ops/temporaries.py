@@ -9,13 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..annotations import BatchDuplicated, Duplicated, namespace
+from ..errors import UnsupportedError
 from ..ir.dtypes import is_real, shadow_dtype
 from ..program.context import current
 
 
+def refuse_swapped(dtype: Any) -> None:
+    """Kernels and shadows know the machine's order of bytes only. Raises UnsupportedError."""
+    if not np.dtype(dtype).isnative:
+        raise UnsupportedError(f"gpuad.ops takes arrays in the machine's order of bytes, not {np.dtype(dtype).str}; convert it before")
+
+
 def new_array(like: Any, shape: Sequence[int], dtype: Any) -> Any:
-    """A new array of the same library, not cleared."""
+    """A new array of the same library, not cleared. UnsupportedError for a type with its bytes in another order."""
+    refuse_swapped(dtype)
     array, tape = namespace(like).empty(tuple(shape), dtype), current.get()
     if tape is not None:
         tape.made(array)

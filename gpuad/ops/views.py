@@ -63,7 +63,7 @@ def _repeated(array: Any, shape: tuple[int, ...]) -> Any:
 
 def reshape(x: Any, shape: Any) -> Any:
     """The view with another shape; ShadowError for a pair whose strides would need a copy."""
-    return x.reshape(shape)
+    return x.reshape(shape) if isinstance(x, Duplicated) else view(x, lambda a: a.reshape(shape))
 
 
 def ravel(x: Any) -> Any:
@@ -71,13 +71,17 @@ def ravel(x: Any) -> Any:
     return x.ravel() if isinstance(x, Duplicated) else view(x, lambda a: a.ravel())
 
 
+def _dtype(x: Any) -> Any:
+    return x.primal.dtype if isinstance(x, Const) else x.dtype
+
+
 def real(x: Any) -> Any:
     """The real parts, as a view; the array itself if it is real."""
-    return x if x.dtype.kind != "c" else view(x, lambda a: a.real)
+    return x if _dtype(x).kind != "c" else view(x, lambda a: a.real)
 
 
 def imag(x: Any) -> Any:
     """The imaginary parts of a complex array, as a view. TypeError for a real one."""
-    if x.dtype.kind != "c":
+    if _dtype(x).kind != "c":
         raise TypeError("a real array has no imaginary parts that are memory")
     return view(x, lambda a: a.imag)
