@@ -220,3 +220,16 @@ def test_a_seed_of_elements_that_share_memory_is_refused() -> None:
         wide = ops.broadcast_to(x, (3,))
     with pytest.raises(TapeError, match="share memory"):
         tape.reverse({wide: np.array([1.0, 2.0, 3.0])})
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 1), (1, 3)])
+def test_a_complex_array_that_was_broadcast(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(5)
+    z, factors = Duplicated(rng.standard_normal(shape) + 1j), rng.standard_normal((2, 3)) - 2j
+    tape = Tape()
+    with tape:
+        wide = ops.broadcast_to(z, (2, 3))
+        y = wide * wide * factors
+    tape.reverse({y: 1.0})
+    axes = tuple(k for k, n in enumerate(shape) if n == 1)
+    np.testing.assert_allclose(z.shadow, np.conj(2 * z.primal * factors).sum(axes, keepdims=True), rtol=1e-12)

@@ -158,8 +158,20 @@ def copied(x: Any) -> Any:
     array = primal_of(x)
     copy = new_array(array, array.shape, array.dtype)
     pair = paired(copy, (x,))
-    apply("copyto", x, out=pair)
+    apply("copyto", _narrowed(x), out=pair)
     return type(x)(copy) if isinstance(x, Const) else pair
+
+
+def _narrowed(x: Any) -> Any:
+    """A pair that was broadcast as it was before, so that the operation broadcasts it, and its adjoint adds up; UnsupportedError for one
+    whose elements share memory in another way."""
+    array = primal_of(x)
+    if not isinstance(x, Duplicated | BatchDuplicated) or not repeats(array):
+        return x
+    narrow = x[tuple(slice(0, 1) if step == 0 else slice(None) for step in array.strides)]
+    if array.dtype.kind == "c" and repeats(primal_of(narrow)):
+        raise UnsupportedError("complex arrays whose elements share memory, other than by broadcasting, have no adjoint: pass a copy")
+    return narrow
 
 
 def _overlap(a: Any, b: Any) -> bool:
