@@ -213,6 +213,18 @@ def test_two_seeds_of_one_element_are_refused() -> None:
     np.testing.assert_array_equal(x.shadow, [1, 1, 3])
 
 
+def test_a_seed_between_elements_of_its_allocation_is_taken_again_and_again() -> None:
+    seed = np.zeros(28, np.uint8)[4:].view(np.float64)
+    seed[...] = [1, 2, 3]
+    x, tape = Duplicated(np.ones(3)), Tape()
+    for _ in range(3):
+        with tape:
+            y = x * 2.0
+        tape.reverse({y: seed})
+        np.testing.assert_array_equal(x.shadow, 2 * seed)
+        x.shadow[...] = 0
+
+
 def test_a_seed_of_elements_that_share_memory_is_refused() -> None:
     x, tape = Duplicated(np.array([1.5])), Tape()
     with tape:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..annotations import BatchDuplicated, Duplicated, address, as_array, is_array, leaf_memory, namespace, resolve
 from ..arguments.aliasing import hull
-from ..errors import TapeError
+from ..errors import LaunchError, TapeError
 from ..executors.base import Memory
 from ..ir.dtypes import is_real
 from .placed import Placed, Placements, Where, placed, where_of
@@ -80,7 +80,7 @@ class Seeding(Recording):
         for shadow, seed, root, region in resolved:
             where = where_of(root)
             self._last_seeds[where] = _weakly(seed)
-            kept = lasting or (is_array(seed) and before.get(where, _nothing)() is seed)
+            kept = (lasting or (is_array(seed) and before.get(where, _nothing)() is seed)) and _is_whole(seed)
             alone = roots.count(where) == 1 and len({p.root.dtype for p in self.shadows.by_shadow.get(address(root), ())}) == 1
             if kept and alone and address(root) not in self._temporaries and not self._is_shadow(seed):
                 one = placed(shadow, seed, root, region)
@@ -130,6 +130,17 @@ class Seeding(Recording):
         copy = self.room(seed.shape, seed.dtype)
         copy[...] = seed
         return copy
+
+
+def _is_whole(seed: Any) -> bool:
+    """Whether a seed, if it is an array, starts a whole number of elements into its allocation: a pointer to it counts these."""
+    if not is_array(seed) or not seed.size:
+        return True
+    try:
+        resolve(seed)
+    except LaunchError:
+        return False
+    return True
 
 
 def _nothing() -> None:
