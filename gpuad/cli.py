@@ -53,7 +53,10 @@ def main() -> None:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"gpuad {metadata.version('gpuad')}")
+        try:
+            print(f"gpuad {metadata.version('gpuad')}")
+        except metadata.PackageNotFoundError:
+            print("gpuad, run from its folder: it is not installed")
         raise typer.Exit
 
 

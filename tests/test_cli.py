@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from gpuad import __version__, cli, doctor, testing
+from gpuad import cli, doctor, testing
 from gpuad.annotations import Active, Duplicated
 from gpuad.demo import descent, gray_scott, wave
 from gpuad.demo.outcome import Outcome
@@ -217,9 +218,16 @@ def test_a_case_of_no_kernel_is_named(file: Path) -> None:
     assert result.exit_code == 1 and result.stderr == f"{file}:4:1: error: no kernel 'sapxy' in {file}; its kernels are: saxpy\n"
 
 
-def test_the_version() -> None:
+@pytest.mark.parametrize("installed", [True, False])
+def test_the_version(installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        if not installed:
+            raise metadata.PackageNotFoundError(name)
+        return "0.1.0"
+
+    monkeypatch.setattr(metadata, "version", version)
     result = run("--version")
-    assert (result.exit_code, result.stdout) == (0, f"gpuad {__version__}\n")
+    assert (result.exit_code, result.stdout) == (0, "gpuad 0.1.0\n" if installed else "gpuad, run from its folder: it is not installed\n")
 
 
 def test_a_small_inversion_lowers_the_misfit() -> None:

@@ -228,7 +228,7 @@ def test_nothing_is_active() -> None:
 def test_no_path_from_an_active_input_to_an_active_output() -> None:
     call = Call()
     call.args[2] = Const(call.y)
-    call.refused(ShadowError, "no path", "`y`", "Duplicated(array, seed)", "Nothing was launched")
+    call.refused(ShadowError, "no path", "`y`", "the input or the output: Duplicated(array, shadow)", "Nothing was launched")
 
 
 def test_only_the_output_is_active() -> None:
