@@ -129,6 +129,20 @@ def test_what_a_joined_guard_writes_is_loaded_again(name: str, executor: str) ->
     np.testing.assert_array_equal(x.shadow, gradient)
 
 
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_indices_of_a_launch_are_told_apart(executor: str) -> None:
+    body = "double a = threadIdx.x, b = blockIdx.x, c = x[i]; x[i] = a * c; y[i] += b * c * c + (blockDim.x - gridDim.x);"
+    text = f'extern "C" __global__ void k(double* x, double* y, int n) {{ {HEAD} {body} }}'
+    x0 = np.arange(1.0, 9.0)
+    x, y = Duplicated(x0.copy(), np.ones(8)), Duplicated(np.zeros(8), np.ones(8))
+    with running(executor):
+        gpuad.autodiff(compiled(text, "k"), (2,), (4,), (x, y, 8))
+    thread, block = np.arange(8) % 4, np.arange(8) // 4
+    np.testing.assert_array_equal(x.primal, thread * x0)
+    np.testing.assert_array_equal(y.primal, block * x0 * x0 + 2)
+    np.testing.assert_array_equal(x.shadow, thread + 2 * block * x0)
+
+
 # --- arguments in one allocation ----------------------------------------------------------------------------------------------------------
 
 LOOKED_UP = f'extern "C" __global__ void k(double* x, const double* y, const int* c, int n) {{ {HEAD} x[i] = x[i] * y[c[i]]; }}'

@@ -72,9 +72,8 @@ class _Share:
         match expr:
             case Binary(op="*", left=Var() as left, right=right) if left == right and _is_difference(self.values.get(left)):
                 return "square", frozenset(self.key(e) for e in children(self.values[left])), expr.type
-            case Var() | Constant():
-                return expr
-        return type(expr), getattr(expr, "op", ""), getattr(expr, "function", ""), expr.type, tuple(self.key(e) for e in children(expr))
+        parts = tuple(self.key(e) for e in children(expr))
+        return (type(expr), getattr(expr, "op", ""), getattr(expr, "function", ""), expr.type, parts) if parts else expr
 
 
 def _is_difference(expr: Expr | None) -> bool:
