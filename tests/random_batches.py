@@ -14,7 +14,7 @@ from random_cuda import Kernel
 from random_cuda_checks import CONFIGURATIONS, Case, Discarded, Failure, Found, Tally, check, check_on, fault, shrink
 
 from gpuad.errors import CompileError, GpuadError
-from gpuad.executors import compiler, host
+from gpuad.executors import compiler
 from gpuad.executors.compiler import FLAGS, find_compiler
 from gpuad.executors.host import Host
 
@@ -42,7 +42,6 @@ class Batches:
         optimised = bool(NIGHTLY) or number < self.optimised
         if not optimised:
             monkeypatch.setattr(compiler, "FLAGS", UNOPTIMISED)
-            monkeypatch.setattr(host, "FLAGS", UNOPTIMISED)
         tally, passed = Tally(), []
         for seed in range(FIRST + number * BATCH, FIRST + (number + 1) * BATCH):
             passed += self.checked(seed, tally)

@@ -11,6 +11,7 @@ from launch_tools import EXECUTORS, compiled, running
 import gpuad
 from gpuad import Const, Duplicated, Tape, ops
 from gpuad.errors import ShadowError, TapeError
+from gpuad.executors.compiler import Compiler
 
 # --- more than the stack of a thread ----------------------------------------------------------------------------------------------------
 
@@ -259,3 +260,9 @@ def test_a_complex_array_that_was_broadcast(shape: tuple[int, int]) -> None:
     tape.reverse({y: 1.0})
     axes = tuple(k for k, n in enumerate(shape) if n == 1)
     np.testing.assert_allclose(z.shadow, np.conj(2 * z.primal * factors).sum(axes, keepdims=True), rtol=1e-12)
+
+
+def test_options_of_one_compiler_are_not_given_to_another() -> None:
+    option = "-fno-tree-loop-distribute-patterns"
+    assert option in Compiler(("g++",), "g++ 12.2.0\nCopyright (C) 2022 Free Software Foundation, Inc.").flags
+    assert option not in Compiler(("clang++",), "clang version 22.1.8").flags

@@ -18,11 +18,12 @@ from pathlib import Path
 from ..errors import CompileError
 
 # -fwrapv: integers wrap. -ffp-contract=off: a product and a sum round twice, as the IR says. No errno, no traps: else nothing vectorises.
-# Without -fno-tree-loop-distribute-patterns g++ 12 makes a memcpy of the copies in a loop and reads an element anew after it was written.
 FLAGS = (
     "-O3", "-march=native", "-fwrapv", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd",
-    "-fno-tree-loop-distribute-patterns", "-std=c++17", "-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-w",
+    "-std=c++17", "-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-w",
 )  # fmt: skip
+# g++ 12 makes a memcpy of the copies in a loop, and reads an element anew after it was written. Clang does not know the option.
+_GNU = ("-fno-tree-loop-distribute-patterns",)
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,16 @@ class Compiler:
     command: tuple[str, ...]
     version: str
 
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The options for it."""
+        return (*FLAGS, *(_GNU if "Free Software Foundation" in self.version else ()))
+
     def build(self, source: Path, target: Path, defines: tuple[str, ...]) -> None:
         """Compiles the file to a shared library; CompileError with the compiler's own message."""
-        run = subprocess.run([*self.command, *FLAGS, *defines, str(source), "-o", str(target)], capture_output=True, text=True, check=False)
+        run = subprocess.run(
+            [*self.command, *self.flags, *defines, str(source), "-o", str(target)], capture_output=True, text=True, check=False
+        )
         if run.returncode:
             raise CompileError(f"{' '.join(self.command)} rejects generated code (exit status {run.returncode}):\n{run.stderr[-4000:]}")
 

@@ -30,7 +30,7 @@ from ..ir.nodes import Buffer, Kernel, Var
 from ..transform.barriers import waits
 from .base import Argument, Dim3, Memory
 from .cache import cached, key_of
-from .compiler import FLAGS, Compiler, find_compiler
+from .compiler import Compiler, find_compiler
 from .serial import serial
 
 _SUFFIX = ".dll" if os.name == "nt" else ".so"
@@ -286,7 +286,7 @@ def check_block(name: str, block: Dim3) -> None:
 def load(source: str, symbols: Sequence[str], defines: tuple[str, ...]) -> list[Entry]:
     """Compiles the text, or takes it from the cache, and gives its entries."""
     compiler = find_compiler()
-    key = key_of(source, " ".join((*compiler.command, *FLAGS, *defines)), compiler.version)
+    key = key_of(source, " ".join((*compiler.command, *compiler.flags, *defines)), compiler.version)
     path = cached(key, _SUFFIX, lambda target: _build(compiler, source, target, defines))
     library = ctypes.CDLL(str(path))
     _share_threads(library)
