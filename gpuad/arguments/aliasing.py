@@ -197,9 +197,7 @@ class _Pairs:
             raise self.places[q].refuse(
                 f"shares its shadow with `{self._name(p)}`, which is another primal; give each its own shadow.", ShadowError
             )
-        if a is None or b is None or not _together(a, b):
-            return
-        if not meet and self._name(p) in self.inside and self._name(q) in self.inside:
+        if a is None or b is None or not (meet or self._reaches(p, q)):
             return
         if self._alike(_distance(b, a), self.shadows[p], self.shadows[q]):
             return
@@ -211,10 +209,13 @@ class _Pairs:
 
     def _may_meet(self, p: int, q: int) -> bool:
         """Whether two views of numbers lie in one allocation and one of them may be left."""
-        if not _together(self.primals[p], self.primals[q]) or self.primals[p].unit != self.primals[q].unit:
-            return False
         memories = (self.bound[p].memory, self.bound[q].memory)
-        return all(m is not None and m.is_float for m in memories) and not {self._name(p), self._name(q)} <= set(self.inside)
+        numbers = all(m is not None and m.is_float for m in memories) and self.primals[p].unit == self.primals[q].unit
+        return numbers and self._reaches(p, q)
+
+    def _reaches(self, p: int, q: int) -> bool:
+        """Whether two views lie in one allocation and one of them may be left."""
+        return _together(self.primals[p], self.primals[q]) and not {self._name(p), self._name(q)} <= set(self.inside)
 
     @staticmethod
     def _alike(step: int | None, first: Sequence[Region], second: Sequence[Region]) -> bool:
