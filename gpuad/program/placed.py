@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..annotations import address, is_array, namespace, resolve
+from ..errors import LaunchError
 from ..executors.base import Memory
 from .actions import Action, copying
 from .region import Region
@@ -49,13 +50,16 @@ class Placed:
 
 def placed(shadow: Any, seed: Any, root: Any, region: Region) -> Placed | None:
     """A seed that may be read in place of a shadow's elements `region`, which the array `shadow` has; None for one that is a number, or
-    laid out in another way."""
+    laid out in another way, or does not start a whole number of elements into its allocation: a pointer to it counts these."""
     if not is_array(seed) or namespace(seed) is not namespace(root) or seed.dtype != root.dtype or seed.dtype != shadow.dtype:
         return None
     dense = seed.flags.c_contiguous and shadow.flags.c_contiguous and seed.shape == shadow.shape and getattr(seed.flags, "aligned", True)
     if not dense or _device(seed) != _device(root) or len(region.spans) != 1 or region.nbytes != seed.size:
         return None
-    return Placed(root, region.low, region.high, resolve(seed), region)
+    try:
+        return Placed(root, region.low, region.high, resolve(seed), region)
+    except LaunchError:
+        return None
 
 
 def _device(array: Any) -> Any:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import BatchDuplicated, Duplicated, address, as_array, is_array, leaf_memory, namespace, resolve
+from ..annotations import BatchDuplicated, Duplicated, address, as_array, is_array, leaf_memory, namespace
 from ..arguments.aliasing import hull
-from ..errors import LaunchError, TapeError
+from ..errors import TapeError
 from ..executors.base import Memory
 from ..ir.dtypes import is_real
 from .placed import Placed, Placements, Where, placed, where_of
@@ -80,11 +80,12 @@ class Seeding(Recording):
         for shadow, seed, root, region in resolved:
             where = where_of(root)
             self._last_seeds[where] = _weakly(seed)
-            kept = (lasting or (is_array(seed) and before.get(where, _nothing)() is seed)) and _is_whole(seed)
+            kept = lasting or (is_array(seed) and before.get(where, _nothing)() is seed)
             alone = roots.count(where) == 1 and len({p.root.dtype for p in self.shadows.by_shadow.get(address(root), ())}) == 1
-            if kept and alone and address(root) not in self._temporaries and not self._is_shadow(seed):
-                one = placed(shadow, seed, root, region)
-                found |= {where: one} if one is not None else {}
+            free = kept and alone and address(root) not in self._temporaries
+            one = placed(shadow, seed, root, region) if free else None
+            if one is not None and not self._is_shadow(seed, one.memory):
+                found[where] = one
         return Placements(found if lasting or self._few(found) else {})
 
     def _few(self, found: Mapping[Where, Placed]) -> bool:
@@ -94,10 +95,7 @@ class Seeding(Recording):
             self._placed_seeds = known
         return len(known) <= _MOST
 
-    def _is_shadow(self, seed: Any) -> bool:
-        memory = resolve(seed) if is_array(seed) else None
-        if memory is None or not seed.size:
-            return False
+    def _is_shadow(self, seed: Any, memory: Memory) -> bool:
         return self.shadows.is_shadow(address(memory.root), of_array(seed, memory.offset * int(memory.root.dtype.itemsize)))
 
     def _seeded(self, key: Any) -> list[tuple[Any, Any, Region]]:
@@ -130,17 +128,6 @@ class Seeding(Recording):
         copy = self.room(seed.shape, seed.dtype)
         copy[...] = seed
         return copy
-
-
-def _is_whole(seed: Any) -> bool:
-    """Whether a seed, if it is an array, starts a whole number of elements into its allocation: a pointer to it counts these."""
-    if not is_array(seed) or not seed.size:
-        return True
-    try:
-        resolve(seed)
-    except LaunchError:
-        return False
-    return True
 
 
 def _nothing() -> None:

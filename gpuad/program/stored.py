@@ -327,7 +327,8 @@ def host_library(text: Any) -> Any:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             path, target = Path(folder, "kernels.cpp"), Path(folder, "kernels.dll" if os.name == "nt" else "kernels.so")
             path.write_bytes(source)
-            command = [*compiler(), *options(compiler()), *text["defines"], str(path), "-o", str(target)]
+            program = compiler()
+            command = [*program, *options(program), *text["defines"], str(path), "-o", str(target)]
             run = subprocess.run(command, capture_output=True, text=True, check=False)
             require(run.returncode == 0, f"{command[0]} rejects {text['file']}:\n{run.stderr[-4000:]}")
             LIBRARIES[key] = ctypes.CDLL(str(target))
