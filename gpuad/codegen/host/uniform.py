@@ -36,6 +36,7 @@ from ...ir.nodes import (
     Tell,
     Var,
     While,
+    children,
     variables,
     walk,
 )
@@ -107,7 +108,7 @@ class Uniform:
         """Whether the expression has the same value in all threads of a strip that compute it."""
         if self.is_cut(expr):
             return True
-        return self.is_same(expr) and all(self.is_uniform(e) for e in parts(expr))
+        return self.is_same(expr) and all(self.is_uniform(e) for e in children(expr))
 
     def is_cut(self, expr: Expr) -> bool:
         """Whether strips end where the expression, a comparison with the global x index, changes."""
@@ -209,18 +210,6 @@ class Uniform:
         root = self.classes.find(var)
         if not same or self.regions.setdefault(root, region) != region:
             self.varying.add(root)
-
-
-def parts(expr: Expr) -> list[Expr]:
-    """The direct subexpressions."""
-    found: list[Expr] = []
-
-    def note(part: Expr) -> Expr:
-        found.append(part)
-        return part
-
-    rebuild(expr, note)
-    return found
 
 
 def _touches_memory(stmt: Stmt) -> bool:
