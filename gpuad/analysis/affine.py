@@ -9,14 +9,11 @@ addresses is never concluded from polynomials, only from identical expressions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
 
 from ..ir.nodes import Binary, Cast, Constant, Expr, Let, Stmt, Unary, Var, walk
+from ..ir.polynomials import Polynomial, plus, scale, times
 from ..ir.rewrite import walk_stmts
 from ..ir.types import Scalar
-
-Monomial: TypeAlias = "tuple[Expr, ...]"
-Polynomial: TypeAlias = "dict[Monomial, int]"
 
 _WRAP = 1 << 32
 _LIMIT = 64  # monomials; beyond it an expression is treated as opaque
@@ -68,29 +65,6 @@ def _keeps(source: Scalar, target: Scalar) -> bool:
     if not source.is_integer or not target.is_integer or target.bits >= 32:
         return source.is_integer and target.is_integer
     return (source.bits <= target.bits and source.kind == target.kind) or (source.bits < target.bits and source.kind == "uint")
-
-
-def plus(a: Polynomial, b: Polynomial) -> Polynomial:
-    result = dict(a)
-    for monomial, coefficient in b.items():
-        total = result.get(monomial, 0) + coefficient
-        if total:
-            result[monomial] = total
-        else:
-            result.pop(monomial, None)
-    return result
-
-
-def scale(a: Polynomial, factor: int) -> Polynomial:
-    return {m: c * factor for m, c in a.items()} if factor else {}
-
-
-def times(a: Polynomial, b: Polynomial) -> Polynomial:
-    result: Polynomial = {}
-    for m, c in a.items():
-        for n, d in b.items():
-            result = plus(result, {tuple(sorted((*m, *n), key=repr)): c * d})
-    return result
 
 
 def split(p: Polynomial, atom: Expr) -> tuple[Polynomial, Polynomial] | None:

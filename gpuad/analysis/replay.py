@@ -34,9 +34,10 @@ from ..ir.nodes import (
     Var,
     While,
 )
+from ..ir.polynomials import Polynomial, plus, scale
 from ..ir.rewrite import blocks, defined, walk_stmts
 from ..ir.types import I32, Space
-from .affine import Polynomial, apart, atoms, constant, definitions, occurs, plus, polynomial, ratio, scale, split, strides
+from .affine import apart, atoms, constant, definitions, occurs, polynomial, ratio, split, strides
 
 _NOWHERE = Buffer("", I32)
 

@@ -16,9 +16,10 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..analysis.affine import Polynomial, atoms, constant, plus, polynomial, scale, split, times
+from ..analysis.affine import atoms, constant, polynomial, split
 from ..ir import build as b
 from ..ir.nodes import Binary, Call, Constant, Expr, LaunchIndex, Select, Unary, Var, variables, walk
+from ..ir.polynomials import Polynomial, plus, scale, times
 from ..ir.rewrite import is_short, map_expr, rebuild, substitute
 from ..ir.types import I32
 from . import fold

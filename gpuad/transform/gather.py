@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ..analysis.affine import plus, polynomial, scale
+from ..analysis.affine import polynomial
 from ..ir import build as b
 from ..ir.nodes import (
     Accumulate,
@@ -50,6 +50,7 @@ from ..ir.nodes import (
     variables,
     walk,
 )
+from ..ir.polynomials import plus, scale
 from ..ir.rewrite import blocks, defined, expressions, map_blocks, map_expr, map_stmt_exprs, substitute, walk_stmts
 from ..ir.types import BOOL, I32, Scalar
 from . import fold

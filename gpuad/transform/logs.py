@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ..analysis.affine import atoms, definitions, occurs, plus, polynomial, scale
+from ..analysis.affine import atoms, definitions, occurs, polynomial
 from ..analysis.replay import bound_in
 from ..errors import UnsupportedError
 from ..ir.nodes import Atomic, Binary, Block, Buffer, Constant, Expr, For, Kernel, LaunchIndex, Let, Stmt, Store, Var, While, variables
+from ..ir.polynomials import plus, scale
 from ..ir.rewrite import blocks, expressions, map_blocks, walk_stmts
 from ..ir.types import I64
 from ..ir.verify import verify

@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import TypeAlias
 
 from ..analysis.activity import Activity
-from ..analysis.affine import Polynomial
 from ..analysis.replay import Access, Iteration, Replay, replay
 from ..errors import UnsupportedError
 from ..ir.nodes import (
@@ -38,6 +37,7 @@ from ..ir.nodes import (
     While,
     variables,
 )
+from ..ir.polynomials import Polynomial
 from ..ir.rewrite import blocks, defined, walk_stmts
 from .forward_sweep import COMMUTING, Owned, ScopeKey, Versions
 from .frontier import frontiers

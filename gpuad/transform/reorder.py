@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..analysis.affine import Polynomial, atoms, constant, definitions, occurs, polynomial, split, strides
+from ..analysis.affine import atoms, constant, definitions, occurs, polynomial, split, strides
 from ..analysis.replay import bound_in
 from ..ir.nodes import (
     Accumulate,
@@ -34,6 +34,7 @@ from ..ir.nodes import (
     Var,
     variables,
 )
+from ..ir.polynomials import Polynomial
 from ..ir.rewrite import expressions, map_blocks, walk_stmts
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ..analysis.affine import Polynomial, atoms, definitions, plus, polynomial, scale, split, times
+from ..analysis.affine import atoms, definitions, polynomial, split
 from ..ir import build as b
 from ..ir.nodes import (
     Accumulate,
@@ -37,6 +37,7 @@ from ..ir.nodes import (
     variables,
     walk,
 )
+from ..ir.polynomials import Polynomial, plus, scale, times
 from ..ir.rewrite import blocks, expressions, touches, walk_stmts
 from ..ir.types import F32, F64, I32, I64, U32, Scalar
 from . import fold

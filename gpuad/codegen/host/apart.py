@@ -35,6 +35,7 @@ from ...ir.nodes import (
     variables,
     walk,
 )
+from ...ir.polynomials import Monomial, Polynomial, plus, scale, times
 from ...ir.types import BOOL, HALVES, I32, I64, Space
 from ..structure import Read, blocks, defined, operands, read, reads, rebuild, statements, substitute, visit_operands, written
 from .axes import GLOBAL
@@ -43,9 +44,6 @@ from .rows import is_of_row, values_of
 
 MOST = 48  # distances that are worth being looked at for each row
 _TERMS = 16
-_FACTORS = tuple[Expr, ...]
-Polynomial = dict[_FACTORS, int]
-"""What factors are multiplied by, modulo 2^32 or 2^64; the constant has none."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class _Place:
     """An element: its array, and its subscript as a polynomial of so many bits."""
 
     buffer: Buffer
-    terms: frozenset[tuple[_FACTORS, int]]
+    terms: frozenset[tuple[Monomial, int]]
     bits: int
 
 
@@ -170,23 +168,12 @@ def _polynomial(expr: Expr) -> Polynomial:
         case Cast(operand=operand) if operand.type.is_integer and operand.type.bits == expr.type.bits:
             return _polynomial(operand)
         case Binary(op="+" | "-" as op, left=left, right=right):
-            return _sum(_polynomial(left), _polynomial(right), 1 if op == "+" else -1)
+            return plus(_polynomial(left), scale(_polynomial(right), 1 if op == "+" else -1))
         case Binary(op="*", left=left, right=right):
             one, other = _polynomial(left), _polynomial(right)
             if len(one) * len(other) <= _TERMS:
-                found: Polynomial = {}
-                for p, a in one.items():
-                    for q, b in other.items():
-                        found = _sum(found, {tuple(sorted((*p, *q), key=repr)): a * b}, 1)
-                return found
+                return times(one, other)
     return {(expr,): 1}
-
-
-def _sum(one: Polynomial, other: Polynomial, sign: int) -> Polynomial:
-    found = dict(one)
-    for factors, number in other.items():
-        found[factors] = found.get(factors, 0) + sign * number
-    return {factors: number for factors, number in found.items() if number}
 
 
 def _wrapped(polynomial: Polynomial, bits: int) -> Polynomial:
@@ -197,9 +184,9 @@ def _wrapped(polynomial: Polynomial, bits: int) -> Polynomial:
 
 def _difference(one: Polynomial, other: Polynomial, bits: int) -> Polynomial:
     """How far two elements lie apart, in one of the two directions."""
-    far = _wrapped(_sum(one, other, -1), bits)
+    far = _wrapped(plus(one, scale(other, -1)), bits)
     first = next((number for factors, number in sorted(far.items(), key=repr) if factors), 1)
-    return far if first > 0 else _wrapped({factors: -number for factors, number in far.items()}, bits)
+    return far if first > 0 else _wrapped(scale(far, -1), bits)
 
 
 def _written(far: Polynomial, bits: int) -> Expr:
