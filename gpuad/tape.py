@@ -84,8 +84,8 @@ class Tape(Seeding, Repeating):
         tape.reverse({X: seed})                 # the gradient is in X.shadow
 
     `restore`: after a reverse the primal arrays hold what they held before the recording. `check`: None, a fingerprint of the memory that
-    the reverse reads live, from a sample of it; 'exact', of all of it. `save`: 'needed', or 'all' (for tests): everything that is
-    overwritten.
+    the reverse reads live, from a sample of it; 'exact', of all of it, and at every operation of what has a shadow. `save`: 'needed', or
+    'all' (for tests): everything that is overwritten.
     """
 
     def __init__(self, *, restore: bool = False, check: str | None = None, save: str = "needed") -> None:
@@ -326,10 +326,12 @@ class Tape(Seeding, Repeating):
         program writes are cleared, the seeds put in; shadows of what is only read, and has no seed, accumulate. (Where indices hang on
         data, a launch is taken to write all of the arrays that it was passed, but nothing beside them.) Without it the shadows are taken
         as they are (the raw rule). Raises TapeError if the recording is not complete, was reversed already, memory that is needed has
-        been changed since, or two seeds go to one element; then no shadow was touched.
+        been changed since, two seeds go to one element, or a tape is recording; then no shadow was touched.
         """
         self._require("recorded")
         assert self._watch is not None
+        if current.get() is not None:
+            raise TapeError("a reverse inside of a tape would not be recorded: do it outside. No shadow was touched.")
         if self._library is not None:
             self._streams.join(executor_of(self._library))
         self._transient.reset()

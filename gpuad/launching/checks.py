@@ -180,7 +180,7 @@ def check_same(before: Call, now: Call, marks: Mapping[str, int]) -> None:
     name = now.bound.kernel
     if before.key != now.key or before.loose != now.loose:
         raise LaunchError(f"`{name}`: the reverse is called with another grid, block, integers, array layouts or overlaps than its forward")
-    for argument in now.bound.arguments:
+    for argument in before.bound.arguments:  # whose memory is read, wherever that of the reverse's call is
         mark = marks.get(argument.name)
         if mark is not None and argument.memory is not None and fingerprint(argument.memory.root) != mark:
             raise LaunchError(

@@ -55,7 +55,7 @@ true_divide = divide
 
 def power(x: Any, y: Any, out: Any = None) -> Any:
     """x ** y; the exponents 2, 1/2 and -1 as numbers are the square, root and reciprocal."""
-    simple = {2: "square", 0.5: "sqrt", -1: "reciprocal"}.get(y) if isinstance(y, int | float) else None
+    simple = {2: "square", 0.5: "sqrt", -1: "reciprocal"}.get(y) if type(y) in (int, float) else None  # NumPy's numbers are strong
     return apply(simple, x, out=out) if simple else apply("power", x, y, out=out)
 
 

@@ -336,11 +336,12 @@ class Recording(Keeping):
             use.allocation.tainted = use.allocation.tainted - use.region
 
     def _compare(self, operation: Operation | None) -> None:
-        """With an exact check, what is needed is as the operation before left it; at the end (None) that of all allocations."""
-        uses = (*operation.effects.writes, *operation.effects.before) if operation is not None else ()
-        touched = {id(u.allocation): u.allocation for u in uses}.values() if operation is not None else self.allocations.values()
-        for a in touched:
-            if a.mark is not None and mark(a, a.needed) != a.mark:
+        """With an exact check, what the operation works on is as the operation before left it, as far as it is needed or has a shadow; at
+        the end (None) what is needed of all allocations."""
+        allocations = self._worked_on(operation) if operation is not None else self.allocations.values()
+        for a in allocations:
+            marks = a.marks if operation is not None else a.marks[:1]
+            if any(mark(a, region) != before for region, before in marks if region):
                 where = (
                     f"operation {len(self.operations)} ({operation.name}, {operation.where})" if operation else "the end of the recording"
                 )
@@ -353,9 +354,34 @@ class Recording(Keeping):
         for use in operation.effects.after:
             use.allocation.pending = use.allocation.pending | use.region
         if self.exact:
-            for use in (*operation.effects.writes, *operation.effects.before, *operation.effects.after):
-                use.allocation.mark = mark(use.allocation, use.allocation.needed) if use.allocation.needed else None
+            self._mark(operation)
         self.operations.append(operation)
+
+    def _mark(self, operation: Operation) -> None:
+        """Marks what a change behind the tape would spoil: what an adjoint needs, and what has a shadow, once an operation has met it: that
+        the next one finds another value there is not in the gradient."""
+        for use in self._met(operation):
+            if isinstance(operation, Foreign):  # it is overwritten from here on
+                use.allocation.used = use.allocation.used - use.region
+            else:
+                use.allocation.used = use.allocation.used | self.shadows.with_shadow(use.allocation, use.region)
+        for a in self._worked_on(operation):
+            regions = a.needed, a.used - a.needed
+            a.marks = tuple((region, mark(a, region) if region else 0) for region in regions)
+
+    def _met(self, operation: Operation) -> list[Use]:
+        """What an operation reads and writes."""
+        if isinstance(operation, Launched):
+            return [use for part in self.touched(operation) for use in part]
+        if isinstance(operation, Ruled):
+            return [operand.use for operand in operation.operands.values()]
+        return list(operation.effects.writes)
+
+    def _worked_on(self, operation: Operation) -> list[Allocation]:
+        """The allocations that an operation, or its adjoint, works on."""
+        effects = operation.effects
+        uses = (*effects.writes, *effects.before, *effects.after, *self._met(operation))
+        return list({id(use.allocation): use.allocation for use in uses}.values())
 
 
 def _inside(a: Any, region: Region) -> Region:

@@ -177,6 +177,13 @@ class Shadows:
         pairings = (p for layer in self.layers for p in layer.get(allocation.address, ()))
         return [(p.root, touched_elements(part, p.size, p.shift)) for p in pairings if (part := p.region & region)]
 
+    def with_shadow(self, allocation: Allocation, region: Region) -> Region:
+        """The bytes of a region that have a shadow."""
+        found = EMPTY
+        for pairing in self.by_primal.get(allocation.address, ()):
+            found = found | (pairing.region & region)
+        return found
+
     def written(self, allocation: Allocation, region: Region) -> list[tuple[Any, int, int]]:
         """(shadow root, first, end) in elements for the shadowed parts of a region."""
         return [(root, first, end) for root, part in self.parts(allocation, region) for first, end in part.spans.tolist()]

@@ -1,0 +1,97 @@
+"""Programs that somebody made up to get a wrong gradient out of a tape, or out of a split pair, without an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from launch_tools import running
+from tape_tools import cuda, launch, pair
+
+import gpuad
+from gpuad import Duplicated, LaunchError, TapeError, ops
+
+N = 6
+
+
+@pytest.fixture(autouse=True)
+def on_reference() -> Iterator[None]:
+    with running("reference"):
+        yield
+
+
+def numbers() -> Duplicated:
+    return pair(np.arange(1.0, N + 1))
+
+
+def test_a_promise_not_to_overwrite_is_about_the_memory_of_the_forward() -> None:
+    """The reverse reads what the forward was given, so that is what must not have changed, whatever the reverse is given."""
+    x, y, dx = np.arange(1.0, N + 1), np.zeros(N), np.zeros(N)
+    augmented, reverse = gpuad.autodiff_thunk(cuda("square_to"), x=Duplicated, y=Duplicated, not_overwritten=("x",))
+    saved = augmented(1, 8, (x, y, N))
+    copy = x.copy()
+    x[...] = 7
+    with pytest.raises(LaunchError, match="not_overwritten"):
+        reverse(1, 8, (Duplicated(copy, dx), Duplicated(y, np.ones(N)), N), saved)
+    assert not dx.any()
+
+
+@pytest.mark.parametrize("read", ["linear", "written", "rule"])
+def test_the_exact_check_sees_changes_of_what_no_adjoint_needs(read: str) -> None:
+    """What is overwritten behind the tape has another gradient from there on, though nobody needs its value."""
+    x, y, z, tape = numbers(), pair(np.zeros(N)), pair(np.zeros(N)), gpuad.Tape(check="exact")
+    with pytest.raises(TapeError, match="changed between operation 0 and operation 1"), tape:
+        if read == "rule":
+            ops.cumsum(x, out=y)
+        else:
+            launch("copy", *((y, x) if read == "linear" else (x, y)))
+        x.primal[2] = 5.0
+        launch("add", z, x, y)
+
+
+def test_the_exact_check_takes_changes_that_are_announced_or_come_before() -> None:
+    x, y, z = numbers(), pair(np.zeros(N)), pair(np.zeros(N))
+    tape = gpuad.Tape(check="exact")
+    with tape:
+        launch("copy", y, x)
+        z.primal[...] = 3.0  # which no operation has met
+        launch("add", z, z, x)
+        tape.overwrites(x)
+        x.primal[:3] = 5.0
+        launch("copy", y[:2], z[:2])
+        x.primal[3:] = 6.0
+        launch("add", z, x, z)
+        x.primal[...] = 9.0  # which nobody reads
+    tape.reverse({z: 1.0})
+    np.testing.assert_array_equal(x.shadow, np.ones(N))
+
+
+@pytest.mark.parametrize("restore", [False, True])
+def test_a_reverse_is_not_recorded_by_another_tape(restore: bool) -> None:
+    """The second derivative of a square by a tape around the reverse of another one would be 0."""
+    x, y, z, inner, outer = numbers(), pair(np.zeros(N)), pair(np.zeros(N)), gpuad.Tape(restore=restore), gpuad.Tape()
+    with inner:
+        launch("square_to", x, y)
+    gradient = pair(np.zeros(N))
+    x = Duplicated(x.primal, gradient.primal)
+    with outer:
+        with pytest.raises(TapeError, match="would not be recorded"):
+            inner.reverse({y: 1.0})
+        launch("square_to", gradient, z)
+    assert not gradient.primal.any()
+    x = numbers()
+    with inner:
+        launch("square_to", x, y)
+    inner.reverse({y: 1.0})
+    np.testing.assert_array_equal(x.shadow, 2 * np.arange(1.0, N + 1))
+
+
+@pytest.mark.parametrize("exponent", [2, 2.0, 0.5, -1.0, np.float64(2), np.float64(0.5), np.float32(-1), np.int64(2)])
+def test_numbers_of_numpy_are_strong_exponents(exponent: Any) -> None:
+    x = np.linspace(1, 2, N, dtype=np.float32)
+    with gpuad.Tape():
+        power = ops.power(Duplicated(x), exponent)
+    assert power.dtype == np.power(x, exponent).dtype
+    np.testing.assert_allclose(power.primal, np.power(x, exponent), rtol=1e-6)
