@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from launch_tools import running
+from launch_tools import compiled, running
 from tape_tools import cuda, launch, pair
 
 import gpuad
-from gpuad import Duplicated, LaunchError, TapeError, ops
+from gpuad import BatchDuplicated, Duplicated, LaunchError, TapeError, ops
 
 N = 6
 
@@ -95,3 +95,22 @@ def test_numbers_of_numpy_are_strong_exponents(exponent: Any) -> None:
         power = ops.power(Duplicated(x), exponent)
     assert power.dtype == np.power(x, exponent).dtype
     np.testing.assert_allclose(power.primal, np.power(x, exponent), rtol=1e-6)
+
+
+@pytest.mark.parametrize("overlap", ["one array", "views of one array"])
+def test_each_tangent_of_a_batch_starts_from_what_was_there(overlap: str) -> None:
+    """What is written is reached through the pointer of the argument that it overlaps, which is only read."""
+    text = """extern "C" __global__ void k(const double* x, double* y, const int* p, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[p[i]] * y[i]; }"""
+    base, first, second = np.arange(1.0, 9.0), np.ones(8), np.arange(8.0)
+    batch = BatchDuplicated(base.copy(), (first.copy(), second.copy()))
+    kernel, order = compiled(text, "k"), np.arange(4, dtype=np.int32)
+    if overlap == "one array":
+        gpuad.autodiff(compiled(text.replace("x[p[i]]", "x[i]"), "k"), 1, 8, (batch, batch, order, 4), mode=gpuad.Forward)
+        x = y = np.s_[:4]
+    else:
+        gpuad.autodiff(kernel, 1, 8, (batch[:4], batch[4:], order, 4), mode=gpuad.Forward)
+        x, y = np.s_[:4], np.s_[4:]
+    np.testing.assert_array_equal(batch.primal[y], base[x] * base[y])
+    for tangent, after in zip((first, second), batch.shadows, strict=True):
+        np.testing.assert_array_equal(after[y], tangent[x] * base[y] + base[x] * tangent[y])

@@ -44,9 +44,12 @@ class State:
 
 def batch_states(call: Call, written: Sequence[str]) -> list[State]:
     """The primal memory for each direction of a batch: the user's for the first, copies from before the launch for the others."""
+    arguments, overlaps = call.bound.arguments, call.overlaps
+    bases = [overlaps.get(i, (i, 0))[0] for i in range(len(arguments))]  # through whose pointers the memory is reached
+    changed = {base for base, a in zip(bases, arguments, strict=True) if a.name in written}
     states = [live(call)]
     for _ in range(1, call.bound.width):
-        copies = {i: copied(call, a.memory) for i, a in enumerate(call.bound.arguments) if a.name in written and a.memory is not None}
+        copies = {i: copied(call, m) for i in changed if (m := arguments[i].memory) is not None}
         states.append(State({**states[0].primals, **copies}))
     return states
 
