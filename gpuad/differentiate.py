@@ -133,7 +133,7 @@ class Adjoint(Judged):
     def variant(self, chosen: Variant) -> Kernel:
         """The reverse kernel for shadows of which something is known."""
         if chosen not in self._variants:
-            self._variants[chosen] = self._kernel(chosen, "")
+            self._variants.setdefault(chosen, self._kernel(chosen, ""))
         return self._variants[chosen]
 
     def _kernel(self, chosen: Variant, header: str) -> Kernel:

@@ -14,9 +14,12 @@ class Facts:
         self.known: dict[Hashable, Any] = {}
 
     def get(self, key: Hashable, find: Callable[[], Any]) -> Any:
-        """The fact under `key`, found now if it is new."""
-        if key not in self.known:
-            if len(self.known) >= self.most:
-                self.known.clear()
-            self.known[key] = find()
-        return self.known[key]
+        """The fact under `key`, found now if it is new. Threads that look for one at the same time get the same."""
+        try:
+            return self.known[key]
+        except KeyError:
+            pass
+        found = find()
+        if len(self.known) >= self.most:
+            self.known.clear()
+        return self.known.setdefault(key, found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +14,9 @@ from tape_tools import cuda, launch, pair
 
 import gpuad
 from gpuad import BatchDuplicated, Duplicated, LaunchError, TapeError, ops
+from gpuad.api import kernels
+from gpuad.api.kernels import pattern_of
+from gpuad.program.region import Region
 
 N = 6
 
@@ -114,3 +119,42 @@ def test_each_tangent_of_a_batch_starts_from_what_was_there(overlap: str) -> Non
     np.testing.assert_array_equal(batch.primal[y], base[x] * base[y])
     for tangent, after in zip((first, second), batch.shadows, strict=True):
         np.testing.assert_array_equal(after[y], tangent[x] * base[y] + base[x] * tangent[y])
+
+
+def test_threads_get_the_same_region() -> None:
+    """Equal regions are one object: a pair whose region is another one would be refused."""
+    together, made = threading.Barrier(4), [[None] * 1000 for _ in range(4)]
+
+    def make(found: list[Any]) -> None:
+        for i in range(len(found)):
+            together.wait()
+            found[i] = Region(np.array([[i * 7, i * 7 + 3], [i * 7 + 5, i * 7 + 6]], np.int64))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=make, args=(found,)) for found in made]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert all(len(set(map(id, each))) == 1 for each in zip(*made, strict=True))
+
+
+def test_threads_get_the_same_adjoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is known of a kernel's launches is known by the adjoint: one that is made in vain must not be used."""
+    kernel = gpuad.kernel('extern "C" __global__ void k(double* x) { x[threadIdx.x] = sin(x[threadIdx.x]); }', "k")
+    x = numbers()
+    pattern = pattern_of(kernel, kernel.bind(1, N, (x,), 0, None))
+    real, others = kernels.reverse_of, []
+
+    def reverse_of(*given: Any) -> Any:
+        if not others:
+            others.append(None)
+            others[0] = kernel.reverse(pattern)  # as another thread may, in the meantime
+        return real(*given)
+
+    monkeypatch.setattr(kernels, "reverse_of", reverse_of)
+    assert kernel.reverse(pattern) is others[0]

@@ -183,7 +183,7 @@ class Kernel(Family):
             own.function = replace(self.function, dynamic=shared_mem)
             own._primals, own._adjoints, own._tangents, own._seconds, own._sizes = {}, {}, {}, {}, {}
             own.facts, own._ready = Facts(), {}
-            self._sizes[shared_mem] = own
+            self._sizes.setdefault(shared_mem, own)
         return self._sizes[shared_mem]
 
     def planned(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Planned:
@@ -221,13 +221,13 @@ class Kernel(Family):
     def primal(self, aliases: Aliases = NONE) -> IrKernel:
         """The kernel as IR."""
         if aliases not in self._primals:
-            self._primals[aliases] = primal_of(self.function, aliases)
+            self._primals.setdefault(aliases, primal_of(self.function, aliases))  # another thread may have made it in the meantime
         return self._primals[aliases]
 
     def reverse(self, pattern: Pattern) -> Adjoint:
         """The adjoint for a pattern of activity and overlap."""
         if pattern not in self._adjoints:
-            self._adjoints[pattern] = reverse_of(self.function, pattern)
+            self._adjoints.setdefault(pattern, reverse_of(self.function, pattern))
         return self._adjoints[pattern]
 
     def reverse_for(self, pattern: Pattern, call: Call) -> Adjoint:
@@ -238,14 +238,14 @@ class Kernel(Family):
     def tangent(self, pattern: Pattern, recorded: tuple[int, ...] = ()) -> Tangent:
         """The forward-mode kernel for a pattern. `recorded`: what it writes down for an adjoint."""
         if (pattern, recorded) not in self._tangents:
-            self._tangents[pattern, recorded] = tangent_of(self.function, pattern, recorded)
+            self._tangents.setdefault((pattern, recorded), tangent_of(self.function, pattern, recorded))
         return self._tangents[pattern, recorded]
 
     def second(self, pattern: Pattern) -> Adjoint:
         """The adjoint with tangents, for a pattern."""
         pattern = replace(pattern, optimistic=False)
         if pattern not in self._seconds:
-            self._seconds[pattern] = second_of(self.function, pattern)
+            self._seconds.setdefault(pattern, second_of(self.function, pattern))
         return self._seconds[pattern]
 
     def activities(self, positional: Sequence[Any], by_name: Mapping[str, Any]) -> tuple[str, ...]:

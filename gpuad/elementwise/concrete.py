@@ -48,5 +48,5 @@ class Variants:
     def get(self, key: Hashable, build: Callable[[], Concrete]) -> Concrete:
         """The kernel under `key`, built now if it is new."""
         if key not in self._built:
-            self._built[key] = build()
+            self._built.setdefault(key, build())
         return self._built[key]

@@ -38,7 +38,7 @@ def fusing(primal: Kernel, adjoint: Adjoint, call: Call, stages: Sequence[Stage]
     if not alone or adjoint.layout.scratch or adjoint.logs or not plain_allowed():
         return None
     stage = stages[0]
-    found: Fused | None = adjoint.facts.get(("fused", id(stage), call.key), lambda: _fused(primal, adjoint, call, stage))
+    found: Fused | None = adjoint.facts.get(("fused", stage, call.key), lambda: _fused(primal, adjoint, call, stage))
     return found
 
 

@@ -251,12 +251,12 @@ class Recording(Keeping):
         effects, uses = self._ours(reaches, call)
         cuts: Mapping[frozenset[int], Cutting] = {}
         if adjoint is not None and reaches.before and not self.save_all:
-            cuts = kernel.facts.get(("cuts", id(adjoint), call.key), lambda: cuts_of(adjoint, reaches, call))
+            cuts = kernel.facts.get(("cuts", adjoint, call.key), lambda: cuts_of(adjoint, reaches, call))
         return Launched(kernel.name, where, call, effects, adjoint, uses, [], kernel, cuts)
 
     def _reaches(self, kernel: Kernel, primal: Any, adjoint: Adjoint | None, call: Call) -> Reaches:
         source = adjoint.primal if adjoint is not None else primal
-        found: Reaches = kernel.facts.get(("reaches", id(adjoint), call.key), lambda: reaches_of(source, adjoint, call))
+        found: Reaches = kernel.facts.get(("reaches", adjoint, call.key), lambda: reaches_of(source, adjoint, call))
         return found
 
     def reach(self, kernel: Any, adjoint: Adjoint, call: Call) -> tuple[Effects, dict[tuple[str, int], Use]]:

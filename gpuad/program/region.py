@@ -6,6 +6,7 @@ operations remembered, which makes the algebra of a long recording a matter of d
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Iterable
 from functools import lru_cache
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 Spans = NDArray[np.int64]  # shape (n, 2): begin and end (excluded), sorted, disjoint, not touching
 
 _interned: weakref.WeakValueDictionary[bytes, Region] = weakref.WeakValueDictionary()
+_interning = threading.Lock()
 
 
 class Region:
@@ -34,14 +36,15 @@ class Region:
     def __new__(cls, spans: Spans) -> Region:
         key = spans.tobytes()
         found = _interned.get(key)
-        if found is None:
-            found = object.__new__(cls)
-            found.spans = spans
-            found.nbytes = int((spans[:, 1] - spans[:, 0]).sum())
-            found.low, found.high = (int(spans[0, 0]), int(spans[-1, 1])) if len(spans) else (0, 0)
-            found._memo, found.groups = {}, None
-            _interned[key] = found
-        return found
+        if found is not None:
+            return found
+        made = object.__new__(cls)
+        made.spans = spans
+        made.nbytes = int((spans[:, 1] - spans[:, 0]).sum())
+        made.low, made.high = (int(spans[0, 0]), int(spans[-1, 1])) if len(spans) else (0, 0)
+        made._memo, made.groups = {}, None
+        with _interning:  # another thread may have made it in the meantime
+            return _interned.setdefault(key, made)
 
     def __bool__(self) -> bool:
         return self.nbytes > 0
