@@ -427,13 +427,17 @@ class RawKernel:
 
     def __init__(self, code: str, name: str, options: tuple[str, ...] = (), backend: str = "nvrtc") -> None:
         self.code, self.name, self.options, self.backend = code, name, options, backend
-        self.file_path = self.name_expressions = None
+        self.file_path = None
+        self._name_expressions: tuple[str, ...] | None = None  # which CuPy's object shows in its state alone
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"code": self.code, "name": self.name, "options": self.options, "name_expressions": self._name_expressions}
 
     def __call__(self, grid: Any, block: Any, args: Any, *, shared_mem: int = 0, stream: Any = None) -> None:
         options = tuple(o for o in self.options if not o.startswith("-fmad"))
         name = self.name
-        if self.name_expressions is not None:
-            name = parse(SourceFile("module.cu", self.code), options=options).called(name, self.name_expressions)
+        if self._name_expressions is not None:
+            name = parse(SourceFile("module.cu", self.code), options=options).called(name, self._name_expressions)
         kernel = _lowered(self.code, name, options)
         _check_shared(self.code, name, shared_mem, self.max_dynamic_shared_size_bytes)
         chosen = stream or Stream.current
@@ -505,7 +509,7 @@ class RawModule:
             raise CUDADriverError("CUDA_ERROR_NOT_FOUND: named symbol not found")
         kernel = RawKernel(self.code, name, self.options)
         if self.name_expressions is not None:
-            kernel.name_expressions = tuple(self.name_expressions)
+            kernel._name_expressions = tuple(self.name_expressions)
             kernel.name = parse(SourceFile("module.cu", self.code), options=self.options).symbol(name)
         return kernel
 

@@ -402,12 +402,19 @@ def _from_cupy(source: Any, name: str | None, options: Sequence[str]) -> Kernel:
         raise LaunchError(f"{type(source).__name__} {what}; pass CUDA text and a name, a .cu path and a name, or a CuPy RawKernel")
     given = (*getattr(source, "options", ()), *options)
     file, own = SourceFile(f"<{type(source).__name__}>", code), getattr(source, "name", None)
-    expressions = getattr(source, "name_expressions", None)
+    expressions = _expressions(source)
     if (
         name is None and own is not None and expressions is not None
     ):  # a function that was taken from a RawModule has its name as the compiler made it
         own = parse(file, options=given).called(own, expressions)
     return Kernel(file, _chosen(name or own, "<module>"), given, source)
+
+
+def _expressions(source: Any) -> Sequence[str] | None:
+    """The name expressions of a function's module: CuPy's RawModule shows them, its RawKernel tells them to `pickle` alone."""
+    shown: Sequence[str] | None = getattr(source, "name_expressions", None)
+    state = source.__getstate__() if shown is None and hasattr(source, "__getstate__") else None
+    return state.get("name_expressions") if isinstance(state, dict) else shown
 
 
 def pattern_of(chosen: Kernel, call: Call) -> Pattern:
