@@ -486,6 +486,22 @@ def tape_memory_on_streams(cupy: Any) -> None:
             np.testing.assert_allclose(x.shadow.get().reshape(-1, 2), np.broadcast_to(dense.sum(axis=0), (n // 2, 2)), rtol=1e-11)
 
 
+def temporaries(cupy: Any) -> None:
+    """Shadows of temporaries that a rule meets while they are shared: all of what CuPy allocates, which is more than was asked for."""
+    n, tape = 100, gpuad.Tape()
+    given = np.linspace(1, 2, n)
+    x, y = (Duplicated(cupy.asarray(given), cupy.zeros(n)) for _ in range(2))
+    with tape:
+        a, b = x * x, y * 3.0
+        doubled(a)
+        c = a + b
+        d = c * c
+    tape.reverse({d: 1.0})
+    total = 2 * given**2 + 3 * given
+    np.testing.assert_allclose(x.shadow.get(), 2 * total * 4 * given, rtol=1e-12)
+    np.testing.assert_allclose(y.shadow.get(), 2 * total * 3, rtol=1e-12)
+
+
 def stepped(cupy: Any, stream: Any, n: int) -> Any:
     """An array of twos, made on a stream."""
     with stream:
@@ -657,6 +673,6 @@ def large_shared(cupy: Any) -> None:
 CHECKS: tuple[Callable[[Any], None], ...] = (
     raw_kernel, raw_module, template_instance, own_kernel_runs, view, halves_of_one_array, made_shadow, batch, refused, split_on_stream,
     tape_on_streams, tape_memory_on_streams, values_kept_on_streams, graph, graph_of_states, graph_refusals, graph_of_what_allocates,
-    elementwise, reduction, python_function, large_shared,
+    elementwise, reduction, python_function, large_shared, temporaries,
 )  # fmt: skip
 SPLIT = ("softmax", "adam", "horner", "relu_bias", "kepler-orbit", "insertion_sort", "masked_update", "gray_scott")

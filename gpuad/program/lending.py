@@ -16,18 +16,20 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import address
+from ..annotations import address, resolve
 from .actions import Action, copying
 
 New = Callable[[int, Any], Any]  # a flat array of so many elements of a type
 
 
 class Homes:
-    """The shadows of a recording's temporaries. The same program again gets the same arrays."""
+    """The shadows of a recording's temporaries. The same program again gets the same arrays. Each is all of its allocation, as whatever
+    points into it is resolved: CuPy rounds up what it allocates."""
 
     def __init__(self, new: New) -> None:
         self.new = new
         self.arrays: list[Any] = []
+        self.wanted: list[tuple[int, Any]] = []
         self.addresses: set[int] = set()
         self.used = 0
         self.allocations = 0
@@ -36,12 +38,13 @@ class Homes:
         self.used = 0
 
     def take(self, size: int, dtype: Any) -> Any:
-        """`size` elements, flat, not cleared."""
+        """`size` elements or a few more, flat, not cleared."""
         at, wanted = self.used, (max(size, 1), np.dtype(dtype))
         self.used += 1
-        if at == len(self.arrays) or (self.arrays[at].size, self.arrays[at].dtype) != wanted:
+        if at == len(self.arrays) or self.wanted[at] != wanted:
             self.addresses.difference_update(address(a) for a in self.arrays[at : at + 1])
-            self.arrays[at : at + 1] = [self.new(*wanted)]
+            self.arrays[at : at + 1] = [resolve(self.new(*wanted)).root]
+            self.wanted[at : at + 1] = [wanted]
             self.addresses.add(address(self.arrays[at]))
             self.allocations += 1
         return self.arrays[at]
