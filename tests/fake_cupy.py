@@ -567,6 +567,7 @@ def _cuda() -> SimpleNamespace:
     properties = {"name": b"a host", "major": 0, "minor": 0, "multiProcessorCount": 1, "totalGlobalMem": 1 << 30}
     runtime = SimpleNamespace(
         getDeviceCount=lambda: 1,
+        CUDARuntimeError=CUDARuntimeError,
         driverGetVersion=lambda: 13000,
         runtimeGetVersion=lambda: 13000,
         getDeviceProperties=lambda _: properties,

@@ -14,7 +14,7 @@ from launch_tools import compiled
 from shared_cases import SHARED
 
 import gpuad.codegen.cuda
-from gpuad import Duplicated, launching
+from gpuad import Active, Duplicated, launching
 from gpuad.differentiate import Pattern
 from gpuad.errors import LaunchError
 from gpuad.executors import nvrtc
@@ -96,6 +96,28 @@ def test_up_to_what_may_be_declared_nothing_changes() -> None:
         kernel = compiled(LARGE.replace("4096", str(length)).replace("__shared__ int last;", "int last = 9;"), "k")
         text = gpuad.codegen.cuda.cuda_source([kernel.primal()])
         assert ("extern" in text.partition("{")[2]) is (length > DECLARED_BYTES // 8)
+
+
+SUMS = """extern "C" __global__ void k(float* y, float a, double b) {
+    __shared__ float s[LENGTH];
+    int t = threadIdx.x;
+    for (int i = t; i < LENGTH; i += blockDim.x) s[i] = y[i] * a;
+    __syncthreads();
+    y[t] = s[t] * s[LENGTH - 1 - t] * (float)b * a;
+}"""
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
+def test_sums_of_two_types_have_room_beside_what_is_declared() -> None:
+    """The sums over a block for `a`, a float, and for `b`, a double, declare memory of their own each."""
+    declared = []
+    for length in range(6040, 6120, 12):
+        text = compiled(SUMS.replace("LENGTH", str(length)), "k").adjoint(y=Duplicated, a=Active, b=Active).source
+        assert text.count("    gpuad_block_sum(") == 2
+        needs = nvrtc.resources(nvrtc.compile_cuda(text))["k_reverse"]
+        assert needs.shared_bytes <= 48 * 1024
+        declared.append(needs.shared_bytes > OWN_BYTES)
+    assert declared == sorted(declared, reverse=True) and len(set(declared)) == 2
 
 
 # --- on CuPy arrays ----------------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,9 +17,18 @@ from ..codegen.cuda import cuda_source
 from ..errors import CompileError, LaunchError
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Buffer, Kernel
-from ..ir.shared import DECLARED_BYTES, OWN_BYTES, dynamic_bytes
+from ..ir.shared import OWN_BYTES, dynamic_bytes
 from ..transform.spill import Spilled, spilled
 from .base import Argument, Dim3, Memory
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """A kernel as a `cupy.RawKernel`, and the greatest block that it runs with."""
+
+    kernel: weakref.ref[Kernel]
+    function: Any
+    threads: int
 
 
 class Cuda:
@@ -33,9 +43,8 @@ class Cuda:
         standard = () if any(o.startswith(("-std", "--std")) for o in options) else ("-std=c++17",)
         self.options = (*standard, *(() if contract else ("-fmad=false",)), *options)
         self.lock = threading.Lock()
-        self.functions: dict[int, tuple[weakref.ref[Kernel], Any]] = {}
+        self.known: dict[int, _Compiled] = {}
         self.fitting: dict[tuple[int, int], tuple[weakref.ref[Kernel], Spilled]] = {}  # by kernel and device
-        self.most: dict[int, int] = {}  # threads a block, by function
 
     def launch(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Enqueues the kernel on `stream`, by default CuPy's current one, on the current device; `args` follow `kernel.params`, pointers as
@@ -67,13 +76,11 @@ class Cuda:
 
     def check(self, kernel: Kernel, threads: int) -> None:
         """Refuses a block that the compiled kernel cannot run with."""
-        function = self.function(self.fitted(kernel).kernel)
-        if id(function) not in self.most:
-            self.most[id(function)] = function.max_threads_per_block
-        if threads > self.most[id(function)]:
+        compiled = self.compiled(self.fitted(kernel).kernel)
+        if threads > compiled.threads:
             raise LaunchError(
-                f"{kernel.name} runs with at most {self.most[id(function)]} threads a block on this device, since it needs "
-                f"{function.num_regs} registers a thread; launch it with smaller blocks"
+                f"{kernel.name} runs with at most {compiled.threads} threads a block on this device, since it needs "
+                f"{compiled.function.num_regs} registers a thread; launch it with smaller blocks"
             )
 
     def captured(self, run: Callable[[], None]) -> Callable[[], None]:
@@ -90,7 +97,10 @@ class Cuda:
                 with contextlib.suppress(Exception):  # the capture is spoiled: that it cannot be ended says no more
                     stream.end_capture()
                 raise LaunchError(f"it does what a graph cannot repeat ({error})") from error
-            graph = stream.end_capture()
+            try:
+                graph = stream.end_capture()
+            except cupy.cuda.runtime.CUDARuntimeError as error:
+                raise LaunchError(f"CUDA makes no graph of it ({error})") from error
 
         def launch() -> None:
             graph.launch()
@@ -146,16 +156,20 @@ class Cuda:
 
     def function(self, kernel: Kernel) -> Any:
         """The kernel as a `cupy.RawKernel`."""
-        held = self.functions.get(id(kernel))
-        if held is not None and held[0]() is kernel:
-            return held[1]
-        function = self._compiled(kernel)
-        with self.lock:
-            self.functions = {k: v for k, v in self.functions.items() if v[0]() is not None}
-            self.functions[id(kernel)] = (weakref.ref(kernel), function)
-        return function
+        return self.compiled(kernel).function
 
-    def _compiled(self, kernel: Kernel) -> Any:
+    def compiled(self, kernel: Kernel) -> _Compiled:
+        """The kernel, compiled and loaded."""
+        held = self.known.get(id(kernel))
+        if held is not None and held.kernel() is kernel:
+            return held
+        function = self._raw(kernel)
+        made = _Compiled(weakref.ref(kernel), function, int(function.max_threads_per_block))
+        with self.lock:
+            self.known = {k: v for k, v in self.known.items() if v.kernel() is not None} | {id(kernel): made}
+        return made
+
+    def _raw(self, kernel: Kernel) -> Any:
         import cupy
 
         try:
@@ -189,8 +203,8 @@ def _enqueue(function: Any, grid: Dim3, block: Dim3, values: tuple[Any, ...], sh
     import cupy
 
     try:
-        if shared_mem > DECLARED_BYTES:
-            function.max_dynamic_shared_size_bytes = shared_mem
+        if shared_mem and shared_mem > function.max_dynamic_shared_size_bytes:
+            function.max_dynamic_shared_size_bytes = shared_mem  # never less than before: a graph may launch the same function with more
         function(grid, block, values, shared_mem=shared_mem, stream=stream)
     except cupy.cuda.driver.CUDADriverError as error:
         raise LaunchError(f"{function.name}: the device refuses the launch with grid {grid} and block {block}: {error}") from error
