@@ -5,6 +5,7 @@ A kernel that faults or hangs takes its process with it and nothing else, and ea
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import json
@@ -85,19 +86,23 @@ def _text(name: str | bytes) -> str:
 
 
 def _monitored() -> Record:
-    """What the driver's monitor says: its version, clock, temperature, and whether others use the device; nothing without the package."""
-    try:
+    """What the driver's monitor says: its version, clock, temperature, and whether others use the device; without what it does not know, or
+    may not say in a container, and nothing without the package."""
+    found: Record = {}
+    with contextlib.suppress(Exception):  # the monitor is a nicety: a machine without it is measured as well
         nvml = importlib.import_module("pynvml")
         nvml.nvmlInit()
         handle = nvml.nvmlDeviceGetHandleByIndex(0)
-        return {
-            "driver": _text(nvml.nvmlSystemGetDriverVersion()),
-            "clock_mhz": nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
-            "temperature_c": nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
-            "other_processes": max(0, len(nvml.nvmlDeviceGetComputeRunningProcesses(handle)) - 1),
+        questions: dict[str, Callable[[], Any]] = {
+            "driver": lambda: _text(nvml.nvmlSystemGetDriverVersion()),
+            "clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
+            "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
+            "other_processes": lambda: max(0, len(nvml.nvmlDeviceGetComputeRunningProcesses(handle)) - 1),
         }
-    except Exception:  # the monitor is a nicety: a machine without it is measured as well
-        return {}
+        for name, ask in questions.items():
+            with contextlib.suppress(Exception):
+                found[name] = ask()
+    return found
 
 
 # --- a case --------------------------------------------------------------------------------------------------------------------------

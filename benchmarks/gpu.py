@@ -2,6 +2,7 @@
 
 The tests marked `gpu` first, then the table of problems beside everybody who is installed and has a GPU, with graphs replayed, then every
 case against the speed of a plain copy, then compute-sanitizer over every generated kernel, where the machine has that tool.
+All of it takes half an hour to an hour; `--seconds` ends it earlier, `--only`, `--no-tests` and `--no-sanitizer` choose parts of it.
 Where there is no GPU it says why and ends with status 0 (1 if GPUAD_REQUIRE_GPU=1). Each step runs in a process
 of its own and is recorded as failed if it fails; the record is written anew after each, so that a run that is cut short leaves what it has.
 Status 1 if a test failed.
@@ -13,12 +14,13 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shutil import which as find_tool
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -30,6 +32,7 @@ from .problems import PROBLEMS
 ROOT = Path(__file__).parents[1]
 _CASE_SECONDS, _STEP_SECONDS = 300, 3600
 _QUICK_BYTES = 64 << 20
+_MOST_TESTERS = 8  # each holds a CUDA context
 HIRE: crew.Hire = crew.Process
 _SANITIZED_ERROR = 9  # the exit status by which compute-sanitizer says that it found something
 
@@ -64,8 +67,10 @@ def worker(*words: str, seconds: int = _CASE_SECONDS) -> Record:
 
 
 def tests() -> Record:
-    """Runs the tests that need a GPU, in one process: they share the device."""
-    outcome = run([sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", "gpu", "tests"], _STEP_SECONDS)
+    """Runs the tests that need a GPU, in several processes: most of their time goes by on the host, and one that spoils its CUDA context
+    takes but its neighbours along."""
+    processes = str(min(os.cpu_count() or 1, _MOST_TESTERS))
+    outcome = run([sys.executable, "-m", "pytest", "-q", "-n", processes, "-m", "gpu", "tests"], _STEP_SECONDS)
     lines = outcome.text.splitlines()
     failures = [records.without_places(line) for line in lines if line.startswith(("FAILED", "ERROR"))]
     return {"status": outcome.status, "summary": lines[-1] if lines else "", "failures": failures}
@@ -99,46 +104,46 @@ def command(
     quick: Annotated[bool, typer.Option(help="small sizes: does everything run?")] = False,
     testing: Annotated[bool, typer.Option("--tests/--no-tests", help="run the tests marked gpu")] = True,
     sanitizer: Annotated[bool, typer.Option(help="run compute-sanitizer, where it is found")] = True,
+    seconds: Annotated[float, typer.Option(help="begin no further step after so many seconds; 0: no limit")] = 0.0,
     results: Annotated[Path, typer.Option(help="the folder for the record")] = records.RESULTS,
 ) -> None:
     """Tests, measures and checks the derivatives on the GPU, and writes a record."""
     if reason := device.missing():
         print(f"no GPU to measure: {reason}")
         raise typer.Exit(1 if os.environ.get("GPUAD_REQUIRE_GPU") == "1" else 0)
-    console = shown.wide_console()
+    console, end = shown.wide_console(), time.monotonic() + (seconds or float("inf"))
     about = worker("about")
     record: Record = {"versions": records.versions("torch", "jax", "warp-lang"), "device": about}
 
     def write() -> Path:
         return records.write("gpu", machine or about.get("name", "gpu"), date or records.today(), record, results)
 
+    def step(into: Record, name: str, find: Callable[[], Record]) -> None:
+        """One more entry of the record, which is then written."""
+        console.print(f"{name} ...", style="dim", highlight=False)
+        try:
+            into[name] = find() if time.monotonic() < end else {"failed": f"not begun: {seconds:.0f} s have passed"}
+        except Exception as error:  # the next step has nothing to do with it
+            into[name] = records.failure(error)
+        write()
+
     if testing:
-        _step(record, "tests", tests, write, console)
+        step(record, "tests", tests)
     record["table"] = {}
     for problem in (p for p in PROBLEMS if not only or any(word in f"table {p.name}" for word in only)):
         chosen = table.sizes(problem, "gpu", quick)
         pace = table.QUICK if quick else table.Pace()
-        _step(record["table"], problem.name, partial(table.measured, problem, chosen, "gpu", pace, HIRE), write, console)
+        step(record["table"], problem.name, partial(table.measured, problem, chosen, "gpu", pace, HIRE))
     record["cases"] = {}
     for case in cpu.chosen(only or ()):
-        _step(record["cases"], case.id, partial(measured, case.id, _QUICK_BYTES if quick else 0, about), write, console)
+        step(record["cases"], case.id, partial(measured, case.id, _QUICK_BYTES if quick else 0, about))
     if sanitizer:
-        _step(record, "sanitizer", sanitized, write, console)
+        step(record, "sanitizer", sanitized)
     path = write()
     show(record, console)
     missing = picture.draw(record, path.with_suffix(".png"))
     console.print(f"record: {path.name}; " + (missing or f"picture: {path.stem}.png"), markup=False)
     raise typer.Exit(1 if record.get("tests", {}).get("status", 0) else 0)
-
-
-def _step(into: Record, name: str, find: Callable[[], Record], write: Callable[[], Any], console: Console) -> None:
-    """One more entry of the record, which is then written."""
-    console.print(f"{name} ...", style="dim", highlight=False)
-    try:
-        into[name] = find()
-    except Exception as error:  # the next step has nothing to do with it
-        into[name] = records.failure(error)
-    write()
 
 
 def measured(name: str, limit: int, about: Record) -> Record:

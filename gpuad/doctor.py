@@ -92,7 +92,14 @@ def _gpu() -> Finding:
         return Finding("GPU", False, "", f"no NVIDIA driver: {error}")
     try:
         names = [pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(i)) for i in range(pynvml.nvmlDeviceGetCount())]
-        return Finding("GPU", bool(names), f"{', '.join(map(_text, names))}; driver {_text(pynvml.nvmlSystemGetDriverVersion())}")
+        driver = f"driver {_text(pynvml.nvmlSystemGetDriverVersion())}"
+        return (
+            Finding("GPU", True, f"{', '.join(map(_text, names))}; {driver}")
+            if names
+            else Finding("GPU", False, "", f"{driver}, no device")
+        )
+    except pynvml.NVMLError as error:  # a container may not be told
+        return _gpu_by_command() if shutil.which("nvidia-smi") else Finding("GPU", False, "", f"the driver says nothing: {error}")
     finally:
         pynvml.nvmlShutdown()
 

@@ -502,6 +502,17 @@ def test_command_on_a_gpu(fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "skipped" in record["sanitizer"]
 
 
+def test_no_step_is_begun_after_the_time(fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "tests", lambda: pytest.fail("there is no time"))
+    words = ("--only", "relu", "--only", "table saxpy", "--machine", "fake", "--date", "2000-01-01", "--results", str(tmp_path))
+    result = invoke(gpu.command, "--seconds", "1e-9", *words)
+    assert result.exit_code == 0, result.output
+    record = json.loads((tmp_path / "gpu-fake-2000-01-01.json").read_text())
+    assert record["device"]["copy_gb_s"] > 0
+    for step in (record["tests"], record["table"]["saxpy"], record["cases"]["relu_bias"], record["sanitizer"]):
+        assert step["failed"].startswith("not begun")
+
+
 def test_less_is_tried_where_memory_does_not_suffice(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def measured(_: Any, work: Any, __: Any) -> cpu.Record:
         if work.sizes["n"] > 4096:

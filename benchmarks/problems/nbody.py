@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,8 @@ from ..problem import Arrays, Floor, Problem, Runner, Size, blocks, uniform
 from ..runners.with_gpuad import Launch
 
 SOFTENING = 0.3
-_AT_ONCE = 256  # bodies whose pairs the witness forms at a time
+_PAIRS = 1 << 20  # that a thread of the witness forms at a time
+_THREADS = min(os.cpu_count() or 1, 16)
 
 
 class NBody(Problem):
@@ -86,16 +89,23 @@ class NBody(Problem):
 
     def wanted(self, size: Size, given: Arrays) -> Arrays:
         p, m, w = (given[name].astype(np.float64) for name in ("position", "mass", "seed"))
-        dp, dm = np.zeros_like(p), np.zeros_like(m)
-        for begin in range(0, size["n"], _AT_ONCE):
-            part = slice(begin, begin + _AT_ONCE)
+        dp, dm, some = np.zeros_like(p), np.zeros_like(m), max(1, _PAIRS // size["n"])
+
+        def pulled(begin: int) -> tuple[Any, Any, Any]:
+            """What the bodies from `begin` on, some of them, give to all positions, to their own, and to all masses."""
+            part = slice(begin, begin + some)
             r = p[None] - p[part, None]
             square = 1.0 / ((r * r).sum(2) + SOFTENING**2)
-            cube, along = square**1.5, np.einsum("ik,ijk->ij", w[part], r)
-            dm += (cube * along).sum(0)
+            cube, along = square * np.sqrt(square), np.einsum("ik,ijk->ij", w[part], r)
             dr = m[None, :, None] * (cube[..., None] * w[part, None] - (3 * cube * square * along)[..., None] * r)
-            dp += dr.sum(0)
-            dp[part] -= dr.sum(1)
+            return dr.sum(0), dr.sum(1), (cube * along).sum(0)
+
+        with ThreadPoolExecutor(_THREADS) as threads:
+            begins = range(0, size["n"], some)
+            for begin, (everywhere, here, masses) in zip(begins, threads.map(pulled, begins), strict=True):
+                dp += everywhere
+                dp[begin : begin + some] -= here
+                dm += masses
         return {"position": dp, "mass": dm}
 
     def gpuad(self, size: Size, given: Arrays, library: Any) -> Runner:
