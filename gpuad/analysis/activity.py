@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from ..ir.functions import STEPS
 from ..ir.nodes import (
     Accumulate,
     Assign,
@@ -73,15 +74,15 @@ class Escape:
     returns: bool
 
 
-def differentiable(expr: Expr) -> Iterator[Var]:
-    """The float Vars on which the expression depends differentiably."""
-    if not expr.type.is_float:
+def differentiable(expr: Expr, *, steps: bool = True) -> Iterator[Var]:
+    """The float Vars on which the expression depends differentiably; without `steps`, those whose derivative is not 0 by the table."""
+    if not expr.type.is_float or (not steps and isinstance(expr, Call) and expr.function in STEPS):
         return
     if isinstance(expr, Var):
         yield expr
     for child in (expr.then, expr.otherwise) if isinstance(expr, Select) else children(expr):
         if not (isinstance(expr, Cast) and not child.type.is_float):
-            yield from differentiable(child)
+            yield from differentiable(child, steps=steps)
 
 
 def activity(kernel: Kernel, active: Iterable[Var | Buffer], *, stopped: Iterable[Buffer] = ()) -> Activity:
@@ -115,11 +116,27 @@ def connected(kernel: Kernel, facts: Activity) -> bool:
 
 
 def truncations(kernel: Kernel, facts: Activity) -> Iterator[Stmt]:
-    """Statements in which a varied value becomes an integer by a conversion that the user did not write."""
-    for stmt in walk_stmts(kernel.body):
-        for expr in (e for top in expressions(stmt) for e in walk(top)):
-            if isinstance(expr, Cast) and _loses(expr, facts):
-                yield stmt
+    """Statements in which a varied value becomes an integer by a conversion that the user did not write.
+
+    What has been rounded to a whole number by a function (`int i = floorf(x)`) has the derivative 0 already: nothing is lost.
+    """
+    casts = [
+        (stmt, expr)
+        for stmt in walk_stmts(kernel.body)
+        for expr in (e for top in expressions(stmt) for e in walk(top))
+        if isinstance(expr, Cast) and expr.implicit and expr.type.is_integer
+    ]
+    if not any(v in facts.varied for _, expr in casts for v in differentiable(expr.operand)):
+        return
+    carrying = facts.varied & _carrying(kernel, facts)
+    for stmt, expr in casts:
+        if any(v in carrying for v in differentiable(expr.operand, steps=False)):
+            yield stmt
+
+
+def _carrying(kernel: Kernel, facts: Activity) -> frozenset[Var | Buffer]:
+    """What varies with an active parameter otherwise than through functions whose derivative is 0."""
+    return _closure(frozenset(p for p in kernel.params if p in facts.varied), _flows(kernel, steps=False), frozenset())
 
 
 def reinterpretations(kernel: Kernel, facts: Activity) -> Iterator[Stmt]:
@@ -133,10 +150,6 @@ def reinterpretations(kernel: Kernel, facts: Activity) -> Iterator[Stmt]:
                 yield stmt
 
 
-def _loses(expr: Cast, facts: Activity) -> bool:
-    return expr.implicit and expr.type.is_integer and any(v in facts.varied for v in differentiable(expr.operand))
-
-
 def _written(stmt: Stmt) -> tuple[Buffer | None, tuple[Expr, ...]]:
     match stmt:
         case Store(buffer=b, value=v) | Accumulate(buffer=b, value=v):
@@ -146,30 +159,30 @@ def _written(stmt: Stmt) -> tuple[Buffer | None, tuple[Expr, ...]]:
     return None, ()
 
 
-def _flows(kernel: Kernel) -> Iterator[tuple[Var | Buffer, Var | Buffer]]:
-    """Pairs (from, to) of differentiable dependence between float variables and float memory."""
+def _flows(kernel: Kernel, *, steps: bool = True) -> Iterator[tuple[Var | Buffer, Var | Buffer]]:
+    """Pairs (from, to) of differentiable dependence between float variables and float memory; `steps` as for `differentiable`."""
     for stmt in walk_stmts(kernel.body):
         match stmt:
             case Let(var=var, value=value) | Assign(var=var, value=value):
-                yield from ((v, var) for v in differentiable(value))
+                yield from ((v, var) for v in differentiable(value, steps=steps))
             case Load(var=var, buffer=buffer) | Take(var=var, buffer=buffer) if var.type.is_float:
                 yield buffer, var
             case Push(stack=stack, values=values):
-                yield from ((v, _field(stack, i)) for i, value in enumerate(values) for v in differentiable(value))
+                yield from ((v, _field(stack, i)) for i, value in enumerate(values) for v in differentiable(value, steps=steps))
             case Pop(stack=stack, vars=popped):
                 yield from ((_field(stack, i), v) for i, v in enumerate(popped))
             case Store(buffer=buffer, value=value) | Accumulate(buffer=buffer, value=value):
-                yield from ((v, buffer) for v in differentiable(value))
+                yield from ((v, buffer) for v in differentiable(value, steps=steps))
             case Atomic(var=result, buffer=buffer, operands=operands) if buffer.element.is_float:
-                yield from ((v, buffer) for o in operands for v in differentiable(o))
+                yield from ((v, buffer) for o in operands for v in differentiable(o, steps=steps))
                 if result is not None:
                     yield buffer, result
             case Shuffle(var=var, value=value):
-                yield from ((v, var) for v in differentiable(value))
+                yield from ((v, var) for v in differentiable(value, steps=steps))
             case If(merges=merges):
-                yield from _merge_flows(merges)
+                yield from _merge_flows(merges, steps)
             case For(carried=carried) | While(carried=carried):
-                yield from _carried_flows(carried)
+                yield from _carried_flows(carried, steps)
 
 
 def _field(stack: Stack, index: int) -> Var:
@@ -177,14 +190,14 @@ def _field(stack: Stack, index: int) -> Var:
     return Var(f"{stack.name}[{index}]", stack.fields[index][1], -stack.uid)
 
 
-def _merge_flows(merges: tuple[Merge, ...]) -> Iterator[tuple[Var, Var]]:
+def _merge_flows(merges: tuple[Merge, ...], steps: bool) -> Iterator[tuple[Var, Var]]:
     for m in merges:
-        yield from ((v, m.var) for side in (m.then, m.otherwise) for v in differentiable(side))
+        yield from ((v, m.var) for side in (m.then, m.otherwise) for v in differentiable(side, steps=steps))
 
 
-def _carried_flows(carried: tuple[Carried, ...]) -> Iterator[tuple[Var, Var]]:
+def _carried_flows(carried: tuple[Carried, ...], steps: bool) -> Iterator[tuple[Var, Var]]:
     for c in carried:
-        yield from ((v, target) for side in (c.init, c.next) for v in differentiable(side) for target in (c.var, c.result))
+        yield from ((v, target) for side in (c.init, c.next) for v in differentiable(side, steps=steps) for target in (c.var, c.result))
 
 
 def _closure(

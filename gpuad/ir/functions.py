@@ -81,6 +81,7 @@ _UNARY = [
     "nearbyint",
     "logb",
 ]
+STEPS = ("floor", "ceil", "trunc", "round", "rint", "nearbyint", "logb")  # constant between jumps: the derivative is 0
 _BINARY = ["pow", "atan2", "fmin", "fmax", "fmod", "remainder", "hypot", "rhypot", "fdim", "copysign"]
 _FAST = {
     "__expf": 1, "__exp10f": 1, "__logf": 1, "__log2f": 1, "__log10f": 1, "__sinf": 1, "__cosf": 1, "__tanf": 1, "__saturatef": 1,

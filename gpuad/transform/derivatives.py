@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..ir import build as b
+from ..ir.functions import STEPS
 from ..ir.nodes import Call, Expr, Var
 from ..ir.types import BOOL
 
@@ -123,7 +124,7 @@ _rule("lgamma", singular=True)(lambda x, r: b.call("gpuad_digamma", x))
 _rule("tgamma", singular=True)(lambda x, r: b.mul(r, b.call("gpuad_digamma", x)))
 _rule("gpuad_digamma", singular=True)(lambda x, r: b.call("gpuad_trigamma", x))
 _rule("fabs")(lambda x, r: _sign(x))
-_rule("floor", "ceil", "trunc", "round", "rint", "nearbyint", "logb")(lambda x, r: None)
+_rule(*STEPS)(lambda x, r: None)
 _rule("gpuad_half", "gpuad_bfloat16")(lambda x, r: _k(1, x))
 _rule("__saturatef")(lambda x, r: b.select(_within(x), _k(1, x), _k(0, x)))
 _rule("__frcp_rn", "__drcp_rn", singular=True)(lambda x, r: b.neg(_square(r)))
