@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 INCLUDE = Path(__file__).parent / "include"
+HOST_NAMES = ("-include", "gpuad/host.h")  # the options that give a text the names that nvcc has without an #include
 _DEFAULT_ARCHITECTURE = 80
 _HOST = {
     "__GNUC__",

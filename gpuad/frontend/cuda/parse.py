@@ -20,11 +20,14 @@ from .clang_c import children, file_location, has_attribute, library, template_o
 from .fence import header_message
 from .instances import instance, is_expression, is_request, legal_name, needs_arguments, no_instance, request, requests
 from .lower import lower_kernel
-from .options import INCLUDE, command_line
+from .options import HOST_NAMES, INCLUDE, command_line
 from .places import MAIN, Places, is_ours
 
 _SCOPES = {CursorKind.NAMESPACE, CursorKind.LINKAGE_SPEC, CursorKind.UNEXPOSED_DECL}
 _FUNCTIONS = {CursorKind.FUNCTION_DECL, CursorKind.FUNCTION_TEMPLATE}
+_HOST_NAME = re.compile(
+    r"(unknown type name|use of undeclared identifier) '(u_char|ushort|uint|ulong|std|M_\w+|INFINITY|NAN|HUGE_VALF?|U?\w+_(MIN|MAX))'.*"
+)
 _CONTAINED = "Semantic Issue"  # an error of this category does not change how the text around it is read
 
 
@@ -145,6 +148,9 @@ def _read_once(source: SourceFile, options: tuple[str, ...]) -> Module:
 
 def _parse(source: SourceFile, options: tuple[str, ...]) -> Module:
     unit = _unit(source, options)
+    if any(_HOST_NAME.match(str(error.spelling)) for error in _errors(unit)):
+        options = (*options, *HOST_NAMES)
+        unit = _unit(source, options)
     places = Places(source, command_line(options).header)
     definitions: dict[str, list[Cursor]] = {}
     functions = list(_functions(unit.cursor, ""))
