@@ -102,7 +102,7 @@ BODIES: dict[str, tuple[str, str]] = {
     "fence": ("^__threadfence();", FENCES),
     "clock": ("x[0] = ^clock();", "clocks are not supported: their values cannot be replayed"),
     "atomic of block scope": ("^atomicAdd_block(x, 1.0f);", "atomics of block or system scope are not supported; use the plain one"),
-    "frexp": ("x[0] = ^frexpf(x[0], &n);", "the function frexpf is not supported"),
+    "remquo": ("x[0] = ^remquof(x[0], 2.0f, &n);", "the function remquof is not supported"),
     "rounding intrinsic": ("x[0] = ^__fadd_rz(x[0], 1.0f);", "the function __fadd_rz is not supported"),
     "printf with effects": ('^printf("%f", x[0]++);', "printf with arguments that have side effects is not supported"),
     "printf as a value": ('n = ^printf("hello");', "the function printf is not supported"),

@@ -79,25 +79,11 @@ GPUAD_F void sincospi(float, float *, float *);
 GPUAD_F void sincospi(double, double *, double *);
 GPUAD_F void sincospif(float, float *, float *);
 GPUAD_F void __sincosf(float, float *, float *);
-GPUAD_F float modf(float, float *);
-GPUAD_F double modf(double, double *);
-GPUAD_F float modff(float, float *);
-GPUAD_F float frexp(float, int *);
-GPUAD_F double frexp(double, int *);
-GPUAD_F float frexpf(float, int *);
 GPUAD_F float remquo(float, float, int *);
 GPUAD_F double remquo(double, double, int *);
 GPUAD_F float remquof(float, float, int *);
 GPUAD_F float nanf(const char *);
 GPUAD_F double nan(const char *);
-GPUAD_F double norm3d(double, double, double);
-GPUAD_F double rnorm3d(double, double, double);
-GPUAD_F double norm4d(double, double, double, double);
-GPUAD_F double rnorm4d(double, double, double, double);
-GPUAD_F float norm3df(float, float, float);
-GPUAD_F float rnorm3df(float, float, float);
-GPUAD_F float norm4df(float, float, float, float);
-GPUAD_F float rnorm4df(float, float, float, float);
 
 #define GPUAD_FAST(f) GPUAD_F float f(float);
 GPUAD_FAST(__expf) GPUAD_FAST(__exp10f) GPUAD_FAST(__logf) GPUAD_FAST(__log2f) GPUAD_FAST(__log10f) GPUAD_FAST(__sinf) GPUAD_FAST(__cosf)

@@ -1,5 +1,5 @@
 // What every CUDA source finds declared before its first line, as NVRTC declares it: qualifiers, built-in variables, functions.
-// Declarations only: the frontend gives them their meaning by name. The overload sets decide which types a call computes in, so
+// Declarations, to which the frontend gives their meaning by name, but for composed.h. The overload sets decide which types a call computes in, so
 // tests/test_shim_types.py compares them with NVRTC's.
 #pragma once
 #include "gpuad/qualifiers.h"
@@ -8,4 +8,5 @@
 #include "gpuad/integers.h"
 #include "gpuad/conversions.h"
 #include "gpuad/atomics.h"
+#include "gpuad/composed.h"
 #include "gpuad/refused.h"

@@ -1,0 +1,28 @@
+// Functions that are made of others, inlined into the kernel and differentiated like it.
+#pragma once
+// The parts of a number: the derivative of the fraction is 1, that of the whole number 0.
+#define GPUAD_MODF(T, name) \
+  GPUAD_F T name(T x, T *whole) { \
+    T part = trunc(x); \
+    *whole = part; \
+    return isinf(x) ? T(0) : x - part; \
+  }
+GPUAD_MODF(float, modf) GPUAD_MODF(double, modf) GPUAD_MODF(float, modff)
+#undef GPUAD_MODF
+
+#define GPUAD_FREXP(T, name) \
+  GPUAD_F T name(T x, int *exponent) { \
+    int power = x != T(0) && isfinite(x) ? (int)logb(x) + 1 : 0; \
+    *exponent = power; \
+    return ldexp(ldexp(x, -(power / 2)), -(power - power / 2)); \
+  }
+GPUAD_FREXP(float, frexp) GPUAD_FREXP(double, frexp) GPUAD_FREXP(float, frexpf)
+#undef GPUAD_FREXP
+
+#define GPUAD_NORM(T, f) \
+  GPUAD_F T norm3d##f(T a, T b, T c) { return hypot(hypot(a, b), c); } \
+  GPUAD_F T norm4d##f(T a, T b, T c, T d) { return hypot(hypot(a, b), hypot(c, d)); } \
+  GPUAD_F T rnorm3d##f(T a, T b, T c) { return T(1) / norm3d##f(a, b, c); } \
+  GPUAD_F T rnorm4d##f(T a, T b, T c, T d) { return T(1) / norm4d##f(a, b, c, d); }
+GPUAD_NORM(float, f) GPUAD_NORM(double, )
+#undef GPUAD_NORM
