@@ -22,3 +22,8 @@ def is_undefined(start: Cursor) -> bool:
     if start.kind != CursorKind.CALL_EXPR or callee is None or callee.kind != CursorKind.CONSTRUCTOR:
         return False
     return not has_body(callee) and not children(start) and not any(map(default_value, callee.semantic_parent.type.get_fields()))
+
+
+def is_braced(start: Cursor) -> bool:
+    """True where empty braces ask for the value of the type, zeros for the most part: `complex<float> z{}`, `complex<float> z = {}`."""
+    return [token.spelling for token in start.get_tokens()][-2:] == ["{", "}"]

@@ -27,7 +27,7 @@ from .arrays import initial_value, initial_values
 from .builtins import SINCOS, constant_value
 from .clang_c import binary_operator, children, initializer
 from .clang_c import evaluate as evaluate_constant
-from .construction import is_undefined
+from .construction import is_braced, is_undefined
 from .context import Context
 from .effects import has_effects, is_lvalue, reads_float, walk
 from .headers import has_initialiser, is_constexpr
@@ -76,7 +76,9 @@ def _declare(ctx: Context, cursor: Cursor) -> Stmt:
         return _reference(ctx, cursor, start)
     type_ = lower_variable(cursor.type, ctx.span(cursor))
     value: Expr | tuple[Expr, ...] | None = None
-    if start is not None and not is_undefined(start):  # before the variable is declared: its own name is not yet known there
+    if start is not None and (
+        is_braced(start) or not is_undefined(start)
+    ):  # before the variable is declared: its own name is not yet known there
         value = initial_values(ctx, type_, start) if isinstance(type_, Array) else initial_value(ctx, type_, start)
     declaration = ctx.fresh(ctx.span(cursor), cursor.spelling, type_, const=is_const(cursor.type))
     return Declare(declaration.span, ctx.declare(cursor, declaration), value)
