@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ...errors import UnsupportedError
 from ...ir.records import alike
-from ...ir.surface import Binary, Cast, Constant, Decay, Expr, MathCall
+from ...ir.surface import DYNAMIC, Binary, Cast, Constant, Decay, Expr, MathCall
 from ...ir.types import BOOL, F32, I32, Array, Pointer, Scalar, Type
 from ...source import Span
 
@@ -22,6 +22,8 @@ def convert(value: Expr, target: Type, span: Span, *, implicit: bool) -> Expr:
         return Cast(span, target, value, implicit)
     if isinstance(source, Array) and isinstance(target, Pointer) and source.element == target.element:
         return Decay(span, target, value)
+    if isinstance(source, Array) and source.length == DYNAMIC and isinstance(target, Pointer):  # bytes that are only used as another type
+        return Decay(span, Pointer(source.element), value)
     if isinstance(source, Pointer) and target == BOOL:
         return Binary(span, BOOL, "!=", value, Constant(span, source, 0))
     if isinstance(source, Pointer) and isinstance(target, Pointer):

@@ -5,11 +5,14 @@ An array without a length gets DYNAMIC as its length; `transform.normalize` is t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from clang.cindex import Cursor, CursorKind, TypeKind
+from clang.cindex import Type as ClangType
 
 from ...ir.surface import DYNAMIC, Declaration, Declare
 from ...ir.types import Array, Type
-from .clang_c import has_attribute, initializer
+from .clang_c import children, has_attribute, initializer
 from .construction import is_undefined
 from .context import Context
 from .types import is_const, is_reference, lower_type
@@ -18,6 +21,10 @@ _VOLATILE = (
     "volatile shared memory is not supported: the threads of a warp are no longer in step by themselves; leave volatile away and write "
     "__syncwarp() between the steps"
 )
+
+
+_BYTES = {TypeKind.CHAR_S, TypeKind.CHAR_U, TypeKind.SCHAR, TypeKind.UCHAR}
+_CASTS = (CursorKind.CXX_REINTERPRET_CAST_EXPR, CursorKind.CSTYLE_CAST_EXPR)
 
 
 def is_shared(cursor: Cursor) -> bool:
@@ -46,7 +53,41 @@ def _declaration(ctx: Context, cursor: Cursor) -> Declaration:
     if (start is not None and not is_undefined(start)) or is_reference(cursor.type) or is_const(cursor.type):
         ctx.refuse(cursor, "shared memory cannot be const, a reference, or initialised")
     if kind.kind == TypeKind.INCOMPLETEARRAY:
-        type_: Type = Array(lower_type(kind.element_type, ctx.span(cursor)), DYNAMIC)
+        type_: Type = Array(lower_type(_meant(ctx, cursor, kind.element_type), ctx.span(cursor)), DYNAMIC)
     else:
         type_ = ctx.type(cursor)
     return ctx.declare(cursor, ctx.fresh(ctx.span(cursor), cursor.spelling, type_, space="shared"))
+
+
+def _meant(ctx: Context, cursor: Cursor, element: ClangType) -> ClangType:
+    """The element of an array of bytes that the function only uses as an array of another type (`T* s = reinterpret_cast<T*>(bytes)`, the
+    way to dynamic shared memory in a template): that type. Of any other array its own."""
+    if element.get_canonical().kind not in _BYTES or not ctx.active:
+        return element
+    uses, targets = 0, list[ClangType]()
+    for node in _nodes(ctx.active[-1]):
+        uses += _is_use(node, cursor)
+        if node.kind in _CASTS and _is_use(_operand(node), cursor):
+            targets.append(node.type.get_canonical().get_pointee())
+    return targets[0] if targets and len(targets) == uses and all(t == targets[0] for t in targets) else element
+
+
+def _is_use(node: Cursor, variable: Cursor) -> bool:
+    return node.kind == CursorKind.DECL_REF_EXPR and node.referenced is not None and bool(node.referenced == variable)
+
+
+def _nodes(cursor: Cursor) -> Iterator[Cursor]:
+    for child in children(cursor):
+        yield child
+        yield from _nodes(child)
+
+
+def _operand(cast: Cursor) -> Cursor:
+    """What is cast, without parentheses and conversions."""
+    inner = cast
+    while inner.kind in (*_CASTS, CursorKind.UNEXPOSED_EXPR, CursorKind.PAREN_EXPR):
+        parts = [child for child in children(inner) if child.kind.is_expression()]
+        if len(parts) != 1:
+            break
+        (inner,) = parts
+    return inner
