@@ -43,6 +43,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=N
 SourcePath = Annotated[Path, typer.Argument(metavar="FILE.cu", help="CUDA source")]
 KernelName = Annotated[str | None, typer.Option("--kernel", "-k", help="kernel name or name expression; not needed if there is one")]
 ConstNames = Annotated[list[str] | None, typer.Option("--const", help="a parameter without a gradient; may be repeated")]
+SharedBytes = Annotated[int, typer.Option("--shared-mem", min=0, help="bytes of dynamic shared memory, for a kernel that uses it")]
 SizeValues = Annotated[list[str] | None, typer.Option("--size", help="a size of the file's cases, such as n=1000; may be repeated")]
 
 
@@ -72,13 +73,14 @@ def grad(
     file: SourcePath,
     kernel: KernelName = None,
     const: ConstNames = None,
+    shared_mem: SharedBytes = 0,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="where to write the adjoint; default is the standard output")
     ] = None,
 ) -> None:
     """Prints the adjoint of a kernel as CUDA source. All pointers to floats and all floats carry a gradient, except --const ones."""
     with _reported(file):
-        text = _adjoint(file, kernel, const or ()).source
+        text = _adjoint(file, kernel, const or (), shared_mem).source
         text += "" if text.endswith("\n") else "\n"
         if output is None:
             sys.stdout.write(text)
@@ -87,10 +89,10 @@ def grad(
 
 
 @app.command()
-def explain(file: SourcePath, kernel: KernelName = None, const: ConstNames = None) -> None:
+def explain(file: SourcePath, kernel: KernelName = None, const: ConstNames = None, shared_mem: SharedBytes = 0) -> None:
     """Says what the adjoint saves and why, and how each gradient adds up."""
     with _reported(file):
-        print(_adjoint(file, kernel, const or ()).explain())
+        print(_adjoint(file, kernel, const or (), shared_mem).explain())
 
 
 @app.command()
@@ -186,9 +188,9 @@ def _reported(file: Path) -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
-def _adjoint(file: Path, name: str | None, const: Sequence[str]) -> Any:
+def _adjoint(file: Path, name: str | None, const: Sequence[str], shared_mem: int) -> Any:
     kernel = _kernel(file, name)
-    return kernel.adjoint(**_activity(kernel.parameters, const))
+    return kernel.adjoint(shared_mem=shared_mem, **_activity(kernel.parameters, const))
 
 
 def _kernel(file: Path, name: str | None) -> Any:
