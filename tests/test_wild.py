@@ -1,0 +1,159 @@
+"""What published kernels are written with, each construct in the smallest kernel: what is taken, and what refused in which words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuad
+from gpuad import Duplicated, UnsupportedError
+from gpuad.testing import check_gradient
+
+rng = np.random.default_rng(7)
+
+
+def _kernel(body: str, parameters: str = "const double* x, double* y, int n", before: str = "") -> gpuad.Kernel:
+    guard = "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return;"
+    return gpuad.kernel(f'{before}\nextern "C" __global__ void k({parameters}) {{ {guard}\n{body}\n}}', "k")
+
+
+def _fields(n: int = 12) -> tuple[np.ndarray, np.ndarray, int]:
+    return rng.uniform(0.6, 2.4, n), rng.normal(size=n), n
+
+
+# --- rounding to a whole number -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "int j = floor(x[i]); y[i] = (x[i] - j) * x[j];",
+        "double f = ceil(x[i]) - 1.0; int j = f; y[i] = (x[i] - j) * x[j];",
+        "int j = 0; j = rint(x[i]) + 2 * i - 2 * i; y[i] = x[i] * x[j];",
+        "double f = 0.0; for (int t = 0; t < 2; ++t) f += floor(x[i]); int j = f; y[i] = x[i] * x[j];",
+        "unsigned char j = x[i] > 1.0 ? trunc(x[i]) : round(x[i]); y[i] = x[i] * x[j];",
+    ],
+)
+def test_rounded_number_may_become_an_integer(body: str) -> None:
+    """The derivative of the rounding is 0 by the table: the conversion that nobody wrote drops nothing."""
+    check_gradient(_kernel(body), _fields(), grid=(2,), block=(8,))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "int j = floor(x[i]) + x[i]; y[i] = j * x[i];",
+        "double f = floor(x[i]); if (i > 2) f = x[i]; int j = f; y[i] = j * x[i];",
+        "double f = 0.0; for (int t = 0; t < 2; ++t) { int j = f; y[i] += j * x[i]; f = floor(x[i]) * x[i]; }",
+        "y[i] = floor(x[i]) * x[i]; int j = y[i]; y[i] = j * x[i];",
+    ],
+)
+def test_number_that_is_only_partly_rounded_is_refused(body: str) -> None:
+    with pytest.raises(UnsupportedError, match="becomes an integer here without a cast") as caught:
+        _kernel(body).adjoint(x=Duplicated, y=Duplicated)
+    assert caught.value.line == 3
+
+
+# --- names and headers ------------------------------------------------------------------------------------------------------------------
+
+
+def test_names_that_nvcc_has_without_an_include() -> None:
+    body = "uint j = i; ushort two = 2; y[j] += M_PI * std::sin(x[j]) + std::max(x[j], 1.0) / two + (x[j] < INFINITY ? 1 : INT_MAX) * x[j];"
+    check_gradient(_kernel(body), _fields(), grid=(2,), block=(8,))
+    template = "template <class T> __device__ T twice(const T* p, uint j) { return 2 * p[j] * (T)M_PI; }"
+    check_gradient(_kernel("y[i] = twice<double>(x, i);", before=template), _fields(), grid=(2,), block=(8,))
+
+
+def test_own_meaning_of_such_a_name_stays() -> None:
+    own = "typedef unsigned long long uint; const double M_PI = 3.0; namespace std { __device__ double twice(double a) { return 2 * a; } }"
+    x, y, n = _fields()
+    _kernel("uint big = 1ull << 40; y[i] = M_PI * std::twice(x[i]) + (big >> 40);", before=own)((2,), (8,), (x, y, n))
+    assert np.allclose(y, 6 * x + 1)
+
+
+def test_missing_name_is_reported_at_its_place() -> None:
+    with pytest.raises(gpuad.CompileError, match="unknown type name 'uint7'") as caught:
+        _kernel("uint j = i;\nuint7 k = j; y[i] = x[i] * k;").adjoint(x=Duplicated, y=Duplicated)
+    assert caught.value.line == 4
+
+
+def test_header_of_constants_that_cupy_bundles() -> None:
+    kernel = _kernel("y[i] = i == 3 ? CUDART_INF : fmin(x[i], CUDART_INF) * x[i];", before="#include <cupy/math_constants.h>")
+    x, y, n = _fields()
+    check_gradient(kernel, (x[:3], y[:3], 3), grid=(1,), block=(8,))
+    kernel((2,), (8,), (x, y, n))
+    assert np.isinf(y[3]) and np.allclose(y[4:], x[4:] ** 2)
+
+
+# --- functions ----------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_parts_of_a_number(kind: str) -> None:
+    suffix = "f" if kind == "float" else ""
+    body = f"{kind} a, b; {kind} f = modf(x[i], &a); f += modf{suffix}(-x[i], &b); int e; {kind} m = frexp(x[i] * x[i], &e);"
+    body += " y[i] += f * x[i] + a * x[i] * b + m * ldexp(x[i], e);"
+    x, y, n = _fields()
+    fields = x.astype(np.float32 if kind == "float" else np.float64), y.astype(np.float32 if kind == "float" else np.float64), n
+    check_gradient(_kernel(body, f"const {kind}* x, {kind}* y, int n"), fields, grid=(2,), block=(8,))
+
+
+def test_values_of_parts_are_cs() -> None:
+    x = np.array([0.0, -2.75, 3.5, np.inf, -np.inf, 5e-324, 1e300, 1.0])
+    y, z, e = np.zeros(8), np.zeros(8), np.zeros(8, np.int32)
+    text = "double a; y[i] = modf(x[i], &a) + 1000 * (isinf(a) ? 1 : a); int k; z[i] = frexp(x[i], &k); e[i] = k;"
+    _kernel(text, "const double* x, double* y, double* z, int* e, int n")((1,), (8,), (x, y, z, e, 8))
+    fraction, whole = np.modf(x)
+    assert np.array_equal(y[:6], (fraction + 1000 * np.where(np.isinf(whole), 1, whole))[:6])
+    mantissa, exponent = np.frexp(x)
+    finite = np.isfinite(x)
+    assert np.array_equal(z, mantissa) and np.array_equal(e[finite], exponent[finite])
+
+
+def test_norms() -> None:
+    body = "y[i] = norm3d(x[i], x[0], -x[i]) + rnorm3d(x[i], 1.0, x[1]) + norm4d(x[i], x[i], 1.0, 2.0) * rnorm4d(x[i], 0.0, 0.0, x[2]);"
+    check_gradient(_kernel(body), _fields(), grid=(2,), block=(8,))
+
+
+# --- initialisers, shared memory ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", ["complex<double> s{};", "complex<double> s = {};", "complex<double> s {}, unused;"])
+def test_complex_number_from_empty_braces_is_zero(start: str) -> None:
+    z, y = rng.normal(size=12) + 1j * rng.normal(size=12), np.zeros(12)
+    kernel = _kernel(
+        f"{start} for (int k = 0; k <= i; ++k) s += z[k] * z[i]; y[i] += s.real();",
+        "const complex<double>* z, double* y, int n",
+        "#include <cupy/complex.cuh>",
+    )
+    check_gradient(kernel, (z, y, 12), grid=(2,), block=(8,))
+
+
+def test_complex_number_without_a_value_is_still_refused() -> None:
+    text = "complex<double> s; for (int k = 0; k <= i; ++k) s += z[k]; y[i] += s.real();"
+    with pytest.raises(UnsupportedError, match="used before it has a value"):
+        _kernel(text, "const complex<double>* z, double* y, int n", "#include <cupy/complex.cuh>").adjoint(z=Duplicated, y=Duplicated)
+
+
+BYTES = """
+template <class T> __global__ void k(const T* x, T* y, int n) {
+    extern __shared__ __align__(16) unsigned char raw[];
+    T* s = %s;
+    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+    s[t] = i < n ? x[i] * x[i] : T(0);
+    __syncthreads();
+    if (i < n) y[i] += s[(t + 1) %% blockDim.x] * s[t];
+}"""
+
+
+@pytest.mark.parametrize("cast", ["reinterpret_cast<T*>(raw)", "(T*)raw", "(T*)(raw)"])
+def test_bytes_of_shared_memory_used_as_one_type(cast: str) -> None:
+    kernel = gpuad.kernel(BYTES % cast, "k<double>")
+    x, y, n = _fields()
+    check_gradient(kernel, (x, y, n), grid=(2,), block=(8,), shared_mem=64)
+
+
+@pytest.mark.parametrize("cast", ["(T*)raw; float* f = (float*)raw; f[0] = 1", "(T*)(raw + 8)", "(T*)raw; raw[3] = 1"])
+def test_bytes_of_shared_memory_used_as_several_types_are_refused(cast: str) -> None:
+    with pytest.raises(UnsupportedError, match="reinterprets memory"):
+        gpuad.kernel(BYTES % cast, "k<double>").adjoint(x=Duplicated, y=Duplicated, shared_mem=64)
