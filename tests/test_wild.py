@@ -157,3 +157,29 @@ def test_bytes_of_shared_memory_used_as_one_type(cast: str) -> None:
 def test_bytes_of_shared_memory_used_as_several_types_are_refused(cast: str) -> None:
     with pytest.raises(UnsupportedError, match="reinterprets memory"):
         gpuad.kernel(BYTES % cast, "k<double>").adjoint(x=Duplicated, y=Duplicated, shared_mem=64)
+
+
+# --- elementwise kernels ------------------------------------------------------------------------------------------------------------------
+
+
+def test_operation_may_change_its_counter() -> None:
+    """CuPy's `i` is the variable of its loop: it may be taken apart in place."""
+    text = "const int b = i / m; i -= b * m; const int r = i / 2; i -= 2 * r; y += (b + 1) * x[2 * r + i] * x[i];"
+    kernel = gpuad.ElementwiseKernel("raw T x, int32 m", "T y", text, "apart")
+    x, y = rng.uniform(0.5, 1.5, 6), np.zeros(12)
+    kernel(x, 6, y)
+    at = np.arange(12)
+    assert np.allclose(y, (at // 6 + 1) * x[at % 6] * x[at % 2])
+    check_gradient(kernel, (x, 6, y))
+
+
+def test_counter_below_zero_is_an_error() -> None:
+    """CuPy's loop would come back to elements that other threads have."""
+    kernel = gpuad.ElementwiseKernel("T x", "T y", "y = x * i; i -= 4;", "back")
+    with pytest.raises(gpuad.LaunchError, match="i >= 0"):
+        kernel(np.ones(5), np.zeros(5))
+
+
+def test_counter_of_an_own_loop_is_another_one() -> None:
+    kernel = gpuad.ElementwiseKernel("T x, int32 m", "T y", "y = 0; for (int i = 0; i < m; i++) y += x * x * i;", "inner")
+    check_gradient(kernel, (rng.normal(size=7), 3, np.zeros(7)))

@@ -15,6 +15,7 @@ sizes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,8 @@ from .words import Composer, Raw, RawWriter, Texts, check_words, macros, names, 
 
 POINTERS = ("int", "long", "long long")
 _MACROS = {"M_PI": "3.1415926535897932384626433832795", "INFINITY": "__int_as_float(0x7f800000)", "NAN": "__int_as_float(0x7fffffff)"}
+_CHANGED = re.compile(r"\bi\s*([-+*/%&|^]|<<|>>)?=(?!=)|\bi\s*(\+\+|--)|(\+\+|--)\s*i\b")
+_OWN_COUNTER = re.compile(r"\b(int|long|short|char|unsigned|signed|auto|\w+_t|[A-Z])\s+i\b")
 
 
 @dataclass(frozen=True)
@@ -102,10 +105,18 @@ def _body(out: Composer, texts: Texts, spec: ElementwiseSpec, used: set[str], pr
         out.add("\n        ;\n")
     lines(out, 2, thread_lines(spec.dims - spec.loops, spec.dims, spec.index, "_"))
     out.add("        {\n")
-    lines(out, 3, _element_lines(spec, used))
+    moved_on = spec.counter is not None and _changes_counter(texts["operation"].text)
+    lines(out, 3, _element_lines(spec, used, "" if moved_on else "const "))
     out.add("            do {\n" if spec.looped else "            {\n")
     splice(out, body)
-    out.add(f"\n            ;}}{' while (0);' if spec.looped else ''}\n        }}\n    }}\n}}\n")
+    out.add(f"\n            ;}}{' while (0);' if spec.looped else ''}\n")
+    lines(out, 3, ["gpuad_assert(i >= 0);"] if moved_on else [])  # CuPy's loop over `i` would go on from there, to elements that are done
+    out.add("        }\n    }\n}\n")
+
+
+def _changes_counter(text: str) -> bool:
+    """Whether an operation changes CuPy's `i`, not one of its own of that name."""
+    return _CHANGED.search(text) is not None and _OWN_COUNTER.search(text) is None
 
 
 def _counted(texts: Texts) -> Iterator[str]:
@@ -114,9 +125,9 @@ def _counted(texts: Texts) -> Iterator[str]:
         yield "const ptrdiff_t n = _ind_size;"
 
 
-def _element_lines(spec: ElementwiseSpec, used: set[str]) -> Iterator[str]:
+def _element_lines(spec: ElementwiseSpec, used: set[str], const: str) -> Iterator[str]:
     if spec.counter:
-        yield f"const ptrdiff_t i = {spec.counter.index('_')};"
+        yield f"{const}ptrdiff_t i = {spec.counter.index('_')};"
     if "_ind_get" in used:
         yield f"const ptrdiff_t _ind_get[] = {{{', '.join(c.index('_') for c in spec.coordinates) or '0'}}};"
     for a in spec.arguments:
