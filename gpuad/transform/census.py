@@ -33,7 +33,7 @@ from ..ir.nodes import (
     Var,
     variables,
 )
-from ..ir.rewrite import blocks, expressions, map_blocks, walk_stmts
+from ..ir.rewrite import blocks, defined, expressions, map_blocks, walk_stmts
 from ..ir.types import I32, I64, Space
 from .names import Names
 from .prune import prune
@@ -78,12 +78,13 @@ def census(reverse: Kernel, shadow: Buffer) -> Census | None:
                 out.append(map_blocks(stmt, block))
         return tuple(out)
 
+    gone = {v for s in walk_stmts(reverse.body) if getattr(s, "buffer", None) == shadow for v in defined(s)}
     private = [x for x in reverse.buffers if x != shadow]
     numbered = (Let(thread, thread_number()), Let(number, b.cast(thread, I32)))
     body = prune((*numbered, *block(reverse.body)), private=private)
     scalars = tuple(v for v in reverse.scalars if v.type.is_integer)
     arrays = (last, first, times)
-    if not _by_numbers(body, frozenset(scalars), frozenset(arrays), frozenset(reverse.scalars)):
+    if not _by_numbers(body, frozenset(arrays), gone | {v for v in reverse.scalars if v not in scalars}):
         return None
     kernel = Kernel(f"{reverse.name}_census", (*scalars, begin, end, *arrays), body, reverse.span)
     return Census(kernel, scalars, _count(reverse.body, shadow))
@@ -94,15 +95,15 @@ def _ends_outside(stmt: Stmt) -> bool:
     return isinstance(stmt, Accumulate | Store) and stmt.buffer.length is None
 
 
-def _by_numbers(body: Block, scalars: frozenset[Var], arrays: frozenset[Buffer], given: frozenset[Var]) -> bool:
-    """Whether nothing is used but whole numbers and arrays of the thread's own."""
+def _by_numbers(body: Block, arrays: frozenset[Buffer], others: set[Var]) -> bool:
+    """Whether nothing is used but whole numbers and arrays of the thread's own; `others`: real numbers, and what the shadow held."""
     for stmt in walk_stmts(body):
         memory = getattr(stmt, "buffer", None)
         if isinstance(stmt, Barrier | Shuffle) or (isinstance(stmt, Load) and memory in arrays):
             return False
         if memory is not None and memory not in arrays and (memory.length is None or memory.space is not Space.LOCAL):
             return False
-        if any(v in given and v not in scalars for e in expressions(stmt) for v in variables(e)):
+        if any(v in others for e in expressions(stmt) for v in variables(e)):
             return False
     return True
 

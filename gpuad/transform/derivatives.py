@@ -42,6 +42,8 @@ class Partial:
     singular: bool = False
 
 
+_FAR, _LEVELS = 8, 12  # from where on a continued fraction of so many levels is exact to all digits of a double
+
 Rule: TypeAlias = "Callable[..., tuple[Partial, ...]]"
 
 RULES: dict[str, Rule] = {}
@@ -106,12 +108,11 @@ _rule("atan")(lambda x, r: b.div(_k(1, x), b.add(_k(1, x), _square(x))))
 _rule("sinh")(lambda x, r: b.call("cosh", x))
 _rule("cosh")(lambda x, r: b.call("sinh", x))
 _rule("tanh")(lambda x, r: b.sub(_k(1, x), _square(r)))
-_rule("asinh")(lambda x, r: b.call("rsqrt", b.add(_square(x), _k(1, x))))
-_rule("acosh", singular=True)(lambda x, r: b.call("rsqrt", b.mul(b.sub(x, _k(1, x)), b.add(x, _k(1, x)))))
+_rule("asinh")(lambda x, r: b.div(_k(1, x), b.call("hypot", x, _k(1, x))))  # the square of x may leave the range of its type
+_rule("acosh", singular=True)(lambda x, r: b.mul(b.call("rsqrt", b.sub(x, _k(1, x))), b.call("rsqrt", b.add(x, _k(1, x)))))
 _rule("atanh", singular=True)(lambda x, r: b.div(_k(1, x), b.mul(b.sub(_k(1, x), x), b.add(_k(1, x), x))))
 _rule("erf")(lambda x, r: _gauss(x, 2 / math.sqrt(math.pi), -1))
 _rule("erfc")(lambda x, r: _gauss(x, -2 / math.sqrt(math.pi), -1))
-_rule("erfcx")(lambda x, r: b.sub(b.mul(_k(2, x), b.mul(x, r)), _k(2 / math.sqrt(math.pi), x)))
 _rule("erfinv", singular=True)(lambda x, r: _gauss(r, math.sqrt(math.pi) / 2, 1))
 _rule("erfcinv", singular=True)(lambda x, r: _gauss(r, -math.sqrt(math.pi) / 2, 1))
 _rule("normcdf")(lambda x, r: _gauss(x, 1 / math.sqrt(2 * math.pi), -0.5))
@@ -169,6 +170,18 @@ def _fdim(x: Expr, y: Expr, r: Expr) -> tuple[Expr, Expr]:
 @_rule("copysign")
 def _copysign(x: Expr, y: Expr, r: Expr) -> tuple[Expr, None]:
     return b.select(b.compare("==", Call("signbit", (x,), BOOL), Call("signbit", (y,), BOOL)), _k(1, x), _k(-1, x)), None
+
+
+@_rule("erfcx")
+def _erfcx(x: Expr, r: Expr) -> Expr:
+    """`2 x r - 2 / sqrt(pi)`, of which for large x nothing is left; there Laplace's continued fraction `r = 1 / (sqrt(pi) (x + rest))`
+    (Abramowitz and Stegun, 7.1.14) gives the difference itself."""
+    rest = b.div(_k(_LEVELS / 2, x), x)
+    for level in range(_LEVELS - 1, 0, -1):
+        rest = b.div(_k(level / 2, x), b.add(x, rest))
+    difference = b.sub(b.mul(_k(2, x), b.mul(x, r)), _k(2 / math.sqrt(math.pi), x))
+    far = b.div(_k(-2 / math.sqrt(math.pi), x), b.add(_k(1, x), b.div(x, rest)))
+    return b.select(b.compare(">", x, _k(_FAR, x)), far, difference)
 
 
 @_rule("hypot")

@@ -1,0 +1,62 @@
+"""Kernels whose gradient was wrong or refused with an internal error: the smallest that shows each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from launch_tools import EXECUTORS, compiled, running
+
+import gpuad
+from gpuad import Duplicated
+
+HEAD = "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return;"
+
+
+def kernel(params: str, body: str) -> Any:
+    """The kernel of one thread an element."""
+    return compiled(f'extern "C" __global__ void k({params}, int n) {{ {HEAD} {body} }}', "k")
+
+
+# --- asking a launch which threads meet ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_launch_is_not_asked_where_the_adjoint_itself_decides(executor: str) -> None:
+    """Whether `v` was used hangs on the shadow that is asked about."""
+    loop = "for (int j = 0; j < 3; j++) { v = 0.5 * v + y[b + 2] * y[b + 2]; if (i > 2) { int k = j * j; v = sin(y[b + (k & 1)]); } }"
+    k = kernel("double* y, const double* a", f"int b = i * 4; double v = a[i]; {loop} y[b + 3] += v;")
+    given = np.linspace(-1, 1, 16)
+    y, a = Duplicated(given.copy(), np.ones(16)), Duplicated(np.linspace(0, 1, 4), np.zeros(4))
+    with running(executor):
+        gpuad.autodiff(k, (1,), (8,), (y, a, 4))
+    want = np.ones(16)
+    want[2:12:4] += 1.75 * 2 * given[2:12:4]
+    want[12] += np.cos(given[12])
+    np.testing.assert_allclose(y.shadow, want, rtol=1e-14)
+    np.testing.assert_allclose(a.shadow, [0.125, 0.125, 0.125, 0], rtol=1e-14)
+
+
+# --- derivatives near the ends of a type's range ------------------------------------------------------------------------------------------
+
+FAR: dict[str, Any] = {
+    "asinh": (lambda x: 1 / np.hypot(1, x), [-1e30, -2e19, 0.5, 1e3, 2e19, 1e30]),
+    "acosh": (lambda x: 1 / np.sqrt((x - 1) * (x + 1)), [1.5, 1e3, 2e19, 1e30]),
+    "erfcx": (lambda x: -1 / (np.sqrt(np.pi) * x**2) * (1 - 1.5 / x**2 + 3.75 / x**4 - 13.125 / x**6), [50.0, 1e3, 1e5, 1e15]),
+}
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("type_", ["float", "double"])
+@pytest.mark.parametrize("function", FAR)
+def test_derivatives_of_large_arguments(function: str, type_: str, executor: str) -> None:
+    """The square of the argument is beyond the range of the type, or all digits of a difference are lost."""
+    slope, points = FAR[function]
+    dtype = np.float32 if type_ == "float" else np.float64
+    k = kernel(f"const {type_}* x, {type_}* y", f"y[i] = {function}(x[i]);")
+    n = len(points)
+    x, y = Duplicated(np.array(points, dtype), np.zeros(n, dtype)), Duplicated(np.zeros(n, dtype), np.ones(n, dtype))
+    with running(executor):
+        gpuad.autodiff(k, (1,), (n,), (x, y, n))
+    np.testing.assert_allclose(x.shadow, slope(x.primal.astype(np.float64)), rtol=1e-6 if type_ == "float" else 1e-11)
