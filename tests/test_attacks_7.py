@@ -60,3 +60,42 @@ def test_derivatives_of_large_arguments(function: str, type_: str, executor: str
     with running(executor):
         gpuad.autodiff(k, (1,), (n,), (x, y, n))
     np.testing.assert_allclose(x.shadow, slope(x.primal.astype(np.float64)), rtol=1e-6 if type_ == "float" else 1e-11)
+
+
+# --- atomic maxima in loops within branches -----------------------------------------------------------------------------------------------
+
+GREATEST = """__device__ void greatest(double* p, double v) {
+    unsigned long long* at = (unsigned long long*)p;
+    unsigned long long old = *at, assumed;
+    do {
+        assumed = old;
+        old = atomicCAS(at, assumed, __double_as_longlong(fmax(v, __longlong_as_double(assumed))));
+    } while (assumed != old);
+}
+"""
+BRANCHES = {
+    "around a loop": "if (t % 2) for (int j = 0; j < few; j++) greatest(&s[0], x[t] * (j + 1));",
+    "around and in a loop": "if (t > 0) { if (x[t] > 0) for (int j = 0; j < few; j++) if (j > 0) greatest(&s[0], x[t] * (j + 1)); }",
+    "on the other side": "if (t == 0) v = 0.2; else for (int j = 0; j < few; j++) greatest(&s[0], x[t] * (j + 1));",
+    "in a loop": "for (int l = 0; l < 2; l++) if (t % 2 == l) for (int j = 0; j < few; j++) greatest(&s[0], x[t] * (j + 1 - 0.1 * l));",
+}
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("name", BRANCHES)
+def test_tangents_of_maxima_in_loops_within_branches(name: str, executor: str) -> None:
+    """Thread 1 has the greatest number in the last iteration, of which the tangent is that of `2 x`."""
+    start, end = "__shared__ double s[4]; int t = threadIdx.x; double v = 0.1; s[t] = 0.1; __syncthreads();", "y[t] = s[0] * s[t] + 0 * v;"
+    text = (
+        f'{GREATEST}extern "C" __global__ void k(const double* x, double* y, int few) {{ {start} {BRANCHES[name]} __syncthreads(); {end} }}'
+    )
+    k = compiled(text, "k")
+    given, factor = np.array([0.3, 1.2, 0.7, 0.9]), 1.9 if name == "in a loop" else 2.0
+    slope = factor * np.array([2 * factor * given[1], 0.1, 0.1, 0.1])
+    with running(executor):
+        x, y = Duplicated(given.copy(), np.array([5.0, 1.0, 7.0, 3.0])), Duplicated(np.zeros(4), np.zeros(4))
+        gpuad.autodiff(k, (1,), (4,), (x, y, 2), mode=gpuad.Forward)
+        np.testing.assert_allclose(y.shadow, slope, rtol=1e-14)
+        x, y = Duplicated(given.copy(), np.zeros(4)), Duplicated(np.zeros(4), np.array([1.0, 2.0, 3.0, 4.0]))
+        gpuad.autodiff(k, (1,), (4,), (x, y, 2))
+        np.testing.assert_allclose(x.shadow, [0, slope @ [1.0, 2.0, 3.0, 4.0], 0, 0], rtol=1e-14)

@@ -131,7 +131,12 @@ def out_of_if(stmt: If, sides: Sequence[Sequence[Pending]], names: Names) -> tup
     left: list[Pending] = []
     for side, pending in enumerate(sides):
         for p in pending:
-            _, mark = p.kept.mark.outside[p.level]
+            outside = p.kept.mark.outside
+            if p.level < len(outside):
+                _, mark = outside[p.level]
+            else:  # a loop lies between
+                mark, nobody = names.var(p.mark.name, p.mark.type), b.const(NOBODY, p.mark.type)
+                merges.append(Merge(mark, p.mark, nobody) if side == 0 else Merge(mark, nobody, p.mark))
             values = []
             for value in (p.at, p.tangent):
                 if isinstance(value, Constant):
