@@ -58,6 +58,31 @@ def test_launches_of_several_callers_do_not_mix(kernel: Any) -> None:
     assert all(np.array_equal(y, 50 * (X * np.roll(X, -1))) for y in found)
 
 
+@pytest.mark.parametrize(("end", "threads"), [("m", {10: 1, 100_000: 3}), ("m < 5 ? m : 5", {100_000: 1}), ("s < m ? m : 3", {100_000: 1})])
+def test_few_threads_that_loop_long_are_shared_out(end: str, threads: dict[int, int]) -> None:
+    """As far as the launch's numbers tell how long they loop."""
+    source = f"""extern "C" __global__ void k(const float* x, float* y, int m) {{
+        const int i = blockIdx.x * blockDim.x + threadIdx.x;
+        float s = x[i];
+        const int end = {end};
+        for (int j = 0; j < end; j += 2) s = 0.5f * s + x[j & 63];
+        y[i] = s;
+    }}"""
+    script = f"""
+import numpy as np, gpuad
+from pathlib import Path
+k, x, y = gpuad.kernel({source!r}, "k"), np.ones(256, np.float32), np.zeros(256, np.float32)
+for m in {list(threads)}:
+    k((2,), (128,), (x, y, m))
+    print(sum(1 for _ in Path("/proc/self/task").iterdir()))
+"""
+    if not os.path.isdir("/proc/self/task"):
+        pytest.skip("threads are counted in /proc")
+    environment = {**os.environ, "GPUAD_THREADS": "3", "OPENBLAS_NUM_THREADS": "1"}
+    run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert list(map(int, run.stdout.split())) == list(threads.values())
+
+
 def test_kernels_of_different_libraries_share_the_threads() -> None:
     script = f"""
 import threading, numpy as np, gpuad

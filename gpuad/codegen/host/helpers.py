@@ -99,9 +99,9 @@ static void gpuad_add_up(const std::vector<double>& done, std::size_t first, std
 }
 
 // As many workers as are wanted (a negative number demands them), but one for a small launch, and no idle ones.
-GPUAD_INLINE int gpuad_workers(long long wanted, long long threads, long long least, long long parts)
+GPUAD_INLINE int gpuad_workers(long long wanted, bool pays, long long parts)
 {
-    long long workers = wanted < 0 ? -wanted : threads < least ? 1 : wanted;
+    long long workers = wanted < 0 ? -wanted : pays ? wanted : 1;
     if (workers > parts) workers = parts;
     return workers < 1 ? 1 : (int)workers;
 }

@@ -26,6 +26,7 @@ from ...ir.nodes import (
     Kernel,
     Stmt,
     Take,
+    Var,
     While,
     walk,
 )
@@ -51,8 +52,12 @@ from .stride import Flat, flatten
 from .sums import is_sum, sink_sums
 from .threads import THREADS
 from .unroll import unroll
+from .work import iterations
 from .wraps import within
 
+_THREADS = 1 << 15  # from which on it pays to start workers
+_LOOPING = 1 << 11  # the same of threads that loop
+_ITERATIONS = 1 << 17  # of all threads together, however few they are
 STRIP = 32  # threads whose contributions to a sum wait to be added up
 _RESERVED = ("gpuad_sums", "gpuad_done")
 _CLAMPED = (f"{INDENT}return gpuad_stop > 0 ? gpuad_stop : 0;",)
@@ -137,6 +142,7 @@ class _Entry:
         summed = fold(sink_sums(flat.kernel))
         ranged = take_bounds(summed) if wide and "x" in axes.merged else Ranged(summed)
         self.bounds, self.stop = ranged.bounds, flat.stop
+        self.iterations = iterations(ranged.kernel)
         summed_up = any(is_sum(s) for s in statements(ranged.kernel.body))
         columns = find_columns(ranged.kernel) if wide and "x" in axes.merged and not summed_up else None
         self.divided = columns.rows if columns else ()
@@ -167,7 +173,7 @@ class _Entry:
         self.straight = self.independent and not any(isinstance(s, For | While) for s in statements(self.kernel.body))
         inside = self.inner_function()
         body = [] if self.lanes else [*self.function(lines), ""]
-        self.body = "\n".join([*comment(kernel.header), *body, *inside, *self.rows(), "", *self.width()])
+        self.body = "\n".join([*comment(kernel.header), *body, *inside, *self.rows(), "", *self.width(), *self.looped()])
         self.entry = "\n".join([*self.launch(), ""])
 
     def settle(self, kernel: Kernel, reserved: Sequence[str]) -> None:
@@ -226,6 +232,14 @@ class _Entry:
         dimensions = ["const gpuad_dim blockDim", "const gpuad_dim gridDim"]
         head = wrapped(f"static long long gpuad_width_{self.name}", [*self.declared[: len(self.given)], *dimensions])
         return [*head, "{", f"{INDENT}const long long gpuad_stop = {self.printer.text.text(self.stop)};", *_CLAMPED, "}", ""]
+
+    def looped(self) -> list[str]:
+        """About how many iterations a thread makes in its loops."""
+        if self.iterations is None:
+            return []
+        numbers = [text for p, text in zip(self.given, self.declared, strict=False) if isinstance(p, Var)]
+        head = wrapped(f"static double gpuad_iterations_{self.name}", [*numbers, "const gpuad_dim blockDim", "const gpuad_dim gridDim"])
+        return [*head, "{", f"{INDENT}return {self.printer.text.text(self.iterations)};", "}", ""]
 
     def parameters(self, printer: HostStatements) -> list[str]:
         """What a thread's function takes: of memory that grows, the row."""
@@ -418,7 +432,8 @@ class _Entry:
             f"    const long long width = {width}, threads = rows * width * {y.threads} * {z.threads};",
             "    if (gridDim.x * blockDim.x > most || gridDim.y * blockDim.y > most || gridDim.z * blockDim.z > most) return 1;",
             f"    const bool split = {merged} && rows < 4 * std::llabs(geometry[6]);",
-            f"    const int workers = gpuad_workers(geometry[6], threads, {self.least_threads()}, split ? width : rows);",
+            f"    const bool pays = {self.pays()};",
+            "    const int workers = gpuad_workers(geometry[6], pays, split ? width : rows);",
             f"    const int parts = {'workers' if count else 'gpuad_parts(workers, threads, split ? width : rows)'};",
             *([f"    std::vector<{kept}> done({count} * parts);"] if count else []),
             "    const auto work = [&](int part) {",
@@ -456,7 +471,10 @@ class _Entry:
         targets = [f"{self.slots()[self.given.index(s.stmt.buffer)]} + {self.printer.text.text(s.stmt.index)}" for s in self.sums]
         return [*(f"    gpuad_add_up(done, {k}, {count}, {target});" for k, target in enumerate(targets)), "    return status;"]
 
-    def least_threads(self) -> int:
-        """The number of threads from which on it pays to start workers."""
-        loops = any(isinstance(s, For | While) for s in statements(self.kernel.body))
-        return 1 << (11 if loops else 15)
+    def pays(self) -> str:
+        """Whether it pays to start workers for a launch."""
+        if self.iterations is None:
+            return f"threads >= {_THREADS}"
+        numbers = [slot for p, slot in zip(self.given, self.slots(), strict=True) if isinstance(p, Var)]
+        call = f"gpuad_iterations_{self.name}({', '.join([*numbers, 'blockDim', 'gridDim'])})"
+        return f"threads >= {_LOOPING} || threads * {call} >= {_ITERATIONS}.0"
