@@ -166,7 +166,8 @@ class Adjoint(Judged):
         asked for."""
         key = gathered, sides, assigned & gathered.buffers, boxed
         if key not in self._gathers:
-            body = accumulate(gather_kernel(gathered, sides, key[2], dict(boxed), self._names(gathered), self.first_own), {})
+            collected, sums = gather_kernel(gathered, sides, key[2], dict(boxed), self._names(gathered), self.first_own)
+            body = accumulate(collected, {})
             used: set[Any] = {v for s in walk_stmts(body) for e in expressions(s) for v in variables(e)}
             used.update(getattr(s, "buffer", None) for s in walk_stmts(body))
             numbers = [Parameter(r, i, v) for r, vs in (("first", gathered.first), ("threads", gathered.threads)) for i, v in enumerate(vs)]
@@ -177,7 +178,7 @@ class Adjoint(Judged):
                 for axis in range(3)
             ]
             parameters = tuple(p for p in (*self.parameters, *numbers) if p.item in used)
-            kernel = Kernel(f"{self.primal.name}_gather", tuple(p.item for p in parameters), body, self.primal.span)
+            kernel = Kernel(f"{self.primal.name}_gather", tuple(p.item for p in parameters), body, self.primal.span, unordered=sums)
             verify(kernel)
             self._gathers[key] = kernel, parameters
         found: tuple[Kernel, tuple[Parameter, ...]] = self._gathers[key]

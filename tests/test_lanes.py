@@ -117,7 +117,7 @@ def test_what_waits_for_a_root_is_in_a_loop_of_its_own() -> None:
     """If it is much; else the root stays where it is."""
     text = host_source([made(IN_STEP["much that waits for a root"])])
     assert re.search(r" r\[64\];", text)
-    assert re.search(r"r\[gpuad_k\] = 1\.0f / sqrtf\(.*\);\n +}\n +GPUAD_LANES", text)
+    assert re.search(r"r\[gpuad_k\] = 1\.0f / sqrtf\(.*\);\n +}\n +GPUAD_FLOATS", text)
     little = f"{THREAD} float s = 0; {LOOP} {{ float r = 1.0f / sqrtf(x[k] + x[i]); s += r * r; }} y[i] = s;"
     assert " r[64];" not in host_source([made(little)])
 

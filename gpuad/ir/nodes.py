@@ -348,7 +348,8 @@ class Pop(Stmt):
 class Kernel:
     """A kernel: scalar (`Var`) and pointer (`Buffer`) parameters in the order of the call, and its body. `in_rows`: what an executor runs
     in its place that has memory of its own for stacks (`transform.stack_layout`); `rows` are the parameters of such a kernel for which it
-    takes no argument: memory that is as long as what is stored to it."""
+    takes no argument: memory that is as long as what is stored to it. `unordered`: variables that are only added to, in which order is not
+    promised."""
 
     name: str
     params: tuple[Var | Buffer, ...]
@@ -358,6 +359,7 @@ class Kernel:
     const: frozenset[Buffer] = frozenset()  # parameters declared `const` by the user
     in_rows: Kernel | None = field(default=None, compare=False, repr=False)
     rows: frozenset[Buffer] = field(default=frozenset(), compare=False)
+    unordered: frozenset[Var] = field(default=frozenset(), compare=False, repr=False)
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

@@ -484,9 +484,9 @@ def _replaced(block: Block, mapping: Mapping[Var, Expr]) -> Block:
 
 def gather_kernel(
     gathered: Gather, sides: Sides, assigned: Collection[Buffer], boxed: Mapping[Buffer, Axes], names: Names, first_own: int
-) -> Block:
-    """The body of the gather kernel. Shadows in `assigned` are stored to; those in `boxed` by the threads of a box, along the axes that are
-    asked for, and added to by the others; all others are added to."""
+) -> tuple[Block, frozenset[Var]]:
+    """The body of the gather kernel, and its sums. Shadows in `assigned` are stored to; those in `boxed` by the threads of a box, along the
+    axes that are asked for, and added to by the others; all others are added to."""
     sums = {t.buffer: names.var(t.buffer.name, _target_type(gathered, t.buffer)) for t in gathered.targets}
     out: list[Stmt] = []
     places: dict[Buffer, Expr] = {}
@@ -516,7 +516,7 @@ def gather_kernel(
     body, *_ = unique((*indices(gathered, sides, wanted), *out), names)
     collecting = frozenset(sums.values())
     body = simplify(direct(shared(joined(body)), collecting), first_own)
-    return flattened(simplify(rearranged(body, collecting, names, first_own), first_own))
+    return flattened(simplify(rearranged(body, collecting, names, first_own), first_own)), collecting
 
 
 def _added(buffer: Buffer, place: Expr, total: Var) -> Stmt:

@@ -28,16 +28,33 @@ PRELUDE = r"""
 #include <unistd.h>
 #endif
 
-// Iterations may be run at once; lanes shall be, whatever branches there are.
+// Iterations may be run at once; lanes shall be, whatever branches there are. Floats or doubles that lie side by side: in vectors of the
+// full width, which compilers leave alone by themselves. Sums: of iterations in any order.
+#define GPUAD_PRAGMA(...) _Pragma(#__VA_ARGS__)
 #if defined(__clang__)
 #define GPUAD_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #define GPUAD_LANES GPUAD_INDEPENDENT
+#define GPUAD_FLOATS GPUAD_INDEPENDENT
+#define GPUAD_DOUBLES GPUAD_INDEPENDENT
+#define GPUAD_SUMS(...) GPUAD_PRAGMA(omp simd reduction(+ : __VA_ARGS__))
 #elif defined(__GNUC__)
 #define GPUAD_INDEPENDENT _Pragma("GCC ivdep")
 #define GPUAD_LANES _Pragma("omp simd")
+#if defined(__AVX512F__)
+#define GPUAD_FLOATS _Pragma("omp simd simdlen(16)")
+#define GPUAD_DOUBLES _Pragma("omp simd simdlen(8)")
+#define GPUAD_SUMS(...) GPUAD_PRAGMA(omp simd simdlen(16) reduction(+ : __VA_ARGS__))
+#else
+#define GPUAD_FLOATS GPUAD_LANES
+#define GPUAD_DOUBLES GPUAD_LANES
+#define GPUAD_SUMS(...) GPUAD_PRAGMA(omp simd reduction(+ : __VA_ARGS__))
+#endif
 #else
 #define GPUAD_INDEPENDENT
 #define GPUAD_LANES
+#define GPUAD_FLOATS
+#define GPUAD_DOUBLES
+#define GPUAD_SUMS(...)
 #endif
 #define GPUAD_EXPORT __attribute__((visibility("default")))
 #ifndef GPUAD_RESTRICT

@@ -3,10 +3,11 @@ lanes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ...ir.nodes import Constant, Expr, For, Kernel, LaunchIndex, Stmt, Tell, Var, While
+from ...ir.build import add
+from ...ir.nodes import Assign, Constant, Expr, For, Kernel, LaunchIndex, Stmt, Tell, Var, While
 from ..control import COMPARED
 from ..cuda import parameters, wrapped
 from ..expressions import PRIMARY
@@ -15,13 +16,16 @@ from ..scopes import INDENT
 from ..spelling import c_type
 from ..structure import statements
 from .expressions import HostExpressions
-from .lanes import Action, Branch, Give, Lanes, Loop, Mask, Masked, Node, Once, Piece, lanes
+from .lanes import Branch, Give, Lanes, Loop, Mask, Masked, Node, Once, Piece, evaluated, lanes
 from .order import keeps_order
+from .reductions import Reduction
 from .statements import HostStatements
 from .tiles import DEPTH, Tile, Tiled, Tiling
 
 LANES = 64  # threads of a full strip
-_MOST = 1 << 14  # bytes of arrays over the lanes that a strip may have; it has fewer threads else
+_MOST = 1 << 11  # bytes of arrays over the lanes that a strip may have; it has fewer threads else
+_HALF = 1 << 14  # the same for a strip of half as many
+_MARKS = {4: "GPUAD_FLOATS", 8: "GPUAD_DOUBLES"}  # before loops over lanes, by the bytes of what they compute
 _AT_MOST = 1 << 16  # bytes of such arrays for all threads of a block
 
 
@@ -57,6 +61,7 @@ class LaneStatements(HostStatements):
         assert isinstance(self.text, LaneExpressions)
         self.lane_text = self.text
         silent = not any(isinstance(s, Tell) for s in statements(self.kernel.body))
+        self.reduced: list[str] = []  # what the loop that is printed next adds to
         self.span = ""  # how many iterations the present tile has
         self.lanes, self.last_lane = LANES, "gpuad_lanes"
         self.plan: Lanes | None = lanes(self.kernel, self.classes) if silent else None
@@ -65,7 +70,7 @@ class LaneStatements(HostStatements):
         """The lines of a strip's work."""
         assert self.plan is not None
         size = bytes_of(self.plan)
-        self.lanes = next((n for n in (LANES, LANES // 2) if n * size <= _MOST), LANES // 4)
+        self.lanes = LANES if LANES * size <= _MOST else LANES // 2 if LANES // 2 * size <= _HALF else LANES // 4
         for root in self.plan.arrays:
             self.array(root)
         for param in self.kernel.scalars:
@@ -156,6 +161,22 @@ class LaneStatements(HostStatements):
         place = f"{_tile(tile.number)}[gpuad_t][{self.lane_text.lane}]"
         self.line(f"for (int gpuad_t = 0; gpuad_t < {self.span}; ++gpuad_t) {place} = {source}[gpuad_t];")
 
+    def reduce(self, action: Reduction) -> None:
+        """The lane's own loop, which adds to variables of its own."""
+        parts = {total: Var(f"{total.name}_part", total.type, -(1 << 24) - len(self.lines) - k) for k, total in enumerate(action.sums)}
+        for part in parts.values():
+            self.line(f"{c_type(part.type)} {self.declare(part)} = 0;")
+        self.reduced = [self.name_of(part) for part in parts.values()]
+        self.statement(action.into(parts))
+        for total, part in parts.items():
+            self.statement(Assign(total, add(total, part)))
+
+    def announce(self, stmt: For) -> None:
+        super().announce(stmt)
+        if self.reduced:
+            self.line(f"GPUAD_SUMS({', '.join(self.reduced)})")
+            self.reduced = []
+
     def inside(self, nodes: Sequence[Node]) -> list[str]:
         """The lines of an inner block."""
         outer, self.lines = self.lines, []
@@ -195,16 +216,16 @@ class LaneStatements(HostStatements):
                 self.line(f"int {_mask(action.number)}[{self.lanes}]{' = {}' if piece.mask is not None else ''};")
         lines = self.lane_lines(piece)
         if lines:
-            self.lines += [INDENT * self.depth + "GPUAD_LANES"] if self.is_marked(piece) else []
+            self.lines += [INDENT * self.depth + _MARKS.get(piece.bytes, "GPUAD_LANES")] if self.is_marked(piece) else []
             self.line(f"{self.lane_loop} {{")
             self.lines += lines
             self.line("}")
 
     def is_marked(self, piece: Piece) -> bool:
         """Whether the compiler may take the lanes of a piece for independent, and shall vectorise it."""
-        if any(isinstance(a, Tile) for a in piece.actions):
+        if any(isinstance(a, Tile | Reduction) for a in piece.actions):
             return False
-        return keeps_order((*piece.again, *(item for a in piece.actions for item in _evaluated(a))), self.apart)
+        return keeps_order((*piece.again, *(item for a in piece.actions for item in evaluated(a))), self.apart)
 
     def lane_lines(self, piece: Piece) -> list[str]:
         outer, self.lines = self.lines, []
@@ -230,6 +251,8 @@ class LaneStatements(HostStatements):
                     self.line(f"{_mask(number)}[{self.lane_text.lane}] = {self.text.text(condition)};")
                 case Tile():
                     self.fill(action)
+                case Reduction():
+                    self.reduce(action)
                 case Stmt():
                     self.statement(action)
 
@@ -272,17 +295,6 @@ def bytes_of(plan: Lanes) -> int:
 
 def _tile(number: int) -> str:
     return f"gpuad_tile{number}"
-
-
-def _evaluated(action: Action) -> Iterator[Stmt | Expr]:
-    """What an action does, in its order. What is given at the end of a piece is not used in it."""
-    match action:
-        case Give(pairs=pairs):
-            yield from (value for _, value in pairs)
-        case Mask(condition=condition):
-            yield condition
-        case Stmt():
-            yield action
 
 
 def _mask(number: int) -> str:

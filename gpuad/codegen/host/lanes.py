@@ -47,9 +47,11 @@ from ..coalesce import Classes
 from ..fold import negated
 from ..structure import Read, operands, rebuild, substitute, visit_operands
 from .ranges import Bound
+from .reductions import Reduction, reduction
 from .slow import computed, is_cut
 from .tiles import Tile, Tiling, tiled
 from .uniform import Uniform, bound_in, used
+from .widths import bytes_of_a_lane
 
 Pairs: TypeAlias = "tuple[tuple[Var, Expr], ...]"
 
@@ -69,16 +71,18 @@ class Mask:
     condition: Expr
 
 
-Action: TypeAlias = "Stmt | Give | Mask | Tile"
+Action: TypeAlias = "Stmt | Give | Mask | Tile | Reduction"
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A loop over the lanes, those of a mask or all. `again`: the indices that it needs."""
+    """A loop over the lanes, those of a mask or all. `again`: the indices that it needs; `bytes`: of what the vectors are made (see
+    `widths`)."""
 
     actions: tuple[Action, ...]
     mask: int | None
     again: tuple[Let, ...] = ()
+    bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -205,6 +209,9 @@ class _Plan:
             out.append(Branch(self.first(_runs(stmt)), (Piece(early, mask),), ()))
         stmt = replace(stmt, body=tuple(s for s in stmt.body if s not in early))
         stmt = self.by_first(stmt)
+        if isinstance(stmt, For) and (own := reduction(stmt, self.uniform)) is not None:
+            out.append(Piece((own,), mask))
+            return
         tiling = tiled(stmt, self.uniform, self.tiles) if isinstance(stmt, For) else None
         stmt = tiling.loop if tiling else stmt
         self.tiles += len(tiling.tiles) if tiling else 0
@@ -330,7 +337,7 @@ class _Plan:
     def with_indices(self, node: Node) -> Node:
         match node:
             case Piece():
-                return replace(node, again=self.indices(node))
+                return self.with_width(replace(node, again=self.indices(node)))
             case Loop():
                 return replace(node, header=self.finished(node.header), body=self.finished(node.body), fill=self.finished(node.fill))
             case Branch():
@@ -338,6 +345,11 @@ class _Plan:
             case Masked():
                 return replace(node, body=self.finished(node.body))
         return node
+
+    def with_width(self, piece: Piece) -> Piece:
+        masked = piece.mask is not None or any(isinstance(a, Mask) for a in piece.actions)
+        items = [item for a in piece.actions for item in evaluated(a)]
+        return replace(piece, bytes=bytes_of_a_lane(items, masked, piece.again, self.uniform))
 
     def indices(self, piece: Piece) -> tuple[Let, ...]:
         wanted = {v for action in piece.actions for v in _used(action)}
@@ -378,8 +390,21 @@ def _used(action: Action) -> Iterator[Var]:
             yield from variables(condition)
         case Tile(load=load):
             yield from variables(load)
+        case Reduction(loop=loop):
+            yield from used(loop)
         case _:
             yield from used(action)
+
+
+def evaluated(action: Action) -> Iterator[Stmt | Expr]:
+    """What an action does, in its order. What is given at the end of a piece is not used in it."""
+    match action:
+        case Give(pairs=pairs):
+            yield from (value for _, value in pairs)
+        case Mask(condition=condition):
+            yield condition
+        case Stmt():
+            yield action
 
 
 def _pieces(nodes: Sequence[Node]) -> Iterator[Piece]:
