@@ -66,7 +66,7 @@ def test_threads_of_a_block_that_run_at_once(name: str) -> None:
     body, announced, in_step = CASES[name]
     kernel = made(body, "k")
     text = host_source([serial(kernel, (10, 4, 1))])
-    assert len(re.findall(r"  GPUAD_(?:INDEPENDENT|LANES)\n", text)) == announced
+    assert len(re.findall(r"  GPUAD_(?:INDEPENDENT|LANES|FLOATS|DOUBLES)\n", text)) == announced
     assert ("[10];" in text) == in_step
     assert "live" not in text or name == "loops around barriers"
     np.testing.assert_array_equal(result(HOST, kernel), result(Reference(), kernel))

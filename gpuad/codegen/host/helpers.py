@@ -522,7 +522,37 @@ _BITS = {
     "__double_as_longlong": ("double", "long long"),
     "__longlong_as_double": ("long long", "double"),
 }
+# Cephes' polynomial, to 1 ulp, with 2^n in two factors so that small results are rounded once. In these operations only, vectors hold it.
+_EXP = r"""
+GPUAD_INLINE float expf(float x)
+{
+    x = x > 89.0f ? 89.0f : x;
+    x = x < -104.0f ? -104.0f : x;
+    const float shifted = x * 1.44269504088896341f + 12582912.0f, n = shifted - 12582912.0f;  // n is whole: the last bits of `shifted`
+    const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * (r * r) + r + 1.0f;
+    int bits;
+    __builtin_memcpy(&bits, &shifted, sizeof bits);
+    bits -= 0x4b400000;
+    const int half = bits >> 1, low = (half + 127) << 23, high = (bits - half + 127) << 23;
+    float first, second;
+    __builtin_memcpy(&first, &low, sizeof first);
+    __builtin_memcpy(&second, &high, sizeof second);
+    return p * first * second;
+}"""
 _OTHER = {
+    "expf": _EXP,
+    **{
+        f"f{name}{suffix}": f"GPUAD_INLINE {t} f{name}{suffix}({t} a, {t} b) {{ return a {sign} b || b != b ? a : b; }}"
+        for name, sign in (("max", ">"), ("min", "<"))
+        for suffix, t in (("f", "float"), ("", "double"))
+    },
     "rsqrt": "GPUAD_INLINE double rsqrt(double x) { return 1.0 / std::sqrt(x); }",
     "rsqrtf": "GPUAD_INLINE float rsqrtf(float x) { return 1.0f / std::sqrt(x); }",
     "__exp10f": "GPUAD_INLINE float __exp10f(float x) { return (float)std::pow(10.0, (double)x); }",

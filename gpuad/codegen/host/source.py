@@ -31,7 +31,7 @@ from ...ir.nodes import (
     walk,
 )
 from ...ir.rewrite import expressions
-from ...ir.types import Space
+from ...ir.types import F32, Space
 from ..cuda import comment, functions, parameters, pointer, wrapped
 from ..fold import fold
 from ..naming import identifier
@@ -95,7 +95,7 @@ def _is_atomic(stmt: Stmt) -> bool:
 
 
 _INLINE = frozenset({
-    "sqrt", "rsqrt", "fabs", "floor", "ceil", "trunc", "rint", "nearbyint", "copysign", "fma", "gpuad_chain", "gpuad_half",
+    "sqrt", "rsqrt", "fabs", "fmin", "fmax", "floor", "ceil", "trunc", "rint", "nearbyint", "copysign", "fma", "gpuad_chain", "gpuad_half",
     "gpuad_bfloat16", "__fdividef", "__frcp_rn", "__fsqrt_rn", "__frsqrt_rn", "__fadd_rn", "__fsub_rn", "__fmul_rn", "__fdiv_rn",
     "__fmaf_rn", "__dadd_rn", "__dsub_rn", "__dmul_rn", "__ddiv_rn", "__dsqrt_rn", "__drcp_rn", "__fma_rn",
 })  # fmt: skip
@@ -104,7 +104,11 @@ _INLINE = frozenset({
 def library_calls(kernel: Kernel) -> int:
     """How often the text of a kernel calls the C library for a float: compilers do not vectorise what does."""
     calls = (e for s in statements(kernel.body) for x in expressions(s) for e in walk(x) if isinstance(e, Call))
-    return sum(1 for e in calls if FUNCTIONS[e.function].domain == "float" and e.function not in _INLINE)
+    return sum(1 for e in calls if FUNCTIONS[e.function].domain == "float" and not _is_inline(e))
+
+
+def _is_inline(call: Call) -> bool:
+    return call.function in _INLINE or (call.function == "exp" and call.type == F32)
 
 
 def is_flat(kernel: Kernel) -> bool:

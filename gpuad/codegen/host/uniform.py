@@ -41,16 +41,17 @@ from ...ir.nodes import (
     walk,
 )
 from ...ir.rewrite import is_short
+from ...ir.types import F32
 from ..coalesce import Classes
 from ..structure import Read, blocks, defined, expressions, operands, rebuild, statements, substitute, written
 from .ranges import Bound, bound_of, single_values
 
 # What compilers have vector instructions for, or which is made of such. Of other functions each thread's call costs more than all else.
 _VECTORISED = {
-    "sqrt", "rsqrt", "fabs", "floor", "ceil", "trunc", "rint", "nearbyint", "fma", "copysign", "min", "max", "abs", "gpuad_chain",
-    "gpuad_collected", "gpuad_used", "isnan", "isinf", "isfinite", "bits", "__fdividef", "__frcp_rn", "__fsqrt_rn", "__frsqrt_rn",
-    "__fadd_rn", "__fsub_rn", "__fmul_rn", "__fdiv_rn", "__fmaf_rn", "__saturatef", "__dadd_rn", "__dsub_rn", "__dmul_rn", "__ddiv_rn",
-    "__dsqrt_rn", "__drcp_rn", "__fma_rn", "[]",
+    "sqrt", "rsqrt", "fabs", "fmin", "fmax", "floor", "ceil", "trunc", "rint", "nearbyint", "fma", "copysign", "min", "max", "abs",
+    "gpuad_chain", "gpuad_collected", "gpuad_used", "isnan", "isinf", "isfinite", "bits", "__fdividef", "__frcp_rn", "__fsqrt_rn",
+    "__frsqrt_rn", "__fadd_rn", "__fsub_rn", "__fmul_rn", "__fdiv_rn", "__fmaf_rn", "__saturatef", "__dadd_rn", "__dsub_rn",
+    "__dmul_rn", "__ddiv_rn", "__dsqrt_rn", "__drcp_rn", "__fma_rn", "[]",
 }  # fmt: skip
 _ALONE = (Atomic, Alloc, Tell, Barrier, Shuffle)
 _Region = tuple[int, ...]  # the branches, not taken by all threads of a strip, that a statement is in
@@ -172,7 +173,7 @@ class Uniform:
         inside = [s for block, _ in blocks(loop) for s in statements(block)]
         if any(isinstance(s, _ALONE) for s in inside) or not any(_touches_memory(s) for s in inside):
             return False
-        if any(isinstance(e, Call) and e.function not in _VECTORISED for top in expressions((loop,)) for e in walk(top)):
+        if any(isinstance(e, Call) and not is_vectorised(e) for top in expressions((loop,)) for e in walk(top)):
             return False
         return all(self.lifts(s) for s in inside if isinstance(s, For | While))
 
@@ -210,6 +211,11 @@ class Uniform:
         root = self.classes.find(var)
         if not same or self.regions.setdefault(root, region) != region:
             self.varying.add(root)
+
+
+def is_vectorised(call: Call) -> bool:
+    """Whether compilers have vector instructions for a call, or it is made of such."""
+    return call.function in _VECTORISED or (call.function == "exp" and call.type == F32)
 
 
 def _touches_memory(stmt: Stmt) -> bool:
