@@ -85,6 +85,31 @@ def test_header_of_constants_that_cupy_bundles() -> None:
     assert np.isinf(y[3]) and np.allclose(y[4:], x[4:] ** 2)
 
 
+@pytest.mark.parametrize("folder", ["", "cuda/std/"])
+def test_limits_and_type_traits(folder: str) -> None:
+    space = "cuda::std" if folder else "std"
+    text = f"""
+    #include <{folder}limits>
+    #include <{folder}type_traits>
+    namespace s = {space};
+    template <class T> __device__ s::enable_if_t<s::is_floating_point<T>::value, T> half(T a) {{ return a / 2; }}
+    template <class T> __device__ s::enable_if_t<s::is_integral<T>::value, T> half(T a) {{ return a >> 1; }}
+    template <class T> __global__ void k(const T* x, T* y, int n) {{
+        typename s::conditional<s::is_same<T, float>::value, float, double>::type best = -s::numeric_limits<T>::infinity();
+        T least = s::numeric_limits<T>::max();
+        for (int j = 0; j < n; ++j) {{ best = max(best, x[j]); least = min(least, x[j]); }}
+        int i = threadIdx.x;
+        if (i < n) y[i] += (best - least) * half(x[i]) * half(n) * (best < s::numeric_limits<T>::epsilon() ? 0 : 1);
+        if (i == n) y[i] = s::numeric_limits<int>::max() + (double)s::numeric_limits<unsigned char>::max() + s::numeric_limits<T>::lowest();
+    }}"""
+    kernel = gpuad.kernel(text, "k<double>")
+    x, y, n = _fields()
+    check_gradient(kernel, (x, y, n), grid=(1,), block=(12,))
+    z = np.zeros(n + 1)
+    kernel((1,), (n + 1,), (x, z, n))
+    assert z[n] == 2147483647 + 255 - np.finfo(np.float64).max and np.allclose(z[:n], (x.max() - x.min()) * x / 2 * 6)
+
+
 # --- functions ----------------------------------------------------------------------------------------------------------------------------
 
 
@@ -183,3 +208,18 @@ def test_counter_below_zero_is_an_error() -> None:
 def test_counter_of_an_own_loop_is_another_one() -> None:
     kernel = gpuad.ElementwiseKernel("T x, int32 m", "T y", "y = 0; for (int i = 0; i < m; i++) y += x * x * i;", "inner")
     check_gradient(kernel, (rng.normal(size=7), 3, np.zeros(7)))
+
+
+# --- functions in Python ------------------------------------------------------------------------------------------------------------------
+
+
+@gpuad.jit.rawkernel()
+def _damped(x, y, rate):  # type: ignore[no-untyped-def]
+    i = gpuad.jit.grid(1)
+    if i < x.shape[0]:
+        y[i] += x[i] * np.exp(np.sin(rate * 3.0) * rate)
+
+
+def test_precision_is_that_of_an_active_scalar() -> None:
+    """A Python float is a float32 in a jit function: what is computed with it has no more digits, however wide the arrays are."""
+    check_gradient(gpuad.kernel(_damped), (rng.normal(size=9), rng.normal(size=9), 0.7), grid=(2,), block=(8,))
