@@ -23,11 +23,14 @@ from typing import Any
 import numpy as np
 
 from . import api
+from .analysis.activity import activity, differentiable
 from .annotations import Active, BatchDuplicated, Const, Duplicated, address, leaf_memory, namespace, resolve
 from .api import Family, Kernel
 from .arguments.layouts import dtype_leaves
 from .errors import UnsupportedError
 from .ir.dtypes import is_bfloat16, is_real, shadow_dtype
+from .ir.nodes import Binary, Call, Var, walk
+from .ir.rewrite import expressions, walk_stmts
 
 
 @dataclass(frozen=True)
@@ -262,7 +265,18 @@ class _State:
         dtypes = [array.dtype for _, array, _ in self.views.values()]
         if any(is_bfloat16(dtype) for dtype in dtypes):
             return BFLOAT16
-        return PRECISIONS[min(dtype.itemsize // (2 if dtype.kind == "c" else 1) for dtype in dtypes)]
+        sizes = [dtype.itemsize // (2 if dtype.kind == "c" else 1) for dtype in dtypes]
+        return PRECISIONS[min(*sizes, *self._computing())]
+
+    def _computing(self) -> set[int]:
+        """The sizes of the numbers that the kernel computes with active scalars: its parameters may be narrower than all arrays."""
+        if not self.scalars or not isinstance(self.launch.kernel, Kernel):
+            return {8}
+        kernel = self.launch.kernel.sized(self.launch.shared_mem).primal()
+        scalars = [p for k in self.scalars if isinstance(p := kernel.params[k], Var)] if len(kernel.params) == len(self.args) else []
+        facts = activity(kernel, scalars)
+        computed = (e for s in walk_stmts(kernel.body) for top in expressions(s) for e in walk(top) if isinstance(e, Binary | Call))
+        return {8} | {e.type.bits // 8 for e in computed if any(v in facts.varied for v in differentiable(e))}
 
     @contextmanager
     def kept(self) -> Iterator[None]:
