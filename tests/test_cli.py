@@ -61,8 +61,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         types = {"x": Pointer(F32, True), "y": Pointer(F32), "a": F32, "n": I32}
         parameters = tuple(Declaration(span, name, type_, uid) for uid, (name, type_) in enumerate(types.items()))
 
-        def adjoint(**by_name: Any) -> Any:
-            seen["activity"] = by_name
+        def adjoint(*, shared_mem: int, **by_name: Any) -> Any:
+            seen["activity"], seen["shared_mem"] = by_name, shared_mem
             return SimpleNamespace(source=f"// adjoint of {name}", explain=lambda: "saved nothing")
 
         return SimpleNamespace(name=name, parameters=parameters, adjoint=adjoint)
@@ -78,7 +78,7 @@ def run(*words: object) -> Any:
 def test_grad_prints_the_adjoint(file: Path, seen: dict[str, Any]) -> None:
     result = run("grad", file)
     assert (result.exit_code, result.stdout) == (0, "// adjoint of saxpy\n")
-    assert seen["activity"] == {"x": Duplicated, "y": Duplicated, "a": Active}
+    assert seen["activity"] == {"x": Duplicated, "y": Duplicated, "a": Active} and seen["shared_mem"] == 0
 
 
 def test_grad_writes_a_file_and_takes_constants(file: Path, seen: dict[str, Any], tmp_path: Path) -> None:
@@ -89,6 +89,11 @@ def test_grad_writes_a_file_and_takes_constants(file: Path, seen: dict[str, Any]
 
 def test_explain(file: Path, seen: dict[str, Any]) -> None:
     assert run("explain", file).stdout == "saved nothing\n"
+
+
+@pytest.mark.parametrize("command", ["grad", "explain"])
+def test_bytes_of_dynamic_shared_memory(command: str, file: Path, seen: dict[str, Any]) -> None:
+    assert run(command, file, "--shared-mem", "256").exit_code == 0 and seen["shared_mem"] == 256
 
 
 def test_errors_have_a_place_a_line_and_a_caret(file: Path, seen: dict[str, Any]) -> None:
