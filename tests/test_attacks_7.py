@@ -38,6 +38,22 @@ def test_a_launch_is_not_asked_where_the_adjoint_itself_decides(executor: str) -
     np.testing.assert_allclose(a.shadow, [0.125, 0.125, 0.125, 0], rtol=1e-14)
 
 
+def test_few_threads_are_not_asked_about_a_large_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asking takes three numbers for each element of the array, more than anything that the launch itself takes."""
+    n, far = 4, (1 << 24) + 8
+    k = kernel("const float* x, float* y, size_t o", "float t = 0; for (size_t j = o + 3; j > o; j--) t += x[j + i] * x[j]; y[i] = t;")
+
+    def refuse(*args: Any) -> None:
+        raise AssertionError("asked")
+
+    monkeypatch.setattr("gpuad.launching.asking._ask", refuse)
+    x, dx = np.zeros(far + 16, np.float32), np.zeros(far + 16, np.float32)
+    x[far:] = np.arange(16)
+    gpuad.autodiff(k, (1,), (n,), (Duplicated(x, dx), Duplicated(np.zeros(n, np.float32), np.ones(n, np.float32)), np.uint64(far), n))
+    np.testing.assert_array_equal(dx[far:], [0, 11, 17, 24, 6, 5, 3, *9 * [0]])
+    assert not dx[:far].any()
+
+
 # --- derivatives near the ends of a type's range ------------------------------------------------------------------------------------------
 
 FAR: dict[str, Any] = {

@@ -20,6 +20,8 @@ from .states import shadow_of
 _TRIED = 16  # sets of numbers of one kernel; a program that has other numbers at each launch is not asked for ever
 _RUNS = 1 << 16
 _WASTED = 4  # times as many accesses as there are elements: threads meet
+_SPARSE = 1 << 12  # times as many elements as there are accesses: asking takes 12 bytes for each element, which may be more than there is
+_FEW = 1 << 24  # elements for which that is no matter
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,10 @@ def apart(adjoint: Adjoint, call: Call, shadow: Buffer, *, anew: bool = True) ->
     launch is asked if it was not yet."""
     memory = _memory(adjoint, call, shadow)
     asked = adjoint.census(shadow) if memory is not None and call.threads < MOST else None
-    if memory is None or asked is None or asked.touches * call.threads > _WASTED * int(memory.root.size):
+    if memory is None or asked is None:
+        return None
+    accesses, elements = asked.touches * call.threads, int(memory.root.size)
+    if accesses > _WASTED * elements or elements > max(_SPARSE * accesses, _FEW):
         return None
     numbers = call.numbers(adjoint.primal).scalars
     if any(v not in numbers for v in asked.scalars):
