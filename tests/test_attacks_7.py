@@ -115,3 +115,15 @@ def test_tangents_of_maxima_in_loops_within_branches(name: str, executor: str) -
         x, y = Duplicated(given.copy(), np.zeros(4)), Duplicated(np.zeros(4), np.array([1.0, 2.0, 3.0, 4.0]))
         gpuad.autodiff(k, (1,), (4,), (x, y, 2))
         np.testing.assert_allclose(x.shadow, [0, slope @ [1.0, 2.0, 3.0, 4.0], 0, 0], rtol=1e-14)
+
+
+# --- sums in fixed point ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_deterministic_sum_may_overflow_whatever_numpy_is_asked_to_do() -> None:
+    """The sum is infinite as that of a kernel is; an exception would leave the shadow half added to."""
+    k = kernel("const double* x, double* y, const int* q", "y[i] = x[q[i]];")
+    x, y = Duplicated(np.ones(3), np.array([0.5, 0.5, 0.5])), Duplicated(np.zeros(5), np.array([1e308, 1e308, 2.0, 5e-324, 5e-324]))
+    with np.errstate(all="raise"), gpuad.deterministic():
+        gpuad.autodiff(k, (1,), (5,), (x, y, np.array([0, 0, 1, 2, 2], np.int32), 5))
+    np.testing.assert_array_equal(x.shadow, [np.inf, 2.5, 0.5])

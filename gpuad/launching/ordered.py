@@ -66,6 +66,7 @@ def run_fixed(fixed: FixedPoint, parameters: tuple[Parameter, ...], call: Call, 
         _settle(shadows[target].root, sums.root.reshape(-1, DIGITS), scale.root)
 
 
+@np.errstate(all="ignore")  # whatever the caller has asked NumPy to do: half of a sum would be left
 def add_in_fixed_point(memory: Any, places: Any, values: Any) -> None:
     """`memory[places] += values` for places that may repeat, with the same bits in whatever order the additions come. `memory`: flat, real
     or complex; `places`: integers of any shape, of which that of `values` is one. Raises LaunchError, before anything is written, if a
@@ -106,6 +107,7 @@ def _scales(target: Buffer, peaks: Memory) -> Memory:
     return Memory(scales_of(peaks.root), peaks.offset)
 
 
+@np.errstate(all="ignore")
 def _settle(shadow: Any, digits: Any, scales: Any) -> None:
     """Adds the sums to the shadow, the least digits first."""
     touched = (digits != 0).any(axis=1)
