@@ -35,7 +35,7 @@ from .program import store
 from .program.account import Account, account
 from .program.actions import ByPython, perform
 from .program.arena import Arena, Pooled
-from .program.context import current
+from .program.context import current, unrecorded
 from .program.histories import redirected
 from .program.launch import Launched
 from .program.lending import Homes, Lending
@@ -262,7 +262,8 @@ class Tape(Seeding, Repeating):
 
         def act() -> None:
             self._transient.reset()
-            run()
+            with unrecorded():
+                run()
 
         with _Step(self, operation):
             self.doing.do(ByPython(act, operation.name, operation.where, operation.rule.opaque))

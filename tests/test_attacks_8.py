@@ -158,3 +158,32 @@ def test_threads_get_the_same_adjoint(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(kernels, "reverse_of", reverse_of)
     assert kernel.reverse(pattern) is others[0]
+
+
+def _ten_times(dx: Any, dy: Any) -> None:
+    dx += 10 * dy
+
+
+@gpuad.rule(reads=("x",), overwrites=("y", "count"), reverse=_ten_times)
+def _by_kernels(x: Any, y: Any, count: Any) -> None:
+    launch("square_to", x, y)
+    launch("flip", count)
+
+
+def test_what_a_rule_launches_is_a_part_of_it() -> None:
+    """Its launches on plain arrays would be refused, or made twice by a graph."""
+    x, y, count, tape = numbers(), pair(np.zeros(N)), np.zeros(N, np.int32), gpuad.Tape()
+    for turn in range(3):
+        x.shadow[...] = 0
+        with tape:
+            _by_kernels(x, y, count)
+        tape.reverse({y: 1.0})
+        np.testing.assert_array_equal(y.primal, x.primal**2)
+        np.testing.assert_array_equal(x.shadow, np.full(N, 10.0))
+        assert (count == (turn + 1) % 2).all()
+    with tape:
+        _by_kernels(x, y, count)
+    graph = tape.graph({y: 1.0})
+    for turn in range(2):
+        graph.launch()
+        assert (count == (turn + 1) % 2).all()

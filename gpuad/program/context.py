@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -21,3 +22,13 @@ class Recorder(Protocol):
 
 
 current: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
+
+
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """Within it nothing is recorded: what an operation does by itself is a part of that operation."""
+    token = current.set(None)
+    try:
+        yield
+    finally:
+        current.reset(token)
