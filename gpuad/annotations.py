@@ -91,6 +91,16 @@ class _Annotated:
     def __iter__(self) -> Iterator[Any]:
         self._closed()
 
+    def __eq__(self, other: object) -> Any:
+        """A plain array of bool, as the other comparisons give; False beside what is no operand."""
+        return self._primal == getattr(other, "primal", other) if _is_operand(other) else NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        """The same for the other elements."""
+        return self._primal != getattr(other, "primal", other) if _is_operand(other) else NotImplemented
+
+    __hash__ = object.__hash__  # which pair it is: a key for its seed
+
     __array__ = __array_ufunc__ = __array_function__ = __dlpack__ = __dlpack_device__ = _closed
     __float__ = __int__ = __complex__ = __bool__ = __index__ = __len__ = __setitem__ = __contains__ = _closed
 
@@ -191,7 +201,7 @@ def _forwarded(name: str, method: str, inputs: Sequence[Any], out: Any, keywords
         return _operation("scatter_add")(*inputs)
     if method != "__call__":
         raise TypeError(f"{name}.{method} of a Duplicated is not recorded; gpuad.ops has sum, prod, max, cumsum and scatter_add")
-    compare = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge"}.get(name)
+    compare = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq", "not_equal": "ne"}.get(name)
     if compare and out is None and not keywords:
         return getattr(operator, compare)(*(getattr(x, "primal", x) for x in inputs))
     return _operation(name)(*inputs, **({} if out is None else {"out": out}), **keywords)

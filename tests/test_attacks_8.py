@@ -187,3 +187,19 @@ def test_what_a_rule_launches_is_a_part_of_it() -> None:
     for turn in range(2):
         graph.launch()
         assert (count == (turn + 1) % 2).all()
+
+
+def test_equality_is_a_mask_as_the_other_comparisons_are() -> None:
+    """That two objects are not the same is no condition for `where`."""
+    x, batch = pair([1.0, 2.0, 1.0]), BatchDuplicated(np.array([1.0, 2.0, 1.0]), (np.zeros(3),))
+    seeds, tape = {x: 1.0, batch: 2.0}, gpuad.Tape()
+    assert (seeds[x], seeds[batch]) == (1.0, 2.0) and x != "x"
+    for mask in (x == 1, x == np.float64(1), batch == 1, np.equal(x, 1), np.array([1.0, 1.0, 1.0]) == x):
+        np.testing.assert_array_equal(mask, [True, False, True])
+    for mask in (x != 1, np.float64(1) != x, batch != 1, np.not_equal(1, x)):
+        np.testing.assert_array_equal(mask, [False, True, False])
+    with tape:
+        y = ops.where(x == 1, x * 2.0, x * 3.0)
+    tape.reverse({y: 1.0})
+    np.testing.assert_array_equal(y.primal, [2.0, 6.0, 2.0])
+    np.testing.assert_array_equal(x.shadow, [2.0, 3.0, 2.0])
