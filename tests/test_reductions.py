@@ -59,6 +59,13 @@ def test_their_gradients(name: str, n: int) -> None:
     agree(COLUMNS.format(BY_ITSELF[name]), -(-n // 32), 32, arguments(n))
 
 
+def test_a_sum_that_is_the_same_in_all_lanes_is_formed_once() -> None:
+    """Every thread sends as much to every element of `c`."""
+    source = COLUMNS.format("s += a[k * n + i] * x[k] + c[k];").replace("const double* x,", "const double* x, const double* c,")
+    for n in (7, 70):
+        agree(source, -(-n // 32), 32, lambda n=n: (*pairs(5, n * n, n, n, n, n), n))
+
+
 def test_the_users_own_sum_keeps_its_order() -> None:
     """One that a lane forms of memory of its own, in float32, bit for bit; it is loaded in tiles."""
     source = COLUMNS.format("s += a[i * n + k] * x[k];").replace("double", "float")

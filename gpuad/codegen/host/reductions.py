@@ -43,6 +43,8 @@ def reduction(loop: For, uniform: Uniform) -> Reduction | None:
     sums = dict.fromkeys(s.var for s in added)
     if not added or not sums.keys() <= uniform.kernel.unordered or not all(v.type.is_float for v in sums):
         return None
+    if any(uniform.is_same(v) for v in sums):  # such a sum is formed once, not by each lane
+        return None
     values = [v for s in loop.body for e in _values(s, sums) for v in variables(e)]
     if any(v in sums for v in values) or not all(_is_straight(index, loop, uniform) for index in _indices(loop, uniform)):
         return None
