@@ -13,6 +13,7 @@ from launch_tools import CASES, compiled
 
 import gpuad
 from gpuad import Duplicated, testing
+from gpuad.launching.states import fingerprint
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -53,6 +54,18 @@ def test_every_launch_is_on_the_stream(cupy: Any) -> None:
     gpuad.autodiff(compiled(gpu_checks.CUBE, "settle"), 1, 32, (Duplicated(x, dx), steps, 8), stream=stream)
     assert {"settle", "settle_reverse"} <= set(stream.launches)
     assert len(fake_cupy.NULL.launches) == before
+
+
+@pytest.mark.parametrize("begin", [0, 4])
+def test_a_fingerprint_sees_every_bit(cupy: Any, begin: int) -> None:
+    """In words where memory is aligned to them, else in bytes."""
+    host = np.random.default_rng(0).integers(0, 256, 68, dtype=np.uint8)
+    before = fingerprint(cupy.asarray(host)[begin : begin + 64])
+    for bit in range(8 * begin, 8 * (begin + 64)):
+        changed = host.copy()
+        changed[bit // 8] ^= 1 << bit % 8
+        assert fingerprint(cupy.asarray(changed)[begin : begin + 64]) != before
+    assert fingerprint(cupy.asarray(host)[begin : begin + 64]) == before
 
 
 def test_array_module(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:

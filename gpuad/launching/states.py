@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..analysis.depth import trips
-from ..annotations import namespace
+from ..annotations import address, namespace
 from ..arguments import BoundArgument
 from ..differentiate import Adjoint, Judged, Parameter
 from ..errors import UnsupportedError
@@ -174,6 +174,8 @@ def fingerprint(array: Any) -> int:
     """A number that differs, nearly always, if any element of a flat array does."""
     if isinstance(array, np.ndarray):
         return zlib.crc32(array.view(np.uint8).data)
-    words = array.view(np.uint8).astype(np.uint64)
-    places = namespace(array).arange(1, words.size + 1, dtype=np.uint64)
-    return int((words * (places * np.uint64(0x9E3779B97F4A7C15))).sum())
+    data = array.view(np.uint8)
+    whole = data.size % 8 == 0 and address(data) % 8 == 0
+    words = data.view(np.uint64) if whole else data.astype(np.uint64)
+    odd = namespace(array).arange(1, 2 * words.size + 1, 2, dtype=np.uint64)  # so that no bit of a word is multiplied away
+    return int((words * (odd * np.uint64(0x9E3779B97F4A7C15))).sum())
