@@ -19,6 +19,7 @@ from .errors import LaunchError, ShadowError, UnsupportedError
 from .executors.base import Memory
 from .executors.memory import resolve as resolve_host
 from .ir.dtypes import shadow_dtype
+from .unseen import Unseen, made
 
 _FOREIGN_NAMES = {
     "grad": "the gradient is `.shadow`",
@@ -215,20 +216,40 @@ class Duplicated(_Operators, _Annotated):
     Raises ShadowError when `x` is an annotation itself.
     """
 
-    __slots__ = ("_keep", "_make", "_shadow")
+    __slots__ = ("_keep", "_make", "_shadow", "_unseen")
 
     def __init__(self, x: Any, dx: Any = None, *, keep: bool = False) -> None:
         super().__init__(x)
         self._shadow = None if dx is None else as_array(dx)
-        self._make: Callable[[], Any] = lambda: _zeros_like(self._primal)
+        self._unseen = Unseen() if dx is None else None
+        self._make: Callable[[], Any] = self._made
         self._keep = keep
 
     @property
     def shadow(self) -> Any:
         """The shadow array; made (zeros, laid out like the primal) at the first use if none was given."""
+        if self._unseen is not None:
+            self._unseen.show()
+        return self.own_shadow
+
+    @property
+    def own_shadow(self) -> Any:
+        """The same array, for who does not care what it holds and lets nobody see it (see `unseen`)."""
         if self._shadow is None:
             self._shadow = self._make()
         return self._shadow
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Who copies the pair sees the shadow."""
+        if self._unseen is not None:
+            self._unseen.show()
+        return super().__reduce_ex__(protocol)
+
+    def _made(self) -> Any:
+        shadow = _zeros_like(self._primal)
+        if self._unseen is not None and self.size:
+            made(self._unseen, shadow, address(leaf_memory(shadow).root))
+        return shadow
 
     @property
     def has_shadow(self) -> bool:
@@ -301,8 +322,9 @@ class Duplicated(_Operators, _Annotated):
 
     def _view(self, take: Callable[[Any], Any]) -> Duplicated:
         view = type(self)(take(self._primal), keep=self._keep)
+        view._unseen = self._unseen
         if self._shadow is None:
-            view._make = lambda: take(self.shadow)
+            view._make = lambda: take(self.own_shadow)
         else:
             view._shadow = take(self._shadow)
         return view
@@ -313,7 +335,7 @@ def _same_view(a: Duplicated, b: Duplicated) -> bool:
     one, two = a._primal, b._primal
     if (one.shape, one.strides, one.dtype) != (two.shape, two.strides, two.dtype) or address(one) != address(two):
         return False
-    return bool(one.size == 0 or address(a.shadow) == address(b.shadow))
+    return bool(one.size == 0 or address(a.own_shadow) == address(b.own_shadow))
 
 
 class DuplicatedNoNeed(Duplicated):

@@ -146,8 +146,9 @@ def forward_parts(steps: Sequence[Step], changed: Mapping[int, Sequence[Action]]
 
 
 def reverse_parts(plan: Plan, seeds: Sequence[tuple[Any, Any]]) -> list[Part]:
-    """The seeds, for each shadow its seed, and the reverse."""
+    """The seeds, for each shadow its seed, the reverse, and what it would owe."""
     return [
         *((copying(shadow, seed), "seed", "reverse") for shadow, seed in seeds),
         *plan.parts,
+        *plan.ends,
     ]

@@ -51,6 +51,7 @@ from .program.seeding import Seeding
 from .program.steps import ForeignStep, LaunchStep, Step, arrays_of, constant, lasting
 from .program.streams import Streams
 from .program.zero import Stale
+from .unseen import quietly
 from .watching import Watch
 
 Seed = tuple[Any, Any, Any, Region]  # the shadow's elements, what goes there, the shadow's allocation and which elements of it these are
@@ -198,7 +199,8 @@ class Tape(Seeding, Repeating):
 
     def _prepare(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, where: str) -> Recipe:
         """Binds and judges a call. Nothing is launched."""
-        call = kernel.bind(grid, block, args, shared_mem, stream)
+        with quietly():
+            call = kernel.bind(grid, block, args, shared_mem, stream)
         self._library = self._library or call.bound.library
         self._note_shadows(call)
         call = self._adopt(kernel, call)
@@ -341,10 +343,12 @@ class Tape(Seeding, Repeating):
         resolved, plan = self._planned(seeds)
         actions = plan.now(executor_of(self._library, True))
         self.state = "undefined: a reverse failed, its shadows are undefined"
+        plan.begin()
         for shadow, seed, root, _ in resolved or ():
             if where_of(root) not in plan.placed:
                 shadow[...] = seed
         perform(actions)
+        plan.end()
         self.assembled = plan.assembled
         self.state = _REVERSED
 
@@ -364,6 +368,7 @@ class Tape(Seeding, Repeating):
         self.extract_early()
         executor = executor_of(self._library)
         resolved, plan = self._planned(seeds, lasting=True)
+        plan.show()
         if executor.stream() is not None and not all(_on_device(seed) for _, seed, _, _ in resolved or ()):
             raise TapeError("a seed of a graph on a GPU is a CuPy array or a number, not an array of the host")
         executors = executor, executor_of(self._library, True)
@@ -401,7 +406,7 @@ class Tape(Seeding, Repeating):
         pairs = self.shadows.pairs if self._paired != self.shadows.count else None  # a seed has shown a shadow
         given = tuple((address(root), root.dtype, region) for root, region in seeds) if seeds is not None else None
         key = self.surroundings(), pairs, given, placements.key
-        if key not in self.plans:
+        if key not in self.plans or self.plans[key].is_seen:
             executors = executor_of(self._library), executor_of(self._library, True)
             reversal = Reversal(self.operations, self.allocations, self.shadows, self._transient, executors)
             stale = Stale(Lending(self._homes, dict(self._temporaries)), placements)
@@ -464,6 +469,8 @@ class Tape(Seeding, Repeating):
         self._require("recorded")
         assert self._watch is not None
         self._watch.check()
+        for unseen in self.shadows.unseen.values():
+            unseen.show()
         store.save(self, folder, names or {})
 
     def explain(self) -> Account:

@@ -42,6 +42,7 @@ FLOORS = (
         "launching",
         "modules",
         "program",
+        "unseen",
         "watching",
         "__main__",
     },

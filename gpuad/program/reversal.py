@@ -7,19 +7,21 @@ where they live (`zero`, `lending`); what copies and clears for that comes befor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..annotations import address
 from ..executors.base import Executor
-from .actions import Action, Doing
+from ..unseen import Unseen
+from .actions import Action, Doing, perform
 from .arena import Arena, Pooled
 from .finder import VersionFinder
 from .joining import Part, joined
 from .launch import Launched
-from .memory import Allocation, Versions, placing
+from .memory import Allocation, Versions, clearing_of, placing
 from .operation import Foreign, Operation
-from .placed import Where
-from .region import Region
+from .placed import Where, where_of
+from .region import EMPTY, Region
 from .rules import Ruled
 from .shadows import Shadows
 from .zero import Stale, Step, elements, last_step, step_at_home, step_of, step_of_rule
@@ -27,17 +29,41 @@ from .zero import Stale, Step, elements, last_step, step_at_home, step_of, step_
 Seeds = Sequence[tuple[Any, Region]]  # flat shadows, and the elements of each that get a seed
 
 
+_END = ("the end", "reverse")  # whose actions these are
+
+
+@dataclass(frozen=True, eq=False)
+class Owed:
+    """Elements of a shadow that are zero after a reversal: cleared then only if the caller has seen the shadow."""
+
+    unseen: Unseen
+    root: Any
+    region: Region
+    actions: Sequence[Action]
+
+    def settle(self) -> None:
+        """Clears them, or notes that this has to be done."""
+        if self.unseen.seen:
+            perform(self.actions)
+        else:
+            self.unseen.owed[where_of(self.root)] = self.region, self.actions
+
+
 @dataclass(eq=False)
 class Plan:
     """What a reversal does, and for each action the name and the place of its operation; `assembled`: bytes copied to put versions
     together; `placed`: shadows whose seeds it reads or copies itself; `again`: what does the same with fewer launches, for a program that
-    comes again."""
+    comes again. `begins`: elements that it takes for zero at the start, whatever they hold; `owed`: those that nobody has seen and that are
+    not cleared at the end; `unseen`: all shadows of the program that may owe something when it begins."""
 
     actions: tuple[Action, ...]
     names: tuple[str, ...]
     places: tuple[str, ...]
     assembled: int
     placed: frozenset[Where] = frozenset()
+    begins: Mapping[Where, Region] = field(default_factory=dict)
+    owed: tuple[Owed, ...] = ()
+    unseen: tuple[Unseen, ...] = ()
     runs: int = 0
     again: tuple[Action, ...] = ()
 
@@ -45,6 +71,32 @@ class Plan:
     def parts(self) -> list[Part]:
         """The actions with their names and places."""
         return list(zip(self.actions, self.names, self.places, strict=True))
+
+    @property
+    def ends(self) -> list[Part]:
+        """What clears all that it owes."""
+        return [(action, *_END) for owed in self.owed for action in owed.actions]
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether what it owes was seen since it was made."""
+        return any(owed.unseen.seen for owed in self.owed)
+
+    def show(self) -> None:
+        """What comes uses the shadows without asking what they owe."""
+        for unseen in self.unseen:
+            unseen.show()
+
+    def begin(self) -> None:
+        """What other reversals owe to shadows of this program is cleared, unless that is all the same here."""
+        for unseen in self.unseen:
+            if unseen.owed:
+                unseen.forgive(self.begins)
+
+    def end(self) -> None:
+        """What is owed is cleared or noted."""
+        for owed in self.owed:
+            owed.settle()
 
     def now(self, executor: Executor) -> tuple[Action, ...]:
         """What is to be done this time. From the second time on launches that follow each other are one where that is the same;
@@ -68,7 +120,9 @@ class Reversal:
     def plan(self, stale: Stale, seeds: Seeds | None, temporaries: Sequence[Any], restore: bool) -> Plan:
         """The plan for seeds, or for the raw rule (None). Kernels are compiled. `restore`: primals are what they were at the end."""
         placed = frozenset(stale.placements.seeds)
+        begins = self.begins() if seeds is not None else {}
         steps = self.steps(stale, seeds, temporaries)
+        unseen = self.shadows.unseen
         doing = Doing()
         doing.dry = True
         finder = VersionFinder(self.transient, Versions(), doing.do)
@@ -82,11 +136,34 @@ class Reversal:
                 doing.actions += step.begin()
                 doing.actions += self.adjoint(operation, step, finder, pools)
             owners += [(operation.name, operation.where)] * (len(doing.actions) - len(owners))
-        doing.actions += steps[-1].begin()
+        last, owed = self.owing(steps[-1], begins, unseen)
+        doing.actions += last.begin()
         doing.actions += self.restored(finder.versions) if restore else ()
         actions = doing.taken()
-        owners += [("the end", "reverse")] * (len(actions) - len(owners))
-        return Plan(actions, tuple(n for n, _ in owners), tuple(w for _, w in owners), finder.assembled, placed)
+        owners += [_END] * (len(actions) - len(owners))
+        names, places = tuple(n for n, _ in owners), tuple(w for _, w in owners)
+        return Plan(actions, names, places, finder.assembled, placed, begins, owed, tuple(unseen.values()))
+
+    def begins(self) -> dict[Where, Region]:
+        """The elements that are zero when a reversal with seeds begins, by the allocation of their shadows."""
+        found: dict[Where, Region] = {}
+        for a in self.allocations.values():
+            for root, part in self.shadows.parts(a, a.cleared):
+                found[where_of(root)] = found.get(where_of(root), EMPTY) | part
+        return found
+
+    def owing(self, last: Step, begins: Mapping[Where, Region], unseen: Mapping[int, Unseen]) -> tuple[Step, tuple[Owed, ...]]:
+        """What comes last without the clearing of shadows that nobody has seen, on a CPU: elsewhere it would have to wait for a stream.
+        What is owed is what the next reversal of this program begins with."""
+        if self.executors[0].stream() is not None:
+            return last, ()
+        owed = [
+            Owed(found, root, region, clearing_of(root, region))
+            for root, region in last.cleared
+            if (found := unseen.get(address(root))) is not None and not found.seen and region <= begins.get(where_of(root), EMPTY)
+        ]
+        kept = {where_of(o.root) for o in owed}
+        return replace(last, cleared=tuple((root, region) for root, region in last.cleared if where_of(root) not in kept)), tuple(owed)
 
     def steps(self, stale: Stale, seeds: Seeds | None, temporaries: Sequence[Any]) -> dict[int, Step]:
         """How each operation is reversed, compiled, and at -1 what comes last. What is not in it has nothing to do."""

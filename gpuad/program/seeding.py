@@ -104,7 +104,7 @@ class Seeding(Recording):
         primal, memory = key.primal, leaf_memory(key.primal)
         known = self.allocations.get(address(memory.root))
         region = of_array(primal, memory.offset * int(memory.root.dtype.itemsize))
-        own = key.shadows if isinstance(key, BatchDuplicated) else (key.shadow,) if key.has_shadow else ()
+        own = key.shadows if isinstance(key, BatchDuplicated) else (key.own_shadow,) if key.has_shadow else ()
         if known is not None and own:
             self._note_pair(known, region, memory, tuple(map(leaf_memory, own)), "the seed's array")
         pairings = self.shadows.all_of(known, region) if known is not None else ()

@@ -13,6 +13,7 @@ from typing import Any
 from ..annotations import address
 from ..errors import ShadowError
 from ..executors.base import Memory
+from ..unseen import Unseen, unseen_at
 from .memory import Allocation
 from .region import EMPTY, Region, span, touched_elements
 
@@ -21,7 +22,7 @@ from .region import EMPTY, Region, span, touched_elements
 class Pairing:
     """`region` of a primal allocation has its shadow in `root` (flat), `shift` elements further on. `size` bytes an element of the
     primal. It grows while views of one pair turn up; `mirrored`: the bytes of the same elements of the shadow. The floats of a struct are a
-    pairing for each type of them."""
+    pairing for each type of them. `unseen`: what is known of a shadow that the caller did not give."""
 
     allocation: Allocation
     region: Region
@@ -30,6 +31,7 @@ class Pairing:
     size: int
     name: str
     mirrored: Region
+    unseen: Unseen | None = None
 
 
 class Shadows:
@@ -94,7 +96,7 @@ class Shadows:
         if same is not None:
             same.region, same.mirrored = same.region | region, same.mirrored | mirrored
             return
-        pairing = Pairing(allocation, region, shadow.root, shift, size, name, mirrored)
+        pairing = Pairing(allocation, region, shadow.root, shift, size, name, mirrored, unseen_at(where))
         known.append(pairing)
         self.by_shadow.setdefault(where, []).append(pairing)
 
@@ -187,6 +189,11 @@ class Shadows:
     def written(self, allocation: Allocation, region: Region) -> list[tuple[Any, int, int]]:
         """(shadow root, first, end) in elements for the shadowed parts of a region."""
         return [(root, first, end) for root, part in self.parts(allocation, region) for first, end in part.spans.tolist()]
+
+    @property
+    def unseen(self) -> dict[int, Unseen]:
+        """The shadows that the caller did not give, by the address of their allocation."""
+        return {where: p.unseen for where, pairs in self.by_shadow.items() for p in pairs if p.unseen is not None}
 
     @property
     def nbytes(self) -> int:

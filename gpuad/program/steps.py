@@ -103,7 +103,7 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, np.generic):
         return bool(a.dtype == b.dtype) and a.tobytes() == b.tobytes()
     if isinstance(a, Duplicated):
-        return a.keep == b.keep and same_array(a.primal, b.primal) and same_array(a.shadow, b.shadow)
+        return a.keep == b.keep and same_array(a.primal, b.primal) and same_array(a.own_shadow, b.own_shadow)
     if isinstance(a, BatchDuplicated):
         return same_array(a.primal, b.primal) and same(a.shadows, b.shadows)
     if isinstance(a, Active):
@@ -148,7 +148,7 @@ def constant(x: Any) -> bool:
 def arrays_of(x: Any) -> Iterator[Any]:
     """The arrays behind an argument."""
     if isinstance(x, Duplicated):
-        yield from (x.primal, x.shadow) if x.has_shadow else (x.primal,)
+        yield from (x.primal, x.own_shadow) if x.has_shadow else (x.primal,)
     elif isinstance(x, BatchDuplicated):
         yield from (x.primal, *x.shadows)
     elif isinstance(x, Active):

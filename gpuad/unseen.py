@@ -1,0 +1,85 @@
+"""Shadows that nobody has seen.
+
+Where `Duplicated(x)` is given no shadow one is made, and the caller knows it once `.shadow` has been read. Until then it is nobody's
+business what memory holds where a reversal has to leave zeros. Such elements are *owed*: they are cleared when somebody looks, or before a
+reversal that counts on them. One that begins with them as zero, whatever memory holds, as the next of the same program does, forgives them.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NoReturn, Protocol
+
+_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
+
+
+class Elements(Protocol):
+    """A set of elements of an allocation."""
+
+    def __bool__(self) -> bool: ...
+
+    def __le__(self, other: Any) -> bool: ...
+
+
+class Unseen:
+    """Whether the caller has seen a shadow that was made for him; `owed` elements by the allocation, and what clears them."""
+
+    __slots__ = ("__weakref__", "owed", "seen", "shadow")
+
+    def __init__(self) -> None:
+        self.seen = False
+        self.shadow: Any = None
+        self.owed: dict[Hashable, tuple[Elements, Sequence[Callable[[], Any]]]] = {}
+
+    def __deepcopy__(self, memo: Any) -> Unseen:
+        copy = Unseen()
+        copy.seen = True
+        return copy
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a shadow that nobody has seen cannot be pickled")
+
+    def show(self) -> None:
+        """The caller is about to see the shadow."""
+        if not _quiet.get():
+            self.seen = True
+            self.settle()
+
+    def settle(self) -> None:
+        """Clears what is owed."""
+        owed, self.owed = self.owed, {}
+        for _, actions in owed.values():
+            for action in actions:
+                action()
+
+    def forgive(self, zero: Mapping[Any, Elements]) -> None:
+        """Clears what is owed, but for allocations where all of it is among the elements that count as `zero` whatever they hold."""
+        self.owed = {where: (owed, how) for where, (owed, how) in self.owed.items() if where not in zero or not owed <= zero[where]}
+        self.settle()
+
+
+_known: weakref.WeakValueDictionary[int, Unseen] = weakref.WeakValueDictionary()
+
+
+def made(unseen: Unseen, shadow: Any, where: int) -> None:
+    """Notes a shadow, whose allocation is at the address `where`."""
+    unseen.shadow = shadow  # kept alive, so that the address is its own
+    _known[where] = unseen
+
+
+def unseen_at(where: int) -> Unseen | None:
+    """What is known of a shadow whose allocation is at an address, if it was made here."""
+    return _known.get(where)
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Within it gpuad itself reads `.shadow`, and lets nobody see it who reads or writes elements before the next reversal."""
+    token = _quiet.set(True)
+    try:
+        yield
+    finally:
+        _quiet.reset(token)

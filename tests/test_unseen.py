@@ -1,0 +1,250 @@
+"""Shadows that gpuad made and nobody has seen: what a reversal leaves there need not be zero, until somebody looks or counts on it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from launch_tools import running
+from tape_tools import SOURCE, compiled
+
+import gpuad
+from gpuad import Duplicated
+
+N = 12
+
+
+@pytest.fixture(autouse=True, params=["reference", "host"])
+def _executor(request: pytest.FixtureRequest) -> Iterator[None]:
+    with running(request.param):
+        yield
+
+
+def launch(name: str, *args: Any) -> None:
+    compiled(SOURCE, name)(2, 8, (*args, N))
+
+
+class Program:
+    """v = u^2 / 2, w = v^2 / 2, all of which have shadows of gpuad's; and how `u` was."""
+
+    def __init__(self) -> None:
+        self.x = np.linspace(0.5, 1.5, N)
+        self.u, self.v, self.w = Duplicated(self.x.copy()), Duplicated(np.zeros(N)), Duplicated(np.zeros(N))
+        self.tape = gpuad.Tape()
+
+    def run(self, seed: Any = 1.0, tape: gpuad.Tape | None = None) -> None:
+        tape = tape or self.tape
+        with tape:
+            launch("half_square", self.v, self.u)
+            launch("half_square", self.w, self.v)
+        tape.reverse({self.w: seed})
+
+    @property
+    def wanted(self) -> Any:
+        return self.x**3 / 2
+
+    def raw(self, pair: Duplicated) -> Any:
+        """What memory holds."""
+        return pair.own_shadow
+
+
+def test_owed_until_somebody_looks() -> None:
+    p = Program()
+    for times in range(1, 5):
+        p.run()
+        assert p.raw(p.v).any() and p.raw(p.w).any()
+        assert np.allclose(p.raw(p.u), times * p.wanted)
+    assert not p.v.shadow.any() and p.raw(p.w).any()
+    assert not p.w.shadow.any()
+    assert np.allclose(p.u.shadow, 4 * p.wanted)
+
+
+def test_what_was_seen_is_always_cleared() -> None:
+    p = Program()
+    p.run()
+    dv = p.v.shadow
+    for _ in range(3):
+        dv.fill(7)
+        p.run()
+        assert not dv.any() and p.raw(p.w).any()
+
+
+def test_a_view_shows_the_whole() -> None:
+    p = Program()
+    before = p.v[2:5]
+    p.run()
+    assert not before.shadow.any() and not p.raw(p.v).any()
+    p.run()
+    assert not p.raw(p.v).any()
+
+
+def test_a_shadow_that_the_caller_gave_is_seen() -> None:
+    p = Program()
+    p.v = Duplicated(np.zeros(N), np.full(N, 3.0))
+    p.run()
+    assert not p.raw(p.v).any() and p.raw(p.w).any()
+
+
+def test_a_reverse_that_counts_on_it() -> None:
+    """The raw rule takes shadows as they are: what is owed there is zero."""
+    p = Program()
+    p.run()
+    with p.tape:
+        launch("half_square", p.v, p.u)
+    p.u.shadow.fill(0)
+    p.tape.reverse()
+    assert not p.u.shadow.any()
+
+
+def test_another_tape_that_reads() -> None:
+    """To a shadow of what another program only reads it adds."""
+    p, y = Program(), Duplicated(np.zeros(N))
+    for _ in range(3):
+        p.run()
+        assert p.raw(p.v).any()
+        other = gpuad.Tape()
+        with other:
+            launch("half_square", y, p.v)
+        other.reverse({y: 1.0})
+        assert np.allclose(p.raw(p.v), p.v.primal)
+        p.v.own_shadow.fill(0)  # as its owner would have found it
+
+
+def test_two_tapes_in_turn() -> None:
+    p, other = Program(), gpuad.Tape()
+    for times in range(1, 4):
+        p.run()
+        p.run(tape=other)
+        assert np.allclose(p.raw(p.u), 2 * times * p.wanted)
+    assert not p.v.shadow.any() and not p.w.shadow.any()
+
+
+def test_a_part_that_begins_as_it_is() -> None:
+    """A program that overwrites a part only: the rest of what another owes is cleared first, since it adds to that."""
+    p, y = Program(), Duplicated(np.zeros(N))
+    p.run()
+    other = gpuad.Tape()
+    with other:
+        launch("half_square_inside", p.v, p.u)
+        launch("half_square", y, p.v)
+    p.u.own_shadow.fill(0)
+    other.reverse({y: 1.0})
+    edges = np.r_[0, N - 1]
+    assert np.allclose(p.v.shadow[edges], p.v.primal[edges]) and not p.v.shadow[1:-1].any()
+    wanted = p.wanted.copy()
+    wanted[edges] = 0
+    assert np.allclose(p.u.shadow, wanted)
+
+
+def test_autodiff_sees() -> None:
+    p, y = Program(), Duplicated(np.zeros(N), np.ones(N))
+    p.run()
+    gpuad.autodiff(compiled(SOURCE, "half_square"), 2, 8, (y, p.v, N))
+    assert np.allclose(p.raw(p.v), p.v.primal)
+    p.run()
+    assert not p.raw(p.v).any()
+
+
+def test_a_seed_for_what_is_owed() -> None:
+    """A seed goes to memory that is about to be cleared no more."""
+    p = Program()
+    p.run()
+    for _ in range(3):
+        with p.tape:
+            launch("half_square", p.v, p.u)
+            launch("half_square", p.w, p.v)
+        p.u.own_shadow.fill(0)
+        p.tape.reverse({p.v: 2.0, p.w: np.ones(N)})
+        assert np.allclose(p.raw(p.u), 2 * p.x + p.wanted)
+    assert not p.v.shadow.any() and not p.w.shadow.any()
+
+
+def test_new_pairs_each_time() -> None:
+    """Views are new objects in each recording: they are known by their memory, without being looked at."""
+    p = Program()
+    for times in range(1, 4):
+        with p.tape:
+            launch("half_square", p.v[:], p.u[:])
+            launch("half_square", p.w[:], p.v[:])
+        p.tape.reverse({p.w[:]: 1.0})
+        assert p.raw(p.v).any()
+        assert np.allclose(p.raw(p.u), times * p.wanted)
+    assert not p.v.shadow.any()
+
+
+def test_a_graph_owes_nothing() -> None:
+    p = Program()
+    p.run()
+    graph = p.tape.graph({p.w: 1.0})
+    for _ in range(2):
+        graph.launch()
+        assert not p.raw(p.v).any() and not p.raw(p.w).any()
+    p.run()
+    assert not p.raw(p.v).any()
+    assert np.allclose(p.u.shadow, 4 * p.wanted)
+
+
+def test_a_saved_program_owes_nothing(tmp_path: Path) -> None:
+    p = Program()
+    p.run()
+    with p.tape:
+        launch("half_square", p.v, p.u)
+        launch("half_square", p.w, p.v)
+    p.tape.save(tmp_path / "saved")
+    assert not p.raw(p.v).any() and not p.raw(p.w).any()
+
+
+def test_restoring() -> None:
+    p = Program()
+    p.tape = gpuad.Tape(restore=True)
+    p.run()
+    p.run()
+    assert not p.v.primal.any() and not p.v.shadow.any() and np.allclose(p.u.shadow, 2 * p.wanted)
+
+
+def test_copies_of_a_pair() -> None:
+    p = Program()
+    p.run()
+    twin = copy.copy(p.v)
+    assert not twin.shadow.any() and twin.shadow is p.v.shadow
+    p.run()
+    assert not p.raw(p.v).any()
+    deep = copy.deepcopy(p.w)
+    assert not deep.shadow.any() and not np.shares_memory(deep.shadow, p.w.shadow)
+
+
+def test_operations_see() -> None:
+    p = Program()
+    for times in range(1, 4):
+        with p.tape:
+            p.v.fill(0)
+            launch("half_square", p.v, p.u)
+            launch("half_square", p.w, p.v)
+        p.tape.reverse({p.w: 1.0})
+        assert not p.raw(p.v).any() and p.raw(p.w).any()
+        assert np.allclose(p.raw(p.u), times * p.wanted)
+
+
+def test_a_program_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a reverse that failed shadows are undefined; the next one is right."""
+    p = Program()
+    p.run()
+    with p.tape:
+        launch("half_square", p.v, p.u)
+        launch("half_square", p.w, p.v)
+    plan = next(iter(p.tape.plans.values()))
+
+    def fails() -> None:
+        raise MemoryError
+
+    plan.actions, plan.again, plan.runs = (fails, *plan.actions), (), 5
+    with pytest.raises(MemoryError):
+        p.tape.reverse({p.w: 1.0})
+    p.u.own_shadow.fill(0)
+    p.tape = gpuad.Tape()
+    p.run()
+    assert np.allclose(p.u.shadow, p.wanted) and not p.v.shadow.any()
