@@ -1,8 +1,9 @@
 """Notices memory that was changed behind a recording.
 
 What the reverse will read live is marked at the end of the recording and looked at again before the first shadow is touched. By default
-the mark is taken of a sample: all of what is small, else one block in 32, which sees a change of one element in a hundred of a large
-array nearly always, but not of a single one; `check="exact"` marks every byte.
+the mark is taken of a sample: all of what is small, else one block in 32, which sees a change of one element in a hundred of a large array
+nearly always, but not of a single one; `check="exact"` marks every byte. On a CPU with a compiler the blocks of a sample are lines of its
+caches, and their mark a digest by compiled code.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from .annotations import address
 from .errors import TapeError
+from .executors.digest import BLOCK, digest
 from .launching import fingerprint
-from .program.memory import Allocation, few_rows, gather, portions
+from .program.memory import Allocation, few_rows, gather, places, portions
 from .program.region import Region
 
 SMALL = 1 << 20  # bytes that are looked at in full
-BLOCK = 64
 SHARE = 32
 Room = Callable[[int], Any]
 
@@ -37,7 +39,7 @@ class Watch:
         """Marks what is pending in the allocations. `room` gives bytes to work with."""
         found = []
         for a in allocations:
-            region = a.pending if exact else sample(a.pending)
+            region = a.pending if exact else sample(a.pending, _shift(a.root))
             if region:
                 found.append((a, region, mark(a, region, room)))
         return cls(tuple(found))
@@ -56,6 +58,10 @@ def mark(allocation: Allocation, region: Region, room: Room | None = None) -> in
     """A fingerprint of a region as it is now."""
     if len(region.spans) == 1:
         return fingerprint(allocation.root[region.low : region.high])
+    blocks = _blocks(allocation.root, region)
+    mixed = digest(*blocks) if blocks is not None else None
+    if mixed is not None:
+        return mixed
     room = room or (lambda nbytes: allocation.root[:nbytes].copy())
     if few_rows(region) is None and isinstance(allocation.root, np.ndarray):
         found = 0
@@ -67,10 +73,31 @@ def mark(allocation: Allocation, region: Region, room: Room | None = None) -> in
     return fingerprint(packed)
 
 
+def _shift(root: Any) -> int:
+    """The first of an allocation's bytes with which a cache line begins."""
+    return -address(root) % BLOCK if isinstance(root, np.ndarray) else 0
+
+
+def _blocks(root: Any, region: Region) -> tuple[Any, Any] | None:
+    """The allocation from where its cache lines begin, and the numbers of those that a region is made of; None if it is of anything
+    else."""
+    if not isinstance(root, np.ndarray) or region.nbytes < SMALL // SHARE:
+        return None
+    shift = _shift(root)
+    if ((region.spans - shift) % BLOCK).any():
+        return None
+    return root[shift:], places(region.moved(-shift), BLOCK)
+
+
 @lru_cache(256)
-def sample(region: Region) -> Region:
+def sample(region: Region, shift: int = 0) -> Region:
     """A part of a region that is spread over it: in each stretch of SHARE blocks one, at a fixed pseudo-random place; where the region is
-    in large pieces, whole blocks only, which are fewer to look for than bytes."""
+    in large pieces, whole blocks only, which are fewer to look for than bytes. Blocks begin with byte `shift`, or that of a multiple of
+    BLOCK after it or before."""
+    return _sample(region.moved(-shift)).moved(shift)
+
+
+def _sample(region: Region) -> Region:
     if region.nbytes <= SMALL:
         return region
     low = region.low // BLOCK * BLOCK
