@@ -84,9 +84,14 @@ def _blocks(root: Any, region: Region) -> tuple[Any, Any] | None:
     if not isinstance(root, np.ndarray) or region.nbytes < SMALL // SHARE:
         return None
     shift = _shift(root)
-    if ((region.spans - shift) % BLOCK).any():
-        return None
-    return root[shift:], places(region.moved(-shift), BLOCK)
+    lines = _lines(region, shift)
+    return (root[shift:], places(lines, BLOCK)) if lines is not None else None
+
+
+@lru_cache(256)
+def _lines(region: Region, shift: int) -> Region | None:
+    """The region counted from byte `shift`, if it is made of blocks from there on."""
+    return None if ((region.spans - shift) % BLOCK).any() else region.moved(-shift)
 
 
 @lru_cache(256)
