@@ -217,16 +217,43 @@ def test_copies_of_a_pair() -> None:
     assert not deep.shadow.any() and not np.shares_memory(deep.shadow, p.w.shadow)
 
 
-def test_operations_see() -> None:
+def test_operations_of_ours_do_not_let_anybody_see() -> None:
     p = Program()
     for times in range(1, 4):
         with p.tape:
             p.v.fill(0)
+            gpuad.ops.copyto(p.w, p.v)
             launch("half_square", p.v, p.u)
             launch("half_square", p.w, p.v)
         p.tape.reverse({p.w: 1.0})
-        assert not p.raw(p.v).any() and p.raw(p.w).any()
+        assert p.raw(p.v).any() and p.raw(p.w).any()
         assert np.allclose(p.raw(p.u), times * p.wanted)
+    assert not p.v.shadow.any() and not p.w.shadow.any()
+
+
+KEPT: list[Any] = []
+
+
+def _accumulate_reverse(dx: Any, dy: Any) -> None:
+    dx += dy
+    KEPT.append(dy)
+
+
+@gpuad.rule(reads=("x",), adds=("y",), reverse=_accumulate_reverse)
+def accumulate(x: Any, y: Any) -> None:
+    y += x
+
+
+def test_the_reverse_of_a_rule_sees() -> None:
+    """It may keep the array that it is given."""
+    p = Program()
+    for _ in range(3):
+        with p.tape:
+            launch("half_square", p.v, p.u)
+            accumulate(p.u, p.v)
+            launch("half_square", p.w, p.v)
+        p.tape.reverse({p.w: 1.0})
+        assert not p.raw(p.v).any() and not KEPT.pop().any() and p.raw(p.w).any()
 
 
 def test_a_program_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,8 +52,8 @@ def reached(x: Any) -> Any:
 
 
 def shadows_of(x: Any) -> tuple[Any, ...]:
-    """The shadows of a pair, or of an array with several."""
-    return (x.shadow,) if isinstance(x, Duplicated) else tuple(x.shadows)
+    """The shadows of a pair, or of an array with several, for who does not look at what they hold."""
+    return (x.own_shadow,) if isinstance(x, Duplicated) else tuple(x.shadows)
 
 
 def check_pair(x: Any) -> None:

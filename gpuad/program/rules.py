@@ -42,6 +42,7 @@ from ..arguments.conversions import writeable
 from ..errors import GpuadError, LaunchError, ShadowError, TapeError
 from ..executors.base import Memory
 from ..ir.dtypes import is_real
+from ..unseen import unseen_at
 from .actions import Action, ByPython
 from .arena import Arena
 from .context import current
@@ -407,6 +408,7 @@ def _checked(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mappi
     for n, o in operands.items():
         if o.shadow is not None:
             tape.adopt(o.use.allocation, o.extent, o.memory, leaf_memory(o.shadow), n)
+            _show(rule, o.shadow)
     needs = _needs(draft)
     effects = Effects(
         tuple(operands[n].use for n in rule.effect.writes if n in operands),
@@ -415,6 +417,13 @@ def _checked(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mappi
     )
     library = next((namespace(o.array).__name__ for o in operands.values()), "numpy")
     return replace(draft, effects=effects, needs=needs), library
+
+
+def _show(rule: Rule, shadow: Any) -> None:
+    """The caller's reverse gets the shadow; ours lets nobody see it."""
+    unseen = unseen_at(address(leaf_memory(shadow).root)) if rule.opaque else None
+    if unseen is not None:
+        unseen.show()
 
 
 def _run(rule: Rule, values: Mapping[str, Any], tape: Any) -> None:
@@ -458,7 +467,7 @@ def _operand(rule: Rule, name: str, x: Any, tape: Any, known: Region | None) -> 
     use.allocation.name = name
     if tape.shadows.is_shadow(use.allocation.address, region):
         raise ShadowError(f"`{name}` of {rule.name} is the shadow of another array of this recording. Nothing was run.")
-    shadow = x.shadow if isinstance(x, Duplicated) else None
+    shadow = x.own_shadow if isinstance(x, Duplicated) else None
     _check_operand(rule, name, array, shadow)
     if isinstance(x, Stopped) and name in rule.effect.writes and tape.shadows.of(use.allocation, region) is not None:
         raise ShadowError(
