@@ -247,7 +247,7 @@ class Duplicated(_Operators, _Annotated):
 
     def _made(self) -> Any:
         shadow = _zeros_like(self._primal)
-        if self._unseen is not None and self.size:
+        if self._unseen is not None and self.size and isinstance(shadow, np.ndarray):  # elsewhere clearing would have to wait for a stream
             made(self._unseen, shadow, address(leaf_memory(shadow).root))
         return shadow
 
