@@ -14,6 +14,7 @@ from operator import setitem
 from typing import Any, TypeAlias
 
 from ..errors import LaunchError
+from ..executors.clear import cleared
 
 Action: TypeAlias = "Callable[[], Any]"  # what it returns is true only if it failed
 
@@ -71,7 +72,7 @@ class Clearing(partial[Any]):
     @property
     def target(self) -> Any:
         """The array."""
-        return self.func.__self__  # type: ignore[attr-defined]
+        return self.args[0]
 
 
 def copying(target: Any, source: Any) -> Copying:
@@ -81,7 +82,12 @@ def copying(target: Any, source: Any) -> Copying:
 
 def clearing(target: Any) -> Clearing:
     """Sets an array to 0."""
-    return Clearing(target.fill, 0)
+    return Clearing(_clear, target)
+
+
+def _clear(target: Any) -> None:
+    if not cleared(target):
+        target.fill(0)
 
 
 class Doing:
