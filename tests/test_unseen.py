@@ -275,3 +275,54 @@ def test_a_program_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     p.tape = gpuad.Tape()
     p.run()
     assert np.allclose(p.u.shadow, p.wanted) and not p.v.shadow.any()
+
+
+LAUNCHES = {"half_square": 2, "half_square_inside": 2, "sine": 1, "add": 3, "product": 3, "copy": 2, "linear": 2, "stencil": 2}
+
+
+class Played:
+    """A random game of two tapes on four arrays, with shadows of gpuad's or with the caller's."""
+
+    def __init__(self, seed: int, given: bool) -> None:
+        r = np.random.default_rng(seed)
+        start = {name: r.uniform(0.3, 1.2, N) for name in "abcd"}
+        self.pairs = {n: Duplicated(x.copy(), np.zeros(N) if given else None) for n, x in start.items()}
+        self.tapes = gpuad.Tape(), gpuad.Tape()
+        self.seen: list[Any] = []
+        programs = [self.program(r) for _ in range(3)]
+        for _ in range(int(r.integers(3, 10))):
+            for name, x in start.items():
+                self.pairs[name].primal[...] = x
+            self.turn(r, programs[r.integers(3)], self.tapes[r.integers(2)])
+            for name in r.permutation(list("abcd")) if r.random() < 0.4 else ():
+                if r.random() < 0.5:
+                    self.seen.append(self.pairs[name].shadow.copy())
+            if r.random() < 0.1:
+                self.pairs[str(r.choice(list("abcd")))].shadow.fill(0.5)
+        self.seen += [p.shadow.copy() for p in self.pairs.values()]
+
+    def program(self, r: np.random.Generator) -> list[tuple[str, list[str]]]:
+        names = [str(n) for n in r.choice([*LAUNCHES, "fill"], int(r.integers(1, 6)))]
+        return [(n, [str(x) for x in r.choice(list("abcd"), LAUNCHES.get(n, 1), replace=False)]) for n in names]
+
+    def turn(self, r: np.random.Generator, program: list[tuple[str, list[str]]], tape: gpuad.Tape) -> None:
+        views = r.random() < 0.3
+        pairs = {n: p[:] if views else p for n, p in self.pairs.items()}
+        used = sorted({x for _, names in program for x in names})
+        with tape:
+            for name, names in program:
+                if name == "fill":
+                    pairs[names[0]].fill(0.7)
+                else:
+                    launch(name, *(pairs[x] for x in names))
+        if r.random() < 0.15:
+            tape.reverse()
+        else:
+            tape.reverse({pairs[x]: float(r.uniform(0.5, 1.5)) for x in used if r.random() < 0.6})
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_whoever_made_the_shadows(seed: int) -> None:
+    """What can be seen is the same to the last bit."""
+    for one, other in zip(Played(seed, False).seen, Played(seed, True).seen, strict=True):
+        np.testing.assert_array_equal(one, other)
