@@ -23,6 +23,7 @@ from typing import Any
 from .errors import LaunchError, TapeError
 from .executors.base import Executor
 from .program.actions import Action, ByPython, copying, perform
+from .program.batching import batched
 from .program.context import current
 from .program.joining import Part, joined
 from .program.memory import Allocation
@@ -103,7 +104,7 @@ class Graph:
         if which not in self._made:
             parts = self._parts[which]
             if self._tape.executor.stream() is None:
-                actions = [action for action, _, _ in parts]
+                actions = batched(action for action, _, _ in parts)
                 self._made[which] = lambda: perform(actions)
             else:
                 self._made[which] = self._captured(parts)

@@ -26,8 +26,9 @@ from ..codegen.naming import identifier
 from ..codegen.structure import statements, written
 from ..errors import LaunchError
 from ..ir.dtypes import dtype_of
-from ..ir.nodes import Buffer, Kernel, Var
+from ..ir.nodes import Accumulate, Buffer, How, Kernel, Var
 from ..transform.barriers import waits
+from . import batch
 from .base import Argument, Dim3, Memory
 from .cache import cached, key_of
 from .compiler import Compiler, find_compiler
@@ -171,6 +172,7 @@ class _Program:
         atomics = has_atomics(kernel)
         self.atomics = atomics and workers is not None and workers > 1
         self.demand = -workers if workers is not None else 1 if atomics else default_workers()
+        self.sums = any(isinstance(s, Accumulate) and s.how is How.REDUCED for s in statements(kernel.body))
         self.pack = struct.Struct("=" + "".join("Q" if isinstance(p, Buffer) else _FORMATS[str(p.type)] for p in kernel.params)).pack
         changed = {written(s) for s in statements(kernel.body)}
         self.written = tuple(isinstance(p, Buffer) and p in changed for p in kernel.params)
@@ -192,8 +194,8 @@ class _Program:
         values, ranges = self.values(args)
         variant = self.variant(values, ranges)
         entry = self.entries.get(variant) or self.entry(variant)
-        launch = partial(entry, geometry, self.pack(*values))
-        launch.__dict__["memory"] = args  # kept alive: the values are addresses
+        launch = batch.Native(entry, geometry, self.pack(*values))
+        launch.memory, launch.workers, launch.led = args, abs(self.demand), self.sums
         return partial(self.asserted, launch) if self.assertions else launch
 
     def asserted(self, launch: Callable[[], int]) -> int:
@@ -297,10 +299,13 @@ _SHARED_OUT_BY: list[int] = []  # the address of the function with which the fir
 
 
 def _share_threads(library: ctypes.CDLL) -> None:
-    """All libraries use the threads of the first."""
+    """All libraries use the threads of the first, which does what comes in batches."""
     place = ctypes.c_void_p.in_dll(library, "gpuad_shared_out_by")
     if not _SHARED_OUT_BY:
         _SHARED_OUT_BY.append(place.value or 0)
+        do_items = library.gpuad_do_items
+        do_items.argtypes, do_items.restype = [ctypes.c_void_p, ctypes.c_longlong, ctypes.c_longlong, ctypes.c_int], ctypes.c_longlong
+        batch.offer(do_items)
     place.value = _SHARED_OUT_BY[0]
 
 

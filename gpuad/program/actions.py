@@ -37,7 +37,7 @@ def perform(actions: Iterable[Action]) -> None:
     """Does them in order. LaunchError where a launch fails for want of memory."""
     for action in actions:
         if action():
-            raise LaunchError(f"{_named(action)}: out of memory")
+            raise LaunchError(f"{named(action)}: out of memory")
 
 
 def perform_one(action: Action) -> None:
@@ -45,7 +45,8 @@ def perform_one(action: Action) -> None:
     perform((action,))
 
 
-def _named(action: Action) -> str:
+def named(action: Action) -> str:
+    """What an action is called in messages."""
     inner: Any = action
     while isinstance(inner, partial):
         inner = inner.func

@@ -15,6 +15,7 @@ from ..executors.base import Executor
 from ..unseen import Unseen
 from .actions import Action, Doing, perform
 from .arena import Arena, Pooled
+from .batching import batched
 from .finder import VersionFinder
 from .joining import Part, joined
 from .launch import Launched
@@ -103,7 +104,7 @@ class Plan:
         `executor`: theirs."""
         self.runs += 1
         if self.runs == 2:
-            self.again = tuple(action for action, _, _ in joined(self.parts, executor))
+            self.again = batched(action for action, _, _ in joined(self.parts, executor))
         return self.again or self.actions
 
 

@@ -18,6 +18,7 @@ PRELUDE = r"""
 #include <new>
 #include <vector>
 #ifdef _WIN32
+#include <chrono>
 #include <thread>
 #else
 #include <pthread.h>
@@ -133,7 +134,7 @@ GPUAD_INLINE int gpuad_parts(int workers, long long threads, long long most)
 // Where a part of [0, count) begins: contiguous, all but the last equally long.
 GPUAD_INLINE long long gpuad_bound(long long count, int part, int parts)
 {
-    return (long long)((__int128)count * part / parts);
+    return count / parts * part + count % parts * part / parts;
 }
 
 template <typename... T>

@@ -40,6 +40,7 @@ from ..spelling import c_type
 from ..structure import statements, written
 from .apart import settle
 from .axes import merge_axes
+from .batch import BATCH
 from .columns import find_columns
 from .helpers import ATOMICS, BLOCK_SUMS, PRELUDE, host_helper_text
 from .lane_text import BlockStatements, LaneStatements, strips
@@ -79,7 +80,7 @@ def host_source(kernels: Sequence[Kernel], wide: bool = True, apart: bool = True
     scattered = any(text.sums and not text.strips for text in texts)
     includes, sums = ("#include <map>\n", BLOCK_SUMS) if scattered else ("", "")
     rows = ROWS if any(kernel.rows for kernel in kernels) else ""
-    parts = [includes, PRELUDE.lstrip("\n"), THREADS, rows, sums, atomics, host_helper_text(helpers)]
+    parts = [includes, PRELUDE.lstrip("\n"), THREADS, BATCH, rows, sums, atomics, host_helper_text(helpers)]
     return "".join(parts) + "\n".join(t.body for t in texts) + "\n}  // namespace\n\n" + "\n".join(t.entry for t in texts)
 
 

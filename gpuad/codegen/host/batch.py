@@ -1,0 +1,143 @@
+"""The C++ that makes several launches, copies and clearings in one call, so that the threads of one find the next one at once.
+
+Each thread goes through all of them, and takes its parts of each. A launch with sums is led by one thread: only that one adds up what the
+others have left.
+"""
+
+BATCH = r"""
+// One of a batch: a launch by its entry, with its geometry in `a` and its slots in `b`, `led` if it has to be; without an entry a copy of
+// `n` bytes from `b` to `a`, or, without `b`, a clearing of `a`.
+struct gpuad_item
+{
+    int (*entry)(const long long*, const unsigned long long*);
+    void* a;
+    const void* b;
+    long long n, led;
+};
+
+// Those from number `at` to `last` (excluded); `workers`: how many threads may make a copy.
+struct gpuad_batch { const gpuad_item* items; long long at, last; int workers; };
+
+static int gpuad_move(const gpuad_item& item, int most)
+{
+    const int workers = gpuad_workers(most, item.n >= 1 << 17, item.n), parts = gpuad_parts(workers, item.n / 4, item.n);
+    return gpuad_parallel(workers, parts, [&](int part) {
+        const long long from = gpuad_bound(item.n, part, parts), bytes = gpuad_bound(item.n, part + 1, parts) - from;
+        if (item.b) std::memcpy((char*)item.a + from, (const char*)item.b + from, bytes);
+        else std::memset((char*)item.a + from, 0, bytes);
+    });
+}
+
+static int gpuad_do(const gpuad_item& item, int workers)
+{
+    return item.entry ? item.entry((const long long*)item.a, (const unsigned long long*)item.b) : gpuad_move(item, workers);
+}
+
+// In this thread alone. Gives the number of the item after the last, or -1 minus that of one that failed.
+static long long gpuad_do_alone(const gpuad_batch& batch)
+{
+    for (long long at = batch.at; at < batch.last; ++at)
+        if (gpuad_do(batch.items[at], batch.workers)) return -1 - at;
+    return batch.last;
+}
+
+#ifndef _WIN32
+static int gpuad_lead(gpuad_member& me, const gpuad_item& item, int workers)
+{
+    me.leads = true;
+    const int status = gpuad_do(item, workers);
+    me.leads = false;
+    if (status) __atomic_store_n(&me.crew.failed.value, me.launch << 8 | (gpuad_count)status, __ATOMIC_RELAXED);
+    __atomic_store_n(&me.crew.over.value, me.launch, __ATOMIC_RELEASE);
+    return status;
+}
+
+// Helps with a launch that another thread leads.
+static int gpuad_follow(const gpuad_member& me)
+{
+    gpuad_crew& crew = me.crew;
+    bool helped = false;
+    for (int times = 0; gpuad_load(crew.over.value) < me.launch; gpuad_wait(times)) {
+        if (helped || gpuad_load(crew.led.value) != me.launch) continue;
+        const gpuad_shared shared = gpuad_read(crew.shared);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        if (gpuad_peek(crew.led.value) != me.launch) continue;
+        gpuad_help(crew, shared, me.launch, me.lane);
+        helped = true;
+    }
+    return gpuad_status(crew);
+}
+
+static int gpuad_do_as_member(gpuad_member& me, const gpuad_item& item, int workers)
+{
+    if (!(item.entry && item.led)) return gpuad_do(item, workers);
+    return me.lane == 0 ? gpuad_lead(me, item, workers) : gpuad_follow(me);
+}
+
+// What each thread does. One that came late leaves out what is over.
+static bool gpuad_go_through(const gpuad_batch& batch, gpuad_member& me)
+{
+    gpuad_me = &me;
+    bool well = true;
+    for (long long at = batch.at; well && at < batch.last; ++at, ++me.launch) {
+        const bool over = me.lane != 0 && gpuad_load(me.crew.done[0].value) >> 16 > me.launch;
+        well = over || gpuad_do_as_member(me, batch.items[at], batch.workers) == 0;
+    }
+    gpuad_me = nullptr;
+    return well;
+}
+
+static void gpuad_join(gpuad_crew& crew, gpuad_batch& batch, gpuad_count number, gpuad_count launch, int lane)
+{
+    gpuad_count members = gpuad_load(crew.members.value);
+    do
+        if (members >> 16 != number) return;
+    while (!__atomic_compare_exchange_n(&crew.members.value, &members, members + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+    gpuad_member me = {crew, lane, launch, false};
+    gpuad_go_through(batch, me);
+    __atomic_add_fetch(&crew.left.value, 1, __ATOMIC_RELEASE);
+}
+
+// With the crew. Returns when all who have joined have left, since they read the batch. Gives what `gpuad_do_alone` does.
+static long long gpuad_do_together(gpuad_crew& crew, gpuad_batch& batch)
+{
+    const gpuad_count first = crew.launches + 1, left = gpuad_peek(crew.left.value);
+    crew.launches += (gpuad_count)(batch.last - batch.at);
+    gpuad_call(crew, &batch, {}, first);
+    gpuad_member me = {crew, 0, first, false};
+    const bool well = gpuad_go_through(batch, me);
+    const gpuad_count members = __atomic_exchange_n(&crew.members.value, 0, __ATOMIC_ACQ_REL) & 0xffff;
+    for (int times = 0; gpuad_load(crew.left.value) - left != members;) gpuad_wait(times);
+    const gpuad_count failed = gpuad_peek(crew.failed.value);
+    if (!well && failed) return -1 - (batch.at + (long long)((failed >> 8) - first));
+    return well ? batch.last : -(batch.at + (long long)(me.launch - first));
+}
+#endif
+
+// Does the items from number `at` on. Gives the number of the first that is still to be done, or -1 minus that of one that failed. Comes
+// back after a while even if there is more to do: the caller may be wanted elsewhere.
+extern "C" GPUAD_EXPORT long long gpuad_do_items(const gpuad_item* items, long long at, long long count, int workers)
+{
+    const long long begin = gpuad_nanoseconds();
+    const auto done = [&](auto some) {
+        long long now = begin;
+        for (long long many = 4; at >= 0 && at < count && now < begin + 20000000;) {
+            gpuad_batch batch = {items, at, at + many < count ? at + many : count, workers};
+            at = some(batch);
+            const long long before = now;
+            now = gpuad_nanoseconds();
+            many = now - before < 4000000 ? 4 * many : 1;
+        }
+        return at;
+    };
+#ifndef _WIN32
+    gpuad_crew* const crew = workers > 1 ? gpuad_own_crew(workers) : nullptr;
+    if (crew) {
+        done([&](gpuad_batch& batch) { return gpuad_do_together(*crew, batch); });
+        pthread_mutex_unlock(&crew->owner);
+        return at;
+    }
+#endif
+    return done([](gpuad_batch& batch) { return gpuad_do_alone(batch); });
+}
+"""

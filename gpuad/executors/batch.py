@@ -1,0 +1,104 @@
+"""Launches, copies and clearings on a CPU that one call of compiled code makes one after the other.
+
+From Python each of them takes a call of its own, a microsecond in which the crew of threads has nothing to do. What is known beforehand
+is a table of addresses; these are fixed, so whoever makes the table keeps the arrays.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+DoItems = Callable[[int, int, int, int], int]  # the table's address, from which item on, how many there are, threads of a copy
+
+_BY: list[DoItems] = []  # of the first library of this process
+
+
+def offer(do_items: DoItems) -> None:
+    """Has batches done by this function of compiled code, if it is the first one."""
+    if not _BY:
+        _BY.append(do_items)
+
+
+class Native(partial[Any]):
+    """A launch as a call of compiled code: its entry, its geometry and its packed arguments. `memory` is kept alive: these are addresses.
+    `workers`: how many threads may make it; `led`: one of them has to do something by itself."""
+
+    memory: Sequence[Any]
+    workers: int
+    led: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """One of a batch, as compiled code reads it, and what it keeps alive."""
+
+    words: tuple[int, int, int, int, int]
+    kept: Any
+
+
+def launched(launch: Native) -> Item:
+    """A launch."""
+    geometry, slots = launch.args
+    return Item((_entry(launch.func), _bytes(geometry), _bytes(slots), 0, int(launch.led)), launch)
+
+
+def copied(target: Any, source: Any) -> Item | None:
+    """A copy from one array of NumPy to another; None where it is more than one of memory, from somewhere to elsewhere."""
+    if not (_is_dense(target) and _is_dense(source) and target.flags.writeable):
+        return None
+    if target.dtype != source.dtype or target.shape != source.shape or target.strides != source.strides:
+        return None
+    if np.may_share_memory(target, source):
+        return None
+    return Item((0, _address(target), _address(source), int(target.nbytes), 0), (target, source))
+
+
+def cleared(target: Any) -> Item | None:
+    """The clearing of an array of NumPy; None where it is not one of memory."""
+    if not (_is_dense(target) and target.flags.writeable):
+        return None
+    return Item((0, _address(target), 0, int(target.nbytes), 0), target)
+
+
+class Batch:
+    """Items that are done by one call, in order. `workers`: how many threads may make a copy."""
+
+    def __init__(self, items: Sequence[Item], workers: int) -> None:
+        self.items = items
+        self.workers = workers
+        self.table = np.array([item.words for item in items], np.int64)
+        self.place = _address(self.table)
+
+    def __call__(self) -> int | None:
+        """Does them. The number of the one that failed for want of memory, if one did; those after it are not done then."""
+        at, count = 0, len(self.items)
+        while at < count:
+            at = _BY[0](self.place, at, count, self.workers)
+            if at < 0:
+                return -1 - at
+        return None
+
+
+def _is_dense(array: Any) -> bool:
+    """Whether it is an array of numbers, one after the other, of which 0 is made of zero bits."""
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufc" or not array.size:
+        return False
+    return array.flags.c_contiguous or array.flags.f_contiguous
+
+
+def _address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _bytes(data: bytes) -> int:
+    return _address(np.frombuffer(data, np.uint8))
+
+
+def _entry(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
