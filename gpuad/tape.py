@@ -47,7 +47,7 @@ from .program.region import Region, of_array
 from .program.repeating import Repeating
 from .program.reversal import Plan, Reversal
 from .program.rules import Ruled
-from .program.seeding import Seeding
+from .program.seeding import Asked, Seeding, as_before
 from .program.steps import ForeignStep, LaunchStep, Step, arrays_of, constant, lasting
 from .program.streams import Streams
 from .program.zero import Stale
@@ -103,6 +103,7 @@ class Tape(Seeding, Repeating):
         self._transient = Arena(self._bytes, lambda: self._streams.work(executor_of(self._library)))
         self._library: str | None = None
         self.recipes: dict[Any, Any] = {}
+        self.words: dict[Any, Any] = {}
         self._lease: object = None
         super().__init__(Arena(self._bytes))
 
@@ -116,6 +117,7 @@ class Tape(Seeding, Repeating):
     def forget(self) -> None:
         """Begins anew; the tape's own memory is kept, the caller's is let go."""
         self.recipes.clear()
+        self.words.clear()
         self._homes.reset()
         self._temporaries, self._owners = {}, {}
         self.own = {}
@@ -389,10 +391,17 @@ class Tape(Seeding, Repeating):
         """The seeds as they go to memory, and the plan for them. What they alone show to have a shadow has it for this reversal only, so
         that the next one, of the same recording or of one like it, does not depend on them."""
         operations, known = self.operations, self.shadows
-        self.shadows = known.copy()
+        premises = operations, known, known.count, self.surroundings()
+        if self._asked is not None and seeds is not None and not lasting and self._asked.again(seeds, premises):
+            self._work()
+            return self._asked.resolved(seeds), self._asked.plan
+        self.shadows, before = known.copy(), self._last_seeds
         try:
             resolved = self._resolved(seeds, lasting=lasting) if seeds is not None else None
-            return resolved, self._plan(resolved, self.placements(resolved or (), lasting))
+            plan = self._plan(resolved, self.placements(resolved or (), lasting))
+            known_again = seeds is not None and resolved is not None and not lasting and as_before(seeds, resolved, before)
+            self._asked = Asked.of(seeds or {}, resolved or (), premises, plan) if known_again else None
+            return resolved, plan
         finally:
             if self.operations is operations:
                 self.shadows = known
@@ -411,9 +420,13 @@ class Tape(Seeding, Repeating):
             reversal = Reversal(self.operations, self.allocations, self.shadows, self._transient, executors)
             stale = Stale(Lending(self._homes, dict(self._temporaries)), placements)
             self.plans[key] = reversal.plan(stale, seeds, list(self._temporaries.values()), self.restore)
+        self._work()
+        return self.plans[key]
+
+    def _work(self) -> None:
+        """The current stream is about to reverse."""
         if self._library is not None:
             self._streams.work(executor_of(self._library))
-        return self.plans[key]
 
     def made(self, array: Any) -> None:
         """Notes an array that an operation has made: it is no concern of the caller's."""

@@ -9,7 +9,13 @@ from typing import Any, Protocol
 
 
 class Recorder(Protocol):
-    """What records launches."""
+    """What records launches. `words`: what was worked out for operations on arrays, by what they are called with."""
+
+    words: dict[Any, Any]
+
+    @property
+    def learns(self) -> bool:
+        """Whether the program is new to it."""
 
     def launch(self, kernel: Any, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Records a launch and makes it."""

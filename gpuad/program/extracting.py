@@ -49,6 +49,7 @@ def extracted_early(steps: Sequence[Step], operations: Sequence[Operation], extr
         if both is not None:
             later.actions = tuple(a for a in later.actions if a is not extraction.action)
             step.actions = tuple(both if a is launch else a for a in step.actions)
+            later.calls = step.calls = None
 
 
 def _launch(operation: Operation, step: Step) -> Prepared | None:

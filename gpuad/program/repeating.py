@@ -16,6 +16,7 @@ from ..errors import GpuadError, TapeError
 from ..launching import analysing, executor_of, in_fixed_point, plain_allowed
 from .actions import perform
 from .arena import Arena
+from .batching import batched
 from .extracting import extracted_early
 from .recording import Recording
 from .region import Region
@@ -86,6 +87,11 @@ class Repeating(Recording):
         """A call was refused or has failed: what it left behind is not known as a step."""
         self._steps = self._known = None
 
+    @property
+    def learns(self) -> bool:
+        """Whether the program is new, as far as it has come."""
+        return self._next is None
+
     # --- while repeating ---------------------------------------------------------------------------------------------------------------
 
     def _expects(self) -> bool:
@@ -113,9 +119,11 @@ class Repeating(Recording):
             except GpuadError:
                 self.differ()
                 return False
+        if step.calls is None:
+            step.calls = batched(step.actions)
         try:
             if step.stream is None:
-                perform(step.actions)
+                perform(step.calls)
             else:
                 self._on_stream(step)
         except BaseException as error:
@@ -130,7 +138,7 @@ class Repeating(Recording):
         executor = executor_of(self._library)
         with executor.on(step.stream if step.stream is not True else None):
             self._streams.enter(executor)
-            perform(step.actions)
+            perform(step.calls or ())
 
     def repeats(self, what: Any, args: Sequence[Any], regions: Mapping[str, Region] | None = None) -> bool:
         """Whether a call is the expected step, which has been done then. Where it is not, the tape is ready to record it."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from .placed import Placed, Placements, Where, placed, where_of
 from .recording import Recording
 from .region import Region, of_array
 from .rules import repeats
+from .steps import arrays_of, signature
 
 _MOST = 8  # seeds read in place
 
@@ -32,6 +35,7 @@ class Seeding(Recording):
         super().forget()
         self._last_seeds: dict[Where, Callable[[], Any]] = {}
         self._placed_seeds: set[tuple[Where, int, int]] = set()
+        self._asked: Asked | None = None
 
     @abstractmethod
     def room(self, shape: Sequence[int], dtype: Any) -> Any:
@@ -128,6 +132,53 @@ class Seeding(Recording):
         copy = self.room(seed.shape, seed.dtype)
         copy[...] = seed
         return copy
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A reversal with seeds, for those that follow with the same arrays: what was `found` for them (`_resolved`), and its plan. Seeds are
+    not kept alive. `premises`: what it all depends on besides."""
+
+    keys: tuple[Any, ...]
+    seeds: tuple[Callable[[], Any], ...]
+    arrays: tuple[Any, ...]
+    premises: tuple[Any, ...]
+    found: tuple[tuple[Any, Any, Region], ...]
+    plan: Any
+
+    @classmethod
+    def of(cls, seeds: Mapping[Any, Any], resolved: Sequence[tuple[Any, Any, Any, Region]], premises: tuple[Any, ...], plan: Any) -> Asked:
+        """Seeds that were resolved as they are."""
+        found = tuple((shadow, root, region) for shadow, _, root, region in resolved)
+        return cls(tuple(seeds), tuple(map(_weakly, seeds.values())), _signed(seeds), premises, found, plan)
+
+    def again(self, seeds: Any, premises: tuple[Any, ...]) -> bool:
+        """Whether these are the same seeds for the same arrays."""
+        if type(seeds) is not dict or len(seeds) != len(self.keys):
+            return False
+        same = all(map(is_, seeds, self.keys)) and all(known() is seed for known, seed in zip(self.seeds, seeds.values(), strict=True))
+        return same and all(map(_is_same, premises, self.premises)) and _signed(seeds) == self.arrays
+
+    def resolved(self, seeds: Mapping[Any, Any]) -> list[tuple[Any, Any, Any, Region]]:
+        """What `_resolved` would find."""
+        return [(shadow, seed, root, region) for (shadow, root, region), seed in zip(self.found, seeds.values(), strict=True)]
+
+
+def as_before(seeds: Mapping[Any, Any], resolved: Sequence[tuple[Any, Any, Any, Region]], last: Mapping[Where, Callable[[], Any]]) -> bool:
+    """Whether all seeds are arrays that were the `last` ones too, each for the array of one shadow, and are read where they are or copied
+    from there: then the next reversal with them will be this one."""
+    if len(seeds) != len(resolved) or type(seeds) is not dict:
+        return False
+    given = zip(resolved, seeds.values(), strict=True)
+    return all(is_array(seed) and found is seed and last.get(where_of(root), _nothing)() is seed for (_, found, root, _), seed in given)
+
+
+def _signed(seeds: Mapping[Any, Any]) -> tuple[Any, ...]:
+    return tuple(signature(a) for pair in seeds.items() for x in pair for a in arrays_of(x))
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    return a is b or (type(a) is type(b) and isinstance(a, int | tuple) and bool(a == b))
 
 
 def _nothing() -> None:

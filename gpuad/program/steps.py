@@ -23,8 +23,9 @@ _NUMBERS = (bool, int, float, complex, str, bytes, np.number, np.bool_, type(Non
 @dataclass(eq=False)
 class Step:
     """`what` was called: a kernel, a rule, or `Foreign`; `line`, `where`: from which line. `check`: what is looked at before each launch,
-    and refuses it before anything is written; `actions`: what was done; `room`: how far the saved bytes reach after it; `arrays`: whose
-    memory it works on; `stream`: None where there are none, True for the one that is current."""
+    and refuses it before anything is written; `actions`: what was done; `calls`: the same as few calls, once it has been done again;
+    `room`: how far the saved bytes reach after it; `arrays`: whose memory it works on; `stream`: None where there are none, True for the
+    one that is current."""
 
     what: Any
     args: tuple[Any, ...]
@@ -32,6 +33,7 @@ class Step:
     where: str
     check: Action | None = field(default=None, init=False)
     actions: tuple[Action, ...] = field(default=(), init=False)
+    calls: tuple[Action, ...] | None = field(default=None, init=False)
     room: tuple[int, int] = field(default=(0, 0), init=False)
     arrays: tuple[Any, ...] = field(default=(), init=False)
     stream: Any = field(default=None, init=False)

@@ -1,0 +1,54 @@
+"""Operations that come again in the same words: the same one, of the same objects, which are laid out as they were.
+
+What types and layouts say about an operation is worked out once in a recording; then it is a launch with fixed arguments, which the tape
+looks at as at any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..program.context import current
+from ..program.steps import arrays_of, lasting, signature
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel and what it is launched with."""
+
+    kernel: Any
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    args: tuple[Any, ...]
+
+    def __call__(self) -> None:
+        self.kernel(self.grid, self.block, self.args)
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """An operation; its operands are kept alive, whose ids are what it is known by."""
+
+    operands: tuple[Any, ...]
+    arrays: tuple[Any, ...]
+    launch: Launch
+
+
+def known(name: str, operands: Sequence[Any]) -> Launch | None:
+    """The launch that an operation was in this recording, if it is that again."""
+    recorder = current.get()
+    found: _Known | None = recorder.words.get((name, *map(id, operands))) if recorder is not None else None
+    return found.launch if found is not None and found.arrays == _arrays(operands) else None
+
+
+def remember(name: str, operands: Sequence[Any], launch: Launch) -> None:
+    """Notes an operation that was one launch and nothing else, while a program is new: later there are new views each time."""
+    recorder = current.get()
+    if recorder is not None and recorder.learns and all(map(lasting, operands)):
+        recorder.words[name, *map(id, operands)] = _Known(tuple(operands), _arrays(operands), launch)
+
+
+def _arrays(operands: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(signature(array) for x in operands for array in arrays_of(x))
