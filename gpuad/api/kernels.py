@@ -36,6 +36,7 @@ from ..modules import ModuleMemory, library_of
 from ..program.context import current as recording
 from ..source import SourceFile
 from ..transform.aliases import NONE, Aliases
+from .again import Again, Launch, words
 from .likeness import Ready, likeness, ready
 
 
@@ -91,6 +92,7 @@ class Kernel(Family):
         self._seconds: dict[Pattern, Adjoint] = {}
         self._sizes: dict[int, Kernel] = {}
         self._ready: dict[Hashable, Ready] = {}
+        self._again: dict[Hashable, Again | None] = {}
         self.facts = Facts()
         with self.room():
             self._written = _written_names(self.primal())
@@ -155,17 +157,30 @@ class Kernel(Family):
     def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Launches the kernel as it is. `grid`, `block`: ints or tuples of up to three; `args`: arrays (annotated or not), numbers,
         None."""
-        recorder, own = recording.get(), self.sized(shared_mem)
+        recorder, own = recording.get(), self.sized(shared_mem) if self._dynamic else self
         if recorder is not None:
             recorder.launch(own, grid, block, args, shared_mem, stream)
             return
+        same = words(args) if stream is None else None
+        again = own._again.get(same)
+        if again is not None and again.made(grid, block, args, shared_mem):
+            return
         known = own.known(likeness(grid, block, args, shared_mem))
-        if known is not None and known.bare and known.launch(own.primal(), args, stream):
+        made = known.launch(own.primal(), args, stream) if known is not None and known.bare else None
+        if made is not None:
+            if same is not None:
+                own._note_again(same, grid, block, args, shared_mem, made)
             return
         with self.room():
             call = own.bind(grid, block, args, shared_mem, stream)
             with call.executor.on(stream):
                 launching.run_primal(own.primal(call.aliases()), None, call)
+
+    def _note_again(self, same: Hashable, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, made: Launch) -> None:
+        """Keeps a launch for calls in the same words, once there have been two."""
+        if len(self._again) >= _MANY:
+            self._again.clear()
+        self._again[same] = Again.of(grid, block, args, shared_mem, made) if same in self._again else None
 
     def known(self, like: Hashable) -> Ready | None:
         """What was bound for an earlier call that this one is like."""
@@ -182,7 +197,7 @@ class Kernel(Family):
             own = copy.copy(self)
             own.function = replace(self.function, dynamic=shared_mem)
             own._primals, own._adjoints, own._tangents, own._seconds, own._sizes = {}, {}, {}, {}, {}
-            own.facts, own._ready = Facts(), {}
+            own.facts, own._ready, own._again = Facts(), {}, {}
             self._sizes.setdefault(shared_mem, own)
         return self._sizes[shared_mem]
 

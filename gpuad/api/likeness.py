@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +22,13 @@ from ..ir.nodes import Kernel
 from ..ir.types import HALVES
 from ..launching import Call, executor_of
 from ..program.actions import perform_one
+from .again import Launch, Make
 
 _WHOLE = frozenset({int, bool, np.bool_, *(np.dtype(f"{kind}{bits}").type for kind in ("int", "uint") for bits in (8, 16, 32, 64))})
 _REAL = frozenset({float, np.float32, np.float64})
 _PAIRS = frozenset({Duplicated, DuplicatedNoNeed})
 _SHADOWED = frozenset({"duplicated", "noneed", "active"})
 _LARGEST = {"float32": 3e38, "float64": float("inf")}  # below it a number is rounded, and that is all
-Make: TypeAlias = "Callable[[Any], Any]"
 
 
 # --- what calls share --------------------------------------------------------------------------------------------------------------------
@@ -171,23 +171,24 @@ class Ready:
             shadows.append(resolve(x.shadow) if kind in _SHADOWED else None)
         return (values, shadows) if _apart([m for m in (*values, *shadows) if isinstance(m, Memory)]) else None
 
-    def launch(self, kernel: Kernel, args: Sequence[Any], stream: Any) -> bool:
-        """Makes the launch with such arguments, none of which is annotated; False, and nothing is done, if they have to be looked at."""
+    def launch(self, kernel: Kernel, args: Sequence[Any], stream: Any) -> Launch | None:
+        """Makes the launch with such arguments, none of which is annotated, and gives what made it; None, and nothing is done, if they have
+        to be looked at."""
         memory = self.memory(args)
         if memory is None:
-            return False
+            return None
         values, _ = memory
         executor = executor_of(self.library)
         try:
             launch = executor.prepared(kernel, self.grid, self.block, values, shared_mem=self.shared_mem)
         except RecursionError:  # a text for arguments that overlap or are huge is made now
-            return False
+            return None
         if stream is None:
             perform_one(launch)
         else:
             with executor.on(stream):
                 perform_one(launch)
-        return True
+        return Launch(executor, launch, tuple(part.make for part in self.parts))
 
 
 def _apart(memories: Sequence[Memory]) -> bool:

@@ -27,7 +27,7 @@ def resolve(array: Array) -> Memory:
     """
     if type(array) is np.ndarray and array.base is None and array.flags.c_contiguous and array.size and not array.dtype.hasobject:
         return Memory(array.reshape(-1), 0)
-    owner = _owner(array)
+    owner = owner_of(array)
     data = _bytes(owner)
     distance = _address(array) - _address(data) if data.size else 0
     size = array.dtype.itemsize
@@ -56,7 +56,7 @@ def element_range(array: Array) -> tuple[int, int]:
     return offset + sum(min(s, 0) for s in steps) // size, offset + sum(max(s, 0) for s in steps) // size + 1
 
 
-def _owner(array: Array) -> Array:
+def owner_of(array: Array) -> Array:
     """The outermost ndarray on the way of `.base`: what lies beyond it (bytes, a mapped file, a foreign buffer) is not ours to reach
     into."""
     while isinstance(array.base, np.ndarray):

@@ -1,0 +1,210 @@
+"""Launches, copies and clearings that one call of compiled code makes are what they are one by one, on any number of threads."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuad
+from gpuad import Active, Duplicated, LaunchError, launching
+from gpuad.executors.base import Memory, Prepared, prepared
+from gpuad.executors.batch import Native
+from gpuad.executors.host import Host
+from gpuad.program.actions import clearing, copying, perform
+from gpuad.program.batching import Batched, batched
+
+SOURCE = r"""
+#define I const int i = blockIdx.x * blockDim.x + threadIdx.x
+extern "C" __global__ void near(double* y, const double* x, double a, int n) { I; if (i < n) y[i] += a * x[i] * x[(i + 1) % n]; }
+extern "C" __global__ void scale(double* y, const double* x, double a, int n) { I; if (i < n) y[i] = a * x[i] + 0.5 * y[i]; }
+extern "C" __global__ void count(int* seen, int* order, int n) { I; if (i < n) { order[i] = order[i] * 3 + 1; seen[i] += 1; } }
+extern "C" __global__ void slow(double* y, int n) { I; if (i < n) for (int k = 0; k < 20000; ++k) y[i] = y[i] * 0.999 + 1.0; }
+"""
+N, BLOCK = 5000, 64
+GRID = -(-N // BLOCK)
+WORKERS = [1, 2, 3, 17]
+
+
+def launch(host: Host, name: str, *args: Any) -> Prepared:
+    given = [Memory(a) if isinstance(a, np.ndarray) else a for a in args]
+    return prepared(host, gpuad.kernel(SOURCE, name).primal(), (GRID, 1, 1), (BLOCK, 1, 1), given)
+
+
+def one(actions: Any) -> Batched:
+    (found,) = batched(actions)
+    assert isinstance(found, Batched)
+    return found
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_each_part_of_each_launch_is_run_once_and_in_order(workers: int) -> None:
+    """300 launches are several portions; 3 a + 1 shows what came before what."""
+    host, seen, order = Host(workers), np.zeros(N, np.int32), np.zeros(N, np.int32)
+    call = one([launch(host, "count", seen, order, np.int32(N))] * 300)
+    expected = np.zeros(N, np.int32)
+    for run in range(1, 21):
+        call()
+        for _ in range(300):
+            expected = expected * np.int32(3) + np.int32(1)
+        assert (seen == 300 * run).all() and np.array_equal(order, expected)
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_neighbours_see_what_the_launch_before_wrote(workers: int) -> None:
+    host, random = Host(workers), np.random.default_rng(0)
+    x, y, kept = random.uniform(-1, 1, N), random.uniform(-1, 1, N), np.full((3, N), 7.0)
+
+    def actions(x: Any, y: Any, kept: Any) -> list[Any]:
+        a, n = np.float64(0.3), np.int32(N)
+        return [
+            launch(host, "near", y, x, a, n), copying(kept[0], y), launch(host, "near", x, y, a, n), clearing(y),
+            launch(host, "near", y, x, a, n), copying(kept[1], x), copying(x, kept[0]), launch(host, "near", x, y, a, n), clearing(kept[2]),
+        ] * 7  # fmt: skip
+
+    others = [a.copy() for a in (x, y, kept)]
+    with launching.executor_for_tests(host):
+        perform(actions(*others))
+        one(actions(x, y, kept))()
+    assert all(np.array_equal(a, b) for a, b in zip((x, y, kept), others, strict=True))
+
+
+def program(steps: int) -> tuple[gpuad.Tape, Callable[[], None], dict[str, Any], Any]:
+    """One with sums, in which each step saves a state."""
+    random = np.random.default_rng(1)
+    u, v = (Duplicated(random.uniform(0.5, 1.0, N)) for _ in range(2))
+    da, seed = np.zeros(()), random.uniform(size=N)
+    near, scale, tape = gpuad.kernel(SOURCE, "near"), gpuad.kernel(SOURCE, "scale"), gpuad.Tape()
+
+    def run() -> None:
+        a, b = u, v
+        with tape:
+            for _ in range(steps):
+                near[GRID, BLOCK](a, b, Active(0.1, da), N)
+                scale[GRID, BLOCK](b, a, 0.2, N)
+                a, b = b, a
+
+    return tape, run, {"u": u.primal, "v": v.primal, "du": u.shadow, "dv": v.shadow, "da": da, "seed": seed}, {u: seed}
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_program_with_sums(workers: int) -> None:
+    found = []
+    for threads in (1, workers):
+        with launching.executor_for_tests(Host(threads)):
+            tape, run, arrays, seeds = program(9)
+            start = {name: a.copy() for name, a in arrays.items()}
+            graph = None
+            for way in range(6):
+                for name, a in arrays.items():
+                    a[...] = start[name]
+                if way < 3:  # recorded, known, in batches
+                    run()
+                    tape.reverse(seeds)
+                else:
+                    graph = graph or tape.graph(seeds)
+                    graph.launch()
+                found.append({name: a.copy() for name, a in arrays.items()})
+    for each in found[1:]:
+        assert all(np.allclose(a, each[name], rtol=1e-12, atol=0) for name, a in found[0].items())
+    assert float(found[0]["da"]) != 0
+
+
+def test_several_callers() -> None:
+    """One has the crew, the others do without."""
+    host, wrong = Host(3), []
+
+    def call() -> None:
+        seen, order = np.zeros(N, np.int32), np.zeros(N, np.int32)
+        batch, alone = one([launch(host, "count", seen, order, np.int32(N))] * 40), launch(host, "count", seen, order, np.int32(N))
+        for _ in range(30):
+            batch()
+            alone()
+        if not (seen == 30 * 41).all():
+            wrong.append(seen)
+
+    launch(host, "count", np.zeros(N, np.int32), np.zeros(N, np.int32), np.int32(N))()
+    callers = [threading.Thread(target=call) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert not wrong
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_child_of_a_fork() -> None:
+    seen, order = np.zeros(N, np.int32), np.zeros(N, np.int32)
+    call = one([launch(Host(2), "count", seen, order, np.int32(N))] * 50)
+    call()
+    child = os.fork()
+    if child == 0:
+        call()
+        os._exit(0 if (seen == 100).all() else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    call()
+    assert (seen == 100).all()
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("at", [0, 3, 30])
+def test_a_launch_that_fails_ends_the_batch(workers: int, at: int) -> None:
+    host, seen, order = Host(workers), np.zeros(N, np.int32), np.zeros(N, np.int32)
+    good = launch(host, "count", seen, order, np.int32(N))
+    geometry, slots = good.func.args
+    native = Native(good.func.func, np.frombuffer(geometry, np.int64).__or__([1 << 40, 0, 0, 0, 0, 0, 0]).tobytes(), slots)
+    native.memory, native.workers, native.led = (), workers, False
+    bad = Prepared(native)
+    with pytest.raises(LaunchError, match="count: out of memory"):
+        one([*[good] * at, bad, *[good] * 10])()
+    assert (seen == at).all()
+    one([good, good])()
+    assert (seen == at + 2).all()
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers")
+def test_a_long_batch_can_be_interrupted() -> None:
+    host, y = Host(2), np.zeros(N)
+    slow = launch(host, "slow", y, np.int32(N))
+    begin = time.perf_counter()
+    slow()
+    count = int(3.0 / (time.perf_counter() - begin)) + 10  # seconds of them
+    call = one([slow] * count)
+
+    def heard(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, heard)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            call()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_what_takes_python_stays_python() -> None:
+    host, x, y = Host(2), np.zeros((4, 6)), np.zeros((4, 6))
+    first = launch(host, "near", np.zeros(N), np.ones(N), np.float64(1), np.int32(N))
+    for action in (
+        copying(x, 1.0),  # a number
+        copying(x, y.astype(np.float32)),  # converts
+        copying(x[:, ::2], y[:, ::2]),  # has gaps
+        copying(x, y[0]),  # broadcasts
+        copying(x.T, y.T[:, ::-1]),  # another order
+        copying(x.reshape(-1)[1:], x.reshape(-1)[:-1]),  # overlaps
+        clearing(x[:, ::2]),
+        lambda: None,
+    ):
+        assert batched([first, action, first]) == (first, action, first)
+    assert len(batched([first, copying(x, y), clearing(x.T), first])) == 1
+    moves = copying(x, y), clearing(x)
+    assert batched(moves) == moves  # there is nothing compiled that could do them
