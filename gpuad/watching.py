@@ -20,7 +20,7 @@ from .annotations import address
 from .errors import TapeError
 from .executors.digest import BLOCK, digest
 from .launching import fingerprint
-from .program.memory import Allocation, few_rows, gather, places, portions
+from .program.memory import Allocation, gather, places, portions
 from .program.region import Region
 
 SMALL = 1 << 20  # bytes that are looked at in full
@@ -63,7 +63,7 @@ def mark(allocation: Allocation, region: Region, room: Room | None = None) -> in
     if mixed is not None:
         return mixed
     room = room or (lambda nbytes: allocation.root[:nbytes].copy())
-    if few_rows(region) is None and isinstance(allocation.root, np.ndarray):
+    if isinstance(allocation.root, np.ndarray):
         found = 0
         for portion in portions(allocation.root, region, room):
             found = zlib.crc32(portion.data, found)

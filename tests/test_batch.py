@@ -75,6 +75,21 @@ def test_neighbours_see_what_the_launch_before_wrote(workers: int) -> None:
     assert all(np.array_equal(a, b) for a, b in zip((x, y, kept), others, strict=True))
 
 
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("shape", [(3, 70001), (3000, 60), (2, 2), (1, 9)])
+def test_copies_and_clearings_of_rows(workers: int, shape: tuple[int, int]) -> None:
+    random, first = np.random.default_rng(2), launch(Host(workers), "near", np.zeros(N), np.ones(N), np.float64(1), np.int32(N))
+    x, y, z = (random.integers(1, 200, shape).astype(np.uint8) for _ in range(3))
+    expected = [a.copy() for a in (x, y, z)]
+    actions = [
+        [first, copying(x[1:, 1:-1], y[1:, :-2]), clearing(y[:, :1]), copying(z, x), clearing(x[1:]), copying(y[:, 1:], z[:, :-1])]
+        for x, y, z in ((x, y, z), expected)
+    ]
+    one([a for a in actions[0] if a is first or a.target.size])()
+    perform(actions[1])
+    assert all(np.array_equal(a, b) for a, b in zip((x, y, z), expected, strict=True))
+
+
 def program(steps: int) -> tuple[gpuad.Tape, Callable[[], None], dict[str, Any], Any]:
     """One with sums, in which each step saves a state."""
     random = np.random.default_rng(1)
@@ -197,7 +212,9 @@ def test_what_takes_python_stays_python() -> None:
     for action in (
         copying(x, 1.0),  # a number
         copying(x, y.astype(np.float32)),  # converts
-        copying(x[:, ::2], y[:, ::2]),  # has gaps
+        copying(x[:, ::2], y[:, ::2]),  # has gaps between elements
+        copying(x[:, None, 2:], y[:, None, 2:]),  # has gaps, and is no matrix
+        copying(x[::-1, 1:], y[::-1, 1:]),  # goes back
         copying(x, y[0]),  # broadcasts
         copying(x.T, y.T[:, ::-1]),  # another order
         copying(x.reshape(-1)[1:], x.reshape(-1)[:-1]),  # overlaps
@@ -205,6 +222,6 @@ def test_what_takes_python_stays_python() -> None:
         lambda: None,
     ):
         assert batched([first, action, first]) == (first, action, first)
-    assert len(batched([first, copying(x, y), clearing(x.T), first])) == 1
+    assert len(batched([first, copying(x, y), clearing(x.T), copying(x[:, 2:], y[::2].repeat(2, 0)[:, :4]), first])) == 1
     moves = copying(x, y), clearing(x)
     assert batched(moves) == moves  # there is nothing compiled that could do them

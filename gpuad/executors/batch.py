@@ -1,14 +1,13 @@
 """Launches, copies and clearings on a CPU that one call of compiled code makes one after the other.
 
 From Python each of them takes a call of its own, a microsecond in which the crew of threads has nothing to do. What is known beforehand
-is a table of addresses; these are fixed, so whoever makes the table keeps the arrays.
+is a table of addresses; these are fixed, so whoever has the table keeps the arrays.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -34,50 +33,53 @@ class Native(partial[Any]):
     led: bool
 
 
-@dataclass(frozen=True, eq=False)
-class Item:
-    """One of a batch, as compiled code reads it, and what it keeps alive."""
-
-    words: tuple[int, int, int, int, int]
-    kept: Any
+Item = tuple[int, int, int, int, int, int, int, int]  # as compiled code reads it
 
 
 def launched(launch: Native) -> Item:
     """A launch."""
     geometry, slots = launch.args
-    return Item((_entry(launch.func), _bytes(geometry), _bytes(slots), 0, int(launch.led)), launch)
+    return _entry(launch.func), _bytes(geometry), _bytes(slots), int(launch.led), 0, 0, 0, 0
 
 
 def copied(target: Any, source: Any) -> Item | None:
     """A copy from one array of NumPy to another; None where it is more than one of memory, from somewhere to elsewhere."""
-    if not (_is_dense(target) and _is_dense(source) and target.flags.writeable):
+    if not (_has_numbers(target) and _has_numbers(source) and target.flags.writeable):
         return None
-    if target.dtype != source.dtype or target.shape != source.shape or target.strides != source.strides:
+    if target.dtype != source.dtype or target.shape != source.shape or np.may_share_memory(target, source):
         return None
-    if np.may_share_memory(target, source):
+    if target.strides == source.strides and _is_dense(target):
+        return 0, _address(target), _address(source), 0, int(target.nbytes), 1, 0, 0
+    if not (_has_runs(target) and _has_runs(source)):
         return None
-    return Item((0, _address(target), _address(source), int(target.nbytes), 0), (target, source))
+    count, run = target.shape
+    return 0, _address(target), _address(source), 0, run * int(target.itemsize), count, target.strides[0], source.strides[0]
 
 
 def cleared(target: Any) -> Item | None:
     """The clearing of an array of NumPy; None where it is not one of memory."""
-    if not (_is_dense(target) and target.flags.writeable):
+    if not (_has_numbers(target) and target.flags.writeable):
         return None
-    return Item((0, _address(target), 0, int(target.nbytes), 0), target)
+    if _is_dense(target):
+        return 0, _address(target), 0, 0, int(target.nbytes), 1, 0, 0
+    return (
+        (0, _address(target), 0, 0, target.shape[1] * int(target.itemsize), target.shape[0], target.strides[0], 0)
+        if _has_runs(target)
+        else None
+    )
 
 
 class Batch:
-    """Items that are done by one call, in order. `workers`: how many threads may make a copy."""
+    """Items that are done by one call, in order. `workers`: how many threads may make a copy. Their memory is kept by who has the batch."""
 
     def __init__(self, items: Sequence[Item], workers: int) -> None:
-        self.items = items
         self.workers = workers
-        self.table = np.array([item.words for item in items], np.int64)
+        self.table = np.array(items, np.int64)
         self.place = _address(self.table)
 
     def __call__(self) -> int | None:
         """Does them. The number of the one that failed for want of memory, if one did; those after it are not done then."""
-        at, count = 0, len(self.items)
+        at, count = 0, len(self.table)
         while at < count:
             at = _BY[0](self.place, at, count, self.workers)
             if at < 0:
@@ -85,11 +87,19 @@ class Batch:
         return None
 
 
+def _has_numbers(array: Any) -> bool:
+    """Whether it is an array of numbers, of which 0 is made of zero bits."""
+    return isinstance(array, np.ndarray) and array.dtype.kind in "biufc" and array.size > 0
+
+
 def _is_dense(array: Any) -> bool:
-    """Whether it is an array of numbers, one after the other, of which 0 is made of zero bits."""
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufc" or not array.size:
-        return False
-    return array.flags.c_contiguous or array.flags.f_contiguous
+    """Whether the elements are one after the other."""
+    return bool(array.flags.c_contiguous or array.flags.f_contiguous)
+
+
+def _has_runs(array: Any) -> bool:
+    """Whether it is a matrix whose rows are dense and apart."""
+    return bool(array.ndim == 2 and array.strides[1] == array.itemsize and array.strides[0] >= array.shape[1] * array.itemsize)
 
 
 def _address(array: Any) -> int:

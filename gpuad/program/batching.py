@@ -16,7 +16,7 @@ from .actions import Action, Clearing, Copying, named
 
 
 class Batched:
-    """Several actions as one."""
+    """Several actions as one. They keep their memory alive."""
 
     def __init__(self, actions: Sequence[Action], items: Sequence[Item], workers: int) -> None:
         self.actions = actions

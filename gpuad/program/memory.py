@@ -9,7 +9,7 @@ Going back in time, `Versions` keeps the table of pieces that stand for the pres
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import islice
@@ -130,7 +130,7 @@ GAPS = 1 / 16  # share of a region's bytes that may lie between and beside its s
 MANY = 64  # groups of runs, beyond which bytes are copied by their offsets
 FEW = 1 << 18  # offsets that are worth remembering
 LONG = 1 << 23  # bytes
-PORTION = 1 << 18  # bytes
+PORTION = 1 << 16  # bytes
 
 
 def _home(region: Region, needed: Region, size: int) -> tuple[int, int] | None:
@@ -194,28 +194,19 @@ def _groups(region: Region) -> Iterator[_Rows]:
 
 
 def _grid(array: Any, low: int, r: _Rows) -> Any:
-    """A view of the runs as a matrix of bytes."""
+    """A view of the runs, of which the first begins with element `low` of a flat array, as a matrix."""
+    size = int(array.dtype.itemsize)
     if r.count == 1:
         return array[low : low + r.run].reshape(1, r.run)
-    return _strided(array)(array[low:], (r.count, r.run), (r.stride, 1))
-
-
-def _strided(array: Any) -> Any:
-    if isinstance(array, np.ndarray):
-        return np.lib.stride_tricks.as_strided
-    return sys.modules["cupy"].lib.stride_tricks.as_strided
+    shape, strides = (r.count, r.run), (r.stride * size, size)
+    if isinstance(array, np.ndarray):  # as_strided makes an object more
+        return np.ndarray(shape, array.dtype, array, low * size, strides)
+    return sys.modules["cupy"].lib.stride_tricks.as_strided(array[low:], shape, strides)
 
 
 def clearing_of(array: Any, elements: Region) -> list[Action]:
     """What sets elements of a flat array to 0, evenly spaced runs at once."""
-    size = int(array.dtype.itemsize)
-    found: list[Action] = []
-    for r in rows(elements):
-        if r.count == 1:
-            found.append(clearing(array[r.low : r.low + r.run]))
-        else:
-            found.append(clearing(_strided(array)(array[r.low :], (r.count, r.run), (r.stride * size, size))))
-    return found
+    return [clearing(array[r.low : r.low + r.run] if r.count == 1 else _grid(array, r.low, r)) for r in rows(elements)]
 
 
 def gathering(source: Any, region: Region, packed: Any) -> list[Action]:
@@ -231,6 +222,25 @@ def gathering(source: Any, region: Region, packed: Any) -> list[Action]:
 
 def portions(source: NDArray[np.uint8], region: Region, room: Callable[[int], Any]) -> Iterator[NDArray[np.uint8]]:
     """The region's bytes in an array of the host, a portion after the other, all in the same room."""
+    groups = few_rows(region)
+    return _portions(source, region, room) if groups is None else _of_rows(source, groups, room)
+
+
+def _of_rows(source: NDArray[np.uint8], groups: Sequence[_Rows], room: Callable[[int], Any]) -> Iterator[NDArray[np.uint8]]:
+    packed: Any = None
+    for r in groups:
+        if 2 * r.run > PORTION or r.count == 1:
+            yield from (source[low : low + r.run] for low in range(r.low, r.low + r.stride * r.count, r.stride))
+            continue
+        packed, grid, most = room(PORTION) if packed is None else packed, _grid(source, r.low, r), PORTION // r.run
+        for begin in range(0, r.count, most):
+            some = grid[begin : begin + most]
+            here = packed[: some.size]
+            here.reshape(some.shape)[...] = some
+            yield here
+
+
+def _portions(source: NDArray[np.uint8], region: Region, room: Callable[[int], Any]) -> Iterator[NDArray[np.uint8]]:
     unit = _unit(region)
     words, at, step = (_words(source, unit) if unit > 1 else source), places(region, unit), PORTION // unit
     packed = room(min(region.nbytes, PORTION))

@@ -6,25 +6,34 @@ others have left.
 
 BATCH = r"""
 // One of a batch: a launch by its entry, with its geometry in `a` and its slots in `b`, `led` if it has to be; without an entry a copy of
-// `n` bytes from `b` to `a`, or, without `b`, a clearing of `a`.
+// `count` runs of `run` bytes from `b` to `a`, or, without `b`, a clearing of `a`; `a_step`, `b_step`: from one run to the next.
 struct gpuad_item
 {
     int (*entry)(const long long*, const unsigned long long*);
-    void* a;
-    const void* b;
-    long long n, led;
+    char* a;
+    const char* b;
+    long long led, run, count, a_step, b_step;
 };
 
 // Those from number `at` to `last` (excluded); `workers`: how many threads may make a copy.
 struct gpuad_batch { const gpuad_item* items; long long at, last; int workers; };
 
+GPUAD_INLINE void gpuad_move_bytes(char* a, const char* b, long long n)
+{
+    if (b) std::memcpy(a, b, n);
+    else std::memset(a, 0, n);
+}
+
+// A run is shared out by its bytes, several are by their number.
 static int gpuad_move(const gpuad_item& item, int most)
 {
-    const int workers = gpuad_workers(most, item.n >= 1 << 17, item.n), parts = gpuad_parts(workers, item.n / 4, item.n);
+    const long long bytes = item.run * item.count, amount = item.count == 1 ? item.run : item.count;
+    const int workers = gpuad_workers(most, bytes >= 1 << 17, amount), parts = gpuad_parts(workers, bytes / 4, amount);
     return gpuad_parallel(workers, parts, [&](int part) {
-        const long long from = gpuad_bound(item.n, part, parts), bytes = gpuad_bound(item.n, part + 1, parts) - from;
-        if (item.b) std::memcpy((char*)item.a + from, (const char*)item.b + from, bytes);
-        else std::memset((char*)item.a + from, 0, bytes);
+        const long long from = gpuad_bound(amount, part, parts), to = gpuad_bound(amount, part + 1, parts);
+        if (item.count == 1) return gpuad_move_bytes(item.a + from, item.b ? item.b + from : nullptr, to - from);
+        for (long long k = from; k < to; ++k)
+            gpuad_move_bytes(item.a + k * item.a_step, item.b ? item.b + k * item.b_step : nullptr, item.run);
     });
 }
 
