@@ -62,6 +62,12 @@ PRELUDE = r"""
 #define GPUAD_RESTRICT
 #endif
 #define GPUAD_INLINE static inline __attribute__((always_inline))
+// Vectors of 512 bits for what only streams through memory: it reads each line of the cache at once. g++ prefers 256 where there are such.
+#if defined(__GNUC__) && !defined(__clang__) && defined(__AVX512FP16__)
+#define GPUAD_WIDE __attribute__((noinline, target("prefer-vector-width=512")))
+#else
+#define GPUAD_WIDE
+#endif
 #define GPUAD_NOINLINE __attribute__((noinline))
 
 namespace gpuad_host {

@@ -268,7 +268,8 @@ class _Entry:
             *(f"long long gpuad_{n}" for n in ("first", "last", "from", "to")),
         ]
         declared = [text for p, text in zip(self.given, declared, strict=True) if p not in self.row_fields]
-        head = wrapped(f"static void gpuad_rows_{self.name}", [*declared, *done, *numbers])
+        wide = "GPUAD_WIDE " if self.straight and not self.sums else ""
+        head = wrapped(f"{wide}static void gpuad_rows_{self.name}", [*declared, *done, *numbers])
         before, after = self.around()
         named = zip(self.kernel.params, self.arguments(), self.row_params(self.printer), strict=True)
         own = [f"{INDENT}gpuad_row<{kind}> {name};" for _, name, kind in named if kind is not None]
