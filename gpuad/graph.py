@@ -51,10 +51,11 @@ class Captured:
 class Graph:
     """The forward and the reverse of a recording, for the arrays that it was recorded with. Made by `Tape.graph`."""
 
-    def __init__(self, forward: Sequence[Part], reverse: Sequence[Part], tape: Captured) -> None:
+    def __init__(self, forward: Sequence[Part], reverse: Sequence[Part], plan: Plan, tape: Captured) -> None:
         forward, reverse = joined(forward, tape.exact_executor), joined(reverse, tape.exact_executor)
         self._parts: Mapping[str, Sequence[Part]] = {"forward": forward, "reverse": reverse, "whole": [*forward, *reverse]}
         self._tape = tape
+        self._plan = plan
         self._made: dict[str, Action] = {}
         self._watch: Watch | None = None
         self._token: object = None
@@ -97,7 +98,12 @@ class Graph:
         self._watch = None  # also if this fails: what was computed before is not what memory holds then
         self._token = self._tape.use_up()
         self._tape.streams.take_over(self._tape.executor)
+        if which == "forward":
+            launcher()
+            return
+        self._plan.begin()
         launcher()
+        self._plan.end()
 
     def _launcher(self, which: str) -> Action:
         """What runs a part, captured now if it is the first time."""
@@ -147,9 +153,8 @@ def forward_parts(steps: Sequence[Step], changed: Mapping[int, Sequence[Action]]
 
 
 def reverse_parts(plan: Plan, seeds: Sequence[tuple[Any, Any]]) -> list[Part]:
-    """The seeds, for each shadow its seed, the reverse, and what it would owe."""
+    """The seeds, for each shadow its seed, and the reverse."""
     return [
         *((copying(shadow, seed), "seed", "reverse") for shadow, seed in seeds),
         *plan.parts,
-        *plan.ends,
     ]

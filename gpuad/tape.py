@@ -370,13 +370,12 @@ class Tape(Seeding, Repeating):
         self.extract_early()
         executor = executor_of(self._library)
         resolved, plan = self._planned(seeds, lasting=True)
-        plan.show()
         if executor.stream() is not None and not all(_on_device(seed) for _, seed, _, _ in resolved or ()):
             raise TapeError("a seed of a graph on a GPU is a CuPy array or a number, not an array of the host")
         executors = executor, executor_of(self._library, True)
         tape = Captured(list(self.allocations.values()), self.exact, self._streams, *executors, self._use_up, self._used_by)
         pairs = [(shadow, seed) for shadow, seed, root, _ in resolved or () if where_of(root) not in plan.placed]
-        return Graph(forward_parts(self._steps, redirected(self, self._steps)), reverse_parts(plan, pairs), tape)
+        return Graph(forward_parts(self._steps, redirected(self, self._steps)), reverse_parts(plan, pairs), plan, tape)
 
     def _use_up(self) -> object:
         """The tape's memory is about to be used by a graph; gives a token of this use."""

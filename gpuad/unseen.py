@@ -46,7 +46,8 @@ class Unseen:
         """The caller is about to see the shadow."""
         if not _quiet.get():
             self.seen = True
-            self.settle()
+            if self.owed:
+                self.settle()
 
     def settle(self) -> None:
         """Clears what is owed."""

@@ -74,19 +74,9 @@ class Plan:
         return list(zip(self.actions, self.names, self.places, strict=True))
 
     @property
-    def ends(self) -> list[Part]:
-        """What clears all that it owes."""
-        return [(action, *_END) for owed in self.owed for action in owed.actions]
-
-    @property
     def is_seen(self) -> bool:
         """Whether what it owes was seen since it was made."""
         return any(owed.unseen.seen for owed in self.owed)
-
-    def show(self) -> None:
-        """What comes uses the shadows without asking what they owe."""
-        for unseen in self.unseen:
-            unseen.show()
 
     def begin(self) -> None:
         """What other reversals owe to shadows of this program is cleared, unless that is all the same here."""
