@@ -29,7 +29,7 @@ from .api import Family, Kernel
 from .arguments.layouts import dtype_leaves
 from .errors import UnsupportedError
 from .ir.dtypes import is_bfloat16, is_real, shadow_dtype
-from .ir.nodes import Binary, Call, Var, walk
+from .ir.nodes import Binary, Call, walk
 from .ir.rewrite import expressions, walk_stmts
 
 
@@ -117,7 +117,7 @@ def check_gradient(
         precision = state.precision()
         if tolerance is not None:
             precision = replace(precision, dot=tolerance, taylor=max(tolerance, precision.taylor))
-        notes: list[str] = []
+        notes = list(state.remarks())
         if race_check:
             state.check_races()
         rng = np.random.default_rng(seed)
@@ -265,18 +265,28 @@ class _State:
         dtypes = [array.dtype for _, array, _ in self.views.values()]
         if any(is_bfloat16(dtype) for dtype in dtypes):
             return BFLOAT16
-        sizes = [dtype.itemsize // (2 if dtype.kind == "c" else 1) for dtype in dtypes]
-        return PRECISIONS[min(*sizes, *self._computing())]
+        return PRECISIONS[min(*self._sizes(), self.computing())]
 
-    def _computing(self) -> set[int]:
-        """The sizes of the numbers that the kernel computes with active scalars: its parameters may be narrower than all arrays."""
-        if not self.scalars or not isinstance(self.launch.kernel, Kernel):
-            return {8}
+    def _sizes(self) -> list[int]:
+        dtypes = [array.dtype for _, array, _ in self.views.values()]
+        return [dtype.itemsize // (2 if dtype.kind == "c" else 1) for dtype in dtypes]
+
+    def remarks(self) -> Iterator[str]:
+        """What a reader should know of the tolerances."""
+        if self.computing() < min(self._sizes()):
+            yield f"the kernel computes in float{8 * self.computing()} what its arrays hold in more digits; compared as such"
+
+    def computing(self) -> int:
+        """The size of the narrowest numbers that the kernel computes from what is active: `fabsf(x)` of a double has no more digits than a
+        float, and a parameter may be narrower than all arrays."""
+        if not isinstance(self.launch.kernel, Kernel):
+            return max(self._sizes())
         kernel = self.launch.kernel.sized(self.launch.shared_mem).primal()
-        scalars = [p for k in self.scalars if isinstance(p := kernel.params[k], Var)] if len(kernel.params) == len(self.args) else []
-        facts = activity(kernel, scalars)
-        computed = (e for s in walk_stmts(kernel.body) for top in expressions(s) for e in walk(top) if isinstance(e, Binary | Call))
-        return {8} | {e.type.bits // 8 for e in computed if any(v in facts.varied for v in differentiable(e))}
+        given = {position for position, _ in self.views} | set(self.scalars)
+        aligned = len(kernel.params) == len(self.args)  # but for structs, which are several parameters each
+        facts = activity(kernel, [p for k, p in enumerate(kernel.params) if k in given or not aligned])
+        made = (e for s in walk_stmts(kernel.body) for top in expressions(s) for e in walk(top) if isinstance(e, Binary | Call))
+        return min((e.type.bits // 8 for e in made if any(v in facts.varied for v in differentiable(e))), default=8)
 
     @contextmanager
     def kept(self) -> Iterator[None]:
