@@ -23,7 +23,6 @@ _VOLATILE = (
 )
 
 
-_BYTES = {TypeKind.CHAR_S, TypeKind.CHAR_U, TypeKind.SCHAR, TypeKind.UCHAR}
 _CASTS = (CursorKind.CXX_REINTERPRET_CAST_EXPR, CursorKind.CSTYLE_CAST_EXPR)
 
 
@@ -60,9 +59,9 @@ def _declaration(ctx: Context, cursor: Cursor) -> Declaration:
 
 
 def _meant(ctx: Context, cursor: Cursor, element: ClangType) -> ClangType:
-    """The element of an array of bytes that the function only uses as an array of another type (`T* s = reinterpret_cast<T*>(bytes)`, the
-    way to dynamic shared memory in a template): that type. Of any other array its own."""
-    if element.get_canonical().kind not in _BYTES or not ctx.active:
+    """The element of an array that the function only uses as an array of another type (`T* s = reinterpret_cast<T*>(bytes)`, the way to
+    dynamic shared memory in a template): that type. Of any other array its own."""
+    if not ctx.active:
         return element
     uses, targets = 0, list[ClangType]()
     for node in _nodes(ctx.active[-1]):
