@@ -1,4 +1,4 @@
 // CuPy gives a text some of the standard library's names in namespace std.
 #pragma once
 #include <limits>
-#include <type_traits>
+#include "gpuad/type_traits.h"
