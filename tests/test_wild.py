@@ -85,6 +85,21 @@ def test_header_of_constants_that_cupy_bundles() -> None:
     assert np.isinf(y[3]) and np.allclose(y[4:], x[4:] ** 2)
 
 
+def test_names_of_std_that_cupy_lacks_may_be_declared() -> None:
+    before = """
+    #include <cupy/cuda_workaround.h>
+    namespace std { template <class T, class U> inline constexpr bool is_same_v = is_same<T, U>::value; }
+    template <class T> __device__ T twice(T a) { if constexpr (std::is_same_v<T, double>) return 2 * a; else return a; }"""
+    check_gradient(_kernel("y[i] += twice(x[i] * x[i]);", before=before), _fields(), grid=(2,), block=(8,))
+
+
+def test_header_of_arrays() -> None:
+    text = """
+    #include <cupy/carray.cuh>
+    extern "C" __global__ void k(const double* x, double* y, int n) { CUPY_FOR(i, n) { y[i] += M_PI * x[i] * x[i]; } }"""
+    check_gradient(gpuad.kernel(text, "k"), _fields(), grid=(2,), block=(3,))
+
+
 @pytest.mark.parametrize("folder", ["", "cuda/std/"])
 def test_limits_and_type_traits(folder: str) -> None:
     space = "cuda::std" if folder else "std"
@@ -162,7 +177,7 @@ def test_complex_number_without_a_value_is_still_refused() -> None:
 
 BYTES = """
 template <class T> __global__ void k(const T* x, T* y, int n) {
-    extern __shared__ __align__(16) unsigned char raw[];
+    extern __shared__ __align__(16) RAW raw[];
     T* s = %s;
     int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
     s[t] = i < n ? x[i] * x[i] : T(0);
@@ -171,9 +186,11 @@ template <class T> __global__ void k(const T* x, T* y, int n) {
 }"""
 
 
-@pytest.mark.parametrize("cast", ["reinterpret_cast<T*>(raw)", "(T*)raw", "(T*)(raw)"])
-def test_bytes_of_shared_memory_used_as_one_type(cast: str) -> None:
-    kernel = gpuad.kernel(BYTES % cast, "k<double>")
+@pytest.mark.parametrize(
+    ("raw", "cast"), [("unsigned char", "reinterpret_cast<T*>(raw)"), ("char", "(T*)raw"), ("int4", "(T*)(raw)"), ("float", "(T*)raw")]
+)
+def test_bytes_of_shared_memory_used_as_one_type(raw: str, cast: str) -> None:
+    kernel = gpuad.kernel(BYTES.replace("RAW", raw) % cast, "k<double>")
     x, y, n = _fields()
     check_gradient(kernel, (x, y, n), grid=(2,), block=(8,), shared_mem=64)
 
@@ -181,7 +198,7 @@ def test_bytes_of_shared_memory_used_as_one_type(cast: str) -> None:
 @pytest.mark.parametrize("cast", ["(T*)raw; float* f = (float*)raw; f[0] = 1", "(T*)(raw + 8)", "(T*)raw; raw[3] = 1"])
 def test_bytes_of_shared_memory_used_as_several_types_are_refused(cast: str) -> None:
     with pytest.raises(UnsupportedError, match="reinterprets memory"):
-        gpuad.kernel(BYTES % cast, "k<double>").adjoint(x=Duplicated, y=Duplicated, shared_mem=64)
+        gpuad.kernel(BYTES.replace("RAW", "unsigned char") % cast, "k<double>").adjoint(x=Duplicated, y=Duplicated, shared_mem=64)
 
 
 # --- elementwise kernels ------------------------------------------------------------------------------------------------------------------
@@ -223,3 +240,11 @@ def _damped(x, y, rate):  # type: ignore[no-untyped-def]
 def test_precision_is_that_of_an_active_scalar() -> None:
     """A Python float is a float32 in a jit function: what is computed with it has no more digits, however wide the arrays are."""
     check_gradient(gpuad.kernel(_damped), (rng.normal(size=9), rng.normal(size=9), 0.7), grid=(2,), block=(8,))
+
+
+def test_precision_is_that_of_what_is_computed() -> None:
+    """`fabsf` of a double is a float."""
+    report = check_gradient(_kernel("y[i] += (1 - fabsf(x[i])) * (1 - fabsf(x[i])) * sin(x[i]);"), _fields(), grid=(2,), block=(8,))
+    assert any("computes in float32" in note for note in report.notes)
+    report = check_gradient(_kernel("y[i] += 0.5f * x[i] * fabs(x[i]);"), _fields(), grid=(2,), block=(8,))
+    assert not report.notes
