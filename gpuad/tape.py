@@ -238,6 +238,8 @@ class Tape(Seeding, Repeating):
                 step.check = partial(self._check_stores, adjoint, call)
                 if not self.doing.dry:
                     step.check()
+                if not launching.stores_in_doubt(adjoint, call):  # it was told for good, from the launch's numbers
+                    step.check = None
             augmented = adjoint.augmented if adjoint is not None else None
             if augmented is not None and adjoint is not None:
                 operation = replace(operation, logs=launching.new_logs(adjoint, self.pooled(call)))

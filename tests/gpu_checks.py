@@ -589,6 +589,31 @@ def graph_of_states(cupy: Any) -> None:
             np.testing.assert_allclose(b.get(), a, rtol=1e-5, atol=1e-6)
 
 
+def graph_of_wrapped_stores(cupy: Any) -> None:
+    """Lattice Boltzmann: that no two threads store to one element is asked of the launch once, for its numbers, and not by the graph."""
+    side, steps = 16, 3
+    step = gpuad.kernel(kernel_folder() / "lattice_boltzmann.cu", "lattice_boltzmann")
+    f, g = (Duplicated(cupy.zeros((9, side, side), np.float32), cupy.zeros((9, side, side), np.float32)) for _ in range(2))
+    given = np.random.default_rng(0).uniform(0.9, 1.1, (9, side, side)).astype(np.float32)
+    tape, expected, made = gpuad.Tape(), [], None
+    for run in range(2):
+        f.primal[...], f.shadow[...] = cupy.asarray(given), 0
+        if made is not None:
+            made.launch()
+        else:
+            a, b = f, g
+            with tape:
+                for _ in range(steps):
+                    step[(1, side), (32,)](a, b, 1.2, side, side)
+                    a, b = b, a
+            tape.reverse({a: 1.0})
+            made = tape.graph({a: 1.0})
+        expected.append([x.get() for x in (f.primal, g.primal, f.shadow, g.shadow)])
+        assert run or np.abs(expected[0][2]).max() > 0
+    for a, b in zip(*expected, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-6)
+
+
 def _waiting_reverse(dx: Any, dx_before: Any) -> None:
     dx_before[...] = dx_before + dx
 
@@ -673,6 +698,6 @@ def large_shared(cupy: Any) -> None:
 CHECKS: tuple[Callable[[Any], None], ...] = (
     raw_kernel, raw_module, template_instance, own_kernel_runs, view, halves_of_one_array, made_shadow, batch, refused, split_on_stream,
     tape_on_streams, tape_memory_on_streams, values_kept_on_streams, graph, graph_of_states, graph_refusals, graph_of_what_allocates,
-    elementwise, reduction, python_function, large_shared, temporaries,
+    elementwise, reduction, python_function, large_shared, temporaries, graph_of_wrapped_stores,
 )  # fmt: skip
 SPLIT = ("softmax", "adam", "horner", "relu_bias", "kepler-orbit", "insertion_sort", "masked_update", "gray_scott")
