@@ -14,6 +14,9 @@ from launch_tools import CASES, compiled
 import gpuad
 from gpuad import Duplicated, testing
 from gpuad.launching.states import fingerprint
+from gpuad.program.actions import Copying, perform
+from gpuad.program.memory import gathering, scattering
+from gpuad.program.region import Region
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -54,6 +57,21 @@ def test_every_launch_is_on_the_stream(cupy: Any) -> None:
     gpuad.autodiff(compiled(gpu_checks.CUBE, "settle"), 1, 32, (Duplicated(x, dx), steps, 8), stream=stream)
     assert {"settle", "settle_reverse"} <= set(stream.launches)
     assert len(fake_cupy.NULL.launches) == before
+
+
+@pytest.mark.parametrize(("begin", "run", "word"), [(0, 16, 8), (8, 12, 4), (2, 6, 2), (1, 7, 1)])
+def test_runs_with_gaps_are_copied_by_words(cupy: Any, begin: int, run: int, word: int) -> None:
+    host = np.random.default_rng(0).integers(0, 256, 200, dtype=np.uint8)
+    region = Region(np.array([[low, low + run] for low in range(begin, 160, 32)], dtype=np.int64))
+    root, packed, back = cupy.asarray(host), cupy.zeros(region.nbytes, np.uint8), cupy.zeros(200, np.uint8)
+    for actions in (gathering(root, region, packed), scattering(packed, region, back)):
+        (action,) = actions
+        assert isinstance(action, Copying) and action.target.dtype.itemsize == word
+        perform(actions)
+    expected = np.zeros_like(host)
+    for low, high in region.spans:
+        expected[low:high] = host[low:high]
+    np.testing.assert_array_equal(back.get(), expected)
 
 
 @pytest.mark.parametrize("begin", [0, 4])

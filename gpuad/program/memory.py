@@ -8,6 +8,7 @@ Going back in time, `Versions` keeps the table of pieces that stand for the pres
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..annotations import namespace
+from ..annotations import address, namespace
 from .actions import Action, clearing, copying, perform, perform_one
 from .region import EMPTY, Region, span
 
@@ -204,6 +205,18 @@ def _grid(array: Any, low: int, r: _Rows) -> Any:
     return sys.modules["cupy"].lib.stride_tricks.as_strided(array[low:], shape, strides)
 
 
+_WORDS = {8: np.uint64, 4: np.uint32, 2: np.uint16}
+
+
+def _moving(target: Any, source: Any) -> Action:
+    """Copies a matrix of bytes. On a GPU, where a thread copies an element, runs with gaps between go by words, as long as their places and
+    lengths allow."""
+    if isinstance(target, np.ndarray) or (target.flags.c_contiguous and source.flags.c_contiguous):
+        return copying(target, source)
+    word = _WORDS.get(math.gcd(8, target.shape[1], target.strides[0], source.strides[0], address(target), address(source)))
+    return copying(target, source) if word is None else copying(target.view(word), source.view(word))
+
+
 def clearing_of(array: Any, elements: Region) -> list[Action]:
     """What sets elements of a flat array to 0, evenly spaced runs at once."""
     return [clearing(array[r.low : r.low + r.run] if r.count == 1 else _grid(array, r.low, r)) for r in rows(elements)]
@@ -217,7 +230,7 @@ def gathering(source: Any, region: Region, packed: Any) -> list[Action]:
         if unit > 1:
             source, packed = (_words(array, unit) for array in (source, packed))
         return [partial(_taken, source, region, unit, packed)]
-    return [copying(packed[r.at : r.at + r.run * r.count].reshape(r.count, r.run), _grid(source, r.low, r)) for r in groups]
+    return [_moving(packed[r.at : r.at + r.run * r.count].reshape(r.count, r.run), _grid(source, r.low, r)) for r in groups]
 
 
 def portions(source: NDArray[np.uint8], region: Region, room: Callable[[int], Any]) -> Iterator[NDArray[np.uint8]]:
@@ -273,7 +286,7 @@ def scattering(packed: Any, region: Region, target: Any, shift: int = 0) -> list
     groups = few_rows(region)
     if groups is None:
         return [partial(_put, packed, region, target, shift)]
-    return [copying(_grid(target, r.low - shift, r), packed[r.at : r.at + r.run * r.count].reshape(r.count, r.run)) for r in groups]
+    return [_moving(_grid(target, r.low - shift, r), packed[r.at : r.at + r.run * r.count].reshape(r.count, r.run)) for r in groups]
 
 
 @lru_cache(256)
@@ -323,7 +336,7 @@ def copying_live(root: Any, part: Region, target: Any, shift: int, base: int = 0
     groups = few_rows(part)
     if groups is None:
         return [partial(_copied, root, part, target, shift, base)]
-    return [copying(_grid(target, r.low - shift, r), _grid(root, r.low - base, r)) for r in groups]
+    return [_moving(_grid(target, r.low - shift, r), _grid(root, r.low - base, r)) for r in groups]
 
 
 def _copied(root: Any, part: Region, target: Any, shift: int, base: int) -> None:
