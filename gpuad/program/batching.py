@@ -14,6 +14,8 @@ from ..executors.base import Prepared
 from ..executors.batch import Batch, Item, Native, cleared, copied, launched
 from .actions import Action, Clearing, Copying, named
 
+_MOST = 1000  # threads; a launch in a batch has no more parts than 16 bits count
+
 
 class Batched:
     """Several actions as one. They keep their memory alive."""
@@ -56,4 +58,5 @@ def _item(action: Action) -> Item | None:
 
 def _native(action: Action) -> Native | None:
     """The call of compiled code that a launch is."""
-    return action.func if isinstance(action, Prepared) and isinstance(action.func, Native) else None
+    native = action.func if isinstance(action, Prepared) else None
+    return native if isinstance(native, Native) and native.workers <= _MOST else None

@@ -66,7 +66,7 @@ static int gpuad_follow(const gpuad_member& me)
 {
     gpuad_crew& crew = me.crew;
     bool helped = false;
-    for (int times = 0; gpuad_load(crew.over.value) < me.launch; gpuad_wait(times)) {
+    for (int times = 0; gpuad_load(crew.over.value) < me.launch; gpuad_wait(crew, times)) {
         if (helped || gpuad_load(crew.led.value) != me.launch) continue;
         const gpuad_shared shared = gpuad_read(crew.shared);
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
@@ -116,7 +116,7 @@ static long long gpuad_do_together(gpuad_crew& crew, gpuad_batch& batch)
     gpuad_member me = {crew, 0, first, false};
     const bool well = gpuad_go_through(batch, me);
     const gpuad_count members = __atomic_exchange_n(&crew.members.value, 0, __ATOMIC_ACQ_REL) & 0xffff;
-    for (int times = 0; gpuad_load(crew.left.value) - left != members;) gpuad_wait(times);
+    for (int times = 0; gpuad_load(crew.left.value) - left != members;) gpuad_wait(crew, times);
     const gpuad_count failed = gpuad_peek(crew.failed.value);
     if (!well && failed) return -1 - (batch.at + (long long)((failed >> 8) - first));
     return well ? batch.last : -(batch.at + (long long)(me.launch - first));

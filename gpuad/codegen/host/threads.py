@@ -47,6 +47,7 @@ struct gpuad_crew {
     pthread_mutex_t owner = PTHREAD_MUTEX_INITIALIZER, lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
     int asleep = 0, threads = 0, started = 0;
+    bool alone = true;
     gpuad_count launches = 0;
     alignas(128) gpuad_count call = 0;
     gpuad_count launch = 0;
@@ -69,10 +70,18 @@ GPUAD_INLINE void gpuad_pause()
 #endif
 }
 
-GPUAD_INLINE void gpuad_wait(int& times) { times++ < 4000 ? gpuad_pause() : (void)sched_yield(); }
-
 template <typename T> GPUAD_INLINE T gpuad_load(const T& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
 template <typename T> GPUAD_INLINE T gpuad_peek(const T& word) { return __atomic_load_n(&word, __ATOMIC_RELAXED); }
+
+// Waits for another thread: at first as briefly as can be, if the crew leaves a core for each of its threads, at last without a core.
+static void gpuad_wait(const gpuad_crew& crew, int& times)
+{
+    const timespec pause = {0, 50000};
+    if (times < 4000 && gpuad_peek(crew.alone)) gpuad_pause();
+    else if (times < 4400) sched_yield();
+    else nanosleep(&pause, nullptr);
+    ++times;
+}
 
 static void gpuad_write(gpuad_shared& shared, const gpuad_shared& value)
 {
@@ -139,7 +148,7 @@ static void gpuad_do_parts(gpuad_crew& crew, const gpuad_shared& shared, gpuad_c
 {
     const int patience = shared.count > shared.lanes ? 0 : GPUAD_PATIENCE;
     if (lane < shared.lanes) gpuad_take_lane(crew, shared, launch, lane);
-    for (int behind = 0, times = 0;; gpuad_wait(times)) {
+    for (int behind = 0, times = 0;; gpuad_wait(crew, times)) {
         const auto parts = [&] { return gpuad_lane(shared, behind + 1) - gpuad_lane(shared, behind); };
         while (behind < shared.lanes && gpuad_is_done(crew.done[behind], launch, parts())) ++behind;
         if (behind == shared.lanes) return;
@@ -169,8 +178,7 @@ static gpuad_count gpuad_next_call(gpuad_crew& crew, gpuad_count seen)
     gpuad_count number;
     const auto comes = [&] { return (number = __atomic_load_n(&crew.call, __ATOMIC_SEQ_CST)) != seen && number % 2 == 0; };
     const long long until = gpuad_nanoseconds() + 100000;
-    const bool alone = gpuad_peek(crew.threads) < sysconf(_SC_NPROCESSORS_ONLN);
-    while (alone && gpuad_nanoseconds() < until)
+    while (gpuad_peek(crew.alone) && gpuad_nanoseconds() < until)
         for (int k = 0; k < 32; ++k) {
             if (comes()) return number;
             gpuad_pause();
@@ -228,7 +236,8 @@ static bool gpuad_hire(gpuad_crew& crew)
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (!started) return false;
     pthread_detach(thread);
-    __atomic_add_fetch(&crew.threads, 1, __ATOMIC_RELAXED);
+    ++crew.threads;
+    __atomic_store_n(&crew.alone, crew.threads < sysconf(_SC_NPROCESSORS_ONLN), __ATOMIC_RELAXED);
     return true;
 }
 
