@@ -13,7 +13,7 @@ from launch_tools import compiled, running
 from tape_tools import cuda, launch, pair
 
 import gpuad
-from gpuad import BatchDuplicated, Duplicated, LaunchError, TapeError, ops
+from gpuad import BatchDuplicated, Duplicated, LaunchError, ShadowError, TapeError, ops
 from gpuad.api import kernels
 from gpuad.api.kernels import pattern_of
 from gpuad.program.region import Region
@@ -203,3 +203,39 @@ def test_equality_is_a_mask_as_the_other_comparisons_are() -> None:
     tape.reverse({y: 1.0})
     np.testing.assert_array_equal(y.primal, [2.0, 6.0, 2.0])
     np.testing.assert_array_equal(x.shadow, [2.0, 3.0, 2.0])
+
+
+def test_a_state_serves_the_activities_that_it_was_saved_for() -> None:
+    """What only the gradient of another argument needs was not saved: it would be read as it is now, or not be there at all."""
+    x, y, z = np.arange(1.0, 4.0), np.full(3, 5.0), np.zeros(3)
+    augmented, reverse = gpuad.autodiff_thunk(cuda("product"), z=Duplicated, x=Duplicated)
+    saved = augmented(1, 8, (z, x, y, 3))
+    x[...] = 100
+    shadows = np.ones(3), np.zeros(3), np.zeros(3)
+    with pytest.raises(ShadowError, match="`y` has a shadow here, but was declared Const"):
+        reverse(1, 8, (Duplicated(z, shadows[0]), Duplicated(x, shadows[1]), Duplicated(y, shadows[2]), 3), saved)
+    assert shadows[0].all() and not shadows[1].any() and not shadows[2].any()
+    reverse(1, 8, (Duplicated(z, shadows[0]), Duplicated(x, shadows[1]), y, 3), saved)
+    np.testing.assert_array_equal(shadows[1], y)
+    augmented, reverse = gpuad.autodiff_thunk(cuda("times"), x=Duplicated)
+    saved = augmented(1, 8, (x, y, 3))
+    with pytest.raises(ShadowError, match="`p` has a shadow here"):
+        reverse(1, 8, (Duplicated(x, np.ones(3)), Duplicated(y, np.zeros(3)), 3), saved)
+
+
+def test_a_state_serves_the_kernel_that_it_was_saved_for() -> None:
+    x = np.arange(1.0, 4.0)
+    augmented, _ = gpuad.autodiff_thunk(cuda("square"), Duplicated)
+    _, reverse = gpuad.autodiff_thunk(cuda("sine"), Duplicated)
+    saved = augmented(1, 8, (x, 3))
+    with pytest.raises(LaunchError, match="another kernel"):
+        reverse(1, 8, (Duplicated(x, np.ones(3)), 3), saved)
+
+
+@pytest.mark.parametrize("mode", ["forward", "Forward", None, True])
+def test_a_mode_is_one_of_two(mode: Any) -> None:
+    """Anything else would be taken for the reverse."""
+    x = numbers()
+    with pytest.raises(LaunchError, match="mode is gpuad"):
+        gpuad.autodiff(cuda("square"), 1, 8, (x, N), mode=mode)
+    np.testing.assert_array_equal(x.primal, np.arange(1.0, N + 1))

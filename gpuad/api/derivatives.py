@@ -45,6 +45,8 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
     fit, or a gradient that would be dropped), UnsupportedError.
     """
     family: Family = kernel(k)
+    if not isinstance(mode, Mode):
+        raise LaunchError(f"`{family.name}`: mode is gpuad.Reverse or gpuad.Forward, not {mode!r}. Nothing was launched.")
     outside_of_tapes(family.name, "autodiff")
     plan = family.planned(*call, **keywords)
     if plan is not None:

@@ -11,6 +11,7 @@ from .. import launching
 from ..differentiate import Adjoint, Pattern
 from ..errors import GpuadError, LaunchError, ShadowError
 from ..ir.records import split_parameter
+from ..ir.surface import Function
 from ..ir.types import Scalar
 from ..launching import Call, State
 from ..transform.aliases import Aliases
@@ -22,6 +23,7 @@ from .kernels import SHADOWED, Family, Kernel, Planned, kernel, pattern_of
 class Saved:
     """What one augmented forward has saved for its reverse. Used once."""
 
+    function: Function
     adjoint: Adjoint
     state: State
     call: Call
@@ -87,7 +89,7 @@ class _Pair:
             state = launching.before(adjoint, call)
             launching.run_primal(primal, adjoint, call, state)
             marks = launching.keep_live(adjoint, call, state, self.not_overwritten)
-        return Saved(adjoint, state, call, marks)
+        return Saved(chosen.function, adjoint, state, call, marks)
 
     def reverse(self, grid: Any, block: Any, args: Sequence[Any], saved: Saved, *, shared_mem: int = 0, stream: Any = None) -> None:
         """Accumulates into the shadows of `args`."""
@@ -97,12 +99,16 @@ class _Pair:
             chosen = self.whole.sized(shared_mem)
             call = chosen.bind(grid, block, args, shared_mem, stream)
             self._check_shadows(call)
-            adjoint = chosen.reverse(replace(pattern_of(chosen, call), optimistic=saved.adjoint.pattern.optimistic))
+            pattern = replace(pattern_of(chosen, call), optimistic=saved.adjoint.pattern.optimistic)
+            if saved.function is not chosen.function:
+                raise LaunchError(f"`{self.whole.name}`: the saved state is that of another kernel. No shadow was touched.")
+            adjoint = chosen.reverse(pattern)
             call = replace(call, exact=adjoint.exact)
             stages = launching.stages(adjoint, call)
             call.prepare([launching.counting(adjoint, call), *(k for s in stages for k in s.kernels)])
             with call.executor.on(stream):
                 launching.check_same(saved.call, call, saved.marks)
+                self._check_active(saved, chosen, pattern)
                 saved.used = True
                 call = kept_seeds(call, adjoint)
                 for width in range(call.bound.width):
@@ -113,6 +119,16 @@ class _Pair:
             if element is not None and not argument.shadows and i not in call.overlaps:
                 raise ShadowError(
                     f"`{self.whole.name}`: argument `{argument.name}` was declared active; pass Duplicated or Active with its shadow"
+                )
+
+    def _check_active(self, saved: Saved, chosen: Kernel, pattern: Pattern) -> None:
+        """A state serves the activities that it was saved for: others may read what it has not."""
+        for leaf, was, now in zip(chosen.leaves, saved.adjoint.pattern.shadows, pattern.shadows, strict=True):
+            if (was is None) is not (now is None):
+                raise ShadowError(
+                    f"`{self.whole.name}`: argument `{leaf.name}` has {'a' if was is None else 'no'} shadow here, but was declared "
+                    f"{'Const' if was is None else 'active'} for the forward that saved this state: the same annotations are needed for "
+                    "both. No shadow was touched."
                 )
 
 
