@@ -32,7 +32,28 @@ _FOREIGN_NAMES = {
 }
 
 
-class _Annotated:
+class _Compared:
+    """Equality of what is annotated, as the other comparisons have it: that two objects are not the same is no answer."""
+
+    __slots__ = ()
+
+    @property
+    def primal(self) -> Any:
+        """What is annotated."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> Any:
+        """Of arrays a plain array of bool. False beside what is no operand."""
+        return self.primal == getattr(other, "primal", other) if _is_operand(other) else NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        """The opposite, for each element."""
+        return self.primal != getattr(other, "primal", other) if _is_operand(other) else NotImplemented
+
+    __hash__ = object.__hash__  # which object it is: a pair is the key of its seed
+
+
+class _Annotated(_Compared):
     """An array with something said about it: has an array's attributes, and no way to a raw array but `.primal`."""
 
     __slots__ = ("_primal",)
@@ -91,16 +112,6 @@ class _Annotated:
 
     def __iter__(self) -> Iterator[Any]:
         self._closed()
-
-    def __eq__(self, other: object) -> Any:
-        """A plain array of bool, as the other comparisons give; False beside what is no operand."""
-        return self._primal == getattr(other, "primal", other) if _is_operand(other) else NotImplemented
-
-    def __ne__(self, other: object) -> Any:
-        """The same for the other elements."""
-        return self._primal != getattr(other, "primal", other) if _is_operand(other) else NotImplemented
-
-    __hash__ = object.__hash__  # which pair it is: a key for its seed
 
     __array__ = __array_ufunc__ = __array_function__ = __dlpack__ = __dlpack_device__ = _closed
     __float__ = __int__ = __complex__ = __bool__ = __index__ = __len__ = __setitem__ = __contains__ = _closed
@@ -366,7 +377,7 @@ class BatchDuplicated(_Annotated):
         return BatchDuplicated(take(self._primal), tuple(take(shadow) for shadow in self._shadows))
 
 
-class Active:
+class Active(_Compared):
     """A number passed by value whose gradient is wanted.
 
     `value`: a Python or NumPy number. `shadow`: an array of shape () or (1,) into which the gradient is added; its dtype may be
@@ -409,7 +420,7 @@ class Active:
         return tuple(cls(_python_number(value), shadows[i, ...]) for i, value in enumerate(values))
 
 
-class Const:
+class Const(_Compared):
     """The caller says: no gradient through here."""
 
     __slots__ = ("_primal",)

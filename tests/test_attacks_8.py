@@ -13,7 +13,7 @@ from launch_tools import compiled, running
 from tape_tools import cuda, launch, pair
 
 import gpuad
-from gpuad import BatchDuplicated, Duplicated, LaunchError, ShadowError, TapeError, ops
+from gpuad import Active, BatchDuplicated, Const, Duplicated, LaunchError, ShadowError, TapeError, ops
 from gpuad.api import kernels
 from gpuad.api.kernels import pattern_of
 from gpuad.program.region import Region
@@ -196,6 +196,7 @@ def test_equality_is_a_mask_as_the_other_comparisons_are() -> None:
     assert (seeds[x], seeds[batch]) == (1.0, 2.0) and x != "x"
     for mask in (x == 1, x == np.float64(1), batch == 1, np.equal(x, 1), np.array([1.0, 1.0, 1.0]) == x):
         np.testing.assert_array_equal(mask, [True, False, True])
+    assert (Const(x.primal) == 1).tolist() == [True, False, True] and Active(0.5, np.zeros(())) == 0.5 != Active(0.25, np.zeros(()))
     for mask in (x != 1, np.float64(1) != x, batch != 1, np.not_equal(1, x)):
         np.testing.assert_array_equal(mask, [False, True, False])
     with tape:
