@@ -127,3 +127,30 @@ def test_a_deterministic_sum_may_overflow_whatever_numpy_is_asked_to_do() -> Non
     with np.errstate(all="raise"), gpuad.deterministic():
         gpuad.autodiff(k, (1,), (5,), (x, y, np.array([0, 0, 1, 2, 2], np.int32), 5))
     np.testing.assert_array_equal(x.shadow, [np.inf, 2.5, 0.5])
+
+
+# --- roots of complex numbers on the axes -------------------------------------------------------------------------------------------------
+
+AXES: dict[str, Any] = {
+    "sqrt": (lambda z: 0.5 / np.sqrt(z), [4j, -4j, 0.3j, -3 + 0j, complex(-3, -0.0), 4 + 0j, 1e-30j]),
+    "asin": (lambda z: 1 / (np.sqrt(1 - z) * np.sqrt(1 + z)), [4 + 0j, complex(4, -0.0), -3 + 0j, 2j, 0.5 + 0j]),
+    "acos": (lambda z: -1 / (np.sqrt(1 - z) * np.sqrt(1 + z)), [4 + 0j, complex(4, -0.0), -3 + 0j, 2j, 0.5 + 0j]),
+    "acosh": (lambda z: 1 / (np.sqrt(z - 1) * np.sqrt(z + 1)), [0.5 + 0j, complex(0.5, -0.0), -3 + 0j, 3 + 0j, 2j]),
+    "asinh": (lambda z: 1 / (np.sqrt(1 + 1j * z) * np.sqrt(1 - 1j * z)), [4j, complex(-0.0, 4), -2j, 0.5j, 3 + 0j]),
+}
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("function", AXES)
+def test_roots_of_complex_numbers_on_the_axes(function: str, executor: str) -> None:
+    """Where a part is 0 both parts of the derivative are there; on a cut it is that of the side on which the value is."""
+    slope, points = AXES[function]
+    n, kind = len(points), "complex<double>"
+    head = f'#include <cupy/complex.cuh>\nextern "C" __global__ void k(const {kind}* x, {kind}* y, int n) {{ {HEAD}'
+    k = compiled(f"{head} y[i] = {function}(x[i]); }}", "k")
+    given = np.array(points, np.complex128)
+    beside = given.real + np.copysign(1e-200, given.real) + 1j * (given.imag + np.copysign(1e-200, given.imag))
+    x, y = Duplicated(given.copy(), np.zeros(n, np.complex128)), Duplicated(np.zeros(n, np.complex128), np.full(n, 1 + 0.5j))
+    with running(executor):
+        gpuad.autodiff(k, (1,), (8,), (x, y, n))
+    np.testing.assert_allclose(x.shadow, (1 + 0.5j) * np.conj(slope(beside)), rtol=1e-12)

@@ -36,7 +36,7 @@ GPUAD_C complex<double>::complex(const complex<float>& z) { re = z.real(); im = 
 GPUAD_C complex<float>& complex<float>::operator=(const complex<double>& z) { re = (float)z.real(); im = (float)z.imag(); return *this; }
 GPUAD_C complex<double>& complex<double>::operator=(const complex<float>& z) { re = z.real(); im = z.imag(); return *this; }
 
-// `huge`: where tanh is 1 to all digits.
+// `huge`: where tanh is 1 to all digits. Signs are factors, not those of `fabs`, which has no derivative where a root has one: on the axes.
 #define GPUAD_COMPLEX(T, huge) \
   GPUAD_C T abs(const complex<T>& z) { \
     T r = ::hypot(z.real(), z.imag()); \
@@ -97,9 +97,10 @@ GPUAD_C complex<double>& complex<double>::operator=(const complex<float>& z) { r
   GPUAD_C complex<T> pow(const T& x, const complex<T>& w) { return exp(::log(x) * w); } \
   GPUAD_C complex<T> sqrt(const complex<T>& z) { \
     if (z.real() == 0 && z.imag() == 0) return z; \
-    T t = ::sqrt(T(0.5) * (::fabs(z.real()) + abs(z))); \
+    T right = z.real() >= 0 ? T(1) : T(-1), above = ::copysign(T(1), z.imag()); \
+    T t = ::sqrt(T(0.5) * (right * z.real() + abs(z))); \
     if (z.real() >= 0) return complex<T>(t, z.imag() / (2 * t)); \
-    return complex<T>(::fabs(z.imag()) / (2 * t), ::copysign(t, z.imag())); \
+    return complex<T>(above * z.imag() / (2 * t), above * t); \
   } \
   \
   GPUAD_C complex<T> sinh(const complex<T>& z) { \
