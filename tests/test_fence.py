@@ -192,7 +192,7 @@ SOURCES: dict[str, tuple[str, str]] = {
         "struct P { static const int a = 2; float b; }; __global__ void k(float* x) { P p; x[0] = p.^a; }",
         "the member a is not supported here",
     ),
-    "void pointer": ("__global__ void k(void* ^x) {}", "void pointers are not supported"),
+    "void pointer": ("__global__ void k(void* ^x) {}", "void pointers are not supported; give the type of what they point to"),
     "pointer to pointer": (
         "__global__ void k(float** ^x) { x[0][0] = 1; }",
         "pointers to pointers are not supported; pass each array as an argument of its own",

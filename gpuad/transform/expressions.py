@@ -189,7 +189,9 @@ def _binary(s: Lowering, e: surface.Binary) -> Expr:
 def _pointer_binary(s: Lowering, e: surface.Binary) -> Expr:
     left, right = address(s, e.left), address(s, e.right)
     if not left.targets or not right.targets:
-        raise UnsupportedError("comparison of a pointer with null comes in a later release", e.span)
+        raise UnsupportedError(
+            "comparison of a pointer with null is not supported; pass a number that says whether there is an array", e.span
+        )
     if len(left.targets) > 1 or left.targets != right.targets:
         raise UnsupportedError(f"'{e.op}' of pointers that are not known to point into one array", e.span)
     if e.op != "-":
