@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ..codegen.host.batch import BATCH
 from ..codegen.host.helpers import PRELUDE
 from ..codegen.host.threads import THREADS
 from ..errors import CompileError
+from .compiler import find_compiler
 from .host import Entry, default_workers, load
 
 LARGE = 1 << 22  # bytes
@@ -23,7 +25,7 @@ extern "C" GPUAD_EXPORT int gpuad_launch_clear(const long long* geometry, const 
 {
     using namespace gpuad_host;
     const long long count = geometry[0];
-    const int workers = gpuad_workers(geometry[1], count, 0, count / PORTION + 1), parts = gpuad_parts(workers, count, count);
+    const int workers = gpuad_workers(geometry[1], true, count / PORTION + 1), parts = gpuad_parts(workers, count, count);
     char* const memory = gpuad_slot<char*>(slots, 0);
     return gpuad_parallel(workers, parts, [&](int part) {
         const long long first = gpuad_bound(count, part, parts);
@@ -47,6 +49,7 @@ def cleared(array: Any) -> bool:
 @cache
 def _entry() -> Entry | None:
     try:
-        return load(PRELUDE.lstrip("\n") + THREADS + _TEXT.replace("PORTION", str(_PORTION)), ["gpuad_launch_clear"], ())[0]
+        find_compiler()
     except CompileError:
         return None
+    return load(PRELUDE.lstrip("\n") + THREADS + BATCH + _TEXT.replace("PORTION", str(_PORTION)), ["gpuad_launch_clear"], ())[0]

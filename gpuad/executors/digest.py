@@ -12,9 +12,11 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from ..codegen.host.batch import BATCH
 from ..codegen.host.helpers import PRELUDE
 from ..codegen.host.threads import THREADS
 from ..errors import CompileError
+from .compiler import find_compiler
 from .host import Entry, default_workers, load
 
 BLOCK = 64
@@ -51,7 +53,7 @@ extern "C" GPUAD_EXPORT int gpuad_launch_digest(const long long* geometry, const
 {
     using namespace gpuad_host;
     const long long count = geometry[0];
-    const int workers = gpuad_workers(geometry[1], count, LEAST, count), parts = gpuad_parts(workers, count, count);
+    const int workers = gpuad_workers(geometry[1], count >= LEAST, count), parts = gpuad_parts(workers, count, count);
     std::vector<std::uint64_t> sums(parts);
     const int status = gpuad_parallel(workers, parts, [&](int part) {
         const long long first = gpuad_bound(count, part, parts), last = gpuad_bound(count, part + 1, parts);
@@ -82,8 +84,9 @@ def digest(memory: NDArray[np.uint8], places: NDArray[np.int64]) -> int | None:
 
 @cache
 def _entry() -> Entry | None:
-    text = _TEXT.replace("AHEAD", str(_AHEAD)).replace("LEAST", str(_LEAST))
     try:
-        return load(PRELUDE.lstrip("\n") + THREADS + text, ["gpuad_launch_digest"], ())[0]
+        find_compiler()
     except CompileError:
         return None
+    text = _TEXT.replace("AHEAD", str(_AHEAD)).replace("LEAST", str(_LEAST))
+    return load(PRELUDE.lstrip("\n") + THREADS + BATCH + text, ["gpuad_launch_digest"], ())[0]
