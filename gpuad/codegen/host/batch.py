@@ -107,16 +107,15 @@ static void gpuad_join(gpuad_crew& crew, gpuad_batch& batch, gpuad_count number,
     __atomic_add_fetch(&crew.left.value, 1, __ATOMIC_RELEASE);
 }
 
-// With the crew. Returns when all who have joined have left, since they read the batch. Gives what `gpuad_do_alone` does.
-static long long gpuad_do_together(gpuad_crew& crew, gpuad_batch& batch)
+// With the crew, of which `joined` is how many have. They read the batch until they have left. Gives what `gpuad_do_alone` does.
+static long long gpuad_do_together(gpuad_crew& crew, gpuad_batch& batch, gpuad_count& joined)
 {
-    const gpuad_count first = crew.launches + 1, left = gpuad_peek(crew.left.value);
+    const gpuad_count first = crew.launches + 1;
     crew.launches += (gpuad_count)(batch.last - batch.at);
-    gpuad_call(crew, &batch, {}, first);
+    gpuad_call(crew, &batch, {nullptr, 0, batch.workers}, first);
     gpuad_member me = {crew, 0, first, false};
     const bool well = gpuad_go_through(batch, me);
-    const gpuad_count members = __atomic_exchange_n(&crew.members.value, 0, __ATOMIC_ACQ_REL) & 0xffff;
-    for (int times = 0; gpuad_load(crew.left.value) - left != members;) gpuad_wait(crew, times);
+    joined += __atomic_exchange_n(&crew.members.value, 0, __ATOMIC_ACQ_REL) & 0xffff;
     const gpuad_count failed = gpuad_peek(crew.failed.value);
     if (!well && failed) return -1 - (batch.at + (long long)((failed >> 8) - first));
     return well ? batch.last : -(batch.at + (long long)(me.launch - first));
@@ -128,10 +127,13 @@ static long long gpuad_do_together(gpuad_crew& crew, gpuad_batch& batch)
 extern "C" GPUAD_EXPORT long long gpuad_do_items(const gpuad_item* items, long long at, long long count, int workers)
 {
     const long long begin = gpuad_nanoseconds();
+    gpuad_batch batches[32];
     const auto done = [&](auto some) {
         long long now = begin;
-        for (long long many = 4; at >= 0 && at < count && now < begin + 20000000;) {
-            gpuad_batch batch = {items, at, at + many < count ? at + many : count, workers};
+        int used = 0;
+        for (long long many = 4; at >= 0 && at < count && used < 32 && now < begin + 20000000;) {
+            gpuad_batch& batch = batches[used++];
+            batch = {items, at, at + many < count ? at + many : count, workers};
             at = some(batch);
             const long long before = now;
             now = gpuad_nanoseconds();
@@ -142,7 +144,10 @@ extern "C" GPUAD_EXPORT long long gpuad_do_items(const gpuad_item* items, long l
 #ifndef _WIN32
     gpuad_crew* const crew = workers > 1 ? gpuad_own_crew(workers) : nullptr;
     if (crew) {
-        done([&](gpuad_batch& batch) { return gpuad_do_together(*crew, batch); });
+        const gpuad_count left = gpuad_peek(crew->left.value);
+        gpuad_count joined = 0;
+        done([&](gpuad_batch& batch) { return gpuad_do_together(*crew, batch, joined); });
+        for (int times = 0; gpuad_load(crew->left.value) - left != joined;) gpuad_wait(*crew, times);
         pthread_mutex_unlock(&crew->owner);
         return at;
     }

@@ -201,7 +201,8 @@ static void gpuad_answer(gpuad_crew& crew, gpuad_count number, int lane)
     const gpuad_shared shared = gpuad_read(crew.shared);
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     if (gpuad_peek(crew.call) != number) return;
-    if (batch) return gpuad_join(crew, *batch, number, launch, lane);
+    if (batch && lane < shared.lanes) gpuad_join(crew, *batch, number, launch, lane);
+    if (batch) return;
     gpuad_help(crew, shared, launch, lane);
 }
 
