@@ -431,7 +431,8 @@ def _settling(
 def _refuse_lost_bits(kernel: Kernel, facts: Activity) -> None:
     for stmt in truncations(kernel, facts):
         raise UnsupportedError(
-            "a value that carries a gradient becomes an integer here without a cast; write the cast if that is meant: its derivative is 0",
+            "a value that carries a gradient becomes an integer here without a cast; write the cast if that is meant: its derivative is 0. "
+            "Or pass what it comes from without a shadow",
             stmt.span,
         )
     swaps = any(isinstance(s, Atomic) and s.op == "cas" for s in walk_stmts(kernel.body))
