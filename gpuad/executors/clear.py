@@ -8,12 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.host.batch import BATCH
-from ..codegen.host.helpers import PRELUDE
-from ..codegen.host.threads import THREADS
-from ..errors import CompileError
-from .compiler import find_compiler
-from .host import Entry, default_workers, load
+from .host import Entry, default_workers, own_entry
 
 LARGE = 1 << 22  # bytes
 _PORTION = 1 << 20  # bytes for which a worker is started
@@ -48,8 +43,4 @@ def cleared(array: Any) -> bool:
 
 @cache
 def _entry() -> Entry | None:
-    try:
-        find_compiler()
-    except CompileError:
-        return None
-    return load(PRELUDE.lstrip("\n") + THREADS + BATCH + _TEXT.replace("PORTION", str(_PORTION)), ["gpuad_launch_clear"], ())[0]
+    return own_entry(_TEXT.replace("PORTION", str(_PORTION)), "gpuad_launch_clear")

@@ -12,12 +12,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ..codegen.host.batch import BATCH
-from ..codegen.host.helpers import PRELUDE
-from ..codegen.host.threads import THREADS
-from ..errors import CompileError
-from .compiler import find_compiler
-from .host import Entry, default_workers, load
+from .host import Entry, default_workers, own_entry
 
 BLOCK = 64
 _AHEAD = 24  # blocks that are on their way from memory
@@ -84,9 +79,5 @@ def digest(memory: NDArray[np.uint8], places: NDArray[np.int64]) -> int | None:
 
 @cache
 def _entry() -> Entry | None:
-    try:
-        find_compiler()
-    except CompileError:
-        return None
     text = _TEXT.replace("AHEAD", str(_AHEAD)).replace("LEAST", str(_LEAST))
-    return load(PRELUDE.lstrip("\n") + THREADS + BATCH + text, ["gpuad_launch_digest"], ())[0]
+    return own_entry(text, "gpuad_launch_digest")

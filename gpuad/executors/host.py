@@ -20,11 +20,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..codegen.host.batch import BATCH
+from ..codegen.host.helpers import PRELUDE
 from ..codegen.host.source import has_atomics, host_source
 from ..codegen.host.statements import assertions
+from ..codegen.host.threads import THREADS
 from ..codegen.naming import identifier
 from ..codegen.structure import statements, written
-from ..errors import LaunchError
+from ..errors import CompileError, LaunchError
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Buffer, How, Kernel, Var
 from ..transform.barriers import waits
@@ -293,6 +296,16 @@ def load(source: str, symbols: Sequence[str], defines: tuple[str, ...]) -> list[
     library = ctypes.CDLL(str(path))
     _share_threads(library)
     return [_entry(library, symbol) for symbol in symbols]
+
+
+def own_entry(text: str, symbol: str) -> Entry | None:
+    """The entry of a text of the package's own, which follows what all have; None without a compiler. CompileError if the compiler rejects
+    it, which must not pass for that."""
+    try:
+        find_compiler()
+    except CompileError:
+        return None
+    return load(PRELUDE.lstrip("\n") + THREADS + BATCH + text, [symbol], ())[0]
 
 
 _SHARED_OUT_BY: list[int] = []  # the address of the function with which the first library of this process shares launches out
