@@ -17,6 +17,7 @@ results cannot be captured on a GPU, and is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,12 +99,8 @@ class Graph:
         self._watch = None  # also if this fails: what was computed before is not what memory holds then
         self._token = self._tape.use_up()
         self._tape.streams.take_over(self._tape.executor)
-        if which == "forward":
+        with self._plan.counted() if which != "forward" else nullcontext():
             launcher()
-            return
-        self._plan.begin()
-        launcher()
-        self._plan.end()
 
     def _launcher(self, which: str) -> Action:
         """What runs a part, captured now if it is the first time."""

@@ -347,12 +347,11 @@ class Tape(Seeding, Repeating):
         resolved, plan = self._planned(seeds)
         actions = plan.now(executor_of(self._library, True))
         self.state = "undefined: a reverse failed, its shadows are undefined"
-        plan.begin()
-        for shadow, seed, root, _ in resolved or ():
-            if where_of(root) not in plan.placed:
-                shadow[...] = seed
-        perform(actions)
-        plan.end()
+        with plan.counted():
+            for shadow, seed, root, _ in resolved or ():
+                if where_of(root) not in plan.placed:
+                    shadow[...] = seed
+            perform(actions)
         self.assembled = plan.assembled
         self.state = _REVERSED
 

@@ -24,6 +24,9 @@ class Elements(Protocol):
     def __le__(self, other: Any) -> bool: ...
 
 
+Owed = Mapping[Hashable, "tuple[Elements, Sequence[Callable[[], Any]]]"]  # elements by the allocation, and what clears them
+
+
 class Unseen:
     """Whether the caller has seen a shadow that was made for him; `owed` elements by the allocation, and what clears them."""
 
@@ -56,10 +59,20 @@ class Unseen:
             for action in actions:
                 action()
 
-    def forgive(self, zero: Mapping[Any, Elements]) -> None:
-        """Clears what is owed, but for allocations where all of it is among the elements that count as `zero` whatever they hold."""
-        self.owed = {where: (owed, how) for where, (owed, how) in self.owed.items() if where not in zero or not owed <= zero[where]}
+    def forgive(self, zero: Mapping[Any, Elements]) -> Owed:
+        """Clears what is owed, but for allocations where all of it is among the elements that count as `zero` whatever they hold: gives
+        these, which are not owed any more."""
+        owed = self.owed
+        forgiven = {where: (part, how) for where, (part, how) in owed.items() if where in zero and part <= zero[where]}
+        self.owed = {where: what for where, what in owed.items() if where not in forgiven}
         self.settle()
+        return forgiven
+
+    def owe(self, owed: Owed) -> None:
+        """These have to be cleared: now, if the caller has seen the shadow."""
+        self.owed.update(owed)
+        if self.seen:
+            self.settle()
 
 
 _known: weakref.WeakValueDictionary[int, Unseen] = weakref.WeakValueDictionary()

@@ -5,8 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+import gpuad
+from gpuad import Duplicated, LaunchError
 from gpuad.errors import CompileError
 from gpuad.executors import clear, digest
 from gpuad.executors.compiler import find_compiler
@@ -45,3 +48,37 @@ assert (x == 2).all()
 def test_what_is_compiled_first() -> None:
     """The library that is loaded first does the batches of all, whatever else it is there for."""
     subprocess.run([sys.executable, "-c", _FIRST], check=True)
+
+
+_STORES = r"""
+extern "C" __global__ void put(const float* v, const int* at, float* out, int n) {
+    int i = threadIdx.x;
+    if (i < n) atomicExch(&out[at[i]], v[i] * v[i]);
+}
+extern "C" __global__ void squared(const float* u, float* v, int n) {
+    int i = threadIdx.x;
+    if (i < n) v[i] = u[i] * u[i];
+}"""
+
+
+def test_a_graph_that_is_refused_owes_what_was_owed() -> None:
+    """`dv` held what the launch before had left there, and nobody cleared it any more."""
+    n = 8
+    put, squared = gpuad.kernel(_STORES, "put"), gpuad.kernel(_STORES, "squared")
+    u, v, w = Duplicated(np.linspace(1, 2, n, dtype=np.float32)), *(Duplicated(np.zeros(n, np.float32)) for _ in range(2))
+    at = np.arange(n, dtype=np.int32)[::-1].copy()
+    tape = gpuad.Tape()
+    with tape:
+        squared(1, n, (u, v, n))
+        put(1, n, (v, at, w, n))
+    graph = tape.graph({w: 1.0})
+    graph.launch()
+    assert v.own_shadow.any()
+    at[1] = at[0]
+    for _ in range(2):
+        with pytest.raises(LaunchError, match="two threads write to one element"):
+            graph.launch()
+    assert not v.shadow.any() and not w.shadow.any()
+    with pytest.raises(LaunchError, match="two threads write to one element"):
+        graph.launch()
+    assert not v.shadow.any()

@@ -6,14 +6,15 @@ where they live (`zero`, `lending`); what copies and clears for that comes befor
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..annotations import address
 from ..executors.base import Executor
 from ..unseen import Unseen
-from .actions import Action, Doing, perform
+from .actions import Action, Doing
 from .arena import Arena, Pooled
 from .batching import batched
 from .finder import VersionFinder
@@ -44,10 +45,7 @@ class Owed:
 
     def settle(self) -> None:
         """Clears them, or notes that this has to be done."""
-        if self.unseen.seen:
-            perform(self.actions)
-        else:
-            self.unseen.owed[where_of(self.root)] = self.region, self.actions
+        self.unseen.owe({where_of(self.root): (self.region, self.actions)})
 
 
 @dataclass(eq=False)
@@ -78,16 +76,19 @@ class Plan:
         """Whether what it owes was seen since it was made."""
         return any(owed.unseen.seen for owed in self.owed)
 
-    def begin(self) -> None:
-        """What other reversals owe to shadows of this program is cleared, unless that is all the same here."""
-        for unseen in self.unseen:
-            if unseen.owed:
-                unseen.forgive(self.begins)
-
-    def end(self) -> None:
-        """What is owed is cleared or noted."""
-        for owed in self.owed:
-            owed.settle()
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Around what is done. What other reversals owe to shadows of this program is cleared before, unless that is all the same here;
+        what is owed after it is cleared or noted. If it fails, perhaps before it came to any shadow, the same is owed as before."""
+        forgiven = [(unseen, unseen.forgive(self.begins)) for unseen in self.unseen if unseen.owed]
+        try:
+            yield
+        except BaseException:
+            for unseen, owed in forgiven:
+                unseen.owe(owed)
+            raise
+        for owing in self.owed:
+            owing.settle()
 
     def now(self, executor: Executor) -> tuple[Action, ...]:
         """What is to be done this time. From the second time on launches that follow each other are one where that is the same;
