@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -20,6 +21,8 @@ from .executors.base import Memory
 from .executors.memory import resolve as resolve_host
 from .ir.dtypes import shadow_dtype
 from .unseen import Unseen, made
+
+_MAKING = threading.RLock()  # threads that come to a pair at once get one shadow; that of a view is made of another's
 
 _FOREIGN_NAMES = {
     "grad": "the gradient is `.shadow`",
@@ -247,7 +250,9 @@ class Duplicated(_Operators, _Annotated):
     def own_shadow(self) -> Any:
         """The same array, for who does not care what it holds and lets nobody see it (see `unseen`)."""
         if self._shadow is None:
-            self._shadow = self._make()
+            with _MAKING:
+                if self._shadow is None:
+                    self._shadow = self._make()
         return self._shadow
 
     def __reduce_ex__(self, protocol: Any) -> Any:

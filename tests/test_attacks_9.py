@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+import time
+from typing import Any
 
 import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, LaunchError
+from gpuad import Duplicated, LaunchError, annotations
 from gpuad.errors import CompileError
 from gpuad.executors import clear, digest
 from gpuad.executors.compiler import find_compiler
@@ -82,3 +85,31 @@ def test_a_graph_that_is_refused_owes_what_was_owed() -> None:
     with pytest.raises(LaunchError, match="two threads write to one element"):
         graph.launch()
     assert not v.shadow.any()
+
+
+def test_threads_that_come_to_a_pair_at_once_get_one_shadow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each made one, and what was added to all but one of them was lost."""
+    made = annotations._zeros_like
+
+    def slowly(array: Any) -> Any:
+        zeros = made(array)
+        time.sleep(0.1)
+        return zeros
+
+    monkeypatch.setattr(annotations, "_zeros_like", slowly)
+    squared, n = gpuad.kernel(_STORES, "squared"), 8
+    pair, lock = Duplicated(np.ones(n + 1, np.float32)), threading.Lock()
+
+    def run(part: Duplicated) -> None:
+        out, tape = Duplicated(np.zeros(n, np.float32)), gpuad.Tape()
+        with tape:
+            squared(1, n, (part, out, n))
+        with lock:
+            tape.reverse({out: 1.0})
+
+    threads = [threading.Thread(target=run, args=(part,)) for part in (pair[:n], pair[1:], pair[:n])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert pair.shadow.tolist() == [4] + [6] * (n - 1) + [2]
