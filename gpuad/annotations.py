@@ -256,9 +256,10 @@ class Duplicated(_Operators, _Annotated):
         return self._shadow
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Who copies the pair sees the shadow."""
+        """Who copies the pair sees the shadow, and a shallow copy has the same one, also if nobody has asked for it yet."""
         if self._unseen is not None:
             self._unseen.show()
+            _ = self.own_shadow
         return super().__reduce_ex__(protocol)
 
     def _made(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 import threading
@@ -113,3 +114,15 @@ def test_threads_that_come_to_a_pair_at_once_get_one_shadow(monkeypatch: pytest.
     for thread in threads:
         thread.join()
     assert pair.shadow.tolist() == [4] + [6] * (n - 1) + [2]
+
+
+def test_a_shallow_copy_has_the_same_shadow() -> None:
+    """Made before the shadow was, it got one of its own, and that of the pair stayed zero."""
+    squared, n = gpuad.kernel(_STORES, "squared"), 4
+    pair, out, tape = Duplicated(np.ones(n, np.float32)), Duplicated(np.zeros(n, np.float32)), gpuad.Tape()
+    same, view, other = copy.copy(pair), copy.copy(pair[1:]), copy.deepcopy(pair)
+    with tape:
+        squared(1, n, (same, out, n))
+    tape.reverse({out: 1.0})
+    assert pair.shadow is same.shadow and pair.shadow.tolist() == [2] * n
+    assert view.shadow.tolist() == [2] * (n - 1) and not other.shadow.any()
