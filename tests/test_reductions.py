@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from gather_tools import agree, is_gathered, pairs, reverse
-from launch_tools import compiled
+from launch_tools import compiled, running
 
+import gpuad
+from gpuad import Duplicated
 from gpuad.codegen import host_source
 
 COLUMNS = """
@@ -79,3 +81,29 @@ def test_the_users_own_sum_keeps_its_order() -> None:
     for k in range(n):
         expected += a[:, k] * x[k]
     np.testing.assert_array_equal(y, expected)
+
+
+def placed(x: Any, offset: int) -> Any:
+    """The same numbers, so many bytes behind a cache line's beginning."""
+    raw = np.empty(x.nbytes + 128, np.uint8)
+    begin = -raw.ctypes.data % 64 + offset
+    view = raw[begin : begin + x.nbytes].view(x.dtype).reshape(x.shape)
+    view[...] = x
+    return view
+
+
+def test_the_bits_do_not_hang_on_where_arrays_lie() -> None:
+    """A compiler may begin a vector loop with a few iterations by themselves, until what it reads is aligned: not here."""
+    kernel, n = compiled(COLUMNS.format(BY_ITSELF["two sums"]).replace("double", "float"), "k"), 67
+    rng = np.random.default_rng(2)
+    given = [rng.standard_normal(shape).astype(np.float32) for shape in (n * n, n, n, n)]
+    seeds = [np.zeros_like(x) if i < 2 else rng.standard_normal(n).astype(np.float32) for i, x in enumerate(given)]
+    found = []
+    for step in (0, 4, 12, 20, 32):
+        args = [
+            Duplicated(placed(x, i * step % 64), placed(s, (i + 1) * step % 64)) for i, (x, s) in enumerate(zip(given, seeds, strict=True))
+        ]
+        with running("host"), gpuad.deterministic():
+            gpuad.autodiff(kernel, (-(-n // 32),), (32,), (*args, n))
+        found.append([a.shadow.tobytes() for a in args])
+    assert all(bits == found[0] for bits in found)
