@@ -130,7 +130,7 @@ def test_which_local_arrays_become_variables(name: str) -> None:
     taken = unroll(made(name))
     verify(taken)
     assert any(isinstance(s, Alloc) for s in walk_stmts(taken.body)) == (name in WHOLE)
-    assert bool(re.search(r"GPUAD_(?:INDEPENDENT|LANES)\n +for", host_source([made(name)]))) == (name in APART)
+    assert bool(re.search(r"GPUAD_(?:INDEPENDENT|LANES|FLOATS|DOUBLES)\n +for", host_source([made(name)]))) == (name in APART)
 
 
 TRUTHS = {
