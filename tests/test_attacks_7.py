@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import EXECUTORS, compiled, running
+from test_extrema import GREATEST
 
 import gpuad
 from gpuad import Duplicated
@@ -80,20 +81,11 @@ def test_derivatives_of_large_arguments(function: str, type_: str, executor: str
 
 # --- atomic maxima in loops within branches -----------------------------------------------------------------------------------------------
 
-GREATEST = """__device__ void greatest(double* p, double v) {
-    unsigned long long* at = (unsigned long long*)p;
-    unsigned long long old = *at, assumed;
-    do {
-        assumed = old;
-        old = atomicCAS(at, assumed, __double_as_longlong(fmax(v, __longlong_as_double(assumed))));
-    } while (assumed != old);
-}
-"""
 BRANCHES = {
-    "around a loop": "if (t % 2) for (int j = 0; j < few; j++) greatest(&s[0], x[t] * (j + 1));",
-    "around and in a loop": "if (t > 0) { if (x[t] > 0) for (int j = 0; j < few; j++) if (j > 0) greatest(&s[0], x[t] * (j + 1)); }",
-    "on the other side": "if (t == 0) v = 0.2; else for (int j = 0; j < few; j++) greatest(&s[0], x[t] * (j + 1));",
-    "in a loop": "for (int l = 0; l < 2; l++) if (t % 2 == l) for (int j = 0; j < few; j++) greatest(&s[0], x[t] * (j + 1 - 0.1 * l));",
+    "around a loop": "if (t % 2) for (int j = 0; j < few; j++) fmaxkeep(&s[0], x[t] * (j + 1));",
+    "around and in a loop": "if (t > 0) { if (x[t] > 0) for (int j = 0; j < few; j++) if (j > 0) fmaxkeep(&s[0], x[t] * (j + 1)); }",
+    "on the other side": "if (t == 0) v = 0.2; else for (int j = 0; j < few; j++) fmaxkeep(&s[0], x[t] * (j + 1));",
+    "in a loop": "for (int l = 0; l < 2; l++) if (t % 2 == l) for (int j = 0; j < few; j++) fmaxkeep(&s[0], x[t] * (j + 1 - 0.1 * l));",
 }
 
 

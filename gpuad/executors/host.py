@@ -20,11 +20,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..codegen.host.batch import BATCH
-from ..codegen.host.helpers import PRELUDE
-from ..codegen.host.source import has_atomics, host_source
+from ..codegen.host.source import OPENING, has_atomics, host_source
 from ..codegen.host.statements import assertions
-from ..codegen.host.threads import THREADS
 from ..codegen.naming import identifier
 from ..codegen.structure import statements, written
 from ..errors import CompileError, LaunchError
@@ -305,7 +302,7 @@ def own_entry(text: str, symbol: str) -> Entry | None:
         find_compiler()
     except CompileError:
         return None
-    return load(PRELUDE.lstrip("\n") + THREADS + BATCH + text, [symbol], ())[0]
+    return load(OPENING + text, [symbol], ())[0]
 
 
 _SHARED_OUT_BY: list[int] = []  # the address of the function with which the first library of this process shares launches out

@@ -65,6 +65,9 @@ _CLAMPED = (f"{INDENT}return gpuad_stop > 0 ? gpuad_stop : 0;",)
 _DIMENSIONS = ("threadIdx", "blockIdx", "globalIdx", "blockDim", "gridDim")
 
 
+OPENING = PRELUDE.lstrip("\n") + THREADS + BATCH  # of every library for the CPU: the first that is loaded lends its threads to all
+
+
 def host_source(kernels: Sequence[Kernel], wide: bool = True, apart: bool = True) -> str:
     """C++17 text with an entry `int gpuad_launch_<name>(const long long* geometry, const unsigned long long* slots)` for each kernel.
 
@@ -80,7 +83,7 @@ def host_source(kernels: Sequence[Kernel], wide: bool = True, apart: bool = True
     scattered = any(text.sums and not text.strips for text in texts)
     includes, sums = ("#include <map>\n", BLOCK_SUMS) if scattered else ("", "")
     rows = ROWS if any(kernel.rows for kernel in kernels) else ""
-    parts = [includes, PRELUDE.lstrip("\n"), THREADS, BATCH, rows, sums, atomics, host_helper_text(helpers)]
+    parts = [includes, OPENING, rows, sums, atomics, host_helper_text(helpers)]
     return "".join(parts) + "\n".join(t.body for t in texts) + "\n}  // namespace\n\n" + "\n".join(t.entry for t in texts)
 
 
