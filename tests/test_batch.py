@@ -173,10 +173,8 @@ def test_the_child_of_a_fork() -> None:
 def test_a_launch_that_fails_ends_the_batch(workers: int, at: int) -> None:
     host, seen, order = Host(workers), np.zeros(N, np.int32), np.zeros(N, np.int32)
     good = launch(host, "count", seen, order, np.int32(N))
-    geometry, slots = good.func.args
-    native = Native(good.func.func, np.frombuffer(geometry, np.int64).__or__([1 << 40, 0, 0, 0, 0, 0, 0]).tobytes(), slots)
-    native.memory, native.workers, native.led = (), workers, False
-    bad = Prepared(native)
+    geometry = np.frombuffer(good.func.geometry, np.int64).__or__([1 << 40, 0, 0, 0, 0, 0, 0]).tobytes()
+    bad = Prepared(Native(good.func.entry, geometry, good.func.slots, (), workers, False))
     with pytest.raises(LaunchError, match="count: out of memory"):
         one([*[good] * at, bad, *[good] * 10])()
     assert (seen == at).all()

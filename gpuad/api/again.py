@@ -63,7 +63,7 @@ class Again:
     arrays: tuple[tuple[int, Any], ...]
     reals: tuple[tuple[int, Any, Make], ...]
     executor: Executor
-    launch: Native
+    call: tuple[Any, bytes, bytes]
 
     @classmethod
     def of(cls, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, launch: Launch) -> Again | None:
@@ -74,7 +74,8 @@ class Again:
         if not isinstance(call, Native) or len(known) < len(reals):
             return None
         arrays = tuple((i, _seen(x)) for i, x in enumerate(args) if type(x) is np.ndarray)
-        return cls(grid, block, shared_mem, arrays, known, launch.executor, Native(*_call(call)))  # which keeps no array alive
+        words = call.entry, call.geometry, call.slots  # which keep no array alive
+        return cls(grid, block, shared_mem, arrays, known, launch.executor, words)
 
     def made(self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int) -> bool:
         """Makes the launch of a call that was found by its words; False, and nothing is done, if it is another one."""
@@ -85,7 +86,7 @@ class Again:
                 return False
         if executor_of("numpy") is not self.executor:
             return False
-        entry, geometry, slots = _call(self.launch)
+        entry, geometry, slots = self.call
         for i, before, make in self.reals:
             x = args[i]
             if x is not before:
@@ -96,11 +97,6 @@ class Again:
         if entry(geometry, slots):
             raise LaunchError(f"{entry.__name__.removeprefix('gpuad_launch_')}: out of memory")
         return True
-
-
-def _call(launch: Native) -> tuple[Any, bytes, bytes]:
-    geometry, slots = launch.args
-    return launch.func, geometry, slots
 
 
 def _same(a: Any, b: Any) -> bool:

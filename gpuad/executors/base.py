@@ -14,7 +14,7 @@ from ..ir.nodes import Kernel
 Dim3: TypeAlias = "tuple[int, int, int]"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Memory:
     """A pointer argument: element `offset` of `root`, the whole allocation as a flat contiguous array (NumPy or CuPy) of the pointer's
     element type.
@@ -79,6 +79,8 @@ class Executor(Protocol):
 
 class Prepared(partial[Any]):
     """A launch as a callable that makes it, any number of times, and what it is a launch of: others may join it (`launching.chain`)."""
+
+    __slots__ = ("arguments", "block", "grid", "kernel")
 
     kernel: Kernel
     grid: Dim3

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,13 +23,23 @@ def offer(do_items: DoItems) -> None:
         _BY.append(do_items)
 
 
-class Native(partial[Any]):
+class Native:
     """A launch as a call of compiled code: its entry, its geometry and its packed arguments. `memory` is kept alive: these are addresses.
     `workers`: how many threads may make it; `led`: one of them has to do something by itself."""
 
-    memory: Sequence[Any]
-    workers: int
-    led: bool
+    __slots__ = ("entry", "geometry", "led", "memory", "slots", "workers")
+
+    def __init__(self, entry: Any, geometry: bytes, slots: bytes, memory: Sequence[Any], workers: int, led: bool) -> None:
+        self.entry, self.geometry, self.slots = entry, geometry, slots
+        self.memory, self.workers, self.led = memory, workers, led
+
+    def __call__(self) -> Any:
+        """Makes the launch; its status."""
+        return self.entry(self.geometry, self.slots)
+
+    @property
+    def __name__(self) -> str:
+        return str(self.entry.__name__)
 
 
 Item = tuple[int, int, int, int, int, int, int, int]  # as compiled code reads it
@@ -38,8 +47,7 @@ Item = tuple[int, int, int, int, int, int, int, int]  # as compiled code reads i
 
 def launched(launch: Native) -> Item:
     """A launch."""
-    geometry, slots = launch.args
-    return _entry(launch.func), _bytes(geometry), _bytes(slots), int(launch.led), 0, 0, 0, 0
+    return _entry(launch.entry), _bytes(launch.geometry), _bytes(launch.slots), int(launch.led), 0, 0, 0, 0
 
 
 def copied(target: Any, source: Any) -> Item | None:

@@ -194,8 +194,7 @@ class _Program:
         values, ranges = self.values(args)
         variant = self.variant(values, ranges)
         entry = self.entries.get(variant) or self.entry(variant)
-        launch = batch.Native(entry, geometry, self.pack(*values))
-        launch.memory, launch.workers, launch.led = args, abs(self.demand), self.sums
+        launch = batch.Native(entry, geometry, self.pack(*values), args, abs(self.demand), self.sums)
         return partial(self.asserted, launch) if self.assertions else launch
 
     def asserted(self, launch: Callable[[], int]) -> int:

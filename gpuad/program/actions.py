@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from operator import setitem
 from typing import Any, TypeAlias
 
 from ..errors import LaunchError
@@ -53,42 +52,39 @@ def named(action: Action) -> str:
     return str(getattr(inner, "__name__", inner)).removeprefix("gpuad_launch_")
 
 
-class Copying(partial[Any]):
-    """Copies an array, or a number, into an array."""
+class Copying:
+    """Copies an array, or a number, into an array. A program has many: so it is as small as can be."""
 
-    @property
-    def target(self) -> Any:
-        """Where to."""
-        return self.args[0]
+    __slots__ = ("source", "target")
 
-    @property
-    def source(self) -> Any:
-        """What."""
-        return self.args[2]
+    def __init__(self, target: Any, source: Any) -> None:
+        self.target, self.source = target, source
+
+    def __call__(self) -> None:
+        self.target[...] = self.source
 
 
-class Clearing(partial[Any]):
+class Clearing:
     """Sets an array to 0."""
 
-    @property
-    def target(self) -> Any:
-        """The array."""
-        return self.args[0]
+    __slots__ = ("target",)
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+
+    def __call__(self) -> None:
+        if not cleared(self.target):
+            self.target.fill(0)
 
 
 def copying(target: Any, source: Any) -> Copying:
     """Copies an array, or a number, into an array."""
-    return Copying(setitem, target, ..., source)
+    return Copying(target, source)
 
 
 def clearing(target: Any) -> Clearing:
     """Sets an array to 0."""
-    return Clearing(_clear, target)
-
-
-def _clear(target: Any) -> None:
-    if not cleared(target):
-        target.fill(0)
+    return Clearing(target)
 
 
 class Doing:

@@ -24,7 +24,7 @@ from .operation import Operation
 from .steps import Step
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Extraction:
     """The values of operation number `time`, which an `action` of another one, or of itself, puts into `memory`."""
 

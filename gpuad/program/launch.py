@@ -33,7 +33,7 @@ class Kept:
     overwriter: int
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Launched:
     """A launch and its adjoint; `uses` says for each parameter of the reverse kernel that reads primal memory what it reads."""
 

@@ -24,7 +24,7 @@ from .actions import Action, clearing, copying, perform, perform_one
 from .region import EMPTY, Region, span
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Piece:
     """The bytes `region` of an allocation as they were before operation `time`, in `data` (uint8): packed one span after the other, or, if
     there is a `base`, each at its place, with the allocation's byte `base` first. What is between the spans then belongs to nobody: a
@@ -46,7 +46,7 @@ class Piece:
         return packed
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Claim:
     """Operation number `time` needs the bytes `region`, through its argument at `position`, or something that is made of them."""
 

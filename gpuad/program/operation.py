@@ -13,7 +13,7 @@ from .memory import Allocation
 from .region import Region
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Use:
     """A region of an allocation; `position` is the argument through which the operation reaches it. `passed`: if it is not known which
     part of the allocation is reached, that of the array that was passed."""
@@ -29,7 +29,7 @@ class Use:
         return self.region if self.passed is None else self.passed
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Effects:
     """May-writes, and what the adjoint reads: as it was `before` the operation, or as it is `after` it (RULES 1 and 14). `must`: what is
     surely written."""

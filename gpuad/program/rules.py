@@ -350,7 +350,7 @@ class _Known:
     pairs: int
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class RuleStep(Step):
     """A call of a rule, as a program that repeats itself makes it again."""
 

@@ -20,7 +20,7 @@ from .actions import Action
 _NUMBERS = (bool, int, float, complex, str, bytes, np.number, np.bool_, type(None), type(...), np.dtype, type)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Step:
     """`what` was called: a kernel, a rule, or `Foreign`; `line`, `where`: from which line. `check`: what is looked at before each launch,
     and refuses it before anything is written; `actions`: what was done; `calls`: the same as few calls, once it has been done again;
@@ -55,7 +55,7 @@ class Step:
         raise NotImplementedError
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class LaunchStep(Step):
     """A launch of a kernel."""
 
@@ -78,7 +78,7 @@ class LaunchStep(Step):
         tape.record_launch(self.what, self.grid, self.block, self.args, self.shared_mem, self.wanted, self.line, self.where)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class ForeignStep(Step):
     """Code that the tape does not see."""
 

@@ -58,7 +58,7 @@ class Touch:
 Exact: TypeAlias = "tuple[Region, Reach]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Step:
     """How an operation is reversed: shadows to be copied and elements to be cleared first, the kernels (none: there is nothing to do, or
     it is no launch), and shadows that live elsewhere, by the parameter's position."""
