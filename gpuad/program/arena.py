@@ -44,7 +44,7 @@ class Arena:
         while self.at < len(self.chunks) and self.used + size > self.chunks[self.at].size:
             self.at, self.used = self.at + 1, 0
         if self.at == len(self.chunks):
-            many = max(min(self.nbytes // 2, LARGE) // size, 1)  # of requests like this one, so that nothing is left over
+            many = max(min(self.nbytes // 8, LARGE) // size, 1)  # of requests like this one, so that nothing is left over
             self.chunks.append(self.new(max(many * size, CHUNK)))
             self.allocations += 1
             self.used = 0
