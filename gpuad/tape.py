@@ -62,11 +62,12 @@ _REPLAYED = "used up by a graph; record the program again"
 
 @dataclass(frozen=True)
 class Stats:
-    """Bytes: `saved` copies of overwritten regions; `assembled` copied in the reverse to put versions together; `retained` allocations
-    kept alive; the `arena`'s size; `scratch` of the reverse kernels; `shadow` arrays. `allocations`: new chunks since the last recording
-    began."""
+    """Bytes: `saved` copies of overwritten regions; `needed` by adjoints where they still are; `assembled` copied in the reverse to put
+    versions together; `retained` allocations kept alive; the `arena`'s size; `scratch` of the reverse kernels; `shadow` arrays.
+    `allocations`: new chunks since the last recording began."""
 
     saved_bytes: int
+    needed_bytes: int
     assembled_bytes: int
     retained_bytes: int
     arena_bytes: int
@@ -462,7 +463,10 @@ class Tape(Seeding, Repeating):
         retained = sum(int(a.root.nbytes) for a in self.allocations.values())
         arena = self._saved.nbytes + self._transient.nbytes
         new = self._saved.allocations + self._transient.allocations + self._homes.allocations - getattr(self, "_chunks", 0)
-        return Stats(saved, self.assembled, retained, arena, self._transient.nbytes, self.shadows.nbytes, arena + self.shadows.nbytes, new)
+        needed = sum(a.needed.nbytes for a in self.allocations.values())
+        return Stats(
+            saved, needed, self.assembled, retained, arena, self._transient.nbytes, self.shadows.nbytes, arena + self.shadows.nbytes, new
+        )
 
     @property
     def source(self) -> str:

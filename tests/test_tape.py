@@ -295,6 +295,14 @@ def test_a_new_recording_lets_go_of_the_old_one(executor: str) -> None:
     assert [ref() is None for ref in gone] == [True] * 3
 
 
+def test_what_is_needed_of_arrays_as_they_are() -> None:
+    x, y = pair(values()), pair(np.zeros(N))
+    tape = gpuad.Tape()
+    with running("reference"), tape:
+        launch("square_to", x, y)
+    assert (tape.stats.saved_bytes, tape.stats.needed_bytes) == (0, 8 * N)
+
+
 def test_stats_explain_and_source() -> None:
     x, y = pair(values()), pair(np.zeros(N))
     tape = gpuad.Tape()
@@ -310,7 +318,7 @@ def test_stats_explain_and_source() -> None:
     lines = tape.source.splitlines()
     assert len(lines) == 3 and "sine" in lines[1] and "square_to" in lines[2]
     stats = tape.stats
-    assert stats.shadow_bytes == 2 * 8 * N
+    assert stats.needed_bytes == 0 and stats.shadow_bytes == 2 * 8 * N
     assert stats.retained_bytes == 2 * 8 * N + 4 * N
     assert stats.arena_bytes >= stats.saved_bytes and stats.peak_bytes >= stats.arena_bytes
     with running("reference"):
