@@ -1,8 +1,8 @@
 """Growth: how time and memory of a gradient grow with the elements and with the steps, as slopes of the logarithms.
 
 Heat keeps nothing, Fisher-KPP every state. Each sweep is a process of its own, small sizes first. By the tape's own account, in exact
-bytes: `saved`, and `held`, which is that with the program's arrays and their shadows. `resident` is what the process has beyond what it had
-at the smallest size.
+bytes: `kept`, what the reverse reads, saved or still in the program's arrays; and `held`, which is what is saved, those arrays and their
+shadows. `resident` is what the process has beyond what it had at the smallest size.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ def measured(sweep: Sweep, hire: Hire = crew.Process) -> Record:
 
 
 def judge(sweep: Sweep, slopes: Mapping[str, float]) -> list[Record]:
-    """What is required of the slopes: of time everywhere, of all memory in elements, and of what is saved in steps."""
+    """What is required of the slopes: of time everywhere, of all memory in elements, and of what is kept in steps."""
     found = []
     if "gradient_ms" in slopes:
         why = [f"the primal's is {slopes['primal_ms']:.2f}"]
         found.append(figures.verdict("slope of the gradient's time", slopes["gradient_ms"], TIME_SLOPE, why))
-    key = "held_bytes" if sweep.axis == "elements" else "saved_bytes"
+    key = "held_bytes" if sweep.axis == "elements" else "kept_bytes"
     if key in slopes:
         off = abs(slopes[key] - 1.0)
         found.append(figures.verdict(f"slope of {key.split('_')[0]} bytes away from 1", off, WITHIN, []))
@@ -95,7 +95,7 @@ def _point(problem: Problem, size: Size, member: Member) -> Record:
             return said
     return {
         **{f"{piece}_ms": round(seconds * 1e3, 4) for piece, seconds in times.items()},
-        "saved_bytes": said["saved_bytes"],
+        "kept_bytes": said["kept_bytes"],
         "held_bytes": said["held_bytes"],
         "resident_bytes": said["memory_bytes"],
         "error": said["error"],
@@ -108,7 +108,7 @@ def _slopes(points: Sequence[Record]) -> dict[str, float]:
     if len(there) < 2:
         return {}
     amounts = [p["amount"] for p in there]
-    keys = ("primal_ms", "gradient_ms", "saved_bytes", "held_bytes", "resident_bytes")
+    keys = ("primal_ms", "gradient_ms", "kept_bytes", "held_bytes", "resident_bytes")
     return {key: round(slope(amounts, [p[key] for p in there]), 4) for key in keys if all(p[key] > 0 for p in there)}
 
 

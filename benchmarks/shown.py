@@ -74,16 +74,16 @@ def show_growth(record: Record, console: Console, judged: bool = True) -> None:
         if "failed" in sweep:
             console.print(f"failed: growth of {name}: {sweep['failed']}", style="red", markup=False)
             continue
-        table = plain(f"growth of {name}", "size", "primal ms", "gradient ms", "saved MB", "held MB", "resident MB", "error")
+        table = plain(f"growth of {name}", "size", "primal ms", "gradient ms", "kept MB", "held MB", "resident MB", "error")
         for point in sweep["points"]:
             size = ", ".join(f"{k} {v}" for k, v in point["size"].items())
             if "gradient_ms" not in point:
                 table.add_row(size, "failed" if "failed" in point else point["missing"])
                 continue
             cells = [f"{point['primal_ms']:.2f}", f"{point['gradient_ms']:.2f}"]
-            table.add_row(size, *cells, *(_mega(point, f"{k}_bytes") for k in ("saved", "held", "resident")), f"{point['error']:.0e}")
+            table.add_row(size, *cells, *(_mega(point, f"{k}_bytes") for k in ("kept", "held", "resident")), f"{point['error']:.0e}")
         slopes = sweep["slopes"]
-        keys = ("primal_ms", "gradient_ms", "saved_bytes", "held_bytes", "resident_bytes")
+        keys = ("primal_ms", "gradient_ms", "kept_bytes", "held_bytes", "resident_bytes")
         table.add_row("slope", *(f"{slopes[key]:.3f}" if key in slopes else "" for key in keys), style="bold")
         console.print(table)
         _show_verdicts(sweep["verdicts"] if judged else [], console)

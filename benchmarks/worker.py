@@ -4,7 +4,7 @@ It reads requests, a line of JSON each, and answers each with a line; all that f
 own, its crash ends nothing else, and several of them can be timed in turn.
 
 * build: makes the runner for a size, with the inputs and the wanted gradients in a folder, and checks its first gradient; before the first
-  size, runs the smallest, after which the process's memory is taken for its own
+  size, runs the smallest, after which the process's memory is taken for its own; memory is that of a second gradient
 * time: seconds of a piece, `primal`, `gradient` or `replay`: the median of as many calls as fit the time
 * copy: bytes a second, read and written, of a plain copy of so many bytes in all
 * say: checks the gradient again; memory, and what the runner says about itself
@@ -12,6 +12,7 @@ own, its crash ends nothing else, and several of them can be timed in turn.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -65,6 +66,7 @@ class Worker:
         self.runner: Any = None
         self.imported = _import(runner)
         self.folder, self.base, self.no_replay = "", -1, ""
+        self.memory: Record = {}
 
     def answer(self, request: Mapping[str, Any]) -> Record:
         """The answer to one request; a failure is an answer, too."""
@@ -89,8 +91,22 @@ class Worker:
         self.runner.prepare()
         self.runner.gradient()
         error = self._checked()
+        self.memory = self._measured()
         self.no_replay = self._tried()
         return {"error": error, "pieces": ["primal", "gradient", *([] if self.no_replay else ["replay"])]}
+
+    def _measured(self) -> Record:
+        """The most memory that a gradient takes, before a graph is made of it too."""
+        self.runner.prepare()
+        resident.settle()
+        forgot = resident.forget()
+        self.runner.gradient()
+        peak = resident.peak()
+        return {
+            "memory_bytes": max(0, peak - self.base),
+            "process_bytes": peak,
+            **({} if forgot else {"memory_is_a_bound": True}),
+        }
 
     def _tried(self) -> str:
         """Why this runner cannot replay its gradient; nothing if it can, and is right."""
@@ -109,9 +125,11 @@ class Worker:
     def _warm(self) -> None:
         """Runs the problem at its smallest: what a process takes for code, and for compiling it, is not the problem's memory."""
         runner = self._made(self.problem.quick, self.problem.inputs(self.problem.quick, np.random.default_rng(0)))
-        runner.prepare()
-        runner.primal()
-        runner.gradient()
+        again = ["replay"] if hasattr(runner, "replay") else []
+        for piece in ("primal", "gradient", "gradient", *again):  # for what is known again there is code of its own
+            runner.prepare()
+            with contextlib.suppress(Missing, GpuadError):
+                getattr(runner, piece)()
         del runner
         resident.settle()
         self.base = resident.now()
@@ -152,17 +170,12 @@ class Worker:
     def say(self) -> Record:
         """What this runner is beside fast: right, and how large."""
         self.runner.prepare()
-        resident.settle()
-        forgot = resident.forget()
         self.runner.gradient()
-        peak = resident.peak()
         error = self._checked()
         device = self.runner.memory() if self.place == "gpu" and hasattr(self.runner, "memory") else None
         return {
             "error": error,
-            "memory_bytes": max(0, peak - self.base),
-            "process_bytes": peak,
-            **({} if forgot else {"memory_is_a_bound": True}),
+            **self.memory,
             **({"device_bytes": device} if device is not None else {}),
             **({"no_replay": self.no_replay} if self.no_replay not in ("", "not offered") else {}),
             **self.runner.about(),

@@ -68,6 +68,7 @@ class _OnArrays:
         stats = tape.stats
         return {
             "saved_bytes": stats.saved_bytes,
+            "kept_bytes": stats.saved_bytes + stats.needed_bytes,
             "assembled_bytes": stats.assembled_bytes,
             "arena_bytes": stats.arena_bytes,
             "held_bytes": stats.retained_bytes + stats.shadow_bytes + stats.saved_bytes,
@@ -234,7 +235,6 @@ class Steps(_OnArrays):
         if self.copied:
             for field in fields:
                 copy(field, start)
-            u = other
         for _ in range(self.steps):
             self.step(v, u)
             u, v = v, (other if u is start else u)
