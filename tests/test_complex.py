@@ -151,7 +151,7 @@ BODIES: dict[str, str] = {
     "as numbers": "const double2* r = reinterpret_cast<const double2*>(b); double* q = (double*)a; q[2 * i + 1] = r[i].x * r[i].y;",
     "order": "y[i] = a[i] < b[i] || b[i] == b[i + 1] ? norm(a[i]) : abs(b[i]); if (isnan(a[i]) || a[i] != b[i]) a[i] = min(a[i], b[i]);",
     "atomic": "atomicAdd(&reinterpret_cast<double*>(a)[0], (b[i] * b[i]).real());",
-    "zero": "complex<double> z = b[i] - b[i]; y[i] = abs(z) + norm(sqrt(z * z) + b[i]);",
+    "zero": "complex<double> z = b[i] - b[i]; y[i] = abs(z) + norm(sqrt(z * z)) + norm(b[i]);",
     "negative axis": "complex<double> z(-1.0 - norm(b[i]), 0.0); y[i] = sqrt(z).imag() + log(z).real() + tanh(z * 20.0).real();",
 }  # fmt: skip
 
@@ -167,6 +167,19 @@ def test_gradient(executor: Any, name: str) -> None:
     a, b = (rng.normal(size=9) + 1j * rng.normal(size=9) for _ in range(2))
     with launching.executor_for_tests(executor):
         testing.check_gradient(gpuad.kernel(text, "k"), [a / 2, b / 2, np.ones(9), 8], grid=2, block=4)
+
+
+@pytest.mark.parametrize("zero", [0j, complex(-0.0, 0.0), complex(0.0, -0.0)])
+def test_the_root_of_zero_is_infinitely_steep(executor: Any, zero: complex) -> None:
+    """But nothing comes from a seed of 0, as for real numbers."""
+    text = """#include <cupy/complex.cuh>
+    extern "C" __global__ void k(complex<double>* a, const complex<double>* b) { a[threadIdx.x] = sqrt(b[threadIdx.x]); }"""
+    a, b = np.zeros(3, complex), np.array([zero, zero, 4.0])
+    da, db = np.array([1.0, 0.0, 1.0], complex), np.zeros(3, complex)
+    with launching.executor_for_tests(executor):
+        gpuad.autodiff(gpuad.kernel(text, "k"), 1, 3, (gpuad.Duplicated(a, da), gpuad.Duplicated(b, db)))
+    assert a.tobytes() == np.array([zero, zero, 2.0]).tobytes()
+    assert not np.isfinite(db[0]) and db[1] == 0 and db[2] == 0.25
 
 
 def test_both_precisions(executor: Any) -> None:

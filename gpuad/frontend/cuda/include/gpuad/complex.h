@@ -96,7 +96,7 @@ GPUAD_C complex<double>& complex<double>::operator=(const complex<float>& z) { r
   GPUAD_C complex<T> pow(const complex<T>& z, const T& w) { return exp(log(z) * w); } \
   GPUAD_C complex<T> pow(const T& x, const complex<T>& w) { return exp(::log(x) * w); } \
   GPUAD_C complex<T> sqrt(const complex<T>& z) { \
-    if (z.real() == 0 && z.imag() == 0) return z; \
+    if (z.real() == 0 && z.imag() == 0) return complex<T>(::sqrt(z.real()), ::sqrt(z.imag())); /* as steep as it is */ \
     T right = z.real() >= 0 ? T(1) : T(-1), above = ::copysign(T(1), z.imag()); \
     T t = ::sqrt(T(0.5) * (right * z.real() + abs(z))); \
     if (z.real() >= 0) return complex<T>(t, z.imag() / (2 * t)); \
