@@ -241,6 +241,7 @@ def test_random_calls(name: str, derive: bool) -> None:
     ran = hits = 0
     for seed in range(200):
         cold._ready.clear()
+        cold._again.clear()
         known = len(warm._ready)
         expected, found = outcome(cold, seed, derive), outcome(warm, seed, derive)
         assert expected == found, seed

@@ -1,102 +1,193 @@
-"""Launches on a CPU in the words of an earlier one: the same arrays, which are where and as they were, and the same whole numbers.
+"""Calls on a CPU in the words of an earlier one: the same arrays, which are where and as they were, with the same shadows, and the same
+whole numbers.
 
-All that binding finds out depends on the numbers, on where the arrays and the allocations behind them lie, and on how they are laid out. So
-a call for which these are equal is that call, and takes no more than comparing them; real numbers are put into its arguments anew. No array
-is kept alive: one that has taken the place of another is the same to a kernel if it is the same in all of this.
+All that binding finds out depends on the numbers, on where the arrays and the allocations behind them lie, and on how they are laid out;
+what a derivative needs besides, on the switches that are set. So a call for which these are equal is that call, and takes no more than
+comparing them; real numbers are put into its arguments anew. It is arrays that are compared, not the pairs that a caller writes around
+them. No array is kept alive: one that has taken the place of another is the same to a kernel if it is the same in all of this.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ..annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped
 from ..errors import LaunchError
 from ..executors.base import Executor
 from ..executors.batch import Native
 from ..executors.memory import owner_of
 from ..launching import executor_of
 
-_REAL = frozenset({float, np.float32, np.float64})
-_WHOLE = frozenset({int, bool})
+REAL = frozenset({float, np.float32, np.float64})
+WHOLE = frozenset({int, bool, np.bool_, *(np.dtype(f"{kind}{bits}").type for kind in ("int", "uint") for bits in (8, 16, 32, 64))})
+PAIRS = frozenset({Duplicated, DuplicatedNoNeed})
 _SLOT = 8  # bytes of an argument
+_MANY = 256  # calls that are remembered
 Make: TypeAlias = "Callable[[Any], Any]"
+Packed: TypeAlias = "tuple[Any, bytes, bytes]"  # an entry of compiled code, a geometry and arguments
 
 
-def words(args: Sequence[Any]) -> Hashable:
-    """What an earlier call is looked up by; None for one that is not looked up."""
-    if type(args) is not tuple:
+# --- what a call says --------------------------------------------------------------------------------------------------------------------
+
+
+class Words(NamedTuple):
+    """A call's arguments: what an earlier call is looked up by, all arrays that it names, shadows included, and its real numbers."""
+
+    key: Hashable
+    arrays: list[Any]
+    reals: list[Any]
+
+
+def words(what: str, args: Sequence[Any]) -> Words | None:
+    """The arguments of a call, and `what` is to be done with them; None where no earlier call is looked up."""
+    if type(args) is not tuple and type(args) is not list:
         return None
-    found: list[Any] = []
+    found: list[Any] = [what]
+    arrays: list[Any] = []
+    reals: list[Any] = []
     for x in args:
         kind = type(x)
         if kind is np.ndarray:
             found.append(id(x))
-        elif kind in _WHOLE:
+            arrays.append(x)
+        elif kind in WHOLE:
             found.append((kind, x))
-        elif kind in _REAL:
+        elif kind in REAL:
             found.append(kind)
-        else:
+            reals.append(x)
+        elif kind in PAIRS:
+            primal, shadow = x.primal, x.shadow
+            if type(primal) is not np.ndarray or type(shadow) is not np.ndarray:
+                return None
+            found += (kind, x.keep, id(primal), id(shadow))
+            arrays += (primal, shadow)
+        elif not _say(x, found, arrays, reals):
             return None
-    return tuple(found)
+    return Words(tuple(found), arrays, reals)
+
+
+def _say(x: Any, found: list[Any], arrays: list[Any], reals: list[Any]) -> bool:
+    """The same for arguments that are rarer; False for one that says too little of itself. What it adds begins with the kind, which says
+    how much there is of it."""
+    kind = type(x)
+    found.append(kind)
+    if x is None:
+        return True
+    if kind is Active:
+        found += (type(x.value), id(x.shadow))
+        arrays.append(x.shadow)
+        reals.append(x.value)
+        return type(x.shadow) is np.ndarray and type(x.value) in REAL
+    if kind is BatchDuplicated:
+        found += (len(x.shadows), id(x.primal), *map(id, x.shadows))
+        arrays += (x.primal, *x.shadows)
+        return all(type(array) is np.ndarray for array in (x.primal, *x.shadows))
+    if kind is not Const and kind is not Stopped:
+        return False
+    said = words("", (x.primal,))
+    if said is not None:
+        found.append(said.key)
+        arrays += said.arrays
+        reals += said.reals
+    return said is not None
+
+
+def reals_at(args: Sequence[Any]) -> list[int]:
+    """The positions of the real numbers among the arguments of a call that can be looked up."""
+    values = [x if type(x) in REAL else x.value if type(x) is Active else getattr(x, "primal", None) for x in args]
+    return [i for i, value in enumerate(values) if type(value) in REAL]
+
+
+# --- calls that were made ----------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Launch:
-    """A launch that was made: by whom, by what, and for each argument how a real number becomes that of the kernel."""
+    """A launch that was made: what made it, and for each of the kernel's arguments, if it is one of the call's, which."""
 
-    executor: Executor
     call: Callable[[], Any]
-    makes: tuple[Make | None, ...]
+    positions: Sequence[int | None]
 
 
 @dataclass(frozen=True, eq=False)
 class Again:
-    """A launch that was made, of arrays by what NumPy says of each and of the allocation behind it, and with real numbers, by position: the
-    number, and how it becomes that of a kernel."""
+    """A call that was made: its geometry, its arrays by what NumPy says of each and of the allocation behind it, its real numbers, the
+    switches that were set, and its launches of compiled code, with packed arguments. Of each real number: how it becomes that of a kernel,
+    and where it stands, by launch and place."""
 
     grid: Any
     block: Any
     shared_mem: int
-    arrays: tuple[tuple[int, Any], ...]
-    reals: tuple[tuple[int, Any, Make], ...]
+    arrays: list[Any]
+    reals: tuple[tuple[Any, Make, tuple[tuple[int, int], ...]], ...]
+    switches: tuple[bool, ...]
     executor: Executor
-    call: tuple[Any, bytes, bytes]
+    launches: tuple[Packed, ...]
 
-    @classmethod
-    def of(cls, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, launch: Launch) -> Again | None:
-        """A launch that was made. None where it takes more than a call of compiled code."""
-        call = launch.call
-        reals = [(i, x, launch.makes[i]) for i, x in enumerate(args) if type(x) in _REAL]
-        known = tuple((i, x, make) for i, x, make in reals if make is not None)
-        if not isinstance(call, Native) or len(known) < len(reals):
-            return None
-        arrays = tuple((i, _seen(x)) for i, x in enumerate(args) if type(x) is np.ndarray)
-        words = call.entry, call.geometry, call.slots  # which keep no array alive
-        return cls(grid, block, shared_mem, arrays, known, launch.executor, words)
+    def made(self, grid: Any, block: Any, said: Words, shared_mem: int, switches: tuple[bool, ...]) -> bool:
+        """Makes a call that was found by its words; False, and nothing is done, if it is another one."""
+        if not (_same(grid, self.grid) and _same(block, self.block) and shared_mem == self.shared_mem and switches == self.switches):
+            return False
+        if [_seen(array) for array in said.arrays] != self.arrays or executor_of("numpy") is not self.executor:
+            return False
+        launches = self._launches(said.reals)
+        if launches is None:
+            return False
+        for entry, geometry, slots in launches:
+            if entry(geometry, slots):
+                raise LaunchError(f"{entry.__name__.removeprefix('gpuad_launch_')}: out of memory")
+        return True
 
-    def made(self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int) -> bool:
-        """Makes the launch of a call that was found by its words; False, and nothing is done, if it is another one."""
-        if not (_same(grid, self.grid) and _same(block, self.block) and shared_mem == self.shared_mem):
-            return False
-        for i, seen in self.arrays:
-            if _seen(args[i]) != seen:
-                return False
-        if executor_of("numpy") is not self.executor:
-            return False
-        entry, geometry, slots = self.call
-        for i, before, make in self.reals:
-            x = args[i]
+    def _launches(self, reals: Sequence[Any]) -> Sequence[Packed] | None:
+        """Its launches with other real numbers; None if one of these is none of the kernel's type."""
+        launches: Sequence[Packed] = self.launches
+        for (before, make, places), x in zip(self.reals, reals, strict=True):
             if x is not before:
                 number = make(x)
                 if number is None:
-                    return False
-                slots = slots[: _SLOT * i] + number.tobytes().ljust(_SLOT, b"\0") + slots[_SLOT * (i + 1) :]
-        if entry(geometry, slots):
-            raise LaunchError(f"{entry.__name__.removeprefix('gpuad_launch_')}: out of memory")
-        return True
+                    return None
+                launches = _with(launches, number, places)
+        return launches
+
+
+def again(
+    grid: Any, block: Any, args: Sequence[Any], said: Words, shared_mem: int, switches: tuple[bool, ...], executor: Executor,
+    makes: Sequence[Make | None], launches: Sequence[Launch],
+) -> Again | None:  # fmt: skip
+    """A call that was made. `makes`: for each argument how a real number becomes that of a kernel. None where it takes more than calls of
+    compiled code."""
+    reals = []
+    for i, x in zip(reals_at(args), said.reals, strict=True):
+        make = makes[i]
+        if make is None:
+            return None
+        reals.append((x, make, tuple((k, j) for k, each in enumerate(launches) for j, p in enumerate(each.positions) if p == i)))
+    calls = [each.call for each in launches]
+    if any(not isinstance(call, Native) for call in calls):
+        return None
+    made = tuple((call.entry, call.geometry, call.slots) for call in calls if isinstance(call, Native))  # which keep no array alive
+    return Again(grid, block, shared_mem, [_seen(array) for array in said.arrays], tuple(reals), switches, executor, made)
+
+
+def note(past: dict[Hashable, Again | None], said: Words, make: Callable[[], Again | None]) -> None:
+    """Keeps a call for those in the same words, once there have been two."""
+    if len(past) >= _MANY:
+        past.clear()
+    past[said.key] = make() if said.key in past else None
+
+
+def _with(launches: Sequence[Packed], number: Any, places: Sequence[tuple[int, int]]) -> Sequence[Packed]:
+    """The launches with another real number."""
+    packed, found = number.tobytes().ljust(_SLOT, b"\0"), list(launches)
+    for k, j in places:
+        entry, geometry, slots = found[k]
+        found[k] = entry, geometry, slots[: _SLOT * j] + packed + slots[_SLOT * (j + 1) :]
+    return found
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -110,7 +201,20 @@ def _same(a: Any, b: Any) -> bool:
 
 def _seen(array: Any) -> Any:
     """Where an array lies and how, and the same of the allocation behind it."""
+    if array.base is None:
+        return _placed(array)
     owner = owner_of(array)
-    if owner is array:
-        return array.__array_interface__, array.dtype
-    return array.__array_interface__, array.dtype, owner.__array_interface__, owner.dtype, type(owner)
+    return _placed(array), None if owner is array else (_placed(owner), type(owner))
+
+
+_LENT = frozenset("?bBhHiIlLqQfd")  # types of elements that ctypes takes a buffer of
+_byte_of = ctypes.c_char.from_buffer
+
+
+def _placed(array: Any) -> Any:
+    """Address, shape, strides and type of an array, and whether it may be written. Its interface has all of that, and takes four times as
+    long as the buffer of one that is dense and may be written."""
+    dtype = array.dtype
+    if array.flags.carray and dtype.char in _LENT and array.size:
+        return ctypes.addressof(_byte_of(array)), array.shape, array.strides, dtype
+    return array.__array_interface__, dtype

@@ -17,8 +17,9 @@ from ..errors import LaunchError, UnsupportedError
 from ..launching import Call, State
 from ..modules import library_of
 from ..transform.fixed_point import fixed_point
+from .again import Words, words
 from .flow import check_flow, kept_seeds, outside_of_tapes
-from .kernels import Family, Kernel, kernel, pattern_of
+from .kernels import Family, Kernel, Planned, kernel, pattern_of
 from .ways import run_again, way_of
 
 
@@ -49,16 +50,21 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
         raise LaunchError(f"`{family.name}`: mode is gpuad.Reverse or gpuad.Forward, not {mode!r}. Nothing was launched.")
     outside_of_tapes(family.name, "autodiff")
     plan = family.planned(*call, **keywords)
-    if plan is not None:
-        with plan.kernel.room():
-            _autodiff(plan.kernel, plan.grid, plan.block, plan.args, mode, plan.shared_mem, plan.stream)
-
-
-def _autodiff(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], mode: Mode, shared_mem: int, stream: Any) -> None:
-    chosen = chosen.sized(shared_mem)
-    if mode is Reverse and run_again(chosen, grid, block, args, shared_mem, stream):
+    if plan is None:
         return
-    call = chosen.bind(grid, block, args, shared_mem, stream)
+    chosen = plan.kernel.sized(plan.shared_mem)
+    said = words(mode.value, plan.args) if plan.stream is None else None
+    if said is not None and chosen.made_again(said, plan.grid, plan.block, plan.shared_mem, launching.switches()):
+        return
+    with chosen.room():
+        _autodiff(chosen, plan, mode, said)
+
+
+def _autodiff(chosen: Kernel, plan: Planned, mode: Mode, said: Words | None) -> None:
+    if mode is Reverse and run_again(chosen, plan, said):
+        return
+    stream = plan.stream
+    call = chosen.bind(plan.grid, plan.block, plan.args, plan.shared_mem, stream)
     if mode is Forward:
         _forward(chosen, call, pattern_of(chosen, call))
         return

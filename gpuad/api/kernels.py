@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from ..arguments import activities, bind, check_count, geometry
 from ..depth import room
 from ..differentiate import Adjoint, Pattern, Tangent, primal_of, reverse_of, second_of, tangent_of
 from ..errors import LaunchError, ShadowError
+from ..executors.base import Executor
 from ..explaining import AdjointText, adjoint_text
 from ..facts import Facts
 from ..frontend.cuda import parse
@@ -31,17 +32,16 @@ from ..ir.records import is_record, numbers, split_parameter, tangent_parameter
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Declaration, Function, Global, uses_dynamic
 from ..ir.types import Pointer, Scalar, value_type
-from ..launching import Call
+from ..launching import Call, executor_of
 from ..modules import ModuleMemory, library_of
 from ..program.context import current as recording
 from ..source import SourceFile
 from ..transform.aliases import NONE, Aliases
-from .again import Again, Launch, words
+from .again import Again, Launch, Make, Words, again, note, words
 from .likeness import Ready, likeness, ready
 
 
-@dataclass(frozen=True)
-class Planned:
+class Planned(NamedTuple):
     """A call in full: one kernel, its geometry, its arguments."""
 
     kernel: Kernel
@@ -161,26 +161,31 @@ class Kernel(Family):
         if recorder is not None:
             recorder.launch(own, grid, block, args, shared_mem, stream)
             return
-        same = words(args) if stream is None else None
-        again = own._again.get(same)
-        if again is not None and again.made(grid, block, args, shared_mem):
+        said = words("launch", args) if stream is None else None
+        if said is not None and own.made_again(said, grid, block, shared_mem):
             return
         known = own.known(likeness(grid, block, args, shared_mem))
-        made = known.launch(own.primal(), args, stream) if known is not None and known.bare else None
-        if made is not None:
-            if same is not None:
-                own._note_again(same, grid, block, args, shared_mem, made)
+        made = known.launch(own.primal(), args, stream) if known is not None else None
+        if known is not None and made is not None:
+            own.note(said, grid, block, args, shared_mem, executor_of(known.library), known.makes, lambda: [made])
             return
         with self.room():
             call = own.bind(grid, block, args, shared_mem, stream)
             with call.executor.on(stream):
                 launching.run_primal(own.primal(call.aliases()), None, call)
 
-    def _note_again(self, same: Hashable, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, made: Launch) -> None:
-        """Keeps a launch for calls in the same words, once there have been two."""
-        if len(self._again) >= _MANY:
-            self._again.clear()
-        self._again[same] = Again.of(grid, block, args, shared_mem, made) if same in self._again else None
+    def made_again(self, said: Words, grid: Any, block: Any, shared_mem: int, switches: tuple[bool, ...] = ()) -> bool:
+        """Makes a call in the words of an earlier one; False, and nothing is done, if it is not known."""
+        known = self._again.get(said.key)
+        return known is not None and known.made(grid, block, said, shared_mem, switches)
+
+    def note(
+        self, said: Words | None, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, executor: Executor,
+        makes: Sequence[Make | None], launches: Callable[[], Sequence[Launch]], switches: tuple[bool, ...] = (),
+    ) -> None:  # fmt: skip
+        """Keeps a call that was made, by `launches`, for calls in the same words."""
+        if said is not None:
+            note(self._again, said, lambda: again(grid, block, args, said, shared_mem, switches, executor, makes, launches()))
 
     def known(self, like: Hashable) -> Ready | None:
         """What was bound for an earlier call that this one is like."""

@@ -9,24 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from ..annotations import Active, Const, Duplicated, DuplicatedNoNeed, Stopped, address, fills, is_array, resolve
+from ..annotations import Active, Const, Stopped, address, fills, is_array, resolve
 from ..arguments import Bound, BoundArgument
 from ..executors.base import Dim3, Memory
 from ..ir.nodes import Kernel
 from ..ir.types import HALVES
 from ..launching import Call, executor_of
 from ..program.actions import perform_one
-from .again import Launch, Make
+from .again import PAIRS, REAL, WHOLE, Launch, Make
 
-_WHOLE = frozenset({int, bool, np.bool_, *(np.dtype(f"{kind}{bits}").type for kind in ("int", "uint") for bits in (8, 16, 32, 64))})
-_REAL = frozenset({float, np.float32, np.float64})
-_PAIRS = frozenset({Duplicated, DuplicatedNoNeed})
 _SHADOWED = frozenset({"duplicated", "noneed", "active"})
 _LARGEST = {"float32": 3e38, "float64": float("inf")}  # below it a number is rounded, and that is all
 
@@ -55,14 +51,14 @@ def _kind(x: Any) -> Any:
     kind = type(x)
     if kind is np.ndarray:
         return x.dtype, x.shape, x.strides, x.flags.writeable
-    if kind in _WHOLE:
+    if kind in WHOLE:
         return kind, x
-    if kind in _REAL or x is None:
+    if kind in REAL or x is None:
         return kind
-    if kind in _PAIRS:
+    if kind in PAIRS:
         return _both(kind, _kind(x.primal), _kind(x.shadow), x.keep)
     if kind is Active:
-        return _both(kind, _kind(x.value), _kind(x.shadow)) if type(x.value) in _REAL and is_array(x.shadow) else None
+        return _both(kind, _kind(x.value), _kind(x.shadow)) if type(x.value) in REAL and is_array(x.shadow) else None
     if kind is Const or kind is Stopped:
         return _both(kind, _kind(x.primal))
     return (kind, x.dtype, x.shape, x.strides, int(x.device.id), _current_device()) if is_array(x) and kind.__name__ == "ndarray" else None
@@ -135,11 +131,6 @@ class Ready:
     key: Hashable
     shared: dict[Hashable, Any] = field(default_factory=dict)
 
-    @cached_property
-    def bare(self) -> bool:
-        """Whether nothing is annotated."""
-        return all(part.like.kind == "bare" for part in self.parts)
-
     def call(self, args: Sequence[Any], stream: Any) -> Call | None:
         """The call with such arguments; None if they have to be looked at closer."""
         arguments = []
@@ -172,8 +163,7 @@ class Ready:
         return (values, shadows) if _apart([m for m in (*values, *shadows) if isinstance(m, Memory)]) else None
 
     def launch(self, kernel: Kernel, args: Sequence[Any], stream: Any) -> Launch | None:
-        """Makes the launch with such arguments, none of which is annotated, and gives what made it; None, and nothing is done, if they have
-        to be looked at."""
+        """Makes the launch with such arguments, and gives what made it; None, and nothing is done, if they have to be looked at."""
         memory = self.memory(args)
         if memory is None:
             return None
@@ -188,7 +178,12 @@ class Ready:
         else:
             with executor.on(stream):
                 perform_one(launch)
-        return Launch(executor, launch, tuple(part.make for part in self.parts))
+        return Launch(launch, range(len(values)))
+
+    @property
+    def makes(self) -> tuple[Make | None, ...]:
+        """For each argument how a real number becomes that of the kernel."""
+        return tuple(part.make for part in self.parts)
 
 
 def _apart(memories: Sequence[Memory]) -> bool:
@@ -224,13 +219,18 @@ def _part(x: Any, argument: BoundArgument, *, loose: bool) -> Part | None:
         size = int(argument.memory.root.size) if loose and argument.memory is not None else None
         return Part(replace(bare, value=None), True, None, size)
     value = getattr(x, "value", getattr(x, "primal", x))
-    if type(value) in _WHOLE:
+    if type(value) in WHOLE:
         return Part(bare, False, None, None)
-    if type(value) not in _REAL or argument.declaration.type in HALVES:  # one struct in an array; a float32 that is rounded already
+    make = rounding(argument) if type(value) in REAL else None  # not so: one struct in an array
+    return Part(replace(bare, value=None), False, make, None) if make is not None else None
+
+
+def rounding(argument: BoundArgument) -> Make | None:
+    """How the real number that such an argument was given becomes that of the kernel, for others of its type."""
+    if argument.declaration.type in HALVES or argument.value is None:  # a float32 that is rounded already
         return None
     dtype = argument.value.dtype
-    known = dtype.kind == "f" and dtype.name in _LARGEST
-    return Part(replace(bare, value=None), False, _rounded(dtype.type, _LARGEST[dtype.name]), None) if known else None
+    return _rounded(dtype.type, _LARGEST[dtype.name]) if dtype.kind == "f" and dtype.name in _LARGEST else None
 
 
 def _rounded(kind: Callable[[Any], Any], largest: float) -> Make:

@@ -17,8 +17,9 @@ from ..differentiate import Adjoint, Parameter
 from ..executors.base import Dim3
 from ..ir.nodes import Kernel as IrKernel
 from ..launching import Call, executor_of
+from .again import Launch, Words
 from .flow import check_flow
-from .kernels import Kernel, pattern_of
+from .kernels import Kernel, Planned, pattern_of
 from .likeness import Ready, likeness
 
 Taken: TypeAlias = "tuple[str, int]"  # 'primal' or 'shadow', and of which parameter; 'number', and the number
@@ -31,6 +32,11 @@ class Direct:
     kernel: IrKernel
     takes: tuple[Taken, ...]
     grid: Dim3 | None = None
+
+    @property
+    def positions(self) -> list[int | None]:
+        """For each of its arguments which of the call's it is, if it is one."""
+        return [k if role == "primal" else None for role, k in self.takes]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,24 +61,32 @@ def way_of(chosen: Kernel, call: Call) -> Way:
     return way
 
 
-def run_again(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> bool:
+def run_again(chosen: Kernel, plan: Planned, said: Words | None) -> bool:
     """Runs a call that is like an earlier one and needs nothing but launches; False, and nothing is done, if it is not that."""
-    known = chosen.known(likeness(grid, block, args, shared_mem))
+    known = chosen.known(likeness(plan.grid, plan.block, plan.args, plan.shared_mem))
     way = known.shared.get(_key(known.library)) if known is not None else None
-    if known is None or way is None or not way.direct:
+    memory = known.memory(plan.args) if known is not None and way is not None and way.direct else None
+    if known is None or way is None or memory is None:
         return False
-    memory = known.memory(args)
-    return memory is not None and _run(known, way, *memory, stream)
-
-
-def _run(known: Ready, way: Way, primals: Sequence[Any], shadows: Sequence[Any], stream: Any) -> bool:
     executor = executor_of(known.library, way.adjoint.exact)
-    given = {"primal": primals, "shadow": shadows}
-    with executor.on(stream):
-        for each in way.direct:
-            args = [given[role][k] if role in given else np.int32(k) for role, k in each.takes]
-            executor.launch(each.kernel, each.grid or known.grid, known.block, args, shared_mem=known.shared_mem)
+    launches = [_of(each, known, *memory) for each in way.direct]
+    with executor.on(plan.stream):
+        for launch in launches:
+            executor.launch(*launch, shared_mem=known.shared_mem)
+
+    def prepared() -> list[Launch]:
+        calls = (executor.prepared(*launch, shared_mem=known.shared_mem) for launch in launches)
+        return [Launch(call, each.positions) for call, each in zip(calls, way.direct, strict=True)]
+
+    chosen.note(said, plan.grid, plan.block, plan.args, plan.shared_mem, executor, known.makes, prepared, launching.switches())
     return True
+
+
+def _of(each: Direct, known: Ready, primals: Sequence[Any], shadows: Sequence[Any]) -> tuple[IrKernel, Dim3, Dim3, list[Any]]:
+    """A launch for a call's memory."""
+    given = {"primal": primals, "shadow": shadows}
+    args = [given[role][k] if role in given else np.int32(k) for role, k in each.takes]
+    return each.kernel, each.grid or known.grid, known.block, args
 
 
 def _key(library: str | None) -> Hashable:
