@@ -157,10 +157,12 @@ class Again:
 
 def again(
     grid: Any, block: Any, args: Sequence[Any], said: Words, shared_mem: int, switches: tuple[bool, ...], executor: Executor,
-    makes: Sequence[Make | None], launches: Sequence[Launch],
+    makes: Sequence[Make | None], launches: Sequence[Launch] | None,
 ) -> Again | None:  # fmt: skip
     """A call that was made. `makes`: for each argument how a real number becomes that of a kernel. None where it takes more than calls of
     compiled code."""
+    if launches is None:
+        return None
     reals = []
     for i, x in zip(reals_at(args), said.reals, strict=True):
         make = makes[i]

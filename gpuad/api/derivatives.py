@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import launching
 from ..arguments import check_count
-from ..differentiate import Pattern
+from ..differentiate import Pattern, Tangent
 from ..errors import LaunchError, UnsupportedError
 from ..launching import Call, State
 from ..modules import library_of
@@ -20,7 +20,7 @@ from ..transform.fixed_point import fixed_point
 from .again import Words, words
 from .flow import check_flow, kept_seeds, outside_of_tapes
 from .kernels import Family, Kernel, Planned, kernel, pattern_of
-from .ways import run_again, way_of
+from .ways import Way, own_launches, own_tangents, run_again, way_of
 
 
 class Mode(Enum):
@@ -63,16 +63,22 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
 def _autodiff(chosen: Kernel, plan: Planned, mode: Mode, said: Words | None) -> None:
     if mode is Reverse and run_again(chosen, plan, said):
         return
-    stream = plan.stream
-    call = chosen.bind(plan.grid, plan.block, plan.args, plan.shared_mem, stream)
+    call = chosen.bind(plan.grid, plan.block, plan.args, plan.shared_mem, plan.stream)
     if mode is Forward:
-        _forward(chosen, call, pattern_of(chosen, call))
+        tangent = _forward(chosen, call, pattern_of(chosen, call))
+        exact = replace(call, exact=tangent.exact)
+        chosen.note_call(said, plan, exact, launching.switches(), lambda: own_tangents(tangent, exact))
         return
     way = way_of(chosen, call)
+    if call.exact is not way.adjoint.exact:
+        call = replace(call, exact=way.adjoint.exact)
+    _reverse(way, call)
+    chosen.note_call(said, plan, call, launching.switches(), lambda: own_launches(way, call))
+
+
+def _reverse(way: Way, call: Call) -> None:
     adjoint, stages, both = way.adjoint, way.stages, way.both
-    if call.exact is not adjoint.exact:
-        call = replace(call, exact=adjoint.exact)
-    with call.executor.on(stream):
+    with call.executor.on(call.stream):
         launching.check_stores(adjoint, call)
         call = kept_seeds(call, adjoint)
         if both is not None:
@@ -84,7 +90,7 @@ def _autodiff(chosen: Kernel, plan: Planned, mode: Mode, said: Words | None) -> 
             launching.run_stages(adjoint, stages, call, state.again(adjoint, call), width)
 
 
-def _forward(chosen: Kernel, call: Call, pattern: Pattern) -> None:
+def _forward(chosen: Kernel, call: Call, pattern: Pattern) -> Tangent:
     tangent = chosen.tangent(pattern)
     check_flow(chosen, call, tangent.escapes, tangent.connected)
     call = replace(call, exact=tangent.exact)
@@ -97,6 +103,7 @@ def _forward(chosen: Kernel, call: Call, pattern: Pattern) -> None:
             call.run(tangent.kernel, launching.arguments(tangent.parameters, call, state, width))
             if tangent.settle is not None:
                 call.run(tangent.settle, launching.arguments(tangent.settle_parameters, call, state, width))
+    return tangent
 
 
 def hvp(k: Any, *call: Any, **keywords: Any) -> None:

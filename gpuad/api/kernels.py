@@ -22,7 +22,7 @@ from ..arguments import activities, bind, check_count, geometry
 from ..depth import room
 from ..differentiate import Adjoint, Pattern, Tangent, primal_of, reverse_of, second_of, tangent_of
 from ..errors import LaunchError, ShadowError
-from ..executors.base import Executor
+from ..executors.base import Dim3, Executor
 from ..explaining import AdjointText, adjoint_text
 from ..facts import Facts
 from ..frontend.cuda import parse
@@ -38,7 +38,7 @@ from ..program.context import current as recording
 from ..source import SourceFile
 from ..transform.aliases import NONE, Aliases
 from .again import Again, Launch, Make, Words, again, note, words
-from .likeness import Ready, likeness, ready
+from .likeness import Ready, likeness, ready, rounding
 
 
 class Planned(NamedTuple):
@@ -171,8 +171,10 @@ class Kernel(Family):
             return
         with self.room():
             call = own.bind(grid, block, args, shared_mem, stream)
+            primal = own.primal(call.aliases())
             with call.executor.on(stream):
-                launching.run_primal(own.primal(call.aliases()), None, call)
+                launching.run_primal(primal, None, call)
+            own.note_call(said, Planned(own, grid, block, args, shared_mem), call, (), lambda: [primal_launch(primal, call)])
 
     def made_again(self, said: Words, grid: Any, block: Any, shared_mem: int, switches: tuple[bool, ...] = ()) -> bool:
         """Makes a call in the words of an earlier one; False, and nothing is done, if it is not known."""
@@ -181,11 +183,19 @@ class Kernel(Family):
 
     def note(
         self, said: Words | None, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, executor: Executor,
-        makes: Sequence[Make | None], launches: Callable[[], Sequence[Launch]], switches: tuple[bool, ...] = (),
+        makes: Sequence[Make | None], launches: Callable[[], Sequence[Launch] | None], switches: tuple[bool, ...] = (),
     ) -> None:  # fmt: skip
         """Keeps a call that was made, by `launches`, for calls in the same words."""
         if said is not None:
             note(self._again, said, lambda: again(grid, block, args, said, shared_mem, switches, executor, makes, launches()))
+
+    def note_call(
+        self, said: Words | None, plan: Planned, call: Call, switches: tuple[bool, ...], launches: Callable[[], Sequence[Launch] | None]
+    ) -> None:
+        """The same for a call that was bound."""
+        if len(plan.args) == len(call.bound.arguments):  # no struct by value, no variable of the module
+            makes = [rounding(a) for a in call.bound.arguments]
+            self.note(said, plan.grid, plan.block, plan.args, plan.shared_mem, call.executor, makes, launches, switches)
 
     def known(self, like: Hashable) -> Ready | None:
         """What was bound for an earlier call that this one is like."""
@@ -342,6 +352,18 @@ class BoundLaunch:
 
     def __call__(self, *args: Any, shared_mem: int = 0, stream: Any = None) -> None:
         self.kernel(self.grid, self.block, args, shared_mem=shared_mem, stream=stream)
+
+
+def launch_of(kernel: IrKernel, args: Sequence[Any], positions: Sequence[int | None], call: Call, grid: Dim3 | None = None) -> Launch:
+    """A launch of a call, prepared."""
+    run = call.executor.prepared(kernel, grid or call.grid, call.block, args, shared_mem=call.shared_mem)
+    return Launch(run, positions)
+
+
+def primal_launch(kernel: IrKernel, call: Call) -> Launch:
+    """The launch of a call's primal."""
+    own = call.bound.primals()
+    return launch_of(kernel, [*own, *call.offset_values()], range(len(own)), call)
 
 
 _MANY = 256  # launches that are remembered as ready

@@ -35,7 +35,19 @@ from .joint import Fused, fusing, keeping
 from .link import Link, link_of
 from .ordered import add_in_fixed_point, deterministic, in_fixed_point
 from .second import before_second, check_directions, paired, tangent_arguments
-from .staging import Stage, counting, gathering, plain_shadows, run_primal, run_reverse, run_stages, stage_arguments, stages, switches
+from .staging import (
+    Stage,
+    counting,
+    gathering,
+    own_arguments,
+    plain_shadows,
+    run_primal,
+    run_reverse,
+    run_stages,
+    stage_arguments,
+    stages,
+    switches,
+)
 from .states import (
     State,
     active_positions,
@@ -53,10 +65,11 @@ from .states import (
 
 __all__ = [
     "Call", "Counted", "Fused", "Link", "Stage", "State", "_cuda", "active_positions", "add_in_fixed_point", "analysing", "apart",
-    "arguments", "batch_states", "before", "before_second", "chaining", "check_bounds", "check_device", "check_directions", "check_races",
-    "check_same", "check_stopped", "check_stores", "copied", "counting", "dense_extent", "deterministic", "everything_recorded_for_tests",
-    "executor_for_tests", "executor_of", "fingerprint", "fusing", "gathering", "in_fixed_point", "keep_live", "keeping", "link_of",
-    "live", "loads", "new_logs", "nothing_chained_for_tests", "nothing_plain_for_tests", "one_after_the_other", "paired", "plain_allowed",
-    "plain_shadows", "premises_hold", "run_primal", "run_reverse", "run_stages", "shadow_of", "shadow_type", "stage_arguments", "stages",
-    "stays_inside", "stores_in_doubt", "switches", "tangent_arguments",
+    "arguments", "batch_states", "before", "before_second", "chaining", "check_bounds", "check_device", "check_directions",
+    "check_races", "check_same", "check_stopped", "check_stores", "copied", "counting", "dense_extent", "deterministic",
+    "everything_recorded_for_tests", "executor_for_tests", "executor_of", "fingerprint", "fusing", "gathering", "in_fixed_point",
+    "keep_live", "keeping", "link_of", "live", "loads", "new_logs", "nothing_chained_for_tests", "nothing_plain_for_tests",
+    "one_after_the_other", "own_arguments", "paired", "plain_allowed", "plain_shadows", "premises_hold", "run_primal", "run_reverse",
+    "run_stages", "shadow_of", "shadow_type", "stage_arguments", "stages", "stays_inside", "stores_in_doubt", "switches",
+    "tangent_arguments",
 ]  # fmt: skip

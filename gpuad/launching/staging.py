@@ -25,7 +25,7 @@ from .asking import apart
 from .calls import Call, analysing, plain_allowed
 from .ordered import in_fixed_point, run_fixed
 from .proving import check_proofs, wanted
-from .states import State, argument_of, arguments, copied
+from .states import State, argument_of, arguments, copied, live
 
 
 def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
@@ -222,11 +222,36 @@ def stage_arguments(stage: Stage, call: Call, state: State, width: int = 0) -> l
     return [argument_of(p, call, state, width) if number is None else np.int32(number) for p, number in given]
 
 
+_MADE = frozenset({"entry", "working", "log", "count"})  # roles of memory that is made for one call
+
+
+def own_arguments(adjoint: Adjoint, stage: Stage, call: Call, width: int) -> list[Any] | None:
+    """What a kernel of a reverse pass is launched with, where that is no more than memory and numbers of the call's own; else None."""
+    if stage.fixed is not None or any(p.role in _MADE for p in stage.parameters):
+        return None
+    state = live(call)
+    if adjoint.layout.scratch and stage.grid is None:
+        if not _in_rows(stage.kernel, call):
+            return None
+        state.scratch = _nothing(adjoint)
+    return stage_arguments(stage, call, state, width)
+
+
+def _in_rows(kernel: Kernel, call: Call) -> bool:
+    """Whether the executor has memory of its own for a kernel's stacks."""
+    return call.executor.has_rows and kernel.in_rows is not None
+
+
+def _nothing(adjoint: Adjoint) -> dict[Buffer, Memory | None]:
+    """No memory for stacks."""
+    return {buffer: None for scratch in adjoint.layout.scratch for buffer in (scratch.base, *scratch.fields)}
+
+
 def _scratch(adjoint: Adjoint, kernel: Kernel, call: Call, state: State) -> None:
     if not adjoint.layout.scratch:
         return
-    if call.executor.has_rows and kernel.in_rows is not None:
-        state.scratch = {buffer: None for scratch in adjoint.layout.scratch for buffer in (scratch.base, *scratch.fields)}
+    if _in_rows(kernel, call):
+        state.scratch = _nothing(adjoint)
         return
     groups = -(-call.threads // GROUP)
     for scratch, base in zip(adjoint.layout.scratch, _bases(adjoint, call, state, groups), strict=True):
