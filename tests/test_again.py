@@ -133,7 +133,7 @@ def views(r: random.Random, bases: list[Any]) -> Any:
     """An array that is there all along, a view of one, or a new one, which will get the place of another before long."""
     base = r.choice(bases)
     return r.choice([
-        lambda: base, lambda: base, lambda: base, lambda: base[:12], lambda: base[12:], lambda: base[::2], lambda: np.full(24, 0.5),
+        *[lambda: base] * 6, lambda: base[:12], lambda: base[12:], lambda: base[::2], lambda: np.full(24, 0.5),
         lambda: np.full(12, 0.25), lambda: np.full(12, 0.25, np.float32), lambda: np.full(24, 0.5)[6:],
     ])()  # fmt: skip
 

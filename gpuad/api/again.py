@@ -103,6 +103,11 @@ def reals_at(args: Sequence[Any]) -> list[int]:
     return [i for i, value in enumerate(values) if type(value) in REAL]
 
 
+def plain(extents: Any) -> bool:
+    """Whether the extents of a launch are numbers that stay what they are."""
+    return type(extents) is int or (type(extents) is tuple and all(type(n) is int for n in extents))
+
+
 # --- calls that were made ----------------------------------------------------------------------------------------------------------------
 
 
@@ -161,7 +166,7 @@ def again(
 ) -> Again | None:  # fmt: skip
     """A call that was made. `makes`: for each argument how a real number becomes that of a kernel. None where it takes more than calls of
     compiled code."""
-    if launches is None:
+    if launches is None or not (plain(grid) and plain(block)):
         return None
     reals = []
     for i, x in zip(reals_at(args), said.reals, strict=True):
@@ -193,12 +198,8 @@ def _with(launches: Sequence[Packed], number: Any, places: Sequence[tuple[int, i
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two extents of a launch are equal; `b` is a number or a tuple of numbers."""
-    if a is b:
-        return True
-    if type(a) is not type(b) or (type(a) is tuple and any(type(n) is not int for n in a)):
-        return False
-    return bool(a == b)
+    """Whether two extents of a launch are equal, of which `b` is plain."""
+    return a is b or (type(a) is type(b) and plain(a) and bool(a == b))
 
 
 def _seen(array: Any) -> Any:

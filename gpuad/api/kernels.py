@@ -192,8 +192,9 @@ class Kernel(Family):
     def note_call(
         self, said: Words | None, plan: Planned, call: Call, switches: tuple[bool, ...], launches: Callable[[], Sequence[Launch] | None]
     ) -> None:
-        """The same for a call that was bound."""
-        if len(plan.args) == len(call.bound.arguments):  # no struct by value, no variable of the module
+        """The same for a call that was bound; not where a kernel reaches memory that is none of its arguments', or where a number's bytes
+        are those of an array."""
+        if not (self.records or self.function.globals) and len(plan.args) == len(call.bound.arguments):
             makes = [rounding(a) for a in call.bound.arguments]
             self.note(said, plan.grid, plan.block, plan.args, plan.shared_mem, call.executor, makes, launches, switches)
 

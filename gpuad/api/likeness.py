@@ -21,7 +21,7 @@ from ..ir.nodes import Kernel
 from ..ir.types import HALVES
 from ..launching import Call, executor_of
 from ..program.actions import perform_one
-from .again import PAIRS, REAL, WHOLE, Launch, Make
+from .again import PAIRS, REAL, WHOLE, Launch, Make, plain
 
 _SHADOWED = frozenset({"duplicated", "noneed", "active"})
 _LARGEST = {"float32": 3e38, "float64": float("inf")}  # below it a number is rounded, and that is all
@@ -32,7 +32,7 @@ _LARGEST = {"float32": 3e38, "float64": float("inf")}  # below it a number is ro
 
 def likeness(grid: Any, block: Any, args: Sequence[Any], shared_mem: int) -> Hashable:
     """What two calls have to share to be alike; None for what is not known to be said by it."""
-    if not (_plain(grid) and _plain(block) and isinstance(args, tuple | list)):
+    if not (plain(grid) and plain(block) and isinstance(args, tuple | list)):
         return None
     found: list[Any] = [grid, block, shared_mem]
     for x in args:
@@ -41,10 +41,6 @@ def likeness(grid: Any, block: Any, args: Sequence[Any], shared_mem: int) -> Has
             return None
         found.append(kind)
     return tuple(found)
-
-
-def _plain(extents: Any) -> bool:
-    return type(extents) is int or (type(extents) is tuple and all(type(n) is int for n in extents))
 
 
 def _kind(x: Any) -> Any:
