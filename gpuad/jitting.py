@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .annotations import Active, BatchDuplicated, Const, Duplicated, as_array
-from .api import BoundLaunch, Family, Kernel, Planned, offer
+from .api import BoundLaunch, Family, Kernel, Past, Planned, Words, made_again, offer, words
 from .errors import LaunchError, UnsupportedError
 from .explaining import AdjointText
 from .frontend.python_jit import ArrayType, Builtin, Lowered, NumberType, Signature, lower
@@ -24,6 +24,7 @@ from .frontend.python_jit.signature import scalar_of_number
 from .ir.surface import Function
 from .ir.types import F16, F32, F64, Complex
 from .ops.layout import element_strides, hull_size, origin, primal_of, reached
+from .program.context import current as recording
 
 _WIDE = 2**31 - 1
 
@@ -53,6 +54,7 @@ class JitKernel(Family):
         self._func, self._device, self._mode = function, device, "cuda"
         self.name = getattr(function, "__name__", "kernel")
         self._concrete: dict[Signature, Concrete] = {}
+        self._again: Past = {}
 
     def __repr__(self) -> str:
         return f"<gpuad jit kernel {self.name}>"
@@ -60,8 +62,14 @@ class JitKernel(Family):
     def __call__(self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int = 0, stream: Any = None) -> None:
         """Launches the kernel; inside of a tape it is recorded. Raises as a `Kernel` does, and CompileError and UnsupportedError at a line
         of the function."""
-        plan = self.planned(grid, block, args, shared_mem=shared_mem, stream=stream)
-        plan.kernel(plan.grid, plan.block, plan.args, shared_mem=shared_mem, stream=stream)
+        said = self.words("launch", grid, block, args, shared_mem=shared_mem, stream=stream) if recording.get() is None else None
+        if said is None or not made_again(said):
+            plan = self.planned(grid, block, args, shared_mem=shared_mem, stream=stream)
+            plan.kernel.launch(plan, said)
+
+    def words(self, what: str, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Words | None:
+        """A call by its arguments."""
+        return words(self._again, what, args, grid, block, shared_mem) if stream is None else None
 
     def __getitem__(self, geometry: Any) -> BoundLaunch:
         """`kernel[grid, block](*args)`."""

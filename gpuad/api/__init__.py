@@ -2,12 +2,14 @@
 
 from ..executors.base import Memory
 from ..explaining import AdjointText
+from .again import Past, Words, made_again, plain, words
 from .derivatives import Forward, Mode, Reverse, array_module, autodiff, check_races, hvp
 from .flow import check_flow
 from .kernels import BoundLaunch, Family, Kernel, Planned, kernel, offer, pattern_of
 from .pairs import Saved, autodiff_thunk
 
 __all__ = [
-    "AdjointText", "BoundLaunch", "Family", "Forward", "Kernel", "Memory", "Mode", "Planned", "Reverse", "Saved", "array_module",
-    "autodiff", "autodiff_thunk", "check_flow", "check_races", "hvp", "kernel", "offer", "pattern_of",
+    "AdjointText", "BoundLaunch", "Family", "Forward", "Kernel", "Memory", "Mode", "Past", "Planned", "Reverse", "Saved", "Words",
+    "array_module", "autodiff", "autodiff_thunk", "check_flow", "check_races", "hvp", "kernel", "made_again", "offer", "pattern_of",
+    "plain", "words",
 ]  # fmt: skip

@@ -36,15 +36,20 @@ Packed: TypeAlias = "tuple[Any, bytes, bytes]"  # an entry of compiled code, a g
 
 
 class Words(NamedTuple):
-    """A call's arguments: what an earlier call is looked up by, all arrays that it names, shadows included, and its real numbers."""
+    """A call: what an earlier one is looked up by and where, all arrays that it names, shadows included, its real numbers, and what else it
+    says of the launch."""
 
+    past: Past
     key: Hashable
     arrays: list[Any]
     reals: list[Any]
+    grid: Any = 0
+    block: Any = 0
+    shared_mem: int = 0
 
 
-def words(what: str, args: Sequence[Any]) -> Words | None:
-    """The arguments of a call, and `what` is to be done with them; None where no earlier call is looked up."""
+def words(past: Past, what: Hashable, args: Sequence[Any], grid: Any = 0, block: Any = 0, shared_mem: int = 0) -> Words | None:
+    """A call of a kernel with that past, and `what` is to be done with it. None where no earlier call is looked up."""
     if type(args) is not tuple and type(args) is not list:
         return None
     found: list[Any] = [what]
@@ -68,7 +73,7 @@ def words(what: str, args: Sequence[Any]) -> Words | None:
             arrays += (primal, shadow)
         elif not _say(x, found, arrays, reals):
             return None
-    return Words(tuple(found), arrays, reals)
+    return Words(past, tuple(found), arrays, reals, grid, block, shared_mem)
 
 
 def _say(x: Any, found: list[Any], arrays: list[Any], reals: list[Any]) -> bool:
@@ -89,7 +94,7 @@ def _say(x: Any, found: list[Any], arrays: list[Any], reals: list[Any]) -> bool:
         return all(type(array) is np.ndarray for array in (x.primal, *x.shadows))
     if kind is not Const and kind is not Stopped:
         return False
-    said = words("", (x.primal,))
+    said = words({}, "", (x.primal,))
     if said is not None:
         found.append(said.key)
         arrays += said.arrays
@@ -97,7 +102,7 @@ def _say(x: Any, found: list[Any], arrays: list[Any], reals: list[Any]) -> bool:
     return said is not None
 
 
-def reals_at(args: Sequence[Any]) -> list[int]:
+def _reals_at(args: Sequence[Any]) -> list[int]:
     """The positions of the real numbers among the arguments of a call that can be looked up."""
     values = [x if type(x) in REAL else x.value if type(x) is Active else getattr(x, "primal", None) for x in args]
     return [i for i, value in enumerate(values) if type(value) in REAL]
@@ -134,9 +139,11 @@ class Again:
     executor: Executor
     launches: tuple[Packed, ...]
 
-    def made(self, grid: Any, block: Any, said: Words, shared_mem: int, switches: tuple[bool, ...]) -> bool:
+    def made(self, said: Words, switches: tuple[bool, ...]) -> bool:
         """Makes a call that was found by its words; False, and nothing is done, if it is another one."""
-        if not (_same(grid, self.grid) and _same(block, self.block) and shared_mem == self.shared_mem and switches == self.switches):
+        if not (_same(said.grid, self.grid) and _same(said.block, self.block) and said.shared_mem == self.shared_mem):
+            return False
+        if switches != self.switches:
             return False
         if [_seen(array) for array in said.arrays] != self.arrays or executor_of("numpy") is not self.executor:
             return False
@@ -160,16 +167,38 @@ class Again:
         return launches
 
 
-def again(
-    grid: Any, block: Any, args: Sequence[Any], said: Words, shared_mem: int, switches: tuple[bool, ...], executor: Executor,
-    makes: Sequence[Make | None], launches: Sequence[Launch] | None,
+Past: TypeAlias = "dict[Hashable, Again | None]"  # calls that were made, by their words; None for one that was made once
+
+
+def made_again(said: Words, switches: tuple[bool, ...] = ()) -> bool:
+    """Makes a call in the words of an earlier one; False, and nothing is done, if it is not known. `switches`: all that it depends on."""
+    known = said.past.get(said.key)
+    return known is not None and known.made(said, switches)
+
+
+def note(
+    said: Words | None, args: Sequence[Any], switches: tuple[bool, ...], executor: Executor, makes: Sequence[Make | None],
+    launches: Callable[[], Sequence[Launch] | None],
+) -> None:  # fmt: skip
+    """Keeps a call that was made for those in the same words, once there have been two. `args`: the arguments of the launch that it meant;
+    `makes`: how each of them, if it is a real number, becomes that of a kernel."""
+    if said is None:
+        return
+    if len(said.past) >= _MANY:
+        said.past.clear()
+    said.past[said.key] = _again(said, args, switches, executor, makes, launches()) if said.key in said.past else None
+
+
+def _again(
+    said: Words, args: Sequence[Any], switches: tuple[bool, ...], executor: Executor, makes: Sequence[Make | None],
+    launches: Sequence[Launch] | None,
 ) -> Again | None:  # fmt: skip
-    """A call that was made. `makes`: for each argument how a real number becomes that of a kernel. None where it takes more than calls of
-    compiled code."""
-    if launches is None or not (plain(grid) and plain(block)):
+    """A call that was made; None where it takes more than calls of compiled code."""
+    places = _reals_at(args)
+    if launches is None or not (plain(said.grid) and plain(said.block)) or len(places) != len(said.reals):
         return None
     reals = []
-    for i, x in zip(reals_at(args), said.reals, strict=True):
+    for i, x in zip(places, said.reals, strict=True):
         make = makes[i]
         if make is None:
             return None
@@ -177,15 +206,9 @@ def again(
     calls = [each.call for each in launches]
     if any(not isinstance(call, Native) for call in calls):
         return None
-    made = tuple((call.entry, call.geometry, call.slots) for call in calls if isinstance(call, Native))  # which keep no array alive
-    return Again(grid, block, shared_mem, [_seen(array) for array in said.arrays], tuple(reals), switches, executor, made)
-
-
-def note(past: dict[Hashable, Again | None], said: Words, make: Callable[[], Again | None]) -> None:
-    """Keeps a call for those in the same words, once there have been two."""
-    if len(past) >= _MANY:
-        past.clear()
-    past[said.key] = make() if said.key in past else None
+    packed = tuple((call.entry, call.geometry, call.slots) for call in calls if isinstance(call, Native))  # which keep no array alive
+    arrays = [_seen(array) for array in said.arrays]
+    return Again(said.grid, said.block, said.shared_mem, arrays, tuple(reals), switches, executor, packed)
 
 
 def _with(launches: Sequence[Packed], number: Any, places: Sequence[tuple[int, int]]) -> Sequence[Packed]:

@@ -17,7 +17,7 @@ from ..errors import LaunchError, UnsupportedError
 from ..launching import Call, State
 from ..modules import library_of
 from ..transform.fixed_point import fixed_point
-from .again import Words, words
+from .again import Words, made_again
 from .flow import check_flow, kept_seeds, outside_of_tapes
 from .kernels import Family, Kernel, Planned, kernel, pattern_of
 from .ways import Way, own_launches, own_tangents, run_again, way_of
@@ -49,15 +49,13 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
     if not isinstance(mode, Mode):
         raise LaunchError(f"`{family.name}`: mode is gpuad.Reverse or gpuad.Forward, not {mode!r}. Nothing was launched.")
     outside_of_tapes(family.name, "autodiff")
+    said = family.words(mode.value, *call, **keywords)
+    if said is not None and made_again(said, launching.switches()):
+        return
     plan = family.planned(*call, **keywords)
-    if plan is None:
-        return
-    chosen = plan.kernel.sized(plan.shared_mem)
-    said = words(mode.value, plan.args) if plan.stream is None else None
-    if said is not None and chosen.made_again(said, plan.grid, plan.block, plan.shared_mem, launching.switches()):
-        return
-    with chosen.room():
-        _autodiff(chosen, plan, mode, said)
+    if plan is not None:
+        with plan.kernel.room():
+            _autodiff(plan.kernel.sized(plan.shared_mem), plan, mode, said)
 
 
 def _autodiff(chosen: Kernel, plan: Planned, mode: Mode, said: Words | None) -> None:
@@ -67,13 +65,13 @@ def _autodiff(chosen: Kernel, plan: Planned, mode: Mode, said: Words | None) -> 
     if mode is Forward:
         tangent = _forward(chosen, call, pattern_of(chosen, call))
         exact = replace(call, exact=tangent.exact)
-        chosen.note_call(said, plan, exact, launching.switches(), lambda: own_tangents(tangent, exact))
+        chosen.note_call(said, plan.args, exact, launching.switches(), lambda: own_tangents(tangent, exact))
         return
     way = way_of(chosen, call)
     if call.exact is not way.adjoint.exact:
         call = replace(call, exact=way.adjoint.exact)
     _reverse(way, call)
-    chosen.note_call(said, plan, call, launching.switches(), lambda: own_launches(way, call))
+    chosen.note_call(said, plan.args, call, launching.switches(), lambda: own_launches(way, call))
 
 
 def _reverse(way: Way, call: Call) -> None:

@@ -22,7 +22,7 @@ from ..arguments import activities, bind, check_count, geometry
 from ..depth import room
 from ..differentiate import Adjoint, Pattern, Tangent, primal_of, reverse_of, second_of, tangent_of
 from ..errors import LaunchError, ShadowError
-from ..executors.base import Dim3, Executor
+from ..executors.base import Dim3
 from ..explaining import AdjointText, adjoint_text
 from ..facts import Facts
 from ..frontend.cuda import parse
@@ -37,7 +37,7 @@ from ..modules import ModuleMemory, library_of
 from ..program.context import current as recording
 from ..source import SourceFile
 from ..transform.aliases import NONE, Aliases
-from .again import Again, Launch, Make, Words, again, note, words
+from .again import Launch, Past, Words, made_again, note, words
 from .likeness import Ready, likeness, ready, rounding
 
 
@@ -60,6 +60,10 @@ class Family:
     def planned(self, *call: Any, **keywords: Any) -> Planned | None:
         """The kernel and the launch that a call means, outputs included; None if there is nothing to do. Raises as the call would."""
         raise NotImplementedError
+
+    def words(self, what: str, *call: Any, **keywords: Any) -> Words | None:
+        """A call, and what is to be done with it, as an earlier one is looked up by; None if none is. Raises as the call would."""
+        return None
 
     def directions(self, given: Sequence[Any]) -> list[Any]:
         """Tangents of a call's arguments as those of the launch that it means."""
@@ -92,7 +96,7 @@ class Kernel(Family):
         self._seconds: dict[Pattern, Adjoint] = {}
         self._sizes: dict[int, Kernel] = {}
         self._ready: dict[Hashable, Ready] = {}
-        self._again: dict[Hashable, Again | None] = {}
+        self._again: Past = {}
         self.facts = Facts()
         with self.room():
             self._written = _written_names(self.primal())
@@ -157,46 +161,42 @@ class Kernel(Family):
     def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Launches the kernel as it is. `grid`, `block`: ints or tuples of up to three; `args`: arrays (annotated or not), numbers,
         None."""
-        recorder, own = recording.get(), self.sized(shared_mem) if self._dynamic else self
+        said = self.words("launch", grid, block, args, shared_mem=shared_mem, stream=stream) if recording.get() is None else None
+        if said is None or not made_again(said):
+            self.launch(Planned(self, grid, block, args, shared_mem, stream), said)
+
+    def words(self, what: str, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Words | None:
+        """A call by its arguments."""
+        own = self.sized(shared_mem) if self._dynamic else self
+        return words(own._again, what, args, grid, block, shared_mem) if stream is None else None
+
+    def launch(self, plan: Planned, said: Words | None) -> None:
+        """Makes or records a launch that is not known, or not by the words of the call that meant it."""
+        own, recorder = self.sized(plan.shared_mem), recording.get()
+        _, grid, block, args, shared_mem, stream = plan
         if recorder is not None:
             recorder.launch(own, grid, block, args, shared_mem, stream)
-            return
-        said = words("launch", args) if stream is None else None
-        if said is not None and own.made_again(said, grid, block, shared_mem):
             return
         known = own.known(likeness(grid, block, args, shared_mem))
         made = known.launch(own.primal(), args, stream) if known is not None else None
         if known is not None and made is not None:
-            own.note(said, grid, block, args, shared_mem, executor_of(known.library), known.makes, lambda: [made])
+            note(said, args, (), executor_of(known.library), known.makes, lambda: [made])
             return
         with self.room():
             call = own.bind(grid, block, args, shared_mem, stream)
             primal = own.primal(call.aliases())
             with call.executor.on(stream):
                 launching.run_primal(primal, None, call)
-            own.note_call(said, Planned(own, grid, block, args, shared_mem), call, (), lambda: [primal_launch(primal, call)])
-
-    def made_again(self, said: Words, grid: Any, block: Any, shared_mem: int, switches: tuple[bool, ...] = ()) -> bool:
-        """Makes a call in the words of an earlier one; False, and nothing is done, if it is not known."""
-        known = self._again.get(said.key)
-        return known is not None and known.made(grid, block, said, shared_mem, switches)
-
-    def note(
-        self, said: Words | None, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, executor: Executor,
-        makes: Sequence[Make | None], launches: Callable[[], Sequence[Launch] | None], switches: tuple[bool, ...] = (),
-    ) -> None:  # fmt: skip
-        """Keeps a call that was made, by `launches`, for calls in the same words."""
-        if said is not None:
-            note(self._again, said, lambda: again(grid, block, args, said, shared_mem, switches, executor, makes, launches()))
+            own.note_call(said, args, call, (), lambda: [primal_launch(primal, call)])
 
     def note_call(
-        self, said: Words | None, plan: Planned, call: Call, switches: tuple[bool, ...], launches: Callable[[], Sequence[Launch] | None]
-    ) -> None:
-        """The same for a call that was bound; not where a kernel reaches memory that is none of its arguments', or where a number's bytes
-        are those of an array."""
-        if not (self.records or self.function.globals) and len(plan.args) == len(call.bound.arguments):
-            makes = [rounding(a) for a in call.bound.arguments]
-            self.note(said, plan.grid, plan.block, plan.args, plan.shared_mem, call.executor, makes, launches, switches)
+        self, said: Words | None, args: Sequence[Any], call: Call, switches: tuple[bool, ...],
+        launches: Callable[[], Sequence[Launch] | None],
+    ) -> None:  # fmt: skip
+        """Keeps a call that was bound for calls in the same words; not where a kernel reaches memory that is none of its arguments', or
+        where a number's bytes are those of an array."""
+        if not (self.records or self.function.globals) and len(args) == len(call.bound.arguments):
+            note(said, args, switches, call.executor, [rounding(a) for a in call.bound.arguments], launches)
 
     def known(self, like: Hashable) -> Ready | None:
         """What was bound for an earlier call that this one is like."""

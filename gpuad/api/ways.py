@@ -17,7 +17,7 @@ from ..differentiate import Adjoint, Parameter, Tangent
 from ..executors.base import Dim3
 from ..ir.nodes import Kernel as IrKernel
 from ..launching import Call, executor_of
-from .again import Launch, Words
+from .again import Launch, Words, note
 from .flow import check_flow
 from .kernels import Kernel, Planned, launch_of, pattern_of, primal_launch
 from .likeness import Ready, likeness
@@ -78,7 +78,7 @@ def run_again(chosen: Kernel, plan: Planned, said: Words | None) -> bool:
         calls = (executor.prepared(*launch, shared_mem=known.shared_mem) for launch in launches)
         return [Launch(call, each.positions) for call, each in zip(calls, way.direct, strict=True)]
 
-    chosen.note(said, plan.grid, plan.block, plan.args, plan.shared_mem, executor, known.makes, prepared, launching.switches())
+    note(said, plan.args, launching.switches(), executor, known.makes, prepared)
     return True
 
 

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..api import Family, Planned
+from ..api import Family, Past, Planned, Words, made_again, words
 from ..errors import CompileError, UnsupportedError
 from ..facts import Facts
 from ..frontend.elementwise import ElementwiseSpec, Texts, elementwise_source, fence, parse_parameters
 from ..frontend.elementwise.text import Argument
 from ..ops.elementwise import geometry
 from ..ops.layout import axes
+from ..program.context import current
 from ..source import SourceFile, Span
 from .concrete import Arranged, Concrete, Variants
 from .operands import Given, check_complete, decide, directions, dtype_for, given, outputs, own_arguments, returned
@@ -68,6 +69,7 @@ class ElementwiseKernel(Family):
         self.reduce_dims, self.no_return, self.return_tuple = reduce_dims, no_return, return_tuple
         self._names = self.texts.names("operation", "loop_prep")
         self._variants, self._facts = Variants(), Facts()
+        self._again: Past = {}
 
     def __repr__(self) -> str:
         return f"<gpuad elementwise kernel {self.name}>"
@@ -78,10 +80,18 @@ class ElementwiseKernel(Family):
         Outputs that are not passed are made and given back, as pairs where an input carries a gradient. `size`: how many elements, where
         all arrays are raw. `block_size` is CuPy's and of no effect. Raises TypeError and ValueError as CuPy does.
         """
+        said = self.words("launch", *args, size=size, stream=stream) if current.get() is None else None
+        if said is not None and made_again(said):
+            return returned(args[len(self.in_params) :], self.no_return, self.return_tuple)
         results, plan = self._prepared(args, size, stream)
         if plan is not None:
-            plan.kernel(plan.grid, plan.block, plan.args, stream=plan.stream)
+            plan.kernel.launch(plan, said)
         return results
+
+    def words(self, what: str, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 128) -> Words | None:
+        """A call by its arguments, if outputs are among them."""
+        whole = len(args) == len(self.params) and (size is None or type(size) is int)
+        return words(self._again, (what, size), args) if whole and stream is None else None
 
     def planned(self, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 128) -> Planned | None:
         """The kernel and the launch that a call means; all outputs are given."""

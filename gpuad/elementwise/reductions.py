@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ..api import Family, Planned
+from ..api import Family, Past, Planned, Words, made_again, plain, words
 from ..errors import UnsupportedError
 from ..facts import Facts
 from ..frontend.elementwise import Operand, ReductionSpec, Texts, parse_parameters, reduction_source
 from ..frontend.elementwise.text import Argument
 from ..ops.elementwise import geometry
 from ..ops.layout import Axes, axes, hull_size
+from ..program.context import current
 from .concrete import Arranged, Concrete, Variants
 from .operands import Given, check_complete, decide, directions, dtype_for, given, outputs, own_arguments, returned
 from .shapes import INT, broadcast_strides, check_apart, check_output, common_shape, pattern, raw_of, raw_values, standing
@@ -61,6 +62,7 @@ class ReductionKernel(Family):
         self.reduce_type = reduce_type or first.letter or first.cuda_type(np.dtype(first.dtype))
         self._counted = "_J" in self.texts.names("map_expr")
         self._variants, self._facts = Variants(), Facts()
+        self._again: Past = {}
 
     def __repr__(self) -> str:
         return f"<gpuad reduction kernel {self.name}>"
@@ -71,10 +73,21 @@ class ReductionKernel(Family):
         Outputs that are not passed are made and given back, as pairs where an input carries a gradient. Raises TypeError and ValueError as
         CuPy does.
         """
+        said = self.words("launch", *args, out=out, axis=axis, keepdims=keepdims, stream=stream) if current.get() is None else None
+        if said is not None and made_again(said):
+            return returned((*args, out)[len(self.in_params) : len(self.params)], False, False)
         results, plan = self._prepared(args, out, axis, keepdims, stream)
         if plan is not None:
-            plan.kernel(plan.grid, plan.block, plan.args, stream=plan.stream)
+            plan.kernel.launch(plan, said)
         return results
+
+    def words(
+        self, what: str, *args: Any, out: Any = None, axis: Axis = None, keepdims: bool = False, stream: Any = None
+    ) -> Words | None:  # fmt: skip
+        """A call by its arguments, if outputs are among them, and its axes."""
+        given = (*args, out) if out is not None and len(self.out_params) == 1 and len(args) == len(self.in_params) else args
+        whole = len(given) == len(self.params) and (out is None or given is not args) and (axis is None or plain(axis))
+        return words(self._again, (what, axis, bool(keepdims)), given) if whole and stream is None else None
 
     def planned(self, *args: Any, out: Any = None, axis: Axis = None, keepdims: bool = False, stream: Any = None) -> Planned | None:
         """The kernel and the launch that a call means; all outputs are given."""
