@@ -10,13 +10,14 @@ them. No array is kept alive: one that has taken the place of another is the sam
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped
+from ..annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped, address, resolve
 from ..errors import LaunchError
 from ..executors.base import Executor
 from ..executors.batch import Native
@@ -117,11 +118,29 @@ def plain(extents: Any) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
+class Fresh:
+    """Memory that is made before the launches of a call: a copy of the allocation behind the array, or behind a shadow, of an argument
+    (`role`, `position`, `width`: which shadow), or so many zeros."""
+
+    role: str
+    position: int = 0
+    width: int = 0
+    length: int = 0
+    dtype: Any = None
+
+    def made(self, source: Any) -> Any:
+        """It, as a flat array. `source`: the array that is copied."""
+        return np.zeros(self.length, self.dtype) if source is None else resolve(source).root.copy()
+
+
+@dataclass(frozen=True, eq=False)
 class Launch:
-    """A launch that was made: what made it, and for each of the kernel's arguments, if it is one of the call's, which."""
+    """A launch that was made: what made it, and for each of the kernel's arguments, if it is one of the call's, which. `fresh`: arguments
+    that are memory of this call alone, and how many bytes into it they point."""
 
     call: Callable[[], Any]
     positions: Sequence[int | None]
+    fresh: Mapping[int, tuple[Fresh, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +157,7 @@ class Again:
     switches: tuple[bool, ...]
     executor: Executor
     launches: tuple[Packed, ...]
+    fresh: tuple[tuple[Fresh, int | None, tuple[tuple[int, int, int], ...]], ...]  # which of the arrays it copies; by launch, place, offset
 
     def made(self, said: Words, switches: tuple[bool, ...]) -> bool:
         """Makes a call that was found by its words; False, and nothing is done, if it is another one."""
@@ -150,6 +170,11 @@ class Again:
         launches = self._launches(said.reals)
         if launches is None:
             return False
+        held = []
+        for fresh, source, places in self.fresh:
+            held.append(fresh.made(None if source is None else said.arrays[source]))
+            at = address(held[-1])
+            launches = _with(launches, [(k, j, (at + offset).to_bytes(_SLOT, sys.byteorder)) for k, j, offset in places])
         for entry, geometry, slots in launches:
             if entry(geometry, slots):
                 raise LaunchError(f"{entry.__name__.removeprefix('gpuad_launch_')}: out of memory")
@@ -163,7 +188,8 @@ class Again:
                 number = make(x)
                 if number is None:
                     return None
-                launches = _with(launches, number, places)
+                packed = number.tobytes().ljust(_SLOT, b"\0")
+                launches = _with(launches, [(k, j, packed) for k, j in places])
         return launches
 
 
@@ -204,17 +230,41 @@ def _again(
             return None
         reals.append((x, make, tuple((k, j) for k, each in enumerate(launches) for j, p in enumerate(each.positions) if p == i)))
     calls = [each.call for each in launches]
-    if any(not isinstance(call, Native) for call in calls):
+    fresh = _fresh(said, args, launches)
+    if fresh is None or any(not isinstance(call, Native) for call in calls):
         return None
     packed = tuple((call.entry, call.geometry, call.slots) for call in calls if isinstance(call, Native))  # which keep no array alive
     arrays = [_seen(array) for array in said.arrays]
-    return Again(said.grid, said.block, said.shared_mem, arrays, tuple(reals), switches, executor, packed)
+    return Again(said.grid, said.block, said.shared_mem, arrays, tuple(reals), switches, executor, packed, fresh)
 
 
-def _with(launches: Sequence[Packed], number: Any, places: Sequence[tuple[int, int]]) -> Sequence[Packed]:
-    """The launches with another real number."""
-    packed, found = number.tobytes().ljust(_SLOT, b"\0"), list(launches)
-    for k, j in places:
+def _fresh(
+    said: Words, args: Sequence[Any], launches: Sequence[Launch]
+) -> tuple[tuple[Fresh, int | None, tuple[tuple[int, int, int], ...]], ...] | None:
+    """What is made for a call, and where it is passed; None if it cannot be told of which of its arrays that is a copy."""
+    found: dict[Fresh, list[tuple[int, int, int]]] = {}
+    for k, launch in enumerate(launches):
+        for j, (fresh, offset) in launch.fresh.items():
+            found.setdefault(fresh, []).append((k, j, offset))
+    named = [which for i, x in enumerate(args) for which in _named(i, x)]
+    if len(named) != len(said.arrays):
+        return None
+    source = {which: at for at, which in enumerate(named)}
+    return tuple((f, source.get((f.role, f.position, f.width)), tuple(places)) for f, places in found.items())
+
+
+def _named(i: int, x: Any) -> list[tuple[str, int, int]]:
+    """The arrays of an argument in the order of its words: role, the argument's position, which shadow."""
+    if type(x) is BatchDuplicated:
+        return [("primal", i, 0), *(("shadow", i, width) for width in range(len(x.shadows)))]
+    primal = [("primal", i, 0)] if type(getattr(x, "primal", x)) is np.ndarray else []
+    return [*primal, ("shadow", i, 0)] if type(x) in PAIRS or type(x) is Active else primal
+
+
+def _with(launches: Sequence[Packed], changes: Sequence[tuple[int, int, bytes]]) -> Sequence[Packed]:
+    """The launches with other arguments: by launch, place, packed."""
+    found = list(launches)
+    for k, j, packed in changes:
         entry, geometry, slots = found[k]
         found[k] = entry, geometry, slots[: _SLOT * j] + packed + slots[_SLOT * (j + 1) :]
     return found

@@ -20,7 +20,8 @@ from ..transform.fixed_point import fixed_point
 from .again import Words, made_again
 from .flow import check_flow, kept_seeds, outside_of_tapes
 from .kernels import Family, Kernel, Planned, kernel, pattern_of
-from .ways import Way, own_launches, own_tangents, run_again, way_of
+from .prepared import reverse_launches, tangent_launches
+from .ways import Way, run_again, way_of
 
 
 class Mode(Enum):
@@ -65,13 +66,13 @@ def _autodiff(chosen: Kernel, plan: Planned, mode: Mode, said: Words | None) -> 
     if mode is Forward:
         tangent = _forward(chosen, call, pattern_of(chosen, call))
         exact = replace(call, exact=tangent.exact)
-        chosen.note_call(said, plan.args, exact, launching.switches(), lambda: own_tangents(tangent, exact))
+        chosen.note_call(said, plan.args, exact, launching.switches(), lambda: tangent_launches(tangent, exact))
         return
     way = way_of(chosen, call)
     if call.exact is not way.adjoint.exact:
         call = replace(call, exact=way.adjoint.exact)
     _reverse(way, call)
-    chosen.note_call(said, plan.args, call, launching.switches(), lambda: own_launches(way, call))
+    chosen.note_call(said, plan.args, call, launching.switches(), lambda: reverse_launches(way, call))
 
 
 def _reverse(way: Way, call: Call) -> None:

@@ -22,7 +22,6 @@ from ..arguments import activities, bind, check_count, geometry
 from ..depth import room
 from ..differentiate import Adjoint, Pattern, Tangent, primal_of, reverse_of, second_of, tangent_of
 from ..errors import LaunchError, ShadowError
-from ..executors.base import Dim3
 from ..explaining import AdjointText, adjoint_text
 from ..facts import Facts
 from ..frontend.cuda import parse
@@ -355,16 +354,11 @@ class BoundLaunch:
         self.kernel(self.grid, self.block, args, shared_mem=shared_mem, stream=stream)
 
 
-def launch_of(kernel: IrKernel, args: Sequence[Any], positions: Sequence[int | None], call: Call, grid: Dim3 | None = None) -> Launch:
-    """A launch of a call, prepared."""
-    run = call.executor.prepared(kernel, grid or call.grid, call.block, args, shared_mem=call.shared_mem)
-    return Launch(run, positions)
-
-
 def primal_launch(kernel: IrKernel, call: Call) -> Launch:
-    """The launch of a call's primal."""
+    """The launch of a call's primal, prepared."""
     own = call.bound.primals()
-    return launch_of(kernel, [*own, *call.offset_values()], range(len(own)), call)
+    args = [*own, *call.offset_values()]
+    return Launch(call.executor.prepared(kernel, call.grid, call.block, args, shared_mem=call.shared_mem), range(len(own)))
 
 
 _MANY = 256  # launches that are remembered as ready

@@ -13,13 +13,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .. import launching
-from ..differentiate import Adjoint, Parameter, Tangent
+from ..differentiate import Adjoint, Parameter
 from ..executors.base import Dim3
 from ..ir.nodes import Kernel as IrKernel
 from ..launching import Call, executor_of
 from .again import Launch, Words, note
 from .flow import check_flow
-from .kernels import Kernel, Planned, launch_of, pattern_of, primal_launch
+from .kernels import Kernel, Planned, pattern_of
 from .likeness import Ready, likeness
 
 Taken: TypeAlias = "tuple[str, int]"  # 'primal' or 'shadow', and of which parameter; 'number', and the number
@@ -80,38 +80,6 @@ def run_again(chosen: Kernel, plan: Planned, said: Words | None) -> bool:
 
     note(said, plan.args, launching.switches(), executor, known.makes, prepared)
     return True
-
-
-def own_launches(way: Way, call: Call) -> list[Launch] | None:
-    """The launches of a call and its adjoint, prepared; None if they take more than its own arguments, or there is more to do."""
-    adjoint, arguments = way.adjoint, call.bound.arguments
-    if adjoint.logs or adjoint.augmented is not None or any(a.keep for a in arguments) or launching.stores_in_doubt(adjoint, call):
-        return None
-    if way.both is not None:
-        args = launching.arguments(way.both.parameters, call, launching.live(call))
-        return [launch_of(way.both.kernel, args, _positions(way.both.parameters), call)]
-    found = [primal_launch(way.primal, call)]
-    for width in range(call.bound.width):
-        for stage in way.stages:
-            own = launching.own_arguments(adjoint, stage, call, width)
-            if own is None:
-                return None
-            found.append(launch_of(stage.kernel, own, _positions(stage.parameters), call, stage.grid))
-    return found
-
-
-def own_tangents(tangent: Tangent, call: Call) -> list[Launch] | None:
-    """The launches of a call that pushes tangents, prepared; None as above."""
-    if tangent.logs or call.bound.width != 1 or launching.stores_in_doubt(tangent, call):
-        return None
-    kernels = [(tangent.kernel, tangent.parameters), (tangent.settle, tangent.settle_parameters)]
-    state = launching.live(call)
-    return [launch_of(k, launching.arguments(ps, call, state), _positions(ps), call) for k, ps in kernels if k is not None]
-
-
-def _positions(parameters: Sequence[Parameter]) -> list[int | None]:
-    """For each parameter which argument of the call it gets, if it gets one."""
-    return [p.position if p.role == "primal" else None for p in parameters]
 
 
 def _of(each: Direct, known: Ready, primals: Sequence[Any], shadows: Sequence[Any]) -> tuple[IrKernel, Dim3, Dim3, list[Any]]:

@@ -25,7 +25,7 @@ from .asking import apart
 from .calls import Call, analysing, plain_allowed
 from .ordered import in_fixed_point, run_fixed
 from .proving import check_proofs, wanted
-from .states import State, argument_of, arguments, copied, live
+from .states import State, argument_of, arguments, copied
 
 
 def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
@@ -222,14 +222,10 @@ def stage_arguments(stage: Stage, call: Call, state: State, width: int = 0) -> l
     return [argument_of(p, call, state, width) if number is None else np.int32(number) for p, number in given]
 
 
-_MADE = frozenset({"entry", "working", "log", "count"})  # roles of memory that is made for one call
-
-
-def own_arguments(adjoint: Adjoint, stage: Stage, call: Call, width: int) -> list[Any] | None:
-    """What a kernel of a reverse pass is launched with, where that is no more than memory and numbers of the call's own; else None."""
-    if stage.fixed is not None or any(p.role in _MADE for p in stage.parameters):
+def own_arguments(adjoint: Adjoint, stage: Stage, call: Call, state: State, width: int) -> list[Any] | None:
+    """What a kernel of a reverse pass is launched with, where that is found without a look at the data; else None."""
+    if stage.fixed is not None:
         return None
-    state = live(call)
     if adjoint.layout.scratch and stage.grid is None:
         if not _in_rows(stage.kernel, call):
             return None
