@@ -18,6 +18,7 @@ import numpy as np
 
 from .errors import LaunchError, ShadowError, UnsupportedError
 from .executors.base import Memory
+from .executors.memory import address_of
 from .executors.memory import resolve as resolve_host
 from .ir.dtypes import shadow_dtype
 from .unseen import Unseen, made
@@ -511,7 +512,7 @@ def is_array(x: Any) -> bool:
 def address(array: Any) -> int:
     """The address of an array's first element: a host address for NumPy arrays, a device address for CuPy arrays."""
     if isinstance(array, np.ndarray):
-        return int(array.__array_interface__["data"][0])
+        return address_of(array)
     return int(array.__cuda_array_interface__["data"][0])
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .annotations import Active, BatchDuplicated, Const, Duplicated, as_array
-from .api import BoundLaunch, Family, Kernel, Past, Planned, Words, made_again, offer, words
+from .api import BoundLaunch, Family, Kernel, Past, Planned, Words, offer
 from .errors import LaunchError, UnsupportedError
 from .explaining import AdjointText
 from .frontend.python_jit import ArrayType, Builtin, Lowered, NumberType, Signature, lower
@@ -23,8 +23,8 @@ from .frontend.python_jit.names import BUILTINS
 from .frontend.python_jit.signature import scalar_of_number
 from .ir.surface import Function
 from .ir.types import F16, F32, F64, Complex
+from .ops.complete import Complete
 from .ops.layout import element_strides, hull_size, origin, primal_of, reached
-from .program.context import current as recording
 
 _WIDE = 2**31 - 1
 
@@ -62,14 +62,23 @@ class JitKernel(Family):
     def __call__(self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int = 0, stream: Any = None) -> None:
         """Launches the kernel; inside of a tape it is recorded. Raises as a `Kernel` does, and CompileError and UnsupportedError at a line
         of the function."""
-        said = self.words("launch", grid, block, args, shared_mem=shared_mem, stream=stream) if recording.get() is None else None
-        if said is None or not made_again(said):
-            plan = self.planned(grid, block, args, shared_mem=shared_mem, stream=stream)
-            plan.kernel.launch(plan, said)
+        call = self._complete(grid, block, args, shared_mem, stream)
+        if call is not None and call.again():
+            return
+        plan = self.planned(grid, block, args, shared_mem=shared_mem, stream=stream)
+        if call is not None:
+            call.launch(plan)
+        else:
+            plan.kernel.launch(plan)
 
     def words(self, what: str, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Words | None:
-        """A call by its arguments."""
-        return words(self._again, what, args, grid, block, shared_mem) if stream is None else None
+        """A call by its arguments and geometry."""
+        call = self._complete(grid, block, args, shared_mem, stream)
+        return call.words(what) if call is not None else None
+
+    def _complete(self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> Complete | None:
+        whole = isinstance(args, tuple | list) and stream is None
+        return Complete(self, self._again, "", args, grid, block, shared_mem) if whole else None
 
     def __getitem__(self, geometry: Any) -> BoundLaunch:
         """`kernel[grid, block](*args)`."""

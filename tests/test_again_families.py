@@ -156,6 +156,46 @@ def test_a_known_call_is_recorded_within_a_tape(kind: str) -> None:
         call(kind, k, y, x, 0.5, gpuad.Reverse)
 
 
+@pytest.mark.parametrize("kind", MAKERS)
+def test_a_call_that_a_tape_knows_is_not_planned_again(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the first recording the second of two calls is known already; another array, number or layout is not."""
+    k, x = MAKERS[kind](), Duplicated(np.arange(1.0, N + 1))
+    y, z = (Duplicated(np.zeros(()) if kind == "reduction" else np.zeros(N)) for _ in range(2))
+    planned: list[int] = []
+    name = "planned" if kind == "jit" else "_prepared"
+    plan = getattr(type(k), name)
+    monkeypatch.setattr(type(k), name, lambda *args, **keywords: planned.append(1) or plan(*args, **keywords))
+    tape = gpuad.Tape()
+    for _ in range(3):
+        x.shadow[...] = 0
+        with tape:
+            for out, number in ((y, 0.5), (z, 0.5), (z, 0.25), (z, 0.5), (z, -0.0), (z, 0.0)):
+                call(kind, k, out, x, float(str(number)), None)
+        tape.reverse({y: 1.0})
+        np.testing.assert_allclose(x.shadow, x.primal)
+        np.testing.assert_array_equal(np.signbit(z.primal), False)
+    assert len(planned) == 5
+    x.primal.shape = (3, 4)
+    x.shadow.shape = (3, 4)
+    if kind == "reduction":
+        with tape:
+            call(kind, k, y, x, 0.5, None)
+        np.testing.assert_allclose(y.primal, 0.5 * (x.primal**2).sum())
+    else:
+        with tape, pytest.raises((TypeError, ValueError, gpuad.GpuadError)):
+            call(kind, k, y, x, 0.5, None)
+
+
+def test_shadows_that_nobody_has_seen_stay_so_within_a_tape() -> None:
+    k, x, y = scale(), Duplicated(np.ones(N)), Duplicated(np.zeros(N))
+    tape = gpuad.Tape()
+    for _ in range(3):
+        with tape:
+            k(x, 0.5, y)
+    assert x._unseen is not None
+    assert not x._unseen.seen
+
+
 def test_axes_and_outputs() -> None:
     k, x, rows, columns = total(), np.arange(12.0).reshape(3, 4), np.zeros(3), np.zeros(4)
     for _ in range(4):

@@ -9,7 +9,6 @@ them. No array is kept alive: one that has taken the place of another is the sam
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from ..annotations import Active, BatchDuplicated, Const, Duplicated, Duplicated
 from ..errors import LaunchError
 from ..executors.base import Executor
 from ..executors.batch import Native
-from ..executors.memory import owner_of
+from ..executors.memory import lent, owner_of
 from ..launching import executor_of
 
 REAL = frozenset({float, np.float32, np.float64})
@@ -283,14 +282,7 @@ def _seen(array: Any) -> Any:
     return _placed(array), None if owner is array else (_placed(owner), type(owner))
 
 
-_LENT = frozenset("?bBhHiIlLqQfd")  # types of elements that ctypes takes a buffer of
-_byte_of = ctypes.c_char.from_buffer
-
-
 def _placed(array: Any) -> Any:
-    """Address, shape, strides and type of an array, and whether it may be written. Its interface has all of that, and takes four times as
-    long as the buffer of one that is dense and may be written."""
-    dtype = array.dtype
-    if array.flags.carray and dtype.char in _LENT and array.size:
-        return ctypes.addressof(_byte_of(array)), array.shape, array.strides, dtype
-    return array.__array_interface__, dtype
+    """Address, shape, strides and type of an array, and whether it may be written, which is so if there are four of these."""
+    where = lent(array)
+    return (array.__array_interface__, array.dtype) if where is None else (where, array.shape, array.strides, array.dtype)

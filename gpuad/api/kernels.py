@@ -169,7 +169,7 @@ class Kernel(Family):
         own = self.sized(shared_mem) if self._dynamic else self
         return words(own._again, what, args, grid, block, shared_mem) if stream is None else None
 
-    def launch(self, plan: Planned, said: Words | None) -> None:
+    def launch(self, plan: Planned, said: Words | None = None) -> None:
         """Makes or records a launch that is not known, or not by the words of the call that meant it."""
         own, recorder = self.sized(plan.shared_mem), recording.get()
         _, grid, block, args, shared_mem, stream = plan

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..api import Family, Past, Planned, Words, made_again, words
+from ..api import Family, Past, Planned, Words
 from ..errors import CompileError, UnsupportedError
 from ..facts import Facts
 from ..frontend.elementwise import ElementwiseSpec, Texts, elementwise_source, fence, parse_parameters
 from ..frontend.elementwise.text import Argument
+from ..ops.complete import Complete
 from ..ops.elementwise import geometry
 from ..ops.layout import axes
-from ..program.context import current
 from ..source import SourceFile, Span
 from .concrete import Arranged, Concrete, Variants
 from .operands import Given, check_complete, decide, directions, dtype_for, given, outputs, own_arguments, returned
@@ -80,18 +80,24 @@ class ElementwiseKernel(Family):
         Outputs that are not passed are made and given back, as pairs where an input carries a gradient. `size`: how many elements, where
         all arrays are raw. `block_size` is CuPy's and of no effect. Raises TypeError and ValueError as CuPy does.
         """
-        said = self.words("launch", *args, size=size, stream=stream) if current.get() is None else None
-        if said is not None and made_again(said):
+        call = self._complete(args, size, stream)
+        if call is not None and call.again():
             return returned(args[len(self.in_params) :], self.no_return, self.return_tuple)
         results, plan = self._prepared(args, size, stream)
-        if plan is not None:
-            plan.kernel.launch(plan, said)
+        if plan is not None and call is not None:
+            call.launch(plan)
+        elif plan is not None:
+            plan.kernel.launch(plan)
         return results
 
     def words(self, what: str, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 128) -> Words | None:
-        """A call by its arguments, if outputs are among them."""
-        whole = len(args) == len(self.params) and (size is None or type(size) is int)
-        return words(self._again, (what, size), args) if whole and stream is None else None
+        """A call by its arguments and size."""
+        call = self._complete(args, size, stream)
+        return call.words(what) if call is not None else None
+
+    def _complete(self, args: Sequence[Any], size: Any, stream: Any) -> Complete | None:
+        whole = len(args) == len(self.params) and (size is None or type(size) is int) and stream is None
+        return Complete(self, self._again, size, args) if whole else None
 
     def planned(self, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 128) -> Planned | None:
         """The kernel and the launch that a call means; all outputs are given."""

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ..api import Family, Past, Planned, Words, made_again, plain, words
+from ..api import Family, Past, Planned, Words, plain
 from ..errors import UnsupportedError
 from ..facts import Facts
 from ..frontend.elementwise import Operand, ReductionSpec, Texts, parse_parameters, reduction_source
 from ..frontend.elementwise.text import Argument
+from ..ops.complete import Complete
 from ..ops.elementwise import geometry
 from ..ops.layout import Axes, axes, hull_size
-from ..program.context import current
 from .concrete import Arranged, Concrete, Variants
 from .operands import Given, check_complete, decide, directions, dtype_for, given, outputs, own_arguments, returned
 from .shapes import INT, broadcast_strides, check_apart, check_output, common_shape, pattern, raw_of, raw_values, standing
@@ -73,21 +73,29 @@ class ReductionKernel(Family):
         Outputs that are not passed are made and given back, as pairs where an input carries a gradient. Raises TypeError and ValueError as
         CuPy does.
         """
-        said = self.words("launch", *args, out=out, axis=axis, keepdims=keepdims, stream=stream) if current.get() is None else None
-        if said is not None and made_again(said):
-            return returned((*args, out)[len(self.in_params) : len(self.params)], False, False)
+        call = self._complete(args, out, axis, keepdims, stream)
+        if call is not None and call.again():
+            return returned(call.args[len(self.in_params) :], False, False)
         results, plan = self._prepared(args, out, axis, keepdims, stream)
-        if plan is not None:
-            plan.kernel.launch(plan, said)
+        if plan is not None and call is not None:
+            call.launch(plan)
+        elif plan is not None:
+            plan.kernel.launch(plan)
         return results
 
     def words(
         self, what: str, *args: Any, out: Any = None, axis: Axis = None, keepdims: bool = False, stream: Any = None
     ) -> Words | None:  # fmt: skip
-        """A call by its arguments, if outputs are among them, and its axes."""
-        given = (*args, out) if out is not None and len(self.out_params) == 1 and len(args) == len(self.in_params) else args
-        whole = len(given) == len(self.params) and (out is None or given is not args) and (axis is None or plain(axis))
-        return words(self._again, (what, axis, bool(keepdims)), given) if whole and stream is None else None
+        """A call by its arguments and axes."""
+        call = self._complete(args, out, axis, keepdims, stream)
+        return call.words(what) if call is not None else None
+
+    def _complete(self, args: Sequence[Any], out: Any, axis: Axis, keepdims: bool, stream: Any) -> Complete | None:
+        if out is not None and (len(self.out_params) != 1 or len(args) != len(self.in_params)):
+            return None
+        given = args if out is None else (*args, out)
+        whole = len(given) == len(self.params) and (axis is None or plain(axis)) and stream is None
+        return Complete(self, self._again, (axis, bool(keepdims)), given) if whole else None
 
     def planned(self, *args: Any, out: Any = None, axis: Axis = None, keepdims: bool = False, stream: Any = None) -> Planned | None:
         """The kernel and the launch that a call means; all outputs are given."""

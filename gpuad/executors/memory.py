@@ -7,6 +7,7 @@ the offset of the view's first element in it. Nothing is ever copied.
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ def resolve(array: Array) -> Memory:
         return Memory(array.reshape(-1), 0)
     owner = owner_of(array)
     data = _bytes(owner)
-    distance = _address(array) - _address(data) if data.size else 0
+    distance = address_of(array) - address_of(data) if data.size else 0
     size = array.dtype.itemsize
     if distance % size:
         raise LaunchError(f"an array of {array.dtype} starts {distance} bytes into its allocation, which is no multiple of {size} bytes")
@@ -38,7 +39,7 @@ def resolve(array: Array) -> Memory:
 
 def same_allocation(a: Memory, b: Memory) -> bool:
     """Whether both lie in one allocation, whatever their dtypes. Empty memory shares nothing."""
-    return bool(a.root.size and b.root.size) and _address(a.root) == _address(b.root)
+    return bool(a.root.size and b.root.size) and address_of(a.root) == address_of(b.root)
 
 
 def element_range(array: Array) -> tuple[int, int]:
@@ -81,5 +82,19 @@ def _ascending(array: Array) -> Array:
     return array[tuple(slice(None, None, -1 if s < 0 else 1) for s in array.strides)]
 
 
-def _address(array: Array) -> int:
-    return int(array.__array_interface__["data"][0])
+_LENT = frozenset("?bBhHiIlLqQfd")  # types of elements of which ctypes takes a buffer
+_byte_of = ctypes.c_char.from_buffer
+
+
+def lent(array: Array) -> int | None:
+    """The address of an array that gives its buffer away without a word: it is dense, may be written, and is no view, of which NumPy might
+    warn. Its interface would take three times as long."""
+    if array.base is None and array.flags.carray and array.dtype.char in _LENT and array.size:
+        return ctypes.addressof(_byte_of(array))  # type: ignore[arg-type]  # which the stubs do not know for a buffer
+    return None
+
+
+def address_of(array: Array) -> int:
+    """The address of an array's first element."""
+    where = lent(array)
+    return int(array.__array_interface__["data"][0]) if where is None else where

@@ -6,7 +6,8 @@ looks at as at any other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +23,10 @@ class Launch:
     grid: tuple[int, ...]
     block: tuple[int, ...]
     args: tuple[Any, ...]
+    shared_mem: int = 0
 
     def __call__(self) -> None:
-        self.kernel(self.grid, self.block, self.args)
+        self.kernel(self.grid, self.block, self.args, shared_mem=self.shared_mem)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,18 +38,28 @@ class _Known:
     launch: Launch
 
 
-def known(name: str, operands: Sequence[Any]) -> Launch | None:
+def known(name: Hashable, operands: Sequence[Any]) -> Launch | None:
     """The launch that an operation was in this recording, if it is that again."""
     recorder = current.get()
-    found: _Known | None = recorder.words.get((name, *map(id, operands))) if recorder is not None else None
+    found: _Known | None = recorder.words.get((name, *map(_word, operands))) if recorder is not None else None
     return found.launch if found is not None and found.arrays == _arrays(operands) else None
 
 
-def remember(name: str, operands: Sequence[Any], launch: Launch) -> None:
+def remember(name: Hashable, operands: Sequence[Any], launch: Launch) -> None:
     """Notes an operation that was one launch and nothing else, while a program is new: later there are new views each time."""
     recorder = current.get()
     if recorder is not None and recorder.learns and all(map(lasting, operands)):
-        recorder.words[name, *map(id, operands)] = _Known(tuple(operands), _arrays(operands), launch)
+        recorder.words[name, *map(_word, operands)] = _Known(tuple(operands), _arrays(operands), launch)
+
+
+def _word(x: Any) -> Hashable:
+    """What an operand is known by: numbers that are computed anew each time by their value, else the object."""
+    kind = type(x)
+    if kind is int or kind is bool:
+        return kind, x
+    if kind is float:
+        return kind, x, math.copysign(1.0, x)
+    return (kind, *map(_word, x)) if kind is tuple else id(x)
 
 
 def _arrays(operands: Sequence[Any]) -> tuple[Any, ...]:
