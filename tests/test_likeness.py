@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import weakref
 from collections.abc import Iterator
@@ -304,6 +305,42 @@ def test_a_known_way_is_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) ->
     gradient(k, x, seed, 0.5)
     monkeypatch.setattr(Kernel, "bind", None)
     assert np.allclose(gradient(k, 2 * x, seed, 0.25)[0], expected(2 * x, seed, 0.25)[0])
+
+
+def split(pair: Any, x: Any, seed: Any, a: float) -> tuple[Any, float]:
+    dx, da, y = np.zeros(N), np.zeros(1), np.zeros(N)
+    args = (Duplicated(x, dx), Duplicated(y, seed.copy()), gpuad.Active(a, da), N)
+    augmented, reverse = pair
+    reverse(2, 4, args, augmented(2, 4, (x, y, a, N)))
+    return dx, float(da[0])
+
+
+def test_split_pairs_of_one_kernel() -> None:
+    """What a pair finds out is found out once, and belongs to its activities and to the switches of the call."""
+    k, rng = gpuad.kernel(STENCIL, "smooth"), np.random.default_rng(0)
+    active = {"x": Duplicated, "y": Duplicated, "a": gpuad.Active}
+    pair, other = (gpuad.autodiff_thunk(k, **chosen) for chosen in (active, {"x": Duplicated, "y": Duplicated}))
+    switches = (gpuad.deterministic, launching.nothing_plain_for_tests, launching.everything_recorded_for_tests, gpuad.deterministic)
+    for switch in (None, None, *switches, None):
+        x, seed, a = rng.random(N), rng.random(N), rng.random()
+        with switch() if switch is not None else contextlib.nullcontext():
+            found, wanted = split(pair, x, seed, a), expected(x, seed, a)
+            dx, y = np.zeros(N), np.zeros(N)
+            other[1](2, 4, (Duplicated(x, dx), Duplicated(y, seed.copy()), a, N), other[0](2, 4, (x, y, a, N)))
+        for gradient_of_x in (found[0], dx):
+            assert np.allclose(gradient_of_x, wanted[0], rtol=1e-14, atol=0)
+        assert np.isclose(found[1], wanted[1], rtol=1e-14)
+        with pytest.raises(gpuad.ShadowError, match="declared"):
+            other[1](2, 4, (Duplicated(x, dx), Duplicated(y, seed), gpuad.Active(a, np.zeros(1)), N), other[0](2, 4, (x, y, a, N)))
+
+
+def test_a_known_split_pair_is_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    k, x, seed = gpuad.kernel(STENCIL, "smooth"), np.arange(1.0, N + 1), np.ones(N)
+    pair = gpuad.autodiff_thunk(k, x=Duplicated, y=Duplicated, a=gpuad.Active)
+    split(pair, x, seed, 0.5)
+    for way in ("reverse", "reverse_for", "_bound"):
+        monkeypatch.setattr(Kernel, way, None)
+    assert np.allclose(split(pair, 2 * x, seed, 0.25)[0], expected(2 * x, seed, 0.25)[0])
 
 
 def test_switches_are_looked_at_in_each_call() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import launching
 from ..arguments import check_count
-from ..differentiate import Pattern, Tangent
+from ..differentiate import Tangent
 from ..errors import LaunchError, UnsupportedError
 from ..launching import Call, State
 from ..modules import library_of
@@ -21,7 +21,7 @@ from .again import Words, made_again
 from .flow import check_flow, kept_seeds, outside_of_tapes
 from .kernels import Family, Kernel, Planned, kernel, pattern_of
 from .prepared import reverse_launches, tangent_launches
-from .ways import Way, run_again, way_of
+from .ways import Way, exactly, once, run_again, way_of
 
 
 class Mode(Enum):
@@ -64,13 +64,12 @@ def _autodiff(chosen: Kernel, plan: Planned, mode: Mode, said: Words | None) -> 
         return
     call = chosen.bind(plan.grid, plan.block, plan.args, plan.shared_mem, plan.stream)
     if mode is Forward:
-        tangent = _forward(chosen, call, pattern_of(chosen, call))
-        exact = replace(call, exact=tangent.exact)
+        tangent = _forward(chosen, call)
+        exact = exactly(call, tangent.exact)
         chosen.note_call(said, plan.args, exact, launching.switches(), lambda: tangent_launches(tangent, exact))
         return
     way = way_of(chosen, call)
-    if call.exact is not way.adjoint.exact:
-        call = replace(call, exact=way.adjoint.exact)
+    call = exactly(call, way.adjoint.exact)
     _reverse(way, call)
     chosen.note_call(said, plan.args, call, launching.switches(), lambda: reverse_launches(way, call))
 
@@ -89,11 +88,9 @@ def _reverse(way: Way, call: Call) -> None:
             launching.run_stages(adjoint, stages, call, state.again(adjoint, call), width)
 
 
-def _forward(chosen: Kernel, call: Call, pattern: Pattern) -> Tangent:
-    tangent = chosen.tangent(pattern)
-    check_flow(chosen, call, tangent.escapes, tangent.connected)
-    call = replace(call, exact=tangent.exact)
-    call.prepare([tangent.kernel, tangent.settle])
+def _forward(chosen: Kernel, call: Call) -> Tangent:
+    tangent = once(call, "tangent", lambda: _tangent(chosen, call))
+    call = exactly(call, tangent.exact)
     with call.executor.on(call.stream):
         launching.check_stores(tangent, call)
         states = launching.batch_states(call, chosen._written)
@@ -102,6 +99,14 @@ def _forward(chosen: Kernel, call: Call, pattern: Pattern) -> Tangent:
             call.run(tangent.kernel, launching.arguments(tangent.parameters, call, state, width))
             if tangent.settle is not None:
                 call.run(tangent.settle, launching.arguments(tangent.settle_parameters, call, state, width))
+    return tangent
+
+
+def _tangent(chosen: Kernel, call: Call) -> Tangent:
+    """The forward-mode kernel of a call, compiled."""
+    tangent = chosen.tangent(pattern_of(chosen, call))
+    check_flow(chosen, call, tangent.escapes, tangent.connected)
+    exactly(call, tangent.exact).prepare([tangent.kernel, tangent.settle])
     return tangent
 
 

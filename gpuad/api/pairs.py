@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from .. import launching
 from ..differentiate import Adjoint, Pattern
 from ..errors import GpuadError, LaunchError, ShadowError
+from ..ir.nodes import Kernel as IrKernel
 from ..ir.records import split_parameter
 from ..ir.surface import Function
 from ..ir.types import Scalar
@@ -17,6 +18,7 @@ from ..launching import Call, State
 from ..transform.aliases import Aliases
 from .flow import dropped, kept_seeds, outside_of_tapes
 from .kernels import SHADOWED, Family, Kernel, Planned, kernel, pattern_of
+from .ways import exactly, once
 
 
 @dataclass(eq=False)
@@ -77,19 +79,24 @@ class _Pair:
 
     def _augmented(self, chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> Saved:
         call = chosen.bind(grid, block, args, shared_mem, stream)
-        aliases = call.aliases()
-        classes = tuple(None if aliases.get(i) else _class_shadow(self.shadows, aliases, i) for i in range(len(self.shadows)))
-        adjoint = chosen.reverse_for(Pattern(classes, aliases, analyse=launching.analysing()), call)
-        _check_flow_bare(chosen, adjoint, self.kinds)
-        primal = chosen.primal(aliases)
-        call = replace(call, exact=adjoint.exact)
-        call.prepare([adjoint.augmented or primal, launching.counting(adjoint, call)])
+        adjoint, primal = once(call, ("augmented", self.kinds), lambda: self._forward(chosen, call))
+        call = exactly(call, adjoint.exact)
         with call.executor.on(stream):
             launching.check_stores(adjoint, call)
             state = launching.before(adjoint, call)
             launching.run_primal(primal, adjoint, call, state)
             marks = launching.keep_live(adjoint, call, state, self.not_overwritten)
         return Saved(chosen.function, adjoint, state, call, marks)
+
+    def _forward(self, chosen: Kernel, call: Call) -> tuple[Adjoint, IrKernel]:
+        """The adjoint of a forward pass and its primal, compiled."""
+        aliases = call.aliases()
+        classes = tuple(None if aliases.get(i) else _class_shadow(self.shadows, aliases, i) for i in range(len(self.shadows)))
+        adjoint = chosen.reverse_for(Pattern(classes, aliases, analyse=launching.analysing()), call)
+        _check_flow_bare(chosen, adjoint, self.kinds)
+        primal = chosen.primal(aliases)
+        exactly(call, adjoint.exact).prepare([adjoint.augmented or primal, launching.counting(adjoint, call)])
+        return adjoint, primal
 
     def reverse(self, grid: Any, block: Any, args: Sequence[Any], saved: Saved, *, shared_mem: int = 0, stream: Any = None) -> None:
         """Accumulates into the shadows of `args`."""
@@ -99,13 +106,11 @@ class _Pair:
             chosen = self.whole.sized(shared_mem)
             call = chosen.bind(grid, block, args, shared_mem, stream)
             self._check_shadows(call)
-            pattern = replace(pattern_of(chosen, call), optimistic=saved.adjoint.pattern.optimistic)
             if saved.function is not chosen.function:
                 raise LaunchError(f"`{self.whole.name}`: the saved state is that of another kernel. No shadow was touched.")
-            adjoint = chosen.reverse(pattern)
-            call = replace(call, exact=adjoint.exact)
-            stages = launching.stages(adjoint, call)
-            call.prepare([launching.counting(adjoint, call), *(k for s in stages for k in s.kernels)])
+            optimistic = saved.adjoint.pattern.optimistic
+            pattern, adjoint, stages = once(call, ("reversed", optimistic), lambda: _backward(chosen, call, optimistic))
+            call = exactly(call, adjoint.exact)
             with call.executor.on(stream):
                 launching.check_same(saved.call, call, saved.marks)
                 self._check_active(saved, chosen, pattern)
@@ -130,6 +135,16 @@ class _Pair:
                     f"{'Const' if was is None else 'active'} for the forward that saved this state: the same annotations are needed for "
                     "both. No shadow was touched."
                 )
+
+
+def _backward(chosen: Kernel, call: Call, optimistic: bool) -> tuple[Pattern, Adjoint, tuple[launching.Stage, ...]]:
+    """The pattern of a reverse pass, its adjoint and its kernels, compiled."""
+    pattern = replace(pattern_of(chosen, call), optimistic=optimistic)
+    adjoint = chosen.reverse(pattern)
+    call = exactly(call, adjoint.exact)
+    stages = launching.stages(adjoint, call)
+    call.prepare([launching.counting(adjoint, call), *(k for s in stages for k in s.kernels)])
+    return pattern, adjoint, stages
 
 
 def _thunk_of_family(

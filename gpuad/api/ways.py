@@ -6,9 +6,9 @@ one is its kernels' launches with other addresses.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from .flow import check_flow
 from .kernels import Kernel, Planned, pattern_of
 from .likeness import Ready, likeness
 
+T = TypeVar("T")
 Taken: TypeAlias = "tuple[str, int]"  # 'primal' or 'shadow', and of which parameter; 'number', and the number
 
 
@@ -52,13 +53,24 @@ class Way:
 
 def way_of(chosen: Kernel, call: Call) -> Way:
     """Finds the kernels, refuses what cannot be differentiated, and compiles; nothing of this if the call is like an earlier one."""
+    return once(call, "way", lambda: _found(chosen, call))
+
+
+def once(call: Call, what: Hashable, find: Callable[[], T]) -> T:
+    """What is found out once for all calls that are alike. `what`: it, and what it depends on beyond the call, the switches and the
+    executor."""
     if call.shared is None:
-        return _found(chosen, call)
-    key = _key(call.bound.library)
+        return find()
+    key = _key(call.bound.library, what)
     if key not in call.shared:
-        call.shared[key] = _found(chosen, call)
-    way: Way = call.shared[key]
-    return way
+        call.shared[key] = find()
+    found: T = call.shared[key]
+    return found
+
+
+def exactly(call: Call, exact: bool) -> Call:
+    """The call with products and sums contracted or not."""
+    return call if call.exact is exact else replace(call, exact=exact)
 
 
 def run_again(chosen: Kernel, plan: Planned, said: Words | None) -> bool:
@@ -89,9 +101,9 @@ def _of(each: Direct, known: Ready, primals: Sequence[Any], shadows: Sequence[An
     return each.kernel, each.grid or known.grid, known.block, args
 
 
-def _key(library: str | None) -> Hashable:
+def _key(library: str | None, what: Hashable = "way") -> Hashable:
     """What the way depends on beyond likeness."""
-    return "way", launching.switches(), executor_of(library)
+    return what, launching.switches(), executor_of(library)
 
 
 def _found(chosen: Kernel, call: Call) -> Way:
