@@ -29,7 +29,9 @@ from .transform.aliases import NONE, Aliases
 from .transform.barriers import waits
 from .transform.block_sums import BlockSums, block_sums, block_sums_kernel, without
 from .transform.census import Census, census
+from .transform.chosen import chosen
 from .transform.claims import Claims, claims
+from .transform.direct import direct
 from .transform.forward import forward
 from .transform.gather import Axes, Gather, Sides, gather, gather_kernel, rest
 from .transform.logs import Log, augmented, logs_of, written
@@ -145,7 +147,7 @@ class Adjoint(Judged):
 
     def _accumulated(self, body: Block, chosen: Variant, header: str) -> Kernel:
         plain, *known = chosen
-        body = accumulate(body, {b: b in plain for b in self.undecided}, *known)
+        body = direct(accumulate(body, {b: b in plain for b in self.undecided}, *known))
         kernel = Kernel(self.name, self.params, self._reduced(body), self.primal.span, header)
         verify(kernel)
         return kernel
@@ -224,7 +226,7 @@ class Adjoint(Judged):
         if key not in self._gathers:
             plain, assigned, left, lent = chosen
             body = rest(without(self.layout.body, moved), gathered | lent, plain, left, self.first_own)
-            body = prune(accumulate(body, {b: b in plain for b in self.undecided}, assigned, left))
+            body = prune(direct(accumulate(body, {b: b in plain for b in self.undecided}, assigned, left)))
             kernel = Kernel(self.name, self.params, self._reduced(body), self.primal.span)
             verify(kernel)
             self._gathers[key] = kernel if body else None
@@ -319,7 +321,7 @@ def reverse_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     logged = {key: (log.buffer, log.index) for key, log in logs.items()}
     wide = replace(kernel, params=(*kernel.params, *shadows.values(), *(log.buffer for log in logs.values())))
     recording = record(wide, facts, shadows, logged, marks=marks, analyse=pattern.analyse, optimistic=pattern.optimistic)
-    body = reorder(simplify(recording.body, first_own))
+    body = reorder(_without_choices(simplify(recording.body, first_own), recording, wide, first_own))
     layout = stack_layout(body, recording.primal, recording.entry, recording.stacks, logged, Names(replace(wide, body=body)))
     used = _read_logs(layout, logs)
     kept = tuple(log.buffer for log in used.values())
@@ -343,6 +345,12 @@ def reverse_of(function: surface.Function, pattern: Pattern) -> Adjoint:
         log_numbers=tuple(k for k, key in enumerate(logs) if key in used),
         name=f"{kernel.name}_reverse",
     )
+
+
+def _without_choices(body: Block, recording: Recording, kernel: Kernel, first_own: int) -> Block:
+    """The body with iterations noted where a stack of choices would say the same."""
+    noted = chosen(body, Names(replace(kernel, body=body)))
+    return body if noted is body else simplify(prune(noted, private=list(recording.entry.values())), first_own)
 
 
 def second_of(function: surface.Function, pattern: Pattern) -> Adjoint:

@@ -190,3 +190,11 @@ def map_blocks(stmt: Stmt, f: Callable[[Block], Block]) -> Stmt:
         case While(header=header, body=body):
             return replace(stmt, header=f(header), body=f(body))
     return stmt
+
+
+def substituted(stmt: Stmt, mapping: Mapping[Var, Expr]) -> Stmt:
+    """The statement and all inside it with the Vars replaced."""
+    if not mapping:
+        return stmt
+    stmt = map_stmt_exprs(stmt, lambda e: substitute(e, mapping))
+    return map_blocks(stmt, lambda block: tuple(substituted(s, mapping) for s in block))

@@ -36,7 +36,7 @@ from ..ir.nodes import (
     While,
     variables,
 )
-from ..ir.rewrite import blocks, defined, map_blocks, map_stmt_exprs, substitute, walk_stmts
+from ..ir.rewrite import blocks, defined, map_blocks, substitute, substituted, walk_stmts
 from ..ir.types import I32, U32
 from .names import Names
 
@@ -171,13 +171,13 @@ class _Lift:
                 piece.clear()
 
         for stmt in block:
-            stmt = _substituted(stmt, mapping)
+            stmt = substituted(stmt, mapping)
             own = {v for s in piece for v in defined(s)}
             if isinstance(stmt, Let) and not stmt.var.type.is_float and not any(v in own for v in variables(stmt.value)):
                 out.append(stmt)  # pure: it does no harm where the thread has returned, and may steer what all threads do
             elif _has_stop(stmt):
                 end()
-                out.append(self.control(_substituted(stmt, mapping), alive, owner))
+                out.append(self.control(substituted(stmt, mapping), alive, owner))
             else:
                 piece.append(stmt)
         end()
@@ -213,11 +213,3 @@ class _Lift:
     def inner(self, block: Block, alive: Expr, owner: If) -> tuple[Block, dict[Var, Expr]]:
         mapping: dict[Var, Expr] = {}
         return self.guarded(block, alive, owner, mapping), mapping
-
-
-def _substituted(stmt: Stmt, mapping: dict[Var, Expr]) -> Stmt:
-    """The statement and all inside it with the Vars replaced."""
-    if not mapping:
-        return stmt
-    stmt = map_stmt_exprs(stmt, lambda e: substitute(e, mapping))
-    return map_blocks(stmt, lambda block: tuple(_substituted(s, mapping) for s in block))

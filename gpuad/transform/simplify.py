@@ -33,7 +33,7 @@ from ..ir.nodes import (
     While,
     variables,
 )
-from ..ir.rewrite import blocks, expressions, map_blocks, map_stmt_exprs, substitute, touches, walk_stmts
+from ..ir.rewrite import blocks, expressions, map_blocks, map_stmt_exprs, substitute, substituted, touches, walk_stmts
 from ..ir.types import Space
 
 
@@ -112,17 +112,9 @@ def _named_inits(block: Block) -> Block:
             out.extend(Let(c.result, c.init, span=stmt.span) for c in same)
             kept = tuple(c for c in stmt.carried if c not in same)
             inner: dict[Var, Expr] = {c.var: c.result for c in same}
-            stmt = _substituted(replace(stmt, carried=kept), inner)
+            stmt = substituted(replace(stmt, carried=kept), inner)
         out.append(map_blocks(stmt, _named_inits))
     return tuple(out)
-
-
-def _substituted(stmt: Stmt, mapping: dict[Var, Expr]) -> Stmt:
-    """The statement and all inside it with the Vars replaced."""
-    if not mapping:
-        return stmt
-    stmt = map_stmt_exprs(stmt, lambda e: substitute(e, mapping))
-    return map_blocks(stmt, lambda block: tuple(_substituted(s, mapping) for s in block))
 
 
 # --- single uses ---------------------------------------------------------------------------------------------------------------------
@@ -150,7 +142,7 @@ def _inline_block(block: Block, wanted: set[Var]) -> Block:
         used = set(_used(stmt))
         if isinstance(stmt, For | While):
             out.extend(pending.pop(v) for v in list(pending) if v in set(_used_repeatedly(stmt)))
-        stmt = _substituted(stmt, {v: let.value for v, let in pending.items() if v in used})
+        stmt = substituted(stmt, {v: let.value for v, let in pending.items() if v in used})
         for v in used:
             pending.pop(v, None)
         if isinstance(stmt, Let) and stmt.var in wanted:

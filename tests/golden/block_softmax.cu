@@ -3,9 +3,8 @@
 // 2. put the seeds into dx.
 // 3. launch block_softmax_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32).
 // 4. choice_saved_base[0] = 0; choice_saved_base[g + 1] = choice_saved_base[g] + 32 * (greatest choice_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of choice_saved.
-// 5. choice_saved_base[0] = 0; choice_saved_base[g + 1] = choice_saved_base[g] + 32 * (greatest choice_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of choice_saved.
-// 6. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
-// 7. launch block_softmax_reverse with the same grid and block.
+// 5. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
+// 6. launch block_softmax_reverse with the same grid and block.
 // On exit dx holds the adjoint of the state before the launch.
 // Holds for every grid and block.
 
@@ -13,28 +12,16 @@
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
 __device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
 
-// How many iterations `for (i = start; i < stop; i += step)` has.
-__device__ inline long long gpuad_trips(long long start, long long stop, long long step)
-{
-    return start < stop ? (stop - start - 1) / step + 1 : 0;
-}
-
 extern "C" __global__ void block_softmax_count(
-    const float* x, int n, const float* x_saved, int* choice_saved_depth, int* choice_saved_depth_2)
+    const float* x, int n, const float* x_saved, int* choice_saved_depth)
 {
     int depth = 0;
-    int depth_2 = 0;
     int deepest = 0;
-    int deepest_2 = 0;
-    for (int k = threadIdx.x; k < n; k += 32) {
-        ++depth;
-        deepest = max(deepest, depth);
-    }
     int d = 16;
     while (d > 0) {
         if (threadIdx.x < d) {
-            ++depth_2;
-            deepest_2 = max(deepest_2, depth_2);
+            ++depth;
+            deepest = max(deepest, depth);
         }
         d = d >> 1;
     }
@@ -42,34 +29,25 @@ extern "C" __global__ void block_softmax_count(
     long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
         + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     choice_saved_depth[thread] = deepest;
-    choice_saved_depth_2[thread] = deepest_2;
 }
 
 extern "C" __global__ void block_softmax_reverse(
     const float* x, float* dx, int n, const float* x_saved, const long long* choice_saved_base,
-    bool* choice_saved, const long long* choice_saved_base_2, bool* choice_saved_2, int* gpuad_overflow)
+    bool* choice_saved, int* gpuad_overflow)
 {
     int choice_top = 0;
-    int choice_top_2 = 0;
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
     long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
         + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
     long long choice_saved_base_end = choice_saved_base[thread / 32LL + 1LL];
     long long choice_saved_base_lane = choice_saved_base[thread / 32LL] + thread % 32LL;
-    long long choice_saved_base_end_2 = choice_saved_base_2[thread / 32LL + 1LL];
-    long long choice_saved_base_lane_2 = choice_saved_base_2[thread / 32LL] + thread % 32LL;
     __shared__ float s[32];
     float largest = -3.0e38f;
+    int largest_at = (int)threadIdx.x - 32;
     for (int k = threadIdx.x; k < n; k += 32) {
         const float x_2 = x_saved[blockIdx.x * n + (long long)k];
         const float largest_2 = fmaxf(largest, x_2);
-        long long choice_at = choice_saved_base_lane + choice_top * 32LL;
-        if (choice_at < choice_saved_base_end) {
-            choice_saved[choice_at] = largest >= x_2;
-        } else {
-            gpuad_overflow[0] = 1;
-        }
-        ++choice_top;
+        largest_at = largest >= x_2 || x_2 != x_2 ? largest_at : k;
         largest = largest_2;
     }
     s[threadIdx.x] = largest;
@@ -82,13 +60,13 @@ extern "C" __global__ void block_softmax_reverse(
             const float s_3 = s[threadIdx.x + d];
             const float s_4 = fmaxf(s_2, s_3);
             s[threadIdx.x] = s_4;
-            long long choice_at = choice_saved_base_lane_2 + choice_top_2 * 32LL;
-            if (choice_at < choice_saved_base_end_2) {
-                choice_saved_2[choice_at] = s_2 >= s_3 || s_3 != s_3;
+            long long choice_at = choice_saved_base_lane + choice_top * 32LL;
+            if (choice_at < choice_saved_base_end) {
+                choice_saved[choice_at] = s_2 >= s_3 || s_3 != s_3;
             } else {
                 gpuad_overflow[0] = 1;
             }
-            ++choice_top_2;
+            ++choice_top;
         }
         __syncthreads();
         d = d >> 1;
@@ -155,8 +133,8 @@ extern "C" __global__ void block_softmax_reverse(
         int d_3 = 16 >> iteration;
         __syncthreads();
         if (threadIdx.x < d_3) {
-            --choice_top_2;
-            bool choice = choice_saved_2[choice_saved_base_lane_2 + choice_top_2 * 32LL];
+            --choice_top;
+            bool choice = choice_saved[choice_saved_base_lane + choice_top * 32LL];
             const float ds_3 = atomicExch(&ds[threadIdx.x], 0.0f);
             atomicAdd(&ds[threadIdx.x + d_3], choice ? 0.0f : ds_3);
             atomicAdd(&ds[threadIdx.x], choice ? ds_3 : 0.0f);
@@ -164,20 +142,13 @@ extern "C" __global__ void block_softmax_reverse(
     }
     __syncthreads();
     const float ds_3 = atomicExch(&ds[threadIdx.x], 0.0f);
-    float dlargest = ds_3;
-    for (long long k_count = gpuad_trips((int)threadIdx.x, n, 32) - 1; k_count >= 0; --k_count) {
-        const int k_2 = (int)threadIdx.x + k_count * 32;
-        --choice_top;
-        bool choice = choice_saved[choice_saved_base_lane + choice_top * 32LL];
-        const float x_2 = x_saved[blockIdx.x * n + (long long)k_2];
-        atomicAdd(&dx[blockIdx.x * n + (long long)k_2], choice || x_2 != x_2 ? 0.0f : dlargest);
-        dlargest = choice || x_2 != x_2 ? dlargest : 0.0f;
+    if (largest_at >= (int)threadIdx.x && largest_at < n && (largest_at - (int)threadIdx.x) % 32 == 0) {
+        atomicAdd(&dx[blockIdx.x * n + (long long)largest_at], ds_3);
     }
 }
 
 // adjoint of `block_softmax`
 //   saved      x                    copy     needed by block_softmax.cu:45:75, overwritten by block_softmax.cu:50:50
-//   stack      choice_saved         scratch  an entry an iteration, needed by block_softmax.cu:45:5
 //   stack      choice_saved         scratch  an entry an iteration, needed by block_softmax.cu:33:9
 //   shadow     dx                   atomic   it is not proved that no two threads meet in one element (block_softmax.cu:50:50)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it
