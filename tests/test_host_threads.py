@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 import threading
@@ -13,7 +14,9 @@ import pytest
 
 import gpuad
 from gpuad import launching
+from gpuad.codegen import host_source
 from gpuad.executors.host import Host
+from gpuad.executors.library import compiled
 
 SOURCE = """
 extern "C" __global__ void step(const double* x, double* y, int n)
@@ -97,6 +100,17 @@ print(sum(1 for _ in Path("/proc/self/task").iterdir()))
     environment = {**os.environ, "GPUAD_THREADS": "3", "OPENBLAS_NUM_THREADS": "1"}
     run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert int(run.stdout) == 3
+
+
+def test_a_text_without_a_crew_does_all_by_itself(kernel: Any) -> None:
+    text, y, n = host_source([kernel.primal()]), np.zeros(N), np.int32(N)
+    assert "pthread" not in text and "pthread" in host_source([kernel.primal()], crew=True)
+    entry = compiled(f"// of nobody else\n{text}").gpuad_launch_step
+    slots = struct.pack("=2Qi4x", X.ctypes.data, y.ctypes.data, n)
+    assert (
+        entry(struct.pack("=7q", GRID, 1, 1, BLOCK, 1, 1, -40), slots) == 0
+    )  # as many parts as one thread can have on its stack, and more
+    assert np.array_equal(y, X * np.roll(X, -1))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

@@ -7,20 +7,12 @@ is a table of addresses; these are fixed, so whoever has the table keeps the arr
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-DoItems = Callable[[int, int, int, int], int]  # the table's address, from which item on, how many there are, threads of a copy
-
-_BY: list[DoItems] = []  # of the first library of this process
-
-
-def offer(do_items: DoItems) -> None:
-    """Has batches done by this function of compiled code, if it is the first one."""
-    if not _BY:
-        _BY.append(do_items)
+from .crew import the_crew
 
 
 class Native:
@@ -87,9 +79,9 @@ class Batch:
 
     def __call__(self) -> int | None:
         """Does them. The number of the one that failed for want of memory, if one did; those after it are not done then."""
-        at, count = 0, len(self.table)
+        at, count, do_items = 0, len(self.table), the_crew().do_items
         while at < count:
-            at = _BY[0](self.place, at, count, self.workers)
+            at = do_items(self.place, at, count, self.workers)
             if at < 0:
                 return -1 - at
         return None

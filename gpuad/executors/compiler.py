@@ -52,6 +52,15 @@ def find_compiler() -> Compiler:
     return _find(os.environ.get("CXX", ""), os.environ.get("PATH", ""))
 
 
+def has_compiler() -> bool:
+    """Whether there is one."""
+    try:
+        find_compiler()
+    except CompileError:
+        return False
+    return True
+
+
 @functools.cache
 def _find(cxx: str, path: str) -> Compiler:
     if cxx:

@@ -49,15 +49,16 @@ extern "C" GPUAD_EXPORT int gpuad_launch_digest(const long long* geometry, const
     using namespace gpuad_host;
     const long long count = geometry[0];
     const int workers = gpuad_workers(geometry[1], count >= LEAST, count), parts = gpuad_parts(workers, count, count);
-    std::vector<std::uint64_t> sums(parts);
+    const gpuad_large<std::uint64_t> sums(parts);
     const int status = gpuad_parallel(workers, parts, [&](int part) {
         const long long first = gpuad_bound(count, part, parts), last = gpuad_bound(count, part + 1, parts);
-        sums[part] = gpuad_digest_of(gpuad_slot<const char*>(slots, 0), gpuad_slot<const long long*>(slots, 1), first, last);
+        sums.data[part] = gpuad_digest_of(gpuad_slot<const char*>(slots, 0), gpuad_slot<const long long*>(slots, 1), first, last);
     });
+    if (status) return status;
     std::uint64_t sum = 0;
-    for (const std::uint64_t each : sums) sum += each;
+    for (int k = 0; k < parts; ++k) sum += sums.data[k];
     *gpuad_slot<std::uint64_t*>(slots, 2) = sum;
-    return status;
+    return 0;
 }
 """
 

@@ -15,26 +15,26 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..codegen.host.source import OPENING, has_atomics, host_source
+from ..codegen.host.crew import WITHOUT_CREW
+from ..codegen.host.source import has_atomics, host_source
 from ..codegen.host.statements import assertions
 from ..codegen.naming import identifier
 from ..codegen.structure import statements, written
-from ..errors import CompileError, LaunchError
+from ..errors import LaunchError
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Buffer, How, Kernel, Var
 from ..transform.barriers import waits
 from . import batch
 from .base import Argument, Dim3, Memory
-from .cache import cached, key_of
-from .compiler import Compiler, find_compiler
+from .compiler import has_compiler
+from .crew import the_crew
+from .library import compiled
 from .serial import serial
 
-_SUFFIX = ".dll" if os.name == "nt" else ".so"
 _LIMITS = (1 << 31, 1 << 16, 1 << 16)
 _FORMATS = {
     "bool": "?7x", "int8": "b7x", "int16": "h6x", "int32": "i4x", "int64": "q", "uint8": "B7x", "uint16": "H6x", "uint32": "I4x",
@@ -286,48 +286,21 @@ def check_block(name: str, block: Dim3) -> None:
 
 def load(source: str, symbols: Sequence[str], defines: tuple[str, ...]) -> list[Entry]:
     """Compiles the text, or takes it from the cache, and gives its entries."""
-    compiler = find_compiler()
-    key = key_of(source, " ".join((*compiler.command, *compiler.flags, *defines)), compiler.version)
-    path = cached(key, _SUFFIX, lambda target: _build(compiler, source, target, defines))
-    library = ctypes.CDLL(str(path))
-    _share_threads(library)
+    library = compiled(source, defines)
+    the_crew().lend(library)
     return [_entry(library, symbol) for symbol in symbols]
 
 
 def own_entry(text: str, symbol: str) -> Entry | None:
     """The entry of a text of the package's own, which follows what all have; None without a compiler. CompileError if the compiler rejects
     it, which must not pass for that."""
-    try:
-        find_compiler()
-    except CompileError:
-        return None
-    return load(OPENING + text, [symbol], ())[0]
-
-
-_SHARED_OUT_BY: list[int] = []  # the address of the function with which the first library of this process shares launches out
-
-
-def _share_threads(library: ctypes.CDLL) -> None:
-    """All libraries use the threads of the first, which does what comes in batches."""
-    place = ctypes.c_void_p.in_dll(library, "gpuad_shared_out_by")
-    if not _SHARED_OUT_BY:
-        _SHARED_OUT_BY.append(place.value or 0)
-        do_items = library.gpuad_do_items
-        do_items.argtypes, do_items.restype = [ctypes.c_void_p, ctypes.c_longlong, ctypes.c_longlong, ctypes.c_int], ctypes.c_longlong
-        batch.offer(do_items)
-    place.value = _SHARED_OUT_BY[0]
+    return load(WITHOUT_CREW + text, [symbol], ())[0] if has_compiler() else None
 
 
 def _entry(library: ctypes.CDLL, symbol: str) -> Entry:
     function = getattr(library, symbol)
     function.argtypes, function.restype = [ctypes.c_char_p, ctypes.c_char_p], ctypes.c_int
     return function  # type: ignore[no-any-return]
-
-
-def _build(compiler: Compiler, source: str, target: Path, defines: tuple[str, ...]) -> None:
-    text = target.with_suffix(".cpp")
-    text.write_text(source)
-    compiler.build(text, target, defines)
 
 
 def _scalar(arg: Argument, param: Var, dtype: np.dtype[Any]) -> Any:

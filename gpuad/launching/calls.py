@@ -13,7 +13,7 @@ import numpy as np
 
 from ..analysis.injectivity import Launch as Numbers
 from ..arguments import Bound
-from ..errors import CompileError, LaunchError
+from ..errors import LaunchError
 from ..executors.base import Dim3, Executor, Prepared, prepared
 from ..ir.nodes import Kernel, Var
 from ..transform.aliases import Aliases
@@ -57,15 +57,11 @@ def _cuda(exact: bool) -> Executor:
 
 @cache
 def _cpu() -> Executor:
-    from ..executors.compiler import find_compiler
+    from ..executors.compiler import has_compiler
     from ..executors.host import Host
     from ..executors.reference import Reference
 
-    try:
-        find_compiler()
-    except CompileError:
-        return Reference()
-    return Host()
+    return Host() if has_compiler() else Reference()
 
 
 @dataclass(frozen=True, eq=False)

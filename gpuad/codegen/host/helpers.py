@@ -16,17 +16,8 @@ PRELUDE = r"""
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <vector>
-#ifdef _WIN32
-#include <chrono>
-#include <thread>
-#else
-#include <pthread.h>
+#ifndef _WIN32
 #include <sys/mman.h>
-#include <sched.h>
-#include <signal.h>
-#include <time.h>
-#include <unistd.h>
 #endif
 
 // Iterations may be run at once; lanes shall be, whatever branches there are. Floats or doubles that lie side by side: in vectors of the
@@ -93,6 +84,15 @@ struct gpuad_large {
     ~gpuad_large() { std::free((void*)data); }
 };
 
+template <typename... T>
+static void gpuad_print(const char* text, T... values)
+{
+    std::printf(text, values...);
+    std::fflush(stdout);
+}
+"""
+
+SUMS = r"""
 // Sums of the contributions that strips of threads leave behind, in double and always in the same order.
 struct gpuad_lanes {
     double lane[16] = {};
@@ -120,34 +120,6 @@ static void gpuad_add_up(const std::vector<double>& done, std::size_t first, std
     double sum = 0.0;
     for (std::size_t k = first; k < done.size(); k += step) sum += done[k];
     if (sum != 0.0) *target += (T)sum;
-}
-
-// As many workers as are wanted (a negative number demands them), but one for a small launch, and no idle ones.
-GPUAD_INLINE int gpuad_workers(long long wanted, bool pays, long long parts)
-{
-    long long workers = wanted < 0 ? -wanted : pays ? wanted : 1;
-    if (workers > parts) workers = parts;
-    return workers < 1 ? 1 : (int)workers;
-}
-
-// In how many parts a launch is shared out: in more than there are workers where it is large, so that one that is held up gets fewer.
-GPUAD_INLINE int gpuad_parts(int workers, long long threads, long long most)
-{
-    const long long parts = workers == 1 || threads < 1 << 18 ? workers : 8LL * workers;
-    return (int)(parts > most ? most : parts);
-}
-
-// Where a part of [0, count) begins: contiguous, all but the last equally long.
-GPUAD_INLINE long long gpuad_bound(long long count, int part, int parts)
-{
-    return count / parts * part + count % parts * part / parts;
-}
-
-template <typename... T>
-static void gpuad_print(const char* text, T... values)
-{
-    std::printf(text, values...);
-    std::fflush(stdout);
 }
 """
 

@@ -40,9 +40,9 @@ from ..spelling import c_type
 from ..structure import statements, written
 from .apart import settle
 from .axes import merge_axes
-from .batch import BATCH
 from .columns import find_columns
-from .helpers import ATOMICS, BLOCK_SUMS, PRELUDE, host_helper_text
+from .crew import WITH_CREW, WITHOUT_CREW
+from .helpers import ATOMICS, BLOCK_SUMS, SUMS, host_helper_text
 from .lane_text import BlockStatements, LaneStatements, strips
 from .order import keeps_order
 from .ranges import Bound, Inner, Ranged, take_bounds
@@ -51,7 +51,6 @@ from .stack_rows import ROWS
 from .statements import HostStatements
 from .stride import Flat, flatten
 from .sums import is_sum, sink_sums
-from .threads import THREADS
 from .unroll import unroll
 from .work import iterations
 from .wraps import within
@@ -65,25 +64,24 @@ _CLAMPED = (f"{INDENT}return gpuad_stop > 0 ? gpuad_stop : 0;",)
 _DIMENSIONS = ("threadIdx", "blockIdx", "globalIdx", "blockDim", "gridDim")
 
 
-OPENING = PRELUDE.lstrip("\n") + THREADS + BATCH  # of every library for the CPU: the first that is loaded lends its threads to all
-
-
-def host_source(kernels: Sequence[Kernel], wide: bool = True, apart: bool = True) -> str:
+def host_source(kernels: Sequence[Kernel], wide: bool = True, apart: bool = True, crew: bool = False) -> str:
     """C++17 text with an entry `int gpuad_launch_<name>(const long long* geometry, const unsigned long long* slots)` for each kernel.
 
     `geometry` holds the grid (x, y, z), the block (x, y, z) and the greatest number of workers, which is a demand if it is negative.
     `slots` holds each argument in 8 bytes: a pointer, or a scalar in the first of them. The entry returns 0, or 1 if the launch is too
     large, or 2 without memory. `wide`: subscripts are computed in 64 bits, for arrays of less than 2^31 elements and unsigned scalars below
     2^31. `apart`: for arguments of which no written one overlaps another; compile these with -DGPUAD_RESTRICT=__restrict__. Compile with
-    -DGPUAD_ATOMICS for several workers on a kernel with atomics. UnsupportedError for what the CPU cannot run.
+    -DGPUAD_ATOMICS for several workers on a kernel with atomics. `crew`: the text has threads of its own; else `gpuad_shared_out_by` says
+    whose they are (see `tasks`), or all is done by the caller's. UnsupportedError for what the CPU cannot run.
     """
     texts = [_Entry(kernel, wide, apart) for kernel in kernels]
     helpers = {name for text in texts for name in text.helpers}
     atomics = ATOMICS if any(text.atomic for text in texts) else ""
     scattered = any(text.sums and not text.strips for text in texts)
-    includes, sums = ("#include <map>\n", BLOCK_SUMS) if scattered else ("", "")
+    includes = ["#include <vector>\n" * any(text.sums for text in texts), "#include <map>\n" * scattered]
+    sums = [SUMS * any(text.strips for text in texts), BLOCK_SUMS * scattered]
     rows = ROWS if any(kernel.rows for kernel in kernels) else ""
-    parts = [includes, OPENING, rows, sums, atomics, host_helper_text(helpers)]
+    parts = [*includes, WITH_CREW if crew else WITHOUT_CREW, rows, *sums, atomics, host_helper_text(helpers)]
     return "".join(parts) + "\n".join(t.body for t in texts) + "\n}  // namespace\n\n" + "\n".join(t.entry for t in texts)
 
 

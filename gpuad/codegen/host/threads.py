@@ -9,23 +9,21 @@ Several launches in one call (`batch`) are gone through by all threads on their 
 next one. There a thread that comes late still reads the list, so the call ends when all who have joined it have left.
 """
 
+INCLUDES = """
+#ifdef _WIN32
+#include <chrono>
+#include <thread>
+#include <vector>
+#else
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+#endif
+"""
+
 THREADS = r"""
-struct gpuad_task { void (*enter)(gpuad_task&); void (*run)(const void* work, int part); const void* work; int part; int failed; };
-
-// An assertion that has failed.
-struct gpuad_stopped { int number; };
-
-static void gpuad_enter(gpuad_task& task)
-{
-    try {
-        task.run(task.work, task.part);
-    } catch (const gpuad_stopped& stopped) {
-        task.failed = 3 + stopped.number;
-    } catch (...) {
-        task.failed = 2;
-    }
-}
-
 #ifndef _WIN32
 typedef unsigned long long gpuad_count;
 enum { GPUAD_LANES_MOST = 64, GPUAD_PATIENCE = 64 };
@@ -321,33 +319,4 @@ static int gpuad_share_out(gpuad_task* tasks, int count, int workers)
     return 0;
 }
 #endif
-
-// Whose threads this library uses: its own, or those of the first library of a process where somebody says so.
-extern "C" {
-GPUAD_EXPORT int (*gpuad_shared_out_by)(gpuad_task*, int, int) = gpuad_share_out;
-}
-
-template <typename Work>
-static void gpuad_work(const void* work, int part)
-{
-    (*(const Work*)work)(part);
-}
-
-// Runs work(0) to work(parts - 1) in as many threads as there are workers, or fewer; 2 if one of them had no memory, more if an assertion
-// failed.
-template <typename Work>
-static int gpuad_parallel(int workers, int parts, const Work& work)
-{
-    gpuad_task few[16];
-    std::vector<gpuad_task> many(parts > 16 ? parts : 0);
-    gpuad_task* const tasks = parts > 16 ? many.data() : few;
-    for (int k = 0; k < parts; ++k) tasks[k] = {gpuad_enter, gpuad_work<Work>, &work, k, 0};
-    const int status = gpuad_shared_out_by(tasks, parts, workers);
-    if (status > 0) return status;
-    for (int k = 0; k < parts; ++k) {
-        if (status < 0) gpuad_enter(tasks[k]);
-        if (tasks[k].failed) return tasks[k].failed;
-    }
-    return 0;
-}
 """
