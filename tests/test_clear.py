@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpuad.executors import clear
-from gpuad.executors.clear import LARGE, cleared
+from gpuad.executors.clear import LARGE, clear_together
 from gpuad.program.actions import clearing
 from gpuad.program.memory import clearing_of
 from gpuad.program.region import Region, span
@@ -21,15 +21,28 @@ def test_all_and_nothing_beside(dtype: str, more: int, workers: str, monkeypatch
     monkeypatch.setenv("GPUAD_THREADS", workers)
     count = LARGE // np.dtype(dtype).itemsize + more
     room = np.ones(count + 14, dtype)
-    assert cleared(room[7:-7])
+    assert clear_together(room[7:-7])
     assert not room[7:-7].any() and room[:7].all() and room[-7:].all()
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3000])
+def test_rows_and_nothing_between(rows: int) -> None:
+    room = np.ones((rows, LARGE // 4 // rows + 14))
+    assert clear_together(room[:, 7:-7])
+    assert not room[:, 7:-7].any() and room[:, :7].all() and room[:, -7:].all()
+
+
+def test_columns_first() -> None:
+    array = np.ones((3, LARGE // 8)).T
+    assert clear_together(array) and not array.any()
+
+
 @pytest.mark.parametrize(
-    "array", [np.ones(8), np.ones((2, LARGE // 8))[:, 1:], np.ones(LARGE // 8)[::-1], np.ones((3, LARGE // 8)).T, np.full(LARGE // 8, None)]
+    "array",
+    [np.ones(8), np.ones((2, LARGE // 4))[:, ::2], np.ones(LARGE // 8)[::-1], np.ones((3, LARGE // 8))[:, 1:].T, np.full(LARGE // 8, None)],
 )
 def test_what_is_left_to_numpy(array: Any) -> None:
-    assert not cleared(array)
+    assert not clear_together(array)
     action = clearing(array)
     assert action.target is array and not action()
     assert not array.any()
@@ -44,7 +57,7 @@ def test_read_only_arrays_stay_refused() -> None:
 
 
 def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clear, "_entry", lambda: None)
+    monkeypatch.setattr(clear, "_compiles", lambda: False)
     array = np.ones(LARGE // 8)
     assert not clearing(array)() and not array.any()
 

@@ -37,12 +37,12 @@ class Native:
 Item = tuple[int, int, int, int, int, int, int, int]  # as compiled code reads it
 
 
-def launched(launch: Native) -> Item:
+def launch_item(launch: Native) -> Item:
     """A launch."""
     return _entry(launch.entry), _bytes(launch.geometry), _bytes(launch.slots), int(launch.led), 0, 0, 0, 0
 
 
-def copied(target: Any, source: Any) -> Item | None:
+def copy_item(target: Any, source: Any) -> Item | None:
     """A copy from one array of NumPy to another; None where it is more than one of memory, from somewhere to elsewhere."""
     if not (_has_numbers(target) and _has_numbers(source) and target.flags.writeable):
         return None
@@ -56,7 +56,7 @@ def copied(target: Any, source: Any) -> Item | None:
     return 0, _address(target), _address(source), 0, run * int(target.itemsize), count, target.strides[0], source.strides[0]
 
 
-def cleared(target: Any) -> Item | None:
+def clearing_item(target: Any) -> Item | None:
     """The clearing of an array of NumPy; None where it is not one of memory."""
     if not (_has_numbers(target) and target.flags.writeable):
         return None

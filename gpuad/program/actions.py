@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from ..errors import LaunchError
-from ..executors.clear import cleared
+from ..executors.clear import clear_together
 
 Action: TypeAlias = "Callable[[], Any]"  # what it returns is true only if it failed
 
@@ -73,7 +73,7 @@ class Clearing:
         self.target = target
 
     def __call__(self) -> None:
-        if not cleared(self.target):
+        if not clear_together(self.target):
             self.target.fill(0)
 
 

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from ..errors import LaunchError
 from ..executors.base import Prepared
-from ..executors.batch import Batch, Item, Native, cleared, copied, launched
+from ..executors.batch import Batch, Item, Native, clearing_item, copy_item, launch_item
 from .actions import Action, Clearing, Copying, named
 
 _MOST = 1000  # threads; a launch in a batch has no more parts than 16 bits count
@@ -49,11 +49,11 @@ def batched(actions: Iterable[Action]) -> tuple[Action, ...]:
 def _item(action: Action) -> Item | None:
     """What compiled code does for an action; None where it takes Python."""
     if isinstance(action, Copying):
-        return copied(action.target, action.source)
+        return copy_item(action.target, action.source)
     if isinstance(action, Clearing):
-        return cleared(action.target)
+        return clearing_item(action.target)
     native = _native(action)
-    return launched(native) if native is not None else None
+    return launch_item(native) if native is not None else None
 
 
 def _native(action: Action) -> Native | None:
