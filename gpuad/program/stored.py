@@ -283,7 +283,7 @@ def value(argument: list[Any], places: Mapping[str, list[Memory]]) -> Any:
 # --- on the CPU --------------------------------------------------------------------------------------------------------------------------
 
 FLAGS = (
-    "-O3", "-march=native", "-fwrapv", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-std=c++17",
+    "-O3", "-march=native", "-fwrapv", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-std=c++14",
     "-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-w",
 )  # fmt: skip
 

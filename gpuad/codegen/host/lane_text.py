@@ -304,7 +304,8 @@ def _mask(number: int) -> str:
 def _cut(value: str, shift: int) -> list[str]:
     """Ends a strip where a guard changes."""
     left = f"(long long)({value}) + {shift} - globalIdx.x - gpuad_at"
-    return [f"if (const long long gpuad_left = {left}; gpuad_left > 0 && gpuad_left < gpuad_lanes) gpuad_lanes = gpuad_left;"]
+    shorter = "if (gpuad_left > 0 && gpuad_left < gpuad_lanes) gpuad_lanes = gpuad_left;"
+    return ["{", f"{INDENT}const long long gpuad_left = {left};", f"{INDENT}{shorter}", "}"]
 
 
 def strips(printer: LaneStatements, name: str, dimensions: Sequence[str], arguments: Sequence[str]) -> list[str]:

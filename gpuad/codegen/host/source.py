@@ -65,7 +65,7 @@ _DIMENSIONS = ("threadIdx", "blockIdx", "globalIdx", "blockDim", "gridDim")
 
 
 def host_source(kernels: Sequence[Kernel], wide: bool = True, apart: bool = True, crew: bool = False) -> str:
-    """C++17 text with an entry `int gpuad_launch_<name>(const long long* geometry, const unsigned long long* slots)` for each kernel.
+    """C++14 text with an entry `int gpuad_launch_<name>(const long long* geometry, const unsigned long long* slots)` for each kernel.
 
     `geometry` holds the grid (x, y, z), the block (x, y, z) and the greatest number of workers, which is a demand if it is negative.
     `slots` holds each argument in 8 bytes: a pointer, or a scalar in the first of them. The entry returns 0, or 1 if the launch is too

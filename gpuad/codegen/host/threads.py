@@ -218,7 +218,8 @@ static void* gpuad_serve(void* given)
 // Never destroyed: its threads run as long as the process. The child of a fork has none of them, and begins with a new one.
 static gpuad_crew& gpuad_only_crew()
 {
-    static gpuad_crew& crew = *new gpuad_crew;
+    alignas(gpuad_crew) static unsigned char place[sizeof(gpuad_crew)];
+    static gpuad_crew& crew = *new (place) gpuad_crew;
     static const int registered = pthread_atfork(nullptr, nullptr, [] { new (&gpuad_only_crew()) gpuad_crew; });
     (void)registered;
     return crew;
