@@ -8,10 +8,12 @@ reversal that counts on them. One that begins with them as zero, whatever memory
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, NoReturn, Protocol
+
+from .scoped import scoped
 
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
@@ -89,11 +91,6 @@ def unseen_at(where: int) -> Unseen | None:
     return _known.get(where)
 
 
-@contextmanager
-def quietly() -> Iterator[None]:
+def quietly() -> AbstractContextManager[None]:
     """Within it gpuad itself reads `.shadow`, and lets nobody see it who reads or writes elements before the next reversal."""
-    token = _quiet.set(True)
-    try:
-        yield
-    finally:
-        _quiet.reset(token)
+    return scoped(_quiet, True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -16,28 +16,18 @@ from ..arguments import Bound
 from ..errors import LaunchError
 from ..executors.base import Dim3, Executor, Prepared, prepared
 from ..ir.nodes import Kernel, Var
+from ..scoped import scoped
 from ..transform.aliases import Aliases
 
 _chosen: ContextVar[Executor | None] = ContextVar("executor", default=None)
-
-
 _analysing: ContextVar[bool] = ContextVar("analysing", default=True)
-
-
 _plain_allowed: ContextVar[bool] = ContextVar("plain_allowed", default=True)
-
-
 _chaining: ContextVar[bool] = ContextVar("chaining", default=True)
 
 
-@contextlib.contextmanager
-def executor_for_tests(executor: Executor) -> Iterator[None]:
+def executor_for_tests(executor: Executor) -> AbstractContextManager[None]:
     """Within it NumPy arrays run on the given executor. For tests: users' arrays choose."""
-    token = _chosen.set(executor)
-    try:
-        yield
-    finally:
-        _chosen.reset(token)
+    return scoped(_chosen, executor)
 
 
 def executor_of(library: str | None, exact: bool = False) -> Executor:
@@ -177,31 +167,16 @@ def chaining() -> bool:
     return _chaining.get()
 
 
-@contextlib.contextmanager
-def nothing_chained_for_tests() -> Iterator[None]:
+def nothing_chained_for_tests() -> AbstractContextManager[None]:
     """Within it each launch of a program is one."""
-    token = _chaining.set(False)
-    try:
-        yield
-    finally:
-        _chaining.reset(token)
+    return scoped(_chaining, False)
 
 
-@contextlib.contextmanager
-def everything_recorded_for_tests() -> Iterator[None]:
+def everything_recorded_for_tests() -> AbstractContextManager[None]:
     """Within it every value of overwritten memory is recorded, needed or not."""
-    token = _analysing.set(False)
-    try:
-        yield
-    finally:
-        _analysing.reset(token)
+    return scoped(_analysing, False)
 
 
-@contextlib.contextmanager
-def nothing_plain_for_tests() -> Iterator[None]:
+def nothing_plain_for_tests() -> AbstractContextManager[None]:
     """Within it every accumulation is atomic."""
-    token = _plain_allowed.set(False)
-    try:
-        yield
-    finally:
-        _plain_allowed.reset(token)
+    return scoped(_plain_allowed, False)

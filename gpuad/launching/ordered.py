@@ -5,10 +5,10 @@ Two kernels run in the place of one, with four numbers for each element of the s
 
 from __future__ import annotations
 
-import contextlib
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -20,6 +20,7 @@ from ..differentiate import Parameter
 from ..errors import LaunchError
 from ..executors.base import Memory
 from ..ir.nodes import Buffer, Kernel
+from ..scoped import scoped
 from ..transform.fixed_point import DIGIT_BITS, DIGITS, FixedPoint, scales_of
 from .calls import Call
 from .states import State, argument_of, copied
@@ -29,16 +30,11 @@ _wanted: ContextVar[bool | None] = ContextVar("deterministic", default=None)
 Run: TypeAlias = "Callable[[Kernel, list[Any], State], None]"
 
 
-@contextlib.contextmanager
-def deterministic(wanted: bool = True) -> Iterator[None]:
+def deterministic(wanted: bool = True) -> AbstractContextManager[None]:
     """Within it a reverse pass gives the same bits in every run, on every number of threads. Where that is not possible, the launch is
     refused with UnsupportedError before anything is written. Shadows that threads add to together cost 32 bytes an element and a copy
     while the kernel runs, and the kernel runs twice; others cost nothing. GPUAD_DETERMINISTIC=1 in the environment wants it everywhere."""
-    token = _wanted.set(wanted)
-    try:
-        yield
-    finally:
-        _wanted.reset(token)
+    return scoped(_wanted, wanted)
 
 
 def in_fixed_point() -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Protocol
+
+from ..scoped import scoped
 
 
 class Recorder(Protocol):
@@ -30,11 +32,6 @@ class Recorder(Protocol):
 current: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 
-@contextmanager
-def unrecorded() -> Iterator[None]:
+def unrecorded() -> AbstractContextManager[None]:
     """Within it nothing is recorded: what an operation does by itself is a part of that operation."""
-    token = current.set(None)
-    try:
-        yield
-    finally:
-        current.reset(token)
+    return scoped(current, None)
