@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
+from ..errors import LaunchError
 from ..ir.dtypes import is_real
 from ..ir.nodes import Kernel
 
@@ -75,6 +76,25 @@ class Executor(Protocol):
 
     def copy(self, array: Any) -> Any:
         """A new array with the same content and dtype, on the same device."""
+
+
+class InOrder:
+    """What executors have in common whose launches are done when they return."""
+
+    def captured(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Launches here are done when they return, so there is nothing to capture."""
+        raise LaunchError("a graph on the CPU is a list of prepared launches")
+
+    def on(self, stream: Any) -> AbstractContextManager[Any]:
+        """Nothing: launches here are done when they return."""
+        return nullcontext()
+
+    def stream(self) -> Any:
+        """None: there is one order only."""
+        return None
+
+    def wait(self, stream: Any) -> None:
+        """Nothing: what was called before is done."""
 
 
 class Prepared(partial[Any]):

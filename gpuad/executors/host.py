@@ -13,7 +13,6 @@ import struct
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -29,7 +28,7 @@ from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Buffer, How, Kernel, Var
 from ..transform.barriers import waits
 from . import batch
-from .base import Argument, Dim3, Memory
+from .base import Argument, Dim3, InOrder, Memory
 from .compiler import has_compiler
 from .crew import the_crew
 from .library import compiled
@@ -47,7 +46,7 @@ _MOST = 0x7FFF0000  # threads along an axis, as the entries have it
 Entry = Callable[[bytes, bytes], int]
 
 
-class Host:
+class Host(InOrder):
     """The executor for NumPy arrays. `workers`: the number of threads that every kernel is run by, with real atomics where it has any; by
     default as many as the environment variable GPUAD_THREADS says, else one a core, and one for kernels with atomics and small launches."""
 
@@ -94,21 +93,6 @@ class Host:
             self.serials = {k: v for k, v in self.serials.items() if v[0]() is not None}
             self.serials[id(kernel), block] = (weakref.ref(kernel), made)
         return made
-
-    def captured(self, run: Callable[[], None]) -> Callable[[], None]:
-        """Launches here are done when they return, so there is nothing to capture."""
-        raise LaunchError("a graph on the CPU is a list of prepared launches")
-
-    def on(self, stream: Any) -> AbstractContextManager[Any]:
-        """Nothing: launches here are done when they return."""
-        return nullcontext()
-
-    def stream(self) -> Any:
-        """None: there is one order only."""
-        return None
-
-    def wait(self, stream: Any) -> None:
-        """Nothing: what was called before is done."""
 
     def prepare(self, kernels: Iterable[Kernel], threads: int = 1) -> None:
         """Compiles the kernels now, those of different names in one run of the compiler, so that no launch has to wait for it or can fail

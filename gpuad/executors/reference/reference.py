@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, pairwise
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from ...errors import GpuadError, LaunchError
 from ...ir.dtypes import dtype_of
 from ...ir.nodes import Buffer, Kernel, Var
-from ..base import Argument, Dim3, Memory
+from ..base import Argument, Dim3, InOrder, Memory
 from .frame import ALL, Frame, Geometry, Storage, race
 from .program import Program, compile_kernel
 from .races import Conflict, Tracker, Turns
@@ -38,7 +37,7 @@ class _Group:
     tracker: Tracker | None = None
 
 
-class Reference:
+class Reference(InOrder):
     """The oracle: interprets core IR with NumPy and needs no compiler.
 
     `check`: find data races (bad indices and divergent barriers are always found). `order`: in which order threads come where order shows
@@ -82,21 +81,6 @@ class Reference:
         """The same launch as a callable that makes it."""
         _check_arguments(kernel, args)
         return partial(self.launch, kernel, grid, block, args, shared_mem=shared_mem)
-
-    def captured(self, run: Callable[[], None]) -> Callable[[], None]:
-        """Launches here are done when they return, so there is nothing to capture."""
-        raise LaunchError("a graph on the CPU is a list of prepared launches")
-
-    def on(self, stream: Any) -> AbstractContextManager[Any]:
-        """Nothing: launches here are done when they return."""
-        return nullcontext()
-
-    def stream(self) -> Any:
-        """None: there is one order only."""
-        return None
-
-    def wait(self, stream: Any) -> None:
-        """Nothing: what was called before is done."""
 
     def prepare(self, kernels: Sequence[Kernel], threads: int = 1) -> None:
         """Nothing: kernels are not compiled."""
