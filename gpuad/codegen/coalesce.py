@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..ir.nodes import Assign, Block, Expr, For, If, Kernel, Let, Var, While, variables
-from .structure import defined, operands, statements
+from ..ir.rewrite import walk_stmts
+from .structure import defined, operands
 
 
 class Classes:
@@ -54,11 +55,11 @@ def coalesce(kernel: Kernel) -> Classes:
     liveness.block(kernel.body, set())
     liveness.disturb(kernel.scalars, set(kernel.scalars))
     classes = Classes(liveness.interference)
-    loops = [s for s in statements(kernel.body) if isinstance(s, For | While)]
+    loops = [s for s in walk_stmts(kernel.body) if isinstance(s, For | While)]
     for loop in loops:
         for c in loop.carried:
             classes.join(c.var, c.result)
-    for stmt in statements(kernel.body):
+    for stmt in walk_stmts(kernel.body):
         for a, b in _wishes(stmt):
             classes.join_if_free(a, b)
     return classes

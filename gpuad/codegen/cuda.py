@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 
 from ..ir.functions import FUNCTIONS
 from ..ir.nodes import Buffer, Call, Kernel, Var, walk
+from ..ir.rewrite import walk_stmts
 from .helpers import CUDA_HELPERS, helper_text
 from .scopes import INDENT, WIDTH
 from .spelling import c_type, function_name
 from .statements import Statements
-from .structure import Read, expressions, statements, written
+from .structure import Read, expressions, written
 
 
 def cuda_source(kernels: Sequence[Kernel]) -> str:
@@ -48,7 +49,7 @@ def comment(text: str) -> list[str]:
 def parameters(printer: Statements, qualifier: str = "") -> Iterator[str]:
     """Declares the kernel's parameters; pointers to what the kernel does not write are const."""
     kernel = printer.kernel
-    changed = {written(s) for s in statements(kernel.body)}
+    changed = {written(s) for s in walk_stmts(kernel.body)}
     for param in kernel.params:
         if isinstance(param, Var):
             yield f"{c_type(param.type)} {printer.declare(param)}"

@@ -39,8 +39,9 @@ from ..ir.nodes import (
     While,
     variables,
 )
+from ..ir.rewrite import substitute, walk_stmts
 from ..ir.types import I32, Space
-from .structure import Uses, blocks, expressions, read, reads, statements, substitute, visit_operands, written
+from .structure import Uses, blocks, expressions, read, reads, visit_operands, written
 
 
 def fold(kernel: Kernel) -> Kernel:
@@ -94,8 +95,8 @@ class _Fold:
         self.uses = uses
         self.late: set[int] = set()
         self.position = 0
-        self.mutable = {s.var for s in statements(body) if isinstance(s, Assign)}
-        self.accessed = {s.buffer for s in statements(body) if isinstance(s, Load | Store | Accumulate | Take | Atomic)}
+        self.mutable = {s.var for s in walk_stmts(body) if isinstance(s, Assign)}
+        self.accessed = {s.buffer for s in walk_stmts(body) if isinstance(s, Load | Store | Accumulate | Take | Atomic)}
         self.accessed |= {r.buffer for e in expressions(body) for r in reads(e)}
         self.pending: dict[Var, Expr] = {}
         self.positions: dict[Var, int] = {}
@@ -168,7 +169,7 @@ class _Fold:
 
     def crossing(self, stmt: Stmt, after: Counter[Var]) -> set[Var]:
         """The pending values that are used behind a statement within which they may change."""
-        changed = {v for s in statements((stmt,)) for v in self.stale(s)}
+        changed = {v for s in walk_stmts((stmt,)) for v in self.stale(s)}
         return {v for v in changed if after[v]}
 
     def branches(self, stmt: If) -> If:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.nodes import Assign, Binary, Block, Buffer, Constant, Expr, For, If, Kernel, Let, Stmt, Unary, Var, While, variables
+from ..ir.rewrite import walk_stmts
 from ..ir.shared import pieces
 from .coalesce import coalesce
 from .expressions import Expressions
 from .fold import fold
 from .naming import Names
 from .spelling import c_type
-from .structure import Read, defined, merge_vars, statements
+from .structure import Read, defined, merge_vars
 from .wrapping import wrap
 
 INDENT = "    "
@@ -33,7 +34,7 @@ class Scopes:
         self.kernel = fold(kernel)
         self.classes = coalesce(self.kernel)
         self.mutable = self.mutable_roots(self.kernel.body)
-        self.values = {s.var: s.value for s in statements(self.kernel.body) if isinstance(s, Let)}
+        self.values = {s.var: s.value for s in walk_stmts(self.kernel.body) if isinstance(s, Let)}
         self.names = Names(reserved)
         self.visible: list[dict[Var | Buffer, str]] = [{}]
         self.holds: dict[Var | Buffer, Constant] = {}
@@ -68,7 +69,7 @@ class Scopes:
 
     def mutable_roots(self, block: Block) -> set[Var]:
         """The C variables that get a value more than where they are declared."""
-        return {self.classes.find(v) for s in statements(block) for v in joined(s) if len(self.classes.of(v)) > 1 or self.assigns(s)}
+        return {self.classes.find(v) for s in walk_stmts(block) for v in joined(s) if len(self.classes.of(v)) > 1 or self.assigns(s)}
 
     def assigns(self, stmt: Stmt) -> bool:
         """Whether the statement gives a variable a value elsewhere than in its declaration."""
@@ -152,7 +153,7 @@ class Scopes:
 
     def changed(self, stmt: Stmt) -> set[Var | Buffer]:
         """The C variables that the statement changes."""
-        return {self.root(v) for s in statements((stmt,)) for v in joined(s)}
+        return {self.root(v) for s in walk_stmts((stmt,)) for v in joined(s)}
 
     def initial(self, var: Var, value: Expr) -> str:
         """The value as the variable's initialiser."""

@@ -6,22 +6,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from ..ir.nodes import (
     Accumulate,
     Alloc,
     Assign,
     Atomic,
-    Barrier,
-    Binary,
     Block,
     Buffer,
     Call,
     Carried,
-    Cast,
     Expr,
     For,
     If,
@@ -29,23 +25,17 @@ from ..ir.nodes import (
     Load,
     Merge,
     Pop,
-    Push,
-    Select,
     Shuffle,
     Stmt,
     Store,
     Take,
-    Tell,
-    Unary,
     Var,
     While,
     variables,
     walk,
 )
-from ..ir.rewrite import is_short
+from ..ir.rewrite import Rewrite, is_short, map_stmt_exprs, substitute, walk_stmts
 from ..ir.types import value_type
-
-Visit: TypeAlias = Callable[[Expr], Expr]
 
 
 @dataclass(frozen=True)
@@ -64,27 +54,6 @@ def read(buffer: Buffer, index: Expr) -> Read:
     return Read("[]", (index,), value_type(buffer.element), buffer)
 
 
-def rebuild(expr: Expr, visit: Visit) -> Expr:
-    """The expression with `visit` applied to its direct subexpressions."""
-    match expr:
-        case Unary(operand=a) | Cast(operand=a):
-            return replace(expr, operand=visit(a))
-        case Binary(left=a, right=b):
-            return replace(expr, left=visit(a), right=visit(b))
-        case Select(condition=c, then=a, otherwise=b):
-            return Select(visit(c), visit(a), visit(b))
-        case Call(arguments=args):
-            return replace(expr, arguments=tuple(visit(a) for a in args))
-    return expr
-
-
-def substitute(expr: Expr, table: dict[Var, Expr]) -> Expr:
-    """The expression with the Vars of `table` replaced."""
-    if isinstance(expr, Var):
-        return table.get(expr, expr)
-    return rebuild(expr, lambda e: substitute(e, table)) if table else expr
-
-
 def expanded(lets: Iterable[Let]) -> dict[Var, Expr]:
     """What variables are in terms of others, as long as that is short."""
     table: dict[Var, Expr] = {}
@@ -95,17 +64,9 @@ def expanded(lets: Iterable[Let]) -> dict[Var, Expr]:
     return table
 
 
-def visit_operands(stmt: Stmt, visit: Visit) -> Stmt:
+def visit_operands(stmt: Stmt, visit: Rewrite) -> Stmt:
     """The statement with `visit` applied to the expressions that it evaluates once, where it stands: not those in or behind its blocks."""
     match stmt:
-        case Let(value=a) | Assign(value=a):
-            return replace(stmt, value=visit(a))
-        case Load(index=a) | Take(index=a):
-            return replace(stmt, index=visit(a))
-        case Store(index=a, value=b) | Accumulate(index=a, value=b):
-            return replace(stmt, index=visit(a), value=visit(b))
-        case Atomic(index=a, operands=values):
-            return replace(stmt, index=visit(a), operands=tuple(visit(v) for v in values))
         case If(condition=a):
             return replace(stmt, condition=visit(a))
         case For():
@@ -113,16 +74,10 @@ def visit_operands(stmt: Stmt, visit: Visit) -> Stmt:
             return replace(stmt, start=start, stop=stop, step=step, carried=_visit_inits(stmt.carried, visit))
         case While():
             return replace(stmt, carried=_visit_inits(stmt.carried, visit))
-        case Barrier(mask=a) if a is not None:
-            return replace(stmt, mask=visit(a))
-        case Shuffle():
-            return replace(stmt, mask=visit(stmt.mask), value=visit(stmt.value), lane=visit(stmt.lane), width=visit(stmt.width))
-        case Push(values=values) | Tell(values=values):
-            return replace(stmt, values=tuple(visit(v) for v in values))
-    return stmt
+    return map_stmt_exprs(stmt, visit)
 
 
-def _visit_inits(carried: tuple[Carried, ...], visit: Visit) -> tuple[Carried, ...]:
+def _visit_inits(carried: tuple[Carried, ...], visit: Rewrite) -> tuple[Carried, ...]:
     return tuple(replace(c, init=visit(c.init)) for c in carried)
 
 
@@ -150,17 +105,9 @@ def blocks(stmt: Stmt) -> list[tuple[Block, list[Expr]]]:
     return []
 
 
-def statements(block: Block) -> Iterator[Stmt]:
-    """All statements of the block and of its nested blocks, in textual order."""
-    for stmt in block:
-        yield stmt
-        for inner, _ in blocks(stmt):
-            yield from statements(inner)
-
-
 def expressions(block: Block) -> Iterator[Expr]:
     """All outermost expressions of the block and of its nested blocks."""
-    for stmt in statements(block):
+    for stmt in walk_stmts(block):
         yield from operands(stmt)
         for _, tail in blocks(stmt):
             yield from tail

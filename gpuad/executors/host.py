@@ -22,10 +22,11 @@ from ..codegen.host.crew import WITHOUT_CREW
 from ..codegen.host.source import has_atomics, host_source
 from ..codegen.host.statements import assertions
 from ..codegen.naming import identifier
-from ..codegen.structure import statements, written
+from ..codegen.structure import written
 from ..errors import LaunchError
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Buffer, How, Kernel, Var
+from ..ir.rewrite import walk_stmts
 from ..transform.barriers import waits
 from . import batch
 from .base import Argument, Dim3, InOrder, Memory
@@ -156,9 +157,9 @@ class _Program:
         atomics = has_atomics(kernel)
         self.atomics = atomics and workers is not None and workers > 1
         self.demand = -workers if workers is not None else 1 if atomics else default_workers()
-        self.sums = any(isinstance(s, Accumulate) and s.how is How.REDUCED for s in statements(kernel.body))
+        self.sums = any(isinstance(s, Accumulate) and s.how is How.REDUCED for s in walk_stmts(kernel.body))
         self.pack = struct.Struct("=" + "".join("Q" if isinstance(p, Buffer) else _FORMATS[str(p.type)] for p in kernel.params)).pack
-        changed = {written(s) for s in statements(kernel.body)}
+        changed = {written(s) for s in walk_stmts(kernel.body)}
         self.written = tuple(isinstance(p, Buffer) and p in changed for p in kernel.params)
         self.dtypes = tuple(dtype_of(p.element if isinstance(p, Buffer) else p.type) for p in kernel.params)
         self.unsigned = tuple(k for k, p in enumerate(kernel.params) if isinstance(p, Var) and str(p.type) == "uint32")

@@ -24,12 +24,13 @@ from ..annotations import address, leaf_memory, namespace, resolve
 from ..codegen.cuda import cuda_source
 from ..codegen.host.source import has_atomics, host_source
 from ..codegen.naming import identifier
-from ..codegen.structure import statements, written
+from ..codegen.structure import written
 from ..differentiate import Adjoint, Parameter
 from ..errors import TapeError, UnsupportedError
 from ..executors.base import Memory
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Buffer, Kernel, Var
+from ..ir.rewrite import walk_stmts
 from ..ir.shared import dynamic_bytes
 from ..launching import Call, Stage
 from ..transform.stack_layout import GROUP
@@ -397,7 +398,7 @@ class _Store:
 
     def _variant(self, kernel: Kernel, given: Sequence[Place], scratch: Sequence[dict[str, Any]]) -> tuple[bool, bool]:
         """Which text for the CPU fits, by the same judgement as that of the executor: (wide, apart)."""
-        changed = {written(s) for s in statements(kernel.body)}
+        changed = {written(s) for s in walk_stmts(kernel.body)}
         met: dict[Place, list[bool]] = {}
         wide = True
         for item, place in zip(kernel.params, given, strict=True):

@@ -36,8 +36,9 @@ from ...ir.nodes import (
     walk,
 )
 from ...ir.polynomials import Monomial, Polynomial, plus, scale, times
+from ...ir.rewrite import rebuild, substitute, walk_stmts
 from ...ir.types import BOOL, HALVES, I32, I64, Space
-from ..structure import Read, blocks, defined, operands, read, reads, rebuild, statements, substitute, visit_operands, written
+from ..structure import Read, blocks, defined, operands, read, reads, visit_operands, written
 from .axes import GLOBAL
 from .ranges import Inner
 from .rows import is_of_row, values_of
@@ -96,16 +97,16 @@ class _Places:
 
     def __post_init__(self) -> None:
         self.values = values_of(self.kernel.body)
-        self.assigned = {s.var for s in statements(self.kernel.body) if isinstance(s, Assign)}
+        self.assigned = {s.var for s in walk_stmts(self.kernel.body) if isinstance(s, Assign)}
 
     def candidates(self) -> list[Buffer]:
         """Arrays that are only accessed outside of branches and loops, and more than once somewhere."""
         body = self.kernel.body
-        if not all(isinstance(s, Let | Load | Assign | Store | Accumulate | Take) or blocks(s) for s in statements(body)):
+        if not all(isinstance(s, Let | Load | Assign | Store | Accumulate | Take) or blocks(s) for s in walk_stmts(body)):
             return []
         changed = {b for s in body if (b := written(s)) is not None and b.space is Space.GLOBAL and b.element not in HALVES}
-        inside = [s for stmt in body for block, _ in blocks(stmt) for s in statements(block)]
-        tails = [e for s in statements(body) for _, tail in blocks(s) for e in tail]
+        inside = [s for stmt in body for block, _ in blocks(stmt) for s in walk_stmts(block)]
+        tails = [e for s in walk_stmts(body) for _, tail in blocks(s) for e in tail]
         changed -= {b for s in inside if (b := getattr(s, "buffer", None)) is not None}
         changed -= {r.buffer for e in (*(o for s in inside for o in operands(s)), *tails) for r in reads(e)}
         changed -= {s.buffer for s in body if isinstance(s, Store | Accumulate) and s.value.type != s.buffer.element}
@@ -211,7 +212,7 @@ class _Waiting:
     def __init__(self, kernel: Kernel, places: _Places, buffers: frozenset[Buffer]) -> None:
         self.places = places
         self.buffers = buffers
-        self.uid = 1 + max((v.uid for v in (*kernel.scalars, *(v for s in statements(kernel.body) for v in _own(s)))), default=0)
+        self.uid = 1 + max((v.uid for v in (*kernel.scalars, *(v for s in walk_stmts(kernel.body) for v in _own(s)))), default=0)
         self.held: dict[_Place, Var] = {}
         self.first: dict[_Place, Expr] = {}  # the subscript under which an element is met first: a compiler sees that it is the same
         self.left: dict[_Place, int] = {}

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from ...ir.nodes import Binary, Block, Carried, Cast, Expr, For, If, Kernel, LaunchIndex, Stmt, While, walk
+from ...ir.rewrite import Rewrite, rebuild
 from ...ir.types import Scalar
-from ..structure import Visit, expressions, rebuild, visit_operands
+from ..structure import expressions, visit_operands
 
 GLOBAL = "globalIdx"
 
@@ -74,16 +75,16 @@ def index_name(expr: Expr) -> str:
     return f"{expr.name}.{expr.axis}" if isinstance(expr, LaunchIndex) else ""
 
 
-def map_expressions(block: Block, visit: Visit) -> Block:
+def map_expressions(block: Block, visit: Rewrite) -> Block:
     """The block with `visit` applied to every outermost expression."""
     return tuple(_map(stmt, visit) for stmt in block)
 
 
-def _map(stmt: Stmt, visit: Visit) -> Stmt:
+def _map(stmt: Stmt, visit: Rewrite) -> Stmt:
     return map_statement(stmt, visit, lambda block: map_expressions(block, visit))
 
 
-def map_statement(stmt: Stmt, visit: Visit, block: Callable[[Block], Block]) -> Stmt:
+def map_statement(stmt: Stmt, visit: Rewrite, block: Callable[[Block], Block]) -> Stmt:
     """The statement with `visit` applied to its own outermost expressions and `block` to its blocks."""
     stmt = visit_operands(stmt, visit)
     match stmt:
@@ -98,5 +99,5 @@ def map_statement(stmt: Stmt, visit: Visit, block: Callable[[Block], Block]) -> 
     return stmt
 
 
-def _nexts(carried: tuple[Carried, ...], visit: Visit) -> tuple[Carried, ...]:
+def _nexts(carried: tuple[Carried, ...], visit: Rewrite) -> tuple[Carried, ...]:
     return tuple(replace(c, next=visit(c.next)) for c in carried)

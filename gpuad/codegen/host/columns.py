@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ...ir.nodes import Binary, Cast, Constant, Expr, Kernel, LaunchIndex, Var, walk
+from ...ir.rewrite import rebuild, substitute
 from ...ir.types import Scalar
-from ..structure import expressions, rebuild, substitute
+from ..structure import expressions
 from .axes import GLOBAL, bare, map_expressions
 from .ranges import is_uniform, single_values
 

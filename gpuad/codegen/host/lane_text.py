@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 from ...ir.build import add
 from ...ir.nodes import Assign, Constant, Expr, For, Kernel, LaunchIndex, Stmt, Tell, Var, While
+from ...ir.rewrite import walk_stmts
 from ..control import COMPARED
 from ..cuda import parameters, wrapped
 from ..expressions import PRIMARY
 from ..fold import negated
 from ..scopes import INDENT
 from ..spelling import c_type
-from ..structure import statements
 from .expressions import HostExpressions
 from .lanes import Branch, Give, Lanes, Loop, Mask, Masked, Node, Once, Piece, evaluated, lanes
 from .order import keeps_order
@@ -60,7 +60,7 @@ class LaneStatements(HostStatements):
         super().__init__(kernel, reserved, wide)
         assert isinstance(self.text, LaneExpressions)
         self.lane_text = self.text
-        silent = not any(isinstance(s, Tell) for s in statements(self.kernel.body))
+        silent = not any(isinstance(s, Tell) for s in walk_stmts(self.kernel.body))
         self.reduced: list[str] = []  # what the loop that is printed next adds to
         self.span = ""  # how many iterations the present tile has
         self.lanes, self.last_lane = LANES, "gpuad_lanes"
@@ -262,7 +262,7 @@ class BlockStatements(LaneStatements):
     those over the lanes."""
 
     def counted_loop(self, stmt: For) -> None:
-        plan = lanes(self.kernel, self.classes, stmt) if stmt.independent and any(map(_is_long, statements(stmt.body))) else None
+        plan = lanes(self.kernel, self.classes, stmt) if stmt.independent and any(map(_is_long, walk_stmts(stmt.body))) else None
         threads = int(stmt.stop.value) if isinstance(stmt.stop, Constant) else 0
         if plan is None or not threads or bytes_of(plan) * threads > _AT_MOST:
             super().counted_loop(stmt)

@@ -41,11 +41,11 @@ from ...ir.nodes import (
     variables,
     walk,
 )
-from ...ir.rewrite import is_short
+from ...ir.rewrite import is_short, rebuild, substitute
 from ...ir.types import BOOL
 from ..coalesce import Classes
 from ..fold import negated
-from ..structure import Read, operands, rebuild, substitute, visit_operands
+from ..structure import Read, operands, visit_operands
 from .ranges import Bound
 from .reductions import Reduction, reduction
 from .slow import computed, is_cut

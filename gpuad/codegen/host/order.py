@@ -33,8 +33,9 @@ from ...ir.nodes import (
     Var,
     While,
 )
+from ...ir.rewrite import rebuild, walk_stmts
 from ...ir.types import Scalar
-from ..structure import Read, blocks, defined, operands, reads, rebuild, statements, written
+from ..structure import Read, blocks, defined, operands, reads, written
 from .sums import is_sum
 
 _Product = tuple[int, ...]  # the numbers of its factors
@@ -60,7 +61,7 @@ def keeps_order(work: Iterable[Stmt | Expr], apart: bool, settled: Set[Buffer] =
     """Whether the work of a thread, statements or expressions only evaluated, is right wherever its accesses are reordered that a compiler
     cannot tell apart. `apart`: no two parameters overlap. `settled`: buffers of which a thread reaches one element under one subscript."""
     items = tuple(work)
-    changed = {b for s in statements(tuple(i for i in items if isinstance(i, Stmt))) if (b := written(s)) is not None}
+    changed = {b for s in walk_stmts(tuple(i for i in items if isinstance(i, Stmt))) if (b := written(s)) is not None}
     order = _Order(apart, changed, settled)
     if order.changed:
         order.items(items, ())
@@ -153,7 +154,7 @@ class _Order:
 
     def renew(self, stmt: Stmt) -> None:
         """What the blocks of the statement assign to has another value."""
-        inside = (s for block, _ in blocks(stmt) for s in statements(block))
+        inside = (s for block, _ in blocks(stmt) for s in walk_stmts(block))
         self.known |= {s.var: self.new() for s in inside if isinstance(s, Assign)}
 
     # --- accesses ---

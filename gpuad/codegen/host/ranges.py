@@ -26,9 +26,9 @@ from ...ir.nodes import (
     variables,
     walk,
 )
-from ...ir.rewrite import defined, is_short
+from ...ir.rewrite import defined, is_short, substitute, walk_stmts
 from ...ir.types import BOOL, I32, U32
-from ..structure import expanded, statements, substitute
+from ..structure import expanded
 from .axes import GLOBAL
 from .widen import SMALL
 
@@ -85,8 +85,8 @@ def _conjunction(terms: list[Expr]) -> Expr:
 
 def single_values(kernel: Kernel) -> dict[Var, Expr]:
     """What the variables that get one value only are in terms of others, where that is short."""
-    assigned = {s.var for s in statements(kernel.body) if isinstance(s, Assign)}
-    return expanded(s for s in statements(kernel.body) if isinstance(s, Let) and s.var not in assigned)
+    assigned = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
+    return expanded(s for s in walk_stmts(kernel.body) if isinstance(s, Let) and s.var not in assigned)
 
 
 def bound_of(term: Expr, kernel: Kernel) -> Bound | None:
@@ -151,7 +151,7 @@ class _Inside:
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.fixed = {s.var for s in statements(kernel.body) if isinstance(s, Assign)}
+        self.fixed = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
         self.values: dict[Var, Expr] = {}
         self.bounds: list[Bound] = []
         self.rows: list[Expr] = []

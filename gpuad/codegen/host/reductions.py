@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ...ir.nodes import Assign, Binary, Expr, For, Let, Load, Stmt, Var, variables
-from ..structure import expressions, reads, substitute, visit_operands
+from ...ir.rewrite import substitute
+from ..structure import expressions, reads, visit_operands
 from .stride import terms
 from .tiles import tiled
 from .uniform import Uniform, bound_in

@@ -10,8 +10,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from ...ir.nodes import Assign, Binary, Block, Buffer, Constant, Expr, Kernel, LaunchIndex, Let, Var, variables, walk
-from ...ir.rewrite import defined
-from ..structure import Read, rebuild, statements, substitute
+from ...ir.rewrite import defined, rebuild, substitute, walk_stmts
+from ..structure import Read
 from .axes import GLOBAL, map_expressions
 
 _SIZE = 40  # nodes of an expression that is looked through
@@ -37,7 +37,7 @@ class _Hoist:
     def __init__(self, kernel: Kernel) -> None:
         self.params = kernel.params
         self.values = values_of(kernel.body)
-        self.uid = 1 + max((v.uid for v in (*kernel.scalars, *(v for s in statements(kernel.body) for v in defined(s)))), default=0)
+        self.uid = 1 + max((v.uid for v in (*kernel.scalars, *(v for s in walk_stmts(kernel.body) for v in defined(s)))), default=0)
         self.found: dict[Expr, Var] = {}
 
     def visit(self, expr: Expr) -> Expr:
@@ -67,7 +67,7 @@ def is_of_row(expr: Expr, params: tuple[Var | Buffer, ...]) -> bool:
 
 def values_of(body: Block) -> dict[Var, Expr]:
     """What the whole numbers that are defined once are in terms of parameters, launch indices, and what has no value here."""
-    stmts = list(statements(body))
+    stmts = list(walk_stmts(body))
     times = Counter(v for s in stmts for v in defined(s))
     fixed = {s.var for s in stmts if isinstance(s, Assign)}
     table: dict[Var, Expr] = {}

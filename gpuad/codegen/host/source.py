@@ -30,14 +30,14 @@ from ...ir.nodes import (
     While,
     walk,
 )
-from ...ir.rewrite import expressions
+from ...ir.rewrite import expressions, walk_stmts
 from ...ir.types import F32, Space
 from ..cuda import comment, functions, parameters, pointer, wrapped
 from ..fold import fold
 from ..naming import identifier
 from ..scopes import INDENT
 from ..spelling import c_type
-from ..structure import statements, written
+from ..structure import written
 from .apart import settle
 from .axes import merge_axes
 from .columns import find_columns
@@ -87,7 +87,7 @@ def host_source(kernels: Sequence[Kernel], wide: bool = True, apart: bool = True
 
 def has_atomics(kernel: Kernel) -> bool:
     """Whether threads of the kernel meet at the same memory: then one worker with plain operations is faster than several with atomics."""
-    return any(_is_atomic(s) for s in statements(kernel.body))
+    return any(_is_atomic(s) for s in walk_stmts(kernel.body))
 
 
 def _is_atomic(stmt: Stmt) -> bool:
@@ -105,7 +105,7 @@ _INLINE = frozenset({
 
 def library_calls(kernel: Kernel) -> int:
     """How often the text of a kernel calls the C library for a float: compilers do not vectorise what does."""
-    calls = (e for s in statements(kernel.body) for x in expressions(s) for e in walk(x) if isinstance(e, Call))
+    calls = (e for s in walk_stmts(kernel.body) for x in expressions(s) for e in walk(x) if isinstance(e, Call))
     return sum(1 for e in calls if FUNCTIONS[e.function].domain == "float" and not _is_inline(e))
 
 
@@ -140,7 +140,7 @@ class _Entry:
     """The text of one kernel: its body, the loop over rows, the entry."""
 
     def __init__(self, kernel: Kernel, wide: bool, apart: bool) -> None:
-        blocks = any(isinstance(s, For) and s.independent for s in statements(kernel.body))  # are its threads: their arrays stay
+        blocks = any(isinstance(s, For) and s.independent for s in walk_stmts(kernel.body))  # are its threads: their arrays stay
         axes = merge_axes(kernel if blocks else unroll(kernel))
         flat = flatten(axes.kernel) if wide and apart and "x" in axes.merged else Flat(axes.kernel)
         self.name = identifier(kernel.name)
@@ -149,7 +149,7 @@ class _Entry:
         ranged = take_bounds(summed) if wide and "x" in axes.merged else Ranged(summed)
         self.bounds, self.stop = ranged.bounds, flat.stop
         self.iterations = iterations(ranged.kernel)
-        summed_up = any(is_sum(s) for s in statements(ranged.kernel.body))
+        summed_up = any(is_sum(s) for s in walk_stmts(ranged.kernel.body))
         columns = find_columns(ranged.kernel) if wide and "x" in axes.merged and not summed_up else None
         self.divided = columns.rows if columns else ()
         self.given = ranged.kernel.params
@@ -176,7 +176,7 @@ class _Entry:
         self.inner_in_order = self.inside is not None and keeps_order(self.inside.kernel.body, apart)
         if split and apart and not (self.inner_in_order if self.inside else self.in_order):
             self.settle(rows.kernel, reserved)
-        self.straight = self.independent and not any(isinstance(s, For | While) for s in statements(self.kernel.body))
+        self.straight = self.independent and not any(isinstance(s, For | While) for s in walk_stmts(self.kernel.body))
         inside = self.inner_function()
         body = [] if self.lanes else [*self.function(lines), ""]
         self.body = "\n".join([*comment(kernel.header), *body, *inside, *self.rows(), "", *self.width(), *self.looped()])
@@ -194,7 +194,7 @@ class _Entry:
     @property
     def independent(self) -> bool:
         """Whether the compiler may run threads of a row at once."""
-        own = any(isinstance(s, Alloc) and s.buffer.space is Space.LOCAL for s in statements(self.kernel.body))
+        own = any(isinstance(s, Alloc) and s.buffer.space is Space.LOCAL for s in walk_stmts(self.kernel.body))
         return not (self.atomic or own or self.row_fields or (self.sums and not self.strips))
 
     def function(self, lines: list[str]) -> list[str]:
@@ -257,7 +257,7 @@ class _Entry:
         return [c_type(p.element) if isinstance(p, Buffer) and p in self.row_fields else None for p in printer.kernel.params]
 
     def rows(self) -> list[str]:
-        changed = {written(s) for s in statements(self.kernel.body)}
+        changed = {written(s) for s in walk_stmts(self.kernel.body)}
         declared = [
             f"{pointer(p, p not in changed)} GPUAD_RESTRICT {self.printer.name_of(p)}" if isinstance(p, Buffer) else text
             for p, text in zip(self.given, self.declared, strict=False)
@@ -464,7 +464,7 @@ class _Entry:
         return "double" if self.strips else "std::vector<gpuad_flushed>"
 
     def slots(self) -> list[str]:
-        changed = {written(s) for s in statements(self.kernel.body)}
+        changed = {written(s) for s in walk_stmts(self.kernel.body)}
         kinds = [pointer(p, p not in changed) if isinstance(p, Buffer) else c_type(p.type) for p in self.given]
         return [f"gpuad_slot<{kind}>(slots, {k})" for k, kind in enumerate(kinds)]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from ...errors import UnsupportedError
 from ...ir.nodes import Accumulate, Alloc, Barrier, Cast, Constant, Expr, For, Kernel, Shuffle, Tell, Var, While
+from ...ir.rewrite import walk_stmts
 from ...ir.types import F32, F64, Scalar
 from ..spelling import c_type
 from ..statements import Statements
-from ..structure import statements
 from .expressions import HostExpressions
 from .order import keeps_order
 from .sums import is_sum
@@ -22,7 +22,7 @@ _STACK = 1 << 17  # bytes; a thread has no less than four times as many anywhere
 
 def assertions(kernel: Kernel) -> list[Tell]:
     """What may end a launch, in the order of the text: the status of one that ended is 3 and the number of what did."""
-    return list(dict.fromkeys(s for s in statements(kernel.body) if isinstance(s, Tell) and s.stops))
+    return list(dict.fromkeys(s for s in walk_stmts(kernel.body) if isinstance(s, Tell) and s.stops))
 
 
 class HostStatements(Statements):
@@ -41,8 +41,8 @@ class HostStatements(Statements):
         self.stack = 0  # bytes of arrays there
         self.apart = True  # whether no two parameters overlap
         self.sums: list[Sum] = []
-        self.repeated = {id(s) for loop in statements(self.kernel.body) if isinstance(loop, For | While) for s in statements((loop,))}
-        self.strips = all(isinstance(s.index, Constant) for s in statements(self.kernel.body) if isinstance(s, Accumulate) and is_sum(s))
+        self.repeated = {id(s) for loop in walk_stmts(self.kernel.body) if isinstance(loop, For | While) for s in walk_stmts((loop,))}
+        self.strips = all(isinstance(s.index, Constant) for s in walk_stmts(self.kernel.body) if isinstance(s, Accumulate) and is_sum(s))
 
     def type_name(self, var: Var) -> str:
         return "long long" if var in self.wide else c_type(var.type)
@@ -64,7 +64,7 @@ class HostStatements(Statements):
     print_name = "gpuad_print"
 
     def announce(self, stmt: For) -> None:
-        straight = stmt.independent and not any(isinstance(s, For | While) for s in statements(stmt.body))
+        straight = stmt.independent and not any(isinstance(s, For | While) for s in walk_stmts(stmt.body))
         if straight and keeps_order(stmt.body, self.apart):
             self.line("GPUAD_INDEPENDENT")
 

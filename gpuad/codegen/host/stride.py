@@ -39,8 +39,9 @@ from ...ir.nodes import (
     variables,
     walk,
 )
+from ...ir.rewrite import substitute, walk_stmts
 from ...ir.types import I32, I64, U32, Scalar, Space
-from ..structure import blocks, expanded, expressions, operands, statements, substitute, visit_operands
+from ..structure import blocks, expanded, expressions, operands, visit_operands
 from .axes import GLOBAL, bare, index_name, map_expressions
 from .ranges import is_uniform
 from .sums import is_linear, is_sum
@@ -127,7 +128,7 @@ class _Place:
 
 
 def _is_independent(loop: For, kernel: Kernel) -> bool:
-    inner = list(statements(loop.body))
+    inner = list(walk_stmts(loop.body))
     if not all(isinstance(s, _ALLOWED) for s in inner):
         return False
     own = {s.buffer for s in inner if isinstance(s, Alloc)}

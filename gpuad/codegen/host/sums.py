@@ -10,7 +10,8 @@ from collections.abc import Set
 from dataclasses import replace
 
 from ...ir.nodes import Accumulate, Binary, Cast, Constant, Expr, How, If, Kernel, Stmt, Unary, Var
-from ..structure import substitute, visit_operands
+from ...ir.rewrite import substitute
+from ..structure import visit_operands
 
 
 def is_sum(stmt: Stmt) -> bool:

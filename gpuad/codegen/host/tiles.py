@@ -28,8 +28,9 @@ from ...ir.nodes import (
     variables,
     walk,
 )
+from ...ir.rewrite import rebuild, substitute
 from ...ir.types import HALVES, I32, I64
-from ..structure import Read, read, rebuild, substitute, visit_operands
+from ..structure import Read, read, visit_operands
 from .stride import terms
 from .uniform import Uniform, bound_in
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...ir.nodes import Assign, Cast, Constant, Expr, For, If, Kernel, Let, Select, Unary, Var, While, walk
+from ...ir.rewrite import walk_stmts
 from ...ir.types import BOOL
-from ..structure import statements
 
 
 def truths(kernel: Kernel) -> frozenset[Var]:
@@ -45,7 +45,7 @@ def _is_chosen(values: list[Expr]) -> bool:
 
 def _given(kernel: Kernel) -> Iterator[tuple[Var, list[Expr]]]:
     """Each whole number and what it is given, at one place or where control flow meets."""
-    for stmt in statements(kernel.body):
+    for stmt in walk_stmts(kernel.body):
         match stmt:
             case Let(var=var, value=value) | Assign(var=var, value=value) if var.type.is_integer:
                 yield var, [value]

@@ -40,10 +40,10 @@ from ...ir.nodes import (
     variables,
     walk,
 )
-from ...ir.rewrite import is_short
+from ...ir.rewrite import is_short, rebuild, substitute, walk_stmts
 from ...ir.types import F32
 from ..coalesce import Classes
-from ..structure import Read, blocks, defined, expressions, operands, rebuild, statements, substitute, written
+from ..structure import Read, blocks, defined, expressions, operands, written
 from .ranges import Bound, bound_of, single_values
 
 # What compilers have vector instructions for, or which is made of such. Of other functions each thread's call costs more than all else.
@@ -67,10 +67,10 @@ class Uniform:
         self.classes = classes
         self.lane = threads.var if threads else None
         self.work = threads.body if threads else kernel.body
-        self.changed = {written(s) for s in statements(self.work)}
-        self.written = {written(s) for s in statements(kernel.body)}
-        self.assigned = {s.var for s in statements(kernel.body) if isinstance(s, Assign)}
-        self.joined = {v for s in statements(kernel.body) for v in _joined(s)}
+        self.changed = {written(s) for s in walk_stmts(self.work)}
+        self.written = {written(s) for s in walk_stmts(kernel.body)}
+        self.assigned = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
+        self.joined = {v for s in walk_stmts(kernel.body) for v in _joined(s)}
         self.loops: set[Var] = set()
         self.values = single_values(kernel)
         self.steady = self.steady_values()
@@ -86,9 +86,9 @@ class Uniform:
 
     def steady_values(self) -> dict[Var, Expr]:
         """What variables are in terms of others whose C variables are never given another value: they may be used later too."""
-        counters = {s.var for s in statements(self.kernel.body) if isinstance(s, For)}
+        counters = {s.var for s in walk_stmts(self.kernel.body) if isinstance(s, For)}
         table: dict[Var, Expr] = {}
-        for stmt in statements(self.kernel.body):
+        for stmt in walk_stmts(self.kernel.body):
             if isinstance(stmt, Let) and stmt.var not in self.assigned:
                 value = substitute(stmt.value, table)
                 if is_short(value) and all(v in counters or self.is_single(v) for v in variables(value)):
@@ -97,8 +97,8 @@ class Uniform:
 
     def guarding(self, kernel: Kernel) -> Iterator[Bound]:
         """Where comparisons with the global x index change that a loop stands behind."""
-        for stmt in statements(kernel.body):
-            if isinstance(stmt, If) and any(isinstance(s, For | While) for s in statements((stmt,))):
+        for stmt in walk_stmts(kernel.body):
+            if isinstance(stmt, If) and any(isinstance(s, For | While) for s in walk_stmts((stmt,))):
                 bounds = (self.bound(e) for e in walk(substitute(stmt.condition, self.values)))
                 yield from (b for b in bounds if b is not None)
 
@@ -170,7 +170,7 @@ class Uniform:
 
     def pays(self, loop: For | While) -> bool:
         """Whether compilers can vectorise what the loop does."""
-        inside = [s for block, _ in blocks(loop) for s in statements(block)]
+        inside = [s for block, _ in blocks(loop) for s in walk_stmts(block)]
         if any(isinstance(s, _ALONE) for s in inside) or not any(_touches_memory(s) for s in inside):
             return False
         if any(isinstance(e, Call) and not is_vectorised(e) for top in expressions((loop,)) for e in walk(top)):
@@ -232,7 +232,7 @@ def _joined(stmt: Stmt) -> Iterator[Var]:
 
 def bound_in(block: Block) -> Iterator[Var]:
     """All Vars that the statements give values to."""
-    for stmt in statements(block):
+    for stmt in walk_stmts(block):
         yield from defined(stmt)
         yield from _joined(stmt)
         if isinstance(stmt, For):

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...ir.nodes import Assign, Binary, Cast, Constant, Expr, For, Kernel, LaunchIndex, Let, Var
+from ...ir.rewrite import walk_stmts
 from ...ir.types import I32, I64, U32
 from ..coalesce import Classes
-from ..structure import statements
 
 SMALL = 1 << 16  # constants below this, added to a launch index, stay within an int32; the launcher checks the extents
 
@@ -94,9 +94,9 @@ def _counts_threads(loop: For) -> bool:
 
 def widen(kernel: Kernel, classes: Classes) -> Wide:
     """The wide variables of a folded kernel: single-assignment 32-bit integers built from launch indices, and loop indices."""
-    assigned = {s.var for s in statements(kernel.body) if isinstance(s, Assign)}
+    assigned = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
     wide = Wide(params=frozenset(v for v in kernel.scalars if v.type == U32))
-    for stmt in statements(kernel.body):
+    for stmt in walk_stmts(kernel.body):
         if isinstance(stmt, For) and stmt.var.type == I32:
             if _counts_threads(stmt):
                 wide = replace(wide, launch=wide.launch | {stmt.var}, counts=wide.counts | {stmt.var})

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ...ir.nodes import Accumulate, Expr, LaunchIndex, Let, Load, Stmt, Store, Take, Var, children, walk
-from ..structure import Read, expressions, statements, substitute
+from ...ir.rewrite import substitute, walk_stmts
+from ..structure import Read, expressions
 from .stride import terms
 from .tiles import Tiled
 from .uniform import Uniform
@@ -24,7 +25,7 @@ def bytes_of_a_lane(items: Sequence[Stmt | Expr], masked: bool, again: Sequence[
     done = [item for item in items if isinstance(item, Stmt)]
     exprs = [*expressions(tuple(done)), *(item for item in items if isinstance(item, Expr))]
     indices = [read.index for e in exprs for read in _reads(e)]
-    indices += [s.index for s in statements(tuple(done)) if isinstance(s, Load | Store | Accumulate | Take)]
+    indices += [s.index for s in walk_stmts(tuple(done)) if isinstance(s, Load | Store | Accumulate | Take)]
     if not all(_is_beside(index, table, uniform) for index in indices):
         return 0
     sizes = {e.type.size for top in exprs for e in walk(top) if e.type.is_float or isinstance(e, Read)}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ...ir import build as b
 from ...ir.nodes import Block, Constant, Expr, For, Kernel, Select, While
+from ...ir.rewrite import substitute
 from ...ir.types import F64
-from ..structure import blocks, substitute
+from ..structure import blocks
 from .ranges import is_uniform, single_values
 
 _USUAL = 16  # iterations of a loop of which nothing is known before the launch

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...ir.nodes import Binary, Block, Call, Cast, Constant, Expr, If, Kernel, LaunchIndex, Let, Select, Stmt
-from ...ir.rewrite import defined
+from ...ir.rewrite import defined, rebuild, substitute
 from ...ir.types import BOOL, I32, U32, Scalar
-from ..structure import rebuild, substitute
 from .axes import GLOBAL, map_statement
 from .ranges import Bound, Inner, inner, is_uniform
 from .rows import values_of
