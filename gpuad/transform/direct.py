@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir import build as b
-from ..ir.nodes import Binary, Block, Constant, Expr, For, If, Let, Merge, Stmt, Var, variables
-from ..ir.rewrite import map_blocks, substitute, substituted
+from ..ir.nodes import Assign, Binary, Block, Constant, Expr, For, If, Let, Merge, Stmt, Var, variables
+from ..ir.rewrite import map_blocks, substitute, substituted, walk_stmts
 from ..ir.types import BOOL
 
 
@@ -27,7 +27,8 @@ def _stmt(stmt: Stmt) -> Stmt:
     at, more = _iteration(inner.condition, stmt)
     merges = {m.var: m for m in inner.merges}
     idle = all(isinstance(c.next, Var) and c.next in merges and merges[c.next].otherwise == c.var for c in stmt.carried)
-    if at is None or not idle:
+    changed = {s.var for s in walk_stmts(inner.then) if isinstance(s, Assign)}
+    if at is None or not idle or not changed.isdisjoint(variables(inner.condition)):
         return stmt
     values = {v: e for v, e in ((stmt.var, at), *((c.var, c.init) for c in stmt.carried))}
     lets = tuple(Let(v, e) for v, e in values.items() if not isinstance(e, Var | Constant))
