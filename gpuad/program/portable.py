@@ -1,10 +1,12 @@
 """The text of a module-level function with all that it uses, as lines that run elsewhere.
 
 What a function uses are global names: other functions of its kind, modules that are not gpuad's, and constants that can be written down.
-Anything else is refused, with the name: a stored program has to mean what the recording meant.
+Anything else is refused, with the name: a stored program has to mean what the recording meant. So is a function that is not what its
+text says: one whose file was edited since, one that goes by another's name (`functools.wraps`), one with defaults that are worked out.
 """
 
 from __future__ import annotations
+import __future__ as future
 
 import ast
 import builtins
@@ -12,7 +14,8 @@ import inspect
 import symtable
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from types import FunctionType, ModuleType
+from functools import lru_cache
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from ..errors import TapeError
@@ -77,14 +80,52 @@ class Portable:
                 raise TapeError(f"{function.__qualname__} uses `{used}`, which has no meaning yet")
 
 
+_FUTURE = sum({getattr(future, name).compiler_flag for name in future.all_feature_names})
+
+
 def _text(function: FunctionType, user: str) -> str:
+    what = f"`{function.__name__}`, which {user} needs,"
+    code = function.__code__  # the text is that of the code: a function may have the name of one that it wraps
     try:
-        text = textwrap.dedent(inspect.getsource(function))
+        text, lines = textwrap.dedent(inspect.getsource(code)), inspect.findsource(code)[0]
     except (OSError, TypeError):
-        raise TapeError(f"the text of `{function.__name__}`, which {user} needs, is not at hand (defined at a prompt?)") from None
-    if not isinstance(ast.parse(text).body[0], ast.FunctionDef) or text.lstrip().startswith("@"):
-        raise TapeError(f"`{function.__name__}`, which {user} needs, is not a plain `def`")
+        raise TapeError(f"the text of {what} is not at hand (defined at a prompt?)") from None
+    definition = ast.parse(text).body[0]
+    if not isinstance(definition, ast.FunctionDef) or text.lstrip().startswith("@"):
+        raise TapeError(f"{what} is not a plain `def`")
+    if definition.name != function.__name__ or code not in _codes(_compiled("".join(lines), code.co_flags & _FUTURE)):
+        raise TapeError(f"{what} is not what its text says: edited since it was imported, changed on import, or renamed?")
+    if not _defaults_as_written(definition.args, function):
+        raise TapeError(f"a default of {what} is not a number or a string written there: the stored program would have another")
     return text
+
+
+@lru_cache(8)
+def _compiled(text: str, flags: int) -> CodeType | None:
+    """A file's text; what surrounds a function decides how its calls are compiled. None if it is none any more."""
+    try:
+        module: CodeType = compile(text, "<rules>", "exec", flags=flags, dont_inherit=True)
+    except SyntaxError:
+        return None
+    return module
+
+
+def _codes(module: CodeType | None) -> Iterator[CodeType]:
+    """The codes of all functions of a module."""
+    for constant in module.co_consts if module is not None else ():
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _codes(constant)
+
+
+def _defaults_as_written(arguments: ast.arguments, function: FunctionType) -> bool:
+    """Whether the defaults of the parameters are literals, and still what they say."""
+    named = {a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None}
+    given, by_name = function.__defaults__ or (), function.__kwdefaults__ or {}
+    if len(given) != len(arguments.defaults) or named.keys() != by_name.keys():
+        return False
+    pairs = [*zip(arguments.defaults, given, strict=True), *((d, by_name[name]) for name, d in named.items())]
+    return all(_is_literal(ast.unparse(written), value) for written, value in pairs)
 
 
 def _globals(text: str) -> Iterator[str]:
@@ -101,6 +142,7 @@ def _globals(text: str) -> Iterator[str]:
 
 def _is_literal(text: str, value: Any) -> bool:
     try:
-        return bool(ast.literal_eval(text) == value)
+        meant = ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return False
+    return type(meant) is type(value) and bool(meant == value)

@@ -44,6 +44,7 @@ from .recording import Recording
 from .region import EMPTY, Region, of_array
 from .rules import Ruled
 
+_NOTHING = ("saved", 0, 0, 0, 0)  # where an array without elements lies
 _HALF = 1 << 31
 _POOL = 512  # CuPy's allocations are rounded up to it
 Place = tuple[Any, ...]  # (kind, number, byte offset[, begin and bytes of a saved piece]), ("scalar", dtype, bytes in hex), or ("null",)
@@ -122,7 +123,7 @@ class _Places:
             taken |= set(self.wanted.values())
         name = next(n for n in (wish, *(f"{wish}_{k}" for k in range(2, len(taken) + 3))) if n not in taken)
         self.by_address[where] = (kind, len(self.rooms[kind]))
-        self.rooms[kind].append(_Room(name, root, dtype, own))
+        self.rooms[kind].append(_Room(name, root, dtype, own or not size))  # nobody has to bring what has no bytes
 
     def shadow(self, root: Any, wish: str, own: bool = False) -> tuple[str, int, int]:
         """Where a shadow lies, which is named now if it is new."""
@@ -168,8 +169,8 @@ class _Plan(VersionFinder):
 
     def place(self, use: Use, like: Memory, *, own: bool) -> Place:
         """As `memory`, as a place."""
-        if not use.region:
-            return self.places.live(like)
+        if not use.region:  # nothing is read there, and memory of no size may be none that the recording knows
+            return self.places.live(like) if address(like.root) in self.places.by_address else _NOTHING
         sources = self.held.get(id(use)) or self.versions.sources(use.allocation, use.region)
         if not own and all(piece is None for _, piece in sources):
             self.places.read(use.allocation, use.region)

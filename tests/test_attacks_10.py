@@ -1,0 +1,120 @@
+"""Found by attacks on stored programs, wrappers, typed views of bytes and control flow."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_save import pair, same_bits, weights
+
+import gpuad
+from gpuad.errors import TapeError
+
+# --- stored programs: a function is what its text says -----------------------------------------------------------------------------------
+
+FACTOR = 2.0
+
+
+def _plain(dx: Any, dy: Any) -> None:
+    dx += dy
+
+
+@functools.wraps(_plain)
+def _wrapping(dx: Any, dy: Any) -> None:
+    dx += 2.0 * dy
+
+
+def _renamed(dx: Any, dy: Any) -> None:
+    dx += 3.0 * dy
+
+
+functools.update_wrapper(_renamed, _plain)
+
+
+def _times(dy: Any, factor: float = FACTOR) -> Any:
+    return factor * dy
+
+
+FACTOR = 5.0  # the default has been worked out before
+
+
+def _with_a_default(dx: Any, dy: Any) -> None:
+    dx += FACTOR / 5.0 * _times(dy)
+
+
+def _twice(dy: Any, *, factor: float = 2.0) -> Any:
+    return factor * dy
+
+
+_twice.__kwdefaults__["factor"] = 3.0  # type: ignore[index]
+
+
+def _with_a_changed_default(dx: Any, dy: Any) -> None:
+    dx += _twice(dy)
+
+
+class _Strange(float):
+    def __mul__(self, other: Any) -> Any:
+        return 10.0 * other
+
+
+SCALE = _Strange(2.0)
+
+
+def _with_a_strange_number(dx: Any, dy: Any) -> None:
+    dx += SCALE * dy
+
+
+@pytest.mark.parametrize(
+    ("reverse", "message"),
+    [
+        (_wrapping, "not a plain `def`"),
+        (_renamed, "not what its text says"),
+        (_with_a_default, "a default of `_times`"),
+        (_with_a_changed_default, "a default of `_twice`"),
+        (_with_a_strange_number, "a _Strange that cannot be written down"),
+    ],
+)
+def test_what_is_not_as_its_text_says_is_not_stored(tmp_path: Path, reverse: Any, message: str) -> None:
+    """The text of another function was stored, or what a default says now: a stored program with another gradient."""
+
+    def function(x: Any, y: Any) -> None:
+        y[...] = x
+
+    rule = gpuad.rule(reads=("x",), overwrites=("y",), reverse=reverse)(function)
+    x, y, tape = pair(10, 1), pair(10, 2), gpuad.Tape()
+    with tape:
+        rule(x, y)
+    with pytest.raises(TapeError, match=message):
+        tape.save(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_file_that_was_edited_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text is read when the program is stored; what runs was read when the module was imported."""
+    text = "def doubled_reverse(dx, dy):\n    dx += 2 * dy\n"
+    (tmp_path / "edited_module.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    import edited_module  # type: ignore[import-not-found]
+
+    (tmp_path / "edited_module.py").write_text(text.replace("2", "3 "))
+    rule = gpuad.rule(reads=("x",), overwrites=("y",), reverse=edited_module.doubled_reverse)(lambda x, y: None)
+    x, y, tape = pair(10, 1), pair(10, 2), gpuad.Tape()
+    with tape:
+        rule(x, y)
+    with pytest.raises(TapeError, match="not what its text says"):
+        tape.save(tmp_path / "new")
+
+
+def test_operands_without_elements_are_stored(tmp_path: Path) -> None:
+    """Memory of no size is none that a recording knows: a KeyError."""
+    a, b, c, x = pair((4, 0), 1), pair((0, 4), 2), pair((4, 4), 3), pair((4, 4), 4)
+    tape = gpuad.Tape()
+    with tape:
+        gpuad.ops.matmul(a, b, out=c)
+        c += np.exp(x)
+        x *= c
+    same_bits(tmp_path, tape, {"c": c, "x": x}, {}, {"c": weights((4, 4)), "x": weights((4, 4))})
