@@ -478,10 +478,10 @@ class Tape(Seeding, Repeating):
         `program.json`, `kernels.cu`, `kernels.cpp`, `saved.bin`. The recording is not used up.
 
         `program.reverse(arrays, shadows)` takes whole allocations, by the names of the arguments under which they were last passed, or by
-        `names`: {name: array or Duplicated}. Arrays that operations made, and their shadows, belong to the stored program, unless they are
-        named; so do, if there are names at all, other arrays without a shadow. The reverses of rules are carried along as text. TapeError,
-        and nothing is written, if the tape is not recorded, or if an operation cannot be stored: a batch of shadows, a kernel whose stacks
-        get as deep as the data say, a rule whose reverse uses what cannot be written down.
+        `names`: {name: array or Duplicated}; a second `dt` is `dt_2`. Arrays that operations made, and their shadows, belong to the stored
+        program, unless they are named; so do, if there are names at all, other arrays without a shadow. The reverses of rules are carried
+        along as text. TapeError, and nothing is written, if the tape is not recorded, or if an operation cannot be stored: a batch of
+        shadows, a kernel whose stacks get as deep as the data say, a rule whose reverse uses what cannot be written down.
         """
         self._require("recorded")
         assert self._watch is not None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from test_save import pair, same_bits, weights
+from test_save import launched, pair, same_bits, weights
 
 import gpuad
+from gpuad import Active
 from gpuad.errors import TapeError
 
 # --- stored programs: a function is what its text says -----------------------------------------------------------------------------------
@@ -118,3 +120,33 @@ def test_operands_without_elements_are_stored(tmp_path: Path) -> None:
         c += np.exp(x)
         x *= c
     same_bits(tmp_path, tape, {"c": c, "x": x}, {}, {"c": weights((4, 4)), "x": weights((4, 4))})
+
+
+_NUMBERS = r"""
+extern "C" __global__ void scaled(double* x, double a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] = sin(a * x[i]);
+}
+"""
+
+
+def test_shadows_of_numbers_are_named_in_the_order_of_the_program(tmp_path: Path) -> None:
+    """They were counted from the last launch on, and a temporary of that name moved all of them on."""
+    kernel, x, tape = gpuad.kernel(_NUMBERS, "scaled"), pair(20, 1), gpuad.Tape()
+    shadows = [np.zeros(()) for _ in range(3)]
+    with tape:
+        for k, shadow in enumerate(shadows):
+            kernel[1, 32](x, Active(0.5 + k, shadow), 20)
+            x += x * 0.5  # makes a temporary `a`
+    tape.save(tmp_path, {"x": x})
+    program = json.loads((tmp_path / "program.json").read_text())
+    names = [s["name"] for s in program["shadows"] if not s["own"]]
+    assert names == ["x", "a", "a_2", "a_3"]
+    np.savez(tmp_path / "arrays.npz", x=x.primal)
+    np.savez(tmp_path / "shadows.npz", x=np.ones(20), **dict.fromkeys(names[1:], np.zeros(())))
+    x.shadow[...] = 1
+    assert launched(tmp_path).returncode == 0
+    tape.reverse()
+    found = np.load(tmp_path / "result.npz")
+    assert [float(found[f"shadow {n}"]) for n in names[1:]] == [float(s) for s in shadows]
+    assert len({float(s) for s in shadows}) == 3

@@ -11,7 +11,7 @@ import ast
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,9 @@ class _Places:
                 kind, number, _ = self.shadow(root, a.name)
                 size = int(root.dtype.itemsize)
                 self.rooms[kind][number].clear.append([low * size, 0, (high - low) * size, 1])
+        for operation in recording.operations:  # numbers of one name are counted as they were passed
+            for name, shadow in _of_numbers(operation):
+                self.shadow(shadow, name)
 
     def _add(self, kind: str, wish: str, root: Any, dtype: str, own: bool) -> None:
         where, size = address(root), int(root.nbytes)
@@ -118,7 +121,7 @@ class _Places:
             begin = address(other.root)
             if size and other.root.nbytes and where < begin + other.root.nbytes and begin < where + size:
                 raise TapeError(f"`{wish}` overlaps `{other.name}` without being a view of the same array; this cannot be stored")
-        taken = {r.name for r in self.rooms[kind]}
+        taken = {r.name for r in self.rooms[kind] if not r.own}
         if kind == "array" and where not in self.wanted:
             taken |= set(self.wanted.values())
         name = next(n for n in (wish, *(f"{wish}_{k}" for k in range(2, len(taken) + 3))) if n not in taken)
@@ -521,6 +524,14 @@ def _scratch(operation: Launched, adjoint: Adjoint) -> tuple[list[dict[str, Any]
             length = max(GROUP * int(depth) * groups, 1)
             found.append({"dtype": str(dtype_of(array.element)), "length": length, "step": 0})
     return [*found, {"dtype": "int32", "length": 1, "step": 0}], held, len(found)
+
+
+def _of_numbers(operation: Operation) -> Iterator[tuple[str, Any]]:
+    """The shadows (flat) of the numbers that an operation is given, by the names of its parameters."""
+    if isinstance(operation, Ruled) and operation.flows:
+        yield from ((name, leaf_memory(active.shadow).root) for name, active in operation.actives.items())
+    elif isinstance(operation, Launched) and operation.adjoint is not None:
+        yield from ((a.name, shadow.root) for a in operation.call.bound.arguments if not a.is_pointer for shadow in a.shadows)
 
 
 def _dtypes(operations: Iterable[Operation]) -> dict[int, str]:
