@@ -58,6 +58,14 @@ def _with_a_changed_default(dx: Any, dy: Any) -> None:
     dx += _twice(dy)
 
 
+def sum(a: Any, b: Any) -> Any:
+    return a + b
+
+
+def _with_a_name_of_pythons(dx: Any, dy: Any) -> None:
+    dx += sum(dy, dy)
+
+
 class _Strange(float):
     def __mul__(self, other: Any) -> Any:
         return 10.0 * other
@@ -77,11 +85,13 @@ def _with_a_strange_number(dx: Any, dy: Any) -> None:
         (_renamed, "not what its text says"),
         (_with_a_default, "a default of `_times`"),
         (_with_a_changed_default, "a default of `_twice`"),
+        (_with_a_name_of_pythons, "`sum`.* is a name of Python's own"),
         (_with_a_strange_number, "a _Strange that cannot be written down"),
     ],
 )
 def test_what_is_not_as_its_text_says_is_not_stored(tmp_path: Path, reverse: Any, message: str) -> None:
-    """The text of another function was stored, or what a default says now: a stored program with another gradient."""
+    """The text of another function was stored, or what a default says now, or a function under whose name the other reverses mean Python's
+    own: a stored program with another gradient."""
 
     def function(x: Any, y: Any) -> None:
         y[...] = x

@@ -47,6 +47,8 @@ class Portable:
             if self.known[name] is not value:
                 raise TapeError(f"two functions that rules use are called {name!r}: give one another name to store the program")
             return
+        if hasattr(builtins, name) and not name.startswith("__"):  # others, and the stored program itself, mean Python's by it
+            raise TapeError(f"`{name}`, which {user} uses, is a name of Python's own: give it another name to store the program")
         if isinstance(value, ModuleType):
             self._import(name, value, user)
             return
