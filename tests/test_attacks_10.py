@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_save import launched, pair, same_bits, weights
+from test_save import launched, loaded, pair, same_bits, weights
 
 import gpuad
-from gpuad import Active
+from gpuad import Active, Duplicated
 from gpuad.errors import TapeError
 
 # --- stored programs: a function is what its text says -----------------------------------------------------------------------------------
@@ -160,3 +160,29 @@ def test_shadows_of_numbers_are_named_in_the_order_of_the_program(tmp_path: Path
     found = np.load(tmp_path / "result.npz")
     assert [float(found[f"shadow {n}"]) for n in names[1:]] == [float(s) for s in shadows]
     assert len({float(s) for s in shadows}) == 3
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_come_in_the_order_of_the_recording(tmp_path: Path, order: Any) -> None:
+    """A shadow in the other order was taken by its bytes: the gradient of an element was that of another one."""
+    x, y = (Duplicated(np.array(weights((3, 4), k), order=order)) for k in (1, 2))
+    tape = gpuad.Tape()
+    with tape:
+        y *= np.exp(x)
+        y -= y.T.reshape(-1)[:1] if order == "F" else y.reshape(-1)[:1]
+    tape.save(tmp_path, {"x": x, "y": y})
+    program, arrays, seed = loaded(tmp_path), {"x": x.primal, "y": y.primal}, weights((3, 4), 5)
+    tape.reverse({y: seed})
+    for how in (order, "flat"):
+        shadows = {n: np.zeros((3, 4), order=order) if how == order else np.zeros(12) for n in "xy"}
+        program.clear(arrays, shadows)
+        shadows["y"][...] = seed if how == order else seed.ravel("K" if order == "C" else "F")
+        program.reverse(arrays, shadows)
+        got = shadows["x"] if how == order else shadows["x"].reshape((3, 4), order=order)
+        assert got.tobytes() == x.shadow.tobytes()
+    other = "F" if order == "C" else "C"
+    with pytest.raises(program.StoredError, match=f"shadow `x` is in {other} order"):
+        program.reverse(arrays, {n: np.zeros((3, 4), order=other) for n in "xy"})
+    arrays["x"] = np.array(x.primal, order=other)
+    with pytest.raises(program.StoredError, match=f"array `x` is in {other} order"):
+        program.reverse(arrays, {n: np.zeros((3, 4), order=order) for n in "xy"})

@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ from .portable import Portable
 from .recording import Recording
 from .region import EMPTY, Region, of_array
 from .rules import Ruled
+from .stored import order_of
 
 _NOTHING = ("saved", 0, 0, 0, 0)  # where an array without elements lies
 _HALF = 1 << 31
@@ -69,6 +71,7 @@ class _Room:
     own: bool  # it belongs to the stored program
     live: Region = EMPTY
     clear: list[list[int]] = field(default_factory=list)
+    layouts: list[tuple[tuple[int, ...], str]] = field(default_factory=list)  # shape and order, as it was seen whole
 
     def entry(self, places: _Places) -> dict[str, Any]:
         on_host = isinstance(self.root, np.ndarray)
@@ -79,7 +82,7 @@ class _Room:
         return {
             "name": self.name, "nbytes": size, "least": size if on_host else max(size - _POOL + 1, 0), "dtype": self.dtype,
             "live": _runs(self.live), "sha256": _digest(_bytes_of(packed)), "clear": self.clear, "own": self.own,
-            "content": places.stored(self.root) if self.own and self.live else None,
+            "content": places.stored(self.root) if self.own and self.live else None, "layouts": self.layouts,
         }  # fmt: skip
 
 
@@ -94,7 +97,7 @@ class _Places:
         self.saved: list[bytes] = []
         self.saved_nbytes = 0
         self.known: dict[int, tuple[Any, int]] = {}  # by id: what is saved already, and where
-        types = _dtypes(recording.operations)
+        types, self.layouts = _dtypes(recording.operations), _layouts(recording.operations, names)
         for a in recording.allocations.values():
             plain = bool(names) and a.address not in recording.shadows.by_primal  # a constant that the caller has no name for
             own = (a.address in recording.own or plain) and a.address not in self.wanted
@@ -105,7 +108,8 @@ class _Places:
         for pairs in recording.shadows.by_primal.values():
             for p in pairs:
                 array = self.rooms["array"][self.by_address[p.allocation.address][1]]
-                self.shadow(p.root, array.name, array.own)
+                kind, number, _ = self.shadow(p.root, array.name, array.own)
+                self.rooms[kind][number].layouts = array.layouts if p.root.size * p.size == array.root.nbytes else []
         for a in recording.allocations.values():
             for root, low, high in recording.shadows.written(a, a.cleared):
                 kind, number, _ = self.shadow(root, a.name)
@@ -126,7 +130,9 @@ class _Places:
             taken |= set(self.wanted.values())
         name = next(n for n in (wish, *(f"{wish}_{k}" for k in range(2, len(taken) + 3))) if n not in taken)
         self.by_address[where] = (kind, len(self.rooms[kind]))
-        self.rooms[kind].append(_Room(name, root, dtype, own or not size))  # nobody has to bring what has no bytes
+        room = _Room(name, root, dtype, own or not size)  # nobody has to bring what has no bytes
+        room.layouts = self.layouts.get(where, [])
+        self.rooms[kind].append(room)
 
     def shadow(self, root: Any, wish: str, own: bool = False) -> tuple[str, int, int]:
         """Where a shadow lies, which is named now if it is new."""
@@ -546,6 +552,25 @@ def _dtypes(operations: Iterable[Operation]) -> dict[int, str]:
         for use in op.effects.writes if isinstance(op, Foreign) else ():
             found.setdefault(use.allocation.address, str(use.allocation.root.dtype))
     return found
+
+
+def _layouts(operations: Iterable[Operation], names: Mapping[str, Any]) -> dict[int, list[tuple[tuple[int, ...], str]]]:
+    """How the arrays are laid out that are all of an allocation, by its address: shape, and 'C' or 'F'."""
+    found: dict[int, dict[tuple[tuple[int, ...], str], None]] = {}
+    named = (getattr(a, "primal", a) for a in names.values())
+    met = ((memory, array) for operation in operations for memory, array in _arrays_of(operation))
+    for memory, array in chain(met, ((resolve(array), array) for array in named)):
+        order = order_of(array)
+        if order and array.nbytes == memory.root.nbytes:
+            found.setdefault(address(memory.root), {})[tuple(map(int, array.shape)), order] = None
+    return {where: list(layouts) for where, layouts in found.items()}
+
+
+def _arrays_of(operation: Operation) -> Iterator[tuple[Memory, Any]]:
+    if isinstance(operation, Launched):
+        yield from ((a.memory, a.array) for a in operation.call.bound.arguments if a.memory is not None and a.array is not None)
+    elif isinstance(operation, Ruled):
+        yield from ((o.memory, o.array) for o in operation.operands.values())
 
 
 def _layout(place: Sequence[Any], array: Any) -> dict[str, Any]:

@@ -249,9 +249,17 @@ def given(entry: Any, arrays: Mapping[str, Any], kind: str, written: bool) -> Me
     require(not written or getattr(array.flags, "writeable", True), f"{what} is read-only")
     fits = entry["least"] <= array.nbytes <= entry["nbytes"]
     require(fits, f"{what} has {array.nbytes} bytes, not {entry['nbytes']}: it has to be the whole allocation that was recorded")
+    order, known = order_of(array), [order for shape, order in entry["layouts"] if tuple(shape) == tuple(array.shape)]
+    require(not order or not known or order in known, f"{what} is in {order} order, but was in the other one when it was recorded")
     parts = {str(array.dtype), f"float{array.dtype.itemsize * 4}" if array.dtype.kind == "c" else ""}
     require(entry["dtype"] in parts, f"{what} is of {array.dtype}, not {entry['dtype']}")
     return Memory(array)
+
+
+def order_of(array: Any) -> str:
+    """'C' or 'F', or '' where that is the same, or neither."""
+    orders = {"C": array.flags.c_contiguous, "F": array.flags.f_contiguous}
+    return next(order for order in orders if orders[order]) if sum(map(bool, orders.values())) == 1 else ""
 
 
 def check_apart(memories: list[Memory]) -> None:
