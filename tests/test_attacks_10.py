@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -186,3 +187,42 @@ def test_arrays_come_in_the_order_of_the_recording(tmp_path: Path, order: Any) -
     arrays["x"] = np.array(x.primal, order=other)
     with pytest.raises(program.StoredError, match=f"array `x` is in {other} order"):
         program.reverse(arrays, {n: np.zeros((3, 4), order=order) for n in "xy"})
+
+
+def _put_reverse(dv: Any, dx: Any, where: Any) -> None:
+    dv += dx[where].sum()
+    dx[where] = 0
+
+
+@gpuad.rule(reads=("v",), sets=("x",), reverse=_put_reverse)
+def put_number(x: Any, v: Any, where: Any) -> None:
+    x[where] = v
+
+
+@pytest.mark.parametrize("where", [[0, 2], (0, 2), [(0, 1), [2, 2]], ([0, 1], [2, 2])])
+def test_lists_stay_lists(tmp_path: Path, where: Any) -> None:
+    """A list of rows became a tuple, which names one element."""
+    x, v, tape = pair((3, 4), 1), pair((), 2), gpuad.Tape()
+    with tape:
+        put_number(x, v, where if isinstance(where, tuple) else list(where))
+        x *= 2.0
+    same_bits(tmp_path, tape, {"x": x, "v": v}, {}, {"x": weights((3, 4))})
+    assert v.shadow != 0
+
+
+class _Way(enum.IntEnum):
+    ONE = 1
+
+
+class _Row(NamedTuple):
+    number: int
+
+
+@pytest.mark.parametrize("where", [_Way.ONE, _Row(1), np.ma.masked_array([0, 1], [True, False]), [_Way.ONE]])
+def test_values_that_look_like_others_are_not_stored(tmp_path: Path, where: Any) -> None:
+    """What such a value means beyond its number was lost."""
+    x, v, tape = pair((3, 4), 1), pair((), 2), gpuad.Tape()
+    with tape:
+        put_number(x, v, where)
+    with pytest.raises(TapeError, match=r"is given `where`, a (_Way|_Row|MaskedArray)"):
+        tape.save(tmp_path / "new")

@@ -305,26 +305,26 @@ class _Store:
         return _layout((kind, number, memory.offset * int(memory.root.dtype.itemsize)), shadow)
 
     def _written(self, value: Any, operation: Ruled, name: str) -> list[Any]:
-        """A value as the table has it."""
-        match value:
-            case None:
-                return ["none"]
-            case np.generic():
-                return ["scalar", str(value.dtype), value.tobytes().hex()]
-            case bool() | int() | str():
-                return ["value", value]
-            case float():
-                return ["float", value.hex()]
-            case complex():
-                return ["complex", value.real.hex(), value.imag.hex()]
-            case tuple() | list():
-                return ["tuple", [self._written(v, operation, name) for v in value]]
-        if hasattr(value, "strides") and value.dtype.kind in "biufc":
+        """A value as the table has it. One of a type that only looks like these (an Enum, a masked array) may mean something else."""
+        kind = type(value)
+        if value is None:
+            return ["none"]
+        if isinstance(value, np.generic) and kind.__module__ == "numpy":
+            return ["scalar", str(value.dtype), value.tobytes().hex()]
+        if kind in (bool, int, str):
+            return ["value", value]
+        if kind is float:
+            return ["float", value.hex()]
+        if kind is complex:
+            return ["complex", value.real.hex(), value.imag.hex()]
+        if kind in (tuple, list):  # which of the two decides what an index means
+            return [kind.__name__, [self._written(v, operation, name) for v in value]]
+        if hasattr(value, "strides") and value.dtype.kind in "biufc" and kind is namespace(value).ndarray:
             dense = namespace(value).ascontiguousarray(value)
             self.kept.append(dense)
             return ["constant", self.places.stored(dense), str(value.dtype), [int(n) for n in value.shape]]
         raise TapeError(
-            f"operation {operation.name} ({operation.where}) cannot be stored: its reverse is given `{name}`, a {type(value).__name__}"
+            f"operation {operation.name} ({operation.where}) cannot be stored: its reverse is given `{name}`, a {kind.__name__}"
         )
 
     # --- launches --------------------------------------------------------------------------------------------------------------------

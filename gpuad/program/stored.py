@@ -179,8 +179,9 @@ class Machine:
             begin, dtype, shape = rest
             count = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
             return self.memory["saved"][0].bytes[begin : begin + count].view(dtype).reshape(shape).copy()
-        if kind == "tuple":
-            return tuple(self.meant(part, places, moved) for part in rest[0])
+        if kind in ("tuple", "list"):
+            parts = [self.meant(part, places, moved) for part in rest[0]]
+            return tuple(parts) if kind == "tuple" else parts
         simple: dict[str, Any] = {
             "none": lambda: None, "value": lambda x: x, "moved": lambda name: moved[name], "float": float.fromhex,
             "complex": lambda a, b: complex(float.fromhex(a), float.fromhex(b)),
