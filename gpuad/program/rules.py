@@ -20,8 +20,9 @@ goes by the names of its parameters, for an array or Active number `x` of the ru
   own function may have it as a last parameter too, `room=None`. A rule that takes its intermediates from there allocates nothing when a
   program runs again.
 
-What has no shadow comes as None. An array that is in none of the lists is a constant, which nobody may change later. What the function
-does, be it launches of gpuad's kernels on the plain arrays, is the rule's own affair and is not recorded.
+What has no shadow comes as None. An array that is in none of the lists is a constant, which nobody may change later; so is a Python list
+or another object that is passed. What the function does, be it launches of gpuad's kernels on the plain arrays, is the rule's own affair
+and is not recorded.
 """
 
 from __future__ import annotations
