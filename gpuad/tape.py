@@ -375,7 +375,8 @@ class Tape(Seeding, Repeating):
         if executor.stream() is not None and not all(_on_device(seed) for _, seed, _, _ in resolved or ()):
             raise TapeError("a seed of a graph on a GPU is a CuPy array or a number, not an array of the host")
         executors = executor, executor_of(self._library, True)
-        tape = Captured(list(self.allocations.values()), self.exact, self._streams, *executors, self._use_up, self._used_by)
+        read = [replace(a) for a in self.allocations.values()]  # as its reverse does: the tape itself may need less of them later
+        tape = Captured(read, self.exact, self._streams, *executors, self._use_up, self._used_by)
         pairs = [(shadow, seed) for shadow, seed, root, _ in resolved or () if where_of(root) not in plan.placed]
         return Graph(forward_parts(self._steps, redirected(self, self._steps)), reverse_parts(plan, pairs), plan, tape)
 

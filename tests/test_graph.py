@@ -149,7 +149,7 @@ def test_values_that_are_kept_in_place_of_memory() -> None:
                 with tape:
                     for a, b in ((f, g), (g, f), (f, g), (g, f)):
                         step[(1, rows), (32,)](a, b, omega, rows, columns)
-                assert tape.stats.saved_bytes == 3 * 12 * rows * columns
+                assert tape.stats.saved_bytes == (3 + run) * 12 * rows * columns  # the second time what survives is read so, too
                 tape.reverse({f: seed})
             else:
                 graph = graph or tape.graph({f: seed})

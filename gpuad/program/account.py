@@ -9,11 +9,13 @@ from .launch import Launched
 from .memory import Allocation, Piece
 from .operation import Operation
 
+FASTER = "nobody; read in place of more memory"  # of a row's values
+
 
 @dataclass(frozen=True)
 class Row:
     """`bytes` of the memory last called `name`, or of values of those names, were saved for `needed_by`, because `overwritten_by` wrote
-    there next."""
+    there next, or, if it is FASTER, because a known program reads fewer bytes so."""
 
     name: str
     bytes: int
@@ -55,8 +57,9 @@ def account(operations: Sequence[Operation], allocations: Sequence[Allocation], 
             begin = piece.time
     for needer in operations:
         if isinstance(needer, Launched) and needer.kept is not None:
-            by = operations[needer.kept.overwriter]
-            entry = sums.setdefault((needer.kept.names, f"{needer.name} ({needer.where})", f"{by.name} ({by.where})"), [0, 0])
+            by = operations[needer.kept.overwriter] if needer.kept.overwriter is not None else None
+            why = f"{by.name} ({by.where})" if by is not None else FASTER
+            entry = sums.setdefault((needer.kept.names, f"{needer.name} ({needer.where})", why), [0, 0])
             entry[0] += needer.kept.nbytes
             entry[1] += 1
     return Account(len(operations), tuple(Row(name, n, k, need, by) for (name, need, by), (n, k) in sums.items()))

@@ -78,12 +78,18 @@ def redirected(recording: Recorded, steps: Sequence[Step]) -> dict[int, list[Act
         return {}
     launches = [_launch(recording, op, step, time) for time, (op, step) in enumerate(zip(recording.operations, steps, strict=True))]
     met = [_met(op, step) for op, step in zip(recording.operations, steps, strict=True)]
-    later = {where for op, there in zip(recording.operations, met, strict=True) if getattr(op, "kept", None) is not None for where in there}
+    later = {where for op, there in zip(recording.operations, met, strict=True) if _is_kept_late(op) for where in there}
     changes: dict[int, _Change] = {}
     for allocation in recording.allocations.values():
         if allocation.address not in later:  # which is read once more when something else is overwritten
             _follow(allocation, [time for time, there in enumerate(met) if allocation.address in there], launches, changes)
     return {time: _actions(steps[time], launches[time], change) for time, change in changes.items()}
+
+
+def _is_kept_late(operation: Operation) -> bool:
+    """Whether values of what the operation reads may be computed after it."""
+    kept = getattr(operation, "kept", None)
+    return kept is not None and kept.overwriter is not None
 
 
 def _met(operation: Operation, step: Step) -> set[int]:

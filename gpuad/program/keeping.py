@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import launching
@@ -17,13 +17,24 @@ from ..cutting import Cutting
 from ..differentiate import Adjoint
 from ..executors.base import Memory
 from ..ir.dtypes import dtype_of
+from ..ir.nodes import Kernel
 from ..launching import Call, State
 from .actions import Doing
-from .extracting import Extraction
+from .extracting import Extraction, is_light, write_values, writes_values
 from .launch import Kept, Launched
-from .memory import Allocation
+from .memory import Allocation, Claim
 from .operation import Effects, Operation, Use
 from .region import EMPTY, Region
+from .steps import Step
+
+
+@dataclass(frozen=True, eq=False)
+class Surviving:
+    """What is read of an allocation where it is: in any case (`firm`), or unless values are kept instead (`claims`)."""
+
+    allocation: Allocation
+    firm: Region
+    claims: tuple[Claim, ...]
 
 
 class Keeping(ABC):
@@ -32,6 +43,7 @@ class Keeping(ABC):
     operations: list[Operation]
     allocations: dict[int, Allocation]
     extractions: list[Extraction]
+    surviving: Sequence[Surviving]
     doing: Doing
 
     @abstractmethod
@@ -74,6 +86,7 @@ class Keeping(ABC):
 
     def demand_all(self) -> None:
         """What is still claimed when the recording ends is read where it is."""
+        self.surviving = [Surviving(a, a.pending, tuple(a.claims)) for a in self.allocations.values() if a.claims]
         for a in self.allocations.values():
             a.pending, a.claims = a.needed, []
 
@@ -90,22 +103,66 @@ class Keeping(ABC):
         """Computes the values now, from memory that is still as the launch saw it; its adjoint reads them from here on."""
         old = self._launched(time)
         call = self.pooled(old.call)
-        call.prepare(
-            [cut.extraction, launching.counting(cut.adjoint, call), *(k for s in launching.stages(cut.adjoint, call) for k in s.kernels)]
-        )
-        kept = [Memory(self.space(call.threads, dtype_of(b.element))) for b in cut.saved]  # read where they are written
-        logs = [*old.logs, *kept]
+        call.prepare([cut.extraction, *_of_reverse(cut, call)])
+        kept = self.room_for(cut, call)  # read where they are written
         arguments = call.bound.arguments
         live = {i: (a.memory if a.is_pointer else a.value) for i, a in enumerate(arguments)}
-        state = State(live, entries={i: a.memory for i, a in enumerate(arguments) if a.memory is not None}, logs=logs)
+        entries = {i: a.memory for i, a in enumerate(arguments) if a.memory is not None}
+        state = State(live, entries=entries, logs=[*old.logs, *kept])
         call.run(cut.extraction, launching.arguments(cut.parameters, call, state))
         self.extractions.append(Extraction(time, cut, kept, self.doing.actions[-1]))
-        effects, uses = self.reach(old.kernel, cut.adjoint, old.call)
-        note = Kept(cut.names, cut.nbytes * call.threads, len(self.operations) - 1)
-        self.operations[time] = replace(old, adjoint=cut.adjoint, effects=effects, uses=uses, logs=logs, cuts={}, kept=note)
+        new = self.operations[time] = self.reading(old, cut, kept, len(self.operations) - 1)
         self._release({time})
-        for use in effects.before:
+        for use in new.effects.before:
             use.allocation.pending = use.allocation.pending | use.region
+
+    def room_for(self, cut: Cutting, call: Call) -> list[Memory]:
+        """Room for the values of a launch."""
+        return [Memory(self.space(call.threads, dtype_of(b.element))) for b in cut.saved]
+
+    def reading(self, old: Launched, cut: Cutting, kept: Sequence[Memory], overwriter: int | None) -> Launched:
+        """The launch with an adjoint that reads the values that are kept because of operation number `overwriter`."""
+        effects, uses = self.reach(old.kernel, cut.adjoint, old.call)
+        note = Kept(cut.names, cut.nbytes * old.call.threads, overwriter)
+        return replace(old, adjoint=cut.adjoint, effects=effects, uses=uses, logs=[*old.logs, *kept], cuts={}, kept=note)
+
+    def keep_light(self, steps: Sequence[Step]) -> bool:
+        """The program, which is done by these steps, comes again: its launches keep values in place of memory that survives too, where
+        these are less to read (see `extracting.is_light`). Changes operations and steps; whether any. To be called before the steps are
+        done again, since nothing was kept when they were recorded."""
+        surviving, self.surviving = self.surviving, ()
+        if not surviving or len(steps) != len(self.operations):
+            return False
+        made: dict[int, Launched] = {}
+        for time in sorted({c.time for s in surviving for c in s.claims}):
+            positions = frozenset(c.position for s in surviving for c in s.claims if c.time == time)
+            new = self._kept_light(self._launched(time), time, positions, steps[time])
+            if new is not None:
+                made[time] = new
+        if not made:
+            return False
+        self.operations = [made.get(time, operation) for time, operation in enumerate(self.operations)]
+        for s in surviving:
+            s.allocation.pending = s.firm
+            for region in (c.region for c in s.claims if c.time not in made):
+                s.allocation.pending = s.allocation.pending | region
+        return True
+
+    def _kept_light(self, old: Launched, time: int, positions: frozenset[int], step: Step) -> Launched | None:
+        """A launch that keeps values in place of all that its adjoint reads through these arguments; None where it does not."""
+        cut = old.cuts.get(positions)
+        if cut is None or not is_light(old, cut) or not writes_values(old, step, cut):
+            return None
+        old.call.prepare(_of_reverse(cut, old.call))
+        kept = self.room_for(cut, old.call)
+        if not write_values(old, step, Extraction(time, cut, kept, step.actions[-1])):
+            return None
+        return self.reading(old, cut, kept, None)
+
+
+def _of_reverse(cut: Cutting, call: Call) -> list[Kernel | None]:
+    """The kernels of the reverse."""
+    return [launching.counting(cut.adjoint, call), *(k for s in launching.stages(cut.adjoint, call) for k in s.kernels)]
 
 
 def _copied(writes: Sequence[Use], times: set[int]) -> int:

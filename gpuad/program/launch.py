@@ -26,11 +26,12 @@ _WRITES = (Store, Accumulate, Atomic)
 
 @dataclass(frozen=True)
 class Kept:
-    """Values kept in place of memory, `nbytes` in all, because operation number `overwriter` wrote there."""
+    """Values kept in place of memory, `nbytes` in all, because operation number `overwriter` wrote there; None: nobody did, but they are
+    read faster (`light`)."""
 
     names: str
     nbytes: int
-    overwriter: int
+    overwriter: int | None
 
 
 @dataclass(eq=False, slots=True)

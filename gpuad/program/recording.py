@@ -50,7 +50,7 @@ class Recording(Keeping):
     def forget(self) -> None:
         """Begins anew."""
         self.operations: list[Operation] = []
-        self.extractions = []
+        self.extractions, self.surviving = [], ()
         self.allocations: dict[int, Allocation] = {}
         self.shadows = Shadows()
         self.actives: dict[int, Any] = {}

@@ -100,6 +100,8 @@ class Repeating(Recording):
         if known is None or not known.holds(self.surroundings()):
             return False
         self.extract_early()
+        if self._steps is not None and self.keep_light(self._steps):
+            self.plans.clear()
         self._at, self._next = 0, known.steps[0]
         return True
 
