@@ -51,6 +51,8 @@ from .stack_rows import ROWS
 from .statements import HostStatements
 from .stride import Flat, flatten
 from .sums import is_sum, sink_sums
+from .twice import STRIP as FULL
+from .twice import may_be_done_twice
 from .unroll import unroll
 from .work import iterations
 from .wraps import within
@@ -176,6 +178,8 @@ class _Entry:
         self.inner_in_order = self.inside is not None and keeps_order(self.inside.kernel.body, apart)
         if split and apart and not (self.inner_in_order if self.inside else self.in_order):
             self.settle(rows.kernel, reserved)
+        plain = self.inner_in_order and not library_calls(kernel)
+        self.in_full = plain and apart and self.inside is not None and may_be_done_twice(self.inside.kernel)
         self.straight = self.independent and not any(isinstance(s, For | While) for s in walk_stmts(self.kernel.body))
         inside = self.inner_function()
         body = [] if self.lanes else [*self.function(lines), ""]
@@ -365,9 +369,23 @@ class _Entry:
             "if (gpuad_low > gpuad_to) gpuad_low = gpuad_to;",
             "if (gpuad_high < gpuad_low) gpuad_high = gpuad_low;",
             *rows,
+            *([f"if (gpuad_high - gpuad_low < {FULL}) gpuad_high = gpuad_low;"] if self.in_full else []),
             *self.plain_loop("body", "gpuad_from", "gpuad_low"),
-            *self.plain_loop("inner", "gpuad_low", "gpuad_high"),
+            *(self.full_loop() if self.in_full else self.plain_loop("inner", "gpuad_low", "gpuad_high")),
             *self.plain_loop("body", "gpuad_high", "gpuad_to"),
+        ]
+
+    def full_loop(self) -> list[str]:
+        """The middle in strips of one length, the last of which may begin with threads that were done before."""
+        return [
+            f"for (long long gpuad_strip = gpuad_low; gpuad_strip < gpuad_high; gpuad_strip += {FULL}) {{",
+            f"{INDENT}if (gpuad_high - gpuad_strip < {FULL}) gpuad_strip = gpuad_high - {FULL};",
+            f"{INDENT}GPUAD_INDEPENDENT",
+            f"{INDENT}for (int gpuad_k = 0; gpuad_k < {FULL}; ++gpuad_k) {{",
+            f"{INDENT * 2}const long long gpuad_x = gpuad_strip + gpuad_k;",
+            f"{INDENT * 2}{self.call('inner')}",
+            f"{INDENT}}}",
+            "}",
         ]
 
     def strip_loop(self) -> list[str]:
