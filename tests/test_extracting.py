@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -313,6 +314,31 @@ def test_a_graph_reads_what_was_there_when_it_was_made() -> None:
         graph.launch()
         close([a for pair in p.values() for a in (pair.primal, pair.shadow)], expected(ping_pong, 5))
         close(reversed_once(tape, p, ping_pong, 6), expected(ping_pong, 6))
+
+
+def random_program(rng: random.Random) -> Program:
+    steps = [
+        (rng.choice([*NAMES, "relax", "relax", "flux"]), rng.sample(range(4), 2), rng.uniform(0.1, 0.6)) for _ in range(rng.randint(2, 7))
+    ]
+
+    def program(p: Pairs) -> None:
+        fields = [p["u"][: 5 * N], p["u"][5 * N :], p["v"], p["w"]]
+        for name, (a, b), rate in steps:
+            more = {"relax": (fields[b], rate), "in_place": (rate,), "beside": (fields[b], 0), "clear": (a,), "flux": (p["out"],)}
+            run(name, fields[a], *more[name])
+
+    return program
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_random_programs_in_turn(number: int) -> None:
+    """Each of two comes again and again, and they take the place of one another."""
+    rng = random.Random(number)
+    programs = [random_program(rng) for _ in range(2)]
+    with running("reference"):
+        tape, p = gpuad.Tape(), pairs()
+        for seed, which in enumerate((0, 0, 0, 1, 1, 0, 0)):
+            close(reversed_once(tape, p, programs[which], seed), expected(programs[which], seed))
 
 
 def test_values_of_more_than_a_third_are_not_light() -> None:
