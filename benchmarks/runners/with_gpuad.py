@@ -112,9 +112,9 @@ def launched(library: Any, tape: Tape | None = None) -> Iterator[list[Launched]]
         moved = touched_bytes(kernel, [None if _inside(arg, arenas()) else arg for arg in args], (grid, block))
         noted.append(Launched(kernel.name, known[id(kernel)][1], moved))
 
-    def arenas() -> set[int]:
+    def arenas() -> list[tuple[int, int]]:
         mine = [arena for arena in vars(tape).values() if isinstance(arena, Arena)] if tape is not None else []
-        return {address(chunk) for arena in mine for chunk in arena.chunks}
+        return [(address(chunk), address(chunk) + int(chunk.nbytes)) for arena in mine for chunk in arena.chunks]
 
     replaced = {name: getattr(executor, name) for name in ("launch", "prepared") if hasattr(executor, name)}
 
@@ -145,8 +145,8 @@ def _set(target: Any, source: Any) -> None:
     target[...] = source
 
 
-def _inside(arg: Any, chunks: set[int]) -> bool:
-    return isinstance(arg, Memory) and bool(chunks) and address(arg.root) in chunks
+def _inside(arg: Any, chunks: Sequence[tuple[int, int]]) -> bool:
+    return isinstance(arg, Memory) and any(begin <= address(arg.root) < end for begin, end in chunks)
 
 
 def _atomic(kernel: Any) -> list[str]:
