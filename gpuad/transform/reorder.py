@@ -54,15 +54,17 @@ def _commutes(loop: For, lets: dict[Var, Expr]) -> bool:
     inside = tuple(walk_stmts(loop.body))
     if any(isinstance(s, Push | Pop | Assign | Atomic | Barrier | Shuffle) for s in inside):
         return False
-    if not all(_is_sum(c, inside) for c in loop.carried):
+    if not all(_is_sum(c, loop, inside) for c in loop.carried):
         return False
     return all(_separate(loop, buffer, inside, lets) for buffer in _written(inside))
 
 
-def _is_sum(carried: Carried, inside: tuple[Stmt, ...]) -> bool:
-    """Whether the carried value only collects: nothing else looks at it, and it is one of the addends of its own next value."""
-    looks = sum(1 for s in inside for e in expressions(s) for v in variables(e) if v == carried.var)
-    return looks == 0 and carried.var.type.is_float and _adds_once(carried.next, carried.var)
+def _is_sum(carried: Carried, loop: For, inside: tuple[Stmt, ...]) -> bool:
+    """Whether the carried value only collects: nothing else looks at it, not what another one will be either, and it is one of the addends
+    of its own next value."""
+    elsewhere = [*(e for s in inside for e in expressions(s)), *(c.next for c in loop.carried if c is not carried)]
+    looked_at = any(v == carried.var for e in elsewhere for v in variables(e))
+    return not looked_at and carried.var.type.is_float and _adds_once(carried.next, carried.var)
 
 
 def _adds_once(expr: Expr, var: Var) -> bool:
