@@ -13,6 +13,7 @@ from test_boxes import NX, Run, kernel
 import gpuad
 from gpuad import Duplicated
 from gpuad.cases import kernel_folder
+from gpuad.program.actions import Copying
 from gpuad.program.histories import redirected
 from gpuad.program.launch import Kept
 
@@ -22,8 +23,7 @@ STEPS = 5
 
 def copies(graph: Any, least: int) -> int:
     """How many copies of so many bytes the program makes, apart from launches."""
-    parts = [action for action, _, _ in graph._parts["forward"]]
-    return sum(getattr(a, "func", None).__class__.__name__ == "builtin_function_or_method" and a.args[0].nbytes >= least for a in parts)
+    return sum(isinstance(action, Copying) and action.target.nbytes >= least for action, _, _ in graph._parts["forward"])
 
 
 def steps(u: Any, v: Any, start: Any, name: str = "fisher_kpp") -> Any:
