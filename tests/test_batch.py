@@ -174,7 +174,8 @@ def test_a_launch_that_fails_ends_the_batch(workers: int, at: int) -> None:
     host, seen, order = Host(workers), np.zeros(N, np.int32), np.zeros(N, np.int32)
     good = launch(host, "count", seen, order, np.int32(N))
     geometry = np.frombuffer(good.func.geometry, np.int64).__or__([1 << 40, 0, 0, 0, 0, 0, 0]).tobytes()
-    bad = Prepared(Native(good.func.entry, geometry, good.func.slots, (), workers, False))
+    native = Native(good.func.entry, geometry, good.func.slots, (), workers, False)
+    bad = Prepared(native, good.kernel, good.grid, good.block, ())
     with pytest.raises(LaunchError, match="count: out of memory"):
         one([*[good] * at, bad, *[good] * 10])()
     assert (seen == at).all()

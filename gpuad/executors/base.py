@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from ..errors import LaunchError
@@ -97,19 +96,18 @@ class InOrder:
         """Nothing: what was called before is done."""
 
 
-class Prepared(partial[Any]):
+class Prepared:
     """A launch as a callable that makes it, any number of times, and what it is a launch of: others may join it (`launching.chain`)."""
 
-    __slots__ = ("arguments", "block", "grid", "kernel")
+    __slots__ = ("arguments", "block", "func", "grid", "kernel")
 
-    kernel: Kernel
-    grid: Dim3
-    block: Dim3
-    arguments: Sequence[Argument]
+    def __init__(self, func: Callable[[], Any], kernel: Kernel, grid: Dim3, block: Dim3, arguments: Sequence[Argument]) -> None:
+        self.func, self.kernel, self.grid, self.block, self.arguments = func, kernel, grid, block, arguments
+
+    def __call__(self) -> Any:
+        return self.func()
 
 
 def prepared(executor: Executor, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], shared_mem: int = 0) -> Prepared:
     """A launch, prepared by an executor. LaunchError if it cannot be made."""
-    launch = Prepared(executor.prepared(kernel, grid, block, args, shared_mem=shared_mem))
-    launch.kernel, launch.grid, launch.block, launch.arguments = kernel, grid, block, args
-    return launch
+    return Prepared(executor.prepared(kernel, grid, block, args, shared_mem=shared_mem), kernel, grid, block, args)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from ..errors import LaunchError
+from ..executors.base import Prepared
 from ..executors.clear import clear_together
 
 Action: TypeAlias = "Callable[[], Any]"  # what it returns is true only if it failed
@@ -47,7 +48,7 @@ def perform_one(action: Action) -> None:
 def named(action: Action) -> str:
     """What an action is called in messages."""
     inner: Any = action
-    while isinstance(inner, partial):
+    while isinstance(inner, partial | Prepared):
         inner = inner.func
     return str(getattr(inner, "__name__", inner)).removeprefix("gpuad_launch_")
 
