@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from ..analysis.replay import bound_in
 from ..ir import build as b
 from ..ir.nodes import (
     Accumulate,
@@ -53,10 +54,9 @@ from ..ir.nodes import (
 )
 from ..ir.rewrite import blocks, defined, expressions, map_blocks, map_expr, map_stmt_exprs, substitute, substituted, walk_stmts
 from ..ir.types import BOOL
-from .fold import integer
+from .fold import FALSE, integer, logical
 from .names import Names
 
-_TRUE, _FALSE = Constant(True, BOOL), Constant(False, BOOL)
 _EFFECTS = (Take, Store, Atomic, Barrier, Shuffle, Assign)
 
 
@@ -129,19 +129,17 @@ class _Rewrite:
 
     def __init__(self, pair: _Pair, body: Block, names: Names) -> None:
         self.pair, self.body, self.names = pair, body, names
-        self.gated = {c.var: c for c in pair.backward.carried}
 
     def run(self) -> dict[int, Block] | None:
         """The statements that take the places of others, by id; None where nothing is proved."""
-        kept, other = self.pair.backward, self.pair.pop.stack
-        outside = {s.stack for s in walk_stmts(kept.body) if isinstance(s, Pop)} - {
-            s.stack for s in walk_stmts(kept.body) if isinstance(s, Push)
-        }
-        if outside != {other} or any(isinstance(s, Barrier | Shuffle) for s in walk_stmts(self.pair.forward.body)):
+        inside = tuple(walk_stmts(self.pair.backward.body))
+        outer = {s.stack for s in inside if isinstance(s, Pop)} - {s.stack for s in inside if isinstance(s, Push)}
+        if outer != {self.pair.pop.stack} or any(isinstance(s, Barrier | Shuffle) for s in walk_stmts(self.pair.forward.body)):
             return None
         for condition in self._conditions():
-            if self._is_choice(condition):
-                return self._written(condition)
+            gated = self._cleared(condition)
+            if gated and self._is_choice(condition, gated):
+                return self._written(condition, gated)
         return None
 
     # --- the proof -------------------------------------------------------------------------------------------------------------------
@@ -162,10 +160,7 @@ class _Rewrite:
             elif _is_zero(otherwise) and then == c.var:
                 yield b.negate(condition)
 
-    def _is_choice(self, condition: Expr) -> bool:
-        gated = self._cleared(condition)
-        if not gated:
-            return False
+    def _is_choice(self, condition: Expr, gated: set[Var]) -> bool:
         idle = _Null(_assumed(condition, False), {})
         still = _Null({}, {v: b.zero(v.type) for v in gated})
         for null in (idle, still):
@@ -180,20 +175,19 @@ class _Rewrite:
     def _cleared(self, condition: Expr) -> set[Var]:
         """The adjoints that are zero after an iteration with this choice."""
         null = _Null(_assumed(condition, True), {})
-        null.run(self.pair.backward.body, anyway=True)
+        null.run(self.pair.backward.body)
         return {c.var for c in self.pair.backward.carried if _is_zero(null.value(c.next))}
 
     # --- the text --------------------------------------------------------------------------------------------------------------------
 
-    def _written(self, condition: Expr) -> dict[int, Block] | None:
+    def _written(self, condition: Expr, gated: set[Var]) -> dict[int, Block] | None:
         forward, backward = self.pair.forward, self.pair.backward
         slice_ = _Slice(self.pair, self.body, self.names)
         made = slice_.of(condition)
-        gated = self._cleared(condition)
         truths = _assumed(condition, True)
         inside = _settled(tuple(s for s in backward.body if s is not self.pair.pop), truths)
         wanted = {v for s in walk_stmts(inside) for e in expressions(s) for v in variables(e)}
-        wanted |= {v for c in backward.carried for v in variables(_told(c.next, truths))}
+        wanted |= {v for c in backward.carried for v in variables(_known(c.next, truths))}
         popped = [(v, e) for v, e in zip(self.pair.pop.vars, self.pair.push.values, strict=True) if v in wanted]
         if made is None or any(v in _assigned(self.body) for e in (made, *(e for _, e in popped)) for v in variables(e)):
             return None
@@ -218,7 +212,7 @@ class _Rewrite:
         values |= starts
         inside = tuple(substituted(s, values) for s in inside)
         sums = [c for c in backward.carried if c.var not in gated]
-        merges = tuple(Merge(self.names.var(c.var.name, c.var.type), substitute(_told(c.next, truths), values), c.var) for c in sums)
+        merges = tuple(Merge(self.names.var(c.var.name, c.var.type), substitute(_known(c.next, truths), values), c.var) for c in sums)
         loop = replace(
             backward,
             body=(If(here, inside, (), merges),),
@@ -253,8 +247,7 @@ class _Slice:
         self.values: dict[Var, Expr] = dict(zip(pair.pop.vars, pair.push.values, strict=True))
         self.values[pair.backward.var] = pair.forward.var
         self.own = {v: s for s in pair.backward.body if isinstance(s, Let | Load) for v in defined(s)}
-        self.inner = {v for s in walk_stmts(pair.backward.body) for v in defined(s)} | {c.var for c in pair.backward.carried}
-        self.inner |= {v for s in walk_stmts(pair.backward.body) if isinstance(s, For | While) for v in _bound(s)}
+        self.inner = bound_in(pair.backward)
         self.changed = {s.buffer for s in walk_stmts(body) if isinstance(s, Store | Accumulate | Take | Atomic)}
         self.parameters = _free(body)
         self.copies: list[Stmt] = []
@@ -309,11 +302,11 @@ class _Null:
         """The expression with what follows from zeros."""
         return _told(substitute(expr, self.values), self.truths)
 
-    def run(self, block: Block, *, anyway: bool = False) -> bool:
-        """Goes through a block; False if it may do something. `anyway`: goes on then."""
-        return all([self._stmt(stmt, anyway) or anyway for stmt in block] if anyway else (self._stmt(stmt, anyway) for stmt in block))
+    def run(self, block: Block) -> bool:
+        """Goes through a block, to its end; False if it may do something."""
+        return all([self._stmt(stmt) for stmt in block])
 
-    def _stmt(self, stmt: Stmt, anyway: bool) -> bool:
+    def _stmt(self, stmt: Stmt) -> bool:
         match stmt:
             case Let(var=var, value=value):
                 known = self.value(value)
@@ -326,14 +319,14 @@ class _Null:
             case Store(buffer=buffer) if buffer in self.own:
                 pass
             case If():
-                return self._branch(stmt, anyway)
+                return self._branch(stmt)
             case For() | While():
-                return self._loop(stmt, anyway)
+                return self._loop(stmt)
             case _ if isinstance(stmt, _EFFECTS):
                 return False
         return True
 
-    def _branch(self, stmt: If, anyway: bool) -> bool:
+    def _branch(self, stmt: If) -> bool:
         condition = self.value(stmt.condition)
         sides = [(stmt.then, True), (stmt.otherwise, False)]
         taken = [side for side in sides if not isinstance(condition, Constant) or bool(condition.value) is side[1]]
@@ -341,7 +334,7 @@ class _Null:
         for block, truth in taken:
             before = dict(self.truths)
             self.truths |= _assumed(condition, truth)
-            nothing &= self.run(block, anyway=anyway)
+            nothing &= self.run(block)
             ends.append([self.value(m.then if truth else m.otherwise) for m in stmt.merges])
             self.truths = before
         for k, merge in enumerate(stmt.merges):
@@ -349,13 +342,13 @@ class _Null:
                 self.values[merge.var] = ends[0][k]
         return nothing
 
-    def _loop(self, stmt: For | While, anyway: bool) -> bool:
+    def _loop(self, stmt: For | While) -> bool:
         zeros = {c.var for c in stmt.carried if _is_zero(self.value(c.init))}
         while True:
             inner = _Null(self.truths, {**self.values, **{v: b.zero(v.type) for v in zeros}})
             inner.own = set(self.own)
             block = (*stmt.header, *stmt.body) if isinstance(stmt, While) else stmt.body
-            nothing = inner.run(block, anyway=anyway)
+            nothing = inner.run(block)
             kept = {c.var for c in stmt.carried if c.var in zeros and _is_zero(inner.value(c.next))}
             if kept == zeros:
                 break
@@ -383,15 +376,10 @@ def _told(expr: Expr, truths: Mapping[Expr, bool]) -> Expr:
 
 
 def _folded(expr: Expr) -> Expr:
+    expr = _decided(expr)
     match expr:
-        case Select(condition=c, then=then, otherwise=otherwise):
-            return b.select(c, then, otherwise)
-        case Unary(op="!", operand=Constant(value=v)):
-            return Constant(not v, BOOL)
         case Unary(op="-", operand=a) | Cast(operand=a) if expr.type.is_float and _is_zero(a):
             return b.zero(expr.type)
-        case Binary(op="&&" | "||" as op, left=left, right=right):
-            return _joined(op, left, right)
         case Binary(op="*", left=left, right=right) if expr.type.is_float and (_is_zero(left) or _is_zero(right)):
             return b.zero(expr.type)
         case Binary(op="/", left=left) if expr.type.is_float and _is_zero(left):
@@ -403,16 +391,8 @@ def _folded(expr: Expr) -> Expr:
         case Call(function="gpuad_chain", arguments=(seed, _)) if _is_zero(seed):
             return b.zero(expr.type)
         case Call(function="gpuad_used" | "gpuad_collected", arguments=(seed,)) if _is_zero(seed):
-            return _FALSE
+            return FALSE
     return expr
-
-
-def _joined(op: str, left: Expr, right: Expr) -> Expr:
-    neutral = op == "&&"
-    for a, other in ((left, right), (right, left)):
-        if isinstance(a, Constant):
-            return other if bool(a.value) is neutral else a
-    return Binary(op, left, right, BOOL)
 
 
 def _is_zero(expr: Expr) -> bool:
@@ -437,10 +417,10 @@ def _settled(block: Block, truths: Mapping[Expr, bool]) -> Block:
 
 
 def _known(expr: Expr, truths: Mapping[Expr, bool]) -> Expr:
-    return map_expr(expr, lambda e: _chosen_side(Constant(truths[e], BOOL) if e in truths else e))
+    return map_expr(expr, lambda e: _decided(Constant(truths[e], BOOL) if e in truths else e))
 
 
-def _chosen_side(expr: Expr) -> Expr:
+def _decided(expr: Expr) -> Expr:
     """The same value with known choices made; products stay as they are."""
     match expr:
         case Select(condition=c, then=then, otherwise=otherwise):
@@ -448,7 +428,7 @@ def _chosen_side(expr: Expr) -> Expr:
         case Unary(op="!", operand=Constant(value=v)):
             return Constant(not v, BOOL)
         case Binary(op="&&" | "||" as op, left=left, right=right):
-            return _joined(op, left, right)
+            return logical(op, left, right)
     return expr
 
 
