@@ -90,11 +90,11 @@ struct Program {
 
     void move(Memory& memory, Memory& other, bool copy, int a, int b)
     {
-        const auto item = [&](Memory& m) -> gpuad_item {
-            return {nullptr, (char*)m.arrays[a], copy ? (const char*)m.arrays[b] : nullptr, 0, 4 * N, 1, 0, 0};
+        const auto item = [&](Memory& m, bool far) -> gpuad_item {
+            return {nullptr, (char*)m.arrays[a], copy ? (const char*)m.arrays[b] : nullptr, far, 4 * N, 1, 0, 0};
         };
-        items.push_back(item(memory));
-        alone.push_back(item(other));
+        items.push_back(item(memory, b % 2));
+        alone.push_back(item(other, false));
     }
 
     static gpuad_item launch(std::vector<long long>& geometries, std::vector<unsigned long long>& slots, const long long* geometry,

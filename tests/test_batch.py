@@ -17,7 +17,8 @@ from gpuad import Active, Duplicated, LaunchError, launching
 from gpuad.executors.base import Memory, Prepared, prepared
 from gpuad.executors.batch import Native
 from gpuad.executors.host import Host
-from gpuad.program.actions import clearing, copying, perform
+from gpuad.program import memory
+from gpuad.program.actions import Copying, clearing, copying, perform
 from gpuad.program.batching import Batched, batched
 
 SOURCE = r"""
@@ -77,7 +78,8 @@ def test_neighbours_see_what_the_launch_before_wrote(workers: int) -> None:
 
 @pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize("shape", [(3, 70001), (3000, 60), (2, 2), (1, 9)])
-def test_copies_and_clearings_of_rows(workers: int, shape: tuple[int, int]) -> None:
+@pytest.mark.parametrize("far", [False, True])
+def test_copies_and_clearings_of_rows(workers: int, shape: tuple[int, int], far: bool) -> None:
     random, first = np.random.default_rng(2), launch(Host(workers), "near", np.zeros(N), np.ones(N), np.float64(1), np.int32(N))
     x, y, z = (random.integers(1, 200, shape).astype(np.uint8) for _ in range(3))
     expected = [a.copy() for a in (x, y, z)]
@@ -85,9 +87,48 @@ def test_copies_and_clearings_of_rows(workers: int, shape: tuple[int, int]) -> N
         [first, copying(x[1:, 1:-1], y[1:, :-2]), clearing(y[:, :1]), copying(z, x), clearing(x[1:]), copying(y[:, 1:], z[:, :-1])]
         for x, y, z in ((x, y, z), expected)
     ]
+    for action in actions[0]:
+        if isinstance(action, Copying):
+            action.far = far
     one([a for a in actions[0] if a is first or a.target.size])()
     perform(actions[1])
     assert all(np.array_equal(a, b) for a, b in zip((x, y, z), expected, strict=True))
+
+
+@pytest.mark.parametrize("size", [1, 15, 63, 64, 65, 127, 200, 1000])
+def test_a_copy_past_the_caches_writes_what_it_is_to_write(size: int) -> None:
+    """From and to any place of a line, and nothing beside it."""
+    first = launch(Host(1), "near", np.zeros(N), np.ones(N), np.float64(1), np.int32(N))
+    source = np.random.default_rng(0).integers(1, 256, 2048).astype(np.uint8)
+    for at in range(0, 64, 7):
+        for to in range(0, 64, 5):
+            target, wanted = np.zeros(2048, np.uint8), np.zeros(2048, np.uint8)
+            wanted[to : to + size] = source[at : at + size]
+            action = copying(target[to : to + size], source[at : at + size])
+            action.far = True
+            one([first, action])()
+            assert np.array_equal(target, wanted)
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_what_is_saved_long_before_it_is_read_goes_past_the_caches(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that saves 40 kB nine times: all but the last four of them, from the second recording on."""
+    found = {}
+    for near in (memory.NEAR, 4 * 8 * N):
+        monkeypatch.setattr(memory, "NEAR", near)
+        with launching.executor_for_tests(Host(workers)):
+            tape, run, arrays, seeds = program(9)
+            start = {name: a.copy() for name, a in arrays.items()}
+            for way in range(3):
+                for name, a in arrays.items():
+                    a[...] = start[name]
+                run()
+                copies = [action for a in tape.allocations.values() for p in a.pieces for action in p.saving if isinstance(action, Copying)]
+                tape.reverse(seeds)
+                found[near, way] = {name: a.copy() for name, a in arrays.items()}
+            assert len(copies) == 9 and sum(c.far for c in copies) == (0 if near > 9 * 8 * N else 5)
+    first, *others = found.values()
+    assert all(np.allclose(a, each[name], rtol=1e-12, atol=0) for each in others for name, a in first.items())
 
 
 def program(steps: int) -> tuple[gpuad.Tape, Callable[[], None], dict[str, Any], Any]:

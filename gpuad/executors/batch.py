@@ -42,18 +42,19 @@ def launch_item(launch: Native) -> Item:
     return _entry(launch.entry), _bytes(launch.geometry), _bytes(launch.slots), int(launch.led), 0, 0, 0, 0
 
 
-def copy_item(target: Any, source: Any) -> Item | None:
-    """A copy from one array of NumPy to another; None where it is more than one of memory, from somewhere to elsewhere."""
+def copy_item(target: Any, source: Any, far: bool = False) -> Item | None:
+    """A copy from one array of NumPy to another; None where it is more than one of memory, from somewhere to elsewhere. `far`: past the
+    caches."""
     if not (_has_numbers(target) and _has_numbers(source) and target.flags.writeable):
         return None
     if target.dtype != source.dtype or target.shape != source.shape or np.may_share_memory(target, source):
         return None
     if target.strides == source.strides and _is_dense(target):
-        return 0, _address(target), _address(source), 0, int(target.nbytes), 1, 0, 0
+        return 0, _address(target), _address(source), int(far), int(target.nbytes), 1, 0, 0
     if not (_has_runs(target) and _has_runs(source)):
         return None
     count, run = target.shape
-    return 0, _address(target), _address(source), 0, run * int(target.itemsize), count, target.strides[0], source.strides[0]
+    return 0, _address(target), _address(source), int(far), run * int(target.itemsize), count, target.strides[0], source.strides[0]
 
 
 def clearing_item(target: Any) -> Item | None:

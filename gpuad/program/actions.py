@@ -54,12 +54,13 @@ def named(action: Action) -> str:
 
 
 class Copying:
-    """Copies an array, or a number, into an array. A program has many: so it is as small as can be."""
+    """Copies an array, or a number, into an array. A program has many: so it is as small as can be. `far`: a CPU's caches will have
+    forgotten it when it is read."""
 
-    __slots__ = ("source", "target")
+    __slots__ = ("far", "source", "target")
 
     def __init__(self, target: Any, source: Any) -> None:
-        self.target, self.source = target, source
+        self.target, self.source, self.far = target, source, False
 
     def __call__(self) -> None:
         self.target[...] = self.source

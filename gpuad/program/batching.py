@@ -49,7 +49,7 @@ def batched(actions: Iterable[Action]) -> tuple[Action, ...]:
 def _item(action: Action) -> Item | None:
     """What compiled code does for an action; None where it takes Python."""
     if isinstance(action, Copying):
-        return copy_item(action.target, action.source)
+        return copy_item(action.target, action.source, action.far)
     if isinstance(action, Clearing):
         return clearing_item(action.target)
     native = _native(action)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import islice
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..annotations import address, namespace
-from .actions import Action, clearing, copying, perform, perform_one
+from .actions import Action, Copying, clearing, copying, perform, perform_one
 from .region import EMPTY, Region, span
 
 
@@ -92,6 +92,20 @@ class Allocation:
         for action in saving:
             do(action)
         self.pieces.append(Piece(time, region, data, base, saving))
+
+
+NEAR = 1 << 26  # bytes; what was saved before the last so many is in no cache any more when it is read
+
+
+def send_far(allocations: Iterable[Allocation]) -> None:
+    """Has what is read long after it is saved copied past the caches, when it is saved the next time: the first is read last."""
+    pieces = [p for a in allocations for p in a.pieces]
+    later = sum(int(p.data.size) for p in pieces)
+    for piece in sorted(pieces, key=lambda piece: piece.time) if later > NEAR else ():
+        later -= int(piece.data.size)
+        for action in piece.saving:
+            if isinstance(action, Copying):
+                action.far = later >= NEAR
 
 
 Source = tuple[Region, "Piece | None"]  # bytes, and the piece that holds them (None: live)

@@ -18,6 +18,7 @@ from .actions import perform
 from .arena import Arena
 from .batching import batched
 from .extracting import extracted_early
+from .memory import send_far
 from .recording import Recording
 from .region import Region
 from .reversal import Plan
@@ -79,6 +80,7 @@ class Repeating(Recording):
 
     def _remember(self) -> None:
         """The recording is complete. Where operations made arrays, others will be made the next time."""
+        send_far(self.allocations.values())
         if self._steps and self._comparable and not self.own and not self._temporaries:
             found = {id(a): a for step in self._steps for a in step.arrays}
             self._known = Known((*self._steps, END), tuple((a, signature(a)) for a in found.values()), self.surroundings())

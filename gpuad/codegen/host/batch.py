@@ -5,23 +5,43 @@ others have left.
 """
 
 BATCH = r"""
-// One of a batch: a launch by its entry, with its geometry in `a` and its slots in `b`, `led` if it has to be; without an entry a copy of
-// `count` runs of `run` bytes from `b` to `a`, or, without `b`, a clearing of `a`; `a_step`, `b_step`: from one run to the next.
+// One of a batch: a launch by its entry, with its geometry in `a` and its slots in `b`, `how` if it has to be led; without an entry a copy
+// of `count` runs of `run` bytes from `b` to `a`, past the caches if `how`, or, without `b`, a clearing of `a`; `a_step`, `b_step`: from
+// one run to the next.
 struct gpuad_item
 {
     int (*entry)(const long long*, const unsigned long long*);
     char* a;
     const char* b;
-    long long led, run, count, a_step, b_step;
+    long long how, run, count, a_step, b_step;
 };
 
 // Those from number `at` to `last` (excluded); `workers`: how many threads may make a copy.
 struct gpuad_batch { const gpuad_item* items; long long at, last; int workers; };
 
-GPUAD_INLINE void gpuad_move_bytes(char* a, const char* b, long long n)
+// Copies to memory that nobody reads soon: it is not fetched before it is overwritten, and takes no place in the caches.
+GPUAD_INLINE void gpuad_send(char* a, const char* b, long long n)
 {
-    if (b) std::memcpy(a, b, n);
-    else std::memset(a, 0, n);
+#ifdef __SSE2__
+    const long long to_line = -(long long)(std::uintptr_t)a & 63, first = to_line < n ? to_line : n, last = n - ((n - first) & 63);
+    std::memcpy(a, b, first);
+    for (long long k = first; k < last; k += 64) {
+        __m128i line[4];
+        std::memcpy(line, b + k, 64);
+        for (int j = 0; j < 4; ++j) _mm_stream_si128((__m128i*)(a + k) + j, line[j]);
+    }
+    std::memcpy(a + last, b + last, n - last);
+    _mm_sfence();
+#else
+    std::memcpy(a, b, n);
+#endif
+}
+
+GPUAD_INLINE void gpuad_move_bytes(char* a, const char* b, long long n, bool far)
+{
+    if (!b) std::memset(a, 0, n);
+    else if (far) gpuad_send(a, b, n);
+    else std::memcpy(a, b, n);
 }
 
 // A run is shared out by its bytes, several are by their number.
@@ -31,9 +51,9 @@ static int gpuad_move(const gpuad_item& item, int most)
     const int workers = gpuad_workers(most, bytes >= 1 << 17, amount), parts = gpuad_parts(workers, bytes / 4, amount);
     return gpuad_parallel(workers, parts, [&](int part) {
         const long long from = gpuad_bound(amount, part, parts), to = gpuad_bound(amount, part + 1, parts);
-        if (item.count == 1) return gpuad_move_bytes(item.a + from, item.b ? item.b + from : nullptr, to - from);
+        if (item.count == 1) return gpuad_move_bytes(item.a + from, item.b ? item.b + from : nullptr, to - from, item.how);
         for (long long k = from; k < to; ++k)
-            gpuad_move_bytes(item.a + k * item.a_step, item.b ? item.b + k * item.b_step : nullptr, item.run);
+            gpuad_move_bytes(item.a + k * item.a_step, item.b ? item.b + k * item.b_step : nullptr, item.run, item.how);
     });
 }
 
@@ -79,7 +99,7 @@ static int gpuad_follow(const gpuad_member& me)
 
 static int gpuad_do_as_member(gpuad_member& me, const gpuad_item& item, int workers)
 {
-    if (!(item.entry && item.led)) return gpuad_do(item, workers);
+    if (!(item.entry && item.how)) return gpuad_do(item, workers);
     return me.lane == 0 ? gpuad_lead(me, item, workers) : gpuad_follow(me);
 }
 

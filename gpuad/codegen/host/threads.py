@@ -21,6 +21,9 @@ INCLUDES = """
 #include <time.h>
 #include <unistd.h>
 #endif
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 """
 
 THREADS = r"""
