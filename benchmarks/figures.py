@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from .problem import Floor, Problem, Size
+from .problem import Floor, Problem, Rates, Size
 
 Record: TypeAlias = "dict[str, Any]"
 Rows: TypeAlias = "dict[str, Record]"
 
 REACHES = 0.7  # of a copy's bandwidth: a primal that has it is bound by bandwidth
+FARTHER = 1.25  # times: what is saved goes through slower memory than the primal if copies' rates differ by more
 MUCH = 1.15  # times the floor's bytes: a reason for being slow
 SHORT = 1e-4  # seconds a launch: below it the cost of launching counts
 PEERS = ("jax", "torch", "warp")
 
 
-def figures(floor: Floor, times: Mapping[str, float], copy: float | None) -> Record:
-    """Of one runner: milliseconds, reverse over primal, the same over the floor's; the floor's operations a second, or its bytes a second
-    and these over a copy's. `times`: seconds; `copy`: bytes a second. The reverse is what a gradient takes beyond the primal."""
+def figures(floor: Floor, times: Mapping[str, float], copy: Rates | None) -> Record:
+    """Of one runner: milliseconds, reverse over primal, the same over the floor's, and over the floor's in time at the rates of copies; the
+    floor's operations a second, or its bytes a second and these over a copy's. `times`: seconds. The reverse is what a gradient takes
+    beyond the primal."""
     primal, gradient = times["primal"], times["gradient"]
     reverse = max(gradient - primal, 1e-9)
     ratio = (gradient - primal) / primal
@@ -26,7 +28,8 @@ def figures(floor: Floor, times: Mapping[str, float], copy: float | None) -> Rec
         **{f"{piece}_ms": round(seconds * 1e3, 4) for piece, seconds in times.items()},
         "ratio": round(ratio, 3),
         "over_floor": round(ratio / floor.ratio, 3),
-        **(_arithmetic(floor, primal, reverse) if floor.by_arithmetic else _bandwidth(floor, primal, reverse, copy)),
+        **({"over_floor_at_rates": round(ratio / floor.ratio_at(copy), 3)} if copy and floor.saved_bytes else {}),
+        **(_arithmetic(floor, primal, reverse) if floor.by_arithmetic else _bandwidth(floor, primal, reverse, copy.near if copy else None)),
     }
 
 
@@ -55,15 +58,24 @@ def usable(row: Record) -> bool:
     return "gradient_ms" in row
 
 
-def judge(problem: Problem, size: Size, floor: Floor, rows: Rows) -> list[Record]:
-    """What is required of gpuad at this size, and whether it is reached: what, the figure, the most that it may be, and why not."""
+def judge(problem: Problem, size: Size, floor: Floor, rows: Rows, copy: Rates | None = None) -> list[Record]:
+    """What is required of gpuad at this size, and whether it is reached: what, the figure, the most that it may be, and why not. `copy`: at
+    what rates. The floor counts all bytes alike; where the primal works in a cache and what is saved does not fit, its time is judged."""
     ours = rows["gpuad"]
     if not usable(ours):
         return []
     found = []
     if problem.required is not None:
-        found.append(verdict("reverse / primal over the floor's", ours["over_floor"], problem.required, _why(problem, size, floor, ours)))
-        found[-1]["bound"] = floor.by_arithmetic or ours.get("primal_of_copy", 1.0) >= REACHES
+        why, bound = _why(problem, size, floor, ours), floor.by_arithmetic or ours.get("primal_of_copy", 1.0) >= REACHES
+        if copy and floor.saved_bytes and copy.near > FARTHER * copy.far:
+            slower = f"what is saved moves at {copy.far / 1e9:.0f} GB/s, what the primal reads and writes at {copy.near / 1e9:.0f}"
+            found.append(verdict("reverse / primal over the floor's", ours["over_floor"], problem.required, [slower, *why]))
+            found[-1]["bound"] = False
+            at_rates = f"reverse / primal over the floor's at these rates, {floor.ratio_at(copy):.2f}"
+            found.append(verdict(at_rates, ours["over_floor_at_rates"], problem.required, why))
+        else:
+            found.append(verdict("reverse / primal over the floor's", ours["over_floor"], problem.required, why))
+        found[-1]["bound"] = bound
     hand = rows.get("by hand", {})
     if problem.of_hand is not None and usable(hand):
         share, primal = ours["gradient_ms"] / hand["gradient_ms"], ours["primal_ms"] / hand["primal_ms"]

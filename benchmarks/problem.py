@@ -44,12 +44,14 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Floor:
-    """What a machine has to do at least, with perfect caching: bytes, and operations where these are what takes the time."""
+    """What a machine has to do at least, with perfect caching: bytes, and operations where these are what takes the time. `saved_bytes`:
+    what the reverse needs of states that are overwritten; among the other two it counts twice, when it is written and when it is read."""
 
     primal_bytes: int
     reverse_bytes: int
     primal_flops: int = 0
     reverse_flops: int = 0
+    saved_bytes: int = 0
 
     @property
     def by_arithmetic(self) -> bool:
@@ -60,6 +62,20 @@ class Floor:
     def ratio(self) -> float:
         """Reverse over primal."""
         return self.reverse_flops / self.primal_flops if self.primal_flops else self.reverse_bytes / self.primal_bytes
+
+    def ratio_at(self, rates: Rates) -> float:
+        """Reverse over primal in time, if what is saved moves at the far rate and all else at the near one."""
+        far = 2 * self.saved_bytes * (rates.near / rates.far)
+        return (self.primal_bytes + self.reverse_bytes - 2 * self.saved_bytes + far) / self.primal_bytes - 1
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Bytes a second of a plain copy, read and written: `near`, through as much memory as one launch of the primal goes through; `far`,
+    through as much as is saved."""
+
+    near: float
+    far: float
 
 
 class Problem(ABC):

@@ -47,6 +47,7 @@ def show_table(record: Record, console: Console, judged: bool = True) -> None:
             continue
         for size, entry in sizes.items():
             copied = f"; a copy {entry['copy_gb_s']} GB/s" if "copy_gb_s" in entry else ""
+            copied += f", of as much as is saved {entry['far_copy_gb_s']} GB/s" if "far_copy_gb_s" in entry else ""
             console.print(compared(f"{problem}: {size} (floor's ratio {entry['floor']['ratio']:.2f}{copied})", entry["rows"]))
             _show_verdicts(entry["verdicts"] if judged else [], console)
             for who, row in entry["rows"].items():

@@ -17,7 +17,7 @@ import numpy as np
 from . import crew, figures
 from .crew import Hire, Member
 from .figures import Rows
-from .problem import Problem, Record, Size, label
+from .problem import Problem, Rates, Record, Size, label
 from .worker import PACKAGES, RUNNERS
 
 
@@ -79,10 +79,15 @@ def _at_size(problem: Problem, size: Size, members: Mapping[str, Member], pace: 
             row["over_gpuad"] = round(row["gradient_ms"] / ordered["gpuad"]["gradient_ms"], 3)
     return {
         "size": dict(size),
-        "floor": {"primal_bytes": floor.primal_bytes, "reverse_bytes": floor.reverse_bytes, "ratio": round(floor.ratio, 3)},
-        **({"copy_gb_s": round(copy / 1e9, 2)} if copy else {}),
+        "floor": {
+            **{f"{name}_bytes": getattr(floor, f"{name}_bytes") for name in ("primal", "reverse", "saved")},
+            "ratio": round(floor.ratio, 3),
+            **({"ratio_at_rates": round(floor.ratio_at(copy), 3)} if copy and floor.saved_bytes else {}),
+        },
+        **({"copy_gb_s": round(copy.near / 1e9, 2)} if copy else {}),
+        **({"far_copy_gb_s": round(copy.far / 1e9, 2)} if copy and floor.saved_bytes else {}),
         "rows": ordered,
-        "verdicts": figures.judge(problem, size, floor, ordered),
+        "verdicts": figures.judge(problem, size, floor, ordered, copy),
     }
 
 
@@ -95,13 +100,15 @@ def _together(members: Mapping[str, Member], **request: object) -> dict[str, Rec
 
 def _turns(
     problem: Problem, size: Size, members: Mapping[str, Member], pieces: Mapping[str, list[str]], pace: Pace
-) -> tuple[dict[str, dict[str, float]], float | None, Rows]:
-    """Seconds of each piece of each runner, a copy's bytes a second, and who broke on the way."""
+) -> tuple[dict[str, dict[str, float]], Rates | None, Rows]:
+    """Seconds of each piece of each runner, the rates of copies, and who broke on the way."""
     times = {name: dict.fromkeys(pieces[name], math.inf) for name in members}
-    nbytes = max(problem.floor(size).primal_bytes // problem.launches(size), _LEAST_COPY)
+    floor = problem.floor(size)
+    near, far = max(floor.primal_bytes // problem.launches(size), _LEAST_COPY), max(2 * floor.saved_bytes, _LEAST_COPY)
     broken: Rows = {}
     done: set[str] = set()
-    copies, deadline = [], time.perf_counter() + pace.seconds
+    copies: dict[int, float] = {}
+    deadline = time.perf_counter() + pace.seconds
     for turn in range(pace.turns):
         if turn > 1 and time.perf_counter() > deadline:
             break
@@ -117,7 +124,7 @@ def _turns(
                 times[name][piece] = min(times[name][piece], answer["seconds"])
             if time.perf_counter() - begin > pace.seconds / 2 > 0:
                 done.add(name)
-        if "gpuad" in members and "gpuad" not in broken:
+        for nbytes in (near, far) if "gpuad" in members and "gpuad" not in broken else ():
             members["gpuad"].ask(do="copy", nbytes=nbytes, seconds=pace.piece)
-            copies.append(members["gpuad"].answer().get("rate", 0.0))
-    return times, max(copies, default=0.0) or None, broken
+            copies[nbytes] = max(copies.get(nbytes, 0.0), members["gpuad"].answer().get("rate", 0.0))
+    return times, Rates(copies[near], copies[far]) if all(copies.values()) and copies else None, broken

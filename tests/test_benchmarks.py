@@ -33,7 +33,7 @@ from benchmarks import (
     table,
     worker,
 )  # fmt: skip
-from benchmarks.problem import Floor, Missing, Problem, relative
+from benchmarks.problem import Floor, Missing, Problem, Rates, relative
 from benchmarks.problems import PROBLEMS
 from benchmarks.runners.by_hand import ByHand
 from benchmarks.workload import workload
@@ -354,18 +354,27 @@ def ours(**more: Any) -> Any:
     return {"primal_ms": 10.0, "gradient_ms": 20.0, "over_floor": 1.0, "primal_of_copy": 0.9, "memory_bytes": 90, **more}
 
 
-def judged(rows: Any) -> list[str]:
+def judged(rows: Any, rates: Rates | None = None) -> list[str]:
     heat = problem_named("fisher_kpp")
     size = {"side": 100, "steps": 10}
-    return [figures.sentence(v) for v in figures.judge(heat, size, heat.floor(size), rows)]
+    return [figures.sentence(v) for v in figures.judge(heat, size, heat.floor(size), rows, rates)]
 
 
 def test_figures_of_times() -> None:
     floor = Floor(8_000_000, 12_000_000)
-    found = figures.figures(floor, {"primal": 1e-3, "gradient": 4e-3}, 1e10)
+    found = figures.figures(floor, {"primal": 1e-3, "gradient": 4e-3}, Rates(1e10, 1e10))
     assert (found["ratio"], found["over_floor"], found["primal_gb_s"], found["primal_of_copy"]) == (3.0, 2.0, 8.0, 0.8)
     assert figures.moved({"moved_bytes": 30_000_000}, floor) == {"moved_over_floor": 1.5} and figures.moved({}, floor) == {}
     assert Floor(8, 12, 100, 300).ratio == 3.0
+
+
+def test_the_floor_in_time_where_what_is_saved_is_far() -> None:
+    """8 bytes of the primal at 4 a second are 2 s. Of 20 in all, 8 are at half of that rate: 12 / 4 + 8 / 2 = 7 s."""
+    floor = Floor(8, 12, saved_bytes=4)
+    assert floor.ratio == floor.ratio_at(Rates(4.0, 4.0)) == 1.5 and floor.ratio_at(Rates(4.0, 2.0)) == 2.5
+    found = figures.figures(floor, {"primal": 1.0, "gradient": 4.0}, Rates(4.0, 2.0))
+    assert (found["over_floor"], found["over_floor_at_rates"]) == (2.0, 1.2)
+    assert "over_floor_at_rates" not in figures.figures(Floor(8, 12), {"primal": 1.0, "gradient": 4.0}, Rates(4.0, 2.0))
 
 
 def test_verdicts_say_what_is_reached_and_why_not() -> None:
@@ -381,6 +390,12 @@ def test_verdicts_say_what_is_reached_and_why_not() -> None:
     slow = judged({"gpuad": ours(primal_ms=30.0, gradient_ms=40.0), **others})[1]
     assert "misses 1.5 (the primal alone takes 3.00 of that by hand" in slow
     assert "jax: 1.60, misses 1.0" in bad[3]
+    slow_and_far = {"gpuad": ours(over_floor=3.0, over_floor_at_rates=1.2), **others}
+    alike, far = (judged(slow_and_far, Rates(50e9, rate)) for rate in (45e9, 25e9))
+    assert alike[0].startswith("reverse / primal over the floor's: 3.00, misses 1.3") and len(far) == len(alike) + 1
+    assert "3.00, above 1.3 (what is saved moves at 25 GB/s, what the primal reads and writes at 50" in far[0]
+    assert far[1] == "reverse / primal over the floor's at these rates, 2.50: 1.20, within 1.3"
+    assert "2.00, misses" in judged({"gpuad": ours(over_floor=3.0, over_floor_at_rates=2.0), **others}, Rates(50e9, 25e9))[1]
     unbound = judged({"gpuad": ours(over_floor=3.0, primal_of_copy=0.2), **others})[0]
     assert "above 1.3 (the primal has 0.20 of a copy's bandwidth" in unbound
     assert judged({"gpuad": {"failed": "x"}, **others}) == []

@@ -89,7 +89,7 @@ class FisherKpp(Problem):
 
     def floor(self, size: Size) -> Floor:
         cells = size["side"] ** 2 * size["steps"]
-        return Floor(8 * cells, 12 * cells)
+        return Floor(8 * cells, 12 * cells, saved_bytes=4 * cells)
 
     def wanted(self, size: Size, given: Arrays) -> Arrays:
         u, states = given["start"].astype(np.float64), []

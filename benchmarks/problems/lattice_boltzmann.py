@@ -124,7 +124,7 @@ class LatticeBoltzmann(Problem):
 
     def floor(self, size: Size) -> Floor:
         cells = size["side"] ** 2 * size["steps"]
-        return Floor(72 * cells, 84 * cells)
+        return Floor(72 * cells, 84 * cells, saved_bytes=12 * cells)
 
     def wanted(self, size: Size, given: Arrays) -> Arrays:
         f, states = given["start"].astype(np.float64), []
