@@ -19,7 +19,7 @@ from gpuad.differentiate import Adjoint
 from gpuad.ir.dtypes import shadow_dtype
 from gpuad.ir.nodes import Accumulate, Atomic, Buffer, How, If, Kernel, Load, Store, Take, Var
 from gpuad.ir.rewrite import walk_stmts
-from gpuad.program.effects import reached
+from gpuad.program.effects import reached, surely_written
 
 Geometry: TypeAlias = "tuple[tuple[int, int, int], tuple[int, int, int]]"
 
@@ -135,7 +135,7 @@ def _argument(value: Any, active: bool, library: Any) -> Any:
 def touched_bytes(kernel: Kernel, args: list[Any], geometry: Geometry | None = None) -> int:
     """Bytes that a kernel moves at least if it touches all of every array: once for those that it reads, once for those that it writes.
     Where it adds but to what it does not store to (`If` one, else the other), and the launch's `geometry` (grid, block) says how much that
-    is, only that is read."""
+    is, only that is read; nothing of what it has stored to before."""
     read, written = set(), set()
     for stmt in walk_stmts(kernel.body):
         if isinstance(stmt, Load | Take | Accumulate | Atomic):
@@ -143,19 +143,37 @@ def touched_bytes(kernel: Kernel, args: list[Any], geometry: Geometry | None = N
         if isinstance(stmt, Store | Take | Accumulate | Atomic):
             written.add(stmt.buffer)
     sizes = {p: int(a.root.nbytes) for p, a in zip(kernel.params, args, strict=True) if isinstance(p, Buffer) and a is not None}
-    spared = _assigned_bytes(kernel, args, geometry) if geometry is not None else {}
+    spared = _assigned_bytes(kernel, args, geometry) | _stored_first(kernel, args, geometry) if geometry is not None else {}
     return sum(size * ((p in read) + (p in written)) - spared.get(p, 0) for p, size in sizes.items())
 
 
 def _assigned_bytes(kernel: Kernel, args: list[Any], geometry: Geometry) -> dict[Buffer, int]:
     """Of shadows that are added to where they are not stored to: the bytes that are stored to."""
-    numbers = {p: int(a) for p, a in zip(kernel.params, args, strict=True) if isinstance(p, Var) and p.type.is_integer}
-    found: dict[Buffer, int] = {}
+    launch, found = _launch(kernel, args, geometry), dict[Buffer, int]()
     for stmt in walk_stmts(kernel.body):
         inside = {s.buffer for s in stmt.then if isinstance(s, Store)} if isinstance(stmt, If) else set()
         beside = {s.buffer for s in walk_stmts(stmt.otherwise) if isinstance(s, Accumulate)} if isinstance(stmt, If) else set()
         for buffer in inside & beside:
             others = [s for s in walk_stmts(kernel.body) if getattr(s, "buffer", None) == buffer and s not in walk_stmts((stmt,))]
-            region = reached(kernel.body, buffer, Launch(*geometry, numbers), (Store,), buffer.element.size) if not others else None
+            region = reached(kernel.body, buffer, launch, (Store,), buffer.element.size) if not others else None
             found[buffer] = region.nbytes if region is not None else 0
     return found
+
+
+def _stored_first(kernel: Kernel, args: list[Any], geometry: Geometry) -> dict[Buffer, int]:
+    """Of arrays that are read only where, and after, they were stored to: their bytes."""
+    launch, found = _launch(kernel, args, geometry), dict[Buffer, int]()
+    for buffer, array in zip(kernel.params, args, strict=True):
+        uses = [s for s in walk_stmts(kernel.body) if getattr(s, "buffer", None) == buffer]
+        reads = [n for n, s in enumerate(uses) if isinstance(s, Load | Take | Accumulate | Atomic)]
+        if isinstance(buffer, Buffer) and array is not None and reads and len(uses) > len(reads) == len(uses) - reads[0]:
+            size = buffer.element.size
+            read = reached(kernel.body, buffer, launch, (Load, Take, Accumulate, Atomic), size)
+            if read is not None and read <= surely_written(kernel, buffer, launch, size):
+                found[buffer] = int(array.root.nbytes)
+    return found
+
+
+def _launch(kernel: Kernel, args: list[Any], geometry: Geometry) -> Launch:
+    numbers = {p: int(a) for p, a in zip(kernel.params, args, strict=True) if isinstance(p, Var) and p.type.is_integer}
+    return Launch(*geometry, numbers)

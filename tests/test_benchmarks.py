@@ -36,8 +36,9 @@ from benchmarks import (
 from benchmarks.problem import Floor, Missing, Problem, Rates, relative
 from benchmarks.problems import PROBLEMS
 from benchmarks.runners.by_hand import ByHand
-from benchmarks.workload import workload
+from benchmarks.workload import touched_bytes, workload
 from gpuad.cases import all_cases
+from gpuad.executors.base import Memory
 
 EFFORT = measure.Effort(1, 2, 0.1)
 TINY = sizes.Budget(bytes=1 << 16, flops=100_000, threads=1 << 10)
@@ -561,3 +562,35 @@ def test_the_sanitizer_is_judged_by_its_status(monkeypatch: pytest.MonkeyPatch) 
     found = gpu.sanitized()
     assert not found["memcheck"]["clean"] and found["racecheck"]["clean"]
     assert found["memcheck"]["summary"].endswith("ERROR SUMMARY: 1 error") and found["memcheck"]["failed"] == {"b": "x"}
+
+
+TOUCHES = r"""
+extern "C" __global__ void stored_first(double* y, const double* x, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    for (int k = 0; k < 3; ++k) y[k * n + i] = 2.0 * x[k * n + i];
+    for (int k = 0; k < 3; ++k) y[k * n + i] += x[i];
+}
+extern "C" __global__ void read_first(double* y, const double* x, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    y[i] += x[i];
+    y[i] = 2.0 * y[i];
+}
+extern "C" __global__ void stored_in_part(double* y, const double* x, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    if (i > 3) y[i] = x[i];
+    y[i] += x[i];
+}
+"""
+
+
+@pytest.mark.parametrize("name, arrays_of_y", [("stored_first", 1), ("read_first", 2), ("stored_in_part", 2)])
+def test_what_was_stored_before_it_is_read_is_not_fetched(name: str, arrays_of_y: int) -> None:
+    n, kernel = 64, gpuad.kernel(TOUCHES, name).primal()
+    y, x = (Memory(np.zeros(3 * n)) for _ in range(2))
+    bytes_of_one = 8 * 3 * n
+    moved = touched_bytes(kernel, [y, x, np.int32(n)], ((2, 1, 1), (32, 1, 1)))
+    assert moved == bytes_of_one * (arrays_of_y + 1)
+    assert touched_bytes(kernel, [y, x, np.int32(n)]) == 3 * bytes_of_one  # the geometry is not known
