@@ -397,6 +397,8 @@ def test_verdicts_say_what_is_reached_and_why_not() -> None:
     assert "3.00, above 1.3 (what is saved moves at 25 GB/s, what the primal reads and writes at 50" in far[0]
     assert far[1] == "reverse / primal over the floor's at these rates, 2.50: 1.20, within 1.3"
     assert "2.00, misses" in judged({"gpuad": ours(over_floor=3.0, over_floor_at_rates=2.0), **others}, Rates(50e9, 25e9))[1]
+    by_hand = judged({"gpuad": ours(over_floor=3.0), "by hand": ours(over_floor=1.4)})[0]
+    assert by_hand == "reverse / primal over the floor's: 3.00, misses 1.3 (by hand it is 1.40)"
     unbound = judged({"gpuad": ours(over_floor=3.0, primal_of_copy=0.2), **others})[0]
     assert "above 1.3 (the primal has 0.20 of a copy's bandwidth" in unbound
     assert judged({"gpuad": {"failed": "x"}, **others}) == []
