@@ -48,6 +48,30 @@ K greatest(double* y, const double* x, int n) {
     I; for (; i < n; i += gridDim.x * blockDim.x)
         for (int c = 0; c < 2; ++c) atomicMax((long long*)&y[(i + c) % 3], __double_as_longlong(x[i] * x[i] * (c + 1)));
 }
+K tile(double* x, int n) {
+    __shared__ double s[32];
+    I; s[threadIdx.x] = i < n ? x[i] * x[i] : 0.0;
+    __syncthreads();
+    if (i < n) x[i] = 0.5 * s[threadIdx.x] * s[(threadIdx.x + 1) % blockDim.x] + 0.3;
+}
+K dynamic(double* x, int n) {
+    extern __shared__ double s[];
+    I; s[threadIdx.x] = i < n ? sin(x[i]) : 0.0;
+    for (int k = 0; k < 4; ++k) {
+        int step = 1 << k;
+        __syncthreads();
+        double before = threadIdx.x >= step ? s[threadIdx.x - step] : 0.0;
+        __syncthreads();
+        s[threadIdx.x] += 0.1 * before;
+    }
+    if (i < n) x[i] = s[threadIdx.x] * x[i];
+}
+K warp(double* x, int n) {
+    I; double v = i < n ? x[i] * x[i] : 0.0;
+    for (int k = 0; k < 5; ++k) v += 0.1 * __shfl_xor_sync(0xffffffff, v, 1 << k);
+    if (i < n) x[i] = 0.2 * v;
+}
+K tile_reverse_in_blocks_of_32_1_1(double* x, int n) { I; if (i < n) x[i] = 0.7 * x[i] * x[i]; }
 """
 RUNNER = """
 import sys
@@ -133,6 +157,20 @@ def test_in_place(tmp_path: Path, name: str) -> None:
     with tape:
         for _ in range(3):
             kernel(name)[3, 32](x, n)
+    same_bits(tmp_path, tape, {"x": x}, {}, {"x": weights(n)})
+
+
+@pytest.mark.parametrize("restore", [False, True])
+def test_threads_that_wait_for_one_another(tmp_path: Path, restore: bool) -> None:
+    """On a CPU the text is that for blocks of these extents; here two kinds of them, and a kernel that has the name of such a text."""
+    n, x = 90, pair(90, 3)
+    tape = gpuad.Tape(restore=restore)
+    with tape:
+        for block in (32, 16, 32):
+            kernel("tile")[6, block](x, n)
+            kernel("dynamic")((6,), (block,), (x, n), shared_mem=8 * block)
+            kernel("warp")[3, 32](x, n)
+        kernel("tile_reverse_in_blocks_of_32_1_1")[3, 32](x, n)
     same_bits(tmp_path, tape, {"x": x}, {}, {"x": weights(n)})
 
 

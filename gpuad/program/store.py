@@ -28,12 +28,14 @@ from ..codegen.naming import identifier
 from ..codegen.structure import written
 from ..differentiate import Adjoint, Parameter
 from ..errors import TapeError, UnsupportedError
-from ..executors.base import Memory
+from ..executors.base import Dim3, Memory
+from ..executors.serial import serial
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Buffer, Kernel, Var
 from ..ir.rewrite import walk_stmts
 from ..ir.shared import dynamic_bytes
 from ..launching import Call, Stage
+from ..transform.barriers import waits
 from ..transform.stack_layout import GROUP
 from .arena import ALIGN, Arena
 from .finder import VersionFinder
@@ -44,7 +46,7 @@ from .portable import Portable
 from .recording import Recording
 from .region import EMPTY, Region, of_array
 from .rules import Ruled
-from .stored import order_of
+from .stored import FORMAT, order_of
 
 _NOTHING = ("saved", 0, 0, 0, 0)  # where an array without elements lies
 _HALF = 1 << 31
@@ -216,6 +218,7 @@ class _Store:
         self.places = _Places(recording, names)
         self.plan = _Plan(self.places)
         self.kernels: dict[int, Kernel] = {}  # under names of their own, by id of the recording's
+        self.serials: dict[tuple[int, Dim3], Kernel] = {}  # those whose threads wait for one another, as the CPU runs them
         self.variants: dict[tuple[bool, bool], dict[str, Kernel]] = {}
         self.operations: list[dict[str, Any]] = []
         self.lines: list[str] = []
@@ -235,7 +238,7 @@ class _Store:
         entries = {kind: [r.entry(self.places) for r in rooms] for kind, rooms in self.places.rooms.items()}
         saved = b"".join(self.places.saved)
         program = {
-            "format": 2, "byteorder": sys.byteorder, "restores": self.recording.restore, "arrays": entries["array"],
+            "format": FORMAT, "byteorder": sys.byteorder, "restores": self.recording.restore, "arrays": entries["array"],
             "shadows": entries["shadow"], "saved": {"nbytes": len(saved), "sha256": _digest(saved)},
             "cuda": {"file": "kernels.cu", "sha256": _digest(cuda)}, "host": host, "no_host": reason, "operations": self.operations,
         }  # fmt: skip
@@ -351,14 +354,16 @@ class _Store:
         ]
         named = self._named(kernel)
         variant = self._variant(kernel, given, scratch)
-        self.variants.setdefault(variant, {})[named.name] = named
+        on_host, host_block = self._on_host(kernel, call.block)
+        self.variants.setdefault(variant, {})[on_host.name] = on_host
         arguments = [place[:3] for place in given]
         shown = ", ".join(self._shown(p, a) for p, a in zip(stage.parameters, arguments, strict=True))
         grid = stage.grid or call.grid
         entry = {
             "kind": "launch", "kernel": named.name, "grid": [int(n) for n in grid], "block": [int(n) for n in call.block],
             "shared_mem": max(int(call.shared_mem), dynamic_bytes(kernel)), "exact": call.exact, "host": list(self.variants).index(variant),
-            "serial": has_atomics(kernel), "rooms": self.plan.rooms, "scratch": scratch, "overflow": overflow, "arguments": arguments,
+            "host_kernel": on_host.name, "host_block": [int(n) for n in host_block], "serial": has_atomics(on_host),
+            "rooms": self.plan.rooms, "scratch": scratch, "overflow": overflow, "arguments": arguments,
         }  # fmt: skip
         self._note(entry, f"{named.name}[{tuple(grid)}, {tuple(call.block)}]({shown})  {operation.where}")
 
@@ -400,11 +405,23 @@ class _Store:
     def _named(self, kernel: Kernel) -> Kernel:
         """The kernel under a name that no other has."""
         if id(kernel) not in self.kernels:
-            taken = {identifier(k.name) for k in self.kernels.values()}
-            base = identifier(kernel.name)
-            name = next(n for n in (base, *(f"{base}_{k}" for k in range(2, len(taken) + 3))) if n not in taken)
-            self.kernels[id(kernel)] = replace(kernel, name=name)
+            self.kernels[id(kernel)] = replace(kernel, name=self._free_name(kernel.name))
         return self.kernels[id(kernel)]
+
+    def _on_host(self, kernel: Kernel, block: Dim3) -> tuple[Kernel, Dim3]:
+        """What runs on a CPU, and with which blocks: as in the executor, a block of threads that wait for one another is one thread."""
+        if not waits(kernel.body):
+            return self._named(kernel), block
+        key = id(kernel), block
+        if key not in self.serials:
+            name = self._free_name(f"{self._named(kernel).name}_in_blocks_of_{'_'.join(map(str, block))}")
+            self.serials[key] = replace(serial(kernel, block), name=name)
+        return self.serials[key], (1, 1, 1)
+
+    def _free_name(self, name: str) -> str:
+        taken = {identifier(k.name) for k in (*self.kernels.values(), *self.serials.values())}
+        base = identifier(name)
+        return next(n for n in (base, *(f"{base}_{k}" for k in range(2, len(taken) + 3))) if n not in taken)
 
     def _variant(self, kernel: Kernel, given: Sequence[Place], scratch: Sequence[dict[str, Any]]) -> tuple[bool, bool]:
         """Which text for the CPU fits, by the same judgement as that of the executor: (wide, apart)."""

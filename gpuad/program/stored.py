@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 FOLDER = Path(__file__).resolve().parent
-FORMAT = 2
+FORMAT = 3
 SLOT = 8  # bytes of an argument
 LIBRARIES: dict[tuple[str, ...], Any] = {}  # compiled texts
 SHIPPED = ("array", "shadow", "saved")
@@ -229,7 +229,7 @@ class Machine:
         if self.library is np:
             number = operation["host"]
             require(number is not None, f"{operation['kernel']} does not run on the CPU: {self.program['no_host']}")
-            entry = getattr(host_library(self.program["host"][number]), f"gpuad_launch_{operation['kernel']}")
+            entry = getattr(host_library(self.program["host"][number]), f"gpuad_launch_{operation['host_kernel']}")
             entry.argtypes, entry.restype = [ctypes.c_char_p, ctypes.c_char_p], ctypes.c_int
             return entry
         options = ("-std=c++17", "-fmad=false") if operation["exact"] else ("-std=c++17",)
@@ -300,7 +300,7 @@ FLAGS = (
 def run_on_host(entry: Any, operation: Any, values: list[Any]) -> None:
     """Calls a compiled kernel; each argument takes a slot of 8 bytes."""
     workers = 1 if operation["serial"] else cores()
-    geometry = struct.pack("=7q", *operation["grid"], *operation["block"], workers)
+    geometry = struct.pack("=7q", *operation["grid"], *operation["host_block"], workers)
     status = entry(geometry, b"".join(v.tobytes().ljust(SLOT, b"\0") for v in values))
     require(status == 0, f"{operation['kernel']} failed: " + ("more than 2^31 threads along an axis" if status == 1 else "out of memory"))
 
