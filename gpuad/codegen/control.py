@@ -127,7 +127,7 @@ class Control(Scopes):
         changed = self.changed(stmt)
         if not any(self.root(v) in changed for v in variables(expr)):
             return expr
-        bound = Var(f"{stmt.var.name}_{role}", expr.type, -(1 << 29) - len(self.lines))
+        bound = self.temporary(f"{stmt.var.name}_{role}", expr.type)
         self.define(bound, expr)
         return bound
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from ..ir.nodes import Assign, Binary, Block, Buffer, Constant, Expr, For, If, Kernel, Let, Stmt, Unary, Var, While, variables
 from ..ir.rewrite import walk_stmts
 from ..ir.shared import pieces
+from ..ir.types import Scalar
 from .coalesce import coalesce
 from .expressions import Expressions
 from .fold import fold
@@ -42,6 +43,7 @@ class Scopes:
         self.helpers = self.expressions.helpers
         self.lines: list[str] = []
         self.depth = 1
+        self.temporaries = 0
         self.pieces = pieces(self.kernel)
         self.dynamic = self.names.new("gpuad_shared") if self.pieces else ""
 
@@ -217,9 +219,14 @@ class Scopes:
 
     def saved(self, var: Var, value: Expr) -> Var:
         """A temporary with the value that the variable will get."""
-        temporary = Var(f"next_{var.name}", var.type, -(1 << 30) - len(self.lines))
+        temporary = self.temporary(f"next_{var.name}", var.type)
         self.define(temporary, value)
         return temporary
+
+    def temporary(self, name: str, kind: Scalar) -> Var:
+        """A variable of the text's own, unlike any that an outer scope may still have."""
+        self.temporaries += 1
+        return Var(name, kind, -(1 << 30) - self.temporaries)
 
 
 def joined(stmt: Stmt) -> set[Var]:
