@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import gpuad
 from gpuad import launching, testing
+from gpuad.executors.reference import Reference
 
 # --- the text's own temporaries ----------------------------------------------------------------------------------------------------------
 
@@ -24,3 +26,27 @@ def test_numbers_that_change_places_in_a_loop_in_a_loop(executor: Any) -> None:
     }"""
     with launching.executor_for_tests(executor):
         testing.check_gradient(gpuad.kernel(text, "k"), (np.array([3.0, 5.0]), np.ones(1, np.int32), 6), grid=1, block=1)
+
+
+# --- reads past the end that nobody uses -------------------------------------------------------------------------------------------------
+
+_UNUSED = {
+    "a sum": "double r = u[i + 1]; double t = 0.5 * u[i] + r; if (i + 1 < n) v[i] = t * t;",
+    "a sum of a sum": "double r = u[i + 1]; double t = r - u[i], s = c + t; if (i + 1 < n) v[i] = s * u[i];",
+    "a choice": "double t = 0; if (c > 0) { double r = u[i + 1]; t = r - 2 * u[i]; } if (i + 1 < n) v[i] = t * u[i];",
+}
+
+
+@pytest.mark.parametrize("name", _UNUSED)
+def test_what_only_goes_into_a_sum_that_nobody_uses(name: str) -> None:
+    """The adjoint of `r` was added, a zero, past the end of `du` (RULES 18): the sum between them had forgotten that it was not used."""
+    text = f"""extern "C" __global__ void k(const double* x, double* v, double c, int n) {{
+        __shared__ double u[8];
+        int i = threadIdx.x;
+        u[i] = x[i];
+        __syncthreads();
+        {_UNUSED[name]}
+    }}"""
+    rng = np.random.default_rng(3)
+    with launching.executor_for_tests(Reference()):
+        testing.check_gradient(gpuad.kernel(text, "k"), (rng.normal(size=8), np.zeros(8), 0.7, 8), grid=1, block=8)

@@ -102,12 +102,14 @@ class Propagation:
         span: Span | None,
         predicate: Expr | None = None,
         result: Expr | None = None,
+        *,
+        conditional: bool = False,
     ) -> None:
         """Adds to the ledger what `seed`, the adjoint of `expr`, contributes to the active variables in it. `name` is that of the value,
-        for intermediate adjoints; `result` a variable that holds the value, if there is one."""
+        for intermediate adjoints; `result` a variable that holds the value, if there is one; `conditional` as in `Term`."""
         if b.is_const(seed, 0):
             return
-        step = _Step(self, ledger, name, span, predicate)
+        step = _Step(self, ledger, name, span, predicate, conditional)
         step.down(expr, seed, result)
 
 
@@ -118,6 +120,7 @@ class _Step:
     name: str
     span: Span | None
     predicate: Expr | None
+    conditional: bool = False
     powers: dict[Var, int] = field(default_factory=dict)  # of the product that is gone down: its factors that occur more than once
 
     def active(self, expr: Expr) -> bool:
@@ -128,7 +131,7 @@ class _Step:
             return
         match expr:
             case Var():
-                self.ledger.add(expr, Term(seed, self.predicate))
+                self.ledger.add(expr, Term(seed, self.predicate, self.conditional))
             case Unary(op="-", operand=a):
                 self.down(a, b.neg(seed))
             case Cast(operand=a):

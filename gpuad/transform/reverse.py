@@ -204,7 +204,8 @@ class _Reverse:
         if predicate is not None:
             terms = [Term(t.value) for t in terms]
         seed, used = self._used(ledger, terms, value, var, span)
-        self.propagation.send(ledger, value, seed, var.name, span, b.both(predicate, used), result=var)
+        conditional = used is None and only_conditional(terms)
+        self.propagation.send(ledger, value, seed, var.name, span, b.both(predicate, used), result=var, conditional=conditional)
 
     def _used(self, ledger: Ledger, terms: list[Term], value: Expr, var: Var, span: Span | None) -> tuple[Expr, Expr | None]:
         """The sum of the terms, and the predicate that the value was used at all: it may have been computed where nobody wanted it, with
@@ -325,7 +326,8 @@ class _Reverse:
             def run(inner: Ledger) -> None:
                 for m, seed, conditional in seeds:
                     used = b.used(seed) if conditional and not is_linear(pick(m)) else None
-                    self.propagation.send(inner, pick(m), seed, m.var.name, stmt.span, used)
+                    own = conditional and used is None
+                    self.propagation.send(inner, pick(m), seed, m.var.name, stmt.span, used, conditional=own)
 
             return run
 
