@@ -1,14 +1,15 @@
 """How deep a stack can get in a launch whose numbers are known: a bound from the trip counts of the loops around its pushes.
 
-Loops whose bounds are launch numbers have a greatest trip count; a while loop, or a bound that is read from memory, has none, and the
-depth must then be counted by a kernel.
+Loops whose bounds are launch numbers have a greatest trip count, and so has a while loop that goes by such numbers alone; one that data
+end, or a bound that is read from memory, has none, and the depth must then be counted by a kernel.
 """
 
 from __future__ import annotations
 
-from ..ir.nodes import Block, For, Pop, Push, Stmt, While
+from ..ir.nodes import Block, Expr, For, Pop, Push, Stmt, While
 from ..ir.rewrite import blocks
-from .injectivity import UNBOUNDED, Launch, Ranges, Walk
+from .injectivity import UNBOUNDED, Launch, Ranges, Unknown, Walk
+from .trips import passed
 
 
 def depths(body: Block, launch: Launch) -> dict[int, int | None]:
@@ -63,10 +64,19 @@ class _Depths(Walk):
         if isinstance(stmt, Push):
             self.push(stmt)
         if isinstance(stmt, While):
-            self.trip_counts.append((id(stmt), None))
+            found = passed(stmt, lambda e: self.number(e, ranges))
+            self.trip_counts.append((id(stmt), len(found) - 1 if found is not None else None))
         super().stmt(stmt, ranges)
         if isinstance(stmt, While):
             self.trip_counts.pop()
+
+    def number(self, expr: Expr, ranges: Ranges) -> int | None:
+        """What an expression is in all threads of the launch, if that is one number."""
+        try:
+            form = self.form(expr, ranges)
+        except Unknown:
+            return None
+        return None if form.terms else form.constant
 
     def loop_body(self, stmt: For, ranges: Ranges, last: int) -> None:
         self.trip_counts.append((id(stmt), last + 1 if last < UNBOUNDED else None))

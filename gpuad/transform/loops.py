@@ -36,6 +36,7 @@ from . import fold
 from .expressions import scalar
 from .lowering import Branch, Env, LoopExits, Lowering
 from .pointers import Cell, Reference, Shape, Value, assemble, join, shape, split
+from .trips import counted
 
 
 @dataclass(frozen=True)
@@ -267,8 +268,9 @@ def _decide(s: Lowering, loop: Loop) -> Value:
 
 def _emit_while(s: Lowering, plan: Plan, branch: Branch, it: _Iteration, span: Span) -> None:
     counter, count = s.var("iteration", I32), s.var("iterations", I32)
-    carried = plan.leave(s, branch.env)
-    s.emit(While(tuple(it.header), it.condition, tuple(it.body), carried, counter, count, span=span))
+    loop = While(tuple(it.header), it.condition, tuple(it.body), plan.leave(s, branch.env), counter, count, span=span)
+    for stmt in counted(loop) or (loop,):
+        s.emit(stmt)
 
 
 def _unchanged(before: Env, after: Env) -> bool:

@@ -97,13 +97,10 @@ extern "C" __global__ void add_rms_norm_reverse(
             ++a_x_top;
         }
         float value = sum;
-        int d = 16;
-        int iterations = 0;
-        while (d > 0) {
+        for (int iteration = 0; iteration < 5; ++iteration) {
+            int d = 16 >> iteration;
             const float other = __shfl_xor_sync(ballot, value, d);
             value += other;
-            d = d >> 1;
-            ++iterations;
         }
         const float inverse = rsqrtf(value / (2 * pairs) + 1.0e-5f);
         float dinverse = 0.0f;
@@ -127,7 +124,7 @@ extern "C" __global__ void add_rms_norm_reverse(
         }
         float dvalue = dinverse != 0.0f ? gpuad_chain(gpuad_chain(dinverse, -0.5f * (inverse * (inverse * inverse))),
             1.0f / (2 * pairs)) : 0.0f;
-        for (int iteration = iterations - 1; iteration >= 0; --iteration) {
+        for (int iteration = 4; iteration >= 0; --iteration) {
             int thread_2 = (int)threadIdx.x + (int)blockDim.x * ((int)threadIdx.y + (int)blockDim.y * (int)threadIdx.z);
             int lane_2 = thread_2 & 31;
             int distance = 16 >> iteration & 31;

@@ -23,13 +23,10 @@ extern "C" __global__ void unit_rows_reverse(
             sum += x_2 * x_2;
         }
         float value = sum;
-        int d = 16;
-        int iterations = 0;
-        while (d > 0) {
+        for (int iteration = 0; iteration < 5; ++iteration) {
+            int d = 16 >> iteration;
             const float other = __shfl_xor_sync(ballot, value, d);
             value += other;
-            d = d >> 1;
-            ++iterations;
         }
         const float sum_2 = sqrtf(value);
         float dsum = 0.0f;
@@ -46,7 +43,7 @@ extern "C" __global__ void unit_rows_reverse(
         }
         dsum += dsum_2;
         float dvalue = dsum != 0.0f ? gpuad_chain(dsum, 0.5f / sum_2) : 0.0f;
-        for (int iteration = iterations - 1; iteration >= 0; --iteration) {
+        for (int iteration = 4; iteration >= 0; --iteration) {
             int thread = (int)threadIdx.x + (int)blockDim.x * ((int)threadIdx.y + (int)blockDim.y * (int)threadIdx.z);
             int lane_2 = thread & 31;
             int distance = 16 >> iteration & 31;
