@@ -9,7 +9,11 @@ import pytest
 
 import gpuad
 from gpuad import launching, testing
+from gpuad.analysis.replay import bound_in
+from gpuad.differentiate import primal_of
 from gpuad.executors.reference import Reference
+from gpuad.ir.nodes import For, While
+from gpuad.ir.rewrite import walk_stmts
 
 # --- the text's own temporaries ----------------------------------------------------------------------------------------------------------
 
@@ -50,3 +54,17 @@ def test_what_only_goes_into_a_sum_that_nobody_uses(name: str) -> None:
     rng = np.random.default_rng(3)
     with launching.executor_for_tests(Reference()):
         testing.check_gradient(gpuad.kernel(text, "k"), (rng.normal(size=8), np.zeros(8), 0.7, 8), grid=1, block=8)
+
+
+# --- what changes from iteration to iteration --------------------------------------------------------------------------------------------
+
+
+def test_the_counter_of_a_loop_in_a_loop_changes_in_the_outer_one() -> None:
+    """Of an inner `while` only what it carries was known to change, not its counter."""
+    text = """extern "C" __global__ void k(double* x, int n) {
+        for (int j = 0; j < n; j++) { double e = x[j]; while (e > 0.1) e *= 0.5; x[j] = e; }
+    }"""
+    body = primal_of(gpuad.kernel(text, "k").function).body
+    outer = next(s for s in walk_stmts(body) if isinstance(s, For))
+    inner = next(s for s in walk_stmts(outer.body) if isinstance(s, While))
+    assert inner.counter in bound_in(outer)

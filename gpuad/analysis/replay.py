@@ -281,6 +281,8 @@ def bound_in(loop: For | While) -> set[Expr]:
                 names.update(c.var for c in stmt.carried)
             if isinstance(stmt, For):
                 names.add(stmt.var)
+            elif isinstance(stmt, While) and stmt.counter is not None:
+                names.add(stmt.counter)
     return names
 
 
