@@ -51,7 +51,7 @@ from .program.seeding import Asked, Seeding, as_before
 from .program.steps import ForeignStep, LaunchStep, Step, arrays_of, constant, lasting
 from .program.streams import Streams
 from .program.zero import Stale
-from .unseen import quietly
+from .unseen import loudly, quietly
 from .watching import Watch
 
 Seed = tuple[Any, Any, Any, Region]  # the shadow's elements, what goes there, the shadow's allocation and which elements of it these are
@@ -129,13 +129,17 @@ class Tape(Seeding, Repeating):
     def __enter__(self) -> Tape:
         if current.get() is not None:
             raise TapeError("a tape is entered inside another; one program has one tape")
+        self.state = "interrupted before the recording began"  # what it had recorded is changed from here on
         if not self._expects():
             self.forget()
         self._streams.begin()
         self._chunks = self._saved.allocations + self._transient.allocations + self._homes.allocations
-        self.state = "recording"
-        self._token = current.set(self)
-        return self
+        try:
+            self.state, self._token = "recording", current.set(self)
+            return self
+        except BaseException:  # an interrupt: nobody will leave a block that was not entered
+            current.set(None)
+            raise
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         assert self._token is not None
@@ -192,6 +196,7 @@ class Tape(Seeding, Repeating):
             step = LaunchStep(kernel, recipe.args, line, where, grid, block, shared_mem, stream)
             self._run(recipe, step)
         except BaseException:
+            loudly()
             self.unknown()
             raise
         self._note(step, fixed and recipe.lasts and lasting(grid) and lasting(block))

@@ -55,20 +55,20 @@ class Unseen:
                 self.settle()
 
     def settle(self) -> None:
-        """Clears what is owed."""
-        owed, self.owed = self.owed, {}
-        for _, actions in owed.values():
+        """Clears what is owed. What an interrupt leaves is owed as before."""
+        for where, (_, actions) in tuple(self.owed.items()):
             for action in actions:
                 action()
+            self.owed.pop(where, None)
 
-    def forgive(self, zero: Mapping[Any, Elements]) -> Owed:
-        """Clears what is owed, but for allocations where all of it is among the elements that count as `zero` whatever they hold: gives
-        these, which are not owed any more."""
-        owed = self.owed
-        forgiven = {where: (part, how) for where, (part, how) in owed.items() if where in zero and part <= zero[where]}
-        self.owed = {where: what for where, what in owed.items() if where not in forgiven}
+    def forgivable(self, zero: Mapping[Any, Elements]) -> Owed:
+        """What is owed of allocations where all of it is among the elements that count as `zero` whatever they hold."""
+        return {where: (part, how) for where, (part, how) in self.owed.items() if where in zero and part <= zero[where]}
+
+    def forgive(self, forgiven: Owed) -> None:
+        """These are not owed any more; clears the rest."""
+        self.owed = {where: what for where, what in self.owed.items() if where not in forgiven}
         self.settle()
-        return forgiven
 
     def owe(self, owed: Owed) -> None:
         """These have to be cleared: now, if the caller has seen the shadow."""
@@ -89,6 +89,11 @@ def made(unseen: Unseen, shadow: Any, where: int) -> None:
 def unseen_at(where: int) -> Unseen | None:
     """What is known of a shadow whose allocation is at an address, if it was made here."""
     return _known.get(where)
+
+
+def loudly() -> None:
+    """Ends what `quietly` began: an interrupt that comes while its block is left may leave it."""
+    _quiet.set(False)
 
 
 def quietly() -> AbstractContextManager[None]:

@@ -56,14 +56,15 @@ class Repeating(Recording):
 
     def forget(self) -> None:
         """Begins anew."""
+        self._known = None  # first: a program whose operations are half forgotten, since an interrupt came, must not be known
         super().forget()
-        self._known = None
         self._steps: list[Step] | None = []
         self._comparable = not self.exact and self._misses < _TRIES
         self._next: Step | None = None
         self._at = 0
         self.plans: dict[Any, Plan] = {}
         self.doing.taken()
+        self.doing.dry = False
 
     def surroundings(self) -> tuple[Any, ...]:
         """What a recording depends on besides its calls."""

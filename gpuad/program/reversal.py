@@ -80,8 +80,10 @@ class Plan:
     def counted(self) -> Iterator[None]:
         """Around what is done. What other reversals owe to shadows of this program is cleared before, unless that is all the same here;
         what is owed after it is cleared or noted. If it fails, perhaps before it came to any shadow, the same is owed as before."""
-        forgiven = [(unseen, unseen.forgive(self.begins)) for unseen in self.unseen if unseen.owed]
+        forgiven = [(unseen, unseen.forgivable(self.begins)) for unseen in self.unseen if unseen.owed]
         try:
+            for unseen, owed in forgiven:
+                unseen.forgive(owed)
             yield
         except BaseException:
             for unseen, owed in forgiven:
