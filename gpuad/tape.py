@@ -48,7 +48,7 @@ from .program.repeating import Repeating
 from .program.reversal import Plan, Reversal
 from .program.rules import Ruled
 from .program.seeding import Asked, Seeding, as_before
-from .program.steps import ForeignStep, LaunchStep, Step, arrays_of, constant, lasting
+from .program.steps import ForeignStep, LaunchStep, Step, arrays_of, constant, lasting, layout
 from .program.streams import Streams
 from .program.zero import Stale
 from .unseen import loudly, quietly
@@ -201,9 +201,11 @@ class Tape(Seeding, Repeating):
             raise
         self._note(step, fixed and recipe.lasts and lasting(grid) and lasting(block))
 
-    def holds(self, recipe: Any) -> bool:
+    def holds(self, recipe: Recipe) -> bool:
         """Whether what was found out about a call is true of this moment of this recording."""
-        return recipe.recording is self.shadows and not self._tainted and (not recipe.bare or recipe.pairs == self.shadows.count)
+        if recipe.recording is not self.shadows or self._tainted or (recipe.bare and recipe.pairs != self.shadows.count):
+            return False
+        return list(map(layout, recipe.arrays)) == recipe.layouts
 
     def _prepare(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, where: str) -> Recipe:
         """Binds and judges a call. Nothing is launched."""
@@ -233,7 +235,11 @@ class Tape(Seeding, Repeating):
         given = [*call.bound.primals(), *call.offset_values()]
         doubtful = adjoint is not None and bool(launching.stores_in_doubt(adjoint, call))
         paired = not seen and all(arguments[u.position].shadows for u in operation.effects.writes)
-        return Recipe(operation, primal, tuple(args), bare, self.shadows, self.shadows.count, seen, given, doubtful, paired)
+        arrays = tuple(x for a in arguments for x in (a.array, *a.shadow_arrays) if x is not None)
+        layouts = list(map(layout, arrays))
+        return Recipe(
+            operation, primal, tuple(args), bare, self.shadows, self.shadows.count, seen, given, doubtful, paired, arrays, layouts
+        )  # fmt: skip
 
     def _run(self, recipe: Recipe, step: LaunchStep) -> None:
         operation, call = recipe.operation, recipe.operation.call

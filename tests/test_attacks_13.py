@@ -1,4 +1,5 @@
-"""Programs that are interrupted (Ctrl-C in a notebook) between any two lines of the package: what comes later is right, or refused."""
+"""Programs that are interrupted (Ctrl-C in a notebook) between any two lines of the package, and programs that change their arrays in place
+while they run: what comes later is right, or refused."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, TapeError
+from gpuad import Duplicated, LaunchError, TapeError
 from gpuad.program.context import current
 
 PACKAGE = str(Path(gpuad.__file__).parent)
@@ -201,3 +202,44 @@ def test_anywhere_in_a_program_that_is_known(more: int, given: bool) -> None:
             np.testing.assert_allclose(got, want, rtol=1e-12, err_msg=hit[0])
         times += 1 if times < 10 else 29
     assert times > 100
+
+
+def squared(pair: Duplicated, last: Callable[[], None]) -> None:
+    """Three launches from one line; `last` comes before the last of them."""
+    for k in range(3):
+        if k == 2:
+            last()
+        SQUARE[1, N](pair, pair, N)
+
+
+def lock(pair: Duplicated) -> None:
+    pair.primal.flags.writeable = False
+
+
+def test_an_array_that_becomes_read_only_within_a_recording() -> None:
+    """The third launch is in the very words of the second."""
+    x = Duplicated(np.full(N, 0.5), np.ones(N))
+    with pytest.raises(LaunchError, match="read-only"), gpuad.Tape():
+        squared(x, lambda: lock(x))
+    np.testing.assert_allclose(x.primal, 1.5 * (1.5 * 0.25) ** 2)
+
+
+def test_an_array_that_becomes_read_only_within_a_known_program() -> None:
+    """A known call is made without another look; the tape then says so, and begins anew."""
+    x, tape = Duplicated(np.full(N, 0.5), np.ones(N)), gpuad.Tape()
+    for _ in range(2):
+        x.primal[...] = 0.5
+        with tape:
+            squared(x, lambda: None)
+    x.primal[...] = 0.5
+    with pytest.raises(TapeError, match="made read-only"), tape:
+        squared(x, lambda: lock(x))
+    with pytest.raises(TapeError, match="made read-only"):
+        tape.reverse()
+    np.testing.assert_allclose(x.shadow, 1.0)
+    x.primal.flags.writeable = True
+    x.primal[...] = 0.5
+    with tape:
+        squared(x, lambda: None)
+    tape.reverse()
+    np.testing.assert_allclose(x.shadow, 8 * 1.5**7 * 0.5**7)

@@ -29,7 +29,7 @@ class Recipe:
     """A call that has been bound and judged, to be run again as it is. `args` keeps the caller's objects alive, whose ids are in the key.
     `bare`: it has float arrays without a shadow, whose treatment depends on the `pairs` noted so far in the `recording`. `given`: what the
     primal is launched with. `doubtful`: its stores have to be checked before each launch. `paired`: it touches nothing without a
-    shadow."""
+    shadow. `arrays`: whose memory it works on, `layouts`: how they were laid out (their owner may change that, or make them read-only)."""
 
     operation: Launched
     primal: Any
@@ -41,12 +41,9 @@ class Recipe:
     given: list[Any]
     doubtful: bool
     paired: bool
+    arrays: tuple[Any, ...]
+    layouts: list[Any]
     launches: dict[Executor, Action] = field(default_factory=dict)  # the primal's, by who makes it
-
-    @cached_property
-    def arrays(self) -> tuple[Any, ...]:
-        """Whose memory the call works on."""
-        return tuple(x for a in self.operation.call.bound.arguments for x in (a.array, *a.shadow_arrays) if x is not None)
 
     @cached_property
     def lasts(self) -> bool:

@@ -125,7 +125,12 @@ def same_array(a: Any, b: Any) -> bool:
 
 def signature(array: Any) -> tuple[Any, ...]:
     """What makes an array what it is for a launch, but for its content."""
-    return address(array), array.shape, array.strides, array.dtype, writeable(array)
+    return address(array), *layout(array)
+
+
+def layout(array: Any) -> tuple[Any, ...]:
+    """The same but for where it lies, which is what an array's owner may change about it in place."""
+    return array.shape, array.strides, array.dtype, writeable(array)
 
 
 def lasting(x: Any) -> bool:
