@@ -98,7 +98,6 @@ BODIES: dict[str, tuple[str, str]] = {
         "n = ^__activemask();",
         "__activemask() is not supported: which threads happen to be together is not defined; write the mask that is meant",
     ),
-    "counting barrier": ("n = ^__syncthreads_count(n);", "barriers that count come in a later release"),
     "fence": ("^__threadfence();", FENCES),
     "clock": ("x[0] = ^clock();", "clocks are not supported: their values cannot be replayed"),
     "atomic of block scope": ("^atomicAdd_block(x, 1.0f);", "atomics of block or system scope are not supported; use the plain one"),

@@ -48,14 +48,12 @@ KINDS: dict[CursorKind, str] = {
 _TEXTURE = f"textures {_LATER}; pass the table as an array"
 _FENCE = "memory fences are not supported: the reverse pass cannot follow communication between blocks in one launch"
 _MALLOC = f"memory allocation in a kernel is not supported; {_ROOM}"
-_VOTING = f"barriers that count {_LATER}"
 _CLOCK = "clocks are not supported: their values cannot be replayed"
 
 FUNCTIONS: dict[str, str] = {
     "__activemask": "__activemask() is not supported: which threads happen to be together is not defined; write the mask that is meant",
     **dict.fromkeys(("tex1Dfetch", "tex1D", "tex2D", "tex3D"), _TEXTURE),
     **dict.fromkeys(("__threadfence", "__threadfence_block", "__threadfence_system"), _FENCE),
-    **dict.fromkeys(("__syncthreads_count", "__syncthreads_and", "__syncthreads_or"), _VOTING),
     **dict.fromkeys(("malloc", "free"), _MALLOC),
     **dict.fromkeys(("memcpy", "memset"), "memcpy and memset in a kernel are not supported; write a loop"),
     **dict.fromkeys(("clock", "clock64"), _CLOCK),

@@ -25,9 +25,6 @@ GPUAD_CAS(int) GPUAD_CAS(gpuad_u32) GPUAD_CAS(gpuad_u64) GPUAD_CAS(unsigned shor
 #undef GPUAD_CAS
 
 extern "C" __device__ void __syncthreads();
-GPUAD_F int __syncthreads_count(int);
-GPUAD_F int __syncthreads_and(int);
-GPUAD_F int __syncthreads_or(int);
 GPUAD_F void __threadfence();
 GPUAD_F void __threadfence_block();
 GPUAD_F void __threadfence_system();

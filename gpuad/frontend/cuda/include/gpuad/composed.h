@@ -26,3 +26,17 @@ GPUAD_FREXP(float, frexp) GPUAD_FREXP(double, frexp) GPUAD_FREXP(float, frexpf)
   GPUAD_F T rnorm4d##f(T a, T b, T c, T d) { return T(1) / norm4d##f(a, b, c, d); }
 GPUAD_NORM(float, f) GPUAD_NORM(double, )
 #undef GPUAD_NORM
+
+// Barriers that count: barriers, and a number in shared memory.
+GPUAD_F int __syncthreads_count(int vote) {
+  __shared__ int votes;
+  if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) votes = 0;
+  __syncthreads();
+  if (vote) atomicAdd(&votes, 1);
+  __syncthreads();
+  const int count = votes;
+  __syncthreads();  // the next one may only clear them when all threads have read them
+  return count;
+}
+GPUAD_F int __syncthreads_and(int vote) { return __syncthreads_count(!vote) == 0; }
+GPUAD_F int __syncthreads_or(int vote) { return __syncthreads_count(vote) != 0; }
