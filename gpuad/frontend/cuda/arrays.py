@@ -100,9 +100,9 @@ def initial_value(ctx: Context, type_: Type, cursor: Cursor) -> Expr:
     inner = children(cursor)
     if is_record(type_):
         return _record(ctx, type_, deque(inner), cursor)
-    if len(inner) > 1 or not isinstance(type_, Scalar):
+    if len(inner) > 1:
         ctx.refuse(cursor, "this initialiser is not supported")
-    return initial_value(ctx, type_, inner[0]) if inner else constant(ctx.span(cursor), type_, 0)
+    return initial_value(ctx, type_, inner[0]) if inner else zero(ctx, type_, ctx.span(cursor))
 
 
 def _record(ctx: Context, type_: Type, items: deque[Cursor], cursor: Cursor) -> Expr:
