@@ -16,7 +16,7 @@ from ..ir.types import Array, Void
 from ..source import Span
 from . import expressions, memory, records
 from .lowering import Frame, Lowering
-from .pointers import UNDEFINED, Record, Reference, Undefined, Value, Whole
+from .pointers import UNDEFINED, Cell, Record, Reference, Undefined, Value, Whole
 
 MAX_DEPTH = 64
 
@@ -86,8 +86,20 @@ def _argument(s: Lowering, parameter: surface.Declaration, argument: surface.Exp
         raise UnsupportedError(f"parameter '{parameter.name}' of type {parameter.type}", parameter.span)
     if parameter.reference:
         return bind(s, parameter, argument)
+    if _is_undefined(s, argument):
+        return UNDEFINED
     value = expressions.evaluate(s, argument, parameter.name)
     return s.let(parameter.name, value, argument.span) if isinstance(value, Expr) else value
+
+
+def _is_undefined(s: Lowering, argument: surface.Expr) -> bool:
+    """Whether a number without a value is passed on; that is no error as long as nobody uses it."""
+    while isinstance(argument, surface.Cast) and argument.type == argument.operand.type:
+        argument = argument.operand
+    if not isinstance(argument, surface.Name) or is_composite(argument.type):
+        return False
+    at = expressions.place(s, argument)
+    return isinstance(at, Cell) and isinstance(s.env.get(at), Undefined)
 
 
 def bind(s: Lowering, declaration: surface.Declaration, to: surface.Expr) -> Reference:
