@@ -525,7 +525,7 @@ def test_refusals(v: Names) -> None:
     refuses("__syncthreads", v, if_(launch("threadIdx") < 3, surface.Barrier(span())))
     refuses("used before it has a value", v, declare(v.s), v.y[0].set(v.s))
     refuses("'break' or 'continue' outside", v, break_())
-    refuses("null", v, if_(v.x.ne(E(surface.Constant(span(), Pointer(F32), 0))), v.x[0].set(1.0)))
+    refuses("with null", v, declare(v.p, v.x), if_(v.p.ne(E(surface.Constant(span(), Pointer(F32), 0))), v.x[0].set(1.0)))
     refuses("null pointer", v, declare(v.p, E(surface.Constant(span(), Pointer(F32), 0))), v.p[0].set(1.0))
     refuses("into one array", v, if_(v.x < v.y, v.x[0].set(1.0)))
     refuses("beside the variable", v, (v.a.address + 1).deref.set(1.0))

@@ -25,6 +25,7 @@ from ..errors import LaunchError, ShadowError
 from ..explaining import AdjointText, adjoint_text
 from ..facts import Facts
 from ..frontend.cuda import parse
+from ..ir.given import given
 from ..ir.nodes import Accumulate, Atomic, Store
 from ..ir.nodes import Kernel as IrKernel
 from ..ir.records import is_record, numbers, split_parameter, tangent_parameter
@@ -98,6 +99,7 @@ class Kernel(Family):
         self._again: Past = {}
         self.facts = Facts()
         with self.room():
+            self._given = {d.name for d in given(self.function)}
             self._written = _written_names(self.primal())
             self._dynamic = uses_dynamic(self.function)
 
@@ -329,7 +331,7 @@ class Kernel(Family):
         plain = self.primal()
         written = self._written
         leaves = self.leaves
-        first = bind(self.name, declared, args, written=written, inside=[d.name for d in leaves], strided=self._strided)
+        first = bind(self.name, declared, args, written=written, inside=[d.name for d in leaves], strided=self._strided, given=self._given)
         call = Call(first, *geo)
         inside = self._inside | self.facts.get(call.key, lambda: launching.stays_inside(plain, call))
         loose = frozenset(i for i, d in enumerate(leaves) if d.name not in inside and first.arguments[i].memory is not None)

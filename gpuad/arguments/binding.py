@@ -70,12 +70,13 @@ def bind(
     written: Collection[str] | None = None,
     inside: Collection[str] = (),
     strided: bool = False,
+    given: Collection[str] = (),
 ) -> Bound:
     """Binds `args` (arrays, numbers, None, annotations) to `parameters`.
 
     `written`: names of the parameters through which the kernel may write; by default all pointers that are not const. `inside`: names of
     those through which it provably stays inside of the view, whose shadows need no room around them. `strided`: the kernel is
-    told the strides, so any view will do.
+    told the strides, so any view will do. `given`: names of those that must be an array, since the kernel compares them with null.
     Raises LaunchError for what cannot be launched, ShadowError for shadows that do not fit. Nothing has been written then.
     """
     check_count(kernel, parameters, args)
@@ -87,6 +88,8 @@ def bind(
     stores = {d.name for d in parameters if isinstance(d.type, Pointer) and not d.type.const} if written is None else set(written)
     stores, inside = _whole(bound, stores, any), _whole(bound, inside, all)
     for place, argument in zip(places, bound, strict=True):
+        if place.declaration.name in given:
+            _check_given(place, argument)
         _check_layout(place, argument, argument.name in stores, argument.name in inside, strided)
     arguments, aliases = spread(kernel, bound, judge(places, bound, stores, frozenset(inside)))
     return Bound(kernel, arguments, aliases, library, width)
@@ -149,6 +152,14 @@ def _split_active(argument: BoundArgument, width: int) -> BoundArgument:
         place = Place("the kernel", argument.position, argument.declaration)
         raise place.refuse(f"has as shadow {show(arrays[0])}; it needs shape () or (1,).", ShadowError)
     return replace(argument, shadow_arrays=arrays, shadows=tuple(resolve(a) for a in arrays))
+
+
+def _check_given(place: Place, argument: BoundArgument) -> None:
+    if argument.array is None or argument.array.size == 0:
+        raise place.refuse(
+            "is compared with null in the kernel, which gpuad differentiates for a launch that has an array there; pass one, or take the "
+            "comparison out of the source."
+        )
 
 
 def _check_layout(place: Place, argument: BoundArgument, stored: bool, inside: bool, strided: bool) -> None:

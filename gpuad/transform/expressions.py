@@ -13,6 +13,7 @@ from dataclasses import replace
 from ..errors import UnsupportedError
 from ..ir import surface
 from ..ir.functions import ROUNDINGS
+from ..ir.given import compared, given
 from ..ir.nodes import Call, Constant, Expr, LaunchIndex, Shuffle
 from ..ir.records import is_composite, leaves, numbers, part_number, parts
 from ..ir.types import BF16, BOOL, F32, F64, I64, U32, Pointer, Scalar, Type, Void, value_type
@@ -187,10 +188,14 @@ def _binary(s: Lowering, e: surface.Binary) -> Expr:
 
 
 def _pointer_binary(s: Lowering, e: surface.Binary) -> Expr:
+    if compared(e) in given(s.frames[0].function):
+        return fold.FALSE if e.op == "==" else fold.TRUE
     left, right = address(s, e.left), address(s, e.right)
     if not left.targets or not right.targets:
         raise UnsupportedError(
-            "comparison of a pointer with null is not supported; pass a number that says whether there is an array", e.span
+            "comparison of a pointer with null is supported for parameters of the kernel, in the kernel itself; elsewhere pass a number "
+            "that says whether there is an array",
+            e.span,
         )
     if len(left.targets) > 1 or left.targets != right.targets:
         raise UnsupportedError(f"'{e.op}' of pointers that are not known to point into one array", e.span)
