@@ -31,6 +31,7 @@ from .errors import UnsupportedError
 from .ir.dtypes import is_bfloat16, is_real, shadow_dtype
 from .ir.nodes import Binary, Call, walk
 from .ir.rewrite import expressions, walk_stmts
+from .ir.types import Pointer
 
 
 @dataclass(frozen=True)
@@ -211,6 +212,7 @@ class _State:
     views: dict[tuple[int, int], tuple[int, Any, Any]] = field(default_factory=dict)  # room, primal, shadow; by position and field
     structs: dict[int, Any] = field(default_factory=dict)  # shadow memory of allocations of structs
     scalars: dict[int, float] = field(default_factory=dict)
+    fixed: list[int] = field(default_factory=list)  # structs by value
 
     def __post_init__(self) -> None:
         annotated = any(isinstance(a, Duplicated | Active | Const | BatchDuplicated) for a in self.args)
@@ -219,7 +221,11 @@ class _State:
                 raise TypeError("check_gradient takes Duplicated arguments, not BatchDuplicated")
             value = getattr(arg, "primal", arg)
             active = isinstance(arg, Duplicated | Active) or (not annotated and _is_float(value))
-            if _is_array(value):
+            if active and self._is_struct_by_value(position, value):
+                if isinstance(arg, Active):
+                    raise TypeError(f"check_gradient cannot vary the struct that is argument {position + 1}: pass it without a shadow")
+                self.fixed.append(position)
+            elif _is_array(value):
                 self._add_array(position, arg, value, active)
             elif active:
                 self.scalars[position] = float(value)
@@ -227,6 +233,11 @@ class _State:
             self._add_array(position, array, array, name in self.launch.kernel.shadows)
         if not self.views:
             raise TypeError("check_gradient: no argument is an array of floats")
+
+    def _is_struct_by_value(self, position: int, value: Any) -> bool:
+        declared = getattr(self.launch.kernel, "declared", ())[position : position + 1]
+        fields = getattr(getattr(value, "dtype", None), "names", None)
+        return fields is not None and any(not isinstance(d.type, Pointer) for d in declared)
 
     def _add_struct(self, position: int, arg: Any, array: Any, active: bool) -> None:
         """An array of structs: each field of the allocation is memory of its own."""
@@ -272,7 +283,9 @@ class _State:
         return [dtype.itemsize // (2 if dtype.kind == "c" else 1) for dtype in dtypes]
 
     def remarks(self) -> Iterator[str]:
-        """What a reader should know of the tolerances."""
+        """What a reader should know of the tolerances, and of what was not varied."""
+        for position in self.fixed:
+            yield f"argument {position + 1} is a struct by value: it was held fixed"
         if self.computing() < min(self._sizes()):
             yield f"the kernel computes in float{8 * self.computing()} what its arrays hold in more digits; compared as such"
 
