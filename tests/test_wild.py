@@ -248,3 +248,144 @@ def test_precision_is_that_of_what_is_computed() -> None:
     assert any("computes in float32" in note for note in report.notes)
     report = check_gradient(_kernel("y[i] += 0.5f * x[i] * fabs(x[i]);"), _fields(), grid=(2,), block=(8,))
     assert not report.notes
+
+
+# --- a second round ---------------------------------------------------------------------------------------------------------------------
+
+VOTES = """
+extern "C" __global__ void k(const double* x, double* y, int n) {
+    __shared__ double tile[8];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    bool done = i >= n;
+    double left = 1.0;
+    for (int start = 0; start < n; start += 8) {
+        %s
+        tile[threadIdx.x] = start + threadIdx.x < n ? x[start + threadIdx.x] : 0.0;
+        __syncthreads();
+        for (int j = 0; !done && j < min(8, n - start); ++j) {
+            left *= 1.0 - 0.3 * tile[j];
+            if (left < 0.2) done = true;
+        }
+        __syncthreads();
+    }
+    if (i < n) y[i] += left * left * (i + 1);
+}"""
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        "if (__syncthreads_count(done) == 8) break;",
+        "int finished = __syncthreads_count(done); if (finished == blockDim.x) break;",
+        "if (__syncthreads_and(done)) break;",
+        "if (!__syncthreads_or(!done)) break;",
+        "if (__syncthreads_and(done) && __syncthreads_count(done) == 8) break;",
+    ],
+)
+def test_barrier_that_counts(leave: str) -> None:
+    """A tile of a front to back sum ends where all of its pixels are full."""
+    check_gradient(gpuad.kernel(VOTES % leave, "k"), (rng.uniform(0.2, 0.9, 20), np.zeros(20), 20), grid=(3,), block=(8,))
+
+
+def test_answers_of_barriers_that_count() -> None:
+    body = "z[3 * i] = __syncthreads_count(m[i]); z[3 * i + 1] = __syncthreads_and(m[i]); z[3 * i + 2] = __syncthreads_or(m[i]);"
+    kernel = gpuad.kernel(f'extern "C" __global__ void k(const int* m, int* z) {{ int i = blockIdx.x * 4 + threadIdx.x; {body} }}', "k")
+    z = np.zeros((3, 4, 3), np.int32)
+    kernel((3,), (4,), (np.array([0, 2, -1, 0, 0, 0, 0, 0, 1, 1, 5, 9], np.int32), z))
+    assert z[:, 0].tolist() == [[2, 0, 1], [0, 0, 0], [4, 1, 1]]
+    assert (z == z[:, :1]).all()
+
+
+def test_barrier_that_counts_needs_all_threads() -> None:
+    text = VOTES % "if (i > 3) { if (__syncthreads_and(done)) break; }"
+    with pytest.raises(UnsupportedError, match="each of them has to reach it"):
+        check_gradient(gpuad.kernel(text, "k"), (rng.uniform(0.2, 0.9, 20), np.zeros(20), 20), grid=(3,), block=(8,))
+
+
+def test_register_variables() -> None:
+    check_gradient(
+        _kernel("register double s = x[i]; for (register int j = 0; j < 3; ++j) s *= x[j]; y[i] += s;"), _fields(), grid=(2,), block=(8,)
+    )
+
+
+def test_pointers_in_braces() -> None:
+    body = "const double* p{x + i}; double* q{reinterpret_cast<double*>(y)}; const double* none{}; none = p; q[i] += *none * p[0];"
+    check_gradient(_kernel(body), _fields(), grid=(2,), block=(8,))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y[i] += x[i] * (b ? b[i] : 1.0);",
+        "double f = x[i]; if (b != nullptr) { f *= b[i]; } y[i] = f;",
+        "double f = x[i]; if (!b || n < 0) f = 1.0; else f *= b[i]; y[i] = f;",
+        "if (b && n > 0) { b += i; y[i] += x[i] * *b; } if (b == NULL) y[i] = 0;",
+    ],
+)
+def test_parameter_compared_with_null_is_an_array(body: str) -> None:
+    """One adjoint cannot serve a launch with the array and one without: without it, the launch is refused."""
+    kernel = _kernel(body, "const double* x, const double* b, double* y, int n")
+    x, y, n = _fields()
+    b = rng.normal(size=n)
+    check_gradient(kernel, (x, b, y, n), grid=(2,), block=(8,))
+    before = y.copy()
+    for absent in (None, np.zeros(0)):
+        for run in (kernel, lambda *call: gpuad.autodiff(kernel, *call)):
+            pair = Duplicated(y, np.ones(n)) if run is not kernel else y
+            with pytest.raises(gpuad.LaunchError, match=r"parameter 2 .*compared with null"):
+                run((2,), (8,), (x, absent, pair, n))
+    assert np.array_equal(y, before)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if (n < 0) b = nullptr; y[i] += x[i] * (b ? b[i] : 1.0);",
+        "b = n < 0 ? nullptr : b; y[i] += x[i] * (b ? b[i] : 1.0);",
+        "const double*& c = b; if (n < 0) c = nullptr; y[i] += x[i] * (b ? b[i] : 1.0);",
+        "drop(b, n); y[i] += x[i] * (b ? b[i] : 1.0);",
+        "const double* c = b; y[i] += x[i] * (c ? c[i] : 1.0);",
+        "(n < 0 ? x : b) = nullptr; y[i] += x[i] * (b ? b[i] : 1.0);",
+    ],
+)
+def test_other_pointers_compared_with_null_are_refused(body: str) -> None:
+    helper = "__device__ void drop(const double*& p, int n) { if (n < 0) p = nullptr; }"
+    with pytest.raises(UnsupportedError, match=r"comparison of a pointer with null is supported for|only a variable, an element or"):
+        _kernel(body, "const double* x, const double* b, double* y, int n", helper)
+
+
+def test_number_without_a_value_may_be_passed_on() -> None:
+    """Reductions with and without an index share their helpers."""
+    before = """
+    template <bool greatest> __device__ void update(double* best, double v, int* at, int j) {
+        if (!greatest) *best += v; else if (v > *best) { *best = v; *at = j; }
+    }
+    template <bool greatest> __device__ void write(double* out, double v, int* where, int at) { *out = v; if (greatest) *where = at; }
+    template <bool greatest> __global__ void k(const double* x, double* y, int* where, int n) {
+        int i = threadIdx.x;
+        double best = greatest ? -1e30 : 0.0;
+        int at;
+        for (int j = 0; j <= i; ++j) update<greatest>(&best, x[j] * x[j], &at, j);
+        if (i < n) write<greatest>(y + i, best, where + i, at);
+    }"""
+    for name in ("k<true>", "k<false>"):
+        check_gradient(gpuad.kernel(before, name), (*_fields()[:2], np.zeros(12, np.int32), 12), grid=(1,), block=(12,))
+
+
+def test_number_without_a_value_is_refused_where_it_is_used() -> None:
+    before = "__device__ double twice(double a, bool b) { return b ? 2 * a : 1.0; }"
+    with pytest.raises(UnsupportedError, match="'a' is used before it has a value"):
+        _kernel("double s; y[i] = x[i] * twice(s, i > 3);", before=before)
+
+
+def test_struct_by_value_is_held_fixed_in_a_check() -> None:
+    kernel = _kernel(
+        "if (i < p.m) y[i] += p.a * x[i] * x[i];", "const double* x, double* y, Par p, int n", "struct Par { double a; int m; };"
+    )
+    p = np.zeros((), np.dtype([("a", "f8"), ("m", "i4")], align=True))
+    p["a"], p["m"] = 2.0, 9
+    x, y, n = _fields()
+    report = check_gradient(kernel, (x, y, p[()], n), grid=(2,), block=(8,))
+    assert any("argument 3 is a struct by value" in note for note in report.notes)
+    with pytest.raises(TypeError, match="argument 3: pass it without a shadow"):
+        check_gradient(kernel, (Duplicated(x), Duplicated(y), gpuad.Active(p[()], np.zeros_like(p)), n), grid=(2,), block=(8,))
