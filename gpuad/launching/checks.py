@@ -17,6 +17,7 @@ from ..errors import LaunchError, ShadowError, UnsupportedError
 from ..executors.base import Memory
 from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store
 from ..ir.rewrite import walk_stmts
+from ..transform.barriers import holds_barrier
 from ..transform.claims import contested
 from ..transform.tiles import tiles
 from .calls import Call
@@ -113,11 +114,20 @@ def check_stores(adjoint: Judged, call: Call) -> None:
         )
     if int(flag.root[0]):
         raise LaunchError(
-            f"`{call.bound.kernel}`: two threads write to one element of {names}: what stays is undefined, and so is the gradient. "
-            "Use atomicAdd to sum, or make the indices unique. Nothing was launched."
+            f"`{call.bound.kernel}`: two threads write to one element of {names}: {_what_then(adjoint)} Nothing was launched."
         )
     if check.by_numbers:
         adjoint.facts.get(("apart", call.key), lambda: True)
+
+
+def _what_then(adjoint: Judged) -> str:
+    """What is wrong with two threads that write to one element. The check does not look at barriers, which may put them in turns."""
+    if any(holds_barrier(s) for s in adjoint.primal.body):
+        return (
+            "unless a __syncthreads() lies between, what stays is undefined; if one does, that threads take turns in an element of global "
+            "memory is not supported in this release. Let one thread write each element, or let them take turns in shared memory."
+        )
+    return "what stays is undefined, and so is the gradient. Use atomicAdd to sum, or make the indices unique."
 
 
 def _first_place(adjoint: Judged, buffers: Sequence[Buffer]) -> str:
