@@ -201,11 +201,11 @@ class Tape(Seeding, Repeating):
             raise
         self._note(step, fixed and recipe.lasts and lasting(grid) and lasting(block))
 
-    def holds(self, recipe: Recipe) -> bool:
+    def holds(self, recipe: Any) -> bool:
         """Whether what was found out about a call is true of this moment of this recording."""
         if recipe.recording is not self.shadows or self._tainted or (recipe.bare and recipe.pairs != self.shadows.count):
             return False
-        return list(map(layout, recipe.arrays)) == recipe.layouts
+        return bool(list(map(layout, recipe.arrays)) == recipe.layouts)
 
     def _prepare(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, where: str) -> Recipe:
         """Binds and judges a call. Nothing is launched."""

@@ -224,6 +224,23 @@ def test_an_array_that_becomes_read_only_within_a_recording() -> None:
     np.testing.assert_allclose(x.primal, 1.5 * (1.5 * 0.25) ** 2)
 
 
+@gpuad.rule(overwrites=("x",))
+def clear(x: Any) -> None:
+    x.flags.writeable = True
+    x[...] = 0
+
+
+def test_an_array_of_a_rule_that_becomes_read_only() -> None:
+    x = Duplicated(np.ones(N), np.ones(N))
+    with pytest.raises(LaunchError, match="read-only"), gpuad.Tape():
+        for k in range(3):
+            if k == 2:
+                x.primal[...] = 1
+                lock(x)
+            clear(x)
+    np.testing.assert_allclose(x.primal, 1)
+
+
 def test_an_array_that_becomes_read_only_within_a_known_program() -> None:
     """A known call is made without another look; the tape then says so, and begins anew."""
     x, tape = Duplicated(np.full(N, 0.5), np.ones(N)), gpuad.Tape()

@@ -52,7 +52,7 @@ from .memory import Allocation
 from .operation import Effects, Use
 from .recipe import call_key, line_of, place_of, user_frame
 from .region import Region, of_array
-from .steps import Step
+from .steps import Step, layout
 
 _VERSIONS = ("before", "after")
 _ROOM = "room"
@@ -349,6 +349,8 @@ class _Known:
     bare: bool
     recording: Any
     pairs: int
+    arrays: tuple[Any, ...]
+    layouts: list[Any]
 
 
 @dataclass(eq=False, slots=True)
@@ -385,13 +387,19 @@ def _recorded(step: RuleStep, tape: Any) -> None:
     if known is None or not tape.holds(known):
         operation, library = _checked(rule, dict(zip(step.names, given, strict=True)), tape, regions, step.where)
         bare = any(o.shadow is None and o.floats for o in operation.operands.values())
-        known = _Known(operation, library, given, bare, tape.shadows, tape.shadows.count)
+        arrays = _arrays(operation)
+        known = _Known(operation, library, given, bare, tape.shadows, tape.shadows.count, arrays, list(map(layout, arrays)))
         if key is not None:
             tape.recipes[key] = known
-    operands = known.operation.operands.values()
-    actives = [x.shadow for x in known.operation.actives.values()]
-    step.arrays = (*(o.array for o in operands), *(o.shadow for o in operands if o.shadow is not None), *actives)
+    step.arrays = known.arrays
     tape.record(known.operation, partial(_run, rule, known.operation.values, tape), known.library, step)
+
+
+def _arrays(operation: Ruled) -> tuple[Any, ...]:
+    """Whose memory a call works on."""
+    operands = operation.operands.values()
+    actives = [x.shadow for x in operation.actives.values()]
+    return (*(o.array for o in operands), *(o.shadow for o in operands if o.shadow is not None), *actives)
 
 
 def _checked(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mapping[str, Region], where: str) -> tuple[Ruled, str]:
