@@ -27,7 +27,7 @@ except ImportError as missing:  # the library does without them
     raise SystemExit(f"gpuad's commands need {missing.name}: pip install 'gpuad[cli]'") from None
 
 from . import api, doctor, testing
-from .annotations import Active, Duplicated
+from .annotations import Active, Const, Duplicated
 from .cases import Case, read
 from .demo import gray_scott, wave
 from .demo.outcome import Outcome, check_drawable, draw
@@ -190,7 +190,7 @@ def _reported(file: Path) -> Iterator[None]:
 
 def _adjoint(file: Path, name: str | None, const: Sequence[str], shared_mem: int) -> Any:
     kernel = _kernel(file, name)
-    return kernel.adjoint(shared_mem=shared_mem, **_activity(kernel.parameters, const))
+    return kernel.adjoint(*_activity(kernel.parameters, const), shared_mem=shared_mem)
 
 
 def _kernel(file: Path, name: str | None) -> Any:
@@ -210,13 +210,15 @@ def _only_kernel(file: Path) -> str:
     raise GpuadError(f"{file}: error: the file {what}")
 
 
-def _activity(parameters: Sequence[Declaration], const: Sequence[str]) -> dict[str, type]:
-    """Duplicated for pointers to floats, Active for floats, nothing for the rest and for `const`."""
+def _activity(parameters: Sequence[Declaration], const: Sequence[str]) -> list[type]:
+    """Duplicated for pointers to floats, Active for floats, Const for the rest and for `const`; by position, since a parameter may have the
+    name of an option of ours."""
     names = [d.name for d in parameters]
     for name in const:
         if name not in names:
             raise GpuadError(f"--const {name}: error: there is no parameter `{name}`; there are {', '.join(names)}")
-    return {d.name: Duplicated if isinstance(d.type, Pointer) else Active for d in parameters if d.name not in const and _is_float(d.type)}
+    active = [Duplicated if isinstance(d.type, Pointer) else Active for d in parameters]
+    return [a if d.name not in const and _is_float(d.type) else Const for d, a in zip(parameters, active, strict=True)]
 
 
 def _is_float(type_: Type) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpuad import cli, doctor, testing
-from gpuad.annotations import Active, Duplicated
+from gpuad.annotations import Active, Const, Duplicated
 from gpuad.demo import descent, gray_scott, wave
 from gpuad.demo.outcome import Outcome
 from gpuad.errors import UnsupportedError
@@ -61,8 +61,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         types = {"x": Pointer(F32, True), "y": Pointer(F32), "a": F32, "n": I32}
         parameters = tuple(Declaration(span, name, type_, uid) for uid, (name, type_) in enumerate(types.items()))
 
-        def adjoint(*, shared_mem: int, **by_name: Any) -> Any:
-            seen["activity"], seen["shared_mem"] = by_name, shared_mem
+        def adjoint(*annotations: Any, shared_mem: int) -> Any:
+            seen["activity"] = {name: a for name, a in zip(types, annotations, strict=True) if a is not Const}
+            seen["shared_mem"] = shared_mem
             return SimpleNamespace(source=f"// adjoint of {name}", explain=lambda: "saved nothing")
 
         return SimpleNamespace(name=name, parameters=parameters, adjoint=adjoint)
@@ -85,6 +86,14 @@ def test_grad_writes_a_file_and_takes_constants(file: Path, seen: dict[str, Any]
     result = run("grad", file, "--kernel", "saxpy", "--const", "a", "--const", "x", "-o", tmp_path / "out.cu")
     assert result.exit_code == 0 and (tmp_path / "out.cu").read_text() == "// adjoint of saxpy\n"
     assert seen["activity"] == {"y": Duplicated}
+
+
+@pytest.mark.parametrize("name", ["grid", "block", "args", "shared_mem", "self"])
+def test_parameter_with_the_name_of_an_option(name: str, tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text(
+        f'extern "C" __global__ void k(const float* x, float* {name}) {{ {name}[threadIdx.x] = 2 * x[threadIdx.x]; }}'
+    )
+    assert f"d{name}[threadIdx.x]" in run("grad", tmp_path / "k.cu").stdout
 
 
 def test_explain(file: Path, seen: dict[str, Any]) -> None:

@@ -389,3 +389,25 @@ def test_struct_by_value_is_held_fixed_in_a_check() -> None:
     assert any("argument 3 is a struct by value" in note for note in report.notes)
     with pytest.raises(TypeError, match="argument 3: pass it without a shadow"):
         check_gradient(kernel, (Duplicated(x), Duplicated(y), gpuad.Active(p[()], np.zeros_like(p)), n), grid=(2,), block=(8,))
+
+
+@pytest.mark.parametrize("name", ["grid", "block", "args", "shared_mem", "k", "self"])
+def test_parameter_named_as_an_option_of_ours(name: str) -> None:
+    """Annotated by its name it is a parameter: its gradient is no less wanted than that of others."""
+    kernel = _kernel(f"atomicAdd(&{name}[i / 2], x[i] * x[i]);", f"const double* x, double* {name}, int n")
+    text = kernel.adjoint(x=Duplicated, **{name: Duplicated}).source
+    assert text == kernel.adjoint(Duplicated, Duplicated).source
+    assert f"d{name}[i / 2]" in text
+    x, y, n = _fields()
+    launch = {"grid": (2,), "block": (8,), "args": (Duplicated(x), Duplicated(y), n)}
+    if name not in launch:
+        assert f"d{name}[i / 2]" in kernel.adjoint(x=Duplicated, **{name: Duplicated}, **launch).source
+    augmented, reverse = gpuad.autodiff_thunk(kernel, x=Duplicated, **{name: Duplicated})
+    dx, dy = np.zeros(n), rng.normal(size=n)
+    reverse((2,), (8,), (Duplicated(x, dx), Duplicated(y, dy), n), augmented((2,), (8,), (x, y, n)))
+    assert np.allclose(dx, 2 * x * dy[np.arange(n) // 2])
+
+
+def test_option_of_ours_without_such_a_parameter() -> None:
+    with pytest.raises(gpuad.LaunchError, match="no parameter `grid`"):
+        _kernel("y[i] = x[i];").adjoint(x=Duplicated, y=Duplicated, grid=Duplicated)

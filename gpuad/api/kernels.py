@@ -18,7 +18,7 @@ import numpy as np
 from .. import launching
 from ..analysis.races import sure_extents
 from ..annotations import Active, BatchDuplicated, Const, Duplicated
-from ..arguments import activities, bind, check_count, geometry
+from ..arguments import activities, bind, check_count, geometry, told_apart
 from ..depth import room
 from ..differentiate import Adjoint, Pattern, Tangent, primal_of, reverse_of, second_of, tangent_of
 from ..errors import LaunchError, ShadowError
@@ -229,14 +229,15 @@ class Kernel(Family):
         return BoundLaunch(self, *geometry)
 
     def adjoint(
-        self, *annotations: Any, grid: Any = None, block: Any = None, args: Any = None, shared_mem: int = 0, **by_name: Any
+        self, /, *annotations: Any, grid: Any = None, block: Any = None, args: Any = None, shared_mem: int = 0, **by_name: Any
     ) -> AdjointText:
         """The reverse kernel before any launch: `.source` is self-contained CUDA text under a header that is its contract, `.explain()`
         says what it saves and why. Annotations (classes or instances) by position or by parameter name; who is not named is Const. With
         `grid`, `block` and `args` the text is the one that this launch would use. A kernel with dynamic shared memory needs its bytes."""
-        kinds = self.activities(annotations, by_name)
+        named, launch = told_apart(by_name, {"grid": grid, "block": block, "args": args, "shared_mem": shared_mem})
+        kinds = self.activities(annotations, named)
         with self.room():
-            return self.sized(shared_mem)._text(kinds, grid, block, args)
+            return self.sized(launch["shared_mem"] or 0)._text(kinds, launch["grid"], launch["block"], launch["args"])
 
     def _text(self, kinds: Sequence[str], grid: Any, block: Any, args: Any) -> AdjointText:
         shadows = self.shadow_types(kinds)

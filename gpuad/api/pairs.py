@@ -41,7 +41,7 @@ class Saved:
 
 
 def autodiff_thunk(
-    k: Any, *annotations: Any, not_overwritten: Sequence[str] = (), **by_name: Any
+    k: Any, /, *annotations: Any, not_overwritten: Sequence[str] = (), **by_name: Any
 ) -> tuple[Callable[..., Saved], Callable[..., None]]:
     """The split pair `(augmented, reverse)` for fixed activities, given by position or by parameter name (classes or instances; the rest
     is Const).

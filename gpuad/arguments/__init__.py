@@ -4,7 +4,7 @@
 """
 
 from .aliasing import Alias
-from .binding import Bound, activities, bind, check_count, geometry
+from .binding import Bound, activities, bind, check_count, geometry, told_apart
 from .conversions import BoundArgument
 
-__all__ = ["Alias", "Bound", "BoundArgument", "activities", "bind", "check_count", "geometry"]
+__all__ = ["Alias", "Bound", "BoundArgument", "activities", "bind", "check_count", "geometry", "told_apart"]

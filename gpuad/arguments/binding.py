@@ -241,9 +241,21 @@ def activities(kernel: str, parameters: Sequence[Declaration], positional: Seque
     return tuple(_activity(Place(kernel, i, d), given.get(d.name, Const)) for i, d in enumerate(parameters))
 
 
+def told_apart(by_name: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Annotations by parameter name, and a call's own options: a parameter may be named as an option is, `grid` for instance, but no option
+    is an annotation. An option that was one is None."""
+    meant = {name: value for name, value in options.items() if _kind(value) is not None}
+    return {**by_name, **meant}, {name: None if name in meant else value for name, value in options.items()}
+
+
+def _kind(annotation: Any) -> str | None:
+    class_ = annotation if isinstance(annotation, type) else type(annotation)
+    return next((k for c, k in _KINDS.items() if issubclass(class_, c)), None)
+
+
 def _activity(place: Place, annotation: Any) -> str:
     class_ = annotation if isinstance(annotation, type) else type(annotation)
-    kind = next((k for c, k in _KINDS.items() if issubclass(class_, c)), None)
+    kind = _kind(annotation)
     if kind is None:
         raise place.refuse(f"is annotated with {show(annotation)}; use Duplicated, Active or Const.")
     type_ = place.declaration.type
