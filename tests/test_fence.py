@@ -94,6 +94,10 @@ BODIES: dict[str, tuple[str, str]] = {
     "goto from a macro": ("^GO(a); a:;", "goto is not supported; write a loop, break or return"),
     "designated": ("float a[3] = {^[1] = 2};", "this expression is not supported"),
     "texture": ("x[0] = ^tex2D<float>(cudaTextureObject_t(), 1, 2);", "textures come in a later release; pass the table as an array"),
+    "layered texture": (
+        "x[0] = ^tex2DLayered<float>(cudaTextureObject_t(), 1, 2, 0);",
+        "textures come in a later release; pass the table as an array",
+    ),
     "active mask": (
         "n = ^__activemask();",
         "__activemask() is not supported: which threads happen to be together is not defined; write the mask that is meant",

@@ -53,6 +53,7 @@ _CLOCK = "clocks are not supported: their values cannot be replayed"
 FUNCTIONS: dict[str, str] = {
     "__activemask": "__activemask() is not supported: which threads happen to be together is not defined; write the mask that is meant",
     **dict.fromkeys(("tex1Dfetch", "tex1D", "tex2D", "tex3D"), _TEXTURE),
+    **dict.fromkeys(("tex1DLod", "tex2DLod", "tex3DLod", "tex1DLayered", "tex2DLayered"), _TEXTURE),
     **dict.fromkeys(("__threadfence", "__threadfence_block", "__threadfence_system"), _FENCE),
     **dict.fromkeys(("malloc", "free"), _MALLOC),
     **dict.fromkeys(("memcpy", "memset"), "memcpy and memset in a kernel are not supported; write a loop"),

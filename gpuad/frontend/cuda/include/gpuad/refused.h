@@ -33,3 +33,8 @@ template <class T> GPUAD_F T tex1Dfetch(cudaTextureObject_t, int);
 template <class T> GPUAD_F T tex1D(cudaTextureObject_t, float);
 template <class T> GPUAD_F T tex2D(cudaTextureObject_t, float, float);
 template <class T> GPUAD_F T tex3D(cudaTextureObject_t, float, float, float);
+template <class T> GPUAD_F T tex1DLod(cudaTextureObject_t, float, float);
+template <class T> GPUAD_F T tex2DLod(cudaTextureObject_t, float, float, float);
+template <class T> GPUAD_F T tex3DLod(cudaTextureObject_t, float, float, float, float);
+template <class T> GPUAD_F T tex1DLayered(cudaTextureObject_t, float, int);
+template <class T> GPUAD_F T tex2DLayered(cudaTextureObject_t, float, float, int);
