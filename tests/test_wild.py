@@ -411,3 +411,24 @@ def test_parameter_named_as_an_option_of_ours(name: str) -> None:
 def test_option_of_ours_without_such_a_parameter() -> None:
     with pytest.raises(gpuad.LaunchError, match="no parameter `grid`"):
         _kernel("y[i] = x[i];").adjoint(x=Duplicated, y=Duplicated, grid=Duplicated)
+
+
+def test_matrix_of_a_template_in_braces() -> None:
+    """The bound of an array in a template is no default value of the field."""
+    matrix = """
+    template <int N> struct Mat { double m[N][N]; __device__ double& operator()(int i, int j) { return m[i][j]; } };
+    template <int N> __device__ Mat<N> operator*(const Mat<N>& a, const Mat<N>& b) {
+        Mat<N> r = {};
+        for (int i = 0; i < N; ++i) for (int j = 0; j < N; ++j) for (int k = 0; k < N; ++k) r(i, j) += a.m[i][k] * b.m[k][j];
+        return r;
+    }"""
+    body = "Mat<2> a = {{{x[i], 1}, {2 * x[i], x[0]}}}; Mat<2> b = {}; b(1, 0) = x[i]; b(0, 1) = 3; y[i] += (a * b)(0, 0) + (b * a)(1, 1);"
+    check_gradient(_kernel(body, before=matrix), _fields(), grid=(2,), block=(8,))
+
+
+def test_array_of_a_template_with_a_default_value() -> None:
+    weights = "template <int N> struct Weights { double w[N] = {1.0, 2.0}; };"
+    check_gradient(_kernel("Weights<2> p; y[i] += x[i] * x[i] * p.w[1];", before=weights), _fields(), grid=(2,), block=(8,))
+    x, y, n = _fields()
+    _kernel("Weights<2> p; y[i] = x[i] * p.w[1] + p.w[0];", before=weights)((2,), (8,), (x, y, n))
+    assert np.allclose(y, 2 * x + 1)

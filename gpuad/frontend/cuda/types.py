@@ -125,7 +125,7 @@ def _is_listed(declaration: Cursor) -> bool:
 def default_value(field: Cursor) -> Cursor | None:
     """The value that a field has by default (`float w = 1;`), or None; an array's bounds are expressions too."""
     inner = [child for child in children(field) if child.kind.is_expression()]
-    is_array = field.type.get_canonical().kind == TypeKind.CONSTANTARRAY
+    is_array = field.type.get_canonical().kind in (TypeKind.CONSTANTARRAY, TypeKind.DEPENDENTSIZEDARRAY)
     return inner[-1] if inner and (not is_array or inner[-1].kind == CursorKind.INIT_LIST_EXPR) else None
 
 
