@@ -44,6 +44,7 @@ SourcePath = Annotated[Path, typer.Argument(metavar="FILE.cu", help="CUDA source
 KernelName = Annotated[str | None, typer.Option("--kernel", "-k", help="kernel name or name expression; not needed if there is one")]
 ConstNames = Annotated[list[str] | None, typer.Option("--const", help="a parameter without a gradient; may be repeated")]
 SharedBytes = Annotated[int, typer.Option("--shared-mem", min=0, help="bytes of dynamic shared memory, for a kernel that uses it")]
+Defines = Annotated[list[str] | None, typer.Option("--define", "-D", help="a macro, such as BLOCK=128; may be repeated")]
 SizeValues = Annotated[list[str] | None, typer.Option("--size", help="a size of the file's cases, such as n=1000; may be repeated")]
 
 
@@ -74,13 +75,14 @@ def grad(
     kernel: KernelName = None,
     const: ConstNames = None,
     shared_mem: SharedBytes = 0,
+    define: Defines = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="where to write the adjoint; default is the standard output")
     ] = None,
 ) -> None:
     """Prints the adjoint of a kernel as CUDA source. All pointers to floats and all floats carry a gradient, except --const ones."""
     with _reported(file):
-        text = _adjoint(file, kernel, const or (), shared_mem).source
+        text = _adjoint(file, kernel, const or (), shared_mem, define or ()).source
         text += "" if text.endswith("\n") else "\n"
         if output is None:
             sys.stdout.write(text)
@@ -89,10 +91,12 @@ def grad(
 
 
 @app.command()
-def explain(file: SourcePath, kernel: KernelName = None, const: ConstNames = None, shared_mem: SharedBytes = 0) -> None:
+def explain(
+    file: SourcePath, kernel: KernelName = None, const: ConstNames = None, shared_mem: SharedBytes = 0, define: Defines = None
+) -> None:
     """Says what the adjoint saves and why, and how each gradient adds up."""
     with _reported(file):
-        print(_adjoint(file, kernel, const or (), shared_mem).explain())
+        print(_adjoint(file, kernel, const or (), shared_mem, define or ()).explain())
 
 
 @app.command()
@@ -188,13 +192,9 @@ def _reported(file: Path) -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
-def _adjoint(file: Path, name: str | None, const: Sequence[str], shared_mem: int) -> Any:
-    kernel = _kernel(file, name)
+def _adjoint(file: Path, name: str | None, const: Sequence[str], shared_mem: int, define: Sequence[str]) -> Any:
+    kernel = api.kernel(file, name or _only_kernel(file), options=[f"-D{macro}" for macro in define])
     return kernel.adjoint(*_activity(kernel.parameters, const), shared_mem=shared_mem)
-
-
-def _kernel(file: Path, name: str | None) -> Any:
-    return api.kernel(file, name or _only_kernel(file))
 
 
 def _only_kernel(file: Path) -> str:
@@ -237,7 +237,7 @@ def _sizes(options: Sequence[str]) -> dict[str, int]:
 
 def _check_case(file: Path, case: Case, sizes: Mapping[str, int], directions: int, seed: int) -> bool:
     try:
-        kernel = _kernel(file, case.kernel)
+        kernel = api.kernel(file, case.kernel)
         own = {name: number for name, number in sizes.items() if name in case.sizes}
         made = case.arrays({d.name: d.type for d in kernel.parameters}, seed, own)
         args = tuple(_annotated(value, name in case.active) for name, value in made.items())

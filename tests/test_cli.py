@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,7 +54,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Replaces the pipeline; holds what it was asked."""
     seen: dict[str, Any] = {}
 
-    def kernel(path: Path, name: str) -> Any:
+    def kernel(path: Path, name: str, options: Sequence[str] = ()) -> Any:
         source = SourceFile(str(path), path.read_text())
         span = Span(source, 17, 5, 2)
         if "refuse" in seen:
@@ -94,6 +95,17 @@ def test_parameter_with_the_name_of_an_option(name: str, tmp_path: Path) -> None
         f'extern "C" __global__ void k(const float* x, float* {name}) {{ {name}[threadIdx.x] = 2 * x[threadIdx.x]; }}'
     )
     assert f"d{name}[threadIdx.x]" in run("grad", tmp_path / "k.cu").stdout
+
+
+@pytest.mark.parametrize("command", ["grad", "explain"])
+def test_macros(command: str, tmp_path: Path) -> None:
+    file = tmp_path / "k.cu"
+    file.write_text('extern "C" __global__ void k(float* x) { for (int j = 0; j < N; ++j) x[j] = x[j] * FACTOR; }')
+    assert run(command, file).exit_code == 1
+    result = run(command, file, "-DN=3", "--define", "FACTOR=2.0f")
+    assert result.exit_code == 0, result.output
+    if command == "grad":
+        assert "j = 2; j >= 0" in result.stdout or "j < 3" in result.stdout
 
 
 def test_explain(file: Path, seen: dict[str, Any]) -> None:
