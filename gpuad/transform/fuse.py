@@ -153,8 +153,9 @@ def _joined(block: Block) -> tuple[Block, Mapping[Var, Var]]:
         for written in {s.buffer for s in walk_stmts((stmt,)) if hasattr(s, "buffer") and not isinstance(s, Load)}:
             loads = {k: v for k, v in loads.items() if k[0] != written}
         last = out[-1] if out else None
-        if isinstance(stmt, If) and isinstance(last, If) and _one_guard(last, stmt) and not assigned & set(variables(stmt.condition)):
-            then, inner = _joined((*last.then, *stmt.then))
+        if isinstance(stmt, If) and isinstance(last, If) and _one_guard(last, stmt, assigned):
+            merged = {m.var: m.then for m in last.merges}  # not yet to be seen where the second part comes to lie
+            then, inner = _joined((*last.then, *(_used(s, merged) for s in stmt.then)))
             merges = tuple(Merge(m.var, substitute(m.then, inner), m.otherwise) for m in last.merges)
             out[-1] = replace(last, then=then, merges=merges)
             continue
@@ -177,11 +178,13 @@ def _known(stmt: Stmt, loads: Mapping[tuple[Buffer, Expr], Var], values: Mapping
     return values.get(stmt.value) if isinstance(stmt, Let) else None
 
 
-def _one_guard(a: If, b: If) -> bool:
-    return a.condition == b.condition and not (a.otherwise or b.otherwise or b.merges)
+def _one_guard(a: If, b: If, assigned: set[Var]) -> bool:
+    """Whether both do something where one condition holds, and what it hangs on, or the first leaves, does not change between."""
+    kept = {*variables(b.condition), *(v for m in a.merges for v in (m.var, *variables(m.then)))}
+    return a.condition == b.condition and not (a.otherwise or b.otherwise or b.merges or assigned & kept)
 
 
-def _used(stmt: Stmt, renamed: Mapping[Var, Var]) -> Stmt:
+def _used(stmt: Stmt, renamed: Mapping[Var, Expr]) -> Stmt:
     if not renamed:
         return stmt
     return map_blocks(map_stmt_exprs(stmt, lambda e: substitute(e, renamed)), lambda b: tuple(_used(s, renamed) for s in b))
