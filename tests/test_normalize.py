@@ -274,6 +274,8 @@ COUNTED = {
     "bound from memory": lambda v: loop(v, v.j < v.z[1], v.j.inc(), v.y[0].update("+", 1.0)),
     "continue": lambda v: loop(v, v.j < v.n, v.j.inc(), if_(v.x[v.j] > 1.0, continue_()), v.z[0].update("+", 1)),
     "no iteration": lambda v: loop(v, v.j < v.n, v.j.inc(), start=9),
+    "step set inside": lambda v: loop(v, v.j < 7, v.j.update("+", v.n), v.n.set(2), v.z[0].update("+", v.j)),
+    "doubling to a constant": lambda v: loop(v, v.j < 8, v.j.update("*", 2), start=1),
 }
 NOT_COUNTED = {
     "!=": lambda v: loop(v, v.j.ne(v.n), v.j.inc()),
@@ -288,8 +290,8 @@ NOT_COUNTED = {
     "unsigned plus -1": lambda v: loop(v, v.u < 9, v.u.update("+", const(-1).to(U32)), start=v.n.to(U32), j=v.u),
     "signed down, unsigned comparison": lambda v: loop(v, v.j.to(U32) > const(0, U32), v.j.inc("-"), start=v.n),
     "unknown step down": lambda v: loop(v, v.j > 0, v.j.update("-", v.n), start=5),
-    "step moves": lambda v: loop(v, v.j < 7, v.j.update("+", v.n), v.n.set(2), v.z[0].update("+", v.j)),
-    "doubling": lambda v: loop(v, v.j < 8, v.j.update("*", 2), start=1),
+    "step moves": lambda v: loop(v, v.j < 7, v.j.update("+", v.n), v.n.update("*", 2), v.z[0].update("+", v.j)),
+    "doubling": lambda v: loop(v, v.j < v.n, v.j.update("*", 2), start=1),
     "bound with effect": lambda v: loop(v, v.j < v.n.inc("-"), v.j.inc()),
     "narrow": lambda v: loop(v, v.j.to(U8) < v.n.to(U8), v.j.inc()),
 }
