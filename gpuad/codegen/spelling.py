@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from ..errors import UnsupportedError
+from ..ir.arithmetic import wrapped
 from ..ir.functions import FUNCTIONS
 from ..ir.nodes import Call, Constant
 from ..ir.types import F32, F64, I32, Scalar
@@ -93,9 +94,7 @@ def literal(constant: Constant) -> str:
 
 
 def _integer(value: int, t: Scalar) -> str:
-    value &= (1 << t.bits) - 1
-    if t.is_signed and value >> (t.bits - 1):
-        value -= 1 << t.bits
+    value = wrapped(value, t)
     suffix = _SUFFIX.get(str(t), "")
     if t.is_signed and t.bits >= 32 and value == -(1 << (t.bits - 1)):
         return f"(-{-value - 1}{suffix} - 1{suffix})"

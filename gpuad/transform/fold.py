@@ -6,29 +6,12 @@ constants. No float arithmetic is evaluated or reordered, so that the generated 
 
 from __future__ import annotations
 
-import operator
 import struct
-from collections.abc import Callable
 
+from ..ir.arithmetic import COMPARE, computed, wrapped
 from ..ir.nodes import COMPARISONS, Binary, Call, Cast, Constant, Expr, Select, Unary, Var, walk
 from ..ir.types import BOOL, I64, Scalar
 
-_COMPARE: dict[str, Callable[[int, int], bool]] = {
-    "<": operator.lt,
-    ">": operator.gt,
-    "<=": operator.le,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
-_INTEGER: dict[str, Callable[[int, int], int]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "&": operator.and_,
-    "|": operator.or_,
-    "^": operator.xor,
-}
 _NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 _PACK = {16: "e", 32: "f", 64: "d"}
 
@@ -38,8 +21,7 @@ FALSE = Constant(False, BOOL)
 
 def integer(value: int, kind: Scalar) -> Constant:
     """The constant of integer type `kind` that `value` wraps to."""
-    wrapped = value & ((1 << kind.bits) - 1)
-    return Constant(wrapped - (1 << kind.bits) if kind.is_signed and wrapped >> (kind.bits - 1) else wrapped, kind)
+    return Constant(wrapped(value, kind), kind)
 
 
 def zero(kind: Scalar) -> Constant:
@@ -183,7 +165,7 @@ def logical(op: str, left: Expr, right: Expr) -> Expr:
 
 def _compare(op: str, left: Expr, right: Expr) -> Expr:
     if isinstance(left, Constant) and isinstance(right, Constant) and not left.type.is_float:
-        return Constant(_COMPARE[op](int(left.value), int(right.value)), BOOL)
+        return Constant(COMPARE[op](int(left.value), int(right.value)), BOOL)
     if isinstance(left, Cast) and left.operand.type == BOOL and isinstance(right, Constant) and right.value == 0 and op in ("!=", "=="):
         return left.operand if op == "!=" else negate(left.operand)
     return Binary(op, left, right, BOOL)
@@ -191,8 +173,8 @@ def _compare(op: str, left: Expr, right: Expr) -> Expr:
 
 def _integer(op: str, left: Expr, right: Expr, kind: Scalar) -> Expr:
     if isinstance(left, Constant) and isinstance(right, Constant):
-        folded = _evaluate(op, int(left.value), int(right.value), kind)
-        return Binary(op, left, right, kind) if folded is None else integer(folded, kind)
+        folded = computed(op, int(left.value), int(right.value), kind)
+        return Binary(op, left, right, kind) if folded is None else Constant(folded, kind)
     if isinstance(right, Constant) and (op, right.value) in _RIGHT_NEUTRAL:
         return left
     if isinstance(left, Constant) and (op, left.value) in _LEFT_NEUTRAL:
@@ -214,18 +196,6 @@ def _shifted(op: str, left: Expr, amount: int, kind: Scalar) -> Expr | None:
 
 _RIGHT_NEUTRAL = {("+", 0), ("-", 0), ("*", 1), ("/", 1), ("<<", 0), (">>", 0), ("|", 0), ("^", 0)}
 _LEFT_NEUTRAL = {("+", 0), ("*", 1), ("|", 0), ("^", 0)}
-
-
-def _evaluate(op: str, left: int, right: int, kind: Scalar) -> int | None:
-    if op in _INTEGER:
-        return _INTEGER[op](left, right)
-    if op in ("<<", ">>"):
-        in_range = 0 <= right < kind.bits
-        return (left << right if op == "<<" else left >> right) if in_range else None
-    if op not in ("/", "%") or right == 0:
-        return None
-    quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)  # C rounds towards zero
-    return quotient if op == "/" else left - quotient * right
 
 
 def select(condition: Expr, then: Expr, otherwise: Expr) -> Expr:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..analysis.trips import passed, wrapped
+from ..analysis.trips import passed
+from ..ir.arithmetic import wrapped
 from ..ir.nodes import Binary, Expr, For, Let, Stmt, Var, While
 from ..ir.types import I32, Scalar
 from . import fold
@@ -47,7 +48,7 @@ def _candidates(values: Sequence[int], kind: Scalar, counter: Var) -> Iterator[t
     step = wrapped(values[min(1, len(values) - 1)] - first, kind)
     times = fold.binary("*", t, fold.integer(step, kind), kind)
     yield fold.binary("+", start, times, kind), (wrapped(first + step * n, kind) for n in many)
-    for bits in range(1, min(_BITS, kind.bits // max(len(values) - 1, 1) + 1)):
+    for bits in range(1, _BITS):
         if bits * (len(values) - 1) < kind.bits:
             amount = fold.binary("*", t, fold.integer(bits, kind), kind)
             yield Binary(">>", start, amount, kind), (first >> bits * n for n in many)

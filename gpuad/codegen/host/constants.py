@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
+from ...ir.arithmetic import computed, wrapped
 from ...ir.nodes import COMPARISONS, Binary, Cast, Constant, Expr, Select, Unary, Var
 from ...ir.rewrite import map_expr
 from ...ir.types import BOOL, Scalar
 
-_OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
-    "==": operator.eq, "!=": operator.ne, "&": operator.and_, "|": operator.or_,
-    "^": operator.xor, "&&": lambda a, b: a and b, "||": lambda a, b: a or b, "/": lambda a, b: _quotient(a, b),
-    "%": lambda a, b: a - b * _quotient(a, b),
-}  # fmt: skip
+_OPERATIONS = COMPARISONS | {"+", "-", "*", "&", "|", "^", "&&", "||", "/", "%"}
 
 
 def evaluated(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
@@ -46,7 +40,8 @@ def _simpler(expr: Expr) -> Expr:
 def _binary(expr: Binary, a: Expr, b: Expr) -> Expr:
     left, right = whole(a), whole(b)
     if left is not None and right is not None and expr.op in _OPERATIONS and not (expr.op in "/%" and right in (0, -1)):
-        return _constant(_OPERATIONS[expr.op](left, right), expr.type if expr.op not in COMPARISONS else BOOL)
+        value = computed(expr.op, left, right, expr.type)
+        return expr if value is None else _constant(value, expr.type if expr.op not in COMPARISONS else BOOL)
     if expr.type.is_integer and a.type == b.type == expr.type:
         if right == 0 and expr.op in ("+", "-"):
             return a
@@ -57,14 +52,6 @@ def _binary(expr: Binary, a: Expr, b: Expr) -> Expr:
     return expr
 
 
-def _quotient(a: int, b: int) -> int:
-    """Rounded towards 0."""
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
 def _constant(value: int, t: Scalar) -> Constant:
     """The number in the type, in which it wraps."""
-    if not t.is_integer:
-        return Constant(bool(value), t)
-    value &= (1 << t.bits) - 1
-    return Constant(value - (1 << t.bits) if t.is_signed and value >> (t.bits - 1) else value, t)
+    return Constant(wrapped(value, t) if t.is_integer else bool(value), t)

@@ -7,6 +7,7 @@ import struct
 from dataclasses import replace
 
 from ...errors import UnsupportedError
+from ...ir.arithmetic import wrapped
 from ...ir.records import alike
 from ...ir.surface import DYNAMIC, Binary, Cast, Constant, Decay, Expr, MathCall
 from ...ir.types import BOOL, F32, I32, Array, Pointer, Scalar, Type
@@ -91,8 +92,7 @@ def constant(span: Span, type_: Scalar, number: int | float) -> Constant:
         return Constant(span, type_, _rounded(float(number)) if type_ == F32 else float(number))
     if type_ == BOOL:
         return Constant(span, type_, bool(number))
-    wrapped = int(number) % (1 << type_.bits)
-    return Constant(span, type_, wrapped - (1 << type_.bits) if type_.is_signed and wrapped >> (type_.bits - 1) else wrapped)
+    return Constant(span, type_, wrapped(int(number), type_))
 
 
 def _rounded(number: float) -> float:
