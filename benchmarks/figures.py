@@ -68,15 +68,14 @@ def judge(problem: Problem, size: Size, floor: Floor, rows: Rows, copy: Rates | 
     if problem.required is not None:
         why, bound = _why(problem, size, floor, ours), floor.by_arithmetic or ours.get("primal_of_copy", 1.0) >= REACHES
         why += [f"by hand it is {hand['over_floor']:.2f}"] if hand.get("over_floor", 0.0) > problem.required else []
+        what = "reverse / primal over the floor's"
         if copy and floor.saved_bytes and copy.near > FARTHER * copy.far:
             slower = f"what is saved moves at {copy.far / 1e9:.0f} GB/s, what the primal reads and writes at {copy.near / 1e9:.0f}"
-            found.append(verdict("reverse / primal over the floor's", ours["over_floor"], problem.required, [slower, *why]))
-            found[-1]["bound"] = False
-            at_rates = f"reverse / primal over the floor's at these rates, {floor.ratio_at(copy):.2f}"
-            found.append(verdict(at_rates, ours["over_floor_at_rates"], problem.required, why))
+            found.append({**verdict(what, ours["over_floor"], problem.required, [slower, *why]), "bound": False})
+            at_rates = f"{what} at these rates, {floor.ratio_at(copy):.2f}"
+            found.append({**verdict(at_rates, ours["over_floor_at_rates"], problem.required, why), "bound": bound})
         else:
-            found.append(verdict("reverse / primal over the floor's", ours["over_floor"], problem.required, why))
-        found[-1]["bound"] = bound
+            found.append({**verdict(what, ours["over_floor"], problem.required, why), "bound": bound})
     if problem.of_hand is not None and usable(hand):
         share, primal = ours["gradient_ms"] / hand["gradient_ms"], ours["primal_ms"] / hand["primal_ms"]
         slower = [f"the primal alone takes {primal:.2f} of that by hand"] if primal > MUCH else []

@@ -269,20 +269,12 @@ class _Judge:
 
 def bound_in(loop: For | While) -> set[Expr]:
     """Vars that change from one iteration to the next: whatever the loop defines inside."""
-    names: set[Expr] = {c.var for c in loop.carried}
-    if isinstance(loop, For):
-        names.add(loop.var)
-    elif loop.counter is not None:
-        names.add(loop.counter)
-    for block in blocks(loop):
-        for stmt in walk_stmts(block):
-            names.update(defined(stmt))
-            if isinstance(stmt, For | While):
-                names.update(c.var for c in stmt.carried)
-            if isinstance(stmt, For):
-                names.add(stmt.var)
-            elif isinstance(stmt, While) and stmt.counter is not None:
-                names.add(stmt.counter)
+    inside = [stmt for block in blocks(loop) for stmt in walk_stmts(block)]
+    names: set[Expr] = {v for stmt in inside for v in defined(stmt)}
+    for stmt in (loop, *inside):
+        if isinstance(stmt, For | While):
+            counter = stmt.var if isinstance(stmt, For) else stmt.counter
+            names |= {c.var for c in stmt.carried} | ({counter} if counter is not None else set())
     return names
 
 

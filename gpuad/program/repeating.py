@@ -38,7 +38,11 @@ class Known:
 
     def holds(self, surroundings: tuple[Any, ...]) -> bool:
         """Whether all of that is still so."""
-        return self.surroundings == surroundings and all(signature(array) == was for array, was in self.arrays)
+        return self.surroundings == surroundings and self.changed() is None
+
+    def changed(self) -> Any | None:
+        """An array that is not what it was."""
+        return next((array for array, was in self.arrays if signature(array) != was), None)
 
 
 class Repeating(Recording):
@@ -178,7 +182,7 @@ class Repeating(Recording):
     def _compare_arrays(self) -> None:
         """A call in the words of the last time is not looked at closer: here it turns out if its arrays were something else by then."""
         assert self._known is not None
-        changed = next((array for array, was in self._known.arrays if signature(array) != was), None)
+        changed = self._known.changed()
         if changed is not None:
             self._known = None
             self.state = f"interrupted: an array of shape {changed.shape} was laid out anew, or made read-only, while the program ran"
