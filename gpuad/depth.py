@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from ctypes import ArgumentError
+from weakref import WeakSet
 
 from .errors import UnsupportedError
 from .source import Span
@@ -18,16 +19,21 @@ from .source import Span
 DEEP = 10_000  # frames
 
 _lock = threading.Lock()
-_inside = 0
-_before = 0
+_stays: WeakSet[_Stay] = WeakSet()  # weak: of one whose end was interrupted nothing is left
+_before: int | None = None  # the limit to return to
+
+
+class _Stay:
+    """One user of the room."""
 
 
 @contextmanager
 def room(name: str, span: Span) -> Iterator[None]:
     """Raises the recursion limit (of all threads, as Python has it) until the last user leaves. Raises UnsupportedError at `span`, which
     belongs to the kernel `name`, where even that is not enough."""
-    _enter()
+    stay = _Stay()
     try:
+        _enter(stay)
         yield
     except (RecursionError, ArgumentError) as error:
         if "RecursionError" not in repr(error):  # ctypes wraps what happens while it converts an argument
@@ -37,22 +43,24 @@ def room(name: str, span: Span) -> Iterator[None]:
         )
         raise UnsupportedError(message, span) from None
     finally:
-        _leave()
+        _leave(stay)
 
 
-def _enter() -> None:
-    global _inside, _before
+def _enter(stay: _Stay) -> None:
+    global _before
     with _lock:
-        if _inside == 0:
+        if _before is None:
             _before = sys.getrecursionlimit()
-            sys.setrecursionlimit(max(_before, DEEP))
-        _inside += 1
+        sys.setrecursionlimit(max(_before, DEEP))
+        _stays.add(stay)
 
 
-def _leave() -> None:
-    global _inside
+def _leave(stay: _Stay) -> None:
+    """May come after a part of `_enter` only, where that was interrupted."""
+    global _before
     with _lock:
-        _inside -= 1
-        if _inside == 0:
-            with suppress(RecursionError):  # called from a frame deeper than the old limit: it stays
+        _stays.discard(stay)
+        if not _stays and _before is not None:
+            with suppress(RecursionError):  # called from a frame deeper than the old limit: the next to leave returns to it
                 sys.setrecursionlimit(_before)
+                _before = None

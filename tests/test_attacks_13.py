@@ -7,6 +7,7 @@ import linecache
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, LaunchError, TapeError
+from gpuad import Duplicated, LaunchError, TapeError, depth
 from gpuad.program.context import current
+from gpuad.source import SourceFile, Span
 
 PACKAGE = str(Path(gpuad.__file__).parent)
 N = 16
@@ -260,3 +262,18 @@ def test_an_array_that_becomes_read_only_within_a_known_program() -> None:
         squared(x, lambda: None)
     tape.reverse()
     np.testing.assert_allclose(x.shadow, 8 * 1.5**7 * 0.5**7)
+
+
+def test_the_recursion_limit_outlives_an_interrupt() -> None:
+    """Wherever in the room it comes, nobody who is gone holds the limit up."""
+    room = partial(depth.room, "k", Span(SourceFile("k.cu", ""), 1, 1))
+    before, lines, hit = sys.getrecursionlimit(), 0, ["at first"]
+    while hit:
+        late = after(lines)
+        with interrupt(lambda frame, late=late: frame.f_code.co_filename == depth.__file__ and late(frame)) as hit, room():
+            pass
+        with room():
+            assert sys.getrecursionlimit() >= depth.DEEP
+        assert sys.getrecursionlimit() == before
+        lines += 1
+    assert lines > 10
