@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from .types import BOOL, Scalar
 
-COMPARE: dict[str, Callable[[int, int], bool]] = {
+COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     ">": operator.gt,
     "<=": operator.le,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from .arithmetic import COMPARE
 from .nodes import Binary, Call, Cast, Constant, Expr, Select, Unary, walk
 from .types import BOOL, Scalar
 
@@ -136,6 +137,9 @@ def collected(total: Expr) -> Expr:
 
 
 def compare(op: str, a: Expr, b: Expr) -> Expr:
+    """`a op b`; decided where a constant is compared with itself, as in the question whether it is NaN."""
+    if isinstance(a, Constant) and a == b:
+        return Constant(COMPARE[op](a.value, a.value), BOOL)
     return Binary(op, a, b, BOOL)
 
 

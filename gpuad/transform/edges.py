@@ -12,12 +12,12 @@ beginning.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..analysis.affine import atoms, constant, polynomial, split
 from ..ir import build as b
+from ..ir.arithmetic import COMPARE
 from ..ir.nodes import Binary, Call, Constant, Expr, LaunchIndex, Select, Unary, Var, variables, walk
 from ..ir.polynomials import Polynomial, plus, scale, times
 from ..ir.rewrite import is_short, map_expr, rebuild, substitute
@@ -175,14 +175,14 @@ class Edges:
     def told(self, condition: Expr, var: Var, pin: Expr) -> bool | None:
         """Whether a comparison holds for the thread `pin`, if that is the same for all parameters."""
         full = self.plain(condition)
-        if not isinstance(full, Binary) or full.op not in _TRUTH or not full.left.type.is_signed or not full.right.type.is_signed:
+        if not isinstance(full, Binary) or full.op not in COMPARE or not full.left.type.is_signed or not full.right.type.is_signed:
             return None
         p = plus(polynomial(full.left, {}), scale(polynomial(full.right, {}), -1))
         parts = split(p, var)
         if parts is None or parts[0] not in ({(): 1}, {(): -1}):
             return None
         difference = constant(plus(times(parts[0], polynomial(pin, {})), parts[1]))
-        return None if difference is None else _TRUTH[full.op](difference, 0)
+        return None if difference is None else COMPARE[full.op](difference, 0)
 
     def pins(self, var: Var, conditions: Iterable[Expr]) -> list[Expr] | None:
         """The threads that satisfy the conditions, if these say so; None if they say that there are none."""
@@ -256,7 +256,6 @@ class Edges:
         return written(p)
 
 
-_TRUTH = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne}
 _SIGNS = {"<": (-1, "<="), "<=": (0, "<="), ">": (1, ">="), ">=": (0, ">="), "==": (0, "==")}
 _TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "=="}
 

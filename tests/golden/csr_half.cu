@@ -49,7 +49,7 @@ extern "C" __global__ void csr_half_reverse(
         }
         float dy_2 = dy[2 * pair + 1];
         dy[2 * pair + 1] = 0.0f;
-        dy_2 = sum_2 + a_y >= 0.0f ? dy_2 : 0.0f != 0.0f ? dy_2 : 0.0f;
+        dy_2 = sum_2 + a_y >= 0.0f ? dy_2 : 0.0f;
         for (int k_3 = k_2; k_3 < row_3; ++k_3) {
             int column_2 = column[k_3];
             const float x_2 = gpuad_from_half(x[column_2]);
@@ -58,7 +58,7 @@ extern "C" __global__ void csr_half_reverse(
         }
         float dy_3 = dy[2 * pair];
         dy[2 * pair] = 0.0f;
-        dy_3 = sum + a_x >= 0.0f ? dy_3 : 0.0f != 0.0f ? dy_3 : 0.0f;
+        dy_3 = sum + a_x >= 0.0f ? dy_3 : 0.0f;
         for (int k_3 = k; k_3 < row_2; ++k_3) {
             int column_2 = column[k_3];
             const float x_2 = gpuad_from_half(x[column_2]);

@@ -175,8 +175,8 @@ extern "C" __global__ void render_reverse(
             atomicAdd(&dpalette[k * 4LL + 2LL], dlight_z - dlight_z_2);
             atomicAdd(&dpalette[k * 4LL + 1LL], dlight_y - dlight_y_2);
             atomicAdd(&dpalette[k * 4LL], dlight_x - dlight_x_2);
-            const float dsum = (sum <= 0.999f || 0.999f != 0.999f
-                ? (colours - 1) * ((b_z - a_z) * dlight_z + (b_y - a_y) * dlight_y + (b_x - a_x) * dlight_x) : 0.0f)
+            const float dsum = (sum <= 0.999f ? (colours - 1)
+                * ((b_z - a_z) * dlight_z + (b_y - a_y) * dlight_y + (b_x - a_x) * dlight_x) : 0.0f)
                 + step * (expf(-sum * step) * (clear_2 * dpixel_z - clear_2 * dclear + clear_2 * dpixel_y
                 + clear_2 * dpixel_x));
             for (int k_2 = 0; k_2 < 8; ++k_2) {
