@@ -162,7 +162,11 @@ class Kernel(Family):
     def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Launches the kernel as it is. `grid`, `block`: ints or tuples of up to three; `args`: arrays (annotated or not), numbers,
         None."""
-        said = self.words("launch", grid, block, args, shared_mem=shared_mem, stream=stream) if recording.get() is None else None
+        recorder = recording.get()
+        if recorder is not None:
+            recorder.launch(self.sized(shared_mem) if self._dynamic else self, grid, block, args, shared_mem, stream)
+            return
+        said = self.words("launch", grid, block, args, shared_mem=shared_mem, stream=stream)
         if said is None or not made_again(said):
             self.launch(Planned(self, grid, block, args, shared_mem, stream), said)
 
