@@ -8,8 +8,8 @@ from clang.cindex import Cursor, CursorKind, TypeKind
 
 from ...ir import surface
 from ...ir.records import is_record
-from ...ir.surface import Block, Declaration
-from ...ir.types import Pointer, Scalar
+from ...ir.surface import Block, Cast, Declaration, Declare, Name
+from ...ir.types import Array, Pointer, Scalar, Type
 from . import headers, lower_calls, lower_memory, lower_operators, lower_statements, lower_switch, records
 from .clang_c import children, has_attribute
 from .context import Context, ExpressionHandler, StatementHandler
@@ -59,6 +59,8 @@ STATEMENTS: dict[CursorKind, StatementHandler] = {
     CursorKind.CALL_EXPR: lower_statements.evaluate,
 }
 
+NO_ELEMENT = "a kernel's pointer must point to numbers, structs, or arrays of these"
+
 
 def lower_kernel(places: Places, definition: Cursor, check: Callable[[Cursor], None]) -> surface.Function:
     """The kernel's tree. `check` is called with each definition that it consists of, its own and those of the helpers that it reaches,
@@ -104,12 +106,34 @@ def _parameter(ctx: Context, cursor: Cursor, number: int, is_kernel: bool) -> De
     if is_rvalue_reference(cursor.type) or (is_kernel and reference):
         ctx.refuse(cursor, "a parameter of this kind of reference is not supported")
     type_ = lower_parameter(cursor.type, ctx.span(cursor))
-    if isinstance(type_, Pointer) and not (isinstance(type_.element, Scalar) or is_record(type_.element)) and is_kernel:
-        ctx.refuse(cursor, "a kernel's pointer must point to numbers or structs")
+    if isinstance(type_, Pointer) and is_kernel:
+        if isinstance(type_.element, Array):
+            return _flat(ctx, cursor, type_)
+        if not _is_element(type_.element):
+            ctx.refuse(cursor, NO_ELEMENT)
     declared = cursor.type.get_canonical().get_pointee() if reference else cursor.type
     const = is_const(declared) and isinstance(type_, Pointer) == (declared.get_canonical().kind == TypeKind.POINTER)
     name = _parameter_name(cursor, number)
     return ctx.declare(cursor, ctx.fresh(ctx.span(cursor), name, type_, reference=reference, const=const))
+
+
+def _flat(ctx: Context, cursor: Cursor, type_: Pointer) -> Declaration:
+    """A kernel's parameter that points to arrays (`float (*x)[3]`, `float u[][N]`): it is passed as a pointer to their elements, and seen
+    through a local one of the type that the user gave it."""
+    element = type_.element
+    while isinstance(element, Array):
+        element = element.element
+    if not _is_element(element):
+        ctx.refuse(cursor, NO_ELEMENT)
+    span = ctx.span(cursor)
+    flat = ctx.fresh(span, cursor.spelling, Pointer(element, type_.const), const=True)
+    seen = ctx.declare(cursor, ctx.fresh(span, cursor.spelling, type_))
+    ctx.tables[-1].append(Declare(span, seen, Cast(span, type_, Name(span, flat.type, flat), True)))
+    return flat
+
+
+def _is_element(type_: Type) -> bool:
+    return isinstance(type_, Scalar) or is_record(type_)
 
 
 def _parameter_name(cursor: Cursor, number: int) -> str:
