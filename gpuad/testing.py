@@ -294,7 +294,7 @@ class _State:
         float, and a parameter may be narrower than all arrays."""
         if not isinstance(self.launch.kernel, Kernel):
             return max(self._sizes())
-        kernel = self.launch.kernel.sized(self.launch.shared_mem).primal()
+        kernel = self.launch.kernel.suited(self.args, self.launch.shared_mem).primal()
         given = {position for position, _ in self.views} | set(self.scalars)
         aligned = len(kernel.params) == len(self.args)  # but for structs, which are several parameters each
         facts = activity(kernel, [p for k, p in enumerate(kernel.params) if k in given or not aligned])

@@ -268,7 +268,7 @@ def test_every_case_on_other_content(name: str, mode: Any, monkeypatch: pytest.M
     monkeypatch.setattr(Again, "made", lambda *given: hits.append(made(*given)) or hits[-1])
     found = left(0.96875)
     assert hits == ([] if name in LOOKED_AT else [True])
-    chosen = k.sized(shared_mem)
+    chosen = k.suited(None, shared_mem)
     chosen._again.clear()
     chosen._ready.clear()
     assert found == left(0.96875)

@@ -151,7 +151,7 @@ def test_primal_and_adjoint_compile(name: str) -> None:
     annotations = {d.name: type(a) for d, a in zip(plan.kernel.parameters, args, strict=False) if isinstance(a, Duplicated | Active)}
     for launch in ({}, {"grid": case.grid, "block": case.block}):
         nvrtc.compile_cuda(case.kernel.adjoint(args=args, shared_mem=case.shared_mem, **launch, **annotations).source)
-    nvrtc.compile_cuda(cuda_source([plan.kernel.sized(case.shared_mem).primal()]))
+    nvrtc.compile_cuda(cuda_source([plan.kernel.suited(None, case.shared_mem).primal()]))
 
 
 def test_the_wave_s_reverse_is_as_from_cuda() -> None:

@@ -43,7 +43,7 @@ def test_generated_adjoint_compiles_and_launches(name: str, variant: str, arch: 
 def test_printed_primal_compiles(name: str) -> None:
     """The primal as gpuad prints it is what the GPU executor launches."""
     _, _, shared_mem = CASES[name].geometry({})
-    primal = shipped(name).sized(shared_mem).primal()
+    primal = shipped(name).suited(None, shared_mem).primal()
     needs = nvrtc.resources(nvrtc.compile_cuda(cuda_source([primal])))
     assert set(needs) == {primal.name}
     assert needs[primal.name].registers > 0
@@ -53,7 +53,7 @@ def test_printed_primal_compiles(name: str) -> None:
 def test_forward_and_reverse_in_one_kernel_compile(name: str) -> None:
     """Where `autodiff` runs both in one launch, the text of it."""
     grid, block, shared_mem = CASES[name].geometry({})
-    chosen = shipped(name).sized(shared_mem)
+    chosen = shipped(name).suited(None, shared_mem)
     call = chosen.bind(grid, block, arguments(name), shared_mem, None)
     adjoint = chosen.reverse_for(pattern_of(chosen, call), call)
     both = launching.fusing(chosen.primal(call.aliases()), adjoint, call, launching.stages(adjoint, call))

@@ -313,47 +313,6 @@ def test_pointers_in_braces() -> None:
     check_gradient(_kernel(body), _fields(), grid=(2,), block=(8,))
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "y[i] += x[i] * (b ? b[i] : 1.0);",
-        "double f = x[i]; if (b != nullptr) { f *= b[i]; } y[i] = f;",
-        "double f = x[i]; if (!b || n < 0) f = 1.0; else f *= b[i]; y[i] = f;",
-        "if (b && n > 0) { b += i; y[i] += x[i] * *b; } if (b == NULL) y[i] = 0;",
-    ],
-)
-def test_parameter_compared_with_null_is_an_array(body: str) -> None:
-    """One adjoint cannot serve a launch with the array and one without: without it, the launch is refused."""
-    kernel = _kernel(body, "const double* x, const double* b, double* y, int n")
-    x, y, n = _fields()
-    b = rng.normal(size=n)
-    check_gradient(kernel, (x, b, y, n), grid=(2,), block=(8,))
-    before = y.copy()
-    for absent in (None, np.zeros(0)):
-        for run in (kernel, lambda *call: gpuad.autodiff(kernel, *call)):
-            pair = Duplicated(y, np.ones(n)) if run is not kernel else y
-            with pytest.raises(gpuad.LaunchError, match=r"parameter 2 .*compared with null"):
-                run((2,), (8,), (x, absent, pair, n))
-    assert np.array_equal(y, before)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "if (n < 0) b = nullptr; y[i] += x[i] * (b ? b[i] : 1.0);",
-        "b = n < 0 ? nullptr : b; y[i] += x[i] * (b ? b[i] : 1.0);",
-        "const double*& c = b; if (n < 0) c = nullptr; y[i] += x[i] * (b ? b[i] : 1.0);",
-        "drop(b, n); y[i] += x[i] * (b ? b[i] : 1.0);",
-        "const double* c = b; y[i] += x[i] * (c ? c[i] : 1.0);",
-        "(n < 0 ? x : b) = nullptr; y[i] += x[i] * (b ? b[i] : 1.0);",
-    ],
-)
-def test_other_pointers_compared_with_null_are_refused(body: str) -> None:
-    helper = "__device__ void drop(const double*& p, int n) { if (n < 0) p = nullptr; }"
-    with pytest.raises(UnsupportedError, match=r"comparison of a pointer with null is supported for|only a variable, an element or"):
-        _kernel(body, "const double* x, const double* b, double* y, int n", helper)
-
-
 def test_number_without_a_value_may_be_passed_on() -> None:
     """Reductions with and without an index share their helpers."""
     before = """

@@ -56,7 +56,7 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
     plan = family.planned(*call, **keywords)
     if plan is not None:
         with plan.kernel.room():
-            _autodiff(plan.kernel.sized(plan.shared_mem), plan, mode, said)
+            _autodiff(plan.kernel.suited(plan.args, plan.shared_mem), plan, mode, said)
 
 
 def _autodiff(chosen: Kernel, plan: Planned, mode: Mode, said: Words | None) -> None:
@@ -138,7 +138,7 @@ def hvp(k: Any, *call: Any, **keywords: Any) -> None:
 
 
 def _hvp(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], directions: Sequence[Any], shared_mem: int, stream: Any) -> None:
-    chosen = chosen.sized(shared_mem)
+    chosen = chosen.suited(args, shared_mem)
     call = chosen.bind(grid, block, args, shared_mem, stream)
     if any(log.element.is_float for log in chosen.second(pattern_of(chosen, call)).logs):
         raise UnsupportedError(f"`{chosen.name}`: second derivatives of the float that an atomic gives come in a later release")

@@ -25,7 +25,7 @@ from ..errors import LaunchError, ShadowError
 from ..explaining import AdjointText, adjoint_text
 from ..facts import Facts
 from ..frontend.cuda import parse
-from ..ir.given import given
+from ..ir.given import nulls
 from ..ir.nodes import Accumulate, Atomic, Store
 from ..ir.nodes import Kernel as IrKernel
 from ..ir.records import is_record, numbers, split_parameter, tangent_parameter
@@ -94,14 +94,16 @@ class Kernel(Family):
         self._adjoints: dict[Pattern, Adjoint] = {}
         self._tangents: dict[tuple[Pattern, tuple[int, ...]], Tangent] = {}
         self._seconds: dict[Pattern, Adjoint] = {}
-        self._sizes: dict[int, Kernel] = {}
+        self._suited: dict[tuple[int | None, frozenset[str]], Kernel] = {}
         self._ready: dict[Hashable, Ready] = {}
         self._again: Past = {}
         self.facts = Facts()
         with self.room():
-            self._given = {d.name for d in given(self.function)}
+            asked = nulls(self.function).asked
+            self._optional = tuple((i, d.name) for i, d in enumerate(self.parameters) if d in asked)
             self._written = _written_names(self.primal())
             self._dynamic = uses_dynamic(self.function)
+        self._varies = self._dynamic or bool(self._optional)
 
     def _read(self, name: str) -> Function:
         return parse(self.file, options=self.options).kernel(name)
@@ -134,7 +136,7 @@ class Kernel(Family):
         """The same kernel, of the same module, with a shadow for one of its variables: `get_global(name)` is then Duplicated with it."""
         other = copy.copy(self)
         other.shadows = {**self.shadows, self._global(name).pointer.name: shadow}
-        other._sizes = {}
+        other._suited = {}
         return other
 
     def _global(self, name: str) -> Global:
@@ -164,7 +166,7 @@ class Kernel(Family):
         None."""
         recorder = recording.get()
         if recorder is not None:
-            recorder.launch(self.sized(shared_mem) if self._dynamic else self, grid, block, args, shared_mem, stream)
+            recorder.launch(self.suited(args, shared_mem) if self._varies else self, grid, block, args, shared_mem, stream)
             return
         said = self.words("launch", grid, block, args, shared_mem=shared_mem, stream=stream)
         if said is None or not made_again(said):
@@ -172,12 +174,12 @@ class Kernel(Family):
 
     def words(self, what: str, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Words | None:
         """A call by its arguments."""
-        own = self.sized(shared_mem) if self._dynamic else self
+        own = self.suited(args, shared_mem) if self._varies else self
         return words(own._again, what, args, grid, block, shared_mem) if stream is None else None
 
     def launch(self, plan: Planned, said: Words | None = None) -> None:
         """Makes or records a launch that is not known, or not by the words of the call that meant it."""
-        own, recorder = self.sized(plan.shared_mem), recording.get()
+        own, recorder = self.suited(plan.args, plan.shared_mem), recording.get()
         _, grid, block, args, shared_mem, stream = plan
         if recorder is not None:
             recorder.launch(own, grid, block, args, shared_mem, stream)
@@ -207,20 +209,34 @@ class Kernel(Family):
         """What was bound for an earlier call that this one is like."""
         return self._ready.get(like)
 
-    def sized(self, shared_mem: int) -> Kernel:
-        """The kernel for launches with so many bytes of dynamic shared memory, whose arrays then have a length; itself if it uses none.
-        Raises LaunchError where it uses some and gets none."""
-        if not self._dynamic or self.function.dynamic == shared_mem:
+    def suited(self, args: Sequence[Any] | None, shared_mem: int) -> Kernel:
+        """The kernel for launches with so many bytes of dynamic shared memory, whose arrays then have a length, and without arrays where
+        `args` has None for one that the kernel compares with null; itself if it is that already. Raises LaunchError where it uses dynamic
+        shared memory and gets none."""
+        if not self._varies:
             return self
-        if shared_mem <= 0:
+        if self._dynamic and shared_mem <= 0:
             raise LaunchError(f"`{self.name}` uses dynamic shared memory: pass its bytes as shared_mem=")
-        if shared_mem not in self._sizes:
+        key = shared_mem if self._dynamic else None, self._absent(args)
+        if key == (self.function.dynamic, self.function.absent):
+            return self
+        if key not in self._suited:
             own = copy.copy(self)
-            own.function = replace(self.function, dynamic=shared_mem)
-            own._primals, own._adjoints, own._tangents, own._seconds, own._sizes = {}, {}, {}, {}, {}
+            own.function = replace(self.function, dynamic=key[0], absent=key[1])
+            own._primals, own._adjoints, own._tangents, own._seconds, own._suited = {}, {}, {}, {}, {}
             own.facts, own._ready, own._again = Facts(), {}, {}
-            self._sizes.setdefault(shared_mem, own)
-        return self._sizes[shared_mem]
+            self._suited.setdefault(key, own)
+        return self._suited[key]
+
+    def _absent(self, args: Sequence[Any] | None) -> frozenset[str]:
+        """The parameters compared with null for which a call has no array."""
+        if not isinstance(args, tuple | list):
+            return frozenset()
+        return frozenset(name for i, name in self._optional if i < len(args) and getattr(args[i], "primal", args[i]) is None)
+
+    def _given(self) -> set[str]:
+        """Those for which it must have one."""
+        return {name for _, name in self._optional} - self.function.absent
 
     def planned(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Planned:
         """The call as it is."""
@@ -241,7 +257,7 @@ class Kernel(Family):
         named, launch = told_apart(by_name, {"grid": grid, "block": block, "args": args, "shared_mem": shared_mem})
         kinds = self.activities(annotations, named)
         with self.room():
-            return self.sized(launch["shared_mem"] or 0)._text(kinds, launch["grid"], launch["block"], launch["args"])
+            return self.suited(args, launch["shared_mem"] or 0)._text(kinds, launch["grid"], launch["block"], launch["args"])
 
     def _text(self, kinds: Sequence[str], grid: Any, block: Any, args: Any) -> AdjointText:
         shadows = self.shadow_types(kinds)
@@ -336,7 +352,9 @@ class Kernel(Family):
         plain = self.primal()
         written = self._written
         leaves = self.leaves
-        first = bind(self.name, declared, args, written=written, inside=[d.name for d in leaves], strided=self._strided, given=self._given)
+        first = bind(
+            self.name, declared, args, written=written, inside=[d.name for d in leaves], strided=self._strided, given=self._given()
+        )
         call = Call(first, *geo)
         inside = self._inside | self.facts.get(call.key, lambda: launching.stays_inside(plain, call))
         loose = frozenset(i for i, d in enumerate(leaves) if d.name not in inside and first.arguments[i].memory is not None)

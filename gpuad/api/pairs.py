@@ -75,7 +75,7 @@ class _Pair:
         """Runs the kernel and keeps what the reverse will need."""
         outside_of_tapes(self.whole.name, "a split pair")
         with self.whole.room():
-            return self._augmented(self.whole.sized(shared_mem), grid, block, args, shared_mem, stream)
+            return self._augmented(self.whole.suited(args, shared_mem), grid, block, args, shared_mem, stream)
 
     def _augmented(self, chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> Saved:
         call = chosen.bind(grid, block, args, shared_mem, stream)
@@ -103,7 +103,7 @@ class _Pair:
         if not isinstance(saved, Saved) or saved.used:
             raise GpuadError(f"`{self.whole.name}`: a saved state serves one reverse; run the augmented forward again")
         with self.whole.room():
-            chosen = self.whole.sized(shared_mem)
+            chosen = self.whole.suited(args, shared_mem)
             call = chosen.bind(grid, block, args, shared_mem, stream)
             self._check_shadows(call)
             if saved.function is not chosen.function:

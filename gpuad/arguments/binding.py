@@ -76,8 +76,8 @@ def bind(
 
     `written`: names of the parameters through which the kernel may write; by default all pointers that are not const. `inside`: names of
     those through which it provably stays inside of the view, whose shadows need no room around them. `strided`: the kernel is
-    told the strides, so any view will do. `given`: names of those that must be an array, since the kernel compares them with null.
-    Raises LaunchError for what cannot be launched, ShadowError for shadows that do not fit. Nothing has been written then.
+    told the strides, so any view will do. `given`: names of those that must be an array with elements, since the kernel compares them with
+    null. Raises LaunchError for what cannot be launched, ShadowError for shadows that do not fit. Nothing has been written then.
     """
     check_count(kernel, parameters, args)
     both = [one for i, (d, arg) in enumerate(zip(parameters, args, strict=True)) for one in passed(Place(kernel, i, d), arg)]
@@ -157,8 +157,7 @@ def _split_active(argument: BoundArgument, width: int) -> BoundArgument:
 def _check_given(place: Place, argument: BoundArgument) -> None:
     if argument.array is None or argument.array.size == 0:
         raise place.refuse(
-            "is compared with null in the kernel, which gpuad differentiates for a launch that has an array there; pass one, or take the "
-            "comparison out of the source."
+            "is compared with null in the kernel; an array without elements may be null or not. Pass None where there is none."
         )
 
 

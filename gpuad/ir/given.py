@@ -1,13 +1,15 @@
-"""Parameters that a kernel compares with null: `bias ? bias[c] : 0`, `if (mask != nullptr)`.
+"""Pointers that a kernel compares with null: `bias ? bias[c] : 0`, `if (mask != nullptr)`.
 
-Whether there is an array is the launch's to say, and one adjoint cannot serve both answers. gpuad's answer is yes: the comparison becomes a
-constant, and a launch without an array there is refused (`arguments.bind`). That holds for a parameter that is only ever moved along its
-array; one that may be made to point elsewhere, to nothing for instance, is not among these.
+Whether there is an array is the launch's to say, and one adjoint cannot serve both answers: a kernel is lowered for launches without arrays
+for some of its parameters (`Function.absent`), and the comparison becomes a constant. That holds for a parameter, and for what begins as
+one: a helper's parameter, a local pointer. One that may be made to point elsewhere later, to nothing for instance, is not among these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from .surface import (
     AddressOf,
@@ -17,11 +19,13 @@ from .surface import (
     Comma,
     Conditional,
     Constant,
+    Decay,
     Declaration,
     Declare,
     Expr,
     Function,
     HelperCall,
+    Index,
     Name,
     Node,
     PointerAdd,
@@ -29,26 +33,75 @@ from .surface import (
 )
 from .types import Pointer
 
+Origin: TypeAlias = "Declaration | bool"  # the kernel's parameter that a pointer began as; else whether it points to anything
 
-def given(kernel: Function) -> frozenset[Declaration]:
-    """The parameters that are compared with null and never point anywhere but into their array."""
+
+@dataclass(frozen=True)
+class Nulls:
+    """What a kernel asks of pointers: `asked`, the parameters of which it must be known whether they are arrays, and `redirected`, the
+    variables of which nothing is known."""
+
+    asked: frozenset[Declaration] = frozenset()
+    redirected: frozenset[Declaration] = frozenset()
+
+    def origin(self, e: Expr, began: Callable[[Declaration], Origin | None]) -> Origin | None:
+        """What a pointer began as; None if that is not known. `began`: the same of a variable that is not redirected."""
+        match plain(e):
+            case Constant(type=Pointer()):
+                return False
+            case Name(declaration=declaration):
+                return began(declaration) if declaration not in self.redirected else None
+            case PointerAdd(pointer=pointer) | AddressOf(lvalue=Index(pointer=pointer)):
+                return self.origin(pointer, began) or None
+            case Decay() | AddressOf(lvalue=Name()):
+                return True
+        return None
+
+
+def nulls(kernel: Function) -> Nulls:
+    """What is compared with null in a kernel and in its helpers."""
     nodes = list(walk(kernel.body))
-    asked = {d for node in nodes if (d := compared(node)) is not None and d in kernel.parameters}
-    return frozenset(asked - {d for node in nodes for d in _redirected(node)}) if asked else frozenset()
+    pointers = [side for node in nodes if (side := compared(node)) is not None]
+    if not pointers:
+        return Nulls()
+    found = Nulls(redirected=frozenset(d for node in nodes for d in _redirected(node)))
+    begun = [pair for node in nodes for pair in _begun(node)]
+    asked: set[Declaration] = set()
+    while pointers:
+        origins = (found.origin(e, lambda d: d) for e in pointers)
+        new = {o for o in origins if isinstance(o, Declaration)} - asked
+        pointers = [e for declaration, e in begun if declaration in new]
+        asked |= new
+    return replace(found, asked=frozenset(asked) & frozenset(kernel.parameters))
 
 
-def compared(node: Node) -> Declaration | None:
-    """The variable that a comparison with null asks for."""
+def compared(node: Node) -> Expr | None:
+    """The pointer that a comparison with null asks for."""
     if not isinstance(node, Binary) or node.op not in ("==", "!="):
         return None
-    left, right = _plain(node.left), _plain(node.right)
+    left, right = plain(node.left), plain(node.right)
     if _is_null(left):
         left, right = right, left
-    return left.declaration if isinstance(left, Name) and _is_null(right) else None
+    return left if _is_null(right) else None
+
+
+def plain(e: Expr) -> Expr:
+    """A pointer without its conversions."""
+    while isinstance(e, Cast) and isinstance(e.type, Pointer):
+        e = e.operand
+    return e
 
 
 def _is_null(e: Expr) -> bool:
     return isinstance(e, Constant) and isinstance(e.type, Pointer)
+
+
+def _begun(node: Node) -> Iterator[tuple[Declaration, Expr]]:
+    """The pointers that a node makes, and what they are at first."""
+    if isinstance(node, Declare) and isinstance(node.init, Expr):
+        yield node.declaration, node.init
+    if isinstance(node, HelperCall):
+        yield from zip(node.function.parameters, node.arguments, strict=True)
 
 
 def _redirected(node: Node) -> Iterator[Declaration]:
@@ -67,14 +120,14 @@ def _redirected(node: Node) -> Iterator[Declaration]:
 
 def _moved(node: Assign) -> bool:
     """`p += n`, `p = p + n`."""
-    value = _plain(node.value)
-    base = _plain(value.pointer) if isinstance(value, PointerAdd) else None
+    value = plain(node.value)
+    base = plain(value.pointer) if isinstance(value, PointerAdd) else None
     return node.op in ("+", "-") or (isinstance(base, Name) and {base.declaration} == set(_named(node.target)))
 
 
 def _named(e: Expr) -> Iterator[Declaration]:
     """The variables that an lvalue may be."""
-    match _plain(e):
+    match plain(e):
         case Name(declaration=declaration):
             yield declaration
         case Conditional(then=then, otherwise=otherwise):
@@ -82,9 +135,3 @@ def _named(e: Expr) -> Iterator[Declaration]:
             yield from _named(otherwise)
         case Comma(second=second):
             yield from _named(second)
-
-
-def _plain(e: Expr) -> Expr:
-    while isinstance(e, Cast) and isinstance(e.type, Pointer):
-        e = e.operand
-    return e

@@ -342,9 +342,9 @@ class Global(Node):
 @dataclass(frozen=True)
 class Function(Node):
     """A kernel or a __device__ helper. A kernel's parameters are the user's, followed by a pointer for each of the `globals`. `dynamic`:
-    bytes of dynamic shared memory of a launch, None where it is not known. A member function has the object that it is called on as first
-    parameter, by reference. `reference`: it returns a reference. `library`: it is none of the user's: what it does is said to happen where
-    it is called."""
+    bytes of dynamic shared memory of a launch, None where it is not known; `absent`: parameters for which it has no array. A member
+    function has the object that it is called on as first parameter, by reference. `reference`: it returns a reference. `library`: it is
+    none of the user's: what it does is said to happen where it is called."""
 
     name: str
     parameters: tuple[Declaration, ...]
@@ -355,6 +355,7 @@ class Function(Node):
     library: bool = False
     globals: tuple[Global, ...] = ()
     dynamic: int | None = None
+    absent: frozenset[str] = frozenset()
 
 
 # --- looking into a tree -------------------------------------------------------------------------------------------------------------

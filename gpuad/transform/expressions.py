@@ -13,7 +13,7 @@ from dataclasses import replace
 from ..errors import UnsupportedError
 from ..ir import surface
 from ..ir.functions import ROUNDINGS
-from ..ir.given import compared, given
+from ..ir.given import compared
 from ..ir.nodes import Call, Constant, Expr, LaunchIndex, Shuffle
 from ..ir.records import is_composite, leaves, numbers, part_number, parts
 from ..ir.types import BF16, BOOL, F32, F64, I64, U32, Pointer, Scalar, Type, Void, value_type
@@ -188,12 +188,13 @@ def _binary(s: Lowering, e: surface.Binary) -> Expr:
 
 
 def _pointer_binary(s: Lowering, e: surface.Binary) -> Expr:
-    if compared(e) in given(s.frames[0].function):
-        return fold.FALSE if e.op == "==" else fold.TRUE
+    there = _is_there(s, e)
+    if there is not None:
+        return Constant(there == (e.op == "!="), BOOL)
     left, right = address(s, e.left), address(s, e.right)
     if not left.targets or not right.targets:
         raise UnsupportedError(
-            "comparison of a pointer with null is supported for parameters of the kernel, in the kernel itself; elsewhere pass a number "
+            "comparison of a pointer with null is supported for parameters of the kernel and what begins as one; elsewhere pass a number "
             "that says whether there is an array",
             e.span,
         )
@@ -204,6 +205,13 @@ def _pointer_binary(s: Lowering, e: surface.Binary) -> Expr:
     difference = fold.binary("-", left.wide, right.wide, I64)
     stride = _stride(s, left, e.left)
     return fold.cast(fold.binary("/", difference, fold.integer(stride, I64), I64), _scalar_type(e))
+
+
+def _is_there(s: Lowering, e: surface.Binary) -> bool | None:
+    """Whether a pointer that is compared with null points to something; None where nobody knows, or it is not compared with null."""
+    pointer = compared(e)
+    origin = s.origin(pointer) if pointer is not None else None
+    return origin.name not in s.frames[0].function.absent if isinstance(origin, surface.Declaration) else origin
 
 
 def _stride(s: Lowering, at: Address, pointer: surface.Expr) -> int:

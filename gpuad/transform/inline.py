@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from ..errors import UnsupportedError
 from ..ir import surface
+from ..ir.given import Origin
 from ..ir.nodes import Block, Expr, Stmt
 from ..ir.records import is_composite
 from ..ir.rewrite import map_blocks
@@ -29,14 +30,16 @@ def call(s: Lowering, e: surface.HelperCall) -> Value:
     if len(function.parameters) != len(e.arguments):
         raise UnsupportedError(f"'{function.name}' takes {len(function.parameters)} arguments, not {len(e.arguments)}", e.span)
     bound = [_argument(s, p, a) for p, a in zip(function.parameters, e.arguments, strict=True)]
-    return _run(s, function, bound, e.span)
+    origins = [s.origin(a) for a in e.arguments]
+    return _run(s, function, bound, origins, e.span)
 
 
-def _run(s: Lowering, function: surface.Function, bound: list[Value], span: Span) -> Value:
+def _run(s: Lowering, function: surface.Function, bound: list[Value], origins: list[Origin | None], span: Span) -> Value:
     before = dict(s.env)
     enter(s, function)
-    for parameter, value in zip(function.parameters, bound, strict=True):
+    for parameter, value, origin in zip(function.parameters, bound, origins, strict=True):
         _receive(s, parameter, value, span)
+        s.began(parameter, origin)
     if function.library:
         s.out.extend(_said_at(s.capture(lambda: _in_library(s, function, span)), span))
     else:

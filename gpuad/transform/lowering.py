@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from ..errors import UnsupportedError
 from ..ir import surface
+from ..ir.given import Nulls, Origin
 from ..ir.nodes import Block, Buffer, Call, Constant, Expr, If, Let, Merge, Stmt, Var
 from ..ir.records import numbers, parts, size_of
 from ..ir.types import BOOL, Scalar, Space, Type
@@ -38,6 +39,7 @@ class Frame:
     returned: Cell
     result: Cell
     cells: dict[surface.Declaration, Cell] = field(default_factory=dict)
+    origins: dict[surface.Declaration, Origin] = field(default_factory=dict)  # what pointers began as
     loops: list[LoopExits] = field(default_factory=list)
 
     @property
@@ -61,6 +63,7 @@ class Lowering:
 
     run: Callable[[Lowering, tuple[surface.Stmt, ...]], None]
     call: Callable[[Lowering, surface.HelperCall], Value]
+    nulls: Nulls
     env: Env = field(default_factory=dict)
     out: list[Stmt] = field(default_factory=list)
     frames: list[Frame] = field(default_factory=list)
@@ -111,6 +114,15 @@ class Lowering:
         if declaration not in cells:
             cells[declaration] = self.cell(declaration.name, declaration.type)
         return cells[declaration]
+
+    def origin(self, pointer: surface.Expr) -> Origin | None:
+        """What a pointer of the running function began as, if that is known."""
+        return self.nulls.origin(pointer, self.frame.origins.get)
+
+    def began(self, declaration: surface.Declaration, origin: Origin | None) -> None:
+        """Notes what a variable of the running function begins as."""
+        if origin is not None:
+            self.frame.origins[declaration] = origin
 
     def find(self, declaration: surface.Declaration, span: Span) -> Cell:
         """The cell of a variable that is used at `span`."""

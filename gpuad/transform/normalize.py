@@ -17,6 +17,7 @@ from functools import partial
 
 from ..errors import UnsupportedError
 from ..ir import surface
+from ..ir.given import nulls
 from ..ir.nodes import Alloc, Barrier, Buffer, Constant, Expr, Kernel, Store, Tell, Var
 from ..ir.records import holds_pointers, is_composite, is_record, numbers, size_of, split_parameter
 from ..ir.types import I32, I64, U32, Array, Pointer, Scalar, Space, Type, Void, value_type
@@ -38,7 +39,7 @@ def normalize(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
     overlapping parameter that is not equal to its base. Raises UnsupportedError for what the core IR cannot represent."""
     if not isinstance(function.result, Void):
         raise UnsupportedError(f"kernel '{function.name}' returns {function.result}, not void", function.span)
-    s = Lowering(_sequence, inline.call, barriers=surface.works_together(function.body))
+    s = Lowering(_sequence, inline.call, nulls(function), barriers=surface.works_together(function.body))
     inline.enter(s, function)
     params, const = _parameters(s, function, aliases)
     for cell, value in s.given:
@@ -74,6 +75,7 @@ def _parameter(s: Lowering, declaration: surface.Declaration) -> tuple[Var | Buf
     if isinstance(kind, Pointer) and not declaration.reference:
         memory = records.memory_of(s, declaration.name, kind.element, Space.GLOBAL, None, span)
         s.env[cell] = Address((memory,))
+        s.began(declaration, declaration)
         return tuple(s.groups.get(memory, {memory.element: memory}).values())
     if declaration.reference or holds_pointers(kind) or not numbers(kind):
         raise UnsupportedError(f"parameter '{declaration.name}' of type {kind} comes in a later release", span)
@@ -235,6 +237,7 @@ def _declare_value(s: Lowering, stmt: surface.Declare) -> None:
     if isinstance(init, tuple):
         raise UnsupportedError(f"'{declaration.name}' is initialised by a list", stmt.span)
     value: Value = UNDEFINED if init is None else evaluate(s, init, declaration.name)
+    s.began(declaration, s.origin(init) if init is not None else None)
     if is_composite(declaration.type):
         records.define(s, cell, UNDEFINED, stmt.span)
         if isinstance(value, Record):
