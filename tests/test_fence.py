@@ -80,7 +80,14 @@ BODIES: dict[str, tuple[str, str]] = {
         "float a[2]; auto p = ^&a;",
         "the address of a whole array is not supported; an array's name is a pointer to its first element",
     ),
-    "const reference to an array": ("float a[2]; const float (&^r)[2] = a;", "a reference to an array as const is not supported"),
+    "temporary array by reference": (
+        "struct S { float a[2]; static __device__ float f(const float (&r)[2]) { return r[0]; } }; x[0] = S::f(^S{{1, 2}}.a);",
+        "a reference to a temporary array is not supported; give the array a name",
+    ),
+    "reference to a temporary array": (
+        "struct S { float a[2]; }; const float (&^r)[2] = S{{1, 2}}.a;",
+        "a reference to a temporary array is not supported; give the array a name",
+    ),
     "rvalue reference": ("float&& ^a = x[0] + 1;", "references to temporary values (&&) are not supported"),
     "statement expression": ("x[0] = ^({ 3; });", "statement expressions are not supported"),
     "conditional without middle": ("n = ^n ?: 3;", "this expression is not supported"),

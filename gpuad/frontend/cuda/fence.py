@@ -14,6 +14,7 @@ _LATER = "come in a later release"
 _JUMP = "write a loop, break or return"
 _ROOM = "pass an array, or declare one of constant length"
 
+TEMPORARY_ARRAY = "a reference to a temporary array is not supported; give the array a name"
 FUNCTION_POINTER = "function pointers are not supported; call the function by its name"
 UNION = "unions are not supported: a derivative cannot follow reinterpreted memory; make it a struct"
 

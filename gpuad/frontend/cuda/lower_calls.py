@@ -7,14 +7,14 @@ from clang.cindex import Cursor, CursorKind
 from ...errors import UnsupportedError
 from ...ir import surface
 from ...ir.surface import Assign, Binary, Conditional, Declaration, Expr, HelperCall, Record
-from ...ir.types import BOOL, Pointer, Scalar, Vector
+from ...ir.types import BOOL, Array, Pointer, Scalar, Vector
 from .builtins import BUILTINS, Call
 from .clang_c import children, evaluate, initializer
 from .construction import has_body
 from .context import Context
 from .conversions import constant, convert, explicit
-from .effects import has_effects
-from .fence import function_message
+from .effects import has_effects, is_lvalue
+from .fence import TEMPORARY_ARRAY, function_message
 from .idioms import atomic_idiom
 from .lower_memory import dereferenced
 from .places import is_ours
@@ -171,7 +171,10 @@ def _argument(ctx: Context, given: Cursor, parameter: Cursor, declaration: Decla
         return _default(ctx, parameter, at)
     if declaration.reference and not declaration.const:
         return ctx.lvalue(given)
-    return convert(ctx.expression(given), declaration.type, ctx.span(given), implicit=True)
+    value = convert(ctx.expression(given), declaration.type, ctx.span(given), implicit=True)
+    if isinstance(value.type, Array) and not is_lvalue(value):
+        ctx.refuse(given, TEMPORARY_ARRAY)
+    return value
 
 
 def _is_default(given: Cursor) -> bool:

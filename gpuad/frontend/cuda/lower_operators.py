@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from clang.cindex import Cursor, CursorKind
+from clang.cindex import Cursor, CursorKind, TypeKind
 
 from ...ir.records import alike
 from ...ir.surface import AddressOf, Assign, Binary, Comma, Conditional, Constant, Expr, IncDec, Logical, PointerAdd, Unary
-from ...ir.types import BOOL, I64, Pointer, Scalar, Type
+from ...ir.types import BOOL, I64, Array, Pointer, Scalar, Type
 from .arrays import initial_value
 from .clang_c import binary_operator, children, evaluate, same_extent, unary_operator
 from .context import Context
@@ -33,7 +33,10 @@ def implicit(ctx: Context, cursor: Cursor) -> Expr:
         return Constant(ctx.span(cursor), target, 0)
     if target == BOOL and _is_text(inner[0]):  # as in `assert(n > 0 && "there is nothing")`
         return Constant(ctx.span(cursor), BOOL, True)
-    return convert(ctx.expression(inner[0]), target, ctx.span(cursor), implicit=True)
+    value = ctx.expression(inner[0])
+    if isinstance(value.type, Array) and cursor.type.get_canonical().kind == TypeKind.CONSTANTARRAY:  # only const has been added
+        return value
+    return convert(value, target, ctx.span(cursor), implicit=True)
 
 
 def _is_text(cursor: Cursor) -> bool:

@@ -30,6 +30,7 @@ from .clang_c import evaluate as evaluate_constant
 from .construction import is_braced, is_undefined
 from .context import Context
 from .effects import has_effects, is_lvalue, reads_float, walk
+from .fence import TEMPORARY_ARRAY
 from .headers import has_initialiser, is_constexpr
 from .lower_calls import builtin_name
 from .lower_memory import dereferenced
@@ -91,8 +92,8 @@ def _reference(ctx: Context, cursor: Cursor, start: Cursor | None) -> Stmt:
     const = is_const(cursor.type.get_canonical().get_pointee())
     value = ctx.expression(start) if const else ctx.lvalue(start)
     bound = is_lvalue(value)
-    if value.type != ctx.type(cursor):
-        ctx.refuse(cursor, "a reference to an array as const is not supported")
+    if isinstance(value.type, Array) and not bound:
+        ctx.refuse(cursor, TEMPORARY_ARRAY)
     declaration = ctx.fresh(ctx.span(cursor), cursor.spelling, ctx.type(cursor), reference=bound, const=const)
     return Declare(declaration.span, ctx.declare(cursor, declaration), value)
 
