@@ -2,8 +2,9 @@
 
 Then no value of the array crosses from one iteration to the next, and the reverse pass may build the tile again instead of recording it.
 The loop's body is executed for the threads of one block over what is known before the launch: their indices, integer parameters, bounds of
-inner loops. What depends on memory, on the block or on the iteration is unknown. A store counts where it is surely executed, a load where
-it may be; that the loads see the stores across threads is what the barriers of the primal are for.
+inner loops. What depends on memory, on the block or on the iteration is unknown; where that does not do, as for a last tile that is filled
+in part, the body is executed once more, for all iterations side by side, if their number is known. A store counts where it is surely
+executed, a load where it may be; that the loads see the stores across threads is what the barriers of the primal are for.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ..ir.nodes import (
     Binary,
     Block,
     Buffer,
+    Call,
     Cast,
     Constant,
     Expr,
@@ -46,6 +48,7 @@ from .injectivity import Launch, limits
 Array: TypeAlias = "NDArray[Any]"
 
 STEPS = 20_000  # iterations of inner loops; beyond them nothing is proved
+WORK = 1 << 25  # the same, counted for each thread in each of the iterations that are executed side by side
 
 
 class Unproved(Exception):
@@ -54,7 +57,10 @@ class Unproved(Exception):
 
 def covered(kernel: Kernel, loop: For | While, buffer: Buffer, launch: Launch) -> bool:
     """Whether, in this launch, every iteration of the loop stores each element of the shared array before it may load it."""
-    walk = _Walk(buffer, launch)
+    return any(_shown(_Walk(buffer, launch, apart), kernel, loop) for apart in (False, True))
+
+
+def _shown(walk: _Walk, kernel: Kernel, loop: For | While) -> bool:
     try:
         walk.up_to(kernel.body, loop)
     except Unproved:
@@ -64,8 +70,11 @@ def covered(kernel: Kernel, loop: For | While, buffer: Buffer, launch: Launch) -
 
 @dataclass
 class _Walk:
+    """`apart`: the iterations are told from each other. An array of threads is `all` in shape, or goes with it: iterations, threads."""
+
     buffer: Buffer
     launch: Launch
+    apart: bool = False
     known: dict[Var, Array] = field(default_factory=dict)
     steps: int = 0
 
@@ -73,9 +82,15 @@ class _Walk:
         x, y, z = self.launch.block
         number = np.arange(x * y * z, dtype=np.int64)
         self.index = {"x": number % x, "y": number // x % y, "z": number // (x * y)}
-        self.all = np.ones(x * y * z, np.bool_)
-        self.stored = np.zeros(self.buffer.length or 0, np.bool_)
+        self.begin(1)
         self.known.update({v: np.array([n], np.int64) for v, n in self.launch.scalars.items()})
+
+    def begin(self, iterations: int) -> None:
+        """So many iterations, none of which has stored anything yet."""
+        x, y, z = self.launch.block
+        self.all = np.ones((iterations, x * y * z), np.bool_)
+        self.stored = np.zeros((iterations, self.buffer.length or 0), np.bool_)
+        self.rows = np.broadcast_to(np.arange(iterations)[:, None], self.all.shape)
 
     # --- before the loop -------------------------------------------------------------------------------------------------------------
 
@@ -83,14 +98,35 @@ class _Walk:
         """Collects what is known on the way to the loop, then runs one iteration of it; whether it was met."""
         for stmt in block:
             if stmt is loop:
-                for inner in blocks(stmt):
-                    self.block(inner, self.all, self.all)
+                self.iterate(stmt)
                 return True
             if any(any(s is loop for s in walk_stmts(inner)) for inner in blocks(stmt)):
                 return any(self.up_to(inner, loop) for inner in blocks(stmt))
             if isinstance(stmt, Let):
                 self.let(stmt)
         return False
+
+    def iterate(self, loop: Stmt) -> None:
+        """Runs an iteration of the loop, whichever it is, or each of them."""
+        if self.apart:
+            if not isinstance(loop, For) or loop.backward:
+                raise Unproved
+            positions = self.positions(loop)
+            self.begin(len(positions))
+            self.forget(loop)
+            self.known[loop.var] = positions[:, None]
+        for inner in blocks(loop):
+            self.block(inner, self.all, self.all)
+
+    def positions(self, loop: For) -> Array:
+        """The values of the loop's variable. Unproved if they are not known, not the same for all threads, or too many."""
+        given = [self.value(e) for e in (loop.start, loop.stop, loop.step)]
+        if any(g is None or g.size != 1 for g in given):
+            raise Unproved
+        start, stop, step = (int(g.item()) for g in given if g is not None)
+        if step == 0 or len(range(start, stop, step)) * self.all.size > WORK:
+            raise Unproved
+        return np.arange(start, stop, step, dtype=np.int64)
 
     # --- an iteration ----------------------------------------------------------------------------------------------------------------
 
@@ -120,10 +156,7 @@ class _Walk:
             case For():
                 self.counted(stmt, may, must)
             case While():
-                self.forget(stmt)
-                self.block(stmt.header, may, ~self.all)
-                self.block(stmt.body, may, ~self.all)
-                self.forget(stmt)
+                self.somehow(stmt, self.followed(stmt, may, must) if self.apart else may)
             case _:
                 for v in defined(stmt):
                     self.known.pop(v, None)
@@ -139,17 +172,17 @@ class _Walk:
         at = self.value(index)
         if self.stored.all():
             return  # wherever it is, if it is inside
-        if at is None or not self.inside(at, may) or not self.stored[self.spread(at)[may]].all():
+        if at is None or not self.inside(at, may) or not self.stored[self.rows[may], self.spread(at)[may]].all():
             raise Unproved
 
     def store(self, index: Expr, must: Array) -> None:
         at = self.value(index)
         if at is not None and self.inside(at, must):
-            self.stored[self.spread(at)[must]] = True
+            self.stored[self.rows[must], self.spread(at)[must]] = True
 
     def inside(self, at: Array, threads: Array) -> bool:
         chosen = self.spread(at)[threads]
-        return bool(((chosen >= 0) & (chosen < len(self.stored))).all())
+        return bool(((chosen >= 0) & (chosen < self.stored.shape[1])).all())
 
     def spread(self, value: Array) -> Array:
         return np.broadcast_to(value, self.all.shape)
@@ -182,14 +215,41 @@ class _Walk:
                 live = np.where(step > 0, position < stop, position > stop)
                 if not (may & live).any():
                     break
-                self.steps += 1
-                if self.steps > STEPS:
-                    raise Unproved
+                self.step()
                 self.forget(loop)
                 self.known[loop.var] = position
                 self.block(loop.body, may & live, must & live)
                 position = position + step
         self.forget(loop)
+
+    def step(self) -> None:
+        self.steps += 1
+        if self.steps > STEPS or (self.apart and self.steps * self.all.size > WORK):
+            raise Unproved
+
+    def followed(self, loop: While, may: Array, must: Array) -> Array:
+        """Executes the loop as long as its condition is known; the threads that may still be in it."""
+        state = {c: self.value(c.init) for c in loop.carried}
+        while may.any():
+            self.forget(loop)
+            self.known.update({c.var: value for c, value in state.items() if value is not None})
+            self.block(loop.header, may, must)
+            condition = self.value(loop.condition)
+            if condition is None:
+                break
+            self.step()
+            may, must = (threads & (self.spread(condition) != 0) for threads in (may, must))
+            self.block(loop.body, may, must)
+            state = {c: _moved(may, self.value(c.next), before) for c, before in state.items()}
+        return may
+
+    def somehow(self, loop: While, may: Array) -> None:
+        """Executes the loop without knowing anything of the iteration, for the threads that may come to it."""
+        self.forget(loop)
+        if may.any():
+            self.block(loop.header, may, ~self.all)
+            self.block(loop.body, may, ~self.all)
+            self.forget(loop)
 
     def forget(self, loop: For | While) -> None:
         """What a loop carries and defines is not known."""
@@ -243,12 +303,21 @@ class _Walk:
         return np.where(wrapped >= 1 << (bits - 1), wrapped - (1 << bits), wrapped) if kind.is_signed else wrapped
 
 
+def _moved(threads: Array, after: Array | None, before: Array | None) -> Array | None:
+    """What a variable is once some threads have gone on, if it is known."""
+    return None if after is None or before is None else np.where(threads, after, before)
+
+
 def _operate(expr: Expr, parts: list[Array]) -> Array | None:
     match expr:
         case Unary(op="-"):
             return -parts[0]
         case Unary(op="!"):
             return 1 - parts[0]
+        case Call(function="min"):
+            return np.minimum(*parts)
+        case Call(function="max"):
+            return np.maximum(*parts)
         case Select():
             return np.where(parts[0] != 0, parts[1], parts[2])
         case Binary(op=op):
