@@ -477,6 +477,10 @@ def _operand(rule: Rule, name: str, x: Any, tape: Any, known: Region | None) -> 
     if tape.shadows.is_shadow(use.allocation.address, region):
         raise ShadowError(f"`{name}` of {rule.name} is the shadow of another array of this recording. Nothing was run.")
     shadow = x.own_shadow if isinstance(x, Duplicated) else None
+    if shadow is not None and x.keep:
+        raise ShadowError(
+            f"`{name}` of {rule.name}: keep=True has no meaning inside a tape: seeds are given to reverse(). Nothing was run."
+        )
     _check_operand(rule, name, array, shadow)
     if isinstance(x, Stopped) and name in rule.effect.writes and tape.shadows.of(use.allocation, region) is not None:
         raise ShadowError(
