@@ -29,7 +29,7 @@ from .api import Family, Kernel
 from .arguments.layouts import dtype_leaves
 from .errors import UnsupportedError
 from .ir.dtypes import is_bfloat16, is_real, shadow_dtype
-from .ir.nodes import Binary, Call, walk
+from .ir.nodes import Binary, Call, Var, walk
 from .ir.rewrite import expressions, walk_stmts
 from .ir.types import Pointer
 
@@ -299,7 +299,9 @@ class _State:
         aligned = len(kernel.params) == len(self.args)  # but for structs, which are several parameters each
         facts = activity(kernel, [p for k, p in enumerate(kernel.params) if k in given or not aligned])
         made = (e for s in walk_stmts(kernel.body) for top in expressions(s) for e in walk(top) if isinstance(e, Binary | Call))
-        return min((e.type.bits // 8 for e in made if any(v in facts.varied for v in differentiable(e))), default=8)
+        types = [e.type for e in made if any(v in facts.varied for v in differentiable(e))]
+        types += [item.type for p, item in enumerate(kernel.params) if p in self.scalars and aligned and isinstance(item, Var)]
+        return min((t.bits // 8 for t in types), default=8)
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -413,6 +415,8 @@ def _is_array(value: Any) -> bool:
 
 def _copied(array: Any, rooms: dict[int, Any]) -> Any:
     """The view that lies in the copy of its allocation as `array` does in the allocation."""
+    if not array.size:  # memory of no size has no place of its own
+        return np.empty(array.shape, array.dtype)
     memory = resolve(array) if array.dtype.names else leaf_memory(array)
     where = address(memory.root)
     root = rooms.setdefault(-1 - where, _plain(memory.root)) if array.dtype.names else rooms[where]  # fields are rooms of their own
