@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ..errors import UnsupportedError
 from ..program.rules import rule
 from .adjoints import add_to, from_rows, in_rows, library_of
@@ -30,13 +32,15 @@ def _extreme(x: Any, y: Any, axes: tuple[int, ...], name: str) -> None:
 
 
 def _prod_reverse(x: Any, dx: Any, dy: Any, axes: tuple[int, ...]) -> None:
-    """Each element gets the product of the others, without a division: elements may be 0."""
+    """Each element gets the product of the others, without a division: elements may be 0. Formed in the type of the result, which may have
+    been asked for since it holds more than that of the elements."""
     if dx is None:
         return
     library, rows = library_of(x), in_rows(x, axes)
-    others = library.ones(rows.shape, dx.dtype)
-    others[:, 1:] = library.cumprod(rows[:, :-1], axis=1)
-    others[:, :-1] *= library.flip(library.cumprod(library.flip(rows[:, 1:], 1), axis=1), 1)
+    kind = np.result_type(dx.dtype, dy.dtype)
+    others = library.ones(rows.shape, kind)
+    others[:, 1:] = library.cumprod(rows[:, :-1], axis=1, dtype=kind)
+    others[:, :-1] *= library.flip(library.cumprod(library.flip(rows[:, 1:], 1), axis=1, dtype=kind), 1)
     add_to(dx, from_rows(dy.reshape(-1, 1) * others.conj(), x.shape, axes))
 
 

@@ -20,6 +20,7 @@ from .elementwise import apart, apply, check_out, check_recorded, copied
 from .layout import broadcast_shape, element_strides, primal_of, refuse_repeated
 from .reductions import result_for
 from .temporaries import new_array, temporary
+from .views import reshape
 
 
 def offsets(array: Any, key: Any) -> Any:
@@ -126,6 +127,8 @@ def _taken(x: Any, where: Any, out: Any) -> Any:
 def _axis_offsets(array: Any, indices: Any, axis: int | None) -> Any:
     library = namespace(array)
     indices = library.asarray(indices)
+    if indices.dtype.kind == "b":  # numbers here, no mask
+        indices = indices.astype(np.int64)
     if axis is None:
         if library is np and indices.size and not (-array.size <= indices.min() and indices.max() < array.size):
             raise IndexError(f"an index is out of bounds for an array of {array.size} elements")
@@ -150,9 +153,15 @@ def setitem(x: Any, key: Any, value: Any) -> None:
 
 
 def put(x: Any, indices: Any, values: Any, axis: int | None = None) -> None:
-    """Sets elements at `indices` of the flat array, or along an axis, as `numpy.put`. LaunchError for repeated indices."""
+    """Sets elements at `indices` of the flat array, where values are taken in flat order and repeated, as `numpy.put` does; or along an
+    axis, where they are broadcast. LaunchError for repeated indices."""
     check_recorded("put", (x, values))
-    _write(_put, x, _axis_offsets(primal_of(x), indices, axis), values)
+    where = _axis_offsets(primal_of(x), indices, axis)
+    if axis is None and getattr(primal_of(values), "ndim", 0) > 0:
+        values = reshape(copied(values), -1) if primal_of(values).ndim > 1 else values
+        count = int(primal_of(values).size)
+        where = where.reshape(-1, count) if count and where.size % count == 0 else where.reshape(-1)
+    _write(_put, x, where, values)
 
 
 def scatter_add(x: Any, key: Any, values: Any) -> None:

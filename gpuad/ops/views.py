@@ -58,7 +58,9 @@ def _repeated(array: Any, shape: tuple[int, ...]) -> Any:
     if not isinstance(array, np.ndarray):
         return library_of(array).broadcast_to(array, shape)
     strides, memory = np.broadcast_to(array, shape).strides, resolve(array)
-    return np.ndarray(shape, array.dtype, memory.root, memory.offset * array.dtype.itemsize, strides) if array.size else array
+    if not array.size:
+        return np.empty(shape, array.dtype)
+    return np.ndarray(shape, array.dtype, memory.root, memory.offset * array.dtype.itemsize, strides)
 
 
 def reshape(x: Any, shape: Any) -> Any:
