@@ -74,9 +74,9 @@ def _scale(x: Any, z: Any) -> None:
 
 def _divide_reverse(x: Any, y: Any, dx: Any, dy: Any, dz: Any) -> None:
     if dx is not None:
-        add_to(dx, dz / np.conj(y))
+        add_to(dx, dz / library_of(dz).where(dz == 0, 1, np.conj(y)))
     if dy is not None:
-        add_to(dy, -dz * np.conj(x / y / y))
+        add_to(dy, -dz * library_of(dz).where(dz == 0, 0, np.conj(x / y / y)))
 
 
 @rule(reads=("x", "y"), overwrites=("z",), needs={"x": ("before", "y"), "y": "before"}, reverse=_divide_reverse)
@@ -90,7 +90,7 @@ def _unary_reverse(x: Any, dx: Any, dz: Any, name: str) -> None:
 
 
 def _chained(name: str, library: Any, x: Any, dz: Any) -> Any:
-    """The seed times what a function of one number has for a derivative."""
+    """The seed times what a function of one number has for a derivative; nothing where the seed is 0, be the derivative infinite."""
     if name == "absolute":  # not holomorphic: along x, and nothing where x is 0; it has no imaginary part, in a complex array either
         size = library.absolute(x)
         return dz.real * library.where(size == 0, 0, x / library.where(size == 0, 1, size))
@@ -105,7 +105,7 @@ def _chained(name: str, library: Any, x: Any, dz: Any) -> Any:
         "cosh": library.sinh,
         "tanh": lambda x: 1 - library.tanh(x) ** 2,
     }
-    return dz * slopes[name](x).conj()
+    return dz * library.where(dz == 0, 0, slopes[name](x).conj())
 
 
 @rule(reads=("x",), overwrites=("z",), needs={"x": "before"}, reverse=_unary_reverse)
@@ -156,7 +156,7 @@ def run(name: str, inputs: list[Any], out: Any) -> None:
     """Records the operation; its inputs are apart from `out` or the same elements."""
     if any(isinstance(x, Active) for x in inputs):
         raise UnsupportedError(f"gpuad.ops.{name}: an Active number with complex arrays; put it into an array of shape ()")
-    same = [_is_array(x) and same_elements(primal_of(x), primal_of(out)) for x in inputs]
+    same = [_is_array(x) and same_elements(primal_of(x), primal_of(out)) for x in inputs]  # who says something else of it is apart
     if name == "axpy":
         _increase(_product(inputs[0], inputs[1], out), out, 1)
     elif same[0] and name in ("add", "subtract") and not same[1]:

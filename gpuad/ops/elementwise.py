@@ -42,13 +42,10 @@ def apply(name: str, *operands: Any, out: Any = None) -> Any:
     inputs = [_operand(x, name) for x in operands]
     check_recorded(name, (*operands, out))
     values = [_value(x) for x in inputs]
-    if any(isinstance(v, complex) or getattr(getattr(v, "dtype", None), "kind", "") == "c" for v in (*values, primal_of(out))):
+    if _is_complex((*values, primal_of(out))):
         return _complex(name, inputs, values, out)
-    weak = name == "copyto" and isinstance(values[0], bool | int | float) and out is not None and not isinstance(values[0], np.generic)
-    compute = np.dtype(primal_of(out).dtype) if weak else result_type(operation, values)
-    if operation.floating and compute.kind != "f":
-        compute = np.dtype(np.float64)
-    arrays = [v for v in values if hasattr(v, "shape") and not isinstance(v, np.generic)]
+    compute = _compute_type(operation, values, out)
+    arrays = _arrays(values)
     if out is None:
         out = _result(name, inputs, arrays, compute)
     target = primal_of(out)
@@ -62,16 +59,41 @@ def apply(name: str, *operands: Any, out: Any = None) -> Any:
     return out
 
 
+def check_into(name: str, operands: Sequence[Any], out: Any) -> None:
+    """Raises what operation `name` into `out` would raise for the shapes and types of these operands."""
+    values = [_value(_operand(x, name)) for x in operands]
+    check_recorded(name, (*operands, out))
+    given = (*values, primal_of(out))
+    compute = complex_result_type(name, values) if _is_complex(given) else _compute_type(TABLE[name], values, out)
+    _check_output(name, primal_of(out), _arrays(values), compute)
+
+
+def _is_complex(values: Sequence[Any]) -> bool:
+    return any(isinstance(v, complex) or getattr(getattr(v, "dtype", None), "kind", "") == "c" for v in values)
+
+
+def _arrays(values: Sequence[Any]) -> list[Any]:
+    return [v for v in values if hasattr(v, "shape") and not isinstance(v, np.generic)]
+
+
+def _compute_type(operation: Elementwise, values: Sequence[Any], out: Any) -> np.dtype[Any]:
+    """The type in which real numbers are computed with."""
+    first = values[0]
+    weak = operation.name == "copyto" and isinstance(first, bool | int | float) and out is not None and not isinstance(first, np.generic)
+    compute = np.dtype(primal_of(out).dtype) if weak else result_type(operation, values)
+    return np.dtype(np.float64) if operation.floating and compute.kind != "f" else compute
+
+
 def _complex(name: str, inputs: list[Any], values: list[Any], out: Any) -> Any:
     """An operation on complex numbers, by rules."""
     compute = complex_result_type(name, values)
-    arrays = [v for v in values if hasattr(v, "shape") and not isinstance(v, np.generic)]
+    arrays = _arrays(values)
     if out is None:
         out = _result(name, inputs, arrays, compute)
     target = primal_of(out)
-    _check_output(name, target, arrays, np.dtype(target.dtype) if name == "copyto" and not arrays else compute)
+    _check_output(name, target, arrays, np.dtype(target.dtype) if name == "copyto" and not arrays and target.dtype.kind == "c" else compute)
     if target.size:
-        run_complex(name, [x if is_output(x, target) else apart(x, target) for x in inputs], out)
+        run_complex(name, [x if is_output(x, out) else apart(x, target) for x in inputs], out)
     return out
 
 
@@ -158,10 +180,12 @@ def apart(x: Any, target: Any, in_place: bool = False) -> Any:
     return copied(x)
 
 
-def is_output(x: Any, target: Any) -> bool:
-    """Whether an operand is the output itself."""
+def is_output(x: Any, out: Any) -> bool:
+    """Whether an operand is the output itself, and says the same about it: a stopped one is not. ShadowError where it has another
+    shadow."""
     array = primal_of(x)
-    return hasattr(array, "strides") and not isinstance(array, np.generic) and same(array, target)
+    alike = hasattr(array, "strides") and not isinstance(array, np.generic) and same(array, primal_of(out))
+    return alike and _one_activity(out, x)
 
 
 def copied(x: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .elementwise import apart, apply
+from .elementwise import apart, apply, check_into
 from .layout import primal_of
 from .temporaries import new_array, paired
 
@@ -79,7 +79,9 @@ def clip(x: Any, low: Any, high: Any, out: Any = None) -> Any:
     if high is None:
         return positive(x, out) if low is None else maximum(x, low, out=out)
     if low is not None:
-        high = high if out is None else apart(high, primal_of(out))  # it is read after `out` is written
+        if out is not None:  # `high` is looked at, and read, after `out` is written
+            check_into("minimum", (out, high), out)
+            high = apart(high, primal_of(out))
         x = maximum(x, low, out=out)
         out = x if out is None and isinstance(high, int | float) and x.dtype.kind == "f" else out
     return minimum(x, high, out=out)
