@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .differentiate import Adjoint, Parameter
+from .ir.given import nulls
 from .ir.nodes import Accumulate, Atomic, Buffer, Store
 from .ir.rewrite import walk_stmts
 from .ir.shared import dynamic_bytes
@@ -26,6 +27,7 @@ def contract(function: Function, adjoint: Adjoint, stages: Sequence[Stage], plai
     lines.append(_exit(adjoint))
     if adjoint.exact:
         lines.append(f"Compile {name} and these kernels with -fmad=false: branches depend on floating-point values and must agree.")
+    lines += _optional(function)
     lines.append(_holds(plain, frozenset(b for stage in stages for b in gathered(stage)), call))
     if call is not None:
         lines.extend(
@@ -33,6 +35,13 @@ def contract(function: Function, adjoint: Adjoint, stages: Sequence[Stage], plai
             for loop, tile in tiles(adjoint.primal)
         )
     return "\n".join(lines)
+
+
+def _optional(function: Function) -> list[str]:
+    """Which of the pointers that the kernel compares with null are taken for arrays."""
+    names = sorted(d.name for d in nulls(function).asked)
+    cases = (("an array", [n for n in names if n not in function.absent]), ("null", [n for n in names if n in function.absent]))
+    return [f"Holds where {', '.join(some)} {'is' if len(some) == 1 else 'are each'} {what}." for what, some in cases if some]
 
 
 def _activity(adjoint: Adjoint) -> str:

@@ -115,8 +115,11 @@ def test_text_for_a_launch_without_it() -> None:
     kernel, (x, b, y) = _kernel(BODIES[0]), _fields()
     kinds = (Duplicated, gpuad.Const, Duplicated, gpuad.Const)
     assert "b[i]" in kernel.adjoint(*kinds).source
+    assert "Holds where b is an array." in kernel.adjoint(*kinds).source
     assert "b[i]" in kernel.adjoint(*kinds, grid=2, block=8, args=(x, b, y, N)).source
-    assert "b[i]" not in kernel.adjoint(*kinds, grid=2, block=8, args=(x, None, y, N)).source
+    without = kernel.adjoint(*kinds, grid=2, block=8, args=(x, None, y, N)).source
+    assert "b[i]" not in without
+    assert "Holds where b is null." in without
 
 
 def test_split_pair_and_hvp_without_it() -> None:
