@@ -333,7 +333,7 @@ def test_refused(name: str) -> None:
 
 
 def test_pointer_in_a_struct_by_value_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="parameter 'v' of type struct View comes in a later release"):
+    with pytest.raises(UnsupportedError, match="parameter 'v' of type struct View holds pointers; pass them as parameters"):
         gpuad.kernel('struct View { float* x; int n; }; extern "C" __global__ void k(View v) { v.x[0] = v.n; }', "k")
 
 

@@ -77,7 +77,13 @@ def _parameter(s: Lowering, declaration: surface.Declaration) -> tuple[Var | Buf
         s.env[cell] = Address((memory,))
         s.began(declaration, declaration)
         return tuple(s.groups.get(memory, {memory.element: memory}).values())
-    if declaration.reference or holds_pointers(kind) or not numbers(kind):
+    if holds_pointers(kind):
+        raise UnsupportedError(
+            f"parameter '{declaration.name}' of type {kind} holds pointers; pass them as parameters of their own, and make the {kind} of "
+            "them in the kernel",
+            span,
+        )
+    if declaration.reference or not numbers(kind):
         raise UnsupportedError(f"parameter '{declaration.name}' of type {kind} comes in a later release", span)
     if isinstance(kind, Scalar):
         var = s.var(declaration.name, value_type(kind))

@@ -170,7 +170,7 @@ def _pointer(pointee: ClangType, span: Span, outer: _Outer = ()) -> Pointer:
     if isinstance(element, Pointer):
         raise UnsupportedError("pointers to pointers are not supported; pass each array as an argument of its own", span)
     if is_record(element) and holds_pointers(element):
-        raise UnsupportedError("pointers in structs behind pointers are not supported; pass the struct by value, or the arrays alone", span)
+        raise UnsupportedError("pointers in structs behind pointers are not supported; pass the arrays alone", span)
     if isinstance(element, ir.Void):
         raise UnsupportedError("void pointers are not supported; give the type of what they point to", span)
     return Pointer(element, is_const(pointee))
