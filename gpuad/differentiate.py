@@ -48,6 +48,7 @@ from .transform.simplify import forward_stores, simplify
 from .transform.sink import sink
 from .transform.stack_layout import Layout, stack_layout
 from .transform.tiles import split
+from .transform.turns import Turns, turns
 from .transform.winners import name_operands, winners
 
 __all__ = ["Adjoint", "Parameter", "Pattern", "Tangent", "primal_of", "reverse_of", "tangent_of"]
@@ -93,6 +94,7 @@ class Judged:
     log_loops: dict[Buffer, tuple[For, ...]] = field(default_factory=dict)  # the loops that a log has an element for each iteration of
     facts: Facts = field(default_factory=Facts, init=False)
     _claims: dict[frozenset[Buffer], Claims] = field(default_factory=dict, init=False)
+    _turns: dict[frozenset[Buffer], Turns] = field(default_factory=dict, init=False)
 
     @cached_property
     def mixed(self) -> dict[int, int]:
@@ -105,6 +107,13 @@ class Judged:
             self._claims[buffers] = claims(self.primal, buffers, self.mixed)
             verify(self._claims[buffers].kernel)
         return self._claims[buffers]
+
+    def turns(self, buffers: frozenset[Buffer]) -> Turns:
+        """The kernel that checks whether threads take turns in the buffers' elements."""
+        if buffers not in self._turns:
+            self._turns[buffers] = turns(self.primal, buffers)
+            verify(self._turns[buffers].kernel)
+        return self._turns[buffers]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from . import launching
@@ -14,7 +14,7 @@ from .ir.nodes import Accumulate, Alloc, Atomic, Buffer, How, Load, Stmt, Store,
 from .ir.rewrite import walk_stmts
 from .ir.surface import Function
 from .launching import Call, Stage
-from .transform.claims import contested
+from .transform.claims import contested, is_plain_write
 
 
 @dataclass(frozen=True)
@@ -66,16 +66,17 @@ def adjoint_text(function: Function, adjoint: Adjoint, call: Call | None) -> Adj
     stages = launching.stages(adjoint, call) if call is not None else (Stage(adjoint.kernel(), adjoint.parameters),)
     kernels = [k for k in (adjoint.augmented, adjoint.counting, *(k for s in stages for k in s.kernels)) if k is not None]
     header = "\n".join(comment(contract(function, adjoint, stages, plain, call)))
-    return AdjointText(f"{header}\n\n{cuda_source(kernels)}", tuple(k.name for k in kernels), explanation(adjoint, stages))
+    return AdjointText(f"{header}\n\n{cuda_source(kernels)}", tuple(k.name for k in kernels), explanation(adjoint, stages, call))
 
 
 # --- the account -----------------------------------------------------------------------------------------------------------------------
 
 
-def explanation(adjoint: Adjoint, stages: Sequence[Stage]) -> Explanation:
+def explanation(adjoint: Adjoint, stages: Sequence[Stage], call: Call | None) -> Explanation:
     """What the adjoint saves and why, and how each shadow is accumulated in the kernels of the reverse pass."""
     rows = [*_saved_rows(adjoint), *_stack_rows(adjoint), *_shadow_rows(adjoint, stages)]
-    return Explanation(adjoint.primal.name, tuple(rows), tuple(_assumptions(adjoint)))
+    assumed = dict.fromkeys((*_assumptions(adjoint), *_turns(adjoint, call)))
+    return Explanation(adjoint.primal.name, tuple(rows), tuple(assumed))
 
 
 def _saved_rows(adjoint: Adjoint) -> list[Row]:
@@ -141,7 +142,17 @@ def _assumptions(adjoint: Adjoint) -> list[str]:
                 found[-1] += " and stored to by one thread, which is checked before each launch"
         if id(stmt) in adjoint.mixed and isinstance(stmt, Accumulate | Atomic):
             found.append(f"{_at(stmt)}: different atomics on `{stmt.buffer.name}` meet in no element, which is checked before each launch")
-    return list(dict.fromkeys(found))
+    return found
+
+
+def _turns(adjoint: Adjoint, call: Call | None) -> Iterator[str]:
+    """The arrays in which threads of a block may take turns (`transform.turns`): in this launch, or in any."""
+    for buffer in launching.in_turns(adjoint, call):
+        write = next(s for s in walk_stmts(adjoint.primal.body) if is_plain_write(s) and s.buffer == buffer)
+        yield (
+            f"{_at(write)}: where several threads come to an element of `{buffer.name}` that one of them writes, they are of one block, "
+            "with a __syncthreads() between, which is checked before each launch whose numbers do not show that there are none"
+        )
 
 
 def _first(body: tuple[Stmt, ...], kind: type[Stmt], buffer: Buffer) -> Stmt | None:

@@ -1,7 +1,7 @@
 """Makes launches: finds the executor, judges what depends on a launch's numbers, and gives each generated kernel its arguments.
 
-`calls` has the bound call with its geometry, `checks` what is refused before anything is written, `states` the memory with which an adjoint
-runs, `staging` the kernels of a reverse pass for one set of numbers, `second` what forward over reverse needs besides.
+`calls` has the bound call with its geometry, `checks` and `stores` what is refused before anything is written, `states` the memory with
+which an adjoint runs, `staging` the kernels of a reverse pass for one set of numbers, `second` what forward over reverse needs besides.
 """
 
 from .asking import Counted, apart
@@ -21,15 +21,12 @@ from .chain import one_after_the_other
 from .checks import (
     check_bounds,
     check_device,
-    check_races,
     check_same,
     check_stopped,
-    check_stores,
     dense_extent,
     loads,
     premises_hold,
     stays_inside,
-    stores_in_doubt,
 )
 from .joint import Fused, fusing, keeping
 from .link import Link, link_of
@@ -62,12 +59,14 @@ from .states import (
     shadow_of,
     shadow_type,
 )
+from .stores import check_races, check_stores, in_turns, stores_in_doubt
 
 __all__ = [
     "Call", "Counted", "Fused", "Link", "Stage", "State", "_cuda", "active_positions", "add_in_fixed_point", "analysing", "apart",
     "arguments", "batch_states", "before", "before_second", "chaining", "check_bounds", "check_device", "check_directions",
     "check_races", "check_same", "check_stopped", "check_stores", "copied", "counting", "dense_extent", "deterministic",
     "everything_recorded_for_tests", "executor_for_tests", "executor_of", "fingerprint", "fusing", "gathering", "in_fixed_point",
+    "in_turns",
     "keep_live", "keeping", "link_of", "live", "loads", "new_logs", "nothing_chained_for_tests", "nothing_plain_for_tests",
     "one_after_the_other", "own_arguments", "paired", "plain_allowed", "plain_shadows", "premises_hold", "run_primal", "run_reverse",
     "run_stages", "shadow_of", "shadow_type", "stage_arguments", "stages", "stays_inside", "stores_in_doubt", "switches",

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from ..analysis.affine import evaluate, strides
 from ..analysis.coverage import covered
-from ..analysis.injectivity import collision_free, footprints
-from ..analysis.races import Extent, proved_race
-from ..differentiate import Adjoint, Judged
-from ..errors import LaunchError, ShadowError, UnsupportedError
-from ..executors.base import Memory
-from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store
+from ..analysis.injectivity import footprints
+from ..analysis.races import Extent
+from ..differentiate import Adjoint
+from ..errors import LaunchError, ShadowError
+from ..ir.nodes import Buffer, Kernel, Load
 from ..ir.rewrite import walk_stmts
-from ..transform.barriers import holds_barrier
-from ..transform.claims import contested
 from ..transform.tiles import tiles
 from .calls import Call
-from .states import copied, fingerprint
+from .states import fingerprint
 
 
 def check_device(call: Call) -> None:
@@ -88,88 +82,6 @@ def dense_extent(array: Any) -> int:
         return 0
     span = 1 + sum(abs(s) * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)) // array.dtype.itemsize
     return span if span == array.size else 1
-
-
-def check_stores(adjoint: Judged, call: Call) -> None:
-    """Refuses a launch in which two threads store different values to one element that has a shadow; nothing has been launched then."""
-    doubtful = stores_in_doubt(adjoint, call)
-    if not doubtful:
-        return
-    check = adjoint.claims(frozenset(doubtful))
-    positions = {item: i for i, item in enumerate(adjoint.primal.params)}
-    given = [call.bound.arguments[positions[b]].memory for b in check.copies]
-    owned = [call.bound.arguments[positions[b]].memory for b in check.claims]
-    if check.by_numbers and call.pool is not None:  # once for these numbers: not in memory that a tape keeps
-        call = replace(call, pool=None)
-    flag = Memory(call.executor.zeros(1, np.dtype(np.int32)))
-    claims = [None if m is None else Memory(call.executor.zeros(m.root.size, np.dtype(np.int64)), m.offset) for m in owned]
-    for run in (0, 1):
-        copies = [None if m is None else copied(call, m) for m in given]
-        call.run(check.kernel, [*call.bound.primals(), *call.offset_values(), *copies, *claims, np.int32(run), flag])
-    names = ", ".join(f"`{b.name}`" for b in doubtful) + _first_place(adjoint, doubtful)
-    if int(flag.root[0]) == 2:
-        raise LaunchError(
-            f"`{call.bound.kernel}`: different atomic operations meet in one element of {names}: what is left depends on the order of the "
-            "threads, and so would the gradient. Nothing was launched."
-        )
-    if int(flag.root[0]):
-        raise LaunchError(
-            f"`{call.bound.kernel}`: two threads write to one element of {names}: {_what_then(adjoint)} Nothing was launched."
-        )
-    if check.by_numbers:
-        adjoint.facts.get(("apart", call.key), lambda: True)
-
-
-def _what_then(adjoint: Judged) -> str:
-    """What is wrong with two threads that write to one element. The check does not look at barriers, which may put them in turns."""
-    if any(holds_barrier(s) for s in adjoint.primal.body):
-        return (
-            "unless a __syncthreads() lies between, what stays is undefined; if one does, that threads take turns in an element of global "
-            "memory is not supported in this release. Let one thread write each element, or let them take turns in shared memory."
-        )
-    return "what stays is undefined, and so is the gradient. Use atomicAdd to sum, or make the indices unique."
-
-
-def _first_place(adjoint: Judged, buffers: Sequence[Buffer]) -> str:
-    """Where the kernel first writes to one of the buffers, in brackets."""
-    writes = (s for s in walk_stmts(adjoint.primal.body) if isinstance(s, _WRITES) and s.buffer in buffers and s.span is not None)
-    return next((f" ({s.span})" for s in writes), "")
-
-
-def stores_in_doubt(adjoint: Judged, call: Call) -> list[Buffer]:
-    """The shadowed buffers for which a check before each launch has to tell whether stores collide: not where a check of the same numbers
-    has told, and there is nothing else to look at. UnsupportedError for a proved race."""
-    check_races(adjoint, call)
-    if ("apart", call.key) in adjoint.facts.known:
-        return []
-    found: list[Buffer] = adjoint.facts.get(("stores", call.key), lambda: doubtful_stores(adjoint, call))
-    return found
-
-
-def check_races(adjoint: Judged, call: Call) -> None:
-    """Refuses a launch in which one thread surely reads what another writes."""
-    race = adjoint.facts.get(("race", call.key), lambda: proved_race(adjoint.primal, call.numbers(adjoint.primal)))
-    if race is not None:
-        raise UnsupportedError(
-            f"a data race: in this launch a thread reads an element of `{race.buffer.name}` here that another thread writes at "
-            f"{race.write.span}; the result depends on chance, and so would its gradient",
-            race.read.span,
-        )
-
-
-def doubtful_stores(adjoint: Judged, call: Call) -> list[Buffer]:
-    """The shadowed buffers to whose elements two threads may store different values, or in which different atomics may meet."""
-    numbers = call.numbers(adjoint.primal)
-    mixed = {getattr(s, "buffer", None) for s in walk_stmts(adjoint.primal.body) if id(s) in adjoint.mixed}
-    stored = [b for b in _stored(adjoint) if not collision_free(adjoint.primal.body, [b], numbers, _WRITES, atomics=False)]
-    return [b for b in adjoint.primal.buffers if b in stored or b in mixed]
-
-
-_WRITES = (Store, Accumulate, Atomic)
-
-
-def _stored(adjoint: Judged) -> list[Buffer]:
-    return [b for b in adjoint.primal.buffers if b in adjoint.activity.shadowed and contested(adjoint.primal, [b])]
 
 
 def check_stopped(call: Call) -> None:

@@ -45,17 +45,19 @@ from .stack_layout import thread_number
 @dataclass(frozen=True)
 class Claims:
     """The checking kernel: the primal's parameters, then for each buffer of `copies` a copy that it overwrites, for each of `claims` an
-    int64 array of the same extent, all 0: the greatest and the least thread and the signature, the greatest and the least kind; then the
-    number of the run (int32, 0 or 1) and the int32 flag."""
+    int64 array of the same extent, all 0: the greatest and the least thread and the signature, the greatest and the least kind; then, if
+    there are several `runs`, the number of the run (int32), and the int32 flag."""
 
     kernel: Kernel
     copies: tuple[Buffer, ...]
     claims: tuple[Buffer, ...]  # each buffer several times
+    runs: int = 2
 
     @cached_property
     def by_numbers(self) -> bool:
         """Whether what it finds depends on the launch's geometry and whole numbers alone: it looks at no memory, and at no real number."""
-        given = self.kernel.params[: len(self.kernel.params) - len(self.claims) - 2]
+        own = len(self.claims) + (2 if self.runs > 1 else 1)
+        given = self.kernel.params[: len(self.kernel.params) - own]
         memory = {p for p in given if isinstance(p, Buffer)}
         others = {p for p in given if isinstance(p, Var) and p.type.kind not in ("int", "uint")}
         stmts = list(walk_stmts(self.kernel.body))
