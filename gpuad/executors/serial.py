@@ -68,9 +68,9 @@ def _is_wait(stmt: Stmt) -> bool:
 
 
 def _is_alone(stmt: Stmt) -> bool:
-    """Whether threads that do such a thing may do it at once: it is no addition to what others add to, and no output; nor has each an
-    array that the compiler might take for one."""
-    if isinstance(stmt, Atomic | Tell | Alloc) or (isinstance(stmt, Accumulate) and stmt.how is not How.PLAIN):
+    """Whether threads that do such a thing may do it at once: it is no addition to what others add to, takes nothing that others may take,
+    and is no output; nor has each an array that the compiler might take for one."""
+    if isinstance(stmt, Atomic | Tell | Alloc) or (isinstance(stmt, Accumulate | Take) and stmt.how is not How.PLAIN):
         return False
     if isinstance(stmt, Store):
         return stmt.buffer.space is Space.GLOBAL or not isinstance(stmt.index, Constant)
