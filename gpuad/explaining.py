@@ -150,8 +150,8 @@ def _turns(adjoint: Adjoint, call: Call | None) -> Iterator[str]:
     for buffer in launching.in_turns(adjoint, call):
         write = next(s for s in walk_stmts(adjoint.primal.body) if is_plain_write(s) and s.buffer == buffer)
         yield (
-            f"{_at(write)}: where several threads come to an element of `{buffer.name}` that one of them writes, they are of one block, "
-            "with a __syncthreads() between, which is checked before each launch whose numbers do not show that there are none"
+            f"{_at(write)}: where several threads write to one element of `{buffer.name}`, they are of one block and take turns, with a "
+            "__syncthreads() between, which is checked before each launch"
         )
 
 

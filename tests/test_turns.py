@@ -12,11 +12,12 @@ from random_turns import RandomTurns
 
 import gpuad
 from gpuad import Duplicated, launching, testing
+from gpuad.api import check_races
 from gpuad.codegen.cuda import cuda_source
 from gpuad.differentiate import Pattern, reverse_of
 from gpuad.errors import LaunchError, ShadowError, UnsupportedError
 from gpuad.executors import nvrtc
-from gpuad.executors.reference import Reference
+from gpuad.executors.reference import RaceError, Reference
 from gpuad.executors.serial import serial
 from gpuad.ir.nodes import Buffer, For, Take
 from gpuad.ir.rewrite import walk_stmts
@@ -508,6 +509,52 @@ def test_no_turns(name: str) -> None:
     with launching.executor_for_tests(Reference(check=False)), pytest.raises(LaunchError, match=f"(?s){message}"):
         gpuad.autodiff(gpuad.kernel(text, "k"), blocks, 4, (x, y, 4))
     assert (x.primal == np.arange(2.0, 14)).all() and (x.shadow == 1).all() and (y.shadow == 1).all()
+
+
+_LAUNCHED = "int t = threadIdx.x, b = blockIdx.x, i = b * blockDim.x + t;"
+_HALO = "if (i > 0 && i < n - 1) v = x[i - 1] * x[i + 1];\n __syncthreads();"
+
+
+@pytest.mark.parametrize("body", [f"{_HALO} if (i < n) x[i] = v;", f"for (int k = 0; k < 3; k++) {{ {_HALO} x[i] = v; __syncthreads(); }}"])
+def test_neighbours_of_other_blocks(body: str) -> None:
+    """Each element has one writer: a barrier orders it and those who read it where they are of one block."""
+    text = f'extern "C" __global__ void k(double* x, int n) {{ {_LAUNCHED} double v = 0.5; {body} }}'
+    x = Duplicated(np.linspace(1, 2, 12), np.ones(12))
+    with launching.executor_for_tests(Reference(check=False)):
+        gpuad.autodiff(gpuad.kernel(text, "k"), 1, 12, (x, 12))
+        before = x.primal.copy()
+        with pytest.raises(UnsupportedError, match=r"<source>:1:\d+: error: a data race: .*`x`.*writes at <source>:2"):
+            gpuad.autodiff(gpuad.kernel(text, "k"), 3, 4, (x, 12))
+    assert (x.primal == before).all()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_only_races_are_proved(seed: int) -> None:
+    """Accesses on both sides of a barrier, whose indices are affine: what is refused has a race that the reference executor finds."""
+    r = np.random.default_rng(seed)
+    pick = lambda *choices: str(r.choice(choices))  # noqa: E731
+    own = [pick("i", "i", "t", "b", "2 * i", "t + 3 * b", "j * 6 + i", "k + t") + pick("", " + 1", " + 4") for _ in range(2)]
+    guards = [pick("true", "true", "i < 5", "i > 2 && i < 7", "b == 1", "j < 1", "t < 2") for _ in range(2)]
+    lines = f"""double v = 0.5;
+        for (int k = 0; k < {pick("1", "2", "n - 8")}; k++) {{
+            if ({guards[0]}) v = x[{own[0]}];
+            __syncthreads();
+            if ({guards[1]}) x[{own[1]}] = 0.1 * v + i + 100 * j;
+            {pick("", "__syncthreads();")}
+        }}"""
+    text = f'extern "C" __global__ void k(double* x, int n) {{ int j = blockIdx.y * blockDim.y + threadIdx.y; {_LAUNCHED} {lines} }}'
+    grid, block = (int(r.integers(1, 4)), int(r.integers(1, 3))), (int(r.integers(1, 5)), int(r.integers(1, 3)))
+    k, x = gpuad.kernel(text, "k"), np.linspace(1, 2, 40)
+    race = None
+    try:
+        check_races(k, grid, block, (x.copy(), 10))
+    except RaceError as error:
+        race = error
+    with launching.executor_for_tests(Reference(check=False)):
+        try:
+            gpuad.autodiff(k, grid, block, (Duplicated(x, np.ones(40)), 10))
+        except (UnsupportedError, LaunchError):
+            assert race is not None
 
 
 def test_barriers_that_not_all_threads_reach() -> None:

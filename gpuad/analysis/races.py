@@ -3,14 +3,36 @@
 A gradient is promised for launches without data races (RULES 11). Most violations can only be found by running (the reference executor
 does); but where one thread stores at an affine index and another reads there what was before, the same forms that prove plain
 accumulation safe prove the race. Only what is certain counts: guards and loop bounds that the forms express fully, threads that surely
-exist.
+exist. A barrier between the two orders threads of one block, but not those of two.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.nodes import Accumulate, Atomic, Binary, Buffer, Expr, For, How, If, Kernel, Load, Stmt, Store, Take, Unary, Var, While
+from ..ir.nodes import (
+    Accumulate,
+    Atomic,
+    Binary,
+    Buffer,
+    Expr,
+    For,
+    How,
+    If,
+    Kernel,
+    LaunchIndex,
+    Let,
+    Load,
+    Stmt,
+    Store,
+    Take,
+    Unary,
+    Var,
+    While,
+    walk,
+)
+from ..ir.rewrite import walk_stmts
+from .blocks import blocks_meet
 from .injectivity import UNBOUNDED, Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, may_meet, narrowed
 from .replay import replay
 
@@ -27,15 +49,36 @@ class Race:
 def proved_race(kernel: Kernel, launch: Launch) -> Race | None:
     """A race that surely happens in the launch, or None if none is certain."""
     facts = replay(kernel)
-    walk = Certain(launch, frozenset(b for b in facts.written if b.length is None), facts.entry)
+    loads = frozenset(id(a.stmt) for a in facts.accesses if isinstance(a.stmt, Load))
+    walk = Certain(launch, frozenset(b for b in facts.written if b.length is None), loads if facts.parted else facts.entry)
     walk.run(kernel.body)
+    common = _common_stores(kernel) if facts.parted else frozenset()
     for write, written in walk.writes:
         for read, at in walk.reads:
-            if read.buffer != write.buffer or (id(write), id(read)) in facts.parted:
+            if read.buffer != write.buffer:
                 continue
-            if (_comparable(written, at) and may_meet(written, at, launch, unsure=False)) or _hits(written, at, launch):
+            if (id(write), id(read)) in facts.parted:
+                meets = id(write) not in common and blocks_meet(written, at, launch)
+            else:
+                meets = id(read) in facts.entry and (
+                    (_comparable(written, at) and may_meet(written, at, launch, unsure=False)) or _hits(written, at, launch)
+                )
+            if meets:
                 return Race(read, write, read.buffer)
     return None
+
+
+def _common_stores(kernel: Kernel) -> frozenset[int]:
+    """The ids of stores of a value that may be the same in all threads: whoever reads it, it is the same."""
+    known: set[Var] = set(kernel.scalars)
+    for stmt in walk_stmts(kernel.body):
+        if (isinstance(stmt, Let) and _is_common(stmt.value, known)) or (isinstance(stmt, Load) and _is_common(stmt.index, known)):
+            known.add(stmt.var)
+    return frozenset(id(s) for s in walk_stmts(kernel.body) if isinstance(s, Store) and _is_common(s.value, known))
+
+
+def _is_common(expr: Expr, known: set[Var]) -> bool:
+    return not any((isinstance(e, Var) and e not in known) or (isinstance(e, LaunchIndex) and e.name.endswith("Idx")) for e in walk(expr))
 
 
 @dataclass(frozen=True)

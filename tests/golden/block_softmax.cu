@@ -113,3 +113,4 @@ extern "C" __global__ void block_softmax_reverse(const float* x, float* dx, int 
 //   stack      choice_saved         local    5 entries in each thread
 //   shadow     dx                   atomic   it is not proved that no two threads meet in one element (block_softmax.cu:50:50)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it
+//   assumed    block_softmax.cu:50:50: where several threads write to one element of `x`, they are of one block and take turns, with a __syncthreads() between, which is checked before each launch

@@ -109,3 +109,4 @@ extern "C" __global__ void normalize_by_max_reverse(
 //   shadow     dx                   atomic   it is not proved that no two threads meet in one element (scatter_max.cu:104:37)
 //   shadow     dy                   plain    no two threads touch one element (scatter_max.cu:104:9)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it
+//   assumed    scatter_max.cu:104:9: where several threads write to one element of `y`, they are of one block and take turns, with a __syncthreads() between, which is checked before each launch
