@@ -705,9 +705,44 @@ def large_shared(cupy: Any) -> None:
     np.testing.assert_allclose(shadow.get(), dx, rtol=1e-11, atol=1e-11 * np.abs(dx).max())
 
 
+_FACTORED = """extern "C" __global__ void factored(double* a, int n) {
+    a += blockIdx.x * n * n;
+    for (int k = 0; k < n; k++) {
+        for (int i = k + 1 + threadIdx.x; i < n; i += blockDim.x) a[i * n + k] /= a[k * n + k];
+        __syncthreads();
+        int r = n - k - 1;
+        for (int e = threadIdx.x; e < r * r; e += blockDim.x)
+            a[(k + 1 + e / r) * n + k + 1 + e % r] -= a[(k + 1 + e / r) * n + k] * a[k * n + k + 1 + e % r];
+        __syncthreads();
+    }
+}"""
+
+
+def turns(cupy: Any) -> None:
+    """Threads that write elements in turns, against the host executor; and those that do so without a barrier, or in two blocks."""
+    rng = np.random.default_rng(3)
+    n, blocks = 6, 3
+    start = (rng.normal(size=(blocks, n, n)) + 4 * np.eye(n)).ravel()
+    seed = rng.normal(size=start.size)
+    sides = []
+    for library in (cupy, np):
+        a, da = library.asarray(start.copy()), library.asarray(seed.copy())
+        for _ in range(2):
+            a[...], da[...] = library.asarray(start), library.asarray(seed)
+            gpuad.autodiff(gpuad.kernel(_FACTORED, "factored"), blocks, 8, (Duplicated(a, da), n))
+        sides.append({"a": on_host(a), "da": on_host(da)})
+    close(*sides, 1e-12)
+    a = cupy.asarray(start)
+    together, everywhere = _FACTORED.replace("__syncthreads();", "", 1), _FACTORED.replace("a +=", "int b =")
+    for text, words in ((together, r"with no __syncthreads\(\)"), (everywhere, "orders the blocks")):
+        with pytest.raises(LaunchError, match=words):
+            gpuad.autodiff(gpuad.kernel(text, "factored"), blocks, 8, (Duplicated(a, cupy.ones(start.size)), n))
+    np.testing.assert_array_equal(on_host(a), start)
+
+
 CHECKS: tuple[Callable[[Any], None], ...] = (
     raw_kernel, raw_module, template_instance, own_kernel_runs, view, halves_of_one_array, made_shadow, batch, refused, split_on_stream,
     tape_on_streams, tape_memory_on_streams, values_kept_on_streams, graph, graph_of_states, graph_refusals, graph_of_what_allocates,
-    elementwise, reduction, python_function, large_shared, temporaries, graph_of_wrapped_stores,
+    elementwise, reduction, python_function, large_shared, temporaries, graph_of_wrapped_stores, turns,
 )  # fmt: skip
 SPLIT = ("softmax", "adam", "horner", "relu_bias", "kepler-orbit", "insertion_sort", "masked_update", "gray_scott")
