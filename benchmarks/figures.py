@@ -13,6 +13,7 @@ Rows: TypeAlias = "dict[str, Record]"
 REACHES = 0.7  # of a copy's bandwidth: a primal that has it is bound by bandwidth
 FARTHER = 1.25  # times: what is saved goes through slower memory than the primal if copies' rates differ by more
 MUCH = 1.15  # times the floor's bytes: a reason for being slow
+COLD = 0.1  # of the reverse's bytes: a reason, if they are memory that it is the first to touch
 SHORT = 1e-4  # seconds a launch: below it the cost of launching counts
 PEERS = ("jax", "torch", "warp")
 
@@ -107,6 +108,10 @@ def _why(problem: Problem, size: Size, floor: Floor, row: Record) -> list[str]:
         reasons.append("at each launch it is checked that no two threads store to one place")
     if row.get("assembled_bytes"):
         reasons.append(f"copies {row['assembled_bytes'] / 1e6:.0f} MB together from what was saved and what is still there")
+    fresh = row.get("shadow_bytes", 0)
+    if not floor.by_arithmetic and fresh > COLD * floor.reverse_bytes:
+        share = fresh / floor.reverse_bytes
+        reasons.append(f"its shadows, {fresh / 1e6:.0f} MB that the primal has not touched, are {share:.2f} of what the reverse moves")
     each = row["primal_ms"] / 1e3 / problem.launches(size)
     if each < SHORT:
         reasons.append(f"a launch takes {each * 1e6:.0f} us")

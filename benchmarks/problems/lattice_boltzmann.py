@@ -108,7 +108,7 @@ class LatticeBoltzmann(Problem):
     """The reverse needs density and velocity of each step, 12 bytes a cell."""
 
     name, title, active = "lattice_boltzmann", "lattice Boltzmann D2Q9, in turn from field to field", ("start",)
-    sizes = ({"side": 256, "steps": 10}, {"side": 1024, "steps": 4})
+    sizes = ({"side": 256, "steps": 10}, {"side": 1024, "steps": 4}, {"side": 1024, "steps": 20})
     large, quick = ({"side": 1024, "steps": 20}, {"side": 2048, "steps": 8}), {"side": 16, "steps": 3}
     required = 1.3
     order, overwritten, cpp = ("start", "u", "v", "history", "dstart", "seed"), (), CPP

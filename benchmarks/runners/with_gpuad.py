@@ -72,6 +72,7 @@ class _OnArrays:
             "kept_bytes": stats.saved_bytes + stats.needed_bytes,
             "assembled_bytes": stats.assembled_bytes,
             "arena_bytes": stats.arena_bytes,
+            "shadow_bytes": stats.shadow_bytes,
             "held_bytes": stats.retained_bytes + stats.shadow_bytes + stats.saved_bytes,
             "allocations": made.of_at_least(FLOOR),
             **told(launches, 2 * (stats.saved_bytes + stats.assembled_bytes)),
