@@ -26,6 +26,7 @@ from . import api
 from .analysis.activity import activity, differentiable
 from .annotations import Active, BatchDuplicated, Const, Duplicated, address, leaf_memory, namespace, resolve
 from .api import Family, Kernel
+from .arguments.conversions import writeable
 from .arguments.layouts import dtype_leaves
 from .errors import UnsupportedError
 from .ir.dtypes import is_bfloat16, is_real, shadow_dtype
@@ -265,6 +266,8 @@ class _State:
                 memory.root, memory.root.copy(), namespace(array).zeros(memory.root.size, shadow_dtype(memory.root.dtype))
             )
         room = self.rooms[key]
+        if active and not writeable(room.root):
+            raise TypeError(f"check_gradient varies argument {position + 1}, whose memory is read-only: pass a copy")
         if active:
             shadow = room.view(array, memory.offset)
             self.views[position, 0] = key, array, shadow

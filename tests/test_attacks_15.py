@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Active, Const, Duplicated, ElementwiseKernel, ReductionKernel, ShadowError, Tape, ops, stop_gradient
+from gpuad import Active, Const, Duplicated, ElementwiseKernel, ReductionKernel, ShadowError, Tape, launching, ops, stop_gradient
+from gpuad.executors.host import Host
+from gpuad.executors.reference import Reference
 from gpuad.testing import check_gradient
 
+HOST, REFERENCE = Host(), Reference()
 RNG = np.random.default_rng(15)
 
 
@@ -144,3 +147,68 @@ def test_a_clip_that_is_refused_has_written_nothing(high: Any) -> None:
     with pytest.raises((TypeError, ValueError, gpuad.UnsupportedError)), Tape():
         ops.clip(x, -1.0, high, out=x)
     np.testing.assert_array_equal(x.primal, [-2, 0, 2])
+
+
+def test_the_mean_of_halves_that_have_no_sum() -> None:
+    assert ops.mean(np.full(10, 60000, np.float16)) == np.mean(np.full(10, 60000, np.float16))
+
+
+# --- races of indices that go at different paces ------------------------------------------------------------------------------------------
+
+
+def launched(body: str, n: int = 8, threads: int = 8) -> tuple[Any, Any]:
+    text = 'extern "C" __global__ void k(double* x, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x;\n' + body + "}"
+    x = Duplicated(np.arange(1.0, 33), np.ones(32))
+    with launching.executor_for_tests(HOST):
+        gpuad.autodiff(gpuad.kernel(text, "k"), (-(-threads // 4),), (4,), (x, n))
+    return x.primal, x.shadow
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if (i < n) x[i] = x[n - 1 - i] * 2;", "if (i < n) x[n - 1 - i] = x[i] * 2;", "if (i < n) x[i] = x[2 * i];",
+        "if (i < n) x[3 * i] = x[2 * i + 1];", "if (i <= n / 2) x[i] += x[n - 1 - i];",
+        "double s = 0; for (int j = 0; j < n; ++j) s += x[j]; if (i < n) x[i] = s;",
+        "double s = 0; for (int j = n - 1; j >= 0; j -= 3) s = s * x[j]; if (i < n) x[i] = s;",
+    ],
+)  # fmt: skip
+def test_a_race_of_indices_at_different_paces_is_refused(body: str) -> None:
+    with pytest.raises(gpuad.UnsupportedError, match="a data race"):
+        launched(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "n", "threads"),
+    [
+        ("if (i < n / 2) { double t = x[i]; x[i] = x[n - 1 - i]; x[n - 1 - i] = t * t; }", 9, 8),
+        ("if (i <= n / 2) x[i] += x[n - 1 - i];", 9, 8),
+        ("if (i < n / 2) x[i] = x[n - 1 - i];", 8, 8),
+        ("if (i < n) x[2 * i + 1] = x[4 * i];", 8, 8),
+        ("if (i < n) x[i] = x[2 * i + n];", 8, 8),
+        ("double s = 0; for (int j = n; j < 2 * n; ++j) s += x[j] * x[j]; if (i < n) x[i] *= s;", 8, 8),
+        ("if (i < 1) { double s = 0; for (int j = 0; j < n; ++j) s += x[j]; x[i] = s; }", 8, 8),
+    ],
+)
+def test_indices_at_different_paces_that_do_not_meet(body: str, n: int, threads: int) -> None:
+    before = np.arange(1.0, 33)
+    primal, shadow = launched(body, n, threads)
+    for place in range(32):
+        moved = []
+        for h in (1e-6, -1e-6):
+            text = 'extern "C" __global__ void k(double* x, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x;\n' + body + "}"
+            x = before.copy()
+            x[place] += h
+            with launching.executor_for_tests(REFERENCE):
+                gpuad.kernel(text, "k")((-(-threads // 4),), (4,), (x, n))
+            moved.append(x.sum())
+        assert (moved[0] - moved[1]) / 2e-6 == pytest.approx(shadow[place], rel=1e-6, abs=1e-6)
+    assert np.isfinite(primal).all()
+
+
+def test_checking_what_is_read_only_says_so() -> None:
+    x = np.ones(4)
+    x.setflags(write=False)
+    kernel = ElementwiseKernel("T x", "T y", "y = x * x", "squared_of_read_only")
+    with pytest.raises(TypeError, match="read-only"):
+        check_gradient(kernel, (Duplicated(x), Duplicated(np.ones(4))))

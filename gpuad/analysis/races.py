@@ -8,7 +8,9 @@ exist. A barrier between the two orders threads of one block, but not those of t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 from ..ir.nodes import (
     Accumulate,
@@ -60,12 +62,16 @@ def proved_race(kernel: Kernel, launch: Launch) -> Race | None:
             if (id(write), id(read)) in facts.parted:
                 meets = id(write) not in common and blocks_meet(written, at, launch)
             else:
-                meets = id(read) in facts.entry and (
-                    (_comparable(written, at) and may_meet(written, at, launch, unsure=False)) or _hits(written, at, launch)
-                )
+                meets = id(read) in facts.entry and _meet(written, at, launch)
             if meets:
                 return Race(read, write, read.buffer)
     return None
+
+
+def _meet(write: Reach, read: Reach, launch: Launch) -> bool:
+    """Whether a thread surely reads what another one writes."""
+    surely = _comparable(write, read) and may_meet(write, read, launch, unsure=False)
+    return surely or _hits(write, read, launch) or _crosses(write, read, launch)
 
 
 def _common_stores(kernel: Kernel) -> frozenset[int]:
@@ -200,6 +206,34 @@ def _hits(write: Reach, read: Reach, launch: Launch) -> bool:
     low, high = write.ranges[digit]
     first, last = read.ranges[Digit("global", "x")]
     return digit == Digit("global", "x") and rest == 0 and low <= writer <= high and last > first
+
+
+def _crosses(write: Reach, read: Reach, launch: Launch) -> bool:
+    """Whether a thread reads what another one writes, where their indices go at different paces, as in `x[i] = x[n - 1 - i]`, or where
+    all threads read what a loop goes through."""
+    if len(write.form.terms) != 1 or len(read.form.terms) != 1 or launch.grid[1:] != (1, 1) or launch.block[1:] != (1, 1):
+        return False
+    ((writer, a),), ((reader, b),) = write.form.terms, read.form.terms
+    thread = Digit("global", "x")
+    if writer != thread or (reader.is_thread and (reader != thread or a == b)):
+        return False
+    met = _solutions(a, b, read.form.constant - write.form.constant, write.ranges[writer], read.ranges[reader])
+    if reader.is_thread:
+        return any(w != r for w, r in met)
+    first, last = read.ranges[thread]
+    return bool(met) and last > first
+
+
+def _solutions(a: int, b: int, gap: int, left: tuple[int, int], right: tuple[int, int]) -> list[tuple[int, int]]:
+    """Two whole solutions of `a u = b v + gap` with u and v in these ranges, or those that there are. Two have different u - v if a and b
+    differ."""
+    common = math.gcd(a, b)
+    if gap % common:
+        return []
+    ends = sorted(Fraction(b * v + gap, a) for v in right)
+    low, high, step = max(left[0], math.ceil(ends[0])), min(left[1], math.floor(ends[1])), abs(b) // common
+    first = low + (gap // common * pow(a // common, -1, step) - low) % step
+    return [(u, (a * u - gap) // b) for u in (first, first + step) if u <= high]
 
 
 def _comparable(a: Reach, b: Reach) -> bool:

@@ -1,8 +1,9 @@
 """Array operations that a tape records, with NumPy's names: in place with `out=`, or with a new array as result.
 
 Operands are pairs (`Duplicated`), plain arrays (inactive), `Active` and plain numbers; shapes broadcast and types promote as in NumPy,
-whose scalars are strong and Python's weak. A result is a pair if an operand carries a gradient: a temporary, whose gradient is `.shadow`,
-with a dtype of its own. Inside of a tape every operation is recorded; outside of one a `Duplicated` is refused (TapeError).
+whose scalars are strong and Python's weak; but absolute, sign, power, reciprocal, the rounding functions, fmax, fmin and the remainders
+are computed in float64 where all operands are integers. A result is a pair if an operand carries a gradient: a temporary, whose gradient
+is `.shadow`, with a dtype of its own. Inside of a tape every operation is recorded; outside of one a `Duplicated` is refused (TapeError).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..annotations import Duplicated
 from ..errors import UnsupportedError
-from ..ir.dtypes import is_real
+from ..ir.dtypes import is_half, is_real
 from ..program.rules import rule
 from .adjoints import add_to, library_of
 from .elementwise import apart, apply, check_out, check_recorded
@@ -57,8 +57,9 @@ def _sum_reverse(dx: Any, dy: Any, axes: tuple[int, ...], scale: float) -> None:
 
 @rule(reads=("x",), overwrites=("y",), reverse=_sum_reverse)
 def _sum(x: Any, y: Any, axes: tuple[int, ...], scale: float) -> None:
-    total = x.sum(axis=axes, dtype=y.dtype).reshape(y.shape)
-    y[...] = total if scale == 1.0 else total * y.dtype.type(scale)
+    kind = np.dtype(np.float32) if scale != 1.0 and is_half(y.dtype) else y.dtype  # what a mean is made of may be beyond a half
+    total = x.sum(axis=axes, dtype=kind).reshape(y.shape)
+    y[...] = total if scale == 1.0 else total * kind.type(scale)
 
 
 def sum(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
