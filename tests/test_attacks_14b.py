@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from gpuad import Duplicated, Kernel, kernel
+from gpuad import CompileError, Duplicated, Kernel, kernel
+from gpuad.executors import compiler
+from gpuad.executors.compiler import Compiler
+from gpuad.program import stored
 from gpuad.testing import check_gradient
 
 SUM = "template <int M> __device__ double f(const double (&a)[M]) { double s = 0; for (int k = 0; k < M; ++k) s += a[k] * a[0]; return s; }"
@@ -77,3 +82,89 @@ def test_last_tile_is_filled_again(name: str) -> None:
     fill, loop, filled = FILLED[name]
     k = pairs(fill, loop).adjoint(grid=(3,), block=(8,), args=(Duplicated(np.zeros(21)), Duplicated(np.zeros(21)), 21))
     assert ("stack" not in str(k.explain())) == filled
+
+
+# --- a compiler that crashes -------------------------------------------------------------------------------------------------------------
+
+QUEUE = r"""
+#define R 2
+extern "C" __global__ void sweep(const double* in, double* out, const double* c, int nx, int ny, int nz) {
+    __shared__ double tile[4 + 2 * R][8 + 2 * R];
+    int x = blockIdx.x * 8 + threadIdx.x + R, y = blockIdx.y * 4 + threadIdx.y + R, st = nx * ny;
+    int tx = threadIdx.x + R, ty = threadIdx.y + R, row = min(y, ny - 1) * nx, at = row + min(x, nx - 1), o;
+    double front[R], behind[R], now;
+    for (int i = R - 2; i >= 0; i--) { behind[i] = in[at]; at += st; }
+    now = in[at]; o = at; at += st;
+    for (int i = 0; i < R; i++) { front[i] = in[at]; at += st; }
+    for (int z = R; z < nz - R; z++) {
+        for (int i = R - 1; i > 0; i--) behind[i] = behind[i - 1];
+        behind[0] = now; now = front[0];
+        for (int i = 0; i < R - 1; i++) front[i] = front[i + 1];
+        front[R - 1] = in[at]; at += st; o += st;
+        __syncthreads();
+        int plane = z * st;
+        if (threadIdx.y < R) {
+            tile[threadIdx.y][tx] = in[plane + min(y - R, ny - 1) * nx + min(x, nx - 1)];
+            tile[threadIdx.y + 4 + R][tx] = in[plane + min(y + 4, ny - 1) * nx + min(x, nx - 1)];
+        }
+        if (threadIdx.x < R) {
+            tile[ty][threadIdx.x] = in[plane + row + min(x - R, nx - 1)];
+            tile[ty][threadIdx.x + 8 + R] = in[plane + row + min(x + 8, nx - 1)];
+        }
+        tile[ty][tx] = now;
+        __syncthreads();
+        double v = c[0] * now;
+        for (int i = 1; i <= R; i++)
+            v += c[i] * (front[i - 1] + behind[i - 1] + tile[ty - i][tx] + tile[ty + i][tx] + tile[ty][tx - i] + tile[ty][tx + i]);
+        if (x < nx - R && y < ny - R) out[o] = 2.0 * now - out[o] + 0.1 * v * (1.0 + 0.1 * now);
+    }
+}"""
+
+
+def test_queue_of_registers() -> None:
+    """A stencil that walks along z with its neighbours in registers: g++ 12 crashes where it vectorises what is made of it."""
+    rng = np.random.default_rng(3)
+    u, v, c = rng.normal(size=(7, 8, 13)), rng.normal(size=(7, 8, 13)), np.array([-7.5, 1.33, -0.083])
+    check_gradient(kernel(QUEUE, "sweep"), (u, v, c, 13, 8, 7), grid=(2, 1), block=(8, 4), directions=1)
+
+
+FAKE = """#!/bin/sh
+case "$*" in
+    *-fno-tree-vectorize*) touch {made};;
+    *) echo "{says}" >&2; exit 1;;
+esac
+"""
+
+
+def fake(folder: Path, says: str) -> Path:
+    """A compiler that cannot vectorise."""
+    script = folder / "c++"
+    script.write_text(FAKE.format(made=folder / "made", says=says))
+    script.chmod(0o755)
+    return script
+
+
+def test_compiler_that_crashes_is_asked_for_less(tmp_path: Path) -> None:
+    script, text, target = (
+        fake(tmp_path, "during GIMPLE pass: vect: internal compiler error: in vect_get"),
+        tmp_path / "a.cpp",
+        tmp_path / "a.so",
+    )
+    Compiler((str(script),), "g++").build(text, target, ())
+    assert (tmp_path / "made").exists()
+    (tmp_path / "made").unlink()
+    assert stored.compiled([str(script)], [str(text)]).returncode == 0
+    assert (tmp_path / "made").exists()
+
+
+def test_compiler_that_refuses_is_believed(tmp_path: Path) -> None:
+    script = fake(tmp_path, "error: expected ;")
+    with pytest.raises(CompileError, match="expected ;"):
+        Compiler((str(script),), "g++").build(tmp_path / "a.cpp", tmp_path / "a.so", ())
+    assert stored.compiled([str(script)], [str(tmp_path / "a.cpp")]).returncode == 1
+    assert not (tmp_path / "made").exists()
+
+
+def test_stored_programs_are_compiled_alike() -> None:
+    assert stored.FLAGS == compiler.FLAGS
+    assert (stored.CAREFUL, stored.CRASHED) == (compiler.CAREFUL, compiler.CRASHED)

@@ -295,6 +295,8 @@ FLAGS = (
     "-O3", "-march=native", "-fwrapv", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-std=c++14",
     "-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-w",
 )  # fmt: skip
+CAREFUL = ("-O2", "-fno-openmp-simd", "-fno-tree-vectorize", "-fno-tree-slp-vectorize")
+CRASHED = ("internal compiler error", "PLEASE submit a bug report")
 
 
 def run_on_host(entry: Any, operation: Any, values: list[Any]) -> None:
@@ -328,6 +330,14 @@ def options(command: list[str]) -> list[str]:
     return [*FLAGS, *(["-fno-tree-loop-distribute-patterns"] if "Free Software Foundation" in about else [])]
 
 
+def compiled(command: list[str], rest: list[str]) -> Any:
+    """What a compiler says; where it crashes itself, as g++ 12 does on some loops that it vectorises, with less skill."""
+    run = subprocess.run([*command, *rest], capture_output=True, text=True, check=False)
+    if run.returncode < 0 or (run.returncode and any(words in run.stderr for words in CRASHED)):
+        run = subprocess.run([*command, *CAREFUL, *rest], capture_output=True, text=True, check=False)
+    return run
+
+
 def host_library(text: Any) -> Any:
     """A text for the CPU, compiled once a process."""
     key = (str(FOLDER), text["file"], text["sha256"])
@@ -337,8 +347,7 @@ def host_library(text: Any) -> Any:
             path, target = Path(folder, "kernels.cpp"), Path(folder, "kernels.dll" if os.name == "nt" else "kernels.so")
             path.write_bytes(source)
             program = compiler()
-            command = [*program, *options(program), *text["defines"], str(path), "-o", str(target)]
-            run = subprocess.run(command, capture_output=True, text=True, check=False)
-            require(run.returncode == 0, f"{command[0]} rejects {text['file']}:\n{run.stderr[-4000:]}")
+            run = compiled([*program, *options(program)], [*text["defines"], str(path), "-o", str(target)])
+            require(run.returncode == 0, f"{program[0]} rejects {text['file']}:\n{run.stderr[-4000:]}")
             LIBRARIES[key] = ctypes.CDLL(str(target))
     return LIBRARIES[key]
