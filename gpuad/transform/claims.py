@@ -11,7 +11,7 @@ another signature sets a flag.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias, TypeGuard
@@ -20,6 +20,7 @@ from ..ir import build as b
 from ..ir.nodes import (
     Accumulate,
     Atomic,
+    Barrier,
     Binary,
     Block,
     Buffer,
@@ -154,7 +155,7 @@ class _Check:
         """What stands before a contested store: its claim in the first run, the comparison in the second."""
         last, first, signature = (self.owners[stmt.buffer][part] for part in STORED)
         written = _written(stmt)
-        mine = self.signatures.of(written, self.thread) if written is not None else self.thread
+        mine = self.signatures.of(stmt, written, self.thread) if written is not None else self.thread
         claim = (
             Atomic("max", None, last, stmt.index, (self.up,), span=stmt.span),
             Atomic("max", None, first, stmt.index, (self.down,), span=stmt.span),
@@ -208,17 +209,44 @@ class _Signatures:
         self.lets = {s.var: s.value for s in walk_stmts(kernel.body) if isinstance(s, Let)}
         self.loads = {s.var: s for s in walk_stmts(kernel.body) if isinstance(s, Load)}
         self.numbers = {x: i + 1 for i, x in enumerate(kernel.buffers)}
+        stmts = list(walk_stmts(kernel.body))
+        self.places = {id(s): i for i, s in enumerate(stmts)}
+        self.barriers = [i for i, s in enumerate(stmts) if isinstance(s, Barrier)]
 
-    def of(self, value: Expr, thread: Var) -> Expr:
+    def of(self, stmt: Write, value: Expr, thread: Var) -> Expr:
         """Equal for two threads only if the value is the same function of the same elements; the thread's number where that is not
-        known."""
+        known, and where the value is made of what was in the element: one thread may find there what another one has left."""
         leaves = self.leaves(value)
         if leaves is None:
             return thread
         result: Expr = b.const(hash_of(value), I64)
         for leaf in leaves:
             result = Binary("+", Binary("*", result, b.const(_MIX, I64), I64), b.cast(leaf, I64), I64)
+        for index in self.read_before(stmt, value):
+            result = b.select(b.compare("==", b.cast(index, I64), b.cast(stmt.index, I64)), thread, result)
         return result
+
+    def read_before(self, stmt: Write, value: Expr) -> list[Expr]:
+        """Where the value was read from the memory that the store goes to, with no barrier between."""
+        loads = (self.loads[v] for v in self.made_of(value) if v in self.loads)
+        return list(dict.fromkeys(x.index for x in loads if x.buffer == stmt.buffer and not self.parted(x, stmt)))
+
+    def parted(self, load: Load, stmt: Write) -> bool:
+        """Whether a barrier stands between: several threads may then have found what was there before them all."""
+        return any(self.places[id(load)] < barrier < self.places[id(stmt)] for barrier in self.barriers)
+
+    def made_of(self, value: Expr) -> Iterator[Var]:
+        """The variables of a value, through the values that were given names; each once."""
+        seen: set[Var] = set()
+        waiting = [value]
+        while waiting:
+            for v in variables(waiting.pop()):
+                if v in seen:
+                    continue
+                seen.add(v)
+                yield v
+                if v in self.lets:
+                    waiting.append(self.lets[v])
 
     def leaves(self, expr: Expr) -> list[Expr] | None:
         """The integers that tell one thread's value from another's: thread indices, and where things were read. Each once: as a tree the
