@@ -22,8 +22,6 @@ from ..ir.nodes import (
     How,
     If,
     Kernel,
-    LaunchIndex,
-    Let,
     Load,
     Stmt,
     Store,
@@ -31,12 +29,12 @@ from ..ir.nodes import (
     Unary,
     Var,
     While,
-    walk,
 )
 from ..ir.rewrite import walk_stmts
 from .blocks import blocks_meet
 from .injectivity import UNBOUNDED, Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, may_meet, narrowed
 from .replay import replay
+from .uniform import common, is_common
 
 
 @dataclass(frozen=True)
@@ -54,13 +52,13 @@ def proved_race(kernel: Kernel, launch: Launch) -> Race | None:
     loads = frozenset(id(a.stmt) for a in facts.accesses if isinstance(a.stmt, Load))
     walk = Certain(launch, frozenset(b for b in facts.written if b.length is None), loads if facts.parted else facts.entry)
     walk.run(kernel.body)
-    common = _common_stores(kernel) if facts.parted else frozenset()
+    alike = _common_stores(kernel) if facts.parted else frozenset()
     for write, written in walk.writes:
         for read, at in walk.reads:
             if read.buffer != write.buffer:
                 continue
             if (id(write), id(read)) in facts.parted:
-                meets = id(write) not in common and blocks_meet(written, at, launch)
+                meets = id(write) not in alike and blocks_meet(written, at, launch)
             else:
                 meets = id(read) in facts.entry and _meet(written, at, launch)
             if meets:
@@ -76,15 +74,8 @@ def _meet(write: Reach, read: Reach, launch: Launch) -> bool:
 
 def _common_stores(kernel: Kernel) -> frozenset[int]:
     """The ids of stores of a value that may be the same in all threads: whoever reads it, it is the same."""
-    known: set[Var] = set(kernel.scalars)
-    for stmt in walk_stmts(kernel.body):
-        if (isinstance(stmt, Let) and _is_common(stmt.value, known)) or (isinstance(stmt, Load) and _is_common(stmt.index, known)):
-            known.add(stmt.var)
-    return frozenset(id(s) for s in walk_stmts(kernel.body) if isinstance(s, Store) and _is_common(s.value, known))
-
-
-def _is_common(expr: Expr, known: set[Var]) -> bool:
-    return not any((isinstance(e, Var) and e not in known) or (isinstance(e, LaunchIndex) and e.name.endswith("Idx")) for e in walk(expr))
+    known = common(kernel, lambda load: True)
+    return frozenset(id(s) for s in walk_stmts(kernel.body) if isinstance(s, Store) and is_common(s.value, known))
 
 
 @dataclass(frozen=True)

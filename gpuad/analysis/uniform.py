@@ -7,10 +7,10 @@ condition is, and what a loop carries if the number of its iterations is; both a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 
 from ..ir.nodes import Barrier, Block, Expr, For, If, Kernel, LaunchIndex, Let, Load, Stmt, Var, While, walk
-from ..ir.rewrite import blocks, defined
+from ..ir.rewrite import blocks, defined, walk_stmts
 from ..ir.types import Space
 
 
@@ -23,6 +23,26 @@ def uniform(kernel: Kernel) -> frozenset[Var]:
         if len(varying) == before:
             break
     return frozenset(v for v in _defined(kernel.body) if v not in varying) | frozenset(kernel.scalars)
+
+
+def common(kernel: Kernel, repeats: Callable[[Load], bool]) -> set[Var]:
+    """The Vars that have one value in all threads of the launch and all iterations: what is made of scalar parameters, and of loads at such
+    an index that `repeats` says give one value."""
+    found: set[Var] = set(kernel.scalars)
+    for stmt in walk_stmts(kernel.body):
+        if isinstance(stmt, Let) and is_common(stmt.value, found):
+            found.add(stmt.var)
+        if isinstance(stmt, Load) and repeats(stmt) and is_common(stmt.index, found):
+            found.add(stmt.var)
+    return found
+
+
+def is_common(expr: Expr, known: Container[Var]) -> bool:
+    """Whether an expression over Vars with one value in the launch has one value itself."""
+    return not any((isinstance(e, Var) and e not in known) or (isinstance(e, LaunchIndex) and e.name in _PLACES) for e in walk(expr))
+
+
+_PLACES = ("threadIdx", "blockIdx")
 
 
 def split_barriers(body: Block, same: frozenset[Var]) -> Iterator[tuple[Barrier, Stmt]]:

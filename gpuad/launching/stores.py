@@ -82,8 +82,7 @@ def _check_turns(adjoint: Judged, call: Call, doubtful: Sequence[Buffer]) -> Non
 def _met(adjoint: Judged, call: Call, doubtful: Sequence[Buffer]) -> tuple[Access, bool] | None:
     """None if threads that come to one element take turns: in the doubtful buffers, and in all others that the kernel stores to. Else an
     access where they do not, and whether that is by another block."""
-    others = (b for b in _stored(adjoint) if hindrance(adjoint.primal, [b]) is None)
-    check = adjoint.turns(frozenset((*doubtful, *others)))
+    check = adjoint.turns(frozenset((*doubtful, *_free(adjoint, _stored(adjoint)))))
     flag = _flag(check, call)
     if flag:
         return check.meeting(flag)
@@ -97,7 +96,12 @@ def in_turns(adjoint: Judged, call: Call | None) -> list[Buffer]:
     if not may_take_turns(adjoint.primal):
         return []
     found = _stored(adjoint) if call is None else doubtful_stores(adjoint, call)
-    return [b for b in found if hindrance(adjoint.primal, [b]) is None]
+    return _free(adjoint, found)
+
+
+def _free(adjoint: Judged, buffers: Sequence[Buffer]) -> list[Buffer]:
+    """Those in which nothing stands in the way of turns."""
+    return [b for b in buffers if hindrance(adjoint.primal, [b]) is None]
 
 
 def _said(stmt: Access, across: bool) -> str:

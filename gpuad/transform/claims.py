@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias, TypeGuard
 
+from ..analysis.uniform import common, is_common
 from ..ir import build as b
 from ..ir.nodes import (
     Accumulate,
@@ -80,7 +81,7 @@ def contested(kernel: Kernel, buffers: Collection[Buffer]) -> tuple[Write, ...]:
     for buffer in buffers:
         writes = [s for s in walk_stmts(kernel.body) if is_plain_write(s) and s.buffer == buffer]
         values = [_written(s) for s in writes]
-        if any(v is None or not _is_uniform(v, uniform) or v != values[0] for v in values):
+        if any(v is None or not is_common(v, uniform) or v != values[0] for v in values):
             found.extend(writes)
     return tuple(found)
 
@@ -284,19 +285,4 @@ def hash_of(expr: Expr) -> int:
 
 def _uniform(kernel: Kernel) -> set[Var]:
     """Variables that have one value in all threads of the launch and all iterations."""
-    found = set(kernel.scalars)
-    for stmt in walk_stmts(kernel.body):
-        if isinstance(stmt, Let) and _is_uniform(stmt.value, found):
-            found.add(stmt.var)
-        if isinstance(stmt, Load) and stmt.buffer.length is None and _is_uniform(stmt.index, found):
-            found.add(stmt.var)
-    return found
-
-
-def _is_uniform(expr: Expr, uniform: set[Var]) -> bool:
-    for e in walk(expr):
-        if isinstance(e, Var) and e not in uniform:
-            return False
-        if isinstance(e, LaunchIndex) and e.name in ("threadIdx", "blockIdx"):
-            return False
-    return True
+    return common(kernel, lambda load: load.buffer.length is None)  # an array of a thread's or a block's own holds others in each
