@@ -23,7 +23,7 @@ import numpy as np
 
 from . import launching
 from .annotations import BatchDuplicated, Duplicated, address, namespace, resolve
-from .api import Kernel, check_flow, pattern_of
+from .api import Kernel, Whole, check_flow, pattern_of
 from .arguments.layouts import float_views
 from .differentiate import Adjoint
 from .errors import ShadowError, TapeError
@@ -185,7 +185,7 @@ class Tape(Seeding, Repeating):
     ) -> None:
         """The same for one that is new here. A call that was made before in the same words is known and costs a look-up."""
         try:
-            fixed = all(constant(args[k]) for k in kernel.records if k < len(args))
+            fixed = type(args) is Whole or all(constant(args[k]) for k in kernel.records if k < len(args))
             key = call_key(kernel, grid, block, args, shared_mem, stream, line) if fixed else None
             recipe = self.recipes.get(key) if key is not None else None
             if recipe is None or not self.holds(recipe):
@@ -238,7 +238,8 @@ class Tape(Seeding, Repeating):
         arrays = tuple(x for a in arguments for x in (a.array, *a.shadow_arrays) if x is not None)
         layouts = list(map(layout, arrays))
         return Recipe(
-            operation, primal, tuple(args), bare, self.shadows, self.shadows.count, seen, given, doubtful, paired, arrays, layouts
+            operation, primal, args if isinstance(args, tuple) else tuple(args), bare, self.shadows, self.shadows.count, seen, given,
+            doubtful, paired, arrays, layouts,
         )  # fmt: skip
 
     def _run(self, recipe: Recipe, step: LaunchStep) -> None:

@@ -227,7 +227,7 @@ def test_a_launch_of_pairs_outside_of_tapes(at_once: Any) -> None:
         case.kernel(2, 4, case.args(Active(0.5, case.da), N))
 
 
-LOOKED_AT = {"brownian-paths", "insertion_sort", "plasma-push", "plasma-deposit"}  # stores that may meet; structs by value
+LOOKED_AT = {"insertion_sort"}  # stores that may meet
 
 
 def memory_of(args: Sequence[Any]) -> list[Any]:

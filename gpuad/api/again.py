@@ -50,7 +50,7 @@ class Words(NamedTuple):
 
 def words(past: Past, what: Hashable, args: Sequence[Any], grid: Any = 0, block: Any = 0, shared_mem: int = 0) -> Words | None:
     """A call of a kernel with that past, and `what` is to be done with it. None where no earlier call is looked up."""
-    if type(args) is not tuple and type(args) is not list:
+    if not isinstance(args, tuple | list):
         return None
     found: list[Any] = [what]
     arrays: list[Any] = []
@@ -203,20 +203,23 @@ def made_again(said: Words, switches: tuple[bool, ...] = ()) -> bool:
 
 def note(
     said: Words | None, args: Sequence[Any], switches: tuple[bool, ...], executor: Executor, makes: Sequence[Make | None],
-    launches: Callable[[], Sequence[Launch] | None],
+    launches: Callable[[], Sequence[Launch] | None], origins: Sequence[int] | None = None,
 ) -> None:  # fmt: skip
     """Keeps a call that was made for those in the same words, once there have been two. `args`: the arguments of the launch that it meant;
-    `makes`: how each of them, if it is a real number, becomes that of a kernel."""
+    `origins`: which of these each of the arguments that were bound comes from, if they are not the same; `makes`: how each of the latter,
+    if it is a real number, becomes that of a kernel."""
     if said is None:
         return
     if len(said.past) >= _MANY:
         said.past.clear()
-    said.past[said.key] = _again(said, args, switches, executor, makes, launches()) if said.key in said.past else None
+    known = said.key in said.past
+    bound = range(len(args)) if origins is None else origins
+    said.past[said.key] = _again(said, args, switches, executor, makes, launches(), bound) if known else None
 
 
 def _again(
     said: Words, args: Sequence[Any], switches: tuple[bool, ...], executor: Executor, makes: Sequence[Make | None],
-    launches: Sequence[Launch] | None,
+    launches: Sequence[Launch] | None, origins: Sequence[int],
 ) -> Again | None:  # fmt: skip
     """A call that was made; None where it takes more than calls of compiled code."""
     places = _reals_at(args)
@@ -224,12 +227,13 @@ def _again(
         return None
     reals = []
     for i, x in zip(places, said.reals, strict=True):
-        make = makes[i]
+        at = origins.index(i)
+        make = makes[at]
         if make is None:
             return None
-        reals.append((x, make, tuple((k, j) for k, each in enumerate(launches) for j, p in enumerate(each.positions) if p == i)))
+        reals.append((x, make, tuple((k, j) for k, each in enumerate(launches) for j, p in enumerate(each.positions) if p == at)))
     calls = [each.call for each in launches]
-    fresh = _fresh(said, args, launches)
+    fresh = _fresh(said, args, launches, origins)
     if fresh is None or any(not isinstance(call, Native) for call in calls):
         return None
     packed = tuple((call.entry, call.geometry, call.slots) for call in calls if isinstance(call, Native))  # which keep no array alive
@@ -238,7 +242,7 @@ def _again(
 
 
 def _fresh(
-    said: Words, args: Sequence[Any], launches: Sequence[Launch]
+    said: Words, args: Sequence[Any], launches: Sequence[Launch], origins: Sequence[int]
 ) -> tuple[tuple[Fresh, int | None, tuple[tuple[int, int, int], ...]], ...] | None:
     """What is made for a call, and where it is passed; None if it cannot be told of which of its arrays that is a copy."""
     found: dict[Fresh, list[tuple[int, int, int]]] = {}
@@ -249,7 +253,7 @@ def _fresh(
     if len(named) != len(said.arrays):
         return None
     source = {which: at for at, which in enumerate(named)}
-    return tuple((f, source.get((f.role, f.position, f.width)), tuple(places)) for f, places in found.items())
+    return tuple((f, source.get((f.role, origins[f.position], f.width)), tuple(places)) for f, places in found.items())
 
 
 def _named(i: int, x: Any) -> list[tuple[str, int, int]]:

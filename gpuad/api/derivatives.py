@@ -56,7 +56,8 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
     plan = family.planned(*call, **keywords)
     if plan is not None:
         with plan.kernel.room():
-            _autodiff(plan.kernel.suited(plan.args, plan.shared_mem), plan, mode, said)
+            chosen = plan.kernel.suited(plan.args, plan.shared_mem)
+            _autodiff(chosen, chosen.completed(plan), mode, said)
 
 
 def _autodiff(chosen: Kernel, plan: Planned, mode: Mode, said: Words | None) -> None:

@@ -39,6 +39,7 @@ from ..source import SourceFile
 from ..transform.aliases import NONE, Aliases
 from .again import Launch, Past, Words, made_again, note, words
 from .likeness import Ready, likeness, ready, rounding
+from .whole import Completing, Whole
 
 
 class Planned(NamedTuple):
@@ -166,7 +167,8 @@ class Kernel(Family):
         None."""
         recorder = recording.get()
         if recorder is not None:
-            recorder.launch(self.suited(args, shared_mem) if self._varies else self, grid, block, args, shared_mem, stream)
+            own = self.suited(args, shared_mem) if self._varies else self
+            recorder.launch(own, grid, block, own.whole(args), shared_mem, stream)
             return
         said = self.words("launch", grid, block, args, shared_mem=shared_mem, stream=stream)
         if said is None or not made_again(said):
@@ -175,12 +177,12 @@ class Kernel(Family):
     def words(self, what: str, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Words | None:
         """A call by its arguments."""
         own = self.suited(args, shared_mem) if self._varies else self
-        return words(own._again, what, args, grid, block, shared_mem) if stream is None else None
+        return words(own._again, what, own.whole(args), grid, block, shared_mem) if stream is None else None
 
     def launch(self, plan: Planned, said: Words | None = None) -> None:
         """Makes or records a launch that is not known, or not by the words of the call that meant it."""
         own, recorder = self.suited(plan.args, plan.shared_mem), recording.get()
-        _, grid, block, args, shared_mem, stream = plan
+        _, grid, block, args, shared_mem, stream = own.completed(plan)
         if recorder is not None:
             recorder.launch(own, grid, block, args, shared_mem, stream)
             return
@@ -200,14 +202,28 @@ class Kernel(Family):
         self, said: Words | None, args: Sequence[Any], call: Call, switches: tuple[bool, ...],
         launches: Callable[[], Sequence[Launch] | None],
     ) -> None:  # fmt: skip
-        """Keeps a call that was bound for calls in the same words; not where a kernel reaches memory that is none of its arguments', or
-        where a number's bytes are those of an array."""
-        if not (self.records or self.function.globals) and len(args) == len(call.bound.arguments):
-            note(said, args, switches, call.executor, [rounding(a) for a in call.bound.arguments], launches)
+        """Keeps a call that was bound for calls in the same words; not one whose arguments are not whole."""
+        if type(args) is Whole or not self._completing.needed:
+            makes = [rounding(a) for a in call.bound.arguments]
+            note(said, args, switches, call.executor, makes, launches, self._completing.origins)
 
     def known(self, like: Hashable) -> Ready | None:
         """What was bound for an earlier call that this one is like."""
         return self._ready.get(like)
+
+    def whole(self, args: Sequence[Any]) -> Sequence[Any]:
+        """A call's arguments as the kernel takes them, if they are not that."""
+        if not self._completing.needed or type(args) is Whole:
+            return args
+        return self._completing.whole(args, self.module.arrays, self.shadows)
+
+    def completed(self, plan: Planned) -> Planned:
+        """A call of this kernel with such arguments."""
+        return plan._replace(args=self.whole(plan.args)) if self._completing.needed else plan
+
+    @cached_property
+    def _completing(self) -> Completing:
+        return Completing(self.name, self.parameters, self.function.globals)
 
     def suited(self, args: Sequence[Any] | None, shared_mem: int) -> Kernel:
         """The kernel for launches with so many bytes of dynamic shared memory, whose arrays then have a length, and without arrays where
@@ -327,7 +343,8 @@ class Kernel(Family):
         tangents: Collection[int] = (),
     ) -> Call:
         """Binds and checks a call, unless it is like an earlier one. `tangents`: where tangents are passed, of halves as float32."""
-        like = likeness(grid, block, args, shared_mem) if not (self.function.globals or tangents) else None
+        told = type(args) is Whole or not self._completing.needed
+        like = likeness(grid, block, args, shared_mem) if told and not tangents else None
         known = self._ready.get(like)
         call = known.call(args, stream) if known is not None else None
         if call is not None:
@@ -345,20 +362,21 @@ class Kernel(Family):
         self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, kinds: Sequence[str], tangents: Collection[int]
     ) -> Call:
         """The same for one that is new: once to have numbers, and with what these prove about the kernel's reach once more."""
-        declared = [tangent_parameter(d) if i in tangents else d for i, d in enumerate(self.declared)]
-        geo = geometry(grid, block)
-        if self.function.globals:
-            args = self._complete(args, kinds)
+        numbering, geo = None, geometry(grid, block)
+        if type(args) is Whole:
+            declared, numbering = self._completing.declared, self._completing.numbering
+        else:
+            declared = tuple(tangent_parameter(d) if i in tangents else d for i, d in enumerate(self.declared))
+            args = self._complete(args, kinds) if self.function.globals else args
         plain = self.primal()
         written = self._written
         leaves = self.leaves
-        first = bind(
-            self.name, declared, args, written=written, inside=[d.name for d in leaves], strided=self._strided, given=self._given()
-        )
+        binds = partial(bind, self.name, declared, args, written=written, strided=self._strided, numbering=numbering)
+        first = binds(inside=[d.name for d in leaves], given=self._given())
         call = Call(first, *geo)
         inside = self._inside | self.facts.get(call.key, lambda: launching.stays_inside(plain, call))
         loose = frozenset(i for i, d in enumerate(leaves) if d.name not in inside and first.arguments[i].memory is not None)
-        bound = bind(self.name, declared, args, written=written, inside=inside, strided=self._strided) if loose else first
+        bound = binds(inside=inside) if loose else first
         call = Call(bound, *geo, 0 if self._dynamic else shared_mem, stream, loose)
         launching.check_device(call)
         if not call.overlaps:

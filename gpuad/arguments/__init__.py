@@ -6,5 +6,6 @@
 from .aliasing import Alias
 from .binding import Bound, activities, bind, check_count, geometry, told_apart
 from .conversions import BoundArgument
+from .records import numbers_of
 
-__all__ = ["Alias", "Bound", "BoundArgument", "activities", "bind", "check_count", "geometry", "told_apart"]
+__all__ = ["Alias", "Bound", "BoundArgument", "activities", "bind", "check_count", "geometry", "numbers_of", "told_apart"]

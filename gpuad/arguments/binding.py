@@ -71,16 +71,19 @@ def bind(
     inside: Collection[str] = (),
     strided: bool = False,
     given: Collection[str] = (),
+    numbering: Sequence[int] | None = None,
 ) -> Bound:
     """Binds `args` (arrays, numbers, None, annotations) to `parameters`.
 
     `written`: names of the parameters through which the kernel may write; by default all pointers that are not const. `inside`: names of
     those through which it provably stays inside of the view, whose shadows need no room around them. `strided`: the kernel is
     told the strides, so any view will do. `given`: names of those that must be an array with elements, since the kernel compares them with
-    null. Raises LaunchError for what cannot be launched, ShadowError for shadows that do not fit. Nothing has been written then.
+    null. `numbering`: the positions of the parameters for whoever reads an error. Raises LaunchError for what cannot be launched,
+    ShadowError for shadows that do not fit. Nothing has been written then.
     """
     check_count(kernel, parameters, args)
-    both = [one for i, (d, arg) in enumerate(zip(parameters, args, strict=True)) for one in passed(Place(kernel, i, d), arg)]
+    numbers = numbering if numbering is not None else range(len(parameters))
+    both = [one for i, d, arg in zip(numbers, parameters, args, strict=True) for one in passed(Place(kernel, i, d), arg)]
     places = [place for place, _ in both]
     bound = tuple(a if a.position == k else replace(a, position=k) for k, (_, a) in enumerate(both))
     library = _one_library(places, bound)

@@ -42,6 +42,13 @@ def passed(place: Place, arg: Any) -> list[Passed]:
     return found
 
 
+def numbers_of(kernel: str, position: int, declaration: Declaration, arg: Any) -> tuple[Any, ...]:
+    """The numbers of a record that is passed by value, each in its own type, and with its own shadow if the record has one. Raises as
+    binding does."""
+    bound = (argument for _, argument in passed(Place(kernel, position, declaration), arg))
+    return tuple(Active(a.value, a.shadow_arrays[0]) if a.kind == "active" else a.value for a in bound)
+
+
 def _plain(place: Place, kind: str, number: Any) -> BoundArgument:
     assert isinstance(place.declaration.type, Scalar)
     kind = "const" if kind == "active" else kind

@@ -60,7 +60,7 @@ class Recipe:
 
 def call_key(kernel: Any, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, line: Any) -> Any:
     """What makes two calls the same: kernel, geometry, the very objects passed (numbers by value), and the line of the call."""
-    key = (id(kernel), grid, block, shared_mem, id(stream), line, *[_identity(a) for a in args])
+    key = (id(kernel), grid, block, shared_mem, id(stream), line, *[identity(a) for a in args])
     try:
         hash(key)
     except TypeError:
@@ -68,7 +68,8 @@ def call_key(kernel: Any, grid: Any, block: Any, args: Sequence[Any], shared_mem
     return key
 
 
-def _identity(arg: Any) -> Any:
+def identity(arg: Any) -> Any:
+    """What an argument is known by: a number by its value, anything else as the object that it is."""
     if isinstance(arg, np.generic):
         return type(arg), arg.dtype, arg.tobytes()  # 0.0 and -0.0 are equal, but not the same
     if isinstance(arg, float):
