@@ -146,3 +146,24 @@ def test_no_room_for_what_was_moved(cupy: Any, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(cupy, "empty", lambda *_: (_ for _ in ()).throw(fake_cupy.OutOfMemoryError()))
     with pytest.raises(LaunchError, match="the device has no room for `s`, which its shared memory does not hold"):
         gradient(cupy)
+
+
+def test_what_was_moved_is_made_on_the_stream_of_the_launch(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for a launch that is like an earlier one."""
+    monkeypatch.setitem(fake_cupy.Device.attributes, "MaxSharedMemoryPerBlockOptin", 48 * 1024)
+    kernel = gpuad.kernel(
+        """extern "C" __global__ void k(const double* x, double* y) {
+            __shared__ double s[8000];
+            for (int j = threadIdx.x; j < 8000; j += 32) s[j] = x[threadIdx.x] * j;
+            __syncthreads();
+            y[threadIdx.x] = s[7999 - threadIdx.x];
+        }""",
+        "k",
+    )
+    stream, x, y = cupy.cuda.Stream(non_blocking=True), cupy.asarray(np.arange(32.0)), cupy.zeros(32)
+    t = np.arange(32)
+    stream.wait_event(cupy.cuda.get_current_stream().record())
+    for _ in range(3):
+        kernel(1, 32, (x, y), stream=stream)
+        stream.synchronize()
+        np.testing.assert_array_equal(y.get(), (31 - t) * (7999.0 - t))  # as 7999 - t is 31 - t modulo 32

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..annotations import Active, Const, Stopped, address, fills, is_array, resolve
 from ..arguments import Bound, BoundArgument
-from ..executors.base import Dim3, Memory
+from ..executors.base import Dim3, Executor, Memory
 from ..ir.nodes import Kernel
 from ..ir.types import HALVES
 from ..launching import Call, executor_of
@@ -165,15 +165,18 @@ class Ready:
             return None
         values, _ = memory
         executor = executor_of(self.library)
+        if stream is None:
+            return self._launch(executor, kernel, values)
+        with executor.on(stream):
+            return self._launch(executor, kernel, values)
+
+    def _launch(self, executor: Executor, kernel: Kernel, values: Sequence[Any]) -> Launch | None:
+        """The same for what kernels get, on the current stream, on which memory is made that the launch needs besides."""
         try:
             launch = executor.prepared(kernel, self.grid, self.block, values, shared_mem=self.shared_mem)
         except RecursionError:  # a text for arguments that overlap or are huge is made now
             return None
-        if stream is None:
-            perform_one(launch)
-        else:
-            with executor.on(stream):
-                perform_one(launch)
+        perform_one(launch)
         return Launch(launch, range(len(values)))
 
     @property
