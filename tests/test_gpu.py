@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import gpu_checks
+import gpu_checks_2
 import numpy as np
 import pytest
 from launch_tools import CASES, compiled
@@ -39,7 +40,7 @@ def test_golden_text(cupy: Any, name: str) -> None:
     gpu_checks.golden_runs(cupy, name)
 
 
-@pytest.mark.parametrize("check", gpu_checks.CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", (*gpu_checks.CHECKS, *gpu_checks_2.CHECKS), ids=lambda check: check.__name__)
 def test_check(cupy: Any, check: Callable[[Any], None]) -> None:
     check(cupy)
 

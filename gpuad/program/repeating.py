@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import GpuadError, TapeError
 from ..launching import analysing, executor_of, in_fixed_point, plain_allowed
-from .actions import perform
+from .actions import Action, perform
 from .arena import Arena
 from .batching import batched
 from .extracting import extracted_early
@@ -124,17 +124,14 @@ class Repeating(Recording):
         assert self._known is not None
         if step.check is not None:
             try:
-                step.check()
+                self._do(step, (step.check,))
             except GpuadError:
                 self.differ()
                 return False
         if step.calls is None:
             step.calls = batched(step.actions)
         try:
-            if step.stream is None:
-                perform(step.calls)
-            else:
-                self._on_stream(step)
+            self._do(step, step.calls)
         except BaseException as error:
             name = getattr(step.what, "name", "foreign code")
             self.state = f"interrupted at operation {self._at} ({name}) by {type(error).__name__}: {error}"
@@ -143,11 +140,15 @@ class Repeating(Recording):
         self._next = self._known.steps[self._at]
         return True
 
-    def _on_stream(self, step: Step) -> None:
+    def _do(self, step: Step, actions: Sequence[Action]) -> None:
+        """Does what belongs to a step, on the stream of the step."""
+        if step.stream is None:
+            perform(actions)
+            return
         executor = executor_of(self._library)
         with executor.on(step.stream if step.stream is not True else None):
             self._streams.enter(executor)
-            perform(step.calls or ())
+            perform(actions)
 
     def repeats(self, what: Any, args: Sequence[Any], regions: Mapping[str, Region] | None = None) -> bool:
         """Whether a call is the expected step, which has been done then. Where it is not, the tape is ready to record it."""

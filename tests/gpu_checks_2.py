@@ -1,0 +1,227 @@
+"""More of what has to hold for CuPy arrays, as in `gpu_checks`: arrays left out, arrays of arrays, turns, stores that are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from gpu_checks import PUT, close, on_host
+from launch_tools import compiled
+
+import gpuad
+from gpuad import Active, BatchDuplicated, Duplicated
+from gpuad.errors import LaunchError, TapeError
+
+# --- arrays that a call may leave out ------------------------------------------------------------------------------------------------
+
+BIASED = """
+__device__ double at(const double* p, int i) { return p == nullptr ? 0.5 : p[i]; }
+extern "C" __global__ void biased(double* y, const double* x, const double* weight, const double* bias, const double* unused, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    double v = x[i] * x[i] * at(weight, i);
+    if (bias) v += bias[i] * x[i];
+    y[i] += n < 0 ? unused[i] : v;
+}
+"""
+
+
+def left_out(cupy: Any) -> None:
+    """None for arrays that the kernel compares with null, and for one that it never reads: calls, a tape, a graph, several shadows."""
+    n = 300
+    x, w, b = (np.random.default_rng(k).uniform(0.5, 1.5, n) for k in range(3))
+    k, geometry = compiled(BIASED, "biased"), (-(-n // 128), 128)
+    px, pw, pb, py = (Duplicated(cupy.asarray(a), cupy.zeros(n)) for a in (x, w, b, 0 * x))
+
+    def expected(weight: Any, bias: Any) -> tuple[Any, Any]:
+        return 2 * x * (0.5 if weight is None else w) + (0 if bias is None else b), None if bias is None else x
+
+    for weight, bias in (pw, pb), (None, pb), (pw, None), (None, None), (pw, pb), (None, pb), (None, None):
+        for pair, value in ((px, 0), (pw, 0), (pb, 0), (py, 1)):
+            pair.shadow.fill(value)
+        gpuad.autodiff(k, *geometry, (py, px, weight, bias, None, n))
+        dx, db = expected(weight, bias)
+        np.testing.assert_allclose(px.shadow.get(), dx, rtol=1e-12)
+        np.testing.assert_allclose(pb.shadow.get(), 0 if db is None else db, rtol=1e-12)
+        np.testing.assert_allclose(pw.shadow.get(), 0 if weight is None else x**2, rtol=1e-12)
+    tape = gpuad.Tape()
+    total = expected(pw, None)[0] + expected(None, pb)[0]
+    for _ in range(3):
+        px.shadow.fill(0)
+        with tape:
+            k(*geometry, (py, px, pw, None, None, n))
+            k(*geometry, (py, px, None, pb, None, n))
+        tape.reverse({py: 1.0})
+        np.testing.assert_allclose(px.shadow.get(), total, rtol=1e-12)
+    made = tape.graph({py: 1.0})
+    px.shadow.fill(0)
+    made.launch()
+    np.testing.assert_allclose(px.shadow.get(), total, rtol=1e-12)
+    several = BatchDuplicated(px.primal, (cupy.zeros(n), cupy.zeros(n)))
+    seeds = BatchDuplicated(py.primal, (cupy.ones(n), 2 * cupy.ones(n)))
+    gpuad.autodiff(k, *geometry, (seeds, several, None, gpuad.Const(pb), None, n))
+    for factor, shadow in zip((1, 2), several.shadows, strict=True):
+        np.testing.assert_allclose(shadow.get(), factor * expected(None, pb)[0], rtol=1e-12)
+
+
+# --- parameters that point to arrays --------------------------------------------------------------------------------------------------
+
+ROTATED = """extern "C" __global__ void rotated(float (*v)[3], const float turn[][3][3], float by, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float w[3];
+    for (int a = 0; a < 3; ++a) {
+        w[a] = by * v[i][a] * v[i][a];
+        for (int b = 0; b < 3; ++b) w[a] += turn[i % 2][a][b] * v[i][b];
+    }
+    for (int a = 0; a < 3; ++a) v[i][a] = w[a];
+}
+"""
+
+
+def arrays_behind_pointers(cupy: Any) -> None:
+    """Rows of three, and matrices of three by three, that all threads share."""
+    n = 700
+    rng = np.random.default_rng(0)
+    given = [rng.normal(size=shape).astype(np.float32) for shape in ((n, 3), (2, 3, 3), (n, 3), (2, 3, 3))]
+    sides = []
+    for library in (cupy, np):
+        v, turn, dv, dturn = (library.asarray(a.copy()) for a in given)
+        dby = library.zeros(())
+        gpuad.autodiff(
+            gpuad.kernel(ROTATED, "rotated"), -(-n // 128), 128, (Duplicated(v, dv), Duplicated(turn, dturn), Active(0.5, dby), n)
+        )
+        sides.append({name: on_host(a) for name, a in (("v", v), ("dv", dv), ("dturn", dturn), ("dby", dby))})
+    v, turn, dv, _ = map(np.float64, given)
+    close(*sides, 1e-5)
+    turns = turn[np.arange(n) % 2]
+    np.testing.assert_allclose(sides[0]["dv"], np.einsum("nab,na->nb", turns, dv) + v * dv, rtol=1e-4, atol=1e-5)
+
+
+# --- turns ---------------------------------------------------------------------------------------------------------------------------
+
+SWAPPED = """extern "C" __global__ void swapped(double* a, const int* order, double rate, int n)
+{
+    a += blockIdx.x * n;
+    for (int step = 0; step < 3; ++step) {
+        int i = order[(threadIdx.x + step) % n];
+        if (threadIdx.x < n) a[i] = a[i] * a[i] * rate + (step + 1);
+        __syncthreads();
+        double other = threadIdx.x < n ? a[(i + 1) % n] : 0;
+        __syncthreads();
+        if (threadIdx.x < n) a[i] += 0.25 * other * other;
+        __syncthreads();
+    }
+}
+"""
+
+
+def swapped(a: Any, da: Any, order: Any, rate: float) -> tuple[Any, Any]:
+    """What that leaves in the rows of `a`, and the adjoint of what was there."""
+    n, steps, kept = len(order), range(3), []
+    for step in steps:
+        square = a * a * rate + step + 1
+        kept.append((a, square))
+        a = square + 0.25 * np.roll(square, -1, axis=1) ** 2
+    for _, (before, square) in zip(steps, reversed(kept), strict=True):
+        da = da + np.roll(0.5 * np.roll(square, -1, axis=1) * da, 1, axis=1)
+        da = da * 2 * rate * before
+    assert sorted(order) == list(range(n))
+    return a, da
+
+
+def turns_by_data(cupy: Any) -> None:
+    """Threads whose turns hang on an array, which is looked at before each launch: alone, in a known program on streams of its own, and
+    refused where two meet; then nothing is written. No graph can look."""
+    rng = np.random.default_rng(7)
+    n, blocks, rate = 40, 5, 0.3
+    k = compiled(SWAPPED, "swapped")
+    start, seed, order = rng.uniform(0.2, 0.8, (blocks, n)), rng.normal(size=(blocks, n)), rng.permutation(n).astype(np.int32)
+    bad = order.copy()
+    bad[3] = bad[17]
+    a, da, at = cupy.asarray(start), cupy.asarray(seed), cupy.asarray(order)
+    gpuad.autodiff(k, blocks, 64, (Duplicated(a, da), at, rate, n))
+    for found, expected in zip((a, da), swapped(start, seed, order, rate), strict=True):
+        np.testing.assert_allclose(found.get(), expected, rtol=1e-10)
+    a[...], at[...] = cupy.asarray(start), cupy.asarray(bad)
+    with pytest.raises(LaunchError, match=r"with no __syncthreads\(\)"):
+        gpuad.autodiff(k, blocks, 64, (Duplicated(a, da), at, rate, n))
+    np.testing.assert_array_equal(a.get(), start)
+    main, stream = cupy.cuda.get_current_stream(), cupy.cuda.Stream(non_blocking=True)
+    pair, tape = Duplicated(a, da), gpuad.Tape()
+    for run in range(4):
+        given = rng.permutation(n).astype(np.int32)
+        a[...] = cupy.asarray(start)
+        host = cupy.asarray(given)
+        stream.wait_event(main.record())
+        with stream:  # the check belongs where the launch does: elsewhere it would look at the order of the run before
+            at[...] = host
+        with tape:
+            k(blocks, 64, (pair, at, rate, n), stream=stream)
+        tape.reverse({pair: cupy.asarray(seed)})
+        for found, expected in zip((a, da), swapped(start, seed, given, rate), strict=True):
+            np.testing.assert_allclose(found.get(), expected, rtol=1e-10)
+        assert run < 2 or tape.stats.allocations == 0
+    with pytest.raises(TapeError, match="two threads write to one element"):
+        tape.graph({pair: 1.0})
+
+
+def turns_by_numbers(cupy: Any) -> None:
+    """The same where whole numbers alone tell: in a graph there is nothing to look at."""
+    rng = np.random.default_rng(8)
+    n, blocks, rate = 40, 5, 0.3
+    k = compiled(SWAPPED.replace("order[(threadIdx.x + step) % n]", "(threadIdx.x + step) % n"), "swapped")
+    start, seed, order = rng.uniform(0.2, 0.8, (blocks, n)), rng.normal(size=(blocks, n)), np.arange(n)
+    pair, at = Duplicated(cupy.asarray(start), cupy.asarray(seed)), cupy.zeros(n, np.int32)
+    tape = gpuad.Tape()
+    with tape:
+        k(blocks, 64, (pair, at, rate, n))
+    made = tape.graph({pair: cupy.asarray(seed)})
+    for _ in range(2):
+        pair.primal[...] = cupy.asarray(start)
+        made.launch()
+        for found, expected in zip((pair.primal, pair.shadow), swapped(start, seed, order, rate), strict=True):
+            np.testing.assert_allclose(found.get(), expected, rtol=1e-10)
+
+
+# --- stores that are checked ----------------------------------------------------------------------------------------------------------
+
+
+def stores_checked_on_streams(cupy: Any) -> None:
+    """A known program whose launch is looked at each time, on the stream on which it is made, where its indices are made too."""
+    n, k, tape = 3000, compiled(PUT, "put"), gpuad.Tape()
+    rng, stream, main = np.random.default_rng(2), cupy.cuda.Stream(non_blocking=True), cupy.cuda.get_current_stream()
+    x, y, index = (
+        Duplicated(cupy.asarray(rng.normal(size=n)), cupy.zeros(n)),
+        Duplicated(cupy.zeros(n), cupy.zeros(n)),
+        cupy.zeros(n, np.int32),
+    )
+
+    def run(given: Any, seed: Any) -> None:
+        host = cupy.asarray(given.astype(np.int32))
+        x.shadow.fill(0)
+        stream.wait_event(main.record())
+        with stream:
+            index[...] = host
+        with tape:
+            k(-(-n // 128), 128, (y, x, index, n), stream=stream)
+        tape.reverse({y: cupy.asarray(seed)})
+
+    for _ in range(4):
+        order, seed = rng.permutation(n), rng.normal(size=n)
+        run(order, seed)
+        np.testing.assert_allclose(x.shadow.get(), 2 * x.primal.get() * seed[order], rtol=1e-12)
+    order[17] = order[2000]
+    with pytest.raises(LaunchError, match="two threads write to one element"):
+        run(order, seed)
+    main.wait_event(stream.record())
+    assert not x.shadow.get().any()
+
+
+CHECKS: tuple[Callable[[Any], None], ...] = (
+    left_out, arrays_behind_pointers, turns_by_data, turns_by_numbers, stores_checked_on_streams,
+)  # fmt: skip
