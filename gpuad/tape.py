@@ -23,7 +23,7 @@ import numpy as np
 
 from . import launching
 from .annotations import BatchDuplicated, Duplicated, address, namespace, resolve
-from .api import Kernel, Whole, check_flow, pattern_of
+from .api import Kernel, Whole, check_flow, on_stream, pattern_of
 from .arguments.layouts import float_views
 from .differentiate import Adjoint
 from .errors import ShadowError, TapeError
@@ -189,7 +189,7 @@ class Tape(Seeding, Repeating):
             key = call_key(kernel, grid, block, args, shared_mem, stream, line) if fixed else None
             recipe = self.recipes.get(key) if key is not None else None
             if recipe is None or not self.holds(recipe):
-                with kernel.room():
+                with kernel.room(), on_stream(stream, args):
                     recipe = self._prepare(kernel, grid, block, args, shared_mem, stream, where)
                 if key is not None:
                     self.recipes[key] = recipe

@@ -540,6 +540,10 @@ def _made(make: Callable[..., Any], *args: Any, **keywords: Any) -> ndarray:
     return wrapped(make(*map(_host, args), **keywords))
 
 
+def _like(make: Callable[..., Any], x: ndarray, dtype: Any = None) -> ndarray:
+    return wrapped(make(x._view, dtype))  # of `x` nothing is read
+
+
 def module() -> ModuleType:
     """A new module `cupy`."""
     cupy = ModuleType("cupy")
@@ -548,7 +552,7 @@ def module() -> ModuleType:
     for name in ("zeros", "ones", "empty", "arange"):
         setattr(cupy, name, partial(_made, getattr(np, name)))
     for name in ("zeros_like", "ones_like", "empty_like"):
-        setattr(cupy, name, partial(_made, getattr(np, name)))
+        setattr(cupy, name, partial(_like, getattr(np, name)))
     for name in ("float16", "float32", "float64", "int32", "int64", "uint8"):
         setattr(cupy, name, getattr(np, name))
     vars(cupy).update(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_checks import PUT, close, on_host
+from gpu_checks import CUBE, PUT, close, on_host
 from launch_tools import compiled
 
 import gpuad
@@ -222,6 +222,33 @@ def stores_checked_on_streams(cupy: Any) -> None:
     assert not x.shadow.get().any()
 
 
+def shadows_made_on_streams(cupy: Any) -> None:
+    """A shadow that the first call makes comes before what that call adds to it, on whatever stream that is."""
+    n, k = 300, compiled(CUBE, "scale")
+    main, first, last = cupy.cuda.get_current_stream(), *(cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+    augmented, reverse = gpuad.autodiff_thunk(k, y=Duplicated, x=Duplicated)
+    tape = gpuad.Tape()
+
+    def split(*call: Any) -> None:
+        reverse(*call, augmented(*call, stream=first), stream=first)
+
+    def recorded(*call: Any) -> None:
+        with tape:
+            k(*call, stream=first)
+        with last:
+            tape.reverse()
+
+    for run in (lambda *call: gpuad.autodiff(k, *call, stream=first)), split, recorded, recorded, recorded:
+        x, y = Duplicated(cupy.asarray(np.linspace(0, 1, n))), Duplicated(cupy.zeros(n), cupy.ones(n))
+        for stream in (first, last):
+            stream.wait_event(main.record())
+        run(-(-n // 128), 128, (y, x, 0.5, n))
+        for stream in (first, last):
+            main.wait_event(stream.record())
+        np.testing.assert_allclose(x.shadow.get(), 0.5 * np.cos(np.linspace(0, 1, n)), rtol=1e-12)
+
+
 CHECKS: tuple[Callable[[Any], None], ...] = (
     left_out, arrays_behind_pointers, turns_by_data, turns_by_numbers, stores_checked_on_streams,
+    shadows_made_on_streams,
 )  # fmt: skip

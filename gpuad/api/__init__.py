@@ -7,10 +7,11 @@ from .derivatives import Forward, Mode, Reverse, array_module, autodiff, check_r
 from .flow import check_flow
 from .kernels import BoundLaunch, Family, Kernel, Planned, kernel, offer, pattern_of
 from .pairs import Saved, autodiff_thunk
+from .streams import on_stream
 from .whole import Whole
 
 __all__ = [
     "AdjointText", "BoundLaunch", "Family", "Forward", "Kernel", "Memory", "Mode", "Past", "Planned", "Reverse", "Saved", "Whole",
     "Words", "array_module", "autodiff", "autodiff_thunk", "check_flow", "check_races", "hvp", "kernel", "made_again", "offer",
-    "pattern_of", "plain", "words",
+    "on_stream", "pattern_of", "plain", "words",
 ]  # fmt: skip

@@ -21,6 +21,7 @@ from .again import Words, made_again
 from .flow import check_flow, kept_seeds, outside_of_tapes
 from .kernels import Family, Kernel, Planned, kernel, pattern_of
 from .prepared import reverse_launches, tangent_launches
+from .streams import on_stream
 from .ways import Way, exactly, once, run_again, way_of
 
 
@@ -55,7 +56,7 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
         return
     plan = family.planned(*call, **keywords)
     if plan is not None:
-        with plan.kernel.room():
+        with plan.kernel.room(), on_stream(plan.stream, plan.args):
             chosen = plan.kernel.suited(plan.args, plan.shared_mem)
             _autodiff(chosen, chosen.completed(plan), mode, said)
 
@@ -77,29 +78,27 @@ def _autodiff(chosen: Kernel, plan: Planned, mode: Mode, said: Words | None) -> 
 
 def _reverse(way: Way, call: Call) -> None:
     adjoint, stages, both = way.adjoint, way.stages, way.both
-    with call.executor.on(call.stream):
-        launching.check_stores(adjoint, call)
-        call = kept_seeds(call, adjoint)
-        if both is not None:
-            call.run(both.kernel, launching.arguments(both.parameters, call, launching.live(call)))
-            return
-        state = launching.before(adjoint, call)
-        launching.run_primal(way.primal, adjoint, call, state)
-        for width in range(call.bound.width):
-            launching.run_stages(adjoint, stages, call, state.again(adjoint, call), width)
+    launching.check_stores(adjoint, call)
+    call = kept_seeds(call, adjoint)
+    if both is not None:
+        call.run(both.kernel, launching.arguments(both.parameters, call, launching.live(call)))
+        return
+    state = launching.before(adjoint, call)
+    launching.run_primal(way.primal, adjoint, call, state)
+    for width in range(call.bound.width):
+        launching.run_stages(adjoint, stages, call, state.again(adjoint, call), width)
 
 
 def _forward(chosen: Kernel, call: Call) -> Tangent:
     tangent = once(call, "tangent", lambda: _tangent(chosen, call))
     call = exactly(call, tangent.exact)
-    with call.executor.on(call.stream):
-        launching.check_stores(tangent, call)
-        states = launching.batch_states(call, chosen._written)
-        for width, state in enumerate(states):
-            state.logs = launching.new_logs(tangent, call)
-            call.run(tangent.kernel, launching.arguments(tangent.parameters, call, state, width))
-            if tangent.settle is not None:
-                call.run(tangent.settle, launching.arguments(tangent.settle_parameters, call, state, width))
+    launching.check_stores(tangent, call)
+    states = launching.batch_states(call, chosen._written)
+    for width, state in enumerate(states):
+        state.logs = launching.new_logs(tangent, call)
+        call.run(tangent.kernel, launching.arguments(tangent.parameters, call, state, width))
+        if tangent.settle is not None:
+            call.run(tangent.settle, launching.arguments(tangent.settle_parameters, call, state, width))
     return tangent
 
 
@@ -133,7 +132,7 @@ def hvp(k: Any, *call: Any, **keywords: Any) -> None:
         what = "hvp of a kernel with vectors or structs by value, or structs of several types, comes in a later release"
         raise UnsupportedError(what, plan.kernel.function.span)
     given = family.directions(directions)
-    with plan.kernel.room():
+    with plan.kernel.room(), on_stream(plan.stream, plan.args):
         made = [*given, *[None] * (len(plan.args) - len(given))] if plan.kernel is not family else given
         _hvp(plan.kernel, plan.grid, plan.block, plan.args, made, plan.shared_mem, plan.stream)
 
@@ -157,15 +156,14 @@ def _hvp(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], directions:
     if launching.in_fixed_point() and fixed_point(variant) is not None:
         raise UnsupportedError(f"`{chosen.name}`: hvp with sums of several threads is not deterministic in this release")
     call.prepare([tangent.kernel, tangent.settle, launching.counting(adjoint, call), variant])
-    with call.executor.on(stream):
-        launching.check_stores(adjoint, call)
-        state = launching.before_second(adjoint, call, dots)
-        logs = [*state.logs, *launching.new_logs(tangent, call)[len(state.logs) :]]
-        forward = State(state.primals, dots=state.dots, logs=logs)
-        call.run(tangent.kernel, launching.tangent_arguments(tangent.parameters, call, forward))
-        if tangent.settle is not None:
-            call.run(tangent.settle, launching.tangent_arguments(tangent.settle_parameters, call, forward))
-        launching.run_reverse(adjoint, variant, call, state)
+    launching.check_stores(adjoint, call)
+    state = launching.before_second(adjoint, call, dots)
+    logs = [*state.logs, *launching.new_logs(tangent, call)[len(state.logs) :]]
+    forward = State(state.primals, dots=state.dots, logs=logs)
+    call.run(tangent.kernel, launching.tangent_arguments(tangent.parameters, call, forward))
+    if tangent.settle is not None:
+        call.run(tangent.settle, launching.tangent_arguments(tangent.settle_parameters, call, forward))
+    launching.run_reverse(adjoint, variant, call, state)
 
 
 def array_module() -> Any:

@@ -39,6 +39,7 @@ from ..source import SourceFile
 from ..transform.aliases import NONE, Aliases
 from .again import Launch, Past, Words, made_again, note, words
 from .likeness import Ready, likeness, ready, rounding
+from .streams import on_stream
 from .whole import Completing, Whole
 
 
@@ -186,17 +187,25 @@ class Kernel(Family):
         if recorder is not None:
             recorder.launch(own, grid, block, args, shared_mem, stream)
             return
-        known = own.known(likeness(grid, block, args, shared_mem))
-        made = known.launch(own.primal(), args, stream) if known is not None else None
+        if stream is None:
+            own._launched(plan, said)
+        else:
+            with on_stream(stream, args):
+                own._launched(plan, said)
+
+    def _launched(self, plan: Planned, said: Words | None) -> None:
+        """Makes a launch on the current stream, which is that of the call."""
+        _, grid, block, args, shared_mem, stream = plan
+        known = self.known(likeness(grid, block, args, shared_mem))
+        made = known.launch(self.primal(), args) if known is not None else None
         if known is not None and made is not None:
             note(said, args, (), executor_of(known.library), known.makes, lambda: [made])
             return
         with self.room():
-            call = own.bind(grid, block, args, shared_mem, stream)
-            primal = own.primal(call.aliases())
-            with call.executor.on(stream):
-                launching.run_primal(primal, None, call)
-            own.note_call(said, args, call, (), lambda: [primal_launch(primal, call)])
+            call = self.bind(grid, block, args, shared_mem, stream)
+            primal = self.primal(call.aliases())
+            launching.run_primal(primal, None, call)
+            self.note_call(said, args, call, (), lambda: [primal_launch(primal, call)])
 
     def note_call(
         self, said: Words | None, args: Sequence[Any], call: Call, switches: tuple[bool, ...],

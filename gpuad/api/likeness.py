@@ -16,7 +16,7 @@ import numpy as np
 
 from ..annotations import Active, Const, Stopped, address, fills, is_array, resolve
 from ..arguments import Bound, BoundArgument
-from ..executors.base import Dim3, Executor, Memory
+from ..executors.base import Dim3, Memory
 from ..ir.nodes import Kernel
 from ..ir.types import HALVES
 from ..launching import Call, executor_of
@@ -158,22 +158,15 @@ class Ready:
             shadows.append(resolve(x.shadow) if kind in _SHADOWED else None)
         return (values, shadows) if _apart([m for m in (*values, *shadows) if isinstance(m, Memory)]) else None
 
-    def launch(self, kernel: Kernel, args: Sequence[Any], stream: Any) -> Launch | None:
-        """Makes the launch with such arguments, and gives what made it; None, and nothing is done, if they have to be looked at."""
+    def launch(self, kernel: Kernel, args: Sequence[Any]) -> Launch | None:
+        """Makes the launch with such arguments, on the current stream, and gives what made it; None, and nothing is done, if they have to
+        be looked at."""
         memory = self.memory(args)
         if memory is None:
             return None
         values, _ = memory
-        executor = executor_of(self.library)
-        if stream is None:
-            return self._launch(executor, kernel, values)
-        with executor.on(stream):
-            return self._launch(executor, kernel, values)
-
-    def _launch(self, executor: Executor, kernel: Kernel, values: Sequence[Any]) -> Launch | None:
-        """The same for what kernels get, on the current stream, on which memory is made that the launch needs besides."""
         try:
-            launch = executor.prepared(kernel, self.grid, self.block, values, shared_mem=self.shared_mem)
+            launch = executor_of(self.library).prepared(kernel, self.grid, self.block, values, shared_mem=self.shared_mem)
         except RecursionError:  # a text for arguments that overlap or are huge is made now
             return None
         perform_one(launch)

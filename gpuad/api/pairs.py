@@ -18,6 +18,7 @@ from ..launching import Call, State
 from ..transform.aliases import Aliases
 from .flow import dropped, kept_seeds, outside_of_tapes
 from .kernels import SHADOWED, Family, Kernel, Planned, kernel, pattern_of
+from .streams import on_stream
 from .ways import exactly, once
 
 
@@ -74,18 +75,17 @@ class _Pair:
     def augmented(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Saved:
         """Runs the kernel and keeps what the reverse will need."""
         outside_of_tapes(self.whole.name, "a split pair")
-        with self.whole.room():
+        with self.whole.room(), on_stream(stream, args):
             return self._augmented(self.whole.suited(args, shared_mem), grid, block, args, shared_mem, stream)
 
     def _augmented(self, chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> Saved:
         call = chosen.bind(grid, block, args, shared_mem, stream)
         adjoint, primal = once(call, ("augmented", self.kinds), lambda: self._forward(chosen, call))
         call = exactly(call, adjoint.exact)
-        with call.executor.on(stream):
-            launching.check_stores(adjoint, call)
-            state = launching.before(adjoint, call)
-            launching.run_primal(primal, adjoint, call, state)
-            marks = launching.keep_live(adjoint, call, state, self.not_overwritten)
+        launching.check_stores(adjoint, call)
+        state = launching.before(adjoint, call)
+        launching.run_primal(primal, adjoint, call, state)
+        marks = launching.keep_live(adjoint, call, state, self.not_overwritten)
         return Saved(chosen.function, adjoint, state, call, marks)
 
     def _forward(self, chosen: Kernel, call: Call) -> tuple[Adjoint, IrKernel]:
@@ -102,7 +102,7 @@ class _Pair:
         """Accumulates into the shadows of `args`."""
         if not isinstance(saved, Saved) or saved.used:
             raise GpuadError(f"`{self.whole.name}`: a saved state serves one reverse; run the augmented forward again")
-        with self.whole.room():
+        with self.whole.room(), on_stream(stream, args):
             chosen = self.whole.suited(args, shared_mem)
             call = chosen.bind(grid, block, args, shared_mem, stream)
             self._check_shadows(call)
@@ -111,13 +111,12 @@ class _Pair:
             optimistic = saved.adjoint.pattern.optimistic
             pattern, adjoint, stages = once(call, ("reversed", optimistic), lambda: _backward(chosen, call, optimistic))
             call = exactly(call, adjoint.exact)
-            with call.executor.on(stream):
-                launching.check_same(saved.call, call, saved.marks)
-                self._check_active(saved, chosen, pattern)
-                saved.used = True
-                call = kept_seeds(call, adjoint)
-                for width in range(call.bound.width):
-                    launching.run_stages(adjoint, stages, call, saved.state.again(adjoint, call), width)
+            launching.check_same(saved.call, call, saved.marks)
+            self._check_active(saved, chosen, pattern)
+            saved.used = True
+            call = kept_seeds(call, adjoint)
+            for width in range(call.bound.width):
+                launching.run_stages(adjoint, stages, call, saved.state.again(adjoint, call), width)
 
     def _check_shadows(self, call: Call) -> None:
         for i, (argument, element) in enumerate(zip(call.bound.arguments, self.shadows, strict=True)):

@@ -82,9 +82,8 @@ def run_again(chosen: Kernel, plan: Planned, said: Words | None) -> bool:
         return False
     executor = executor_of(known.library, way.adjoint.exact)
     launches = [_of(each, known, *memory) for each in way.direct]
-    with executor.on(plan.stream):
-        for launch in launches:
-            executor.launch(*launch, shared_mem=known.shared_mem)
+    for launch in launches:
+        executor.launch(*launch, shared_mem=known.shared_mem)
 
     def prepared() -> list[Launch]:
         calls = (executor.prepared(*launch, shared_mem=known.shared_mem) for launch in launches)

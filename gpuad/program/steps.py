@@ -105,7 +105,8 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, np.generic):
         return bool(a.dtype == b.dtype) and a.tobytes() == b.tobytes()
     if isinstance(a, Duplicated):
-        return a.keep == b.keep and same_array(a.primal, b.primal) and same_array(a.own_shadow, b.own_shadow)
+        there = a.keep == b.keep and b.has_shadow  # what is made later is no earlier memory, and belongs to the stream of the call
+        return there and same_array(a.primal, b.primal) and same_array(a.own_shadow, b.own_shadow)
     if isinstance(a, BatchDuplicated):
         return same_array(a.primal, b.primal) and same(a.shadows, b.shadows)
     if isinstance(a, Active):
