@@ -23,6 +23,7 @@ from .kernels import Family, Kernel, Planned, kernel, pattern_of
 from .prepared import reverse_launches, tangent_launches
 from .streams import on_stream
 from .ways import Way, exactly, once, run_again, way_of
+from .whole import Whole
 
 
 class Mode(Enum):
@@ -128,24 +129,18 @@ def hvp(k: Any, *call: Any, **keywords: Any) -> None:
     plan = family.planned(*own, **keywords)
     if plan is None:
         return
-    if len(plan.kernel.leaves) != len(plan.kernel.declared):
-        what = "hvp of a kernel with vectors or structs by value, or structs of several types, comes in a later release"
-        raise UnsupportedError(what, plan.kernel.function.span)
     given = family.directions(directions)
     with plan.kernel.room(), on_stream(plan.stream, plan.args):
         made = [*given, *[None] * (len(plan.args) - len(given))] if plan.kernel is not family else given
-        _hvp(plan.kernel, plan.grid, plan.block, plan.args, made, plan.shared_mem, plan.stream)
+        _hvp(plan.kernel.suited(plan.args, plan.shared_mem), plan, made)
 
 
-def _hvp(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], directions: Sequence[Any], shared_mem: int, stream: Any) -> None:
-    chosen = chosen.suited(args, shared_mem)
-    call = chosen.bind(grid, block, args, shared_mem, stream)
+def _hvp(chosen: Kernel, plan: Planned, directions: Sequence[Any]) -> None:
+    call = chosen.bind(*plan[1:])
     if any(log.element.is_float for log in chosen.second(pattern_of(chosen, call)).logs):
         raise UnsupportedError(f"`{chosen.name}`: second derivatives of the float that an atomic gives come in a later release")
     check_count(chosen.name, chosen.parameters, directions)
-    whole = [*directions, *(None for _ in chosen.function.globals)]
-    own = launching.paired(chosen.name, call, whole)[: len(directions)]
-    dots = chosen.bind(grid, block, own, shared_mem, stream, tangents={i for i, d in enumerate(directions) if d is not None})
+    call, dots = _with_directions(chosen, chosen.completed(plan), call, directions)
     launching.check_directions(chosen.name, call, dots)
     pattern = pattern_of(chosen, call)
     adjoint = chosen.second(pattern)
@@ -164,6 +159,18 @@ def _hvp(chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], directions:
     if tangent.settle is not None:
         call.run(tangent.settle, launching.tangent_arguments(tangent.settle_parameters, call, forward))
     launching.run_reverse(adjoint, variant, call, state)
+
+
+def _with_directions(chosen: Kernel, plan: Planned, call: Call, directions: Sequence[Any]) -> tuple[Call, Call]:
+    """A call, and one with the directions in place of its arguments, both bound whole."""
+    if chosen.composed:
+        if type(plan.args) is not Whole:
+            raise UnsupportedError(f"`{chosen.name}`: hvp with halves by value comes in a later release", chosen.function.span)
+        call, directions = chosen.bind(*plan[1:]), chosen.whole_directions(directions)
+    paired = launching.paired(chosen.name, call, directions, chosen.origins)
+    own = Whole(paired) if chosen.composed else paired
+    tangents = {i for i, d in enumerate(directions) if d is not None}
+    return call, chosen.bind(plan.grid, plan.block, own, plan.shared_mem, plan.stream, tangents=tangents)
 
 
 def array_module() -> Any:

@@ -214,7 +214,7 @@ class Kernel(Family):
         """Keeps a call that was bound for calls in the same words; not one whose arguments are not whole."""
         if type(args) is Whole or not self._completing.needed:
             makes = [rounding(a) for a in call.bound.arguments]
-            note(said, args, switches, call.executor, makes, launches, self._completing.origins)
+            note(said, args, switches, call.executor, makes, launches, self.origins)
 
     def known(self, like: Hashable) -> Ready | None:
         """What was bound for an earlier call that this one is like."""
@@ -229,6 +229,20 @@ class Kernel(Family):
     def completed(self, plan: Planned) -> Planned:
         """A call of this kernel with such arguments."""
         return plan._replace(args=self.whole(plan.args)) if self._completing.needed else plan
+
+    def whole_directions(self, directions: Sequence[Any]) -> Whole:
+        """Tangents of a call's arguments as those of the same call when it is whole."""
+        return self._completing.directions(directions)
+
+    @property
+    def composed(self) -> bool:
+        """Whether a call's arguments are not the kernel's own."""
+        return self._completing.needed or self._completing.halves
+
+    @property
+    def origins(self) -> Sequence[int]:
+        """For each argument that is bound, which one of a whole call it comes from."""
+        return self._completing.origins
 
     @cached_property
     def _completing(self) -> Completing:
@@ -372,11 +386,12 @@ class Kernel(Family):
     ) -> Call:
         """The same for one that is new: once to have numbers, and with what these prove about the kernel's reach once more."""
         numbering, geo = None, geometry(grid, block)
+        declared = self.declared
         if type(args) is Whole:
             declared, numbering = self._completing.declared, self._completing.numbering
-        else:
-            declared = tuple(tangent_parameter(d) if i in tangents else d for i, d in enumerate(self.declared))
-            args = self._complete(args, kinds) if self.function.globals else args
+        elif self.function.globals:
+            args = self._complete(args, kinds)
+        declared = tuple(tangent_parameter(d) if i in tangents else d for i, d in enumerate(declared)) if tangents else declared
         plain = self.primal()
         written = self._written
         leaves = self.leaves

@@ -39,8 +39,8 @@ class Completing:
         self._last: dict[int, tuple[Hashable, tuple[Any, ...] | None]] = {}
         self._pairs: dict[str, Duplicated] = {}
         each = [split_parameter(d) if is_record(d.type) else (d,) for d in parameters]
-        halves = any(leaf.type in HALVES for i in self._records for leaf in each[i])  # which are bound as the float32 that they round to
-        self.needed = bool(self._records or variables) and not halves
+        self.halves = any(leaf.type in HALVES for i in self._records for leaf in each[i])  # bound as the float32 that they round to
+        self.needed = bool(self._records or variables) and not self.halves
         own = tuple(v.pointer for v in variables)
         self.declared = (*(leaf for leaves in each for leaf in leaves), *own)
         self.origins = tuple(i for i, d in enumerate(self.declared) for _ in split_parameter(d))  # of what is bound, in what is declared
@@ -65,6 +65,18 @@ class Completing:
                 return args
             found.append(array)
         return Whole(found)
+
+    def directions(self, given: Sequence[Any]) -> Whole:
+        """Tangents of the arguments as those of whole ones: one for each float of a record, none for the module's variables. Raises
+        ShadowError for a direction that does not fit a record."""
+        each = [self._direction(i, d) if is_record(self.parameters[i].type) else (d,) for i, d in enumerate(given)]
+        return Whole([*(d for parts in each for d in parts), *(None for _ in self.variables)])
+
+    def _direction(self, i: int, direction: Any) -> Sequence[Any]:
+        declaration = self.parameters[i]
+        if direction is None:
+            return [None] * len(split_parameter(declaration))
+        return [d if type(d) is Active else None for d in numbers_of(self.kernel, i, declaration, direction)]
 
     def _known(self, i: int, x: Any) -> Sequence[Any] | None:
         """The numbers of a record, with shadows if it has one; None if that is looked at closer."""

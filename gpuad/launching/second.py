@@ -8,7 +8,7 @@ from typing import Any
 from ..arguments import BoundArgument
 from ..arguments.aliasing import overlap, region
 from ..differentiate import Adjoint, Parameter
-from ..errors import LaunchError, ShadowError
+from ..errors import ShadowError
 from ..executors.base import Memory
 from ..ir.dtypes import dtype_of
 from ..ir.types import HALVES
@@ -16,18 +16,17 @@ from .calls import Call
 from .states import State, argument_of, before, copied, shadow_of
 
 
-def paired(name: str, call: Call, directions: Sequence[Any]) -> tuple[Any, ...]:
+def paired(name: str, call: Call, directions: Sequence[Any], origins: Sequence[int]) -> list[Any]:
     """The directions as the arguments of a call of their own, so that they are bound and checked like one: what has no tangent is the
-    primal itself, not active."""
-    if len(directions) != len(call.bound.arguments):
-        raise LaunchError(f"`{name}`: {len(directions)} directions for {len(call.bound.arguments)} arguments; use None where there is none")
+    primal itself, not active. `origins`: to which of them each argument that was bound belongs."""
     out = []
-    for argument, direction in zip(call.bound.arguments, directions, strict=True):
-        if bool(argument.shadows) != (direction is not None):
-            what = "needs a direction: Duplicated(x_dot, dx_dot)" if argument.shadows else "is not active: its direction is None"
-            raise ShadowError(f"`{name}`: argument `{argument.name}` {what}")
-        out.append(direction if direction is not None else _bare(argument))
-    return tuple(out)
+    for i, direction in enumerate(directions):
+        own = [a for a, origin in zip(call.bound.arguments, origins, strict=True) if origin == i]
+        if any(a.shadows for a in own) != (direction is not None):
+            what = "needs a direction: Duplicated(x_dot, dx_dot)" if direction is None else "is not active: its direction is None"
+            raise ShadowError(f"`{name}`: argument `{own[0].name}` {what}")
+        out.append(direction if direction is not None else _bare(own[0]))
+    return out
 
 
 def check_directions(name: str, call: Call, dots: Call) -> None:
