@@ -29,7 +29,7 @@ from .program.context import current
 from .program.joining import Part, joined
 from .program.memory import Allocation
 from .program.reversal import Plan
-from .program.steps import ForeignStep, Step
+from .program.steps import ForeignStep, MadeStep, Step
 from .program.streams import Streams
 from .watching import Watch
 
@@ -141,6 +141,8 @@ def forward_parts(steps: Sequence[Step], changed: Mapping[int, Sequence[Action]]
             raise TapeError(
                 f"tape.overwrites ({step.where}) cannot be part of a graph: {what}; make it a kernel or an operation of gpuad.ops"
             )
+        if isinstance(step, MadeStep):
+            continue
         name = str(step.what.name)
         if step.check is not None:
             why = "before each launch it is checked whether two threads write to one element"

@@ -39,6 +39,7 @@ from .program.context import current, unrecorded
 from .program.histories import redirected
 from .program.launch import Launched
 from .program.lending import Homes, Lending
+from .program.made import Made, Temporary, inner
 from .program.memory import Allocation
 from .program.operation import Effects, Foreign, Operation, Use
 from .program.placed import Placements, where_of
@@ -48,7 +49,7 @@ from .program.repeating import Repeating
 from .program.reversal import Plan, Reversal
 from .program.rules import Ruled
 from .program.seeding import Asked, Seeding, as_before
-from .program.steps import ForeignStep, LaunchStep, Step, arrays_of, constant, lasting, layout
+from .program.steps import ForeignStep, LaunchStep, MadeStep, Step, arrays_of, constant, lasting, layout
 from .program.streams import Streams
 from .program.zero import Stale
 from .unseen import loudly, quietly
@@ -101,6 +102,7 @@ class Tape(Seeding, Repeating):
         self._temporaries: dict[int, Any] = {}
         self._owners: dict[int, int] = {}  # whose shadow lives there in this recording: addresses
         self.own: dict[int, tuple[Any, str]] = {}  # arrays that operations made in this recording, and where, by address
+        self._mades: dict[int, Made] = {}  # those of them that can be made again
         self._transient = Arena(self._bytes, lambda: self._streams.work(executor_of(self._library)))
         self._library: str | None = None
         self.recipes: dict[Any, Any] = {}
@@ -121,7 +123,7 @@ class Tape(Seeding, Repeating):
         self.words.clear()
         self._homes.reset()
         self._temporaries, self._owners = {}, {}
-        self.own = {}
+        self.own, self._mades = {}, {}
         super().forget()
         self.assembled = 0
         self._watch: Watch | None = None
@@ -171,7 +173,7 @@ class Tape(Seeding, Repeating):
 
     def launch(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Records a launch and makes it. One that is expected, since it came here the last time too, is only made."""
-        step = self._next
+        args, step = self._inner(args), self._next
         if step is not None:
             same = step.what is kernel and isinstance(step, LaunchStep) and step.same(grid, block, args, shared_mem, stream)
             if same and self._repeat(step):
@@ -300,6 +302,7 @@ class Tape(Seeding, Repeating):
 
     def overwrites(self, *arrays: Any) -> None:
         """Announces that code which the tape does not see is about to overwrite the arrays, with values that depend on nothing active."""
+        arrays = self._inner(arrays)
         if self.repeats(Foreign, arrays):
             return
         frame = user_frame()
@@ -357,7 +360,7 @@ class Tape(Seeding, Repeating):
         self._transient.reset()
         self._watch.check(self._transient.take)
         self._transient.reset()
-        resolved, plan = self._planned(seeds)
+        resolved, plan = self._planned(_inside(seeds))
         actions = plan.now(executor_of(self._library, True))
         self.state = "undefined: a reverse failed, its shadows are undefined"
         with plan.counted():
@@ -383,7 +386,9 @@ class Tape(Seeding, Repeating):
             raise TapeError(f"the tape is {known}; a graph is made of a complete recording")
         self.extract_early()
         executor = executor_of(self._library)
-        resolved, plan = self._planned(seeds, lasting=True)
+        resolved, plan = self._planned(_inside(seeds), lasting=True)
+        if self._mades:
+            self._known = None  # the arrays are the graph's
         if executor.stream() is not None and not all(_on_device(seed) for _, seed, _, _ in resolved or ()):
             raise TapeError("a seed of a graph on a GPU is a CuPy array or a number, not an array of the host")
         executors = executor, executor_of(self._library, True)
@@ -442,11 +447,49 @@ class Tape(Seeding, Repeating):
         if self._library is not None:
             self._streams.work(executor_of(self._library))
 
-    def made(self, array: Any) -> None:
-        """Notes an array that an operation has made: it is no concern of the caller's."""
+    def new(self, library: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        """An array for an operation that makes one, not cleared: it is no concern of the caller's. In a known program it is what was made
+        there the last time."""
+        wanted, step = (library.__name__, shape, dtype), self._next
+        if isinstance(step, MadeStep) and step.args == wanted and self.make_again():
+            return step.made.lent()
         self.differ()
-        if array.size:
-            self.own[address(array)] = array, place_of(user_frame())
+        array, where = library.empty(shape, dtype), place_of(user_frame())
+        if type(array) is not np.ndarray or not array.size:
+            if array.size:
+                self.own[address(array)] = array, where
+            return array
+        made = Made(array, self.temporary_shadow)
+        self.record_made(made, wanted, where)
+        return made.lent()
+
+    @property
+    def awaited(self) -> Made | None:
+        """In a program that is known, an array that it makes next."""
+        step = self._next
+        return step.made if isinstance(step, MadeStep) else None
+
+    def make_again(self) -> bool:
+        """Makes it; False if the program is another one."""
+        return self._next is not None and self._repeat(self._next)
+
+    def record_made(self, made: Made, wanted: tuple[Any, ...], where: str) -> None:
+        """Notes an array that an operation has made; or made again, with the shadow that it had then."""
+        if made.pair.has_shadow:
+            self._note_temporary(resolve(made.pair.own_shadow).root, made.array)
+        self.own[address(made.array)] = made.array, where
+        self._mades[address(made.array)] = made
+        self._note(MadeStep(Made, wanted, None, where, made), True)
+
+    def maker(self, array: Any) -> Made | None:
+        """What is known of an array that an operation has just made, if it can be made again."""
+        return self._mades.get(address(array))
+
+    def _inner(self, args: Any) -> Any:
+        """The arguments of a call as the tape knows them."""
+        if not self._mades or not isinstance(args, tuple | list) or not any(type(x) is Temporary for x in args):
+            return args
+        return (Whole if type(args) is Whole else tuple)(map(inner, args))
 
     def temporary_shadow(self, array: Any) -> Any:
         """A shadow of zeros for a temporary of this recording, in memory of the tape, laid out like the array (C-contiguous)."""
@@ -454,9 +497,14 @@ class Tape(Seeding, Repeating):
         self._library = self._library or namespace(array).__name__
         root = self._homes.take(int(array.size), shadow_dtype(array.dtype))
         root.fill(0)
+        self._note_temporary(root, array)
+        return root[: array.size].reshape(array.shape)
+
+    def _note_temporary(self, root: Any, array: Any) -> None:
+        """Notes where the shadow of a temporary lives."""
+        self._homes.keep(root)
         self._temporaries[address(root)] = root
         self._owners[address(root)] = address(array)
-        return root[: array.size].reshape(array.shape)
 
     def _note_pair(self, allocation: Allocation, region: Region, primal: Memory, shadows: Sequence[Memory], name: str) -> None:
         """Notes a pair. ShadowError for a temporary of an earlier recording: the memory of its shadow is used again."""
@@ -523,6 +571,11 @@ class _Step:
             self.tape._after(self.operation)
         else:
             self.tape.state = f"interrupted at operation {len(self.tape.operations)} ({self.operation.name}) by {kind.__name__}: {error}"
+
+
+def _inside(seeds: Any) -> Any:
+    """Seeds by what the tape knows their keys as."""
+    return {inner(key): seed for key, seed in seeds.items()} if type(seeds) is dict else seeds
 
 
 def _on_device(seed: Any) -> bool:

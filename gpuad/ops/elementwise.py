@@ -20,7 +20,7 @@ from ..program.context import current
 from ..program.rules import repeats
 from .complex import result_type as complex_result_type
 from .complex import run as run_complex
-from .known import Launch, known, remember
+from .known import Launch, known, made_again, remember, remember_made
 from .layout import Axes, axes, broadcast_shape, hull_size, primal_of, reached, refuse_repeated, same, shadows_of
 from .table import TABLE, Elementwise, result_type
 from .temporaries import new_array, paired, refuse_swapped, temporary
@@ -38,6 +38,9 @@ def apply(name: str, *operands: Any, out: Any = None) -> Any:
     if again is not None:
         again()
         return out
+    made = made_again(name, operands) if out is None else None
+    if made is not None:
+        return made
     operation = TABLE[name]
     inputs = [_operand(x, name) for x in operands]
     check_recorded(name, (*operands, out))
@@ -53,8 +56,11 @@ def apply(name: str, *operands: Any, out: Any = None) -> Any:
     if target.size:
         separate = [apart(x, target, True) for x in inputs]
         launch = _launch(operation, compute, out, separate)
-        if out is words[-1] and all(map(is_, separate, operands)):
-            remember(name, words, launch)
+        if all(map(is_, separate, operands)):
+            if words[-1] is None:
+                remember_made(name, operands, launch, out)
+            else:
+                remember(name, words, launch)
         launch()
     return out
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..program.context import current
+from ..program.made import Temporary, inner
 from ..program.steps import arrays_of, lasting, signature
 
 
@@ -49,7 +50,34 @@ def remember(name: Hashable, operands: Sequence[Any], launch: Launch) -> None:
     """Notes an operation that was one launch and nothing else, while a program is new: later there are new views each time."""
     recorder = current.get()
     if recorder is not None and recorder.learns and all(map(lasting, operands)):
-        recorder.words[name, *map(_word, operands)] = _Known(tuple(operands), _arrays(operands), launch)
+        own = tuple(map(inner, operands))
+        recorder.words[name, *map(_word, own)] = _Known(own, _arrays(own), _inside(launch))
+
+
+def made_again(name: Hashable, operands: Sequence[Any]) -> Temporary | None:
+    """What an operation made in this recording, made again, if the program is known and that comes next."""
+    recorder = current.get()
+    if recorder is None or (made := recorder.awaited) is None:
+        return None
+    found: _Known | None = recorder.words.get((name, *map(_word, operands), id(made)))
+    if found is None or found.arrays != _arrays(operands) or not recorder.make_again():
+        return None
+    found.launch()
+    return Temporary(made)
+
+
+def remember_made(name: Hashable, operands: Sequence[Any], launch: Launch, result: Any) -> None:
+    """Notes an operation that was one launch, and made the array that it writes."""
+    recorder = current.get()
+    made = result.maker if type(result) is Temporary else None
+    if recorder is not None and made is not None and recorder.learns and all(map(lasting, operands)):
+        own = tuple(map(inner, operands))
+        recorder.words[(name, *map(_word, own), id(made))] = _Known(own, _arrays(own), _inside(launch))
+
+
+def _inside(launch: Launch) -> Launch:
+    """A launch with what the tape knows its arguments as."""
+    return replace(launch, args=tuple(map(inner, launch.args)))
 
 
 def _word(x: Any) -> Hashable:
@@ -59,7 +87,7 @@ def _word(x: Any) -> Hashable:
         return kind, x
     if kind is float:
         return kind, x, math.copysign(1.0, x)
-    return (kind, *map(_word, x)) if kind is tuple else id(x)
+    return (kind, *map(_word, x)) if kind is tuple else id(inner(x))
 
 
 def _arrays(operands: Sequence[Any]) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ from ..annotations import BatchDuplicated, Duplicated, namespace
 from ..errors import UnsupportedError
 from ..ir.dtypes import is_real, shadow_dtype
 from ..program.context import current
+from ..program.made import Temporary
 
 
 def refuse_swapped(dtype: Any) -> None:
@@ -26,17 +27,20 @@ def refuse_swapped(dtype: Any) -> None:
 def new_array(like: Any, shape: Sequence[int], dtype: Any) -> Any:
     """A new array of the same library, not cleared. UnsupportedError for a type with its bytes in another order."""
     refuse_swapped(dtype)
-    array, tape = namespace(like).empty(tuple(shape), dtype), current.get()
-    if tape is not None:
-        tape.made(array)
-    return array
+    tape = current.get()
+    return tape.new(namespace(like), tuple(shape), np.dtype(dtype)) if tape is not None else namespace(like).empty(tuple(shape), dtype)
 
 
 def temporary(array: Any) -> Duplicated:
     """A new array (C-contiguous) as a pair; its shadow is made when it is first needed."""
-    pair, tape = Duplicated(array), current.get()
-    if tape is not None and is_real(array.dtype):
-        pair._make = lambda: tape.temporary_shadow(array)
+    tape = current.get()
+    if tape is None or not is_real(array.dtype):
+        return Duplicated(array)
+    made = tape.maker(array)
+    if made is not None:
+        return Temporary(made)
+    pair = Duplicated(array)
+    pair._make = lambda: tape.temporary_shadow(array)
     return pair
 
 

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol
 
 from ..scoped import scoped
+from .made import Made
 
 
 class Recorder(Protocol):
@@ -22,8 +23,18 @@ class Recorder(Protocol):
     def launch(self, kernel: Any, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Records a launch and makes it."""
 
-    def made(self, array: Any) -> None:
-        """An operation has made an array, which nobody else has seen."""
+    def new(self, library: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        """An array for an operation that makes one, not cleared; in a program that is known, the one that it made before."""
+
+    def maker(self, array: Any) -> Made | None:
+        """What is known of such an array, if it can be made again."""
+
+    @property
+    def awaited(self) -> Made | None:
+        """In a program that is known, an array that it makes next."""
+
+    def make_again(self) -> bool:
+        """Makes it; False if the program is another one."""
 
     def temporary_shadow(self, array: Any) -> Any:
         """A shadow of zeros for an array that an operation has made."""

@@ -49,6 +49,14 @@ class Homes:
             self.allocations += 1
         return self.arrays[at]
 
+    def keep(self, root: Any) -> None:
+        """One of them is not to be taken by others in this recording."""
+        at = next(i for i, array in enumerate(self.arrays) if array is root or address(array) == address(root))
+        if at >= self.used:
+            for each in (self.arrays, self.wanted):
+                each[at], each[self.used] = each[self.used], each[at]
+            self.used += 1
+
     def has(self, root: Any) -> bool:
         """Whether an array is one of them."""
         return address(root) in self.addresses

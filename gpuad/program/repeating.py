@@ -18,6 +18,7 @@ from .actions import Action, perform
 from .arena import Arena
 from .batching import batched
 from .extracting import extracted_early
+from .made import Made
 from .memory import send_far
 from .recording import Recording
 from .region import Region
@@ -52,6 +53,7 @@ class Repeating(Recording):
     _library: str | None
     _streams: Streams
     _temporaries: dict[int, Any]
+    _mades: dict[int, Made]
 
     def __init__(self, saved: Arena) -> None:
         self._known: Known | None = None
@@ -84,9 +86,9 @@ class Repeating(Recording):
             self._steps.append(step)
 
     def _remember(self) -> None:
-        """The recording is complete. Where operations made arrays, others will be made the next time."""
+        """The recording is complete. Where operations made arrays that cannot be made again, there will be others the next time."""
         send_far(self.allocations.values())
-        if self._steps and self._comparable and not self.own and not self._temporaries:
+        if self._steps and self._comparable and self.own.keys() == self._mades.keys():
             found = {id(a): a for step in self._steps for a in step.arrays}
             self._known = Known((*self._steps, END), tuple((a, signature(a)) for a in found.values()), self.surroundings())
 
@@ -104,12 +106,22 @@ class Repeating(Recording):
     def _expects(self) -> bool:
         """Begins to repeat what is known, if it can be repeated; whether it can."""
         known = self._known
-        if known is None or not known.holds(self.surroundings()):
+        if known is None or not known.holds(self.surroundings()) or not self._take_back():
             return False
         self.extract_early()
         if self._steps is not None and self.keep_light(self._steps):
             self.plans.clear()
         self._at, self._next = 0, known.steps[0]
+        return True
+
+    def _take_back(self) -> bool:
+        """Whether the arrays that operations made may be made again. Their shadows begin with zeros, as ever."""
+        if any(made.is_lent for made in self._mades.values()):
+            return False
+        for made in self._mades.values():
+            made.take_back()
+        for root in self._temporaries.values():
+            root.fill(0)
         return True
 
     def extract_early(self) -> None:

@@ -48,6 +48,7 @@ from .actions import Action, ByPython
 from .arena import Arena
 from .context import current
 from .finder import VersionFinder
+from .made import inner
 from .memory import Allocation
 from .operation import Effects, Use
 from .recipe import call_key, line_of, place_of, user_frame
@@ -367,7 +368,7 @@ class RuleStep(Step):
 
 def _record(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mapping[str, Region]) -> None:
     """Hands a call to the tape, which may know it from the last time."""
-    given = tuple(arguments.values())
+    given = tuple(map(inner, arguments.values()))
     if tape.repeats(rule, given, regions):
         return
     frame = user_frame()

@@ -16,6 +16,7 @@ import numpy as np
 from ..annotations import Active, BatchDuplicated, Const, Duplicated, address, is_array
 from ..arguments.conversions import writeable
 from .actions import Action
+from .made import Made
 
 _NUMBERS = (bool, int, float, complex, str, bytes, np.number, np.bool_, type(None), type(...), np.dtype, type)
 
@@ -84,6 +85,16 @@ class ForeignStep(Step):
 
     def again(self, tape: Any) -> None:
         tape.record_foreign(self.args, self.line, self.where)
+
+
+@dataclass(eq=False, slots=True)
+class MadeStep(Step):
+    """An array that an operation made; its arguments: library, shape, type."""
+
+    made: Made
+
+    def again(self, tape: Any) -> None:
+        tape.record_made(self.made, self.args, self.where)
 
 
 END = Step(None, (), None, "")  # nothing is like it

@@ -1,0 +1,151 @@
+"""Arrays that operations of a program make, where the program comes again.
+
+A known program works on the memory that it worked on before (`repeating`); but what an operation has made belongs to the caller, who may
+still have it. So he gets a handle, a pair that stands for the array, and the array itself, as a view of its own, only when he asks for it.
+Before the memory is used again each handle that is left gets a copy of what it held; if somebody still has such a view, or a view of it,
+the memory is his, and the program is recorded as if it were new.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..annotations import Duplicated
+
+Take = Callable[[Any], Any]
+
+
+class _Lent:
+    """What stands behind all views of an array that others have: they keep it alive, however they were made."""
+
+    __slots__ = ("__array_interface__", "__weakref__", "array")
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.__array_interface__ = array.__array_interface__
+
+
+class Made:
+    """An array, not of size 0, that an operation made. `pair`: the array with its shadow, as the tape knows it, which `shadow` makes when
+    it is first needed."""
+
+    __slots__ = ("_handles", "_lent", "_view", "array", "pair")
+
+    def __init__(self, array: Any, shadow: Callable[[Any], Any]) -> None:
+        self.array = array
+        self.pair = Duplicated(array)
+        self.pair._make = lambda: shadow(array)
+        self._handles: list[Callable[[], Any]] = []
+        self._lent: Callable[[], Any] = _nobody
+        self._view: Callable[[], Any] = _nobody
+
+    def lent(self) -> Any:
+        """A view of the array for others to have: the same one as long as they have it."""
+        view = self._view()
+        if view is None:
+            behind = self._lent() or _Lent(self.array)
+            view = np.asarray(behind).view(self.array.dtype)
+            self._lent, self._view = weakref.ref(behind), weakref.ref(view)
+        return view
+
+    @property
+    def is_lent(self) -> bool:
+        """Whether anybody has it."""
+        return self._lent() is not None
+
+    def handed(self, handle: Temporary) -> None:
+        """Notes a handle."""
+        self._handles.append(weakref.ref(handle))
+
+    def take_back(self) -> None:
+        """The memory is about to be used again: each handle gets a copy of the array. What an interrupt leaves is taken back later."""
+        handles = [handle for known in self._handles if (handle := known()) is not None]
+        copy = self.array.copy() if handles else None
+        for handle in handles:
+            handle.part(copy)
+        self._handles.clear()
+
+
+class Temporary(Duplicated):
+    """A handle: the pair that a caller has of an array that an operation made, or a view of such a pair. Once it has parted it is a pair
+    like any other."""
+
+    __slots__ = ("__weakref__", "_inner", "_made_by", "_path")
+
+    def __init__(self, made: Made, path: tuple[Take, ...] = ()) -> None:
+        super().__init__(_along(made.array, path))
+        self._made_by: Made | None = made
+        self._path = path
+        self._inner: Duplicated | None = None
+        self._make = _nobody  # it asks the other pair; a handle that nobody has any more goes at once
+        made.handed(self)
+
+    @property
+    def primal(self) -> Any:
+        """The array itself."""
+        return self._primal if self._made_by is None else _along(self._made_by.lent(), self._path)
+
+    @property
+    def own_shadow(self) -> Any:
+        """The shadow, for who lets nobody see it."""
+        return self.inner.own_shadow if self._made_by is not None else super().own_shadow
+
+    @property
+    def has_shadow(self) -> bool:
+        """Whether the shadow exists already."""
+        return self.inner.has_shadow if self._made_by is not None else super().has_shadow
+
+    @property
+    def maker(self) -> Made | None:
+        """What is known of the array, if this is a handle of all of it."""
+        return None if self._path else self._made_by
+
+    @property
+    def inner(self) -> Duplicated:
+        """The pair as the tape knows it."""
+        if self._made_by is None:
+            return self
+        if self._inner is None:
+            pair = self._made_by.pair
+            for take in self._path:
+                pair = pair._view(take)
+            self._inner = pair
+        return self._inner
+
+    def part(self, copy: Any) -> None:
+        """It stands for this copy of its array from now on. A shadow that it had is the tape's, which refuses it from now on."""
+        if self._made_by is not None:
+            pair = self.inner
+            self._shadow, self._make = pair.own_shadow if pair.has_shadow else None, self._made
+            self._primal, self._made_by, self._inner = _along(copy, self._path), None, None
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Who copies it has the array."""
+        return Duplicated, (self.primal, self.shadow)
+
+    def _view(self, take: Take) -> Duplicated:
+        if self._made_by is not None:
+            return Temporary(self._made_by, (*self._path, take))
+        view = Duplicated(take(self._primal), take(self._shadow) if self._shadow is not None else None)
+        if self._shadow is None:
+            view._make = lambda: take(self.own_shadow)
+        return view
+
+
+def inner(x: Any) -> Any:
+    """An argument as the tape knows it."""
+    return x.inner if type(x) is Temporary else x
+
+
+def _along(array: Any, path: tuple[Take, ...]) -> Any:
+    for take in path:
+        array = take(array)
+    return array
+
+
+def _nobody() -> None:
+    """Who has a view that was never asked for."""
