@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .annotations import Active, BatchDuplicated, Const, Duplicated, as_array
-from .api import BoundLaunch, Family, Kernel, Past, Planned, Words, offer
+from .api import BoundLaunch, Family, Kernel, Past, Planned, Words, offer, on_stream
 from .errors import LaunchError, UnsupportedError
 from .explaining import AdjointText
 from .frontend.python_jit import ArrayType, Builtin, Lowered, NumberType, Signature, lower
@@ -93,7 +93,8 @@ class JitKernel(Family):
         values: dict[str, int] = {}
         for name, arg in zip(names, args, strict=True):
             values |= _layout(name, _opened(arg))
-        own = [reached(arg) if _is_array(_opened(arg)) and _opened(arg).size else arg for arg in args]
+        with on_stream(stream, args):
+            own = [reached(arg) if _is_array(_opened(arg)) and _opened(arg).size else arg for arg in args]
         return Planned(concrete, grid, block, [*own, *(values[n] for n in concrete.numbers)], shared_mem, stream)
 
     def directions(self, given: Sequence[Any]) -> list[Any]:

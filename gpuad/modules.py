@@ -48,7 +48,7 @@ class ModuleMemory:
             values = np.zeros(variable.shape, dtype)
             if variable.initial is not None:
                 values.reshape(-1)[:] = variable.initial
-            return library.asarray(values)
+            return values if library is np else _on_device(values)
         if not hasattr(self.raw, "get_global"):
             raise LaunchError(
                 f"`{kernel}` reaches `{variable.name}`, a variable of its module, which a {type(self.raw).__name__} does not give away: "
@@ -63,6 +63,12 @@ class ModuleMemory:
         copy = ModuleMemory()
         copy.arrays = {name: array.copy() if isinstance(array, np.ndarray) else array.get() for name, array in self.arrays.items()}
         return copy
+
+
+def _on_device(values: Any) -> Any:
+    from .executors.cuda import finished_array
+
+    return finished_array(values)
 
 
 def _dtype(variable: Global) -> np.dtype[Any]:

@@ -272,6 +272,9 @@ class ndarray:  # the name is CuPy's
         raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array explicitly.")
 
     def __getitem__(self, key: Any) -> ndarray:
+        parts = key if isinstance(key, tuple) else (key,)
+        if any(isinstance(part, ndarray) for part in parts):
+            return wrapped(self.host()[tuple(map(_host, parts))])
         return self._inside(
             self._view[(*key, ...) if isinstance(key, tuple) and ... not in key else key if isinstance(key, tuple) else (key, ...)]
         )
@@ -281,7 +284,7 @@ class ndarray:  # the name is CuPy's
             Stream.current.refuse("given an array of the host")
 
         def put() -> None:
-            self.host(True)[key] = _host(value)
+            self.host(True)[tuple(map(_host, key)) if isinstance(key, tuple) else _host(key)] = _host(value)
 
         Stream.current.put(put)
 
@@ -318,6 +321,12 @@ class ndarray:  # the name is CuPy's
     def all(self) -> ndarray:
         return wrapped(self.host().all())
 
+    def any(self, axis: int | None = None) -> ndarray:
+        return wrapped(self.host().any(axis=axis))
+
+    def clip(self, low: Any, high: Any) -> ndarray:
+        return wrapped(self.host().clip(low, high))
+
     def __invert__(self) -> ndarray:
         return wrapped(~self.host())
 
@@ -336,6 +345,7 @@ class ndarray:  # the name is CuPy's
     __add__, __sub__, __mul__, __truediv__ = map(_binary, ("__add__", "__sub__", "__mul__", "__truediv__"))
     __radd__, __rmul__, __rsub__, __eq__ = map(_binary, ("__radd__", "__rmul__", "__rsub__", "__eq__"))  # type: ignore[assignment]
     __gt__, __le__, __or__ = map(_binary, ("__gt__", "__le__", "__or__"))
+    __rshift__, __lshift__, __ne__ = map(_binary, ("__rshift__", "__lshift__", "__ne__"))  # type: ignore[assignment]
     __hash__ = None  # type: ignore[assignment]
 
 

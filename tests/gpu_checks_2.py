@@ -248,7 +248,67 @@ def shadows_made_on_streams(cupy: Any) -> None:
         np.testing.assert_allclose(x.shadow.get(), 0.5 * np.cos(np.linspace(0, 1, n)), rtol=1e-12)
 
 
+WEIGHED = """__constant__ double weights[3] = {1.0, 2.0, 3.0};
+extern "C" __global__ void weighed(double* y, const double* x, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = weights[i % 3] * x[i];
+}
+"""
+
+
+def memory_made_on_streams(cupy: Any) -> None:
+    """A module's variables are there for all streams; what elementwise kernels make is there for the stream that they were asked for."""
+    n, main = 300, cupy.cuda.get_current_stream()
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+    k, x, ys = gpuad.kernel(WEIGHED, "weighed"), cupy.ones(n), [cupy.zeros(n) for _ in streams]
+    for stream, y in zip(streams, ys, strict=True):
+        stream.wait_event(main.record())
+        k(-(-n // 128), 128, (y, x, n), stream=stream)
+    for stream, y in zip(streams, ys, strict=True):
+        main.wait_event(stream.record())
+        np.testing.assert_array_equal(y.get(), np.arange(n) % 3 + 1)
+    product = gpuad.ElementwiseKernel("T x, T y", "T z", "z = x * y", "product")
+    total = gpuad.ReductionKernel("T x", "T y", "x * x", "a + b", "y = a", "0", "total")
+    tape, stream = gpuad.Tape(), streams[0]
+    for _ in range(3):
+        a, b = (Duplicated(cupy.asarray(np.linspace(1, 2, n))) for _ in range(2))
+        stream.wait_event(main.record())
+        with tape:
+            result = total(product(a, b, stream=stream), stream=stream)
+        with stream:
+            tape.reverse({result: 1.0})
+        main.wait_event(stream.record())
+        np.testing.assert_allclose(a.shadow.get(), 2 * np.linspace(1, 2, n) ** 3, rtol=1e-12)
+
+
+# --- sums in a fixed order -----------------------------------------------------------------------------------------------------------
+
+MEETING = """extern "C" __global__ void meeting(const double* x, const int* at, float* y, double rate, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(&y[at[(i * 7) % n]], (float)(rate * x[at[i]] * x[at[i]]));
+}
+"""
+
+
+def deterministic_sums(cupy: Any) -> None:
+    """Threads that add to one element of a shadow, and to a number's, give the same bits in every run, as on a CPU."""
+    n, rng = 5000, np.random.default_rng(4)
+    at, x, dy = rng.integers(0, 20, n).astype(np.int32), rng.normal(size=20) * 10.0 ** rng.integers(-6, 6, 20), rng.normal(size=20)
+    found = []
+    for library in (cupy, cupy, np):
+        dx, drate = library.zeros(20), library.zeros(())
+        y = Duplicated(library.zeros(20, np.float32), library.asarray(dy.astype(np.float32)))
+        pair = Duplicated(library.asarray(x), dx)
+        with gpuad.deterministic():
+            gpuad.autodiff(compiled(MEETING, "meeting"), -(-n // 128), 128, (pair, library.asarray(at), y, Active(0.5, drate), n))
+        found.append({"dx": on_host(dx), "drate": on_host(drate)})
+    close(found[0], found[2], 1e-12)
+    assert all(found[0][name].tobytes() == found[1][name].tobytes() for name in found[0])
+
+
 CHECKS: tuple[Callable[[Any], None], ...] = (
     left_out, arrays_behind_pointers, turns_by_data, turns_by_numbers, stores_checked_on_streams,
-    shadows_made_on_streams,
+    shadows_made_on_streams, memory_made_on_streams, deterministic_sums,
 )  # fmt: skip

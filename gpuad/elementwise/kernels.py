@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..api import Family, Past, Planned, Words
+from ..api import Family, Past, Planned, Words, on_stream
 from ..errors import CompileError, UnsupportedError
 from ..facts import Facts
 from ..frontend.elementwise import ElementwiseSpec, Texts, elementwise_source, fence, parse_parameters
@@ -83,7 +83,8 @@ class ElementwiseKernel(Family):
         call = self._complete(args, size, stream)
         if call is not None and call.again():
             return returned(args[len(self.in_params) :], self.no_return, self.return_tuple)
-        results, plan = self._prepared(args, size, stream)
+        with on_stream(stream, args):
+            results, plan = self._prepared(args, size, stream)
         if plan is not None and call is not None:
             call.launch(plan)
         elif plan is not None:
@@ -102,7 +103,8 @@ class ElementwiseKernel(Family):
     def planned(self, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 128) -> Planned | None:
         """The kernel and the launch that a call means; all outputs are given."""
         check_complete(self.name, self.params, len(args))
-        return self._prepared(args, size, stream)[1]
+        with on_stream(stream, args):
+            return self._prepared(args, size, stream)[1]
 
     def directions(self, given: Sequence[Any]) -> list[Any]:
         """Tangents of a call's arguments as those of the launch that it means."""

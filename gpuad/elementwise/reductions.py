@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..api import Family, Past, Planned, Words, plain
+from ..api import Family, Past, Planned, Words, on_stream, plain
 from ..errors import UnsupportedError
 from ..facts import Facts
 from ..frontend.elementwise import Operand, ReductionSpec, Texts, parse_parameters, reduction_source
@@ -76,7 +76,8 @@ class ReductionKernel(Family):
         call = self._complete(args, out, axis, keepdims, stream)
         if call is not None and call.again():
             return returned(call.args[len(self.in_params) :], False, False)
-        results, plan = self._prepared(args, out, axis, keepdims, stream)
+        with on_stream(stream, args):
+            results, plan = self._prepared(args, out, axis, keepdims, stream)
         if plan is not None and call is not None:
             call.launch(plan)
         elif plan is not None:
@@ -100,7 +101,8 @@ class ReductionKernel(Family):
     def planned(self, *args: Any, out: Any = None, axis: Axis = None, keepdims: bool = False, stream: Any = None) -> Planned | None:
         """The kernel and the launch that a call means; all outputs are given."""
         check_complete(self.name, self.params, len(args) + (out is not None))
-        return self._prepared(args, out, axis, keepdims, stream)[1]
+        with on_stream(stream, args):
+            return self._prepared(args, out, axis, keepdims, stream)[1]
 
     def directions(self, given: Sequence[Any]) -> list[Any]:
         """Tangents of a call's arguments as those of the launch that it means."""

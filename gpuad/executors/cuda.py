@@ -249,6 +249,15 @@ def module_array(module: Any, name: str, shape: tuple[int, ...], dtype: Any) -> 
     return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(address, size, module), 0))
 
 
+def finished_array(values: Any) -> Any:
+    """A CuPy array with the content of a NumPy array, which has arrived when this returns: any stream may use it."""
+    import cupy
+
+    array = cupy.asarray(values)
+    cupy.cuda.get_current_stream().synchronize()
+    return array
+
+
 def current_device() -> int:
     """The number of CuPy's current device."""
     import cupy
