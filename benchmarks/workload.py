@@ -112,6 +112,7 @@ def workload(case: Case, library: Any, sizes: dict[str, int] | None = None, seed
 
 def prepared(case: Case, sizes: dict[str, int], kernel: api.Kernel, args: tuple[Any, ...], grid: Any, block: Any, shared: int) -> Workload:
     """The workload of a launch: what `autodiff` decides before its first launch is decided here."""
+    kernel = kernel.suited(args, shared)
     call = kernel.bind(grid, block, args, shared, None)
     adjoint = kernel.reverse_for(api.pattern_of(kernel, call), call)
     call = replace(call, exact=adjoint.exact)

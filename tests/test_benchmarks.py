@@ -109,6 +109,18 @@ def test_restoring_puts_everything_back() -> None:
     assert all(np.array_equal(a, b) for (a, _), b in zip(work.kept, before, strict=True))
 
 
+def test_shared_memory_of_a_workload_is_that_of_the_launch() -> None:
+    """A kernel whose shared array is as long as the launch says is measured with that length."""
+    own, user = (workload(CASES["block_scan-scan"], np) for _ in range(2))
+    state = own.save()
+    own.forward(state)
+    own.reverse(state)
+    grid, block, shared_mem = own.case.geometry()
+    gpuad.autodiff(user.kernel, grid, block, user.args, shared_mem=shared_mem)
+    for (a, _), (b, _) in zip(own.kept, user.kept, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
 def test_traffic_of_a_saxpy() -> None:
     work = workload(CASES["saxpy"], np, {"n": 1000})
     state = work.save()
