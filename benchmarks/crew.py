@@ -1,4 +1,4 @@
-"""The processes of `worker.py`, seen from the one that asks them."""
+"""Processes that answer in lines, those of `worker.py` above all, seen from the one that asks them."""
 
 from __future__ import annotations
 
@@ -36,15 +36,20 @@ class Member(Protocol):
         """Ends it."""
 
 
-class Process:
-    """A worker in a process of its own."""
+class Answering:
+    """A module of this package in a process of its own, which answers in lines. `words`: its name and what it is called with."""
 
-    def __init__(self, problem: str, runner: str, place: str, patience: float = PATIENCE) -> None:
+    def __init__(self, *words: str, patience: float = PATIENCE) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
-        words = [sys.executable, "-m", "benchmarks.worker", problem, runner, place]
         self.errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
         self.process = subprocess.Popen(
-            words, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True
+            [sys.executable, "-m", *words],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
         )
         self.patience, self.lines = patience, queue.SimpleQueue[str]()
         threading.Thread(target=self._read, daemon=True).start()
@@ -86,6 +91,13 @@ class Process:
             self.process.kill()
             self.process.wait()
         self.errors.close()
+
+
+class Process(Answering):
+    """A worker in a process of its own."""
+
+    def __init__(self, problem: str, runner: str, place: str, patience: float = PATIENCE) -> None:
+        super().__init__("benchmarks.worker", problem, runner, place, patience=patience)
 
 
 Hire = Callable[[str, str, str], Member]

@@ -1,14 +1,17 @@
 """What runs on the GPU, a process for each task: `python -m benchmarks.device about`, `case NAME BYTES`, `sweep`; prints one line of JSON.
 
-A kernel that faults or hangs takes its process with it and nothing else, and each case starts with an empty memory pool.
+A kernel that faults or hangs takes its process with it and nothing else, and each case starts with an empty memory pool. `cases` answers
+requests, one a line, until there are no more: to begin a process takes longer than to measure most cases.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import importlib
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -183,6 +186,28 @@ def _once(cupy: Any, case: Case) -> int:
     return len(list(work.generated))
 
 
+def named_record(cupy: Any, name: str, limit: int) -> Record:
+    """A case by its name. `limit`: most bytes of arguments, 0 for the whole size."""
+    (chosen,) = (c for c in all_cases() if c.id == name)
+    return case_record(cupy, chosen, sizes.Budget(bytes=limit) if limit else sizes.WHOLE)
+
+
+def answer(cupy: Any) -> None:
+    """Answers requests for cases."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what a kernel prints is no answer
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            found = named_record(cupy, request["name"], request["limit"])
+        except Exception as error:  # the asker decides what it is worth
+            found = records.failure(error)
+        answers.write(json.dumps(found) + "\n")
+        answers.flush()
+        gc.collect()
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
 def main(words: list[str]) -> None:
     """Runs one task. `case` takes the name and the budget's bytes (0: the whole size)."""
     cupy = importlib.import_module("cupy")
@@ -192,9 +217,9 @@ def main(words: list[str]) -> None:
         case ["sweep"]:
             print(json.dumps(sweep(cupy)))
         case ["case", name, limit]:
-            (chosen,) = (c for c in all_cases() if c.id == name)
-            budget = sizes.Budget(bytes=int(limit)) if int(limit) else sizes.WHOLE
-            print(json.dumps(case_record(cupy, chosen, budget)))
+            print(json.dumps(named_record(cupy, name, int(limit))))
+        case ["cases"]:
+            answer(cupy)
         case _:
             raise SystemExit(__doc__)
 

@@ -3,13 +3,14 @@
 The tests marked `gpu` first, then the table of problems beside everybody who is installed and has a GPU, with graphs replayed, then every
 case against the speed of a plain copy, then compute-sanitizer over every generated kernel, where the machine has that tool.
 All of it takes half an hour to an hour; `--seconds` ends it earlier, `--only`, `--no-tests` and `--no-sanitizer` choose parts of it.
-Where there is no GPU it says why and ends with status 0 (1 if GPUAD_REQUIRE_GPU=1). Each step runs in a process
-of its own and is recorded as failed if it fails; the record is written anew after each, so that a run that is cut short leaves what it has.
+Where there is no GPU it says why and ends with status 0 (1 if GPUAD_REQUIRE_GPU=1). No step runs in this process,
+and each is recorded as failed if it fails; the record is written anew after each, so that a run that is cut short leaves what it has.
 Status 1 if a test failed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -64,6 +65,31 @@ def worker(*words: str, seconds: int = _CASE_SECONDS) -> Record:
         return {"failed": records.without_places(f"exit status {outcome.status}: ...{outcome.text[-800:]}")}
     record: Record = json.loads(outcome.text.splitlines()[-1])
     return record
+
+
+class Cases:
+    """A process that measures one case after another, and another one after each failure: the device may be lost to the first."""
+
+    def __init__(self) -> None:
+        self.process: crew.Answering | None = None
+
+    def __call__(self, name: str, limit: int) -> Record:
+        """A case's record. `limit`: most bytes of arguments, 0 for the whole size."""
+        self.process = self.process or crew.Answering("benchmarks.device", "cases", patience=_CASE_SECONDS)
+        self.process.ask(name=name, limit=limit)
+        found = self.process.answer()
+        if "failed" in found:
+            self.close()
+        return found
+
+    def close(self) -> None:
+        """Ends the process."""
+        if self.process is not None:
+            self.process.close()
+        self.process = None
+
+
+CASES: Callable[[], Cases] = Cases
 
 
 def tests() -> Record:
@@ -135,8 +161,9 @@ def command(
         pace = table.QUICK if quick else table.Pace()
         step(record["table"], problem.name, partial(table.measured, problem, chosen, "gpu", pace, HIRE))
     record["cases"] = {}
-    for case in cpu.chosen(only or ()):
-        step(record["cases"], case.id, partial(measured, case.id, _QUICK_BYTES if quick else 0, about))
+    with contextlib.closing(CASES()) as ask:
+        for case in cpu.chosen(only or ()):
+            step(record["cases"], case.id, partial(measured, ask, case.id, _QUICK_BYTES if quick else 0, about))
     if sanitizer:
         step(record, "sanitizer", sanitized)
     path = write()
@@ -146,9 +173,9 @@ def command(
     raise typer.Exit(1 if record.get("tests", {}).get("status", 0) else 0)
 
 
-def measured(name: str, limit: int, about: Record) -> Record:
+def measured(ask: Callable[[str, int], Record], name: str, limit: int, about: Record) -> Record:
     """A case's record, with its bandwidths as shares of a copy's. `limit`: most bytes of arguments, 0 for the whole size."""
-    row, copy = worker("case", name, str(limit)), about.get("copy_gb_s")
+    row, copy = ask(name, limit), about.get("copy_gb_s")
     if "failed" in row or not copy:
         return row
     return {**row, **{f"{name}_share_of_copy": round(row[f"{name}_gb_s"] / copy, 3) for name in ("primal", "reverse")}}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -56,11 +59,14 @@ def fake(monkeypatch: pytest.MonkeyPatch, cupy: Any) -> Any:
     """The stand-in for CuPy, and workers that run in this process."""
 
     def in_process(*words: str, **_: Any) -> cpu.Record:
-        if words[0] == "about":
-            return device.about(cupy, copied=1 << 16)
-        return device.case_record(cupy, CASES[words[1]], TINY, EFFORT)
+        return device.about(cupy, copied=1 << 16)
+
+    class InProcess(gpu.Cases):
+        def __call__(self, name: str, limit: int) -> cpu.Record:
+            return device.case_record(cupy, CASES[name], TINY, EFFORT)
 
     monkeypatch.setattr(gpu, "worker", in_process)
+    monkeypatch.setattr(gpu, "CASES", InProcess)
     monkeypatch.setattr(gpu, "HIRE", Local)
     monkeypatch.setattr(device, "copy_rate", lambda *_: 1e9)
     monkeypatch.setattr(device, "EFFORT", EFFORT)
@@ -563,6 +569,44 @@ def test_the_sweep_runs_every_kernel(fake: Any, monkeypatch: pytest.MonkeyPatch)
 def test_a_worker_that_dies_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "run", lambda *_: gpu.Outcome(134, "illegal address"))
     assert gpu.worker("case", "saxpy", "0") == {"failed": "exit status 134: ...illegal address"}
+
+
+def test_a_process_measures_cases_until_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Process:
+        made: ClassVar[list[Any]] = []
+
+        def __init__(self, *words: str, patience: float) -> None:
+            assert words == ("benchmarks.device", "cases") and patience > 0
+            self.asked: list[str] = []
+            self.closed = False
+            self.made.append(self)
+
+        def ask(self, name: str, limit: int) -> None:
+            self.asked.append(name)
+
+        def answer(self) -> cpu.Record:
+            return {"failed": "exit status 134"} if self.asked[-1] == "b" else {"name": self.asked[-1]}
+
+        def close(self) -> None:
+            self.closed = True
+
+    monkeypatch.setattr(crew, "Answering", Process)
+    with contextlib.closing(gpu.Cases()) as ask:
+        assert [ask(name, 0) for name in "abc"] == [{"name": "a"}, {"failed": "exit status 134"}, {"name": "c"}]
+    assert [(p.asked, p.closed) for p in Process.made] == [(["a", "b"], True), (["c"], True)]
+
+
+def test_cases_are_asked_for_in_lines(fake: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    requests = [{"name": "saxpy", "limit": 4096}, {"name": "no such case", "limit": 0}, {"name": "saxpy", "limit": 4096}]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(json.dumps(r) + "\n" for r in requests)))
+    out = os.dup(1)
+    try:
+        device.answer(fake)
+    finally:
+        os.dup2(out, 1)
+        os.close(out)
+    first, unknown, again = map(json.loads, capfd.readouterr().out.splitlines())
+    assert set(first["kernels"]) == set(again["kernels"]) == {"saxpy", "saxpy_reverse"} and "failed" in unknown
 
 
 def test_a_process_that_hangs_is_ended() -> None:
