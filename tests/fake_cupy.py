@@ -280,8 +280,8 @@ class ndarray:  # the name is CuPy's
         )
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if isinstance(value, np.ndarray):
-            Stream.current.refuse("given an array of the host")
+        if isinstance(value, np.ndarray) and value.shape != ():
+            raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
 
         def put() -> None:
             self.host(True)[tuple(map(_host, key)) if isinstance(key, tuple) else _host(key)] = _host(value)

@@ -282,6 +282,23 @@ def memory_made_on_streams(cupy: Any) -> None:
         np.testing.assert_allclose(a.shadow.get(), 2 * np.linspace(1, 2, n) ** 3, rtol=1e-12)
 
 
+# --- seeds ----------------------------------------------------------------------------------------------------------------------------
+
+
+def seeds_of_the_other_side(cupy: Any) -> None:
+    """Arrays of the host are no seeds of a device's, nor the other way; a number is, of whatever library. The tape goes on."""
+    n, k, tape = 300, compiled(CUBE, "scale"), gpuad.Tape()
+    for library, other in ((cupy, np), (np, cupy)):
+        x, y = Duplicated(library.ones(n), library.zeros(n)), Duplicated(library.zeros(n), library.zeros(n))
+        with tape:
+            k(-(-n // 128), 128, (y, x, 0.5, n))
+        with pytest.raises(TapeError, match=f"a seed for a {'CuPy' if library is cupy else 'NumPy'} array is a"):
+            tape.reverse({y: other.ones(n)})
+        tape.reverse({y: np.asarray(2.0)})
+        np.testing.assert_allclose(on_host(x.shadow), np.cos(1.0), rtol=1e-12)
+        tape = gpuad.Tape()
+
+
 # --- sums in a fixed order -----------------------------------------------------------------------------------------------------------
 
 MEETING = """extern "C" __global__ void meeting(const double* x, const int* at, float* y, double rate, int n)
@@ -310,5 +327,5 @@ def deterministic_sums(cupy: Any) -> None:
 
 CHECKS: tuple[Callable[[Any], None], ...] = (
     left_out, arrays_behind_pointers, turns_by_data, turns_by_numbers, stores_checked_on_streams,
-    shadows_made_on_streams, memory_made_on_streams, deterministic_sums,
+    shadows_made_on_streams, memory_made_on_streams, deterministic_sums, seeds_of_the_other_side,
 )  # fmt: skip

@@ -315,7 +315,7 @@ def test_refused(name: str) -> None:
 def test_a_modules_own_memory_is_used(cupy: Any) -> None:
     text = TEXT.replace("namespace filter { __constant__ double w[3]; }", "__constant__ double w[3];").replace("filter::", "")
     module = cupy.RawModule(code=text)
-    cupy.ndarray((3,), np.float64, module.get_global("w"))[:] = np.array(W)
+    cupy.ndarray((3,), np.float64, module.get_global("w"))[:] = cupy.asarray(W)
     kernel = gpuad.kernel(module, "smooth")
     x, y, dy, dx = cupy.asarray(_x()), cupy.zeros(20), cupy.ones(20), cupy.zeros(20)
     gpuad.autodiff(kernel, 1, 32, (Duplicated(y, dy), Duplicated(x, dx), 20))

@@ -65,6 +65,7 @@ class Seeding(Recording):
                 raise TapeError(f"{len(seed)} seeds for an array with {len(shadows)} shadows. No shadow was touched.")
             for (shadow, root, touched), part in zip(shadows, seed if several else [seed] * len(shadows), strict=True):
                 _check_seed(part, shadow.dtype)
+                _check_library(part, shadow)
                 if np.shape(part) and np.shape(part) != shadow.shape:
                     raise TapeError(f"a seed of shape {np.shape(part)} for an array of shape {shadow.shape}. No shadow was touched.")
                 kind = part.dtype if hasattr(part, "dtype") else np.asarray(part).dtype
@@ -190,6 +191,15 @@ def _weakly(seed: Any) -> Callable[[], Any]:
         return weakref.ref(seed)
     except TypeError:  # a number
         return _nothing
+
+
+def _check_library(seed: Any, shadow: Any) -> None:
+    """Refuses an array on another side than its shadow: nobody copies from the host to a device, or back, without being told to."""
+    on_device = hasattr(seed, "__cuda_array_interface__")
+    if namespace(shadow) is np and on_device:
+        raise TapeError("a seed for a NumPy array is a NumPy array or a number, not an array of a GPU. No shadow was touched.")
+    if namespace(shadow) is not np and not on_device and np.shape(seed):
+        raise TapeError("a seed for a CuPy array is a CuPy array or a number: pass cupy.asarray(seed). No shadow was touched.")
 
 
 def _check_seed(seed: Any, dtype: np.dtype[Any]) -> None:
