@@ -2,7 +2,8 @@
 
 The tests marked `gpu` first, then the table of problems beside everybody who is installed and has a GPU, with graphs replayed, then every
 case against the speed of a plain copy, then compute-sanitizer over every generated kernel, where the machine has that tool.
-All of it takes half an hour to an hour; `--seconds` ends it earlier, `--only`, `--no-tests` and `--no-sanitizer` choose parts of it.
+All of it takes half an hour; `--seconds` ends it earlier, `--only`, `--no-tests`, `--no-table`, `--no-cases` and `--no-sanitizer` choose
+parts of it, where a machine is lent for minutes, with a `--results` of its own for each.
 Where there is no GPU it says why and ends with status 0 (1 if GPUAD_REQUIRE_GPU=1). No step runs in this process,
 and each is recorded as failed if it fails; the record is written anew after each, so that a run that is cut short leaves what it has.
 Status 1 if a test failed.
@@ -129,6 +130,8 @@ def command(
     only: Annotated[list[str] | None, typer.Option(help="measure cases with this in their name; may be repeated")] = None,
     quick: Annotated[bool, typer.Option(help="small sizes: does everything run?")] = False,
     testing: Annotated[bool, typer.Option("--tests/--no-tests", help="run the tests marked gpu")] = True,
+    tabling: Annotated[bool, typer.Option("--table/--no-table", help="measure the table of problems")] = True,
+    casing: Annotated[bool, typer.Option("--cases/--no-cases", help="measure the cases")] = True,
     sanitizer: Annotated[bool, typer.Option(help="run compute-sanitizer, where it is found")] = True,
     seconds: Annotated[float, typer.Option(help="begin no further step after so many seconds; 0: no limit")] = 0.0,
     results: Annotated[Path, typer.Option(help="the folder for the record")] = records.RESULTS,
@@ -156,13 +159,13 @@ def command(
     if testing:
         step(record, "tests", tests)
     record["table"] = {}
-    for problem in (p for p in PROBLEMS if not only or any(word in f"table {p.name}" for word in only)):
+    for problem in (p for p in PROBLEMS if tabling and (not only or any(word in f"table {p.name}" for word in only))):
         chosen = table.sizes(problem, "gpu", quick)
         pace = table.QUICK if quick else table.Pace()
         step(record["table"], problem.name, partial(table.measured, problem, chosen, "gpu", pace, HIRE))
     record["cases"] = {}
     with contextlib.closing(CASES()) as ask:
-        for case in cpu.chosen(only or ()):
+        for case in cpu.chosen(only or ()) if casing else ():
             step(record["cases"], case.id, partial(measured, ask, case.id, _QUICK_BYTES if quick else 0, about))
     if sanitizer:
         step(record, "sanitizer", sanitized)

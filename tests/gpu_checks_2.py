@@ -12,6 +12,7 @@ from launch_tools import compiled
 
 import gpuad
 from gpuad import Active, BatchDuplicated, Duplicated
+from gpuad.cases import kernel_folder
 from gpuad.errors import LaunchError, TapeError
 
 # --- arrays that a call may leave out ------------------------------------------------------------------------------------------------
@@ -299,6 +300,33 @@ def seeds_of_the_other_side(cupy: Any) -> None:
         tape = gpuad.Tape()
 
 
+# --- shared memory whose bytes the launch names ---------------------------------------------------------------------------------------
+
+
+def dynamic_shared(cupy: Any) -> None:
+    """One kernel launched with several lengths in turn, alone and in a known program."""
+    n, scan = 200, gpuad.kernel(kernel_folder() / "block_scan.cu", "scan")
+    given = np.random.default_rng(1).uniform(0.99, 1.01, n).astype(np.float32)
+    seed = np.random.default_rng(2).normal(size=n).astype(np.float32)
+    sides = []
+    for library in (cupy, np):
+        x, tape, found = Duplicated(library.asarray(given.copy()), library.zeros(n, np.float32)), gpuad.Tape(), {}
+        for block in (32, 64, 32):
+            x.primal[...], x.shadow[...] = library.asarray(given), library.asarray(seed)
+            gpuad.autodiff(scan, -(-n // block), block, (x, n), shared_mem=8 * block)
+            found[f"x {block}"], found[f"dx {block}"] = on_host(x.primal).copy(), on_host(x.shadow).copy()
+        for _ in range(3):
+            x.primal[...] = library.asarray(given)
+            with tape:
+                for block in (32, 64):
+                    scan(-(-n // block), block, (x, n), shared_mem=8 * block)
+            tape.reverse({x: library.asarray(seed)})
+        found["dx"] = on_host(x.shadow)
+        sides.append(found)
+    assert np.isfinite(sides[1]["dx"]).all()
+    close(*sides, 1e-5)
+
+
 # --- sums in a fixed order -----------------------------------------------------------------------------------------------------------
 
 MEETING = """extern "C" __global__ void meeting(const double* x, const int* at, float* y, double rate, int n)
@@ -327,5 +355,5 @@ def deterministic_sums(cupy: Any) -> None:
 
 CHECKS: tuple[Callable[[Any], None], ...] = (
     left_out, arrays_behind_pointers, turns_by_data, turns_by_numbers, stores_checked_on_streams,
-    shadows_made_on_streams, memory_made_on_streams, deterministic_sums, seeds_of_the_other_side,
+    shadows_made_on_streams, memory_made_on_streams, deterministic_sums, seeds_of_the_other_side, dynamic_shared,
 )  # fmt: skip

@@ -538,6 +538,14 @@ def test_command_on_a_gpu(fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "skipped" in record["sanitizer"]
 
 
+def test_parts_of_the_command_on_a_gpu(fake: Any, tmp_path: Path) -> None:
+    words = ("--no-tests", "--no-table", "--no-cases", "--no-sanitizer", "--machine", "fake", "--date", "2000-01-01", "--results")
+    result = invoke(gpu.command, *words, str(tmp_path))
+    assert result.exit_code == 0, result.output
+    record = json.loads((tmp_path / "gpu-fake-2000-01-01.json").read_text())
+    assert record["table"] == record["cases"] == {} and "tests" not in record and "sanitizer" not in record
+
+
 def test_no_step_is_begun_after_the_time(fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "tests", lambda: pytest.fail("there is no time"))
     words = ("--only", "relu", "--only", "table saxpy", "--machine", "fake", "--date", "2000-01-01", "--results", str(tmp_path))
