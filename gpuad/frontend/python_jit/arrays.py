@@ -37,7 +37,7 @@ def _index(ctx: Context, index: Any_, node: ast.AST) -> Value:
         ctx.mistake(node, f"an index is an integer, not a {type_}")
     if isinstance(index, Static) and index.value < 0:
         ctx.refuse(node, f"a negative index ({index.value}) does not count from the end in a kernel; write a.shape[0] - {-index.value}")
-    return materialised(index, span)
+    return index if isinstance(index, Value) else materialised(index, span)
 
 
 def element(ctx: Context, array: ArrayValue, span: Span) -> Expr:

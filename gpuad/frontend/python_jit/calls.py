@@ -41,7 +41,7 @@ def call(ctx: Context, callee: Any_, values: tuple[Any_, ...], keywords: Keyword
         return _device(ctx, inner, values, node)
     if functions.is_cast(function):
         return functions.cast(ctx, function, values, node)
-    if all(isinstance(v, Static) for v in values) and callable(function):
+    if all(isinstance(v, Static) for v in values) and callable(function) and not functions.is_of_cupy(function):
         return functions.known(ctx, function, values, node)
     if function is abs and len(values) == 1:
         return functions.absolute(ctx, values, ctx.span(node))

@@ -6,11 +6,12 @@ import ast
 from collections.abc import Callable
 
 from ...ir.surface import Conditional
+from ...ir.types import I32
 from . import arrays, calls, complexes, fence, operators
 from .context import Context
 from .names import INDICES, Builtin, attribute, builtin_of
 from .signature import scalar_of_number
-from .typing_rules import as_type, common, described, type_of
+from .typing_rules import as_type, common, described, is_narrow, promoted, type_of
 from .typing_rules import truth as as_condition
 from .values import Any_, ArrayValue, Items, SharedValue, Static, Value
 from .warps import launch_index
@@ -137,6 +138,9 @@ def _conditional(ctx: Context, node: ast.IfExp) -> Any_:
         type_ = common(*types)
     else:
         type_ = types[0]
+    if is_narrow(type_):
+        ints = promoted(then, type_, span), promoted(otherwise, type_, span)
+        return Value(Conditional(span, I32, as_condition(condition, span), *ints), narrow=type_)
     sides = as_type(then, type_, span), as_type(otherwise, type_, span)
     return Value(Conditional(span, type_, as_condition(condition, span), *sides))
 

@@ -43,6 +43,11 @@ def is_cast(function: Any) -> bool:
     return isinstance(function, type) and issubclass(function, bool | int | float | complex | np.generic)
 
 
+def is_of_cupy(function: Any) -> bool:
+    """Whether it is a function of arrays on the GPU; of constants the kernel computes it."""
+    return type(function).__module__.partition(".")[0] == "cupy"
+
+
 def cast(ctx: Context, function: Any, values: tuple[Any_, ...], node: ast.Call) -> Any_:
     """`int(x)` (int64), `float(x)` (float64), `numpy.float32(x)`."""
     if len(values) != 1:

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import CompileError, UnsupportedError
-from ...ir.surface import Binary, Conditional, Expr, Function, HelperCall, Logical, MathCall, Name, Return, Unary
+from ...ir.surface import Binary, Cast, Conditional, Expr, Function, HelperCall, Logical, MathCall, Name, Return, Unary
 from ...ir.surface import Block as BlockNode
-from ...ir.types import BOOL, Scalar
+from ...ir.types import BOOL, I32, Scalar
 from ...source import Span
 from ..cuda.conversions import constant
 from . import complexes, fence
 from .context import Program
-from .typing_rules import as_type, common, floating, materialised, quotient, truth, type_of
+from .typing_rules import as_type, common, compared, floating, is_narrow, materialised, promoted, quotient, truth, type_of
 from .values import Any_, Static, Value
 
 _PYTHON: dict[type[ast.AST], Callable[..., Any]] = {
@@ -39,14 +39,16 @@ def unary(op: ast.AST, value: Any_, span: Span) -> Any_:
     if isinstance(value, Value) and complexes.is_complex(value):
         return complexes.unary(op, value, span)
     type_ = type_of(value, span)
-    expr = as_type(value, type_, span)
     if isinstance(op, ast.Not):
         return Value(Unary(span, BOOL, "!", truth(value, span)))
     if isinstance(op, ast.UAdd):
         return value
     if type_ == BOOL or (isinstance(op, ast.Invert) and type_.is_float):
         raise CompileError(f"this operator is not for {type_}", span)
-    return Value(Unary(span, type_, "-" if isinstance(op, ast.USub) else "~", expr))
+    name = "-" if isinstance(op, ast.USub) else "~"
+    if is_narrow(type_):
+        return Value(Unary(span, I32, name, promoted(value, type_, span)), narrow=type_)
+    return Value(Unary(span, type_, name, as_type(value, type_, span)))
 
 
 def binary(program: Program, op: ast.AST, left: Any_, right: Any_, span: Span) -> Any_:
@@ -59,11 +61,11 @@ def binary(program: Program, op: ast.AST, left: Any_, right: Any_, span: Span) -
         return complexes.binary(op, left, right, span)
     types = type_of(left, span), type_of(right, span)
     if type(op) in _COMPARE:
-        shared = common(*types)
+        shared = compared(left, right, span)
         return Value(Binary(span, BOOL, _COMPARE[type(op)], as_type(left, shared, span), as_type(right, shared, span)))
     if isinstance(op, ast.And | ast.Or):
         return Value(Logical(span, BOOL, "&&" if isinstance(op, ast.And) else "||", truth(left, span), truth(right, span)))
-    return Value(_arithmetic(program, op, left, right, types, span))
+    return _arithmetic(program, op, left, right, types, span)
 
 
 def _folded(op: ast.AST, values: tuple[Static, ...], span: Span) -> Any:
@@ -73,22 +75,41 @@ def _folded(op: ast.AST, values: tuple[Static, ...], span: Span) -> Any:
         raise CompileError(f"{type(error).__name__}: {error}", span) from None
 
 
-def _arithmetic(program: Program, op: ast.AST, left: Any_, right: Any_, types: tuple[Scalar, Scalar], span: Span) -> Expr:
+def _arithmetic(program: Program, op: ast.AST, left: Any_, right: Any_, types: tuple[Scalar, Scalar], span: Span) -> Value:
     shared = quotient(*types) if isinstance(op, ast.Div) else common(*types)
     bits = type(op) in _BITS
     if bits and shared.is_float:
         raise CompileError(f"this operator is not for {shared}", span)
     if shared == BOOL and not isinstance(op, ast.BitOr | ast.BitAnd | ast.BitXor):
         raise UnsupportedError("arithmetic of two bools is not supported; convert one with int(...)", span)
+    if shared == BOOL:
+        return Value(_of_bools(_BITS[type(op)], as_type(left, BOOL, span), as_type(right, BOOL, span), span))
     if isinstance(op, ast.Pow):
-        return power(left, right, shared, span)
-    operands = as_type(left, shared, span), as_type(right, shared, span)
+        return Value(power(left, right, shared, span))
+    if is_narrow(shared):
+        return _of_narrow(program, op, (promoted(left, shared, span), promoted(right, shared, span)), shared, span)
+    return Value(_operation(program, op, (as_type(left, shared, span), as_type(right, shared, span)), shared, span))
+
+
+def _operation(program: Program, op: ast.AST, operands: tuple[Expr, Expr], type_: Scalar, span: Span) -> Expr:
+    """Of two numbers of one type."""
     if isinstance(op, ast.FloorDiv | ast.Mod):
-        return floor_divided(program, isinstance(op, ast.Mod), shared, operands, span)
+        return floor_divided(program, isinstance(op, ast.Mod), type_, operands, span)
     name = "/" if isinstance(op, ast.Div) else _ARITHMETIC.get(type(op)) or _BITS.get(type(op))
     if name is None:
         raise UnsupportedError(fence.message(op), span)
-    return Binary(span, shared, name, *operands)
+    return Binary(span, type_, name, *operands)
+
+
+def _of_narrow(program: Program, op: ast.AST, operands: tuple[Expr, Expr], type_: Scalar, span: Span) -> Value:
+    """Of two integers of less than 32 bits: an int, but for `%`, which CuPy writes as a function of their type."""
+    found = _operation(program, op, operands, I32, span)
+    return Value(Cast(span, type_, found, implicit=False)) if isinstance(op, ast.Mod) else Value(found, narrow=type_)
+
+
+def _of_bools(op: str, left: Expr, right: Expr, span: Span) -> Expr:
+    """`&`, `|`, `^` of two bools, of which both are evaluated: C++ makes ints of them, and a bool of the result."""
+    return Cast(span, BOOL, Binary(span, I32, op, *(Cast(span, I32, side, implicit=False) for side in (left, right))), implicit=False)
 
 
 def power(left: Any_, right: Any_, shared: Scalar, span: Span) -> Expr:
@@ -109,7 +130,7 @@ def power(left: Any_, right: Any_, shared: Scalar, span: Span) -> Expr:
 
 
 def floor_divided(program: Program, modulo: bool, type_: Scalar, operands: tuple[Expr, Expr], span: Span) -> Expr:
-    """Python's `//` and `%`, which round downwards. Of integers by 0 they give 0 and the dividend, as CuPy's."""
+    """Python's `//` and `%`, which round downwards. Of integers by 0 they give 0, as CuPy's."""
     if type_.is_float:
         return _floor_of_floats(program, modulo, type_, operands, span)
     key = ("modulo" if modulo else "floor_divide", type_)
@@ -135,7 +156,7 @@ def _integers(modulo: bool, type_: Scalar, x: Expr, y: Expr, span: Span) -> Expr
         one = constant(span, type_, 1)
         floor = Conditional(span, type_, Logical(span, BOOL, "&&", signs, rest), Binary(span, type_, "-", q, one), q)
     found = Binary(span, type_, "-", x, Binary(span, type_, "*", floor, y)) if modulo else floor
-    return Conditional(span, type_, Binary(span, BOOL, "==", y, zero), x if modulo else zero, found)
+    return Conditional(span, type_, Binary(span, BOOL, "==", y, zero), zero, found)
 
 
 def extreme(program: Program, greatest: bool, left: Any_, right: Any_, span: Span) -> Any_:
@@ -143,9 +164,12 @@ def extreme(program: Program, greatest: bool, left: Any_, right: Any_, span: Spa
     if isinstance(left, Static) and isinstance(right, Static):
         return Static((max if greatest else min)(left.value, right.value))
     type_ = common(type_of(left, span), type_of(right, span))
+    name = "max" if greatest else "min"
+    if is_narrow(type_):
+        return Value(MathCall(span, I32, name, (promoted(left, type_, span), promoted(right, type_, span))), narrow=type_)
     operands = as_type(left, type_, span), as_type(right, type_, span)
     if not type_.is_float:
-        return Value(MathCall(span, type_, "max" if greatest else "min", operands))
+        return Value(MathCall(span, type_, name, operands))
 
     def body(x: Expr, y: Expr) -> Expr:
         wins = Binary(span, BOOL, ">=" if greatest else "<=", x, y)

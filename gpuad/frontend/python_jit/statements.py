@@ -6,6 +6,8 @@ import ast
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from ...errors import CompileError
 from ...ir.surface import (
     Assign,
@@ -89,7 +91,10 @@ def _variable(ctx: Context, target: ast.Name, value: Any_, node: ast.stmt, top: 
 
 
 def _fitting(value: Any_, type_: Type, what: str, span: Span) -> Node:
-    """A number for a variable or element of a type. CompileError where a complex one would become real."""
+    """A number for a variable or element of a type; a constant has the type that it has by itself first, so 0.1 is rounded to float32.
+    CompileError where a complex one would become real."""
+    if isinstance(value, Static) and (scalar_of_number(value.value) is not None or complexes.is_complex(value)):
+        value = complexes.number(value, span)
     if isinstance(type_, Complex):
         return complexes.as_complex(value, type_, span)
     assert isinstance(type_, Scalar)
@@ -141,6 +146,7 @@ def _kept(ctx: Context, value: Items, span: Span) -> tuple[tuple[Stmt, ...], tup
         if isinstance(item, Static):
             items.append(item)
             continue
+        item = complexes.number(item, span)
         declaration = ctx.program.declare(span, f"item{k}", item.kind)
         statements.append(Declare(span, declaration, item.expr))
         items.append(Value(Name(span, item.kind, declaration)))
@@ -167,10 +173,13 @@ def _augmented(ctx: Context, node: ast.AugAssign, top: bool, scope: Scope) -> tu
     place = _element(ctx, node.target) if isinstance(node.target, ast.Subscript) else expression(ctx, node.target)
     if not isinstance(place, Value) or not isinstance(value, Static | Value):
         ctx.mistake(node, "only numbers can be changed in place")
+    if not _is_whole(value):
+        value = complexes.number(value, span)
     if complexes.is_complex(place, value):
         return _complex_augmented(ctx, node, place, value)
     op = _COMPOUND.get(type(node.op))
     if op is None or place.type == BOOL:
+        _check_evaluated_twice(ctx, node, place)
         changed = binary(ctx.program, node.op, place, value, span)
         return (Evaluate(span, Assign(span, place.type, place.expr, stored(changed, place.type, "the target", span))),)
     shared = quotient(place.type, type_of(value, span)) if op == "/" else common(place.type, type_of(value, span))
@@ -183,10 +192,19 @@ def _augmented(ctx: Context, node: ast.AugAssign, top: bool, scope: Scope) -> tu
 
 def _complex_augmented(ctx: Context, node: ast.AugAssign, place: Value, value: Static | Value) -> tuple[Stmt, ...]:
     span = ctx.span(node)
-    if has_effects(place.expr):
-        ctx.refuse(node.target, "a target whose index is a call or an atomic operation: assign the index to a variable first")
+    _check_evaluated_twice(ctx, node, place)
     changed = complexes.binary(node.op, place, value, span)
     return (Evaluate(span, Assign(span, place.kind, place.expr, _fitting(changed, place.kind, "the target", span))),)
+
+
+def _is_whole(value: Static | Value) -> bool:
+    """Whether it is a constant that is the same in every type."""
+    return isinstance(value, Static) and isinstance(value.value, int | np.integer)
+
+
+def _check_evaluated_twice(ctx: Context, node: ast.AugAssign, place: Value) -> None:
+    if has_effects(place.expr):
+        ctx.refuse(node.target, "a target whose index is a call or an atomic operation: assign the index to a variable first")
 
 
 _COMPOUND: dict[type[ast.AST], str] = {

@@ -55,9 +55,24 @@ def floating(type_: Scalar) -> Scalar:
 def quotient(left: Scalar, right: Scalar) -> Scalar:
     """The type of `/`."""
     shared = common(left, right)
-    if shared.is_float:
+    return shared if shared.is_float else F64
+
+
+def compared(left: Any_, right: Any_, span: Span) -> Scalar:
+    """The type in which two numbers are compared: of integers as int64, so that a negative int32 is less than any uint32; in a type of 32
+    bits where that is the same."""
+    shared = common(type_of(left, span), type_of(right, span))
+    if is_narrow(shared):
+        return I32
+    if not shared.is_integer or shared.is_signed or shared == U64:
         return shared
-    return F32 if shared.bits < 32 and BOOL not in (left, right) else F64
+    return I64 if _may_be_negative(left) or _may_be_negative(right) else shared
+
+
+def _may_be_negative(value: Any_) -> bool:
+    if isinstance(value, Value):
+        return isinstance(value.expr.type, Scalar) and value.expr.type.is_signed
+    return isinstance(value, Static) and bool(value.value < 0)
 
 
 def as_type(value: Any_, type_: Scalar, span: Span) -> Expr:
@@ -66,7 +81,7 @@ def as_type(value: Any_, type_: Scalar, span: Span) -> Expr:
         return _constant(value.value, type_, span)
     type_of(value, span)
     assert isinstance(value, Value)
-    return value.expr if value.type == type_ else Cast(span, type_, value.expr, implicit=False, rounds=type_ != F16)
+    return value.expr if value.expr.type == type_ else Cast(span, type_, value.expr, implicit=False, rounds=type_ != F16)
 
 
 def _constant(number: Any, type_: Scalar, span: Span) -> Expr:
@@ -80,7 +95,21 @@ def _constant(number: Any, type_: Scalar, span: Span) -> Expr:
 
 def materialised(value: Any_, span: Span) -> Value:
     """A number as the kernel computes it; a constant in the type that it has by itself."""
-    return value if isinstance(value, Value) else Value(as_type(value, type_of(value, span), span))
+    if isinstance(value, Value) and value.narrow is None:
+        return value
+    return Value(as_type(value, type_of(value, span), span))
+
+
+def is_narrow(type_: Scalar) -> bool:
+    """Whether C++ makes an int of such an integer before it computes with it."""
+    return type_.is_integer and type_.bits < 32
+
+
+def promoted(value: Any_, type_: Scalar, span: Span) -> Expr:
+    """An operand of a narrow type, as the int that C++ makes of it."""
+    if isinstance(value, Value) and value.type == type_:
+        return as_type(value, I32, span)
+    return Cast(span, I32, as_type(value, type_, span), implicit=False)
 
 
 def stored(value: Any_, type_: Scalar, what: str, span: Span) -> Expr:

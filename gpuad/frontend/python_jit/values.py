@@ -22,16 +22,18 @@ class Static:
 
 @dataclass(frozen=True)
 class Value:
-    """A number that the kernel computes."""
+    """A number that the kernel computes. `narrow`: CuPy counts it as an integer of less than 32 bits, but C++ has computed an int, which
+    is cut to that type only where the number is stored."""
 
     expr: Expr
+    narrow: Scalar | None = None
 
     @property
     def kind(self) -> Number:
         """Its type. CompileError for what a function without a result gives."""
         if not isinstance(self.expr.type, Scalar | Complex):
             raise CompileError("this function returns nothing", self.expr.span)
-        return self.expr.type
+        return self.narrow or self.expr.type
 
     @property
     def type(self) -> Scalar:

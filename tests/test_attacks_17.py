@@ -1,0 +1,164 @@
+"""What an attack on jit functions, elementwise kernels, modules and programs has found. What integers, bools and constants are in a jit
+function is what they are in the CUDA text that CuPy 14 makes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from launch_tools import EXECUTORS, running
+
+import gpuad
+from gpuad import Duplicated, UnsupportedError, jit
+
+# --- constants -----------------------------------------------------------------------------------------------------------------------
+
+
+@jit.rawkernel()
+def _stored(x: Any, y: Any) -> None:
+    i = jit.grid(1)
+    y[i, 0] = 0.1
+    y[i, 1] += 0.1
+    y[i, 2] *= 0.1
+    y[i, 3] = x[i] * 0.1
+    y[i, 4], y[i, 5] = 0.1, np.float64(0.1)
+    y[i, 6] **= 2
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_constants_are_floats_where_they_are_assigned_or_change_in_place(executor: str) -> None:
+    """As in CuPy: `y[i] = 0.1` is `(double)0.1f`, but `x * 0.1` multiplies by the double."""
+    x, y, tenth = Duplicated(np.array([1.5]), np.zeros(1)), Duplicated(np.full((1, 7), 2.0), np.ones((1, 7))), float(np.float32(0.1))
+    with running(executor):
+        gpuad.autodiff(_stored, 1, 1, (x, y))
+    np.testing.assert_array_equal(y.primal[0], [tenth, 2 + tenth, 2 * tenth, 1.5 * 0.1, tenth, 0.1, 4])
+    np.testing.assert_allclose(y.shadow[0], [0, 1, tenth, 0, 0, 0, 4], rtol=1e-15)
+    np.testing.assert_array_equal(x.shadow, [0.1])
+
+
+# --- integers and bools --------------------------------------------------------------------------------------------------------------
+
+
+@jit.rawkernel()
+def _compared(x: Any, y: Any, first: Any, small: Any) -> None:
+    i = jit.grid(1)
+    if i > first:  # of uint32 and int32: as whole numbers, so all threads are beyond -1
+        y[i] += x[i]
+    if i > -1:
+        y[i] += 2 * x[i]
+    if small[i] - small[3 - i] > i:
+        y[i] += 4 * x[i]
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_negative_numbers_are_less_than_unsigned_ones(executor: str) -> None:
+    x, y = Duplicated(np.ones(4), np.zeros(4)), Duplicated(np.zeros(4), np.ones(4))
+    with running(executor):
+        gpuad.autodiff(_compared, 1, 4, (x, y, -1, np.array([5, 6, 7, 8], np.uint8)))
+    np.testing.assert_array_equal(x.shadow, [3, 3, 3, 3])
+    x, y = Duplicated(np.ones(4), np.zeros(4)), Duplicated(np.zeros(4), np.ones(4))
+    with running(executor):
+        gpuad.autodiff(_compared, 1, 4, (x, y, 1, np.array([8, 6, 4, 5], np.uint8)))
+    np.testing.assert_array_equal(x.shadow, [6, 6, 3, 3])
+
+
+@jit.rawkernel()
+def _pixels(image: Any, w: Any, out: Any) -> None:
+    i = jit.grid(1)
+    out[i, 0] = w[i] * (image[i + 1] - image[i])
+    difference = image[i + 1] - image[i]
+    out[i, 1] = w[i] * difference
+    out[i, 2] = w[i] * max(-image[i], image[i + 1] - 100)
+    out[i, 3] = w[i] * (image[i] / image[i + 1])
+    out[i, 4] = w[i] * (image[i] + (image[i + 1] - image[i] if image[i] > 1 else image[i]))
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_small_integers_are_ints_until_they_are_stored(executor: str) -> None:
+    """A difference of two bytes may be negative, as C++ has it; a variable that takes it is a byte. Quotients are doubles."""
+    image = np.array([1, 3, 255, 2], np.uint8)
+    w, out = Duplicated(np.ones(3), np.zeros(3)), Duplicated(np.zeros((3, 5)), np.ones((3, 5)))
+    with running(executor):
+        gpuad.autodiff(_pixels, 1, 3, (image, w, out))
+    a, b = image[:-1].astype(int), image[1:].astype(int)
+    expected = np.stack([b - a, (b - a) % 256, np.maximum(-a, b - 100), a / b, a + np.where(a > 1, b - a, a)], 1)
+    np.testing.assert_allclose(out.primal, expected, rtol=1e-15)
+    np.testing.assert_allclose(w.shadow, expected.sum(1), rtol=1e-15)
+
+
+@jit.rawkernel()
+def _bools(x: Any, y: Any, flags: Any) -> None:
+    i = jit.grid(1)
+    if (x[i] > 0.25) & (i < 3):
+        y[i] += x[i]
+    if (x[i] > 0.75) | flags[i]:
+        y[i] += 2 * x[i]
+    if (x[i] > 0.75) ^ flags[i]:
+        y[i] += 4 * x[i]
+    flags[i] &= x[i] > 0.5
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_bools_are_combined_without_words(executor: str) -> None:
+    flags = np.array([True, False, True, True])
+    x, y = Duplicated(np.array([0, 0.5, 1, 0.6]), np.zeros(4)), Duplicated(np.zeros(4), np.ones(4))
+    with running(executor):
+        gpuad.autodiff(_bools, 1, 4, (x, y, flags))
+    np.testing.assert_array_equal(x.shadow, [6, 1, 3, 6])
+    np.testing.assert_array_equal(flags, [False, False, True, True])
+
+
+@jit.rawkernel()
+def _by_nothing(k: Any, out: Any) -> None:
+    i = jit.grid(1)
+    out[i, 0] = k[i] // (k[i] - k[i])
+    out[i, 1] = k[i] % (k[i] - k[i])
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_integers_divided_by_0_leave_no_rest(executor: str) -> None:
+    out = np.full((2, 2), 9.0)
+    with running(executor):
+        _by_nothing[1, 2](np.array([5, -7]), out)
+    np.testing.assert_array_equal(out, 0)
+
+
+# --- targets and functions -----------------------------------------------------------------------------------------------------------
+
+
+@jit.rawkernel()
+def _appended(x: Any, count: Any) -> None:
+    x[jit.atomic_add(count, 0, 1)] //= 2.0
+
+
+def test_an_index_that_counts_is_not_evaluated_twice() -> None:
+    with pytest.raises(UnsupportedError, match="assign the index to a variable first"):
+        _appended[1, 1](np.ones(2), np.zeros(1, np.int32))
+
+
+class _Ufunc:
+    """As a function of cupy: nothing that can be called where there is no GPU."""
+
+    __module__ = "cupy._core._kernel"
+    __name__ = "sqrt"
+
+    def __call__(self, *_: Any) -> Any:
+        raise RuntimeError("no GPU")
+
+
+_sqrt = _Ufunc()
+
+
+@jit.rawkernel()
+def _root(x: Any, y: Any) -> None:
+    i = jit.grid(1)
+    y[i] = x[i] * _sqrt(2.0)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_functions_of_cupy_of_constants_are_computed_in_the_kernel(executor: str) -> None:
+    x, y = Duplicated(np.ones(2), np.zeros(2)), Duplicated(np.zeros(2), np.ones(2))
+    with running(executor):
+        gpuad.autodiff(_root, 1, 2, (x, y))
+    np.testing.assert_array_equal(x.shadow, np.sqrt(np.float32(2)))
