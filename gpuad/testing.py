@@ -30,9 +30,9 @@ from .arguments.conversions import writeable
 from .arguments.layouts import dtype_leaves
 from .errors import UnsupportedError
 from .ir.dtypes import is_bfloat16, is_real, shadow_dtype
-from .ir.nodes import Binary, Call, Var, walk
+from .ir.nodes import Binary, Call, Cast, walk
 from .ir.rewrite import expressions, walk_stmts
-from .ir.types import Pointer
+from .ir.types import Pointer, Scalar
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class _State:
     pairs: dict[int, Any] = field(default_factory=dict)  # annotated arguments, by position
     views: dict[tuple[int, int], tuple[int, Any, Any]] = field(default_factory=dict)  # room, primal, shadow; by position and field
     structs: dict[int, Any] = field(default_factory=dict)  # shadow memory of allocations of structs
-    scalars: dict[int, float] = field(default_factory=dict)
+    scalars: dict[int, float | complex] = field(default_factory=dict)
     fixed: list[int] = field(default_factory=list)  # structs by value
 
     def __post_init__(self) -> None:
@@ -224,18 +224,22 @@ class _State:
             active = isinstance(arg, Duplicated | Active) or (not annotated and _is_float(value))
             if active and self._is_struct_by_value(position, value):
                 if isinstance(arg, Active):
-                    raise TypeError(f"check_gradient cannot vary the struct that is argument {position + 1}: pass it without a shadow")
+                    raise TypeError(
+                        f"check_gradient cannot vary the struct or vector that is argument {position + 1}: pass it without a shadow"
+                    )
                 self.fixed.append(position)
             elif _is_array(value):
                 self._add_array(position, arg, value, active)
             elif active:
-                self.scalars[position] = float(value)
+                self.scalars[position] = complex(value) if isinstance(value, complex | np.complexfloating) else float(value)
         for position, (name, array) in enumerate(module_arrays(self.launch.kernel).items(), len(self.args)):
             self._add_array(position, array, array, name in self.launch.kernel.shadows)
         if not self.views:
             raise TypeError("check_gradient: no argument is an array of floats")
 
     def _is_struct_by_value(self, position: int, value: Any) -> bool:
+        if isinstance(value, tuple):  # a vector
+            return True
         declared = getattr(self.launch.kernel, "declared", ())[position : position + 1]
         fields = getattr(getattr(value, "dtype", None), "names", None)
         return fields is not None and any(not isinstance(d.type, Pointer) for d in declared)
@@ -288,22 +292,23 @@ class _State:
     def remarks(self) -> Iterator[str]:
         """What a reader should know of the tolerances, and of what was not varied."""
         for position in self.fixed:
-            yield f"argument {position + 1} is a struct by value: it was held fixed"
+            yield f"argument {position + 1} is a struct or vector by value: it was held fixed"
         if self.computing() < min(self._sizes()):
             yield f"the kernel computes in float{8 * self.computing()} what its arrays hold in more digits; compared as such"
 
     def computing(self) -> int:
         """The size of the narrowest numbers that the kernel computes from what is active: `fabsf(x)` of a double has no more digits than a
-        float, and a parameter may be narrower than all arrays."""
+        float, nor has a float that a sum of doubles goes to, and a parameter may be narrower than all arrays."""
         if not isinstance(self.launch.kernel, Kernel):
             return max(self._sizes())
         kernel = self.launch.kernel.suited(self.args, self.launch.shared_mem).primal()
         given = {position for position, _ in self.views} | set(self.scalars)
         aligned = len(kernel.params) == len(self.args)  # but for structs, which are several parameters each
         facts = activity(kernel, [p for k, p in enumerate(kernel.params) if k in given or not aligned])
-        made = (e for s in walk_stmts(kernel.body) for top in expressions(s) for e in walk(top) if isinstance(e, Binary | Call))
+        made = (e for s in walk_stmts(kernel.body) for top in expressions(s) for e in walk(top) if isinstance(e, Binary | Call | Cast))
         types = [e.type for e in made if any(v in facts.varied for v in differentiable(e))]
-        types += [item.type for p, item in enumerate(kernel.params) if p in self.scalars and aligned and isinstance(item, Var)]
+        declared = [self.launch.kernel.declared[p].type for p in self.scalars]
+        types += [t for t in (getattr(d, "element", d) for d in declared) if isinstance(t, Scalar)]
         return min((t.bits // 8 for t in types), default=8)
 
     @contextmanager
@@ -330,7 +335,8 @@ class _State:
             shadow[...] = namespace(array).asarray(size * _normal(rng, array), shadow.dtype)
         made = self.shadows()
         for position, value in self.scalars.items():
-            made[-1 - position] = np.float64(rng.standard_normal() * (_scale(np.float64(value)) if scaled else 1.0))
+            parts = _parts(value)
+            made[-1 - position] = rng.standard_normal(parts.shape) * (_scale(parts) if scaled else 1.0)
         return made
 
     def shadows(self) -> Vector:
@@ -361,11 +367,12 @@ class _State:
         self.restore()
         self._fill(seeds)
         shadows = self._autodiff(seeds, api.Reverse)
-        return {**self.shadows(), **{-1 - p: np.float64(s.item()) for p, s in shadows.items()}}
+        return {**self.shadows(), **{-1 - p: _parts(s.item()) for p, s in shadows.items()}}
 
     def _autodiff(self, given: Vector, mode: Any) -> dict[int, Any]:
         library = namespace(next(iter(self.views.values()))[1])
-        shadows = {p: library.full((), given.get(-1 - p, 0.0), np.float64) for p in self.scalars}
+        begun = {p: _like(value, given.get(-1 - p)) for p, value in self.scalars.items()}
+        shadows = {p: library.full((), number, np.asarray(number).dtype) for p, number in begun.items()}
         actives = {p: Active(getattr(self.args[p], "primal", self.args[p]), shadow) for p, shadow in shadows.items()}
         args = tuple({**self.pairs, **actives}.get(p, a) for p, a in enumerate(self.args))
         api.autodiff(self._with_shadows(), self.launch.grid, self.launch.block, args, mode=mode, **self.launch.call)
@@ -388,7 +395,7 @@ class _State:
                 moved = _host(room.before) + step * direction[key]
                 room.root[...] = namespace(room.root).asarray(moved, room.root.dtype)
         for p, value in self.scalars.items():
-            args[p] = _like(args[p], value + step * float(direction[-1 - p] if direction is not None else 0.0))
+            args[p] = _typed(args[p], value + step * _like(value, direction and direction[-1 - p]))
         self.launch.kernel(self.launch.grid, self.launch.block, tuple(args), **self.launch.call)
         return self.primals()
 
@@ -448,8 +455,20 @@ def _scale(values: Any) -> float:
     return float(np.sqrt(np.mean(finite**2))) or 1.0 if finite.size else 1.0
 
 
-def _like(given: Any, value: float) -> Any:
+def _typed(given: Any, value: float | complex) -> Any:
     return given.dtype.type(value) if isinstance(given, np.generic) else value
+
+
+def _parts(value: float | complex) -> Any:
+    """A number by value as a vector: its real part, or both parts."""
+    return np.array([value.real, value.imag] if isinstance(value, complex) else value, np.float64)
+
+
+def _like(value: float | complex, parts: Any) -> float | complex:
+    """The number of the kind of `value` whose parts these are; 0 without them."""
+    if isinstance(value, complex):
+        return 0j if parts is None else complex(*parts)
+    return 0.0 if parts is None else float(parts)
 
 
 def _dot(a: Vector, b: Vector) -> float:
@@ -502,7 +521,10 @@ def _dot_products(
     left, right = _dot(tangent, _without_scalars(w)), _dot(v, gradient)
     yield Check(f"dot product {number}", _relative(left - right, _norm(tangent) * _norm(w), _norm(v) * _norm(gradient)), precision.dot)
     second = state.reverse(gradient)
-    left, right = _dot(tangent, _without_scalars(gradient)), _dot(v, second) - sum(v[k] * gradient[k] for k in gradient if k < 0)
+    left, right = (
+        _dot(tangent, _without_scalars(gradient)),
+        _dot(v, second) - sum(float(np.vdot(v[k], gradient[k])) for k in gradient if k < 0),
+    )
     gap = _relative(left - right, _norm(tangent) * _norm(gradient), _norm(v) * _norm(second))
     yield Check(f"twice without clearing {number}", gap, precision.dot)
 

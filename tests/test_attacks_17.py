@@ -10,7 +10,8 @@ import pytest
 from launch_tools import EXECUTORS, running
 
 import gpuad
-from gpuad import Duplicated, UnsupportedError, jit
+from gpuad import Active, Duplicated, UnsupportedError, jit
+from gpuad.testing import check_gradient
 
 # --- constants -----------------------------------------------------------------------------------------------------------------------
 
@@ -162,3 +163,41 @@ def test_functions_of_cupy_of_constants_are_computed_in_the_kernel(executor: str
     with running(executor):
         gpuad.autodiff(_root, 1, 2, (x, y))
     np.testing.assert_array_equal(x.shadow, np.sqrt(np.float32(2)))
+
+
+# --- checking ------------------------------------------------------------------------------------------------------------------------
+
+
+@jit.rawkernel()
+def _turned(z: Any, c: Any, x: Any) -> None:
+    i = jit.grid(1)
+    z[i] = z[i] * c + 2.0
+    x[i] *= abs(z[i] * c)
+
+
+def test_complex_numbers_by_value_are_checked() -> None:
+    z, x = np.array([1 + 2j, 0.5 - 1j]), np.array([1.0, 2.0])
+    for c, shadow in ((0.7 + 0.2j, np.zeros((), complex)), (np.complex128(0.7 - 0.3j), np.zeros(1, complex))):
+        args = (Duplicated(z.copy()), Active(c, shadow), Duplicated(x.copy()))
+        assert check_gradient(_turned, args, grid=1, block=2).passed
+
+
+@jit.rawkernel()
+def _summed(x: Any, y: Any) -> None:
+    i = jit.grid(1)
+    s = 0.0
+    s += x[i] * 1.1
+    y[i] = s * x[i]
+
+
+def test_a_float_that_sums_doubles_is_checked_as_a_float() -> None:
+    report = check_gradient(_summed, (Duplicated(np.array([0.5, 1.5])), Duplicated(np.zeros(2))), grid=1, block=2)
+    assert "the kernel computes in float32" in str(report)
+
+
+def test_vectors_by_value_are_held_fixed_when_a_kernel_is_checked() -> None:
+    text = 'extern "C" __global__ void k(double3 a, double* y) { y[threadIdx.x] *= a.x * y[threadIdx.x] + a.z; }'
+    report = check_gradient(gpuad.kernel(text, "k"), ((1.0, 2.0, 3.0), Duplicated(np.array([1.0, 2.0]))), grid=1, block=2)
+    assert report.passed
+    with pytest.raises(TypeError, match="cannot vary the struct or vector that is argument 1"):
+        check_gradient(gpuad.kernel(text, "k"), (Active((1.0, 2.0, 3.0), np.zeros(3)), Duplicated(np.ones(2))), grid=1, block=2)
