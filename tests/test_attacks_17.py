@@ -125,6 +125,28 @@ def test_integers_divided_by_0_leave_no_rest(executor: str) -> None:
     np.testing.assert_array_equal(out, 0)
 
 
+@jit.rawkernel()
+def _functions(k: Any, x: Any, out: Any) -> None:
+    i = jit.grid(1)
+    out[i, 0] = x[i] * (np.floor(k[i]) // 2 + np.ceil(k[i]) + np.trunc(k[i]))
+    out[i, 1] = x[i] * (np.fmax(k[i], 3) + np.fmin(k[i], 3) / 3)
+    out[i, 2] = x[i] * (np.fmod(k[i], 4) + np.fmod(k[i], 0))
+    out[i, 3] = np.float_power(np.float32(x[i]), 2)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_functions_of_integers_are_integers(executor: str) -> None:
+    """Beyond 2 ** 24 a float32 would be another number."""
+    k = np.array([2**25 + 1, -(2**25) - 3], np.int32)
+    x, out = Duplicated(np.ones(2), np.zeros(2)), Duplicated(np.zeros((2, 4)), np.ones((2, 4)))
+    with running(executor):
+        gpuad.autodiff(_functions, 1, 2, (k, x, out))
+    whole = k.astype(np.int64)
+    expected = np.stack([whole // 2 + 2 * whole, np.maximum(whole, 3) + np.minimum(whole, 3) / 3, np.fmod(whole, 4)], 1)
+    np.testing.assert_allclose(out.primal[:, :3], expected, rtol=1e-15)
+    np.testing.assert_allclose(x.shadow, expected.sum(1) + 2, rtol=1e-15)
+
+
 # --- targets and functions -----------------------------------------------------------------------------------------------------------
 
 

@@ -50,6 +50,7 @@ BODIES: dict[str, tuple[str, str]] = {
     "shared half": ("s = ^jit.shared_memory(np.float16, 3)", fence.SHARED_HALF),
     "math.floor": ("x[0] = ^math.floor(x[0])", "math.floor gives an int in Python; write int(x), or cupy.floor(x)"),
     "power of integers": ("n = ^n ** n", fence.INT_POWER),
+    "reciprocal of an integer": ("x[0] = ^np.reciprocal(n)", fence.INT_RECIPROCAL),
     "plain function": ("x[0] = ^plain(x[0])", "'plain' cannot be called in a kernel; decorate it with jit.rawkernel(device=True)"),
     "unknown function": ("x[0] = ^np.nextafter(x[0], x[0])", "the function nextafter of 2 arguments is not supported in a kernel"),
     "keywords": ("x[0] = np.sqrt(x[0], dtype=^np.float32)", "keyword arguments are not supported here"),

@@ -44,6 +44,7 @@ TARGETS = "one target for each assignment"
 SLICED = "an array is stored element by element; give all indices"
 INT_MATH = "math.{0} gives an int in Python; write int(x), or cupy.{0}(x)"
 INT_POWER = "powers of integers are not supported but for a small constant exponent; write products"
+INT_RECIPROCAL = "the reciprocal of an integer is an integer in CuPy; write 1 / x for a float"
 NUMPY_MODE = "mode='numpy' is not supported; leave it out (mode='cuda')"
 
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.surface import Binary, MathCall
+from ...errors import UnsupportedError
+from ...ir.surface import Binary, Conditional, Expr, MathCall
 from ...ir.types import BOOL, F64, I64, Complex
 from ...source import Span
+from ..cuda.conversions import constant
 from . import complexes, fence, operators
 from .context import Context
 from .signature import number_of
@@ -121,6 +123,8 @@ def _handler(name: str, count: int) -> Handler | None:
         return lambda ctx, v, span: _predicate(name, v[0], span)
     if name in ("maximum", "minimum") and count == 2:
         return lambda ctx, v, span: operators.extreme(ctx.program, name == "maximum", v[0], v[1], span)
+    if name in _WHOLE and count == _arity(name):
+        return lambda ctx, v, span: _WHOLE[name](ctx, name, v, span)
     if name in MATH and _arity(MATH[name]) == count:
         return lambda ctx, v, span: operators.math(MATH[name], v, span)
     return _SPECIAL.get((name, count))
@@ -128,6 +132,36 @@ def _handler(name: str, count: int) -> Handler | None:
 
 def _arity(name: str) -> int:
     return 2 if name in ("fmod", "hypot", "copysign", "atan2", "fmin", "fmax") else 1
+
+
+def _whole(ctx: Context, name: str, values: tuple[Any_, ...], span: Span) -> Any_:
+    """`floor`, `ceil`, `trunc`: of an integer the integer."""
+    return values[0] if type_of(values[0], span).is_integer else operators.math(name, values, span)
+
+
+def _extreme(ctx: Context, name: str, values: tuple[Any_, ...], span: Span) -> Any_:
+    """`fmin` and `fmax`: an integer of integers."""
+    if common(*(type_of(v, span) for v in values)).is_integer:
+        return operators.extreme(ctx.program, name == "fmax", values[0], values[1], span)
+    return operators.math(name, values, span)
+
+
+def _rest(ctx: Context, name: str, values: tuple[Any_, ...], span: Span) -> Any_:
+    """`fmod`: of integers C's remainder, 0 where it is divided by 0."""
+    type_ = common(*(type_of(v, span) for v in values))
+    if not type_.is_integer:
+        return operators.math(name, values, span)
+
+    def body(x: Expr, y: Expr) -> Expr:
+        zero = constant(span, type_, 0)
+        return Conditional(span, type_, Binary(span, BOOL, "==", y, zero), zero, Binary(span, type_, "%", x, y))
+
+    return Value(operators.call(ctx.program, (name, type_), type_, tuple(as_type(v, type_, span) for v in values), body, span))
+
+
+_WHOLE: dict[str, Callable[[Context, str, tuple[Any_, ...], Span], Any_]] = {
+    "floor": _whole, "ceil": _whole, "trunc": _whole, "fmin": _extreme, "fmax": _extreme, "fmod": _rest,
+}  # fmt: skip
 
 
 def _predicate(name: str, value: Any_, span: Span) -> Any_:
@@ -157,13 +191,20 @@ def _power(ctx: Context, values: tuple[Any_, ...], span: Span) -> Any_:
     return Value(MathCall(span, type_, "pow", tuple(as_type(v, type_, span) for v in values)))
 
 
+def _float_power(ctx: Context, values: tuple[Any_, ...], span: Span) -> Any_:
+    """In float64, whatever the numbers are."""
+    return Value(MathCall(span, F64, "pow", tuple(as_type(v, F64, span) for v in values)))
+
+
 def _reciprocal(ctx: Context, values: tuple[Any_, ...], span: Span) -> Any_:
     type_ = floating(type_of(values[0], span))
+    if not type_of(values[0], span).is_float:
+        raise UnsupportedError(fence.INT_RECIPROCAL, span)
     return Value(Binary(span, type_, "/", as_type(Static(1), type_, span), as_type(values[0], type_, span)))
 
 
 _SPECIAL: dict[tuple[str, int], Handler] = {
-    ("absolute", 1): absolute, ("abs", 1): absolute, ("square", 1): _square, ("pow", 2): _power, ("float_power", 2): _power,
+    ("absolute", 1): absolute, ("abs", 1): absolute, ("square", 1): _square, ("pow", 2): _power, ("float_power", 2): _float_power,
     ("reciprocal", 1): _reciprocal,
 }  # fmt: skip
 

@@ -1,7 +1,9 @@
 """CuPy's rules of types in `mode='cuda'`: the type of an operation is the first, in this order, that both operands can be cast to.
 
 So int32 with uint32 is uint32, an integer of any size with float32 is float32, `/` of two integers float64. A Python constant has the type
-that a call would give it (float32 for 0.5), but takes the type of the operation without being rounded to its own first. float16 is a type
+that a call would give it (float32 for 0.5), but takes the type of the operation without being rounded to its own first; it is rounded
+where it is assigned or changes a target in place. Integers are compared as int64, and those of less than 32 bits are C++'s ints until they
+are stored. float16 is a type
 of these rules and of arrays: CuPy declares a float for such a number, and rounds it only where an array takes it.
 """
 
