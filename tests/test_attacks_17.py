@@ -72,6 +72,7 @@ def _pixels(image: Any, w: Any, out: Any) -> None:
     out[i, 1] = w[i] * difference
     out[i, 2] = w[i] * max(-image[i], image[i + 1] - 100)
     out[i, 3] = w[i] * (image[i] / image[i + 1])
+    out[i, 5] = w[i] * abs(image[i] - image[i + 1])
     out[i, 4] = w[i] * (image[i] + (image[i + 1] - image[i] if image[i] > 1 else image[i]))
 
 
@@ -79,11 +80,11 @@ def _pixels(image: Any, w: Any, out: Any) -> None:
 def test_small_integers_are_ints_until_they_are_stored(executor: str) -> None:
     """A difference of two bytes may be negative, as C++ has it; a variable that takes it is a byte. Quotients are doubles."""
     image = np.array([1, 3, 255, 2], np.uint8)
-    w, out = Duplicated(np.ones(3), np.zeros(3)), Duplicated(np.zeros((3, 5)), np.ones((3, 5)))
+    w, out = Duplicated(np.ones(3), np.zeros(3)), Duplicated(np.zeros((3, 6)), np.ones((3, 6)))
     with running(executor):
         gpuad.autodiff(_pixels, 1, 3, (image, w, out))
     a, b = image[:-1].astype(int), image[1:].astype(int)
-    expected = np.stack([b - a, (b - a) % 256, np.maximum(-a, b - 100), a / b, a + np.where(a > 1, b - a, a)], 1)
+    expected = np.stack([b - a, (b - a) % 256, np.maximum(-a, b - 100), a / b, a + np.where(a > 1, b - a, a), a - b], 1)
     np.testing.assert_allclose(out.primal, expected, rtol=1e-15)
     np.testing.assert_allclose(w.shadow, expected.sum(1), rtol=1e-15)
 

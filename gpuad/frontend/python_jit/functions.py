@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...ir.surface import Binary, Conditional, Expr, MathCall
-from ...ir.types import BOOL, F64, I64, Complex
+from ...ir.surface import Binary, Cast, Conditional, Expr, MathCall
+from ...ir.types import BOOL, F64, I32, I64, Complex
 from ...source import Span
 from ..cuda.conversions import constant
 from . import complexes, fence, operators
 from .context import Context
 from .signature import number_of
-from .typing_rules import as_type, common, floating, materialised, type_of
+from .typing_rules import as_type, common, floating, is_narrow, promoted, type_of
 from .values import Any_, Static, Value
 
 _SAME = (
@@ -175,7 +175,10 @@ def absolute(ctx: Context, values: tuple[Any_, ...], span: Span) -> Any_:
         return complexes.function("abs", values, span)
     type_ = type_of(values[0], span)
     if type_.kind in ("uint", "bool"):
-        return materialised(values[0], span)
+        return values[0]
+    if is_narrow(type_):
+        found = MathCall(span, I32, "abs", (promoted(values[0], type_, span),))
+        return Value(Cast(span, type_, found, implicit=False))
     return Value(MathCall(span, type_, "fabs" if type_.is_float else "abs", (as_type(values[0], type_, span),)))
 
 
