@@ -10,7 +10,7 @@ import pytest
 from launch_tools import EXECUTORS, running
 
 import gpuad
-from gpuad import Active, Duplicated, UnsupportedError, jit
+from gpuad import Active, Duplicated, ShadowError, UnsupportedError, jit
 from gpuad.testing import check_gradient
 
 # --- constants -----------------------------------------------------------------------------------------------------------------------
@@ -224,3 +224,35 @@ def test_vectors_by_value_are_held_fixed_when_a_kernel_is_checked() -> None:
     assert report.passed
     with pytest.raises(TypeError, match="cannot vary the struct or vector that is argument 1"):
         check_gradient(gpuad.kernel(text, "k"), (Active((1.0, 2.0, 3.0), np.zeros(3)), Duplicated(np.ones(2))), grid=1, block=2)
+
+
+# --- second derivatives --------------------------------------------------------------------------------------------------------------
+
+
+@jit.rawkernel()
+def _scaled(x: Any, c: Any) -> None:
+    i = jit.grid(1)
+    x[i] = x[i] * x[i] * c
+
+
+KINDS = {
+    "jit": _scaled,
+    "raw": gpuad.kernel('extern "C" __global__ void k(double* x, double c) { x[threadIdx.x] *= x[threadIdx.x] * c; }', "k"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("wrong", ["x", "c", "const"])
+def test_a_direction_without_a_shadow_is_refused(kind: str, wrong: str) -> None:
+    args = Duplicated(np.ones(2), np.ones(2)), Active(np.float64(2.0), np.zeros(()))
+    x: Any = {"x": np.ones(2), "const": gpuad.Const(np.ones(2))}.get(wrong, Duplicated(np.ones(2), np.zeros(2)))
+    c: Any = np.float64(1.0) if wrong == "c" else Active(np.float64(1.0), np.zeros(()))
+    with pytest.raises(ShadowError, match=f"the direction of `{'c' if wrong == 'c' else 'x'}` is a tangent with a shadow of its own"):
+        gpuad.hvp(KINDS[kind], 1, 2, args, (x, c))
+    assert args[0].primal.tolist() == [1, 1]
+
+
+def test_a_direction_of_an_elementwise_kernel_without_a_shadow_is_refused() -> None:
+    square, pair = gpuad.ElementwiseKernel("T x", "T y", "y = x * x", "square"), Duplicated(np.ones(2), np.ones(2))
+    with pytest.raises(ShadowError, match="is a tangent with a shadow of its own"):
+        gpuad.hvp(square, pair, Duplicated(np.ones(2), np.ones(2)), (np.ones(2), Duplicated(np.ones(2), np.zeros(2))))

@@ -35,6 +35,10 @@ def check_directions(name: str, call: Call, dots: Call) -> None:
         raise ShadowError(
             f"`{name}`: hvp takes one direction at a time; call it for each shadow of a BatchDuplicated. Nothing was launched."
         )
+    bare = next((a for a, d in zip(call.bound.arguments, dots.bound.arguments, strict=True) if a.shadows and not d.shadows), None)
+    if bare is not None:
+        what = "Duplicated(x_dot, dx_dot)" if bare.is_pointer else "Active(a_dot, da_dot)"
+        raise ShadowError(f"`{name}`: the direction of `{bare.name}` is a tangent with a shadow of its own: {what}. Nothing was launched.")
     kept = next((a.name for a in call.bound.arguments if a.keep), None)
     if kept is not None:
         raise ShadowError(f"`{kept}`: keep=True has no meaning in hvp, which takes the seed; pass a copy of it. Nothing was launched.")
