@@ -22,7 +22,7 @@ from .facts import Facts
 from .ir import surface
 from .ir.nodes import Atomic, Block, Buffer, Expr, For, Kernel, Load, Var, children, variables, walk
 from .ir.rewrite import expressions, walk_stmts
-from .ir.types import I64, Scalar, value_type
+from .ir.types import I64, Scalar, Space, value_type
 from .ir.verify import verify
 from .transform.accumulate import accumulate, undecided
 from .transform.aliases import NONE, Aliases
@@ -34,6 +34,7 @@ from .transform.claims import Claims, claims
 from .transform.direct import direct
 from .transform.forward import forward
 from .transform.gather import Axes, Gather, Sides, gather, gather_kernel, rest
+from .transform.intervals import Intervals, intervals
 from .transform.logs import Log, augmented, logs_of, written
 from .transform.names import Names
 from .transform.normalize import normalize
@@ -222,6 +223,18 @@ class Adjoint(Judged):
                 verify(found.kernel)
             self._gathers[key] = found
         made: Census | None = self._gathers[key]
+        return made
+
+    def intervals(self) -> Intervals | None:
+        """The kernel that finds out which threads of a block touch which elements of shadows in shared memory between barriers."""
+        key = "intervals"
+        if key not in self._gathers:
+            shared = [x for x in self.undecided if x.space is Space.SHARED] if self.pattern.analyse else []
+            found = intervals(Kernel(self.name, self.params, self.layout.body, self.primal.span), shared) if shared else None
+            if found is not None:
+                verify(found.kernel)
+            self._gathers[key] = found
+        made: Intervals | None = self._gathers[key]
         return made
 
     @property

@@ -1,19 +1,22 @@
 """Which elements of a shadow the threads of a launch touch, where no proof tells but the launch's numbers alone decide (see
-`transform.census`)."""
+`transform.census`), and those of a block, of a shadow in shared memory, between its barriers (see `transform.intervals`)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..differentiate import Adjoint
-from ..executors.base import Memory
+from ..errors import GpuadError
+from ..executors.base import Executor, Memory
 from ..ir.nodes import Buffer
 from ..transform.census import MOST, Census
+from ..transform.intervals import NOTES, Intervals
 from .calls import Call
 from .states import shadow_of
 
@@ -80,3 +83,57 @@ def _spans(touched: Any, memory: Memory) -> NDArray[np.int64] | None:
     mask = touched.get() if hasattr(touched, "get") else touched
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8))).astype(np.int64)
     return edges.reshape(-1, 2) - memory.offset if len(edges) <= 2 * _RUNS else None
+
+
+# --- shared memory -----------------------------------------------------------------------------------------------------------------------
+
+
+def one_by_one(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
+    """The shadows in shared memory of which no two threads of a block touch one element between two barriers, if one of them writes."""
+    asked = adjoint.intervals()
+    numbers = call.numbers(adjoint.primal).scalars
+    if asked is None or any(v not in numbers for v in asked.scalars):
+        return frozenset()
+    given = tuple(numbers[v] for v in asked.scalars)
+    key = "intervals", call.block, given
+    if key not in adjoint.facts.known:
+        tried: list[Any] = adjoint.facts.get(("asked", "intervals"), list)
+        if len(tried) >= _TRIED:
+            return frozenset()
+        tried.append(key)
+    found: frozenset[Buffer] = adjoint.facts.get(key, lambda: _apart_in_time(asked, call, given))
+    return found
+
+
+@cache
+def _interpreter() -> Executor:
+    """It starts at once; what is asked is short. Nothing waits in it, and each thread writes to memory of its own."""
+    from ..executors.reference import Reference
+
+    return Reference(check=False, limit=NOTES)
+
+
+def _apart_in_time(asked: Intervals, call: Call, numbers: Collection[int]) -> frozenset[Buffer]:
+    threads = int(np.prod(call.block))
+    notes, counts, barriers = (np.zeros(n, np.int64) for n in (threads * NOTES, threads, threads))
+    scalars = [np.dtype(str(v.type)).type(n) for v, n in zip(asked.scalars, numbers, strict=True)]
+    try:
+        _interpreter().launch(asked.kernel, (1, 1, 1), call.block, [*scalars, *(Memory(a) for a in (notes, counts, barriers))])
+    except GpuadError:  # a loop without an end, or what is done where nobody goes
+        return frozenset()
+    if counts.min() < 0 or counts.max() > NOTES or barriers.min() != barriers.max():
+        return frozenset()
+    return frozenset(asked.shadows) - asked.lost - {asked.shadows[k] for k in _met(notes.reshape(threads, NOTES), counts)}
+
+
+def _met(notes: NDArray[np.int64], counts: NDArray[np.int64]) -> set[int]:
+    """The numbers of shadows of which two threads touch one element in one interval, one of them in order to write."""
+    left = (np.arange(NOTES) < counts[:, None]) & (notes >= 0)
+    threads, left_notes = np.nonzero(left)[0], notes[left]
+    _, places = np.unique(left_notes >> 1, return_inverse=True)
+    least, most, written = (np.full(len(left_notes), fill, np.int64) for fill in (len(notes), -1, 0))
+    np.minimum.at(least, places, threads)
+    np.maximum.at(most, places, threads)
+    np.maximum.at(written, places, left_notes & 1)
+    wrong = (least != most) & (written == 1)
+    return {Intervals.shadow_of(int(note)) for note in np.unique(left_notes[wrong[places]])}

@@ -21,7 +21,7 @@ from ..ir.rewrite import walk_stmts
 from ..transform.block_sums import BlockSums
 from ..transform.fixed_point import FixedPoint, fixed_point
 from ..transform.stack_layout import GROUP
-from .asking import apart
+from .asking import apart, one_by_one
 from .calls import Call, analysing, plain_allowed
 from .ordered import in_fixed_point, run_fixed
 from .proving import check_proofs, wanted
@@ -36,6 +36,7 @@ def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
     def prove() -> frozenset[Buffer]:
         numbers = call.numbers(adjoint.primal)
         proved = {b for b in adjoint.undecided if collision_free(adjoint.layout.body, [b], numbers)}
+        proved |= one_by_one(adjoint, call) & frozenset(adjoint.undecided)
         open_ = [b for b in adjoint.undecided if b not in proved]
         gathered = adjoint.gather(dict.fromkeys(open_, 0)) if open_ else None
         asked = (b for b in open_ if gathered is None or b not in gathered.buffers)
