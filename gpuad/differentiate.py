@@ -41,7 +41,7 @@ from .transform.normalize import normalize
 from .transform.prune import prune
 from .transform.quiet import quiet
 from .transform.recording import Recording, record
-from .transform.reduce import reduced
+from .transform.reduce import broadcast, reduced
 from .transform.reorder import reorder
 from .transform.reverse import name_results
 from .transform.settle import Kept, kept_of, settling
@@ -344,6 +344,7 @@ def reverse_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     wide = replace(kernel, params=(*kernel.params, *shadows.values(), *(log.buffer for log in logs.values())))
     recording = record(wide, facts, shadows, logged, marks=marks, analyse=pattern.analyse, optimistic=pattern.optimistic)
     body = reorder(_without_choices(simplify(recording.body, first_own), recording, wide, first_own))
+    body = broadcast(replace(wide, body=body)) if pattern.analyse else body
     layout = stack_layout(body, recording.primal, recording.entry, recording.stacks, logged, Names(replace(wide, body=body)))
     used = _read_logs(layout, logs)
     kept = tuple(log.buffer for log in used.values())

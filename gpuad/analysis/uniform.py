@@ -55,7 +55,7 @@ def _split(body: Block, culprit: Stmt | None, same: frozenset[Var]) -> Iterator[
         if isinstance(stmt, Barrier) and stmt.scope == "block" and culprit is not None:
             yield stmt, culprit
         for inner in blocks(stmt):
-            yield from _split(inner, culprit if all(is_uniform(e, same) for e in _steering(stmt)) else stmt, same)
+            yield from _split(inner, culprit if all(is_uniform(e, same) for e in steering(stmt)) else stmt, same)
 
 
 def is_uniform(expr: Expr, same: frozenset[Var]) -> bool:
@@ -67,7 +67,7 @@ def _is_thread(expr: Expr) -> bool:
     return isinstance(expr, LaunchIndex) and expr.name == "threadIdx"
 
 
-def _steering(stmt: Stmt) -> tuple[Expr, ...]:
+def steering(stmt: Stmt) -> tuple[Expr, ...]:
     """The expressions that decide what of a control statement runs."""
     match stmt:
         case If(condition=c) | While(condition=c):
@@ -84,7 +84,7 @@ def _visit(block: Block, parted: bool, varying: set[Var]) -> None:
         return any((isinstance(e, Var) and e in varying) or _is_thread(e) for e in walk(expr))
 
     for stmt in block:
-        split = parted or any(varies(e) for e in _steering(stmt))
+        split = parted or any(varies(e) for e in steering(stmt))
         for inner in blocks(stmt):
             _visit(inner, split if isinstance(stmt, For | While) else parted, varying)
         match stmt:

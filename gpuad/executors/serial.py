@@ -269,7 +269,7 @@ class _Serial:
                 return ()
             case Alloc(buffer=buffer) if buffer in self.arrays:
                 return self.fresh(stmt, thread) if stmt.zero else ()
-            case Accumulate(how=How.REDUCED):
+            case Accumulate(how=How.REDUCED) if stmt.buffer not in self.arrays:
                 return (self.partial(stmt),)
             case Load() | Store() | Accumulate() | Take() | Atomic() if stmt.buffer in self.arrays:
                 return (self.access(stmt, thread),)

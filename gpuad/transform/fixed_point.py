@@ -41,13 +41,14 @@ from ..ir.nodes import (
     While,
 )  # fmt: skip
 from ..ir.rewrite import blocks, map_blocks, touches, walk_stmts
-from ..ir.types import F64, I64
+from ..ir.types import F64, I64, Space
 from ..ir.verify import verify
 from .names import Names
 
 DIGITS = 3
 DIGIT_BITS = 31
 _SHARED_ORDER = "threads add floating-point numbers to shared memory here, in the order in which they come"
+_SHARED_TAKE = "threads may have stored to one element of shared memory here, and the one that comes first takes its adjoint"
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +87,9 @@ def _kernel(kernel: Kernel, what: str, change: Callable[[Accumulate], Block], ex
 
 def _is_shared_sum(stmt: Stmt) -> bool:
     """Whether the statement adds a float to what other threads may add to."""
-    return isinstance(stmt, Accumulate) and stmt.how in (How.ATOMIC, How.REDUCED) and stmt.buffer.element.is_float
+    if not isinstance(stmt, Accumulate) or not stmt.buffer.element.is_float:
+        return False
+    return stmt.how is How.ATOMIC or (stmt.how is How.REDUCED and stmt.buffer.space is not Space.SHARED)  # there it is in a fixed order
 
 
 def _replaced(block: Block, change: Callable[[Accumulate], Block]) -> Block:
@@ -134,6 +137,8 @@ def _refuse(kernel: Kernel, targets: tuple[Buffer, ...]) -> None:
     for stmt in walk_stmts(kernel.body):
         if _is_shared_sum(stmt) and isinstance(stmt, Accumulate) and stmt.buffer.length is not None:
             raise UnsupportedError(f"{_SHARED_ORDER}; a deterministic reverse pass is not possible", stmt.span)
+        if isinstance(stmt, Take) and stmt.how is How.ATOMIC and stmt.buffer.length is not None:
+            raise UnsupportedError(f"{_SHARED_TAKE}; a deterministic reverse pass is not possible", stmt.span)
         if isinstance(stmt, Atomic) and stmt.buffer.element.is_float:
             raise UnsupportedError("the result of an atomic depends on the order of the threads; it is not deterministic", stmt.span)
     for target in targets:

@@ -4,7 +4,8 @@ Of the atomic additions of an adjoint two kinds need not go to memory one by one
 of the launch meet in one element: each sums what it has for it, and the block's sum is added once at the kernel's end. Where a loop leaves
 the index as it is, its sum is added once after it; if there is none, the element may be no element at all, and is left alone.
 
-Assumes an adjoint with every accumulation decided; guarantees valid IR.
+Assumes an adjoint with every accumulation decided; guarantees valid IR. Before that is decided, `broadcast` finds what a block has read
+together of its shared memory: all of its threads add to one element then, where they stand between the same barriers.
 """
 
 from __future__ import annotations
@@ -12,10 +13,31 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from ..analysis.uniform import is_uniform, steering, uniform
 from ..ir import build as b
-from ..ir.nodes import Accumulate, Assign, Block, Buffer, Expr, For, How, If, LaunchIndex, Let, Stmt, Var, While, variables, walk
+from ..ir.nodes import (
+    Accumulate,
+    Assign,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Expr,
+    For,
+    How,
+    If,
+    Kernel,
+    LaunchIndex,
+    Let,
+    Merge,
+    Stmt,
+    Var,
+    While,
+    variables,
+    walk,
+)
 from ..ir.rewrite import blocks, defined, is_short, map_blocks, substitute, walk_stmts
-from ..ir.types import F32, F64
+from ..ir.types import F32, F64, Space
 from .names import Names
 
 
@@ -26,6 +48,76 @@ def reduced(body: Block, names: Names) -> Block:
     starts = tuple(Let(v, b.zero(v.type)) for v in sums.totals.values())
     ends = tuple(replace(sums.first[key], index=key[1], value=v, how=How.REDUCED) for key, v in sums.totals.items())
     return (*starts, *sums.lifted(inside), *ends)
+
+
+def broadcast(reverse: Kernel) -> Block:
+    """The body with sums over the block where all of its threads come to one addition to one element of a shared array, or to the branch
+    that it is in. Assumes that nothing is decided yet of these."""
+    return _Broadcast(uniform(reverse), Names(reverse)).block(reverse.body)
+
+
+@dataclass(frozen=True)
+class _Broadcast:
+    same: frozenset[Var]
+    names: Names
+
+    def block(self, block: Block) -> Block:
+        """A block to which all threads come."""
+        out: list[Stmt] = []
+        for stmt in block:
+            if all(is_uniform(e, self.same) for e in steering(stmt)):
+                out.append(self.together(map_blocks(stmt, self.block)))
+            elif isinstance(stmt, If):
+                out.extend(self.out_of(stmt))
+            else:
+                out.append(stmt)
+        return tuple(out)
+
+    def together(self, stmt: Stmt) -> Stmt:
+        return replace(stmt, how=How.REDUCED) if isinstance(stmt, Accumulate) and self.is_of_all(stmt, ()) else stmt
+
+    def is_of_all(self, stmt: Stmt, own: Collection[Var]) -> bool:
+        """Whether the statement adds to an element of a shared array that is the same for all threads, and no secret of its branch."""
+        if not isinstance(stmt, Accumulate) or stmt.how is not How.UNDECIDED or stmt.buffer.element not in (F32, F64):
+            return False
+        if stmt.buffer.space is not Space.SHARED or stmt.buffer.length is None:
+            return False
+        return is_uniform(stmt.index, self.same) and not any(v in own for v in variables(stmt.index))
+
+    def out_of(self, branch: If) -> Block:
+        """A branch to which all threads come, and not all take: the additions behind it, of 0 by those that do not take it. What is done
+        for one thread is left alone."""
+        if self.picks(branch.condition):
+            return (branch,)
+        stmts = [s for side in (branch.then, branch.otherwise) for s in walk_stmts(side)]
+        own = {v for s in stmts for v in (*defined(s), *_heads(s))}
+        others = {getattr(s, "buffer", None) for s in stmts if not isinstance(s, Accumulate)}
+        merges, sums, kept = list(branch.merges), [], []
+        for number, side in enumerate((branch.then, branch.otherwise)):
+            left: list[Stmt] = []
+            for stmt in side:
+                if isinstance(stmt, Accumulate) and self.is_of_all(stmt, own) and stmt.buffer not in others:
+                    sums.append(replace(stmt, value=self.part(branch, number, stmt, merges), how=How.REDUCED))
+                else:
+                    left.append(stmt)
+            kept.append(tuple(left))
+        rest = replace(branch, then=kept[0], otherwise=kept[1], merges=tuple(merges))
+        return (*((rest,) if kept[0] or kept[1] or merges else ()), *sums)
+
+    def picks(self, condition: Expr) -> bool:
+        """Whether a condition is there to pick one thread, as far as the text says."""
+        pairs = (e for e in walk(condition) if isinstance(e, Binary) and e.op == "==" and e.left.type.is_integer)
+        return any(not is_uniform(e, self.same) for e in pairs)
+
+    def part(self, branch: If, side: int, add: Accumulate, merges: list[Merge]) -> Expr:
+        """What a thread adds: 0 if it does not take this side of the branch, which is not to be said again of what is left out where it is
+        0."""
+        match branch.condition:
+            case Call(function="gpuad_used", arguments=(value,)) if side == 0 and value == add.value:
+                return value
+        part, none = self.names.var(add.buffer.name, add.value.type), b.zero(add.value.type)
+        merges.append(Merge(part, *((none, add.value) if side else (add.value, none))))
+        return part
 
 
 def _only_added_to(body: Block) -> frozenset[Buffer]:

@@ -80,10 +80,15 @@ def compile_accumulate(stmt: Accumulate, names: Names) -> Run:
             with np.errstate(over="ignore"):  # to halves
                 storage.data[positions] = (storage.data[positions].astype(addend.dtype) + addend).astype(storage.data.dtype)
             return
+        together = stmt.how is How.REDUCED
+        if together and storage.rows == "block":
+            frame.pass_barrier(mask, stmt, "a sum over its block")
         if storage.tracker is not None:
             storage.tracker.access(Kind.ATOMIC, frame.batch(site, storage, mask, positions))
-        if stmt.how is How.REDUCED:
+        if together:
             _add_reduced(frame, mask, site, storage, positions, addend)
+            if storage.rows == "block":  # whose sum it is: the threads wait before and after it
+                frame.pass_barrier(mask, stmt, "a sum over its block")
         else:
             np.add.at(storage.data, positions, addend.astype(storage.data.dtype))  # a half is what is added to a half
 

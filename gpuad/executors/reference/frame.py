@@ -261,6 +261,12 @@ class Frame:
             raise BarrierError(f"{who(self.geometry.place(int(self.threads[lane])))} does not reach {what}", stmt.span)
         return every
 
+    def pass_barrier(self, mask: Mask, stmt: Stmt, what: str) -> None:
+        """The active blocks pass a barrier. Raises BarrierError if one is there only in part."""
+        active = self.whole_blocks(mask, stmt, what)
+        if self.intervals is not None:
+            self.intervals[active] += 1
+
     # --- warps -----------------------------------------------------------------------------------------------------------------------
 
     @cached_property

@@ -236,9 +236,7 @@ def _barrier(stmt: ir.Barrier, names: Names) -> Run:
             assert frame.turns is not None
             frame.turns.pass_barrier(frame.active(mask), members, frame.members_there())
             return
-        active = frame.whole_blocks(mask, stmt, "a barrier of its block")
-        assert frame.intervals is not None
-        frame.intervals[active] += 1
+        frame.pass_barrier(mask, stmt, "a barrier of its block")
 
     return run
 
