@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from .differentiate import Adjoint, Parameter
 from .ir.given import nulls
@@ -10,6 +10,7 @@ from .ir.nodes import Accumulate, Atomic, Buffer, Store
 from .ir.rewrite import walk_stmts
 from .ir.shared import dynamic_bytes
 from .ir.surface import Function
+from .ir.types import Space
 from .launching import Call, Stage
 from .transform.stack_layout import GROUP
 from .transform.tiles import tiles
@@ -138,13 +139,19 @@ def _launch(stage: Stage, name: str) -> str:
     return f"launch {', '.join([f'{stage.kernel.name} with grid {stage.grid} and the block of {name}', *numbers])}.{large}"
 
 
+def _names(buffers: Collection[Buffer]) -> str:
+    return ", ".join(sorted(b.name for b in buffers))
+
+
 def _holds(plain: frozenset[Buffer], collected: frozenset[Buffer], call: Call | None) -> str:
     if call is None or not (plain or collected):
         return "Holds for every grid and block."
-    names = ", ".join(sorted(b.name for b in plain))
-    alone = [f"no two threads touch one element of {names}"] if plain else []
+    shared = {b for b in plain if b.space is Space.SHARED}
+    alone = [f"no two threads touch one element of {_names(plain - shared)}"] if plain - shared else []
+    if shared:
+        alone.append(f"no two threads of a block touch one element of {_names(shared)} between two barriers")
     if collected:
-        alone.append(f"the gather's threads do not meet in {', '.join(sorted(b.name for b in collected))}")
+        alone.append(f"the gather's threads do not meet in {_names(collected)}")
     numbers = ", ".join(f"{a.name} = {a.value}" for a in call.bound.arguments if a.value is not None and a.value.dtype.kind in "iu")
     given = f"grid {call.grid}, block {call.block}{', ' + numbers if numbers else ''}"
     return f"Holds where {f'{chr(10)}and '.join(alone)}, as for {given}."

@@ -4,7 +4,9 @@ The question is asked at each launch, when grid, block and integer scalars are n
 thread's global index along an axis (or its block and thread index where these occur otherwise) and the iteration numbers of the loops
 around the access, each with the range that launch, bounds and guards leave it. Two accesses meet where a difference of their forms is
 zero; whether that can be with two different threads is decided by an exact search over the digits' boxes, largest coefficient first,
-which is a mixed-radix argument that also knows offsets, halos and grid strides. All accesses to one shadow are judged together (RULES 3).
+which is a mixed-radix argument that also knows offsets, halos and grid strides. Where a loop deals out a row to threads, as by `for (k =
+threadIdx.x; k < n; k += blockDim.x)`, its variable takes the place of thread and iteration: it tells both (`Row`). All accesses to one
+shadow are judged together (RULES 3).
 Every intermediate value must fit its C type; what wraps, is loaded from memory or is not affine proves nothing.
 """
 
@@ -93,13 +95,29 @@ Ranges = dict[Digit, tuple[int, int]]  # inclusive
 
 
 @dataclass(frozen=True)
+class Row:
+    """A form as `rest + factor * k`, for the variable `k` of a loop that deals out numbers from `low` to `high` to threads in turn: `k` is
+    `pace * digit + phase` in the first iteration, and a step further in each other, past what all threads get in one. So no two threads
+    ever have the same `k`."""
+
+    rest: Form
+    factor: int
+    low: int
+    high: int
+    digit: Digit
+    deal: tuple[int, int, int]  # pace, step, and phase as a remainder of the step
+
+
+@dataclass(frozen=True)
 class Reach:
     """One access: its form and what its digits range over where it is executed. `within`: the form's least and greatest value, if a loop
-    bounds it closer than its digits do, whose last iterations not every thread makes."""
+    bounds it closer than its digits do, whose last iterations not every thread makes. `row`: the form with a loop's variable in it, if
+    that tells threads apart."""
 
     form: Form
     ranges: Ranges
     within: tuple[int, int] | None = None
+    row: Row | None = None
 
 
 def collision_free(
@@ -168,7 +186,7 @@ class Walk:
             ):
                 if b in self.wanted and isinstance(stmt, self.kinds) and (self.atomics or not _is_atomic(stmt)):
                     form = self.form(i, ranges)
-                    self.found.append(Reach(canonical(form, self.launch), ranges, self.of_loops(form)))
+                    self.found.append(Reach(canonical(form, self.launch), ranges, self.of_loops(form), self.row(form)))
             case If(condition=c, then=a, otherwise=z):
                 for block, holds in ((a, True), (z, False)):
                     self.branch(block, c, holds, ranges)
@@ -244,6 +262,22 @@ class Walk:
             shift = form + counter.scaled(-1)
             if not shift.terms:
                 return low + shift.constant, high + shift.constant
+        return None
+
+    def row(self, form: Form) -> Row | None:
+        """The form in terms of the innermost loop around that deals out what it goes through."""
+        terms = dict(form.terms)
+        for counter, low, high in reversed(self.counters):
+            own = dict(counter.terms)
+            threads, loops = ([d for d in own if d.is_thread is is_thread] for is_thread in (True, False))
+            if len(threads) != 1 or len(loops) != 1 or low <= -UNBOUNDED or high >= UNBOUNDED - 1:
+                continue
+            pace, step = own[threads[0]], own[loops[0]]
+            first, last = self.everywhere()[threads[0]]
+            factor, over = divmod(terms.get(loops[0], 0), step)
+            if factor and not over and terms.get(threads[0]) == factor * pace and abs(pace) * (last - first) < abs(step):
+                rest = form + counter.scaled(-factor)
+                return Row(canonical(rest, self.launch), factor, low, high, threads[0], (pace, abs(step), counter.constant % abs(step)))
         return None
 
     def loop_body(self, stmt: For, ranges: Ranges, last: int) -> None:
@@ -423,7 +457,14 @@ def limits(type_: Scalar) -> tuple[int, int]:
 def may_meet(a: Reach, b: Reach, launch: Launch, *, unsure: bool = True, iterations: bool = False) -> bool:
     """Whether two different threads, one at each access, may touch one element; `unsure` where the search takes too long. `iterations`:
     also two different iterations of a thread, of the one loop that is around each access, or around neither."""
-    unknowns, shift = _difference(a, b, launch, iterations)
+    if not _found(*_difference(a, b, launch, iterations), unsure):
+        return False
+    dealt = None if iterations else _difference_of_rows(a, b, launch)
+    return dealt is None or _found(*dealt, unsure)
+
+
+def _found(unknowns: list[_Unknown4], shift: int, unsure: bool) -> bool:
+    """Whether there is a solution with two different threads."""
     if any(low > high for _, low, high, _ in unknowns):
         return False
     unknowns.sort(key=lambda u: -abs(u[0]))
@@ -437,10 +478,11 @@ def may_meet(a: Reach, b: Reach, launch: Launch, *, unsure: bool = True, iterati
 _Unknown4 = tuple[int, int, int, bool]  # coefficient, least, greatest, whether it tells threads apart
 
 
-def _difference(a: Reach, b: Reach, launch: Launch, iterations: bool) -> tuple[list[_Unknown4], int]:
+def _difference(a: Reach, b: Reach, launch: Launch, iterations: bool, besides: str = "") -> tuple[list[_Unknown4], int]:
+    """By how much two accesses differ: unknowns, of all axes `besides` one, and a number."""
     left, right = dict(a.form.terms), dict(b.form.terms)
     unknowns: list[_Unknown4] = []
-    for axis in "xyz":
+    for axis in (x for x in "xyz" if x != besides):
         whole = Digit("global", axis)
         parts = [Digit("thread", axis), Digit("block", axis)]
         split = any(d in left or d in right for d in parts)
@@ -453,6 +495,26 @@ def _difference(a: Reach, b: Reach, launch: Launch, iterations: bool) -> tuple[l
             unknowns.extend(_pair(left.pop(one, 0), right.pop(two, 0), a.ranges[one], b.ranges[two], True))
     unknowns.extend(_loops(left, right, a.ranges, b.ranges))
     return unknowns, a.form.constant - b.form.constant
+
+
+def _difference_of_rows(a: Reach, b: Reach, launch: Launch) -> tuple[list[_Unknown4], int] | None:
+    """The same for two accesses in loops that deal out alike, with the difference of their variables, which is not 0 for two threads that
+    only differ in the digit by which is dealt; None for others."""
+    one, two = a.row, b.row
+    if one is None or two is None or (one.factor, one.digit, one.deal) != (two.factor, two.digit, two.deal):
+        return None
+    axis, kind = one.digit.axis, one.digit.kind
+    left, right = dict(one.rest.terms), dict(two.rest.terms)
+    other = {"thread": Digit("block", axis), "block": Digit("thread", axis)}.get(kind)  # of a global index there is none
+    if any(Digit(k, axis) in terms and Digit(k, axis) != other for k in ("thread", "block", "global") for terms in (left, right)):
+        return None
+    unknowns: list[_Unknown4] = [(one.factor, one.low - two.high, one.high - two.low, True)]
+    if other is not None:
+        unknowns.extend(_pair(left.pop(other, 0), right.pop(other, 0), a.ranges[other], b.ranges[other], True))
+    elsewhere, shift = _difference(
+        replace(a, form=Form(0, tuple(left.items()))), replace(b, form=Form(0, tuple(right.items()))), launch, False, axis
+    )
+    return [*unknowns, *elsewhere], shift + one.rest.constant - two.rest.constant
 
 
 def _loops(left: dict[Digit, int], right: dict[Digit, int], a: Ranges, b: Ranges) -> Iterator[_Unknown4]:

@@ -5,7 +5,7 @@
 // 4. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
 // 5. launch normalize_by_max_reverse with the same grid and block.
 // On exit dy holds the adjoint of the state before the launch; dx has grown by the gradient.
-// Holds where no two threads touch one element of dy, as for grid (3, 1, 1), block (32, 1, 1), width = 75.
+// Holds where no two threads touch one element of dx, dy, as for grid (3, 1, 1), block (32, 1, 1), width = 75.
 
 // The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
@@ -80,7 +80,7 @@ extern "C" __global__ void normalize_by_max_reverse(
         const float dy_2 = dy[blockIdx.x * width + i];
         dy[blockIdx.x * width + i] = 0.0f;
         atomicAdd(&dlargest[0], -gpuad_chain(dy_2, x_2 / largest_2 / largest_2));
-        atomicAdd(&dx[blockIdx.x * width + (long long)i], gpuad_chain(dy_2, 1.0f / largest_2));
+        dx[blockIdx.x * width + (long long)i] += gpuad_chain(dy_2, 1.0f / largest_2);
     }
     __syncthreads();
     for (long long i_count = gpuad_trips((int)threadIdx.x, width, (int)blockDim.x) - 1; i_count >= 0; --i_count) {
@@ -92,8 +92,7 @@ extern "C" __global__ void normalize_by_max_reverse(
             dlargest_2 = atomicExch(&dlargest[0], 0.0f);
         }
         if (dlargest_2 != 0.0f) {
-            atomicAdd(&dx[blockIdx.x * width + (long long)i],
-                x_2 > 0.0f ? dlargest_2 : x_2 < 0.0f ? -dlargest_2 : 0.0f);
+            dx[blockIdx.x * width + (long long)i] += x_2 > 0.0f ? dlargest_2 : x_2 < 0.0f ? -dlargest_2 : 0.0f;
         }
     }
     __syncthreads();
@@ -106,7 +105,6 @@ extern "C" __global__ void normalize_by_max_reverse(
 //   not saved  x                             never overwritten by this launch
 //   not saved  y                             no derivative needs what was overwritten
 //   stack      largest_new_saved    scratch  an entry an iteration, needed by scatter_max.cu:99:5
-//   shadow     dx                   atomic   it is not proved that no two threads meet in one element (scatter_max.cu:104:37)
+//   shadow     dx                   plain    no two threads touch one element (scatter_max.cu:104:37)
 //   shadow     dy                   plain    no two threads touch one element (scatter_max.cu:104:9)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it
-//   assumed    scatter_max.cu:104:9: where several threads write to one element of `y`, they are of one block and take turns, with a __syncthreads() between, which is checked before each launch

@@ -69,8 +69,10 @@ def compile_accumulate(stmt: Accumulate, names: Names) -> Run:
         where, storage = _where(frame, mask, index, stmt), frame.storage(memory)
         poison = _accepted(frame, mask, site, storage, value)
         addend = mask.pick(value.value(frame), frame.width)
-        if stmt.how is How.REDUCED and poison is None and not addend.any():
-            frame.whole_blocks(mask, stmt, "a sum over its block")
+        together = stmt.how is How.REDUCED
+        if together:  # the block's threads wait for one another before the sum is added, and after that
+            frame.pass_barrier(mask, stmt, "a sum over its block")
+        if together and poison is None and not addend.any():
             return  # there may be no such element
         positions = frame.inside(site, storage, mask, where)
         if storage.poison is not None and poison is not None:
@@ -80,15 +82,11 @@ def compile_accumulate(stmt: Accumulate, names: Names) -> Run:
             with np.errstate(over="ignore"):  # to halves
                 storage.data[positions] = (storage.data[positions].astype(addend.dtype) + addend).astype(storage.data.dtype)
             return
-        together = stmt.how is How.REDUCED
-        if together and storage.rows == "block":
-            frame.pass_barrier(mask, stmt, "a sum over its block")
         if storage.tracker is not None:
             storage.tracker.access(Kind.ATOMIC, frame.batch(site, storage, mask, positions))
         if together:
             _add_reduced(frame, mask, site, storage, positions, addend)
-            if storage.rows == "block":  # whose sum it is: the threads wait before and after it
-                frame.pass_barrier(mask, stmt, "a sum over its block")
+            frame.pass_barrier(mask, stmt, "a sum over its block")
         else:
             np.add.at(storage.data, positions, addend.astype(storage.data.dtype))  # a half is what is added to a half
 
