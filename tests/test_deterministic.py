@@ -163,7 +163,32 @@ REFUSED = {
         "x[at[i]] = y[i] * 2.0; __syncthreads(); y[i] = x[at[(i + 1) % n]];",
         "is read after other threads may have added to it",
     ),
+    "one value stored by all": (
+        "double v = sin(x[0]) * x[1]; y[at[0]] = v;",
+        "threads may store one value to one element here, and the one that comes first takes its adjoint",
+    ),
+    "one value stored by some": (
+        "y[at[i] / 2] = x[i / 2] * x[i / 2];",
+        "threads may store one value to one element here, and the one that comes first takes its adjoint",
+    ),
 }
+
+
+def test_stores_that_are_seen_to_be_of_one_thread_each() -> None:
+    """Indices are data; what is stored tells the thread that has done it."""
+    body = "y[at[i]] = sin(x[i]) * x[(i + 1) % n];"
+    kernel = gpuad.kernel(f'extern "C" __global__ void k(const double* x, const int* at, double* y, int n) {{ {HEAD} {body} }}', "k")
+    at = np.random.default_rng(8).permutation(N).astype(np.int32)
+
+    def make() -> tuple[Any, ...]:
+        r = np.random.default_rng(7)
+        return Duplicated(r.normal(size=N), np.zeros(N)), at, Duplicated(np.zeros(N), r.normal(size=N)), N
+
+    with gpuad.deterministic():
+        assert len({gradients(make, kernel, host) for host in WORKERS.values() for _ in range(5)}) == 1
+        at[3] = at[4]
+        with pytest.raises(LaunchError, match="two threads write to one element"):
+            gradients(make, kernel, WORKERS[2])
 
 
 def recorded(host: Host, *, restore: bool = False) -> tuple[gpuad.Tape, Any, Any]:

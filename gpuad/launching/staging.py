@@ -26,6 +26,7 @@ from .calls import Call, analysing, plain_allowed
 from .ordered import in_fixed_point, run_fixed
 from .proving import check_proofs, wanted
 from .states import State, argument_of, arguments, copied
+from .stores import stored_alike
 
 
 def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
@@ -108,12 +109,19 @@ def stages(
 
     def make() -> tuple[Stage, ...]:
         made = _stages(adjoint, call, assigned, left, lent, boxes)
-        return tuple(replace(s, fixed=fixed_point(s.kernel)) for s in made) if fixed else made
+        return _in_fixed_point(adjoint, call, made) if fixed else made
 
     for known in {_NO_BOXES, boxes} if wanted() and plain_allowed() else ():
         adjoint.facts.get(("proved", call.key, call.executor.sums_over_blocks, known), partial(_proved, adjoint, call, known))
     found: tuple[Stage, ...] = adjoint.facts.get(key, make)
     return found
+
+
+def _in_fixed_point(adjoint: Adjoint, call: Call, made: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """The kernels with sums that do not depend on the order of threads."""
+    stored = stored_alike(adjoint, call)
+    alike = {p.item for p in adjoint.parameters if p.role == "shadow" and adjoint.primal.params[p.position] in stored}
+    return tuple(replace(s, fixed=fixed_point(s.kernel, [x for x in alike if isinstance(x, Buffer)])) for s in made)
 
 
 def _proved(adjoint: Adjoint, call: Call, boxes: Boxes) -> bool:

@@ -11,14 +11,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..analysis.injectivity import collision_free
+from ..analysis.injectivity import Launch, collision_free
 from ..analysis.races import proved_race
 from ..differentiate import Judged
 from ..errors import LaunchError, UnsupportedError
 from ..executors.base import Memory
 from ..ir.nodes import Accumulate, Atomic, Buffer, Load, Store
 from ..ir.rewrite import walk_stmts
-from ..transform.claims import Claims, contested
+from ..transform.claims import Claims, contested, is_plain_write, telling
 from ..transform.turns import Access, hindrance, may_take_turns
 from .calls import Call
 from .states import copied
@@ -153,6 +153,25 @@ def doubtful_stores(adjoint: Judged, call: Call) -> list[Buffer]:
     mixed = {getattr(s, "buffer", None) for s in walk_stmts(adjoint.primal.body) if id(s) in adjoint.mixed}
     stored = [b for b in _stored(adjoint) if not collision_free(adjoint.primal.body, [b], numbers, _WRITES, atomics=False)]
     return [b for b in adjoint.primal.buffers if b in stored or b in mixed]
+
+
+def stored_alike(adjoint: Judged, call: Call) -> frozenset[Buffer]:
+    """The shadowed buffers to one element of which two threads may store one same value, which is no fault: the one that comes first takes
+    its adjoint."""
+    numbers = call.numbers(adjoint.primal)
+    return frozenset(b for b in adjoint.primal.buffers if b in adjoint.activity.shadowed and _may_be_alike(adjoint, b, numbers))
+
+
+def _may_be_alike(adjoint: Judged, buffer: Buffer, numbers: Launch) -> bool:
+    body = adjoint.primal.body
+    if not any(is_plain_write(s) and s.buffer == buffer for s in walk_stmts(body)):
+        return False
+    if collision_free(body, [buffer], numbers, _WRITES, atomics=False):
+        return False
+    if not contested(adjoint.primal, [buffer]):
+        return True
+    kinds = telling(adjoint.primal, buffer)
+    return not all(any(collision_free(way, [buffer], numbers, (Store,)) for way in ways) for ways in kinds)
 
 
 _WRITES = (Store, Accumulate, Atomic)

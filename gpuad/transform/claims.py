@@ -86,6 +86,26 @@ def contested(kernel: Kernel, buffers: Collection[Buffer]) -> tuple[Write, ...]:
     return tuple(found)
 
 
+def telling(kernel: Kernel, buffer: Buffer) -> tuple[tuple[Block, ...], ...]:
+    """For each kind of value that the contested stores to a buffer give: the kernel's body with stores of that kind alone, to where a
+    number says that the value is made from, in each of several ways. If in one of them no two threads store to one place, their signatures
+    differ, and the check finds any two that store to one element of the buffer. Values that tell their thread are left out."""
+    writes, signatures = contested(kernel, [buffer]), _Signatures(kernel)
+    kinds = dict.fromkeys(value for value in map(_written, writes) if value is not None)
+    leaves = {value: signatures.leaves(value) for value in kinds}
+
+    def told(block: Block, value: Expr, leaf: Expr) -> Block:
+        out: list[Stmt] = []
+        for stmt in block:
+            if not any(stmt is w for w in writes):
+                out.append(map_blocks(stmt, lambda inner: told(inner, value, leaf)))
+            elif is_plain_write(stmt) and _written(stmt) == value:
+                out.append(Store(buffer, leaf, b.zero(buffer.element), span=stmt.span))
+        return tuple(out)
+
+    return tuple(tuple(told(kernel.body, value, leaf) for leaf in found) for value, found in leaves.items() if found is not None)
+
+
 def _written(stmt: Write) -> Expr | None:
     """What a thread leaves behind, if that does not hang on what was there, and nobody is given that."""
     match stmt:

@@ -12,7 +12,7 @@ is a sum in shared memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,7 +48,7 @@ from .names import Names
 DIGITS = 3
 DIGIT_BITS = 31
 _SHARED_ORDER = "threads add floating-point numbers to shared memory here, in the order in which they come"
-_SHARED_TAKE = "threads may have stored to one element of shared memory here, and the one that comes first takes its adjoint"
+_TAKE_ORDER = "threads may store one value to one element here, and the one that comes first takes its adjoint"
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,11 +62,12 @@ class FixedPoint:
     collect: Kernel
 
 
-def fixed_point(kernel: Kernel) -> FixedPoint | None:
+def fixed_point(kernel: Kernel, alike: Collection[Buffer] = ()) -> FixedPoint | None:
     """None if no two threads add to one element of memory with atomics. Raises UnsupportedError, with the place, where the sums cannot be
-    put off to the end of the launch."""
+    put off to the end of the launch, or where it depends on chance which thread takes an element's adjoint: of shadows `alike`, to whose
+    elements several threads may have stored one value."""
     targets = tuple(p for p in kernel.buffers if any(_is_shared_sum(s) for s in touches(kernel.body, p)))
-    _refuse(kernel, targets)
+    _refuse(kernel, targets, alike)
     if not targets:
         return None
     names = Names(kernel)
@@ -133,12 +134,12 @@ def _collected(stmt: Accumulate, names: Names, digits: Buffer, scales: Buffer) -
 # --- what cannot be put off ------------------------------------------------------------------------------------------------------------
 
 
-def _refuse(kernel: Kernel, targets: tuple[Buffer, ...]) -> None:
+def _refuse(kernel: Kernel, targets: tuple[Buffer, ...], alike: Collection[Buffer]) -> None:
     for stmt in walk_stmts(kernel.body):
         if _is_shared_sum(stmt) and isinstance(stmt, Accumulate) and stmt.buffer.length is not None:
             raise UnsupportedError(f"{_SHARED_ORDER}; a deterministic reverse pass is not possible", stmt.span)
-        if isinstance(stmt, Take) and stmt.how is How.ATOMIC and stmt.buffer.length is not None:
-            raise UnsupportedError(f"{_SHARED_TAKE}; a deterministic reverse pass is not possible", stmt.span)
+        if isinstance(stmt, Take) and stmt.how is How.ATOMIC and (stmt.buffer.length is not None or stmt.buffer in alike):
+            raise UnsupportedError(f"{_TAKE_ORDER}; a deterministic reverse pass is not possible", stmt.span)
         if isinstance(stmt, Atomic) and stmt.buffer.element.is_float:
             raise UnsupportedError("the result of an atomic depends on the order of the threads; it is not deterministic", stmt.span)
     for target in targets:
