@@ -6,6 +6,7 @@ Whatever is proved is compared with what the reference executor finds, which goe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,12 @@ from gpuad.ir.types import Space
 from gpuad.launching import proving, staging
 
 NOTHING: Any = frozenset()
+
+
+class Unordered(Host):
+    """As a GPU, on which the threads of a block come in any order."""
+
+    orders_blocks = False
 
 
 def prepared(text: str, grid: Any, block: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -148,7 +155,7 @@ def gradients(text: str, grid: Any, block: Any, make: Callable[[], tuple[Any, ..
 def test_a_hundred_runs_on_any_number_of_workers(name: str) -> None:
     found = set()
     with gpuad.deterministic():
-        for host in WORKERS:
+        for host in (*WORKERS, Unordered(4)):
             with launching.executor_for_tests(host):
                 found |= {b"".join(g.tobytes() for g in gradients(*LARGE[name])) for _ in range(100)}
     assert len(found) == 1
@@ -172,9 +179,32 @@ def test_what_threads_do_in_any_order_is_refused(name: str) -> None:
     """Elements that several threads read between two barriers, of which not all do; what several may have stored."""
     case, message = SHARED[name], {"stencil": "in the order in which they come", "same_value": "comes first takes its adjoint"}[name]
     args = case.make(np.random.default_rng(0))
-    with gpuad.deterministic(), pytest.raises(UnsupportedError, match=message) as found:
+    with gpuad.deterministic(), launching.executor_for_tests(Unordered()), pytest.raises(UnsupportedError, match=message) as found:
         gpuad.autodiff(compiled(case.text, "k"), case.grid, case.block, args)
     assert found.value.line
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_the_threads_of_a_block_come_in_one_order_on_a_cpu(name: str) -> None:
+    """What is refused elsewhere is taken here, but for what threads exchange in global memory."""
+    case, found = SHARED[name], set()
+    refused = "is (read|cleared) after other threads may have added"
+    for host in WORKERS:
+        args = case.make(np.random.default_rng(0))
+        for a in args:
+            if isinstance(a, Duplicated):
+                a.shadow[...] = scattered(*a.shadow.shape).shadow
+        with gpuad.deterministic(), launching.executor_for_tests(host):
+            try:
+                gpuad.autodiff(compiled(case.text, "k"), case.grid, case.block, args)
+            except UnsupportedError as error:
+                assert name in REFUSED_EVERYWHERE and re.search(refused, str(error))
+                return
+        found.add(b"".join(a.shadow.tobytes() for a in args if isinstance(a, Duplicated)))
+    assert len(found) == 1 and name not in REFUSED_EVERYWHERE
+
+
+REFUSED_EVERYWHERE = ("global_exchange",)
 
 
 # --- proofs against all threads ----------------------------------------------------------------------------------------------------------

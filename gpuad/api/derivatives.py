@@ -148,7 +148,7 @@ def _hvp(chosen: Kernel, plan: Planned, directions: Sequence[Any]) -> None:
     variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
     tangent = chosen.tangent(pattern, adjoint.log_numbers)
     call = replace(call, exact=adjoint.exact)
-    if launching.in_fixed_point() and fixed_point(variant) is not None:
+    if launching.in_fixed_point() and fixed_point(variant, orders_blocks=call.executor.orders_blocks) is not None:
         raise UnsupportedError(f"`{chosen.name}`: hvp with sums of several threads is not deterministic in this release")
     call.prepare([tangent.kernel, tangent.settle, launching.counting(adjoint, call), variant])
     launching.check_stores(adjoint, call)

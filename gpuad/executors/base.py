@@ -44,6 +44,7 @@ class Executor(Protocol):
 
     name: str
     has_rows: bool  # whether it has memory of its own for stacks, and so runs `kernel.in_rows` where there is one
+    orders_blocks: bool  # whether the threads of a block come to its shared memory in the same order in every run
     sums_over_blocks: bool  # whether threads that all add to one element had better form the sum of their block first, in loops, too
 
     def launch(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0, stream: Any = None) -> None:

@@ -37,6 +37,7 @@ class Cuda:
 
     name = "cuda"
     has_rows = False
+    orders_blocks = False
     sums_over_blocks = True
 
     def __init__(self, *, contract: bool = True, options: tuple[str, ...] = ()) -> None:

@@ -53,6 +53,7 @@ class Host(InOrder):
 
     name = "host"
     has_rows = True
+    orders_blocks = True
     sums_over_blocks = False
 
     def __init__(self, workers: int | None = None) -> None:

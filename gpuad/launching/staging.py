@@ -105,7 +105,8 @@ def stages(
     """The kernels of the reverse pass, in order. Shadows in `assigned` are zero; elements taken of those in `left` need not be cleared;
     nothing is added to those in `lent`. Of gathered shadows in `boxes`, the elements of the threads in the box are zero."""
     fixed = in_fixed_point()
-    key = "stages", call.key, plain_allowed(), call.executor.sums_over_blocks, fixed, assigned, left, lent, boxes
+    way = call.executor.sums_over_blocks, call.executor.orders_blocks
+    key = "stages", call.key, plain_allowed(), *way, fixed, assigned, left, lent, boxes
 
     def make() -> tuple[Stage, ...]:
         made = _stages(adjoint, call, assigned, left, lent, boxes)
@@ -121,7 +122,8 @@ def _in_fixed_point(adjoint: Adjoint, call: Call, made: tuple[Stage, ...]) -> tu
     """The kernels with sums that do not depend on the order of threads."""
     stored = stored_alike(adjoint, call)
     alike = {p.item for p in adjoint.parameters if p.role == "shadow" and adjoint.primal.params[p.position] in stored}
-    return tuple(replace(s, fixed=fixed_point(s.kernel, [x for x in alike if isinstance(x, Buffer)])) for s in made)
+    among = [x for x in alike if isinstance(x, Buffer)]
+    return tuple(replace(s, fixed=fixed_point(s.kernel, among, orders_blocks=call.executor.orders_blocks)) for s in made)
 
 
 def _proved(adjoint: Adjoint, call: Call, boxes: Boxes) -> bool:

@@ -79,6 +79,7 @@ class Pooled:
         self.arena = arena
         self.do = do
         self.name = inner.name
+        self.orders_blocks = inner.orders_blocks
         self.sums_over_blocks = inner.sums_over_blocks
         self.has_rows = inner.has_rows
 

@@ -6,8 +6,8 @@ among its contributions; `collect` writes each contribution as three digits of 3
 three for each element. What lies 2^-92 below an element's greatest contribution is rounded off, far below what a double resolves. (The
 idea of summation over fixed bins is Demmel and Nguyen's, "Fast reproducible floating-point summation", 2013.)
 
-What a thread adds this way is not yet in the shadow: a kernel that reads or clears such a shadow after it has added to it is refused, as
-is a sum in shared memory.
+What a thread adds this way is not yet in the shadow: a kernel that reads or clears such a shadow after it has added to it is refused. Sums
+in shared memory stay as they are where the threads of a block come in the same order in every run, and are refused where they do not.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from .names import Names
 
 DIGITS = 3
 DIGIT_BITS = 31
-_SHARED_ORDER = "threads add floating-point numbers to shared memory here, in the order in which they come"
+_SUM_ORDER = "threads add floating-point numbers to shared memory here, in the order in which they come"
 _TAKE_ORDER = "threads may store one value to one element here, and the one that comes first takes its adjoint"
 
 
@@ -62,11 +62,14 @@ class FixedPoint:
     collect: Kernel
 
 
-def fixed_point(kernel: Kernel, alike: Collection[Buffer] = ()) -> FixedPoint | None:
+def fixed_point(kernel: Kernel, alike: Collection[Buffer] = (), *, orders_blocks: bool = False) -> FixedPoint | None:
     """None if no two threads add to one element of memory with atomics. Raises UnsupportedError, with the place, where the sums cannot be
     put off to the end of the launch, or where it depends on chance which thread takes an element's adjoint: of shadows `alike`, to whose
-    elements several threads may have stored one value."""
+    elements several threads may have stored one value. `orders_blocks`: the threads of a block come to its shared memory in the same order
+    in every run."""
     targets = tuple(p for p in kernel.buffers if any(_is_shared_sum(s) for s in touches(kernel.body, p)))
+    if not orders_blocks:
+        _refuse_within_blocks(kernel)
     _refuse(kernel, targets, alike)
     if not targets:
         return None
@@ -87,10 +90,10 @@ def _kernel(kernel: Kernel, what: str, change: Callable[[Accumulate], Block], ex
 
 
 def _is_shared_sum(stmt: Stmt) -> bool:
-    """Whether the statement adds a float to what other threads may add to."""
+    """Whether the statement adds a float to what other threads, of other blocks too, may add to."""
     if not isinstance(stmt, Accumulate) or not stmt.buffer.element.is_float:
         return False
-    return stmt.how is How.ATOMIC or (stmt.how is How.REDUCED and stmt.buffer.space is not Space.SHARED)  # there it is in a fixed order
+    return stmt.how in (How.ATOMIC, How.REDUCED) and stmt.buffer.space is not Space.SHARED
 
 
 def _replaced(block: Block, change: Callable[[Accumulate], Block]) -> Block:
@@ -134,11 +137,19 @@ def _collected(stmt: Accumulate, names: Names, digits: Buffer, scales: Buffer) -
 # --- what cannot be put off ------------------------------------------------------------------------------------------------------------
 
 
+def _refuse_within_blocks(kernel: Kernel) -> None:
+    """Sums over a block are in a fixed order."""
+    for stmt in walk_stmts(kernel.body):
+        if not isinstance(stmt, Accumulate | Take) or stmt.how is not How.ATOMIC or not stmt.buffer.element.is_float:
+            continue
+        if stmt.buffer.space is Space.SHARED:
+            what = _SUM_ORDER if isinstance(stmt, Accumulate) else _TAKE_ORDER
+            raise UnsupportedError(f"{what}; a deterministic reverse pass is not possible", stmt.span)
+
+
 def _refuse(kernel: Kernel, targets: tuple[Buffer, ...], alike: Collection[Buffer]) -> None:
     for stmt in walk_stmts(kernel.body):
-        if _is_shared_sum(stmt) and isinstance(stmt, Accumulate) and stmt.buffer.length is not None:
-            raise UnsupportedError(f"{_SHARED_ORDER}; a deterministic reverse pass is not possible", stmt.span)
-        if isinstance(stmt, Take) and stmt.how is How.ATOMIC and (stmt.buffer.length is not None or stmt.buffer in alike):
+        if isinstance(stmt, Take) and stmt.how is How.ATOMIC and stmt.buffer in alike:
             raise UnsupportedError(f"{_TAKE_ORDER}; a deterministic reverse pass is not possible", stmt.span)
         if isinstance(stmt, Atomic) and stmt.buffer.element.is_float:
             raise UnsupportedError("the result of an atomic depends on the order of the threads; it is not deterministic", stmt.span)

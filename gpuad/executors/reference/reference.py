@@ -49,6 +49,7 @@ class Reference(InOrder):
 
     name = "reference"
     has_rows = False
+    orders_blocks = True
     sums_over_blocks = True
 
     def __init__(self, check: bool = True, order: str = "forward", seed: int = 0, limit: int = 1_000_000) -> None:
