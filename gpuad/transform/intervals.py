@@ -196,7 +196,7 @@ class _Slice:
         return If(_TRUE, then), If(_TRUE, otherwise)
 
     def counting(self, loop: For, counted: bool) -> Block:
-        known = all(self.is_known(e) for e in (loop.start, loop.stop)) and isinstance(loop.step, Constant)
+        known = all(self.is_known(e) for e in (loop.start, loop.stop, loop.step))
         carried, (body,) = self.repeated(loop, (loop.var,), (loop.body,), counted, known)
         return (replace(loop, body=body, carried=carried),) if known else (If(_TRUE, body),)
 
@@ -237,19 +237,21 @@ class _Slice:
     def bound(self, stmt: Stmt) -> Block:
         if not isinstance(stmt, For):
             return (stmt,)
-        assert isinstance(stmt.step, Constant)
-        step, start, stop = int(stmt.step.value), b.cast(stmt.start, I64), b.cast(stmt.stop, I64)
-        span = Binary("-", stop, start, I64) if step > 0 else Binary("-", start, stop, I64)
+        start, stop, step = (b.cast(e, I64) for e in (stmt.start, stmt.stop, stmt.step))
+        down = isinstance(stmt.step, Constant) and int(stmt.step.value) < 0  # a step that is not constant counts up
+        span, pace = (_of("-", start, stop), b.neg(step)) if down else (_of("-", stop, start), step)
         trips, k = self.names.var("trips", I64), self.names.var("k", I64)
-        some = _of("+", _of("/", _of("-", span, 1), abs(step)), 1)
+        forward = b.compare(">", pace, _whole(0))
+        some = _of("+", _of("/", _of("-", span, 1), b.select(forward, pace, _whole(1))), 1)
         length = Let(trips, b.select(b.compare(">", span, _whole(0)), some, _whole(0)))
         used = {v for s in walk_stmts(stmt.body) for e in expressions(s) for v in variables(e)}
-        if stmt.var not in used and not stmt.carried:
-            return length, replace(stmt, var=k, start=_whole(0), stop=_least(trips, _whole(2)), step=_whole(1))
-        late = If(b.compare(">", trips, self.left), (Assign(self.late, _whole(1)),))
-        value = Let(stmt.var, b.cast(Binary("+", start, _of("*", k, step), I64), stmt.var.type))
-        body = (value, Assign(self.left, _of("-", self.left, 1)), *stmt.body)
-        return length, late, replace(stmt, var=k, start=_whole(0), stop=_least(trips, self.left), step=_whole(1), body=body)
+        alike = stmt.var not in used and not stmt.carried
+        most = _whole(2) if alike else self.left
+        over = b.negate(forward) if alike else Binary("||", b.negate(forward), b.compare(">", trips, self.left), BOOL)
+        late = If(over, (Assign(self.late, _whole(1)),))
+        value = Let(stmt.var, b.cast(_of("+", start, _of("*", k, step)), stmt.var.type))
+        body = stmt.body if alike else (value, Assign(self.left, _of("-", self.left, 1)), *stmt.body)
+        return length, late, replace(stmt, var=k, start=_whole(0), stop=_least(trips, most), step=_whole(1), body=body)
 
 
 def _whole(value: int) -> Constant:
