@@ -230,7 +230,7 @@ class Adjoint(Judged):
         key = "intervals"
         if key not in self._gathers:
             shared = [x for x in self.undecided if x.space is Space.SHARED] if self.pattern.analyse else []
-            found = intervals(Kernel(self.name, self.params, self.layout.body, self.primal.span), shared) if shared else None
+            found = intervals(Kernel(self.name, self.params, self.unlaid, self.primal.span), shared) if shared else None
             if found is not None:
                 verify(found.kernel)
             self._gathers[key] = found

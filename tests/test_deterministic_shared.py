@@ -223,6 +223,11 @@ EXACT = {  # what hangs on numbers alone is judged as it is
     "shifted": "w += s[(t + p) % b]; __syncthreads(); w += z[(t*q) % b];",
     "two in one interval": "w += s[(t + p) % b] * s[(t + q) % b];",
     "a stride that all have": "for (int d = b/2; d > 0; d >>= 1) { if (t < d) s[t] += s[t + d]*z[t]; __syncthreads(); } w = s[t];",
+    "a stride that is divided": "for (int d = b/2; d; d /= 2) { if (t < d) s[t] += s[t + d]*z[t]; __syncthreads(); } w = s[t];",
+    "a stride of another kind": "for (int d = 1; d < b; d = 2*d + 1) { if (t + d < b) w += s[t + d]*z[t]; __syncthreads(); s[t] = w; "
+    "__syncthreads(); } w += s[b-1-t];",
+    "two that take turns": "for (int d = 1, now = 0, next = b/2; d < b/2; d *= 2) { if (t < b/2) s[next + t] = s[now + t]*z[t]; "
+    "__syncthreads(); int other = now; now = next; next = other; } w += s[t];",
     "guards": "if (t < p) w += s[t]*z[t]; if (t >= q) w += s[t]*z[b-1-t]; __syncthreads(); s[t] = w; __syncthreads(); w = s[b-1-t];",
     "a loop": "for (int m = 0; m < p; ++m) { s[t] = w*v; __syncthreads(); w += sin(s[(t + m) % b]); __syncthreads(); }",
     "around the end of a loop": "for (int m = 0; m < p; ++m) { w += s[(t+1) % b]*v; __syncthreads(); z[t] = w; __syncthreads(); "
@@ -238,6 +243,10 @@ EXACT = {  # what hangs on numbers alone is judged as it is
 }
 BEYOND = {  # what data or the number of the block decide is gone through on both sides
     "data": "if (v > 0) w += s[t]*v; else w += s[b-1-t]*v; __syncthreads(); z[t] = w; __syncthreads(); w = z[(t + p) % b];",
+    "strides and data": "for (int d = b/2; d; d /= 2) { if (v > 0.1*d) { if (t < d) w += s[t + d]*z[t]; } else w += s[t]; __syncthreads(); "
+    "s[t] = w; __syncthreads(); } w += s[b-1-t];",
+    "strides from data": "int e = v > 0 ? 2 : 3; for (int d = b/2; d; d /= e) w += s[(t + d) % b]*z[t]; __syncthreads(); s[t] = w; "
+    "__syncthreads(); w += s[b-1-t];",
     "the number of the block": "if (blockIdx.x < p) { w += s[t]*v; __syncthreads(); z[t] = w; __syncthreads(); w += z[b-1-t]*s[t]; } "
     "__syncthreads(); w += s[(t + q) % b];",
     "indices from memory": "w += s[at[t] % b]*z[t];",
@@ -259,7 +268,7 @@ def geometry(seed: int) -> tuple[Any, Any, tuple[Any, ...]]:
 
 @pytest.mark.parametrize("name", [*EXACT, *BEYOND])
 def test_proofs_on_random_geometries(name: str) -> None:
-    """11 kernels of numbers alone and 6 others, each on 14 geometries: 238 launches."""
+    """14 kernels of numbers alone and 8 others, each on 14 geometries: 308 launches."""
     text = HEAD.format(EXACT.get(name) or BEYOND[name])
     plain = 0
     for seed in range(GEOMETRIES):

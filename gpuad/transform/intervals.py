@@ -8,12 +8,16 @@ nobody waits for anybody in it, but each thread counts the barriers that it come
 What is found may be more than what happens, never less. Both sides are gone through of a branch that data, or the number of the block,
 decide, and so is the body of a loop of which they decide how often it runs, if its indices do not hang on that; barriers in there are not
 counted, so that intervals only grow. A loop whose iterations all touch the same elements runs twice: once after itself, as any other time.
+
+Assumes stacks that are not laid out yet: what comes back from one is known if all that goes there is, and nothing goes there or comes back
+where both sides of a branch are gone through.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from ..ir import build as b
 from ..ir.nodes import (
@@ -35,6 +39,9 @@ from ..ir.nodes import (
     LaunchIndex,
     Let,
     Load,
+    Pop,
+    Push,
+    Stack,
     Stmt,
     Store,
     Take,
@@ -54,6 +61,7 @@ ITERATIONS = 1 << 11  # of a thread, give or take as many
 _INDEX_BITS = 32
 _SHADOW_BITS = 6
 _TRUE = b.const(True, BOOL)
+Place: TypeAlias = "tuple[int, int | None]"  # a stack by its uid, or one of its fields
 
 
 @dataclass(frozen=True)
@@ -79,8 +87,11 @@ def intervals(reverse: Kernel, shadows: Collection[Buffer]) -> Intervals | None:
     ordered = tuple(sorted(shadows, key=lambda s: s.uid))
     if not 0 < len(ordered) < 1 << _SHADOW_BITS or not all(_is_fit(s, reverse.body) for s in ordered):
         return None
-    slice_ = _Slice(reverse, ordered)
-    body = slice_.kernel()
+    slice_, doubts = _Slice(reverse, ordered, frozenset()), -1
+    while len(slice_.doubtful) != doubts:
+        doubts = len(slice_.doubtful)
+        slice_ = _Slice(reverse, ordered, frozenset(slice_.doubtful))
+        body = slice_.kernel()
     if slice_.lost.issuperset(ordered):
         return None
     used = {v for s in walk_stmts(body) for e in expressions(s) for v in variables(e)}
@@ -101,9 +112,11 @@ def _is_of_grid(expr: Expr) -> bool:
 
 
 class _Slice:
-    """Makes what is left of a reverse kernel. `known`: the variables that whole numbers decide."""
+    """Makes what is left of a reverse kernel. `known`: the variables that whole numbers decide. `doubtful`: stacks and their fields that
+    hold something else; who finds one has to begin again."""
 
-    def __init__(self, reverse: Kernel, shadows: tuple[Buffer, ...]) -> None:
+    def __init__(self, reverse: Kernel, shadows: tuple[Buffer, ...], doubtful: frozenset[Place]) -> None:
+        self.doubtful: set[Place] = set(doubtful)
         self.reverse = reverse
         self.shadows = shadows
         self.names = Names(reverse)
@@ -140,6 +153,10 @@ class _Slice:
                 return self.access(stmt, counted)
             case Barrier(scope="block"):
                 return self.passed(counted)
+            case Push():
+                return self.push(stmt, counted)
+            case Pop():
+                return self.pop(stmt, counted)
             case If():
                 return self.branch(stmt, counted)
             case For():
@@ -182,6 +199,26 @@ class _Slice:
         value = b.select(inside, _of("+", _of("<<", which, 1), 0 if isinstance(stmt, Load) else 1), _whole(-1))
         place = _of("+", self.first, _of("&", self.count, NOTES - 1))
         return Store(self.arrays[0], place, value, span=stmt.span), Assign(self.count, _of("+", self.count, 1))
+
+    # --- stacks ----------------------------------------------------------------------------------------------------------------------
+
+    def push(self, stmt: Push, counted: bool) -> Block:
+        self.doubt(stmt.stack, counted)
+        known = [self.is_known(v) for v in stmt.values]
+        self.doubtful.update((stmt.stack.uid, k) for k, is_known in enumerate(known) if not is_known)
+        values = tuple(v if is_known else b.zero(v.type) for v, is_known in zip(stmt.values, known, strict=True))
+        return () if (stmt.stack.uid, None) in self.doubtful else (replace(stmt, values=values),)
+
+    def pop(self, stmt: Pop, counted: bool) -> Block:
+        self.doubt(stmt.stack, counted)
+        whole = (stmt.stack.uid, None) not in self.doubtful
+        for k, var in enumerate(stmt.vars):
+            self.learn(var, whole and (stmt.stack.uid, k) not in self.doubtful and var not in self.assigned)
+        return (stmt,) if whole else ()
+
+    def doubt(self, stack: Stack, counted: bool) -> None:
+        if not counted:
+            self.doubtful.add((stack.uid, None))
 
     # --- control -------------------------------------------------------------------------------------------------------------------
 
@@ -245,7 +282,7 @@ class _Slice:
         some = _of("+", _of("/", _of("-", span, 1), b.select(forward, pace, _whole(1))), 1)
         length = Let(trips, b.select(b.compare(">", span, _whole(0)), some, _whole(0)))
         used = {v for s in walk_stmts(stmt.body) for e in expressions(s) for v in variables(e)}
-        alike = stmt.var not in used and not stmt.carried
+        alike = stmt.var not in used and not stmt.carried and not any(isinstance(s, Push | Pop) for s in walk_stmts(stmt.body))
         most = _whole(2) if alike else self.left
         over = b.negate(forward) if alike else Binary("||", b.negate(forward), b.compare(">", trips, self.left), BOOL)
         late = If(over, (Assign(self.late, _whole(1)),))
