@@ -454,13 +454,11 @@ class Tape(Seeding, Repeating):
         if isinstance(step, MadeStep) and step.args == wanted and self.make_again():
             return step.made.lent()
         self.differ()
-        array, where = library.empty(shape, dtype), place_of(user_frame())
-        if type(array) is not np.ndarray or not array.size:
-            if array.size:
-                self.own[address(array)] = array, where
+        array = library.empty(shape, dtype)
+        if not array.size:
             return array
         made = Made(array, self.temporary_shadow)
-        self.record_made(made, wanted, where)
+        self.record_made(made, wanted, place_of(user_frame()))
         return made.lent()
 
     @property
@@ -482,8 +480,8 @@ class Tape(Seeding, Repeating):
         self._note(MadeStep(Made, wanted, None, where, made), True)
 
     def maker(self, array: Any) -> Made | None:
-        """What is known of an array that an operation has just made, if it can be made again."""
-        return self._mades.get(address(array))
+        """What is known of an array that an operation has just made; None where it has no elements."""
+        return self._mades.get(address(array)) if array.size else None
 
     def _inner(self, args: Any) -> Any:
         """The arguments of a call as the tape knows them."""

@@ -353,7 +353,49 @@ def deterministic_sums(cupy: Any) -> None:
     assert all(found[0][name].tobytes() == found[1][name].tobytes() for name in found[0])
 
 
+# --- arrays that operations make -----------------------------------------------------------------------------------------------------
+
+
+def arrays_made_again(cupy: Any) -> None:
+    """A program that makes arrays is known when it comes again, on other streams too; what is kept of earlier rounds stays."""
+    n, tape, k = 300, gpuad.Tape(), compiled(CUBE, "cube")
+    start, target = np.random.default_rng(3).uniform(0.5, 1.5, (2, n)).astype(np.float32)
+    X, aim, seed = Duplicated(cupy.asarray(start), cupy.zeros(n, np.float32)), cupy.asarray(target), cupy.ones(n, np.float32)
+    main, kept, known = cupy.cuda.get_current_stream(), [], []
+    main.synchronize()
+    streams = [main, *(cupy.cuda.Stream(non_blocking=True) for _ in range(2))]
+    for turn in range(12):
+        stream = streams[0 if turn < 5 else turn % 3]
+        with stream:
+            X.primal.fill(0.5 + turn / 16)
+            X.shadow.fill(0)
+            with tape:
+                known.append(tape._next is not None)
+                k(-(-n // 128), 128, (X, n))
+                rest = X - aim
+                k(-(-n // 128), 128, (rest, n))
+                loss = rest[1:] * rest[1:]
+            tape.reverse({loss: seed[1:]})
+            cube, x = np.float32(0.5 + turn / 16) ** 3, np.float32(0.5 + turn / 16)
+            gap = (cube - target).astype(np.float64)
+            slope = 2 * gap**3 * 3 * gap**2 * 3 * float(x) ** 2
+            slope[0] = 0
+            np.testing.assert_allclose(X.shadow.get(), slope, rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(loss.primal.get(), gap[1:] ** 6, rtol=1e-4, atol=1e-6)
+            stream.synchronize()
+        kept.append(({0: loss, 1: loss.primal, 2: loss[5:], 3: loss.primal[5:]}.get(turn % 7), gap[1:] ** 6))
+        for held, expected in kept:
+            if held is not None:
+                np.testing.assert_allclose(getattr(held, "primal", held).get(), expected[expected.size - held.size :], rtol=1e-4, atol=1e-6)
+    assert sum(known) >= 4, known
+    made = tape.graph({loss: 1.0})
+    X.primal.fill(0.75)
+    made.launch()
+    np.testing.assert_allclose(loss.primal.get(), (0.75**3 - target[1:].astype(np.float64)) ** 6, rtol=1e-4, atol=1e-6)
+
+
 CHECKS: tuple[Callable[[Any], None], ...] = (
     left_out, arrays_behind_pointers, turns_by_data, turns_by_numbers, stores_checked_on_streams,
     shadows_made_on_streams, memory_made_on_streams, deterministic_sums, seeds_of_the_other_side, dynamic_shared,
+    arrays_made_again,
 )  # fmt: skip

@@ -250,6 +250,14 @@ def module_array(module: Any, name: str, shape: tuple[int, ...], dtype: Any) -> 
     return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(address, size, module), 0))
 
 
+def lent(array: Any, behind: Any) -> Any:
+    """A CuPy array (C-contiguous) once more, by other means: it and all views of it keep `behind` alive."""
+    import cupy
+
+    memory = cupy.cuda.UnownedMemory(array.data.ptr, array.nbytes, behind, int(array.device.id))
+    return cupy.ndarray(array.shape, array.dtype, cupy.cuda.MemoryPointer(memory, 0))
+
+
 def finished_array(values: Any) -> Any:
     """A CuPy array with the content of a NumPy array, which has arrived when this returns: any stream may use it."""
     import cupy

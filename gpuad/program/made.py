@@ -22,11 +22,23 @@ Take = Callable[[Any], Any]
 class _Lent:
     """What stands behind all views of an array that others have: they keep it alive, however they were made."""
 
-    __slots__ = ("__array_interface__", "__weakref__", "array")
+    __slots__ = ("__weakref__", "array")
 
     def __init__(self, array: Any) -> None:
         self.array = array
-        self.__array_interface__ = array.__array_interface__
+
+    @property
+    def __array_interface__(self) -> Any:
+        """By which NumPy makes a view."""
+        return self.array.__array_interface__
+
+    def view(self) -> Any:
+        """The array once more, with this behind it."""
+        if isinstance(self.array, np.ndarray):
+            return np.asarray(self).view(self.array.dtype)
+        from ..executors.cuda import lent
+
+        return lent(self.array, self)
 
 
 class Made:
@@ -48,7 +60,7 @@ class Made:
         view = self._view()
         if view is None:
             behind = self._lent() or _Lent(self.array)
-            view = np.asarray(behind).view(self.array.dtype)
+            view = behind.view()
             self._lent, self._view = weakref.ref(behind), weakref.ref(view)
         return view
 

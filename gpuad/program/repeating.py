@@ -86,9 +86,9 @@ class Repeating(Recording):
             self._steps.append(step)
 
     def _remember(self) -> None:
-        """The recording is complete. Where operations made arrays that cannot be made again, there will be others the next time."""
+        """The recording is complete."""
         send_far(self.allocations.values())
-        if self._steps and self._comparable and self.own.keys() == self._mades.keys():
+        if self._steps and self._comparable:
             found = {id(a): a for step in self._steps for a in step.arrays}
             self._known = Known((*self._steps, END), tuple((a, signature(a)) for a in found.values()), self.surroundings())
 
@@ -118,6 +118,8 @@ class Repeating(Recording):
         """Whether the arrays that operations made may be made again. Their shadows begin with zeros, as ever."""
         if any(made.is_lent for made in self._mades.values()):
             return False
+        if self._mades:
+            self._streams.take_over(executor_of(self._library))
         for made in self._mades.values():
             made.take_back()
         for root in self._temporaries.values():
