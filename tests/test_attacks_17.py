@@ -256,3 +256,18 @@ def test_a_direction_of_an_elementwise_kernel_without_a_shadow_is_refused() -> N
     square, pair = gpuad.ElementwiseKernel("T x", "T y", "y = x * x", "square"), Duplicated(np.ones(2), np.ones(2))
     with pytest.raises(ShadowError, match="is a tangent with a shadow of its own"):
         gpuad.hvp(square, pair, Duplicated(np.ones(2), np.ones(2)), (np.ones(2), Duplicated(np.ones(2), np.zeros(2))))
+
+
+# --- annotations ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shadow", [[0.0, 0.0], 0.0, np.float64(0.0), "dx"], ids=["list", "number", "0-d", "text"])
+def test_a_shadow_that_is_no_array_is_refused(shadow: Any) -> None:
+    elementwise, out = gpuad.ElementwiseKernel("T x", "T y", "y = x * x", "square"), Duplicated(np.zeros(2), np.ones(2))
+    for args in ((Duplicated(np.zeros(2), shadow), out), (out, Duplicated(np.zeros(2), shadow))):
+        with pytest.raises(ShadowError, match="a shadow is an array like its primal, not"):
+            gpuad.autodiff(elementwise, *args)
+    with pytest.raises(ShadowError, match="a shadow is an array like its primal, not"):
+        gpuad.autodiff(_scaled, 1, 2, (Duplicated(np.zeros(2), shadow), 1.0))
+    with gpuad.Tape(), pytest.raises(ShadowError, match="a shadow is an array like its primal, not"):
+        gpuad.ops.exp(Duplicated(np.zeros(2), shadow), out=out)

@@ -63,6 +63,8 @@ def check_pair(x: Any) -> None:
 
 
 def _check_alike(primal: Any, shadow: Any) -> None:
+    if isinstance(shadow, np.generic) or not hasattr(shadow, "strides"):
+        raise ShadowError(f"a shadow is an array like its primal, not {shadow!r}; `dx[i]` is a copy, `dx[i, ...]` or `dx[i:i+1]` a view")
     if tuple(shadow.shape) != tuple(primal.shape):
         raise ShadowError(
             f"a primal of shape {tuple(primal.shape)} has a shadow of shape {tuple(shadow.shape)}; make it with zeros_like(x)"
