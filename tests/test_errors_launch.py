@@ -436,3 +436,13 @@ def test_a_launch_that_surely_writes_outside_is_refused() -> None:
     assert not y.any()
     k(1, 32, (x, y, 10))
     assert y.all()
+
+
+@pytest.mark.parametrize("text", ["x[i] += 0.5;", "x[i] -= a * i;", "atomicAdd(x + i / 2, 1.0);"])
+@pytest.mark.parametrize("mode", [gpuad.Reverse, gpuad.Forward])
+def test_what_adds_a_constant_passes_the_gradient_on(text: str, mode: gpuad.api.Mode) -> None:
+    """Nothing is forgotten where no memory goes in."""
+    source = f'extern "C" __global__ void shift(double* x, double a, int n) {{ int i = threadIdx.x; if (i < n) {{ {text} }} }}'
+    x, dx = np.zeros(4), np.arange(4.0)
+    gpuad.autodiff(gpuad.kernel(source, "shift"), 1, 8, (Duplicated(x, dx), 2.0, 4), mode=mode)
+    assert np.array_equal(dx, np.arange(4.0)) and x.any()
