@@ -9,14 +9,16 @@ the memory is his, and the program is recorded as if it were new.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..annotations import Duplicated
+from ..annotations import Duplicated, address
 
 Take = Callable[[Any], Any]
+
+_MANY = 256  # views of an array that are remembered
 
 
 class _Lent:
@@ -45,13 +47,14 @@ class Made:
     """An array, not of size 0, that an operation made. `pair`: the array with its shadow, as the tape knows it, which `shadow` makes when
     it is first needed."""
 
-    __slots__ = ("_handles", "_lent", "_view", "array", "pair")
+    __slots__ = ("_handles", "_lent", "_view", "_views", "array", "pair")
 
     def __init__(self, array: Any, shadow: Callable[[Any], Any]) -> None:
         self.array = array
         self.pair = Duplicated(array)
         self.pair._make = lambda: shadow(array)
         self._handles: list[Callable[[], Any]] = []
+        self._views: dict[tuple[Any, ...], Duplicated] = {}
         self._lent: Callable[[], Any] = _nobody
         self._view: Callable[[], Any] = _nobody
 
@@ -68,6 +71,18 @@ class Made:
     def is_lent(self) -> bool:
         """Whether anybody has it."""
         return self._lent() is not None
+
+    def seen(self, view: Any, path: Sequence[Take]) -> Duplicated:
+        """The pair along a path, on which the array is this view: the same pair for views that are the same."""
+        key = address(view), view.shape, view.strides, view.dtype
+        pair = self._views.get(key)
+        if pair is None:
+            pair = self.pair
+            for take in path:
+                pair = pair._view(take)
+            if len(self._views) < _MANY:
+                self._views[key] = pair
+        return pair
 
     def handed(self, handle: Temporary) -> None:
         """Notes a handle."""
@@ -122,10 +137,7 @@ class Temporary(Duplicated):
         if self._made_by is None:
             return self
         if self._inner is None:
-            pair = self._made_by.pair
-            for take in self._path:
-                pair = pair._view(take)
-            self._inner = pair
+            self._inner = self._made_by.seen(self._primal, self._path) if self._path else self._made_by.pair
         return self._inner
 
     def part(self, copy: Any) -> None:
