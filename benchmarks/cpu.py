@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gpuad import Active, Duplicated, autodiff, kernel
+from gpuad import Active, Duplicated, Tape, autodiff, kernel, ops
 from gpuad.cases import Case, all_cases, read
 from gpuad.source import SourceFile
 
@@ -136,13 +136,36 @@ def _from_text(text: str) -> Case:
 # --- what a launch costs -------------------------------------------------------------------------------------------------------------
 
 
+_SCALED = """struct Line { float slope, shift; };
+extern "C" __global__ void scaled(int n, Line line, const float* x, float* y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] += line.slope * x[i] + line.shift;
+}"""
+
+
 def overhead(effort: Effort, n: int = 256) -> dict[str, float]:
-    """Microseconds of a call on arrays that are too small to matter: a plain launch, and `autodiff` of it."""
-    k = kernel(SAXPY, "saxpy")
-    x, y, dx, dy, da = (np.ones(n, np.float32) for _ in range(5))
-    plain, shadowed = (n, 1e-6, x, y), (n, Active(1e-6, da[:1]), Duplicated(x, dx), Duplicated(y, dy))
-    runs = {"launch": lambda: k(1, 256, plain), "autodiff": lambda: autodiff(k, 1, 256, shadowed)}
-    return {f"{name}_us": round(value * 1e6, 1) for name, value in measure.alternating(runs, effort, calls=50).items()}
+    """Microseconds of a call on arrays that are too small to matter: a plain launch, one with a struct by value, `autodiff` of the first;
+    and, recorded and reversed, a launch of a program of 100 and a loss that array operations make."""
+    k, scaled = kernel(SAXPY, "saxpy"), kernel(_SCALED, "scaled")
+    x, y, dx, dy, da, aim = (np.ones(n, np.float32) for _ in range(6))
+    line = np.array((1e-6, 0.0), [("slope", np.float32), ("shift", np.float32)])[()]
+    X, Y, tape = Duplicated(x, dx), Duplicated(y, dy), Tape()
+    plain, shadowed, given = (n, 1e-6, x, y), (n, Active(1e-6, da[:1]), X, Y), (n, 1e-6, X, Y)
+
+    def program() -> None:
+        with tape:
+            for _ in range(100):
+                k(1, 256, given)
+            loss = ops.sum((Y - aim) ** 2)
+        tape.reverse({loss: 1.0})
+
+    runs = {
+        "launch": lambda: k(1, 256, plain), "launch with a struct": lambda: scaled(1, 256, (n, line, x, y)),
+        "autodiff": lambda: autodiff(k, 1, 256, shadowed),
+    }  # fmt: skip
+    found = measure.alternating(runs, effort, calls=50)
+    found["launch in a program with a loss"] = measure.alternating({"program": program}, effort)["program"] / 100
+    return {f"{name}_us": round(value * 1e6, 1) for name, value in found.items()}
 
 
 def by_hand(effort: Effort) -> dict[str, Record]:

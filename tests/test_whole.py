@@ -107,7 +107,7 @@ def test_a_struct_that_its_owner_changes(form: str, hits: list[bool]) -> None:
         k(1, 8, (own, x, N))
         assert np.array_equal(x, np.full(N, a * 4 * times + 0.25))
     if form != "Const":
-        assert hits and all(hits)
+        assert hits == [True] * 6  # another whole number makes another call
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -183,14 +183,13 @@ class Kernel(Family):
     def launch(self, plan: Planned, said: Words | None = None) -> None:
         """Makes or records a launch that is not known, or not by the words of the call that meant it."""
         own, recorder = self.suited(plan.args, plan.shared_mem), recording.get()
-        _, grid, block, args, shared_mem, stream = own.completed(plan)
+        plan = own.completed(plan)
         if recorder is not None:
-            recorder.launch(own, grid, block, args, shared_mem, stream)
-            return
-        if stream is None:
+            recorder.launch(own, plan.grid, plan.block, plan.args, plan.shared_mem, plan.stream)
+        elif plan.stream is None:
             own._launched(plan, said)
         else:
-            with on_stream(stream, args):
+            with on_stream(plan.stream, plan.args):
                 own._launched(plan, said)
 
     def _launched(self, plan: Planned, said: Words | None) -> None:
