@@ -8,6 +8,7 @@ rounding and knows nothing of gpuad.
 from __future__ import annotations
 
 import contextlib
+import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -276,3 +277,22 @@ __all__ = [
     "EXECUTORS", "SOURCE", "THREADS", "Fault", "Run", "agree", "check", "compiled", "counted", "cuda", "failing", "jacobian_transposed",
     "launch", "pair", "raw", "run", "running",
 ]  # fmt: skip
+
+
+def edited(steps: list[Any], r: random.Random, random_step: Callable[[random.Random], Any]) -> list[Any]:
+    """The same program, or one that differs somewhere; `random_step`: one more of its steps."""
+    made, at = list(steps), r.randrange(len(steps) + 1)
+    match r.choice(["same", "same", "same", "longer", "shorter", "insert", "drop", "replace", "swap"]):
+        case "longer":
+            made += [random_step(r), random_step(r)]
+        case "shorter":
+            made = made[:at]
+        case "insert":
+            made.insert(at, random_step(r))
+        case "drop":
+            del made[at : at + 1]
+        case "replace":
+            made[at : at + 1] = [random_step(r)]
+        case "swap":
+            made.reverse()
+    return made or [random_step(r)]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import running
+from tape_tools import edited
 from test_made import KERNELS, N
 
 from gpuad import Duplicated, Tape, ops
@@ -30,22 +31,6 @@ def random_step(r: random.Random) -> Step:
             ("out", r.choice(["add", "multiply"])), ("write",), ("plain",), ("peek",), ("forget",),
         ]
     )  # fmt: skip
-
-
-def edited(steps: list[Step], r: random.Random) -> list[Step]:
-    made, at = list(steps), r.randrange(len(steps) + 1)
-    match r.choice(["same", "same", "same", "longer", "shorter", "insert", "drop", "replace"]):
-        case "longer":
-            made += [random_step(r), random_step(r)]
-        case "shorter":
-            made = made[:at]
-        case "insert":
-            made.insert(at, random_step(r))
-        case "drop":
-            del made[at : at + 1]
-        case "replace":
-            made[at : at + 1] = [random_step(r)]
-    return made
 
 
 class Player:
@@ -132,7 +117,7 @@ def test_random_programs(seed: int) -> None:
     steps = [random_step(r) for _ in range(r.randrange(2, 9))]
     one, two, tape = Player(), Player(), Tape()
     for turn in range(10):
-        steps = edited(steps, r) if turn > 2 else steps
+        steps = edited(steps, r, random_step) if turn > 2 else steps
         found = one.play(tape, steps, turn, hold)
         assert found == two.play(Tape(), steps, turn, random.Random(0)), (turn, steps)
         two.held.clear()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import EXECUTORS, running
-from tape_tools import cuda, launch, pair
+from tape_tools import cuda, edited, launch, pair
 
 import gpuad
 from gpuad import Active, Duplicated, LaunchError, ShadowError, TapeError
@@ -56,25 +56,6 @@ def random_step(r: random.Random) -> Step:
             ("next_index", "index", None), ("add in place", x, y, view), ("overwrites", x, view), ("iterate", x, "counts", view),
         ]
     )  # fmt: skip
-
-
-def edited(steps: list[Step], r: random.Random) -> list[Step]:
-    """The same program, or one that differs somewhere."""
-    made, at = list(steps), r.randrange(len(steps) + 1)
-    match r.choice(["same", "same", "same", "longer", "shorter", "insert", "drop", "replace", "swap"]):
-        case "longer":
-            made += [random_step(r), random_step(r)]
-        case "shorter":
-            made = made[:at]
-        case "insert":
-            made.insert(at, random_step(r))
-        case "drop":
-            del made[at : at + 1]
-        case "replace":
-            made[at : at + 1] = [random_step(r)]
-        case "swap":
-            made.reverse()
-    return made or [random_step(r)]
 
 
 def play(tape: gpuad.Tape, steps: list[Step], held: dict[str, Any]) -> None:
@@ -134,7 +115,7 @@ def test_a_tape_used_again_does_what_a_new_one_does(seed: int, restore: bool, mo
         plain = r.random() < 0.3
         results = [outcome(which, steps, arrays, plain) for which, arrays in ((tape, held), (new, other))]
         assert results[0] == results[1], f"run {run}: {steps}"
-        steps = edited(steps, r)
+        steps = edited(steps, r, random_step)
 
 
 # --- the same program --------------------------------------------------------------------------------------------------------------------
