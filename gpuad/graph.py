@@ -16,6 +16,7 @@ results cannot be captured on a GPU, and is refused.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ from .watching import Watch
 class Captured:
     """What a graph needs of its tape: the memory that its reverse reads live, the tape's streams, and a way to say that the tape's own
     recording is used up (which gives a token that is gone when the tape is used again). `exact_executor`: without contraction of products
-    and sums."""
+    and sums; `sources`: the streams from which arrays that operations made have their memory."""
 
     allocations: Sequence[Allocation]
     exact: bool
@@ -47,6 +48,7 @@ class Captured:
     exact_executor: Executor
     use_up: Callable[[], object]
     token: Callable[[], object]
+    sources: Sequence[Any]
 
 
 class Graph:
@@ -61,6 +63,7 @@ class Graph:
         self._watch: Watch | None = None
         self._token: object = None
         self._launcher("whole")
+        weakref.finalize(self, tape.streams.let_all_go, tape.sources).atexit = False
 
     def launch(self) -> None:
         """Runs the program and its reverse on what the arrays hold now: on a GPU on CuPy's current stream, after what was put into it.

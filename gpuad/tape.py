@@ -13,6 +13,7 @@ together from pieces in a transient buffer; primal arrays are not written (unles
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Token
 from dataclasses import dataclass, replace
@@ -98,7 +99,7 @@ class Tape(Seeding, Repeating):
         self.exact = (check or os.environ.get("GPUAD_CHECK")) == "exact"
         self._token: Token[Any] | None = None
         self._streams = Streams()
-        self._homes = Homes(lambda size, dtype: executor_of(self._library).zeros(size, dtype))
+        self._homes = Homes(self._zeros)
         self._temporaries: dict[int, Any] = {}
         self._owners: dict[int, int] = {}  # whose shadow lives there in this recording: addresses
         self.own: dict[int, tuple[Any, str]] = {}  # arrays that operations made in this recording, and where, by address
@@ -109,10 +110,15 @@ class Tape(Seeding, Repeating):
         self.words: dict[Any, Any] = {}
         self._lease: object = None
         super().__init__(Arena(self._bytes))
+        weakref.finalize(self, self._streams.let_all_go).atexit = False
+
+    def _zeros(self, size: int, dtype: Any) -> Any:
+        executor = executor_of(self._library)
+        self._streams.owning(executor)
+        return executor.zeros(size, dtype)
 
     def _bytes(self, size: int) -> Any:
-        executor = executor_of(self._library)
-        made, stream = executor.zeros(size, np.dtype(np.uint8)), executor.stream()
+        made, stream = self._zeros(size, np.dtype(np.uint8)), executor_of(self._library).stream()
         if stream is not None:
             stream.synchronize()  # other streams will use it, too; it happens once
         return made
@@ -123,6 +129,7 @@ class Tape(Seeding, Repeating):
         self.words.clear()
         self._homes.reset()
         self._temporaries, self._owners = {}, {}
+        self._streams.let_go()
         self.own, self._mades = {}, {}
         super().forget()
         self.assembled = 0
@@ -393,7 +400,7 @@ class Tape(Seeding, Repeating):
             raise TapeError("a seed of a graph on a GPU is a CuPy array or a number, not an array of the host")
         executors = executor, executor_of(self._library, True)
         read = [replace(a) for a in self.allocations.values()]  # as its reverse does: the tape itself may need less of them later
-        tape = Captured(read, self.exact, self._streams, *executors, self._use_up, self._used_by)
+        tape = Captured(read, self.exact, self._streams, *executors, self._use_up, self._used_by, tuple(self._streams.sources.values()))
         pairs = [(shadow, seed) for shadow, seed, root, _ in resolved or () if where_of(root) not in plan.placed]
         return Graph(forward_parts(self._steps, redirected(self, self._steps)), reverse_parts(plan, pairs), plan, tape)
 
@@ -457,7 +464,7 @@ class Tape(Seeding, Repeating):
         array = library.empty(shape, dtype)
         if not array.size:
             return array
-        made = Made(array, self.temporary_shadow)
+        made = Made(array, self.temporary_shadow, executor_of(library.__name__).stream())
         self.record_made(made, wanted, place_of(user_frame()))
         return made.lent()
 
@@ -469,7 +476,13 @@ class Tape(Seeding, Repeating):
 
     def make_again(self) -> bool:
         """Makes it; False if the program is another one."""
-        return self._next is not None and self._repeat(self._next)
+        step = self._next
+        if step is None or not self._repeat(step):
+            return False
+        if isinstance(step, MadeStep) and step.made.stream is not None:
+            step.made.stream = executor_of(self._library).stream()
+            self._streams.making(step.made.stream, step.made.source)
+        return True
 
     def record_made(self, made: Made, wanted: tuple[Any, ...], where: str) -> None:
         """Notes an array that an operation has made; or made again, with the shadow that it had then."""
@@ -477,6 +490,7 @@ class Tape(Seeding, Repeating):
             self._note_temporary(resolve(made.pair.own_shadow).root, made.array)
         self.own[address(made.array)] = made.array, where
         self._mades[address(made.array)] = made
+        self._streams.making(made.stream, made.source)
         self._note(MadeStep(Made, wanted, None, where, made), True)
 
     def maker(self, array: Any) -> Made | None:

@@ -152,7 +152,7 @@ Stream.current = NULL = Stream(null=True)
 class Event:
     """A point in a stream: what has to be done when it is reached."""
 
-    def __init__(self) -> None:
+    def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
         self.done: dict[int, int] = {}
 
     def record(self, stream: Stream | None = None) -> None:
@@ -160,7 +160,10 @@ class Event:
         self.done = {**stream.waited, id(stream): Stream.now}
 
     def synchronize(self) -> None:
-        Stream.current.synchronize()
+        """What was put into the streams before is done, for all of them."""
+        for stream in Stream.every:
+            until = self.done.get(id(stream), 0)
+            stream.pending = {k: (written, used) for k, (written, used) in stream.pending.items() if used > until}
 
 
 # --- memory --------------------------------------------------------------------------------------------------------------------------

@@ -394,8 +394,42 @@ def arrays_made_again(cupy: Any) -> None:
     np.testing.assert_allclose(loss.primal.get(), (0.75**3 - target[1:].astype(np.float64)) ** 6, rtol=1e-4, atol=1e-6)
 
 
+def made_arrays_on_streams(cupy: Any) -> None:
+    """What is kept of an earlier round is there for each stream, and memory is used again after what is still read where it was made."""
+    n, tape = 1 << 16, gpuad.Tape()
+    x = cupy.zeros(n)
+    X, sums, kept = Duplicated(x, cupy.zeros(n)), [], []
+    cupy.cuda.get_current_stream().synchronize()
+    made, reversed_, other = (cupy.cuda.Stream(non_blocking=True) for _ in range(3))
+    for turn in range(8):
+        with made:
+            x.fill(1.0 + turn)
+            with tape:
+                y = X * 2.0  # nothing is read in the reverse, so nobody waits for a fingerprint
+                z = y * 3.0
+        with reversed_:
+            tape.reverse({z: 1.0})
+            np.testing.assert_array_equal(X.shadow.get(), np.full(n, 6.0))
+            X.shadow.fill(0)
+            reversed_.synchronize()
+        with made:
+            sums.append(y.primal[1:] + 0.0)  # read where it was made, and let go at once
+        before = list(kept)
+        if turn % 3 == 1:
+            made, other = other, made
+        else:
+            kept.append((z if turn % 2 else z[3:], 6.0 * (1 + turn)))
+        with other:  # knows nothing of the copies that this round has begun with
+            for held, expected in before:
+                np.testing.assert_array_equal((held.primal + 0.0).get(), np.full(held.size, expected))
+    for stream in (made, other):
+        stream.synchronize()
+    for turn, found in enumerate(sums):
+        np.testing.assert_array_equal(found.get(), np.full(n - 1, 2.0 * (1 + turn)))
+
+
 CHECKS: tuple[Callable[[Any], None], ...] = (
     left_out, arrays_behind_pointers, turns_by_data, turns_by_numbers, stores_checked_on_streams,
     shadows_made_on_streams, memory_made_on_streams, deterministic_sums, seeds_of_the_other_side, dynamic_shared,
-    arrays_made_again,
+    arrays_made_again, made_arrays_on_streams,
 )  # fmt: skip

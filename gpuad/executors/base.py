@@ -71,6 +71,9 @@ class Executor(Protocol):
     def wait(self, stream: Any) -> None:
         """Lets the current stream wait for what has been put into another one."""
 
+    def marked(self, mark: Any = None) -> Any:
+        """A mark in the current stream, or this one moved there: its `synchronize()` returns when the stream has passed it."""
+
     def zeros(self, length: int, dtype: Any) -> Any:
         """A new flat array of zeros on this executor's device."""
 
@@ -95,6 +98,10 @@ class InOrder:
 
     def wait(self, stream: Any) -> None:
         """Nothing: what was called before is done."""
+
+    def marked(self, mark: Any = None) -> Any:
+        """None: nobody has to wait."""
+        return None
 
 
 class Prepared:

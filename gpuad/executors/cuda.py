@@ -151,9 +151,15 @@ class Cuda:
 
     def wait(self, stream: Any) -> None:
         """Lets CuPy's current stream wait for what has been put into another one."""
-        current = self.stream()
-        if current.ptr != stream.ptr:
-            current.wait_event(stream.record())
+        follow(self.stream(), stream)
+
+    def marked(self, mark: Any = None) -> Any:
+        """An event that the current stream has recorded, the given one if there is one: its `synchronize()` waits until it is reached."""
+        import cupy
+
+        mark = cupy.cuda.Event(disable_timing=True) if mark is None else mark
+        mark.record(self.stream())
+        return mark
 
     def function(self, kernel: Kernel) -> Any:
         """The kernel as a `cupy.RawKernel`."""
@@ -256,6 +262,12 @@ def lent(array: Any, behind: Any) -> Any:
 
     memory = cupy.cuda.UnownedMemory(array.data.ptr, array.nbytes, behind, int(array.device.id))
     return cupy.ndarray(array.shape, array.dtype, cupy.cuda.MemoryPointer(memory, 0))
+
+
+def follow(stream: Any, other: Any) -> None:
+    """Lets a stream wait for what has been put into another one."""
+    if stream.ptr != other.ptr:
+        stream.wait_event(other.record())
 
 
 def finished_array(values: Any) -> Any:

@@ -111,6 +111,10 @@ class Pooled:
         """As the executor itself."""
         self.inner.wait(stream)
 
+    def marked(self, mark: Any = None) -> Any:
+        """As the executor itself."""
+        return self.inner.marked(mark)
+
     def zeros(self, length: int, dtype: Any) -> Any:
         """Zeros from the arena."""
         dtype = np.dtype(dtype)

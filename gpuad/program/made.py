@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..annotations import Duplicated, address
+from ..executors.base import Executor
 
 Take = Callable[[Any], Any]
 
@@ -45,14 +46,15 @@ class _Lent:
 
 class Made:
     """An array, not of size 0, that an operation made. `pair`: the array with its shadow, as the tape knows it, which `shadow` makes when
-    it is first needed."""
+    it is first needed; `stream`: on which the array was made last, `source`: on which its memory was, None where there are none."""
 
-    __slots__ = ("_handles", "_lent", "_view", "_views", "array", "pair")
+    __slots__ = ("_handles", "_lent", "_view", "_views", "array", "pair", "source", "stream")
 
-    def __init__(self, array: Any, shadow: Callable[[Any], Any]) -> None:
+    def __init__(self, array: Any, shadow: Callable[[Any], Any], stream: Any) -> None:
         self.array = array
         self.pair = Duplicated(array)
         self.pair._make = lambda: shadow(array)
+        self.source = self.stream = stream
         self._handles: list[Callable[[], Any]] = []
         self._views: dict[tuple[Any, ...], Duplicated] = {}
         self._lent: Callable[[], Any] = _nobody
@@ -88,33 +90,54 @@ class Made:
         """Notes a handle."""
         self._handles.append(weakref.ref(handle))
 
-    def take_back(self) -> None:
-        """The memory is about to be used again: each handle gets a copy of the array. What an interrupt leaves is taken back later."""
+    def take_back(self, executor: Executor, mark: Any) -> Any:
+        """The memory is about to be used again, on the current stream: each handle gets a copy of the array. What an interrupt leaves is
+        taken back later. Gives the mark that is reached when the copy is there: `mark`, moved, or a new one."""
         handles = [handle for known in self._handles if (handle := known()) is not None]
-        copy = self.array.copy() if handles else None
-        for handle in handles:
-            handle.part(copy)
+        if handles:
+            copy = self._copy(executor)
+            mark = executor.marked(mark)
+            for handle in handles:
+                handle.part(copy, mark)
         self._handles.clear()
+        return mark
+
+    def _copy(self, executor: Executor) -> Any:
+        """A copy of the array, made on its stream: that is where the caller has the array, and where the pool may have the copy back."""
+        current = executor.stream()
+        if current is None or self.stream is None:
+            return self.array.copy()
+        with executor.on(self.stream):
+            executor.wait(current)
+            copy = self.array.copy()
+        executor.wait(self.stream)
+        return copy
 
 
 class Temporary(Duplicated):
     """A handle: the pair that a caller has of an array that an operation made, or a view of such a pair. Once it has parted it is a pair
     like any other."""
 
-    __slots__ = ("__weakref__", "_inner", "_made_by", "_path")
+    __slots__ = ("__weakref__", "_arriving", "_inner", "_made_by", "_path")
 
     def __init__(self, made: Made, path: tuple[Take, ...] = ()) -> None:
         super().__init__(_along(made.array, path))
         self._made_by: Made | None = made
         self._path = path
         self._inner: Duplicated | None = None
+        self._arriving: Any = None  # a mark in a stream: until it is reached, the copy that it stands for is not there
         self._make = _nobody  # it asks the other pair; a handle that nobody has any more goes at once
         made.handed(self)
 
     @property
     def primal(self) -> Any:
         """The array itself."""
-        return self._primal if self._made_by is None else _along(self._made_by.lent(), self._path)
+        if self._made_by is not None:
+            return _along(self._made_by.lent(), self._path)
+        if self._arriving is not None:  # no stream of the caller's knows of the copy
+            self._arriving.synchronize()
+            self._arriving = None
+        return self._primal
 
     @property
     def own_shadow(self) -> Any:
@@ -140,10 +163,11 @@ class Temporary(Duplicated):
             self._inner = self._made_by.seen(self._primal, self._path) if self._path else self._made_by.pair
         return self._inner
 
-    def part(self, copy: Any) -> None:
-        """It stands for this copy of its array from now on. A shadow that it had is the tape's, which refuses it from now on."""
+    def part(self, copy: Any, mark: Any = None) -> None:
+        """It stands for this copy of its array from now on, which is there when the mark is reached. A shadow that it had is the tape's,
+        which refuses it from now on."""
         if self._made_by is not None:
-            pair = self.inner
+            pair, self._arriving = self.inner, mark
             self._shadow, self._make = pair.own_shadow if pair.has_shadow else None, self._made
             self._primal, self._made_by, self._inner = _along(copy, self._path), None, None
 
@@ -154,7 +178,7 @@ class Temporary(Duplicated):
     def _view(self, take: Take) -> Duplicated:
         if self._made_by is not None:
             return Temporary(self._made_by, (*self._path, take))
-        view = Duplicated(take(self._primal), take(self._shadow) if self._shadow is not None else None)
+        view = Duplicated(take(self.primal), take(self._shadow) if self._shadow is not None else None)
         if self._shadow is None:
             view._make = lambda: take(self.own_shadow)
         return view

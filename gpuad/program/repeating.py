@@ -58,6 +58,7 @@ class Repeating(Recording):
     def __init__(self, saved: Arena) -> None:
         self._known: Known | None = None
         self._misses = 0
+        self._arrived: Any = None  # a mark behind the last copies that handles were given
         super().__init__(saved)
 
     def forget(self) -> None:
@@ -119,9 +120,10 @@ class Repeating(Recording):
         if any(made.is_lent for made in self._mades.values()):
             return False
         if self._mades:
-            self._streams.take_over(executor_of(self._library))
-        for made in self._mades.values():
-            made.take_back()
+            executor = executor_of(self._library)
+            self._streams.take_back(executor)
+            for made in self._mades.values():
+                self._arrived = made.take_back(executor, self._arrived)
         for root in self._temporaries.values():
             root.fill(0)
         return True

@@ -7,11 +7,12 @@ in order, after everything that was recorded. So no two adjoints run at once, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from ..executors.base import Executor
+from ..executors.cuda import follow
 
 
 class Streams:
@@ -20,6 +21,9 @@ class Streams:
     def __init__(self) -> None:
         self.used: dict[int, Any] = {}
         self.before: list[Any] = []
+        self.owners: dict[int, Any] = {}  # on which the tape's memory was made: let go, it is given to what comes there next
+        self.makers: dict[int, Any] = {}  # on which operations made arrays last
+        self.sources: dict[int, Any] = {}  # and those that the memory of these arrays comes from
         self.working: Any = None  # which used the transient memory last
         self.silent = False
 
@@ -50,6 +54,40 @@ class Streams:
         self.begin()
         self.enter(executor)
         self.work(executor)
+
+    def take_back(self, executor: Executor) -> None:
+        """The same with arrays that operations made, which a caller has let go but may still read on the stream where they were made."""
+        self.take_over(executor)
+        for maker in self.makers.values():
+            executor.wait(maker)
+        self.makers = {}
+
+    def making(self, stream: Any, source: Any) -> None:
+        """An operation makes an array on a stream, if there are any, in memory of another one."""
+        if stream is not None:
+            self.makers[stream.ptr] = stream
+            self.sources[source.ptr] = source
+
+    def owning(self, executor: Executor) -> None:
+        """Memory of the tape is made on the current stream."""
+        stream = executor.stream()
+        if stream is not None:
+            self.owners[stream.ptr] = stream
+
+    def let_go(self) -> None:
+        """The arrays that operations made are given back."""
+        self._leave(self.sources.values())
+        self.makers, self.sources = {}, {}
+
+    def let_all_go(self, sources: Iterable[Any] = ()) -> None:
+        """All memory is given back, also what was made on the streams `sources`."""
+        self._leave({s.ptr: s for s in (*self.owners.values(), *self.sources.values(), *sources)}.values())
+
+    def _leave(self, owners: Iterable[Any]) -> None:
+        """A pool gives memory that comes back to what comes next on the stream where it was made: that waits for those who use it still."""
+        for owner in owners:
+            for user in (*self.used.values(), *self.before, *(() if self.working is None else (self.working,))):
+                follow(owner, user)
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
