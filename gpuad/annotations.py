@@ -237,7 +237,7 @@ class Duplicated(_Operators, _Annotated):
         super().__init__(x)
         self._shadow = None if dx is None else as_array(dx)
         self._unseen = Unseen() if dx is None else None
-        self._make: Callable[[], Any] = self._made
+        self._make: Callable[[], Any] | None = None  # not a method of its own: a pair goes as soon as nobody has it
         self._keep = keep
 
     @property
@@ -253,7 +253,7 @@ class Duplicated(_Operators, _Annotated):
         if self._shadow is None:
             with _MAKING:
                 if self._shadow is None:
-                    self._shadow = self._make()
+                    self._shadow = self._make() if self._make is not None else self._made()
         return self._shadow
 
     def __reduce_ex__(self, protocol: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -193,6 +194,22 @@ def test_nothing_keeps_a_handle_alive() -> None:
         assert type(loss) is Temporary and [known() for known in made._handles] == [loss]
         del loss
         assert [known() for known in made._handles] == [None] and not made.is_lent
+    finally:
+        gc.enable()
+
+
+def test_nothing_keeps_what_a_handle_from_before_has() -> None:
+    """It goes with the handle: memory of a device is not what makes Python look for circles."""
+    fit = Fit()
+    gc.disable()
+    try:
+        for start in (0.5, 0.75, 1.0, 1.25):
+            loss = fit.run(start)
+        fit.run(1.5)
+        gone = weakref.ref(loss)
+        assert loss._made_by is None
+        del loss
+        assert gone() is None
     finally:
         gc.enable()
 

@@ -126,7 +126,6 @@ class Temporary(Duplicated):
         self._path = path
         self._inner: Duplicated | None = None
         self._arriving: Any = None  # a mark in a stream: until it is reached, the copy that it stands for is not there
-        self._make = _nobody  # it asks the other pair; a handle that nobody has any more goes at once
         made.handed(self)
 
     @property
@@ -168,7 +167,7 @@ class Temporary(Duplicated):
         which refuses it from now on."""
         if self._made_by is not None:
             pair, self._arriving = self.inner, mark
-            self._shadow, self._make = pair.own_shadow if pair.has_shadow else None, self._made
+            self._shadow = pair.own_shadow if pair.has_shadow else None
             self._primal, self._made_by, self._inner = _along(copy, self._path), None, None
 
     def __reduce_ex__(self, protocol: Any) -> Any:
