@@ -575,7 +575,11 @@ def module() -> ModuleType:
         asnumpy=lambda x: x.get(),
         lib=SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=_strided)),
         cuda=_cuda(),
-        get_default_memory_pool=lambda: SimpleNamespace(total_bytes=lambda: Block.total, free_all_blocks=lambda: None),
+        get_default_memory_pool=lambda: SimpleNamespace(
+            total_bytes=lambda: Block.total,
+            used_bytes=lambda: sum(block.size for block in Block.known.values()),
+            free_all_blocks=lambda: None,
+        ),
     )
     return cupy
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -428,8 +430,108 @@ def made_arrays_on_streams(cupy: Any) -> None:
         np.testing.assert_array_equal(found.get(), np.full(n - 1, 2.0 * (1 + turn)))
 
 
+VIEWS: tuple[Callable[[Any, Any], Any], ...] = (
+    lambda cupy, y: y.primal[2:][::-2],
+    lambda cupy, y: y.primal.reshape(-1, 2).T,
+    lambda cupy, y: y.primal[None].ravel(),
+    lambda cupy, y: y.primal.view(np.int64),
+    lambda cupy, y: cupy.asarray(y.primal)[:],
+    lambda cupy, y: cupy.lib.stride_tricks.as_strided(y.primal, (3,), (16,)),
+    lambda cupy, y: cupy.ndarray((4,), np.float64, cupy.cuda.MemoryPointer(y.primal.data.mem, 8)),
+    lambda cupy, y: cupy.from_dlpack(y.primal) if hasattr(cupy, "from_dlpack") else y.primal,
+    lambda cupy, y: Duplicated(y.primal),
+    lambda cupy, y: y[3:],
+)
+
+
+def views_of_made_arrays(cupy: Any) -> None:
+    """Whoever has a view of an array that an operation made, by whatever way, keeps what he sees."""
+    n = 64
+    for view in VIEWS:
+        X, tape, kept = Duplicated(cupy.zeros(n), cupy.zeros(n)), gpuad.Tape(), []
+        for turn in range(6):
+            X.primal.fill(1.0 + turn)
+            with tape:
+                y = X * X
+                z = y * y
+            X.shadow.fill(0)
+            tape.reverse({z: 1.0})
+            np.testing.assert_allclose(X.shadow.get(), np.full(n, 4.0 * (1 + turn) ** 3), rtol=1e-14)
+            if turn != 1:
+                held = view(cupy, y)
+                kept.append((held, on_host(getattr(held, "primal", held)).copy()))
+            y = z = held = None
+            for held, expected in kept:
+                np.testing.assert_array_equal(on_host(getattr(held, "primal", held)), expected)
+
+
+def made_arrays_take_no_more(cupy: Any) -> None:
+    """Rounds take no memory that those before them did not, also where the arrays of the last one are still there, and losses are kept."""
+    n, pool, used, kept = 1 << 16, cupy.get_default_memory_pool(), [], []
+    X, tape = Duplicated(cupy.zeros(n), cupy.zeros(n)), gpuad.Tape()
+    gc.collect()
+    gc.disable()
+    try:
+        for turn in range(12):
+            X.primal.fill(1.0 + turn)
+            with tape:
+                y = X * X
+                z = y * y
+            tape.reverse({z: 1.0})
+            used.append(pool.used_bytes())
+            kept.append(z[:4])
+            if turn % 2:
+                kept[-1].primal.get()
+        del y, z
+    finally:
+        gc.enable()
+    copies = 8 * n  # those that the views in `kept` have behind them
+    assert all(later - earlier <= copies + 4096 for earlier, later in pairwise(used[3:])), used
+
+
+def graph_of_made_arrays(cupy: Any) -> None:
+    """A graph has the arrays that its program made; the tape goes on with others."""
+    n, tape, k = 300, gpuad.Tape(), compiled(CUBE, "cube")
+    X, aim, kept = (
+        Duplicated(cupy.zeros(n, np.float32), cupy.zeros(n, np.float32)),
+        cupy.asarray(np.linspace(0, 1, n, dtype=np.float32)),
+        [],
+    )
+
+    def found(x: float, loss: Any) -> None:
+        rest = x**3 - np.linspace(0, 1, n)
+        np.testing.assert_allclose(loss.primal.get(), rest**2, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(X.shadow.get(), 2 * rest * 3 * x * x, rtol=1e-4, atol=1e-5)
+
+    def record(x: float) -> Any:
+        X.primal.fill(x)
+        X.shadow.fill(0)
+        with tape:
+            k(-(-n // 128), 128, (X, n))
+            rest = X - aim
+            loss = rest * rest
+        tape.reverse({loss: 1.0})
+        found(x, loss)
+        kept.append((x, loss))
+        return loss
+
+    for _ in range(2):
+        for x in (0.5, 0.75, 1.25):
+            of_graph = record(x)
+        kept.pop()
+        graph = tape.graph({of_graph: 1.0})
+        for x in (1.5, 0.625, 1.0, 0.875):
+            X.primal.fill(x / 2)
+            X.shadow.fill(0)
+            graph.launch()
+            found(x / 2, of_graph)
+            record(x)
+        for x, loss in kept:
+            np.testing.assert_allclose(loss.primal.get(), (x**3 - np.linspace(0, 1, n)) ** 2, rtol=1e-4, atol=1e-6)
+
+
 CHECKS: tuple[Callable[[Any], None], ...] = (
     left_out, arrays_behind_pointers, turns_by_data, turns_by_numbers, stores_checked_on_streams,
     shadows_made_on_streams, memory_made_on_streams, deterministic_sums, seeds_of_the_other_side, dynamic_shared,
-    arrays_made_again, made_arrays_on_streams,
+    arrays_made_again, made_arrays_on_streams, views_of_made_arrays, made_arrays_take_no_more, graph_of_made_arrays,
 )  # fmt: skip
