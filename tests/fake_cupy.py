@@ -98,7 +98,7 @@ class Stream:
 
     def synchronize(self) -> None:
         self.refuse("waited for")
-        self.pending.clear()
+        self.record().synchronize()
 
     def begin_capture(self, mode: int | None = None) -> None:
         if self.ptr == 0:

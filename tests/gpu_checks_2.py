@@ -409,6 +409,9 @@ def made_arrays_on_streams(cupy: Any) -> None:
             with tape:
                 y = X * 2.0  # nothing is read in the reverse, so nobody waits for a fingerprint
                 z = y * 3.0
+        with other:  # knows nothing of the copies that this round has begun with
+            for held, expected in kept:
+                np.testing.assert_array_equal((held.primal + 0.0).get(), np.full(held.size, expected))
         with reversed_:
             tape.reverse({z: 1.0})
             np.testing.assert_array_equal(X.shadow.get(), np.full(n, 6.0))
@@ -416,14 +419,12 @@ def made_arrays_on_streams(cupy: Any) -> None:
             reversed_.synchronize()
         with made:
             sums.append(y.primal[1:] + 0.0)  # read where it was made, and let go at once
-        before = list(kept)
-        if turn % 3 == 1:
+        if turn % 3 == 1:  # nobody waits for what has just been read
             made, other = other, made
-        else:
-            kept.append((z if turn % 2 else z[3:], 6.0 * (1 + turn)))
-        with other:  # knows nothing of the copies that this round has begun with
-            for held, expected in before:
-                np.testing.assert_array_equal((held.primal + 0.0).get(), np.full(held.size, expected))
+            del y, z
+            continue
+        kept.append((z if turn % 2 else z[3:], 6.0 * (1 + turn)))
+        del y, z
     for stream in (made, other):
         stream.synchronize()
     for turn, found in enumerate(sums):

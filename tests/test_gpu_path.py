@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -97,3 +98,27 @@ def test_the_stand_in_tells_streams_apart(cupy: Any) -> None:
     x = cupy.ones(10)
     with pytest.raises(fake_cupy.StreamError), cupy.cuda.Stream(non_blocking=True):
         x.fill(2)
+
+
+@pytest.mark.parametrize("way", ["the tape goes", "another program", "a graph goes"])
+def test_memory_is_given_back_after_those_who_use_it(cupy: Any, way: str) -> None:
+    """CuPy gives it to what comes next on the stream on which it was made."""
+    x, tape = Duplicated(cupy.ones(64), cupy.zeros(64)), gpuad.Tape()
+    made, reversing = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.Device().synchronize()
+    with made, tape:
+        y = x * x * x
+    with reversing:
+        tape.reverse({y: 1.0})
+        graph = tape.graph({y: 1.0}) if way == "a graph goes" else None
+        if graph is not None:
+            graph.launch()
+    used, before = max(when for _, when in reversing.pending.values()), dict(made.waited)
+    del y
+    if way == "another program":
+        with tape:
+            x.primal.fill(1.0)
+    else:
+        del tape, graph
+        gc.collect()
+    assert before.get(id(reversing), 0) < used <= made.waited[id(reversing)]
