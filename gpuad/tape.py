@@ -367,7 +367,7 @@ class Tape(Seeding, Repeating):
         self._transient.reset()
         self._watch.check(self._transient.take)
         self._transient.reset()
-        resolved, plan = self._planned(_inside(seeds))
+        resolved, plan = self._planned(self._inside(seeds))
         actions = plan.now(executor_of(self._library, True))
         self.state = "undefined: a reverse failed, its shadows are undefined"
         with plan.counted():
@@ -393,7 +393,7 @@ class Tape(Seeding, Repeating):
             raise TapeError(f"the tape is {known}; a graph is made of a complete recording")
         self.extract_early()
         executor = executor_of(self._library)
-        resolved, plan = self._planned(_inside(seeds), lasting=True)
+        resolved, plan = self._planned(self._inside(seeds), lasting=True)
         if self._mades:
             self._known = None  # the arrays are the graph's
         if executor.stream() is not None and not all(_on_device(seed) for _, seed, _, _ in resolved or ()):
@@ -464,7 +464,7 @@ class Tape(Seeding, Repeating):
         array = library.empty(shape, dtype)
         if not array.size:
             return array
-        made = Made(array, self.temporary_shadow, executor_of(library.__name__).stream())
+        made = Made(array, self.temporary_shadow, self, executor_of(library.__name__).stream())
         self.record_made(made, wanted, place_of(user_frame()))
         return made.lent()
 
@@ -501,7 +501,11 @@ class Tape(Seeding, Repeating):
         """The arguments of a call as the tape knows them."""
         if not self._mades or not isinstance(args, tuple | list) or not any(type(x) is Temporary for x in args):
             return args
-        return (Whole if type(args) is Whole else tuple)(map(inner, args))
+        return (Whole if type(args) is Whole else tuple)(inner(x, self) for x in args)
+
+    def _inside(self, seeds: Any) -> Any:
+        """Seeds by what the tape knows their keys as."""
+        return {inner(key, self): seed for key, seed in seeds.items()} if type(seeds) is dict else seeds
 
     def temporary_shadow(self, array: Any) -> Any:
         """A shadow of zeros for a temporary of this recording, in memory of the tape, laid out like the array (C-contiguous)."""
@@ -583,11 +587,6 @@ class _Step:
             self.tape._after(self.operation)
         else:
             self.tape.state = f"interrupted at operation {len(self.tape.operations)} ({self.operation.name}) by {kind.__name__}: {error}"
-
-
-def _inside(seeds: Any) -> Any:
-    """Seeds by what the tape knows their keys as."""
-    return {inner(key): seed for key, seed in seeds.items()} if type(seeds) is dict else seeds
 
 
 def _on_device(seed: Any) -> bool:

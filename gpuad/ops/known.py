@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..program.context import current
+from ..program.context import Recorder, current
 from ..program.made import Temporary, inner
 from ..program.steps import arrays_of, lasting, signature
 
@@ -42,7 +42,7 @@ class _Known:
 def known(name: Hashable, operands: Sequence[Any]) -> Launch | None:
     """The launch that an operation was in this recording, if it is that again."""
     recorder = current.get()
-    found: _Known | None = recorder.words.get((name, *map(_word, operands))) if recorder is not None else None
+    found: _Known | None = recorder.words.get((name, *_words(operands, recorder))) if recorder is not None else None
     return found.launch if found is not None and found.arrays == _arrays(operands) else None
 
 
@@ -50,8 +50,8 @@ def remember(name: Hashable, operands: Sequence[Any], launch: Launch) -> None:
     """Notes an operation that was one launch and nothing else, while a program is new: later there are new views each time."""
     recorder = current.get()
     if recorder is not None and recorder.learns and all(map(lasting, operands)):
-        own = tuple(map(inner, operands))
-        recorder.words[name, *map(_word, own)] = _Known(own, _arrays(own), _inside(launch))
+        own = tuple(inner(x, recorder) for x in operands)
+        recorder.words[name, *_words(own, recorder)] = _Known(own, _arrays(own), _inside(launch, recorder))
 
 
 def made_again(name: Hashable, operands: Sequence[Any]) -> Temporary | None:
@@ -59,7 +59,7 @@ def made_again(name: Hashable, operands: Sequence[Any]) -> Temporary | None:
     recorder = current.get()
     if recorder is None or (made := recorder.awaited) is None:
         return None
-    found: _Known | None = recorder.words.get((name, *map(_word, operands), id(made)))
+    found: _Known | None = recorder.words.get((name, *_words(operands, recorder), id(made)))
     if found is None or found.arrays != _arrays(operands) or not recorder.make_again():
         return None
     found.launch()
@@ -71,23 +71,27 @@ def remember_made(name: Hashable, operands: Sequence[Any], launch: Launch, resul
     recorder = current.get()
     made = result.maker if type(result) is Temporary else None
     if recorder is not None and made is not None and recorder.learns and all(map(lasting, operands)):
-        own = tuple(map(inner, operands))
-        recorder.words[(name, *map(_word, own), id(made))] = _Known(own, _arrays(own), _inside(launch))
+        own = tuple(inner(x, recorder) for x in operands)
+        recorder.words[(name, *_words(own, recorder), id(made))] = _Known(own, _arrays(own), _inside(launch, recorder))
 
 
-def _inside(launch: Launch) -> Launch:
+def _inside(launch: Launch, tape: Recorder) -> Launch:
     """A launch with what the tape knows its arguments as."""
-    return replace(launch, args=tuple(map(inner, launch.args)))
+    return replace(launch, args=tuple(inner(x, tape) for x in launch.args))
 
 
-def _word(x: Any) -> Hashable:
+def _words(operands: Sequence[Any], tape: Recorder) -> tuple[Hashable, ...]:
+    return tuple(_word(x, tape) for x in operands)
+
+
+def _word(x: Any, tape: Recorder) -> Hashable:
     """What an operand is known by: numbers that are computed anew each time by their value, else the object."""
     kind = type(x)
     if kind is int or kind is bool:
         return kind, x
     if kind is float:
         return kind, x, math.copysign(1.0, x)
-    return (kind, *map(_word, x)) if kind is tuple else id(inner(x))
+    return (kind, *_words(x, tape)) if kind is tuple else id(inner(x, tape))
 
 
 def _arrays(operands: Sequence[Any]) -> tuple[Any, ...]:

@@ -45,13 +45,14 @@ class _Lent:
 
 
 class Made:
-    """An array, not of size 0, that an operation made. `pair`: the array with its shadow, as the tape knows it, which `shadow` makes when
-    it is first needed; `stream`: on which the array was made last, `source`: on which its memory was, None where there are none."""
+    """An array, not of size 0, that an operation made within the tape `owner`. `pair`: the array with its shadow, as that tape knows it,
+    which `shadow` makes when it is first needed; `stream`: on which the array was made last, `source`: on which its memory was, None where
+    there are none."""
 
-    __slots__ = ("_handles", "_lent", "_view", "_views", "array", "pair", "source", "stream")
+    __slots__ = ("_handles", "_lent", "_view", "_views", "array", "owner", "pair", "source", "stream")
 
-    def __init__(self, array: Any, shadow: Callable[[Any], Any], stream: Any) -> None:
-        self.array = array
+    def __init__(self, array: Any, shadow: Callable[[Any], Any], owner: object, stream: Any) -> None:
+        self.array, self.owner = array, owner
         self.pair = Duplicated(array)
         self.pair._make = lambda: shadow(array)
         self.source = self.stream = stream
@@ -154,6 +155,11 @@ class Temporary(Duplicated):
         return None if self._path else self._made_by
 
     @property
+    def owner(self) -> object:
+        """The tape that may use the memory again, if there is one."""
+        return self._made_by.owner if self._made_by is not None else None
+
+    @property
     def inner(self) -> Duplicated:
         """The pair as the tape knows it."""
         if self._made_by is None:
@@ -183,9 +189,9 @@ class Temporary(Duplicated):
         return view
 
 
-def inner(x: Any) -> Any:
-    """An argument as the tape knows it."""
-    return x.inner if type(x) is Temporary else x
+def inner(x: Any, tape: object) -> Any:
+    """An argument as a tape knows it. To another tape than the one that made it, a handle is a pair like any other: it has the array."""
+    return x.inner if type(x) is Temporary and x.owner is tape else x
 
 
 def _along(array: Any, path: tuple[Take, ...]) -> Any:

@@ -368,7 +368,7 @@ class RuleStep(Step):
 
 def _record(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mapping[str, Region]) -> None:
     """Hands a call to the tape, which may know it from the last time."""
-    given = tuple(map(inner, arguments.values()))
+    given = tuple(inner(x, tape) for x in arguments.values())
     if tape.repeats(rule, given, regions):
         return
     frame = user_frame()
