@@ -29,6 +29,7 @@ from .arguments.layouts import float_views
 from .differentiate import Adjoint
 from .errors import ShadowError, TapeError
 from .executors.base import Memory
+from .executors.memory import owner_of
 from .graph import Captured, Graph, forward_parts, reverse_parts
 from .ir.dtypes import shadow_dtype
 from .launching import Call, executor_of
@@ -496,6 +497,14 @@ class Tape(Seeding, Repeating):
     def maker(self, array: Any) -> Made | None:
         """What is known of an array that an operation has just made; None where it has no elements."""
         return self._mades.get(address(array)) if array.size else None
+
+    def lent(self, x: Any) -> Any:
+        """What a caller's code may keep: of an array that an operation made, or a view of it, one that keeps its memory from being used
+        again."""
+        made = self._mades.get(address(owner_of(x))) if self._mades and type(x) is np.ndarray and x.size else None
+        if made is None:
+            return x
+        return np.ndarray(x.shape, x.dtype, made.lent().reshape(-1).view(np.uint8), address(x) - address(made.array), x.strides)
 
     def _inner(self, args: Any) -> Any:
         """The arguments of a call as the tape knows them."""

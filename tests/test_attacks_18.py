@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 from launch_tools import running
 
+import gpuad
 from gpuad import Duplicated, Tape, ops
 
 N = 6
@@ -43,3 +45,35 @@ def test_another_tape_has_what_a_tape_made() -> None:
         assert np.array_equal(y.primal, expected)
         assert np.allclose(w.shadow, 2 * w.primal * expected, rtol=1e-14)
         assert np.allclose(y.shadow, w.primal**2, rtol=1e-14)
+
+
+KEPT: list[Any] = []
+
+
+def double_adjoint(dx: Any, dy: Any) -> None:
+    if dx is not None:
+        dx += 2 * dy
+
+
+@gpuad.rule(reads=("x",), overwrites=("y",), reverse=double_adjoint)
+def double(x: Any, y: Any) -> None:
+    KEPT.append(x)
+    y[...] = 2 * x
+
+
+@pytest.mark.parametrize("view", [False, True])
+def test_a_rule_keeps_what_it_was_given(view: bool) -> None:
+    KEPT.clear()
+    tape, x, y = Tape(), pair(), pair()
+    for turn in range(5):
+        x.primal[...], x.shadow[...] = turn + np.arange(N) / 8, 0.0
+        with tape:
+            made = x * 3.0
+            double(made[::-1] if view else made, y)
+            loss = ops.sum(y * y)
+        tape.reverse({loss: 1.0})
+        assert np.allclose(x.shadow, 72 * x.primal, rtol=1e-14)
+        del made, loss
+    for turn, kept in enumerate(KEPT):
+        expected = 3.0 * (turn + np.arange(N) / 8)
+        assert np.array_equal(kept, expected[::-1] if view else expected)

@@ -437,6 +437,8 @@ def _show(rule: Rule, shadow: Any) -> None:
 
 
 def _run(rule: Rule, values: Mapping[str, Any], tape: Any) -> None:
+    if rule.opaque:
+        values = {n: tape.lent(x) for n, x in values.items()}
     rule.function(**(values if _ROOM not in values else {**values, _ROOM: tape.room}))
 
 
