@@ -123,6 +123,24 @@ def test_beside_differences_of_gradients(active: str) -> None:
         assert np.abs(value).max() > 1e-3
 
 
+FORMS: dict[str, Callable[[Any], Any]] = {
+    "Const": gpuad.Const,
+    "stopped": gpuad.stop_gradient,
+    "array": np.array,
+    "array of one": lambda p: np.array([p]),
+    "recarray": lambda p: np.array(p).view(np.recarray),
+    "Const of an array": lambda p: gpuad.Const(np.array(p)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_record_without_a_shadow_in_any_form(form: str) -> None:
+    expected, problem = Problem().hvp("qx"), Problem()
+    problem.at["p"], problem.at["v"] = FORMS[form](problem.at["p"]), gpuad.Const(problem.at["v"])
+    found = problem.hvp("qx")
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
 REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "none": (lambda _, __: None, "`p_a` needs a direction"),
     "a pair": (lambda p, d: Duplicated(np.array([p]), np.array([d])), "passed by value: use Active"),

@@ -106,8 +106,7 @@ def test_a_struct_that_its_owner_changes(form: str, hits: list[bool]) -> None:
         x[...] = 2.0
         k(1, 8, (own, x, N))
         assert np.array_equal(x, np.full(N, a * 4 * times + 0.25))
-    if form != "Const":
-        assert hits == [True] * 6  # another whole number makes another call
+    assert hits == [True] * 6  # another whole number makes another call
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -129,8 +128,7 @@ def test_a_program_with_a_struct_is_known(form: str, monkeypatch: pytest.MonkeyP
         play()
     first = dx.copy()
     with monkeypatch.context() as patch:
-        if form != "Const":
-            patch.setattr(Kernel, "bind", lambda *_: pytest.fail("it was looked at closer"))
+        patch.setattr(Kernel, "bind", lambda *_: pytest.fail("it was looked at closer"))
         play()
     assert np.array_equal(dx, first) and dx[0] == 2 * 2.0 * (0.5 * 4 * 2 + 0.25) * 2 * 2 * 0.5
     own["a"] = 0.25

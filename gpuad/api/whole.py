@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import Active, Duplicated, is_array
+from ..annotations import Active, Const, Duplicated, is_array
 from ..arguments import numbers_of
 from ..errors import GpuadError
 from ..ir.records import is_record, split_parameter
@@ -82,6 +82,7 @@ class Completing:
         """The numbers of a record, with shadows if it has one; None if that is looked at closer."""
         if type(x) is Active:
             return self._active(i, x)
+        x = x.primal if isinstance(x, Const) else x  # as numbers without a shadow are
         said = _content(x)
         if said is None:
             return None
@@ -121,7 +122,7 @@ class Completing:
 def _content(x: Any) -> Hashable:
     """What a record is known by; None for one that is annotated, or is none."""
     kind = type(x)
-    if isinstance(x, np.void) or (kind is np.ndarray and x.dtype.names and x.size == 1):
+    if isinstance(x, np.void) or (isinstance(x, np.ndarray) and x.dtype.names and x.size == 1):
         return kind, x.dtype, x.tobytes()
     if kind is tuple or kind is list:
         return (kind, *map(identity, x)) if all(map(_is_number, x)) else None
