@@ -287,7 +287,16 @@ class _Serial:
     def access(self, stmt: Load | Store | Accumulate | Take | Atomic, thread: _Thread) -> Stmt:
         index = stmt.index if stmt.buffer.space is Space.SHARED else self.row(stmt.index, thread)
         moved = replace(stmt, buffer=self.arrays[stmt.buffer], index=index)
-        return replace(moved, how=How.PLAIN) if isinstance(moved, Accumulate | Take) else moved
+        if not isinstance(moved, Accumulate | Take):
+            return moved
+        plain = replace(moved, how=How.PLAIN)
+        return self.where_there_is_one(plain) if isinstance(plain, Accumulate) and moved.how is How.REDUCED else plain
+
+    def where_there_is_one(self, add: Accumulate) -> Stmt:
+        """A thread's part of a sum over its block: where it is 0 for all of them, there may be no such element."""
+        if isinstance(add.index, Constant) and 0 <= add.index.value < (add.buffer.length or 0):
+            return add
+        return If(b.compare("!=", add.value, b.zero(add.value.type)), (add,))
 
     def partial(self, stmt: Accumulate) -> Stmt:
         """A sum over the threads: formed in double, and added to memory once a block."""

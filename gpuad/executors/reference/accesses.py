@@ -65,15 +65,10 @@ def compile_accumulate(stmt: Accumulate, names: Names) -> Run:
         Site(stmt, stmt.buffer),
     )
 
-    def run(frame: Frame, mask: Mask) -> None:
+    def add(frame: Frame, mask: Mask) -> None:
         where, storage = _where(frame, mask, index, stmt), frame.storage(memory)
         poison = _accepted(frame, mask, site, storage, value)
         addend = mask.pick(value.value(frame), frame.width)
-        together = stmt.how is How.REDUCED
-        if together:  # the block's threads wait for one another before the sum is added, and after that
-            frame.pass_barrier(mask, stmt, "a sum over its block")
-        if together and poison is None and not addend.any():
-            return  # there may be no such element
         positions = frame.inside(site, storage, mask, where)
         if storage.poison is not None and poison is not None:
             np.maximum.at(storage.poison, positions, poison)
@@ -84,13 +79,30 @@ def compile_accumulate(stmt: Accumulate, names: Names) -> Run:
             return
         if storage.tracker is not None:
             storage.tracker.access(Kind.ATOMIC, frame.batch(site, storage, mask, positions))
-        if together:
+        if stmt.how is How.REDUCED:
             _add_reduced(frame, mask, site, storage, positions, addend)
-            frame.pass_barrier(mask, stmt, "a sum over its block")
         else:
             np.add.at(storage.data, positions, addend.astype(storage.data.dtype))  # a half is what is added to a half
 
-    return run
+    def add_together(frame: Frame, mask: Mask) -> None:
+        """The block's threads wait for one another before the sum is added, and after that."""
+        frame.pass_barrier(mask, stmt, "a sum over its block")
+        adding = mask.narrow(_in_some_lane(frame, mask, value))
+        if adding is not None:  # else there may be no such element
+            add(frame, adding)
+        frame.pass_barrier(mask, stmt, "a sum over its block")
+
+    return add_together if stmt.how is How.REDUCED else add
+
+
+def _in_some_lane(frame: Frame, mask: Mask, value: Code) -> Array:
+    """For each lane whether an active one of its block has another value than 0, or a poisoned one."""
+    poison = value.taint(frame)
+    counts = (value.value(frame) != 0) | (poison is not None and poison != 0)
+    found = np.zeros(frame.width, np.bool_)
+    found[mask.lanes] = mask.pick(counts, frame.width)
+    some = found.reshape(-1, frame.geometry.threads).any(axis=1)
+    return np.repeat(some, frame.geometry.threads)
 
 
 def compile_take(stmt: Take, names: Names) -> Run:
