@@ -99,6 +99,7 @@ class Tape(Seeding, Repeating):
         self.restore, self.save_all = restore, save == "all"
         self.exact = (check or os.environ.get("GPUAD_CHECK")) == "exact"
         self._token: Token[Any] | None = None
+        self._recorded = False  # whether it ever was
         self._streams = Streams()
         self._homes = Homes(self._zeros)
         self._temporaries: dict[int, Any] = {}
@@ -168,6 +169,11 @@ class Tape(Seeding, Repeating):
         self._transient.reset()
         self._watch = Watch.of(self.allocations.values(), self.exact, self._transient.take)
 
+    @property
+    def first(self) -> bool:
+        """Whether this is the first recording, of NumPy arrays: elsewhere a look would wait for the stream."""
+        return not self._recorded and self._library == "numpy"
+
     def _end(self) -> None:
         """What is done at the end of a program that was not known."""
         try:
@@ -175,6 +181,7 @@ class Tape(Seeding, Repeating):
         except TapeError as changed:
             self.state = str(changed)
             raise
+        self._recorded = True
         self.demand_all()
         self._paired = self.shadows.count
         self._remember()

@@ -21,7 +21,7 @@ from .errors import TapeError
 from .executors.digest import BLOCK, digest
 from .launching import fingerprint
 from .program.memory import Allocation, gather, places, portions
-from .program.region import Region
+from .program.region import Region, span
 
 SMALL = 1 << 20  # bytes that are looked at in full
 SHARE = 32
@@ -100,6 +100,17 @@ def sample(region: Region, shift: int = 0) -> Region:
     in large pieces, whole blocks only, which are fewer to look for than bytes. Blocks begin with byte `shift`, or that of a multiple of
     BLOCK after it or before."""
     return _sample(region.moved(-shift)).moved(shift)
+
+
+def most_of(root: Any, region: Region) -> Region:
+    """A sample of a region of an allocation with its ends, where what is set between launches often lies."""
+    found = sample(region, _shift(root))
+    return found if found is region else found | _ends(region)
+
+
+@lru_cache(256)
+def _ends(region: Region) -> Region:
+    return region & (span(region.low, region.low + BLOCK) | span(region.high - BLOCK, region.high))
 
 
 def _sample(region: Region) -> Region:

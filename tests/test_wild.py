@@ -345,7 +345,7 @@ def test_struct_by_value_is_held_fixed_in_a_check() -> None:
     p["a"], p["m"] = 2.0, 9
     x, y, n = _fields()
     report = check_gradient(kernel, (x, y, p[()], n), grid=(2,), block=(8,))
-    assert any("argument 3 is a struct by value" in note for note in report.notes)
+    assert any("argument 3 is a struct or vector by value" in note for note in report.notes)
     with pytest.raises(TypeError, match="argument 3: pass it without a shadow"):
         check_gradient(kernel, (Duplicated(x), Duplicated(y), gpuad.Active(p[()], np.zeros_like(p)), n), grid=(2,), block=(8,))
 

@@ -20,7 +20,7 @@ from ..differentiate import Adjoint
 from ..errors import ShadowError, TapeError
 from ..executors.base import Memory
 from ..launching import Call
-from ..watching import mark
+from ..watching import mark, most_of
 from .actions import Doing
 from .arena import Arena, Pooled
 from .effects import absolute, bytes_of, dense
@@ -28,9 +28,11 @@ from .keeping import Keeping
 from .launch import Launched, Reach, Reaches, absolutely, cuts_of, reaches_of, reads, writes
 from .memory import Allocation, Claim
 from .operation import Effects, Foreign, Operation, Use
-from .region import Region, span
+from .region import EMPTY, Region, span
 from .rules import Ruled
 from .shadows import Shadows
+
+_LOOKS = 200  # operations of a first recording that are looked at
 
 
 class Recording(Keeping):
@@ -299,8 +301,11 @@ class Recording(Keeping):
     def _before(self, operation: Operation) -> Operation:
         """Saves what the operation is about to overwrite. Gives the operation as it is to be recorded."""
         time = len(self.operations)
-        if self.exact:
+        if self.looks:
             self._compare(operation)
+        elif self.first and time == _LOOKS:
+            for a in self.allocations.values():
+                a.marks = ()
         self.operations.append(operation)
         try:
             self._claim(operation, time)
@@ -335,25 +340,45 @@ class Recording(Keeping):
         for use in operation.effects.must:
             use.allocation.tainted = use.allocation.tainted - use.region
 
+    @property
+    def first(self) -> bool:
+        """Whether the tape records for the first time: what is written behind it then is, as a rule, written behind it ever after."""
+        raise NotImplementedError
+
+    @property
+    def looks(self) -> bool:
+        """Whether each operation is followed by a look at what it left behind."""
+        return self.exact or (self.first and len(self.operations) < _LOOKS)
+
     def _compare(self, operation: Operation | None) -> None:
-        """With an exact check, what the operation works on is as the operation before left it, as far as it is needed or has a shadow; at
-        the end (None) what is needed of all allocations."""
+        """What the operation works on is as the operation before left it, as far as it is needed or has a shadow; at the end (None) what is
+        needed of all allocations. Raises TapeError."""
         allocations = self._worked_on(operation) if operation is not None else self.allocations.values()
         for a in allocations:
-            marks = a.marks if operation is not None else a.marks[:1]
+            marks = a.marks if operation is not None and not self._renews(operation, a) else a.marks[:1]
             if any(mark(a, region) != before for region, before in marks if region):
                 where = (
                     f"operation {len(self.operations)} ({operation.name}, {operation.where})" if operation else "the end of the recording"
                 )
                 raise TapeError(
-                    f"`{a.name}` was changed between operation {len(self.operations) - 1} and {where} by code that the tape does not see; "
-                    "announce it with tape.overwrites()"
+                    f"`{a.name}` was changed between operation {len(self.operations) - 1} and {where} by code that the tape does not see: "
+                    "write through the Duplicated (`U[0] = ...`) or by gpuad.ops, or announce it with tape.overwrites()"
                 )
+
+    def _renews(self, operation: Operation, a: Allocation) -> bool:
+        """Whether an operation surely overwrites what is looked at of an allocation, which it does not read: what was there does not matter
+        then, but to an exact check."""
+        if self.exact or not isinstance(operation, Launched) or any(use.allocation is a for use in self.touched(operation)[0]):
+            return False
+        region = a.marks[1][0] if len(a.marks) > 1 else EMPTY
+        for use in operation.effects.must:
+            region = region - use.region if use.allocation is a else region
+        return not region
 
     def _after(self, operation: Operation) -> None:
         for use in operation.effects.after:
             use.allocation.pending = use.allocation.pending | use.region
-        if self.exact:
+        if self.looks:
             self._mark(operation)
         self.operations.append(operation)
 
@@ -366,7 +391,7 @@ class Recording(Keeping):
             else:
                 use.allocation.used = use.allocation.used | self.shadows.with_shadow(use.allocation, use.region)
         for a in self._worked_on(operation):
-            regions = a.needed, a.used - a.needed
+            regions = [a.needed, a.used - a.needed] if self.exact else [most_of(a.root, a.needed), most_of(a.root, a.used - a.needed)]
             a.marks = tuple((region, mark(a, region) if region else 0) for region in regions)
 
     def _met(self, operation: Operation) -> list[Use]:
