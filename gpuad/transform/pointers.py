@@ -87,7 +87,8 @@ Value: TypeAlias = "Expr | Address | Reference | Undefined | Whole | Record"
 
 def advance(address: Address, steps: Expr, stride: int = 1) -> Address:
     """The address moved by `steps` times `stride` units of its memory. Sums and products are formed in int64, in thread-local arrays in
-    int32."""
+    int32; a truth value is 0 or 1."""
+    steps = fold.cast(steps, I32) if steps.type == BOOL else steps
     if isinstance(steps, Constant) and steps.value == 0:
         return address
     kind = I32 if address.is_local and steps.type == address.index.type == I32 else I64
