@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from .. import launching
-from ..arguments import check_count
 from ..differentiate import Tangent
 from ..errors import LaunchError, UnsupportedError
 from ..launching import Call, State
@@ -139,7 +138,10 @@ def _hvp(chosen: Kernel, plan: Planned, directions: Sequence[Any]) -> None:
     call = chosen.bind(*plan[1:])
     if any(log.element.is_float for log in chosen.second(pattern_of(chosen, call)).logs):
         raise UnsupportedError(f"`{chosen.name}`: second derivatives of the float that an atomic gives come in a later release")
-    check_count(chosen.name, chosen.parameters, directions)
+    if not isinstance(directions, tuple | list) or len(directions) != len(chosen.parameters):
+        raise LaunchError(
+            f"`{chosen.name}`: hvp takes a tuple of directions, one for each of the {len(chosen.parameters)} arguments, or None"
+        )
     call, dots = _with_directions(chosen, chosen.completed(plan), call, directions)
     launching.check_directions(chosen.name, call, dots)
     pattern = pattern_of(chosen, call)

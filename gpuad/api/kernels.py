@@ -283,7 +283,7 @@ class Kernel(Family):
     def __getitem__(self, geometry: Any) -> BoundLaunch:
         """`kernel[grid, block](*args)`."""
         if not isinstance(geometry, tuple) or len(geometry) != 2:
-            raise LaunchError(f"`{self.name}`: write kernel[grid, block](*args)")
+            raise LaunchError(f"`{self.name}`: write kernel[grid, block](*args), with shared_mem=bytes as a keyword if it needs any")
         return BoundLaunch(self, *geometry)
 
     def adjoint(
@@ -300,6 +300,10 @@ class Kernel(Family):
     def _text(self, kinds: Sequence[str], grid: Any, block: Any, args: Any) -> AdjointText:
         shadows = self.shadow_types(kinds)
         adjoint = self.reverse(Pattern(shadows, optimistic=False))
+        if not adjoint.connected:
+            raise ShadowError(
+                f"`{self.name}`: no path from an active input to an active output; annotate both, as in adjoint(x=Duplicated, y=Duplicated)"
+            )
         if args is None:
             return adjoint_text(self.function, adjoint, None)
         check_count(self.name, self.parameters, args)
@@ -487,6 +491,10 @@ def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ())
         return Kernel(SourceFile(str(source), path.read_text(encoding="utf-8")), _chosen(name, str(source)), options)
     if isinstance(source, str):
         return Kernel(SourceFile("<source>", source), _chosen(name, "<source>"), options)
+    if isinstance(source, BoundLaunch):
+        raise LaunchError(
+            "kernel[grid, block] is a launch: pass the kernel, and grid and block after it, as in autodiff(k, grid, block, args)"
+        )
     made = next((m for m in (recognise(source) for recognise in _families) if m is not None), None)
     return made or _from_cupy(source, name, options)
 

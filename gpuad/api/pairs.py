@@ -33,6 +33,9 @@ class Saved:
     marks: dict[str, int]
     used: bool = False
 
+    def __repr__(self) -> str:
+        return f"<what {self.function.name} saved, {self.nbytes} bytes{', used' if self.used else ''}>"
+
     @property
     def nbytes(self) -> int:
         """Bytes that are held."""

@@ -62,7 +62,8 @@ class Recording(Keeping):
 
     def _require(self, state: str) -> None:
         if self.state != state:
-            raise TapeError(f"the tape is {self.state}; this needs one that is {state}")
+            needs = "" if "again" in self.state else f"; this needs one that is {state}"  # it says what to do already
+            raise TapeError(f"the tape is {self.state}{needs}")
 
     def allocation(self, memory: Memory) -> Allocation:
         """The allocation behind a pointer; the tape keeps it alive, so its address is not given to another."""

@@ -23,6 +23,7 @@ from .rules import repeats
 from .steps import arrays_of, signature
 
 _MOST = 8  # seeds read in place
+_SEEDS = "seeds are {Duplicated: array or number}, as in tape.reverse({loss: 1.0}), or {BatchDuplicated: a tuple of such}"
 
 
 class Seeding(Recording):
@@ -45,11 +46,11 @@ class Seeding(Recording):
         """The shadow views that seeds go to, by memory, and the seeds, copied where they have to be; the allocation of each and its
         elements. Nothing is written yet. `lasting`: the seeds will be read again later."""
         if not isinstance(seeds, Mapping):
-            raise TapeError("seeds are {Duplicated: array or number}, or {BatchDuplicated: a tuple of such}")
+            raise TapeError(_SEEDS)
         found: list[tuple[Any, Any, Any, Region]] = []
         for key, seed in seeds.items():
             if not isinstance(key, Duplicated | BatchDuplicated):
-                raise TapeError("seeds are {Duplicated: array or number}, or {BatchDuplicated: a tuple of such}")
+                raise TapeError(_SEEDS)
             primal = key.primal
             if primal.size == 0:
                 continue
