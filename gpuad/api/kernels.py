@@ -300,10 +300,6 @@ class Kernel(Family):
     def _text(self, kinds: Sequence[str], grid: Any, block: Any, args: Any) -> AdjointText:
         shadows = self.shadow_types(kinds)
         adjoint = self.reverse(Pattern(shadows, optimistic=False))
-        if not adjoint.connected:
-            raise ShadowError(
-                f"`{self.name}`: no path from an active input to an active output; annotate both, as in adjoint(x=Duplicated, y=Duplicated)"
-            )
         if args is None:
             return adjoint_text(self.function, adjoint, None)
         check_count(self.name, self.parameters, args)
