@@ -21,7 +21,7 @@ from .errors import TapeError
 from .executors.digest import BLOCK, digest
 from .launching import fingerprint
 from .program.memory import Allocation, gather, places, portions
-from .program.region import Region, span
+from .program.region import EMPTY, Region, span
 
 SMALL = 1 << 20  # bytes that are looked at in full
 SHARE = 32
@@ -102,10 +102,10 @@ def sample(region: Region, shift: int = 0) -> Region:
     return _sample(region.moved(-shift)).moved(shift)
 
 
-def most_of(root: Any, region: Region) -> Region:
-    """A sample of a region of an allocation with its ends, where what is set between launches often lies."""
+def most_of(root: Any, region: Region) -> tuple[Region, Region]:
+    """A sample of a region of an allocation, and its ends, where what is set between launches often lies."""
     found = sample(region, _shift(root))
-    return found if found is region else found | _ends(region)
+    return found, _ends(region) if found is not region else EMPTY
 
 
 @lru_cache(256)

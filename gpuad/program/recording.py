@@ -28,7 +28,7 @@ from .keeping import Keeping
 from .launch import Launched, Reach, Reaches, absolutely, cuts_of, reaches_of, reads, writes
 from .memory import Allocation, Claim
 from .operation import Effects, Foreign, Operation, Use
-from .region import EMPTY, Region, span
+from .region import Region, span
 from .rules import Ruled
 from .shadows import Shadows
 
@@ -356,7 +356,7 @@ class Recording(Keeping):
         needed of all allocations. Raises TapeError."""
         allocations = self._worked_on(operation) if operation is not None else self.allocations.values()
         for a in allocations:
-            marks = a.marks if operation is not None and not self._renews(operation, a) else a.marks[:1]
+            marks = a.marks if operation is not None and not self._renews(operation, a) else a.marks[: len(a.marks) // 2]
             if any(mark(a, region) != before for region, before in marks if region):
                 where = (
                     f"operation {len(self.operations)} ({operation.name}, {operation.where})" if operation else "the end of the recording"
@@ -371,7 +371,7 @@ class Recording(Keeping):
         then, but to an exact check."""
         if self.exact or not isinstance(operation, Launched) or any(use.allocation is a for use in self.touched(operation)[0]):
             return False
-        region = a.marks[1][0] if len(a.marks) > 1 else EMPTY
+        region = a.used - a.needed
         for use in operation.effects.must:
             region = region - use.region if use.allocation is a else region
         return not region
@@ -392,7 +392,8 @@ class Recording(Keeping):
             else:
                 use.allocation.used = use.allocation.used | self.shadows.with_shadow(use.allocation, use.region)
         for a in self._worked_on(operation):
-            regions = [a.needed, a.used - a.needed] if self.exact else [most_of(a.root, a.needed), most_of(a.root, a.used - a.needed)]
+            parts = a.needed, a.used - a.needed
+            regions = parts if self.exact else [region for part in parts for region in most_of(a.root, part)]
             a.marks = tuple((region, mark(a, region) if region else 0) for region in regions)
 
     def _met(self, operation: Operation) -> list[Use]:
