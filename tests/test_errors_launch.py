@@ -446,3 +446,10 @@ def test_what_adds_a_constant_passes_the_gradient_on(text: str, mode: gpuad.api.
     x, dx = np.zeros(4), np.arange(4.0)
     gpuad.autodiff(gpuad.kernel(source, "shift"), 1, 8, (Duplicated(x, dx), 2.0, 4), mode=mode)
     assert np.array_equal(dx, np.arange(4.0)) and x.any()
+
+
+def test_a_text_through_which_nothing_passes_says_so() -> None:
+    call = Call()
+    text = call.kernel.adjoint(x=Duplicated).source
+    assert "// What is active reaches nothing that is: no gradient passes, and `autodiff` refuses it." in text
+    assert "reaches nothing" not in call.kernel.adjoint(x=Duplicated, y=Duplicated).source
