@@ -104,8 +104,7 @@ class Tape(Seeding, Repeating):
         self._homes = Homes(self._zeros)
         self._temporaries: dict[int, Any] = {}
         self._owners: dict[int, int] = {}  # whose shadow lives there in this recording: addresses
-        self.own: dict[int, tuple[Any, str]] = {}  # arrays that operations made in this recording, and where, by address
-        self._mades: dict[int, Made] = {}  # those of them that can be made again
+        self.own: dict[int, Made] = {}  # arrays that operations made in this recording, by address
         self._transient = Arena(self._bytes, lambda: self._streams.work(executor_of(self._library)))
         self._library: str | None = None
         self.recipes: dict[Any, Any] = {}
@@ -132,7 +131,7 @@ class Tape(Seeding, Repeating):
         self._homes.reset()
         self._temporaries, self._owners = {}, {}
         self._streams.let_go()
-        self.own, self._mades = {}, {}
+        self.own = {}
         super().forget()
         self.assembled = 0
         self._watch: Watch | None = None
@@ -402,7 +401,7 @@ class Tape(Seeding, Repeating):
         self.extract_early()
         executor = executor_of(self._library)
         resolved, plan = self._planned(self._inside(seeds), lasting=True)
-        if self._mades:
+        if self.own:
             self._known = None  # the arrays are the graph's
         if executor.stream() is not None and not all(_on_device(seed) for _, seed, _, _ in resolved or ()):
             raise TapeError("a seed of a graph on a GPU is a CuPy array or a number, not an array of the host")
@@ -472,8 +471,8 @@ class Tape(Seeding, Repeating):
         array = library.empty(shape, dtype)
         if not array.size:
             return array
-        made = Made(array, self.temporary_shadow, self, executor_of(library.__name__).stream())
-        self.record_made(made, wanted, place_of(user_frame()))
+        made = Made(array, self.temporary_shadow, self, executor_of(library.__name__).stream(), place_of(user_frame()))
+        self.record_made(made, wanted)
         return made.lent()
 
     @property
@@ -492,30 +491,29 @@ class Tape(Seeding, Repeating):
             self._streams.making(step.made.stream, step.made.source)
         return True
 
-    def record_made(self, made: Made, wanted: tuple[Any, ...], where: str) -> None:
+    def record_made(self, made: Made, wanted: tuple[Any, ...]) -> None:
         """Notes an array that an operation has made; or made again, with the shadow that it had then."""
         if made.pair.has_shadow:
             self._note_temporary(resolve(made.pair.own_shadow).root, made.array)
-        self.own[address(made.array)] = made.array, where
-        self._mades[address(made.array)] = made
+        self.own[address(made.array)] = made
         self._streams.making(made.stream, made.source)
-        self._note(MadeStep(Made, wanted, None, where, made), True)
+        self._note(MadeStep(Made, wanted, None, made.where, made), True)
 
     def maker(self, array: Any) -> Made | None:
         """What is known of an array that an operation has just made; None where it has no elements."""
-        return self._mades.get(address(array)) if array.size else None
+        return self.own.get(address(array)) if array.size else None
 
     def lent(self, x: Any) -> Any:
         """What a caller's code may keep: of an array that an operation made, or a view of it, one that keeps its memory from being used
         again."""
-        made = self._mades.get(address(owner_of(x))) if self._mades and type(x) is np.ndarray and x.size else None
+        made = self.own.get(address(owner_of(x))) if self.own and type(x) is np.ndarray and x.size else None
         if made is None:
             return x
         return np.ndarray(x.shape, x.dtype, made.lent().reshape(-1).view(np.uint8), address(x) - address(made.array), x.strides)
 
     def _inner(self, args: Any) -> Any:
         """The arguments of a call as the tape knows them."""
-        if not self._mades or not isinstance(args, tuple | list) or not any(type(x) is Temporary for x in args):
+        if not self.own or not isinstance(args, tuple | list) or not any(type(x) is Temporary for x in args):
             return args
         return (Whole if type(args) is Whole else tuple)(inner(x, self) for x in args)
 
@@ -585,7 +583,7 @@ class Tape(Seeding, Repeating):
 
     def explain(self) -> Account:
         """For each saved piece the bytes, who needs it and who overwrites it. Printable; `.rows`."""
-        return account(self.operations, list(self.allocations.values()), {a: where for a, (_, where) in self.own.items()})
+        return account(self.operations, list(self.allocations.values()), {a: made.where for a, made in self.own.items()})
 
 
 class _Step:

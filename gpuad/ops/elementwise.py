@@ -20,7 +20,7 @@ from ..program.context import current
 from ..program.rules import repeats
 from .complex import result_type as complex_result_type
 from .complex import run as run_complex
-from .known import Launch, known, made_again, remember, remember_made
+from .known import Launch, known, made_again, remember
 from .layout import Axes, axes, broadcast_shape, hull_size, primal_of, reached, refuse_repeated, same, shadows_of
 from .table import TABLE, Elementwise, result_type
 from .temporaries import new_array, paired, refuse_swapped, temporary
@@ -33,13 +33,13 @@ _INT = 2**31 - 2**11  # a thread's number may be a block beyond the end
 
 def apply(name: str, *operands: Any, out: Any = None) -> Any:
     """Runs operation `name` on arrays (annotated or not) and numbers; gives `out`, or a new array or pair."""
-    words = (*operands, out)
-    again = known(name, words)
-    if again is not None:
-        again()
-        return out
-    made = made_again(name, operands) if out is None else None
-    if made is not None:
+    given = out is not None
+    if given:
+        again = known(name, (*operands, out))
+        if again is not None:
+            again()
+            return out
+    elif (made := made_again(name, operands)) is not None:
         return made
     operation = TABLE[name]
     inputs = [_operand(x, name) for x in operands]
@@ -57,10 +57,7 @@ def apply(name: str, *operands: Any, out: Any = None) -> Any:
         separate = [apart(x, target, True) for x in inputs]
         launch = _launch(operation, compute, out, separate)
         if all(map(is_, separate, operands)):
-            if words[-1] is None:
-                remember_made(name, operands, launch, out)
-            else:
-                remember(name, words, launch)
+            remember(name, (*operands, out) if given else operands, launch, None if given else out)
         launch()
     return out
 

@@ -46,14 +46,6 @@ def known(name: Hashable, operands: Sequence[Any]) -> Launch | None:
     return found.launch if found is not None and found.arrays == _arrays(operands) else None
 
 
-def remember(name: Hashable, operands: Sequence[Any], launch: Launch) -> None:
-    """Notes an operation that was one launch and nothing else, while a program is new: later there are new views each time."""
-    recorder = current.get()
-    if recorder is not None and recorder.learns and all(map(lasting, operands)):
-        own = tuple(inner(x, recorder) for x in operands)
-        recorder.words[name, *_words(own, recorder)] = _Known(own, _arrays(own), _inside(launch, recorder))
-
-
 def made_again(name: Hashable, operands: Sequence[Any]) -> Temporary | None:
     """What an operation made in this recording, made again, if the program is known and that comes next."""
     recorder = current.get()
@@ -66,13 +58,16 @@ def made_again(name: Hashable, operands: Sequence[Any]) -> Temporary | None:
     return Temporary(made)
 
 
-def remember_made(name: Hashable, operands: Sequence[Any], launch: Launch, result: Any) -> None:
-    """Notes an operation that was one launch, and made the array that it writes."""
+def remember(name: Hashable, operands: Sequence[Any], launch: Launch, result: Any = None) -> None:
+    """Notes an operation that was one launch and nothing else, while a program is new: later there are new views each time. `result`: what
+    it has made, if its output is none of the operands."""
     recorder = current.get()
     made = result.maker if type(result) is Temporary else None
-    if recorder is not None and made is not None and recorder.learns and all(map(lasting, operands)):
-        own = tuple(inner(x, recorder) for x in operands)
-        recorder.words[(name, *_words(own, recorder), id(made))] = _Known(own, _arrays(own), _inside(launch, recorder))
+    if recorder is None or not recorder.learns or (made is None) is not (result is None) or not all(map(lasting, operands)):
+        return
+    own = tuple(inner(x, recorder) for x in operands)
+    key = (name, *_words(own, recorder), *(() if made is None else (id(made),)))
+    recorder.words[key] = _Known(own, _arrays(own), _inside(launch, recorder))
 
 
 def _inside(launch: Launch, tape: Recorder) -> Launch:

@@ -34,14 +34,8 @@ def new_array(like: Any, shape: Sequence[int], dtype: Any) -> Any:
 def temporary(array: Any) -> Duplicated:
     """A new array (C-contiguous) as a pair; its shadow is made when it is first needed."""
     tape = current.get()
-    if tape is None or not is_real(array.dtype):
-        return Duplicated(array)
-    made = tape.maker(array)
-    if made is not None:
-        return Temporary(made)
-    pair = Duplicated(array)
-    pair._make = lambda: tape.temporary_shadow(array)
-    return pair
+    made = tape.maker(array) if tape is not None and is_real(array.dtype) else None
+    return Temporary(made) if made is not None else Duplicated(array)
 
 
 def paired(array: Any, inputs: Sequence[Any]) -> Any:

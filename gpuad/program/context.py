@@ -36,9 +36,6 @@ class Recorder(Protocol):
     def make_again(self) -> bool:
         """Makes it; False if the program is another one."""
 
-    def temporary_shadow(self, array: Any) -> Any:
-        """A shadow of zeros for an array that an operation has made."""
-
 
 current: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 

@@ -45,14 +45,14 @@ class _Lent:
 
 
 class Made:
-    """An array, not of size 0, that an operation made within the tape `owner`. `pair`: the array with its shadow, as that tape knows it,
-    which `shadow` makes when it is first needed; `stream`: on which the array was made last, `source`: on which its memory was, None where
-    there are none."""
+    """An array, not of size 0, that an operation made within the tape `owner`, at the user's line `where`. `pair`: the array with its
+    shadow, as that tape knows it, which `shadow` makes when it is first needed; `stream`: on which the array was made last, `source`: on
+    which its memory was, None where there are none."""
 
-    __slots__ = ("_handles", "_lent", "_view", "_views", "array", "owner", "pair", "source", "stream")
+    __slots__ = ("_handles", "_lent", "_view", "_views", "array", "owner", "pair", "source", "stream", "where")
 
-    def __init__(self, array: Any, shadow: Callable[[Any], Any], owner: object, stream: Any) -> None:
-        self.array, self.owner = array, owner
+    def __init__(self, array: Any, shadow: Callable[[Any], Any], owner: object, stream: Any, where: str) -> None:
+        self.array, self.owner, self.where = array, owner, where
         self.pair = Duplicated(array)
         self.pair._make = lambda: shadow(array)
         self.source = self.stream = stream

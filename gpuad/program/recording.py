@@ -26,6 +26,7 @@ from .arena import Arena, Pooled
 from .effects import absolute, bytes_of, dense
 from .keeping import Keeping
 from .launch import Launched, Reach, Reaches, absolutely, cuts_of, reaches_of, reads, writes
+from .made import Made
 from .memory import Allocation, Claim
 from .operation import Effects, Foreign, Operation, Use
 from .region import Region, span
@@ -40,7 +41,7 @@ class Recording(Keeping):
     operation, `save_all`: save everything that is overwritten, `restore`: save the state before the recording too."""
 
     exact: bool
-    own: dict[int, tuple[Any, str]]
+    own: dict[int, Made]
     save_all: bool
     restore: bool
 

@@ -18,7 +18,6 @@ from .actions import Action, perform
 from .arena import Arena
 from .batching import batched
 from .extracting import extracted_early
-from .made import Made
 from .memory import send_far
 from .recording import Recording
 from .region import Region
@@ -53,7 +52,6 @@ class Repeating(Recording):
     _library: str | None
     _streams: Streams
     _temporaries: dict[int, Any]
-    _mades: dict[int, Made]
 
     def __init__(self, saved: Arena) -> None:
         self._known: Known | None = None
@@ -117,12 +115,12 @@ class Repeating(Recording):
 
     def _take_back(self) -> bool:
         """Whether the arrays that operations made may be made again. Their shadows begin with zeros, as ever."""
-        if any(made.is_lent for made in self._mades.values()):
+        if any(made.is_lent for made in self.own.values()):
             return False
-        if self._mades:
+        if self.own:
             executor = executor_of(self._library)
             self._streams.take_back(executor)
-            for made in self._mades.values():
+            for made in self.own.values():
                 self._arrived = made.take_back(executor, self._arrived)
         for root in self._temporaries.values():
             root.fill(0)

@@ -94,7 +94,7 @@ class MadeStep(Step):
     made: Made
 
     def again(self, tape: Any) -> None:
-        tape.record_made(self.made, self.args, self.where)
+        tape.record_made(self.made, self.args)
 
 
 END = Step(None, (), None, "")  # nothing is like it
