@@ -27,6 +27,7 @@ from .expressions import check_type, discard, evaluate, scalar
 from .lift import check_barriers, lift
 from .lowering import Branch, Lowering
 from .pointers import UNDEFINED, Address, Record, Reference, Value, advance
+from .registers import registers
 from .tidy import tidy
 
 __all__ = ["NONE", "Aliases", "normalize"]
@@ -46,7 +47,7 @@ def normalize(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
         memory.write(s, cell, cell.type, value, function.span, None)
     _sequence(s, function.body.body)
     shared = tuple(Alloc(buffer, span=function.span) for buffer in s.shared.values())
-    kernel = lift(Kernel(function.name, params, (*shared, *s.out), function.span, const=const))
+    kernel = registers(lift(Kernel(function.name, params, (*shared, *s.out), function.span, const=const)))
     kernel = replace(kernel, body=tidy(kernel.body))
     check_barriers(kernel)
     return kernel
