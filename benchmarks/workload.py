@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gpuad import Active, Duplicated, api, launching
+from gpuad import Duplicated, api, launching
 from gpuad.analysis.injectivity import Launch
+from gpuad.arguments import by_value
 from gpuad.cases import Case
 from gpuad.differentiate import Adjoint
 from gpuad.ir.dtypes import shadow_dtype
@@ -125,7 +126,7 @@ def prepared(case: Case, sizes: dict[str, int], kernel: api.Kernel, args: tuple[
 
 def _argument(value: Any, active: bool, library: Any) -> Any:
     if not isinstance(value, np.ndarray):
-        return Active(value, library.zeros((), np.float64 if value.dtype.itemsize < 8 else value.dtype)) if active else value
+        return by_value.active(value, library) if active else value
     both = value, np.ones_like(value, None if value.dtype.names else shadow_dtype(value.dtype))
     if value.dtype.names and library is not np:  # CuPy has no structured arrays
         both = value.view(np.uint8), both[1].view(np.uint8)

@@ -13,11 +13,12 @@ launched, in TOML inside a comment that opens with `/*gpuad`:
     shared_mem = "4 * n"                       # optional, bytes
     [case.arguments]                           # every parameter, by name
     n = {value = "n"}                          # a scalar by value
-    a = {value = 1.5, active = true}
+    a = {value = 1.5, active = true}           # of a float3 or a complex<float>: its components
     x = {shape = ["n"], init = "normal", active = true}     # an array; its dtype is that of the parameter
     p = {shape = ["n", 4], init = "normal"}    # of a float4*: the last axis has the components
     idx = {shape = ["m"], init = "integers(0, n)"}
     s = {shape = ["n"], init = "normal", members = {cell = "integers(0, 9)"}}      # structs: all fields, and those that differ
+    q = {value = "normal", members = {n = "n", rate = 0.1}, active = true}         # a struct by value
     [case.benchmark]                           # optional
     sizes = {n = 16777216}
     bytes = "12 * n"                           # least memory traffic of the primal
@@ -254,10 +255,11 @@ class Case:
 
     def arrays(self, parameter_types: Mapping[str, Type | np.dtype[Any]], seed: int = 0, sizes: Sizes | None = None) -> dict[str, Any]:
         """The arguments in the order of `parameter_types` (the function of that name makes it): contiguous NumPy arrays, and NumPy scalars
-        for what is passed by value. The same seed and sizes give the same values. Raises CaseError if header and parameters do not fit."""
+        for what is passed by value (a tuple of them for a vector). The same seed and sizes give the same values. Raises CaseError if header
+        and parameters do not fit."""
         self._check_names(parameter_types)
         values = self.resolve(sizes)
-        return {name: _make(self.arguments[name], _dtype(kind), values, seed) for name, kind in parameter_types.items()}
+        return {name: _make(self.arguments[name], kind, values, seed) for name, kind in parameter_types.items()}
 
     def traffic(self, sizes: Sizes | None = None) -> int | None:
         """The primal's least memory traffic in bytes, at the benchmark's sizes unless others are given; None where the file states none."""
@@ -318,26 +320,39 @@ def _field(kind: Type) -> Any:
     return _dtype(kind)
 
 
+def _make(argument: Argument, kind: Type | np.dtype[Any], sizes: Sizes, seed: int) -> Any:
+    """One argument's value: an array, or, by value, a scalar of its parameter's type or a tuple of a vector's."""
+    shape = tuple(e.whole(sizes) for e in argument.shape or ())
+    rng = np.random.default_rng([seed, zlib.crc32(argument.name.encode())])
+    dtype = _dtype(kind)
+    if dtype.names:
+        made = _structs(argument, dtype, shape, sizes, rng)
+    elif argument.shape is None and isinstance(kind, Vector):
+        return tuple(_numbers(argument, argument.init, dtype, (kind.lanes,), sizes, rng))
+    else:
+        made = _numbers(argument, argument.init, dtype, shape, sizes, rng)
+    return made[()] if argument.shape is None else made
+
+
 def _structs(argument: Argument, dtype: np.dtype[Any], shape: Shape, sizes: Sizes, rng: np.random.Generator) -> Any:
     made = np.zeros(shape, dtype)
+    if unknown := [name for name in argument.members if name not in (dtype.names or ())]:
+        known = ", ".join(dtype.names or ())
+        raise CaseError(f"the struct of '{argument.name}' has no field '{unknown[0]}'; it has {known}", argument.span)
     for name in dtype.names or ():
-        made[name] = argument.members.get(name, argument.init).array(sizes, made[name].shape, rng)
+        init = argument.members.get(name, argument.init)
+        made[name] = _numbers(argument, init, made[name].dtype, made[name].shape, sizes, rng)
     return made
 
 
-def _make(argument: Argument, dtype: np.dtype[Any], sizes: Sizes, seed: int) -> Any:
-    """One argument's value: an array, or a scalar of its parameter's type."""
-    shape = tuple(e.whole(sizes) for e in argument.shape or ())
-    rng = np.random.default_rng([seed, zlib.crc32(argument.name.encode())])
-    if dtype.names:
-        return _structs(argument, dtype, shape, sizes, rng)
-    exact = argument.init.array(sizes, shape, rng)
+def _numbers(argument: Argument, init: Expression, dtype: np.dtype[Any], shape: Shape, sizes: Sizes, rng: np.random.Generator) -> Any:
+    exact = init.array(sizes, shape, rng)
     if dtype.kind == "c":
-        exact = exact + 1j * argument.init.array(sizes, shape, rng)
+        exact = exact + 1j * init.array(sizes, shape, rng)
     made = exact.astype(dtype, order="C")
     if dtype.kind in "iub" and not np.array_equal(made, exact):
-        raise CaseError(f"'{argument.init.text}' has values that {dtype.name}, the type of '{argument.name}', cannot hold", argument.span)
-    return made[()] if argument.shape is None else made
+        raise CaseError(f"'{init.text}' has values that {dtype.name}, the type of '{argument.name}', cannot hold", argument.span)
+    return made
 
 
 # --- reading -------------------------------------------------------------------------------------------------------------------------

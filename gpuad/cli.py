@@ -28,6 +28,7 @@ except ImportError as missing:  # the library does without them
 
 from . import api, doctor, testing
 from .annotations import Active, Const, Duplicated
+from .arguments import by_value
 from .cases import Case, read
 from .demo import gray_scott, wave
 from .demo.outcome import Outcome, check_drawable, draw
@@ -254,4 +255,4 @@ def _check_case(file: Path, case: Case, sizes: Mapping[str, int], directions: in
 def _annotated(value: Any, active: bool) -> Any:
     if not active:
         return value
-    return Duplicated(value) if isinstance(value, np.ndarray) else Active(value, np.zeros(()))
+    return Duplicated(value) if isinstance(value, np.ndarray) else by_value.active(value)

@@ -26,13 +26,15 @@ from . import api
 from .analysis.activity import activity, differentiable
 from .annotations import Active, BatchDuplicated, Const, Duplicated, address, leaf_memory, namespace, resolve
 from .api import Family, Kernel
+from .arguments import by_value
 from .arguments.conversions import writeable
 from .arguments.layouts import dtype_leaves
 from .errors import UnsupportedError
 from .ir.dtypes import is_bfloat16, is_real, shadow_dtype
 from .ir.nodes import Binary, Call, Cast, walk
+from .ir.records import is_record
 from .ir.rewrite import expressions, walk_stmts
-from .ir.types import Pointer, Scalar
+from .ir.types import Type
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def check_gradient(
 
     `f`: a Kernel with `grid` and `block`, a launch `kernel[grid, block]`, a tuple (kernel, grid, block), or an elementwise or reduction
     kernel (`call`: keywords of its call, `size` or `axis`). `args`: the arguments of the launch, outputs included; if none is annotated,
-    every array of floats and every Python or NumPy float is active; else those that are Duplicated or Active
+    every array of floats and every float, vector or struct by value is active; else those that are Duplicated or Active
     (their shadows are not touched). `tolerance`: relative, of the dot product (default 1e-12 for float64, 1e-5 for float32). `directions`:
     random directions tried. `race_check`: the primal is also run by the reference executor, which finds data races and indices out of
     bounds; that is slow, so use small inputs.
@@ -212,8 +214,8 @@ class _State:
     pairs: dict[int, Any] = field(default_factory=dict)  # annotated arguments, by position
     views: dict[tuple[int, int], tuple[int, Any, Any]] = field(default_factory=dict)  # room, primal, shadow; by position and field
     structs: dict[int, Any] = field(default_factory=dict)  # shadow memory of allocations of structs
-    scalars: dict[int, float | complex] = field(default_factory=dict)
-    fixed: list[int] = field(default_factory=list)  # structs by value
+    scalars: dict[int, Any] = field(default_factory=dict)  # by value: numbers, vectors, structs
+    fixed: list[int] = field(default_factory=list)  # structs with halves, which have no shadows
 
     def __post_init__(self) -> None:
         annotated = any(isinstance(a, Duplicated | Active | Const | BatchDuplicated) for a in self.args)
@@ -221,28 +223,31 @@ class _State:
             if isinstance(arg, BatchDuplicated):
                 raise TypeError("check_gradient takes Duplicated arguments, not BatchDuplicated")
             value = getattr(arg, "primal", arg)
-            active = isinstance(arg, Duplicated | Active) or (not annotated and _is_float(value))
-            if active and self._is_struct_by_value(position, value):
-                if isinstance(arg, Active):
-                    raise TypeError(
-                        f"check_gradient cannot vary the struct or vector that is argument {position + 1}: pass it without a shadow"
-                    )
-                self.fixed.append(position)
-            elif _is_array(value):
-                self._add_array(position, arg, value, active)
-            elif active:
-                self.scalars[position] = complex(value) if isinstance(value, complex | np.complexfloating) else float(value)
+            if self._is_by_value(position, value):
+                self._add_number(position, value, isinstance(arg, Active), not annotated)
+            else:
+                self._add_array(position, arg, value, isinstance(arg, Duplicated | Active) or (not annotated and _has_floats(value)))
         for position, (name, array) in enumerate(module_arrays(self.launch.kernel).items(), len(self.args)):
             self._add_array(position, array, array, name in self.launch.kernel.shadows)
         if not self.views:
             raise TypeError("check_gradient: no argument is an array of floats")
 
-    def _is_struct_by_value(self, position: int, value: Any) -> bool:
-        if isinstance(value, tuple):  # a vector
-            return True
-        declared = getattr(self.launch.kernel, "declared", ())[position : position + 1]
-        fields = getattr(getattr(value, "dtype", None), "names", None)
-        return fields is not None and any(not isinstance(d.type, Pointer) for d in declared)
+    def _declared(self, position: int) -> Type | None:
+        declared = getattr(self.launch.kernel, "declared", ())
+        return declared[position].type if position < len(declared) else None
+
+    def _is_by_value(self, position: int, value: Any) -> bool:
+        type_ = self._declared(position)
+        return not _is_array(value) if type_ is None or not is_record(type_) else True
+
+    def _add_number(self, position: int, value: Any, given: bool, wanted: bool) -> None:
+        """A number, vector or struct by value: `given` with a shadow, or `wanted` to vary if it can."""
+        type_ = self._declared(position)
+        there = by_value.float_types(type_) if type_ is not None else isinstance(value, float | complex | np.inexact)
+        if given or (wanted and there and (type_ is None or by_value.can_be_active(type_))):
+            self.scalars[position] = value
+        elif wanted and there:
+            self.fixed.append(position)
 
     def _add_struct(self, position: int, arg: Any, array: Any, active: bool) -> None:
         """An array of structs: each field of the allocation is memory of its own."""
@@ -292,7 +297,7 @@ class _State:
     def remarks(self) -> Iterator[str]:
         """What a reader should know of the tolerances, and of what was not varied."""
         for position in self.fixed:
-            yield f"argument {position + 1} is a struct or vector by value: it was held fixed"
+            yield f"argument {position + 1} is a struct with halves by value, which has no shadow: it was held fixed"
         if self.computing() < min(self._sizes()):
             yield f"the kernel computes in float{8 * self.computing()} what its arrays hold in more digits; compared as such"
 
@@ -307,8 +312,7 @@ class _State:
         facts = activity(kernel, [p for k, p in enumerate(kernel.params) if k in given or not aligned])
         made = (e for s in walk_stmts(kernel.body) for top in expressions(s) for e in walk(top) if isinstance(e, Binary | Call | Cast))
         types = [e.type for e in made if any(v in facts.varied for v in differentiable(e))]
-        declared = [self.launch.kernel.declared[p].type for p in self.scalars]
-        types += [t for t in (getattr(d, "element", d) for d in declared) if isinstance(t, Scalar)]
+        types += [t for p in self.scalars for t in by_value.float_types(self.launch.kernel.declared[p].type)]
         return min((t.bits // 8 for t in types), default=8)
 
     @contextmanager
@@ -335,8 +339,8 @@ class _State:
             shadow[...] = namespace(array).asarray(size * _normal(rng, array), shadow.dtype)
         made = self.shadows()
         for position, value in self.scalars.items():
-            parts = _parts(value)
-            made[-1 - position] = rng.standard_normal(parts.shape) * (_scale(parts) if scaled else 1.0)
+            sizes = by_value.scales(value)
+            made[-1 - position] = rng.standard_normal(sizes.shape) * (sizes if scaled else 1.0)
         return made
 
     def shadows(self) -> Vector:
@@ -367,12 +371,11 @@ class _State:
         self.restore()
         self._fill(seeds)
         shadows = self._autodiff(seeds, api.Reverse)
-        return {**self.shadows(), **{-1 - p: _parts(s.item()) for p, s in shadows.items()}}
+        return {**self.shadows(), **{-1 - p: by_value.floats(_plain(s)) for p, s in shadows.items()}}
 
     def _autodiff(self, given: Vector, mode: Any) -> dict[int, Any]:
         library = namespace(next(iter(self.views.values()))[1])
-        begun = {p: _like(value, given.get(-1 - p)) for p, value in self.scalars.items()}
-        shadows = {p: library.full((), number, np.asarray(number).dtype) for p, number in begun.items()}
+        shadows = {p: by_value.shadow(value, library, given.get(-1 - p)) for p, value in self.scalars.items()}
         actives = {p: Active(getattr(self.args[p], "primal", self.args[p]), shadow) for p, shadow in shadows.items()}
         args = tuple({**self.pairs, **actives}.get(p, a) for p, a in enumerate(self.args))
         api.autodiff(self._with_shadows(), self.launch.grid, self.launch.block, args, mode=mode, **self.launch.call)
@@ -395,7 +398,8 @@ class _State:
                 moved = _host(room.before) + step * direction[key]
                 room.root[...] = namespace(room.root).asarray(moved, room.root.dtype)
         for p, value in self.scalars.items():
-            args[p] = _typed(args[p], value + step * _like(value, direction and direction[-1 - p]))
+            if direction is not None:
+                args[p] = by_value.with_floats(value, by_value.floats(value) + step * direction[-1 - p])
         self.launch.kernel(self.launch.grid, self.launch.block, tuple(args), **self.launch.call)
         return self.primals()
 
@@ -438,9 +442,8 @@ def _plain(array: Any) -> Any:
     return np.array(array.get() if hasattr(array, "get") else array)
 
 
-def _is_float(value: Any) -> bool:
-    dtype = getattr(value, "dtype", None)
-    return isinstance(value, float) or (dtype is not None and any(is_real(leaf) for _, leaf in dtype_leaves(dtype)))
+def _has_floats(array: Any) -> bool:
+    return any(is_real(leaf) for _, leaf in dtype_leaves(array.dtype))
 
 
 def _host(array: Any) -> Any:
@@ -453,22 +456,6 @@ def _scale(values: Any) -> float:
     """Root mean square of the finite values, 1 if that is 0."""
     finite = np.abs(values[np.isfinite(values)])
     return float(np.sqrt(np.mean(finite**2))) or 1.0 if finite.size else 1.0
-
-
-def _typed(given: Any, value: float | complex) -> Any:
-    return given.dtype.type(value) if isinstance(given, np.generic) else value
-
-
-def _parts(value: float | complex) -> Any:
-    """A number by value as a vector: its real part, or both parts."""
-    return np.array([value.real, value.imag] if isinstance(value, complex) else value, np.float64)
-
-
-def _like(value: float | complex, parts: Any) -> float | complex:
-    """The number of the kind of `value` whose parts these are; 0 without them."""
-    if isinstance(value, complex):
-        return 0j if parts is None else complex(*parts)
-    return 0.0 if parts is None else float(parts)
 
 
 def _dot(a: Vector, b: Vector) -> float:

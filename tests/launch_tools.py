@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from gpuad import Active, Duplicated, launching
+from gpuad import Duplicated, launching
 from gpuad.api import Kernel, kernel
+from gpuad.arguments import by_value
 from gpuad.cases import Case, all_cases
 from gpuad.executors.host import Host
 from gpuad.executors.reference import Reference
@@ -38,7 +39,7 @@ def annotated(value: Any, active: bool) -> Any:
     """An argument as a case declares it."""
     if not active:
         return value
-    return Duplicated(value) if isinstance(value, np.ndarray) else Active(value, np.zeros(()))
+    return Duplicated(value) if isinstance(value, np.ndarray) else by_value.active(value)
 
 
 def arguments(name: str, seed: int = 0) -> tuple[Any, ...]:

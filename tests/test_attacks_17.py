@@ -218,14 +218,6 @@ def test_a_float_that_sums_doubles_is_checked_as_a_float() -> None:
     assert "the kernel computes in float32" in str(report)
 
 
-def test_vectors_by_value_are_held_fixed_when_a_kernel_is_checked() -> None:
-    text = 'extern "C" __global__ void k(double3 a, double* y) { y[threadIdx.x] *= a.x * y[threadIdx.x] + a.z; }'
-    report = check_gradient(gpuad.kernel(text, "k"), ((1.0, 2.0, 3.0), Duplicated(np.array([1.0, 2.0]))), grid=1, block=2)
-    assert report.passed
-    with pytest.raises(TypeError, match="cannot vary the struct or vector that is argument 1"):
-        check_gradient(gpuad.kernel(text, "k"), (Active((1.0, 2.0, 3.0), np.zeros(3)), Duplicated(np.ones(2))), grid=1, block=2)
-
-
 # --- second derivatives --------------------------------------------------------------------------------------------------------------
 
 

@@ -107,7 +107,7 @@ CUDA = frozenset({
 # and what ?: did; whether a thread has not returned; the element that a thread clears; who takes part in a shuffle, and with whom.
 MADE = frozenset({
     "block", "thread", "iterations", "iteration", "go", "broken", "both", "either", "choice", "value", "active", "k", "ballot", "distance",
-    "other", "dother", "lane", "low", "source", "threads",
+    "other", "dother", "dvalue", "lane", "low", "source", "threads",
 })  # fmt: skip
 
 

@@ -123,6 +123,23 @@ def _(body: Any, velocity: Any, acceleration: Any, dt: Any, **_: Any) -> Arrays:
     return {"velocity": after, "body": body + dt * after * moves}
 
 
+@model("camera-project")
+def _(points: Any, camera: Any, light: Any, **_: Any) -> Arrays:
+    turn = camera["turn"].astype(np.float64)
+    x, y, z = turn / np.linalg.norm(turn)
+    skew = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
+    rotation = np.eye(3) + np.sin(np.linalg.norm(turn)) * skew + (1 - np.cos(np.linalg.norm(turn))) * skew @ skew
+    p = points @ rotation.T + camera["at"]
+    film = p[:, :2] / p[:, 2:]
+    r2 = np.sum(film**2, 1, keepdims=True)
+    bent = (1 + camera["bend"][0] * r2 + camera["bend"][1] * r2**2) * film
+    falls = camera["centre"] + camera["focal"] * bent * (1, -1 if camera["flipped"] else 1)
+    brightness = 1 / (1 + np.sum((np.asarray(light) - p) ** 2, 1))
+    made = np.zeros(len(p), [("x", np.float64), ("y", np.float64), ("brightness", np.float64)])
+    made["x"], made["y"], made["brightness"] = *falls.T, brightness
+    return {"pixels": made}
+
+
 @model("beam-propagate")
 def _(field: Any, next: Any, index: Any, dz: Any, kerr: Any, **_: Any) -> Arrays:
     u = field[1:-1, 1:-1]
@@ -587,7 +604,9 @@ def run(case: Case, executor: Any, kernel: Kernel) -> tuple[Arrays, Arrays]:
 
 
 def wide(value: Any) -> Any:
-    """In the model's precision."""
+    """In the model's precision; vectors and structs by value as they are."""
+    if isinstance(value, tuple):
+        return value
     if value.dtype == bfloat16:
         return value.astype(np.float64)
     return value.astype({"f": np.float64, "c": np.complex128}[value.dtype.kind]) if value.dtype.kind in "fc" else value.copy()
@@ -597,7 +616,8 @@ def by_field(arrays: Arrays) -> Arrays:
     """The fields of arrays of structs as arrays of their own."""
     found: Arrays = {}
     for key, value in arrays.items():
-        found.update({f"{key}.{name}": value[name] for name in value.dtype.names} if value.dtype.names else {key: value})
+        fields = getattr(getattr(value, "dtype", None), "names", None)
+        found.update({f"{key}.{name}": value[name] for name in fields} if fields else {key: value})
     return found
 
 
