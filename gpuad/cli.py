@@ -147,11 +147,14 @@ PROGRAMS: Mapping[Program, Any] = {Program.wave: wave, Program.gray_scott: gray_
 @app.command(name="demo")
 def demo_(
     program: Annotated[Program, typer.Option(help="wave: a plate from its sound; gray-scott: seeds from what has grown")] = Program.wave,
-    output: Annotated[Path, typer.Option("--output", "-o", help="where to write the picture")] = Path("gpuad-demo.png"),
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="where to write the picture; default is gpuad-demo.png, gpuad-demo-gray-scott.png")
+    ] = None,
     iterations: Annotated[int | None, typer.Option(min=1, help="at most so many iterations")] = None,
 ) -> None:
     """Recovers a map from what it causes. Every iteration reverses hundreds of in-place launches."""
     module = PROGRAMS[program]
+    output = output or Path("gpuad-demo.png" if program is Program.wave else f"gpuad-demo-{program}.png")
     with _reported(output):
         check_drawable(output)
         outcome = _inversion(module, module.Setting() if iterations is None else module.Setting(iterations=iterations))
@@ -188,6 +191,8 @@ def _reported(file: Path) -> Iterator[None]:
         text = str(error)
         print(text if _PLACED.match(text) else f"error: {text}", file=sys.stderr)
         raise typer.Exit(1) from None
+    except BrokenPipeError:  # whoever read the text has had enough of it, as `head` has: the command line ends without a word
+        raise
     except OSError as error:
         print(f"{error.filename or file}: error: {error.strerror or error}", file=sys.stderr)
         raise typer.Exit(1) from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -14,6 +16,7 @@ from typer.testing import CliRunner
 
 from gpuad import cli, doctor, testing
 from gpuad.annotations import Active, Const, Duplicated
+from gpuad.cases import kernel_folder
 from gpuad.demo import descent, gray_scott, wave
 from gpuad.demo.outcome import Outcome
 from gpuad.errors import UnsupportedError
@@ -279,3 +282,12 @@ def test_lbfgs_stops_at_the_bounds() -> None:
     path = descent.lbfgs(lambda x: (float(np.sum((x - target) ** 4)), 4 * (x - target) ** 3), np.full(20, 0.4), 0, 0.5, first=0.1)
     points = list(zip(range(60), path, strict=False))
     assert np.allclose(points[-1][1][0], np.clip(target, 0, 0.5), atol=0.02)
+
+
+def test_a_reader_who_has_had_enough() -> None:
+    script = "import sys; sys.stdout.reconfigure(line_buffering=True); from gpuad.cli import app; app(sys.argv[1:])"
+    command = [sys.executable, "-c", script, "check", str(kernel_folder() / "saxpy.cu"), "--directions", "9"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""

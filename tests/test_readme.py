@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import runpy
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,29 @@ def test_a_program_and_its_graph() -> None:
     names["dk"].fill(0)
     exec(blocks("python")[3], names)
     np.testing.assert_allclose(names["dk"], first, rtol=1e-5, atol=1e-6)
+
+
+def test_other_kernels_and_derivatives(tmp_path: Path) -> None:
+    path = tmp_path / "shown.py"  # a jit function is read from its file
+    path.write_text(blocks("python")[0] + "start, first = x.copy(), dx.copy()\n" + blocks("python")[4])
+    names = runpy.run_path(str(path))
+    x, eps = names["start"].astype(np.float64), np.float32(0.1)
+    root = np.sqrt(x * x + eps)
+    np.testing.assert_allclose(names["y"], root - eps * root * root, rtol=1e-5)
+    np.testing.assert_allclose(names["deps"], np.sum(0.5 / root), rtol=1e-5)
+    np.testing.assert_allclose(names["dx_dot"], 4 * x * (names["first"] + x / root), rtol=1e-5)
+    _check_rule(names["blur"], len(x))
+
+
+def _check_rule(blur: Any, n: int) -> None:
+    x, y = (gpuad.Duplicated(np.zeros(n)) for _ in range(2))
+    plan = np.fft.rfft(np.exp(-np.linspace(0, 9, n)))
+    with gpuad.Tape() as tape:
+        blur(x, y, plan)
+    seed, direction = np.random.default_rng(0).normal(size=(2, n))
+    tape.reverse({y: seed})
+    moved = np.fft.irfft(plan * np.fft.rfft(direction), n)
+    np.testing.assert_allclose(np.dot(x.shadow, direction), np.dot(seed, moved))
 
 
 def test_the_error_that_is_shown() -> None:
