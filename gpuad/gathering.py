@@ -29,6 +29,7 @@ from .transform.tidy_bounds import conjuncts
 _MEMORY = (Load, Store, Take, Accumulate, Atomic)
 _MOST = 1 << 30  # threads along an axis, and steps of a shift: sums of two of them are ints
 _GRID = ((1 << 31) - 1, (1 << 16) - 1, (1 << 16) - 1)
+_IDLE, _CHEAP = 16, 1 << 16  # a gather has at most so many times as many threads as there are elements, or that many
 _SENDERS, _ENOUGH = 16, 1 << 14  # a thread goes through all senders if threads are no more than so many times rarer, or that many
 Three = tuple[int, int, int]
 Box: TypeAlias = "tuple[tuple[int, int], tuple[int, int], tuple[int, int]]"  # inclusive ranges of indices, along x, y and z
@@ -70,18 +71,19 @@ class Failed:
     buffers: frozenset[Buffer]
 
 
-def judge(gathered: Gather, launch: Launch, plain: Collection[Buffer]) -> Gathering | Failed:
+def judge(gathered: Gather, launch: Launch, plain: Collection[Buffer], elements: int) -> Gathering | Failed:
     """The gather for a launch, or for which shadows it cannot be; `plain`: shadows of which no two threads of the adjoint touch one
-    element."""
+    element; `elements`: how many there are in the memory that is gathered, which is what threads are worth being started for."""
     try:
-        return _Judge(gathered, launch, plain).verdict()
+        return _Judge(gathered, launch, plain, elements).verdict()
     except Unknown:
         return Failed(gathered.buffers)
 
 
 class _Judge:
-    def __init__(self, gathered: Gather, launch: Launch, plain: Collection[Buffer]) -> None:
+    def __init__(self, gathered: Gather, launch: Launch, plain: Collection[Buffer], elements: int) -> None:
         self.gathered = gathered
+        self.elements_there = elements
         self.threads = tuple(g * n for g, n in zip(launch.grid, launch.block, strict=True))
         numbers = {**launch.scalars, **dict(zip(gathered.threads, self.threads, strict=True))}
         self.launch = replace(launch, scalars=numbers)
@@ -99,6 +101,8 @@ class _Judge:
         first = tuple(min(n, 0) for n in low)
         grid = tuple(-(-(z - a + 1) // n) for a, z, n in zip(first, high, self.launch.block, strict=True))
         if any(g > most or g * n > _MOST for g, n, most in zip(grid, self.launch.block, _GRID, strict=True)):
+            return Failed(self.gathered.buffers)
+        if prod(grid) * prod(self.launch.block) > max(_CHEAP, _IDLE * max(self.elements_there, prod(self.threads))):
             return Failed(self.gathered.buffers)
         lazy = self.lazy()
         if lazy:

@@ -132,6 +132,17 @@ def collision_free(
     return all(not may_meet(a, b, launch) for i, a in enumerate(reaches) for b in reaches[i:])
 
 
+def seem_to_meet(body: Block, buffer: Buffer, launch: Launch) -> bool:
+    """Whether two threads touch one element of the buffer as far as the accesses show that are affine in the thread, all others and what
+    guards say beyond ranges aside."""
+    walk = _Affine(launch, frozenset({buffer}))
+    try:
+        reaches = walk.run(body)
+    except Unknown:
+        return False
+    return any(may_meet(a, b, launch, unsure=False) for i, a in enumerate(reaches) for b in reaches[i:])
+
+
 # --- forms of indices ------------------------------------------------------------------------------------------------------------------
 
 
@@ -372,6 +383,17 @@ class Walk:
             return []
         low, high = interval(form, ranges)
         return [(form.scaled(-1) + Form(1), "<=")] if low == 0 else [(form + Form(1), "<=")] if high == 0 else []
+
+
+class _Affine(Walk):
+    """Leaves out the accesses that are not affine."""
+
+    def stmt(self, stmt: Stmt, ranges: Ranges) -> None:
+        try:
+            super().stmt(stmt, ranges)
+        except Unknown:
+            if blocks(stmt):
+                raise
 
 
 def _said(condition: Expr, merge: Merge) -> Expr | None:

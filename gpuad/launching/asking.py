@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..analysis.injectivity import seem_to_meet
 from ..differentiate import Adjoint
 from ..errors import GpuadError
 from ..executors.base import Executor, Memory
@@ -34,6 +36,22 @@ class Counted:
 
     spans: NDArray[np.int64] | None
     once: bool
+
+
+def may_be_apart(adjoint: Adjoint, call: Call, shadow: Buffer) -> bool:
+    """Whether it may be that no two threads of the launch touch one element of a shadow: there are elements enough for all accesses, and
+    those that are affine do not meet. So for a read beyond a periodic edge, of one field or of many, but not for a stencil."""
+    memory = _memory(adjoint, call, shadow)
+    asked = adjoint.census(shadow)
+    if memory is None or asked is None or asked.places * _at_work(call) > int(memory.root.size):
+        return False
+    return not seem_to_meet(adjoint.layout.body, shadow, call.numbers(adjoint.primal))
+
+
+def _at_work(call: Call) -> int:
+    """How many threads of a launch do something, as far as one may guess: of the last block along each axis one, but half of all."""
+    full = prod((blocks - 1) * threads + 1 for blocks, threads in zip(call.grid, call.block, strict=True))
+    return max(full, call.threads // 2)
 
 
 def apart(adjoint: Adjoint, call: Call, shadow: Buffer, *, anew: bool = True) -> Counted | None:
@@ -66,7 +84,10 @@ def _memory(adjoint: Adjoint, call: Call, shadow: Buffer) -> Memory | None:
 
 def _ask(asked: Census, call: Call, numbers: Collection[int], memory: Memory) -> Counted | None:
     call = replace(call, pool=None)  # once for these numbers: not in memory that a tape keeps
-    last, first, times = (Memory(call.executor.zeros(memory.root.size, np.dtype(np.int32)), memory.offset) for _ in range(3))
+    try:
+        last, first, times = (Memory(call.executor.zeros(memory.root.size, np.dtype(np.int32)), memory.offset) for _ in range(3))
+    except MemoryError:  # CuPy's too
+        return None
     scalars = [np.dtype(str(v.type)).type(n) for v, n in zip(asked.scalars, numbers, strict=True)]
     bounds = np.int64(-memory.offset), np.int64(int(memory.root.size) - memory.offset)
     call.run(asked.kernel, [*scalars, *bounds, last, first, times])

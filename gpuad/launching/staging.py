@@ -21,11 +21,11 @@ from ..ir.rewrite import walk_stmts
 from ..transform.block_sums import BlockSums
 from ..transform.fixed_point import FixedPoint, fixed_point
 from ..transform.stack_layout import GROUP
-from .asking import apart, one_by_one
+from .asking import apart, may_be_apart, one_by_one
 from .calls import Call, analysing, plain_allowed
 from .ordered import in_fixed_point, run_fixed
 from .proving import check_proofs, wanted
-from .states import State, argument_of, arguments, copied
+from .states import State, argument_of, arguments, copied, shadow_of
 from .stores import stored_alike
 
 
@@ -40,7 +40,7 @@ def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
         proved |= one_by_one(adjoint, call) & frozenset(adjoint.undecided)
         open_ = [b for b in adjoint.undecided if b not in proved]
         gathered = adjoint.gather(dict.fromkeys(open_, 0)) if open_ else None
-        asked = (b for b in open_ if gathered is None or b not in gathered.buffers)
+        asked = (b for b in open_ if gathered is None or b not in gathered.buffers or may_be_apart(adjoint, call, b))
         return frozenset(proved | {b for b in asked if apart(adjoint, call, b) is not None})
 
     found: frozenset[Buffer] = adjoint.facts.get(("plain", call.key), prove)
@@ -77,11 +77,17 @@ def _judged(adjoint: Adjoint, call: Call) -> Gathering | None:
         gathered = adjoint.gather(ranks)
         if gathered is None:
             return None
-        verdict = judge(gathered, call.numbers(adjoint.primal), plain)
+        verdict = judge(gathered, call.numbers(adjoint.primal), plain, _elements(adjoint, call, gathered.buffers))
         if isinstance(verdict, Gathering):
             return verdict
         ranks = {b: rank + (b in verdict.buffers) for b, rank in ranks.items() if b in gathered.buffers}
     return None
+
+
+def _elements(adjoint: Adjoint, call: Call, shadows: frozenset[Buffer]) -> int:
+    """How many elements the memory of shadows has, each allocation counted once."""
+    found = (shadow_of(call, p.position, 0) for p in adjoint.parameters if p.role == "shadow" and p.item in shadows)
+    return sum({id(memory.root): int(memory.root.size) for memory in found if memory is not None}.values())
 
 
 def switches() -> tuple[bool, ...]:

@@ -9,6 +9,7 @@ somebody may ask about, notes nothing: the kernel that asks never writes outside
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..ir import build as b
@@ -46,12 +47,13 @@ MOST = (1 << 31) - 2  # threads of a launch
 class Census:
     """The kernel: whole numbers of the launch, the first element of the shadow's allocation and that after its last (int64, counted from
     where the pointer points), then three int32 arrays, all 0, with an element for each of the shadow: the greatest of the numbers (from 1)
-    of the threads that touch it, `MOST` less the least of them (from 0), how often it is touched. `touches`: how many a thread touches, at
-    least as far as the text says."""
+    of the threads that touch it, `MOST` less the least of them (from 0), how often it is touched. `touches`: how often a thread touches
+    one, at least as far as the text says; `places`: how many it touches, if different indices are different elements."""
 
     kernel: Kernel
     scalars: tuple[Var, ...]
     touches: int
+    places: int
 
 
 def census(reverse: Kernel, shadow: Buffer) -> Census | None:
@@ -87,7 +89,8 @@ def census(reverse: Kernel, shadow: Buffer) -> Census | None:
     if not _by_numbers(body, frozenset(arrays), gone | {v for v in reverse.scalars if v not in scalars}):
         return None
     kernel = Kernel(f"{reverse.name}_census", (*scalars, begin, end, *arrays), body, reverse.span)
-    return Census(kernel, scalars, _count(reverse.body, shadow))
+    touches = tuple(_touches(reverse.body, shadow, 1))
+    return Census(kernel, scalars, sum(times for _, times in touches), sum(dict(sorted(touches, key=lambda t: t[1])).values()))
 
 
 def _ends_outside(stmt: Stmt) -> bool:
@@ -108,13 +111,13 @@ def _by_numbers(body: Block, arrays: frozenset[Buffer], others: set[Var]) -> boo
     return True
 
 
-def _count(block: Block, shadow: Buffer) -> int:
-    """How many elements of the shadow a thread touches, as far as the text says: a loop of unknown length counts once."""
-    total = 0
+def _touches(block: Block, shadow: Buffer, times: int) -> Iterator[tuple[Expr, int]]:
+    """The indices of the shadow that a thread touches and how often, as far as the text says: a loop of unknown length counts once."""
     for stmt in block:
-        total += getattr(stmt, "buffer", None) == shadow
-        total += sum(_count(inner, shadow) for inner in blocks(stmt)) * (_trips(stmt) if isinstance(stmt, For) else 1)
-    return total
+        if isinstance(stmt, Load | Store | Accumulate | Take | Atomic) and stmt.buffer == shadow:
+            yield stmt.index, times
+        for inner in blocks(stmt):
+            yield from _touches(inner, shadow, times * (_trips(stmt) if isinstance(stmt, For) else 1))
 
 
 def _trips(stmt: For) -> int:

@@ -40,7 +40,7 @@ from ...ir.rewrite import rebuild, substitute, walk_stmts
 from ...ir.types import BOOL, HALVES, I32, I64, Space
 from ..structure import Read, blocks, defined, operands, read, reads, visit_operands, written
 from .axes import GLOBAL
-from .ranges import Inner
+from .ranges import Inner, without_row_guard
 from .rows import is_of_row, values_of
 
 MOST = 48  # distances that are worth being looked at for each row
@@ -67,6 +67,7 @@ class Settled:
 def settle(inner: Inner) -> Settled | None:
     """The inside of a kernel whose threads are independent and whose parameters do not overlap, for rows in which elements are apart;
     None if it is of no use."""
+    inner = without_row_guard(inner)
     kernel = inner.kernel
     task = _Places(kernel)
     found, rows = set(), inner.rows

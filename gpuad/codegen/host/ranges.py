@@ -146,6 +146,20 @@ def inner(kernel: Kernel) -> Inner | None:
     return Inner(replace(kernel, body=body), _conjunction(task.rows) if task.rows else None, tuple(task.bounds))
 
 
+def without_row_guard(found: Inner) -> Inner:
+    """The inside of a kernel also without a guard around all that it does which asks for the row alone: for rows in which it holds."""
+    *before, last = found.kernel.body or (None,)
+    if not isinstance(last, If) or last.otherwise or last.merges or not all(isinstance(s, Let) for s in before):
+        return found
+    values = expanded(s for s in before if isinstance(s, Let))
+    asked = [substitute(term, values) for term in _terms(last.condition)]
+    if not all(_is_of_row(term, found.kernel) for term in asked):
+        return found
+    body = (*(s for s in before if s is not None), *last.then)
+    terms = [*([] if found.rows is None else [found.rows]), *asked]
+    return Inner(replace(found.kernel, body=body), _conjunction(terms), found.bounds)
+
+
 class _Inside:
     """Goes down the guards that ask for x and for the row only, and collects what they ask."""
 

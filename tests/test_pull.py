@@ -1,0 +1,115 @@
+"""Several fields in one array, each read at another shift and around periodic edges, as lattice Boltzmann codes that pull do: no two
+threads meet, which is found out before anybody gathers; and a gather never starts threads by the million that have nothing to collect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gather_tools import agree, atomics, is_gathered, reverse
+from launch_tools import EXECUTORS, compiled, running
+
+import gpuad
+from gpuad import Duplicated
+from gpuad.analysis.injectivity import Launch, seem_to_meet
+from gpuad.launching import asking
+
+PULL = """extern "C" __global__ void k(const double* f, double* g, const int* solid, double omega, int nx, int ny) {
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x >= nx || y >= ny) return;
+    int n = nx * ny, l = (x + nx - 1) % nx, r = (x + 1) % nx, d = (y + ny - 1) % ny, u = (y + 1) % ny;
+    double p[5];
+    MASK
+    p[0] = f[y * nx + x];
+    p[1] = f[n + y * nx + l];
+    p[2] = f[2 * n + y * nx + r];
+    p[3] = f[3 * n + d * nx + x];
+    p[4] = f[4 * n + u * nx + x];
+    double rho = p[0] + p[1] + p[2] + p[3] + p[4], ux = (p[1] - p[2]) / rho, uy = (p[3] - p[4]) / rho;
+    int c = y * nx + x;
+    g[c] = p[0] - omega * (p[0] - rho / 3);
+    g[n + c] = p[1] - omega * (p[1] - rho / 6 * (1 + 3 * ux));
+    g[2 * n + c] = p[2] - omega * (p[2] - rho / 6 * (1 - 3 * ux));
+    g[3 * n + c] = p[3] - omega * (p[3] - rho / 6 * (1 + 3 * uy));
+    g[4 * n + c] = p[4] - omega * (p[4] - rho / 6 * (1 - 3 * uy));
+}"""
+FREE, WALLS = PULL.replace("MASK", ""), PULL.replace("MASK", "if (solid[y * nx + x]) return;")
+GRID, BLOCK = (3, 4), (8, 2)
+
+
+def arguments(nx: int = 20, ny: int = 7) -> tuple[Any, ...]:
+    rng = np.random.default_rng(nx)
+    f, g = (Duplicated(rng.uniform(0.5, 1.5, (5, ny, nx)), rng.normal(size=(5, ny, nx))) for _ in range(2))
+    return f, g, (rng.random((ny, nx)) < 0.2).astype(np.int32), 1.2, nx, ny
+
+
+def test_who_pulls_from_several_fields_is_alone() -> None:
+    with running("reference"):
+        kernels = reverse(compiled(FREE, "k"), GRID, BLOCK, arguments())
+    assert len(kernels) == 1 and atomics(kernels) == 0
+
+
+@pytest.mark.parametrize("text", [FREE, WALLS], ids=["free", "walls"])
+@pytest.mark.parametrize(("nx", "ny"), [(20, 7), (1, 1), (2, 2), (17, 1), (1, 6)])
+def test_its_gradient_is_that_with_atomics(text: str, nx: int, ny: int) -> None:
+    agree(text, (-(-nx // 8), -(-ny // 2)), BLOCK, lambda: arguments(nx, ny))
+
+
+def test_a_gather_of_mostly_idle_threads_is_left_to_atomics() -> None:
+    """With walls the launch's numbers do not tell who reads. A gather could, with a grid of all fields times all rows."""
+    small, large = arguments(), arguments(200, 150)
+    with running("reference"):
+        assert not is_gathered(reverse(compiled(WALLS, "k"), (25, 75), BLOCK, large))
+        assert is_gathered(reverse(compiled(WALLS, "k"), GRID, BLOCK, small))  # where it costs nothing
+
+
+ROLL = """extern "C" __global__ void k(const double* u, double* v, int n, int m) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) v[i] = SUM;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("read", "kernels", "asks"),
+    [
+        ("u[(i + m) % n] * u[(i + m) % n]", 1, True),  # all elements once
+        ("u[i] * u[(i + m) % n]", 2, False),  # more reads than elements
+        ("u[i + 1] * u[i] * u[i]", 2, False),
+    ],
+)
+def test_only_those_who_may_be_alone_are_asked(read: str, kernels: int, asks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    ask = asking._ask
+    monkeypatch.setattr(asking, "_ask", lambda *args: (asked.append(args), ask(*args))[1])
+    text = ROLL.replace("SUM", read)
+
+    def make() -> tuple[Any, ...]:
+        rng = np.random.default_rng(1)
+        return *(Duplicated(rng.normal(size=n), rng.normal(size=n)) for n in (21, 20)), 20, 3
+
+    with running("reference"):
+        assert len(reverse(compiled(text, "k"), 3, 8, make())) == kernels
+    assert bool(asked) == asks
+    agree(text, 3, 8, make)
+
+
+def test_where_memory_does_not_suffice_to_ask_it_is_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> Any:
+        raise MemoryError
+
+    text = ROLL.replace("SUM", "3.0 * u[(i + m) % n] * u[(i + m) % n]")
+    u, v = (Duplicated(np.ones(40), np.ones(40)) for _ in range(2))
+    with running("reference"), monkeypatch.context() as patch:
+        patch.setattr(EXECUTORS["reference"], "zeros", full, raising=False)
+        kernels = reverse(compiled(text, "k"), 5, 8, (u, v, 40, 3))
+    assert is_gathered(kernels)
+
+
+def test_what_seems_to_meet() -> None:
+    shape = ROLL.replace("int m", "int m, const int* at").replace("SUM", "u[i + 1] * u[at[i]] * u[i]")
+    for text, seems in ((shape, True), (shape.replace("u[i + 1]", "u[2 * i]"), True), (shape.replace("u[i + 1]", "u[i]"), False)):
+        primal = gpuad.kernel(text, "k").primal()
+        u, n = primal.params[0], primal.params[2]
+        launch = Launch((3, 1, 1), (8, 1, 1), {n: 20})  # type: ignore[dict-item]
+        assert seem_to_meet(primal.body, u, launch) == seems  # type: ignore[arg-type]
