@@ -371,7 +371,7 @@ class _State:
         self.restore()
         self._fill(seeds)
         shadows = self._autodiff(seeds, api.Reverse)
-        return {**self.shadows(), **{-1 - p: by_value.floats(_plain(s)) for p, s in shadows.items()}}
+        return {**self.shadows(), **{-1 - p: by_value.gradient(self.scalars[p], _plain(s)) for p, s in shadows.items()}}
 
     def _autodiff(self, given: Vector, mode: Any) -> dict[int, Any]:
         library = namespace(next(iter(self.views.values()))[1])

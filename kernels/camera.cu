@@ -13,7 +13,7 @@ pixels = {shape = ["n"], init = "zeros", active = true}
 n = {value = "n"}
 [case.benchmark]
 sizes = {n = 16777216}
-bytes = "24 * n"
+bytes = "28 * n"
 */
 struct Camera {
     float focal[2], centre[2];
@@ -25,6 +25,7 @@ struct Camera {
 
 struct Pixel {
     float x, y, brightness;
+    int seen;
 };
 
 __device__ float3 cross(float3 a, float3 b) {
@@ -53,4 +54,5 @@ extern "C" __global__ void project(const float3* points, Camera camera, float3 l
     pixels[i].y = camera.centre[1] + (camera.flipped ? -camera.focal[1] : camera.focal[1]) * stretch * v;
     float3 way = make_float3(light.x - p.x, light.y - p.y, light.z - p.z);
     pixels[i].brightness = 1.0f / (1.0f + dot(way, way));
+    pixels[i].seen = p.z > 0.0f;
 }

@@ -149,6 +149,7 @@ def _reference() -> Iterator[None]:
         ("double s = x[i]*log(x[i]); if (x[i] <= 0) s = 0; y[i] = s;", [0, 1, 1 + np.log(2)]),
         ("double s = sqrt(x[i]*x[i]), r = 0; if (s > 0) r = x[i]*x[i]/s; y[i] = r;", [0, 1, 1]),
         ("double s = exp(800*(x[i]+1)), q = s*s; if (x[i] < 5) q = x[i]; y[i] = q;", [1, 1, 1]),
+        ("double t[2], s = 0; t[0] = 1/(x[i]*x[i]); t[1] = t[0]*t[0]; if (x[i] > 0) s = t[1]; y[i] = s;", [0, -4, -0.125]),
     ],
 )
 def test_infinite_partials_of_unused_values(body: str, want: list[float]) -> None:
@@ -161,7 +162,7 @@ def test_infinite_partials_of_unused_values(body: str, want: list[float]) -> Non
     "body",
     [
         "double s = 1/x[i]; for (int j = 0; j < 2; j++) s = s*s; if (x[i] <= 0) s = 0; y[i] = s;",
-        "double t[2], s = 0; t[0] = 1/(x[i]*x[i]); t[1] = t[0]*t[0]; if (x[i] > 0) s = t[1]; y[i] = s;",
+        "double t[2], s = 0; int k = i & 1; t[k] = 1/(x[i]*x[i]); t[1-k] = t[k]*t[k]; if (x[i] > 0) s = t[1-k]; y[i] = s;",
         "y[i] = 1/(x[i]*x[i]); y[i] = y[i]*y[i]; if (x[i] <= 0) y[i] = 0;",
     ],
 )

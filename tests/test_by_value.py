@@ -123,6 +123,19 @@ extern "C" __global__ void k(P p, float* y) { y[threadIdx.x] *= p.f * __half2flo
     assert report.passed and "argument 1 is a struct with halves by value, which has no shadow: it was held fixed" in report.notes
 
 
+def test_a_shadow_of_bytes() -> None:
+    """As on a GPU, where there are no arrays of structs."""
+    args = dict(zip("pvcx", arguments(), strict=True))
+    shadows = np.zeros((), P), np.zeros(P.itemsize, np.uint8)
+    for shadow in shadows:
+        gpuad.autodiff(
+            kernel(), 1, 16, (Active(args["p"], shadow), *arguments()[1:3], Duplicated(args["x"].copy(), np.ones(12, np.float32)))
+        )
+    assert shadows[0]["rate"] != 0 and shadows[0].tobytes() == shadows[1].tobytes()
+    with pytest.raises(gpuad.ShadowError, match=r"or of its bytes, of shape \(20,\) and dtype uint8"):
+        gpuad.autodiff(kernel(), 1, 16, (Active(args["p"], np.zeros(19, np.uint8)), *arguments()[1:]))
+
+
 # --- numbers as vectors --------------------------------------------------------------------------------------------------------------
 
 VALUES = [
@@ -139,8 +152,8 @@ def test_there_and_back(value: Any) -> None:
     other = by_value.with_floats(value, 2 * parts)
     assert np.array_equal(by_value.floats(other), 2 * parts)
     assert np.array_equal(by_value.floats(value), parts)  # which is another one
-    assert np.array_equal(by_value.floats(by_value.shadow(value, np, parts)), parts)
-    assert not by_value.floats(by_value.shadow(value)).any()
+    assert np.array_equal(by_value.gradient(value, by_value.shadow(value, np, parts)), parts)
+    assert not by_value.gradient(value, by_value.shadow(value)).any()
     assert (by_value.scales(value) > 0).all()
 
 

@@ -60,9 +60,12 @@ APART = {
 }
 WHOLE = {
     "found by data": "float t[3] = {1.0f, 2.0f, 3.0f}; V = t[index[x] % 3];",
-    "stored to where it is not certain": "float t[2] = {1.0f, 2.0f}; if (index[x] > 2) t[0] = u[x]; V = t[0] + t[1];",
-    "of a loop of any length": "float t[2] = {1.0f, 2.0f}; for (int k = 0; k < n; ++k) t[0] += u[k]; V = t[0] * t[1];",
-    "of a while": "float t[2] = {1.0f, 2.0f}; int k = 0; while (u[k] < 20.0f) { t[1] += u[k]; ++k; } V = t[1];",
+    "stored to where it is not certain": "float t[2] = {1.0f, 2.0f}; if (index[x] > 2) t[0] = u[x]; float s = 0.0f; "
+    "for (int k = 0; k < 2; ++k) s += t[k]; V = s;",
+    "of a loop of any length": "float t[2] = {1.0f, 2.0f}; for (int k = 0; k < n; ++k) t[0] += u[k]; float s = 0.0f; "
+    "for (int k = 0; k < 2; ++k) s += t[k]; V = s;",
+    "of a while": "float t[2] = {1.0f, 2.0f}; int k = 0; while (u[k] < 20.0f) { t[1] += u[k]; ++k; } float s = 0.0f; "
+    "for (int j = 0; j < 2; ++j) s += t[j]; V = s;",
     "long": "float t[80]; for (int k = 0; k < 80; ++k) t[k] = u[k & 31]; float s = 0.0f; for (int k = 0; k < 80; ++k) s += t[k]; V = s;",
 }
 ALL = {**PLAIN_INSIDE, **AS_IT_IS, **APART, **WHOLE}

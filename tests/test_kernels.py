@@ -135,8 +135,8 @@ def _(points: Any, camera: Any, light: Any, **_: Any) -> Arrays:
     bent = (1 + camera["bend"][0] * r2 + camera["bend"][1] * r2**2) * film
     falls = camera["centre"] + camera["focal"] * bent * (1, -1 if camera["flipped"] else 1)
     brightness = 1 / (1 + np.sum((np.asarray(light) - p) ** 2, 1))
-    made = np.zeros(len(p), [("x", np.float64), ("y", np.float64), ("brightness", np.float64)])
-    made["x"], made["y"], made["brightness"] = *falls.T, brightness
+    made = np.zeros(len(p), [*((name, np.float64) for name in ("x", "y", "brightness")), ("seen", np.int32)])
+    made["x"], made["y"], made["brightness"], made["seen"] = *falls.T, brightness, p[:, 2] > 0
     return {"pixels": made}
 
 

@@ -27,7 +27,7 @@ def can_be_active(type_: Type) -> bool:
 
 
 def floats(value: Any) -> Any:
-    """The floats in a value, or in a shadow of one, a float64 array of shape (k,)."""
+    """The floats in a value, a float64 array of shape (k,)."""
     numbers = np.asarray(value)
     if numbers.dtype.names:
         return np.array([own[0] for own in _fields(numbers)], np.float64)
@@ -59,14 +59,20 @@ def with_floats(value: Any, parts: Any) -> Any:
 
 
 def shadow(value: Any, library: Any = np, parts: Any = None) -> Any:
-    """An array as `Active(value, shadow)` takes it, with these floats in it, or zeros. `library`: the module numpy or cupy; the shadow of a
-    struct is NumPy's."""
+    """An array of `library`, the module numpy or cupy, as `Active(value, shadow)` takes it, with these floats in it, or zeros. CuPy has no
+    arrays of structs: there it is one of the struct's bytes."""
     parts = np.zeros(len(floats(value))) if parts is None else parts
     if _is_struct(value):
-        return _struct(np.zeros((), value.dtype), parts)
+        made = _struct(np.zeros((), value.dtype), parts)
+        return made if library is np else library.asarray(np.frombuffer(made.tobytes(), np.uint8))
     if isinstance(value, tuple | list):
         return library.array(parts, np.float64)  # a copy: gradients are added to it
     return library.array(complex(*parts) if len(parts) == 2 else float(parts[0]))
+
+
+def gradient(value: Any, held: Any) -> Any:
+    """The floats in a shadow that `shadow` made for a value and that was brought to the host, a float64 array of shape (k,)."""
+    return floats(held.view(value.dtype) if _is_struct(value) and held.dtype == np.uint8 else held)
 
 
 def active(value: Any, library: Any = np) -> Active:

@@ -13,9 +13,9 @@ from ..annotations import Active, BatchDuplicated, Duplicated, as_array
 from ..errors import LaunchError, ShadowError
 from ..executors.base import Memory
 from ..ir.dtypes import dtype_of, is_real
-from ..ir.records import is_record, leaves, numbers, split_parameter
+from ..ir.records import Part, is_record, leaves, numbers, size_of, split_parameter
 from ..ir.surface import Declaration
-from ..ir.types import Complex, Pointer, Scalar, Type, Vector
+from ..ir.types import Complex, Pointer, Scalar, Struct, Type, Vector
 from .aliasing import Alias
 from .conversions import BoundArgument, Place, opened, show
 from .layouts import described, dtype_leaves, fits
@@ -85,9 +85,16 @@ def _shadows(place: Place, shadow: Any, type_: Type) -> list[Any]:
     array = as_array(shadow)
     views = _views(array, type_) if hasattr(array, "strides") and not isinstance(array, np.generic) else None
     if views is None:
-        shape = f"shape ({type_.lanes},)" if isinstance(type_, Vector) else "shape () and its dtype"
-        raise place.refuse(f"has as shadow {show(shadow)}; it needs an array of {shape}.", ShadowError)
+        raise place.refuse(f"has as shadow {show(shadow)}; it needs an array of {_shape(type_)}.", ShadowError)
     return [view if isinstance(leaf.type, Scalar) and leaf.type.is_float else None for view, leaf in zip(views, leaves(type_), strict=True)]
+
+
+def _shape(type_: Type) -> str:
+    if isinstance(type_, Vector):
+        return f"shape ({type_.lanes},)"
+    if isinstance(type_, Struct):
+        return f"shape () and its dtype, or of its bytes, of shape ({size_of(type_)},) and dtype uint8, as CuPy has them"
+    return "shape () and its dtype"
 
 
 def _views(array: Any, type_: Type) -> list[Any] | None:
@@ -97,7 +104,14 @@ def _views(array: Any, type_: Type) -> list[Any] | None:
         return [array.reshape(1).real[0, ...], array.reshape(1).imag[0, ...]]
     if array.size == 1 and isinstance(array, np.ndarray) and array.dtype.names and fits(array.dtype, type_):
         return [np.ndarray((), dtype, array.reshape(1), offset) for offset, dtype in dtype_leaves(array.dtype)]
+    if isinstance(type_, Struct) and array.dtype == np.uint8 and array.shape == (size_of(type_),) and array.strides == (1,):
+        return [array[part.offset : part.offset + _dtype(part).itemsize].view(_dtype(part)).reshape(()) for part in leaves(type_)]
     return None
+
+
+def _dtype(part: Part) -> np.dtype[Any]:
+    assert isinstance(part.type, Scalar)
+    return dtype_of(part.type)
 
 
 # --- pointers ----------------------------------------------------------------------------------------------------------------------------

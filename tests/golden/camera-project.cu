@@ -1,7 +1,8 @@
-// gpuad: adjoint of `project` (camera.cu:45:28), for Duplicated points, pixels; Active camera_focal_0, camera_focal_1, camera_centre_0, camera_centre_1, camera_bend_0, camera_bend_1, camera_turn_0, camera_turn_1, camera_turn_2, camera_at_0, camera_at_1, camera_at_2, light_x, light_y, light_z; Const camera_flipped, n.
+// gpuad: adjoint of `project` (camera.cu:46:28), for Duplicated points, pixels; Active camera_focal_0, camera_focal_1, camera_centre_0, camera_centre_1, camera_bend_0, camera_bend_1, camera_turn_0, camera_turn_1, camera_turn_2, camera_at_0, camera_at_1, camera_at_2, light_x, light_y, light_z; Const camera_flipped, pixels_int, n.
 // 1. put the seeds into dpixels. dpoints, dcamera_focal_0, dcamera_focal_1, dcamera_centre_0, dcamera_centre_1, dcamera_bend_0, dcamera_bend_1, dcamera_turn_0, dcamera_turn_1, dcamera_turn_2, dcamera_at_0, dcamera_at_1, dcamera_at_2, dlight_x, dlight_y, dlight_z are added to: clear first.
 // 2. launch project_reverse with the same grid and block.
 // On exit dpixels holds the adjoint of the state before the launch; dpoints, dcamera_focal_0, dcamera_focal_1, dcamera_centre_0, dcamera_centre_1, dcamera_bend_0, dcamera_bend_1, dcamera_turn_0, dcamera_turn_1, dcamera_turn_2, dcamera_at_0, dcamera_at_1, dcamera_at_2, dlight_x, dlight_y, dlight_z have grown by the gradient.
+// Compile project and these kernels with -fmad=false: branches depend on floating-point values and must agree.
 // Holds where no two threads touch one element of dpixels, dpoints, as for grid (3, 1, 1), block (32, 1, 1), camera_flipped = 1, n = 70.
 
 // The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
@@ -40,7 +41,7 @@ extern "C" __global__ void project_reverse(
     float* dcamera_turn_1, float camera_turn_2, float* dcamera_turn_2, float camera_at_0,
     float* dcamera_at_0, float camera_at_1, float* dcamera_at_1, float camera_at_2, float* dcamera_at_2,
     int camera_flipped, float light_x, double* dlight_x, float light_y, double* dlight_y, float light_z,
-    double* dlight_z, const float* pixels, float* dpixels, int n)
+    double* dlight_z, const float* pixels, float* dpixels, const int* pixels_int, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     float dlight_z_2 = 0.0f;
@@ -87,20 +88,20 @@ extern "C" __global__ void project_reverse(
         const float way_x = light_x - p_x_2;
         const float way_y = light_y - p_y_2;
         const float way_z = light_z - p_z_2;
-        float dpixels_2 = dpixels[i * 3LL + 2LL];
-        dpixels[i * 3LL + 2LL] = 0.0f;
+        float dpixels_2 = dpixels[i * 4LL + 2LL];
+        dpixels[i * 4LL + 2LL] = 0.0f;
         dpixels_2 = -gpuad_chain(dpixels_2, 1.0f / (1.0f + (way_x * way_x + way_y * way_y + way_z * way_z))
             / (1.0f + (way_x * way_x + way_y * way_y + way_z * way_z)));
         const float dway_z = 2.0f * (way_z * dpixels_2);
         const float dway_y = 2.0f * (way_y * dpixels_2);
         const float dway_x = 2.0f * (way_x * dpixels_2);
-        const float dpixels_3 = dpixels[i * 3LL + 1LL];
-        dpixels[i * 3LL + 1LL] = 0.0f;
+        const float dpixels_3 = dpixels[i * 4LL + 1LL];
+        dpixels[i * 4LL + 1LL] = 0.0f;
         const float dpixels_4 = v * dpixels_3;
         const float dvalue = stretch * dpixels_4;
         dcamera_focal_1_2 = camera_flipped != 0 ? -dvalue : dvalue;
-        const float dpixels_5 = dpixels[i * 3LL];
-        dpixels[i * 3LL] = 0.0f;
+        const float dpixels_5 = dpixels[i * 4LL];
+        dpixels[i * 4LL] = 0.0f;
         const float dpixels_6 = u * dpixels_5;
         const float dstretch = value * dpixels_4 + camera_focal_0 * dpixels_6;
         const float dstretch_2 = r2 * dstretch;
@@ -162,21 +163,22 @@ extern "C" __global__ void project_reverse(
 // adjoint of `project`
 //   not saved  points                        never overwritten by this launch
 //   not saved  pixels                        no derivative needs what was overwritten
-//   shadow     dpoints              plain    no two threads touch one element (camera.cu:48:23)
-//   shadow     dcamera_focal_0      reduced  summed over each block, then one atomic addition a block (camera.cu:45:28)
-//   shadow     dcamera_focal_1      reduced  summed over each block, then one atomic addition a block (camera.cu:45:28)
-//   shadow     dcamera_centre_0     reduced  summed over each block, then one atomic addition a block (camera.cu:45:28)
-//   shadow     dcamera_centre_1     reduced  summed over each block, then one atomic addition a block (camera.cu:45:28)
-//   shadow     dcamera_bend_0       reduced  summed over each block, then one atomic addition a block (camera.cu:45:28)
-//   shadow     dcamera_bend_1       reduced  summed over each block, then one atomic addition a block (camera.cu:45:28)
-//   shadow     dcamera_turn_0       reduced  summed over each block, then one atomic addition a block (camera.cu:45:28)
-//   shadow     dcamera_turn_1       reduced  summed over each block, then one atomic addition a block (camera.cu:45:28)
-//   shadow     dcamera_turn_2       reduced  summed over each block, then one atomic addition a block (camera.cu:45:28)
-//   shadow     dcamera_at_0         reduced  summed over each block, then one atomic addition a block (camera.cu:45:28)
-//   shadow     dcamera_at_1         reduced  summed over each block, then one atomic addition a block (camera.cu:45:28)
-//   shadow     dcamera_at_2         reduced  summed over each block, then one atomic addition a block (camera.cu:45:28)
-//   shadow     dlight_x             reduced  summed over each block, then one atomic addition a block (camera.cu:45:28)
-//   shadow     dlight_y             reduced  summed over each block, then one atomic addition a block (camera.cu:45:28)
-//   shadow     dlight_z             reduced  summed over each block, then one atomic addition a block (camera.cu:45:28)
-//   shadow     dpixels              plain    no two threads touch one element (camera.cu:55:5)
+//   not saved  pixels_int                    no derivative needs what was overwritten
+//   shadow     dpoints              plain    no two threads touch one element (camera.cu:49:23)
+//   shadow     dcamera_focal_0      reduced  summed over each block, then one atomic addition a block (camera.cu:46:28)
+//   shadow     dcamera_focal_1      reduced  summed over each block, then one atomic addition a block (camera.cu:46:28)
+//   shadow     dcamera_centre_0     reduced  summed over each block, then one atomic addition a block (camera.cu:46:28)
+//   shadow     dcamera_centre_1     reduced  summed over each block, then one atomic addition a block (camera.cu:46:28)
+//   shadow     dcamera_bend_0       reduced  summed over each block, then one atomic addition a block (camera.cu:46:28)
+//   shadow     dcamera_bend_1       reduced  summed over each block, then one atomic addition a block (camera.cu:46:28)
+//   shadow     dcamera_turn_0       reduced  summed over each block, then one atomic addition a block (camera.cu:46:28)
+//   shadow     dcamera_turn_1       reduced  summed over each block, then one atomic addition a block (camera.cu:46:28)
+//   shadow     dcamera_turn_2       reduced  summed over each block, then one atomic addition a block (camera.cu:46:28)
+//   shadow     dcamera_at_0         reduced  summed over each block, then one atomic addition a block (camera.cu:46:28)
+//   shadow     dcamera_at_1         reduced  summed over each block, then one atomic addition a block (camera.cu:46:28)
+//   shadow     dcamera_at_2         reduced  summed over each block, then one atomic addition a block (camera.cu:46:28)
+//   shadow     dlight_x             reduced  summed over each block, then one atomic addition a block (camera.cu:46:28)
+//   shadow     dlight_y             reduced  summed over each block, then one atomic addition a block (camera.cu:46:28)
+//   shadow     dlight_z             reduced  summed over each block, then one atomic addition a block (camera.cu:46:28)
+//   shadow     dpixels              plain    no two threads touch one element (camera.cu:56:5)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it
