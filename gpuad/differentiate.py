@@ -23,6 +23,7 @@ from .ir import surface
 from .ir.nodes import Atomic, Block, Buffer, Expr, For, Kernel, Load, Var, children, variables, walk
 from .ir.rewrite import expressions, walk_stmts
 from .ir.types import I64, Scalar, Space, value_type
+from .ir.unroll import unroll
 from .ir.verify import verify
 from .transform.accumulate import accumulate, undecided
 from .transform.aliases import NONE, Aliases
@@ -167,9 +168,20 @@ class Adjoint(Judged):
         key = frozenset(shadows.items())
         if key not in self._gathers:
             ordered = {b: shadows[b] for b in self.undecided if b in shadows}
-            self._gathers[key] = gather(self.layout.body, ordered, self.params, self._names()) if self.is_divisible else None
+            self._gathers[key] = self._gathered(ordered) if self.is_divisible else None
         found: Gather | None = self._gathers[key]
         return found
+
+    def _gathered(self, shadows: Mapping[Buffer, int]) -> Gather | None:
+        """The same. Where an index is found in a table (`u[i + dx[k]]`), the loops over it are written out."""
+        found = gather(self.layout.body, shadows, self.params, self._names())
+        if found is not None and found.buffers == set(shadows):
+            return found
+        written_out = unroll(Kernel(self.name, self.params, self.layout.body))
+        if written_out.body is self.layout.body:
+            return found
+        other = gather(written_out.body, shadows, self.params, Names(written_out))
+        return found if other is None or (found is not None and len(found.buffers) >= len(other.buffers)) else other
 
     def gathering(
         self, gathered: Gather, sides: Sides, assigned: frozenset[Buffer], boxed: frozenset[tuple[Buffer, Axes]] = frozenset()

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from gpuad.codegen.host.source import host_source
-from gpuad.codegen.host.unroll import unroll
 from gpuad.differentiate import primal_of
 from gpuad.executors.base import Memory
 from gpuad.executors.host import Host
@@ -18,6 +17,7 @@ from gpuad.executors.reference import Reference
 from gpuad.frontend.cuda import parse
 from gpuad.ir.nodes import Alloc, Kernel
 from gpuad.ir.rewrite import walk_stmts
+from gpuad.ir.unroll import unroll
 from gpuad.ir.verify import verify
 from gpuad.source import SourceFile
 

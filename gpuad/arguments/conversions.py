@@ -329,7 +329,8 @@ def array_leaf(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], int]:
 def _cast_hint(leaf: Scalar, array: Any) -> str:
     if (array.dtype.kind in "iub" or is_real(array.dtype)) and array.dtype.isnative:
         wanted = "ml_dtypes.bfloat16" if leaf == BF16 else repr(str(dtype_of(leaf)))
-        return f"A raw kernel would read its bytes as they are; pass x.astype({wanted})."
+        bytes_ = f", or x.view({wanted}) if its bytes are such numbers" if array.dtype == np.uint8 else ""
+        return f"A raw kernel would read its bytes as they are; pass x.astype({wanted}){bytes_}."
     return "A raw kernel would read its bytes as they are."
 
 

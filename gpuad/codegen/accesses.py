@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..errors import UnsupportedError
 from ..ir.atomics import EXTREMA
 from ..ir.functions import ROUNDINGS
-from ..ir.nodes import Accumulate, Alloc, Atomic, Barrier, Binary, Constant, Expr, How, Shuffle, Stmt, Store, Take, Tell, Unary
+from ..ir.nodes import Accumulate, Alloc, Atomic, Barrier, Binary, Constant, Expr, How, Load, Shuffle, Stmt, Store, Take, Tell, Unary
+from ..ir.rewrite import touches
 from ..ir.types import BF16, F16, F32, F64, HALVES, I32, I64, U32, Scalar, Space
 from .expressions import Expressions
 from .scopes import Scopes, signed
 from .spelling import c_type, quoted
-from .structure import Read, read
+from .structure import Read, read, reads
 
 
 class Accesses(Scopes):
@@ -99,6 +102,18 @@ class Accesses(Scopes):
         else:
             self.local(stmt, kind, name)
 
+    def initialised(self, stmt: Alloc, values: Sequence[Expr]) -> bool:
+        """Prints an array of the thread's own with what is stored to it at once; False if that cannot be written down: in braces C++ takes
+        no number of a type that it would have to narrow, as a sum of two `short` is."""
+        element = stmt.buffer.element
+        if element in HALVES or not (element.is_float or all(isinstance(value, Constant) for value in values)):
+            return False
+        own = [s for s in touches(self.kernel.body, stmt.buffer) if not isinstance(s, Load)]
+        const = "const " if len(own) == len(values) + 1 else ""
+        texts = [self.expressions.text(value) for value in values]
+        self.line(f"{const}{c_type(element)} {self.declare(stmt.buffer)}[{len(values)}] = {{{', '.join(texts)}}};", stmt.note)
+        return True
+
     def local(self, stmt: Alloc, kind: str, name: str) -> None:
         """An array of the thread's own."""
         self.line(f"{kind} {name}[{stmt.buffer.length}]{' = {}' if stmt.zero else ''};", stmt.note)
@@ -177,3 +192,12 @@ _ATOMIC_HELPERS = {
 
 def _mask(expressions: Expressions, mask: Expr) -> str:
     return f"0x{int(mask.value) & 0xFFFFFFFF:x}u" if isinstance(mask, Constant) else expressions.text(mask)
+
+
+def filled(stmt: Alloc, after: Sequence[Stmt]) -> list[Expr]:
+    """What all elements of a thread's own array are given right after it was made, in order; empty if they are not."""
+    length = stmt.buffer.length or 0
+    stores = [s for s in after[:length] if isinstance(s, Store) and s.buffer == stmt.buffer and not s.note]
+    in_order = [s.index.value if isinstance(s.index, Constant) else None for s in stores] == list(range(length))
+    own = any(r.buffer == stmt.buffer for s in stores for r in reads(s.value))
+    return [s.value for s in stores] if stmt.buffer.space is Space.LOCAL and in_order and not own else []

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from ..errors import UnsupportedError
-from ..ir.nodes import Accumulate, Alloc, Assign, Atomic, Barrier, For, If, Let, Load, Shuffle, Stmt, Store, Take, Tell, While
-from .accesses import Accesses
+from ..ir.nodes import Accumulate, Alloc, Assign, Atomic, Barrier, Block, For, If, Let, Load, Shuffle, Stmt, Store, Take, Tell, While
+from .accesses import Accesses, filled
 from .control import Control
 from .structure import read
 
 
 class Statements(Accesses, Control):
     """Prints one kernel's body as CUDA; `lines` is the text, `helpers` the functions that it needs."""
+
+    def block(self, block: Block) -> None:
+        k = 0
+        while k < len(block):
+            stmt = block[k]
+            values = filled(stmt, block[k + 1 :]) if isinstance(stmt, Alloc) else []
+            if isinstance(stmt, Alloc) and values and self.initialised(stmt, values):
+                k += len(values)
+            else:
+                self.statement(stmt)
+            k += 1
 
     def statement(self, stmt: Stmt) -> None:
         match stmt:

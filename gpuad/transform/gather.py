@@ -64,6 +64,7 @@ from .share import flattened, folded, shared
 from .shifts import Found, Move, Shifts, Target, sum_type
 from .simplify import simplify
 from .sums import direct
+from .tables import making, without_tables
 from .tidy_bounds import Tidied, conjuncts
 from .unique import unique
 
@@ -108,9 +109,9 @@ class Slice:
 class Gather:
     """The accumulations into some shadows, by move. `sender`: variables that stand for a thread's global index; `body`: the adjoint over
     them; `surplus`: what of it no thread may reach; `widths`: block sizes that the kernel takes for granted; `loops`: by their variables;
-    `lanes`: of which shadow a target is one; `first`, `threads`: scalar parameters of the gather kernel, the least index along an axis, and
-    the number of the primal's threads; `boxes`: for each shadow, along each axis, the first index of the threads whose elements are known
-    to be zero, and the one after the last."""
+    `lanes`: of which shadow a target is one; `tables`: what makes the arrays of constants that slices may read; `first`, `threads`: scalar
+    parameters of the gather kernel, the least index along an axis, and the number of the primal's threads; `boxes`: for each shadow, along
+    each axis, the first index of the threads whose elements are known to be zero, and the one after the last."""
 
     body: Block
     surplus: Block
@@ -121,6 +122,7 @@ class Gather:
     slices: tuple[Slice, ...]
     targets: tuple[Target, ...]
     lanes: Mapping[Buffer, Buffer]
+    tables: Block
     first: tuple[Var, Var, Var]
     threads: tuple[Var, Var, Var]
     own: tuple[Var, Var, Var]  # the collecting thread's index
@@ -144,6 +146,7 @@ class Gather:
 def gather(body: Block, shadows: Mapping[Buffer, int], params: Collection[Var | Buffer], names: Names) -> Gather | None:
     """The accumulations into those of the shadows that can be gathered, or None if there are none; what a launch has to prove is left to
     it. Of each shadow: which of several ways to see its accumulations (`Shifts.of`)."""
+    tables, body = without_tables(body)
     if not is_movable(body):
         return None
     sender = (names.var("x", I32), names.var("y", I32), names.var("z", I32))
@@ -172,6 +175,7 @@ def gather(body: Block, shadows: Mapping[Buffer, int], params: Collection[Var | 
         slices=slices,
         targets=tuple(t for shadow in found.values() for t in shadow.targets),
         lanes={t.buffer: buffer for buffer, shadow in found.items() for t in shadow.targets},
+        tables=tables,
         first=first,  # type: ignore[arg-type]
         threads=threads,  # type: ignore[arg-type]
         own=own,  # type: ignore[arg-type]
@@ -516,7 +520,8 @@ def gather_kernel(
     body, *_ = unique((*indices(gathered, sides, wanted), *out), names)
     collecting = frozenset(sums.values())
     body = simplify(direct(shared(joined(body)), collecting), first_own)
-    return flattened(simplify(rearranged(body, collecting, names, first_own), first_own)), collecting
+    body = flattened(simplify(rearranged(body, collecting, names, first_own), first_own))
+    return (*making(gathered.tables, body), *body), collecting
 
 
 def _added(buffer: Buffer, place: Expr, total: Var) -> Stmt:

@@ -149,11 +149,7 @@ extern "C" __global__ void orbit_reverse(
             const double y_3 = y_saved_2[y_saved_base_lane + y_top * 32LL];
             const double y_4 = y_saved_3[y_saved_base_lane + y_top * 32LL];
             const double y_5 = y_saved_4[y_saved_base_lane + y_top * 32LL];
-            double y_6[4];
-            y_6[0] = y_2;
-            y_6[1] = y_3;
-            y_6[2] = y_4;
-            y_6[3] = y_5;
+            const double y_6[4] = {y_2, y_3, y_4, y_5};
             double k4[4];
             double k3[4];
             double k2[4];

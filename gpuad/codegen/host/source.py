@@ -32,6 +32,7 @@ from ...ir.nodes import (
 )
 from ...ir.rewrite import expressions, walk_stmts
 from ...ir.types import F32, Space
+from ...ir.unroll import unroll
 from ..cuda import comment, functions, parameters, pointer, wrapped
 from ..fold import fold
 from ..naming import identifier
@@ -53,7 +54,6 @@ from .stride import Flat, flatten
 from .sums import is_sum, sink_sums
 from .twice import STRIP as FULL
 from .twice import may_be_done_twice
-from .unroll import unroll
 from .work import iterations
 from .wraps import within
 

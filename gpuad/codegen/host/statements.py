@@ -71,6 +71,13 @@ class HostStatements(Statements):
     def stop(self, stmt: Tell) -> None:
         self.line(f"throw gpuad_stopped{{{assertions(self.source).index(stmt)}}};", stmt.note)
 
+    def initialised(self, stmt: Alloc, values: Sequence[Expr]) -> bool:
+        size = len(values) * stmt.buffer.element.size
+        if self.stack + size > _STACK or not super().initialised(stmt, values):
+            return False
+        self.stack += size
+        return True
+
     def local(self, stmt: Alloc, kind: str, name: str) -> None:
         """Arrays of a whole block may be more than the stack of a core's thread takes: these are elsewhere."""
         length = stmt.buffer.length

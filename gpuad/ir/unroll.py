@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ...ir.nodes import (
+from .constants import evaluated, whole
+from .nodes import (
     Accumulate,
     Alloc,
     Assign,
@@ -37,9 +38,8 @@ from ...ir.nodes import (
     While,
     variables,
 )
-from ...ir.rewrite import defined, map_stmt_exprs, walk_stmts
-from ...ir.types import HALVES, Space
-from .constants import evaluated, whole
+from .rewrite import defined, map_stmt_exprs, walk_stmts
+from .types import HALVES, Space
 
 LENGTH = 64  # of an array, and of a loop
 STATEMENTS = 800  # that are written out in all

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...ir.arithmetic import computed, wrapped
-from ...ir.nodes import COMPARISONS, Binary, Cast, Constant, Expr, Select, Unary, Var
-from ...ir.rewrite import map_expr
-from ...ir.types import BOOL, Scalar
+from .arithmetic import computed, wrapped
+from .nodes import COMPARISONS, Binary, Cast, Constant, Expr, Select, Unary, Var
+from .rewrite import map_expr
+from .types import BOOL, Scalar
 
 _OPERATIONS = COMPARISONS | {"+", "-", "*", "&", "|", "^", "&&", "||", "/", "%"}
 
