@@ -33,6 +33,7 @@ FLAT = {
     "inner loop": f"{LOOP} {{ float s = 0.0f; for (int k = 0; k < 5; ++k) s += x[index[(i + k) % n]]; y[i] = s; }}",
     "own array": f"{LOOP} {{ float t[3]; for (int k = 0; k < 3; ++k) t[k] = x[i] * k; y[i] = t[0] + t[1] * t[2]; }}",
     "64 bits": LOOP.replace("int i", "long long i") + " y[i] += x[i];",
+    "a read before": f"const float a = x[3]; {LOOP} y[i] += a * x[i];",
     "unsigned": LOOP.replace("int i", "unsigned int i") + " y[i] += x[i];",
 }
 KEPT = {
@@ -47,6 +48,8 @@ KEPT = {
     "its thread": f"int me = blockIdx.x * blockDim.x + threadIdx.x; {LOOP} y[i] = me;",
     "another start": LOOP.replace("threadIdx.x;", "threadIdx.x + 1;") + " y[i] = x[i];",
     "another step": LOOP.replace("gridDim.x * blockDim.x", "blockDim.x") + " { if (blockIdx.x == 0) y[i] = x[i]; }",
+    "a read of its thread before": f"const float a = x[blockIdx.x * blockDim.x + threadIdx.x]; {LOOP} y[i] += a;",
+    "a read before of what is written": f"const float a = y[0]; {LOOP} {{ if (i > 0) y[i] += a; }}",
     "counts": f"int k = 0; {LOOP} {{ y[i] = k; ++k; }}",
     "atomics that are read": f"{LOOP} {{ atomicAdd(&y[index[i]], x[i]); x[i] = y[i]; }}",
 }
@@ -149,3 +152,17 @@ def test_sums_over_threads_agree_with_the_reference(name: str) -> None:
         for expected, value in zip(found[0], other, strict=True):
             np.testing.assert_allclose(value, expected, rtol=3e-6, atol=1e-6)
     assert found[0][2] != 0.25
+
+
+def test_a_loop_over_elements_is_not_fused_with_one_that_is_none() -> None:
+    """The primal ends in an atomic addition, so its threads go their own ways; the reverse need not."""
+    text = f'extern "C" __global__ void k(const float* x, float* s, int n) {{ float t = 0.0f; {LOOP} t += x[i] * x[i]; atomicAdd(s, t); }}'
+    kernel = gpuad.kernel(text, "k")
+    args = gpuad.Duplicated(np.ones(N, np.float32)), gpuad.Duplicated(np.zeros(1, np.float32), np.ones(1, np.float32)), N
+    call = kernel.bind((2,), (32,), args, 0, None)
+    adjoint = kernel.reverse_for(gpuad.api.pattern_of(kernel, call), call)
+    stages = launching.stages(adjoint, call)
+    assert [flat(s.kernel) for s in stages] == [True] and not flat(kernel.primal())
+    assert launching.fusing(kernel.primal(), adjoint, call, stages) is None
+    gpuad.autodiff(kernel, (2,), (32,), args)
+    assert np.array_equal(args[0].shadow, 2 * args[0].primal) and args[1].primal[0] == N

@@ -63,7 +63,7 @@ def _fused(primal: Kernel, adjoint: Adjoint, call: Call, stage: Stage) -> Fused 
     numbers = call.numbers(primal)
     if not all(collision_free(kernel.body, [b], numbers) for b in before | after):
         return None
-    if call.bound.library != "cupy" and is_flat(primal) and not is_flat(kernel):
+    if call.bound.library != "cupy" and (is_flat(primal) or is_flat(stage.kernel)) and not is_flat(kernel):
         return None  # on a CPU a grid-stride loop is one over all elements, and two of them in one kernel are not
     verify(kernel)
     return Fused(kernel, parameters)

@@ -41,7 +41,7 @@ from ...ir.nodes import (
 )
 from ...ir.rewrite import substitute, walk_stmts
 from ...ir.types import I32, I64, U32, Scalar, Space
-from ..structure import blocks, expanded, expressions, operands, visit_operands
+from ..structure import blocks, expanded, expressions, operands, visit_operands, written
 from .axes import GLOBAL, bare, index_name, map_expressions
 from .ranges import is_uniform
 from .sums import is_linear, is_sum
@@ -63,7 +63,7 @@ def flatten(kernel: Kernel) -> Flat:
     if parts is None:
         return Flat(kernel)
     before, loop, after = parts
-    values = expanded(before)
+    values = expanded(s for s in before if isinstance(s, Let))
     stop = substitute(loop.stop, values)
     if not (
         _is_grid_stride(loop, values) and is_uniform(stop, kernel) and _is_blind(loop, after, before) and _is_independent(loop, kernel)
@@ -75,12 +75,18 @@ def flatten(kernel: Kernel) -> Flat:
     return Flat(replace(kernel, body=(*before, Let(loop.var, _index(loop.var.type)), *inner)), stop)
 
 
-def _split(body: Block) -> tuple[list[Let], For, Block] | None:
-    """Definitions, one loop, and sums over threads, if there is nothing else."""
-    at = next((k for k, s in enumerate(body) if not isinstance(s, Let)), None)
-    if at is None:
+def _split(body: Block) -> tuple[list[Let | Load], For, Block] | None:
+    """Definitions, among them reads of what nobody writes, one loop, and sums over threads, if there is nothing else."""
+    changed = {buffer for s in walk_stmts(body) if (buffer := written(s)) is not None}
+    found: list[Let | Load] = []
+    for stmt in body:
+        if not isinstance(stmt, Let | Load) or (isinstance(stmt, Load) and stmt.buffer in changed):
+            break
+        found.append(stmt)
+    before, at = found, len(found)
+    if at == len(body):
         return None
-    loop, before, after = body[at], [s for s in body[:at] if isinstance(s, Let)], body[at + 1 :]
+    loop, after = body[at], body[at + 1 :]
     return (before, loop, after) if isinstance(loop, For) and all(is_sum(s) for s in after) else None
 
 
@@ -98,15 +104,15 @@ def _index(t: Scalar) -> Expr:
     return index if t == index.type else Cast(index, t)
 
 
-def _is_blind(loop: For, after: Block, before: Iterable[Let]) -> bool:
+def _is_blind(loop: For, after: Block, before: Iterable[Let | Load]) -> bool:
     """Whether an iteration does not know in which thread it runs."""
     knowing: set[Var] = set()
 
     def knows(expr: Expr) -> bool:
         return any(e in knowing if isinstance(e, Var) else _is_of_thread(e) for e in walk(expr))
 
-    for let in before:
-        knowing |= {let.var} if knows(let.value) else set()
+    for stmt in before:
+        knowing |= {stmt.var} if any(knows(e) for e in operands(stmt)) else set()
     used = [*expressions(loop.body), *(e for c in loop.carried for e in (c.init, c.next)), *expressions(after)]
     return not any(knows(e) for e in used)
 
