@@ -166,6 +166,8 @@ class _Inside:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.fixed = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
+        known = single_values(kernel)
+        self.asked = {substitute(t, known) for s in walk_stmts(kernel.body) if isinstance(s, If) for t in _terms(s.condition)}
         self.values: dict[Var, Expr] = {}
         self.bounds: list[Bound] = []
         self.rows: list[Expr] = []
@@ -183,6 +185,8 @@ class _Inside:
             if isinstance(stmt, If) and self.is_collected(stmt.condition):
                 out += stmt.then
                 continue
+            if isinstance(stmt, If) and self.leaves_out(stmt):
+                continue
             parts = _parts(stmt, self.values, self.kernel) if isinstance(stmt, If) and not stmt.merges else None
             if parts is None or not isinstance(stmt, If):
                 out.append(stmt)
@@ -192,6 +196,32 @@ class _Inside:
             self.rows += [term for term in parts[1] if term not in self.rows]
             out += self.block(stmt.then)
         return tuple(out)
+
+    def leaves_out(self, stmt: If) -> bool:
+        """Whether a guard asks for an edge, around which neighbours lie: one x or row, or those beyond where another guard ends. The inside
+        is where it does not hold."""
+        if stmt.otherwise or stmt.merges:
+            return False
+        for term in _terms(stmt.condition):
+            full = substitute(term, self.values)
+            elsewhere = self.beside(full) if isinstance(full, Binary) and full.left.type.is_integer else None
+            if elsewhere is not None:
+                bound = bound_of(_ordered(elsewhere), self.kernel)
+                if bound is None and not _is_of_row(full, self.kernel):
+                    continue
+                self.bounds += [bound] if bound is not None and bound not in self.bounds else []
+                self.rows += [elsewhere] if bound is None and elsewhere not in self.rows else []
+                self.guards += 1
+                return True
+        return False
+
+    def beside(self, term: Binary) -> Binary | None:
+        """What holds elsewhere than at the edge that a term asks for; None if it is none."""
+        if term.op == "==":
+            return replace(term, op="!=")
+        edge = "<" if isinstance(term.right, Constant) else ">="
+        other = replace(term, op=">=" if edge == "<" else "<")
+        return other if term.op == edge and other in self.asked else None
 
     def is_collected(self, condition: Expr) -> bool:
         """Whether all that is asked is whether something was added to a sum, and something was."""
