@@ -35,6 +35,7 @@ PULL = """extern "C" __global__ void k(const double* f, double* g, const int* so
     g[4 * n + c] = p[4] - omega * (p[4] - rho / 6 * (1 - 3 * uy));
 }"""
 FREE, WALLS = PULL.replace("MASK", ""), PULL.replace("MASK", "if (solid[y * nx + x]) return;")
+BOUNCE = WALLS.replace("p[1] = f[n + y * nx + l];", "p[1] = solid[y * nx + l] ? f[2 * n + y * nx + x] : f[n + y * nx + l];")
 GRID, BLOCK = (3, 4), (8, 2)
 
 
@@ -44,24 +45,25 @@ def arguments(nx: int = 20, ny: int = 7) -> tuple[Any, ...]:
     return f, g, (rng.random((ny, nx)) < 0.2).astype(np.int32), 1.2, nx, ny
 
 
-def test_who_pulls_from_several_fields_is_alone() -> None:
+@pytest.mark.parametrize("text", [FREE, WALLS], ids=["free", "walls"])
+def test_who_pulls_from_several_fields_is_alone(text: str) -> None:
     with running("reference"):
-        kernels = reverse(compiled(FREE, "k"), GRID, BLOCK, arguments())
+        kernels = reverse(compiled(text, "k"), GRID, BLOCK, arguments())
     assert len(kernels) == 1 and atomics(kernels) == 0
 
 
-@pytest.mark.parametrize("text", [FREE, WALLS], ids=["free", "walls"])
+@pytest.mark.parametrize("text", [FREE, WALLS, BOUNCE], ids=["free", "walls", "bounce"])
 @pytest.mark.parametrize(("nx", "ny"), [(20, 7), (1, 1), (2, 2), (17, 1), (1, 6)])
 def test_its_gradient_is_that_with_atomics(text: str, nx: int, ny: int) -> None:
     agree(text, (-(-nx // 8), -(-ny // 2)), BLOCK, lambda: arguments(nx, ny))
 
 
 def test_a_gather_of_mostly_idle_threads_is_left_to_atomics() -> None:
-    """With walls the launch's numbers do not tell who reads. A gather could, with a grid of all fields times all rows."""
+    """Where walls send back what came, two threads may read one element. A gather could, with a grid of all fields times all rows."""
     small, large = arguments(), arguments(200, 150)
     with running("reference"):
-        assert not is_gathered(reverse(compiled(WALLS, "k"), (25, 75), BLOCK, large))
-        assert is_gathered(reverse(compiled(WALLS, "k"), GRID, BLOCK, small))  # where it costs nothing
+        assert not is_gathered(reverse(compiled(BOUNCE, "k"), (25, 75), BLOCK, large))
+        assert is_gathered(reverse(compiled(BOUNCE, "k"), GRID, BLOCK, small))  # where it costs nothing
 
 
 ROLL = """extern "C" __global__ void k(const double* u, double* v, int n, int m) {

@@ -32,7 +32,7 @@ _FEW = 1 << 24  # elements for which that is no matter
 @dataclass(frozen=True)
 class Counted:
     """`spans`: the elements that are touched, counted from where the pointer points, as sorted spans of shape (n, 2), int64; None if they
-    are too many. `once`: each of them once."""
+    are too many, or data decide which of them. `once`: each of them once."""
 
     spans: NDArray[np.int64] | None
     once: bool
@@ -94,6 +94,8 @@ def _ask(asked: Census, call: Call, numbers: Collection[int], memory: Memory) ->
     touched = times.root > 0
     if not bool(((last.root == MOST + 1 - first.root) | ~touched).all()):
         return None
+    if not asked.certain:  # it is what may be touched
+        return Counted(None, False)
     return Counted(_spans(touched, memory), bool((times.root <= 1).all()))
 
 
