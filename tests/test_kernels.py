@@ -96,6 +96,19 @@ def _(f: Any, omega: Any, **_: Any) -> Arrays:
     return {"g": np.stack([np.roll(after[k], (e[k, 1], e[k, 0]), (0, 1)) for k in range(9)])}
 
 
+@model("channel")
+def _(f: Any, g: Any, solid: Any, omega: Any, push: Any, **_: Any) -> Arrays:
+    e = np.array([(0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, 1), (-1, -1), (1, -1)])
+    w = np.array([4 / 9] + [1 / 9] * 4 + [1 / 36] * 4)
+    p = np.stack([np.roll(f[k], (e[k, 1], e[k, 0]), (0, 1)) for k in range(9)])
+    rho = p.sum(0)
+    u = 3 * np.tensordot(e.T, p, 1) / rho
+    u[0] += push
+    eu = np.tensordot(e, u, 1)
+    after = p + omega * (w[:, None, None] * rho * (1 + eu + eu**2 / 2 - (u**2).sum(0) / 6) - p)
+    return {"g": np.where(solid, g, after)}
+
+
 @model("nbody-forces")
 def _(position: Any, mass: Any, softening: Any, **_: Any) -> Arrays:
     away = position[None] - position[:, None]
