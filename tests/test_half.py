@@ -57,6 +57,7 @@ BODIES: dict[str, str] = {
     "p[i] = __hmul2(m, p[i]); if (__hbeq2(m, m)) z[i] *= (float)x[i];",
     "more functions": "y[i] = htanh(x[i]) + hrsqrt(x[i]) * hexp2(x[i]) + __hadd_sat(x[i], y[i]); z[i] += (float)hlog2(x[i]);",
     "loads": "y[i] = __ldg(&x[i]) * __ldg(x + 1); z[i] = __low2float(__ldg(p + i));",
+    "stores": "__stcs(y + i, x[i] * x[i]); __stwt(&p[i], __hmul2(p[i], p[i])); __stcg(z + i, __half2float(__ldlu(x + i)));",
     "conversions with float": "z[i] = z[i] * float(x[i]) + 1.0f; float q = x[i]; y[i] = q; z[i] += q;",
     "increments": "y[i] = x[i]; y[i]++; half a = --y[i]; a--; z[i] = (float)(y[i] * x[i]) * (float)a;",
     "tile": "auto t = cooperative_groups::tiled_partition<4>(cooperative_groups::this_thread_block()); y[i] = t.shfl_xor(x[i], 1) * x[i]; "

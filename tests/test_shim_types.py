@@ -66,9 +66,10 @@ def calls() -> list[tuple[str, tuple[str, ...]]]:
     numbers = [(name, types) for name, ns in declared().items() for n in sorted(ns) for types in itertools.product(BY_ARITY[n], repeat=n)]
     atomics = [(f"atomic{op}", (f"{t}*", v)) for op in ATOMICS for t in ALL for v in FEW]
     swaps = [("atomicCAS", (f"{t}*", t, t)) for t in ALL if t != "unsigned char"]
-    loads = [(name, (f"const {t}*",)) for name in ("__ldg", "__ldca", "__ldcg", "__ldcs") for t in ALL]
+    loads = [(name, (f"const {t}*",)) for name in ("__ldg", "__ldca", "__ldcg", "__ldcs", "__ldlu") for t in ALL]
+    stores = [(name, (f"{t}*", v)) for name in ("__stwb", "__stcg", "__stcs", "__stwt") for t in ALL for v in FEW]
     pairs = [(name, (t, f"{p}*", f"{p}*")) for name in PAIRS for t in FEW for p in ("float", "double")]
-    return numbers + atomics + swaps + loads + pairs
+    return numbers + atomics + swaps + loads + stores + pairs
 
 
 def program(wanted: list[tuple[str, tuple[str, ...]]]) -> tuple[str, list[str]]:

@@ -391,3 +391,15 @@ def test_array_of_a_template_with_a_default_value() -> None:
     x, y, n = _fields()
     _kernel("Weights<2> p; y[i] = x[i] * p.w[1] + p.w[0];", before=weights)((2,), (8,), (x, y, n))
     assert np.allclose(y, 2 * x + 1)
+
+
+@pytest.mark.parametrize("store", ["__stwb", "__stcg", "__stcs", "__stwt"])
+def test_store_with_a_hint_for_the_caches(store: str) -> None:
+    """A store like any other: what was there before does not reach the output."""
+    body = f"{store}(y + i, __ldlu(x + i) * x[i]); {store}(&p[i], make_double2(x[i], p[i].y * x[i]));"
+    kernel = _kernel(body, "const double* x, double* y, double2* p, int n")
+    x, y, n = _fields()
+    check_gradient(kernel, (x, y, rng.normal(size=(n, 2)), n), grid=(2,), block=(8,))
+    dx, dy = np.zeros(n), np.ones(n)
+    gpuad.autodiff(kernel, (2,), (8,), (Duplicated(x, dx), Duplicated(y, dy), Duplicated(np.zeros((n, 2))), n))
+    assert np.allclose(dx, 2 * x) and not dy.any()

@@ -230,7 +230,7 @@ def _table() -> dict[str, Handler]:
         table[f"atomic{operation}"] = _atomic(operation.lower())
     table.update({f"__shfl{'_' + op if op else ''}_sync": _shuffle(op) for op in ("", "up", "down", "xor")})
     table.update({f"__{name}_sync": _vote(name) for name in ("ballot", "any", "all")})
-    table.update(dict.fromkeys(("__ldg", "__ldca", "__ldcg", "__ldcs"), _load))
+    table.update(dict.fromkeys(("__ldg", "__ldca", "__ldcg", "__ldcs", "__ldlu"), _load))
     for half in ("half", "bfloat16"):
         table.update(dict.fromkeys((f"__{half}2float", f"__float2{half}_rn", f"__float2{half}", f"__double2{half}"), _convert))
     table.update({f"make_{name}{lanes}": _make for name in _VECTORS for lanes in (1, 2, 3, 4)})

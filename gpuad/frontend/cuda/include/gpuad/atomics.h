@@ -29,13 +29,20 @@ GPUAD_F void __threadfence();
 GPUAD_F void __threadfence_block();
 GPUAD_F void __threadfence_system();
 
-#define GPUAD_LOADS(T) \
+// Hints of how long a cache should keep what is read or written: nothing else sets these apart from plain loads and stores.
+#define GPUAD_CACHED(T) \
   GPUAD_F T __ldg(const T *); \
   GPUAD_F T __ldca(const T *); \
   GPUAD_F T __ldcg(const T *); \
-  GPUAD_F T __ldcs(const T *);
-GPUAD_LOADS(char) GPUAD_LOADS(signed char) GPUAD_LOADS(unsigned char) GPUAD_LOADS(short) GPUAD_LOADS(unsigned short) GPUAD_LOADS(int)
-GPUAD_LOADS(unsigned int) GPUAD_LOADS(long) GPUAD_LOADS(unsigned long) GPUAD_LOADS(long long) GPUAD_LOADS(unsigned long long)
-GPUAD_LOADS(float) GPUAD_LOADS(double) GPUAD_LOADS(float2) GPUAD_LOADS(float4) GPUAD_LOADS(double2) GPUAD_LOADS(int2) GPUAD_LOADS(int4)
-GPUAD_LOADS(uint2) GPUAD_LOADS(uint4)
-#undef GPUAD_LOADS
+  GPUAD_F T __ldcs(const T *); \
+  GPUAD_F T __ldlu(const T *); \
+  inline __device__ void __stwb(T *p, T value) { *p = value; } \
+  inline __device__ void __stcg(T *p, T value) { *p = value; } \
+  inline __device__ void __stcs(T *p, T value) { *p = value; } \
+  inline __device__ void __stwt(T *p, T value) { *p = value; }
+GPUAD_CACHED(char) GPUAD_CACHED(signed char) GPUAD_CACHED(unsigned char) GPUAD_CACHED(short) GPUAD_CACHED(unsigned short) GPUAD_CACHED(int)
+GPUAD_CACHED(unsigned int) GPUAD_CACHED(long) GPUAD_CACHED(unsigned long) GPUAD_CACHED(long long) GPUAD_CACHED(unsigned long long)
+GPUAD_CACHED(float) GPUAD_CACHED(double) GPUAD_CACHED(float2) GPUAD_CACHED(float4) GPUAD_CACHED(double2) GPUAD_CACHED(int2) GPUAD_CACHED(int4)
+GPUAD_CACHED(uint2) GPUAD_CACHED(uint4) GPUAD_CACHED(char2) GPUAD_CACHED(char4) GPUAD_CACHED(uchar2) GPUAD_CACHED(uchar4) GPUAD_CACHED(short2)
+GPUAD_CACHED(short4) GPUAD_CACHED(ushort2) GPUAD_CACHED(ushort4) GPUAD_CACHED(longlong2) GPUAD_CACHED(ulonglong2)
+#undef GPUAD_CACHED

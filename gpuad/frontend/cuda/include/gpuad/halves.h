@@ -220,7 +220,16 @@ GPUAD_LOAD(__ldg)
 GPUAD_LOAD(__ldca)
 GPUAD_LOAD(__ldcg)
 GPUAD_LOAD(__ldcs)
+GPUAD_LOAD(__ldlu)
 #undef GPUAD_LOAD
+#define GPUAD_STORE(name) \
+  GPUAD_H void name(GPUAD_T* p, GPUAD_T value) { *p = value; } \
+  GPUAD_H void name(GPUAD_T2* p, GPUAD_T2 value) { *p = value; }
+GPUAD_STORE(__stwb)
+GPUAD_STORE(__stcg)
+GPUAD_STORE(__stcs)
+GPUAD_STORE(__stwt)
+#undef GPUAD_STORE
 #define GPUAD_SHUFFLE(name, lane) \
   __device__ GPUAD_T name(unsigned mask, GPUAD_T value, lane, int width = 32); \
   inline __device__ GPUAD_T2 name(unsigned mask, GPUAD_T2 value, lane, int width = 32) { \
