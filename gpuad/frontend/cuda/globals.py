@@ -12,8 +12,9 @@ from clang.cindex import Cursor, CursorKind
 
 from ...errors import UnsupportedError
 from ...ir import surface
+from ...ir.records import holds_pointers
 from ...ir.surface import Cast, Deref, Expr, Global, Name
-from ...ir.types import Array, Pointer, Scalar, Type, Vector
+from ...ir.types import Array, Complex, Pointer, Scalar, Struct, Type, Vector
 from .arrays import initial_numbers
 from .clang_c import has_attribute, initializer
 from .construction import is_undefined
@@ -41,15 +42,16 @@ def _global(ctx: Context, use: Cursor, variable: Cursor) -> Global:
         ctx.refuse(use, f"the variable {variable.spelling} is neither local nor in memory of the module (__constant__, __device__)")
     type_ = ctx.type(variable)
     element, shape = _element(type_)
-    if not isinstance(element, Scalar | Vector):
-        kinds = "numbers, float2 to float4 and their kin, or arrays of them"
+    if not isinstance(element, Scalar | Vector | Complex | Struct) or holds_pointers(element):
+        kinds = "numbers, vectors, complex numbers, structs without pointers, or arrays of them"
         ctx.refuse(use, f"the variable {variable.spelling} is of type {type_}; variables of the module have to be {kinds}")
     const = space == "__constant__" or is_const(variable.type)
     start = initializer(variable)
     if start is not None and is_undefined(start):  # of vectors and halves clang shows the call of their constructor
         start = None
-    if isinstance(element, Vector) and start is not None:
-        ctx.refuse(use, "vectors of the module with a value are not supported; set them through kernel.get_global")
+    if not isinstance(element, Scalar) and start is not None:
+        kind = {Vector: "vectors", Complex: "complex numbers", Struct: "structs"}[type(element)]
+        ctx.refuse(use, f"{kind} of the module with a value are not supported; set them through kernel.get_global")
     initial = initial_numbers(ctx, type_, start) if start is not None else None
     pointer = ctx.fresh(ctx.span(variable), variable.spelling, Pointer(element, const), const=True, space="module")
     return Global(ctx.span(variable), _full_name(variable), pointer, shape, initial)
