@@ -44,6 +44,32 @@ SHARED["rev"] = Shared(
     (32,),
 )
 
+SHARED["structs"] = Shared(
+    """struct Item { int next; double w; float u[2]; };
+extern "C" __global__ void k(const double* x, double* y, int n) {
+  __shared__ Item s[32];
+  __shared__ Item first;
+  int i = blockIdx.x*blockDim.x+threadIdx.x, t = threadIdx.x;
+  Item mine = {(5*t+1)%32, x[i]*x[i], {0.5f, 0.0f}};
+  s[t] = mine;
+  s[t].u[1] = 0.25f*t;
+  if (t == 0) { first.next = 3; first.w = x[i]; }
+  __syncthreads();
+  Item other = s[s[t].next];
+  double sum = 0;
+  for (int k = 0; k < first.next; k++) { sum += other.w*other.u[1]*first.w; other = s[other.next]; }
+  __syncthreads();
+  s[t].w = sum;
+  s[t].next = 31-t;
+  __syncthreads();
+  y[i] = s[s[t].next].w*s[t].u[0];
+}
+""",
+    lambda r: (active(r.normal(size=64)), active(r.normal(size=64)), np.int32(64)),
+    (2,),
+    (32,),
+)
+
 SHARED["early"] = Shared(
     """extern "C" __global__ void k(const double* x, double* y, int n) {
   __shared__ double s[32];

@@ -51,6 +51,23 @@ def gradient(text: str, args: tuple[object, ...], grid: int, block: int, shared_
     gpuad.autodiff(compiled(text, "k"), grid, block, args, shared_mem=shared_mem)
 
 
+def test_structs_in_dynamic_shared_memory() -> None:
+    """Of two types of numbers, each in memory of its own; an array of another type is the same bytes, and refused."""
+    text = """struct Item { int from; double w; };
+    extern "C" __global__ void k(const double* x, double* y) {
+        extern __shared__ Item s[];
+        s[threadIdx.x].from = blockDim.x - 1 - threadIdx.x; s[threadIdx.x].w = x[threadIdx.x] * x[threadIdx.x];
+        __syncthreads();
+        y[threadIdx.x] = s[s[threadIdx.x].from].w; } """
+    x, dx, dy = np.arange(1.0, 9.0), np.zeros(8), np.arange(8.0)
+    check_gradient(compiled(text, "k"), (x.copy(), np.zeros(8)), grid=1, block=8, shared_mem=128)
+    gradient(text, (Duplicated(x, dx), Duplicated(np.zeros(8), dy.copy())), 1, 8, 128)
+    assert np.allclose(dx, 2 * x * dy[::-1])
+    other = text.replace("y[threadIdx.x] =", "extern __shared__ double w[]; y[threadIdx.x] = w[0] *")
+    with pytest.raises(UnsupportedError, match="'w' is dynamic shared memory, which is also used as int32 and float64"):
+        gradient(other, (Duplicated(x, dx), Duplicated(np.zeros(8), dy)), 1, 8, 128)
+
+
 # --- closed forms --------------------------------------------------------------------------------------------------------------------
 
 MIRROR = """extern "C" __global__ void k(const double* x, double* y, int n) {

@@ -14,7 +14,7 @@ from ..errors import UnsupportedError
 from ..ir import surface
 from ..ir.given import Nulls, Origin
 from ..ir.nodes import Block, Buffer, Call, Constant, Expr, If, Let, Merge, Stmt, Var
-from ..ir.records import numbers, parts, size_of
+from ..ir.records import group_names, numbers, parts, size_of
 from ..ir.types import BOOL, Scalar, Space, Type
 from ..source import Span
 from . import fold
@@ -142,20 +142,30 @@ class Lowering:
         return cell
 
     def shared_buffer(self, declaration: surface.Declaration) -> Buffer:
-        kinds = numbers(declaration.type)
-        if len(kinds) != 1:
-            raise UnsupportedError(f"shared memory of type {declaration.type} comes in a later release", declaration.span)
-        element, length = kinds[0], size_of(declaration.type) // kinds[0].size
-        key = declaration if length > 0 else None  # arrays without a length are all the same memory
+        kinds, size = numbers(declaration.type), size_of(declaration.type)
+        if not kinds:
+            raise UnsupportedError(f"shared memory of type {declaration.type} holds no numbers", declaration.span)
+        key = declaration if size > 0 else None  # arrays without a length are all the same memory
         if key not in self.shared:
-            if length <= 0:
-                length = max((self.frames[0].function.dynamic or 0) // element.size, 1)
-            self.shared[key] = self.buffer(declaration.name, element, Space.SHARED, length)
-        if self.shared[key].element != element:
-            raise UnsupportedError(
-                f"'{declaration.name}' is dynamic shared memory, which is also used as {self.shared[key].element}", declaration.span
-            )
+            size = size if size > 0 else max(self.frames[0].function.dynamic or 0, *(kind.size for kind in kinds))
+            self.shared[key] = self.memory(declaration.name, kinds, Space.SHARED, size)
+        if (used := tuple(b.element for b in self.grouped(self.shared[key]))) != kinds:
+            what = f"'{declaration.name}' is dynamic shared memory, which is also used as {' and '.join(map(str, used))}"
+            raise UnsupportedError(what, declaration.span)
         return self.shared[key]
+
+    def memory(self, name: str, kinds: tuple[Scalar, ...], space: Space, size: int | None) -> Buffer:
+        """The buffer that stands for memory of so many bytes, of numbers of some types. Where it is one of several, the others are known
+        by it: a number has its place in each of them, and is in that of its type."""
+        lengths = [None if size is None else size // kind.size for kind in kinds]
+        found = [self.buffer(own, kind, space, n) for own, kind, n in zip(group_names(name, kinds), kinds, lengths, strict=True)]
+        if len(found) > 1:
+            self.groups[found[0]] = {buffer.element: buffer for buffer in found}
+        return found[0]
+
+    def grouped(self, buffer: Buffer) -> tuple[Buffer, ...]:
+        """The buffers of the memory that a buffer stands for."""
+        return tuple(self.groups.get(buffer, {buffer.element: buffer}).values())
 
     # --- statements ---
 

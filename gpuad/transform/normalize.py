@@ -46,7 +46,7 @@ def normalize(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
     for cell, value in s.given:
         memory.write(s, cell, cell.type, value, function.span, None)
     _sequence(s, function.body.body)
-    shared = tuple(Alloc(buffer, span=function.span) for buffer in s.shared.values())
+    shared = tuple(Alloc(b, span=function.span) for buffer in s.shared.values() for b in s.grouped(buffer))
     kernel = registers(lift(Kernel(function.name, params, (*shared, *s.out), function.span, const=const)))
     kernel = replace(kernel, body=tidy(kernel.body))
     check_barriers(kernel)
@@ -77,7 +77,7 @@ def _parameter(s: Lowering, declaration: surface.Declaration) -> tuple[Var | Buf
         memory = records.memory_of(s, declaration.name, kind.element, Space.GLOBAL, None, span)
         s.env[cell] = Address((memory,))
         s.began(declaration, declaration)
-        return tuple(s.groups.get(memory, {memory.element: memory}).values())
+        return s.grouped(memory)
     if holds_pointers(kind):
         raise UnsupportedError(
             f"parameter '{declaration.name}' of type {kind} holds pointers; pass them as parameters of their own, and make the {kind} of "

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ..errors import UnsupportedError
 from ..ir.nodes import Alloc, Binary, Buffer, Constant, Expr, Store
-from ..ir.records import group_names, is_composite, numbers, parts, size_of
+from ..ir.records import is_composite, numbers, parts, size_of
 from ..ir.types import I32, Array, Scalar, Space, Type
 from ..source import Span
 from . import fold
@@ -164,7 +164,7 @@ def _store(s: Lowering, at: Place, kind: Type, value: Value, span: Span) -> None
 def local(s: Lowering, name: str, element: Type, length: int, span: Span) -> Buffer:
     """A new local array of `length` elements."""
     array = memory_of(s, name, element, Space.LOCAL, length, span)
-    for buffer in s.groups.get(array, {array.element: array}).values():
+    for buffer in s.grouped(array):
         s.emit(Alloc(buffer, span=span))
     return array
 
@@ -174,8 +174,4 @@ def memory_of(s: Lowering, name: str, element: Type, space: Space, length: int |
     kinds = numbers(element)
     if not kinds:
         raise UnsupportedError(f"'{name}': {element} holds no numbers", span)
-    sizes = [None if length is None else length * size_of(element) // kind.size for kind in kinds]
-    found = [s.buffer(own, kind, space, size) for own, kind, size in zip(group_names(name, kinds), kinds, sizes, strict=True)]
-    if len(found) > 1:
-        s.groups[found[0]] = {buffer.element: buffer for buffer in found}
-    return found[0]
+    return s.memory(name, kinds, space, None if length is None else length * size_of(element))
