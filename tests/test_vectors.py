@@ -134,6 +134,8 @@ def test_a_component_that_nobody_wrote_is_not_stored() -> None:
         (np.zeros((4, 4), np.float64), "its elements are not float"),
         (np.zeros((4, 4), np.int32), "its elements are not float"),
         (np.zeros((4, 8), np.float32)[:, ::2], "a float4 is 4 numbers that lie side by side"),
+        (np.zeros((4, 2), np.float32), "a float4 is 4 numbers that lie side by side"),
+        (np.zeros((4, 2, 4), np.float32)[:, :, :2], "a float4 is 4 numbers that lie side by side"),
     ],
 )
 def test_arrays_that_hold_no_vectors(array: Any, message: str) -> None:

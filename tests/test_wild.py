@@ -403,3 +403,30 @@ def test_store_with_a_hint_for_the_caches(store: str) -> None:
     dx, dy = np.zeros(n), np.ones(n)
     gpuad.autodiff(kernel, (2,), (8,), (Duplicated(x, dx), Duplicated(y, dy), Duplicated(np.zeros((n, 2))), n))
     assert np.allclose(dx, 2 * x) and not dy.any()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y[i] = *&(i > 3 ? x[i] : x[0]) * x[i];",
+        "(i % 3 ? y[i] : p[i].y) += x[i] * x[i]; y[i] *= p[i].y;",
+        "double a = x[i], b = 2.0; double& c = i % 2 ? a : b; c *= x[i]; y[i] = a * b;",
+        "double* q = &(x[i] > 1.0 ? i > 4 ? y[i] : p[i].x : p[i].y); *q = *q * x[i];",
+        "__shared__ double s[8], t[8]; s[threadIdx.x] = x[i]; t[threadIdx.x] = x[i] * x[i]; __syncthreads(); "
+        "y[i] = __ldg(&(i % 2 ? s[threadIdx.x ^ 1] : t[threadIdx.x ^ 1]));",
+    ],
+)
+def test_one_of_two_places(body: str) -> None:
+    kernel = _kernel(body, "const double* x, double* y, double2* p, int n")
+    x, y, n = _fields(16)
+    check_gradient(kernel, (x, y, rng.normal(size=(n, 2)), n), grid=(2,), block=(8,))
+
+
+def test_matrices_behind_a_pointer_are_arrays_of_three_axes() -> None:
+    """A struct's numbers lie side by side along more than one axis."""
+    text = """struct M { double m[2][3]; };
+    extern "C" __global__ void k(const M* a, double* y) { y[threadIdx.x] += a[threadIdx.x].m[1][2] * a[threadIdx.x].m[0][1]; }"""
+    a, da, y = rng.normal(size=(4, 2, 3)), np.zeros((4, 2, 3)), np.zeros(4)
+    check_gradient(gpuad.kernel(text, "k"), (a, y), grid=1, block=4)
+    gpuad.autodiff(gpuad.kernel(text, "k"), 1, 4, (Duplicated(a, da), Duplicated(y, np.ones(4))))
+    assert np.allclose(da[:, 1, 2], a[:, 0, 1]) and np.allclose(da[:, 0, 1], a[:, 1, 2]) and np.count_nonzero(da) == 8

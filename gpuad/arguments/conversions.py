@@ -189,7 +189,7 @@ class Place:
         dtype, each = array_leaf(array.dtype)
         if not same_number(leaf, dtype):
             raise self.refuse(f"got {show(array)}: its elements are not {type_name(leaf)}. {_cast_hint(leaf, array)}")
-        if each != count and (count % each or _run(array) * each < count):
+        if each != count and (count % each or not _side_by_side(array, count // each)):
             raise self.refuse(f"got {show(array)}: a {type_name(type_.element)} is {count} numbers that lie side by side.")
         return leaf
 
@@ -332,6 +332,18 @@ def _cast_hint(leaf: Scalar, array: Any) -> str:
         bytes_ = f", or x.view({wanted}) if its bytes are such numbers" if array.dtype == np.uint8 else ""
         return f"A raw kernel would read its bytes as they are; pass x.astype({wanted}){bytes_}."
     return "A raw kernel would read its bytes as they are."
+
+
+def _side_by_side(array: Any, count: int) -> bool:
+    """Whether each so many elements lie side by side: along the last axis, or as all there are along the last axes."""
+    run = 1
+    for axis in reversed(range(array.ndim)):
+        if array.strides[axis] != run * array.dtype.itemsize:
+            return False
+        run *= array.shape[axis]
+        if run >= count:
+            return bool(run == count or axis == array.ndim - 1)
+    return False
 
 
 def _run(array: Any) -> int:

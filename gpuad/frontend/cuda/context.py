@@ -17,7 +17,7 @@ from ...ir import surface
 from ...ir.surface import Declaration, Declare, Expr, Stmt
 from ...ir.types import Type
 from ...source import Span
-from .effects import is_lvalue
+from .effects import chosen_place, is_lvalue
 from .fence import kind_message
 from .places import Places
 from .types import lower_type
@@ -64,7 +64,7 @@ class Context:
 
     def lvalue(self, cursor: Cursor) -> Expr:
         """The tree of an expression that stands for a place in memory."""
-        value = self.expression(cursor)
+        value = chosen_place(self.expression(cursor))
         if not is_lvalue(value):
             self.refuse(cursor, "only a variable, an element or what a pointer points to can be changed or referred to here")
         return value

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
+from ...ir.surface import AddressOf, AtomicCall, Conditional, Deref, Expr, HelperCall, IncDec, Index, Member, Name, ShuffleCall
 from ...ir.surface import Assign as AssignNode
-from ...ir.surface import AtomicCall, Deref, Expr, HelperCall, IncDec, Index, Member, Name, ShuffleCall
-from ...ir.types import Scalar
+from ...ir.types import Array, Pointer, Scalar
 
 
 def walk(value: Expr) -> Iterator[Expr]:
@@ -39,6 +39,18 @@ def is_lvalue(value: Expr) -> bool:
     if isinstance(value, HelperCall | IncDec):
         return value.function.reference if isinstance(value, HelperCall) else value.prefix
     return isinstance(value, Name | Index | Deref | AssignNode)
+
+
+def chosen_place(value: Expr) -> Expr:
+    """`c ? a[i] : b[j]` where it stands for one of two places: `*(c ? &a[i] : &b[j])`. Anything else as it is."""
+    if not isinstance(value, Conditional) or isinstance(value.type, Pointer | Array):
+        return value
+    places = [chosen_place(side) for side in (value.then, value.otherwise)]
+    if not all(map(is_lvalue, places)):
+        return value
+    pointer = Pointer(value.type)
+    then, otherwise = (AddressOf(place.span, pointer, place) for place in places)
+    return Deref(value.span, value.type, Conditional(value.span, pointer, value.condition, then, otherwise))
 
 
 def reads_float(value: Expr) -> bool:
