@@ -91,6 +91,7 @@ BODIES: dict[str, tuple[str, str]] = {
     "rvalue reference": ("float&& ^a = x[0] + 1;", "references to temporary values (&&) are not supported"),
     "statement expression": ("x[0] = ^({ 3; });", "statement expressions are not supported"),
     "conditional without middle": ("n = ^n ?: 3;", "this expression is not supported"),
+    "comma lvalue": ("^(n, x[0]) = 3;", NO_LVALUE),
     "if with initialiser": ("^if (int a = n; a > 1) x[0] = 1;", IF_HEADER),
     "if with expression first": ("bool b; ^if (b = n; x[1]) x[0] = 1;", IF_HEADER),
     "if with declaration": ("^if (int a = n) x[0] = a;", IF_HEADER),
