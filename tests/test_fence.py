@@ -46,8 +46,6 @@ BODIES: dict[str, tuple[str, str]] = {
     "malloc": ("float* p = (float*)^malloc(4);", f"{ALLOCATION} {NO_ALLOCATION}"),
     "free": ("^free(x);", f"{ALLOCATION} {NO_ALLOCATION}"),
     "memcpy": ("^memcpy(x, x + 1, 4);", "memcpy and memset in a kernel are not supported; write a loop"),
-    "lambda": ("auto f = ^[](float a) { return a; };", "lambdas are not supported; write a __device__ function"),
-    "lambda called": ("x[0] = ^[](float a) { return a; }(x[0]);", "lambdas are not supported; write a __device__ function"),
     "reinterpret_cast": ("auto p = ^reinterpret_cast<double*>(x);", REINTERPRETED.format("float64*")),
     "C pointer cast": ("auto p = ^(char*)x;", REINTERPRETED.format("int8*")),
     "reinterpret_cast of a reference": (

@@ -344,7 +344,8 @@ class Function(Node):
     """A kernel or a __device__ helper. A kernel's parameters are the user's, followed by a pointer for each of the `globals`. `dynamic`:
     bytes of dynamic shared memory of a launch, None where it is not known; `absent`: parameters for which it has no array. A member
     function has the object that it is called on as first parameter, by reference. `reference`: it returns a reference. `library`: it is
-    none of the user's: what it does is said to happen where it is called."""
+    none of the user's: what it does is said to happen where it is called. `closure`: it is a lambda, which sees the variables of the
+    function that calls it."""
 
     name: str
     parameters: tuple[Declaration, ...]
@@ -354,6 +355,7 @@ class Function(Node):
     reference: bool = False
     library: bool = False
     globals: tuple[Global, ...] = ()
+    closure: bool = False
     dynamic: int | None = None
     absent: frozenset[str] = frozenset()
 

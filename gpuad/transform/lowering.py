@@ -7,7 +7,7 @@ constant on most paths, so that the structure of the code tells what is dead, an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from ..errors import UnsupportedError
@@ -83,6 +83,13 @@ class Lowering:
     def frame(self) -> Frame:
         return self.frames[-1]
 
+    def scopes(self) -> Iterator[Frame]:
+        """The frames whose variables are seen, the innermost first: a lambda's, and that of the function that made it."""
+        for frame in reversed(self.frames):
+            yield frame
+            if not frame.function.closure:
+                break
+
     def uid(self) -> int:
         self.next_uid += 1
         return self.next_uid
@@ -117,7 +124,7 @@ class Lowering:
 
     def origin(self, pointer: surface.Expr) -> Origin | None:
         """What a pointer of the running function began as, if that is known."""
-        return self.nulls.origin(pointer, self.frame.origins.get)
+        return self.nulls.origin(pointer, lambda d: next((f.origins[d] for f in self.scopes() if d in f.origins), None))
 
     def began(self, declaration: surface.Declaration, origin: Origin | None) -> None:
         """Notes what a variable of the running function begins as."""
@@ -128,8 +135,8 @@ class Lowering:
         """The cell of a variable that is used at `span`."""
         if declaration.space == "shared":
             return self.share(declaration)
-        frame = self.frames[0] if declaration.space == "module" else self.frame
-        cell = frame.cells.get(declaration)
+        frames = self.frames[:1] if declaration.space == "module" else self.scopes()
+        cell = next((frame.cells[declaration] for frame in frames if declaration in frame.cells), None)
         if cell is None or cell not in self.env:
             raise UnsupportedError(f"'{declaration.name}' is neither a parameter nor a local variable", span)
         return cell

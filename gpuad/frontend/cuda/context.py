@@ -41,6 +41,7 @@ class Context:
         default_factory=list
     )  # the functions being lowered, outermost first: one of them called again is a recursion
     globals: dict[Cursor, surface.Global] = field(default_factory=dict)  # variables of the module that the kernel reaches
+    copies: dict[Cursor, dict[Cursor, Declaration]] = field(default_factory=dict)  # per lambda made so far: what it captured by copy
     receivers: list[Declaration | None] = field(default_factory=list)  # per active function: the object of a member function
     tables: list[list[Declare]] = field(default_factory=list)  # per active function: file-scope tables that it reads
     _uids: int = 0

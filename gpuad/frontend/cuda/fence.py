@@ -16,6 +16,7 @@ _ROOM = "pass an array, or declare one of constant length"
 
 TEMPORARY_ARRAY = "a reference to a temporary array is not supported; give the array a name"
 FUNCTION_POINTER = "function pointers are not supported; call the function by its name"
+LAMBDA = "a lambda can only be called, in the function that makes it and by the name that it has there; else write a __device__ function"
 UNION = "unions are not supported: a derivative cannot follow reinterpreted memory; make it a struct"
 
 KINDS: dict[CursorKind, str] = {
@@ -31,7 +32,7 @@ KINDS: dict[CursorKind, str] = {
     CursorKind.MS_ASM_STMT: "inline assembly cannot be differentiated; write it in C",
     CursorKind.CXX_NEW_EXPR: f"memory allocation in a kernel (new) is not supported; {_ROOM}",
     CursorKind.CXX_DELETE_EXPR: f"memory allocation in a kernel (delete) is not supported; {_ROOM}",
-    CursorKind.LAMBDA_EXPR: "lambdas are not supported; write a __device__ function",
+    CursorKind.LAMBDA_EXPR: LAMBDA,
     CursorKind.BUILTIN_BIT_CAST_EXPR: "__builtin_bit_cast is not supported; __float_as_int and its kin are",
     CursorKind.CXX_DYNAMIC_CAST_EXPR: "dynamic_cast is not supported",
     CursorKind.CXX_THIS_EXPR: f"member functions {_LATER}",

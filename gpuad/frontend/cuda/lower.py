@@ -14,6 +14,7 @@ from . import headers, lower_calls, lower_memory, lower_operators, lower_stateme
 from .clang_c import children, has_attribute
 from .context import Context, ExpressionHandler, StatementHandler
 from .globals import with_globals
+from .lambdas import is_lambda
 from .places import Places, is_ours
 from .types import is_const, is_reference, is_rvalue_reference, lower_parameter, lower_type
 
@@ -76,7 +77,8 @@ def lower_function(ctx: Context, definition: Cursor) -> surface.Function:
     is_kernel = has_attribute(definition, CursorKind.CUDAGLOBAL_ATTR)
     ctx.active.append(definition)
     ctx.tables.append([])
-    method, constructor = records.is_method(definition), records.is_constructor(definition)
+    closure, constructor = is_lambda(definition), records.is_constructor(definition)
+    method = records.is_method(definition) and not closure
     ctx.receivers.append(records.own_object(ctx, definition, reference=method) if method or constructor else None)
     receiver = (ctx.receivers[-1],) if method and ctx.receivers[-1] else ()
     parameters = tuple(_parameter(ctx, p, number, is_kernel) for number, p in enumerate(definition.get_arguments()))
@@ -85,8 +87,10 @@ def lower_function(ctx: Context, definition: Cursor) -> surface.Function:
     ctx.active.pop()
     ctx.receivers.pop()
     reference = not constructor and is_reference(definition.result_type)
+    name = "lambda" if closure else definition.spelling
+    library = is_ours(definition)
     return surface.Function(
-        ctx.span(definition), definition.spelling, (*receiver, *parameters), result, body, is_kernel, reference, is_ours(definition)
+        ctx.span(definition), name, (*receiver, *parameters), result, body, is_kernel, reference, library, closure=closure
     )
 
 

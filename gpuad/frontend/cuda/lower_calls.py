@@ -16,6 +16,7 @@ from .conversions import constant, convert, explicit
 from .effects import has_effects, is_lvalue
 from .fence import TEMPORARY_ARRAY, function_message
 from .idioms import atomic_idiom
+from .lambdas import is_lambda, lowered
 from .lower_memory import dereferenced
 from .places import is_ours
 from .records import implicit_assignment, implicit_construction, is_method, receiver
@@ -28,8 +29,10 @@ _FUNCTIONS = {CursorKind.FUNCTION_DECL, CursorKind.CONSTRUCTOR, *_METHODS}
 def call(ctx: Context, cursor: Cursor) -> Expr:
     """A call whose value counts."""
     callee = cursor.referenced
-    if callee is None or callee.kind not in _FUNCTIONS or _is_lambda(callee):
-        ctx.refuse(cursor, _callee_reason(callee))
+    if callee is None or callee.kind not in _FUNCTIONS:
+        ctx.refuse(cursor, "calls through pointers are not supported")
+    if is_lambda(callee):
+        return _lambda(ctx, cursor, callee)
     if callee.kind in (CursorKind.CONSTRUCTOR, CursorKind.CONVERSION_FUNCTION) and is_ours(callee) and _is_half(callee):
         return _half(ctx, cursor)
     if callee.kind == CursorKind.CXX_METHOD and callee.spelling == "operator=" and is_ours(callee) and _is_half(callee):
@@ -72,16 +75,6 @@ def _assigned(ctx: Context, cursor: Cursor) -> Expr:
     left, right = cursor.get_arguments()
     target, span = ctx.lvalue(left), ctx.span(cursor)
     return Assign(span, target.type, target, explicit(ctx.expression(right), target.type, span))
-
-
-def _is_lambda(callee: Cursor) -> bool:
-    return bool(callee.spelling == "operator()" and "(lambda" in callee.semantic_parent.type.spelling)
-
-
-def _callee_reason(callee: Cursor | None) -> str:
-    if callee is not None and _is_lambda(callee):
-        return "lambdas are not supported; write a __device__ function"
-    return "calls through pointers are not supported"
 
 
 def builtin_name(cursor: Cursor) -> str | None:
@@ -134,6 +127,14 @@ def _helper(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
     arguments = tuple(_argument(ctx, g, p, d, cursor) for g, p, d in zip(given, parameters, declared, strict=True))
     idiom = atomic_idiom(function, (*target, *arguments), ctx.span(cursor))
     return idiom or HelperCall(ctx.span(cursor), function.result, function, (*target, *arguments))
+
+
+def _lambda(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
+    """`f(x)` of a lambda: the object, its first argument, holds nothing."""
+    function = lowered(ctx, cursor, callee)
+    given, parameters = list(cursor.get_arguments())[1:], list(callee.get_arguments())
+    arguments = tuple(_argument(ctx, g, p, d, cursor) for g, p, d in zip(given, parameters, function.parameters, strict=True))
+    return HelperCall(ctx.span(cursor), function.result, function, arguments)
 
 
 def _receiver(ctx: Context, cursor: Cursor, callee: Cursor) -> tuple[tuple[Expr, ...], list[Cursor]]:

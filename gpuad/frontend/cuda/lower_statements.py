@@ -23,6 +23,7 @@ from ...ir.surface import Assign as AssignNode
 from ...ir.surface import MathCall as MathNode
 from ...ir.surface import Name as NameNode
 from ...ir.types import VOID, Array, Pointer
+from . import lambdas
 from .arrays import initial_value, initial_values
 from .builtins import SINCOS, constant_value
 from .clang_c import binary_operator, children, initializer
@@ -32,6 +33,7 @@ from .context import Context
 from .effects import has_effects, is_lvalue, reads_float, walk
 from .fence import TEMPORARY_ARRAY
 from .headers import has_initialiser, is_constexpr
+from .lambdas import lambda_of
 from .lower_calls import builtin_name
 from .lower_memory import dereferenced
 from .shared import declare_shared, is_shared
@@ -60,7 +62,12 @@ def single(ctx: Context, cursor: Cursor) -> Stmt:
 
 def declarations(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
     """`float a = 1, b[3];`"""
-    return tuple(_declare(ctx, child) for child in children(cursor) if child.kind not in _IGNORED_DECLARATIONS)
+    return tuple(stmt for child in children(cursor) if child.kind not in _IGNORED_DECLARATIONS for stmt in _declared(ctx, child))
+
+
+def _declared(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
+    made = lambda_of(initializer(cursor)) if cursor.kind == CursorKind.VAR_DECL else None
+    return lambdas.make(ctx, made) if made is not None else (_declare(ctx, cursor),)
 
 
 def _declare(ctx: Context, cursor: Cursor) -> Stmt:
@@ -71,8 +78,6 @@ def _declare(ctx: Context, cursor: Cursor) -> Stmt:
     start = initializer(cursor)
     if cursor.storage_class in (StorageClass.STATIC, StorageClass.EXTERN) and not (is_const(cursor.type) and start is not None):
         ctx.refuse(cursor, "static and extern variables in a kernel are not supported unless they are const")
-    if start is not None and start.kind == CursorKind.LAMBDA_EXPR:
-        ctx.refuse(start)
     if is_reference(cursor.type):
         return _reference(ctx, cursor, start)
     type_ = lower_variable(cursor.type, ctx.span(cursor))

@@ -13,7 +13,7 @@ from ...ir.records import holds_pointers, is_record, leaves, numbers, size_of
 from ...ir.types import Array, Complex, Field, Pointer, Scalar, Struct, Type, Vector
 from ...source import Span
 from .clang_c import children, template_of
-from .fence import FUNCTION_POINTER, UNION
+from .fence import FUNCTION_POINTER, LAMBDA, UNION
 from .places import is_ours
 
 _FLOATS = {TypeKind.FLOAT: ir.F32, TypeKind.DOUBLE: ir.F64}
@@ -207,5 +207,5 @@ def _reason(type_: ClangType) -> str:
 
 def _record_reason(type_: ClangType, name: str) -> str:
     if "(lambda" in name:
-        return "lambdas are not supported; write a __device__ function"
+        return LAMBDA
     return UNION
