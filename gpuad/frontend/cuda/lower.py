@@ -8,7 +8,7 @@ from clang.cindex import Cursor, CursorKind, TypeKind
 
 from ...ir import surface
 from ...ir.records import is_record
-from ...ir.surface import Block, Cast, Declaration, Declare, Name
+from ...ir.surface import Block, Cast, Declaration, Declare, Deref, Name
 from ...ir.types import Array, Pointer, Scalar, Type
 from . import headers, lower_calls, lower_memory, lower_operators, lower_statements, lower_switch, records
 from .clang_c import children, has_attribute
@@ -107,8 +107,10 @@ def _body(ctx: Context, definition: Cursor) -> Block:
 
 def _parameter(ctx: Context, cursor: Cursor, number: int, is_kernel: bool) -> Declaration:
     reference = is_reference(cursor.type)
-    if is_rvalue_reference(cursor.type) or (is_kernel and reference):
-        ctx.refuse(cursor, "a parameter of this kind of reference is not supported")
+    if is_rvalue_reference(cursor.type):
+        ctx.refuse(cursor, "a parameter that is a reference to a temporary value (&&) is not supported; make it const and &")
+    if is_kernel and reference:
+        return _referred(ctx, cursor)
     type_ = lower_parameter(cursor.type, ctx.span(cursor))
     if isinstance(type_, Pointer) and is_kernel:
         if isinstance(type_.element, Array):
@@ -134,6 +136,19 @@ def _flat(ctx: Context, cursor: Cursor, type_: Pointer) -> Declaration:
     seen = ctx.declare(cursor, ctx.fresh(span, cursor.spelling, type_))
     ctx.tables[-1].append(Declare(span, seen, Cast(span, type_, Name(span, flat.type, flat), True)))
     return flat
+
+
+def _referred(ctx: Context, cursor: Cursor) -> Declaration:
+    """A kernel's parameter that is a reference (`const float& rate`): what is passed is the address of one element, and the name stands for
+    what is there."""
+    span, pointee = ctx.span(cursor), cursor.type.get_canonical().get_pointee()
+    element, const = lower_type(pointee, span), is_const(pointee)
+    if not _is_element(element):
+        ctx.refuse(cursor, "a kernel's reference must be one to a number or a struct")
+    pointer = ctx.fresh(span, cursor.spelling, Pointer(element, const), const=True)
+    seen = ctx.declare(cursor, ctx.fresh(span, cursor.spelling, element, reference=True, const=const))
+    ctx.tables[-1].append(Declare(span, seen, Deref(span, element, Name(span, pointer.type, pointer))))
+    return pointer
 
 
 def _is_element(type_: Type) -> bool:
