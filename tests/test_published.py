@@ -11,6 +11,20 @@ from gpuad.testing import check_gradient
 
 rng = np.random.default_rng(11)
 
+
+def _plain(body: str, before: str = "", std: int = 17) -> gpuad.Kernel:
+    guard = "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return;"
+    return gpuad.kernel(
+        f'{before}\nextern "C" __global__ void k(const double* x, double* y, int n) {{ {guard}\n{body}\n}}',
+        "k",
+        options=(f"-std=c++{std}",),
+    )
+
+
+def _rows(n: int = 16) -> tuple[np.ndarray, np.ndarray, int]:
+    return rng.uniform(0.5, 1.5, n), rng.normal(size=n), n
+
+
 # --- parameters that are references ---------------------------------------------------------------------------------------------------
 
 NEURON = """
@@ -65,3 +79,23 @@ def test_reference_to_a_temporary_value_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="make it const and &") as caught:
         gpuad.kernel('extern "C" __global__ void k(double* y,\n  const double&& a) { y[0] = a; }', "k").adjoint(y=Duplicated)
     assert caught.value.line == 2
+
+
+# --- what C++11 and C++14 name ------------------------------------------------------------------------------------------------------------
+
+PAIR = "struct Pair { double a, b; __device__ Pair(double u, double v) : a(u), b(v) {} __device__ Pair operator+(const Pair& o) const"
+TEMPORARIES = [
+    ("", "double2 p = make_double2(x[i], 3); const double2 q = p; y[i] = p.x * q.y * q.x;"),
+    (PAIR + " { return Pair(a + o.a, b + o.b); } };", "Pair p = Pair(x[i], 2) + Pair(1, x[i]); Pair q = p; y[i] = q.a * p.b;"),
+    ("struct T { double a[2]; }; __device__ T two(double v) { T t = {{v, 2 * v}}; return t; }", "T t = two(x[i]); y[i] = t.a[0] * t.a[1];"),
+    ("#include <cupy/complex.cuh>", "complex<double> z = complex<double>(x[i], 2) * complex<double>(0, x[i]); y[i] = z.real() * z.imag();"),
+    ("#include <curand_kernel.h>", "curandState s; curand_init(1, i, 0, &s); float2 g = curand_normal2(&s); y[i] = g.x * x[i] + g.y;"),
+    ("#include <cooperative_groups.h>", "auto b = cooperative_groups::this_thread_block(); y[i] = x[b.thread_rank()] * x[i];"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("std", [11, 14, 17])
+@pytest.mark.parametrize(("before", "body"), TEMPORARIES)
+def test_copies_of_temporary_values(before: str, body: str, std: int) -> None:
+    """Before C++17 such a copy is there in name; nobody makes it."""
+    check_gradient(_plain(body, before, std), _rows(8), grid=(1,), block=(8,))

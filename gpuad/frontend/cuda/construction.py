@@ -27,3 +27,13 @@ def is_undefined(start: Cursor) -> bool:
 def is_braced(start: Cursor) -> bool:
     """True where empty braces ask for the value of the type, zeros for the most part: `complex<float> z{}`, `complex<float> z = {}`."""
     return [token.spelling for token in start.get_tokens()][-2:] == ["{", "}"]
+
+
+def is_elided(call: Cursor) -> bool:
+    """True for the copy of a temporary value, which nobody makes: before C++17 it is there in name (`float2 v = make_float2(x, y);`)."""
+    original = children(call)
+    return not call.spelling and len(original) == 1 and _plain(original[0]) == _plain(call)
+
+
+def _plain(value: Cursor) -> str:
+    return str(value.type.get_canonical().spelling).removeprefix("const ")

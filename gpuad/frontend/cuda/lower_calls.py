@@ -10,7 +10,7 @@ from ...ir.surface import Assign, Binary, Conditional, Declaration, Expr, Helper
 from ...ir.types import BOOL, Array, Pointer, Scalar, Vector
 from .builtins import BUILTINS, Call
 from .clang_c import children, evaluate, initializer
-from .construction import has_body
+from .construction import has_body, is_elided
 from .context import Context
 from .conversions import constant, convert, explicit
 from .effects import has_effects, is_lvalue
@@ -29,6 +29,9 @@ _FUNCTIONS = {CursorKind.FUNCTION_DECL, CursorKind.CONSTRUCTOR, *_METHODS}
 def call(ctx: Context, cursor: Cursor) -> Expr:
     """A call whose value counts."""
     callee = cursor.referenced
+    if callee is None and is_elided(cursor):
+        (original,) = children(cursor)
+        return ctx.expression(original)
     if callee is None or callee.kind not in _FUNCTIONS:
         ctx.refuse(cursor, "calls through pointers are not supported")
     if is_lambda(callee):
