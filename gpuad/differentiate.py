@@ -20,7 +20,7 @@ from .analysis.extrema import check_tangents, mixed
 from .errors import UnsupportedError
 from .facts import Facts
 from .ir import surface
-from .ir.nodes import Atomic, Block, Buffer, Expr, For, Kernel, Load, Var, children, variables, walk
+from .ir.nodes import Alloc, Atomic, Block, Buffer, Expr, For, Kernel, Load, Var, children, variables, walk
 from .ir.rewrite import expressions, walk_stmts
 from .ir.types import I64, Scalar, Space, value_type
 from .ir.unroll import unroll
@@ -480,6 +480,8 @@ def _refuse_lost_bits(kernel: Kernel, facts: Activity) -> None:
         )
     swaps = any(isinstance(s, Atomic) and s.op == "cas" for s in walk_stmts(kernel.body))
     hint = " (a loop around atomicCAS is understood where it is a function of an address and a value)" if swaps else ""
+    shared = any(isinstance(s, Alloc) and s.buffer.space is Space.SHARED for s in walk_stmts(kernel.body))
+    hint += "; to shared memory that holds integers beside floats let a pointer variable lead, `int* k = (int*)(s + n);`" if shared else ""
     for stmt in reinterpretations(kernel, facts):
         raise UnsupportedError(
             f"the bits of a value that carries a gradient are read here as an integer: a derivative cannot follow reinterpreted bits{hint}",
