@@ -187,17 +187,24 @@ template <class T> __global__ void k(const T* x, T* y, int n) {
 
 
 @pytest.mark.parametrize(
-    ("raw", "cast"), [("unsigned char", "reinterpret_cast<T*>(raw)"), ("char", "(T*)raw"), ("int4", "(T*)(raw)"), ("float", "(T*)raw")]
+    ("raw", "cast"),
+    [
+        ("unsigned char", "reinterpret_cast<T*>(raw)"),
+        ("char", "(T*)raw"),
+        ("int4", "(T*)(raw)"),
+        ("float", "(T*)raw"),
+        ("char", "(T*)(raw + 8)"),
+    ],
 )
 def test_bytes_of_shared_memory_used_as_one_type(raw: str, cast: str) -> None:
     kernel = gpuad.kernel(BYTES.replace("RAW", raw) % cast, "k<double>")
     x, y, n = _fields()
-    check_gradient(kernel, (x, y, n), grid=(2,), block=(8,), shared_mem=64)
+    check_gradient(kernel, (x, y, n), grid=(2,), block=(8,), shared_mem=72)
 
 
-@pytest.mark.parametrize("cast", ["(T*)raw; float* f = (float*)raw; f[0] = 1", "(T*)(raw + 8)", "(T*)raw; raw[3] = 1"])
+@pytest.mark.parametrize("cast", ["(T*)raw; float* f = (float*)raw; f[0] = 1", "(T*)raw; raw[3] = 1"])
 def test_bytes_of_shared_memory_used_as_several_types_are_refused(cast: str) -> None:
-    with pytest.raises(UnsupportedError, match="reinterprets memory"):
+    with pytest.raises(UnsupportedError, match="reinterprets memory|each begins behind the one before"):
         gpuad.kernel(BYTES.replace("RAW", "unsigned char") % cast, "k<double>").adjoint(x=Duplicated, y=Duplicated, shared_mem=64)
 
 

@@ -45,7 +45,7 @@ class Constant(Expr):
 class Declaration(Node):
     """A variable, parameter or array. `uid` tells shadowed names apart. `reference`: a C++ reference. `space`: 'local'; 'shared' (such an
     array may have the length DYNAMIC); 'module' for the pointer to a variable of the module, which is a parameter of the kernel and
-    visible in its helpers."""
+    visible in its helpers. `cut`: of dynamic shared memory that is cut into arrays of several types of numbers, these."""
 
     name: str
     type: Type
@@ -53,6 +53,7 @@ class Declaration(Node):
     reference: bool = False
     space: str = "local"
     const: bool = False
+    cut: tuple[Scalar, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,11 +117,12 @@ class Conditional(Expr):
 class Cast(Expr):
     """Conversion between scalars (to bool: `!= 0`), or of pointers: between const and non-const, and between elements of one size, of which
     the bits are then read and written. `rounds`: False for a half that stays the float as which it is computed with, as in CuPy's jit
-    functions, where only memory has halves."""
+    functions, where only memory has halves. `cuts`: it makes an array of a type of its own of a piece of shared memory."""
 
     operand: Expr
     implicit: bool
     rounds: bool = True
+    cuts: bool = False
 
 
 @dataclass(frozen=True)

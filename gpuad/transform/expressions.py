@@ -14,7 +14,7 @@ from ..errors import UnsupportedError
 from ..ir import surface
 from ..ir.functions import ROUNDINGS
 from ..ir.given import compared
-from ..ir.nodes import Call, Constant, Expr, LaunchIndex, Shuffle
+from ..ir.nodes import Buffer, Call, Constant, Expr, LaunchIndex, Shuffle
 from ..ir.records import is_composite, leaves, numbers, part_number, parts
 from ..ir.types import BF16, BOOL, F32, F64, I64, U32, Pointer, Scalar, Type, Void, value_type
 from ..source import Span
@@ -175,7 +175,8 @@ def _cast_pointer(s: Lowering, e: surface.Cast, kind: Pointer, operand: surface.
     """A pointer as one of another type: the address stays. Into memory of structs of several types only numbers of the same type lead."""
     at = address(s, operand)
     own = operand.type.element if isinstance(operand.type, Pointer) else kind.element
-    if any(target in s.groups for target in at.targets) and numbers(own) != numbers(kind.element):
+    cut = e.cuts and all(isinstance(t, Buffer) and set(numbers(kind.element)) <= s.groups.get(t, {}).keys() for t in at.targets)
+    if any(target in s.groups for target in at.targets) and not cut and numbers(own) != numbers(kind.element):
         raise UnsupportedError(f"memory of structs is used as {kind.element}, which a derivative cannot follow", e.span)
     return at
 

@@ -149,7 +149,7 @@ class Lowering:
         return cell
 
     def shared_buffer(self, declaration: surface.Declaration) -> Buffer:
-        kinds, size = numbers(declaration.type), size_of(declaration.type)
+        kinds, size = declaration.cut or numbers(declaration.type), size_of(declaration.type)
         if not kinds:
             raise UnsupportedError(f"shared memory of type {declaration.type} holds no numbers", declaration.span)
         key = declaration if size > 0 else None  # arrays without a length are all the same memory

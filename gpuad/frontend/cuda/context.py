@@ -15,7 +15,7 @@ from clang.cindex import Cursor, CursorKind
 from ...errors import UnsupportedError
 from ...ir import surface
 from ...ir.surface import Declaration, Declare, Expr, Stmt
-from ...ir.types import Type
+from ...ir.types import Scalar, Type
 from ...source import Span
 from .effects import chosen_place, is_lvalue
 from .fence import kind_message
@@ -42,6 +42,7 @@ class Context:
     )  # the functions being lowered, outermost first: one of them called again is a recursion
     globals: dict[Cursor, surface.Global] = field(default_factory=dict)  # variables of the module that the kernel reaches
     copies: dict[Cursor, dict[Cursor, Declaration]] = field(default_factory=dict)  # per lambda made so far: what it captured by copy
+    cuts: set[Cursor] = field(default_factory=set)  # the casts that cut shared memory into arrays of several types
     receivers: list[Declaration | None] = field(default_factory=list)  # per active function: the object of a member function
     tables: list[list[Declare]] = field(default_factory=list)  # per active function: file-scope tables that it reads
     _uids: int = 0
@@ -78,11 +79,19 @@ class Context:
         return handler(self, cursor) if handler else self.refuse(cursor)
 
     def fresh(
-        self, span: Span, name: str, type_: Type, *, reference: bool = False, const: bool = False, space: str = "local"
+        self,
+        span: Span,
+        name: str,
+        type_: Type,
+        *,
+        reference: bool = False,
+        const: bool = False,
+        space: str = "local",
+        cut: tuple[Scalar, ...] = (),
     ) -> Declaration:
         """A new declaration with an identity of its own."""
         self._uids += 1
-        return Declaration(span, name, type_, self._uids, reference, space, const)
+        return Declaration(span, name, type_, self._uids, reference, space, const, cut)
 
     def declare(self, cursor: Cursor, declaration: Declaration) -> Declaration:
         """Records what `cursor` declares."""

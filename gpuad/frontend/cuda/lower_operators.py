@@ -5,7 +5,7 @@ from __future__ import annotations
 from clang.cindex import Cursor, CursorKind, TypeKind
 
 from ...ir.records import alike
-from ...ir.surface import AddressOf, Assign, Binary, Comma, Conditional, Constant, Expr, IncDec, Logical, PointerAdd, Unary
+from ...ir.surface import AddressOf, Assign, Binary, Cast, Comma, Conditional, Constant, Expr, IncDec, Logical, PointerAdd, Unary
 from ...ir.types import BOOL, I64, Array, Pointer, Scalar, Type
 from .arrays import initial_value
 from .clang_c import binary_operator, children, evaluate, same_extent, unary_operator
@@ -70,6 +70,8 @@ def cast(ctx: Context, cursor: Cursor) -> Expr:
         return _reinterpreted(ctx, cursor, ctx.lvalue(inner[-1]), target)
     if inner[-1].kind == CursorKind.INIT_LIST_EXPR:
         return explicit(initial_value(ctx, target, inner[-1]), target, ctx.span(cursor))
+    if cursor in ctx.cuts:
+        return Cast(ctx.span(cursor), target, ctx.expression(inner[-1]), False, cuts=True)
     return explicit(ctx.expression(inner[-1]), target, ctx.span(cursor))
 
 

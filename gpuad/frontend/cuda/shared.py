@@ -11,10 +11,11 @@ from clang.cindex import Cursor, CursorKind, TypeKind
 from clang.cindex import Type as ClangType
 
 from ...ir.surface import DYNAMIC, Declaration, Declare
-from ...ir.types import Array, Type
+from ...ir.types import Array, Scalar, Type
 from .clang_c import children, has_attribute, initializer
 from .construction import is_undefined
 from .context import Context
+from .cuts import cut
 from .types import is_const, is_reference, lower_type
 
 _VOLATILE = (
@@ -51,11 +52,14 @@ def _declaration(ctx: Context, cursor: Cursor) -> Declaration:
     start = initializer(cursor)
     if (start is not None and not is_undefined(start)) or is_reference(cursor.type) or is_const(cursor.type):
         ctx.refuse(cursor, "shared memory cannot be const, a reference, or initialised")
+    pieces: tuple[Scalar, ...] = ()
     if kind.kind == TypeKind.INCOMPLETEARRAY:
-        type_: Type = Array(lower_type(_meant(ctx, cursor, kind.element_type), ctx.span(cursor)), DYNAMIC)
+        pieces = cut(ctx, cursor, kind.element_type)
+        element = kind.element_type if pieces else _meant(ctx, cursor, kind.element_type)
+        type_: Type = Array(lower_type(element, ctx.span(cursor)), DYNAMIC)
     else:
         type_ = ctx.type(cursor)
-    return ctx.declare(cursor, ctx.fresh(ctx.span(cursor), cursor.spelling, type_, space="shared"))
+    return ctx.declare(cursor, ctx.fresh(ctx.span(cursor), cursor.spelling, type_, space="shared", cut=pieces))
 
 
 def _meant(ctx: Context, cursor: Cursor, element: ClangType) -> ClangType:
