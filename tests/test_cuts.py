@@ -52,6 +52,22 @@ def test_gradient(name: str, executor: str) -> None:
     assert np.allclose(dx, 2 * before * (z + 1.0), rtol=1e-6)
 
 
+TEMPLATE = """template <int N, class T> __global__ void k(T* x) {
+    extern __shared__ unsigned char s[];
+    int* keys = (int*)s; T* v = (T*)(keys + N); T* u = v + N;
+    int t = threadIdx.x;
+    for (int i = t; i < N; i += blockDim.x) { v[i] = x[i] * x[i]; u[i] = x[i]; keys[i] = N - 1 - i; }
+    __syncthreads();
+    for (int i = t; i < N; i += blockDim.x) x[i] = v[keys[i]] * u[i];
+}"""
+
+
+@pytest.mark.parametrize("type_", ["float", "double"])
+def test_sizes_of_a_template(type_: str) -> None:
+    kernel, x = gpuad.kernel(TEMPLATE, f"k<6, {type_}>"), rng.normal(size=6)
+    check_gradient(kernel, (x.astype({"float": np.float32, "double": np.float64}[type_]),), grid=1, block=4, shared_mem=128)
+
+
 @pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
 def test_generated_text_compiles() -> None:
     args = (Duplicated(np.ones(8), np.ones(8)), np.ones(8, np.float32), 8)

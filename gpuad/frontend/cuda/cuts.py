@@ -98,7 +98,12 @@ def _changes(found: _Found, cast: Cursor) -> bool:
 def _is_used(array: Cursor, found: _Found, nodes: list[Cursor]) -> bool:
     """Whether the memory is used as what it is declared to be."""
     inside = {inner for cast in found.casts for inner in _nodes(cast)}
-    return any(node.kind == CursorKind.DECL_REF_EXPR and node.referenced == array and node not in inside for node in nodes)
+    return any(is_use(node, array) and node not in inside for node in nodes)
+
+
+def is_use(node: Cursor, variable: Cursor) -> bool:
+    """Whether a node names a variable (a number that stands for a template's parameter names nothing)."""
+    return node.kind == CursorKind.DECL_REF_EXPR and node.referenced is not None and bool(node.referenced == variable)
 
 
 def _root(expression: Cursor) -> tuple[Cursor | None, list[Cursor]]:

@@ -15,7 +15,7 @@ from ...ir.types import Array, Scalar, Type
 from .clang_c import children, has_attribute, initializer
 from .construction import is_undefined
 from .context import Context
-from .cuts import cut
+from .cuts import cut, is_use
 from .types import is_const, is_reference, lower_type
 
 _VOLATILE = (
@@ -69,14 +69,10 @@ def _meant(ctx: Context, cursor: Cursor, element: ClangType) -> ClangType:
         return element
     uses, targets = 0, list[ClangType]()
     for node in _nodes(ctx.active[-1]):
-        uses += _is_use(node, cursor)
-        if node.kind in _CASTS and _is_use(_operand(node), cursor):
+        uses += is_use(node, cursor)
+        if node.kind in _CASTS and is_use(_operand(node), cursor):
             targets.append(node.type.get_canonical().get_pointee())
     return targets[0] if targets and len(targets) == uses and all(t == targets[0] for t in targets) else element
-
-
-def _is_use(node: Cursor, variable: Cursor) -> bool:
-    return node.kind == CursorKind.DECL_REF_EXPR and node.referenced is not None and bool(node.referenced == variable)
 
 
 def _nodes(cursor: Cursor) -> Iterator[Cursor]:
