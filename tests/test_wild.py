@@ -204,7 +204,7 @@ def test_bytes_of_shared_memory_used_as_one_type(raw: str, cast: str) -> None:
 
 @pytest.mark.parametrize("cast", ["(T*)raw; float* f = (float*)raw; f[0] = 1", "(T*)raw; raw[3] = 1"])
 def test_bytes_of_shared_memory_used_as_several_types_are_refused(cast: str) -> None:
-    with pytest.raises(UnsupportedError, match="reinterprets memory|each begins behind the one before"):
+    with pytest.raises(UnsupportedError, match=r"reinterprets memory|each begins behind the one before"):
         gpuad.kernel(BYTES.replace("RAW", "unsigned char") % cast, "k<double>").adjoint(x=Duplicated, y=Duplicated, shared_mem=64)
 
 
