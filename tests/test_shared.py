@@ -93,6 +93,34 @@ def test_early_return_before_a_barrier(executor: str) -> None:
     np.testing.assert_allclose(dx, expected, rtol=1e-14)
 
 
+LOCAL_ARRAYS = {
+    "array": ("double v[2]; v[0] = x[i]; v[1] = 2;", "v[0] * v[1]"),
+    "zeros": ("double v[2] = {}; v[0] = x[i];", "(2 + v[1]) * v[0]"),
+    "of a loop": ("double v[2]; for (int j = 0; j < 2; ++j) { v[j] = x[i]; __syncthreads(); }", "(v[0] + v[1])"),
+    "in a loop": ("double v = 0; for (int j = 0; j < 2; ++j) { double w[2]; w[j] = x[i]; __syncthreads(); v += w[j]; }", "v"),
+    "under a condition": (
+        "bool set[2]; double v[2]; for (int j = 0; j < 2; ++j) { v[j] = x[i]; set[j] = j == n % 2; }",
+        "(set[1] ? 2 * v[1] : 0)",
+    ),
+}
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("name", LOCAL_ARRAYS)
+def test_local_array_of_those_that_have_not_returned_before_a_barrier(name: str, executor: str) -> None:
+    before, value = LOCAL_ARRAYS[name]
+    text = MIRROR.replace("s[threadIdx.x] =", before + " s[threadIdx.x] =").replace("y[i] =", f"y[i] = {value} *")
+    x, dx = np.arange(1.0, 14.0), np.zeros(13)
+    with running(executor):
+        gradient(text, (Duplicated(x, dx), Duplicated(np.zeros(13), np.ones(13)), np.int32(13)), 2, 8)
+    expected = np.zeros(13)
+    for i in range(13):
+        source = i // 8 * 8 + i % 8 // 2
+        expected[i] += 2 * x[source] ** 2
+        expected[source] += 4 * x[i] * x[source]
+    np.testing.assert_allclose(dx, expected, rtol=1e-14)
+
+
 LARGEST = """extern "C" __global__ void k(const double* x, double* y) {
     __shared__ double s[8];
     int t = threadIdx.x;

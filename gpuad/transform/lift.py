@@ -18,6 +18,7 @@ from ..analysis.uniform import split_barriers, uniform
 from ..errors import UnsupportedError
 from ..ir import build as b
 from ..ir.nodes import (
+    Alloc,
     Barrier,
     Binary,
     Block,
@@ -173,7 +174,9 @@ class _Lift:
         for stmt in block:
             stmt = substituted(stmt, mapping)
             own = {v for s in piece for v in defined(s)}
-            if isinstance(stmt, Let) and not stmt.var.type.is_float and not any(v in own for v in variables(stmt.value)):
+            if isinstance(stmt, Alloc):
+                out.append(stmt)  # a later piece may use it too
+            elif isinstance(stmt, Let) and not stmt.var.type.is_float and not any(v in own for v in variables(stmt.value)):
                 out.append(stmt)  # pure: it does no harm where the thread has returned, and may steer what all threads do
             elif _has_stop(stmt):
                 end()
