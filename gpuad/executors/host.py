@@ -21,6 +21,7 @@ import numpy as np
 from ..codegen.host.crew import WITHOUT_CREW
 from ..codegen.host.source import has_atomics, host_source
 from ..codegen.host.statements import assertions
+from ..codegen.host.widen import wrapping
 from ..codegen.naming import identifier
 from ..codegen.structure import written
 from ..errors import LaunchError
@@ -40,7 +41,8 @@ _FORMATS = {
     "bool": "?7x", "int8": "b7x", "int16": "h6x", "int32": "i4x", "int64": "q", "uint8": "B7x", "uint16": "H6x", "uint32": "I4x",
     "uint64": "Q", "float32": "f4x", "float64": "d",
 }  # fmt: skip
-Variant: TypeAlias = "tuple[bool, bool]"  # no written argument overlaps another; all arrays and unsigned scalars are below 2^31
+# No written argument overlaps another; all arrays and unsigned scalars are below 2^31, and no product of unsigned numbers wraps.
+Variant: TypeAlias = "tuple[bool, bool]"
 _USUAL: Variant = (True, True)
 _HALF = 1 << 31
 _MOST = 0x7FFF0000  # threads along an axis, as the entries have it
@@ -164,6 +166,8 @@ class _Program:
         self.written = tuple(isinstance(p, Buffer) and p in changed for p in kernel.params)
         self.dtypes = tuple(dtype_of(p.element if isinstance(p, Buffer) else p.type) for p in kernel.params)
         self.unsigned = tuple(k for k, p in enumerate(kernel.params) if isinstance(p, Var) and str(p.type) == "uint32")
+        self.wrapping = wrapping(kernel)
+        self.wrapped: dict[tuple[Dim3, Dim3, tuple[int, ...]], bool] = {}
         self.sizes = tuple(p.element.size for p in kernel.buffers)
         self.entries: dict[Variant, Entry] = {}
         self.geometries: dict[tuple[Dim3, Dim3], bytes] = {}
@@ -179,6 +183,8 @@ class _Program:
             raise LaunchError(f"{self.kernel_name} takes {len(self.params)} arguments, not {len(args)}")
         values, ranges = self.values(args)
         variant = self.variant(values, ranges)
+        if self.wrapping.products and variant[1] and self.wraps(grid, block, values):
+            variant = variant[0], False
         entry = self.entries.get(variant) or self.entry(variant)
         launch = batch.Native(entry, geometry, self.pack(*values), args, abs(self.demand), self.sums)
         return partial(self.asserted, launch) if self.assertions else launch
@@ -217,6 +223,16 @@ class _Program:
         if apart is None:
             apart = self.remember(ranges)
         return apart, not any(values[k] >= _HALF for k in self.unsigned) and not self.huge(ranges)
+
+    def wraps(self, grid: Dim3, block: Dim3, values: list[Any]) -> bool:
+        """Whether unsigned numbers from which subscripts may be made wrap in a launch."""
+        numbers = {p: int(v) for p, v in zip(self.params, values, strict=True) if isinstance(p, Var) and p.type.is_integer}
+        key = grid, block, tuple(numbers.values())
+        if key not in self.wrapped:
+            if len(self.wrapped) > 1000:
+                self.wrapped.clear()
+            self.wrapped[key] = self.wrapping.wraps(grid, block, numbers)
+        return self.wrapped[key]
 
     def huge(self, ranges: tuple[int, ...]) -> bool:
         return any(b - a >= _HALF * s for a, b, s in zip(ranges[::2], ranges[1::2], self.sizes, strict=True))

@@ -2,16 +2,18 @@
 
 A C++ compiler that must let an int wrap cannot prove that `u[y * w + x]` walks through memory in unit steps. In 64 bits nothing wraps, and
 the value is the same: `+ - *` commute with reduction modulo 2^32, and an address whose 32-bit computation overflows is outside every array.
-So wide variables are used as they are in subscripts, and through a conversion back to their own type everywhere else. *Exact* ones (a
-launch index, a loop's index, with a small constant added) cannot overflow at all and are also compared as they are.
+Products of unsigned numbers may wrap into one: a launch in which they can takes the text in 32 bits (`Wrapping`). So wide variables are
+used as they are in subscripts, and through a conversion back to their own type everywhere else. *Exact* ones (a launch index, a loop's
+index, with a small constant added) cannot overflow at all and are also compared as they are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...ir.nodes import Assign, Binary, Cast, Constant, Expr, For, Kernel, LaunchIndex, Let, Var
-from ...ir.rewrite import walk_stmts
+from ...ir.nodes import Assign, Binary, Cast, Constant, Expr, For, Kernel, LaunchIndex, Let, Var, walk
+from ...ir.rewrite import expressions, walk_stmts
 from ...ir.types import I32, I64, U32
 from ..coalesce import Classes
 
@@ -109,3 +111,53 @@ def widen(kernel: Kernel, classes: Classes) -> Wide:
         elif wide.is_chain(stmt.value):
             wide = replace(wide, congruent=wide.congruent | {stmt.var})
     return wide
+
+
+@dataclass(frozen=True)
+class Wrapping:
+    """The products of unsigned 32-bit numbers in a kernel that may wrap, for all that its text says, and what its variables are."""
+
+    products: tuple[Binary, ...]
+    values: Mapping[Var, Expr]
+
+    def wraps(self, grid: Sequence[int], block: Sequence[int], numbers: Mapping[Var, int]) -> bool:
+        """Whether one of them may in a launch with these scalars. A product of what is not known, as of what was read, is taken for an
+        index that somebody has made sure of."""
+        extents = {
+            "blockDim": block, "gridDim": grid, "threadIdx": [n - 1 for n in block], "blockIdx": [n - 1 for n in grid],
+        }  # fmt: skip
+
+        def most(expr: Expr) -> int | None:
+            match expr:
+                case Constant(value=value):
+                    return int(value)
+                case LaunchIndex(name=name, axis=axis) if name in extents:
+                    return extents[name]["xyz".index(axis)]
+                case Var():
+                    known = self.values.get(expr)
+                    return numbers.get(expr) if known is None else most(known)
+                case Cast(operand=operand) if operand.type.is_integer:
+                    return most(operand)
+                case Binary(op="+" | "-" | "*" as op, left=left, right=right):
+                    one, other = most(left), most(right)
+                    if one is None or other is None:
+                        return None
+                    return max(one * other, 0) if op == "*" else one + other if op == "+" else one
+            return None
+
+        return any((found := most(product)) is not None and found >= 1 << 32 for product in self.products)
+
+
+def wrapping(kernel: Kernel) -> Wrapping:
+    """The products in a kernel of which a launch has to be asked; none of them is that of a block's number and its size, which is small."""
+    stmts = list(walk_stmts(kernel.body))
+    found = dict.fromkeys(e for s in stmts for top in expressions(s) for e in walk(top) if isinstance(e, Binary) and _may_wrap(e))
+    assigned = {s.var for s in stmts if isinstance(s, Assign)}
+    values = {s.var: s.value for s in stmts if isinstance(s, Let) and s.var not in assigned and s.var.type.is_integer}
+    return Wrapping(tuple(found), values)
+
+
+def _may_wrap(expr: Binary) -> bool:
+    sides = expr.left, expr.right
+    large = any(isinstance(e, Constant) and abs(e.value) >= SMALL for e in sides)  # no part of a chain
+    return expr.op == "*" and expr.type == U32 and not large and not all(isinstance(e, LaunchIndex) for e in sides)
