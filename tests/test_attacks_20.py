@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -36,3 +39,40 @@ def test_an_unsigned_product_that_wraps_into_an_array(index: str, factors: tuple
     gpuad.autodiff(gpuad.kernel(HASHED % index, "f"), (-(-n // 256),), (256,), (Duplicated(u, du), Duplicated(v, dv), m, n))
     np.testing.assert_array_equal(v, np.where(inside, u[q % n] ** 2, 0))
     np.testing.assert_allclose(du, expected)
+
+
+def test_an_unsigned_product_that_wraps_in_a_saved_program(tmp_path: Path) -> None:
+    """A program on disk chooses its text as a launch does."""
+    n = 1000
+    u, v = np.linspace(1, 2, n), np.zeros(n)
+    x, y = Duplicated(u), Duplicated(v)
+    tape = gpuad.Tape()
+    with tape:
+        gpuad.kernel(HASHED % "i * 32768u * 32768u * 4u + i", "f")[(4,), (256,)](x, y, np.uint32(0), n)
+    tape.save(tmp_path)
+    spec = importlib.util.spec_from_file_location("saved_program", tmp_path / "program.py")
+    assert spec is not None and spec.loader is not None
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    du, dv = np.zeros(n), np.ones(n)
+    program.reverse({"u": u, "v": v}, {"u": du, "v": dv})
+    np.testing.assert_allclose(du, 2 * u)
+
+
+WAITING = r"""
+extern "C" __global__ void f(const double* u, double* v, int n) {
+    __shared__ double s[32];
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned q = i * 32768u * 32768u * 4u + i;
+    s[threadIdx.x] = q < n ? u[q] : 0.0;
+    __syncthreads();
+    if (i < n) v[i] = s[31 - threadIdx.x] * s[31 - threadIdx.x];
+}"""
+
+
+def test_an_unsigned_product_that_wraps_where_threads_wait() -> None:
+    n = 64
+    u, v, du, dv = np.linspace(1, 2, n), np.zeros(n), np.zeros(n), np.ones(n)
+    gpuad.autodiff(gpuad.kernel(WAITING, "f"), (2,), (32,), (Duplicated(u, du), Duplicated(v, dv), n))
+    np.testing.assert_allclose(v, u.reshape(2, 32)[:, ::-1].ravel() ** 2)
+    np.testing.assert_allclose(du, 2 * u)

@@ -24,6 +24,7 @@ from ..analysis.depth import depths
 from ..annotations import address, leaf_memory, namespace, resolve
 from ..codegen.cuda import cuda_source
 from ..codegen.host.source import has_atomics, host_source
+from ..codegen.host.widen import wrapping
 from ..codegen.naming import identifier
 from ..codegen.structure import written
 from ..differentiate import Adjoint, Parameter
@@ -353,7 +354,7 @@ class _Store:
             for p, number in zip(stage.parameters, numbers, strict=True)
         ]
         named = self._named(kernel)
-        variant = self._variant(kernel, given, scratch)
+        variant = self._variant(kernel, given, scratch, (stage.grid or call.grid, call.block))
         on_host, host_block = self._on_host(kernel, call.block)
         self.variants.setdefault(variant, {})[on_host.name] = on_host
         arguments = [place[:3] for place in given]
@@ -423,17 +424,23 @@ class _Store:
         base = identifier(name)
         return next(n for n in (base, *(f"{base}_{k}" for k in range(2, len(taken) + 3))) if n not in taken)
 
-    def _variant(self, kernel: Kernel, given: Sequence[Place], scratch: Sequence[dict[str, Any]]) -> tuple[bool, bool]:
+    def _variant(
+        self, kernel: Kernel, given: Sequence[Place], scratch: Sequence[dict[str, Any]], shape: tuple[Dim3, Dim3]
+    ) -> tuple[bool, bool]:
         """Which text for the CPU fits, by the same judgement as that of the executor: (wide, apart)."""
         changed = {written(s) for s in walk_stmts(kernel.body)}
         met: dict[Place, list[bool]] = {}
         wide = True
+        numbers: dict[Var, int] = {}
         for item, place in zip(kernel.params, given, strict=True):
             if isinstance(item, Var):
-                wide = wide and not (str(item.type) == "uint32" and np.frombuffer(bytes.fromhex(place[2]), np.uint32)[0] >= _HALF)
+                if item.type.is_integer:
+                    numbers[item] = int(np.frombuffer(bytes.fromhex(place[2]), place[1])[0])
+                wide = wide and not (str(item.type) == "uint32" and numbers[item] >= _HALF)
             elif place[0] != "null":
                 wide = wide and self._nbytes(place, scratch) < _HALF * item.element.size
                 met.setdefault((*place[:2], *place[3:4]), []).append(item in changed)  # each saved piece is memory of its own
+        wide = wide and not wrapping(kernel).wraps(*shape, numbers)
         return wide, not any(len(writes) > 1 and any(writes) for writes in met.values())
 
     def _nbytes(self, place: Place, scratch: Sequence[dict[str, Any]]) -> int:

@@ -115,7 +115,7 @@ def widen(kernel: Kernel, classes: Classes) -> Wide:
 
 @dataclass(frozen=True)
 class Wrapping:
-    """The products of unsigned 32-bit numbers in a kernel that may wrap, for all that its text says, and what its variables are."""
+    """The products of unsigned 32-bit numbers in a kernel that may wrap, for all that its text says, and what its variables are at most."""
 
     products: tuple[Binary, ...]
     values: Mapping[Var, Expr]
@@ -154,6 +154,9 @@ def wrapping(kernel: Kernel) -> Wrapping:
     found = dict.fromkeys(e for s in stmts for top in expressions(s) for e in walk(top) if isinstance(e, Binary) and _may_wrap(e))
     assigned = {s.var for s in stmts if isinstance(s, Assign)}
     values = {s.var: s.value for s in stmts if isinstance(s, Let) and s.var not in assigned and s.var.type.is_integer}
+    for stmt in stmts:
+        if isinstance(stmt, For) and isinstance(stmt.step, Constant) and stmt.var.type.is_integer:
+            values[stmt.var] = stmt.stop if stmt.step.value > 0 else stmt.start
     return Wrapping(tuple(found), values)
 
 
