@@ -10,6 +10,8 @@ import pytest
 
 import gpuad
 from gpuad import Duplicated
+from gpuad.codegen.host.order import keeps_order
+from gpuad.codegen.host.widen import wrapping
 
 HASHED = r"""
 extern "C" __global__ void f(const double* u, double* v, unsigned m, int n) {
@@ -76,3 +78,13 @@ def test_an_unsigned_product_that_wraps_where_threads_wait() -> None:
     gpuad.autodiff(gpuad.kernel(WAITING, "f"), (2,), (32,), (Duplicated(u, du), Duplicated(v, dv), n))
     np.testing.assert_allclose(v, u.reshape(2, 32)[:, ::-1].ravel() ** 2)
     np.testing.assert_allclose(du, 2 * u)
+
+
+def test_a_chain_of_unsigned_products_is_asked_at_once() -> None:
+    """Each uses the one before it twice: gone through without a memory there would be 2^60 ways."""
+    chain = " ".join("h = h * h;" for _ in range(60))
+    text = f'extern "C" __global__ void f(double* x, unsigned n) {{ unsigned h = n; {chain} x[threadIdx.x * h] *= 3.0; }}'
+    primal = gpuad.kernel(text, "f").primal()
+    (n,) = primal.scalars
+    assert [wrapping(primal).wraps((1, 1, 1), (8, 1, 1), {n: number}) for number in (1, 2)] == [False, True]
+    assert keeps_order(primal.body, True)  # which looks at the same chain

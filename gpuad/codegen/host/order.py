@@ -40,6 +40,7 @@ from .sums import is_sum
 
 _Product = tuple[int, ...]  # the numbers of its factors
 _MOST_TERMS = 8
+_MOST_FACTORS = 16  # of a product
 
 
 @dataclass(frozen=True)
@@ -262,11 +263,15 @@ def _widens(inner: Scalar, outer: Scalar) -> bool:
     return inner.is_integer and outer.is_integer and outer.bits >= inner.bits >= 32
 
 
+def _factors(sum_: _Sum) -> int:
+    return max((len(product) for product, _ in sum_.terms), default=0)
+
+
 def _combined(op: str, a: _Sum, b: _Sum, t: Scalar) -> _Sum | None:
     signed = a.signed and b.signed and t.kind == "int"
     terms: dict[_Product, int] = {}
     if op == "*":
-        if (len(a.terms) + 1) * (len(b.terms) + 1) > _MOST_TERMS:
+        if (len(a.terms) + 1) * (len(b.terms) + 1) > _MOST_TERMS or _factors(a) + _factors(b) > _MOST_FACTORS:
             return None
         for p, f in (*a.terms, ((), a.constant)):
             for q, g in (*b.terms, ((), b.constant)):

@@ -126,6 +126,7 @@ class Wrapping:
         extents = {
             "blockDim": block, "gridDim": grid, "threadIdx": [n - 1 for n in block], "blockIdx": [n - 1 for n in grid],
         }  # fmt: skip
+        held: dict[Var, int | None] = {}
 
         def most(expr: Expr) -> int | None:
             match expr:
@@ -134,15 +135,17 @@ class Wrapping:
                 case LaunchIndex(name=name, axis=axis) if name in extents:
                     return extents[name]["xyz".index(axis)]
                 case Var():
-                    known = self.values.get(expr)
-                    return numbers.get(expr) if known is None else most(known)
+                    if expr not in held:
+                        known = self.values.get(expr)
+                        held[expr] = numbers.get(expr) if known is None else most(known)
+                    return held[expr]
                 case Cast(operand=operand) if operand.type.is_integer:
                     return most(operand)
                 case Binary(op="+" | "-" | "*" as op, left=left, right=right):
                     one, other = most(left), most(right)
                     if one is None or other is None:
                         return None
-                    return max(one * other, 0) if op == "*" else one + other if op == "+" else one
+                    return min(max(one * other, 0), 1 << 64) if op == "*" else one + other if op == "+" else one
             return None
 
         return any((found := most(product)) is not None and found >= 1 << 32 for product in self.products)
