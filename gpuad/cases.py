@@ -44,11 +44,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from .annotations import Duplicated
+from .arguments import by_value
+from .arguments.layouts import element_dtype
 from .errors import LocatedError
 from .frontend.cuda import legal_name
-from .ir.dtypes import dtype_of
 from .ir.nodes import Buffer, Kernel
-from .ir.types import Array, Complex, Pointer, Scalar, Struct, Type, Vector
+from .ir.records import holds_pointers
+from .ir.types import Complex, Pointer, Scalar, Struct, Type, Vector
 from .source import SourceFile, Span
 
 Dim3: TypeAlias = "tuple[int, int, int]"
@@ -261,6 +264,12 @@ class Case:
         values = self.resolve(sizes)
         return {name: _make(self.arguments[name], kind, values, seed) for name, kind in parameter_types.items()}
 
+    def annotated(self, name: str, value: Any) -> Any:
+        """The argument of a name as it is declared: if it is active, with a new shadow of zeros."""
+        if name not in self.active:
+            return value
+        return Duplicated(value) if isinstance(value, np.ndarray) else by_value.active(value)
+
     def traffic(self, sizes: Sizes | None = None) -> int | None:
         """The primal's least memory traffic in bytes, at the benchmark's sizes unless others are given; None where the file states none."""
         return self._cost(self.benchmark.bytes, sizes) if self.benchmark else None
@@ -292,32 +301,14 @@ def _dim3(expressions: Sequence[Expression], sizes: Sizes) -> Dim3:
 
 
 def _dtype(kind: Type | np.dtype[Any]) -> np.dtype[Any]:
-    """The NumPy dtype of a scalar type, or of what a pointer points at."""
-    if isinstance(kind, Pointer):
+    """The NumPy dtype of a scalar type, or of what a pointer points at; of a vector's components, which are an array's last axis."""
+    if isinstance(kind, Pointer | Vector):
         return _dtype(kind.element)
-    if isinstance(kind, Scalar):
-        return dtype_of(kind)
-    if isinstance(kind, Complex):
-        return np.dtype(f"complex{2 * kind.element.bits}")
-    if isinstance(kind, Vector):
-        return _dtype(kind.element)  # the components are the array's last axis
-    if isinstance(kind, Struct):
-        return _struct(kind)
+    if isinstance(kind, Scalar | Complex | Struct) and not holds_pointers(kind):
+        return element_dtype(kind)
     if isinstance(kind, Type):
         raise LocatedError(f"inputs of type {kind} cannot be made from a header yet")
     return np.dtype(kind)
-
-
-def _struct(kind: Struct) -> np.dtype[Any]:
-    """The structured dtype that has the numbers where the kernel's struct has them."""
-    names, offsets = [f.name for f in kind.fields], [f.offset for f in kind.fields]
-    return np.dtype({"names": names, "offsets": offsets, "formats": [_field(f.type) for f in kind.fields], "itemsize": kind.size})
-
-
-def _field(kind: Type) -> Any:
-    if isinstance(kind, Array | Vector):
-        return (_field(kind.element), (kind.length if isinstance(kind, Array) else kind.lanes,))
-    return _dtype(kind)
 
 
 def _make(argument: Argument, kind: Type | np.dtype[Any], sizes: Sizes, seed: int) -> Any:

@@ -28,7 +28,6 @@ except ImportError as missing:  # the library does without them
 
 from . import api, doctor, testing
 from .annotations import Active, Const, Duplicated
-from .arguments import by_value
 from .cases import Case, read
 from .demo import gray_scott, wave
 from .demo.outcome import Outcome, check_drawable, draw
@@ -246,7 +245,7 @@ def _check_case(file: Path, case: Case, sizes: Mapping[str, int], directions: in
         kernel = api.kernel(file, case.kernel)
         own = {name: number for name, number in sizes.items() if name in case.sizes}
         made = case.arrays({d.name: d.type for d in kernel.parameters}, seed, own)
-        args = tuple(_annotated(value, name in case.active) for name, value in made.items())
+        args = tuple(case.annotated(name, value) for name, value in made.items())
         grid, block, shared_mem = case.geometry(own)
         report = testing.check_gradient(kernel, args, grid=grid, block=block, shared_mem=shared_mem, directions=directions, seed=seed)
     except (AssertionError, GpuadError) as failure:
@@ -255,9 +254,3 @@ def _check_case(file: Path, case: Case, sizes: Mapping[str, int], directions: in
         return False
     print(f"{case.span}: {report}")
     return True
-
-
-def _annotated(value: Any, active: bool) -> Any:
-    if not active:
-        return value
-    return Duplicated(value) if isinstance(value, np.ndarray) else by_value.active(value)

@@ -10,11 +10,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-import numpy as np
-
-from gpuad import Duplicated, launching
+from gpuad import launching
 from gpuad.api import Kernel, kernel
-from gpuad.arguments import by_value
 from gpuad.cases import Case, all_cases
 from gpuad.executors.host import Host
 from gpuad.executors.reference import Reference
@@ -35,18 +32,11 @@ def compiled(text: str, name: str) -> Kernel:
     return kernel(text, name)
 
 
-def annotated(value: Any, active: bool) -> Any:
-    """An argument as a case declares it."""
-    if not active:
-        return value
-    return Duplicated(value) if isinstance(value, np.ndarray) else by_value.active(value)
-
-
 def arguments(name: str, seed: int = 0) -> tuple[Any, ...]:
     """New arguments of a case, with new shadows."""
     case = CASES[name]
     made = case.arrays({d.name: d.type for d in shipped(name).parameters}, seed)
-    return tuple(annotated(value, argument in case.active) for argument, value in made.items())
+    return tuple(case.annotated(argument, value) for argument, value in made.items())
 
 
 @contextlib.contextmanager

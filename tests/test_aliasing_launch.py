@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from launch_tools import CASES, annotated, running, shipped
+from launch_tools import CASES, running, shipped
 
 from gpuad import Active, Duplicated
 from gpuad.api import autodiff, check_races
@@ -62,7 +62,7 @@ class Aliased:
         self.shapes = values[first].shape, values[second].shape
         self.sizes = values[first].size, values[second].size
         self.fill = contents(values[first], values[second])[: max(self.sizes[0], self.sizes[1] + shift) + 1]
-        self.args = [annotated(value, argument in case.active) for argument, value in made.items()]
+        self.args = [case.annotated(argument, value) for argument, value in made.items()]
         self.room = Duplicated(self.fill.copy())
         self.put(self.room[: self.sizes[0]], self.room[shift : shift + self.sizes[1]])
 

@@ -35,7 +35,7 @@ from ..ir.nodes import (
     While,
 )
 from ..ir.polynomials import Polynomial, plus, scale
-from ..ir.rewrite import blocks, defined, walk_stmts
+from ..ir.rewrite import blocks, bound, heads, walk_stmts
 from ..ir.types import I32, Space
 from .affine import apart, atoms, constant, definitions, occurs, polynomial, ratio, split, strides
 
@@ -270,12 +270,7 @@ class _Judge:
 def bound_in(loop: For | While) -> set[Expr]:
     """Vars that change from one iteration to the next: whatever the loop defines inside."""
     inside = [stmt for block in blocks(loop) for stmt in walk_stmts(block)]
-    names: set[Expr] = {v for stmt in inside for v in defined(stmt)}
-    for stmt in (loop, *inside):
-        if isinstance(stmt, For | While):
-            counter = stmt.var if isinstance(stmt, For) else stmt.counter
-            names |= {c.var for c in stmt.carried} | ({counter} if counter is not None else set())
-    return names
+    return {*heads(loop), *(v for stmt in inside for v in bound(stmt))}
 
 
 def _exclusive(a: Access, b: Access) -> bool:

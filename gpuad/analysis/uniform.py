@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator
 
 from ..ir.nodes import Barrier, Block, Expr, For, If, Kernel, LaunchIndex, Let, Load, Stmt, Var, While, walk
-from ..ir.rewrite import blocks, defined, walk_stmts
+from ..ir.rewrite import blocks, bound, defined, walk_stmts
 from ..ir.types import Space
 
 
@@ -22,7 +22,7 @@ def uniform(kernel: Kernel) -> frozenset[Var]:
         _visit(kernel.body, False, varying)
         if len(varying) == before:
             break
-    return frozenset(v for v in _defined(kernel.body) if v not in varying) | frozenset(kernel.scalars)
+    return frozenset(v for s in walk_stmts(kernel.body) for v in bound(s) if v not in varying) | frozenset(kernel.scalars)
 
 
 def common(kernel: Kernel, repeats: Callable[[Load], bool]) -> set[Var]:
@@ -104,16 +104,3 @@ def _visit(block: Block, parted: bool, varying: set[Var]) -> None:
                     varying.update(v for v in (stmt.counter, stmt.count) if v is not None)
             case _:
                 varying.update(defined(stmt))
-
-
-def _defined(block: Block) -> Iterator[Var]:
-    for stmt in block:
-        yield from defined(stmt)
-        if isinstance(stmt, For):
-            yield stmt.var
-        if isinstance(stmt, For | While):
-            yield from (c.var for c in stmt.carried)
-        if isinstance(stmt, While) and stmt.counter is not None:
-            yield stmt.counter
-        for inner in blocks(stmt):
-            yield from _defined(inner)

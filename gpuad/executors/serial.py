@@ -47,7 +47,7 @@ from ..ir.nodes import (
     variables,
     walk,
 )
-from ..ir.rewrite import blocks, defined, expressions, map_blocks, map_expr, map_stmt_exprs, substitute, walk_stmts
+from ..ir.rewrite import blocks, bound, defined, expressions, map_blocks, map_expr, map_stmt_exprs, substitute, walk_stmts
 from ..ir.types import BOOL, F64, I32, I64, U32, Scalar, Space, value_type
 from ..ir.verify import verify
 from ..transform.names import Names
@@ -181,7 +181,7 @@ class _Serial:
     def piece(self, stmts: Block, mask: Buffer | None) -> Stmt:
         """A loop over the threads. What other pieces define is fetched first, what they use put down last."""
         inside = Counter(v for s in walk_stmts(stmts) for v in _used(s))
-        own = {v for s in walk_stmts(stmts) for v in _own(s)}
+        own = {v for s in walk_stmts(stmts) for v in bound(s)}
         top = {v for s in stmts for v in defined(s)}
         assigned = {s.var for s in walk_stmts(stmts) if isinstance(s, Assign)} - own
         fetched = [v for v in dict.fromkeys((*inside, *assigned)) if v not in own and v not in self.params]
@@ -564,19 +564,6 @@ def _used(stmt: Stmt) -> Iterator[Var]:
     yield from (v for e in expressions(stmt) for v in variables(e))
     if isinstance(stmt, Assign):
         yield stmt.var
-
-
-def _own(stmt: Stmt) -> Iterator[Var]:
-    """All Vars that a statement binds, also inside loops."""
-    yield from defined(stmt)
-    match stmt:
-        case For(var=var, carried=carried):
-            yield var
-            yield from (c.var for c in carried)
-        case While(counter=counter, carried=carried):
-            yield from (c.var for c in carried)
-            if counter is not None:
-                yield counter
 
 
 def _touches(stmt: Stmt, buffer: Buffer) -> bool:

@@ -106,6 +106,21 @@ def defined(stmt: Stmt) -> tuple[Var, ...]:
     return ()
 
 
+def heads(stmt: Stmt | None) -> tuple[Var, ...]:
+    """The Vars that a loop defines for the blocks inside it: a For's index or a While's `counter`, and what it carries."""
+    match stmt:
+        case For(var=var, carried=carried):
+            return (var, *(c.var for c in carried))
+        case While(counter=counter, carried=carried):
+            return (*((counter,) if counter is not None else ()), *(c.var for c in carried))
+    return ()
+
+
+def bound(stmt: Stmt) -> tuple[Var, ...]:
+    """The Vars that a statement defines, in its own block and for those inside it, but not those of the statements inside it."""
+    return (*defined(stmt), *heads(stmt))
+
+
 def blocks(stmt: Stmt) -> tuple[Block, ...]:
     """The blocks directly inside a statement, in order: an If's two sides, a For's body, a While's header and body."""
     match stmt:

@@ -9,7 +9,7 @@ An array that is accessed anywhere else, or stored to where it is not certain to
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from .constants import evaluated, whole
@@ -38,7 +38,7 @@ from .nodes import (
     While,
     variables,
 )
-from .rewrite import defined, map_stmt_exprs, walk_stmts
+from .rewrite import bound, defined, map_stmt_exprs, walk_stmts
 from .types import HALVES, Space
 
 LENGTH = 64  # of an array, and of a loop
@@ -84,7 +84,8 @@ class _Unroll:
         self.arrays = arrays
         self.kept: set[Buffer] = set()
         self.mutable = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
-        self.uid = 1 + max((v.uid for v in _variables(kernel)), default=0)
+        own = (v for s in walk_stmts(kernel.body) for v in bound(s))
+        self.uid = 1 + max((v.uid for v in (*kernel.scalars, *own)), default=0)
         self.written = 0
 
     def block(self, block: Block, scope: _Scope) -> Block:
@@ -279,16 +280,3 @@ def _defining(stmt: Stmt, names: Mapping[Var, Var]) -> Stmt:
     """The statement with another variable defined."""
     assert isinstance(stmt, Let | Load | Take | Shuffle | Atomic), stmt
     return replace(stmt, var=names[stmt.var]) if stmt.var is not None else stmt
-
-
-def _variables(kernel: Kernel) -> Iterator[Var]:
-    """All that are defined in the kernel."""
-    yield from kernel.scalars
-    for stmt in walk_stmts(kernel.body):
-        yield from defined(stmt)
-        if isinstance(stmt, For | While):
-            yield from (c.var for c in stmt.carried)
-        if isinstance(stmt, For):
-            yield stmt.var
-        if isinstance(stmt, While) and stmt.counter is not None:
-            yield stmt.counter

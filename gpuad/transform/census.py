@@ -38,7 +38,7 @@ from ..ir.nodes import (
     While,
     variables,
 )
-from ..ir.rewrite import blocks, defined, expressions, map_blocks, walk_stmts
+from ..ir.rewrite import blocks, bound, expressions, map_blocks, walk_stmts
 from ..ir.types import BOOL, I32, I64, Space
 from .names import Names
 from .prune import prune
@@ -136,7 +136,7 @@ def _unknown(reverse: Kernel) -> set[Var]:
             if isinstance(stmt, Alloc) and memory is not None and memory.space is not Space.LOCAL:
                 arrays.add(memory)
             if isinstance(stmt, Take | Atomic | Shuffle | Pop) or (isinstance(stmt, Load) and memory in arrays) or not sure:
-                found.update(_made(stmt))
+                found.update(bound(stmt))
             if not sure and isinstance(stmt, Assign):
                 found.add(stmt.var)
             if not sure and memory is not None:
@@ -155,7 +155,7 @@ def _ends_outside(stmt: Stmt) -> bool:
 def _by_numbers(body: Block, given: Collection[Var], arrays: Collection[Buffer]) -> bool:
     """Whether nothing is used but whole numbers and arrays of the thread's own."""
     stmts = list(walk_stmts(body))
-    made = {v for s in stmts for v in _made(s)} | set(given)
+    made = {v for s in stmts for v in bound(s)} | set(given)
     for stmt in stmts:
         memory = getattr(stmt, "buffer", None)
         if isinstance(stmt, Barrier | Shuffle) or (isinstance(stmt, Load) and memory in arrays):
@@ -165,17 +165,6 @@ def _by_numbers(body: Block, given: Collection[Var], arrays: Collection[Buffer])
         if any(v not in made for e in expressions(stmt) for v in variables(e)):
             return False
     return True
-
-
-def _made(stmt: Stmt) -> Iterator[Var]:
-    """The variables that a statement defines, inside of itself too."""
-    yield from defined(stmt)
-    if isinstance(stmt, For | While):
-        yield from (c.var for c in stmt.carried)
-    if isinstance(stmt, For):
-        yield stmt.var
-    if isinstance(stmt, While) and stmt.counter is not None:
-        yield stmt.counter
 
 
 def _touches(block: Block, shadow: Buffer, times: int) -> Iterator[tuple[Expr, int]]:

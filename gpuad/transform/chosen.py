@@ -52,7 +52,18 @@ from ..ir.nodes import (
     variables,
     walk,
 )
-from ..ir.rewrite import blocks, defined, expressions, map_blocks, map_expr, map_stmt_exprs, substitute, substituted, walk_stmts
+from ..ir.rewrite import (
+    blocks,
+    bound,
+    defined,
+    expressions,
+    map_blocks,
+    map_expr,
+    map_stmt_exprs,
+    substitute,
+    substituted,
+    walk_stmts,
+)
 from ..ir.types import BOOL
 from .fold import FALSE, integer, logical
 from .names import Names
@@ -444,14 +455,8 @@ def _before(loop: For) -> Expr:
     return Binary("-", loop.start, loop.step, loop.start.type)
 
 
-def _bound(stmt: For | While) -> tuple[Var, ...]:
-    counter = (stmt.var,) if isinstance(stmt, For) else (stmt.counter,) if stmt.counter is not None else ()
-    return (*counter, *(c.var for c in stmt.carried))
-
-
 def _free(body: Block) -> set[Var]:
     """Variables that the body does not define."""
-    inside = {v for s in walk_stmts(body) for v in defined(s)}
-    inside |= {v for s in walk_stmts(body) if isinstance(s, For | While) for v in _bound(s)}
+    inside = {v for s in walk_stmts(body) for v in bound(s)}
     used = {v for s in walk_stmts(body) for e in expressions(s) for v in walk(e) if isinstance(v, Var)}
     return used - inside

@@ -33,7 +33,7 @@ from ..ir.nodes import (
     While,
     variables,
 )
-from ..ir.rewrite import defined, map_blocks, map_stmt_exprs, substitute, walk_stmts
+from ..ir.rewrite import bound, defined, map_blocks, map_stmt_exprs, substitute, walk_stmts
 from .names import Names
 from .share import shared
 
@@ -81,7 +81,7 @@ def with_own_names(block: Block, names: Names, given: Mapping[Var, Expr]) -> Blo
     """The block with definitions of its own; `given`: what stands for variables that it does not define."""
     own: dict[Var, Var] = {}
     for stmt in walk_stmts(block):
-        for var in (*defined(stmt), *_inner(stmt)):
+        for var in bound(stmt):
             if var not in own:
                 own[var] = names.var(var.name, var.type)
     return _renamed(block, own, {**given, **own})
@@ -96,16 +96,6 @@ def with_own_arrays(block: Block, names: Names) -> Block:
 def _elsewhere(block: Block, arrays: Mapping[Buffer, Buffer]) -> Block:
     inner = (map_blocks(stmt, lambda b: _elsewhere(b, arrays)) for stmt in block)
     return tuple(replace(s, buffer=arrays[s.buffer]) if getattr(s, "buffer", None) in arrays else s for s in inner)  # type: ignore[call-arg, attr-defined]
-
-
-def _inner(stmt: Stmt) -> tuple[Var, ...]:
-    """What a statement defines for the blocks inside it."""
-    match stmt:
-        case For(var=var, carried=carried):
-            return (var, *(c.var for c in carried))
-        case While(carried=carried, counter=counter):
-            return (*(c.var for c in carried), *((counter,) if counter is not None else ()))
-    return ()
 
 
 def _renamed(block: Block, own: Mapping[Var, Var], used: Mapping[Var, Expr]) -> Block:

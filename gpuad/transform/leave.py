@@ -43,7 +43,7 @@ from ..ir.nodes import (
     variables,
     walk,
 )
-from ..ir.rewrite import blocks, defined, expressions, map_blocks, map_expr, map_stmt_exprs, rebuild, walk_stmts
+from ..ir.rewrite import blocks, bound, defined, expressions, heads, map_blocks, map_expr, map_stmt_exprs, rebuild, walk_stmts
 from ..ir.types import BOOL
 from .names import Names
 
@@ -87,7 +87,7 @@ class _Place:
     def visible(self, levels: int | None = None) -> Iterator[Var]:
         """The variables that can be used there (of the outermost blocks only)."""
         for owner, branch, block, position in self.around[:levels]:
-            yield from _heads(owner)
+            yield from heads(owner)
             if isinstance(owner, While) and branch == 1:
                 yield from (v for s in owner.header for v in defined(s))
             yield from (v for s in block[:position] for v in defined(s))
@@ -104,15 +104,6 @@ def _places(
             yield from _places(inner, stmt, number, here)
 
 
-def _heads(owner: Stmt | None) -> tuple[Var, ...]:
-    match owner:
-        case For(var=var, carried=carried):
-            return (var, *(c.var for c in carried))
-        case While(counter=counter, carried=carried):
-            return (*((counter,) if counter is not None else ()), *(c.var for c in carried))
-    return ()
-
-
 class _Iteration:
     """One stack: the scope that fills it, and the one that takes from it."""
 
@@ -124,7 +115,7 @@ class _Iteration:
         self.push, self.pop = push, pop
         self.pushed = dict(zip(pop.stmt.vars, push.stmt.values, strict=True))
         mutable = {s.var for s in walk_stmts(body) if isinstance(s, Assign)}
-        self.own = {v for s in walk_stmts(body) for v in (*defined(s), *_heads(s))}
+        self.own = {v for s in walk_stmts(body) for v in bound(s)}
         levels = sum(a[0] is b[0] and a[1] == b[1] for a, b in zip(push.around, pop.around, strict=False))
         at_push = [v for v in push.visible() if v not in mutable]
         both = set(pop.visible(levels)) & set(push.visible(levels)) - mutable

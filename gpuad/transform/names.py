@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir.nodes import Alloc, Atomic, Buffer, For, If, Kernel, Let, Load, Pop, Shuffle, Stmt, Take, Var, While
-from ..ir.rewrite import defined, walk_stmts
+from ..ir.nodes import Alloc, Buffer, Kernel, Stmt, Var
+from ..ir.rewrite import bound, walk_stmts
 from ..ir.types import Scalar, Space
 
 
@@ -28,14 +28,4 @@ class Names:
 
 
 def _uids(stmt: Stmt) -> list[int]:
-    found = [v.uid for v in defined(stmt)]
-    match stmt:
-        case Alloc(buffer=b):
-            found.append(b.uid)
-        case For(var=var, carried=carried):
-            found.extend([var.uid, *(c.var.uid for c in carried)])
-        case While(carried=carried, counter=counter):
-            found.extend([*(c.var.uid for c in carried), *([counter.uid] if counter else [])])
-        case Let() | Load() | Take() | Atomic() | Pop() | Shuffle() | If():
-            pass
-    return found
+    return [v.uid for v in bound(stmt)] + ([stmt.buffer.uid] if isinstance(stmt, Alloc) else [])

@@ -36,7 +36,7 @@ from ..ir.nodes import (
     variables,
     walk,
 )
-from ..ir.rewrite import blocks, defined, is_short, map_blocks, substitute, walk_stmts
+from ..ir.rewrite import blocks, bound, defined, heads, is_short, map_blocks, substitute, walk_stmts
 from ..ir.types import F32, F64, Space
 from .names import Names
 
@@ -90,7 +90,7 @@ class _Broadcast:
         if self.picks(branch.condition):
             return (branch,)
         stmts = [s for side in (branch.then, branch.otherwise) for s in walk_stmts(side)]
-        own = {v for s in stmts for v in (*defined(s), *_heads(s))}
+        own = {v for s in stmts for v in bound(s)}
         others = {getattr(s, "buffer", None) for s in stmts if not isinstance(s, Accumulate)}
         merges, sums, kept = list(branch.merges), [], []
         for number, side in enumerate((branch.then, branch.otherwise)):
@@ -137,18 +137,8 @@ def _varying(body: Block) -> frozenset[Var]:
     for stmt in walk_stmts(body):
         if not (isinstance(stmt, Let) and stmt.var.type.is_integer):
             found.update(defined(stmt))
-        found |= _heads(stmt)
+        found.update(heads(stmt))
     return frozenset(found)
-
-
-def _heads(stmt: Stmt) -> set[Var]:
-    """The variables that a loop defines in its own body."""
-    match stmt:
-        case For(var=var, carried=carried):
-            return {var, *(c.var for c in carried)}
-        case While(counter=counter, carried=carried):
-            return {c.var for c in carried} | ({counter} if counter is not None else set())
-    return set()
 
 
 @dataclass
@@ -189,7 +179,7 @@ class _Sums:
 
     def after(self, loop: For | While) -> list[Stmt]:
         inner = [s for block in blocks(loop) for s in walk_stmts(block)]
-        own = {v for s in (loop, *inner) for v in (*defined(s), *_heads(s))} | {s.var for s in inner if isinstance(s, Assign)}
+        own = {v for s in (loop, *inner) for v in bound(s)} | {s.var for s in inner if isinstance(s, Assign)}
         totals: dict[tuple[Buffer, Expr], Var] = {}
         ends: list[Stmt] = []
         for stmt in inner:

@@ -36,7 +36,7 @@ from ...ir.nodes import (
     walk,
 )
 from ...ir.polynomials import Monomial, Polynomial, plus, scale, times
-from ...ir.rewrite import rebuild, substitute, walk_stmts
+from ...ir.rewrite import bound, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL, HALVES, I32, I64, Space
 from ..structure import Read, blocks, defined, operands, read, reads, visit_operands, written
 from .axes import GLOBAL
@@ -213,7 +213,8 @@ class _Waiting:
     def __init__(self, kernel: Kernel, places: _Places, buffers: frozenset[Buffer]) -> None:
         self.places = places
         self.buffers = buffers
-        self.uid = 1 + max((v.uid for v in (*kernel.scalars, *(v for s in walk_stmts(kernel.body) for v in _own(s)))), default=0)
+        own = (v for s in walk_stmts(kernel.body) for v in (*defined(s), *bound(s)))
+        self.uid = 1 + max((v.uid for v in (*kernel.scalars, *own)), default=0)
         self.held: dict[_Place, Var] = {}
         self.first: dict[_Place, Expr] = {}  # the subscript under which an element is met first: a compiler sees that it is the same
         self.left: dict[_Place, int] = {}
@@ -280,10 +281,3 @@ class _Waiting:
     def var(self, buffer: Buffer) -> Var:
         self.uid += 1
         return Var(buffer.name, buffer.element, self.uid)
-
-
-def _own(stmt: Stmt) -> tuple[Var, ...]:
-    inner = getattr(stmt, "merges", ()), getattr(stmt, "carried", ())
-    more = [v for part in (*inner[0], *inner[1]) for v in (part.var, getattr(part, "result", part.var))]
-    single = (getattr(stmt, "var", None), getattr(stmt, "counter", None), getattr(stmt, "count", None))
-    return (*defined(stmt), *more, *(v for v in single if v is not None))

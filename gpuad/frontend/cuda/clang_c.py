@@ -7,6 +7,7 @@ only module that calls the C interface directly; a library without these functio
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -133,6 +134,13 @@ def children(cursor: Cursor) -> list[Cursor]:
     if broken_off:
         raise failure[0] if failure else RecursionError("the children of a cursor")
     return found
+
+
+def descendants(cursor: Cursor) -> Iterator[Cursor]:
+    """All that is inside a cursor, each before what it contains."""
+    for child in children(cursor):
+        yield child
+        yield from descendants(child)
 
 
 def same_extent(one: Cursor, other: Cursor) -> bool:

@@ -11,7 +11,6 @@ begins behind what there was before, at the same place for all threads, and in t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from clang.cindex import Cursor, CursorKind
@@ -19,7 +18,7 @@ from clang.cindex import Type as ClangType
 
 from ...ir.records import holds_pointers, numbers
 from ...ir.types import Scalar
-from .clang_c import binary_operator, children, initializer, unary_operator
+from .clang_c import binary_operator, children, descendants, initializer, unary_operator
 from .context import Context
 from .places import is_ours
 from .types import lower_type
@@ -46,7 +45,7 @@ def cut(ctx: Context, array: Cursor, element: ClangType) -> tuple[Scalar, ...]:
     """The types of numbers in an `extern __shared__` array that is cut into arrays of several types; none if it is not."""
     if not ctx.active:
         return ()
-    nodes = list(_nodes(ctx.active[-1]))
+    nodes = list(descendants(ctx.active[-1]))
     if array not in nodes:
         return ()
     found = _Found({array: _plain(element)})
@@ -97,7 +96,7 @@ def _changes(found: _Found, cast: Cursor) -> bool:
 
 def _is_used(array: Cursor, found: _Found, nodes: list[Cursor]) -> bool:
     """Whether the memory is used as what it is declared to be."""
-    inside = {inner for cast in found.casts for inner in _nodes(cast)}
+    inside = {inner for cast in found.casts for inner in descendants(cast)}
     return any(is_use(node, array) and node not in inside for node in nodes)
 
 
@@ -126,7 +125,7 @@ def _root(expression: Cursor) -> tuple[Cursor | None, list[Cursor]]:
 
 def _is_uniform(expression: Cursor, nodes: list[Cursor], known: tuple[Cursor, ...]) -> bool:
     """Whether all threads of a block have the same value for an offset, which is not negative as far as one can see."""
-    for node in (expression, *_nodes(expression)):
+    for node in (expression, *descendants(expression)):
         if node.kind == CursorKind.CALL_EXPR or (node.kind == CursorKind.UNARY_OPERATOR and unary_operator(node) == "-"):
             return False
         variable = node.referenced if node.kind == CursorKind.DECL_REF_EXPR else None
@@ -167,9 +166,3 @@ def _plain(type_: ClangType) -> ClangType:
     """A type without const."""
     declared = type_.get_canonical()
     return declared.get_declaration().type.get_canonical() if declared.get_declaration().type.spelling else declared
-
-
-def _nodes(cursor: Cursor) -> Iterator[Cursor]:
-    for child in children(cursor):
-        yield child
-        yield from _nodes(child)

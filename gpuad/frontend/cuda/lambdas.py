@@ -12,7 +12,7 @@ from clang.cindex import Cursor, CursorKind
 
 from ...ir.surface import Declaration, Declare, Function, Name, Stmt
 from ...ir.types import Array
-from .clang_c import children, file_location
+from .clang_c import children, descendants, file_location
 from .context import Context
 from .fence import LAMBDA
 from .types import is_const
@@ -77,7 +77,7 @@ def _is_made(ctx: Context, cursor: Cursor, kind: Cursor) -> bool:
 def _copied(ctx: Context, cursor: Cursor) -> Iterator[Cursor]:
     """The variables around a lambda that it captures by copy."""
     by_copy, named = _captures(ctx, cursor)
-    nodes = list(_nodes(cursor))
+    nodes = list(descendants(cursor))
     own = {node for node in nodes if node.kind in _VARIABLES}
     used = (node.referenced for node in nodes if node.kind == CursorKind.DECL_REF_EXPR and node.referenced is not None)
     for variable in dict.fromkeys(v for v in used if v not in own and v in ctx.declarations):
@@ -114,9 +114,3 @@ def _captures(ctx: Context, cursor: Cursor) -> tuple[bool | None, dict[str, bool
 
 def _is_variable(ctx: Context, name: str) -> bool:
     return any(variable.spelling == name for variable in ctx.declarations)
-
-
-def _nodes(cursor: Cursor) -> Iterator[Cursor]:
-    for child in children(cursor):
-        yield child
-        yield from _nodes(child)

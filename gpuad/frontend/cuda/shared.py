@@ -5,14 +5,12 @@ An array without a length gets DYNAMIC as its length; `transform.normalize` is t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from clang.cindex import Cursor, CursorKind, TypeKind
 from clang.cindex import Type as ClangType
 
 from ...ir.surface import DYNAMIC, Declaration, Declare
 from ...ir.types import Array, Scalar, Type
-from .clang_c import children, has_attribute, initializer
+from .clang_c import children, descendants, has_attribute, initializer
 from .construction import is_undefined
 from .context import Context
 from .cuts import cut, is_use
@@ -68,17 +66,11 @@ def _meant(ctx: Context, cursor: Cursor, element: ClangType) -> ClangType:
     if not ctx.active:
         return element
     uses, targets = 0, list[ClangType]()
-    for node in _nodes(ctx.active[-1]):
+    for node in descendants(ctx.active[-1]):
         uses += is_use(node, cursor)
         if node.kind in _CASTS and is_use(_operand(node), cursor):
             targets.append(node.type.get_canonical().get_pointee())
     return targets[0] if targets and len(targets) == uses and all(t == targets[0] for t in targets) else element
-
-
-def _nodes(cursor: Cursor) -> Iterator[Cursor]:
-    for child in children(cursor):
-        yield child
-        yield from _nodes(child)
 
 
 def _operand(cast: Cursor) -> Cursor:
