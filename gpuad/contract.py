@@ -124,6 +124,12 @@ def _exit(adjoint: Adjoint) -> str:
     return f"On exit {'; '.join(parts)}." if parts else "On exit nothing has changed."
 
 
+def filled(stage: Stage) -> list[Buffer]:
+    """The arrays in which threads keep numbers for those that gather, if the stage is what fills them."""
+    stored = {s.buffer for s in walk_stmts(stage.kernel.body) if isinstance(s, Store)}
+    return [p.item for p in stage.parameters if p.role == "partial" and isinstance(p.item, Buffer) and p.item in stored]
+
+
 def gathered(stage: Stage) -> frozenset[Buffer]:
     """The shadows into which a stage of its own grid collects."""
     if stage.grid is None:
@@ -134,10 +140,11 @@ def gathered(stage: Stage) -> frozenset[Buffer]:
 def _launch(stage: Stage, name: str) -> str:
     needed = dynamic_bytes(stage.kernel)
     large = f" It needs {needed} bytes of dynamic shared memory: set cudaFuncAttributeMaxDynamicSharedMemorySize to it." if needed else ""
-    if stage.grid is None:
-        return f"launch {stage.kernel.name} with the same grid and block.{large}"
     numbers = [f"{p.item.name} = {stage.numbers[p.role, p.position]}" for p in stage.parameters if (p.role, p.position) in stage.numbers]
-    return f"launch {', '.join([f'{stage.kernel.name} with grid {stage.grid} and the block of {name}', *numbers])}.{large}"
+    shape = "the same grid and block" if stage.grid is None else f"grid {stage.grid} and the block of {name}"
+    arrays = ", ".join(b.name for b in filled(stage))
+    more = f" It fills {arrays}, an element for each thread of the launch." if arrays else ""
+    return f"launch {', '.join([f'{stage.kernel.name} with {shape}', *numbers])}.{more}{large}"
 
 
 def _names(buffers: Collection[Buffer]) -> str:

@@ -9,7 +9,7 @@ as a set of truth values, so that few texts serve all launches.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -39,6 +39,7 @@ from .transform.intervals import Intervals, intervals
 from .transform.logs import Log, augmented, logs_of, written
 from .transform.names import Names
 from .transform.normalize import normalize
+from .transform.partials import Partials, partials
 from .transform.prune import prune
 from .transform.quiet import quiet
 from .transform.recording import Recording, record
@@ -73,8 +74,8 @@ class Pattern:
 class Parameter:
     """What a generated kernel's parameter stands for. `role`: 'primal' (as it is after the launch), 'shadow', 'entry' (a copy from before
     the launch), 'working' (the same, which the kernel overwrites), 'offset' (of an overlapping parameter), 'log', 'base', 'field',
-    'depth', 'overflow', 'first', 'threads', 'from' and 'to' (of a gather), or 'tangent...'. `position`: the user's parameter, or the number
-    of the log, scratch or axis."""
+    'depth', 'overflow', 'partial' (what threads keep for those that gather), 'first', 'threads', 'from' and 'to' (of a gather), or
+    'tangent...'. `position`: the user's parameter, or the number of the log, scratch or axis."""
 
     role: str
     position: int
@@ -137,6 +138,7 @@ class Adjoint(Judged):
     name: str
     _variants: dict[Variant, Kernel] = field(default_factory=dict, init=False)
     _gathers: dict[Any, Any] = field(default_factory=dict, init=False)
+    _partials: dict[Gather, Partials] = field(default_factory=dict, init=False)
 
     def kernel(self, plain: frozenset[Buffer] = frozenset(), header: str = "") -> Kernel:
         """The reverse kernel in which the shadows `plain` are accumulated plainly and all others atomically."""
@@ -163,14 +165,48 @@ class Adjoint(Judged):
         verify(kernel)
         return kernel
 
-    def gather(self, shadows: Mapping[Buffer, int]) -> Gather | None:
-        """What of the accumulations into the shadows can be gathered, as far as the text says; of each, which of several ways to do so."""
-        key = frozenset(shadows.items())
+    def gather(self, shadows: Mapping[Buffer, int], *, keeping: bool = False) -> Gather | None:
+        """What of the accumulations into the shadows can be gathered, as far as the text says; of each, which of several ways to do so.
+        `keeping`: where threads may keep what their loops come to (`partials`)."""
+        key = frozenset(shadows.items()), keeping
         if key not in self._gathers:
             ordered = {b: shadows[b] for b in self.undecided if b in shadows}
-            self._gathers[key] = self._gathered(ordered) if self.is_divisible else None
+            find = self._gathered_with_partials if keeping else self._gathered
+            self._gathers[key] = find(ordered) if self.is_divisible else None
         found: Gather | None = self._gathers[key]
         return found
+
+    def _gathered_with_partials(self, shadows: Mapping[Buffer, int]) -> Gather | None:
+        """The same, if more can be gathered where threads keep something."""
+        plainly = self.gather(shadows)
+        left = set(shadows) - (plainly.buffers if plainly is not None else set())
+        names = self._names()
+        numbers = partials(self.layout.body, left, names) if left else None
+        found = gather(numbers.reading, shadows, self.params, names, numbers.threads) if numbers is not None else None
+        if numbers is None or found is None or len(found.buffers) <= len(set(shadows) - left):
+            return plainly
+        self._partials[found] = numbers
+        return found
+
+    def partials(self, gathered: Gather) -> Partials | None:
+        """What threads keep for those that gather."""
+        return self._partials.get(gathered)
+
+    def keeping(self, numbers: Partials) -> tuple[Kernel, tuple[Parameter, ...]]:
+        """The kernel in which threads keep what their loops come to, and its parameters."""
+        if numbers not in self._gathers:
+            parameters = self._used(numbers.filling, _partial_parameters(numbers))
+            kernel = Kernel(f"{self.primal.name}_partials", tuple(p.item for p in parameters), numbers.filling, self.primal.span)
+            verify(kernel)
+            self._gathers[numbers] = kernel, parameters
+        found: tuple[Kernel, tuple[Parameter, ...]] = self._gathers[numbers]
+        return found
+
+    def _used(self, body: Block, more: Sequence[Parameter]) -> tuple[Parameter, ...]:
+        """The parameters that a body uses."""
+        used: set[Any] = {v for s in walk_stmts(body) for e in expressions(s) for v in variables(e)}
+        used.update(getattr(s, "buffer", None) for s in walk_stmts(body))
+        return tuple(p for p in (*self.parameters, *more) if p.item in used)
 
     def _gathered(self, shadows: Mapping[Buffer, int]) -> Gather | None:
         """The same. Where an index is found in a table (`u[i + dx[k]]`), the loops over it are written out."""
@@ -192,8 +228,6 @@ class Adjoint(Judged):
         if key not in self._gathers:
             collected, sums = gather_kernel(gathered, sides, key[2], dict(boxed), self._names(gathered), self.first_own)
             body = accumulate(collected, {})
-            used: set[Any] = {v for s in walk_stmts(body) for e in expressions(s) for v in variables(e)}
-            used.update(getattr(s, "buffer", None) for s in walk_stmts(body))
             numbers = [Parameter(r, i, v) for r, vs in (("first", gathered.first), ("threads", gathered.threads)) for i, v in enumerate(vs)]
             numbers += [
                 Parameter(role, 3 * k + axis, ends[axis][side])
@@ -201,7 +235,8 @@ class Adjoint(Judged):
                 for side, role in enumerate(("from", "to"))
                 for axis in range(3)
             ]
-            parameters = tuple(p for p in (*self.parameters, *numbers) if p.item in used)
+            arrays = [p for p in _partial_parameters(self.partials(gathered)) if p.role == "partial"]
+            parameters = self._used(body, [*arrays, *numbers])
             kernel = Kernel(f"{self.primal.name}_gather", tuple(p.item for p in parameters), body, self.primal.span, unordered=sums)
             verify(kernel)
             self._gathers[key] = kernel, parameters
@@ -254,24 +289,33 @@ class Adjoint(Judged):
         """Whether a part of the adjoint may run before the rest."""
         return self.pattern.analyse and not self.layout.scratch and not any(p.role == "working" for p in self.parameters)
 
-    def rest(self, gathered: frozenset[Buffer], chosen: Variant, moved: frozenset[int] = frozenset()) -> Kernel | None:
-        """The reverse kernel without what is gathered, and without the additions that are `moved`; None if nothing is left."""
-        key = gathered, chosen, moved
+    def rest(
+        self, gathered: frozenset[Buffer], chosen: Variant, moved: frozenset[int] = frozenset(), numbers: Partials | None = None
+    ) -> tuple[Kernel, tuple[Parameter, ...]] | None:
+        """The reverse kernel without what is gathered, and without the additions that are `moved`, and its parameters; None if nothing is
+        left. `numbers`: what threads have kept."""
+        key = gathered, chosen, moved, numbers
         if key not in self._gathers:
             plain, assigned, left, lent = chosen
-            body = rest(without(self.layout.body, moved), gathered | lent, plain, left, self.first_own)
-            body = prune(direct(accumulate(body, {b: b in plain for b in self.undecided}, assigned, left)))
-            kernel = Kernel(self.name, self.params, self._reduced(body), self.primal.span)
+            whole = self.layout.body if numbers is None else numbers.reading
+            body = rest(without(whole, moved), gathered | lent, plain, left, self.first_own)
+            body = self._reduced(prune(direct(accumulate(body, {b: b in plain for b in self.undecided}, assigned, left))))
+            arrays = _partial_parameters(numbers)
+            there = {p.item for p in self._used(body, arrays)}
+            parameters = (*self.parameters, *(p for p in arrays if p.item in there))
+            kernel = Kernel(self.name, tuple(p.item for p in parameters), body, self.primal.span)
             verify(kernel)
-            self._gathers[key] = kernel if body else None
-        found: Kernel | None = self._gathers[key]
+            self._gathers[key] = (kernel, parameters) if body else None
+        found: tuple[Kernel, tuple[Parameter, ...]] | None = self._gathers[key]
         return found
 
     def _reduced(self, body: Block) -> Block:
         return reduced(body, Names(Kernel(self.name, self.params, body))) if self.pattern.analyse else body
 
     def _names(self, gathered: Gather | None = None) -> Names:
-        own = gathered.variables if gathered is not None else ()
+        own: tuple[Var | Buffer, ...] = gathered.variables if gathered is not None else ()
+        numbers = self.partials(gathered) if gathered is not None else None
+        own = (*own, *numbers.buffers) if numbers is not None else own
         return Names(Kernel(self.name, (*self.params, *own), self.layout.body))
 
     @property
@@ -531,6 +575,14 @@ def _parameters(
     entries = [Parameter("working" if b in recording.working else "entry", positions[b], copy) for b, copy in recording.entry.items()]
     recorded = [Parameter("log", i, log) for i, log in enumerate(logs)]
     return (*_primal_and_shadow(kernel, shadows, pattern), *entries, *recorded, *stack_parameters(layout))
+
+
+def _partial_parameters(numbers: Partials | None) -> tuple[Parameter, ...]:
+    """The arrays that threads keep numbers in, and how many threads there are."""
+    if numbers is None:
+        return ()
+    arrays = (Parameter("partial", k, array) for k, array in enumerate(numbers.buffers))
+    return (*arrays, *(Parameter("threads", k, v) for k, v in enumerate(numbers.threads)))
 
 
 def stack_parameters(layout: Layout) -> tuple[Parameter, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from . import launching
 from .analysis.affine import atoms, definitions, polynomial
 from .codegen.cuda import comment, cuda_source
-from .contract import contract, gathered, shadow_parameters
+from .contract import contract, filled, gathered, shadow_parameters
 from .differentiate import Adjoint
 from .ir.nodes import Accumulate, Alloc, Atomic, Buffer, How, Load, Stmt, Store, Take, walk
 from .ir.rewrite import walk_stmts
@@ -19,8 +19,8 @@ from .transform.claims import contested, is_plain_write
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the account: `topic` 'saved', 'not saved', 'stack' or 'shadow'; the `name` in the generated text; `how`; `why`, with the
-    place in the user's source."""
+    """One line of the account: `topic` 'saved', 'not saved', 'stack', 'partial' or 'shadow'; the `name` in the generated text; `how`;
+    `why`, with the place in the user's source."""
 
     topic: str
     name: str
@@ -74,7 +74,7 @@ def adjoint_text(function: Function, adjoint: Adjoint, call: Call | None) -> Adj
 
 def explanation(adjoint: Adjoint, stages: Sequence[Stage], call: Call | None) -> Explanation:
     """What the adjoint saves and why, and how each shadow is accumulated in the kernels of the reverse pass."""
-    rows = [*_saved_rows(adjoint), *_stack_rows(adjoint), *_shadow_rows(adjoint, stages)]
+    rows = [*_saved_rows(adjoint), *_stack_rows(adjoint), *_partial_rows(stages), *_shadow_rows(adjoint, stages)]
     assumed = dict.fromkeys((*_assumptions(adjoint), *_turns(adjoint, call)))
     return Explanation(adjoint.primal.name, tuple(rows), tuple(assumed))
 
@@ -103,6 +103,14 @@ def _stack_rows(adjoint: Adjoint) -> list[Row]:
     return [
         *(Row("stack", a.name, "local", f"{a.length} entries in each thread") for a in arrays),
         *(Row("stack", f.name, "scratch", f"an entry an iteration, needed by {_at(_first(adjoint.layout.body, Load, f))}") for f in fields),
+    ]
+
+
+def _partial_rows(stages: Sequence[Stage]) -> list[Row]:
+    return [
+        Row("partial", array.name, "scratch", f"an element a thread, {_at(_first(stage.kernel.body, Store, array))}, for those that gather")
+        for stage in stages
+        for array in filled(stage)
     ]
 
 

@@ -109,6 +109,12 @@ def _(f: Any, g: Any, solid: Any, omega: Any, push: Any, **_: Any) -> Arrays:
     return {"g": np.where(solid, g, after)}
 
 
+@model("dense")
+def _(x: Any, weights: Any, bias: Any, **_: Any) -> Arrays:
+    total = bias + x.astype(np.float64) @ weights
+    return {"y": total * np.vectorize(lambda d: 0.5 * math.erfc(-d / math.sqrt(2)))(total)}
+
+
 @model("nbody-forces")
 def _(position: Any, mass: Any, softening: Any, **_: Any) -> Arrays:
     away = position[None] - position[:, None]

@@ -6,7 +6,7 @@ Which argument of a kernel is which of the call's, and which is made for the cal
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .. import launching
@@ -38,10 +38,10 @@ class _Making:
         fresh = {j: (self.fresh[id(m.root)][1], m.offset * m.itemsize) for j, m in given.items()}
         self.launches.append(Launch(run, positions, fresh))
 
-    def logs(self, logs: Sequence[Memory]) -> None:
-        """Notes room for what a forward pass writes down."""
-        for log in logs:
-            self.made(log, Fresh("zeros", length=int(log.root.size), dtype=log.root.dtype))
+    def zeros(self, rooms: Iterable[Memory]) -> None:
+        """Notes room for what a pass writes down for a later one."""
+        for room in rooms:
+            self.made(room, Fresh("zeros", length=int(room.root.size), dtype=room.root.dtype))
 
 
 def reverse_launches(way: Way, call: Call) -> list[Launch] | None:
@@ -61,7 +61,7 @@ def reverse_launches(way: Way, call: Call) -> list[Launch] | None:
         return making.launches
     state = launching.before(adjoint, kept)
     _copies(making, state.entries)
-    making.logs(state.logs)
+    making.zeros(state.logs)
     own = kept.bound.primals()
     more = state.logs if adjoint.augmented is not None else []
     making.add(adjoint.augmented or way.primal, [*own, *kept.offset_values(), *more], range(len(own)))
@@ -72,6 +72,7 @@ def reverse_launches(way: Way, call: Call) -> list[Launch] | None:
             own_args = launching.own_arguments(adjoint, stage, kept, again, width)
             if own_args is None:
                 return None
+            making.zeros(m for m, p in zip(own_args, stage.parameters, strict=True) if p.role == "partial")
             making.add(stage.kernel, own_args, _positions(stage.parameters), stage.grid)
     return making.launches
 
@@ -88,7 +89,7 @@ def tangent_launches(tangent: Tangent, call: Call) -> list[Launch] | None:
         return None
     making, state = _Making(call), launching.live(call)
     state.logs = launching.new_logs(tangent, call)
-    making.logs(state.logs)
+    making.zeros(state.logs)
     for kernel, parameters in ((tangent.kernel, tangent.parameters), (tangent.settle, tangent.settle_parameters)):
         if kernel is not None:
             making.add(kernel, launching.arguments(parameters, call, state), _positions(parameters))

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,13 @@ class Call:
     @property
     def threads(self) -> int:
         """Number of threads of the launch."""
-        return int(np.prod(self.grid, dtype=np.int64) * np.prod(self.block, dtype=np.int64))
+        return prod(self.extents)
+
+    @property
+    def extents(self) -> Dim3:
+        """Number of threads of the launch along x, y and z."""
+        (a, b, c), (x, y, z) = self.grid, self.block
+        return a * x, b * y, c * z
 
     def run(self, kernel: Kernel, args: list[Any], grid: Dim3 | None = None) -> None:
         """Launches a kernel, with a grid of its own if one is given."""

@@ -52,7 +52,7 @@ def run_fixed(fixed: FixedPoint, parameters: tuple[Parameter, ...], call: Call, 
     peaks = [_room(call, shadows[target]) for target in fixed.targets]
     working = {p.position for p in parameters if p.role == "working"}  # the second kernel finds it as the first does
     entries = {i: copied(call, m) if i in working else m for i, m in state.entries.items()}
-    run(fixed.measure, peaks, replace(state, entries=entries, scratch={}))
+    run(fixed.measure, peaks, replace(state, entries=entries, scratch=dict(state.scratch)))
     for root, copy in kept:
         root[...] = copy
     scales = [_scales(target, peak) for target, peak in zip(fixed.targets, peaks, strict=True)]

@@ -16,17 +16,21 @@ from ..errors import LaunchError
 from ..executors.base import Dim3, Memory
 from ..gathering import Box, Gathering, judge, unread
 from ..ir.dtypes import dtype_of
-from ..ir.nodes import Accumulate, Buffer, Kernel, Store
+from ..ir.nodes import Accumulate, Buffer, Kernel, Load, Store
 from ..ir.rewrite import walk_stmts
 from ..transform.block_sums import BlockSums
 from ..transform.fixed_point import FixedPoint, fixed_point
+from ..transform.gather import Gather
 from ..transform.stack_layout import GROUP
 from .asking import apart, may_be_apart, one_by_one
 from .calls import Call, analysing, plain_allowed
 from .ordered import in_fixed_point, run_fixed
 from .proving import check_proofs, wanted
-from .states import State, argument_of, arguments, copied, shadow_of
+from .states import State, argument_of, copied, shadow_of
 from .stores import stored_alike
+
+_MOST_KEPT = (1 << 31) - 1  # threads that keep numbers for others: their index is an int
+_SHARE, _SMALL = 2, 1 << 16  # they keep so many times as many numbers as there are elements in the shadows, or that many
 
 
 def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
@@ -71,17 +75,39 @@ def gathering(adjoint: Adjoint, call: Call) -> Gathering | None:
 
 
 def _judged(adjoint: Adjoint, call: Call) -> Gathering | None:
-    plain = plain_shadows(adjoint, call)
+    found = [made for keeping in (False, True) if (made := _judged_so(adjoint, call, keeping)) is not None]
+    return max(found, key=lambda made: len(made.buffers), default=None)
+
+
+def _judged_so(adjoint: Adjoint, call: Call, keeping: bool) -> Gathering | None:
+    """The same; `keeping`: threads keep for those that gather what their loops come to."""
+    plain, numbers = plain_shadows(adjoint, call), call.numbers(adjoint.primal)
     ranks = {b: 0 for b in adjoint.undecided if b not in plain} if plain_allowed() else {}
     while ranks:
-        gathered = adjoint.gather(ranks)
-        if gathered is None:
+        gathered = adjoint.gather(ranks, keeping=keeping)
+        if gathered is None or (keeping and not _may_keep(adjoint, call, gathered)):
             return None
-        verdict = judge(gathered, call.numbers(adjoint.primal), plain, _elements(adjoint, call, gathered.buffers))
+        verdict = judge(gathered, numbers, plain, _elements(adjoint, call, gathered.buffers))
         if isinstance(verdict, Gathering):
             return verdict
         ranks = {b: rank + (b in verdict.buffers) for b, rank in ranks.items() if b in gathered.buffers}
     return None
+
+
+def _may_keep(adjoint: Adjoint, call: Call, gathered: Gather) -> bool:
+    """Whether what threads keep is of the size of what they add to, and is made of what nobody has written to yet."""
+    partials = adjoint.partials(gathered)
+    if partials is None:
+        return False
+    extents = dict(zip("xyz", call.extents, strict=True))
+    size = len(partials.buffers) * call.threads
+    return (
+        all(extents[axis] == 1 for axis in partials.unused)
+        and call.threads < _MOST_KEPT
+        and size <= max(_SHARE * _elements(adjoint, call, gathered.buffers), _SMALL)
+        and unread(partials.filling, adjoint.layout.body, call.numbers(adjoint.primal), plain_shadows(adjoint, call))
+        and not any(isinstance(s, Load) and s.buffer in gathered.buffers for s in walk_stmts(partials.filling))
+    )
 
 
 def _elements(adjoint: Adjoint, call: Call, shadows: frozenset[Buffer]) -> int:
@@ -167,9 +193,13 @@ def _stages(
     before: list[Stage] = [Stage(adjoint.summing(sums), adjoint.parameters)] if sums is not None else []
     if found is None and sums is None:
         return (Stage(adjoint.variant((plain, assigned, left, lent)), adjoint.parameters),)
-    rest = adjoint.rest(gathered, (plain, assigned - gathered, left, lent), sums.moved if sums is not None else frozenset())
-    after = [Stage(rest, adjoint.parameters)] if rest is not None else []
-    return (*([_collecting(adjoint, found, assigned, boxes)] if found is not None else []), *before, *after)
+    partials = adjoint.partials(found.gathered) if found is not None else None
+    threads = {("threads", k): n for k, n in enumerate(call.extents)} if partials is not None else {}
+    rest = adjoint.rest(gathered, (plain, assigned - gathered, left, lent), sums.moved if sums is not None else frozenset(), partials)
+    after = [Stage(*rest, numbers=threads)] if rest is not None else []
+    first = [Stage(*adjoint.keeping(partials), numbers=threads)] if partials is not None else []
+    collect = [_collecting(adjoint, found, assigned, boxes)] if found is not None else []
+    return (*first, *collect, *before, *after)
 
 
 def _summed(adjoint: Adjoint, call: Call, shadows: frozenset[Buffer]) -> BlockSums | None:
@@ -204,28 +234,34 @@ def run_primal(kernel: Kernel, adjoint: Adjoint | None, call: Call, state: State
     call.run(kernel, args)
 
 
-def run_reverse(adjoint: Adjoint, kernel: Kernel, call: Call, state: State, width: int = 0, more: Sequence[Any] = ()) -> None:
-    """Counts what the stacks need, allocates it, and runs the reverse kernel; `more`: arguments beyond the adjoint's."""
-    _scratch(adjoint, kernel, call, state)
-    call.run(kernel, [*arguments(adjoint.parameters, call, state, width), *more])
-    if state.overflow is not None and int(state.overflow.root[0]):
-        raise LaunchError(
-            f"`{kernel.name}`: a stack overflowed, which means that counting and reversing took different branches; the shadows of this "
-            "launch are undefined. Please report this kernel."
-        )
+def run_reverse(adjoint: Adjoint, kernel: Kernel, call: Call, state: State) -> None:
+    """Runs a kernel that is all of the reverse pass."""
+    _run(adjoint, Stage(kernel, adjoint.parameters), call, state, 0)
 
 
 def run_stages(adjoint: Adjoint, stages: Sequence[Stage], call: Call, state: State, width: int = 0) -> None:
     """Runs the kernels of a reverse pass."""
     for stage in stages:
-        if stage.fixed is not None:
-            run = lambda kernel, more, used: run_reverse(adjoint, kernel, call, used, width, more)  # noqa: E731
-            run_fixed(stage.fixed, stage.parameters, call, state, width, run)
-            continue
-        if stage.grid is None:
-            run_reverse(adjoint, stage.kernel, call, state, width)
-            continue
-        call.run(stage.kernel, stage_arguments(stage, call, state, width), stage.grid)
+        if stage.fixed is None:
+            _run(adjoint, stage, call, state, width)
+        else:
+            run_fixed(stage.fixed, stage.parameters, call, state, width, partial(_run_one, adjoint, stage, call, width))
+
+
+def _run_one(adjoint: Adjoint, stage: Stage, call: Call, width: int, kernel: Kernel, more: Sequence[Any], state: State) -> None:
+    _run(adjoint, replace(stage, kernel=kernel), call, state, width, more)
+
+
+def _run(adjoint: Adjoint, stage: Stage, call: Call, state: State, width: int, more: Sequence[Any] = ()) -> None:
+    """Counts what the stacks need, allocates it, and runs the kernel of a stage; `more`: arguments beyond the stage's."""
+    if stage.grid is None:
+        _scratch(adjoint, stage.kernel, call, state)
+    call.run(stage.kernel, [*stage_arguments(stage, call, state, width), *more], stage.grid)
+    if state.overflow is not None and int(state.overflow.root[0]):
+        raise LaunchError(
+            f"`{stage.kernel.name}`: a stack overflowed, which means that counting and reversing took different branches; the shadows of "
+            "this launch are undefined. Please report this kernel."
+        )
 
 
 def counting(adjoint: Adjoint, call: Call) -> Kernel | None:
@@ -234,7 +270,11 @@ def counting(adjoint: Adjoint, call: Call) -> Kernel | None:
 
 
 def stage_arguments(stage: Stage, call: Call, state: State, width: int = 0) -> list[Any]:
-    """What a kernel of a reverse pass is launched with."""
+    """What a kernel of a reverse pass is launched with; arrays in which threads keep numbers for others are made if they are not there."""
+    for p in stage.parameters:
+        if p.role == "partial" and p.item not in state.scratch:
+            assert isinstance(p.item, Buffer)
+            state.scratch[p.item] = Memory(call.executor.zeros(call.threads, dtype_of(p.item.element)))
     given = [(p, stage.numbers.get((p.role, p.position))) for p in stage.parameters]
     return [argument_of(p, call, state, width) if number is None else np.int32(number) for p, number in given]
 

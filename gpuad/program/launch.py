@@ -11,6 +11,7 @@ from ..analysis.injectivity import Launch as Numbers
 from ..cutting import Cutting, cutting
 from ..differentiate import Adjoint, Parameter
 from ..executors.base import Memory
+from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store
 from ..ir.rewrite import walk_stmts
 from ..launching import Call, Stage, State
@@ -57,12 +58,17 @@ class Launched:
         that live elsewhere, `pool`: the executor, with memory of the tape that is free again after this operation."""
         assert self.adjoint is not None
         own = bool(self.adjoint.layout.scratch) or any(stage.fixed is not None for stage in stages)
-        same = not (self.uses or moved or self.logs or own or self.call.bound.width > 1)
+        partials = [p.item for stage in stages for p in stage.parameters if p.role == "partial" and isinstance(p.item, Buffer)]
+        same = not (self.uses or moved or self.logs or own or partials or self.call.bound.width > 1)
         if same and all(stage in self.given for stage in stages):
             return [self.given[stage] for stage in stages]
         states = [self.state(finder, moved) for _ in range(self.call.bound.width)]
         if own:
             return [self._by_python(stages, state, pool, width) for width, state in enumerate(states)]
+        for array in dict.fromkeys(partials):
+            memory = Memory(pool.zeros(self.call.threads, dtype_of(array.element)))
+            for state in states:  # one after the other
+                state.scratch[array] = memory
         found = [self._prepared(stage, state, width) for width, state in enumerate(states) for stage in stages]
         if same:
             self.given.update(zip(stages, found, strict=True))

@@ -67,6 +67,7 @@ class _Store:
         self.kernels: dict[int, Kernel] = {}  # under names of their own, by id of the recording's
         self.serials: dict[tuple[int, Dim3], Kernel] = {}  # those whose threads wait for one another, as the CPU runs them
         self.variants: dict[tuple[bool, bool], dict[str, Kernel]] = {}
+        self.partials: dict[Any, Any] = {}  # arrays in which threads keep numbers for others, by number, length and type
         self.operations: list[dict[str, Any]] = []
         self.lines: list[str] = []
         self.portable = Portable(_names_of(_MACHINE.read_text(encoding="utf-8")))
@@ -237,10 +238,20 @@ class _Store:
                 return "saved", 0, begin + log.offset * int(log.root.dtype.itemsize), begin, log.root.nbytes
             case "overflow":
                 return "scratch", overflow, 0
+            case "partial":
+                return self._partial(p, call)
             case "base" | "field":
                 assert isinstance(p.item, Buffer)
                 return "scratch", scratch[p.item], 0
         raise TapeError(f"operation {operation.name} ({operation.where}) cannot be stored in this release: parameter {p.role}")
+
+    def _partial(self, p: Parameter, call: Call) -> Place:
+        """An array of the program's own, for all launches of so many threads, since none needs it any more when it is done."""
+        assert isinstance(p.item, Buffer)
+        key = p.position, call.threads, p.item.element
+        if key not in self.partials:
+            self.partials[key] = call.executor.zeros(call.threads, dtype_of(p.item.element))
+        return self.places.shadow(self.partials[key], p.item.name, own=True)
 
     def _shadow(self, call: Call, position: int) -> Place:
         memory = launching.shadow_of(call, position, 0)

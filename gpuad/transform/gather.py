@@ -72,6 +72,7 @@ _FORBIDDEN = (Alloc, Atomic, Barrier, Pop, Push, Shuffle)
 
 
 MOST_SLICES = 64
+Three: TypeAlias = "tuple[Var, Var, Var]"
 Ends: TypeAlias = "tuple[tuple[Var, Var], tuple[Var, Var], tuple[Var, Var]]"
 Axes: TypeAlias = "tuple[bool, bool, bool]"
 
@@ -123,9 +124,9 @@ class Gather:
     targets: tuple[Target, ...]
     lanes: Mapping[Buffer, Buffer]
     tables: Block
-    first: tuple[Var, Var, Var]
-    threads: tuple[Var, Var, Var]
-    own: tuple[Var, Var, Var]  # the collecting thread's index
+    first: Three
+    threads: Three
+    own: Three  # the collecting thread's index
     boxes: Mapping[Buffer, Ends]
 
     @property
@@ -143,9 +144,11 @@ class Gather:
 # --- finding shifts ----------------------------------------------------------------------------------------------------------------------
 
 
-def gather(body: Block, shadows: Mapping[Buffer, int], params: Collection[Var | Buffer], names: Names) -> Gather | None:
+def gather(
+    body: Block, shadows: Mapping[Buffer, int], params: Collection[Var | Buffer], names: Names, threads: Three | None = None
+) -> Gather | None:
     """The accumulations into those of the shadows that can be gathered, or None if there are none; what a launch has to prove is left to
-    it. Of each shadow: which of several ways to see its accumulations (`Shifts.of`)."""
+    it. Of each shadow: which of several ways to see its accumulations (`Shifts.of`). `threads`: what `body` calls the number of threads."""
     tables, body = without_tables(body)
     if not is_movable(body):
         return None
@@ -164,7 +167,6 @@ def gather(body: Block, shadows: Mapping[Buffer, int], params: Collection[Var | 
     if not found or len(slices) > MOST_SLICES:
         return None
     first = tuple(names.var(f"first_{a}", I32) for a in AXES)
-    threads = tuple(names.var(f"threads_{a}", I32) for a in AXES)
     return Gather(
         body=whole,
         surplus=_surplus(whole, found),
@@ -177,10 +179,15 @@ def gather(body: Block, shadows: Mapping[Buffer, int], params: Collection[Var | 
         lanes={t.buffer: buffer for buffer, shadow in found.items() for t in shadow.targets},
         tables=tables,
         first=first,  # type: ignore[arg-type]
-        threads=threads,  # type: ignore[arg-type]
+        threads=threads or threads_of(names),
         own=own,  # type: ignore[arg-type]
         boxes={buffer: _ends(names) for buffer in found},
     )
+
+
+def threads_of(names: Names) -> Three:
+    """Variables for the number of the primal's threads along x, y and z."""
+    return names.var("threads_x", I32), names.var("threads_y", I32), names.var("threads_z", I32)
 
 
 def _ends(names: Names) -> Ends:
@@ -362,12 +369,13 @@ def indices(gathered: Gather, sides: Sides, wanted: Collection[Var]) -> tuple[Le
     out = []
     for axis, own, first, before in zip(AXES, gathered.own, gathered.first, sides.before, strict=True):
         if own in wanted:
-            here = fold.cast(_global(axis), I32)
+            here = fold.cast(global_index(axis), I32)
             out.append(Let(own, fold.binary("+", here, first, I32) if before else here))
     return tuple(out)
 
 
-def _global(axis: str) -> Expr:
+def global_index(axis: str) -> Expr:
+    """A thread's number among all along an axis, of type uint32."""
     block, extent, thread = (LaunchIndex(n, axis) for n in ("blockIdx", "blockDim", "threadIdx"))
     return Binary("+", Binary("*", block, extent, block.type), thread, block.type)
 
@@ -596,10 +604,12 @@ __all__ = [
     "at_target",
     "gather",
     "gather_kernel",
+    "global_index",
     "is_movable",
     "only",
     "placed",
     "questions",
     "rest",
+    "threads_of",
     "tidying",
 ]
