@@ -107,7 +107,7 @@ CUDA = frozenset({
 # and what ?: did; whether a thread has not returned; the element that a thread clears; who takes part in a shuffle, and with whom.
 MADE = frozenset({
     "block", "thread", "iterations", "iteration", "go", "broken", "both", "either", "choice", "value", "active", "k", "ballot", "distance",
-    "other", "dother", "dvalue", "lane", "low", "source", "threads",
+    "other", "dother", "dvalue", "lane", "low", "source", "threads", "threads_x", "threads_y",
 })  # fmt: skip
 
 
@@ -125,9 +125,9 @@ def names(lines: list[str]) -> set[str]:
 
 
 def root(name: str) -> str:
-    """The name without a numeric suffix, and without what a stack, a loop's trips and a pointer's position add to it."""
+    """The name without a numeric suffix, and without what a stack, a loop's trips, a pointer's position and a kept number add to it."""
     bare = re.sub(r"(_\d+)+$", "", name)
-    return re.sub(r"(_saved)?(_base|_base_end|_base_lane|_depth|_top|_at|_saved|_count|_offset)(_\d+)?$", "", bare)
+    return re.sub(r"(_saved)?(_base|_base_end|_base_lane|_depth|_top|_at|_saved|_count|_offset|_partial)(_\d+)?$", "", bare)
 
 
 def is_function(name: str, lines: list[str]) -> bool:
