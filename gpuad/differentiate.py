@@ -195,8 +195,9 @@ class Adjoint(Judged):
     def keeping(self, numbers: Partials) -> tuple[Kernel, tuple[Parameter, ...]]:
         """The kernel in which threads keep what their loops come to, and its parameters."""
         if numbers not in self._gathers:
-            parameters = self._used(numbers.filling, _partial_parameters(numbers))
-            kernel = Kernel(f"{self.primal.name}_partials", tuple(p.item for p in parameters), numbers.filling, self.primal.span)
+            body = direct(accumulate(numbers.filling, {}))
+            parameters = self._used(body, _partial_parameters(numbers))
+            kernel = Kernel(f"{self.primal.name}_partials", tuple(p.item for p in parameters), body, self.primal.span)
             verify(kernel)
             self._gathers[numbers] = kernel, parameters
         found: tuple[Kernel, tuple[Parameter, ...]] = self._gathers[numbers]

@@ -70,12 +70,20 @@ def names(text: str, grid: Any, block: Any, args: tuple[Any, ...]) -> list[str]:
 
 
 ALL = ["k_partials", "k_gather", "k_reverse"]
+BRANCH = LINE.replace(
+    "BODY",
+    """double s = 0, q = 0;
+    for (int k = 0; k <= r; k++) s += u[i + k];
+    for (int k = 0; k <= r; k++) q += u[i + k] * s;
+    if (tanh(s) > 0.4) v[i] = fmax(s, 0.3) * tanh(q); else v[i] = 0.25 * q;""",
+)
 CASES = {
     "tanh": (TANH, dense, (3, 3), (2, 2)),
     "in place": (IN_PLACE, dense, (3, 3), (2, 2)),
     "relu": (RELU, dense, (3, 3), (2, 2)),
     "window": (WINDOW, window, (3, 3), (4, 3)),
     "softmax": (SOFTMAX, line, (5,), (4,)),
+    "branch": (BRANCH, line, (5,), (4,)),
 }
 
 
