@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...ir.build import add
-from ...ir.nodes import Assign, Constant, Expr, For, Kernel, LaunchIndex, Stmt, Tell, Var, While
+from ...ir.nodes import Assign, Buffer, Constant, Expr, For, Kernel, LaunchIndex, Stmt, Tell, Var
 from ...ir.rewrite import walk_stmts
 from ..control import COMPARED
-from ..cuda import parameters, wrapped
+from ..cuda import wrapped
 from ..expressions import PRIMARY
 from ..fold import negated
 from ..scopes import INDENT
@@ -21,6 +21,7 @@ from .order import keeps_order
 from .reductions import Reduction
 from .statements import HostStatements
 from .tiles import DEPTH, Tile, Tiled, Tiling
+from .uniform import is_long
 
 LANES = 64  # threads of a full strip
 _MOST = 1 << 11  # bytes of arrays over the lanes that a strip may have; it has fewer threads else
@@ -36,6 +37,7 @@ class LaneExpressions(HostExpressions):
     lane: str = "gpuad_k"
     in_lane: bool = False
     firsts: dict[int, Var] = field(default_factory=dict)  # of each tile the index of its first iteration
+    shelves: dict[Buffer, str] = field(default_factory=dict)  # what the present piece accesses in memory of the strip
 
     def printed(self, expr: Expr) -> tuple[str, int]:
         if isinstance(expr, Tiled):
@@ -44,6 +46,9 @@ class LaneExpressions(HostExpressions):
                 PRIMARY,
             )
         return super().printed(expr)
+
+    def element(self, buffer: Buffer, index: Expr) -> str:
+        return f"{self.shelves[buffer]}[{self.lane}]" if buffer in self.shelves else super().element(buffer, index)
 
     def widened(self, expr: Expr) -> tuple[str, int, bool]:
         if self.in_lane and isinstance(expr, LaunchIndex) and expr.axis == "x" and expr.name in ("threadIdx", "globalIdx"):
@@ -214,12 +219,21 @@ class LaneStatements(HostStatements):
         for action in piece.actions:
             if isinstance(action, Mask):
                 self.line(f"int {_mask(action.number)}[{self.lanes}]{' = {}' if piece.mask is not None else ''};")
+        self.take_shelves(piece)
         lines = self.lane_lines(piece)
+        self.lane_text.shelves.clear()
         if lines:
             self.lines += [INDENT * self.depth + _MARKS.get(piece.bytes, "GPUAD_LANES")] if self.is_marked(piece) else []
             self.line(f"{self.lane_loop} {{")
             self.lines += lines
             self.line("}")
+
+    def take_shelves(self, piece: Piece) -> None:
+        """Finds where the piece accesses memory of the strip."""
+        for buffer, index in piece.shelves or ():
+            row, shelf = self.name_of(buffer), self.names.new(f"{buffer.name}_here")
+            self.line(f"{c_type(buffer.element)}* const {shelf} = {row}.shelf({self.text.subscript(index)}, gpuad_lanes);")
+            self.lane_text.shelves[buffer] = shelf
 
     def is_marked(self, piece: Piece) -> bool:
         """Whether the compiler may take the lanes of a piece for independent, and shall vectorise it."""
@@ -262,7 +276,7 @@ class BlockStatements(LaneStatements):
     those over the lanes."""
 
     def counted_loop(self, stmt: For) -> None:
-        plan = lanes(self.kernel, self.classes, stmt) if stmt.independent and any(map(_is_long, walk_stmts(stmt.body))) else None
+        plan = lanes(self.kernel, self.classes, stmt) if stmt.independent and any(map(is_long, walk_stmts(stmt.body))) else None
         threads = int(stmt.stop.value) if isinstance(stmt.stop, Constant) else 0
         if plan is None or not threads or bytes_of(plan) * threads > _AT_MOST:
             super().counted_loop(stmt)
@@ -279,13 +293,6 @@ class BlockStatements(LaneStatements):
             self.array(root)
         self.nodes(plan.nodes)
         self.lane_text.lane, self.lanes, self.last_lane = before
-
-
-def _is_long(stmt: Stmt) -> bool:
-    """Whether the statement is a loop that compilers do not unroll, and then vectorise around."""
-    return isinstance(stmt, For | While) and not (
-        isinstance(stmt, For) and isinstance(stmt.start, Constant) and isinstance(stmt.stop, Constant)
-    )
 
 
 def bytes_of(plan: Lanes) -> int:
@@ -308,14 +315,17 @@ def _cut(value: str, shift: int) -> list[str]:
     return ["{", f"{INDENT}const long long gpuad_left = {left};", f"{INDENT}{shorter}", "}"]
 
 
-def strips(printer: LaneStatements, name: str, dimensions: Sequence[str], arguments: Sequence[str]) -> list[str]:
+def strips(
+    printer: LaneStatements, name: str, dimensions: Sequence[str], arguments: Sequence[str], declared: Sequence[str], narrow: str
+) -> list[str]:
     """Functions that run a strip of threads along x, and a number of threads from one on: full strips, whose loops over the lanes have a
-    constant length, and what is left."""
-    declared = list(parameters(printer, " GPUAD_RESTRICT"))
+    constant length, and what is left. `declared`: their parameters, of which `arguments` are the names; `narrow`: how many threads a strip
+    may have at most, if that is not known before the launch."""
     lines, lanes_ = printer.strip(), printer.lanes
     given = [*declared, *(f"const gpuad_dim {n}" for n in dimensions)]
     place = [f"{{{n}.x + gpuad_at, {n}.y, {n}.z}}" if n in ("threadIdx", "globalIdx") else n for n in dimensions]
     cuts = [line for bound in printer.plan.cuts for line in _cut(printer.text.text(bound.value), bound.shift)] if printer.plan else []
+    most = [f"{INDENT * 2}if (gpuad_lanes > gpuad_most) gpuad_lanes = gpuad_most;"] if narrow else []
     call = f"gpuad_strip_{name}({', '.join([*arguments, *place])}"
     return [
         *wrapped(f"GPUAD_INLINE void gpuad_strip_{name}", [*given, "const long long gpuad_lanes"]),
@@ -325,9 +335,11 @@ def strips(printer: LaneStatements, name: str, dimensions: Sequence[str], argume
         "",
         *wrapped(f"static GPUAD_NOINLINE void gpuad_strips_{name}", [*given, "const long long gpuad_count"]),
         "{",
+        *([f"{INDENT}const long long gpuad_most = {narrow};"] if narrow else []),
         f"{INDENT}long long gpuad_at = 0;",
         f"{INDENT}while (gpuad_at < gpuad_count) {{",
         f"{INDENT * 2}long long gpuad_lanes = gpuad_count - gpuad_at < {lanes_} ? gpuad_count - gpuad_at : {lanes_};",
+        *most,
         *(INDENT * 2 + line for line in cuts),
         f"{INDENT * 2}if (gpuad_lanes == {lanes_})",
         f"{INDENT * 3}{call}, {lanes_});",

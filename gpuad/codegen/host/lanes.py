@@ -45,9 +45,10 @@ from ...ir.rewrite import is_short, rebuild, substitute
 from ...ir.types import BOOL
 from ..coalesce import Classes
 from ..fold import negated
-from ..structure import Read, operands, visit_operands
+from ..structure import Read, defined, operands, visit_operands
 from .ranges import Bound
 from .reductions import Reduction, reduction
+from .shelves import Shelves, shelves
 from .slow import computed, is_cut
 from .tiles import Tile, Tiling, tiled
 from .uniform import Uniform, bound_in, used
@@ -77,12 +78,13 @@ Action: TypeAlias = "Stmt | Give | Mask | Tile | Reduction"
 @dataclass(frozen=True)
 class Piece:
     """A loop over the lanes, those of a mask or all. `again`: the indices that it needs; `bytes`: of what the vectors are made (see
-    `widths`)."""
+    `widths`); `shelves`: where it accesses memory of the strip, None where that cannot be said."""
 
     actions: tuple[Action, ...]
     mask: int | None
     again: tuple[Let, ...] = ()
     bytes: int = 0
+    shelves: Shelves | None = ()
 
 
 @dataclass(frozen=True)
@@ -133,12 +135,15 @@ class Lanes:
 
 
 def lanes(kernel: Kernel, classes: Classes, threads: For | None = None) -> Lanes | None:
-    """The folded kernel for strips of threads, or of it the body of a loop over threads; None if it has no loop that they run in step."""
+    """The folded kernel for strips of threads, or of it the body of a loop over threads; None if it has no loop that they run in step, or
+    if memory that is as long as what is stored to it is not accessed at the same index by all of them."""
     uniform = Uniform(kernel, classes, threads)
     if not any(uniform.lifts(s) for s in uniform.work):
         return None
     plan = _Plan(uniform)
     nodes = plan.finished(plan.block(uniform.work, None, ()))
+    if any(piece.shelves is None for piece in _pieces(nodes)):
+        return None
     pieces: Counter[Var] = Counter(root for piece in _pieces(nodes) for root in plan.variables_of(piece))
     return Lanes(nodes, tuple(root for root, count in pieces.items() if count > 1 or uniform.begins_outside(root)), uniform.cuts)
 
@@ -157,23 +162,41 @@ class _Plan:
         """The block, which ends with these parallel assignments, for the lanes of a mask."""
         out: list[Node] = []
         piece: list[Action] = []
+        after: list[Stmt] = []  # what is the same for all lanes, and changes what they do not use until the piece ends
         for at, stmt in enumerate(block):
+            if self.depends(stmt, after):
+                _close(out, piece, mask, after)
             if self.uniform.lifts(stmt) or (self.loops and isinstance(stmt, If) and self.loads_same(stmt)):
                 self.in_step(stmt, mask, out, piece)
             elif self.uniform.is_once(stmt):
-                if not self.is_movable(stmt):
-                    _close(out, piece, mask)
-                out.append(Once(visit_operands(stmt, self.first)))
+                once = visit_operands(stmt, self.first)
+                if self.is_movable(stmt):
+                    out.append(Once(once))
+                else:
+                    after.append(once)
             elif isinstance(stmt, Let) and self.is_index(stmt) and is_short(value := self.first(stmt.value)):
                 self.again[stmt.var] = stmt
                 self.values[stmt.var] = value
             else:
                 piece.append(self.loaded(stmt, mask, out))
                 if self.loops and is_cut(stmt, (*computed(self.up_to_loop(block[at + 1 :])), *(value for _, value in ends))):
-                    _close(out, piece, mask)
-        self.give(tuple((var, self.same_loaded(value, mask, out)) for var, value in ends), mask, out, piece)
-        _close(out, piece, mask)
+                    _close(out, piece, mask, after)
+        if after and any(self.is_one_of(v, after) for _, value in ends for v in variables(value)):
+            _close(out, piece, mask, after)
+        self.give(tuple((var, self.same_loaded(value, mask, out)) for var, value in ends), mask, out, piece, after)
+        _close(out, piece, mask, after)
         return tuple(out)
+
+    def depends(self, stmt: Stmt, after: Sequence[Stmt]) -> bool:
+        """Whether what is done after the piece has to be done before the statement."""
+        if not after:
+            return False
+        return isinstance(stmt, If | For | While) or any(self.is_one_of(v, after) for v in used(stmt))
+
+    def is_one_of(self, var: Var, stmts: Sequence[Stmt]) -> bool:
+        """Whether the statements give the C variable a value."""
+        find = self.uniform.classes.find
+        return any(find(v) == find(var) for s in stmts for v in defined(s))
 
     def up_to_loop(self, block: Block) -> Iterator[Stmt]:
         """What follows in the same piece."""
@@ -187,13 +210,13 @@ class _Plan:
         """Whether the statement may be done before the piece that it stands in."""
         return isinstance(stmt, Let | Load) and self.uniform.is_single(stmt.var)
 
-    def give(self, pairs: Pairs, mask: int | None, out: list[Node], piece: list[Action]) -> None:
+    def give(self, pairs: Pairs, mask: int | None, out: list[Node], piece: list[Action], after: list[Stmt]) -> None:
         """First the lanes' own: their values may use what is the same for all, as it was before."""
         own = tuple(p for p in pairs if not self.uniform.is_same(p[0]))
         same = tuple(p for p in pairs if self.uniform.is_same(p[0]))
         piece += [Give(own)] if own else []
         if same:
-            _close(out, piece, mask)
+            _close(out, piece, mask, after)
             out.append(Once(Give(tuple((var, self.first(value)) for var, value in same))))
 
     def in_step(self, stmt: Stmt, mask: int | None, out: list[Node], piece: list[Action]) -> None:
@@ -201,7 +224,7 @@ class _Plan:
             self.branch(stmt, mask, out, piece)
             return
         assert isinstance(stmt, For | While)
-        self.give(tuple((c.var, c.init) for c in stmt.carried), mask, out, piece)
+        self.give(tuple((c.var, c.init) for c in stmt.carried), mask, out, piece, [])
         _close(out, piece, mask)
         header = self.block(stmt.header, mask, ()) if isinstance(stmt, While) else ()
         early = self.early(stmt) if isinstance(stmt, For) else ()
@@ -337,7 +360,7 @@ class _Plan:
     def with_indices(self, node: Node) -> Node:
         match node:
             case Piece():
-                return self.with_width(replace(node, again=self.indices(node)))
+                return self.with_shelves(self.with_width(replace(node, again=self.indices(node))))
             case Loop():
                 return replace(node, header=self.finished(node.header), body=self.finished(node.body), fill=self.finished(node.fill))
             case Branch():
@@ -350,6 +373,11 @@ class _Plan:
         masked = piece.mask is not None or any(isinstance(a, Mask) for a in piece.actions)
         items = [item for a in piece.actions for item in evaluated(a)]
         return replace(piece, bytes=bytes_of_a_lane(items, masked, piece.again, self.uniform))
+
+    def with_shelves(self, piece: Piece) -> Piece:
+        rows = self.uniform.kernel.rows if self.uniform.lane is None else frozenset()
+        found = shelves([item for a in piece.actions for item in evaluated(a)], rows, self.uniform.is_uniform)
+        return replace(piece, shelves=found and tuple((buffer, self.first(index)) for buffer, index in found))
 
     def indices(self, piece: Piece) -> tuple[Let, ...]:
         wanted = {v for action in piece.actions for v in _used(action)}
@@ -376,10 +404,14 @@ def _runs(loop: For) -> Expr:
     return Binary(">" if down else "<", loop.start, loop.stop, BOOL)
 
 
-def _close(out: list[Node], piece: list[Action], mask: int | None) -> None:
+def _close(out: list[Node], piece: list[Action], mask: int | None, after: list[Stmt] | None = None) -> None:
+    """Ends a piece; then `after` is done."""
     if piece:
         out.append(Piece(tuple(piece), mask))
         piece.clear()
+    if after:
+        out.extend(Once(stmt) for stmt in after)
+        after.clear()
 
 
 def _used(action: Action) -> Iterator[Var]:

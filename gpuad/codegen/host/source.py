@@ -168,7 +168,8 @@ class _Entry:
         self.strips = bool(self.sums) and self.printer.strips
         self.helpers = self.printer.helpers
         self.atomic = has_atomics(kernel)
-        self.lanes = LaneStatements(rows.kernel, reserved, wide) if apart and self.independent and not self.sums else None
+        in_lanes = apart and self.interleaved and not self.sums and not (blocks and self.row_fields)
+        self.lanes = LaneStatements(rows.kernel, reserved, wide) if in_lanes else None
         if self.lanes and self.lanes.plan is None:
             self.lanes = None
         split = wide and "x" in axes.merged and self.independent and not self.sums and not self.lanes
@@ -183,7 +184,9 @@ class _Entry:
         self.straight = self.independent and not any(isinstance(s, For | While) for s in walk_stmts(self.kernel.body))
         inside = self.inner_function()
         body = [] if self.lanes else [*self.function(lines), ""]
-        self.body = "\n".join([*comment(kernel.header), *body, *inside, *self.rows(), "", *self.width(), *self.looped()])
+        looped = self.looped()
+        before, after = (looped, []) if self.lanes and self.row_fields else ([], looped)
+        self.body = "\n".join([*comment(kernel.header), *before, *body, *inside, *self.rows(), "", *self.width(), *after])
         self.entry = "\n".join([*self.launch(), ""])
 
     def settle(self, kernel: Kernel, reserved: Sequence[str]) -> None:
@@ -198,8 +201,13 @@ class _Entry:
     @property
     def independent(self) -> bool:
         """Whether the compiler may run threads of a row at once."""
+        return self.interleaved and not self.row_fields
+
+    @property
+    def interleaved(self) -> bool:
+        """Whether the operations of threads may be interleaved, if memory for one after the other is made one for each."""
         own = any(isinstance(s, Alloc) and s.buffer.space is Space.LOCAL for s in walk_stmts(self.kernel.body))
-        return not (self.atomic or own or self.row_fields or (self.sums and not self.strips))
+        return not (self.atomic or own or (self.sums and not self.strips))
 
     def function(self, lines: list[str]) -> list[str]:
         """A thread's work; and once more as a function that is not inlined, for the threads that fill no strip."""
@@ -216,7 +224,8 @@ class _Entry:
     def inner_function(self) -> list[str]:
         """A thread's work where all guards hold, or the work of strips of threads."""
         if self.lanes is not None:
-            text = strips(self.lanes, self.name, _DIMENSIONS, self.arguments())
+            declared = self.parameters(self.lanes, " GPUAD_RESTRICT")
+            text = strips(self.lanes, self.name, _DIMENSIONS, self.arguments(), declared, self.narrow())
             self.helpers |= self.lanes.helpers
             return text
         if self.inside is None:
@@ -225,6 +234,13 @@ class _Entry:
         text = [*wrapped(f"GPUAD_INLINE void gpuad_inner_{self.name}", declared), "{", *self.inside.body(), "}", ""]
         self.helpers |= self.inside.helpers
         return text
+
+    def narrow(self) -> str:
+        """How many threads a strip may have so that what they keep is not too much."""
+        if not self.row_fields or self.iterations is None:
+            return ""
+        numbers = [self.printer.name_of(p) for p in self.given if isinstance(p, Var)]
+        return f"gpuad_narrow(gpuad_iterations_{self.name}({', '.join([*numbers, 'blockDim', 'gridDim'])}))"
 
     def passed(self) -> list[str]:
         """What a thread gets for its contributions to sums."""
@@ -251,9 +267,9 @@ class _Entry:
         head = wrapped(f"static double gpuad_iterations_{self.name}", [*numbers, "const gpuad_dim blockDim", "const gpuad_dim gridDim"])
         return [*head, "{", f"{INDENT}return {self.printer.text.text(self.iterations)};", "}", ""]
 
-    def parameters(self, printer: HostStatements) -> list[str]:
+    def parameters(self, printer: HostStatements, qualifier: str = "") -> list[str]:
         """What a thread's function takes: of memory that grows, the row."""
-        texts = zip(self.row_params(printer), parameters(printer), strict=True)
+        texts = zip(self.row_params(printer), parameters(printer, qualifier), strict=True)
         return [text if row is None else f"gpuad_row<{row}>& {text.split()[-1]}" for row, text in texts]
 
     def row_params(self, printer: HostStatements) -> list[str | None]:

@@ -24,6 +24,7 @@ from ...ir.nodes import (
     Binary,
     Block,
     Call,
+    Constant,
     Expr,
     For,
     If,
@@ -135,7 +136,7 @@ class Uniform:
             case LaunchIndex(name=name, axis=axis):
                 return self.lane is not None or axis != "x" or name not in ("threadIdx", "globalIdx")
             case Read(buffer=buffer):
-                return buffer not in self.changed
+                return buffer not in self.changed and buffer not in self.kernel.rows
         return True
 
     def is_once(self, stmt: Stmt) -> bool:
@@ -171,9 +172,12 @@ class Uniform:
     def pays(self, loop: For | While) -> bool:
         """Whether compilers can vectorise what the loop does."""
         inside = [s for block, _ in blocks(loop) for s in walk_stmts(block)]
-        if any(isinstance(s, _ALONE) for s in inside) or not any(_touches_memory(s) for s in inside):
+        if any(isinstance(s, _ALONE) for s in inside):
             return False
-        if any(isinstance(e, Call) and not is_vectorised(e) for top in expressions((loop,)) for e in walk(top)):
+        computed = [e for top in expressions((loop,)) for e in walk(top)]
+        if any(isinstance(e, Call) and not is_vectorised(e) for e in computed):
+            return False
+        if not is_long(loop) and not any(map(_touches_memory, inside)) and not any(isinstance(e, Read) for e in computed):
             return False
         return all(self.lifts(s) for s in inside if isinstance(s, For | While))
 
@@ -218,8 +222,15 @@ def is_vectorised(call: Call) -> bool:
     return call.function in _VECTORISED or (call.function == "exp" and call.type == F32)
 
 
+def is_long(stmt: Stmt) -> bool:
+    """Whether the statement is a loop that compilers do not unroll, and then vectorise around."""
+    return isinstance(stmt, For | While) and not (
+        isinstance(stmt, For) and isinstance(stmt.start, Constant) and isinstance(stmt.stop, Constant)
+    )
+
+
 def _touches_memory(stmt: Stmt) -> bool:
-    return written(stmt) is not None or isinstance(stmt, Load) or any(isinstance(e, Read) for top in operands(stmt) for e in walk(top))
+    return written(stmt) is not None or isinstance(stmt, Load)
 
 
 def _joined(stmt: Stmt) -> Iterator[Var]:
