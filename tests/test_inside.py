@@ -58,17 +58,24 @@ APART = {
     "in a loop that stays": "float s = 0.0f; for (int j = 0; j < n; ++j) { float t[2]; for (int k = 0; k < 2; ++k) t[k] = u[j + k]; "
     "s += t[0] * t[1]; } V = s;",
 }
-WHOLE = {
-    "found by data": "float t[3] = {1.0f, 2.0f, 3.0f}; V = t[index[x] % 3];",
+ASSIGNED = {
     "stored to where it is not certain": "float t[2] = {1.0f, 2.0f}; if (index[x] > 2) t[0] = u[x]; float s = 0.0f; "
     "for (int k = 0; k < 2; ++k) s += t[k]; V = s;",
     "of a loop of any length": "float t[2] = {1.0f, 2.0f}; for (int k = 0; k < n; ++k) t[0] += u[k]; float s = 0.0f; "
     "for (int k = 0; k < 2; ++k) s += t[k]; V = s;",
     "of a while": "float t[2] = {1.0f, 2.0f}; int k = 0; while (u[k] < 20.0f) { t[1] += u[k]; ++k; } float s = 0.0f; "
     "for (int j = 0; j < 2; ++j) s += t[j]; V = s;",
+    "the state of a step": "float t[2] = {u[x], 0.5f}, d[2], q[2]; for (int k = 0; k < n; ++k) { for (int j = 0; j < 2; ++j) "
+    "d[j] = t[1 - j] * u[k]; for (int j = 0; j < 2; ++j) { q[j] = t[j] + 0.1f * d[j]; t[j] = q[j]; } } V = t[0] + t[1];",
+    "kept for the next step": "float t[2], s = 0.0f; for (int k = 0; k < n; ++k) { for (int j = 0; j < 2; ++j) { if (k > 0) s += t[j]; "
+    "t[j] = u[x] * k + j; } } V = s;",
+}
+WHOLE = {
+    "found by data": "float t[3] = {1.0f, 2.0f, 3.0f}; V = t[index[x] % 3];",
+    "found by data, in a loop": "float t[3] = {1.0f, 2.0f, 3.0f}; for (int k = 0; k < n; ++k) t[index[k] % 3] += u[k]; V = t[0];",
     "long": "float t[80]; for (int k = 0; k < 80; ++k) t[k] = u[k & 31]; float s = 0.0f; for (int k = 0; k < 80; ++k) s += t[k]; V = s;",
 }
-ALL = {**PLAIN_INSIDE, **AS_IT_IS, **APART, **WHOLE}
+ALL = {**PLAIN_INSIDE, **AS_IT_IS, **APART, **ASSIGNED, **WHOLE}
 PARAMETERS = "const float* u, float* v, const int* index, int n, int w"
 
 
@@ -128,12 +135,21 @@ def test_what_a_row_has_in_common_is_divided_once() -> None:
     assert "gpuad_rem" not in body and "gpuad_div" not in body and text.count("gpuad_rem<int>(") == 1 and text.count("gpuad_div<int>(") == 1
 
 
-@pytest.mark.parametrize("name", [*APART, *WHOLE])
+@pytest.mark.parametrize("name", [*APART, *ASSIGNED, *WHOLE])
 def test_which_local_arrays_become_variables(name: str) -> None:
-    taken = unroll(made(name))
-    verify(taken)
-    assert any(isinstance(s, Alloc) for s in walk_stmts(taken.body)) == (name in WHOLE)
-    assert bool(re.search(r"GPUAD_(?:INDEPENDENT|LANES|FLOATS|DOUBLES)\n +for", host_source([made(name)]))) == (name in APART)
+    for assigned in (False, True):
+        taken = unroll(made(name), assigned)
+        verify(taken)
+        stay = name in WHOLE or (name in ASSIGNED and not assigned)
+        assert any(isinstance(s, Alloc) for s in walk_stmts(taken.body)) == stay
+    assert bool(re.search(r"GPUAD_(?:INDEPENDENT|LANES|FLOATS|DOUBLES)\n +for", host_source([made(name)]))) == (name not in WHOLE)
+
+
+def test_variables_that_belong_to_an_iteration_are_its_own() -> None:
+    """Those of the steps between; what the loop carries is declared before it."""
+    text = host_source([made("the state of a step")])
+    assert set(re.findall(r"float (\w+)\[64\];", text)) == {"t", "t_2"}
+    assert "float t_2[64];" in host_source([made("kept for the next step")])
 
 
 TRUTHS = {

@@ -4,7 +4,8 @@
 few sums at once, the entries of a small matrix, and small stacks of an adjoint are arrays as well. With an array of its own, no thread can
 share a vector with another: a compiler does not take such an array apart when it looks at the loop over threads. Here every access to such
 an array is at an index that is known once the loops are written out, so that each element is a variable, or the constant that it is.
-An array that is accessed anywhere else, or stored to where it is not certain to be, stays, and its loops with it.
+An array that is accessed anywhere else stays, and its loops with it. So does one that is stored to where that is not certain to be done,
+in a loop of any length or in a branch, as the state is that an integrator steps; unless its elements may be variables that are assigned to.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from .constants import evaluated, whole
+from .inward import inward
 from .nodes import (
     Accumulate,
     Alloc,
@@ -45,16 +47,28 @@ LENGTH = 64  # of an array, and of a loop
 STATEMENTS = 800  # that are written out in all
 
 
-def unroll(kernel: Kernel) -> Kernel:
-    """The kernel without the local arrays that can be variables; itself if there is none."""
+def unroll(kernel: Kernel, assigned: bool = False) -> Kernel:
+    """The kernel without the local arrays that can be variables; itself if there is none. `assigned`: also those that are stored to in
+    loops and branches, whose elements become variables that are assigned to."""
+    made = _without_arrays(kernel, assigned)
+    return (_without_arrays(kernel, False) if made is None and assigned else made) or kernel
+
+
+def _without_arrays(kernel: Kernel, assigned: bool) -> Kernel | None:
+    """None if that is too long."""
     found = {s.buffer for s in walk_stmts(kernel.body) if isinstance(s, Alloc) and _is_small(s.buffer)}
+    changing: set[Buffer] = set()
     while found:
-        task = _Unroll(kernel, frozenset(found))
+        task = _Unroll(kernel, frozenset(found), frozenset(changing))
         body = task.block(kernel.body, _Scope())
         if task.written > STATEMENTS:
-            return kernel
-        if not task.kept:
-            return replace(kernel, body=body)
+            return None
+        if assigned:
+            changing |= task.unsettled
+        else:
+            task.kept |= task.unsettled
+        if not task.kept and not task.unsettled:
+            return replace(kernel, body=inward(body, task.elements))
         found -= task.kept
     return kernel
 
@@ -78,11 +92,15 @@ class _Scope:
 
 
 class _Unroll:
-    """`kept`: the arrays that turned out to have to stay."""
+    """`changing`: the arrays whose elements are assigned to. `kept`: those that turned out to have to stay, `unsettled` those that have to
+    if they are not changing."""
 
-    def __init__(self, kernel: Kernel, arrays: frozenset[Buffer]) -> None:
+    def __init__(self, kernel: Kernel, arrays: frozenset[Buffer], changing: frozenset[Buffer]) -> None:
         self.arrays = arrays
+        self.changing = changing
         self.kept: set[Buffer] = set()
+        self.unsettled: set[Buffer] = set()
+        self.elements: set[Var] = set()  # of the arrays that are changing
         self.mutable = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
         own = (v for s in walk_stmts(kernel.body) for v in bound(s))
         self.uid = 1 + max((v.uid for v in (*kernel.scalars, *own)), default=0)
@@ -142,6 +160,9 @@ class _Unroll:
     # --- arrays ---
 
     def access(self, stmt: Stmt, scope: _Scope, out: list[Stmt]) -> None:
+        if isinstance(stmt, Alloc) and stmt.buffer in self.changing:
+            self.variables(stmt.buffer, scope, out)
+            return
         if isinstance(stmt, Alloc):
             scope.open.add(stmt.buffer)
             zero = Constant(0, stmt.buffer.element)
@@ -152,15 +173,41 @@ class _Unroll:
             return
         assert isinstance(stmt, Load | Store | Accumulate | Take | Atomic)
         index = whole(evaluated(stmt.index, scope.values))
-        if index is None or isinstance(stmt, Atomic) or not (isinstance(stmt, Load) or stmt.buffer in scope.open):
+        if index is None or isinstance(stmt, Atomic) or not 0 <= index < (stmt.buffer.length or 0):
             self.kept.add(stmt.buffer)
+        elif stmt.buffer in self.changing:
+            self.variable(stmt, scope.elements[stmt.buffer, index], scope, out)
+        elif isinstance(stmt, Load) or stmt.buffer in scope.open:
+            self.element(stmt, (stmt.buffer, index), scope, out)
+        else:
+            self.unsettled.add(stmt.buffer)
+
+    def variables(self, array: Buffer, scope: _Scope, out: list[Stmt]) -> None:
+        """A variable for each element."""
+        for k in range(array.length or 0):
+            var = self.fresh(Var(array.name, array.element, 0))
+            self.mutable.add(var)
+            self.elements.add(var)
+            scope.elements[array, k] = var
+            out.append(Let(var, Constant(0, array.element)))
+
+    def variable(self, stmt: Load | Store | Accumulate | Take, var: Expr, scope: _Scope, out: list[Stmt]) -> None:
+        """An access to an element that is a variable."""
+        assert isinstance(var, Var)
+        if isinstance(stmt, Load | Take):
+            out.append(Let(self.named(stmt.var, scope), var, span=stmt.span, note=stmt.note))
+        if isinstance(stmt, Load):
             return
-        self.element(stmt, (stmt.buffer, index), scope, out)
+        value = Constant(0, var.type) if isinstance(stmt, Take) else evaluated(stmt.value, scope.values)
+        if value.type != var.type:
+            self.kept.add(stmt.buffer)
+        value = Binary("+", var, value, var.type) if isinstance(stmt, Accumulate) else value
+        out.append(Assign(var, value, span=stmt.span, note=stmt.note))
 
     def element(self, stmt: Load | Store | Accumulate | Take, at: tuple[Buffer, int], scope: _Scope, out: list[Stmt]) -> None:
         old = scope.elements.get(at)
         if not isinstance(stmt, Store) and old is None:
-            self.kept.add(stmt.buffer)  # nobody has stored there
+            self.unsettled.add(stmt.buffer)  # nobody has stored there, as far as is certain
             return
         if isinstance(stmt, Load | Take):
             assert old is not None
@@ -173,7 +220,7 @@ class _Unroll:
         if isinstance(stmt, Accumulate):
             assert old is not None
             value = Binary("+", old, value, value.type)
-        if value.type != stmt.buffer.element or not 0 <= at[1] < (stmt.buffer.length or 0):
+        if value.type != stmt.buffer.element:
             self.kept.add(stmt.buffer)
             return
         scope.elements[at] = self.held(value, stmt, out)

@@ -179,7 +179,7 @@ class _Plan:
                 self.values[stmt.var] = value
             else:
                 piece.append(self.loaded(stmt, mask, out))
-                if self.loops and is_cut(stmt, (*computed(self.up_to_loop(block[at + 1 :])), *(value for _, value in ends))):
+                if self.loops and is_cut(stmt, self.computed_after(block[at + 1 :], ends), self.uniform.is_uniform):
                     _close(out, piece, mask, after)
         if after and any(self.is_one_of(v, after) for _, value in ends for v in variables(value)):
             _close(out, piece, mask, after)
@@ -197,6 +197,11 @@ class _Plan:
         """Whether the statements give the C variable a value."""
         find = self.uniform.classes.find
         return any(find(v) == find(var) for s in stmts for v in defined(s))
+
+    def computed_after(self, block: Block, ends: Pairs) -> Iterator[Expr]:
+        """What the same piece computes after a statement, with these that follow it."""
+        yield from computed(self.up_to_loop(block))
+        yield from (value for _, value in ends)
 
     def up_to_loop(self, block: Block) -> Iterator[Stmt]:
         """What follows in the same piece."""

@@ -7,7 +7,7 @@ waits in the next; what both use is written to the first cache, and read from th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ...ir.nodes import Binary, Call, Constant, Expr, Let, Stmt, walk
 from ..structure import operands
@@ -16,9 +16,10 @@ _SLOW = frozenset({"sqrt", "rsqrt", "cbrt", "rcbrt", "hypot", "rhypot", "__fsqrt
 _LONG = 24  # operations that wait
 
 
-def is_cut(stmt: Stmt, after: Iterable[Expr]) -> bool:
-    """Whether a loop over lanes ends after this statement; `after`: what else it would compute."""
-    if not isinstance(stmt, Let) or not any(_is_slow(e) for e in walk(stmt.value)):
+def is_cut(stmt: Stmt, after: Iterable[Expr], is_same: Callable[[Expr], bool]) -> bool:
+    """Whether a loop over lanes ends after this statement; `after`: what else it would compute; `is_same`: what all lanes compute alike,
+    which is computed before."""
+    if not isinstance(stmt, Let) or not any(_is_slow(e) and not is_same(e) for e in walk(stmt.value)):
         return False
     return sum(_operations(e) for e in after) >= _LONG
 

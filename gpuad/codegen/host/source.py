@@ -143,7 +143,7 @@ class _Entry:
 
     def __init__(self, kernel: Kernel, wide: bool, apart: bool) -> None:
         blocks = any(isinstance(s, For) and s.independent for s in walk_stmts(kernel.body))  # are its threads: their arrays stay
-        axes = merge_axes(kernel if blocks else unroll(kernel))
+        axes = merge_axes(kernel if blocks else unroll(kernel, assigned=True))
         flat = flatten(axes.kernel) if wide and apart and "x" in axes.merged else Flat(axes.kernel)
         self.name = identifier(kernel.name)
         self.loops = {axis: _Loop(axis, axis in axes.merged) for axis in "xyz"}
