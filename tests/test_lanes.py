@@ -122,6 +122,15 @@ def test_what_waits_for_a_root_is_in_a_loop_of_its_own() -> None:
     assert " r[64];" not in host_source([made(little)])
 
 
+@pytest.mark.parametrize(("numbers", "threads"), [(3, 64), (7, 64), (8, 128), (30, 128), (40, 32), (150, 16)])
+def test_strips_are_as_wide_as_what_they_hold_allows(numbers: int, threads: int) -> None:
+    """With one sum more: in registers, in the first cache, or few threads at once."""
+    held = " ".join(f"float a{j} = x[i + {j}];" for j in range(numbers))
+    uses = " ".join(f"s += a{j} * x[k + {j}];" for j in range(numbers))
+    text = host_source([made(f"{THREAD} float s = 0; {held} {LOOP} {{ {uses} }} y[i] = s;")])
+    assert re.findall(r"float \w+\[(\d+)\];", text) == [str(threads)] * (numbers + 1)
+
+
 def test_memory_of_its_own_is_loaded_in_tiles(kernels: dict[str, Kernel]) -> None:
     tiles = {name: len(re.findall(r" gpuad_tile\d+\[16\]", host_source([kernels[name]]))) for name in IN_STEP}
     assert {name: count for name, count in tiles.items() if count} == {

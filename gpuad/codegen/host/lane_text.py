@@ -24,8 +24,8 @@ from .tiles import DEPTH, Tile, Tiled, Tiling
 from .uniform import is_long
 
 LANES = 64  # threads of a full strip
-_MOST = 1 << 11  # bytes of arrays over the lanes that a strip may have; it has fewer threads else
-_HALF = 1 << 14  # the same for a strip of half as many
+_IN_REGISTERS = 1 << 11  # bytes of arrays over the lanes, at most, for loops over them that compilers write out
+_IN_CACHE = 1 << 14  # bytes of such arrays, at most, of a strip that is as wide as that it pays to leave them loops
 _MARKS = {4: "GPUAD_FLOATS", 8: "GPUAD_DOUBLES"}  # before loops over lanes, by the bytes of what they compute
 _AT_MOST = 1 << 16  # bytes of such arrays for all threads of a block
 
@@ -74,8 +74,7 @@ class LaneStatements(HostStatements):
     def strip(self) -> list[str]:
         """The lines of a strip's work."""
         assert self.plan is not None
-        size = bytes_of(self.plan)
-        self.lanes = LANES if LANES * size <= _MOST else LANES // 2 if LANES // 2 * size <= _HALF else LANES // 4
+        self.lanes = _width(bytes_of(self.plan), stacks=bool(self.kernel.rows))
         for root in self.plan.arrays:
             self.array(root)
         for param in self.kernel.scalars:
@@ -293,6 +292,17 @@ class BlockStatements(LaneStatements):
             self.array(root)
         self.nodes(plan.nodes)
         self.lane_text.lane, self.lanes, self.last_lane = before
+
+
+def _width(size: int, *, stacks: bool) -> int:
+    """How many threads a full strip has, of so many bytes of arrays for each of them. Where these are few, compilers write the loops over
+    lanes out, and hold what they can in registers. Where they are more, that would spill: in twice as long loops square roots and
+    quotients of many lanes are on their way at once. `stacks`: threads keep what may be much, and `narrow` strips do."""
+    if LANES * size <= _IN_REGISTERS:
+        return LANES
+    if 2 * LANES * size <= _IN_CACHE and not stacks:
+        return 2 * LANES
+    return LANES // 2 if LANES // 2 * size <= _IN_CACHE else LANES // 4
 
 
 def bytes_of(plan: Lanes) -> int:
