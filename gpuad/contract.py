@@ -127,7 +127,7 @@ def _exit(adjoint: Adjoint) -> str:
 def filled(stage: Stage) -> list[Buffer]:
     """The arrays in which threads keep numbers for those that gather, if the stage is what fills them."""
     stored = {s.buffer for s in walk_stmts(stage.kernel.body) if isinstance(s, Store)}
-    return [p.item for p in stage.parameters if p.role == "partial" and isinstance(p.item, Buffer) and p.item in stored]
+    return [array for array in stage.partials if array in stored]
 
 
 def gathered(stage: Stage) -> frozenset[Buffer]:

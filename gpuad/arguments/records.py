@@ -13,7 +13,7 @@ from ..annotations import Active, BatchDuplicated, Duplicated, as_array
 from ..errors import LaunchError, ShadowError
 from ..executors.base import Memory
 from ..ir.dtypes import dtype_of, is_real
-from ..ir.records import is_record, leaves, numbers, size_of, split_parameter
+from ..ir.records import Part, is_record, leaves, numbers, size_of, split_parameter
 from ..ir.surface import Declaration
 from ..ir.types import Complex, Pointer, Scalar, Struct, Type, Vector
 from .aliasing import Alias
@@ -105,11 +105,14 @@ def _views(array: Any, type_: Type) -> list[Any] | None:
     if array.size == 1 and isinstance(array, np.ndarray) and array.dtype.names and fits(array.dtype, type_):
         return [np.ndarray((), dtype, array.reshape(1), offset) for offset, dtype in dtype_leaves(array.dtype)]
     if isinstance(type_, Struct) and array.dtype == np.uint8 and array.shape == (size_of(type_),) and array.strides == (1,):
-        return [
-            array[part.offset : part.offset + element_dtype(part.type).itemsize].view(element_dtype(part.type)).reshape(())
-            for part in leaves(type_)
-        ]
+        return [_number_of(array, part) for part in leaves(type_)]
     return None
+
+
+def _number_of(struct: Any, part: Part) -> Any:
+    """A view of a number in the bytes of a struct."""
+    dtype = element_dtype(part.type)
+    return struct[part.offset : part.offset + dtype.itemsize].view(dtype).reshape(())
 
 
 # --- pointers ----------------------------------------------------------------------------------------------------------------------------

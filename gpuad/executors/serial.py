@@ -47,7 +47,7 @@ from ..ir.nodes import (
     variables,
     walk,
 )
-from ..ir.rewrite import blocks, bound, defined, expressions, map_blocks, map_expr, map_stmt_exprs, substitute, walk_stmts
+from ..ir.rewrite import blocks, bound, defined, expressions, map_blocks, map_expr, map_stmt_exprs, named, substitute, walk_stmts
 from ..ir.types import BOOL, F64, I32, I64, U32, Scalar, Space, value_type
 from ..ir.verify import verify
 from ..transform.names import Names
@@ -95,7 +95,7 @@ class _Serial:
         self.block = block
         self.threads = block[0] * block[1] * block[2]
         self.names = Names(kernel)
-        self.uses: Counter[Var] = Counter(v for s in walk_stmts(kernel.body) for v in _used(s))
+        self.uses: Counter[Var] = Counter(v for s in walk_stmts(kernel.body) for v in named(s))
         self.pieces = tuple(_pieces(kernel.body))
         self.homes: dict[Var, Buffer] = {}
         self.arrays: dict[Buffer, Buffer] = {}  # what stands for the arrays of threads and of the block
@@ -180,7 +180,7 @@ class _Serial:
 
     def piece(self, stmts: Block, mask: Buffer | None) -> Stmt:
         """A loop over the threads. What other pieces define is fetched first, what they use put down last."""
-        inside = Counter(v for s in walk_stmts(stmts) for v in _used(s))
+        inside = Counter(v for s in walk_stmts(stmts) for v in named(s))
         own = {v for s in walk_stmts(stmts) for v in bound(s)}
         top = {v for s in stmts for v in defined(s)}
         assigned = {s.var for s in walk_stmts(stmts) if isinstance(s, Assign)} - own
@@ -557,13 +557,6 @@ def _trips(loop: For) -> Expr:
         start, stop, step = stop, start, b.const(-int(loop.step.value), I64)
     span = Binary("-", Binary("+", Binary("-", stop, start, I64), step, I64), b.const(1, I64), I64)
     return Select(b.compare("<", start, stop), Binary("/", span, step, I64), b.const(0, I64))
-
-
-def _used(stmt: Stmt) -> Iterator[Var]:
-    """The Vars that occur in the expressions of a statement, without those inside it; what is assigned to counts."""
-    yield from (v for e in expressions(stmt) for v in variables(e))
-    if isinstance(stmt, Assign):
-        yield stmt.var
 
 
 def _touches(stmt: Stmt, buffer: Buffer) -> bool:

@@ -7,17 +7,17 @@ from collections.abc import Iterator, Set
 from dataclasses import replace
 
 from .nodes import Assign, Block, For, Let, Stmt, Var, While, variables
-from .rewrite import expressions, map_blocks, walk_stmts
+from .rewrite import expressions, map_blocks, named, walk_stmts
 
 
 def inward(block: Block, candidates: Set[Var]) -> Block:
     """The block with those of the candidates further inside for which that is so; each starts with a Let of a constant and is assigned
     to."""
     out: list[Stmt | None] = list(block)
-    named = [set(_named((stmt,))) for stmt in block]
+    uses = [set(_named((stmt,))) for stmt in block]
     for at, stmt in enumerate(block):
         if isinstance(stmt, Let) and stmt.var in candidates:
-            users = [k for k, found in enumerate(named) if k != at and stmt.var in found]
+            users = [k for k, found in enumerate(uses) if k != at and stmt.var in found]
             moved = _into(out[users[0]], stmt.var) if len(users) == 1 else None
             if moved is not None:
                 out[at], out[users[0]] = None, moved
@@ -39,7 +39,4 @@ def _into(loop: Stmt | None, var: Var) -> Stmt | None:
 
 def _named(block: Block) -> Iterator[Var]:
     """The variables that the statements use or assign to."""
-    for stmt in walk_stmts(block):
-        yield from (v for e in expressions(stmt) for v in variables(e))
-        if isinstance(stmt, Assign):
-            yield stmt.var
+    return (v for stmt in walk_stmts(block) for v in named(stmt))

@@ -38,6 +38,7 @@ from .nodes import (
     Unary,
     Var,
     While,
+    variables,
     walk,
 )
 
@@ -157,6 +158,13 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
 
     map_stmt_exprs(stmt, note)
     return tuple(seen)
+
+
+def named(stmt: Stmt) -> Iterator[Var]:
+    """The Vars that occur in the expressions directly in a statement, and the one that an Assign gives a value to."""
+    yield from (v for e in expressions(stmt) for v in variables(e))
+    if isinstance(stmt, Assign):
+        yield stmt.var
 
 
 def map_stmt_exprs(stmt: Stmt, f: Rewrite) -> Stmt:

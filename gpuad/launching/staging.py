@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -66,6 +66,11 @@ class Stage:
     def kernels(self) -> tuple[Kernel, ...]:
         """Those that are launched."""
         return (self.fixed.measure, self.fixed.collect) if self.fixed is not None else (self.kernel,)
+
+    @cached_property
+    def partials(self) -> tuple[Buffer, ...]:
+        """The arrays in which threads keep numbers for those that gather."""
+        return tuple(p.item for p in self.parameters if p.role == "partial" and isinstance(p.item, Buffer))
 
 
 def gathering(adjoint: Adjoint, call: Call) -> Gathering | None:
@@ -271,10 +276,9 @@ def counting(adjoint: Adjoint, call: Call) -> Kernel | None:
 
 def stage_arguments(stage: Stage, call: Call, state: State, width: int = 0) -> list[Any]:
     """What a kernel of a reverse pass is launched with; arrays in which threads keep numbers for others are made if they are not there."""
-    for p in stage.parameters:
-        if p.role == "partial" and p.item not in state.scratch:
-            assert isinstance(p.item, Buffer)
-            state.scratch[p.item] = Memory(call.executor.zeros(call.threads, dtype_of(p.item.element)))
+    for array in stage.partials:
+        if array not in state.scratch:
+            state.scratch[array] = Memory(call.executor.zeros(call.threads, dtype_of(array.element)))
     given = [(p, stage.numbers.get((p.role, p.position))) for p in stage.parameters]
     return [argument_of(p, call, state, width) if number is None else np.int32(number) for p, number in given]
 

@@ -58,7 +58,7 @@ class Launched:
         that live elsewhere, `pool`: the executor, with memory of the tape that is free again after this operation."""
         assert self.adjoint is not None
         own = bool(self.adjoint.layout.scratch) or any(stage.fixed is not None for stage in stages)
-        partials = [p.item for stage in stages for p in stage.parameters if p.role == "partial" and isinstance(p.item, Buffer)]
+        partials = [array for stage in stages for array in stage.partials]
         same = not (self.uses or moved or self.logs or own or partials or self.call.bound.width > 1)
         if same and all(stage in self.given for stage in stages):
             return [self.given[stage] for stage in stages]
