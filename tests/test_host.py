@@ -381,6 +381,17 @@ def test_an_unsigned_offset_that_stands_for_a_negative_one(host: Host) -> None:
     np.testing.assert_array_equal(array[1:], np.arange(15))
 
 
+def test_a_loop_that_begins_below_zero_by_unsigned_arithmetic(host: Host) -> None:
+    """`for (int i = m - 9 + threadIdx.x; ...)`: the sum is an unsigned number, its conversion to int is negative."""
+    out, m, i = buffer("out"), var("m", I32), var("i", I32)
+    start = Cast(op("+", Cast(op("-", m, const(9)), U32), LaunchIndex("threadIdx", "x")), I32)
+    body = (If(op(">=", i, const(0)), (Accumulate(out, i, f32(1), How.PLAIN),)),)
+    k = kernel("below", (out, m), For(i, start, const(16), const(4), body))
+    array = np.zeros(16, np.float32)
+    host.launch(k, ONE, (4, 1, 1), [Memory(array), np.int32(3)])
+    np.testing.assert_array_equal(array, 1)
+
+
 def test_hashes_of_indices_wrap(host: Host) -> None:
     out, i, h = buffer("out", I32), var("i", I32), var("h", I32)
     mixed = op("^", op("*", i, const(73856093)), op("*", op("+", i, const(1)), const(19349663)))

@@ -133,7 +133,7 @@ class Control(Scopes):
 
     def forward(self, stmt: For, start: Expr, stop: Expr, step: Expr) -> Header:
         end = self.expressions.at(stop, COMPARED)
-        begin = self.expressions.assigned(start, stmt.var.type)
+        begin = self.begin(stmt.var, start)
         name = self.declare(stmt.var)
         constant = int(step.value) if isinstance(step, Constant) else None
         if constant is not None:
@@ -142,6 +142,10 @@ class Control(Scopes):
             )
         by = self.expressions.assigned(step, stmt.var.type)
         return Header(f"{self.type_name(stmt.var)} {name} = {begin}", f"{name} < {end}", f"{name} += {by}")
+
+    def begin(self, var: Var, start: Expr) -> str:
+        """What a loop's variable is declared with."""
+        return self.expressions.assigned(start, var.type)
 
     def backward(self, stmt: For, start: Expr, stop: Expr, step: Expr) -> Header:
         kind = self.type_name(stmt.var)

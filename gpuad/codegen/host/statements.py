@@ -50,6 +50,11 @@ class HostStatements(Statements):
     def initial(self, var: Var, value: Expr) -> str:
         return self.text.widened(value)[0] if var in self.wide and self.wide.is_chain(value) else super().initial(var, value)
 
+    def begin(self, var: Var, start: Expr) -> str:
+        """A conversion to the loop's own type is not left to C where its variable is wider."""
+        converts = var in self.wide and isinstance(start, Cast) and not self.wide.is_exact(start)
+        return self.text.text(start) if converts else super().begin(var, start)
+
     def block_sum(self, element: str, stmt: Accumulate) -> str:
         k = len(self.sums)
         if not self.strips:
