@@ -276,8 +276,29 @@ COUNTED = {
     "no iteration": lambda v: loop(v, v.j < v.n, v.j.inc(), start=9),
     "step set inside": lambda v: loop(v, v.j < 7, v.j.update("+", v.n), v.n.set(2), v.z[0].update("+", v.j)),
     "doubling to a constant": lambda v: loop(v, v.j < 8, v.j.update("*", 2), start=1),
+    "while": lambda v: [declare(v.j, 0), while_(v.j < v.n, [v.z[0].update("+", v.j), v.j.inc()]), v.z[1].set(v.j)],
+    "while, in steps": lambda v: [declare(v.j, 1), while_(v.j < v.n, [v.z[0].update("+", v.j), v.j.update("+", 3)]), v.z[1].set(v.j)],
+    "while, by a name": lambda v: [declare(v.i, 2), declare(v.j, 1), while_(v.j < v.n, [v.z[0].update("+", v.j), v.j.update("+", v.i)])],
+    "while of whiles": lambda v: [
+        declare(v.j, 0),
+        while_(v.j < v.n, [declare(v.i, 0), while_(v.i < v.j, [v.z[0].update("+", v.i), v.i.inc()]), v.j.inc()]),
+    ],
+    "while around a continue": lambda v: [
+        declare(v.j, 0),
+        while_(v.j < v.n, [for_(declare(v.i, 0), v.i < 3, v.i.inc(), [if_(v.i.eq(v.j), continue_()), v.z[0].inc()]), v.j.inc()]),
+    ],
 }
 NOT_COUNTED = {
+    "while with a continue": lambda v: [
+        declare(v.j, 0),
+        while_(v.j < v.n, [if_(v.x[v.j] > 1.0, [v.j.update("+", 2), continue_()]), v.z[0].update("+", v.j), v.j.inc()]),
+    ],
+    "while by what is made inside": lambda v: [
+        declare(v.j, 0),
+        while_(v.j < v.n, [declare(v.i, v.j + 1), v.z[0].update("+", v.j), v.j.update("+", v.i)]),
+    ],
+    "while that moves twice": lambda v: [declare(v.j, 0), while_(v.j < v.n, [v.j.inc(), v.z[0].update("+", v.j), v.j.inc()])],
+    "while with a break": lambda v: [declare(v.j, 0), while_(v.j < v.n, [if_(v.x[v.j] > 0.0, break_()), v.z[0].inc(), v.j.inc()])],
     "!=": lambda v: loop(v, v.j.ne(v.n), v.j.inc()),
     "moved inside": lambda v: loop(v, v.j < v.n, v.j.inc(), v.j.update("+", 1), v.z[0].update("+", v.j)),
     "moved by pointer": lambda v: loop(v, v.j < v.n, v.j.inc(), v.j.address.deref.update("+", 1), v.z[0].update("+", v.j)),

@@ -1,6 +1,7 @@
 """Lowers loops: what the body may change is found by lowering it until that set is stable, and becomes the loop's carried values.
 
-A loop that counts (`for (int j = a; j < b; j += c)`, with bounds that nothing in the body may change, and no way out) becomes a For.
+A loop that counts (`for (int j = a; j < b; j += c)`, with bounds that nothing in the body may change, and no way out; or `while (j < b)`
+with `j += c` at the end of its body) becomes a For.
 Premises: j + c does not leave j's type, and `b + 1` (for `<=`) or `b - 1` (for `>=`) does not wrap; C's loop would not end otherwise, or
 be undefined. A step that is not a literal is taken to be positive, as the comparison `<` says. Every other loop becomes a While: its
 condition is evaluated in the header if that takes nothing but loads, else before the loop and again at the end of each iteration.
@@ -9,7 +10,7 @@ condition is evaluated in the header if that takes nothing but loads, else befor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..ir import surface
 from ..ir.nodes import (
@@ -79,7 +80,7 @@ def _lower(s: Lowering, condition: surface.Expr | None, body: surface.Stmt, step
     before = dict(s.env)
     loop = Loop(condition, body, step, tested, span, LoopExits(s.flag("broken"), s.flag("skipped")))
     s.frame.loops.append(loop.exits)
-    if not (tested and (_counted(s, loop) or _with_header(s, loop))):
+    if not (tested and (_counted(s, _stepping(s, loop)) or _with_header(s, loop))):
         _with_flag(s, loop)
     s.frame.loops.pop()
     s.forget(before)
@@ -337,6 +338,17 @@ def _count(s: Lowering, loop: Loop, form: _Counting, number: Var, own: Var) -> t
     found = _iterate(s, guess, iteration)
     s.env[form.variable] = start
     return found
+
+
+def _stepping(s: Lowering, loop: Loop) -> Loop:
+    """A `while` that ends with a step as the `for` that it is, if nothing skips the step, or is made for it in the body."""
+    match loop:
+        case Loop(step=None, body=surface.Block(body=(*before, surface.Evaluate(value=step))) as block):
+            body = replace(block, body=tuple(before))
+            used = [n.declaration for n in surface.walk(step) if isinstance(n, surface.Name)]
+            if not _has_continue(body) and all(s.frame.cells.get(d) in s.env for d in used):
+                return replace(loop, body=body, step=step)
+    return loop
 
 
 def _leaves(node: object, nested: bool = False) -> bool:
