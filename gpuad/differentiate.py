@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 from .analysis.activity import Activity, Escape, activity, connected, escapes, reinterpretations, truncations
 from .analysis.extrema import check as check_atomics
@@ -82,9 +82,20 @@ class Parameter:
     item: Var | Buffer
 
 
-Variant: TypeAlias = "tuple[frozenset[Buffer], frozenset[Buffer], frozenset[Buffer], frozenset[Buffer]]"
-"""Shadows that are accumulated plainly; that are zero, and so are assigned to; whose taken elements nobody will look at; that share the
-memory of another."""
+_NONE: frozenset[Buffer] = frozenset()
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is known of a launch. Shadows that are accumulated `plain`ly; that are zero, so `assigned` to; whose taken elements nobody
+    will look at (`left`); that share the memory of another (`lent`). `in_blocks`: whether the threads of a block, where they all add to one
+    element, had better form its sum first."""
+
+    plain: frozenset[Buffer] = _NONE
+    assigned: frozenset[Buffer] = _NONE
+    left: frozenset[Buffer] = _NONE
+    lent: frozenset[Buffer] = _NONE
+    in_blocks: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -142,7 +153,7 @@ class Adjoint(Judged):
 
     def kernel(self, plain: frozenset[Buffer] = frozenset(), header: str = "") -> Kernel:
         """The reverse kernel in which the shadows `plain` are accumulated plainly and all others atomically."""
-        chosen: Variant = (plain, frozenset(), frozenset(), frozenset())
+        chosen = Variant(plain)
         return self._kernel(chosen, header) if header else self.variant(chosen)
 
     def variant(self, chosen: Variant) -> Kernel:
@@ -159,9 +170,9 @@ class Adjoint(Judged):
         return replace(kernel, in_rows=replace(self._accumulated(self.layout.in_rows(waits(kernel.body)), chosen, ""), rows=rows))
 
     def _accumulated(self, body: Block, chosen: Variant, header: str) -> Kernel:
-        plain, *known = chosen
-        body = direct(accumulate(body, {b: b in plain for b in self.undecided}, *known))
-        kernel = Kernel(self.name, self.params, self._reduced(body), self.primal.span, header)
+        plain = {b: b in chosen.plain for b in self.undecided}
+        body = direct(accumulate(body, plain, chosen.assigned, chosen.left, chosen.lent))
+        kernel = Kernel(self.name, self.params, self._reduced(body, chosen), self.primal.span, header)
         verify(kernel)
         return kernel
 
@@ -244,23 +255,37 @@ class Adjoint(Judged):
         found: tuple[Kernel, tuple[Parameter, ...]] = self._gathers[key]
         return found
 
-    def block_sums(self, shadows: frozenset[Buffer]) -> BlockSums | None:
-        """What of the accumulations into the shadows can be summed over blocks in loops."""
-        key = "sums", shadows
+    def block_sums(self, shadows: frozenset[Buffer], numbers: Partials | None = None) -> BlockSums | None:
+        """What of the accumulations into the shadows can be summed over blocks in loops; `numbers`: what threads have kept."""
+        key = "sums", shadows, numbers
         if key not in self._gathers:
-            self._gathers[key] = block_sums(self.layout.body, shadows, self.params) if self.is_divisible else None
+            params = [*self.params, *(p.item for p in _partial_parameters(numbers))]
+            self._gathers[key] = block_sums(self.reading(numbers), shadows, params) if self.is_divisible else None
         found: BlockSums | None = self._gathers[key]
         return found
 
-    def summing(self, sums: BlockSums) -> Kernel:
-        """The kernel that adds them."""
+    def summing(self, sums: BlockSums, numbers: Partials | None = None) -> tuple[Kernel, tuple[Parameter, ...]]:
+        """The kernel that adds them, and its parameters."""
         if sums not in self._gathers:
-            body = accumulate(block_sums_kernel(sums, self._names(), self.first_own), {})
-            kernel = Kernel(f"{self.primal.name}_sums", self.params, body, self.primal.span)
-            verify(kernel)
-            self._gathers[sums] = kernel
-        found: Kernel = self._gathers[sums]
+            params = (*self.params, *(p.item for p in _partial_parameters(numbers)))
+            names = Names(Kernel(self.name, params, self.reading(numbers)))
+            body = accumulate(block_sums_kernel(sums, names, self.first_own), {})
+            self._gathers[sums] = self._besides(f"{self.primal.name}_sums", body, numbers)
+        found: tuple[Kernel, tuple[Parameter, ...]] = self._gathers[sums]
         return found
+
+    def reading(self, numbers: Partials | None) -> Block:
+        """The adjoint, with what threads have kept."""
+        return self.layout.body if numbers is None else numbers.reading
+
+    def _besides(self, name: str, body: Block, numbers: Partials | None) -> tuple[Kernel, tuple[Parameter, ...]]:
+        """A kernel that is launched as the reverse kernel is, with those of the arrays of what threads have kept that it touches."""
+        arrays = _partial_parameters(numbers)
+        there = {p.item for p in self._used(body, arrays)}
+        parameters = (*self.parameters, *(p for p in arrays if p.item in there))
+        kernel = Kernel(name, tuple(p.item for p in parameters), body, self.primal.span)
+        verify(kernel)
+        return kernel, parameters
 
     def census(self, shadow: Buffer) -> Census | None:
         """The kernel that finds out which threads touch which elements of a shadow, where their numbers alone decide that."""
@@ -297,21 +322,16 @@ class Adjoint(Judged):
         left. `numbers`: what threads have kept."""
         key = gathered, chosen, moved, numbers
         if key not in self._gathers:
-            plain, assigned, left, lent = chosen
-            whole = self.layout.body if numbers is None else numbers.reading
-            body = rest(without(whole, moved), gathered | lent, plain, left, self.first_own)
-            body = self._reduced(prune(direct(accumulate(body, {b: b in plain for b in self.undecided}, assigned, left))))
-            arrays = _partial_parameters(numbers)
-            there = {p.item for p in self._used(body, arrays)}
-            parameters = (*self.parameters, *(p for p in arrays if p.item in there))
-            kernel = Kernel(self.name, tuple(p.item for p in parameters), body, self.primal.span)
-            verify(kernel)
-            self._gathers[key] = (kernel, parameters) if body else None
+            body = rest(without(self.reading(numbers), moved), gathered | chosen.lent, chosen.plain, chosen.left, self.first_own)
+            plain = {b: b in chosen.plain for b in self.undecided}
+            body = self._reduced(prune(direct(accumulate(body, plain, chosen.assigned, chosen.left))), chosen)
+            self._gathers[key] = self._besides(self.name, body, numbers) if body else None
         found: tuple[Kernel, tuple[Parameter, ...]] | None = self._gathers[key]
         return found
 
-    def _reduced(self, body: Block) -> Block:
-        return reduced(body, Names(Kernel(self.name, self.params, body))) if self.pattern.analyse else body
+    def _reduced(self, body: Block, chosen: Variant) -> Block:
+        names = Names(Kernel(self.name, self.params, body))
+        return reduced(body, names, in_blocks=chosen.in_blocks) if self.pattern.analyse else body
 
     def _names(self, gathered: Gather | None = None) -> Names:
         own: tuple[Var | Buffer, ...] = gathered.variables if gathered is not None else ()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations_with_replacement
 from math import prod
 from typing import TypeAlias
@@ -84,10 +85,12 @@ class _Judge:
     def __init__(self, gathered: Gather, launch: Launch, plain: Collection[Buffer], elements: int) -> None:
         self.gathered = gathered
         self.elements_there = elements
-        self.threads = tuple(g * n for g, n in zip(launch.grid, launch.block, strict=True))
+        self.granted = gathered.geometry.holds(launch.grid, launch.block)
+        grid = gathered.geometry.grid(launch.grid, launch.block, partial(_number, launch))
+        self.threads = tuple(g * n for g, n in zip(grid, launch.block, strict=True))
         numbers = {**launch.scalars, **dict(zip(gathered.threads, self.threads, strict=True))}
-        self.launch = replace(launch, scalars=numbers)
-        self.reads = _Reads(gathered.body, self.launch, plain, self.senders())
+        self.launch = replace(launch, grid=grid, scalars=numbers)
+        self.reads = _Reads(gathered.body, self.launch, plain, self.senders(), dealt=bool(gathered.geometry.iterations))
         self._reached: dict[Hashable, list[_Reached]] = {}
 
     def verdict(self) -> Gathering | Failed:
@@ -119,9 +122,8 @@ class _Judge:
         return Gathering(self.gathered, sides, _three(grid), _three(first), _three(self.threads), elements)
 
     def fits(self) -> bool:
-        """Whether the block is one that the kernel is written for, and indices stay far from wrapping."""
-        widths = all(self.launch.block["xyz".index(axis)] == width for axis, width in self.gathered.widths.items())
-        return widths and max(self.threads) <= _MOST
+        """Whether the launch is one that the kernel is written for, and indices stay far from wrapping."""
+        return self.granted and max(self.threads) <= _MOST
 
     def everyone(self) -> dict[Digit, tuple[int, int]]:
         """The indices of the primal's threads."""
@@ -214,10 +216,9 @@ class _Judge:
 
     def value(self, expr: Expr) -> int | None:
         try:
-            form = Walk(self.launch, frozenset()).form(expr, {})
+            return _number(self.launch, expr)
         except Unknown:
             return None
-        return form.constant if not form.terms else None
 
     def rearranged(self, sides: Sides, own: Sequence[tuple[int, int]]) -> bool:
         """Whether the questions may be asked as they are written: none of the sums in them leaves an int."""
@@ -316,6 +317,14 @@ class _Judge:
         return adds if any(not self.reads.constant(buffer) for buffer in read) else frozenset()
 
 
+def _number(launch: Launch, expr: Expr) -> int:
+    """What an expression comes to that no thread has a say in; raises Unknown."""
+    form = Walk(launch, frozenset()).form(expr, {})
+    if form.terms:
+        raise Unknown
+    return form.constant
+
+
 def unread(block: Block, body: Block, launch: Launch, plain: Collection[Buffer]) -> bool:
     """Whether all that a part of the adjoint `body` reads is as it was before the adjoint; `plain`: as for `judge`."""
     reads = _Reads(body, launch, plain, {})
@@ -323,13 +332,15 @@ def unread(block: Block, body: Block, launch: Launch, plain: Collection[Buffer])
 
 
 class _Reads:
-    """What the adjoint reads before it has written to it. `forms`: of variables that the body does not define."""
+    """What the adjoint reads before it has written to it. `forms`: of variables that the body does not define; `dealt`: a
+    thread of the body is one of a thread's iterations."""
 
-    def __init__(self, body: Block, launch: Launch, plain: Collection[Buffer], forms: Mapping[Var, Form]) -> None:
+    def __init__(self, body: Block, launch: Launch, plain: Collection[Buffer], forms: Mapping[Var, Form], *, dealt: bool = False) -> None:
         self.body = body
         self.launch = launch
         self.plain = plain
         self.forms = forms
+        self.dealt = dealt
 
     def constant(self, buffer: Buffer) -> bool:
         """Whether every read of the buffer in the adjoint gives what was there before the launch."""
@@ -340,10 +351,18 @@ class _Reads:
         seen = _Seen(self.launch, self.forms)
         seen.run(self.body)
         forms = {id(a.stmt): a for a in seen.accesses}
+        if self.dealt and not self.apart([a for a in seen.accesses if getattr(a.stmt, "buffer", None) == buffer]):
+            return False
         places = [p for p in _places(self.body) if getattr(p.stmt, "buffer", None) == buffer]
         if any(isinstance(s, For | While) for p in places for s, _ in p.path):
             return False
         return not any(self.meets(writer, reader, forms) for k, reader in enumerate(places) for writer in places[:k])
+
+    def apart(self, accesses: Sequence[_Access]) -> bool:
+        """Whether no two iterations touch one element."""
+        reaches = [Reach(a.form, a.ranges) for a in accesses if a.form is not None]
+        pairs = combinations_with_replacement(reaches, 2)
+        return len(reaches) == len(accesses) and not any(may_meet(a, b, self.launch) for a, b in pairs)
 
     def meets(self, writer: _Place, reader: _Place, forms: Mapping[int, _Access]) -> bool:
         """Whether a thread may read there what it has written before."""

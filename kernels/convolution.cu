@@ -1,5 +1,5 @@
 /*gpuad
-title = "convolutions: a line with a long kernel, and an image with a small window"
+title = "convolutions: a line with a long kernel, an image with a small window, and a layer over channels"
 [[case]]
 kernel = "convolve_line"
 sizes = {n = 300, taps = 9}
@@ -32,6 +32,25 @@ width = {value = "width"}
 sizes = {height = 8192, width = 8192}
 bytes = "8 * height * width"
 flops = "18 * height * width"
+
+[[case]]
+kernel = "convolve_channels"
+title = "a layer of a network: a block for each channel of the output"
+sizes = {inputs = 3, outputs = 4, height = 13, width = 18}
+grid = ["(width + 7) // 8", "(height + 7) // 8", "outputs"]
+block = [8, 8]
+[case.arguments]
+x = {shape = ["inputs", "height", "width"], init = "normal", active = true}
+weight = {shape = ["outputs", "inputs", 3, 3], init = "normal", active = true}
+bias = {shape = ["outputs"], init = "normal", active = true}
+y = {shape = ["outputs", "height - 2", "width - 2"], init = "zeros", active = true}
+inputs = {value = "inputs"}
+height = {value = "height"}
+width = {value = "width"}
+[case.benchmark]
+sizes = {inputs = 32, outputs = 64, height = 514, width = 514}
+bytes = "4 * (inputs + outputs) * height * width"
+flops = "18 * inputs * outputs * (height - 2) * (width - 2)"
 */
 extern "C" __global__ void convolve_line(const double* x, const double* weight, double* y, int n, int taps) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -58,4 +77,21 @@ extern "C" __global__ void convolve_image(const float* image, const float* weigh
         }
     }
     filtered[y * width + x] = sum;
+}
+
+extern "C" __global__ void convolve_channels(const float* x, const float* weight, const float* bias, float* y, int inputs, int height,
+                                             int width) {
+    int column = blockIdx.x * blockDim.x + threadIdx.x;
+    int row = blockIdx.y * blockDim.y + threadIdx.y;
+    int out = blockIdx.z;
+    if (row >= height - 2 || column >= width - 2) return;
+    float sum = bias[out];
+    for (int in = 0; in < inputs; in++) {
+        for (int dy = 0; dy < 3; dy++) {
+            for (int dx = 0; dx < 3; dx++) {
+                sum += weight[((out * inputs + in) * 3 + dy) * 3 + dx] * x[(in * height + row + dy) * width + column + dx];
+            }
+        }
+    }
+    y[(out * (height - 2) + row) * (width - 2) + column] = sum > 0 ? sum : 0.1f * sum;
 }

@@ -283,6 +283,20 @@ def _(image: Any, weight: Any, **_: Any) -> Arrays:
     return {"filtered": np.einsum("yxij,ij->yx", windows, weight)}
 
 
+@model("convolution-convolve_channels")
+def _(x: Any, weight: Any, bias: Any, **_: Any) -> Arrays:
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(1, 2))
+    total = np.einsum("iyxab,oiab->oyx", windows, weight) + bias[:, None, None]
+    return {"y": np.where(total > 0, total, 0.1 * total)}
+
+
+@model("smoothing-smooth")
+def _(noisy: Any, rate: Any, **_: Any) -> Arrays:
+    ahead = np.diff(noisy, append=noisy[-1])
+    behind = -np.diff(noisy, prepend=noisy[0])
+    return {"smoothed": noisy + rate * (behind / (1 + behind**2) + ahead / (1 + ahead**2))}
+
+
 @model("fir-fir_float_8")
 def _(y: Any, x: Any, taps: Any, **_: Any) -> Arrays:
     return {"y": np.convolve(x, taps)[: len(x)]}

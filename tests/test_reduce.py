@@ -51,6 +51,23 @@ def test_sums(name: str) -> None:
                 np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-12)
 
 
+def test_one_element_for_a_block() -> None:
+    """Of executors that had better sum over blocks: one atomic addition a block, and none by a block that uses no element."""
+    text = TEXT.format(HEAD, "const int c = blockIdx.x; if (c < m && i < n) y[i] = w[c + 1] * x[i] + w[2];")
+    with running("reference"):
+        kernels = reverse(compiled(text, "k"), 5, 8, make())
+    assert sum(isinstance(s, Accumulate) and s.how is How.REDUCED for k in kernels for s in walk_stmts(k.body)) == 2
+    for executor in EXECUTORS:
+        rng = np.random.default_rng(1)
+        w, x, y = (Duplicated(rng.standard_normal(size), rng.standard_normal(size)) for size in (5, 37, 37))
+        expected = w.shadow.copy()
+        expected[1:] += (x.primal[:32] * y.shadow[:32]).reshape(4, 8).sum(axis=1)
+        expected[2] += np.sum(y.shadow[:32])
+        with running(executor):
+            gpuad.autodiff(compiled(text, "k"), 5, 8, (w, x, y, 37, 4))
+        np.testing.assert_allclose(w.shadow, expected, rtol=1e-12)
+
+
 def test_after_the_loop() -> None:
     """What an iteration leaves as it is, is added to once."""
     kernels = reverse(compiled(TEXT.format(HEAD, BODIES["of the thread, in a loop"][0]), "k"), 5, 8, make())
@@ -88,6 +105,7 @@ NESTS = {
         "s += w[2 * k + l + 1] * x[i + l + 1]; y[i] = s; }",
         True,
     ),
+    "of the block": ("if (i < n) { double s = 0; for (int k = 0; k < m; k++) s += w[blockIdx.x * m + k] * x[i + k]; y[i] = s; }", True),
     "guarded": ("if (i < n) { double s = 0; for (int k = 0; k < m; k++) if (i + k < n) s += w[m - k] * sin(x[i + k]); y[i] += s; }", True),
     "data decide": ("if (i < n) { double s = 0; for (int k = 0; k < m; k++) if (x[i] > k) s += w[k]; y[i] = s; }", False),
     "carried": ("if (i < n) { double s = 1; for (int k = 0; k < m; k++) s = s * w[k] + x[i]; y[i] = s; }", False),

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..analysis.depth import depths
 from ..analysis.injectivity import collision_free
-from ..differentiate import Adjoint, Parameter
+from ..differentiate import Adjoint, Parameter, Variant
 from ..errors import LaunchError
 from ..executors.base import Dim3, Memory
 from ..gathering import Box, Gathering, judge, unread
@@ -21,6 +21,7 @@ from ..ir.rewrite import walk_stmts
 from ..transform.block_sums import BlockSums
 from ..transform.fixed_point import FixedPoint, fixed_point
 from ..transform.gather import Gather
+from ..transform.partials import Partials
 from ..transform.stack_layout import GROUP
 from .asking import apart, may_be_apart, one_by_one
 from .calls import Call, analysing, plain_allowed
@@ -104,10 +105,9 @@ def _may_keep(adjoint: Adjoint, call: Call, gathered: Gather) -> bool:
     partials = adjoint.partials(gathered)
     if partials is None:
         return False
-    extents = dict(zip("xyz", call.extents, strict=True))
     size = len(partials.buffers) * call.threads
     return (
-        all(extents[axis] == 1 for axis in partials.unused)
+        partials.geometry.holds(call.grid, call.block)
         and call.threads < _MOST_KEPT
         and size <= max(_SHARE * _elements(adjoint, call, gathered.buffers), _SMALL)
         and unread(partials.filling, adjoint.layout.body, call.numbers(adjoint.primal), plain_shadows(adjoint, call))
@@ -166,7 +166,7 @@ def _in_fixed_point(adjoint: Adjoint, call: Call, made: tuple[Stage, ...]) -> tu
 def _proved(adjoint: Adjoint, call: Call, boxes: Boxes) -> bool:
     """Whether what is proved of a launch bears running it: whatever is in the elements of the boxes, it is as if they were zero."""
     judged = _stages(adjoint, call, _NO_SHADOWS, _NO_SHADOWS, _NO_SHADOWS, boxes)
-    plainly = (Stage(adjoint.variant((_NO_SHADOWS,) * 4), adjoint.parameters),)
+    plainly = (Stage(adjoint.variant(Variant()), adjoint.parameters),)
 
     def run(these: Sequence[Stage], content: float, other: Call, state: State) -> None:
         _put(adjoint, call, boxes, state, content)
@@ -194,26 +194,27 @@ def _stages(
 ) -> tuple[Stage, ...]:
     plain, found = plain_shadows(adjoint, call), gathering(adjoint, call)
     gathered = found.buffers if found is not None else _NO_SHADOWS
-    sums = _summed(adjoint, call, frozenset(adjoint.undecided) - plain - gathered - assigned - lent)
-    before: list[Stage] = [Stage(adjoint.summing(sums), adjoint.parameters)] if sums is not None else []
-    if found is None and sums is None:
-        return (Stage(adjoint.variant((plain, assigned, left, lent)), adjoint.parameters),)
     partials = adjoint.partials(found.gathered) if found is not None else None
+    sums = _summed(adjoint, call, frozenset(adjoint.undecided) - plain - gathered - assigned - lent, partials)
+    chosen = Variant(plain, assigned - gathered, left, lent, in_blocks=call.executor.sums_over_blocks)
+    if found is None and sums is None:
+        return (Stage(adjoint.variant(chosen), adjoint.parameters),)
     threads = {("threads", k): n for k, n in enumerate(call.extents)} if partials is not None else {}
-    rest = adjoint.rest(gathered, (plain, assigned - gathered, left, lent), sums.moved if sums is not None else frozenset(), partials)
-    after = [Stage(*rest, numbers=threads)] if rest is not None else []
+    rest = adjoint.rest(gathered, chosen, sums.moved if sums is not None else frozenset(), partials)
     first = [Stage(*adjoint.keeping(partials), numbers=threads)] if partials is not None else []
     collect = [_collecting(adjoint, found, assigned, boxes)] if found is not None else []
-    return (*first, *collect, *before, *after)
+    summing = [Stage(*adjoint.summing(sums, partials), numbers=threads)] if sums is not None else []
+    after = [Stage(*rest, numbers=threads)] if rest is not None else []
+    return (*first, *collect, *summing, *after)
 
 
-def _summed(adjoint: Adjoint, call: Call, shadows: frozenset[Buffer]) -> BlockSums | None:
-    """The additions in loops that this launch may sum over blocks."""
+def _summed(adjoint: Adjoint, call: Call, shadows: frozenset[Buffer], partials: Partials | None) -> BlockSums | None:
+    """The additions in loops that this launch may sum over blocks; `partials`: what threads have kept."""
     if not shadows or not call.executor.sums_over_blocks or not plain_allowed():
         return None
-    sums = adjoint.block_sums(shadows)
+    sums = adjoint.block_sums(shadows, partials)
     numbers, plain = call.numbers(adjoint.primal), plain_shadows(adjoint, call)
-    if sums is None or not all(unread(block, adjoint.layout.body, numbers, plain) for _, block in sums.nests):
+    if sums is None or not all(unread(block, adjoint.reading(partials), numbers, plain) for _, block in sums.nests):
         return None
     return sums
 

@@ -126,12 +126,12 @@ class _Known:
     params: frozenset[Var]
 
     def full(self, expr: Expr, allowed: Collection[Var]) -> Expr | None:
-        """The expression in terms of parameters and what is allowed."""
+        """The expression in terms of what is allowed and what all threads of a block have in common."""
         while any(v in self.lets and v not in allowed for v in variables(expr)):
             expr = substitute(expr, {v: self.lets[v] for v in variables(expr) if v in self.lets})
             if not is_short(expr):
                 return None
-        if any(isinstance(e, LaunchIndex) for e in walk(expr)):
+        if any(isinstance(e, LaunchIndex) and e.name == "threadIdx" for e in walk(expr)):
             return None
         return expr if all(v in allowed or v in self.params for v in variables(expr)) else None
 

@@ -54,8 +54,9 @@ from ..ir.polynomials import plus, scale
 from ..ir.rewrite import blocks, defined, expressions, map_blocks, map_expr, map_stmt_exprs, substitute, walk_stmts
 from ..ir.types import BOOL, I32, Scalar
 from . import fold
+from .dealt import dealt
 from .edges import cancelled, written
-from .globally import AXES, Globally, assigned
+from .globally import AXES, Geometry, assigned, globally
 from .join import joined
 from .names import Names
 from .prune import prune
@@ -109,7 +110,7 @@ class Slice:
 @dataclass(frozen=True, eq=False)
 class Gather:
     """The accumulations into some shadows, by move. `sender`: variables that stand for a thread's global index; `body`: the adjoint over
-    them; `surplus`: what of it no thread may reach; `widths`: block sizes that the kernel takes for granted; `loops`: by their variables;
+    them; `surplus`: what of it no thread may reach; `geometry`: what the kernel takes for granted of a launch; `loops`: by their variables;
     `lanes`: of which shadow a target is one; `tables`: what makes the arrays of constants that slices may read; `first`, `threads`: scalar
     parameters of the gather kernel, the least index along an axis, and the number of the primal's threads; `boxes`: for each shadow, along
     each axis, the first index of the threads whose elements are known to be zero, and the one after the last."""
@@ -118,7 +119,7 @@ class Gather:
     surplus: Block
     sender: tuple[Var, Var, Var]
     scalars: frozenset[Var]
-    widths: Mapping[str, int]
+    geometry: Geometry
     loops: Mapping[Var, For]
     slices: tuple[Slice, ...]
     targets: tuple[Target, ...]
@@ -149,15 +150,19 @@ def gather(
 ) -> Gather | None:
     """The accumulations into those of the shadows that can be gathered, or None if there are none; what a launch has to prove is left to
     it. Of each shadow: which of several ways to see its accumulations (`Shifts.of`). `threads`: what `body` calls the number of threads."""
-    tables, body = without_tables(body)
+    tables, body = without_tables(_without_sums(body))
     if not is_movable(body):
         return None
-    sender = (names.var("x", I32), names.var("y", I32), names.var("z", I32))
-    globally = Globally(dict(zip(AXES, sender, strict=True)), assigned(body))
-    named = _chosen(globally.block(body))
-    own = tuple(names.var(_name_of(named, v), I32) for v in sender)
-    whole = _renamed(named, sender)
-    finder = Shifts(whole, sender, frozenset(p for p in params if isinstance(p, Var)), names)
+    indices = {axis: names.var(axis, I32) for axis in AXES}
+    threads = threads or threads_of(names)
+    written, geometry = globally(body, indices, dict(zip(AXES, threads, strict=True)))
+    scalars = frozenset(p for p in params if isinstance(p, Var))
+    written, indices, iterations = dealt(written, indices, dict(zip(AXES, threads, strict=True)), scalars, names)
+    named = _chosen(written)
+    x, y, z = (names.var(_name_of(named, v), I32) for v in indices.values())
+    sender = x, y, z
+    whole = _renamed(named, dict(zip(indices.values(), sender, strict=True)))
+    finder = Shifts(whole, sender, scalars | {*threads}, names)
     found = {buffer: shifts for buffer, rank in shadows.items() if (shifts := finder.of(buffer, rank)) is not None}
     loops = {v: loop for shadow in found.values() for v, loop in shadow.loops.items()}
     slices = _slices(whole, found)
@@ -167,22 +172,30 @@ def gather(
     if not found or len(slices) > MOST_SLICES:
         return None
     first = tuple(names.var(f"first_{a}", I32) for a in AXES)
+    own = tuple(names.var(name, I32) for name in _names_along(slices, sender))
     return Gather(
         body=whole,
         surplus=_surplus(whole, found),
         sender=sender,
         scalars=finder.scalars,
-        widths=globally.widths,
+        geometry=replace(geometry, iterations=iterations),
         loops=loops,
         slices=slices,
         targets=tuple(t for shadow in found.values() for t in shadow.targets),
         lanes={t.buffer: buffer for buffer, shadow in found.items() for t in shadow.targets},
         tables=tables,
         first=first,  # type: ignore[arg-type]
-        threads=threads or threads_of(names),
+        threads=threads,
         own=own,  # type: ignore[arg-type]
         boxes={buffer: _ends(names) for buffer in found},
     )
+
+
+def _without_sums(body: Block) -> Block:
+    """The body without what is added to numbers of all threads, which is no business of others."""
+    sums = {s.buffer for s in walk_stmts(body) if isinstance(s, Accumulate) and s.how is How.REDUCED}
+    sums -= {getattr(s, "buffer", None) for s in walk_stmts(body) if not isinstance(s, Accumulate)}
+    return prune(_but(body, sums)) if sums else body
 
 
 def threads_of(names: Names) -> Three:
@@ -204,6 +217,14 @@ def _name_of(body: Block, index: Var) -> str:
     """What the user calls the index."""
     lets = (s for s in walk_stmts(body) if isinstance(s, Let))
     return next((s.var.name for s in lets if s.value == index or (isinstance(s.value, Cast) and s.value.operand == index)), index.name)
+
+
+def _names_along(slices: Sequence[Slice], sender: Three) -> list[str]:
+    """What the user calls what tells a thread's element along each axis, an index of threads or of a loop that stands in its place; the
+    axes where these have changed places."""
+    found = [{v.name for piece in slices if (v := piece.move.solved[k]) is not None} for k in range(3)]
+    several = AXES if sum(len(names) > 1 for names in found) > 1 else [v.name for v in sender]
+    return [names.pop() if len(names) == 1 else other for names, other in zip(found, several, strict=True)]
 
 
 # --- slices ------------------------------------------------------------------------------------------------------------------------------
@@ -232,16 +253,16 @@ def _straightened(block: Block, bends: Mapping[Expr, Expr]) -> Block:
     return tuple(map_blocks(map_stmt_exprs(s, f), lambda inner: _straightened(inner, bends)) for s in block)
 
 
-def _renamed(body: Block, sender: Collection[Var]) -> Block:
-    """The body without other names for a thread's index."""
+def _renamed(body: Block, senders: Mapping[Var, Var]) -> Block:
+    """The body with these variables for a thread's index, and without other names for it."""
     mutable = assigned(body)
-    lets = [s for s in walk_stmts(body) if isinstance(s, Let) and s.var not in mutable]
+    lets = [s for s in walk_stmts(body) if isinstance(s, Let) and s.var not in mutable and s.var.type == I32]
     names = {
-        s.var: s.value
+        s.var: substitute(s.value, senders)
         for s in lets
-        if s.var.type == I32 and (s.value in sender or (isinstance(s.value, Cast) and s.value.operand in sender))
+        if s.value in senders or (isinstance(s.value, Cast) and s.value.operand in senders)
     }
-    return _without(_replaced(body, names), frozenset(names)) if names else body
+    return _without(_replaced(body, {**senders, **names}), frozenset(names))
 
 
 def _without(block: Block, names: Collection[Var]) -> Block:
@@ -461,7 +482,7 @@ def _is_short(expr: Expr) -> bool:
 def tidying(gathered: Gather, sides: Sides) -> Tidied:
     """What rearranges the questions of a kernel."""
     natural = [own for own, before in zip(gathered.own, sides.before, strict=True) if not before]
-    return Tidied(gathered.own, natural, (*gathered.scalars, *gathered.threads))
+    return Tidied(gathered.own, natural, gathered.scalars)
 
 
 def _placed(expr: Expr, mapping: Mapping[Var, Expr]) -> Expr:

@@ -1,27 +1,100 @@
 """Thread indices as one variable an axis: `blockIdx.x * blockDim.x + threadIdx.x` becomes x, through whatever conversions and variables.
 
-What is left of `blockIdx` and `threadIdx` then is what the kernel knows of its thread besides the global index.
+A kernel that knows its thread by `blockIdx.z` alone is taken to have blocks of one thread along z, one that knows it by `threadIdx.y` alone
+one block along y; one that has a block for each row, `blockIdx.x * n + threadIdx.x`, to be a launch in which the blocks stand along another
+axis. What is left of `blockIdx` and `threadIdx` then is what the kernel knows of its thread besides the global index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from ..analysis.affine import polynomial
 from ..ir.nodes import Assign, Binary, Block, Cast, Constant, Expr, LaunchIndex, Let, Stmt, Var, walk
-from ..ir.rewrite import map_blocks, map_stmt_exprs, rebuild, substitute, walk_stmts
+from ..ir.rewrite import expressions, map_blocks, map_stmt_exprs, rebuild, substitute, walk_stmts
 from ..ir.types import I32, U32, Scalar
 from . import fold
+from .dealt import Iterations
 
 AXES = "xyz"
+Three: TypeAlias = "tuple[int, int, int]"
 
 
-class Globally:
-    """Writes `blockIdx * blockDim + threadIdx` as one variable an axis. Variables that hold a part of that are put in at their uses."""
+@dataclass(frozen=True)
+class Geometry:
+    """What is taken for granted of a launch: `widths`, the block's size along some axes; `alone`, the axes along which there is one block;
+    `rows`, axes whose blocks are taken to stand along another one; `iterations`, axes along which each of so many iterations is taken to
+    have a thread."""
 
-    def __init__(self, indices: Mapping[str, Var], assigned: frozenset[Var]) -> None:
+    widths: Mapping[str, int] = field(default_factory=dict)
+    alone: frozenset[str] = frozenset()
+    rows: tuple[tuple[str, str], ...] = ()
+    iterations: Mapping[str, Iterations] = field(default_factory=dict)
+
+    def holds(self, grid: Three, block: Three) -> bool:
+        """Whether a launch is like that."""
+        blocks, sizes = dict(zip(AXES, grid, strict=True)), dict(zip(AXES, block, strict=True))
+        return all(sizes[a] == n for a, n in self.widths.items()) and all(blocks[a] == 1 for a in self.alone)
+
+    def grid(self, grid: Three, block: Three, number: Callable[[Expr], int]) -> Three:
+        """The grid with blocks where they are taken to stand, and as many as are taken to be; `number`: what an expression over parameters
+        comes to."""
+        blocks = dict(zip(AXES, grid, strict=True))
+        for there, here in self.rows:
+            blocks[there], blocks[here] = blocks[here], blocks[there]
+        for axis, counts in self.iterations.items():
+            blocks[axis] = max(1, *(-(-number(n) // block[AXES.index(axis)]) for n in counts))
+        return blocks["x"], blocks["y"], blocks["z"]
+
+
+def globally(body: Block, indices: Mapping[str, Var], threads: Mapping[str, Var]) -> tuple[Block, Geometry]:
+    """The body with the thread's index along each axis as a variable, and for which launches that holds; `threads`: what stands for the
+    number of threads along an axis."""
+    first = _Globally(indices, assigned(body), {})
+    written = first.block(body)
+    bare, geometry = _bare(written, indices, threads)
+    if not bare:
+        return written, Geometry(first.widths)
+    second = _Globally(indices, assigned(body), bare)
+    written = second.block(body)
+    return written, replace(geometry, widths={**second.widths, **geometry.widths})
+
+
+def _bare(body: Block, indices: Mapping[str, Var], threads: Mapping[str, Var]) -> tuple[dict[LaunchIndex, Var], Geometry]:
+    """Which parts of an index are the index along an axis of which nothing else is known, and what that takes for granted."""
+    used = {e for s in walk_stmts(body) for top in expressions(s) for e in walk(top) if isinstance(e, LaunchIndex | Var)}
+    asked = {a: {e.name for e in used if isinstance(e, LaunchIndex) and e.axis == a} for a in AXES if indices[a] not in used}
+    empty = [a for a, names in asked.items() if not names]
+    bare: dict[LaunchIndex, Var] = {}
+    widths: dict[str, int] = {}
+    alone: set[str] = set()
+    rows: list[tuple[str, str]] = []
+    for axis, names in asked.items():
+        here = axis
+        if {"blockIdx", "threadIdx"} <= names:
+            if not empty:
+                continue
+            here = empty.pop(0)
+            rows.append((axis, here))
+        if "threadIdx" in names:
+            alone.add(here)
+            bare |= {LaunchIndex("threadIdx", axis): indices[axis], LaunchIndex("blockDim", axis): threads[axis]}
+        if "blockIdx" in names:
+            widths[here] = 1
+            bare |= {LaunchIndex("blockIdx", axis): indices[here], LaunchIndex("gridDim", axis): threads[here]}
+    return bare, Geometry(widths, frozenset(alone), tuple(rows))
+
+
+class _Globally:
+    """Writes `blockIdx * blockDim + threadIdx` as one variable an axis. Variables that hold a part of that are put in at their uses.
+    `bare`: what stands for parts of it, and for the number of threads."""
+
+    def __init__(self, indices: Mapping[str, Var], assigned: Collection[Var], bare: Mapping[LaunchIndex, Var]) -> None:
         self.indices = indices
         self.assigned = assigned
+        self.bare = bare
         self.widths: dict[str, int] = {}
         self.parts: dict[Var, Expr] = {}
 
@@ -37,6 +110,8 @@ class Globally:
         return tuple(out)
 
     def expr(self, expr: Expr) -> Expr:
+        if isinstance(expr, LaunchIndex):
+            return fold.cast(self.bare[expr], expr.type) if expr in self.bare else expr
         axis = self.axis(expr)
         if axis is not None:
             return fold.cast(self.indices[axis], expr.type)

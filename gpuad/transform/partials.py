@@ -9,7 +9,7 @@ Assumes: an adjoint without stacks and barriers. Guarantees: valid IR.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ..ir.nodes import (
@@ -37,7 +37,7 @@ from ..ir.rewrite import bound, expressions, map_blocks, walk_stmts
 from ..ir.types import F32, F64, I32
 from . import fold
 from .gather import Three, global_index, only, threads_of
-from .globally import AXES, assigned
+from .globally import AXES, Geometry, assigned
 from .names import Names
 from .prune import prune
 
@@ -47,13 +47,13 @@ MOST = 4  # numbers that a thread keeps
 @dataclass(frozen=True, eq=False)
 class Partials:
     """The arrays, of an element for each thread; what fills them, and the adjoint that reads them. `threads`: variables for the number of
-    the launch's threads along x, y and z; `unused`: the axes along which there may be but one."""
+    the launch's threads along x, y and z; `geometry`: what a launch is taken to be like, so that threads have elements of their own."""
 
     buffers: tuple[Buffer, ...]
     filling: Block
     reading: Block
     threads: Three
-    unused: tuple[str, ...]
+    geometry: Geometry
 
 
 def partials(body: Block, shadows: Collection[Buffer], names: Names) -> Partials | None:
@@ -66,15 +66,15 @@ def partials(body: Block, shadows: Collection[Buffer], names: Names) -> Partials
         return None
     threads = threads_of(names)
     arrays = {v: names.buffer(f"{v.name}_partial", v.type) for v in sorted(wanted.found, key=lambda v: v.uid)}
-    axes = {e.axis for s in walk_stmts(body) for top in expressions(s) for e in walk(top) if isinstance(e, LaunchIndex)}
-    place = _place(body, axes, threads)
+    indices, geometry = _indices(body)
+    place = _place(body, indices, threads)
     rewrite = _Rewrite(arrays, place, names)
     return Partials(
         tuple(arrays.values()),
         prune(rewrite.filling(only(body, {}, ()))),
         prune(rewrite.reading(body)),
         threads,
-        tuple(a for a in AXES if a not in axes),
+        geometry,
     )
 
 
@@ -142,17 +142,28 @@ def _variables(exprs: Iterable[Expr]) -> set[Var]:
     return {v for e in exprs for v in variables(e)}
 
 
-def _place(body: Block, axes: Collection[str], threads: Three) -> Expr:
+def _indices(body: Block) -> tuple[dict[str, Expr], Geometry]:
+    """A thread's index along each axis, in those words that the kernel has for it, and what they take for granted of a launch."""
+    used = {e for s in walk_stmts(body) for top in expressions(s) for e in walk(top) if isinstance(e, LaunchIndex)}
+    names = {axis: {e.name for e in used if e.axis == axis} & {"blockIdx", "threadIdx"} for axis in AXES}
+    found: dict[str, Expr] = {}
+    for axis in (a for a in AXES if names[a]):
+        name, *others = names[axis]
+        found[axis] = global_index(axis) if others else LaunchIndex(name, axis)
+    widths = {axis: 1 for axis in AXES if "threadIdx" not in names[axis]}
+    return found, Geometry(widths, frozenset(axis for axis in AXES if "blockIdx" not in names[axis]))
+
+
+def _place(body: Block, indices: Mapping[str, Expr], threads: Three) -> Expr:
     """The number of a thread, in rows along x."""
     names = {s.value: s.var for s in _leading(body)}
-    index: Expr | None = None
-    for axis in reversed(AXES):
-        if axis in axes:
-            here = fold.cast(global_index(axis), I32)
-            here = names.get(here, here)
-            index = here if index is None else Binary("+", Binary("*", index, threads[AXES.index(axis)], I32), here, I32)
-    assert index is not None
-    return index
+    place: Expr | None = None
+    for axis, index in reversed(list(indices.items())):
+        here = fold.cast(index, I32)
+        here = names.get(here, here)
+        place = here if place is None else Binary("+", Binary("*", place, threads[AXES.index(axis)], I32), here, I32)
+    assert place is not None
+    return place
 
 
 def _leading(body: Block) -> Iterator[Let]:

@@ -1,8 +1,9 @@
 """Adds in a register first what a thread adds to one element again and again, and over a block what all of its threads add to one element.
 
-Of the atomic additions of an adjoint two kinds need not go to memory one by one. Where the index is made of parameters alone, all threads
-of the launch meet in one element: each sums what it has for it, and the block's sum is added once at the kernel's end. Where a loop leaves
-the index as it is, its sum is added once after it; if there is none, the element may be no element at all, and is left alone.
+Of the atomic additions of an adjoint two kinds need not go to memory one by one. Where the index is made of parameters and the block's
+number, all threads of a block meet in one element: each sums what it has for it, and the block's sum is added once at the kernel's end.
+Where a loop leaves the index as it is, its sum is added once after it; if there is none, the element may be no element at all, and is left
+alone.
 
 Assumes an adjoint with every accumulation decided; guarantees valid IR. Before that is decided, `broadcast` finds what a block has read
 together of its shared memory: all of its threads add to one element then, where they stand between the same barriers.
@@ -41,9 +42,9 @@ from ..ir.types import F32, F64, Space
 from .names import Names
 
 
-def reduced(body: Block, names: Names) -> Block:
-    """The body with sums in registers, and over blocks."""
-    sums = _Sums(names, _only_added_to(body))
+def reduced(body: Block, names: Names, *, in_blocks: bool = False) -> Block:
+    """The body with sums in registers, and over blocks; `in_blocks`: of elements that are another one for each block, too."""
+    sums = _Sums(names, _only_added_to(body), in_blocks)
     inside = sums.uniform(body, _lets(body), _varying(body))
     starts = tuple(Let(v, b.zero(v.type)) for v in sums.totals.values())
     ends = tuple(replace(sums.first[key], index=key[1], value=v, how=How.REDUCED) for key, v in sums.totals.items())
@@ -145,6 +146,7 @@ def _varying(body: Block) -> frozenset[Var]:
 class _Sums:
     names: Names
     shadows: Collection[Buffer]
+    in_blocks: bool
     totals: dict[tuple[Buffer, Expr], Var] = field(default_factory=dict)
     first: dict[tuple[Buffer, Expr], Accumulate] = field(default_factory=dict)
 
@@ -154,12 +156,12 @@ class _Sums:
     # --- one element for all threads ---------------------------------------------------------------------------------------------
 
     def uniform(self, block: Block, lets: Mapping[Var, Expr], varying: Collection[Var]) -> Block:
-        """The block with additions to elements that are the same for all threads going to `totals`."""
+        """The block with additions to elements that are the same for all threads of a block of the launch going to `totals`."""
         out: list[Stmt] = []
         for stmt in block:
             stmt = map_blocks(stmt, lambda inner: self.uniform(inner, lets, varying))
-            index = _of_parameters(stmt.index, lets, varying) if isinstance(stmt, Accumulate) and self.is_atomic(stmt) else None
-            if isinstance(stmt, Accumulate) and index is not None:
+            index = _common(stmt.index, lets, varying) if isinstance(stmt, Accumulate) and self.is_atomic(stmt) else None
+            if isinstance(stmt, Accumulate) and index is not None and (self.in_blocks or not _has_own(index)):
                 key = stmt.buffer, index
                 self.first.setdefault(key, stmt)
                 total = self.totals.setdefault(key, self.names.var(stmt.buffer.name, stmt.value.type))
@@ -193,16 +195,21 @@ class _Sums:
         return [*(Let(v, b.zero(v.type)) for v in totals.values()), map_blocks(loop, lambda block: _summed(block, totals)), *ends]
 
 
-def _of_parameters(index: Expr, lets: Mapping[Var, Expr], varying: Collection[Var]) -> Expr | None:
-    """The index in terms of parameters alone, if it can be had so."""
+def _common(index: Expr, lets: Mapping[Var, Expr], varying: Collection[Var]) -> Expr | None:
+    """The index in terms of parameters and what else the threads of a block have in common, if it can be had so."""
     full = index
     while any(v in lets for v in variables(full)):
         full = substitute(full, {v: lets[v] for v in variables(full) if v in lets})
         if not is_short(full):
             return None
-    if any(v in varying for v in variables(full)) or any(isinstance(e, LaunchIndex) for e in walk(full)):
+    if any(v in varying for v in variables(full)) or any(isinstance(e, LaunchIndex) and e.name == "threadIdx" for e in walk(full)):
         return None
     return full
+
+
+def _has_own(index: Expr) -> bool:
+    """Whether the index may be another one for each block."""
+    return any(isinstance(e, LaunchIndex) for e in walk(index))
 
 
 def _summed(block: Block, totals: Mapping[tuple[Buffer, Expr], Var]) -> Block:

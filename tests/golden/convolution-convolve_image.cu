@@ -1,4 +1,4 @@
-// gpuad: adjoint of `convolve_image` (convolution.cu:48:28), for Duplicated image, weight, filtered; Const height, width.
+// gpuad: adjoint of `convolve_image` (convolution.cu:67:28), for Duplicated image, weight, filtered; Const height, width.
 // 1. put the seeds into dfiltered. dimage, dweight are added to: clear first.
 // 2. launch convolve_image_gather with grid (4, 3, 1) and the block of convolve_image.
 // 3. launch convolve_image_reverse with the same grid and block.
@@ -53,7 +53,7 @@ extern "C" __global__ void convolve_image_reverse(
 //   not saved  image                         never overwritten by this launch
 //   not saved  weight                        never overwritten by this launch
 //   not saved  filtered                      no derivative needs what was overwritten
-//   shadow     dimage               gather   each thread of convolve_image_gather collects for an element of its own (convolution.cu:56:87)
-//   shadow     dweight              atomic   it is not proved that no two threads meet in one element (convolution.cu:57:28)
-//   shadow     dfiltered            plain    no two threads touch one element (convolution.cu:60:5)
+//   shadow     dimage               gather   each thread of convolve_image_gather collects for an element of its own (convolution.cu:75:87)
+//   shadow     dweight              atomic   it is not proved that no two threads meet in one element (convolution.cu:76:28)
+//   shadow     dfiltered            plain    no two threads touch one element (convolution.cu:79:5)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

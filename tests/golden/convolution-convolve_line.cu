@@ -1,4 +1,4 @@
-// gpuad: adjoint of `convolve_line` (convolution.cu:36:28), for Duplicated x, weight, y; Const n, taps.
+// gpuad: adjoint of `convolve_line` (convolution.cu:55:28), for Duplicated x, weight, y; Const n, taps.
 // 1. put the seeds into dy. dx, dweight are added to: clear first.
 // 2. launch convolve_line_gather with grid (5, 1, 1) and the block of convolve_line.
 // 3. launch convolve_line_reverse with the same grid and block.
@@ -44,7 +44,7 @@ extern "C" __global__ void convolve_line_reverse(
 //   not saved  x                             never overwritten by this launch
 //   not saved  weight                        never overwritten by this launch
 //   not saved  y                             no derivative needs what was overwritten
-//   shadow     dx                   gather   each thread of convolve_line_gather collects for an element of its own (convolution.cu:43:28)
-//   shadow     dweight              atomic   it is not proved that no two threads meet in one element (convolution.cu:43:16)
-//   shadow     dy                   plain    no two threads touch one element (convolution.cu:45:5)
+//   shadow     dx                   gather   each thread of convolve_line_gather collects for an element of its own (convolution.cu:62:28)
+//   shadow     dweight              atomic   it is not proved that no two threads meet in one element (convolution.cu:62:16)
+//   shadow     dy                   plain    no two threads touch one element (convolution.cu:64:5)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

@@ -29,25 +29,25 @@ extern "C" __global__ void dense_gather(
     const float* x, float* dx, const float* weights, float* dweights, int batch, int inputs, int outputs,
     const float* dsum_partial, int threads_x)
 {
-    int unit = blockIdx.x * blockDim.x + threadIdx.x;
-    int sample = blockIdx.y * blockDim.y + threadIdx.y;
+    int x_2 = blockIdx.x * blockDim.x + threadIdx.x;
+    int y = blockIdx.y * blockDim.y + threadIdx.y;
     float dweights_2 = 0.0f;
     float dx_2 = 0.0f;
-    if (sample < inputs && unit < outputs) {
-        for (int y = 0; y < batch; ++y) {
-            dweights_2 += x[y * inputs + sample] * dsum_partial[y * threads_x + unit];
+    if (y < inputs && x_2 < outputs) {
+        for (int sample = 0; sample < batch; ++sample) {
+            dweights_2 += x[sample * inputs + y] * dsum_partial[sample * threads_x + x_2];
         }
     }
-    if (unit < inputs && sample < batch) {
-        for (int x_2 = 0; x_2 < outputs; ++x_2) {
-            dx_2 += weights[unit * outputs + x_2] * dsum_partial[sample * threads_x + x_2];
+    if (x_2 < inputs && y < batch) {
+        for (int unit = 0; unit < outputs; ++unit) {
+            dx_2 += weights[x_2 * outputs + unit] * dsum_partial[y * threads_x + unit];
         }
     }
     if (dweights_2 != 0.0f) {
-        dweights[sample * outputs + unit] += dweights_2;
+        dweights[y * outputs + x_2] += dweights_2;
     }
     if (dx_2 != 0.0f) {
-        dx[inputs * sample + unit] += dx_2;
+        dx[inputs * y + x_2] += dx_2;
     }
 }
 

@@ -34,25 +34,25 @@ __device__ inline void gpuad_block_sum(T* target, double value)
 extern "C" __global__ void gemm_gather(
     const float* a, float* da, const float* b, float* db, const float* dc, float alpha, int m, int n, int k)
 {
-    int column = blockIdx.x * blockDim.x + threadIdx.x;
-    int row = blockIdx.y * blockDim.y + threadIdx.y;
+    int x = blockIdx.x * blockDim.x + threadIdx.x;
+    int y = blockIdx.y * blockDim.y + threadIdx.y;
     float db_2 = 0.0f;
     float da_2 = 0.0f;
-    if (row < k && column < n) {
-        for (int y = 0; y < m; ++y) {
-            db_2 += a[y * k + row] * (alpha * dc[y * n + column]);
+    if (y < k && x < n) {
+        for (int row = 0; row < m; ++row) {
+            db_2 += a[row * k + y] * (alpha * dc[row * n + x]);
         }
     }
-    if (column < k && row < m) {
-        for (int x = 0; x < n; ++x) {
-            da_2 += b[column * n + x] * (alpha * dc[row * n + x]);
+    if (x < k && y < m) {
+        for (int column = 0; column < n; ++column) {
+            da_2 += b[x * n + column] * (alpha * dc[y * n + column]);
         }
     }
     if (db_2 != 0.0f) {
-        db[row * n + column] += db_2;
+        db[y * n + x] += db_2;
     }
     if (da_2 != 0.0f) {
-        da[k * row + column] += da_2;
+        da[k * y + x] += da_2;
     }
 }
 

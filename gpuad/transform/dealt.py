@@ -1,0 +1,93 @@
+"""Loops that deal their iterations out to the threads of a launch, as if each iteration had a thread of its own.
+
+`for (i = x; i < n; i += threads_x)`, x being the thread's index, reaches each i below n once, in one thread or another. Where a thread is
+known by such loops alone, the launch comes to one of as many threads as there are iterations, whose index is i. That is for those that
+look at where things are touched: it says nothing of the order in which a thread comes to its iterations, so who relies on one thread not
+reading what another has written has to show that no two iterations meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from ..analysis.affine import definitions, polynomial
+from ..ir import build as b
+from ..ir.nodes import Assign, Block, Expr, For, If, LaunchIndex, Let, Stmt, Var, walk
+from ..ir.polynomials import Polynomial, plus, scale
+from ..ir.rewrite import bound, expressions, map_blocks, walk_stmts
+from ..ir.types import I32
+from . import fold
+from .edges import written
+from .names import Names
+from .prune import prune
+
+Iterations = tuple[Expr, ...]  # how many iterations each loop along an axis has
+
+
+def dealt(
+    body: Block, indices: Mapping[str, Var], threads: Mapping[str, Var], params: Collection[Var], names: Names
+) -> tuple[Block, dict[str, Var], dict[str, Iterations]]:
+    """The body with iterations as threads along those axes where that can be; the index along each axis, and how many iterations the loops
+    along those axes have."""
+    indices, found = dict(indices), {}
+    for axis, index in indices.items():
+        loops = _Dealt(axis, index, threads[axis], frozenset(params), definitions(body), names)
+        new = prune(loops.block(body))
+        if loops.iterations and not loops.knows(new):
+            body, indices[axis], found[axis] = new, loops.own, tuple(dict.fromkeys(loops.iterations))
+    return body, indices, found
+
+
+class _Dealt:
+    """Writes loops along an axis as what an iteration does, with `own` for its number."""
+
+    def __init__(self, axis: str, index: Var, threads: Var, params: frozenset[Var], lets: Mapping[Var, Expr], names: Names) -> None:
+        self.axis = axis
+        self.index = index
+        self.threads = threads
+        self.params = params
+        self.lets = lets
+        self.own = names.var(index.name, index.type)
+        self.iterations: list[Expr] = []
+
+    def block(self, block: Block) -> Block:
+        out: list[Stmt] = []
+        for stmt in block:
+            out += self.loop(stmt) if isinstance(stmt, For) else (map_blocks(stmt, self.block),)
+        return tuple(out)
+
+    def loop(self, loop: For) -> Block:
+        start, stop = polynomial(loop.start, self.lets), polynomial(loop.stop, self.lets)
+        first = plus(start, {(self.index,): -1})
+        if loop.carried or self.hands_on(loop) or not self.is_number_of_threads(polynomial(loop.step, self.lets)):
+            return (map_blocks(loop, self.block),)
+        if not self.is_uniform(first) or not self.is_uniform(stop):
+            return (map_blocks(loop, self.block),)
+        inside: Expr | None = b.compare("<", loop.var, loop.stop)
+        if first.keys() <= {()} and first.get((), 0) >= 0:  # then the loop's variable may as well be the number
+            here: Expr = self.own
+            inside = b.both(b.compare(">=", self.own, fold.integer(first[()], I32)), inside) if first else inside
+            first = {}
+        else:
+            here = fold.binary("+", self.own, written(first), I32)
+        self.iterations.append(written(plus(stop, scale(first, -1))))
+        assert inside is not None
+        return (Let(loop.var, fold.cast(here, loop.var.type), span=loop.span), If(inside, loop.body, span=loop.span))
+
+    def hands_on(self, loop: For) -> bool:
+        """Whether an iteration leaves something in a variable for others."""
+        inside = list(walk_stmts(loop.body))
+        own = {v for s in inside for v in bound(s)}
+        return any(isinstance(s, Assign) and s.var not in own for s in inside)
+
+    def is_number_of_threads(self, p: Polynomial) -> bool:
+        blocks, size = LaunchIndex("gridDim", self.axis), LaunchIndex("blockDim", self.axis)
+        return p == {(self.threads,): 1} or (len(p) == 1 and all(set(m) == {blocks, size} and len(m) == 2 and c == 1 for m, c in p.items()))
+
+    def is_uniform(self, p: Polynomial) -> bool:
+        return all(isinstance(atom, Var) and atom in self.params for monomial in p for atom in monomial)
+
+    def knows(self, body: Block) -> bool:
+        """Whether something depends on which thread has an iteration."""
+        used = (e for s in walk_stmts(body) for top in expressions(s) for e in walk(top))
+        return any(e in (self.index, self.threads) or (isinstance(e, LaunchIndex) and e.axis == self.axis) for e in used)
