@@ -20,6 +20,7 @@ from shared_cases import SHARED, WARPS
 import gpuad
 from gpuad import Active, Duplicated, UnsupportedError, api, launching
 from gpuad.analysis.injectivity import Launch, collision_free
+from gpuad.differentiate import Variant
 from gpuad.errors import LaunchError
 from gpuad.executors.host import Host
 from gpuad.executors.reference import RaceError
@@ -27,8 +28,6 @@ from gpuad.ir.nodes import Accumulate, How, Take
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.ir.types import Space
 from gpuad.launching import proving, staging
-
-NOTHING: Any = frozenset()
 
 
 class Unordered(Host):
@@ -53,7 +52,7 @@ def judged(text: str, grid: Any, block: Any, args: tuple[Any, ...]) -> list[tupl
 
 
 def runs_plainly(adjoint: Any, call: Any, *shadows: Any) -> bool:
-    kernel = adjoint.variant((frozenset(shadows), NOTHING, NOTHING, NOTHING))
+    kernel = adjoint.variant(Variant(frozenset(shadows)))
     try:
         stages = (staging.Stage(kernel, adjoint.parameters),)
         proving._left_by(adjoint, call, lambda again, state: staging.run_stages(adjoint, stages, again, state))

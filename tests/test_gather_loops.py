@@ -31,6 +31,20 @@ LOOPS = {
     "dilated": ("if (x < nx && y == 0) { double s = 0; for (int k = 0; k < m; k++) s += w[k] * u[x + 2 * k]; v[x] = s; }", True),
     "every other": ("if (x < nx && y == 0) { double s = 0; for (int k = 0; k < m; k += 2) s += w[k] * u[x + k]; v[x] = s; }", True),
     "periodic": ("if (x < nx && y == 0) { double s = 0; for (int k = 0; k < 3; k++) s += w[k] * u[(x + k) % nx]; v[x] = s; }", None),
+    "periodic, on both sides": (
+        "if (x < nx && y == 0) { double s = 0; for (int k = -1; k < 2; k++) s += w[k + 1] * u[(x + k + nx) % nx]; v[x] = s; }",
+        True,
+    ),
+    "periodic window": (
+        "if (x < nx && y < ny) { double s = 0; for (int i = -1; i < 2; i++) for (int j = -1; j < 2; j++) "
+        "s += w[3 * i + j + 4] * sin(u[(y + i + ny) % ny * nx + (x + j + nx) % nx]); v[y * nx + x] = s; }",
+        True,
+    ),
+    "periodic, by additions": (
+        "if (x < nx && y == 0) { double s = 0; for (int k = -1; k < 2; k++) { int j = x + k; if (j < 0) j += nx; if (j >= nx) j -= nx; "
+        "s += w[k + 1] * u[j]; } v[x] = s; }",
+        True,
+    ),
     "nonlinear": ("if (x < nx && y == 0) { double s = 0; for (int k = 0; k < m; k++) s += sin(u[x + k] * u[x]); v[x] = s; }", True),
     "window": (
         "if (x < nx && y < ny) { double s = 0; for (int i = -1; i <= 1; i++) for (int j = -1; j <= 1; j++) { "

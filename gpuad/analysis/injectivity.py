@@ -422,30 +422,19 @@ def _index(kind: str, axis: str, launch: Launch) -> Form:
 
 
 def narrowed(ranges: Ranges, constraints: Sequence[tuple[Form, str]], launch: Launch) -> Ranges | None:
-    """The ranges with the constraints that speak of one digit applied; None if they cannot hold."""
+    """The ranges with the constraints applied to each of their digits by itself; None if they cannot hold."""
     result = dict(ranges)
     for form, kind in constraints:
         for f in (form, form.scaled(-1)) if kind == "==" else (form,):
-            single = _single(f, launch)
-            if single is None:
-                if not f.terms and f.constant > 0:
-                    return None
-                continue
-            digit, coefficient = single
-            low, high = result[digit]
-            if coefficient > 0:
-                result[digit] = (low, min(high, -f.constant // coefficient))
-            else:
-                result[digit] = (max(low, -(f.constant // coefficient)), high)
-            if result[digit][0] > result[digit][1]:
+            terms = canonical(f, launch).terms
+            least = interval(replace(f, terms=terms), result)[0]
+            if least > 0:
                 return None
+            for digit, coefficient in terms:
+                low, high = result[digit]
+                left = -(least - min(coefficient * low, coefficient * high))  # what is left to the digit where the others are least
+                result[digit] = (low, min(high, left // coefficient)) if coefficient > 0 else (max(low, -(left // -coefficient)), high)
     return result
-
-
-def _single(form: Form, launch: Launch) -> tuple[Digit, int] | None:
-    """The one digit of a form: a plain digit, or the global index of an axis whose block and thread index occur in its proportion."""
-    terms = canonical(form, launch).terms
-    return terms[0] if len(terms) == 1 else None
 
 
 def canonical(form: Form, launch: Launch) -> Form:

@@ -118,7 +118,8 @@ class Edges:
         for v in self.senders:
             parts = split(rest, v)
             rest = parts[1] if parts is not None and parts[0] == {(): 1} else rest
-        if len(divisor) != 1 or not all(m in divisor or m == () for m in rest):
+        steps = {m for m in rest if m not in divisor and m != ()}
+        if len(divisor) != 1 or not all(len(m) == 1 and isinstance(m[0], Var) and m[0] not in self.scalars for m in steps):
             return 0, 1
         ((lead, factor),) = divisor.items()
         value = rest.get(lead, 0)
@@ -126,6 +127,8 @@ class Edges:
         ahead = rest.get((), 0) if lead else value - whole * factor
         if (lead and value != whole * factor) or not 0 <= whole <= 4:
             return 0, 1
+        if steps:  # of loops, back and forth
+            return max(whole - 1, 0), whole + 1
         return max(whole - (ahead < 0), 0), whole + (ahead > 0)
 
     def bent(self, parts: Sequence[Piece]) -> tuple[Var, Polynomial] | None:
