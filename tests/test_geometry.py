@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from typing import Any
 
 import pytest
 from gather_tools import agree, atomics, is_gathered, pairs, reverse
 from launch_tools import compiled, running
+
+from gpuad.analysis.injectivity import Digit, Form, Launch, narrowed
 
 HEAD = 'extern "C" __global__ void k(const double* u, double* v, int m, int n) {'
 ROWS = "v[r * n + c] = u[r * n + c] * u[(r - 1) * n + c] + u[(r + 1) * n + c] * u[r * n + c - 1];"
@@ -143,3 +147,31 @@ def test_blocks_of_several_threads_keep_nothing() -> None:
     text = LAYER.replace("y[o * n + i] = tanh(s);", "if (threadIdx.y == 0) y[o * n + i] = tanh(s);")
     kernels = reverse(compiled(text, "k"), (10, 7), (32, 2), (*pairs(4, 8 * 300, 7 * 8 * 3, 7 * 300), 8, 300))
     assert [k.name for k in kernels] == ["k_reverse"]
+
+
+def test_conditions_narrow_each_digit() -> None:
+    """What is left of the ranges has every point in it that satisfies the conditions, and nothing is left only if there is none."""
+    rng = random.Random(4)
+    launch = Launch((3, 1, 1), (4, 1, 1), {})
+    digits = [Digit("global", "x"), Digit("global", "y"), Digit("loop", "", 1)]
+    for _ in range(500):
+        ranges = {d: (low := rng.randint(-4, 3), low + rng.randint(0, 5)) for d in digits}
+        conditions = [
+            (Form(rng.randint(-9, 9), tuple((d, c) for d in digits if (c := rng.randint(-3, 3)))), rng.choice(["<=", "<=", "=="]))
+            for _ in range(rng.randint(1, 3))
+        ]
+        points = [
+            point
+            for point in itertools.product(*(range(low, high + 1) for low, high in ranges.values()))
+            if all(_holds(form, kind, dict(zip(digits, point, strict=True))) for form, kind in conditions)
+        ]
+        found = narrowed(ranges, conditions, launch)
+        assert found is not None or not points
+        for point in points:
+            assert found is not None
+            assert all(found[d][0] <= n <= found[d][1] for d, n in zip(digits, point, strict=True))
+
+
+def _holds(form: Form, kind: str, point: dict[Digit, int]) -> bool:
+    value = form.constant + sum(c * point[d] for d, c in form.terms)
+    return value == 0 if kind == "==" else value <= 0
