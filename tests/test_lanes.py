@@ -69,7 +69,6 @@ IN_STEP = {
     "doubles": f"{THREAD} double s = 0; {LOOP} s += sqrt((double)x[k] + x[i]); y[i] = s;",
 }
 ALONE = {
-    "atomics": f"{THREAD} float s = 0; {LOOP} s += x[k]; atomicAdd(&y[p[i]], s);",
     "its own bounds": f"{THREAD} float s = 0; for (int k = 0; k < i; ++k) s += x[k]; y[i] = s;",
     "a bound that changes": f"{THREAD} float s = 0; for (int k = 0; k < (int)z[0]; ++k) s += x[k]; if (i > 0) z[i] = y[i] = s;",
     "a function without vectors": f"{THREAD} float s = 0; {LOOP} s += sinf(x[k] * x[i]); y[i] = s;",

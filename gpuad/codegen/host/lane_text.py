@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...ir.build import add
-from ...ir.nodes import Assign, Buffer, Constant, Expr, For, Kernel, LaunchIndex, Stmt, Tell, Var
+from ...ir.nodes import Assign, Buffer, Cast, Constant, Expr, For, Kernel, LaunchIndex, Stmt, Tell, Var
 from ...ir.rewrite import walk_stmts
 from ..control import COMPARED
 from ..cuda import wrapped
@@ -17,6 +17,7 @@ from ..scopes import INDENT
 from ..spelling import c_type
 from .expressions import HostExpressions
 from .lanes import Branch, Give, Lanes, Loop, Mask, Masked, Node, Once, Piece, evaluated, lanes
+from .meetings import Total
 from .order import keeps_order
 from .reductions import Reduction
 from .statements import HostStatements
@@ -67,6 +68,7 @@ class LaneStatements(HostStatements):
         self.lane_text = self.text
         silent = not any(isinstance(s, Tell) for s in walk_stmts(self.kernel.body))
         self.reduced: list[str] = []  # what the loop that is printed next adds to
+        self.totals: dict[Total, Var] = {}  # the sums over lanes that the present piece forms
         self.span = ""  # how many iterations the present tile has
         self.lanes, self.last_lane = LANES, "gpuad_lanes"
         self.plan: Lanes | None = lanes(self.kernel, self.classes) if silent else None
@@ -219,13 +221,33 @@ class LaneStatements(HostStatements):
             if isinstance(action, Mask):
                 self.line(f"int {_mask(action.number)}[{self.lanes}]{' = {}' if piece.mask is not None else ''};")
         self.take_shelves(piece)
+        self.declare_totals(piece)
         lines = self.lane_lines(piece)
         self.lane_text.shelves.clear()
         if lines:
-            self.lines += [INDENT * self.depth + _MARKS.get(piece.bytes, "GPUAD_LANES")] if self.is_marked(piece) else []
+            self.lines += [INDENT * self.depth + self.mark(piece)] if self.is_marked(piece) else []
             self.line(f"{self.lane_loop} {{")
             self.lines += lines
             self.line("}")
+        for total, var in self.totals.items():
+            self.add_total(total, var)
+
+    def mark(self, piece: Piece) -> str:
+        """What tells the compiler that the lanes of a piece are independent."""
+        totals = [self.name_of(var) for var in self.totals.values()]
+        return f"GPUAD_SUMS({', '.join(totals)})" if totals else _MARKS.get(piece.bytes, "GPUAD_LANES")
+
+    def declare_totals(self, piece: Piece) -> None:
+        """Declares the sums over lanes that are formed in the piece."""
+        self.totals = {a: self.temporary("total", a.type) for a in piece.actions if isinstance(a, Total)}
+        for var in self.totals.values():
+            self.line(f"{c_type(var.type)} {self.declare(var)} = 0;")
+
+    def add_total(self, total: Total, var: Var) -> None:
+        """Adds a sum over lanes to memory; nothing, if no lane was there to add anything."""
+        t = total.stmt.value.type
+        value: Expr = var if var.type == t else Cast(var, t)
+        self.braces(f"if ({self.name_of(var)} != 0)", lambda: self.statement(total.adding(value)))
 
     def take_shelves(self, piece: Piece) -> None:
         """Finds where the piece accesses memory of the strip."""
@@ -236,7 +258,7 @@ class LaneStatements(HostStatements):
 
     def is_marked(self, piece: Piece) -> bool:
         """Whether the compiler may take the lanes of a piece for independent, and shall vectorise it."""
-        if any(isinstance(a, Tile | Reduction) for a in piece.actions):
+        if piece.in_turn or any(isinstance(a, Tile | Reduction) for a in piece.actions):
             return False
         return keeps_order((*piece.again, *(item for a in piece.actions for item in evaluated(a))), self.apart)
 
@@ -266,6 +288,8 @@ class LaneStatements(HostStatements):
                     self.fill(action)
                 case Reduction():
                     self.reduce(action)
+                case Total():
+                    self.line(f"{self.name_of(self.totals[action])} += {self.text.text(action.stmt.value)};")
                 case Stmt():
                     self.statement(action)
 

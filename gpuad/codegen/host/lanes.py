@@ -10,18 +10,20 @@ indices are computed anew in each piece, so that a compiler sees how a subscript
 some threads take and others do not become masks. What is the same in all lanes is computed once, before the piece that it stands in.
 
 Each thread's operations keep their order. Those of different threads are interleaved, which is right for threads that are independent: a
-launch without data races, atomics, and output.
+launch without data races and output, and without atomics whose results are used. Where threads add to one element, see `meetings`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import TypeAlias
 
 from ...ir.nodes import (
+    Accumulate,
+    Atomic,
     Binary,
     Block,
     Call,
@@ -36,23 +38,26 @@ from ...ir.nodes import (
     Load,
     Select,
     Stmt,
+    Take,
     Var,
     While,
+    children,
     variables,
     walk,
 )
-from ...ir.rewrite import is_short, rebuild, substitute
+from ...ir.rewrite import is_short, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL
 from ..coalesce import Classes
 from ..fold import negated
 from ..structure import Read, defined, operands, visit_operands
+from .meetings import Total, has_meeting, meets, met
 from .ranges import Bound
 from .reductions import Reduction, reduction
 from .shelves import Shelves, shelves
 from .slow import computed, is_cut
 from .tiles import Tile, Tiling, tiled
 from .uniform import Uniform, bound_in, used
-from .widths import bytes_of_a_lane
+from .widths import bytes_of_a_lane, in_full, is_beside
 
 Pairs: TypeAlias = "tuple[tuple[Var, Expr], ...]"
 
@@ -72,19 +77,20 @@ class Mask:
     condition: Expr
 
 
-Action: TypeAlias = "Stmt | Give | Mask | Tile | Reduction"
+Action: TypeAlias = "Stmt | Give | Mask | Tile | Reduction | Total"
 
 
 @dataclass(frozen=True)
 class Piece:
     """A loop over the lanes, those of a mask or all. `again`: the indices that it needs; `bytes`: of what the vectors are made (see
-    `widths`); `shelves`: where it accesses memory of the strip, None where that cannot be said."""
+    `widths`); `shelves`: where it accesses memory of the strip, None where that cannot be said; `in_turn`: lanes may meet in it."""
 
     actions: tuple[Action, ...]
     mask: int | None
     again: tuple[Let, ...] = ()
     bytes: int = 0
     shelves: Shelves | None = ()
+    in_turn: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,14 +144,34 @@ def lanes(kernel: Kernel, classes: Classes, threads: For | None = None) -> Lanes
     """The folded kernel for strips of threads, or of it the body of a loop over threads; None if it has no loop that they run in step, or
     if memory that is as long as what is stored to it is not accessed at the same index by all of them."""
     uniform = Uniform(kernel, classes, threads)
-    if not any(uniform.lifts(s) for s in uniform.work):
+    stmts = list(walk_stmts(uniform.work))
+    if not any(isinstance(s, For | While) and uniform.lifts(s) for s in stmts) or any(isinstance(s, Atomic) for s in stmts):
         return None
     plan = _Plan(uniform)
     nodes = plan.finished(plan.block(uniform.work, None, ()))
     if any(piece.shelves is None for piece in _pieces(nodes)):
         return None
     pieces: Counter[Var] = Counter(root for piece in _pieces(nodes) for root in plan.variables_of(piece))
-    return Lanes(nodes, tuple(root for root, count in pieces.items() if count > 1 or uniform.begins_outside(root)), uniform.cuts)
+    arrays = tuple(root for root, count in pieces.items() if count > 1 or uniform.begins_outside(root))
+    return Lanes(nodes, arrays, uniform.cuts)
+
+
+@dataclass
+class _Open:
+    """A piece that more may come to. `in_turn`: what lanes do one after the other when it is done, since they may meet there; `after`: what
+    is the same for all lanes, and changes what they do not use until then."""
+
+    actions: list[Action] = field(default_factory=list)
+    in_turn: list[Stmt] = field(default_factory=list)
+    after: list[Stmt] = field(default_factory=list)
+
+    def close(self, out: list[Node], mask: int | None) -> None:
+        """Ends the piece, with what is done after it."""
+        out += [Piece(tuple(self.actions), mask)] if self.actions else []
+        out += [Piece(tuple(self.in_turn), mask, in_turn=True)] if self.in_turn else []
+        out += [Once(stmt) for stmt in self.after]
+        for part in (self.actions, self.in_turn, self.after):
+            part.clear()
 
 
 class _Plan:
@@ -157,34 +183,36 @@ class _Plan:
         self.tiles = 0
         self.loops = 0  # around what is planned
         self.loads = 0
+        self.prepared = 0
 
     def block(self, block: Block, mask: int | None, ends: Pairs) -> tuple[Node, ...]:
         """The block, which ends with these parallel assignments, for the lanes of a mask."""
         out: list[Node] = []
-        piece: list[Action] = []
-        after: list[Stmt] = []  # what is the same for all lanes, and changes what they do not use until the piece ends
+        piece = _Open()
         for at, stmt in enumerate(block):
-            if self.depends(stmt, after):
-                _close(out, piece, mask, after)
+            if self.depends(stmt, piece.after):
+                piece.close(out, mask)
             if self.uniform.lifts(stmt) or (self.loops and isinstance(stmt, If) and self.loads_same(stmt)):
                 self.in_step(stmt, mask, out, piece)
+            elif has_meeting(stmt):
+                self.meet(stmt, mask, out, piece)
             elif self.uniform.is_once(stmt):
                 once = visit_operands(stmt, self.first)
                 if self.is_movable(stmt):
                     out.append(Once(once))
                 else:
-                    after.append(once)
+                    piece.after.append(once)
             elif isinstance(stmt, Let) and self.is_index(stmt) and is_short(value := self.first(stmt.value)):
                 self.again[stmt.var] = stmt
                 self.values[stmt.var] = value
             else:
-                piece.append(self.loaded(stmt, mask, out))
+                piece.actions.append(self.loaded(stmt, mask, out))
                 if self.loops and is_cut(stmt, self.computed_after(block[at + 1 :], ends), self.uniform.is_uniform):
-                    _close(out, piece, mask, after)
-        if after and any(self.is_one_of(v, after) for _, value in ends for v in variables(value)):
-            _close(out, piece, mask, after)
-        self.give(tuple((var, self.same_loaded(value, mask, out)) for var, value in ends), mask, out, piece, after)
-        _close(out, piece, mask, after)
+                    piece.close(out, mask)
+        if piece.after and any(self.is_one_of(v, piece.after) for _, value in ends for v in variables(value)):
+            piece.close(out, mask)
+        self.give(tuple((var, self.same_loaded(value, mask, out)) for var, value in ends), mask, out, piece)
+        piece.close(out, mask)
         return tuple(out)
 
     def depends(self, stmt: Stmt, after: Sequence[Stmt]) -> bool:
@@ -215,22 +243,22 @@ class _Plan:
         """Whether the statement may be done before the piece that it stands in."""
         return isinstance(stmt, Let | Load) and self.uniform.is_single(stmt.var)
 
-    def give(self, pairs: Pairs, mask: int | None, out: list[Node], piece: list[Action], after: list[Stmt]) -> None:
+    def give(self, pairs: Pairs, mask: int | None, out: list[Node], piece: _Open) -> None:
         """First the lanes' own: their values may use what is the same for all, as it was before."""
         own = tuple(p for p in pairs if not self.uniform.is_same(p[0]))
         same = tuple(p for p in pairs if self.uniform.is_same(p[0]))
-        piece += [Give(own)] if own else []
+        piece.actions += [Give(own)] if own else []
         if same:
-            _close(out, piece, mask, after)
+            piece.close(out, mask)
             out.append(Once(Give(tuple((var, self.first(value)) for var, value in same))))
 
-    def in_step(self, stmt: Stmt, mask: int | None, out: list[Node], piece: list[Action]) -> None:
+    def in_step(self, stmt: Stmt, mask: int | None, out: list[Node], piece: _Open) -> None:
         if isinstance(stmt, If):
             self.branch(stmt, mask, out, piece)
             return
         assert isinstance(stmt, For | While)
-        self.give(tuple((c.var, c.init) for c in stmt.carried), mask, out, piece, [])
-        _close(out, piece, mask)
+        self.give(tuple((c.var, c.init) for c in stmt.carried), mask, out, piece)
+        piece.close(out, mask)
         header = self.block(stmt.header, mask, ()) if isinstance(stmt, While) else ()
         early = self.early(stmt) if isinstance(stmt, For) else ()
         if early and isinstance(stmt, For):
@@ -266,7 +294,52 @@ class _Plan:
             return stmt.buffer not in self.uniform.written
         return isinstance(stmt.value, Read) and stmt.value.buffer not in self.uniform.written
 
-    def branch(self, stmt: If, mask: int | None, out: list[Node], piece: list[Action]) -> None:
+    # --- where threads meet ---
+
+    def meet(self, stmt: Stmt, mask: int | None, out: list[Node], piece: _Open) -> None:
+        """What threads do that meet: as a part of the piece where that is right, or as one of its own (see `meetings`)."""
+        if isinstance(stmt, Accumulate) and self.is_total(stmt):
+            piece.actions.append(Total(replace(stmt, index=self.first(stmt.index), value=self.same_loaded(stmt.value, mask, out))))
+        elif isinstance(stmt, Accumulate | Take) and is_beside(stmt.index, in_full(tuple(self.again.values())), self.uniform):
+            if stmt.buffer in met(piece.actions):
+                piece.close(out, mask)
+            piece.actions.append(self.loaded(stmt, mask, out))
+        else:
+            loaded = self.loaded(stmt, mask, out)
+            piece.in_turn.append(self.prepare(loaded, piece) if meets(stmt) else loaded)
+            if not (isinstance(stmt, Accumulate) and stmt.buffer in self.uniform.only_added):
+                piece.close(out, mask)
+
+    def is_total(self, stmt: Accumulate) -> bool:
+        """Whether the strip forms the sum of what its lanes add."""
+        return stmt.buffer in self.uniform.only_added and self.uniform.is_uniform(stmt.index)
+
+    def prepare(self, stmt: Stmt, piece: _Open) -> Stmt:
+        """A statement that lanes do in turn after the piece, with what it needs computed in the piece."""
+
+        def prepared(expr: Expr) -> Expr:
+            if self.is_still(expr):
+                return expr
+            self.prepared += 1
+            var = Var("ready", expr.type, -(1 << 23) - self.prepared)
+            self.uniform.varying.add(var)
+            piece.actions.append(Let(var, expr))
+            return var
+
+        return visit_operands(stmt, prepared)
+
+    def is_still(self, expr: Expr) -> bool:
+        """Whether the expression is a sum or product of whole numbers, or a number, that is the same after the piece."""
+        match expr:
+            case Constant() | LaunchIndex():
+                return True
+            case Var():
+                return self.uniform.is_single(expr) or self.uniform.is_same(expr)
+            case Binary(op="+" | "-" | "*") | Cast():
+                return expr.type.is_integer and all(map(self.is_still, children(expr)))
+        return False
+
+    def branch(self, stmt: If, mask: int | None, out: list[Node], piece: _Open) -> None:
         sides = (
             (stmt.then, self.changes((m.var, m.then) for m in stmt.merges)),
             (
@@ -275,7 +348,7 @@ class _Plan:
             ),
         )
         if self.uniform.is_uniform(stmt.condition):
-            _close(out, piece, mask)
+            piece.close(out, mask)
             then, otherwise = (self.block(block, mask, ends) for block, ends in sides)
             out.append(Branch(self.first(stmt.condition), then, otherwise))
             return
@@ -283,8 +356,8 @@ class _Plan:
         for condition, side in zip((stmt.condition, negated(stmt.condition)), sides, strict=True):
             numbers.append(self.masks)
             self.masks += 1
-            piece += [Mask(numbers[-1], condition)] if any(side) else []
-        _close(out, piece, mask)
+            piece.actions += [Mask(numbers[-1], condition)] if any(side) else []
+        piece.close(out, mask)
         taken = ((n, *side) for n, side in zip(numbers, sides, strict=True) if any(side))
         out += [Masked(number, self.block(block, number, ends)) for number, block, ends in taken]
 
@@ -409,16 +482,6 @@ def _runs(loop: For) -> Expr:
     return Binary(">" if down else "<", loop.start, loop.stop, BOOL)
 
 
-def _close(out: list[Node], piece: list[Action], mask: int | None, after: list[Stmt] | None = None) -> None:
-    """Ends a piece; then `after` is done."""
-    if piece:
-        out.append(Piece(tuple(piece), mask))
-        piece.clear()
-    if after:
-        out.extend(Once(stmt) for stmt in after)
-        after.clear()
-
-
 def _used(action: Action) -> Iterator[Var]:
     match action:
         case Give(pairs=pairs):
@@ -429,6 +492,8 @@ def _used(action: Action) -> Iterator[Var]:
             yield from variables(load)
         case Reduction(loop=loop):
             yield from used(loop)
+        case Total(stmt=stmt):
+            yield from variables(stmt.value)
         case _:
             yield from used(action)
 
@@ -440,6 +505,8 @@ def evaluated(action: Action) -> Iterator[Stmt | Expr]:
             yield from (value for _, value in pairs)
         case Mask(condition=condition):
             yield condition
+        case Total(stmt=stmt):
+            yield stmt.value
         case Stmt():
             yield action
 

@@ -16,16 +16,11 @@ from dataclasses import dataclass
 
 from ...ir.functions import FUNCTIONS
 from ...ir.nodes import (
-    Accumulate,
     Alloc,
-    Atomic,
     Buffer,
     Call,
     For,
-    How,
     Kernel,
-    Stmt,
-    Take,
     Var,
     While,
     walk,
@@ -45,6 +40,7 @@ from .columns import find_columns
 from .crew import WITH_CREW, WITHOUT_CREW
 from .helpers import ATOMICS, BLOCK_SUMS, SUMS, host_helper_text
 from .lane_text import BlockStatements, LaneStatements, strips
+from .meetings import meets
 from .order import keeps_order
 from .ranges import Bound, Inner, Ranged, take_bounds
 from .rows import hoist
@@ -89,13 +85,7 @@ def host_source(kernels: Sequence[Kernel], wide: bool = True, apart: bool = True
 
 def has_atomics(kernel: Kernel) -> bool:
     """Whether threads of the kernel meet at the same memory: then one worker with plain operations is faster than several with atomics."""
-    return any(_is_atomic(s) for s in walk_stmts(kernel.body))
-
-
-def _is_atomic(stmt: Stmt) -> bool:
-    if isinstance(stmt, Accumulate) and stmt.how is How.REDUCED:
-        return not stmt.buffer.element.is_float  # sums of integers are atomic: a double does not hold them all
-    return isinstance(stmt, Atomic) or (isinstance(stmt, Accumulate | Take) and stmt.how is How.ATOMIC)
+    return any(meets(s) for s in walk_stmts(kernel.body))
 
 
 _INLINE = frozenset({
@@ -168,7 +158,7 @@ class _Entry:
         self.strips = bool(self.sums) and self.printer.strips
         self.helpers = self.printer.helpers
         self.atomic = has_atomics(kernel)
-        in_lanes = apart and self.interleaved and not self.sums and not (blocks and self.row_fields)
+        in_lanes = apart and not self.sums and not self.own and not (blocks and (self.row_fields or self.atomic))
         self.lanes = LaneStatements(rows.kernel, reserved, wide) if in_lanes else None
         if self.lanes and self.lanes.plan is None:
             self.lanes = None
@@ -206,8 +196,12 @@ class _Entry:
     @property
     def interleaved(self) -> bool:
         """Whether the operations of threads may be interleaved, if memory for one after the other is made one for each."""
-        own = any(isinstance(s, Alloc) and s.buffer.space is Space.LOCAL for s in walk_stmts(self.kernel.body))
-        return not (self.atomic or own or (self.sums and not self.strips))
+        return not (self.atomic or self.own or (self.sums and not self.strips))
+
+    @property
+    def own(self) -> bool:
+        """Whether a thread has arrays of its own."""
+        return any(isinstance(s, Alloc) and s.buffer.space is Space.LOCAL for s in walk_stmts(self.kernel.body))
 
     def function(self, lines: list[str]) -> list[str]:
         """A thread's work; and once more as a function that is not inlined, for the threads that fill no strip."""

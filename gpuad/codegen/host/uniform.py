@@ -45,6 +45,7 @@ from ...ir.rewrite import is_short, rebuild, substitute, walk_stmts
 from ...ir.types import F32
 from ..coalesce import Classes
 from ..structure import Read, blocks, defined, expressions, operands, written
+from .meetings import meets, only_added
 from .ranges import Bound, bound_of, single_values
 
 # What compilers have vector instructions for, or which is made of such. Of other functions each thread's call costs more than all else.
@@ -70,6 +71,7 @@ class Uniform:
         self.work = threads.body if threads else kernel.body
         self.changed = {written(s) for s in walk_stmts(self.work)}
         self.written = {written(s) for s in walk_stmts(kernel.body)}
+        self.only_added = only_added(self.work)
         self.assigned = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
         self.joined = {v for s in walk_stmts(kernel.body) for v in _joined(s)}
         self.loops: set[Var] = set()
@@ -162,7 +164,7 @@ class Uniform:
     def runs_in_step(self, stmt: Stmt) -> bool:
         match stmt:
             case If():
-                return any(self.lifts(s) for s in (*stmt.then, *stmt.otherwise))
+                return any(self.lifts(s) or meets(s) for s in (*stmt.then, *stmt.otherwise))
             case For():
                 return all(self.is_uniform(e) for e in (stmt.start, stmt.stop, stmt.step)) and self.pays(stmt)
             case While():

@@ -1,0 +1,60 @@
+"""Statements by which threads meet at an element of memory: atomic additions, and atomic takes.
+
+Lanes of one strip may meet there too, so such a statement is no part of what they do at once, but in two cases. Where the lanes' elements
+lie side by side, each has its own; then no other such statement on the same memory is done in the same loop over the lanes. Where the
+element is the same for all, the strip forms the sum and adds it once (`Total`), if all that the kernel ever does with that memory is to
+add to it. In all other cases the statement is a short loop of its own, over one lane after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...ir.nodes import Accumulate, Atomic, Block, Buffer, Expr, How, Load, Stmt, Take
+from ...ir.rewrite import walk_stmts
+from ...ir.types import F64, Scalar
+from ..structure import expressions, reads, written
+
+
+@dataclass(frozen=True)
+class Total:
+    """What all lanes add to one element. The index is the first lane's."""
+
+    stmt: Accumulate
+
+    @property
+    def type(self) -> Scalar:
+        """In which type the sum is formed."""
+        element = self.stmt.buffer.element
+        return F64 if element.is_float else element
+
+    def adding(self, value: Expr) -> Accumulate:
+        """The addition of a sum, in place of what a lane adds."""
+        return replace(self.stmt, value=value)
+
+
+def meets(stmt: Stmt) -> bool:
+    """Whether the statement itself is one by which threads meet."""
+    if isinstance(stmt, Accumulate) and stmt.how is How.REDUCED:
+        return not stmt.buffer.element.is_float  # sums of integers are atomic: a double does not hold them all
+    return isinstance(stmt, Atomic) or (isinstance(stmt, Accumulate | Take) and stmt.how is How.ATOMIC)
+
+
+def has_meeting(stmt: Stmt) -> bool:
+    """Whether the statement is such a one, or has one in it."""
+    return any(meets(s) for s in walk_stmts((stmt,)))
+
+
+def only_added(work: Block) -> frozenset[Buffer]:
+    """The memory that is accessed by atomic additions alone."""
+    stmts = list(walk_stmts(work))
+    added = {s.buffer for s in stmts if isinstance(s, Accumulate) and meets(s)}
+    added -= {s.buffer for s in stmts if isinstance(s, Load)}
+    added -= {b for s in stmts if (b := written(s)) is not None and not (isinstance(s, Accumulate) and meets(s))}
+    return frozenset(added - {read.buffer for e in expressions(work) for read in reads(e)})
+
+
+def met(actions: Sequence[object]) -> set[Buffer]:
+    """The memory at which lanes meet one another in a loop over them."""
+    return {a.buffer for a in actions if isinstance(a, Accumulate | Take) and meets(a)}
