@@ -68,7 +68,22 @@ IN_STEP = {
         y[i] = s; z[i] = t;""",
     "doubles": f"{THREAD} double s = 0; {LOOP} s += sqrt((double)x[k] + x[i]); y[i] = s;",
 }
+ARRAYS = {
+    "an array of its own": f"""{THREAD} float q[8]; for (int k = 0; k < 8; ++k) q[k] = x[i + k]; float s = 0; {LOOP} s += q[k % 8] * x[k];
+        y[i] = s;""",
+    "an array whose elements data choose": f"""{THREAD} float q[9]; for (int k = 0; k < 9; ++k) q[k] = 0;
+        {LOOP} {{ q[p[i + k]] += x[k]; q[p[k]] *= 0.5f; }} {LOOP} y[i] += q[k % 9] * x[i];""",
+    "an array that each iteration has": f"""{THREAD} float s = 0; {LOOP} {{ float q[3]; for (int j = 0; j < 3; ++j) q[j] = x[i + j * k];
+        q[p[i] % 3] = s; for (int j = 0; j < n % 7; ++j) s += q[j % 3]; }} y[i] = s;""",
+    "an array behind a guard": f"""{THREAD} if (x[i] > 0.3f) {{ int q[6]; for (int j = 0; j < 6; ++j) q[j] = p[i + j];
+        {LOOP} y[i] += x[q[(k + i) % 6] + k]; }} else y[i] = -1;""",
+    "doubles in an array": f"""{THREAD} double q[4]; for (int k = 0; k < 4; ++k) q[k] = x[i * k]; {LOOP} {{ double t = q[k % 4];
+        q[(k + 1) % 4] = t * x[k]; q[k % 4] += q[(k + i) % 4]; }} y[i] = q[m % 4];""",
+}
+IN_STEP |= ARRAYS
 ALONE = {
+    "a long array of its own": f"""{THREAD} float q[1030]; {LOOP} q[k * 90] = x[i + k]; float s = 0;
+        {LOOP} s += q[k * 90] * x[k]; y[i] = s;""",
     "its own bounds": f"{THREAD} float s = 0; for (int k = 0; k < i; ++k) s += x[k]; y[i] = s;",
     "a bound that changes": f"{THREAD} float s = 0; for (int k = 0; k < (int)z[0]; ++k) s += x[k]; if (i > 0) z[i] = y[i] = s;",
     "a function without vectors": f"{THREAD} float s = 0; {LOOP} s += sinf(x[k] * x[i]); y[i] = s;",
@@ -128,6 +143,13 @@ def test_strips_are_as_wide_as_what_they_hold_allows(numbers: int, threads: int)
     uses = " ".join(f"s += a{j} * x[k + {j}];" for j in range(numbers))
     text = host_source([made(f"{THREAD} float s = 0; {held} {LOOP} {{ {uses} }} y[i] = s;")])
     assert re.findall(r"float \w+\[(\d+)\];", text) == [str(threads)] * (numbers + 1)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_every_lane_has_an_element_of_each(name: str, kernels: dict[str, Kernel]) -> None:
+    text = host_source([kernels[name]])
+    assert re.search(r" q\[\d\]\[\d+\];", text)
+    assert re.search(r" q\[.*\]\[gpuad_k\]", text)
 
 
 def test_memory_of_its_own_is_loaded_in_tiles(kernels: dict[str, Kernel]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...ir.build import add
-from ...ir.nodes import Assign, Buffer, Cast, Constant, Expr, For, Kernel, LaunchIndex, Stmt, Tell, Var
+from ...ir.nodes import Alloc, Assign, Buffer, Cast, Constant, Expr, For, Kernel, LaunchIndex, Stmt, Tell, Var
 from ...ir.rewrite import walk_stmts
 from ..control import COMPARED
 from ..cuda import wrapped
@@ -28,7 +28,7 @@ LANES = 64  # threads of a full strip
 _IN_REGISTERS = 1 << 11  # bytes of arrays over the lanes, at most, for loops over them that compilers write out
 _IN_CACHE = 1 << 14  # bytes of such arrays, at most, of a strip that is as wide as that it pays to leave them loops
 _MARKS = {4: "GPUAD_FLOATS", 8: "GPUAD_DOUBLES"}  # before loops over lanes, by the bytes of what they compute
-_AT_MOST = 1 << 16  # bytes of such arrays for all threads of a block
+_AT_MOST = 1 << 16  # bytes of such arrays for all threads of a block, or of the narrowest strip
 
 
 @dataclass
@@ -39,6 +39,7 @@ class LaneExpressions(HostExpressions):
     in_lane: bool = False
     firsts: dict[int, Var] = field(default_factory=dict)  # of each tile the index of its first iteration
     shelves: dict[Buffer, str] = field(default_factory=dict)  # what the present piece accesses in memory of the strip
+    tables: set[Buffer] = field(default_factory=set)  # arrays of threads, of each element of which every lane has one
 
     def printed(self, expr: Expr) -> tuple[str, int]:
         if isinstance(expr, Tiled):
@@ -49,7 +50,10 @@ class LaneExpressions(HostExpressions):
         return super().printed(expr)
 
     def element(self, buffer: Buffer, index: Expr) -> str:
-        return f"{self.shelves[buffer]}[{self.lane}]" if buffer in self.shelves else super().element(buffer, index)
+        if buffer in self.shelves:
+            return f"{self.shelves[buffer]}[{self.lane}]"
+        element = super().element(buffer, index)
+        return f"{element}[{self.lane}]" if buffer in self.tables else element
 
     def widened(self, expr: Expr) -> tuple[str, int, bool]:
         if self.in_lane and isinstance(expr, LaunchIndex) and expr.axis == "x" and expr.name in ("threadIdx", "globalIdx"):
@@ -71,12 +75,14 @@ class LaneStatements(HostStatements):
         self.totals: dict[Total, Var] = {}  # the sums over lanes that the present piece forms
         self.span = ""  # how many iterations the present tile has
         self.lanes, self.last_lane = LANES, "gpuad_lanes"
-        self.plan: Lanes | None = lanes(self.kernel, self.classes) if silent else None
+        plan = lanes(self.kernel, self.classes) if silent else None
+        self.plan: Lanes | None = plan if plan is None or _bytes_of_tables(plan) * LANES // 4 <= _AT_MOST else None
 
     def strip(self) -> list[str]:
         """The lines of a strip's work."""
         assert self.plan is not None
         self.lanes = _width(bytes_of(self.plan), stacks=bool(self.kernel.rows))
+        self.lane_text.tables |= set(self.plan.tables)
         for root in self.plan.arrays:
             self.array(root)
         for param in self.kernel.scalars:
@@ -92,6 +98,13 @@ class LaneStatements(HostStatements):
         self.visible[-1][root] = f"{name}[{self.lane_text.lane}]"
         if given:
             self.line(f"{self.lane_loop} {name}[{self.lane_text.lane}] = {given};")
+
+    def local(self, stmt: Alloc, kind: str, name: str) -> None:
+        """Of each element of a thread's own array, every lane has one."""
+        if stmt.buffer in self.lane_text.tables:
+            self.line(f"{kind} {name}[{stmt.buffer.length}][{self.lanes}]{' = {}' if stmt.zero else ''};", stmt.note)
+        else:
+            super().local(stmt, kind, name)
 
     @property
     def lane_loop(self) -> str:
@@ -331,7 +344,11 @@ def _width(size: int, *, stacks: bool) -> int:
 
 def bytes_of(plan: Lanes) -> int:
     """The bytes that a lane has in arrays."""
-    return sum(root.type.size for root in plan.arrays)
+    return sum(root.type.size for root in plan.arrays) + _bytes_of_tables(plan)
+
+
+def _bytes_of_tables(plan: Lanes) -> int:
+    return sum((table.length or 0) * table.element.size for table in plan.tables)
 
 
 def _tile(number: int) -> str:

@@ -23,9 +23,11 @@ from typing import TypeAlias
 
 from ...ir.nodes import (
     Accumulate,
+    Alloc,
     Atomic,
     Binary,
     Block,
+    Buffer,
     Call,
     Cast,
     Constant,
@@ -133,10 +135,12 @@ Node: TypeAlias = "Piece | Once | Loop | Branch | Masked"
 
 @dataclass(frozen=True)
 class Lanes:
-    """A kernel's work for a strip of threads; the C variables that are arrays over the lanes; where along x a strip has to end."""
+    """A kernel's work for a strip of threads; the C variables that are arrays over the lanes; the threads' own arrays, of which each lane
+    has one; where along x a strip has to end."""
 
     nodes: tuple[Node, ...]
     arrays: tuple[Var, ...]
+    tables: tuple[Buffer, ...]
     cuts: tuple[Bound, ...]
 
 
@@ -144,8 +148,8 @@ def lanes(kernel: Kernel, classes: Classes, threads: For | None = None) -> Lanes
     """The folded kernel for strips of threads, or of it the body of a loop over threads; None if it has no loop that they run in step, or
     if memory that is as long as what is stored to it is not accessed at the same index by all of them."""
     uniform = Uniform(kernel, classes, threads)
-    stmts = list(walk_stmts(uniform.work))
-    if not any(isinstance(s, For | While) and uniform.lifts(s) for s in stmts) or any(isinstance(s, Atomic) for s in stmts):
+    loops = [s for s in walk_stmts(uniform.work) if isinstance(s, For | While) and uniform.lifts(s)]
+    if not loops or any(isinstance(s, Atomic) for s in walk_stmts(uniform.work)):
         return None
     plan = _Plan(uniform)
     nodes = plan.finished(plan.block(uniform.work, None, ()))
@@ -153,7 +157,7 @@ def lanes(kernel: Kernel, classes: Classes, threads: For | None = None) -> Lanes
         return None
     pieces: Counter[Var] = Counter(root for piece in _pieces(nodes) for root in plan.variables_of(piece))
     arrays = tuple(root for root, count in pieces.items() if count > 1 or uniform.begins_outside(root))
-    return Lanes(nodes, arrays, uniform.cuts)
+    return Lanes(nodes, arrays, tuple(plan.tables), uniform.cuts)
 
 
 @dataclass
@@ -183,6 +187,7 @@ class _Plan:
         self.tiles = 0
         self.loops = 0  # around what is planned
         self.loads = 0
+        self.tables: list[Buffer] = []
         self.prepared = 0
 
     def block(self, block: Block, mask: int | None, ends: Pairs) -> tuple[Node, ...]:
@@ -194,6 +199,9 @@ class _Plan:
                 piece.close(out, mask)
             if self.uniform.lifts(stmt) or (self.loops and isinstance(stmt, If) and self.loads_same(stmt)):
                 self.in_step(stmt, mask, out, piece)
+            elif isinstance(stmt, Alloc):
+                self.tables.append(stmt.buffer)
+                out.append(Once(stmt))
             elif has_meeting(stmt):
                 self.meet(stmt, mask, out, piece)
             elif self.uniform.is_once(stmt):

@@ -158,7 +158,7 @@ class _Entry:
         self.strips = bool(self.sums) and self.printer.strips
         self.helpers = self.printer.helpers
         self.atomic = has_atomics(kernel)
-        in_lanes = apart and not self.sums and not self.own and not (blocks and (self.row_fields or self.atomic))
+        in_lanes = apart and not self.sums and not (blocks and (self.row_fields or not self.interleaved))
         self.lanes = LaneStatements(rows.kernel, reserved, wide) if in_lanes else None
         if self.lanes and self.lanes.plan is None:
             self.lanes = None
@@ -196,12 +196,8 @@ class _Entry:
     @property
     def interleaved(self) -> bool:
         """Whether the operations of threads may be interleaved, if memory for one after the other is made one for each."""
-        return not (self.atomic or self.own or (self.sums and not self.strips))
-
-    @property
-    def own(self) -> bool:
-        """Whether a thread has arrays of its own."""
-        return any(isinstance(s, Alloc) and s.buffer.space is Space.LOCAL for s in walk_stmts(self.kernel.body))
+        own = any(isinstance(s, Alloc) and s.buffer.space is Space.LOCAL for s in walk_stmts(self.kernel.body))
+        return not (self.atomic or own or (self.sums and not self.strips))
 
     def function(self, lines: list[str]) -> list[str]:
         """A thread's work; and once more as a function that is not inlined, for the threads that fill no strip."""

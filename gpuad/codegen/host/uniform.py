@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...ir.nodes import (
-    Alloc,
     Assign,
     Atomic,
     Barrier,
@@ -55,7 +54,7 @@ _VECTORISED = {
     "__frsqrt_rn", "__fadd_rn", "__fsub_rn", "__fmul_rn", "__fdiv_rn", "__fmaf_rn", "__saturatef", "__dadd_rn", "__dsub_rn",
     "__dmul_rn", "__ddiv_rn", "__dsqrt_rn", "__drcp_rn", "__fma_rn", "[]",
 }  # fmt: skip
-_ALONE = (Atomic, Alloc, Tell, Barrier, Shuffle)
+_ALONE = (Atomic, Tell, Barrier, Shuffle)
 _Region = tuple[int, ...]  # the branches, not taken by all threads of a strip, that a statement is in
 
 
