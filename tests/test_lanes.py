@@ -49,6 +49,8 @@ IN_STEP = {
         else if (p[k] > 3) s -= x[k + 1]; else {{ s *= x[2]; if (k > i) s = x[k]; }} }} y[i] = s;""",
     "a load that no thread makes": f"{THREAD} float s = 0; {LOOP} {{ if (x[i] * k > 1e9f) s += x[k * 100000000]; s += k; }} y[i] = s;",
     "a branch taken by all": f"{THREAD} float s = 1; if (n > 3) {{ {LOOP} s += x[k] * i; }} else s = 9; y[i] = s;",
+    "rows of what waits for the value before": f"{THREAD} float s = x[i]; if (i * m < n) {LOOP} z[i * m + k] = s = 3.7f * s * (1 - s);",
+    "rows of what is much to compute": f"{THREAD} if (i * m < n) {LOOP} z[i * m + k] = x[i * m + k] / (x[k] + 1.0f);",
     "loops in loops": f"{THREAD} float s = 0; {LOOP} {{ s *= 0.5f; for (int j = k; j < m; j += 2) s += x[j + i]; }} y[i] = s;",
     "a loop of its own inside": f"{THREAD} float s = 0; {LOOP} s += x[k] * i; for (int k = 0; k < i % 5; ++k) s += x[k]; y[i] = s;",
     "a number that all compute": f"{THREAD} float t = 0, s = 0; while (t < 3.0f) {{ s += x[i] * t; t += 0.7f; }} y[i] = s + t;",
@@ -84,6 +86,7 @@ IN_STEP |= ARRAYS
 ALONE = {
     "a long array of its own": f"""{THREAD} float q[1030]; {LOOP} q[k * 90] = x[i + k]; float s = 0;
         {LOOP} s += q[k * 90] * x[k]; y[i] = s;""",
+    "rows of its own": f"{THREAD} float r = x[i]; if (i * m < n) {LOOP} z[i * m + k] = x[i * m + k] * r * x[k];",
     "its own bounds": f"{THREAD} float s = 0; for (int k = 0; k < i; ++k) s += x[k]; y[i] = s;",
     "a bound that changes": f"{THREAD} float s = 0; for (int k = 0; k < (int)z[0]; ++k) s += x[k]; if (i > 0) z[i] = y[i] = s;",
     "a function without vectors": f"{THREAD} float s = 0; {LOOP} s += sinf(x[k] * x[i]); y[i] = s;",
@@ -160,6 +163,7 @@ def test_memory_of_its_own_is_loaded_in_tiles(kernels: dict[str, Kernel]) -> Non
         "memory of its own behind a guard": 2,
         "memory of its own that it writes": 1,
         "memory of its own that moves": 1,
+        "rows of what is much to compute": 1,
     }
 
 

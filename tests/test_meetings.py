@@ -30,6 +30,8 @@ BODIES = {
     "two sums an iteration": (TOTAL, f"{GUARD} {LOOP} {{ atomicAdd(&y[k], x[i + k]); atomicAdd(&y[k + 1], x[i] * x[k]); }}"),
     "a sum at the end": (TOTAL, f"{GUARD} float s = 0; {LOOP} s += x[k] * x[i]; atomicAdd(&y[p[3]], s);"),
     "a sum behind a branch": (TOTAL, f"{GUARD} {LOOP} if (x[i + k] > 0.5f) atomicAdd(&y[k], x[i]); else atomicAdd(&z[0], x[k]);"),
+    "a sum, and rows of what is much to compute": (TOTAL, f"{GUARD} {LOOP} {{ z[i * m + k] += expf(x[k]); atomicAdd(&y[k], x[i]); }}"),
+    "a sum, and short rows": (TOTAL, f"{GUARD} for (int k = 0; k < 6; ++k) {{ z[i * 6 + k] += x[k]; atomicAdd(&y[k], x[i]); }}"),
     "a sum of doubles": (TOTAL, f"{GUARD} {LOOP} atomicAdd(&q[k], (double)x[i] * k);"),
     "a sum of whole numbers": (TOTAL, f"{GUARD} {LOOP} atomicAdd(&c[p[k]], x[i] > 0.4f ? k : 1);"),
     "the same sum twice": (TOTAL, f"{GUARD} {LOOP} {{ atomicAdd(&y[k], x[i]); atomicAdd(&y[k], x[i]); }}"),
@@ -52,6 +54,7 @@ BODIES = {
 ALONE = {
     "a result that is used": f"{GUARD} {LOOP} z[i] += x[k]; int t = atomicAdd(&c[0], 1); q[i] = t >= 0;",
     "halves, which have to be rounded": f"{GUARD} {LOOP} atomicAdd(&h[k], __float2half(x[i] * 0.01f));",
+    "rows that threads write": f"{GUARD} {LOOP} {{ z[i * m + k] += x[k]; atomicAdd(&y[k], x[i]); }}",
     "no loop": f"{GUARD} atomicAdd(&y[p[i]], x[i]);",
 }
 N = 150

@@ -59,6 +59,7 @@ from .shelves import Shelves, shelves
 from .slow import computed, is_cut
 from .tiles import Tile, Tiling, tiled
 from .uniform import Uniform, bound_in, used
+from .walking import walks
 from .widths import bytes_of_a_lane, in_full, is_beside
 
 Pairs: TypeAlias = "tuple[tuple[Var, Expr], ...]"
@@ -150,6 +151,9 @@ def lanes(kernel: Kernel, classes: Classes, threads: For | None = None) -> Lanes
     uniform = Uniform(kernel, classes, threads)
     loops = [s for s in walk_stmts(uniform.work) if isinstance(s, For | While) and uniform.lifts(s)]
     if not loops or any(isinstance(s, Atomic) for s in walk_stmts(uniform.work)):
+        return None
+    meet = any(map(has_meeting, uniform.work))
+    if any(walks(loop, uniform, meet) for loop in loops):
         return None
     plan = _Plan(uniform)
     nodes = plan.finished(plan.block(uniform.work, None, ()))
