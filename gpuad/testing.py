@@ -31,7 +31,7 @@ from .arguments.conversions import writeable
 from .arguments.layouts import dtype_leaves
 from .errors import UnsupportedError
 from .ir.dtypes import is_bfloat16, is_real, shadow_dtype
-from .ir.nodes import Binary, Call, Cast, walk
+from .ir.nodes import Accumulate, Binary, Call, Cast, How, walk
 from .ir.records import is_record
 from .ir.rewrite import expressions, walk_stmts
 from .ir.types import Type
@@ -315,6 +315,14 @@ class _State:
         types += [t for p in self.scalars for t in by_value.float_types(self.launch.kernel.declared[p].type)]
         return min((t.bits // 8 for t in types), default=8)
 
+    def rounding(self, precision: Precision) -> float:
+        """How far two runs of the launch may be apart, relative to the size of what they leave: atomic additions have no order."""
+        if not isinstance(self.launch.kernel, Kernel):
+            return 100 * precision.unit
+        kernel = self.launch.kernel.suited(self.args, self.launch.shared_mem).primal()
+        adds = (s for s in walk_stmts(kernel.body) if isinstance(s, Accumulate) and s.how is How.ATOMIC)
+        return max(100 * precision.unit, precision.dot if any(s.buffer.element.is_float for s in adds) else 0.0)
+
     @contextmanager
     def kept(self) -> Iterator[None]:
         """Puts all memory back at the end, whatever happens."""
@@ -483,7 +491,7 @@ def _direction(state: _State, precision: Precision, rng: np.random.Generator, nu
     left = state.memory()
     yield from _dot_products(state, precision, (v, w, gradient), number, notes)
     state.after()
-    yield Check(f"primal {number}", _largest(left, state.memory()), 100 * precision.unit)
+    yield Check(f"primal {number}", _largest(left, state.memory()), state.rounding(precision))
     differences, weights, left_out = _differences(state, precision, v)
     weights = {key: weight * (w[key] + differences[key] * (_norm(w) / (_norm(differences) or 1))) for key, weight in weights.items()}
     if left_out > 0:
