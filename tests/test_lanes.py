@@ -65,6 +65,7 @@ IN_STEP = {
     "a bound from memory": f"{THREAD} float s = 0; for (int k = p[2]; k < p[3]; ++k) s += x[k] * i; y[i] = s;",
     "a jump": f"{THREAD} float s = 0; {LOOP} {{ if (x[i + k] > 0.5f) continue; s += x[i + k]; }} y[i] = s;",
     "integers": f"{THREAD} unsigned h = i; {LOOP} h = h * 16777619u ^ p[k]; y[i] = h % 1000u; int j = i * 3 / 2; z[i] = x[j % n];",
+    "an unsigned index below zero": f"{THREAD} float s = 0; unsigned j = i + p[i] - 20u; {LOOP} s += x[k] * x[j + 20]; y[i] = s;",
     "much that waits for a root": f"""{THREAD} float s = 0, t = 1; {LOOP} {{ float d = x[k] - x[i], r = 1.0f / sqrtf(d * d + 0.1f);
         float c = d * r * r * r, e = d * d * x[i] + c; s += c * e + d * r * c + x[i + 1] * r + c * c * e + d * e; t -= s * c * d * e + r; }}
         y[i] = s; z[i] = t;""",

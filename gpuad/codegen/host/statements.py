@@ -10,6 +10,7 @@ from ...ir.rewrite import walk_stmts
 from ...ir.types import F32, F64, Scalar
 from ..spelling import c_type
 from ..statements import Statements
+from ..structure import Read
 from .expressions import HostExpressions
 from .order import keeps_order
 from .sums import is_sum
@@ -49,6 +50,12 @@ class HostStatements(Statements):
 
     def initial(self, var: Var, value: Expr) -> str:
         return self.text.widened(value)[0] if var in self.wide and self.wide.is_chain(value) else super().initial(var, value)
+
+    def update(self, name: str, target: Var | Read, value: Expr) -> str:
+        """A wide variable of which lanes have an array gets the same as one that is declared."""
+        if isinstance(target, Var) and target in self.wide:
+            return f"{name} = {self.initial(target, value)};"
+        return super().update(name, target, value)
 
     def begin(self, var: Var, start: Expr) -> str:
         """A conversion to the loop's own type is not left to C where its variable is wider."""
