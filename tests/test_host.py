@@ -16,6 +16,7 @@ from ir_tools import buffer, call, const, f32, index, kernel, op, unsigned_index
 from random_kernels import SIZE, SLOTS, RandomKernel
 
 from gpuad.codegen.host.source import host_source
+from gpuad.codegen.host.widen import wrapping
 from gpuad.differentiate import primal_of
 from gpuad.errors import CompileError, LaunchError
 from gpuad.executors import cache
@@ -390,6 +391,20 @@ def test_a_loop_that_begins_below_zero_by_unsigned_arithmetic(host: Host) -> Non
     array = np.zeros(16, np.float32)
     host.launch(k, ONE, (4, 1, 1), [Memory(array), np.int32(3)])
     np.testing.assert_array_equal(array, 1)
+
+
+@pytest.mark.parametrize(("sign", "numbers"), [("+", (65537, 65535)), ("-", (65537, 65535)), ("+", (65536, 65536)), ("+", (3, 1))])
+def test_unsigned_sums_that_wrap_into_the_array(host: Host, sign: str, numbers: tuple[int, int]) -> None:
+    """65537 * 65535 is 2^32 - 1: the product does not wrap, the sum and the difference do."""
+    out, m, p = buffer("out"), var("m", U32), var("p", U32)
+    x = LaunchIndex("threadIdx", "x")
+    k = kernel("far", (out, m, p), Accumulate(out, op(sign, op("+", x, const(1, U32)), op("*", m, p)), f32(1), How.PLAIN))
+    assert wrapping(k).wraps(ONE, (8, 1, 1), dict(zip((m, p), numbers, strict=True))) == (numbers != (3, 1))
+    results = []
+    for executor in (Reference(), host):
+        results.append(np.zeros(16, np.float32))
+        executor.launch(k, ONE, (8, 1, 1), [Memory(results[-1]), *map(np.uint32, numbers)])
+    np.testing.assert_array_equal(*results)
 
 
 def test_hashes_of_indices_wrap(host: Host) -> None:

@@ -41,7 +41,7 @@ _FORMATS = {
     "bool": "?7x", "int8": "b7x", "int16": "h6x", "int32": "i4x", "int64": "q", "uint8": "B7x", "uint16": "H6x", "uint32": "I4x",
     "uint64": "Q", "float32": "f4x", "float64": "d",
 }  # fmt: skip
-# No written argument overlaps another; all arrays and unsigned scalars are below 2^31, and no product of unsigned numbers wraps.
+# No written argument overlaps another; all arrays and unsigned scalars are below 2^31, and no unsigned sum or product wraps.
 Variant: TypeAlias = "tuple[bool, bool]"
 _USUAL: Variant = (True, True)
 _HALF = 1 << 31
@@ -183,7 +183,7 @@ class _Program:
             raise LaunchError(f"{self.kernel_name} takes {len(self.params)} arguments, not {len(args)}")
         values, ranges = self.values(args)
         variant = self.variant(values, ranges)
-        if self.wrapping.products and variant[1] and self.wraps(grid, block, values):
+        if self.wrapping.asked and variant[1] and self.wraps(grid, block, values):
             variant = variant[0], False
         entry = self.entries.get(variant) or self.entry(variant)
         launch = batch.Native(entry, geometry, self.pack(*values), args, abs(self.demand), self.sums)

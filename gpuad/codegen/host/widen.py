@@ -2,15 +2,16 @@
 
 A C++ compiler that must let an int wrap cannot prove that `u[y * w + x]` walks through memory in unit steps. In 64 bits nothing wraps, and
 the value is the same: `+ - *` commute with reduction modulo 2^32, and an address whose 32-bit computation overflows is outside every array.
-Products of unsigned numbers may wrap into one: a launch in which they can takes the text in 32 bits (`Wrapping`). So wide variables are
-used as they are in subscripts, and through a conversion back to their own type everywhere else. *Exact* ones (a launch index, a loop's
-index, with a small constant added) cannot overflow at all and are also compared as they are.
+Sums and products of unsigned numbers may wrap into one: a launch in which they can takes the text in 32 bits (`Wrapping`). So wide
+variables are used as they are in subscripts, and through a conversion back to their own type everywhere else. *Exact* ones (a launch
+index, a loop's index, with a small constant added) cannot overflow at all and are also compared as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from ...ir.nodes import Assign, Binary, Cast, Constant, Expr, For, Kernel, LaunchIndex, Let, Var, walk
 from ...ir.rewrite import expressions, walk_stmts
@@ -113,57 +114,87 @@ def widen(kernel: Kernel, classes: Classes) -> Wide:
     return wide
 
 
+_Range: TypeAlias = "tuple[int, int]"  # the least and the greatest
+_FAR = 1 << 64
+
+
 @dataclass(frozen=True)
 class Wrapping:
-    """The products of unsigned 32-bit numbers in a kernel that may wrap, for all that its text says, and what its variables are at most."""
+    """The sums and products of unsigned 32-bit numbers in a kernel that may wrap, for all that its text says, and between which expressions
+    its variables are."""
 
-    products: tuple[Binary, ...]
-    values: Mapping[Var, Expr]
+    asked: tuple[Binary, ...]
+    values: Mapping[Var, tuple[Expr, Expr]]
 
     def wraps(self, grid: Sequence[int], block: Sequence[int], numbers: Mapping[Var, int]) -> bool:
-        """Whether one of them may in a launch with these scalars. A product of what is not known, as of what was read, is taken for an
-        index that somebody has made sure of."""
-        extents = {
-            "blockDim": block, "gridDim": grid, "threadIdx": [n - 1 for n in block], "blockIdx": [n - 1 for n in grid],
-        }  # fmt: skip
-        held: dict[Var, int | None] = {}
+        """Whether one of them may, in a launch with these scalars, so that an element's index comes out. What is made of what is not known,
+        as of what was read, is taken for an index that somebody has made sure of."""
+        extents = {"blockDim": block, "gridDim": grid}
+        counted = {"threadIdx": block, "blockIdx": grid}
+        held: dict[Var, _Range | None] = {}
 
-        def most(expr: Expr) -> int | None:
+        def ends(expr: Expr) -> _Range | None:
             match expr:
                 case Constant(value=value):
-                    return int(value)
+                    return int(value), int(value)
                 case LaunchIndex(name=name, axis=axis) if name in extents:
-                    return extents[name]["xyz".index(axis)]
+                    return (extents[name]["xyz".index(axis)],) * 2
+                case LaunchIndex(name=name, axis=axis) if name in counted:
+                    return 0, counted[name]["xyz".index(axis)] - 1
                 case Var():
                     if expr not in held:
-                        known = self.values.get(expr)
-                        held[expr] = numbers.get(expr) if known is None else most(known)
+                        held[expr] = of(expr)
                     return held[expr]
                 case Cast(operand=operand) if operand.type.is_integer:
-                    return most(operand)
+                    return ends(operand)
                 case Binary(op="+" | "-" | "*" as op, left=left, right=right):
-                    one, other = most(left), most(right)
-                    if one is None or other is None:
-                        return None
-                    return min(max(one * other, 0), 1 << 64) if op == "*" else one + other if op == "+" else one
+                    one, other = ends(left), ends(right)
+                    return None if one is None or other is None else _combined(op, one, other)
             return None
 
-        return any((found := most(product)) is not None and found >= 1 << 32 for product in self.products)
+        def of(var: Var) -> _Range | None:
+            if var not in self.values:
+                return (numbers[var],) * 2 if var in numbers else None
+            low, high = map(ends, self.values[var])
+            return None if low is None or high is None else (low[0], high[1])
+
+        found = map(ends, self.asked)
+        return any(f is not None and (f[0] < -(1 << 31) or f[1] >= 1 << 32) for f in found)
+
+
+def _combined(op: str, one: _Range, other: _Range) -> _Range:
+    """The range of a sum, a difference or a product; what is far is kept no farther."""
+    if op == "*":
+        found = [a * b for a in one for b in other]
+        low, high = min(found), max(found)
+    else:
+        least, most = other if op == "+" else (-other[1], -other[0])
+        low, high = one[0] + least, one[1] + most
+    return max(low, -_FAR), min(high, _FAR)
 
 
 def wrapping(kernel: Kernel) -> Wrapping:
-    """The products in a kernel of which a launch has to be asked; none of them is that of a block's number and its size, which is small."""
+    """The sums and products in a kernel of which a launch has to be asked; those of launch indices alone are small."""
     stmts = list(walk_stmts(kernel.body))
     found = dict.fromkeys(e for s in stmts for top in expressions(s) for e in walk(top) if isinstance(e, Binary) and _may_wrap(e))
     assigned = {s.var for s in stmts if isinstance(s, Assign)}
-    values = {s.var: s.value for s in stmts if isinstance(s, Let) and s.var not in assigned and s.var.type.is_integer}
+    values = {s.var: (s.value, s.value) for s in stmts if isinstance(s, Let) and s.var not in assigned and s.var.type.is_integer}
     for stmt in stmts:
         if isinstance(stmt, For) and isinstance(stmt.step, Constant) and stmt.var.type.is_integer:
-            values[stmt.var] = stmt.stop if stmt.step.value > 0 else stmt.start
+            values[stmt.var] = (stmt.start, stmt.stop) if stmt.step.value > 0 else (stmt.stop, stmt.start)
     return Wrapping(tuple(found), values)
 
 
 def _may_wrap(expr: Binary) -> bool:
-    sides = expr.left, expr.right
-    large = any(isinstance(e, Constant) and abs(e.value) >= SMALL for e in sides)  # no part of a chain
-    return expr.op == "*" and expr.type == U32 and not large and not all(isinstance(e, LaunchIndex) for e in sides)
+    if expr.type != U32 or expr.op not in ("+", "-", "*"):
+        return False
+    if any(isinstance(e, Constant) and abs(e.value) >= SMALL for e in (expr.left, expr.right)):  # no part of a chain
+        return False
+    return not all(map(_is_of_launch, walk(expr)))
+
+
+def _is_of_launch(expr: Expr) -> bool:
+    """Whether the expression is a launch index or a constant, or such are put together as in a global index."""
+    if isinstance(expr, Binary) and expr.op == "*":
+        return isinstance(expr.left, LaunchIndex) and isinstance(expr.right, LaunchIndex)
+    return isinstance(expr, LaunchIndex | Constant | Cast) or (isinstance(expr, Binary) and expr.op in ("+", "-"))
