@@ -168,3 +168,12 @@ def test_gradients(name: str) -> None:
             check_gradient(
                 k, (Duplicated(x), Duplicated(w), Duplicated(y), p, np.int32(n), np.int32(6)), grid=(-(-n // block),), block=(block,)
             )
+
+
+def test_runs_of_atomic_additions_may_differ_by_their_order() -> None:
+    """The check of a gradient allows the primal what sums in any order may differ by, and others rounding alone."""
+    text = 'extern "C" __global__ void k(const double* x, double* y, int n) {{ int i = threadIdx.x; if (i < n) {} }}'
+    for body, allowed in (("atomicAdd(&y[i % 2], x[i]);", 1e-12), ("y[i] += x[i];", 2.3e-14)):
+        args = np.linspace(1, 2, 30), np.zeros(30), 30
+        checks = check_gradient(gpuad.kernel(text.format(body), "k"), args, grid=1, block=32).checks
+        assert {c.tolerance for c in checks if c.name.startswith("primal")} == {allowed}
