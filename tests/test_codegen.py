@@ -365,6 +365,12 @@ def test_an_unsigned_loop_runs_backward_to_zero() -> None:
     assert text.startswith("for (unsigned int j = m; j-- > 0u;) {")
 
 
+def test_iterations_of_an_unsigned_loop_of_64_bits_are_counted_as_such() -> None:
+    j, m = var("j", U64), var("m", U64)
+    text = body_of(For(j, m, Constant(9, U64), Constant(2, U64), (Store(u, j, a),), (), True), params=(u, m, a))
+    assert text.startswith("for (long long j_count = gpuad_unsigned_trips(m, 9")
+
+
 def test_a_bound_that_the_loop_changes_is_kept() -> None:
     end, new, j = var("end", I32), var("end", I32), var("j", I32)
     loop = For(j, const(0), n, const(1), (), (Carried(end, n, op("-", end, const(1)), new),))

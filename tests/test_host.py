@@ -393,6 +393,19 @@ def test_a_loop_that_begins_below_zero_by_unsigned_arithmetic(host: Host) -> Non
     np.testing.assert_array_equal(array, 1)
 
 
+@pytest.mark.parametrize("first", [3, (1 << 64) - 1])
+def test_an_unsigned_loop_of_64_bits_runs_backward(host: Host, first: int) -> None:
+    """`for (size_t i = k - 1; i < 9; i += 2)` with k = 0 has no iteration."""
+    out, m, i = buffer("out"), var("m", U64), var("i", U64)
+    body = (Accumulate(out, op("&", i, const(15, U64)), f32(1), How.PLAIN),)
+    k = kernel("far_trips", (out, m), For(i, m, const(9, U64), const(2, U64), body, (), True))
+    results = []
+    for executor in (Reference(), host):
+        results.append(np.zeros(16, np.float32))
+        executor.launch(k, ONE, ONE, [Memory(results[-1]), np.uint64(first)])
+    np.testing.assert_array_equal(*results)
+
+
 @pytest.mark.parametrize(("sign", "numbers"), [("+", (65537, 65535)), ("-", (65537, 65535)), ("+", (65536, 65536)), ("+", (3, 1))])
 def test_unsigned_sums_that_wrap_into_the_array(host: Host, sign: str, numbers: tuple[int, int]) -> None:
     """65537 * 65535 is 2^32 - 1: the product does not wrap, the sum and the difference do."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..ir.nodes import Binary, Carried, Constant, Expr, For, If, Merge, Select, Var, While, variables
+from ..ir.types import U64
 from .fold import negated
 from .scopes import INDENT, Scopes
 
@@ -167,12 +168,13 @@ class Control(Scopes):
 
     def counted_down(self, stmt: For, start: Expr, stop: Expr, step: Expr) -> Header:
         """Any step: counts the iterations down and computes the index from the count."""
-        self.helpers.add("gpuad_trips")
+        helper = "gpuad_unsigned_trips" if stmt.var.type == U64 else "gpuad_trips"
+        self.helpers.add(helper)
         text = self.expressions
         ends, size = (start, stop), step
         if isinstance(step, Constant) and step.value < 0:
             ends, size = (stop, start), Constant(-step.value, step.type)
-        trips = f"gpuad_trips({text.text(ends[0])}, {text.text(ends[1])}, {text.text(size)})"
+        trips = f"{helper}({text.text(ends[0])}, {text.text(ends[1])}, {text.text(size)})"
         first, by = text.at(start, _ADDED), text.at(step, _ADDED + 2)
         count = self.names.new(f"{stmt.var.name}_count")
         name = self.declare(stmt.var)

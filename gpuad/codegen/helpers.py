@@ -76,6 +76,14 @@ __device__ inline long long gpuad_trips(long long start, long long stop, long lo
 }
 """
 
+_UNSIGNED_TRIPS = """
+// How many iterations the same loop has over an `unsigned long long`.
+__device__ inline long long gpuad_unsigned_trips(unsigned long long start, unsigned long long stop, unsigned long long step)
+{
+    return start < stop ? (stop - start - 1) / step + 1 : 0;
+}
+"""
+
 _INF_F = "\n__device__ inline float gpuad_inff() { return __int_as_float(0x7f800000); }\n"
 _INF = "\n__device__ inline double gpuad_inf() { return __longlong_as_double(0x7ff0000000000000LL); }\n"
 _NAN_F = "\n__device__ inline float gpuad_nanf() { return __int_as_float(0x7fffffff); }\n"
@@ -183,6 +191,7 @@ CUDA_HELPERS = {
     "gpuad_add": _ADD_64,
     **cuda_extrema(),
     "gpuad_trips": _TRIPS,
+    "gpuad_unsigned_trips": _UNSIGNED_TRIPS,
     "gpuad_inff": _INF_F,
     "gpuad_inf": _INF,
     "gpuad_nanf": _NAN_F,

@@ -283,6 +283,13 @@ GPUAD_INLINE long long gpuad_trips(long long start, long long stop, long long st
     return start < stop && step > 0 ? (stop - start - 1) / step + 1 : 0;
 }
 """,
+    "gpuad_unsigned_trips": r"""
+// How many iterations the same loop has over an `unsigned long long`.
+GPUAD_INLINE long long gpuad_unsigned_trips(unsigned long long start, unsigned long long stop, unsigned long long step)
+{
+    return start < stop && step > 0 ? (stop - start - 1) / step + 1 : 0;
+}
+""",
 }
 
 _HALF = """// Halves are kept as their bits, and computed with in float.
