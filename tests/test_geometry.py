@@ -10,7 +10,9 @@ import pytest
 from gather_tools import agree, atomics, is_gathered, pairs, reverse
 from launch_tools import compiled, running
 
+from gpuad import api
 from gpuad.analysis.injectivity import Digit, Form, Launch, narrowed
+from gpuad.gathering import Failed, Gathering, judge
 
 HEAD = 'extern "C" __global__ void k(const double* u, double* v, int m, int n) {'
 ROWS = "v[r * n + c] = u[r * n + c] * u[(r - 1) * n + c] + u[(r + 1) * n + c] * u[r * n + c - 1];"
@@ -60,6 +62,14 @@ STRIDES: dict[str, tuple[str, Any, Any, bool]] = {
     "a while": (f"int i = {X} + 1; while (i < m * n - 1) {{ {LINE} i += {T}; }}", (3,), (16,), True),
     "wide numbers": (f"for (size_t i = {X}; i < m * n; i += {T}) if (i > 0 && i < m * n - 1) {LINE}", (3,), (16,), True),
     "unsigned": (f"for (unsigned i = {X}; i < m * n; i += {T}) if (i > 0 && i < m * n - 1) {LINE}", (3,), (16,), True),
+    "from below zero, by a great number": (
+        f"for (int i = {X} + 4294967295u; i < m * n - 2; i += {T}) v[i + 1] = u[i + 1] * u[i + 2];",
+        (3,),
+        (16,),
+        True,
+    ),
+    "from below zero": (f"for (int i = {X} - 1; i < m * n - 2; i += {T}) v[i + 1] = u[i + 1] * u[i + 2];", (3,), (16,), True),
+    "unsigned, from below zero": (f"for (unsigned i = {X} + (m - n); i < m * n - 1; i += {T}) if (i > 0) {LINE}", (3,), (16,), False),
     "one block": (f"for (int i = threadIdx.x + 1; i < m * n - 1; i += blockDim.x) {LINE}", (1,), (32,), True),
     "blocks alone": (f"for (int i = blockIdx.x + 1; i < m * n - 1; i += gridDim.x) {LINE}", (12,), (1,), True),
     "one block of two": (f"for (int i = threadIdx.x + 1; i < m * n - 1; i += blockDim.x) {LINE}", (2,), (32,), False),
@@ -108,6 +118,20 @@ def test_gathered(name: str) -> None:
     assert is_gathered(kernels) == can
     assert bool(atomics(kernels)) != can
     agree(text, grid, block, lambda: (*pairs(2, 240, 240), 12, 20))
+
+
+@pytest.mark.parametrize("kind, bound", [("unsigned", "(unsigned)(m - n)"), ("long long", "(unsigned)(m - n)"), ("size_t", "m - n")])
+def test_loops_as_far_as_numbers_go(kind: str, bound: str) -> None:
+    """A bound of 12 - 20 is far away where it is unsigned, and there are no threads for all of these iterations."""
+    kernel = compiled(f"{HEAD} for ({kind} i = {X}; i < {bound}; i += {T}) if (i > 0 && i < 239) {LINE} }}", "k")
+    for m, n, found in ((12, 20, Failed), (240, 0, Gathering)):
+        call = kernel.bind((3,), (16,), (*pairs(1, 240, 240), m, n), 0, None)
+        adjoint = kernel.reverse_for(api.pattern_of(kernel, call), call)
+        (du,) = (b for b in adjoint.undecided if b.name == "du")
+        gathered = adjoint.gather({du: 0})
+        assert gathered is not None
+        plain = [b for b in adjoint.undecided if b != du]
+        assert isinstance(judge(gathered, call.numbers(adjoint.primal), plain, 240), found)
 
 
 CHANNELS = """extern "C" __global__ void k(const double* x, const double* w, double* y, int C, int n) {

@@ -12,15 +12,16 @@ from collections.abc import Collection, Mapping
 
 from ..analysis.affine import definitions, polynomial
 from ..ir import build as b
-from ..ir.nodes import Assign, Block, Expr, For, If, LaunchIndex, Let, Stmt, Var, walk
-from ..ir.polynomials import Polynomial, plus, scale
-from ..ir.rewrite import bound, expressions, map_blocks, walk_stmts
-from ..ir.types import I32
+from ..ir.nodes import Assign, Block, Expr, For, If, LaunchIndex, Let, Stmt, Var, variables, walk
+from ..ir.polynomials import Polynomial, plus
+from ..ir.rewrite import bound, expressions, map_blocks, substitute, walk_stmts
+from ..ir.types import I32, I64
 from . import fold
 from .edges import written
 from .names import Names
 from .prune import prune
 
+_FAR = 1 << 30  # what stands for a negative number in unsigned arithmetic is far
 Iterations = tuple[Expr, ...]  # how many iterations each loop along an axis has
 
 
@@ -57,22 +58,30 @@ class _Dealt:
         return tuple(out)
 
     def loop(self, loop: For) -> Block:
-        start, stop = polynomial(loop.start, self.lets), polynomial(loop.stop, self.lets)
+        start, stop = polynomial(loop.start, self.lets), self.spelled(loop.stop)
         first = plus(start, {(self.index,): -1})
-        if loop.carried or self.hands_on(loop) or not self.is_number_of_threads(polynomial(loop.step, self.lets)):
-            return (map_blocks(loop, self.block),)
-        if not self.is_uniform(first) or not self.is_uniform(stop):
+        shared = not loop.carried and not self.hands_on(loop) and self.is_number_of_threads(polynomial(loop.step, self.lets))
+        near = self.is_uniform(first) and all(abs(c) < _FAR for c in first.values())
+        if not shared or not near or any(v not in self.params for v in variables(stop)):
             return (map_blocks(loop, self.block),)
         inside: Expr | None = b.compare("<", loop.var, loop.stop)
         if first.keys() <= {()} and first.get((), 0) >= 0:  # then the loop's variable may as well be the number
             here: Expr = self.own
             inside = b.both(b.compare(">=", self.own, fold.integer(first[()], I32)), inside) if first else inside
             first = {}
-        else:
+        elif loop.var.type == I32:
             here = fold.binary("+", self.own, written(first), I32)
-        self.iterations.append(written(plus(stop, scale(first, -1))))
+        else:  # what may begin below zero, and so far above
+            return (map_blocks(loop, self.block),)
+        self.iterations.append(fold.binary("-", fold.cast(stop, I64), fold.cast(written(first), I64), I64))
         assert inside is not None
         return (Let(loop.var, fold.cast(here, loop.var.type), span=loop.span), If(inside, loop.body, span=loop.span))
+
+    def spelled(self, expr: Expr) -> Expr:
+        """The expression without names for what it is made of: as it is written, its value is asked for."""
+        while found := {v: self.lets[v] for v in variables(expr) if v in self.lets}:
+            expr = substitute(expr, found)
+        return expr
 
     def hands_on(self, loop: For) -> bool:
         """Whether an iteration leaves something in a variable for others."""
