@@ -170,9 +170,7 @@ class Adjoint(Judged):
         return replace(kernel, in_rows=replace(self._accumulated(self.layout.in_rows(waits(kernel.body)), chosen, ""), rows=rows))
 
     def _accumulated(self, body: Block, chosen: Variant, header: str) -> Kernel:
-        plain = {b: b in chosen.plain for b in self.undecided}
-        body = direct(accumulate(body, plain, chosen.assigned, chosen.left, chosen.lent))
-        kernel = Kernel(self.name, self.params, self._reduced(body, chosen), self.primal.span, header)
+        kernel = Kernel(self.name, self.params, self._reduced(self._decided(body, chosen), chosen), self.primal.span, header)
         verify(kernel)
         return kernel
 
@@ -259,16 +257,14 @@ class Adjoint(Judged):
         """What of the accumulations into the shadows can be summed over blocks in loops; `numbers`: what threads have kept."""
         key = "sums", shadows, numbers
         if key not in self._gathers:
-            params = [*self.params, *(p.item for p in _partial_parameters(numbers))]
-            self._gathers[key] = block_sums(self.reading(numbers), shadows, params) if self.is_divisible else None
+            self._gathers[key] = block_sums(self.reading(numbers), shadows, self._with(numbers)) if self.is_divisible else None
         found: BlockSums | None = self._gathers[key]
         return found
 
     def summing(self, sums: BlockSums, numbers: Partials | None = None) -> tuple[Kernel, tuple[Parameter, ...]]:
         """The kernel that adds them, and its parameters."""
         if sums not in self._gathers:
-            params = (*self.params, *(p.item for p in _partial_parameters(numbers)))
-            names = Names(Kernel(self.name, params, self.reading(numbers)))
+            names = Names(Kernel(self.name, self._with(numbers), self.reading(numbers)))
             body = accumulate(block_sums_kernel(sums, names, self.first_own), {})
             self._gathers[sums] = self._besides(f"{self.primal.name}_sums", body, numbers)
         found: tuple[Kernel, tuple[Parameter, ...]] = self._gathers[sums]
@@ -277,6 +273,10 @@ class Adjoint(Judged):
     def reading(self, numbers: Partials | None) -> Block:
         """The adjoint, with what threads have kept."""
         return self.layout.body if numbers is None else numbers.reading
+
+    def _with(self, numbers: Partials | None) -> tuple[Var | Buffer, ...]:
+        """The reverse kernel's parameters, and those of what threads have kept."""
+        return (*self.params, *(p.item for p in _partial_parameters(numbers)))
 
     def _besides(self, name: str, body: Block, numbers: Partials | None) -> tuple[Kernel, tuple[Parameter, ...]]:
         """A kernel that is launched as the reverse kernel is, with those of the arrays of what threads have kept that it touches."""
@@ -323,15 +323,20 @@ class Adjoint(Judged):
         key = gathered, chosen, moved, numbers
         if key not in self._gathers:
             body = rest(without(self.reading(numbers), moved), gathered | chosen.lent, chosen.plain, chosen.left, self.first_own)
-            plain = {b: b in chosen.plain for b in self.undecided}
-            body = self._reduced(prune(direct(accumulate(body, plain, chosen.assigned, chosen.left))), chosen)
+            body = self._reduced(prune(self._decided(body, chosen)), chosen)
             self._gathers[key] = self._besides(self.name, body, numbers) if body else None
         found: tuple[Kernel, tuple[Parameter, ...]] | None = self._gathers[key]
         return found
 
+    def _decided(self, body: Block, chosen: Variant) -> Block:
+        """The body with every accumulation decided."""
+        plain = {b: b in chosen.plain for b in self.undecided}
+        return direct(accumulate(body, plain, chosen.assigned, chosen.left, chosen.lent))
+
     def _reduced(self, body: Block, chosen: Variant) -> Block:
-        names = Names(Kernel(self.name, self.params, body))
-        return reduced(body, names, in_blocks=chosen.in_blocks) if self.pattern.analyse else body
+        if not self.pattern.analyse:
+            return body
+        return reduced(body, Names(Kernel(self.name, self.params, body)), in_blocks=chosen.in_blocks)
 
     def _names(self, gathered: Gather | None = None) -> Names:
         own: tuple[Var | Buffer, ...] = gathered.variables if gathered is not None else ()

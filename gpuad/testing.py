@@ -18,6 +18,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from .arguments import by_value
 from .arguments.conversions import writeable
 from .arguments.layouts import dtype_leaves
 from .errors import UnsupportedError
+from .ir import nodes
 from .ir.dtypes import is_bfloat16, is_real, shadow_dtype
 from .ir.nodes import Accumulate, Binary, Call, Cast, How, walk
 from .ir.records import is_record
@@ -301,12 +303,18 @@ class _State:
         if self.computing() < min(self._sizes()):
             yield f"the kernel computes in float{8 * self.computing()} what its arrays hold in more digits; compared as such"
 
+    @cached_property
+    def primal(self) -> nodes.Kernel | None:
+        """What the launch runs, of a kernel from CUDA text."""
+        kernel = self.launch.kernel
+        return kernel.suited(self.args, self.launch.shared_mem).primal() if isinstance(kernel, Kernel) else None
+
     def computing(self) -> int:
         """The size of the narrowest numbers that the kernel computes from what is active: `fabsf(x)` of a double has no more digits than a
         float, nor has a float that a sum of doubles goes to, and a parameter may be narrower than all arrays."""
-        if not isinstance(self.launch.kernel, Kernel):
+        kernel = self.primal
+        if kernel is None:
             return max(self._sizes())
-        kernel = self.launch.kernel.suited(self.args, self.launch.shared_mem).primal()
         given = {position for position, _ in self.views} | set(self.scalars)
         aligned = len(kernel.params) == len(self.args)  # but for structs, which are several parameters each
         facts = activity(kernel, [p for k, p in enumerate(kernel.params) if k in given or not aligned])
@@ -317,10 +325,8 @@ class _State:
 
     def rounding(self, precision: Precision) -> float:
         """How far two runs of the launch may be apart, relative to the size of what they leave: atomic additions have no order."""
-        if not isinstance(self.launch.kernel, Kernel):
-            return 100 * precision.unit
-        kernel = self.launch.kernel.suited(self.args, self.launch.shared_mem).primal()
-        adds = (s for s in walk_stmts(kernel.body) if isinstance(s, Accumulate) and s.how is How.ATOMIC)
+        body = self.primal.body if self.primal is not None else ()
+        adds = (s for s in walk_stmts(body) if isinstance(s, Accumulate) and s.how is How.ATOMIC)
         return max(100 * precision.unit, precision.dot if any(s.buffer.element.is_float for s in adds) else 0.0)
 
     @contextmanager

@@ -58,12 +58,13 @@ def _split(body: Block, culprit: Stmt | None, same: frozenset[Var]) -> Iterator[
             yield from _split(inner, culprit if all(is_uniform(e, same) for e in steering(stmt)) else stmt, same)
 
 
-def is_uniform(expr: Expr, same: frozenset[Var]) -> bool:
+def is_uniform(expr: Expr, same: Container[Var]) -> bool:
     """Whether an expression over uniform Vars is uniform itself."""
-    return not any((isinstance(e, Var) and e not in same) or _is_thread(e) for e in walk(expr))
+    return not any((isinstance(e, Var) and e not in same) or is_thread(e) for e in walk(expr))
 
 
-def _is_thread(expr: Expr) -> bool:
+def is_thread(expr: Expr) -> bool:
+    """Whether the expression is a thread's place in its block."""
     return isinstance(expr, LaunchIndex) and expr.name == "threadIdx"
 
 
@@ -81,7 +82,7 @@ def _visit(block: Block, parted: bool, varying: set[Var]) -> None:
     """Adds to the Vars that differ between threads; `parted`: the threads may have come here in different iterations."""
 
     def varies(expr: Expr) -> bool:
-        return any((isinstance(e, Var) and e in varying) or _is_thread(e) for e in walk(expr))
+        return any((isinstance(e, Var) and e in varying) or is_thread(e) for e in walk(expr))
 
     for stmt in block:
         split = parted or any(varies(e) for e in steering(stmt))

@@ -165,5 +165,10 @@ def reads(expr: Expr) -> Iterator[Read]:
     return (e for e in walk(expr) if isinstance(e, Read))
 
 
+def loaded(block: Block) -> set[Buffer]:
+    """What is read in a block."""
+    return {s.buffer for s in walk_stmts(block) if isinstance(s, Load)} | {r.buffer for e in expressions(block) for r in reads(e)}
+
+
 def merge_vars(merges: tuple[Merge, ...]) -> set[Var]:
     return {m.var for m in merges}

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from ..analysis.uniform import is_uniform
 from ..codegen.structure import expanded
 from ..ir import build as b
 from ..ir.nodes import (
@@ -45,7 +46,6 @@ from ..ir.nodes import (
     Var,
     While,
     variables,
-    walk,
 )
 from ..ir.rewrite import blocks, bound, defined, expressions, map_blocks, map_expr, map_stmt_exprs, named, substitute, walk_stmts
 from ..ir.types import BOOL, F64, I32, I64, U32, Scalar, Space, value_type
@@ -406,8 +406,7 @@ class _Serial:
     def common(self, expr: Expr) -> Expr | None:
         """The expression, if all threads of the block have the same value, in terms of what they have in common."""
         full = map_expr(substitute(expr, self.values), lambda e: self.extent(e) if isinstance(e, LaunchIndex) else e)
-        thread = any(isinstance(e, LaunchIndex) and e.name == "threadIdx" for e in walk(full))
-        return None if thread or any(v not in self.params for v in variables(full)) else full
+        return full if is_uniform(full, self.params) else None
 
     def together(self, stmt: Stmt) -> Block | None:
         """A loop or a branch that all threads of the block take together."""

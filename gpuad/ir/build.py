@@ -7,6 +7,8 @@ derivative is identically zero there, not because a product happened to vanish.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from functools import reduce
 
 from .arithmetic import COMPARE
 from .nodes import Binary, Call, Cast, Constant, Expr, Select, Unary, walk
@@ -148,6 +150,11 @@ def both(a: Expr | None, b: Expr | None) -> Expr | None:
     if a is None or b is None or a == b:
         return a if b is None else b
     return Binary("&&", a, b, BOOL)
+
+
+def every(conditions: Iterable[Expr]) -> Expr | None:
+    """The conjunction of predicates, None if there are none."""
+    return reduce(both, conditions, None)
 
 
 def negate(a: Expr) -> Expr:

@@ -82,6 +82,15 @@ def is_short(expr: Expr, most: int = 128) -> bool:
     return sum(1 for _ in islice(walk(expr), most + 1)) <= most
 
 
+def spelled(expr: Expr, lets: Mapping[Var, Expr]) -> Expr | None:
+    """The expression without the names of `lets`, nor those that occur in what they stand for; None where it is no longer short."""
+    while any(v in lets for v in variables(expr)):
+        expr = substitute(expr, lets)
+        if not is_short(expr):
+            return None
+    return expr
+
+
 def _same(new: tuple[Expr, ...], old: tuple[Expr, ...]) -> bool:
     return all(a is b for a, b in zip(new, old, strict=True))
 

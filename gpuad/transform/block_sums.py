@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from ..analysis.uniform import is_thread
 from ..ir import build as b
-from ..ir.nodes import Accumulate, Assign, Block, Buffer, Constant, Expr, For, How, If, LaunchIndex, Let, Stmt, Var, While, variables, walk
-from ..ir.rewrite import blocks, defined, expressions, is_short, map_blocks, substitute, walk_stmts
+from ..ir.nodes import Accumulate, Assign, Block, Buffer, Constant, Expr, For, How, If, Let, Stmt, Var, While, variables, walk
+from ..ir.rewrite import blocks, defined, expressions, map_blocks, spelled, walk_stmts
 from ..ir.types import F32, F64
 from .gather import is_movable, only
 from .names import Names
@@ -127,13 +128,10 @@ class _Known:
 
     def full(self, expr: Expr, allowed: Collection[Var]) -> Expr | None:
         """The expression in terms of what is allowed and what all threads of a block have in common."""
-        while any(v in self.lets and v not in allowed for v in variables(expr)):
-            expr = substitute(expr, {v: self.lets[v] for v in variables(expr) if v in self.lets})
-            if not is_short(expr):
-                return None
-        if any(isinstance(e, LaunchIndex) and e.name == "threadIdx" for e in walk(expr)):
+        full = spelled(expr, {v: value for v, value in self.lets.items() if v not in allowed})
+        if full is None or any(map(is_thread, walk(full))):
             return None
-        return expr if all(v in allowed or v in self.params for v in variables(expr)) else None
+        return full if all(v in allowed or v in self.params for v in variables(full)) else None
 
     def even(self, loop: For) -> For | None:
         """The loop with bounds made of parameters, if all threads go through the same iterations."""

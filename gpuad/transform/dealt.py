@@ -9,12 +9,13 @@ reading what another has written has to show that no two iterations meet.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from ..analysis.affine import definitions, polynomial
 from ..ir import build as b
 from ..ir.nodes import Assign, Block, Expr, For, If, LaunchIndex, Let, Stmt, Var, variables, walk
 from ..ir.polynomials import Polynomial, plus
-from ..ir.rewrite import bound, expressions, map_blocks, substitute, walk_stmts
+from ..ir.rewrite import bound, expressions, map_blocks, spelled, walk_stmts
 from ..ir.types import I32, I64
 from . import fold
 from .edges import written
@@ -39,6 +40,16 @@ def dealt(
     return body, indices, found
 
 
+@dataclass(frozen=True)
+class _Number:
+    """What a loop's variable is in the iteration of a number; what has to be `asked` of the number, beside the loop's own bound; how many
+    numbers there are."""
+
+    variable: Expr
+    asked: tuple[Expr, ...]
+    end: Expr
+
+
 class _Dealt:
     """Writes loops along an axis as what an iteration does, with `own` for its number."""
 
@@ -58,30 +69,30 @@ class _Dealt:
         return tuple(out)
 
     def loop(self, loop: For) -> Block:
-        start, stop = polynomial(loop.start, self.lets), self.spelled(loop.stop)
-        first = plus(start, {(self.index,): -1})
-        shared = not loop.carried and not self.hands_on(loop) and self.is_number_of_threads(polynomial(loop.step, self.lets))
-        near = self.is_uniform(first) and all(abs(c) < _FAR for c in first.values())
-        if not shared or not near or any(v not in self.params for v in variables(stop)):
+        number = self.numbered(loop)
+        if number is None or loop.carried or self.hands_on(loop) or not self.counts_threads(polynomial(loop.step, self.lets)):
             return (map_blocks(loop, self.block),)
-        inside: Expr | None = b.compare("<", loop.var, loop.stop)
-        if first.keys() <= {()} and first.get((), 0) >= 0:  # then the loop's variable may as well be the number
-            here: Expr = self.own
-            inside = b.both(b.compare(">=", self.own, fold.integer(first[()], I32)), inside) if first else inside
-            first = {}
-        elif loop.var.type == I32:
-            here = fold.binary("+", self.own, written(first), I32)
-        else:  # what may begin below zero, and so far above
-            return (map_blocks(loop, self.block),)
-        self.iterations.append(fold.binary("-", fold.cast(stop, I64), fold.cast(written(first), I64), I64))
+        inside = b.every([*number.asked, b.compare("<", loop.var, loop.stop)])
         assert inside is not None
-        return (Let(loop.var, fold.cast(here, loop.var.type), span=loop.span), If(inside, loop.body, span=loop.span))
+        self.iterations.append(number.end)
+        return (Let(loop.var, fold.cast(number.variable, loop.var.type), span=loop.span), If(inside, loop.body, span=loop.span))
 
-    def spelled(self, expr: Expr) -> Expr:
-        """The expression without names for what it is made of: as it is written, its value is asked for."""
-        while found := {v: self.lets[v] for v in variables(expr) if v in self.lets}:
-            expr = substitute(expr, found)
-        return expr
+    def numbered(self, loop: For) -> _Number | None:
+        """The loop's variable in terms of an iteration's number, where that can be said."""
+        first = plus(polynomial(loop.start, self.lets), {(self.index,): -1})
+        stop = spelled(loop.stop, self.lets)  # as it is written: so its value is asked for
+        if stop is None or any(v not in self.params for v in variables(stop)):
+            return None
+        if not self.is_uniform(first) or any(abs(c) >= _FAR for c in first.values()):
+            return None
+        end = fold.cast(stop, I64)
+        least = first.get((), 0)
+        if first.keys() <= {()} and least >= 0:  # then the variable may as well be the number
+            return _Number(self.own, (b.compare(">=", self.own, fold.integer(least, I32)),) if least else (), end)
+        if loop.var.type != I32:  # may begin below zero, and so far above
+            return None
+        before = written(first)
+        return _Number(fold.binary("+", self.own, before, I32), (), fold.binary("-", end, fold.cast(before, I64), I64))
 
     def hands_on(self, loop: For) -> bool:
         """Whether an iteration leaves something in a variable for others."""
@@ -89,7 +100,8 @@ class _Dealt:
         own = {v for s in inside for v in bound(s)}
         return any(isinstance(s, Assign) and s.var not in own for s in inside)
 
-    def is_number_of_threads(self, p: Polynomial) -> bool:
+    def counts_threads(self, p: Polynomial) -> bool:
+        """Whether that is the number of threads along the axis."""
         blocks, size = LaunchIndex("gridDim", self.axis), LaunchIndex("blockDim", self.axis)
         return p == {(self.threads,): 1} or (len(p) == 1 and all(set(m) == {blocks, size} and len(m) == 2 and c == 1 for m, c in p.items()))
 

@@ -155,9 +155,10 @@ def gather(
         return None
     indices = {axis: names.var(axis, I32) for axis in AXES}
     threads = threads or threads_of(names)
-    written, geometry = globally(body, indices, dict(zip(AXES, threads, strict=True)))
+    numbers = dict(zip(AXES, threads, strict=True))
+    written, geometry = globally(body, indices, numbers)
     scalars = frozenset(p for p in params if isinstance(p, Var))
-    written, indices, iterations = dealt(written, indices, dict(zip(AXES, threads, strict=True)), scalars, names)
+    written, indices, iterations = dealt(written, indices, numbers, scalars, names)
     named = _chosen(written)
     x, y, z = (names.var(_name_of(named, v), I32) for v in indices.values())
     sender = x, y, z
@@ -300,15 +301,8 @@ def _surplus(body: Block, found: Mapping[Buffer, Found]) -> Block:
     kept: dict[int, Block] = {}
     for buffer, shadow in found.items():
         for where, pieces in shadow.surplus.items():
-            kept[where] = tuple(s for p in pieces for s in _guarded(_conjoined(p.conditions), buffer, b.zero(I32)))
+            kept[where] = tuple(s for p in pieces for s in _guarded(b.every(p.conditions), buffer, b.zero(I32)))
     return prune(only(body, kept, ()))
-
-
-def _conjoined(conditions: Collection[Expr]) -> Expr | None:
-    result: Expr | None = None
-    for condition in conditions:
-        result = b.both(result, condition)
-    return result
 
 
 def only(block: Block, kept: Mapping[int, Block], opened: Collection[Var]) -> Block:
@@ -490,7 +484,7 @@ def _placed(expr: Expr, mapping: Mapping[Var, Expr]) -> Expr:
 
 
 def _asking(terms: Sequence[Expr], block: Block) -> Block:
-    question = _conjoined(terms)
+    question = b.every(terms)
     return block if question is None else (If(question, block),)
 
 
@@ -562,7 +556,7 @@ def _in_box(gathered: Gather, buffer: Buffer, axes: Axes, stores: Sequence[Stmt]
     """Stores in the box of threads for whose elements what is there does not count, else adds."""
     asked = [(own, ends) for own, ends, wanted in zip(gathered.own, gathered.boxes[buffer], axes, strict=True) if wanted]
     terms = [t for own, (low, high) in asked for t in (b.compare(">=", own, low), b.compare("<", own, high))]
-    question = _conjoined(terms)
+    question = b.every(terms)
     return tuple(stores) if question is None else (If(question, tuple(stores), tuple(adds), note=f"{buffer.name} is known to be 0 here"),)
 
 

@@ -35,8 +35,8 @@ class Geometry:
 
     def holds(self, grid: Three, block: Three) -> bool:
         """Whether a launch is like that."""
-        blocks, sizes = dict(zip(AXES, grid, strict=True)), dict(zip(AXES, block, strict=True))
-        return all(sizes[a] == n for a, n in self.widths.items()) and all(blocks[a] == 1 for a in self.alone)
+        widths = all(block[AXES.index(axis)] == n for axis, n in self.widths.items())
+        return widths and all(grid[AXES.index(axis)] == 1 for axis in self.alone)
 
     def grid(self, grid: Three, block: Three, number: Callable[[Expr], int]) -> Three:
         """The grid with blocks where they are taken to stand, and as many as are taken to be; `number`: what an expression over parameters

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..analysis.uniform import is_uniform, steering, uniform
+from ..analysis.uniform import is_thread, is_uniform, steering, uniform
 from ..ir import build as b
 from ..ir.nodes import (
     Accumulate,
@@ -37,7 +37,7 @@ from ..ir.nodes import (
     variables,
     walk,
 )
-from ..ir.rewrite import blocks, bound, defined, heads, is_short, map_blocks, substitute, walk_stmts
+from ..ir.rewrite import blocks, bound, defined, heads, map_blocks, spelled, walk_stmts
 from ..ir.types import F32, F64, Space
 from .names import Names
 
@@ -197,12 +197,8 @@ class _Sums:
 
 def _common(index: Expr, lets: Mapping[Var, Expr], varying: Collection[Var]) -> Expr | None:
     """The index in terms of parameters and what else the threads of a block have in common, if it can be had so."""
-    full = index
-    while any(v in lets for v in variables(full)):
-        full = substitute(full, {v: lets[v] for v in variables(full) if v in lets})
-        if not is_short(full):
-            return None
-    if any(v in varying for v in variables(full)) or any(isinstance(e, LaunchIndex) and e.name == "threadIdx" for e in walk(full)):
+    full = spelled(index, lets)
+    if full is None or any(v in varying for v in variables(full)) or any(map(is_thread, walk(full))):
         return None
     return full
 

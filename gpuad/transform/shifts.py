@@ -229,7 +229,7 @@ class Shifts:
                 move = self.move(a, slopes, origin)
                 if move is None:
                     return None
-                inside = None if move.condition is not None else _all(a.piece.conditions)
+                inside = None if move.condition is not None else b.every(a.piece.conditions)
                 sent[id(a.add.stmt)] = (*sent.get(id(a.add.stmt), ()), Sent(move, lane, a.piece.index, inside))
                 loops.update((loop.var, loop) for loop in a.add.loops if isinstance(loop, For))
         return Found(sent, surplus, tuple(targets), loops)
@@ -381,7 +381,7 @@ class Shifts:
         hoisted = all(v in known for c in full for v in variables(c)) and not any(isinstance(e, LaunchIndex) for c in full for e in walk(c))
         if not hoisted or not full:
             return Move(a.solved, tuple(shift), loops, spread)  # type: ignore[arg-type]
-        return Move(a.solved, tuple(shift), loops, spread, _all(full), a.piece.bends)  # type: ignore[arg-type]
+        return Move(a.solved, tuple(shift), loops, spread, b.every(full), a.piece.bends)  # type: ignore[arg-type]
 
     def unlapped(self, p: Polynomial) -> Polynomial:
         result: Polynomial = {}
@@ -422,13 +422,6 @@ def _adds(block: Block, loops: tuple[For | While, ...] = (), conditions: tuple[E
 
 def _occurs(body: Block, var: Var) -> bool:
     return any(var in variables(e) for s in walk_stmts(body) for e in expressions(s))
-
-
-def _all(conditions: Sequence[Expr]) -> Expr | None:
-    result: Expr | None = None
-    for c in conditions:
-        result = b.both(result, c)
-    return result
 
 
 def _last(slopes: Slopes) -> int:

@@ -76,7 +76,8 @@ class LaneStatements(HostStatements):
         self.span = ""  # how many iterations the present tile has
         self.lanes, self.last_lane = LANES, "gpuad_lanes"
         plan = lanes(self.kernel, self.classes) if silent else None
-        self.plan: Lanes | None = plan if plan is None or _bytes_of_tables(plan) * LANES // 4 <= _AT_MOST else None
+        fits = plan is not None and _bytes_of_tables(plan) * LANES // 4 <= _AT_MOST
+        self.plan: Lanes | None = plan if fits else None
 
     def strip(self) -> list[str]:
         """The lines of a strip's work."""

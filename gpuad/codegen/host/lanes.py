@@ -51,7 +51,7 @@ from ...ir.rewrite import is_short, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL
 from ..coalesce import Classes
 from ..fold import negated
-from ..structure import Read, defined, operands, visit_operands
+from ..structure import Read, defined, expanded, operands, visit_operands
 from .meetings import Total, has_meeting, meets, met
 from .ranges import Bound
 from .reductions import Reduction, reduction
@@ -60,7 +60,7 @@ from .slow import computed, is_cut
 from .tiles import Tile, Tiling, tiled
 from .uniform import Uniform, bound_in, used
 from .walking import walks
-from .widths import bytes_of_a_lane, in_full, is_beside
+from .widths import bytes_of_a_lane, is_beside
 
 Pairs: TypeAlias = "tuple[tuple[Var, Expr], ...]"
 
@@ -152,7 +152,7 @@ def lanes(kernel: Kernel, classes: Classes, threads: For | None = None) -> Lanes
     loops = [s for s in walk_stmts(uniform.work) if isinstance(s, For | While) and uniform.lifts(s)]
     if not loops or any(isinstance(s, Atomic) for s in walk_stmts(uniform.work)):
         return None
-    meet = any(map(has_meeting, uniform.work))
+    meet = has_meeting(uniform.work)
     if any(walks(loop, uniform, meet) for loop in loops):
         return None
     plan = _Plan(uniform)
@@ -206,7 +206,7 @@ class _Plan:
             elif isinstance(stmt, Alloc):
                 self.tables.append(stmt.buffer)
                 out.append(Once(stmt))
-            elif has_meeting(stmt):
+            elif has_meeting((stmt,)):
                 self.meet(stmt, mask, out, piece)
             elif self.uniform.is_once(stmt):
                 once = visit_operands(stmt, self.first)
@@ -312,7 +312,7 @@ class _Plan:
         """What threads do that meet: as a part of the piece where that is right, or as one of its own (see `meetings`)."""
         if isinstance(stmt, Accumulate) and self.is_total(stmt):
             piece.actions.append(Total(replace(stmt, index=self.first(stmt.index), value=self.same_loaded(stmt.value, mask, out))))
-        elif isinstance(stmt, Accumulate | Take) and is_beside(stmt.index, in_full(tuple(self.again.values())), self.uniform):
+        elif isinstance(stmt, Accumulate | Take) and is_beside(stmt.index, expanded(self.again.values()), self.uniform):
             if stmt.buffer in met(piece.actions):
                 piece.close(out, mask)
             piece.actions.append(self.loaded(stmt, mask, out))

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...ir.nodes import Accumulate, Atomic, Block, Buffer, Expr, How, Load, Stmt, Take
+from ...ir.nodes import Accumulate, Atomic, Block, Buffer, Expr, How, Stmt, Take
 from ...ir.rewrite import walk_stmts
 from ...ir.types import F64, Scalar
-from ..structure import expressions, reads, written
+from ..structure import loaded, written
 
 
 @dataclass(frozen=True)
@@ -41,18 +41,17 @@ def meets(stmt: Stmt) -> bool:
     return isinstance(stmt, Atomic) or (isinstance(stmt, Accumulate | Take) and stmt.how is How.ATOMIC)
 
 
-def has_meeting(stmt: Stmt) -> bool:
-    """Whether the statement is such a one, or has one in it."""
-    return any(meets(s) for s in walk_stmts((stmt,)))
+def has_meeting(block: Block) -> bool:
+    """Whether there is such a statement in the block."""
+    return any(map(meets, walk_stmts(block)))
 
 
 def only_added(work: Block) -> frozenset[Buffer]:
     """The memory that is accessed by atomic additions alone."""
     stmts = list(walk_stmts(work))
     added = {s.buffer for s in stmts if isinstance(s, Accumulate) and meets(s)}
-    added -= {s.buffer for s in stmts if isinstance(s, Load)}
     added -= {b for s in stmts if (b := written(s)) is not None and not (isinstance(s, Accumulate) and meets(s))}
-    return frozenset(added - {read.buffer for e in expressions(work) for read in reads(e)})
+    return frozenset(added - loaded(work))
 
 
 def met(actions: Sequence[object]) -> set[Buffer]:

@@ -40,7 +40,7 @@ from .columns import find_columns
 from .crew import WITH_CREW, WITHOUT_CREW
 from .helpers import ATOMICS, BLOCK_SUMS, SUMS, host_helper_text
 from .lane_text import BlockStatements, LaneStatements, strips
-from .meetings import meets
+from .meetings import has_meeting
 from .order import keeps_order
 from .ranges import Bound, Inner, Ranged, take_bounds
 from .rows import hoist
@@ -85,7 +85,7 @@ def host_source(kernels: Sequence[Kernel], wide: bool = True, apart: bool = True
 
 def has_atomics(kernel: Kernel) -> bool:
     """Whether threads of the kernel meet at the same memory: then one worker with plain operations is faster than several with atomics."""
-    return any(meets(s) for s in walk_stmts(kernel.body))
+    return has_meeting(kernel.body)
 
 
 _INLINE = frozenset({

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...ir.nodes import Accumulate, Assign, Binary, Buffer, Call, Constant, Expr, For, Load, Store, Take, While, walk
+from ...ir.nodes import Accumulate, Assign, Binary, Buffer, Call, Constant, Expr, For, Store, Take, While, walk
 from ...ir.rewrite import substitute, walk_stmts
-from ..structure import Read, expressions, reads
+from ..structure import Read, expressions, loaded
 from .stride import terms
 from .uniform import Uniform, is_long
 
@@ -32,7 +32,7 @@ def walks(loop: For | While, uniform: Uniform, meet: bool) -> bool:
 def _waits(loop: For, uniform: Uniform) -> bool:
     """Whether an iteration may need what the one before it has computed, but for sums that may be formed in any order."""
     assigned = {s.var for s in walk_stmts(loop.body) if isinstance(s, Assign)}
-    read = {s.buffer for s in walk_stmts(loop.body) if isinstance(s, Load)} | {r.buffer for e in expressions(loop.body) for r in reads(e)}
+    read = loaded(loop.body)
     return bool(loop.carried) or not assigned <= uniform.kernel.unordered or any(buffer in read for buffer, _ in _written(loop))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ...ir.nodes import Accumulate, Expr, LaunchIndex, Let, Load, Stmt, Store, Take, Var, children, walk
 from ...ir.rewrite import substitute, walk_stmts
-from ..structure import Read, expressions
+from ..structure import Read, expanded, expressions
 from .stride import terms
 from .tiles import Tiled
 from .uniform import Uniform
@@ -19,7 +19,7 @@ from .uniform import Uniform
 def bytes_of_a_lane(items: Sequence[Stmt | Expr], masked: bool, again: Sequence[Let], uniform: Uniform) -> int:
     """Of how many bytes numbers are, as many of which as possible shall be in a vector; 0 if that is left to the compiler. `items`: what
     lanes do; `again`: the indices that they compute."""
-    table = in_full(again)
+    table = expanded(again)
     done = [item for item in items if isinstance(item, Stmt)]
     exprs = [*expressions(tuple(done)), *(item for item in items if isinstance(item, Expr))]
     indices = [read.index for e in exprs for read in _reads(e)]
@@ -36,14 +36,6 @@ def _reads(expr: Expr) -> Iterator[Read]:
         yield expr
     if not isinstance(expr, Tiled):
         yield from (read for e in children(expr) for read in _reads(e))
-
-
-def in_full(again: Sequence[Let]) -> dict[Var, Expr]:
-    """What indices are that are computed anew."""
-    table: dict[Var, Expr] = {}
-    for let in again:
-        table[let.var] = substitute(let.value, table)
-    return table
 
 
 def is_beside(index: Expr, table: Mapping[Var, Expr], uniform: Uniform) -> bool:
