@@ -11,15 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import fake_cupy
+import ptx_cupy
 import pytest
 
 from gpuad import launching
+from gpuad.program import reversal
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew in the place of comparing with them")
+    parser.addoption(
+        "--ptx", action="store_true", help="run what the tests launch on the stand-in for CuPy as the PTX that NVRTC makes of it"
+    )
 
 
 @cache
@@ -30,6 +35,12 @@ def _no_gpu() -> str | None:
         return None if cupy.cuda.runtime.getDeviceCount() else "no GPU enumerates"
     except Exception as error:  # a missing package, a missing driver, a missing device: each says so itself
         return f"{type(error).__name__}: {error}"
+
+
+@pytest.fixture(autouse=True)
+def launches_are_joined_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that what joined launches do is seen in every program that comes twice."""
+    monkeypatch.setattr(reversal, "PATIENCE", 0.0)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -64,9 +75,10 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 
 @pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A stand-in for CuPy that runs the generated CUDA text on the host; tests marked `gpu` have the real one."""
-    module = fake_cupy.module()
+def cupy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A stand-in for CuPy that runs the generated CUDA text on the host, or with `--ptx` what NVRTC makes of it; tests marked `gpu` have
+    the real one."""
+    module = (ptx_cupy if request.config.getoption("--ptx") else fake_cupy).module()
     monkeypatch.setitem(sys.modules, "cupy", module)
     launching._cuda.cache_clear()
     with fake_cupy.waited():

@@ -181,7 +181,7 @@ class Block:
 
     def __init__(self, size: int) -> None:
         Stream.current.refuse("given new memory")
-        self.size = -(-size // _UNIT) * _UNIT
+        self.asked, self.size = size, -(-size // _UNIT) * _UNIT
         self.bytes = np.frombuffer(bytearray(self.size + _UNIT), np.uint8)
         start = int(self.bytes.__array_interface__["data"][0])
         self.bytes = self.bytes[-start % _UNIT :][: self.size]
