@@ -9,7 +9,7 @@ as a set of truth values, so that few texts serve all launches.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -25,6 +25,7 @@ from .ir.rewrite import expressions, walk_stmts
 from .ir.types import I64, Scalar, Space, value_type
 from .ir.unroll import unroll
 from .ir.verify import verify
+from .transform.absent import without_arrays
 from .transform.accumulate import accumulate, undecided
 from .transform.aliases import NONE, Aliases
 from .transform.barriers import waits
@@ -394,6 +395,7 @@ class Tangent(Judged):
 def primal_of(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
     """The kernel as core IR, to be run as it is."""
     kernel = normalize(function, aliases)
+    kernel = without_arrays(kernel, [p for i, p in enumerate(kernel.params) if i in aliases.absent and isinstance(p, Buffer)])
     verify(kernel)
     return kernel
 
@@ -430,6 +432,7 @@ def reverse_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     layout = stack_layout(body, recording.primal, recording.entry, recording.stacks, logged, Names(replace(wide, body=body)))
     used = _read_logs(layout, logs)
     kept = tuple(log.buffer for log in used.values())
+    _refuse_unasked(kernel, pattern, kept)
     parameters = _parameters(kernel, pattern, shadows, recording, layout, kept)
     return Adjoint(
         primal=kernel,
@@ -450,6 +453,15 @@ def reverse_of(function: surface.Function, pattern: Pattern) -> Adjoint:
         log_numbers=tuple(k for k, key in enumerate(logs) if key in used),
         name=f"{kernel.name}_reverse",
     )
+
+
+def _refuse_unasked(kernel: Kernel, pattern: Pattern, logs: Collection[Buffer]) -> None:
+    """A launch that writes something down for its adjoint is quiet: it would not say that it has come to an array that is not there."""
+    if logs and pattern.aliases.absent:
+        names = ", ".join(f"`{kernel.params[i].name}`" for i in sorted(pattern.aliases.absent))
+        raise UnsupportedError(
+            f"`{kernel.name}`: {names} is None, and data may lead to it; pass an array, of one element if need be", kernel.span
+        )
 
 
 def _without_choices(body: Block, recording: Recording, kernel: Kernel, first_own: int) -> Block:

@@ -96,6 +96,9 @@ class _Judge:
     def verdict(self) -> Gathering | Failed:
         if not self.fits():
             return Failed(self.gathered.buffers)
+        uncounted = self.uncounted()
+        if uncounted:
+            return Failed(uncounted)
         unread = frozenset(b for piece in self.gathered.slices for b in self.unreadable(piece))
         failed = unread | frozenset(b for piece in self.gathered.slices for b in self.missed(piece)) | self.superfluous()
         if failed:
@@ -124,6 +127,17 @@ class _Judge:
     def fits(self) -> bool:
         """Whether the launch is one that the kernel is written for, and indices stay far from wrapping."""
         return self.granted and max(self.threads) <= _MOST
+
+    def uncounted(self) -> frozenset[Buffer]:
+        """The shadows to which threads send that differ along an axis of which a slice knows nothing: it would count one of them."""
+        return frozenset(
+            self.gathered.lanes[stmt.buffer]
+            for piece in self.gathered.slices
+            for sender, n in zip(self.gathered.sender, self.threads, strict=True)
+            if n > 1 and sender not in piece.move.solved and sender not in piece.move.spread
+            for stmt in walk_stmts(piece.block)
+            if isinstance(stmt, Accumulate)
+        )
 
     def everyone(self) -> dict[Digit, tuple[int, int]]:
         """The indices of the primal's threads."""

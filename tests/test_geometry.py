@@ -6,10 +6,12 @@ import itertools
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 from gather_tools import agree, atomics, is_gathered, pairs, reverse
 from launch_tools import compiled, running
 
+import gpuad
 from gpuad import api
 from gpuad.analysis.injectivity import Digit, Form, Launch, narrowed
 from gpuad.gathering import Failed, Gathering, judge
@@ -199,3 +201,32 @@ def test_conditions_narrow_each_digit() -> None:
 def _holds(form: Form, kind: str, point: dict[Digit, int]) -> bool:
     value = form.constant + sum(c * point[d] for d, c in form.terms)
     return value == 0 if kind == "==" else value <= 0
+
+
+BESIDE = """extern "C" __global__ void k(const double* u, double* v, const double* c, double* y, int n, int m) {
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) v[i] = 2.0 * u[i];
+  for (int j = 0; j < m; j++) atomicAdd(&y[j], c[j]);
+}"""
+
+
+@pytest.mark.parametrize("name", ["reference", "host"])
+@pytest.mark.parametrize("n", [0, 3, 6, 7, 13])
+def test_what_stands_beside_a_loop_over_the_grid_is_counted_once_a_thread(n: int, name: str) -> None:
+    u, v, c, y = pairs(0, n, n, 4, 4)
+    c.shadow[...], y.shadow[...] = 0, 1
+    with running(name):
+        gpuad.autodiff(compiled(BESIDE, "k"), (2,), (3,), (u, v, c, y, n, 4))
+    np.testing.assert_array_equal(c.shadow, 6)  # the launch has six threads, whatever n is
+
+
+@pytest.mark.parametrize("name", ["reference", "host"])
+@pytest.mark.parametrize(("grid", "block"), [((1,), (2,)), ((3,), (1,)), ((1, 2), (2, 3)), ((1, 1, 2), (1, 1, 2))])
+def test_every_thread_that_does_the_same_is_counted(grid: Any, block: Any, name: str) -> None:
+    text = (
+        """extern "C" __global__ void k(const double* c, double* y, int m) { for (int h = 0; h < m; h++) atomicAdd(&y[h], 2.0 * c[h]); }"""
+    )
+    c, y = pairs(0, 5, 5)
+    c.shadow[...], y.shadow[...] = 0, 1
+    with running(name):
+        gpuad.autodiff(compiled(text, "k"), grid, block, (c, y, 5))
+    np.testing.assert_array_equal(c.shadow, 2.0 * np.prod(grid) * np.prod(block))

@@ -487,7 +487,7 @@ _UNSOUND = {
     ),
     "a neighbour's halo": (
         "int e = n * b + t; x[e] *= y[e]; __syncthreads();\n double v = e ? x[e - 1] : 1.0; __syncthreads(); x[n * b + (t + 1) % n] = v;",
-        r"a block (reads|writes).*orders the blocks",
+        r"a data race: in this launch a thread reads an element of `x`",
     ),
     "all blocks the same": ("x[t] *= x[t]; __syncthreads(); x[(t + 1) % n] *= 2.0;", r"orders the blocks"),
     "another array": (

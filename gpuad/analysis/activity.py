@@ -109,14 +109,12 @@ def escapes(kernel: Kernel, facts: Activity) -> tuple[Escape, ...]:
 
 def connected(kernel: Kernel, facts: Activity) -> bool:
     """Whether some varied value reaches memory that has a shadow: what is written there, or what is there already and is added to, as in
-    `x[i] += 0.5f`. Not if what is added comes from memory: its shadow may have been forgotten."""
-    memory = frozenset(p for p in kernel.params if isinstance(p, Buffer) and p.element.is_float)
-    from_memory = _closure(memory, _flows(kernel), frozenset())
+    `y[i] += w[i]`, or compared with, as by an atomic maximum, whatever with."""
 
     def carries(stmt: Stmt) -> bool:
         buffer, values = _written(stmt)
-        met = {v for value in values for v in differentiable(value)}
-        return buffer in facts.shadowed and bool(met & facts.varied or (isinstance(stmt, Accumulate) and not met & from_memory))
+        keeps = isinstance(stmt, Accumulate) or (isinstance(stmt, Atomic) and stmt.op != "exch")
+        return buffer in facts.shadowed and (keeps or any(v in facts.varied for value in values for v in differentiable(value)))
 
     return any(map(carries, walk_stmts(kernel.body)))
 

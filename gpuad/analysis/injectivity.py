@@ -358,6 +358,10 @@ class Walk:
         match condition:
             case Var() if condition in self.bools:
                 return self.constraints(self.bools[condition], holds, ranges)
+            case Var() if condition in self.forms and bool(self.forms[condition].constant) is not holds:
+                return [(Form(1), "<=")]  # a parameter: it is one number
+            case Cast(operand=a) if a.type.is_integer and condition.type == BOOL:
+                return self.constraints(Binary("!=", a, Constant(0, a.type), BOOL), holds, ranges)
             case Unary(op="!", operand=a):
                 return self.constraints(a, not holds, ranges)
             case Binary(op="&&", left=a, right=b) if holds:

@@ -8,7 +8,9 @@ exist. A barrier between the two orders threads of one block, but not those of t
 
 from __future__ import annotations
 
+import contextlib
 import math
+import operator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -17,6 +19,8 @@ from ..ir.nodes import (
     Atomic,
     Binary,
     Buffer,
+    Cast,
+    Constant,
     Expr,
     For,
     How,
@@ -31,6 +35,7 @@ from ..ir.nodes import (
     While,
 )
 from ..ir.rewrite import walk_stmts
+from ..ir.types import BOOL
 from .blocks import blocks_meet
 from .injectivity import UNBOUNDED, Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, may_meet, narrowed
 from .replay import replay
@@ -95,7 +100,16 @@ def sure_extents(kernel: Kernel, launch: Launch) -> tuple[Extent, ...]:
         walk.run(kernel.body)
     except Unknown:
         return ()
-    return tuple(Extent(stmt, stmt.buffer, *interval(reach.form, reach.ranges)) for stmt, reach in (*walk.writes, *walk.additions))
+    whole = tuple(Extent(stmt, stmt.buffer, *interval(reach.form, reach.ranges)) for stmt, reach in (*walk.writes, *walk.additions))
+    return whole + tuple(walk.dealt)
+
+
+def sure_access(kernel: Kernel, launch: Launch, buffer: Buffer) -> Stmt | None:
+    """An access to a buffer that is executed for certain, wherever it reaches."""
+    walk = _Executed(launch, frozenset({buffer}), frozenset(id(s) for s in walk_stmts(kernel.body) if isinstance(s, Load)))
+    with contextlib.suppress(Unknown):
+        walk.run(kernel.body)
+    return next((stmt for stmt, _ in (*walk.reads, *walk.writes, *walk.additions)), None)
 
 
 def sure_writes(kernel: Kernel, launch: Launch, buffer: Buffer) -> list[Reach]:
@@ -110,8 +124,19 @@ def sure_writes(kernel: Kernel, launch: Launch, buffer: Buffer) -> list[Reach]:
     ]
 
 
+@dataclass(frozen=True)
+class Dealt:
+    """A loop that deals out numbers from `low` to `high` to threads: `counter` is its variable, `digit` its iteration."""
+
+    counter: Form
+    digit: Digit
+    low: int
+    high: int
+
+
 class Certain(Walk):
-    """Collects the stores, and the loads of what was there before, that are executed for certain."""
+    """Collects the stores, and the loads of what was there before, that are executed for certain. `dealt`: how far writes reach in loops
+    that deal out numbers to threads, of which not every thread makes the last iteration."""
 
     def __init__(self, launch: Launch, wanted: frozenset[Buffer], entry: frozenset[int]) -> None:
         super().__init__(launch, wanted)
@@ -120,8 +145,12 @@ class Certain(Walk):
         self.writes: list[tuple[Store | Accumulate, Reach]] = []
         self.additions: list[tuple[Accumulate | Atomic, Reach]] = []  # atomic ones, and other atomic operations
         self.reads: list[tuple[Load, Reach]] = []
+        self.dealt: list[Extent] = []
+        self.dealing: Dealt | None = None  # the loop around that makes what is in it uncertain, if nothing else does
 
     def stmt(self, stmt: Stmt, ranges: Ranges) -> None:
+        if self.dealing is not None and isinstance(stmt, Store | Accumulate | Atomic) and stmt.buffer in self.wanted:
+            self.note_dealt(self.dealing, stmt, ranges)
         match stmt:
             case Load(buffer=b, index=i) if b in self.wanted:
                 if self.certain and id(stmt) in self.entry:
@@ -150,13 +179,46 @@ class Certain(Walk):
         except Unknown:
             return
 
-    def within(self, certain: bool, action) -> None:  # type: ignore[no-untyped-def]
-        before, self.certain = self.certain, self.certain and certain
+    def note_dealt(self, dealing: Dealt, stmt: Store | Accumulate | Atomic, ranges: Ranges) -> None:
+        """How far a write in such a loop reaches, if its index is a multiple of the loop's variable beside what hangs on no thread."""
+        try:
+            form = canonical(self.form(stmt.index, ranges), self.launch)
+        except Unknown:
+            return
+        factor, over = divmod(dict(form.terms).get(dealing.digit, 0), dict(dealing.counter.terms)[dealing.digit])
+        rest = form + dealing.counter.scaled(-factor)
+        if over or any(d.is_thread for d, _ in rest.terms):
+            return
+        (low, high), ends = interval(rest, ranges), sorted((factor * dealing.low, factor * dealing.high))
+        self.dealt.append(Extent(stmt, stmt.buffer, low + ends[0], high + ends[1]))
+
+    def within(self, certain: bool, action, dealing: Dealt | None = None) -> None:  # type: ignore[no-untyped-def]
+        before = self.certain, self.dealing
+        self.certain, self.dealing = self.certain and certain, self.dealing if certain else dealing
         action()
-        self.certain = before
+        self.certain, self.dealing = before
 
     def loop_body(self, stmt: For, ranges: Ranges, last: int) -> None:
-        self.within(0 <= last < UNBOUNDED and self.even(stmt, ranges), lambda: super(Certain, self).loop_body(stmt, ranges, last))
+        even = 0 <= last < UNBOUNDED and self.even(stmt, ranges)
+        dealing = self.dealt_out(stmt, ranges) if self.certain and not even and 0 <= last < UNBOUNDED else None
+        self.within(even, lambda: super(Certain, self).loop_body(stmt, ranges, last), dealing)
+
+    def dealt_out(self, stmt: For, ranges: Ranges) -> Dealt | None:
+        """What a loop over a grid deals out, `for (k = global index; k < n; k += number of threads)`, if every thread enters it."""
+        counter = canonical(self.counters[-1][0], self.launch)
+        threads, loops = ([(d, c) for d, c in counter.terms if d.is_thread is is_thread] for is_thread in (True, False))
+        try:
+            low, high = interval(self.form(stmt.stop, ranges), ranges)
+        except Unknown:
+            return None
+        if low != high or len(threads) != 1 or len(loops) != 1:
+            return None
+        (thread, pace), (digit, step) = threads[0], loops[0]
+        first, last = ranges[thread]
+        if pace <= 0 or step != pace * (last - first + 1) or any(ranges[d] != r for d, r in self.everywhere().items()):
+            return None
+        start = counter.constant + pace * first
+        return Dealt(counter, digit, start, start + (high - 1 - start) // pace * pace) if start < high else None
 
     def even(self, stmt: For, ranges: Ranges) -> bool:
         """Whether all threads run the loop equally often."""
@@ -172,20 +234,44 @@ class Certain(Walk):
         match condition:
             case Var() if condition in self.bools:
                 return self.expressed(self.bools[condition], holds, ranges)
+            case Var() if condition in self.forms:
+                return bool(self.forms[condition].constant) is holds
+            case Cast(operand=a) if a.type.is_integer and condition.type == BOOL:
+                return self.expressed(Binary("!=", a, Constant(0, a.type), BOOL), holds, ranges)
             case Unary(op="!", operand=a):
                 return self.expressed(a, not holds, ranges)
             case Binary(op="&&", left=a, right=b) if holds:
                 return self.expressed(a, True, ranges) and self.expressed(b, True, ranges)
             case Binary(op="||", left=a, right=b) if not holds:
                 return self.expressed(a, False, ranges) and self.expressed(b, False, ranges)
+            case Binary(op=op, left=a, right=b) if op in _COMPARED and (known := self.difference(a, b, ranges)) is not None:
+                return _COMPARED[op](known, 0) is holds
             case Binary():
                 found = self.constraints(condition, holds, ranges)
                 return bool(found) and all(self.shown(canonical(form, self.launch)) for form, _ in found)
         return False
 
+    def difference(self, a: Expr, b: Expr, ranges: Ranges) -> int | None:
+        """The difference of two numbers where it is one."""
+        try:
+            form = self.form(a, ranges) + self.form(b, ranges).scaled(-1)
+        except Unknown:
+            return None
+        return None if form.terms else form.constant
+
     def shown(self, form: Form) -> bool:
         """Whether a bound is on a digit in which indices are compared."""
         return all(d.kind in ("global", "loop") for d, _ in form.terms) and len(form.terms) <= 1
+
+
+class _Executed(Certain):
+    """The same, whatever their indices are."""
+
+    def note(self, found: list, stmt: Stmt, index: Expr, ranges: Ranges) -> None:  # type: ignore[type-arg]
+        found.append((stmt, None))
+
+
+_COMPARED = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne}
 
 
 def _hits(write: Reach, read: Reach, launch: Launch) -> bool:

@@ -19,6 +19,8 @@ from .calls import (
 )
 from .chain import one_after_the_other
 from .checks import (
+    absent,
+    check_adjoint_bounds,
     check_bounds,
     check_device,
     check_same,
@@ -62,13 +64,12 @@ from .states import (
 from .stores import check_races, check_stores, in_turns, stores_in_doubt
 
 __all__ = [
-    "Call", "Counted", "Fused", "Link", "Stage", "State", "_cuda", "active_positions", "add_in_fixed_point", "analysing", "apart",
-    "arguments", "batch_states", "before", "before_second", "chaining", "check_bounds", "check_device", "check_directions",
-    "check_races", "check_same", "check_stopped", "check_stores", "copied", "counting", "dense_extent", "deterministic",
-    "everything_recorded_for_tests", "executor_for_tests", "executor_of", "fingerprint", "fusing", "gathering", "in_fixed_point",
-    "in_turns",
-    "keep_live", "keeping", "link_of", "live", "loads", "new_logs", "nothing_chained_for_tests", "nothing_plain_for_tests",
-    "one_after_the_other", "own_arguments", "paired", "plain_allowed", "plain_shadows", "premises_hold", "run_primal", "run_reverse",
-    "run_stages", "shadow_of", "shadow_type", "stage_arguments", "stages", "stays_inside", "stores_in_doubt", "switches",
-    "tangent_arguments",
+    "Call", "Counted", "Fused", "Link", "Stage", "State", "_cuda", "absent", "active_positions", "add_in_fixed_point", "analysing",
+    "apart", "arguments", "batch_states", "before", "before_second", "chaining", "check_adjoint_bounds", "check_bounds",
+    "check_device", "check_directions", "check_races", "check_same", "check_stopped", "check_stores", "copied", "counting",
+    "dense_extent", "deterministic", "everything_recorded_for_tests", "executor_for_tests", "executor_of", "fingerprint", "fusing",
+    "gathering", "in_fixed_point", "in_turns", "keep_live", "keeping", "link_of", "live", "loads", "new_logs",
+    "nothing_chained_for_tests", "nothing_plain_for_tests", "one_after_the_other", "own_arguments", "paired", "plain_allowed",
+    "plain_shadows", "premises_hold", "run_primal", "run_reverse", "run_stages", "shadow_of", "shadow_type", "stage_arguments",
+    "stages", "stays_inside", "stores_in_doubt", "switches", "tangent_arguments",
 ]  # fmt: skip

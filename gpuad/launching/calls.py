@@ -17,6 +17,7 @@ from ..arguments import Bound
 from ..errors import LaunchError
 from ..executors.base import Dim3, Executor, Prepared, prepared
 from ..ir.nodes import Kernel, Var
+from ..ir.types import BOOL
 from ..scoped import scoped
 from ..transform.aliases import Aliases
 
@@ -65,6 +66,7 @@ class Call:
     shared_mem: int = 0
     stream: Any = None
     loose: frozenset[int] = frozenset()  # parameters through which the kernel may reach outside of their views
+    absent: frozenset[int] = frozenset()  # parameters without an array to which the kernel may come
     exact: bool = False  # products and sums are not contracted
     pool: Executor | None = None  # the executor with memory of its own, if a tape has one
     shared: dict[Hashable, Any] | None = None  # what was worked out for calls like this one, if there may be others
@@ -115,10 +117,10 @@ class Call:
         )
 
     def numbers(self, kernel: Kernel) -> Numbers:
-        """Grid, block and integer scalars as the analyses take them."""
+        """Grid, block and whole scalars, truth values too, as the analyses take them."""
         scalars: dict[Var, int] = {}
         for item, argument in zip(kernel.params, self.bound.arguments, strict=False):
-            if isinstance(item, Var) and item.type.is_integer and argument.value is not None:
+            if isinstance(item, Var) and (item.type.is_integer or item.type == BOOL) and argument.value is not None:
                 scalars[item] = int(argument.value)
         offsets = self.offsets()
         extra = [p for p in kernel.params[len(self.bound.arguments) :] if isinstance(p, Var)]
@@ -147,8 +149,8 @@ class Call:
         return found
 
     def aliases(self) -> Aliases:
-        """The pattern of overlaps."""
-        return Aliases.of({i: (base, offset == 0) for i, (base, offset) in self.overlaps.items()})
+        """The pattern of overlaps and absent arrays."""
+        return Aliases.of({i: (base, offset == 0) for i, (base, offset) in self.overlaps.items()}, self.absent)
 
     def offset_values(self) -> list[Any]:
         return [np.int64(o) for o in self.offsets().values()]
@@ -156,7 +158,7 @@ class Call:
 
 def _integer(value: Any) -> int | None:
     """A number as far as it enters proofs."""
-    return int(value) if value.dtype.kind in "iu" else None
+    return int(value) if value.dtype.kind in "iub" else None
 
 
 def analysing() -> bool:

@@ -25,6 +25,7 @@ from ..transform.partials import Partials
 from ..transform.stack_layout import GROUP
 from .asking import apart, may_be_apart, one_by_one
 from .calls import Call, analysing, plain_allowed
+from .certifying import certifying, not_certified, run_of, threads_meet
 from .ordered import in_fixed_point, run_fixed
 from .proving import check_proofs, wanted
 from .states import State, argument_of, copied, shadow_of
@@ -32,6 +33,10 @@ from .stores import stored_alike
 
 _MOST_KEPT = (1 << 31) - 1  # threads that keep numbers for others: their index is an int
 _SHARE, _SMALL = 2, 1 << 16  # they keep so many times as many numbers as there are elements in the shadows, or that many
+
+_NO_SHADOWS: frozenset[Buffer] = frozenset()
+Boxes: TypeAlias = "frozenset[tuple[Buffer, Box]]"
+_NO_BOXES: Boxes = frozenset()
 
 
 def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
@@ -42,13 +47,15 @@ def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
     def prove() -> frozenset[Buffer]:
         numbers = call.numbers(adjoint.primal)
         proved = {b for b in adjoint.undecided if collision_free(adjoint.layout.body, [b], numbers)}
+        if certifying():
+            proved -= threads_meet(adjoint, call, proved)
         proved |= one_by_one(adjoint, call) & frozenset(adjoint.undecided)
         open_ = [b for b in adjoint.undecided if b not in proved]
         gathered = adjoint.gather(dict.fromkeys(open_, 0)) if open_ else None
         asked = (b for b in open_ if gathered is None or b not in gathered.buffers or may_be_apart(adjoint, call, b))
         return frozenset(proved | {b for b in asked if apart(adjoint, call, b) is not None})
 
-    found: frozenset[Buffer] = adjoint.facts.get(("plain", call.key), prove)
+    found: frozenset[Buffer] = adjoint.facts.get(("plain", call.key, certifying()), prove)
     return found
 
 
@@ -76,7 +83,7 @@ class Stage:
 
 def gathering(adjoint: Adjoint, call: Call) -> Gathering | None:
     """The accumulations that this launch may gather, or None if there are none."""
-    found: Gathering | None = adjoint.facts.get(("gather", call.key, plain_allowed()), lambda: _judged(adjoint, call))
+    found: Gathering | None = adjoint.facts.get(("gather", call.key, plain_allowed(), certifying()), lambda: _judged(adjoint, call))
     return found
 
 
@@ -94,10 +101,30 @@ def _judged_so(adjoint: Adjoint, call: Call, keeping: bool) -> Gathering | None:
         if gathered is None or (keeping and not _may_keep(adjoint, call, gathered)):
             return None
         verdict = judge(gathered, numbers, plain, _elements(adjoint, call, gathered.buffers))
-        if isinstance(verdict, Gathering):
+        failed = _refused(adjoint, call, verdict) if isinstance(verdict, Gathering) else verdict.buffers
+        if isinstance(verdict, Gathering) and not failed:
             return verdict
-        ranks = {b: rank + (b in verdict.buffers) for b, rank in ranks.items() if b in gathered.buffers}
+        ranks = {b: rank + (b in failed) for b, rank in ranks.items() if b in gathered.buffers}
     return None
+
+
+def _refused(adjoint: Adjoint, call: Call, found: Gathering) -> frozenset[Buffer]:
+    """The shadows that may not be gathered, since the launches that do so are not certified to come to what the plain adjoint does."""
+    if not certifying():
+        return _NO_SHADOWS
+    made = _composed(adjoint, call, found, None, Variant(plain_shadows(adjoint, call)))
+    failed = _uncertified(adjoint, call, found, made, Variant(plain_shadows(adjoint, call)))
+    return failed & found.buffers or (found.buffers if failed else _NO_SHADOWS)
+
+
+def _uncertified(
+    adjoint: Adjoint, call: Call, found: Gathering | None, made: Sequence[Stage], chosen: Variant, zero: frozenset[Buffer] = _NO_SHADOWS
+) -> frozenset[Buffer]:
+    """The shadows for which stages are not certified."""
+    gathered = found.buffers if found is not None else _NO_SHADOWS
+    plainly = adjoint.variant(replace(chosen, plain=chosen.plain - gathered))
+    runs = [run_of(adjoint, call, s.kernel.body, s.parameters, s.grid, s.numbers) for s in made]
+    return not_certified(adjoint, plainly, call, runs, zero)
 
 
 def _may_keep(adjoint: Adjoint, call: Call, gathered: Gather) -> bool:
@@ -123,12 +150,7 @@ def _elements(adjoint: Adjoint, call: Call, shadows: frozenset[Buffer]) -> int:
 
 def switches() -> tuple[bool, ...]:
     """What the kernels of a reverse pass depend on beyond the launch."""
-    return analysing(), plain_allowed(), in_fixed_point(), wanted()
-
-
-_NO_SHADOWS: frozenset[Buffer] = frozenset()
-Boxes: TypeAlias = "frozenset[tuple[Buffer, Box]]"
-_NO_BOXES: Boxes = frozenset()
+    return analysing(), plain_allowed(), in_fixed_point(), wanted(), certifying()
 
 
 def stages(
@@ -143,7 +165,7 @@ def stages(
     nothing is added to those in `lent`. Of gathered shadows in `boxes`, the elements of the threads in the box are zero."""
     fixed = in_fixed_point()
     way = call.executor.sums_over_blocks, call.executor.orders_blocks
-    key = "stages", call.key, plain_allowed(), *way, fixed, assigned, left, lent, boxes
+    key = "stages", call.key, plain_allowed(), certifying(), *way, fixed, assigned, left, lent, boxes
 
     def make() -> tuple[Stage, ...]:
         made = _stages(adjoint, call, assigned, left, lent, boxes)
@@ -197,8 +219,33 @@ def _stages(
     partials = adjoint.partials(found.gathered) if found is not None else None
     sums = _summed(adjoint, call, frozenset(adjoint.undecided) - plain - gathered - assigned - lent, partials)
     chosen = Variant(plain, assigned - gathered, left, lent, in_blocks=call.executor.sums_over_blocks)
+    zero = assigned & gathered | {buffer for buffer, _ in boxes}
+    made = _composed(adjoint, call, found, sums, chosen, zero & assigned, boxes)
+    if not certifying():
+        return made
+    if sums is not None and _uncertified(adjoint, call, found, made, chosen, zero):
+        sums, made = None, _composed(adjoint, call, found, None, chosen, zero & assigned, boxes)
+    if zero and _uncertified(adjoint, call, found, made, chosen, zero):
+        raise LaunchError(
+            f"`{adjoint.primal.name}`: what stores to shadows that are known to be 0 is not certified. Please report this kernel."
+        )
+    return made
+
+
+def _composed(
+    adjoint: Adjoint,
+    call: Call,
+    found: Gathering | None,
+    sums: BlockSums | None,
+    chosen: Variant,
+    assigned: frozenset[Buffer] = _NO_SHADOWS,
+    boxes: Boxes = _NO_BOXES,
+) -> tuple[Stage, ...]:
+    """The kernels of a reverse pass that gathers and sums over blocks what is `found` to allow it."""
     if found is None and sums is None:
         return (Stage(adjoint.variant(chosen), adjoint.parameters),)
+    gathered = found.buffers if found is not None else _NO_SHADOWS
+    partials = adjoint.partials(found.gathered) if found is not None else None
     threads = {("threads", k): n for k, n in enumerate(call.extents)} if partials is not None else {}
     rest = adjoint.rest(gathered, chosen, sums.moved if sums is not None else frozenset(), partials)
     first = [Stage(*adjoint.keeping(partials), numbers=threads)] if partials is not None else []

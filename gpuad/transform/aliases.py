@@ -22,14 +22,16 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Aliases:
-    """The overlaps of one launch, at most one for each parameter; a base is itself no alias. Hashable."""
+    """The overlaps of one launch, at most one for each parameter; a base is itself no alias. `absent`: parameters for which it has no
+    array, though the kernel may come to an access of it. Hashable."""
 
     overlaps: tuple[Overlap, ...] = ()
+    absent: frozenset[int] = frozenset()
 
     @classmethod
-    def of(cls, overlaps: Mapping[int, tuple[int, bool]]) -> Aliases:
+    def of(cls, overlaps: Mapping[int, tuple[int, bool]], absent: frozenset[int] = frozenset()) -> Aliases:
         """From a mapping of parameter position to (position of the base parameter, equal)."""
-        return cls(tuple(Overlap(position, base, equal) for position, (base, equal) in sorted(overlaps.items())))
+        return cls(tuple(Overlap(position, base, equal) for position, (base, equal) in sorted(overlaps.items())), absent)
 
     def get(self, position: int) -> Overlap | None:
         """The overlap of a parameter, or None if it stands for itself."""

@@ -1,9 +1,10 @@
 """Loops that deal their iterations out to the threads of a launch, as if each iteration had a thread of its own.
 
 `for (i = x; i < n; i += threads_x)`, x being the thread's index, reaches each i below n once, in one thread or another. Where a thread is
-known by such loops alone, the launch comes to one of as many threads as there are iterations, whose index is i. That is for those that
-look at where things are touched: it says nothing of the order in which a thread comes to its iterations, so who relies on one thread not
-reading what another has written has to show that no two iterations meet.
+known by such loops alone and writes to memory nowhere else, the launch comes to one of as many threads as there are iterations, whose
+index is i. What stands beside such a loop is done once a thread, however many iterations there are, so it keeps the launch as it is
+(RULES 26). That is for those that look at where things are touched: it says nothing of the order in which a thread comes to its iterations,
+so who relies on one thread not reading what another has written has to show that no two iterations meet.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 from ..analysis.affine import definitions, polynomial
 from ..ir import build as b
-from ..ir.nodes import Assign, Block, Expr, For, If, LaunchIndex, Let, Stmt, Var, variables, walk
+from ..ir.nodes import Accumulate, Assign, Atomic, Block, Expr, For, If, LaunchIndex, Let, Stmt, Store, Take, Var, variables, walk
 from ..ir.polynomials import Polynomial, plus
 from ..ir.rewrite import bound, expressions, map_blocks, spelled, walk_stmts
 from ..ir.types import I32, I64
@@ -22,6 +23,7 @@ from .edges import written
 from .names import Names
 from .prune import prune
 
+_WRITES = (Store, Take, Accumulate, Atomic)
 _FAR = 1 << 30  # what stands for a negative number in unsigned arithmetic is far
 Iterations = tuple[Expr, ...]  # how many iterations each loop along an axis has
 
@@ -35,7 +37,7 @@ def dealt(
     for axis, index in indices.items():
         loops = _Dealt(axis, index, threads[axis], frozenset(params), definitions(body), names)
         new = prune(loops.block(body))
-        if loops.iterations and not loops.knows(new):
+        if loops.iterations and not loops.beside and not loops.knows(new):
             body, indices[axis], found[axis] = new, loops.own, tuple(dict.fromkeys(loops.iterations))
     return body, indices, found
 
@@ -61,10 +63,12 @@ class _Dealt:
         self.lets = lets
         self.own = names.var(index.name, index.type)
         self.iterations: list[Expr] = []
+        self.beside = False  # whether something is done to memory, or carried on, outside of the loops
 
     def block(self, block: Block) -> Block:
         out: list[Stmt] = []
         for stmt in block:
+            self.beside = self.beside or isinstance(stmt, _WRITES)
             out += self.loop(stmt) if isinstance(stmt, For) else (map_blocks(stmt, self.block),)
         return tuple(out)
 

@@ -1,0 +1,357 @@
+"""Certificates: the kernels that are to run in the stead of a launch do what that launch's plain adjoint does.
+
+The plain adjoint, in which every addition is atomic, is what the launch means. Kernels made from it (gathers, sums over blocks, numbers
+that threads keep, threads and loops in other roles, plain additions) are certified for the numbers of one launch from their IR as it runs:
+
+* all additions to a shadow come to the same (`equivalence`): each contribution once, from each thread and iteration of the user's launch;
+* what they read is what the plain adjoint reads: nothing that a kernel before them has written, and no element that the plain adjoint
+  writes before it reads it;
+* the same elements are cleared;
+* no two threads of a kernel touch one element where a write is plain.
+
+None of this uses what derived the kernels; a mistake there costs speed and no more. What isl cannot decide in its number of operations is
+not certified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from ..ir.nodes import Block, Buffer, How
+from ..ir.types import Space
+from .equivalence import Addition, additions, differing
+from .instances import AXES, Dim, Effect, Instances, Shape, is_zero
+from .relations import Undecided, agreeing, context, decided, domain, relation
+from .values import Graph, Node
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A kernel that is launched: its body and the launch's numbers. `keeps`: arrays in which each thread keeps a number for kernels that
+    come after; elements where nothing is kept are 0."""
+
+    body: Block
+    shape: Shape
+    keeps: frozenset[Buffer] = frozenset()
+
+
+_NONE: frozenset[Buffer] = frozenset()
+
+
+def refused(plain: Run, made: Sequence[Run], shadows: Collection[Buffer], zero: Collection[Buffer] = _NONE) -> dict[Buffer, str]:
+    """Those of the shadows for which the kernels are not certified, with the reason. `zero`: shadows that hold 0 where a kernel stores to
+    them, so that a store is an addition."""
+    certificate = _Certificate(plain, made, zero)
+    return {b: reason for b in shadows if (reason := certificate.reason(b)) is not None}
+
+
+def meeting(run: Run, buffers: Iterable[Buffer]) -> frozenset[Buffer]:
+    """Those of the buffers in one element of which two threads of a launch may meet: at least one of them with a write. Threads of several
+    blocks do not meet in shared memory, nor any two in a thread's own."""
+    instances = Instances()
+    effects = instances.effects(run.body, run.shape)
+    mine = {b: [e for e in effects if e.buffer == b] for b in buffers if b.space is not Space.LOCAL}
+    return frozenset(b for b, found in mine.items() if not _asked(partial(_apart, instances.graph, found, run.shape, atomics=False)))
+
+
+def _asked(ask: Callable[[], bool]) -> bool:
+    """Whether isl says yes."""
+    try:
+        return decided(ask)
+    except Undecided:
+        return False
+
+
+class _Certificate:
+    def __init__(self, plain: Run, made: Sequence[Run], zero: Collection[Buffer]) -> None:
+        self.instances = Instances()
+        self.graph = self.instances.graph
+        self.zero = frozenset(zero)
+        self.made = made
+        self.kept = frozenset(b for run in made for b in run.keeps)
+        self.plain = self.instances.effects(plain.body, plain.shape)
+        self.stages: list[list[Effect]] = []
+        for run in made:
+            effects = self.instances.effects(run.body, run.shape)
+            self.stages.append(effects)
+            for buffer in run.keeps:
+                self.keep(buffer, effects, run.shape)
+
+    def keep(self, buffer: Buffer, effects: Sequence[Effect], shape: Shape) -> None:
+        """Notes what threads keep for the kernels that come after, if each has stored to the element of its number."""
+        stores = [e for e in effects if e.buffer == buffer and e.writes]
+        if len(stores) != 1 or stores[0].kind != "set" or any(not d.thread for d in stores[0].dims):
+            return
+        if _asked(lambda: _is_number(self.graph, stores[0], shape)):
+            self.instances.kept[buffer] = stores[0], shape
+
+    def reason(self, buffer: Buffer) -> str | None:
+        """Why a shadow is refused, or None."""
+        questions = [self.disordered, self.cleared_otherwise, self.added_otherwise, self.racing]
+        if self.unmoved(buffer):
+            questions = [self.disordered, self.racing]
+        for what in questions:
+            try:
+                found: str | None = decided(partial(what, buffer))
+            except Undecided as undecided:
+                return f"not decided: {undecided}"
+            if found is not None:
+                return found
+        return None
+
+    def unmoved(self, buffer: Buffer) -> bool:
+        """Whether one kernel does to a shadow all that the plain adjoint does, in the same order."""
+        stages = [effects for effects in self.stages if any(e.buffer == buffer and e.writes for e in effects)]
+        return len(stages) <= 1 and self.writes(self.plain, buffer) == (self.writes(stages[0], buffer) if stages else [])
+
+    def writes(self, effects: Sequence[Effect], buffer: Buffer) -> list[Any]:
+        """What is done to a shadow, in order; an addition of a take's value counts with the take."""
+        mine = (e for e in effects if e.buffer == buffer and e.writes)
+        return [
+            (
+                "clear" if self.is_clearing(e) else e.kind,
+                e.dims,
+                e.guards,
+                e.element.text or e.element,
+                e.value if e.kind != "set" or not self.is_clearing(e) else None,
+            )
+            for e in mine
+        ]
+
+    # --- order --------------------------------------------------------------------------------------------------------------------
+
+    def disordered(self, buffer: Buffer) -> str | None:
+        """Whether a kernel reads or clears what one before it has written."""
+        for k, after in enumerate(self.stages):
+            readers = [e for e in after if e.buffer == buffer and (e.kind in ("read", "change") or self.is_clearing(e))]
+            writers = [e for before in self.stages[:k] for e in before if e.buffer == buffer and e.writes]
+            for reader in readers:
+                if any(not self.image(reader).is_disjoint(self.image(writer)) for writer in writers):
+                    return "a kernel reads what one before it has written"
+        return None
+
+    def image(self, effect: Effect) -> Any:
+        """The elements that an effect touches."""
+        return relation(self.graph, effect.dims, effect.guards, [effect.element]).range()
+
+    def as_before(self, effects: Sequence[Effect], buffer: Buffer) -> bool:
+        """Whether every read of a buffer gives what was there before the kernel."""
+        mine = [e for e in effects if e.buffer == buffer]
+        writers = [e for e in mine if e.writes]
+        return all(self.reads_first(r, w) for r in mine if r.kind in ("read", "clear") for w in writers)
+
+    def reads_first(self, reader: Effect, writer: Effect) -> bool:
+        """Whether no instance reads what an instance of the writer has written before, or what another thread writes."""
+        if reader.kind == "read" and not reader.value and writer is reader:
+            return True
+        one, other = (relation(self.graph, e.dims, e.guards, [e.element]) for e in (reader, writer))
+        both = one.apply_range(other.reverse())
+        if both.is_empty():
+            return True
+        if writer is not reader and (writer.order < reader.order) and not _exclusive(self.graph, reader, writer):
+            return False
+        common = [d.name for d in reader.dims if d in writer.dims]
+        return bool(both.is_subset(agreeing(self.graph, reader.dims, writer.dims, common)))
+
+    # --- what is cleared ----------------------------------------------------------------------------------------------------------
+
+    def cleared_otherwise(self, buffer: Buffer) -> str | None:
+        """Whether other elements are cleared. A store is a clear and an addition; what is added to an element comes after its clear."""
+        if not all(self.clears_first(effects, buffer) for effects in (self.plain, *self.stages)):
+            return "it is cleared after it was added to"
+        one = [e for e in self.plain if e.buffer == buffer and self.is_clearing(e)]
+        other = [e for effects in self.stages for e in effects if e.buffer == buffer and self.is_clearing(e)]
+        left, right = ({(e.dims, _reduced(e.guards), e.element.text or e.element) for e in side} for side in (one, other))
+        left, right = _joined(self.graph, left), _joined(self.graph, right)
+        if left == right:
+            return None
+        if any(g.text is None for dims, guards, _ in (*left, *right) for g in (*guards, *(g for d in dims for g in d.guards))):
+            return "elements are cleared where data say so"
+        sides = [_union([self.image(e) for e in side]) for side in (one, other)]
+        return None if _is_same(*sides) else "other elements are cleared"
+
+    def is_clearing(self, effect: Effect) -> bool:
+        return effect.kind == "clear" or (effect.kind == "set" and effect.buffer not in self.zero)
+
+    def clears_first(self, effects: Sequence[Effect], buffer: Buffer) -> bool:
+        mine = [e for e in effects if e.buffer == buffer]
+        late = [(a, c) for c in mine if self.is_clearing(c) for a in mine if a.kind in ("add", "set") and a.order < c.order]
+        return all(self.image(a).is_disjoint(self.image(c)) or _exclusive(self.graph, a, c) for a, c in late)
+
+    # --- what is added ------------------------------------------------------------------------------------------------------------
+
+    def added_otherwise(self, buffer: Buffer) -> str | None:
+        plain = self.added(self.plain, buffer)
+        made = [a for effects in self.stages for a in self.added(effects, buffer)]
+        for effects in (self.plain, *self.stages):
+            if any(e.buffer == buffer and e.kind == "change" for e in effects):
+                return "it is changed by other atomic operations"
+        reason = differing(self.instances, plain, made)
+        if reason is None and self.moved(plain, made):
+            return self.read_otherwise(plain, made)
+        return reason
+
+    def added(self, effects: Sequence[Effect], buffer: Buffer) -> list[Addition]:
+        adds = (e for e in effects if e.buffer == buffer and e.kind in ("add", "set"))
+        return [a for e in adds if e.value is not None and not is_zero(e.value) for a in additions(self.graph, e)]
+
+    def moved(self, plain: Sequence[Addition], made: Sequence[Addition]) -> bool:
+        return {a.key for a in plain} != {a.key for a in made}
+
+    def read_otherwise(self, plain: Sequence[Addition], made: Sequence[Addition]) -> str | None:
+        """Whether an addition hangs on memory that is not as it was before the plain adjoint, or before the kernel that makes it."""
+        for buffer in dict.fromkeys(b for a in (*plain, *made) for b in _memory(self.instances, a)):
+            if not all(self.as_before(effects, buffer) for effects in (self.plain, *self.stages)):
+                return f"`{buffer.name}` is read after it was written"
+        return None
+
+    # --- races --------------------------------------------------------------------------------------------------------------------
+
+    def racing(self, buffer: Buffer) -> str | None:
+        for effects, run in zip(self.stages, self.made, strict=True):
+            mine = [e for e in effects if e.buffer == buffer]
+            if not _apart(self.graph, mine, run.shape, atomics=True):
+                return "two threads may touch one element"
+        return None
+
+
+def _apart(graph: Graph, effects: Sequence[Effect], shape: Shape, *, atomics: bool) -> bool:
+    """Whether no two threads touch one element, one of them with a write; `atomics`: atomic and reduced additions may meet each other, and
+    stores of one and the same number too."""
+    effects = [part for e in effects for part in _touching(graph, e)]
+    plain = [e for e in effects if e.writes and not (atomics and _may_meet(e))]
+    maps = {e: _by_thread(graph, e) for e in (effects if plain else ())}
+    for writer in plain:
+        for other in effects:
+            if atomics and _stores_alike(writer, other):
+                continue
+            pairs = maps[writer].apply_range(maps[other].reverse())
+            if writer.buffer.space is Space.SHARED:
+                pairs = pairs.intersect(_one_block(writer, shape))
+            if not pairs.is_subset(_identity(pairs)):
+                return False
+    return True
+
+
+def _one_block(effect: Effect, shape: Shape) -> Any:
+    """Pairs of threads of one block."""
+    import islpy
+
+    names = [d.name for d in effect.dims if d.thread]
+    sizes = [shape.block[AXES.index(name[1])] for name in names]
+    terms = " and ".join(f"floor({n}/{size}) = floor({n}_/{size})" for n, size in zip(names, sizes, strict=True)) or "1 = 1"
+    left, right = ", ".join(names), ", ".join(f"{n}_" for n in names)
+    return islpy.Map.read_from_str(context(), f"{{ [{left}] -> [{right}] : {terms} }}")
+
+
+def _touching(graph: Graph, effect: Effect) -> list[Effect]:
+    """An effect as it touches memory: where it adds something."""
+    if not effect.idle:
+        return [effect]
+    return [replace(effect, dims=a.dims, guards=a.guards, value=a.value, idle=False) for a in additions(graph, effect)]
+
+
+def _may_meet(effect: Effect) -> bool:
+    return effect.kind in ("add", "clear", "change") and effect.how in (How.ATOMIC, How.REDUCED)
+
+
+def _stores_alike(one: Effect, other: Effect) -> bool:
+    """Whether both store one constant."""
+    return one.kind == other.kind == "set" and one.value is other.value and one.value is not None and one.value.is_constant
+
+
+def _by_thread(graph: Graph, effect: Effect) -> Any:
+    """The relation from threads to elements."""
+    import islpy
+
+    found = relation(graph, effect.dims, effect.guards, [effect.element])
+    threads = sum(d.thread for d in effect.dims)
+    return found.project_out(islpy.dim_type.in_, threads, len(effect.dims) - threads)
+
+
+def _identity(pairs: Any) -> Any:
+    import islpy
+
+    return islpy.Map.identity(pairs.get_space())
+
+
+def _is_number(graph: Graph, effect: Effect, shape: Shape) -> bool:
+    """Whether a thread's element is its number among all."""
+    number, before = graph.constant(0, effect.element.type), 1
+    for axis, n in zip(AXES, shape.threads, strict=True):
+        if n > 1:
+            index = graph.dim(f"g{axis}", effect.element.type, 0, n - 1)
+            number = graph.arithmetic("+", number, graph.scaled(index, before, number.type), number.type)
+        before *= n
+    other = graph.compare("!=", effect.element, number)
+    return bool(other.text is not None and domain(graph, effect.dims, [*effect.guards, other]).is_empty())
+
+
+def _exclusive(graph: Graph, one: Effect, other: Effect) -> bool:
+    """Whether the two stand on different sides of one question."""
+    return any(graph.negated(g) in other.guards for g in one.guards)
+
+
+def _reduced(guards: Sequence[Node]) -> frozenset[Node]:
+    """Guards in any order, a conjunction as its parts."""
+    found: set[Node] = set()
+    waiting = list(guards)
+    while waiting:
+        guard = waiting.pop()
+        if guard.op == "&&":
+            waiting += guard.args
+        else:
+            found.add(guard)
+    return frozenset(found)
+
+
+_Where = tuple[tuple[Dim, ...], frozenset[Node], Any]
+
+
+def _joined(graph: Graph, places: Collection[_Where]) -> set[_Where]:
+    """Places, those that differ in nothing but whether one question is answered with yes or no as one."""
+    found = set(places)
+    for place in sorted(found, key=lambda p: -len(p[1])):
+        for guard in place[1] if place in found else ():
+            rest = place[1] - {guard}
+            other = (place[0], rest | {graph.negated(guard)}, place[2])
+            if other in found:
+                found -= {place, other}
+                found |= _joined(graph, {(place[0], rest, place[2])})
+                return _joined(graph, found)
+    return found
+
+
+def _union(sets: Sequence[Any]) -> Any | None:
+    found = None
+    for one in sets:
+        found = one if found is None else found.union(one)
+    return found
+
+
+def _is_same(one: Any | None, other: Any | None) -> bool:
+    """Whether two sets are equal; None is the empty one."""
+    if one is None or other is None:
+        return all(side is None or bool(side.is_empty()) for side in (one, other))
+    return bool(one.is_equal(other))
+
+
+def _memory(instances: Instances, addition: Addition) -> Iterable[Buffer]:
+    """The arrays on which an addition hangs."""
+    seen: set[Any] = set()
+    waiting: list[Any] = [addition.value, addition.element, *addition.guards, *(g for d in addition.dims for g in d.guards)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Node) and node not in seen:
+            seen.add(node)
+            waiting += node.args
+            if node.op == "load":
+                yield node.args[0]
+            if node.op in ("carried", "result"):
+                recurrence = instances.recurrences.get(node.args[0])
+                waiting += [*recurrence.nexts, *recurrence.firsts] if recurrence is not None else []
+        elif not isinstance(node, Node) and hasattr(node, "guards"):
+            waiting += node.guards

@@ -1,0 +1,477 @@
+"""Whether two collections of additions add the same to every element, whatever is in memory.
+
+One side are the additions of the plain adjoint, the other those of the kernels that run in its stead. First, additions that are the same
+relation are crossed out. For what is left, isl finds one-to-one relations between instances of the two sides that add to one element and
+read the same elements; they join instances to classes. Then every instance, of either side, is in a class, and both sides' additions of
+a class have to come to one sum. Which instances have partners is isl's exact answer: each domain is cut into the cells in which that is
+the same for all (and in which the values' own conditions are), none is left out. That the sums of a cell are one function of memory is
+tested at several of its instances with random memory (`sampling`): an identity of polynomials that fails at random points with probability
+near 1.
+
+A relation is never trusted: one too many or too few only makes classes whose sums differ.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from .instances import Dim, Effect, Instances, addends, is_zero
+from .relations import Undecided, agreeing, context, domain, relation
+from .sampling import Incomparable, Sampler
+from .values import Graph, Node
+
+_CELLS = 96  # of one domain
+_TRIALS = 160  # relations that are tried for a pair
+_SEEDS = 3
+_CLOSE = 2e-5  # of the sum of the terms' sizes: constants of single precision may have been folded
+_FAR = 1 << 20  # how far an unbounded dimension is looked at
+_WAVES = 8  # steps from an instance to all of its class
+Point = tuple[int, ...]
+_Instance = tuple[int, Point]  # the number of an addition, and one of its instances
+
+
+@dataclass(eq=False)
+class Addition:
+    """What is added: instances, element, value, and the guards that have no text, as factors of the value."""
+
+    dims: tuple[Dim, ...]
+    guards: tuple[Node, ...]
+    element: Node
+    value: Node
+    maps: dict[Node, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Hashable:
+        """What is the same for additions that are one relation."""
+        return frozenset(self.dims), frozenset(self.guards), self.element.text or self.element, self.value
+
+    def map(self, graph: Graph, node: Node) -> Any:
+        """The relation from instances to a node."""
+        if node not in self.maps:
+            self.maps[node] = relation(graph, self.dims, self.guards, [node])
+        return self.maps[node]
+
+    def instances(self, graph: Graph) -> Any:
+        return domain(graph, self.dims, self.guards)
+
+
+def additions(graph: Graph, effect: Effect) -> list[Addition]:
+    """An effect's value as terms: what a loop sums up is an addition for each iteration."""
+    assert effect.value is not None
+    terms = _terms(graph, effect.value)
+    found = [Addition((*effect.dims, *dims), (*effect.guards, *guards), effect.element, value) for dims, guards, value in terms]
+    if any(len({d.name for d in a.dims}) < len(a.dims) for a in found):
+        raise Undecided("a loop stands inside of itself")
+    return found
+
+
+_Term = tuple[tuple[Dim, ...], tuple[Node, ...], Node]
+
+
+def _terms(graph: Graph, node: Node) -> list[_Term]:
+    """The terms of a sum: what loops sum up, the sides of choices with their conditions, and one of all the rest."""
+    parts = [part for sign, addend in addends(node) for part in _parts(graph, sign, addend)]
+    bare = [value for dims, guards, value in parts if not dims and not guards]
+    rest = [part for part in parts if part[0] or part[1]]
+    whole = bare[0] if bare else None
+    for value in bare[1:]:
+        whole = graph.node("+", (whole, value), node.type)
+    return rest if whole is None else [((), (), whole), *rest]
+
+
+def _parts(graph: Graph, sign: int, node: Node) -> Iterator[_Term]:
+    """An addend as terms."""
+    kind = node.type
+    for dims, guards, value in _spread(graph, node):
+        yield dims, guards, value if sign > 0 else graph.node("neg", (value,), kind)
+
+
+def _spread(graph: Graph, node: Node) -> list[_Term]:
+    kind = node.type
+    match node.op, node.args:
+        case "cast", (a,) if a.type.is_float:
+            return [(d, g, graph.node("cast", (v,), kind)) for d, g, v in _terms(graph, a)]
+        case "*", (a, b) if a.has_sum != b.has_sum:
+            return [(d, g, graph.node("*", (v, b) if a.has_sum else (a, v), kind)) for d, g, v in _terms(graph, a if a.has_sum else b)]
+        case "/", (a, b) if a.has_sum and not b.has_sum:
+            return [(d, g, graph.node("/", (v, b), kind)) for d, g, v in _terms(graph, a)]
+        case "select", (c, a, b) if not c.has_sum and (c.text is not None or node.has_sum):
+            sides = ((c, a), (graph.negated(c), b))
+            return [(d, (*g, guard), v) for guard, side in sides for d, g, v in _terms(graph, side)]
+        case "sum", (dim, added):
+            return [((dim, *d), g, v) for d, g, v in _terms(graph, added)]
+    return [] if is_zero(node) else [((), (), node)]
+
+
+def differing(instances: Instances, plain: Sequence[Addition], made: Sequence[Addition]) -> str | None:
+    """Why the two sides may differ, or None if they add the same. Raises Undecided."""
+    one, other = _crossed_out(plain, made)
+    if not one and not other:
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            found = _Classes(instances, one, other, strict=True).difference()
+            return found and _Classes(instances, one, other, strict=False).difference()
+    except Incomparable:
+        return "a value that is not known as a function of memory"
+
+
+def _crossed_out(plain: Sequence[Addition], made: Sequence[Addition]) -> tuple[list[Addition], list[Addition]]:
+    """What is left of both sides without what stands on both."""
+    left, right = Counter(a.key for a in plain), Counter(a.key for a in made)
+    common = left & right
+    return _without(plain, common), _without(made, common)
+
+
+def _without(items: Sequence[Addition], common: Counter[Hashable]) -> list[Addition]:
+    spare, kept = Counter(common), []
+    for item in items:
+        if spare[item.key] > 0:
+            spare[item.key] -= 1
+        else:
+            kept.append(item)
+    return kept
+
+
+class _Classes:
+    """Joins instances of two sides to classes; `strict`: only those of which one reads all that the other reads."""
+
+    def __init__(self, instances: Instances, plain: Sequence[Addition], made: Sequence[Addition], strict: bool) -> None:
+        self.context = instances
+        self.graph = instances.graph
+        self.all = [*plain, *made]
+        self.signs = [1] * len(plain) + [-1] * len(made)
+        self.first: dict[int, Point | None] = {}
+        self.reads: dict[_Instance, frozenset[tuple[Hashable, int]]] = {}
+        self.partners: list[list[tuple[Any, int]]] = [[] for _ in self.all]
+        for a, b in product(range(len(plain)), range(len(plain), len(self.all))):
+            found = None if strict and self.reads_otherwise(b, a) else _one_to_one(self.graph, self.all[b], self.all[a])
+            if found is not None and (not strict or self.reads_alike(found, b, a)):
+                self.partners[b].append((found, a))
+                self.partners[a].append((found.reverse(), b))
+
+    def reads_alike(self, related: Any, b: int, a: int) -> bool:
+        """Whether one of two related instances reads all that the other reads."""
+        point = _coordinates(related.wrap().sample_point())
+        n = len(self.all[b].dims)
+        return self.alike((b, point[:n]), (a, point[n:]))
+
+    def alike(self, one: _Instance, other: _Instance) -> bool:
+        here, there = self.read(*one), self.read(*other)
+        return here <= there or there <= here
+
+    def reads_otherwise(self, b: int, a: int) -> bool:
+        """Whether the one instance that adds to the element of some other instance does not read as that does: a look at one pair that
+        spares most relations."""
+        one, other = self.all[b], self.all[a]
+        if one.element.text is None or other.element.text is None:
+            return False
+        if b not in self.first:
+            self.first[b] = next(_points(one.instances(self.graph)), None)
+        point = self.first[b]
+        if point is None:
+            return False
+        element = int(np.ravel(Sampler(self.context, self.columns(b, [point]), 0).value(one.element))[0])
+        senders = _set([(element,)]).apply(other.map(self.graph, other.element).reverse())
+        if senders.is_empty() or not senders.is_singleton():
+            return False
+        return not self.alike((b, point), (a, _coordinates(senders.sample_point())))
+
+    def columns(self, k: int, points: Sequence[Point]) -> dict[str, Any]:
+        return {d.name: np.array([p[i] for p in points], np.int64) for i, d in enumerate(self.all[k].dims)}
+
+    def read(self, k: int, point: Point) -> frozenset[tuple[Hashable, int]]:
+        """What an instance reads, as far as that is known from its numbers."""
+        if (k, point) not in self.reads:
+            sampler = Sampler(self.context, self.columns(k, [point]), 0)
+            loads = _loads(self.all[k])
+            self.reads[k, point] = frozenset((load.args[0], int(np.ravel(sampler.value(load.args[1]))[0])) for load in loads)
+        return self.reads[k, point]
+
+    def difference(self) -> str | None:
+        members = [{point for point in self.samples(k)} for k in range(len(self.all))]
+        return self.unequal(self.classes(members))
+
+    # --- cells --------------------------------------------------------------------------------------------------------------------
+
+    def samples(self, k: int) -> Iterator[Point]:
+        """Instances of an addition in each of its cells."""
+        whole = self.all[k].instances(self.graph)
+        cuts = [r.domain() for r, _ in self.partners[k]] + list(self.conditions(k))
+        cells = [whole]
+        for cut in cuts:
+            cells = [part for cell in cells for part in (cell.intersect(cut), cell.subtract(cut)) if not part.is_empty()]
+            if len(cells) > _CELLS:
+                raise Undecided("too many cells")
+        for cell in cells:
+            yield from _points(cell)
+
+    def conditions(self, k: int) -> Iterator[Any]:
+        """Where the conditions hold that a value has inside."""
+        addition = self.all[k]
+        own = {d.name for d in addition.dims}
+        for node in _inside(addition.value):
+            if node.op == "select" and node.args[0].text is not None and node.args[0].dims <= own:
+                yield domain(self.graph, addition.dims, [*addition.guards, node.args[0]])
+
+    # --- classes ------------------------------------------------------------------------------------------------------------------
+
+    def classes(self, members: list[set[Point]]) -> list[list[_Instance]]:
+        """The classes of some instances, whole."""
+        union: dict[_Instance, _Instance] = {(k, p): (k, p) for k, points in enumerate(members) for p in points}
+
+        def root(item: _Instance) -> _Instance:
+            while union[item] != item:
+                union[item] = union[union[item]]
+                item = union[item]
+            return item
+
+        new = members
+        for _ in range(_WAVES):
+            found: list[set[Point]] = [set() for _ in self.all]
+            for k, points in enumerate(new):
+                for related, other in self.partners[k] if points else ():
+                    for point, image in _images(related, points):
+                        if union.setdefault((other, image), (other, image)) == (other, image) and image not in members[other]:
+                            members[other].add(image)
+                            found[other].add(image)
+                        union[root((k, point))] = root((other, image))
+            new = found
+            if not any(new):
+                break
+        else:
+            raise Undecided("classes without end")
+        classes: dict[_Instance, list[_Instance]] = {}
+        for item in sorted(union):
+            classes.setdefault(root(item), []).append(item)
+        return list(classes.values())
+
+    def unequal(self, classes: Sequence[Sequence[_Instance]]) -> str | None:
+        """A class whose two sums differ, in words."""
+        lanes: list[list[tuple[int, Point]]] = [[] for _ in self.all]
+        for number, members in enumerate(classes):
+            for k, point in members:
+                lanes[k].append((number, point))
+        told = np.zeros(len(classes), bool)
+        for seed in range(_SEEDS):
+            sums, sizes = np.zeros(len(classes)), np.zeros(len(classes))
+            for k, mine in enumerate(lanes):
+                if mine:
+                    numbers = np.array([n for n, _ in mine])
+                    values = self.signs[k] * self.values(k, [p for _, p in mine], seed)
+                    np.add.at(sums, numbers, values)
+                    np.add.at(sizes, numbers, np.abs(values))
+            good = np.isfinite(sums)
+            if np.any(good & (np.abs(sums) > _CLOSE * sizes)):
+                worst = int(np.argmax(np.where(good, np.abs(sums) - _CLOSE * sizes, -1)))
+                return self.said(classes[worst])
+            told |= good
+        return None if told.all() else "values that are no numbers"
+
+    def values(self, k: int, points: Sequence[Point], seed: int) -> Any:
+        addition = self.all[k]
+        sampler = Sampler(self.context, self.columns(k, points), seed)
+        value = np.broadcast_to(np.asarray(sampler.value(addition.value), float), (len(points),))
+        for guard in (*(g for d in addition.dims for g in d.guards), *addition.guards):
+            if guard.text is None:
+                value = np.where(sampler.value(guard), value, 0.0)
+        return value
+
+    def said(self, members: Iterable[_Instance]) -> str:
+        k, point = min(members)
+        where = ", ".join(f"{d.name} = {n}" for d, n in zip(self.all[k].dims, point, strict=True))
+        return f"another sum for what {'the plain adjoint' if self.signs[k] > 0 else 'the kernel'} adds at {where}"
+
+
+def _points(cell: Any) -> Iterator[Point]:
+    """Some instances of a cell: the first and the last ones, and one in the middle."""
+    found: dict[Point, None] = {}
+    parts = [part for part in cell.get_basic_sets() if not part.is_empty()]
+    for part in parts[:4]:
+        found[_coordinates(part.sample_point())] = None
+    if not found:
+        return
+    bounded = cell if cell.is_bounded() else _near(cell)
+    if not bounded.is_empty():
+        for end in (bounded.lexmin(), bounded.lexmax()):
+            found[_coordinates(end.sample_point())] = None
+        found[_coordinates(_middle(bounded).sample_point())] = None
+    yield from found
+
+
+def _set(points: Iterable[Point]) -> Any:
+    import islpy
+
+    text = "; ".join(f"[{', '.join(map(str, p))}]" for p in points)
+    return islpy.Set.read_from_str(context(), f"{{ {text} }}")
+
+
+def _near(cell: Any) -> Any:
+    import islpy
+
+    n = cell.dim(islpy.dim_type.set)
+    names = [f"d{k}" for k in range(n)]
+    box = " and ".join(f"-{_FAR} <= {name} <= {_FAR}" for name in names) or "1 = 1"
+    return cell.intersect(islpy.Set.read_from_str(cell.get_ctx(), f"{{ [{', '.join(names)}] : {box} }}"))
+
+
+def _middle(cell: Any) -> Any:
+    """What of a cell has its first dimensions in the upper half, if anything has."""
+    import islpy
+
+    for k in range(cell.dim(islpy.dim_type.set)):
+        low, high = cell.dim_min_val(k), cell.dim_max_val(k)
+        if low.is_int() and high.is_int():
+            half = (low.to_python() + high.to_python() + 1) // 2
+            part = cell.lower_bound_val(islpy.dim_type.set, k, islpy.Val.int_from_si(cell.get_ctx(), half))
+            cell = cell if part.is_empty() else part
+    return cell
+
+
+def _coordinates(point: Any) -> Point:
+    import islpy
+
+    n = point.get_space().dim(islpy.dim_type.set)
+    return tuple(int(point.get_coordinate_val(islpy.dim_type.set, k).to_python()) for k in range(n))
+
+
+def _images(related: Any, points: Iterable[Point]) -> list[tuple[Point, Point]]:
+    """The instances that have a partner, each with it."""
+    few = sorted(points)
+    pairs = related.intersect_domain(_set(few))
+    found: list[Point] = []
+    pairs.wrap().foreach_point(lambda p: found.append(_coordinates(p)))
+    n = len(few[0])
+    return [(p[:n], p[n:]) for p in found]
+
+
+# --- relations --------------------------------------------------------------------------------------------------------------------------
+
+
+def _one_to_one(graph: Graph, one: Addition, other: Addition) -> Any | None:
+    """A one-to-one relation between instances that add to one element, None if none is found."""
+    if one.element.text is None or other.element.text is None:
+        return _likewise(graph, one, other)
+    related = one.map(graph, one.element).apply_range(other.map(graph, other.element).reverse())
+    if related.is_empty():
+        return None
+    budget = [_TRIALS]
+    for names in _in_order(one, other):
+        less = related.intersect(_equal(one, other, names))
+        if _keeps_all(related, less) and _is_one_to_one(less):
+            return less
+    return _narrowed(graph, one, other, related, list(_loads(other)), list(_loads(one)), budget)
+
+
+def _in_order(one: Addition, other: Addition) -> Iterator[list[tuple[str, str]]]:
+    """Dimensions that have one role on both sides: loops in their order, and threads."""
+    loops, threads = ([[d.name for d in x.dims if d.thread == thread] for x in (one, other)] for thread in (False, True))
+    if len(loops[0]) == len(loops[1]):
+        yield list(zip(*loops, strict=True))
+        if len(threads[0]) == len(threads[1]):
+            yield [*zip(*loops, strict=True), *zip(*threads, strict=True)]
+
+
+def _keeps_all(related: Any, less: Any) -> bool:
+    """Whether all instances of both sides that had a partner have one."""
+    return bool(related.domain().is_subset(less.domain()) and related.range().is_subset(less.range()))
+
+
+def _likewise(graph: Graph, one: Addition, other: Addition) -> Any | None:
+    """The same instance of both, where the dimensions are the same and the element is the same expression."""
+    names = [d.name for d in one.dims]
+    if names != [d.name for d in other.dims] or one.element is not other.element:
+        return None
+    same = agreeing(graph, one.dims, other.dims, names)
+    return same.intersect_domain(one.instances(graph)).intersect_range(other.instances(graph))
+
+
+def _is_one_to_one(related: Any) -> bool:
+    return bool(related.is_single_valued() and related.is_injective())
+
+
+def _narrowed(
+    graph: Graph, one: Addition, other: Addition, related: Any, wanted: list[Node], offered: list[Node], budget: list[int]
+) -> Any | None:
+    """The relation with pairs left out that read other elements, until it is one-to-one."""
+    if related.is_empty():
+        return None
+    if _is_one_to_one(related):
+        return related
+    maps = (
+        one.map(graph, offer.args[1]).apply_range(other.map(graph, load.args[1]).reverse())
+        for load in wanted
+        for offer in offered
+        if offer.args[0] == load.args[0]
+    )
+    for less in _by_loss(related, maps, budget):
+        found = _narrowed(graph, one, other, less, wanted, offered, budget)
+        if found is not None:
+            return found
+    return _paired(one, other, related, budget)
+
+
+def _by_loss(related: Any, conditions: Iterable[Any], budget: list[int]) -> Iterator[Any]:
+    """What is left of a relation under each condition that leaves something out; first where all instances of both sides keep a partner,
+    then where those of one side do."""
+    lossy = []
+    for condition in conditions:
+        budget[0] -= 1
+        if budget[0] < 0:
+            break
+        less = related.intersect(condition)
+        if less.is_empty() or related.is_subset(less):
+            continue
+        loses = [not bool(one.is_subset(other)) for one, other in ((related.domain(), less.domain()), (related.range(), less.range()))]
+        if not any(loses):
+            yield less
+        elif not all(loses):
+            lossy.append((loses, less))
+    yield from (less for _, less in sorted(lossy, key=lambda item: item[0]))
+
+
+def _paired(one: Addition, other: Addition, related: Any, budget: list[int]) -> Any | None:
+    """The relation with dimensions made equal, in some order, until it is one-to-one."""
+    if _is_one_to_one(related):
+        return related
+    for less in _by_loss(related, (_equal(one, other, [(a.name, b.name)]) for a in one.dims for b in other.dims), budget):
+        found = _paired(one, other, less, budget)
+        if found is not None:
+            return found
+    return None
+
+
+def _equal(one: Addition, other: Addition, names: Sequence[tuple[str, str]]) -> Any:
+    """Pairs of instances that have the same values in pairs of dimensions."""
+    import islpy
+
+    left, right = ([f"{letter}{k}" for k in range(len(x.dims))] for letter, x in (("a", one), ("b", other)))
+    places = [{d.name: k for k, d in enumerate(x.dims)} for x in (one, other)]
+    terms = " and ".join(f"a{places[0][a]} = b{places[1][b]}" for a, b in names) or "1 = 1"
+    return islpy.Map.read_from_str(context(), f"{{ [{', '.join(left)}] -> [{', '.join(right)}] : {terms} }}")
+
+
+def _inside(value: Node) -> Iterator[Node]:
+    """The nodes that a value is made of, each once."""
+    seen: set[Node] = set()
+    waiting: list[Any] = [value]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Node) and node not in seen:
+            seen.add(node)
+            waiting += node.args
+            yield node
+
+
+def _loads(addition: Addition) -> Iterator[Node]:
+    """The loads of an addition's value whose indices are quasi-affine in the instance."""
+    own = {d.name for d in addition.dims}
+    for node in _inside(addition.value):
+        if node.op == "load" and node.args[1].text is not None and node.dims and node.dims <= own:
+            yield node

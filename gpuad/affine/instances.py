@@ -1,0 +1,620 @@
+"""What a kernel does to memory, statement by statement, as relations over the instances of a launch.
+
+An instance of a statement is a thread and an iteration of each loop around it. Its dimensions are `gx, gy, gz`, the thread's number among
+all along each axis with more threads than one, and one a loop, the value of the loop's variable. `effects` goes through a kernel's body
+once and notes each access with its element, its guards and, for what is added, the value, all as nodes of a `Graph`.
+
+What a loop adds to a variable is a `sum` node over the loop's dimension, if each iteration adds something that does not depend on what was
+added before; else what a loop carries is a `carried` node (its value at an iteration) or a `result` (after the last), known by the loop's
+recurrence. What an array of the thread's own holds is known where it is a table of constants.
+
+Assumes valid IR with every accumulation decided. Says nothing of barriers, shuffles and stacks: what comes out of those is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir.nodes import (
+    Accumulate,
+    Alloc,
+    Assign,
+    Atomic,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Carried,
+    Cast,
+    Constant,
+    Expr,
+    For,
+    How,
+    If,
+    LaunchIndex,
+    Let,
+    Load,
+    Pop,
+    Select,
+    Shuffle,
+    Stmt,
+    Store,
+    Take,
+    Unary,
+    Var,
+    While,
+    variables,
+)
+from ..ir.rewrite import expressions, walk_stmts
+from ..ir.types import BOOL, I32, I64, U32, Scalar, Space, value_type
+from .values import Graph, Node, limits
+
+AXES = "xyz"
+_NOT_ZERO = ("gpuad_used", "gpuad_collected")
+_CHAIN = "gpuad_chain"  # a product
+_ARITHMETIC = ("+", "-", "*", "/", "%", "<<", ">>", "&")
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A dimension of the instance, and what holds of it. `bounds`: start, stop and step of a loop that counts."""
+
+    name: str
+    guards: tuple[Node, ...]
+    thread: bool
+    bounds: tuple[Node, Node, int] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Effect:
+    """An access. `kind`: 'read', 'add', 'set', 'clear' (a read and a write of 0) or 'change' (any other read-modify-write). `order`: its
+    place in the text. `idle`: nothing is touched where what would be added is 0; that is no guard, since 0 may as well be added."""
+
+    kind: str
+    buffer: Buffer
+    element: Node
+    value: Node | None
+    dims: tuple[Dim, ...]
+    guards: tuple[Node, ...]
+    how: How | None
+    order: int
+    stmt: Stmt
+    idle: bool = False
+
+    @property
+    def writes(self) -> bool:
+        return self.kind != "read"
+
+
+@dataclass(frozen=True, eq=False)
+class Recurrence:
+    """A loop that carries values: `variables` become `nexts` in each iteration, `first` before."""
+
+    dim: Node
+    start: Node
+    stop: Node
+    step: int
+    backward: bool
+    variables: tuple[Node, ...]
+    firsts: tuple[Node, ...]
+    nexts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """A launch: grid, block, the numbers of scalar parameters."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    numbers: Mapping[Var, int]
+
+    @property
+    def threads(self) -> tuple[int, int, int]:
+        x, y, z = (g * b for g, b in zip(self.grid, self.block, strict=True))
+        return x, y, z
+
+
+class Instances:
+    """Evaluates kernels symbolically in one graph. `recurrences`: by the name in `carried` and `result` nodes; `kept`: what was stored to
+    arrays in which each thread keeps a number for others in the element of its own number, for the kernels that come after."""
+
+    def __init__(self) -> None:
+        self.graph = Graph()
+        self.recurrences: dict[str, Recurrence] = {}
+        self.loops: dict[Hashable, int] = {}
+        self.kept: dict[Buffer, tuple[Effect, Shape]] = {}
+
+    def effects(self, body: Block, shape: Shape) -> list[Effect]:
+        """The accesses of a kernel's body."""
+        walk = _Walk(self, shape)
+        walk.block(body)
+        return walk.found
+
+    def substituted(self, node: Node, mapping: Mapping[str, Node]) -> Node:
+        """The node with other nodes for dimensions."""
+        return _Substitution(self.graph, mapping).node(node)
+
+
+class _Walk:
+    """Goes through a body in order."""
+
+    def __init__(self, instances: Instances, shape: Shape) -> None:
+        self.instances = instances
+        self.graph = instances.graph
+        self.shape = shape
+        self.values: dict[Var, Node] = {}
+        self.tables: dict[Buffer, dict[int, Node]] = {}
+        self.found: list[Effect] = []
+        self.guards: tuple[Node, ...] = ()
+        self.order = 0
+        self.times: dict[str, int] = {}
+        self.dims = tuple(self.thread(axis) for axis, n in zip(AXES, shape.threads, strict=True) if n > 1)
+
+    def thread(self, axis: str) -> Dim:
+        node = self.global_index(axis)
+        zero, end = self.graph.constant(0, I64), self.graph.constant(node.high + 1, I64)
+        wide = self.graph.dim(node.args[0], I64, -(1 << 62), (1 << 62) - 1)  # as if it were not known where it lies
+        return Dim(node.args[0], (self.graph.compare(">=", wide, zero), self.graph.compare("<", wide, end)), True)
+
+    def global_index(self, axis: str) -> Node:
+        n = self.shape.threads[AXES.index(axis)]
+        return self.graph.dim(f"g{axis}", U32, 0, n - 1) if n > 1 else self.graph.constant(0, U32)
+
+    # --- statements ---------------------------------------------------------------------------------------------------------------
+
+    def block(self, block: Block) -> None:
+        for stmt in block:
+            self.order += 1
+            self.stmt(stmt)
+
+    def stmt(self, stmt: Stmt) -> None:
+        match stmt:
+            case Let() | Assign():
+                self.values[stmt.var] = self.expr(stmt.value)
+            case If():
+                self.branch(stmt)
+            case For():
+                self.loop(stmt)
+            case While():
+                self.repeat(stmt)
+            case Pop(vars=variables):
+                self.values.update((v, self.anything(v.type)) for v in variables)
+            case Shuffle(var=var):
+                self.values[var] = self.anything(var.type)
+            case _:
+                self.memory(stmt)
+
+    def memory(self, stmt: Stmt) -> None:
+        match stmt:
+            case Alloc(buffer=b):
+                self.tables[b] = {}
+            case Load(buffer=b, index=i):
+                self.values[stmt.var] = self.load(stmt, b, self.expr(i))
+            case Take(buffer=b, index=i):
+                element = self.expr(i)
+                self.note("clear", stmt, element, None, stmt.how)
+                self.values[stmt.var] = self.content(b, element)
+            case Store(index=i, value=v):
+                self.store(stmt, self.expr(i), self.expr(v))
+            case Accumulate(buffer=b, index=i, value=v):
+                self.private(b)
+                self.note("add", stmt, self.expr(i), self.expr(v), stmt.how)
+            case Atomic(buffer=b, index=i):
+                self.private(b)
+                self.note("change", stmt, self.expr(i), None, How.ATOMIC)
+                if stmt.var is not None:
+                    self.values[stmt.var] = self.anything(stmt.var.type)
+
+    def anything(self, kind: Scalar) -> Node:
+        return self.graph.unknown(kind, [d.name for d in self.dims])
+
+    def note(self, kind: str, stmt: Any, element: Node, value: Node | None, how: How | None) -> None:
+        guards = self.guards
+        if kind == "add" and value is not None:
+            guards = tuple(g for g in guards if not _asks_for(g, value))
+        idle = len(guards) < len(self.guards)
+        self.found.append(Effect(kind, stmt.buffer, element, value, self.dims, guards, how, self.order, stmt, idle))
+
+    def private(self, buffer: Buffer) -> None:
+        """What is in an array of the thread's own is not known any more."""
+        self.tables.pop(buffer, None)
+
+    def store(self, stmt: Store, element: Node, value: Node) -> None:
+        table = self.tables.get(stmt.buffer)
+        if table is not None:
+            if element.is_constant and value.is_constant and not self.guards:
+                table[element.low] = value
+                return
+            self.private(stmt.buffer)
+        self.note("set", stmt, element, value, None)
+
+    def load(self, stmt: Load, buffer: Buffer, element: Node) -> Node:
+        if buffer in self.tables:
+            return self.from_table(self.tables[buffer], element, stmt.var.type)
+        self.note("read", stmt, element, None, None)
+        if buffer in self.instances.kept:
+            return self.from_thread(buffer, element)
+        if buffer.space in (Space.LOCAL, Space.SHARED):
+            return self.anything(stmt.var.type)
+        return self.content(buffer, element)
+
+    def content(self, buffer: Buffer, element: Node) -> Node:
+        """What was in an element before the kernels."""
+        return self.graph.node("load", (buffer, self.graph.cast(element, I64)), value_type(buffer.element))
+
+    def from_table(self, table: Mapping[int, Node], element: Node, kind: Scalar) -> Node:
+        if element.is_constant:
+            return table.get(element.low) or self.anything(kind)
+        if len(table) > 64 or not table or element.text is None:
+            return self.anything(kind)
+        (_, value), *others = sorted(table.items())
+        for place, other in others:
+            value = self.graph.select(self.graph.compare("==", element, self.graph.constant(place, element.type)), other, value)
+        return value
+
+    def from_thread(self, buffer: Buffer, element: Node) -> Node:
+        """What another thread has kept: its value in terms of its number, which is the element; 0 where it has kept none."""
+        kept, shape = self.instances.kept[buffer]
+        x, y, _ = shape.threads
+        wide = self.graph.cast(element, I64)
+        number = {"gx": (1, x), "gy": (x, y), "gz": (x * y, 0)}
+        mapping = {name: self.digit(wide, before, size) for name, (before, size) in number.items()}
+        if kept.value is None or wide.text is None:
+            return self.anything(value_type(buffer.element))
+        substitution = _Substitution(self.graph, mapping)
+        value = substitution.node(kept.value)
+        for guard in reversed(kept.guards):
+            value = self.graph.select(substitution.node(guard), value, self.graph.constant(0.0, value.type))
+        return value
+
+    def digit(self, number: Node, before: int, size: int) -> Node:
+        whole = self.graph.arithmetic("/", number, self.graph.constant(before, I64), I64)
+        return self.graph.arithmetic("%", whole, self.graph.constant(size, I64), I64) if size else whole
+
+    # --- control flow -------------------------------------------------------------------------------------------------------------
+
+    def branch(self, stmt: If) -> None:
+        condition = self.expr(stmt.condition)
+        before, tables = dict(self.values), set(self.tables)
+        sides = [self.side(block, c) for block, c in ((stmt.then, condition), (stmt.otherwise, self.graph.negated(condition)))]
+        then, otherwise = sides
+        changed = [v for v in before if then.get(v) is not before[v] or otherwise.get(v) is not before[v]]
+        self.values = before
+        for var in changed:
+            self.values[var] = self.merged(condition, then[var], otherwise[var])
+        for merge in stmt.merges:
+            self.values[merge.var] = self.merged(condition, self.under(then, merge.then), self.under(otherwise, merge.otherwise))
+        self.tables = {b: t for b, t in self.tables.items() if b in tables}
+
+    def side(self, block: Block, condition: Node) -> dict[Var, Node]:
+        guards, values = self.guards, dict(self.values)
+        if not (condition.is_constant and not condition.args[0]):
+            self.guards = guards if condition.is_constant else (*guards, condition)
+            self.block(block)
+        found, self.guards, self.values = self.values, guards, values
+        return found
+
+    def under(self, values: dict[Var, Node], expr: Expr) -> Node:
+        kept, self.values = self.values, values
+        found = self.expr(expr)
+        self.values = kept
+        return found
+
+    def merged(self, condition: Node, then: Node, otherwise: Node) -> Node:
+        """A choice; of two sums that begin alike, of what comes after."""
+        if then is otherwise or not then.type.is_float:
+            return self.graph.select(condition, then, otherwise)
+        one, two = list(addends(then)), list(addends(otherwise))
+        alike = 0
+        while alike < min(len(one), len(two)) and one[alike] == two[alike]:
+            alike += 1
+        zero = self.graph.constant(0.0, then.type)
+        parts = [self.total(few, zero) for few in (one[:alike], one[alike:], two[alike:])]
+        idle = is_zero(parts[2]) and _asks_for(condition, parts[1])  # what is left out is 0
+        choice = parts[1] if idle else self.graph.select(condition, parts[1], parts[2])
+        return choice if alike == 0 else self.graph.node("+", (parts[0], choice), then.type)
+
+    def total(self, parts: Sequence[tuple[int, Node]], zero: Node) -> Node:
+        total = None
+        for sign, node in parts:
+            if total is None:
+                total = node if sign > 0 else self.graph.node("neg", (node,), node.type)
+            else:
+                total = self.graph.node("+" if sign > 0 else "-", (total, node), zero.type)
+        return zero if total is None else total
+
+    def loop(self, stmt: For) -> None:
+        start, stop, step = (self.expr(e) for e in (stmt.start, stmt.stop, stmt.step))
+        pace = step.low if step.is_constant and step.low else 0
+        name = self.named(f"l{stmt.var.uid}", stmt)
+        low, high = (start.low, max(stop.high - 1, start.low)) if pace > 0 else (min(stop.low + 1, start.high), start.high)
+        low, high = _clamped(low, high, stmt.var.type) if pace else _clamped(1, 0, stmt.var.type)
+        var = self.graph.dim(name, stmt.var.type, low, high)
+        wide = self.graph.dim(name, I64, -(1 << 62), (1 << 62) - 1)
+        guards = self.bounds(wide, start, stop, pace) if pace else (self.anything(BOOL),)
+        self.inside(
+            stmt.var,
+            var,
+            Dim(name, guards, False, (start, stop, pace) if pace else None),
+            stmt.body,
+            stmt.carried,
+            (start, stop, pace, stmt.backward) if pace else None,
+        )
+
+    def named(self, name: str, stmt: For | While) -> str:
+        """A name for a loop's dimension, another one each time that a loop with the variable comes; where the loop carries something, one
+        for this loop with what it finds alone, for that is what the name stands for in `carried` nodes."""
+        self.times[name] = self.times.get(name, 0) + 1
+        name = f"{name}_{self.times[name]}"
+        if stmt.carried or any(v in self.values for v in _assigned((stmt,))):
+            free = dict.fromkeys(v for s in walk_stmts((stmt,)) for e in expressions(s) for v in variables(e))
+            key = name, stmt, tuple(self.values.get(v) for v in free), self.shape.grid, self.shape.block, self.integers(free)
+            name = f"{name}_{self.instances.loops.setdefault(key, len(self.instances.loops))}"
+        return name
+
+    def integers(self, free: Iterable[Var]) -> tuple[int | None, ...]:
+        return tuple(self.shape.numbers.get(v) for v in free)
+
+    def bounds(self, wide: Node, start: Node, stop: Node, pace: int) -> tuple[Node, ...]:
+        first, end = self.graph.cast(start, I64), self.graph.cast(stop, I64)
+        after, before = (">=", "<") if pace > 0 else ("<=", ">")
+        guards = [self.graph.compare(after, wide, first), self.graph.compare(before, wide, end)]
+        if abs(pace) != 1:
+            gap = self.graph.arithmetic("-", wide, first, I64)
+            text = None if gap.text is None else f"(({gap.text}) mod {abs(pace)} = 0)"
+            guards.append(self.graph.node("stride", (gap, abs(pace)), BOOL, text))
+        return tuple(guards)
+
+    def inside(
+        self,
+        var: Var | None,
+        index: Node | None,
+        dim: Dim,
+        body: Block,
+        carried: Sequence[Carried],
+        bounds: tuple[Node, Node, int, bool] | None,
+    ) -> None:
+        """A loop's body, once for all its iterations."""
+        outer = [v for v in _assigned(body) if v in self.values]
+        name = dim.name
+        every = frozenset({name, *(d.name for d in self.dims)})
+        placeholders = tuple(
+            self.graph.node("carried", (name, k), v.type, dims=every) for k, v in enumerate((*(c.var for c in carried), *outer))
+        )
+        firsts = [self.expr(c.init) for c in carried] + [self.values[v] for v in outer]
+        values, dims, tables = dict(self.values), self.dims, set(self.tables)
+        self.values |= dict(zip((*(c.var for c in carried), *outer), placeholders, strict=True))
+        self.values |= {var: index} if var is not None and index is not None else {}
+        self.dims = (*dims, dim)
+        self.block(body)
+        nexts = [self.expr(c.next) for c in carried] + [self.values[v] for v in outer]
+        self.dims, self.values = dims, values
+        self.tables = {b: t for b, t in self.tables.items() if b in tables}
+        names = [c.result for c in carried] + outer
+        for k, (result, first, after) in enumerate(zip(names, firsts, nexts, strict=True)):
+            self.values[result] = self.ended(k, dim, first, after, placeholders, result.type, bounds is not None)
+        if bounds is not None and index is not None and placeholders:
+            start, stop, pace, backward = bounds
+            self.instances.recurrences[name] = Recurrence(index, start, stop, pace, backward, placeholders, tuple(firsts), tuple(nexts))
+
+    def ended(self, k: int, dim: Dim, first: Node, after: Node, placeholders: tuple[Node, ...], kind: Scalar, counts: bool) -> Node:
+        """What a variable is after a loop."""
+        own = placeholders[k]
+        if after is own:
+            return first
+        if kind.is_float and counts:
+            parts = list(addends(after))
+            rest = [(sign, node) for sign, node in parts if node is not own]
+            alone = len(parts) - len(rest) == 1 and (1, own) in parts
+            if alone and not any(_mentions(node, placeholders) for _, node in rest):
+                total = self.total(rest, self.graph.constant(0.0, kind))
+                added = self.graph.node("sum", (dim, total), kind)
+                return added if is_zero(first) else self.graph.node("+", (first, added), kind)
+        every = frozenset(d.name for d in self.dims)
+        return self.graph.node("result", (dim.name, k, first, *dim.guards), kind, dims=every)
+
+    def repeat(self, stmt: While) -> None:
+        """A loop of which it is not known how often it runs."""
+        counter = stmt.counter
+        name = self.named(f"w{counter.uid}" if counter is not None else "w", stmt)
+        index = self.graph.dim(name, I32, 0, (1 << 31) - 1)
+        wide = self.graph.dim(name, I64, -(1 << 62), (1 << 62) - 1)
+        guards = (self.graph.compare(">=", wide, self.graph.constant(0, I64)), self.anything(BOOL))
+        self.inside(counter, index, Dim(name, guards, False), (*stmt.header, *stmt.body), stmt.carried, None)
+        if stmt.count is not None:
+            self.values[stmt.count] = self.anything(stmt.count.type)
+
+    # --- expressions --------------------------------------------------------------------------------------------------------------
+
+    def expr(self, expr: Expr) -> Node:
+        graph = self.graph
+        match expr:
+            case Constant(value=v):
+                return graph.constant(v, expr.type)
+            case Var():
+                return self.variable(expr)
+            case LaunchIndex():
+                return self.launch_index(expr)
+            case Unary(op="-", operand=a):
+                inner = self.expr(a)
+                if expr.type.is_float:
+                    return graph.node("neg", (inner,), expr.type)
+                return graph.arithmetic("-", graph.constant(0, expr.type), inner, expr.type)
+            case Unary(op="!", operand=a):
+                return graph.negated(self.truth(a))
+            case Unary(op=op, operand=a):
+                return graph.node(op, (self.expr(a),), expr.type)
+            case Cast(operand=a):
+                return graph.cast(self.expr(a), expr.type)
+            case Select(condition=c, then=a, otherwise=z):
+                return self.merged(self.truth(c), self.expr(a), self.expr(z))
+            case Binary():
+                return self.binary(expr)
+            case Call():
+                return self.call(expr)
+        return self.anything(expr.type)
+
+    def truth(self, expr: Expr) -> Node:
+        return self.graph.cast(self.expr(expr), BOOL)
+
+    def variable(self, var: Var) -> Node:
+        if var in self.values:
+            return self.values[var]
+        if var.type.is_integer and var in self.shape.numbers:
+            return self.graph.constant(self.shape.numbers[var], var.type)
+        return self.graph.node("parameter", (var,), var.type)
+
+    def launch_index(self, expr: LaunchIndex) -> Node:
+        graph, k = self.graph, AXES.index(expr.axis)
+        grid, block = self.shape.grid[k], self.shape.block[k]
+        if expr.name == "blockDim":
+            return graph.constant(block, U32)
+        if expr.name == "gridDim":
+            return graph.constant(grid, U32)
+        whole = self.global_index(expr.axis)
+        return graph.arithmetic("%" if expr.name == "threadIdx" else "/", whole, graph.constant(block, U32), U32)
+
+    def binary(self, expr: Binary) -> Node:
+        graph = self.graph
+        if expr.op in ("&&", "||"):
+            join = graph.both if expr.op == "&&" else graph.either
+            return join(self.truth(expr.left), self.truth(expr.right))
+        left, right = self.expr(expr.left), self.expr(expr.right)
+        if expr.op in ("<", "<=", ">", ">=", "==", "!="):
+            return graph.compare(expr.op, left, right)
+        return graph.arithmetic(expr.op, left, right, expr.type)
+
+    def call(self, expr: Call) -> Node:
+        graph = self.graph
+        args = tuple(self.expr(a) for a in expr.arguments)
+        if expr.function in _NOT_ZERO:
+            return graph.compare("!=", args[0], graph.constant(0.0, args[0].type))
+        if expr.function == _CHAIN:
+            return graph.node("*", args, expr.type)
+        if expr.function in ("min", "max") and expr.type.is_integer:
+            return graph.extreme(expr.function, args[0], args[1], expr.type)
+        return graph.node("call", (expr.function, *args), expr.type)
+
+
+class _Substitution:
+    """Puts nodes in the place of dimensions."""
+
+    def __init__(self, graph: Graph, mapping: Mapping[str, Node]) -> None:
+        self.graph = graph
+        self.mapping = mapping
+        self.known: dict[Node, Any] = {}
+
+    def node(self, node: Node) -> Node:
+        if not node.dims & self.mapping.keys():
+            return node
+        if node not in self.known:
+            self.known[node] = self.made(node)
+        found: Node = self.known[node]
+        return found
+
+    def made(self, node: Node) -> Node:
+        graph = self.graph
+        if node.op == "dim":
+            return graph.cast(self.mapping[node.args[0]], node.type)
+        if node.op == "sum":
+            dim, added = node.args
+            return graph.node("sum", (self.dim(dim), self.node(added)), node.type)
+        if node.op in ("carried", "result", "unknown"):
+            return self.closed(node)
+        args: tuple[Any, ...] = tuple(self.node(a) if isinstance(a, Node) else a for a in node.args)
+        if node.op in _ARITHMETIC:
+            return graph.arithmetic(node.op, args[0], args[1], node.type)
+        match node.op:
+            case "cast":
+                return graph.cast(args[0], node.type)
+            case "floor":
+                return graph.arithmetic("/", args[0], args[1], node.type)
+            case "select":
+                return graph.select(args[0], args[1], args[2])
+            case "compare":
+                return graph.compare(args[0], args[1], args[2])
+            case "!":
+                return graph.negated(args[0])
+            case "&&" | "||":
+                return (graph.both if node.op == "&&" else graph.either)(args[0], args[1])
+            case "call" if node.args[0] in ("min", "max") and node.type.is_integer:
+                return graph.extreme(args[0], args[1], args[2], node.type)
+        return graph.node(node.op, args, node.type)
+
+    def dim(self, dim: Dim) -> Dim:
+        """A loop's dimension where its bounds hang on what is put in."""
+        bounds = None if dim.bounds is None else (self.node(dim.bounds[0]), self.node(dim.bounds[1]), dim.bounds[2])
+        return Dim(dim.name, tuple(self.node(g) for g in dim.guards), dim.thread, bounds)
+
+    def closed(self, node: Node) -> Node:
+        """What a loop comes to for another instance: the same node, with the dimensions it is seen for."""
+        names = tuple(sorted(node.dims & self.mapping.keys()))
+        return self.graph.node("at", (node, names, *(self.mapping[n] for n in names)), node.type)
+
+
+def _asks_for(guard: Node, value: Node) -> bool:
+    """Whether a guard only leaves out additions of 0."""
+    if guard.op != "compare" or guard.args[0] != "!=" or not guard.args[1].type.is_float:
+        return False
+    return is_zero(guard.args[2]) and _vanishes(value, guard.args[1])
+
+
+def _vanishes(value: Node, seed: Node) -> bool:
+    """Whether a value is 0 where a factor of it is."""
+    if value is seed or is_zero(value):
+        return True
+    match value.op:
+        case "neg" | "cast":
+            return value.args[0].type.is_float and _vanishes(value.args[0], seed)
+        case "+" | "-":
+            return _vanishes(value.args[0], seed) and _vanishes(value.args[1], seed)
+        case "*":
+            return _vanishes(value.args[0], seed) or _vanishes(value.args[1], seed)
+        case "/":
+            return _vanishes(value.args[0], seed)
+        case "select":
+            return _vanishes(value.args[1], seed) and _vanishes(value.args[2], seed)
+    return False
+
+
+def addends(node: Node) -> Iterator[tuple[int, Node]]:
+    """What a sum is made of, with signs."""
+    waiting = [(1, node)]
+    while waiting:
+        sign, found = waiting.pop()
+        if found.op in ("+", "-") and found.type.is_float:
+            waiting += [(sign if found.op == "+" else -sign, found.args[1]), (sign, found.args[0])]
+        elif found.op == "neg":
+            waiting.append((-sign, found.args[0]))
+        elif not is_zero(found):
+            yield sign, found
+
+
+def is_zero(node: Node) -> bool:
+    return node.is_constant and node.type.is_float and float.fromhex(node.args[0]) == 0.0
+
+
+def _mentions(node: Node, wanted: Sequence[Node]) -> bool:
+    seen: set[Node] = set()
+    waiting: list[Any] = [node]
+    while waiting:
+        found = waiting.pop()
+        if any(found is w for w in wanted):
+            return True
+        if isinstance(found, Node) and found not in seen:
+            seen.add(found)
+            waiting += found.args
+        elif isinstance(found, Dim):
+            waiting += found.guards
+    return False
+
+
+def _assigned(body: Block) -> list[Var]:
+    return list(dict.fromkeys(s.var for s in walk_stmts(body) if isinstance(s, Assign)))
+
+
+def _clamped(low: int, high: int, kind: Scalar) -> tuple[int, int]:
+    least, most = limits(kind)
+    return (low, high) if least <= low <= high <= most else (least, most)

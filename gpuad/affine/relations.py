@@ -1,0 +1,99 @@
+"""Accesses as isl maps from the instance to the element.
+
+Guards without a text (they hang on data) are left out of a domain, which makes it larger: who asks whether something never happens gets a
+safe answer, who needs equality compares such guards as factors of values (`equivalence`).
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from ..errors import GpuadError
+from .instances import Dim
+from .values import Graph, Node
+
+_NAME = re.compile(r"\bs\d+\b")
+OPERATIONS = 4_000_000  # isl's steps for one certificate, about a second
+_local = threading.local()
+T = TypeVar("T")
+
+
+class Undecided(Exception):
+    """isl did not come to an answer within its operations, or something has no text."""
+
+
+def context() -> Any:
+    """This thread's isl context; isl is loaded when it is first needed."""
+    if not hasattr(_local, "context"):
+        try:
+            import islpy
+        except ImportError:
+            raise GpuadError("certificates need islpy: pip install 'gpuad[certify]'") from None
+
+        _local.context = islpy.Context()
+        _local.context.set_max_operations(OPERATIONS)
+    return _local.context
+
+
+def decided(ask: Callable[[], T]) -> T:
+    """The answer to a question to isl, whose operations are counted anew. Raises Undecided if they do not suffice."""
+    context().reset_operations()
+    import islpy
+
+    try:
+        return ask()
+    except islpy.Error as error:
+        raise Undecided(str(error)) from error
+
+
+def relation(graph: Graph, dims: Sequence[Dim], guards: Iterable[Node], outputs: Sequence[Node]) -> Any:
+    """The map from instances to what the nodes come to. Raises Undecided if one has no text."""
+    import islpy
+
+    names = [f"o{k}" for k in range(len(outputs))]
+    same = []
+    for name, node in zip(names, outputs, strict=True):
+        if node.text is None:
+            raise Undecided("an element hangs on data")
+        same.append(f"{name} = {node.text}")
+    formula = _formula(graph, dims, guards, same)
+    return islpy.Map.read_from_str(context(), f"{{ [{_names(dims)}] -> [{', '.join(names)}] : {formula} }}")
+
+
+def domain(graph: Graph, dims: Sequence[Dim], guards: Iterable[Node]) -> Any:
+    """The instances."""
+    import islpy
+
+    return islpy.Set.read_from_str(context(), f"{{ [{_names(dims)}] : {_formula(graph, dims, guards, ())} }}")
+
+
+def _names(dims: Sequence[Dim]) -> str:
+    return ", ".join(d.name for d in dims)
+
+
+def _formula(graph: Graph, dims: Sequence[Dim], guards: Iterable[Node], more: Iterable[str]) -> str:
+    """The guards that have a text, and the definitions of the names in them."""
+    every = (*(g for d in dims for g in d.guards), *guards)
+    terms = [*dict.fromkeys(g.text for g in every if g.text is not None), *more]
+    names: dict[str, None] = {}
+    waiting = list(terms)
+    while waiting:
+        for name in _NAME.findall(waiting.pop()):
+            if name not in names:
+                names[name] = None
+                waiting.append(graph.named[name])
+                terms.append(graph.named[name])
+    formula = " and ".join(f"({t})" for t in terms) or "1 = 1"
+    return f"exists ({', '.join(names)} : {formula})" if names else formula
+
+
+def agreeing(graph: Graph, one: Sequence[Dim], other: Sequence[Dim], names: Iterable[str]) -> Any:
+    """Pairs of instances that have the same value in some dimensions."""
+    import islpy
+
+    left, right = [d.name for d in one], [f"{d.name}_" for d in other]
+    terms = " and ".join(f"{n} = {n}_" for n in names) or "1 = 1"
+    return islpy.Map.read_from_str(context(), f"{{ [{', '.join(left)}] -> [{', '.join(right)}] : {terms} }}")

@@ -1,0 +1,246 @@
+"""Numbers for nodes at sampled instances, with pseudo-random memory.
+
+What is in an element is a hash of its array and index, so two expressions that are the same function of memory come to the same number, and
+two that are not almost surely do not. Functions are NumPy's where it has them; others are some function, the same for the same arguments.
+Loops that carry values are cut to their first and last iterations, and the number of all is mixed in: the same for two copies of one loop.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..ir.types import BOOL, Scalar
+from .instances import Dim, Instances, Recurrence
+from .values import Node, limits
+
+Lanes: TypeAlias = "np.ndarray[Any, Any]"
+_EDGE = 1  # iterations at either end of a loop that are gone through
+_RING = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+_PLAIN: dict[str, Callable[..., Any]] = {
+    "!": np.logical_not,
+    "&&": np.logical_and,
+    "||": np.logical_or,
+    "&": np.bitwise_and,
+    "|": np.bitwise_or,
+    "^": np.bitwise_xor,
+    "neg": operator.neg,
+    "floor": operator.floordiv,
+    "above": lambda x: x,
+    "below": lambda x: x,
+}
+_COMPARE = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "exp": np.exp,
+    "log": np.log,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "tanh": np.tanh,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "fabs": np.abs,
+    "abs": np.abs,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "trunc": np.trunc,
+    "fmin": np.fmin,
+    "fmax": np.fmax,
+    "min": np.minimum,
+    "max": np.maximum,
+    "pow": np.power,
+    "hypot": np.hypot,
+    "atan2": np.arctan2,
+    "fma": lambda x, y, z: x * y + z,
+    "expm1": np.expm1,
+    "log1p": np.log1p,
+    "exp2": np.exp2,
+    "cbrt": np.cbrt,
+}
+
+
+class Incomparable(Exception):
+    """The value is not known as a function of memory."""
+
+
+def hashed(*parts: Any) -> Lanes:
+    """A pseudo-random number below 2^32 for each lane."""
+    with np.errstate(over="ignore"):
+        state: Any = np.uint64(0x9E3779B97F4A7C15)
+        for part in parts:
+            state = (state ^ np.asarray(part).astype(np.int64).view(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
+            state = state ^ (state >> np.uint64(29))
+            state = state * np.uint64(0x94D049BB133111EB)
+            state = state ^ (state >> np.uint64(32))
+        return np.asarray(state & np.uint64(0xFFFFFFFF))
+
+
+class Sampler:
+    """Nodes at instances. `points`: for each dimension its value in each lane; `seed`: which memory: with an even one, numbers in it are
+    positive."""
+
+    def __init__(self, instances: Instances, points: Mapping[str, Lanes], seed: int, outer: Sampler | None = None, inner: str = "") -> None:
+        self.instances = instances
+        self.points = points
+        self.seed = seed
+        self.outer = outer
+        self.inner = inner
+        self.known: dict[Node, Any] = {}
+
+    def value(self, node: Node) -> Any:
+        if self.outer is not None and self.inner not in node.dims:
+            return self.outer.value(node)
+        if node not in self.known:
+            self.known[node] = self.made(node)
+        return self.known[node]
+
+    def made(self, node: Node) -> Any:
+        match node.op:
+            case "constant":
+                return float.fromhex(node.args[0]) if node.type.is_float else node.args[0]
+            case "dim":
+                return self.points[node.args[0]]
+            case "parameter":
+                return self.number(node.type, hashed(self.seed, node.args[0].uid, -1))
+            case "load":
+                buffer, index = node.args
+                return self.number(node.type, hashed(self.seed, buffer.uid, _code(buffer.name), self.value(index)))
+            case "select":
+                condition, a, b = (self.value(x) for x in node.args)
+                return np.where(condition, a, b)
+            case "compare":
+                return _COMPARE[node.args[0]](self.value(node.args[1]), self.value(node.args[2]))
+            case "stride":
+                return self.value(node.args[0]) % node.args[1] == 0
+            case "call":
+                return self.call(node)
+            case "sum" | "result" | "carried" | "at":
+                return self.loop(node)
+            case "unknown":
+                raise Incomparable
+        return self.operation(node, [self.value(a) for a in node.args])
+
+    def number(self, kind: Scalar, bits: Lanes) -> Lanes:
+        """What is in memory."""
+        if kind == BOOL:
+            return np.asarray(bits % 2 == 1)
+        if kind.is_integer:
+            return (bits % 8).astype(np.int64)
+        unit = bits / 2.0**32
+        return np.asarray(unit + 0.5 if self.seed % 2 == 0 else 3 * unit - 1.5)
+
+    def operation(self, node: Node, args: list[Any]) -> Any:
+        kind = node.type
+        if node.op in _RING:
+            return _wrapped(_RING[node.op](*args), kind)
+        if node.op in _PLAIN:
+            return _PLAIN[node.op](*args)
+        match node.op:
+            case "cast":
+                return _cast(args[0], node.args[0].type, kind)
+            case "/" if kind.is_float:
+                return np.divide(args[0], args[1])
+            case "%" if node.args[0].text is not None:
+                return args[0] % args[1]
+        return self.some(node.op, args, kind)
+
+    def call(self, node: Node) -> Any:
+        name, *inner = node.args
+        args = [self.value(a) for a in inner]
+        if name in _FUNCTIONS:
+            return _FUNCTIONS[name](*args)
+        return self.some(name, args, node.type)
+
+    def some(self, name: str, args: Sequence[Any], kind: Scalar) -> Any:
+        """Some function of the arguments."""
+        total = sum((np.asarray(a, float) * (0.37 + 0.61 * k) for k, a in enumerate(args)), float(_code(name) % 97) / 31)
+        if kind.is_float:
+            return 1.25 + np.sin(total)
+        return np.asarray(np.sin(total) > 0) if kind == BOOL else np.asarray(np.floor(4 + 4 * np.sin(total)), np.int64)
+
+    # --- loops --------------------------------------------------------------------------------------------------------------------
+
+    def loop(self, node: Node) -> Any:
+        match node.op:
+            case "at":
+                inner, names, *mapped = node.args
+                points = {**self.points, **dict(zip(names, (np.asarray(self.value(m)) for m in mapped), strict=True))}
+                return Sampler(self.instances, points, self.seed).value(inner)
+            case "sum":
+                return self.sum(*node.args)
+            case "result":
+                name, k, *_ = node.args
+                return self.after(self.recurrence(name), k, None)
+        name, k = node.args
+        return self.after(self.recurrence(name), k, self.points[name])
+
+    def recurrence(self, name: str) -> Recurrence:
+        if name not in self.instances.recurrences:
+            raise Incomparable
+        return self.instances.recurrences[name]
+
+    def trips(self, start: Any, stop: Any, step: int) -> Lanes:
+        span = np.asarray(stop, np.int64) - start if step > 0 else np.asarray(start, np.int64) - stop
+        return np.asarray(np.maximum(-(-span // abs(step)), 0))
+
+    def iterations(self, count: Lanes) -> list[tuple[Lanes, Lanes]]:
+        """Numbers of iterations, and in which lanes each is gone through: the first ones, then the last ones that are no first ones."""
+        first = [(np.full_like(count, k), count > k) for k in range(_EDGE)]
+        last = [(count - k, count - k >= _EDGE) for k in range(_EDGE, 0, -1)]
+        return [*first, *last]
+
+    def inside(self, name: str, value: Lanes) -> Sampler:
+        return Sampler(self.instances, {**self.points, name: value}, self.seed, self, name)
+
+    def sum(self, dim: Dim, added: Node) -> Any:
+        if dim.bounds is None:
+            raise Incomparable
+        start, stop, step = self.value(dim.bounds[0]), self.value(dim.bounds[1]), dim.bounds[2]
+        count = self.trips(start, stop, step)
+        total: Any = 0.01 * (count > 2 * _EDGE) * (count % 1013)
+        for number, there in self.iterations(count):
+            total = total + np.where(there, self.inside(dim.name, start + number * step).value(added), 0.0)
+        return total
+
+    def after(self, loop: Recurrence, k: int, at: Any) -> Any:
+        """What a variable is after all iterations, or before the one in which the loop's variable is `at`."""
+        start, stop = self.value(loop.start), self.value(loop.stop)
+        count = self.trips(start, stop, loop.step)
+        first = start + (count - 1) * loop.step if loop.backward else start
+        step = -loop.step if loop.backward else loop.step
+        done = count if at is None else (at - first) // step
+        values = [np.broadcast_to(np.asarray(self.value(f)), np.shape(count)) for f in loop.firsts]
+        for number, there in self.iterations(done):
+            inside = self.inside(loop.dim.args[0], first + number * step)
+            inside.known.update(zip(loop.variables, values, strict=True))
+            values = [np.where(there, inside.value(n), v) for n, v in zip(loop.nexts, values, strict=True)]
+        extra = (done > 2 * _EDGE) * (hashed(done) % np.uint64(1013)).astype(np.int64)
+        return values[k] + (0.001 * extra if loop.variables[k].type.is_float else extra)
+
+
+def _code(name: str) -> int:
+    return int(sum(ord(c) * 131**k for k, c in enumerate(name)) % (1 << 31))
+
+
+def _wrapped(value: Any, kind: Scalar) -> Any:
+    if kind.is_float:
+        return value
+    least, most = limits(kind)
+    if most - least >= (1 << 62):
+        return value
+    return (value - least) % (most - least + 1) + least
+
+
+def _cast(value: Any, source: Scalar, kind: Scalar) -> Any:
+    if kind == BOOL:
+        return np.asarray(value) != 0
+    if kind.is_float:
+        return np.asarray(value, float)
+    if source.is_float:
+        return np.asarray(np.trunc(np.nan_to_num(value)), np.int64)
+    return _wrapped(np.asarray(value, np.int64), kind)

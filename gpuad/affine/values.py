@@ -1,0 +1,284 @@
+"""What expressions of a kernel come to, as nodes of a graph that is shared by all kernels of one launch.
+
+Equal expressions are one node. A node of integers that is quasi-affine in the instance (thread, iterations) has a `text`, which is how isl
+writes it, and the interval `low`, `high` in which it lies; a truth value that is a Presburger formula over such nodes has a `text` as well.
+Arithmetic that may leave its C type is written modulo the type's width, so a text is exact and not an assumption. Where there is no text
+(floating point, loads, products of two unknowns) a node is known by its structure alone.
+
+A choice between integers has no text of its own in isl: it is a new name with a definition (`Graph.named`), one value for each instance.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir.types import BOOL, Scalar
+
+_EXACT = {"+": operator.add, "-": operator.sub, "*": operator.mul, "&": operator.and_, "|": operator.or_, "^": operator.xor}
+NOT = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
+NONE: frozenset[str] = frozenset()
+_LONGEST = 4000  # characters of a text; a longer one is left out
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """`op` over `args`, nodes and other hashable things. `dims`: the dimensions of the instance on which it depends."""
+
+    op: str
+    args: tuple[Any, ...]
+    type: Scalar
+    dims: frozenset[str]
+    has_sum: bool
+    text: str | None = None
+    low: int = 0
+    high: int = 0
+
+    @property
+    def is_constant(self) -> bool:
+        return self.op == "constant"
+
+
+def limits(kind: Scalar) -> tuple[int, int]:
+    """The least and greatest number of an integer type."""
+    if kind == BOOL:
+        return 0, 1
+    return (-(1 << (kind.bits - 1)), (1 << (kind.bits - 1)) - 1) if kind.is_signed else (0, (1 << kind.bits) - 1)
+
+
+class Graph:
+    """Makes nodes. `named`: what names of chosen integers stand for, as formulas."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[Hashable, Node] = {}
+        self.named: dict[str, str] = {}
+        self._fresh = 0
+
+    def node(
+        self,
+        op: str,
+        args: tuple[Any, ...],
+        kind: Scalar,
+        text: str | None = None,
+        low: int = 0,
+        high: int = 0,
+        dims: frozenset[str] = NONE,
+    ) -> Node:
+        """The node; an integer without a text lies anywhere in its type. `dims`: those on which it depends beside its arguments."""
+        key = op, args, kind
+        found = self._nodes.get(key)
+        if found is None:
+            if text is not None and len(text) > _LONGEST:
+                text = None
+            if text is None and not kind.is_float:
+                low, high = limits(kind)
+            inner = [a for a in args if isinstance(a, Node)]
+            dims = dims.union(*(a.dims for a in inner))
+            found = self._nodes[key] = Node(op, args, kind, dims, op == "sum" or any(a.has_sum for a in inner), text, low, high)
+        return found
+
+    def unknown(self, kind: Scalar, dims: Iterable[str] = ()) -> Node:
+        """A value of which nothing is known, equal to no other."""
+        self._fresh += 1
+        low, high = limits(kind) if not kind.is_float else (0, 0)
+        return Node("unknown", (self._fresh,), kind, frozenset(dims), False, None, low, high)
+
+    def dim(self, name: str, kind: Scalar, low: int, high: int) -> Node:
+        """A dimension of the instance, by its name."""
+        if low > high:
+            low, high = limits(kind)
+        key = "dim", (name, low, high), kind
+        return self._nodes.setdefault(key, Node("dim", (name,), kind, frozenset({name}), False, name, low, high))
+
+    def constant(self, value: bool | int | float, kind: Scalar) -> Node:
+        if kind == BOOL:
+            return self.node("constant", (bool(value),), BOOL, "1 = 1" if value else "1 = 0")
+        if kind.is_float:
+            return self.node("constant", (float(value).hex(),), kind)
+        return self.node("constant", (int(value),), kind, f"({int(value)})", int(value), int(value))
+
+    # --- integers -----------------------------------------------------------------------------------------------------------------
+
+    def wrapped(self, op: str, args: tuple[Any, ...], kind: Scalar, text: str | None, low: int, high: int) -> Node:
+        """An integer whose exact value is `text`, as its type holds it."""
+        least, most = limits(kind)
+        if text is not None and (low < least or high > most):
+            width = most - least + 1
+            text = f"((({text}) - ({least})) mod {width} + ({least}))" if least else f"(({text}) mod {width})"
+            low, high = least, most
+        return self.node(op, args, kind, text, low, high)
+
+    def cast(self, a: Node, kind: Scalar) -> Node:
+        if a.type == kind:
+            return a
+        if kind == BOOL:
+            return self.compare("!=", a, self.constant(0, a.type))
+        if a.type == BOOL and kind.is_integer:
+            return self.select(a, self.constant(1, kind), self.constant(0, kind))
+        if kind.is_integer and a.type.is_integer:
+            least, most = limits(kind)
+            if a.text is not None and least <= a.low and a.high <= most:
+                return self._same(a, kind)
+            return self.wrapped("cast", (a,), kind, a.text, a.low, a.high)
+        return self.node("cast", (a,), kind)
+
+    def _same(self, a: Node, kind: Scalar) -> Node:
+        """The integer, which fits, in another type."""
+        return self.constant(a.low, kind) if a.is_constant else self.node("cast", (a,), kind, a.text, a.low, a.high)
+
+    def arithmetic(self, op: str, a: Node, b: Node, kind: Scalar) -> Node:
+        """`a op b` of integers or floats."""
+        if kind.is_float or a.text is None or b.text is None:
+            return self.node(op, (a, b), kind)
+        if a.is_constant and b.is_constant and op in _EXACT:
+            least, most = limits(kind)
+            return self.constant((_EXACT[op](a.low, b.low) - least) % (most - least + 1) + least, kind)
+        match op:
+            case "+":
+                return self._sum(a, b, kind)
+            case "-":
+                return self.wrapped(op, (a, b), kind, f"({a.text} - {b.text})", a.low - b.high, a.high - b.low)
+            case "*" if a.is_constant or b.is_constant:
+                return self.scaled(b, a.low, kind) if a.is_constant else self.scaled(a, b.low, kind)
+            case "<<" if b.is_constant and 0 <= b.low < kind.bits:
+                return self.scaled(a, 1 << b.low, kind)
+            case ">>" if b.is_constant and 0 <= b.low < kind.bits:
+                return self._floor(a, 1 << b.low, kind)
+            case "&" if b.is_constant and b.low & (b.low + 1) == 0 and b.low > 0:
+                return self.node("%", (a, b), kind, f"({a.text} mod {b.low + 1})", 0, b.low)
+            case "/" | "%" if b.is_constant and b.low > 0:
+                return self._divided(op, a, b, kind)
+        return self.node(op, (a, b), kind)
+
+    def _sum(self, a: Node, b: Node, kind: Scalar) -> Node:
+        """A thread's number among all is one dimension again, whose parts are a quotient and a remainder."""
+        for one, two in ((a, b), (b, a)):
+            whole = _whole(one, two)
+            if whole is not None:
+                return self.cast(whole, kind)
+        return self.wrapped("+", (a, b), kind, f"({a.text} + {b.text})", a.low + b.low, a.high + b.high)
+
+    def scaled(self, a: Node, factor: int, kind: Scalar) -> Node:
+        ends = sorted((a.low * factor, a.high * factor))
+        args = (a, self.constant(factor, kind))
+        if factor == 1:
+            return self.cast(a, kind)
+        text = f"({factor}*{a.text})" if factor >= 0 else f"(-({-factor}*{a.text}))"
+        return self.wrapped("*", args, kind, text if a.text is not None else None, ends[0], ends[1])
+
+    def _floor(self, a: Node, divisor: int, kind: Scalar) -> Node:
+        if divisor == 1:
+            return self.cast(a, kind)
+        args = (a, self.constant(divisor, kind))
+        return self.node("floor", args, kind, f"floor(({a.text})/{divisor})", a.low // divisor, a.high // divisor)
+
+    def _divided(self, op: str, a: Node, b: Node, kind: Scalar) -> Node:
+        """C's quotient and remainder, which round towards zero."""
+        if a.is_constant:
+            quotient = abs(a.low) // b.low * (1 if a.low >= 0 else -1)
+            return self.constant(quotient if op == "/" else a.low - quotient * b.low, kind)
+        if a.low < 0:
+            zero = self.constant(0, kind)
+            other = self.arithmetic("-", zero, a, kind)
+            if other.low < 0 < other.high and a.low <= limits(kind)[0]:
+                return self.node(op, (a, b), kind)
+            upper = self.node("above", (a,), kind, a.text, 0, max(a.high, 0))
+            lower = self.node("below", (other,), kind, other.text, 0, max(other.high, 0))
+            sides = self._divided(op, upper, b, kind), self.arithmetic("-", zero, self._divided(op, lower, b, kind), kind)
+            return self.select(self.compare(">=", a, zero), *sides)
+        if op == "/":
+            return self._floor(a, b.low, kind)
+        if a.high < b.low:
+            return self.cast(a, kind)
+        return self.node("%", (a, b), kind, f"({a.text} mod {b.low})", 0, b.low - 1)
+
+    def select(self, condition: Node, a: Node, b: Node) -> Node:
+        if condition.is_constant:
+            return a if condition.args[0] else b
+        if a is b:
+            return a
+        if a.type.is_float or a.type == BOOL or None in (condition.text, a.text, b.text):
+            if a.type == BOOL:
+                return self.either(self.both(condition, a), self.both(self.negated(condition), b))
+            return self.node("select", (condition, a, b), a.type)
+        made = self._nodes.get(("select", (condition, a, b), a.type))
+        if made is not None:
+            return made
+        name = f"s{len(self.named)}"
+        self.named[name] = f"((({condition.text}) and {name} = {a.text}) or (not ({condition.text}) and {name} = {b.text}))"
+        return self.node("select", (condition, a, b), a.type, name, min(a.low, b.low), max(a.high, b.high))
+
+    def extreme(self, function: str, a: Node, b: Node, kind: Scalar) -> Node:
+        """`min` or `max` of integers."""
+        choose = min if function == "min" else max
+        if a.text is None or b.text is None:
+            return self.node("call", (function, a, b), kind)
+        return self.node("call", (function, a, b), kind, f"{function}({a.text},{b.text})", choose(a.low, b.low), choose(a.high, b.high))
+
+    # --- truth values -------------------------------------------------------------------------------------------------------------
+
+    def compare(self, op: str, a: Node, b: Node) -> Node:
+        if a.type.is_float or a.text is None or b.text is None or BOOL in (a.type, b.type):
+            return self.node("compare", (op, a, b), BOOL)
+        verdict = _decided(op, a, b)
+        if verdict is not None:
+            return self.constant(verdict, BOOL)
+        return self.node("compare", (op, a, b), BOOL, f"{a.text} {'=' if op == '==' else op} {b.text}")
+
+    def negated(self, a: Node) -> Node:
+        if a.is_constant:
+            return self.constant(not a.args[0], BOOL)
+        if a.op == "!":
+            found: Node = a.args[0]
+            return found
+        if a.op == "compare" and not a.args[1].type.is_float:
+            return self.compare(NOT[a.args[0]], a.args[1], a.args[2])
+        return self.node("!", (a,), BOOL, None if a.text is None else f"not ({a.text})")
+
+    def both(self, a: Node, b: Node) -> Node:
+        return self._joined("&&", "and", a, b, True)
+
+    def either(self, a: Node, b: Node) -> Node:
+        return self._joined("||", "or", a, b, False)
+
+    def _joined(self, op: str, word: str, a: Node, b: Node, neutral: bool) -> Node:
+        for one, other in ((a, b), (b, a)):
+            if one.is_constant:
+                return other if one.args[0] == neutral else one
+        text = f"(({a.text}) {word} ({b.text}))" if a.text is not None and b.text is not None else None
+        return self.node(op, (a, b), BOOL, text)
+
+
+def _decided(op: str, a: Node, b: Node) -> bool | None:
+    """What the intervals of two integers say of a comparison."""
+    if op in (">", ">="):
+        return _decided({">": "<", ">=": "<="}[op], b, a)
+    if op == "<":
+        return True if a.high < b.low else False if a.low >= b.high else None
+    if op == "<=":
+        return True if a.high <= b.low else False if a.low > b.high else None
+    apart = a.high < b.low or b.high < a.low
+    same = a.text == b.text or a.low == a.high == b.low == b.high
+    if apart or same:
+        return (op == "==") == same
+    return None
+
+
+def _bare(a: Node) -> Node:
+    while a.op == "cast":
+        a = a.args[0]
+    return a
+
+
+def _whole(quotient: Node, remainder: Node) -> Node | None:
+    """What a quotient times its divisor and the remainder are parts of."""
+    product, rest = _bare(quotient), _bare(remainder)
+    if product.op != "*" or rest.op != "%" or not product.args[1].is_constant:
+        return None
+    floor, factor = _bare(product.args[0]), product.args[1]
+    if floor.op != "floor" or floor.args[1].low != factor.low or rest.args[1].low != factor.low:
+        return None
+    a, b = _bare(floor.args[0]), _bare(rest.args[0])
+    return floor.args[0] if a.text == b.text and a.text is not None else None

@@ -1,0 +1,160 @@
+"""What the tests of certificates share: the kernels of a launch's reverse pass as certificates take them, and faults planted in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from launch_tools import running
+
+from gpuad import api, launching
+from gpuad.affine.certificate import Run, refused
+from gpuad.api import Kernel
+from gpuad.differentiate import Adjoint, Variant
+from gpuad.ir.nodes import Accumulate, Assign, Binary, Block, Buffer, Constant, Expr, For, If, Let, Load, Stmt, Store
+from gpuad.ir.rewrite import map_blocks, map_expr
+from gpuad.ir.types import I32
+from gpuad.launching import staging
+from gpuad.launching.calls import Call
+from gpuad.launching.certifying import run_of
+
+
+@dataclass(frozen=True, eq=False)
+class Launch:
+    """The plain adjoint of a launch, the kernels that run in its stead, and the shadows."""
+
+    plain: Run
+    made: tuple[Run, ...]
+    names: tuple[str, ...]
+    shadows: tuple[Buffer, ...]
+
+    def refused(self) -> dict[Buffer, str]:
+        return refused(self.plain, self.made, self.shadows)
+
+
+def launch_of(kernel: Kernel, grid: Any, block: Any, args: Sequence[Any]) -> Launch:
+    """The reverse pass of a launch on the host."""
+    with running("host"):
+        call = kernel.bind(grid, block, tuple(args), 0, None)
+        adjoint = kernel.reverse_for(api.pattern_of(kernel, call), call)
+        stages = launching.stages(adjoint, call)
+        return _launch(adjoint, call, stages)
+
+
+def _launch(adjoint: Adjoint, call: Call, stages: Sequence[staging.Stage]) -> Launch:
+    found = staging.gathering(adjoint, call)
+    plain = staging.plain_shadows(adjoint, call) - (found.buffers if found is not None else frozenset())
+    made = tuple(run_of(adjoint, call, s.kernel.body, s.parameters, s.grid, s.numbers) for s in stages)
+    shadows = tuple(p.item for p in adjoint.parameters if p.role == "shadow" and isinstance(p.item, Buffer))
+    return Launch(run_of(adjoint, call, adjoint.variant(Variant(plain)).body), made, tuple(s.kernel.name for s in stages), shadows)
+
+
+# --- faults ------------------------------------------------------------------------------------------------------------------------------
+
+Edit = Callable[[Stmt], "Block | None"]  # what stands in a statement's place, None where the fault does not apply
+
+
+def _one_off(expr: Expr, by: int) -> Expr:
+    return Binary("+", expr, Constant(by, expr.type), expr.type)
+
+
+def _compared(ops: dict[str, str]) -> Edit:
+    def edit(stmt: Stmt) -> Block | None:
+        if not isinstance(stmt, If):
+            return None
+        new = map_expr(
+            stmt.condition, lambda e: replace(e, op=ops[e.op]) if isinstance(e, Binary) and e.op in ops and e.left.type == I32 else e
+        )
+        return None if new == stmt.condition else (replace(stmt, condition=new),)
+
+    return edit
+
+
+def _loop(**shift: int) -> Edit:
+    def edit(stmt: Stmt) -> Block | None:
+        if not isinstance(stmt, For):
+            return None
+        return (replace(stmt, **{name: _one_off(getattr(stmt, name), by) for name, by in shift.items()}),)
+
+    return edit
+
+
+def _index(kind: type[Stmt], by: int) -> Edit:
+    return lambda stmt: (replace(stmt, index=_one_off(stmt.index, by)),) if isinstance(stmt, kind) else None
+
+
+def _value(change: Callable[[Expr], Expr]) -> Edit:
+    def edit(stmt: Stmt) -> Block | None:
+        return (replace(stmt, value=change(stmt.value)),) if isinstance(stmt, Accumulate) else None
+
+    return edit
+
+
+def _times(expr: Expr, factor: float) -> Expr:
+    return Binary("*", expr, Constant(factor, expr.type), expr.type)
+
+
+FAULTS: dict[str, Edit] = {
+    "a guard lets one more in": _compared({"<": "<=", ">": ">="}),
+    "a guard keeps one out": _compared({"<=": "<", ">=": ">"}),
+    "a guard is turned around": _compared({"<": ">=", ">=": "<"}),
+    "a guard is left out": lambda s: s.then if isinstance(s, If) and not s.otherwise and not s.merges and _of_integers(s) else None,
+    "a loop begins one late": _loop(start=1),
+    "a loop begins one early": _loop(start=-1),
+    "a loop ends one early": _loop(stop=-1),
+    "a loop ends one late": _loop(stop=1),
+    "a loop runs once more as a whole": lambda s: (s, s) if isinstance(s, For) and not s.carried else None,
+    "a loop is left out": lambda s: () if isinstance(s, For) and not s.carried else None,
+    "a read is one ahead": _index(Load, 1),
+    "a read is one behind": _index(Load, -1),
+    "an element is one ahead": _index(Accumulate, 1),
+    "an element is one behind": _index(Accumulate, -1),
+    "an addition is made twice": lambda s: (s, s) if isinstance(s, Accumulate) else None,
+    "an addition is left out": lambda s: () if isinstance(s, Accumulate) else None,
+    "a term is collected twice": lambda s: (s, s) if isinstance(s, Assign) else None,
+    "a term is left out": lambda s: () if isinstance(s, Assign) else None,
+    "a sum is negated": _value(lambda e: _times(e, -1.0)),
+    "a sum is off by a factor": _value(lambda e: _times(e, 1.0001)),
+    "a clear is left out": lambda s: () if isinstance(s, Store) and s.value == Constant(0.0, s.value.type) else None,
+    "a clear is one ahead": _index(Store, 1),
+    "a sum is not begun anew": lambda s: (replace(s, value=Constant(1.0, s.value.type)),) if isinstance(s, Let) and _is_zero(s) else None,
+}
+
+
+def _of_integers(stmt: If) -> bool:
+    return isinstance(stmt.condition, Binary) and (stmt.condition.op == "&&" or stmt.condition.left.type == I32)
+
+
+def _is_zero(stmt: Let) -> bool:
+    return stmt.var.type.is_float and stmt.value == Constant(0.0, stmt.value.type)
+
+
+def faulty(launch: Launch, name: str) -> Iterator[Launch]:
+    """The launch with a fault, at each place of each of its kernels where there can be one."""
+    for number, run in enumerate(launch.made):
+        for place in range(_places(run.body, FAULTS[name])):
+            body = _edited(run.body, FAULTS[name], [place])
+            yield replace(launch, made=(*launch.made[:number], replace(run, body=body), *launch.made[number + 1 :]))
+
+
+def _places(block: Block, edit: Edit) -> int:
+    left = [1 << 30]
+    _edited(block, edit, left)
+    return (1 << 30) - left[0]
+
+
+def _edited(block: Block, edit: Edit, left: list[int]) -> Block:
+    out: list[Stmt] = []
+    for stmt in block:
+        found = edit(stmt)
+        if found is not None:
+            left[0] -= 1
+            if left[0] == -1:
+                out += found
+                continue
+        out.append(map_blocks(stmt, lambda inner: _edited(inner, edit, left)))
+    return tuple(out)
+
+
+__all__ = ["FAULTS", "Launch", "faulty", "launch_of"]
