@@ -11,6 +11,7 @@ import pytest
 from gpuad.annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, stop_gradient
 from gpuad.arguments import Bound, activities, aliasing, bind, geometry
 from gpuad.errors import GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
+from gpuad.executors.memory import resolve
 from gpuad.ir.surface import Declaration
 from gpuad.ir.types import BOOL, F16, F32, F64, I32, I64, U8, U32, Complex, Pointer, Type, Vector
 from gpuad.source import SourceFile, Span
@@ -197,8 +198,36 @@ def test_layouts_that_a_kernel_can_use() -> None:
         np.zeros((0, 3), np.float32),
     ):
         assert call(X, view).arguments[0].memory is not None
-    assert call({"x": Pointer(F32, const=True)}, np.broadcast_to(floats(4), (3, 4)))
     assert call(X, None).arguments[0].memory is None
+
+
+WINDOWS = np.lib.stride_tricks.sliding_window_view
+
+
+@pytest.mark.parametrize(
+    ("view", "words"),
+    [
+        (np.broadcast_to(floats(4), (3, 4)), "got a broadcast array (a stride of 0)"),
+        (np.broadcast_to(np.float32(1), 4), "got a broadcast array (a stride of 0)"),
+        (WINDOWS(floats(6), 3), "got a view whose elements overlap (strides (4, 4) bytes)"),
+        (WINDOWS(floats(6), 3)[:, ::2], "got a view whose elements overlap (strides (4, 8) bytes)"),
+    ],
+)
+def test_elements_that_share_memory_are_fewer_than_a_raw_kernel_reads(view: Any, words: str) -> None:
+    """RULES 27: it would read past their end, also where it only reads."""
+    words += "; a raw kernel ignores strides and would read past the end of it. Pass a contiguous copy"
+    refused(LaunchError, words, {"x": Pointer(F32, const=True)}, view)
+    parameters = declare(x=Pointer(F32, const=True))
+    assert bind("step", parameters, (view,), strided=True)  # who is told the strides may read it
+    with pytest.raises(LaunchError, match="its elements share memory; pass a contiguous copy"):
+        bind("step", parameters, (Duplicated(view, np.zeros(view.shape, np.float32)),), strided=True)
+
+
+def test_a_window_lies_in_the_memory_that_it_is_a_view_of() -> None:
+    x = floats(6)
+    memory = resolve(WINDOWS(x, 3)[2:])
+    assert (memory.root.size, memory.offset) == (6, 2)
+    assert np.shares_memory(memory.root, x)
 
 
 def test_kinds_of_numbers_behind_pointers() -> None:

@@ -111,8 +111,8 @@ def test_the_elements_and_how_often_they_are_touched() -> None:
 def test_asking_never_writes_outside(executor: str) -> None:
     """A launch that would reach beyond its array may be asked about, as `explain` does: the reference would refuse to write there."""
     kernel, rest = made("push"), arguments(20, 3)[2:]
-    small = [Duplicated(np.ones(12), np.ones(12)) for _ in range(2)]
-    call = kernel.bind((3,), (8,), (small[0], small[1][4:], *rest), 0, None)
+    u, v = (Duplicated(np.ones(size), np.ones(size)) for size in (20, 12))
+    call = kernel.bind((3,), (8,), (u, v[4:], *rest), 0, None)
     with running(executor):
         adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
         (dv,) = (b for b in adjoint.undecided if b.name == "dv")

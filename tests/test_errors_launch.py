@@ -35,6 +35,7 @@ extern "C" __global__ void through(const double* x, double* work, double* y, int
 """
 SQUARE = 'extern "C" __global__ void square(double* x)\n{\n    x[threadIdx.x] = x[threadIdx.x] * x[threadIdx.x];\n}\n'
 COUNT = 64
+_I = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
 
 
 class Call:
@@ -438,14 +439,68 @@ def test_a_launch_that_surely_writes_outside_is_refused() -> None:
     assert y.all()
 
 
-@pytest.mark.parametrize("text", ["x[i] += 0.5;", "x[i] -= a * i;", "atomicAdd(x + i / 2, 1.0);"])
-@pytest.mark.parametrize("mode", [gpuad.Reverse, gpuad.Forward])
-def test_what_adds_a_constant_passes_the_gradient_on(text: str, mode: gpuad.api.Mode) -> None:
-    """Nothing is forgotten where no memory goes in."""
-    source = f'extern "C" __global__ void shift(double* x, double a, int n) {{ int i = threadIdx.x; if (i < n) {{ {text} }} }}'
-    x, dx = np.zeros(4), np.arange(4.0)
-    gpuad.autodiff(gpuad.kernel(source, "shift"), 1, 8, (Duplicated(x, dx), 2.0, 4), mode=mode)
-    assert np.array_equal(dx, np.arange(4.0)) and x.any()
+_CAS = """
+__device__ void add(double* address, double value) {
+    unsigned long long* bits = (unsigned long long*)address;
+    unsigned long long old = *bits, assumed;
+    do {
+        assumed = old;
+        old = atomicCAS(bits, assumed, __double_as_longlong(value + __longlong_as_double(assumed)));
+    } while (assumed != old);
+}
+"""
+ADDED = [
+    "x[i] += 0.5;",
+    "x[i] -= a * i;",
+    "atomicAdd(x + i / 2, 1.0);",
+    "x[i] += w[i];",
+    "x[i] -= w[i] * w[i];",
+    "x[i] = w[i] + x[i];",
+    "for (int k = 0; k < 3; ++k) x[i] += w[k] * k;",
+    "atomicAdd(&x[0], w[i]);",
+    "double old = atomicAdd(&x[i], w[i]);",
+    "add(&x[i], w[i]);",
+]
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("text", ADDED)
+@pytest.mark.parametrize("way", ["reverse", "forward", "thunk", "hvp", "tape"])
+def test_what_adds_something_inactive_passes_the_gradient_on(executor: str, text: str, way: str) -> None:
+    """What is in the array depends on what was there before."""
+    source = f'{_CAS} extern "C" __global__ void shift(double* x, double a, const double* w, int n) {{ {_I} if (i < n) {{ {text} }} }}'
+    X, w = Duplicated(np.zeros(4), np.arange(4.0)), np.arange(1.0, 5)
+    args, k = (X, 2.0, w, 4), compiled(source, "shift")
+    with launching.executor_for_tests(EXECUTORS[executor]):
+        if way in ("reverse", "forward"):
+            gpuad.autodiff(k, 1, 8, args, mode=gpuad.Reverse if way == "reverse" else gpuad.Forward)
+        elif way == "thunk":
+            augmented, reverse = gpuad.autodiff_thunk(k, x=Duplicated)
+            saved = augmented(1, 8, (X.primal, 2.0, w, 4))
+            reverse(1, 8, args, saved)
+        elif way == "hvp":
+            dots = Duplicated(np.ones(4), np.ones(4))
+            gpuad.hvp(k, 1, 8, args, (dots, None, None, None))
+            assert (dots.primal == 1).all() and (dots.shadow == 1).all()
+        else:
+            tape = gpuad.Tape()
+            with tape:
+                k[1, 8](*args)
+            X.shadow[...] = np.arange(4.0)
+            tape.reverse()
+    np.testing.assert_array_equal(X.shadow, np.arange(4.0))
+    assert X.primal.any()
+
+
+def test_what_adds_something_inactive_in_other_kernels() -> None:
+    w, seed = np.arange(1.0, 5), np.arange(4.0)
+    for k, y in (
+        (gpuad.ElementwiseKernel("float64 w", "float64 y", "y += w", "added"), np.zeros(4)),
+        (gpuad.ReductionKernel("float64 w", "float64 y", "w", "a + b", "y -= a", "0", "summed"), np.zeros(())),
+    ):
+        dy = np.asarray(seed[: y.size].reshape(y.shape) + 1)
+        gpuad.autodiff(k, w, Duplicated(y, dy))
+        np.testing.assert_array_equal(dy, seed[: y.size].reshape(y.shape) + 1)
 
 
 def test_a_text_through_which_nothing_passes_says_so() -> None:
@@ -453,3 +508,159 @@ def test_a_text_through_which_nothing_passes_says_so() -> None:
     text = call.kernel.adjoint(x=Duplicated).source
     assert "// What is active reaches nothing that is: no gradient passes, and `autodiff` refuses it." in text
     assert "reaches nothing" not in call.kernel.adjoint(x=Duplicated, y=Duplicated).source
+
+
+# --- arguments that lie (RULES 8, 18, 27) ------------------------------------------------------------------------------------------------
+
+
+def copying(body: str) -> Any:
+    return compiled(f'extern "C" __global__ void k(const double* w, double* y, int n) {{ {_I} {body} }}', "k")
+
+
+def ways(kernel: Any, *args: Any, block: int = 8) -> dict[str, Callable[[], Any]]:
+    """What can be done with a launch of one block, by name."""
+    bare = [getattr(a, "primal", a) for a in args]
+    kinds = {d.name: Duplicated for d, a in zip(kernel.parameters, args, strict=True) if isinstance(a, Duplicated)}
+
+    def taped() -> None:
+        with gpuad.Tape():
+            kernel[1, block](*args)
+
+    return {
+        "reverse": lambda: gpuad.autodiff(kernel, 1, block, args),
+        "thunk": lambda: gpuad.autodiff_thunk(kernel, **kinds)[0](1, block, bare),
+        "tape": taped,
+        "hvp": lambda: gpuad.hvp(
+            kernel, 1, block, args, tuple(Duplicated(a.primal.copy(), a.shadow.copy()) if isinstance(a, Duplicated) else None for a in args)
+        ),
+        "launch": lambda: kernel(1, block, bare),
+        "forward": lambda: gpuad.autodiff(kernel, 1, block, args, mode=gpuad.Forward),
+    }
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("way", ["reverse", "thunk", "tape", "hvp"])
+@pytest.mark.parametrize(
+    ("body", "size", "words"),
+    [
+        ("if (i < n) y[i] = w[i];", 2, "reads `w` from element 0 to 3"),
+        ("if (i < n) y[i] = w[i] * w[i];", 2, "reads `w` from element 0 to 3"),
+        ("if (i < n) y[i] = w[i - 1];", 4, "reads `w` from element -1 to 2"),
+        ("if (i >= n) return; y[i] = w[n - i];", 4, "reads `w` from element 1 to 4"),
+        ("if (i < n) y[i] = sin(w[7]);", 4, "reads `w` from element 7 to 7"),
+        ("if (i < n) { double s = 0; for (int k = 0; k < 3; k++) s += w[i + k]; y[i] = s; }", 5, "reads `w` from element 0 to 5"),
+        ("for (int j = i; j < n; j += blockDim.x * gridDim.x) y[j] = w[j];", 2, "reads `w` from element 0 to 3"),
+        ("if (i < n) y[i] = i + 1 < n ? w[i] + w[i + 2] : w[i];", 4, "reads `w` from element 2 to 4"),
+    ],
+)
+def test_a_read_whose_adjoint_surely_adds_outside_is_refused(executor: str, way: str, body: str, size: int, words: str) -> None:
+    """RULES 18: reads become writes. That one destroyed the heap."""
+    w, y = Duplicated(np.arange(1.0, size + 1), np.zeros(size)), Duplicated(np.zeros(4), np.ones(4))
+    with launching.executor_for_tests(EXECUTORS[executor]), pytest.raises(LaunchError) as caught:
+        ways(copying(body), w, y, 4)[way]()
+    assert words in str(caught.value)
+    assert "its memory ends at" in str(caught.value) or "its memory begins at 0" in str(caught.value)
+    assert not y.primal.any() and not w.shadow.any() and (y.shadow == 1).all()
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize(
+    ("body", "size", "slope"),
+    [
+        ("if (i < n) { double r = w[i + 1]; y[i] = i + 1 < n ? w[i] + r : w[i]; }", 4, [1, 2, 2, 2]),
+        ("if (i < n) { double r = w[i + 1]; if (i + 1 < n) y[i] = w[i] + r; else y[i] = w[i]; }", 4, [1, 2, 2, 2]),
+        ("if (i < n) { double r = w[i + 1]; y[i] = w[i]; }", 4, [1, 1, 1, 1]),
+        ("if (i < n - 4) y[i] = w[i + 100];", 4, [0, 0, 0, 0]),
+        ("if (i < n && y[i] > 0) y[i] = w[i];", 2, [0, 0]),
+    ],
+)
+def test_what_is_read_outside_and_not_used_does_no_harm(executor: str, body: str, size: int, slope: list[float]) -> None:
+    w, y = Duplicated(np.arange(1.0, size + 1), np.zeros(size)), Duplicated(np.zeros(4), np.ones(4))
+    with launching.executor_for_tests(EXECUTORS[executor]):
+        gpuad.autodiff(copying(body), 1, 8, (w, y, 4))
+    np.testing.assert_array_equal(w.shadow, slope)
+
+
+def test_a_read_outside_of_a_view_but_not_of_its_memory_is_right() -> None:
+    W, y = Duplicated(np.arange(6.0), np.zeros(6)), Duplicated(np.zeros(4), np.ones(4))
+    gpuad.autodiff(copying("if (i < n) y[i] = w[i - 1] * w[i + 1];"), 1, 8, (W[1:3], y, 4))
+    np.testing.assert_array_equal(W.shadow, [2, 3, 4 + 0, 5 + 1, 2, 3])
+
+
+def test_bounds_are_looked_at_where_arguments_overlap() -> None:
+    k = compiled(f'extern "C" __global__ void k(const double* w, double* y, int n) {{ {_I} if (i < n) y[i] = 2 * w[i]; }}', "k")
+    x = np.ones(6)
+    with pytest.raises(LaunchError, match=r"writes `y` from element 0 to 7 .*, but its memory ends at 3"):
+        k(1, 8, (x, x[2:], 8))
+
+
+NULLABLE = 'extern "C" __global__ void k(const double* p, double* y, const double* m, int n, int flag) {{ {} if (i < n) {{ {} }} }}'
+
+
+def nullable(body: str) -> Any:
+    return compiled(NULLABLE.format(_I, body), "k")
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("way", ["launch", "reverse", "forward", "thunk", "tape", "hvp"])
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("y[i] *= p[i];", "`p` is None, but this launch reads it (<source>:1:"),
+        ("y[i] *= p[(int)m[i]];", "`p` is None, but this launch reads it (<source>:1:"),
+        ("if (flag) y[i] *= p[0];", "pass an array, or ask in the kernel whether there is one, `if (p)`. Nothing was launched."),
+    ],
+)
+def test_none_for_a_pointer_that_is_surely_read_is_refused(executor: str, way: str, body: str, words: str) -> None:
+    """It ended the process."""
+    y = Duplicated(np.ones(4), np.ones(4))
+    with launching.executor_for_tests(EXECUTORS[executor]), pytest.raises(LaunchError) as caught:
+        ways(nullable(body), None, y, np.ones(4), 4, 1)[way]()
+    assert words in str(caught.value)
+    assert (y.primal == 1).all() and (y.shadow == 1).all()
+
+
+def test_none_for_a_pointer_that_is_surely_written_is_refused() -> None:
+    k = compiled(f'extern "C" __global__ void k(double* p, double* y, int n) {{ {_I} if (i < n) {{ p[i] = y[i]; y[i] = 2; }} }}', "k")
+    y = np.ones(4)
+    with pytest.raises(LaunchError, match="`p` is None, but this launch writes it"):
+        k(1, 8, (None, y, 4))
+    assert (y == 1).all()
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("way", ["launch", "reverse", "forward", "thunk", "tape", "hvp"])
+@pytest.mark.parametrize("body", ["y[i] *= p ? p[i] : 2.0;", "if (flag) y[i] *= p[i]; else y[i] *= 2;", "y[i] *= m[i] > 5 ? p[i] : 2.0;"])
+def test_none_for_a_pointer_that_is_not_read(executor: str, way: str, body: str) -> None:
+    y = Duplicated(np.ones(4), np.ones(4))
+    with launching.executor_for_tests(EXECUTORS[executor]):
+        for _ in range(2):
+            ways(nullable(body), None, y, np.ones(4), 4, 0)[way]()
+    assert (y.primal == 4).all()
+    if way == "reverse":
+        assert (y.shadow == 4).all()
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("way", ["launch", "reverse", "forward", "thunk", "tape", "hvp"])
+def test_none_for_a_pointer_to_which_data_lead(executor: str, way: str) -> None:
+    y = Duplicated(np.ones(4), np.ones(4))
+    k, m = nullable("if (m[i] > 5) y[i] *= p[i];"), np.ones(4)
+    with launching.executor_for_tests(EXECUTORS[executor]):
+        ways(k, None, y, m, 4, 0)["launch"]()
+        m[2] = 6
+        with pytest.raises(LaunchError, match=r"an assertion .*<source>:1:.*: `p` is None, but is read here"):
+            ways(k, None, y, m, 4, 0)[way]()
+        ways(k, np.full(4, 3.0), y, m, 4, 0)["launch"]()
+    assert (y.primal == [1, 1, 3, 1]).all()
+
+
+def test_none_for_a_pointer_to_which_data_may_lead_while_a_launch_writes_something_down() -> None:
+    body = "int j = atomicAdd(c, 1); if (m[i] > 5) y[j] *= p[j]; else y[j] *= y[j];"
+    k = compiled(
+        f'extern "C" __global__ void k(const double* p, double* y, const double* m, int* c, int n) {{ {_I} if (i < n) {{ {body} }} }}', "k"
+    )
+    y = Duplicated(np.ones(4), np.ones(4))
+    with pytest.raises(UnsupportedError, match="`p` is None, and data may lead to it; pass an array"):
+        gpuad.autodiff(k, 1, 8, (None, y, np.ones(4), np.zeros(1, np.int32), 4))
+    k(1, 8, (None, y, np.ones(4), np.zeros(1, np.int32), 4))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
@@ -21,6 +22,7 @@ from gpuad.differentiate import primal_of
 from gpuad.errors import CompileError, LaunchError
 from gpuad.executors import cache
 from gpuad.executors.base import Dim3, Memory
+from gpuad.executors.compiler import Compiler
 from gpuad.executors.crew import the_crew
 from gpuad.executors.host import Host, default_workers
 from gpuad.executors.reference.reference import Reference
@@ -532,6 +534,78 @@ def test_a_compiler_that_rejects_the_text(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("CXX", str(script))
     with pytest.raises(CompileError, match=r"exit status 3[\s\S]*cannot do that"):
         run_saxpy("rejected")
+
+
+_ODD = {  # what a compiler may do instead of its work, as a shell script, and what is said of it
+    "rejects in no encoding": (r"printf '\\377\\376 rejected' >&2; exit 1", r"exit status 1[\s\S]* rejected"),
+    "writes nothing": ("exit 0", "wrote no library: try it by hand, or name another compiler"),
+    "writes junk": ('while [ "$1" != -o ]; do shift; done; echo junk > "$2"', "made a library that cannot be used .*not kept"),
+    "is killed": ("kill -9 $$", r"was killed \(signal 9\)"),
+    "writes another library": (
+        'while [ "$1" != -o ]; do shift; done; echo "" | c++ -xc++ -shared -fPIC - -o "$2"',
+        "cannot be used .*not kept",
+    ),
+}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="shell scripts")
+@pytest.mark.parametrize("what", _ODD)
+def test_a_compiler_that_fails_oddly(what: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is a CompileError, and nothing that cannot be used stays in the cache."""
+    does, said = _ODD[what]
+    script = tmp_path / "cxx"
+    script.write_text(f"#!/bin/sh\n[ \"$1\" = --version ] && printf '\\377fake' && exit 0\n{does}\n")
+    script.chmod(0o755)
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv("CXX", str(script))
+    for _ in range(2):
+        with pytest.raises(CompileError, match=said):
+            run_saxpy(what.replace(" ", "_"))
+    assert [p.name for p in (tmp_path / "cache").iterdir()] == []
+
+
+def test_a_compiler_without_permission_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = tmp_path / "cxx"
+    script.write_text("#!/nowhere/sh\n")
+    script.chmod(0o755)
+    with pytest.raises(CompileError, match=r"cannot be run .*name another compiler"):
+        Compiler((str(script),), "").build(tmp_path / "x.cpp", tmp_path / "x.so", ())
+
+
+def test_a_compiler_named_in_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", 'g++ "')
+    with pytest.raises(CompileError, match="CXX, 'g\\+\\+ \"', is no command"):
+        run_saxpy("bad_command")
+
+
+def test_the_compiler_that_the_user_names_is_not_passed_over(tmp_path: Path) -> None:
+    """A CXX that does not run is no reason for the slow executor."""
+    program = """
+import numpy as np, gpuad
+k = gpuad.kernel('extern "C" __global__ void square(double* x) { x[threadIdx.x] *= x[threadIdx.x]; }', "square")
+k(1, 8, (np.ones(8),))
+"""
+    environment = os.environ | {"CXX": str(tmp_path / "nothing++")}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert "CompileError: the compiler in the environment variable CXX" in done.stderr
+    assert "does not run: unset CXX" in done.stderr
+
+
+def run_elsewhere(name: str, folder: Path) -> None:
+    """The same in a process of its own, with a cache of its own."""
+    here = Path(__file__).parent
+    program = f"import sys; sys.path[:0] = [{str(here)!r}, {str(here.parent)!r}]; import test_host; test_host.run_saxpy({name!r})"
+    subprocess.run([sys.executable, "-c", program], env=os.environ | {cache.VARIABLE: str(folder)}, check=True)
+
+
+def test_junk_that_an_earlier_process_has_kept_is_built_anew(tmp_path: Path) -> None:
+    run_elsewhere("left", tmp_path / "cache")
+    libraries = list((tmp_path / "cache").glob("*.so"))
+    for library in libraries:
+        library.write_bytes(b"junk")
+        library.with_suffix(".sha256").write_text(hashlib.sha256(b"junk").hexdigest())
+    run_elsewhere("left", tmp_path / "cache")
+    assert min(library.stat().st_size for library in libraries) > 1000
 
 
 def test_compiled_code_is_found_again_and_damage_is_repaired(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

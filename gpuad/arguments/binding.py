@@ -17,11 +17,13 @@ from typing import Any
 from ..annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped, fills, namespace, resolve
 from ..errors import LaunchError, ShadowError
 from ..executors.base import Dim3
+from ..executors.locked import writeable
 from ..ir.records import numbers, split_parameter
 from ..ir.surface import Declaration
 from ..ir.types import Pointer
 from .aliasing import Alias, judge
-from .conversions import BoundArgument, Place, show, type_name, writeable
+from .conversions import BoundArgument, Place, show, type_name
+from .layouts import repeats
 from .records import passed, spread
 
 MAX_THREADS = 1024
@@ -170,9 +172,8 @@ def _check_layout(place: Place, argument: BoundArgument, stored: bool, inside: b
         return
     if not strided:
         _check_strides(place, array)
-    broadcast = any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True))
-    if broadcast and (stored or argument.shadows):
-        raise place.refuse("got a broadcast array (a stride of 0): its elements share memory; pass a contiguous copy.")
+    if repeats(array) and (stored or argument.shadows):
+        raise place.refuse(f"got {_shown_sharing(array)}: its elements share memory; pass a contiguous copy.")
     if stored and not writeable(array):
         raise place.refuse("got a read-only array, but the kernel may write to it; pass a copy.")
     for shadow in argument.shadow_arrays:
@@ -181,12 +182,23 @@ def _check_layout(place: Place, argument: BoundArgument, stored: bool, inside: b
 
 def _check_strides(place: Place, array: Any) -> None:
     """A raw kernel sees a pointer and no strides. A view with a pitch is legal, since the kernel may take the pitch as a number, and so is
-    any order of axes; but where no axis has its elements side by side (`x[::2]`), the kernel would read what lies between them."""
+    any order of axes; but where no axis has its elements side by side (`x[::2]`), the kernel would read what lies between them, and where
+    elements share memory (broadcast arrays, sliding windows) there are fewer than the shape says: it would read past their end."""
     steps = [s for s, n in zip(array.strides, array.shape, strict=True) if n > 1 and s]
     if any(s < 0 for s in steps):
         raise place.refuse("got a view with a negative stride; a raw kernel ignores strides. Pass a contiguous copy.")
+    if repeats(array):
+        raise place.refuse(
+            f"got {_shown_sharing(array)}; a raw kernel ignores strides and would read past the end of it. Pass a contiguous copy, or the "
+            "array that it is a view of with indices to suit."
+        )
     if steps and min(steps) != array.dtype.itemsize:
         raise place.refuse(f"got a strided view (strides {array.strides} bytes); a raw kernel ignores strides. Pass a contiguous copy.")
+
+
+def _shown_sharing(array: Any) -> str:
+    broadcast = any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True))
+    return "a broadcast array (a stride of 0)" if broadcast else f"a view whose elements overlap (strides {array.strides} bytes)"
 
 
 def _check_shadow_layout(place: Place, argument: BoundArgument, shadow: Any, inside: bool) -> None:

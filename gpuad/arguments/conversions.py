@@ -15,6 +15,7 @@ import numpy as np
 from ..annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped, as_array, resolve
 from ..errors import GpuadError, LaunchError, ShadowError
 from ..executors.base import Memory
+from ..executors.locked import writeable
 from ..ir.dtypes import dtype_of, is_bfloat16, is_half, is_real, shadow_dtype, to_bfloat16
 from ..ir.records import numbers, size_of
 from ..ir.surface import Declaration
@@ -364,7 +365,3 @@ def _memory(array: Any, element: Type) -> Memory:
     if isinstance(element, Scalar) and element.is_integer and root.dtype.itemsize == element.size:
         root = root.view(np.dtype(f"{element.kind}{element.bits}"))  # CUDA reads the bytes of a mask or of the other signedness as they are
     return Memory(root, memory.offset * each)
-
-
-def writeable(array: Any) -> bool:
-    return bool(getattr(array.flags, "writeable", True))

@@ -13,6 +13,17 @@ from ..ir.types import BF16, Array, Complex, Scalar, Struct, Type, Vector
 DType = np.dtype[Any]
 
 
+def repeats(array: Any) -> bool:
+    """Whether elements of an array may share memory with one another, so that adding to all of them loses some: broadcast arrays do, and
+    views by `as_strided`, of which those count, too, whose elements interlace without meeting."""
+    end = int(array.dtype.itemsize)
+    for step, count in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
+        if step < end:
+            return bool(array.size)
+        end = step * (count - 1) + end
+    return False
+
+
 def dtype_leaves(dtype: DType, offset: int = 0) -> list[tuple[int, DType]]:
     """The numbers in an element of an array: byte offset and dtype of each, in memory order."""
     if dtype.subdtype is not None:

@@ -13,7 +13,7 @@ _DIGAMMA = """
     const double pi = 3.14159265358979323846;
     double sum = 0.0;
     if (x <= 0.0) {
-        sum = -pi / tan(pi * (x - floor(x)));
+        sum = -pi / tan(pi * (x - rint(x)));
         if (x == floor(x)) return sum - sum;
         x = 1.0 - x;
     }
@@ -32,7 +32,7 @@ _TRIGAMMA = """
     const double pi = 3.14159265358979323846;
     double sum = 0.0, sign = 1.0;
     if (x <= 0.0) {
-        const double sine = sin(pi * (x - floor(x)));
+        const double sine = sin(pi * (x - rint(x)));
         if (x == floor(x)) return 1.0 / (sine * sine * 0.0);
         sum = pi * pi / (sine * sine);
         sign = -1.0;

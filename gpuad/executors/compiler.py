@@ -1,6 +1,7 @@
 """The machine's C++ compiler: which one, with which options, and how it is run.
 
 Looked for in this order: the command in the environment variable CXX, g++, clang++, c++, and the `ziglang` wheel (`python -m ziglang c++`).
+Whoever sets CXX means that one: if it does not run, that is an error, and no reason to look further or to do without.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +27,9 @@ FLAGS = (
 )  # fmt: skip
 # g++ 12 makes a memcpy of the copies in a loop, and reads an element anew after it was written. Clang does not know the option.
 _GNU = ("-fno-tree-loop-distribute-patterns",)
+# g++ 12 makes gather instructions of conditional reads in loops, and masks that are all 0 for some of them: a 3 x 3 median of a row whose
+# length is no multiple of a vector came out as 0. Only x86 has the option, and not in every release; who does not know it needs no more.
+NO_GATHERS = ("-mtune-ctrl=^use_gather",)
 # For a text on which the compiler itself crashes, as g++ 12 does where it vectorises some queues of registers. The bits are the same.
 CAREFUL = ("-O2", "-fno-openmp-simd", "-fno-tree-vectorize", "-fno-tree-slp-vectorize")
 CRASHED = ("internal compiler error", "PLEASE submit a bug report")
@@ -40,18 +45,58 @@ class Compiler:
     @property
     def flags(self) -> tuple[str, ...]:
         """The options for it."""
-        return (*FLAGS, *(_GNU if "Free Software Foundation" in self.version else ()))
+        if "Free Software Foundation" not in self.version:
+            return FLAGS
+        return (*FLAGS, *_GNU, *(NO_GATHERS if _takes(self.command, NO_GATHERS) else ()))
 
     def build(self, source: Path, target: Path, defines: tuple[str, ...]) -> None:
         """Compiles the file to a shared library, with less skill if the compiler crashes; CompileError with the compiler's own message."""
         run = self._run(*defines, str(source), "-o", str(target))
         if run.returncode < 0 or (run.returncode and any(words in run.stderr for words in CRASHED)):
             run = self._run(*CAREFUL, *defines, str(source), "-o", str(target))
+        if run.returncode < 0:
+            raise CompileError(f"{self.shown} was killed (signal {-run.returncode}); is there memory enough?{_said(run)}")
         if run.returncode:
-            raise CompileError(f"{' '.join(self.command)} rejects generated code (exit status {run.returncode}):\n{run.stderr[-4000:]}")
+            raise CompileError(f"{self.shown} rejects generated code (exit status {run.returncode}){_said(run)}")
+        if not target.is_file():
+            raise CompileError(f"{self.shown} says that it has compiled generated code, but wrote no library: {_ADVICE}{_said(run)}")
+
+    @property
+    def shown(self) -> str:
+        """The command, for messages."""
+        return " ".join(self.command)
+
+    def unusable(self, why: object) -> CompileError:
+        """The error for a library of its making that cannot be loaded."""
+        return CompileError(f"{self.shown} made a library that cannot be used ({why}); it was not kept: {_ADVICE}")
 
     def _run(self, *more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*self.command, *self.flags, *more], capture_output=True, text=True, check=False)
+        try:
+            return _output([*self.command, *self.flags, *more])
+        except OSError as error:
+            raise CompileError(f"{self.shown} cannot be run ({error}): {_ADVICE}") from None
+
+
+_ADVICE = "try it by hand, or name another compiler in the environment variable CXX"
+
+
+@functools.cache
+def _takes(command: tuple[str, ...], options: tuple[str, ...]) -> bool:
+    """Whether a compiler knows options."""
+    try:
+        return _output([*command, *options, "-E", "-x", "c++", os.devnull]).returncode == 0
+    except OSError:
+        return False
+
+
+def _said(run: subprocess.CompletedProcess[str]) -> str:
+    text = run.stderr.strip() or run.stdout.strip()
+    return f":\n{text[-4000:]}" if text else ""
+
+
+def _output(command: Sequence[str], timeout: float | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end. What it prints need not be text in any encoding."""
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False, timeout=timeout)
 
 
 def find_compiler() -> Compiler:
@@ -60,10 +105,12 @@ def find_compiler() -> Compiler:
 
 
 def has_compiler() -> bool:
-    """Whether there is one."""
+    """Whether there is one; CompileError if the one in CXX does not run."""
     try:
         find_compiler()
     except CompileError:
+        if os.environ.get("CXX"):
+            raise
         return False
     return True
 
@@ -86,7 +133,10 @@ def _find(cxx: str, path: str) -> Compiler:
 
 
 def _named(cxx: str, path: str) -> Compiler:
-    command = tuple(shlex.split(cxx))
+    try:
+        command = tuple(shlex.split(cxx))
+    except ValueError as error:
+        raise CompileError(f"the environment variable CXX, {cxx!r}, is no command ({error}): mend or unset it") from None
     version = _version(command) if command and shutil.which(command[0], path=path) else None
     if version is None:
         raise CompileError(f"the compiler in the environment variable CXX, {cxx!r}, does not run: unset CXX, or `pip install ziglang`")
@@ -96,7 +146,7 @@ def _named(cxx: str, path: str) -> Compiler:
 def _version(command: tuple[str, ...]) -> str | None:
     """The compiler's version and target; None if it does not run. The processor counts too: code for one may not run on another."""
     try:
-        run = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False, timeout=120)
+        run = _output([*command, "--version"], timeout=120)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return f"{run.stdout}\n{_processor()}" if run.returncode == 0 else None

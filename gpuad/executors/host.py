@@ -288,7 +288,7 @@ def check_block(name: str, block: Dim3) -> None:
 
 def load(source: str, symbols: Sequence[str], defines: tuple[str, ...]) -> list[Entry]:
     """Compiles the text, or takes it from the cache, and gives its entries."""
-    library = compiled(source, defines)
+    library = compiled(source, symbols, defines)
     the_crew().lend(library)
     return [_entry(library, symbol) for symbol in symbols]
 

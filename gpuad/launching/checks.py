@@ -8,7 +8,7 @@ from typing import Any
 from ..analysis.affine import evaluate, strides
 from ..analysis.coverage import covered
 from ..analysis.injectivity import footprints
-from ..analysis.races import Extent
+from ..analysis.races import Extent, sure_access, sure_extents
 from ..differentiate import Adjoint
 from ..errors import LaunchError, ShadowError
 from ..ir.nodes import Buffer, Kernel, Load
@@ -36,17 +36,58 @@ def check_device(call: Call) -> None:
 
 def check_bounds(kernel: Kernel, call: Call, extents: tuple[Extent, ...]) -> None:
     """Refuses a launch that surely writes outside of an array's allocation."""
-    memories = {item: (a.memory, a.name) for item, a in zip(kernel.params, call.bound.arguments, strict=False)}
+    positions = {item: i for i, item in enumerate(kernel.params)}
     for extent in extents:
-        memory, name = memories.get(extent.buffer, (None, ""))
-        if memory is None:
+        _check_inside(call, positions.get(extent.buffer), extent, "writes `{}` from element {} to {} ({})")
+
+
+def absent(kernel: Kernel, call: Call) -> frozenset[int]:
+    """Positions of the pointers without an array to which the launch may come. LaunchError for one to which it surely does."""
+    found = set()
+    numbers = call.numbers(kernel)
+    for position, (item, argument) in enumerate(zip(kernel.params, call.bound.arguments, strict=False)):
+        if not isinstance(item, Buffer) or argument.memory is not None or argument.array is not None:
             continue
-        size = int(memory.root.size)
-        if memory.offset + extent.low < 0 or memory.offset + extent.high >= size:
+        stmt = sure_access(kernel, numbers, item)
+        if stmt is not None:
+            does = "reads" if isinstance(stmt, Load) else "writes"
             raise LaunchError(
-                f"`{call.bound.kernel}`: this launch writes `{name}` from element {extent.low} to {extent.high} ({extent.stmt.span}), but "
-                f"its memory ends at {size - memory.offset - 1}: check the sizes that are passed, grid and block. Nothing was launched."
+                f"`{call.bound.kernel}`: `{argument.name}` is None, but this launch {does} it ({stmt.span}): pass an array, or ask in the "
+                f"kernel whether there is one, `if ({argument.name})`. Nothing was launched."
             )
+        if footprints(kernel.body, [item], numbers)[item] != (0, -1):
+            found.add(position)
+    return frozenset(found)
+
+
+def check_adjoint_bounds(adjoint: Adjoint, call: Call) -> None:
+    """Refuses a launch whose adjoint surely adds to a shadow outside of it: where the launch uses what it reads outside of the array. What
+    it reads there and does not use does no harm."""
+    shadows = {p.item: p.position for p in adjoint.parameters if p.role == "shadow"}
+
+    def find() -> tuple[Extent, ...]:
+        body = Kernel(adjoint.name, adjoint.params, adjoint.layout.body, adjoint.primal.span)
+        return tuple(e for e in sure_extents(body, call.numbers(adjoint.primal)) if e.buffer in shadows)
+
+    for extent in adjoint.facts.get(("bounds", call.key), find):
+        words = "reads `{}` from element {} to {} ({}), and its adjoint would add to the shadow there"
+        _check_inside(call, shadows[extent.buffer], extent, words)
+
+
+def _check_inside(call: Call, position: int | None, extent: Extent, words: str) -> None:
+    if position is None or position >= len(call.bound.arguments):
+        return
+    argument = call.bound.arguments[position]
+    memory = argument.memory
+    if memory is None:
+        return
+    first, last = -memory.offset, int(memory.root.size) - memory.offset - 1
+    if extent.low < first or extent.high > last:
+        where = f"ends at {last}" if extent.high > last else f"begins at {first}"
+        raise LaunchError(
+            f"`{call.bound.kernel}`: this launch {words.format(argument.name, extent.low, extent.high, extent.stmt.span)}, but "
+            f"its memory {where}: check the sizes that are passed, grid and block. Nothing was launched."
+        )
 
 
 def premises_hold(adjoint: Adjoint, call: Call) -> bool:

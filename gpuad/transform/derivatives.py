@@ -13,7 +13,7 @@ Conventions where a function has a kink or a jump, each with a test:
 | `pow(x, 0)` for `x` | 0 |
 | `hypot(0, 0)`, `atan2(0, 0)` | 0 for both |
 | `sqrt(0)` | infinite, but 0 if its seed is 0 |
-| `fmod(x, y)` | 1 for x, `-trunc(x / y)` for y |
+| `fmod(x, y)`, `remainder(x, y)` | 1 for x, `-n` for y, of `x - n y` |
 | floor, ceil, trunc, round, rint | 0 |
 | rounding to half precision or to bfloat16 | 1 |
 | `__saturatef` at 0 and 1 | 1 |
@@ -42,7 +42,7 @@ class Partial:
     singular: bool = False
 
 
-_FAR, _LEVELS = 8, 12  # from where on a continued fraction of so many levels is exact to all digits of a double
+_FAR, _LEVELS = 5, 18  # from where on a continued fraction of so many levels is exact to all digits of a double
 
 Rule: TypeAlias = "Callable[..., tuple[Partial, ...]]"
 
@@ -90,7 +90,7 @@ _rule("rcbrt", singular=True)(lambda x, r: b.div(r, b.mul(_k(-3, x), x)))
 _rule("exp", "__expf")(lambda x, r: r)
 _rule("exp2")(lambda x, r: b.mul(_k(math.log(2), x), r))
 _rule("exp10", "__exp10f")(lambda x, r: b.mul(_k(math.log(10), x), r))
-_rule("expm1")(lambda x, r: b.add(r, _k(1, x)))
+_rule("expm1")(lambda x, r: b.call("exp", x))  # of r + 1 nothing is left where x is far below 0
 _rule("log", "__logf", singular=True)(lambda x, r: b.div(_k(1, x), x))
 _rule("log2", "__log2f", singular=True)(lambda x, r: b.div(_k(1 / math.log(2), x), x))
 _rule("log10", "__log10f", singular=True)(lambda x, r: b.div(_k(1 / math.log(10), x), x))
@@ -107,7 +107,7 @@ _rule("acos", singular=True)(lambda x, r: b.neg(b.call("rsqrt", b.mul(b.sub(_k(1
 _rule("atan")(lambda x, r: b.div(_k(1, x), b.add(_k(1, x), _square(x))))
 _rule("sinh")(lambda x, r: b.call("cosh", x))
 _rule("cosh")(lambda x, r: b.call("sinh", x))
-_rule("tanh")(lambda x, r: b.sub(_k(1, x), _square(r)))
+_rule("tanh")(lambda x, r: b.div(_k(1, x), _square(b.call("cosh", x))))  # nothing is left of 1 - r * r where x is large
 _rule("asinh")(lambda x, r: b.div(_k(1, x), b.call("hypot", x, _k(1, x))))  # the square of x may leave the range of its type
 _rule("acosh", singular=True)(lambda x, r: b.mul(b.call("rsqrt", b.sub(x, _k(1, x))), b.call("rsqrt", b.add(x, _k(1, x)))))
 _rule("atanh", singular=True)(lambda x, r: b.div(_k(1, x), b.mul(b.sub(_k(1, x), x), b.add(_k(1, x), x))))
@@ -130,8 +130,7 @@ _rule("gpuad_half", "gpuad_bfloat16")(lambda x, r: _k(1, x))
 _rule("__saturatef")(lambda x, r: b.select(_within(x), _k(1, x), _k(0, x)))
 _rule("__frcp_rn", "__drcp_rn", singular=True)(lambda x, r: b.neg(_square(r)))
 
-_rule("fmod")(lambda x, y, r: (_k(1, x), b.neg(b.call("trunc", b.div(x, y)))))
-_rule("remainder")(lambda x, y, r: (_k(1, x), b.neg(b.call("rint", b.div(x, y)))))
+_rule("fmod", "remainder")(lambda x, y, r: (_k(1, x), b.neg(_quotient(x, y, r))))
 _rule("__fadd_rn", "__dadd_rn")(lambda x, y, r: (_k(1, x), _k(1, x)))
 _rule("__fsub_rn", "__dsub_rn")(lambda x, y, r: (_k(1, x), _k(-1, x)))
 _rule("__fmul_rn", "__dmul_rn")(lambda x, y, r: (y, x))
@@ -139,6 +138,12 @@ _rule("__fdividef", "__fdiv_rn", "__ddiv_rn", singular=True)(lambda x, y, r: (b.
 _rule("fma", "__fmaf_rn", "__fma_rn")(lambda x, y, z, r: (y, x, _k(1, x)))
 _rule("ldexp")(lambda x, n, r: (Call("ldexp", (_k(1, x), n), x.type), None))
 _rule("rhypot", singular=True)(lambda x, y, r: tuple(b.neg(b.mul(b.mul(b.mul(v, r), r), r)) for v in (x, y)))
+
+
+def _quotient(x: Expr, y: Expr, r: Expr) -> Expr:
+    """The whole number n of `r = x - n y`, which is that of the primal: `x / y` may be rounded to the next one. Exact up to 2^51 (2^22 in
+    single precision), to the last digit beyond."""
+    return b.call("rint", b.div(b.sub(x, r), y))
 
 
 def _within(x: Expr) -> Expr:

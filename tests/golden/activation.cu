@@ -41,7 +41,7 @@ extern "C" __global__ void activation_reverse(
     int row = blockIdx.y;
     float dslope_2 = 0.0f;
     if (i < n) {
-        float value = x_saved[row * n + i];
+        const float value = x_saved[row * n + i];
         int choice = kind[row];
         float dvalue = 0.0f;
         if (choice != 0) {
@@ -63,9 +63,8 @@ extern "C" __global__ void activation_reverse(
             } else if (choice == 3) {
                 const float value_2 = 1.0f / (1.0f + expf(-value));
                 dvalue = expf(-value) * gpuad_chain(dx_2, value_2 / (1.0f + expf(-value)));
-            } else if (choice == 5) {
-                value = tanhf(value);
-                dvalue = (1.0f - value * value) * dx_2;
+            } else {
+                dvalue = choice == 5 ? 1.0f / (coshf(value) * coshf(value)) * dx_2 : 0.0f;
             }
         }
         if (dvalue != 0.0f) {

@@ -160,7 +160,7 @@ def digamma(x: Array) -> Array:
     """psi(x): NaN at 0, -1, -2, ..."""
     x = np.asarray(x, np.float64)
     negative = x <= 0
-    total = np.where(negative, -np.pi / np.tan(np.pi * (x - np.floor(x))), 0.0)
+    total = np.where(negative, -np.pi / np.tan(np.pi * (x - np.rint(x))), 0.0)
     total = np.where(negative & (x == np.floor(x)), np.nan, total)
     x = np.where(negative, 1 - x, x)
     for _ in range(12):
@@ -175,7 +175,7 @@ def trigamma(x: Array) -> Array:
     """psi'(x): infinite at 0, -1, -2, ..."""
     x = np.asarray(x, np.float64)
     negative = x <= 0
-    sine = np.sin(np.pi * (x - np.floor(x)))
+    sine = np.sin(np.pi * (x - np.rint(x)))
     total = np.where(negative, np.pi**2 / sine**2, 0.0)
     total = np.where(negative & (x == np.floor(x)), np.inf, total)
     sign = np.where(negative, -1.0, 1.0)

@@ -36,8 +36,8 @@ GPUAD_C complex<double>::complex(const complex<float>& z) { re = z.real(); im = 
 GPUAD_C complex<float>& complex<float>::operator=(const complex<double>& z) { re = (float)z.real(); im = (float)z.imag(); return *this; }
 GPUAD_C complex<double>& complex<double>::operator=(const complex<float>& z) { re = z.real(); im = z.imag(); return *this; }
 
-// `huge`: where tanh is 1 to all digits. Signs are factors, not those of `fabs`, which has no derivative where a root has one: on the axes.
-#define GPUAD_COMPLEX(T, huge) \
+// Signs are factors, not those of `fabs`, which has no derivative where a root has one: on the axes.
+#define GPUAD_COMPLEX(T) \
   GPUAD_C T abs(const complex<T>& z) { \
     T r = ::hypot(z.real(), z.imag()); \
     return r; \
@@ -110,8 +110,10 @@ GPUAD_C complex<double>& complex<double>::operator=(const complex<float>& z) { r
     return complex<T>(::cosh(z.real()) * ::cos(z.imag()), ::sinh(z.real()) * ::sin(z.imag())); \
   } \
   GPUAD_C complex<T> tanh(const complex<T>& z) { \
-    if (::fabs(z.real()) > T(huge)) { \
-      return complex<T>(::tanh(z.real()), 4 * ::sin(z.imag()) * ::cos(z.imag()) * ::exp(-2 * ::fabs(z.real()))); \
+    if (::fabs(z.real()) > T(1)) { /* 1 - 2u / (1 + u) with u = exp(-2z), whose derivative does not cancel */ \
+      T right = z.real() > 0 ? T(1) : T(-1), e = ::exp(-2 * right * z.real()), c = e * ::cos(2 * z.imag()); \
+      T q = 1 / (1 + 2 * c + e * e); \
+      return complex<T>(right * (1 - 2 * (c + e * e) * q), 2 * e * ::sin(2 * z.imag()) * q); \
     } \
     T t = ::tan(z.imag()), s = ::sinh(z.real()), b = 1 + t * t, d = 1 + b * s * s; \
     return complex<T>(b * ::cosh(z.real()) * s / d, t / d); \
@@ -151,8 +153,8 @@ GPUAD_C complex<double>& complex<double>::operator=(const complex<float>& z) { r
     complex<T> a = atanh(complex<T>(-z.imag(), z.real())); \
     return complex<T>(a.imag(), -a.real()); \
   }
-GPUAD_COMPLEX(float, 11)
-GPUAD_COMPLEX(double, 22)
+GPUAD_COMPLEX(float)
+GPUAD_COMPLEX(double)
 #undef GPUAD_COMPLEX
 
 // Powers of mixed precision are computed in double.
