@@ -506,3 +506,16 @@ def test_a_program_of_all_kinds(executor: str, save: str) -> None:
 
 def _like(x: Any, size: int) -> tuple[Any]:
     return (Duplicated(np.zeros(size)) if isinstance(x, Duplicated) else np.zeros(size),)
+
+
+def test_windows_and_broadcast_arrays_are_read_where_they_are(executor: Any) -> None:
+    """Who is told the strides of its arrays may read elements that share memory."""
+    k = ElementwiseKernel("float64 x, float64 a", "float64 y", "y = x * x * a", "windows")
+    x = np.arange(6.0)
+    for view in (np.lib.stride_tricks.sliding_window_view(x, 3), np.broadcast_to(x, (4, 6))):
+        a, y = Duplicated(np.ones(view.shape)), Duplicated(np.zeros(view.shape), np.ones(view.shape))
+        autodiff(k, view, a, y)
+        np.testing.assert_array_equal(a.shadow, view * view)
+    window = np.lib.stride_tricks.sliding_window_view(x, 3)
+    with pytest.raises(gpuad.UnsupportedError, match="a pair whose elements share memory"):
+        autodiff(k, Duplicated(window), window, np.zeros(window.shape))

@@ -192,7 +192,7 @@ def test_empty_arrays() -> None:
         x += y
         results = [x.sum(axis=0), x.prod(axis=0), x.max(axis=1), x.var(axis=1), x @ np.ones((3, 2)), x.cumsum(axis=0), ops.sort(x)]
         results += [ops.einsum("ij->j", x), x.T @ x, ops.concatenate([x, x]), ops.take(x, np.zeros(0, int), axis=0), x[:, [0, 1]]]
-    tape.reverse({r: 1.0 for r in results if r.size})
+    tape.reverse({r: 1.0 for r in results if r.size}, allow_unused=True)  # there is nothing that could reach them
     np.testing.assert_array_equal(y.shadow, 0)
     np.testing.assert_array_equal(results[1].primal, 1)
 

@@ -12,7 +12,7 @@ from ..annotations import Const, Duplicated
 from ..program.rules import rule
 from .adjoints import add_to, library_of
 from .elementwise import apart, apply, check_out, check_recorded
-from .layout import primal_of
+from .layout import array_of, primal_of
 from .reductions import result_for
 from .temporaries import new_array
 
@@ -44,7 +44,9 @@ def einsum(subscripts: str, *operands: Any, out: Any = None, optimize: Any = Fal
     twice in one operand for its diagonal. ValueError for subscripts that do not fit. Where `out` overlaps an operand, that one is copied
     first."""
     check_recorded("einsum", (*operands, out))
-    inputs, result = _parsed(subscripts, [primal_of(x).ndim for x in operands])
+    if not isinstance(subscripts, str):
+        raise TypeError(f"einsum: the subscripts come first, as text like 'ij,jk->ik', not {type(subscripts).__name__}")
+    inputs, result = _parsed(subscripts, [array_of("einsum", x).ndim for x in operands])
     pairs = [_diagonal(x, letters) for x, letters in zip(operands, inputs, strict=True)]
     operands, inputs = tuple(x for x, _ in pairs), [letters for _, letters in pairs]
     sizes = _sizes(operands, inputs)

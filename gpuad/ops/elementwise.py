@@ -14,14 +14,14 @@ import numpy as np
 
 from ..annotations import Active, BatchDuplicated, Const, Duplicated, as_array, namespace
 from ..arguments.aliasing import hull, overlap, region
+from ..arguments.layouts import repeats
 from ..errors import ShadowError, TapeError, UnsupportedError
 from ..ir.dtypes import is_half
 from ..program.context import current
-from ..program.rules import repeats
 from .complex import result_type as complex_result_type
 from .complex import run as run_complex
 from .known import Launch, known, made_again, remember
-from .layout import Axes, axes, broadcast_shape, hull_size, primal_of, reached, refuse_repeated, same, shadows_of
+from .layout import Axes, axes, broadcast_shape, hull_size, primal_of, reached, refuse_repeated, refuse_windows, same, shadows_of
 from .table import TABLE, Elementwise, result_type
 from .temporaries import new_array, paired, refuse_swapped, temporary
 from .text import Array, Number, Spec, built
@@ -142,7 +142,7 @@ def _value(x: Any) -> Any:
 def _result(name: str, inputs: Sequence[Any], arrays: Sequence[Any], dtype: np.dtype[Any]) -> Any:
     if not arrays:
         raise TypeError(f"{name} needs an array among its operands, or out=")
-    array = new_array(arrays[0], broadcast_shape(arrays), dtype)
+    array = new_array(arrays[0], broadcast_shape(name, arrays), dtype)
     pair = paired(array, inputs)
     return temporary(array) if pair is array and any(isinstance(x, Active) for x in inputs) else pair
 
@@ -151,7 +151,7 @@ def _check_output(name: str, target: Any, arrays: Sequence[Any], compute: np.dty
     if not hasattr(target, "strides") or isinstance(target, np.generic):
         raise TypeError(f"{name}: out is no array")
     shape = tuple(target.shape)
-    if broadcast_shape([target, *arrays]) != shape:
+    if broadcast_shape(name, [target, *arrays]) != shape:
         raise ValueError(f"{name}: operands of shapes {[tuple(a.shape) for a in arrays]} do not fit into an output of shape {shape}")
     if not np.can_cast(compute, target.dtype, "same_kind"):
         raise TypeError(f"{name}: cannot cast the result from {compute} to {target.dtype}")
@@ -206,10 +206,8 @@ def _narrowed(x: Any) -> Any:
     array = primal_of(x)
     if not isinstance(x, Duplicated | BatchDuplicated) or not repeats(array):
         return x
-    narrow = x[tuple(slice(0, 1) if step == 0 else slice(None) for step in array.strides)]
-    if array.dtype.kind == "c" and repeats(primal_of(narrow)):
-        raise UnsupportedError("complex arrays whose elements share memory, other than by broadcasting, have no adjoint: pass a copy")
-    return narrow
+    refuse_windows(x)
+    return x[tuple(slice(0, 1) if step == 0 else slice(None) for step in array.strides)]
 
 
 def _overlap(a: Any, b: Any) -> bool:

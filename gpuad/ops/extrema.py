@@ -11,8 +11,8 @@ from ..errors import UnsupportedError
 from ..program.rules import rule
 from .adjoints import add_to, from_rows, in_rows, library_of
 from .elementwise import apart, apply
-from .layout import primal_of
-from .reductions import Axis, axes_of, mean, reduction_result, sum, total_type
+from .layout import array_of, primal_of
+from .reductions import Axis, mean, reduced_axes, reduction_result, sum, total_type
 
 
 def _extreme_reverse(x: Any, dx: Any, dy: Any, axes: tuple[int, ...], name: str) -> None:
@@ -60,8 +60,8 @@ def min(x: Any, axis: Axis = None, out: Any = None, keepdims: bool = False) -> A
 
 
 def _chosen(name: str, x: Any, axis: Axis, out: Any, keepdims: bool) -> Any:
-    primal = primal_of(x)
-    axes = axes_of(axis, primal.ndim)
+    primal = array_of(name, x)
+    axes = reduced_axes(name, axis, primal.ndim)
     if primal.dtype.kind == "c":
         raise UnsupportedError(f"gpuad.ops.{name} takes real arrays")
     if math.prod(primal.shape[a] for a in axes) == 0:
@@ -73,8 +73,8 @@ def _chosen(name: str, x: Any, axis: Axis, out: Any, keepdims: bool) -> Any:
 
 def prod(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
     """The product over `axis` (all by default), as `numpy.prod`."""
-    primal = primal_of(x)
-    axes = axes_of(axis, primal.ndim)
+    primal = array_of("prod", x)
+    axes = reduced_axes("prod", axis, primal.ndim)
     out = reduction_result("prod", x, axes, dtype or total_type(primal.dtype, False), out, keepdims)
     _prod(apart(x, primal_of(out)), out, axes)
     return out
@@ -82,10 +82,10 @@ def prod(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims
 
 def var(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """The variance over `axis` (all by default), as `numpy.var`: over the number of elements less `ddof`."""
-    primal = primal_of(x)
+    primal = array_of("var", x)
     if primal.dtype.kind == "c":
         raise UnsupportedError("gpuad.ops.var takes real arrays")
-    count = math.prod(primal.shape[a] for a in axes_of(axis, primal.ndim))
+    count = math.prod(primal.shape[a] for a in reduced_axes("var", axis, primal.ndim))
     squares = apply("square", apply("subtract", x, mean(x, axis, dtype, keepdims=True)))
     found = mean(squares, axis, dtype, out, keepdims)
     return found if ddof == 0 else apply("multiply", found, count / (count - ddof) if count != ddof else math.nan, out=found)
@@ -100,8 +100,9 @@ def std(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: flo
 def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Any:
     """The root of the sum of squares over `axis` (all by default), as `numpy.linalg.norm` has it for vectors and, with `ord` None or
     "fro", for matrices; not differentiable where it is 0."""
-    if ord not in (None, "fro") and not (ord == 2 and len(axes_of(axis, primal_of(x).ndim)) == 1):
+    if ord not in (None, "fro") and not (ord == 2 and len(reduced_axes("norm", axis, array_of("norm", x).ndim)) == 1):
         raise UnsupportedError(f"gpuad.ops.norm: ord={ord!r} is not differentiated")
-    size = apply("absolute", x) if primal_of(x).dtype.kind == "c" else x
-    found = sum(apply("square", size), axis=axis, keepdims=keepdims)
+    size = apply("absolute", x) if array_of("norm", x).dtype.kind == "c" else x
+    axes = None if axis is None else reduced_axes("norm", axis, array_of("norm", x).ndim)
+    found = sum(apply("square", size), axis=axes, keepdims=keepdims)
     return apply("sqrt", found, out=found)

@@ -3,7 +3,7 @@ its adjoint: the inverse without its factor."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from ..errors import UnsupportedError
 from ..program.rules import rule
 from .adjoints import add_to, library_of
 from .elementwise import apart, check_out, check_recorded
-from .layout import primal_of
+from .layout import array_of, axis_of, primal_of
 from .reductions import result_for
 
 _INVERSE = {"fftn": "ifftn", "ifftn": "fftn"}
@@ -94,10 +94,10 @@ def ifftn(x: Any, s: Any = None, axes: Sequence[int] | None = None, norm: str | 
 def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Any = None) -> Any:
     """The transform of a real array along one axis, length // 2 + 1 frequencies of it, as `numpy.fft.rfft`."""
     check_recorded("rfft", (x, out))
-    primal = primal_of(x)
+    primal = array_of("rfft", x)
     if primal.dtype.kind == "c":
         raise TypeError("rfft takes real arrays")
-    axis = range(primal.ndim)[axis]
+    axis = axis_of("rfft", axis, primal.ndim)
     _check_lengths("rfft", primal, None if n is None else (n,), (axis,))
     return _along(_rfft, "rfft", x, axis, norm, out, primal.shape[axis] // 2 + 1, _spectrum_type(primal.dtype))
 
@@ -105,8 +105,8 @@ def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None, 
 def irfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Any = None) -> Any:
     """The real array of length `n` (by default the even one) whose transform is given, as `numpy.fft.irfft`."""
     check_recorded("irfft", (x, out))
-    primal = primal_of(x)
-    axis = range(primal.ndim)[axis]
+    primal = array_of("irfft", x)
+    axis = axis_of("irfft", axis, primal.ndim)
     length = 2 * (primal.shape[axis] - 1) if n is None else int(n)
     if length < 1 or length // 2 + 1 != primal.shape[axis]:
         raise UnsupportedError(f"irfft: {primal.shape[axis]} frequencies are not those of {length} numbers; cut or pad them before")
@@ -124,8 +124,9 @@ def _along(rule_: Any, name: str, x: Any, axis: int, norm: str | None, out: Any,
 
 def _transform(name: str, function: str, x: Any, lengths: Any, axes: Sequence[int] | None, norm: str | None, out: Any) -> Any:
     check_recorded(name, (x, out))
-    primal = primal_of(x)
-    chosen = tuple(range(primal.ndim)) if axes is None else tuple(range(primal.ndim)[a] for a in axes)
+    primal = array_of(name, x)
+    named = range(primal.ndim) if axes is None else axes if isinstance(axes, Iterable) else (axes,)
+    chosen = tuple(axis_of(name, a, primal.ndim) for a in named)
     _check_lengths(name, primal, lengths, chosen)
     dtype = _spectrum_type(primal.dtype)
     if out is None:
@@ -136,6 +137,8 @@ def _transform(name: str, function: str, x: Any, lengths: Any, axes: Sequence[in
 
 
 def _check_lengths(name: str, array: Any, lengths: Any, axes: Sequence[int]) -> None:
+    if lengths is not None and not isinstance(lengths, Iterable):
+        raise TypeError(f"{name}: s is a tuple of lengths, one for each axis, not {lengths!r}")
     if lengths is not None and tuple(lengths) != tuple(array.shape[a] for a in axes):
         raise UnsupportedError(f"{name} of other lengths than the array's, {tuple(lengths)}; cut or pad it before")
 

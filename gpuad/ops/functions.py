@@ -4,29 +4,40 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from ..annotations import BatchDuplicated, Duplicated
+from ..errors import ShadowError
 from .elementwise import apart, apply, check_into
-from .layout import primal_of
+from .layout import array_of, primal_of
 from .temporaries import new_array, paired
 
 
 def fill(x: Any, value: Any) -> None:
     """Sets every element of `x` to a number."""
+    array_of("fill", x)
     apply("copyto", value, out=x)
 
 
 def copyto(x: Any, source: Any) -> None:
     """`x[...] = source`, broadcast and converted to x's type."""
+    array_of("copyto", x)
     apply("copyto", source, out=x)
 
 
 def copy(x: Any) -> Any:
     """A copy of an array, as a temporary."""
-    return astype(x, primal_of(x).dtype)
+    return astype(x, array_of("copy", x).dtype)
 
 
 def astype(x: Any, dtype: Any) -> Any:
     """A copy of an array in another type."""
-    array = new_array(primal_of(x), primal_of(x).shape, dtype)
+    like = array_of("astype", x)
+    if isinstance(x, Duplicated | BatchDuplicated) and np.dtype(dtype).kind in "biu":
+        raise ShadowError(
+            f"gpuad.ops.astype: an array of {np.dtype(dtype)} carries no gradient; take x.primal.astype({np.dtype(dtype).name!r})"
+        )
+    array = new_array(like, like.shape, dtype)
     return apply("copyto", x, out=paired(array, (x,)))
 
 
@@ -89,6 +100,7 @@ def clip(x: Any, low: Any, high: Any, out: Any = None) -> Any:
 
 def axpy(a: Any, x: Any, y: Any) -> Any:
     """y += a * x, in place; `a` is a number, an Active, or an array."""
+    array_of("axpy", y)
     return apply("axpy", a, x, out=y)
 
 

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from ..annotations import Duplicated, namespace, resolve
+from ..arguments.layouts import repeats
 from ..errors import LaunchError
 from ..launching import add_in_fixed_point
 from ..program.region import Region
-from ..program.rules import repeats, rule
+from ..program.rules import rule
 from .adjoints import elements_of, library_of, part_for
 from .elementwise import apart, apply, check_out, check_recorded, copied
-from .layout import broadcast_shape, element_strides, primal_of, refuse_repeated
+from .layout import array_of, axis_of, element_strides, primal_of, refuse_repeated
 from .reductions import result_for
 from .temporaries import new_array, temporary
 from .views import reshape
@@ -106,8 +107,9 @@ def take(x: Any, indices: Any, axis: int | None = None, out: Any = None) -> Any:
     """The elements of `x` at `indices` (integers, any shape) along an axis, or of the flat array, as `numpy.take`. Repeated indices add up
     in the gradient."""
     check_recorded("take", (x, out))
+    array_of("take", x)
     x = _owned(x) if out is None else apart(x, primal_of(out))
-    return _taken(x, _axis_offsets(primal_of(x), indices, axis), out)
+    return _taken(x, _axis_offsets("take", primal_of(x), indices, axis), out)
 
 
 def _owned(x: Any) -> Any:
@@ -124,17 +126,20 @@ def _taken(x: Any, where: Any, out: Any) -> Any:
     return out
 
 
-def _axis_offsets(array: Any, indices: Any, axis: int | None) -> Any:
+def _axis_offsets(name: str, array: Any, indices: Any, axis: int | None) -> Any:
     library = namespace(array)
-    indices = library.asarray(indices)
+    indices = library.asarray(_plain_key(indices))
+    if indices.dtype.kind not in "iub" and indices.size:
+        raise IndexError(f"{name}: indices are whole numbers, not {indices.dtype}")
+    indices = indices if indices.size else indices.astype(np.int64)
     if indices.dtype.kind == "b":  # numbers here, no mask
         indices = indices.astype(np.int64)
     if axis is None:
         if library is np and indices.size and not (-array.size <= indices.min() and indices.max() < array.size):
-            raise IndexError(f"an index is out of bounds for an array of {array.size} elements")
+            raise IndexError(f"{name}: an index is out of bounds for an array of {array.size} elements")
         axes = array if array.ndim else array[None]
         return offsets(axes, library.unravel_index(indices % max(array.size, 1), axes.shape))
-    axis = range(array.ndim)[axis]
+    axis = axis_of(name, axis, array.ndim)
     return offsets(array, (*[slice(None)] * axis, indices))
 
 
@@ -156,7 +161,7 @@ def put(x: Any, indices: Any, values: Any, axis: int | None = None) -> None:
     """Sets elements at `indices` of the flat array, where values are taken in flat order and repeated, as `numpy.put` does; or along an
     axis, where they are broadcast. LaunchError for repeated indices."""
     check_recorded("put", (x, values))
-    where = _axis_offsets(primal_of(x), indices, axis)
+    where = _axis_offsets("put", array_of("put", x), indices, axis)
     if axis is None and getattr(primal_of(values), "ndim", 0) > 0:
         values = reshape(copied(values), -1) if primal_of(values).ndim > 1 else values
         count = int(primal_of(values).size)
@@ -167,7 +172,7 @@ def put(x: Any, indices: Any, values: Any, axis: int | None = None) -> None:
 def scatter_add(x: Any, key: Any, values: Any) -> None:
     """`x[key] += values` where elements may be named more than once, as `numpy.add.at`."""
     check_recorded("scatter_add", (x, values))
-    _write(_add, x, offsets(primal_of(x), _plain_key(key)), values)
+    _write(_add, x, offsets(array_of("scatter_add", x), _plain_key(key)), values)
 
 
 def _write(rule_: Any, x: Any, where: Any, value: Any) -> None:
@@ -195,10 +200,16 @@ def _region(array: Any, where: Any) -> Region:
     return Region(np.stack([low[first], low[last] + size], axis=1).astype(np.int64))
 
 
+def _fits(shape: tuple[int, ...], places: tuple[int, ...]) -> bool:
+    """Whether values of a shape broadcast to places."""
+    own = shape[::-1]
+    return all(n == 1 for n in own[len(places) :]) and all(n in (1, m) for n, m in zip(own, places[::-1], strict=False))
+
+
 def _spread(value: Any, where: Any, like: Any) -> Any:
     """The values in an array of their own, one for each place."""
     array = primal_of(value)
-    if hasattr(array, "shape") and broadcast_shape([array, where]) != tuple(where.shape):
+    if hasattr(array, "shape") and not _fits(tuple(array.shape), tuple(where.shape)):
         raise ValueError(f"values of shape {tuple(array.shape)} do not fit {tuple(where.shape)} places")
     copy = new_array(like, where.shape, like.dtype)
     return apply("copyto", value, out=temporary(copy) if isinstance(value, Duplicated) else copy)

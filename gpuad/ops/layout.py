@@ -6,19 +6,50 @@ in the thread's number: the regions of an operation are then exact, and accumula
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..annotations import BatchDuplicated, Const, Duplicated, address, namespace
-from ..errors import LaunchError, ShadowError
+from ..arguments.layouts import repeats
+from ..errors import LaunchError, ShadowError, UnsupportedError
 
 
 def primal_of(x: Any) -> Any:
     """The array itself, of an annotated one too."""
     return x.primal if isinstance(x, Duplicated | BatchDuplicated | Const) else x
+
+
+def array_of(name: str, x: Any) -> Any:
+    """The same; TypeError for what is no array."""
+    array = primal_of(x)
+    if not hasattr(array, "strides"):
+        raise TypeError(f"{name} takes arrays, not {type(array).__name__}; make one of it before, as with numpy.asarray")
+    return array
+
+
+def axis_of(name: str, axis: Any, ndim: int) -> int:
+    """An axis by its number from 0 on; TypeError for what is no whole number, NumPy's AxisError where there is none of that number."""
+    try:
+        number = operator.index(axis)
+    except TypeError:
+        raise TypeError(f"{name}: an axis is a whole number, not {axis!r}") from None
+    if not -ndim <= number < ndim:
+        raise np.exceptions.AxisError(f"{name}: axis {number} is out of bounds for an array with {ndim} axes")
+    return number % ndim
+
+
+def axes_of(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
+    """Axes by their numbers from 0 on, all for None; ValueError where one comes twice."""
+    if axis is None:
+        return tuple(range(ndim))
+    found = tuple(axis_of(name, a, ndim) for a in (axis if isinstance(axis, Iterable) and not isinstance(axis, str) else (axis,)))
+    if len(set(found)) < len(found):
+        raise ValueError(f"{name}: an axis occurs twice in {axis}")
+    return found
 
 
 def element_strides(array: Any) -> tuple[int, ...]:
@@ -44,11 +75,22 @@ def reached(x: Any) -> Any:
     a tape knows the very object again."""
     if isinstance(x, Duplicated | BatchDuplicated):
         check_pair(x)
+        refuse_windows(x)
     array = primal_of(x)
     if all(s > 0 or n == 1 for s, n in zip(array.strides, array.shape, strict=True)):
         return x
     key = (*(slice(0, 1) if s == 0 else slice(None, None, 1 if s > 0 else -1) for s in array.strides), Ellipsis)
     return type(x)(array[key]) if isinstance(x, Const) else x[key]
+
+
+def refuse_windows(x: Any) -> None:
+    """UnsupportedError for a pair whose elements share memory otherwise than by broadcasting, which the shadow's would, too."""
+    array = primal_of(x)
+    if repeats(array) and repeats(array[tuple(slice(0, 1) if step == 0 else slice(None) for step in array.strides)]):
+        raise UnsupportedError(
+            "a pair whose elements share memory, as those of a sliding window, has no adjoint: take the elements by an index array, "
+            "`X[indices]`, which is recorded"
+        )
 
 
 def shadows_of(x: Any) -> tuple[Any, ...]:
@@ -129,10 +171,14 @@ def _broadcast(array: Any, shape: Sequence[int]) -> list[int]:
 
 def refuse_repeated(array: Any, name: str) -> None:
     """An output whose elements share memory has no defined content."""
-    if array.size and any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
-        raise LaunchError(f"{name}: the output is a broadcast array (a stride of 0), its elements share memory; pass an array of its own")
+    if repeats(array):
+        raise LaunchError(f"{name}: elements of the output share memory (a stride of 0, a sliding window); pass an array of its own")
 
 
-def broadcast_shape(arrays: Sequence[Any]) -> tuple[int, ...]:
-    """The common shape; ValueError as NumPy raises it."""
-    return tuple(int(n) for n in np.broadcast_shapes(*(tuple(a.shape) for a in arrays)))
+def broadcast_shape(name: str, arrays: Sequence[Any]) -> tuple[int, ...]:
+    """The common shape; ValueError where there is none."""
+    shapes = [tuple(a.shape) for a in arrays]
+    try:
+        return tuple(int(n) for n in np.broadcast_shapes(*shapes))
+    except ValueError:
+        raise ValueError(f"{name}: arrays of shapes {', '.join(map(str, shapes))} cannot be broadcast to one shape") from None

@@ -11,7 +11,7 @@ from ..errors import ShadowError, UnsupportedError
 from ..program.rules import rule
 from .adjoints import add_to, adjoint_of, library_of
 from .elementwise import apart, apply, check_out, check_recorded
-from .layout import primal_of
+from .layout import array_of, primal_of
 from .reductions import result_for
 from .views import expand_dims, ravel, view
 
@@ -38,8 +38,8 @@ def matmul(a: Any, b: Any, out: Any = None) -> Any:
     """Product of matrices (..., m, k) and (..., k, n), or vectors (k,), as `numpy.matmul`. Where `out` overlaps an operand, that one is
     copied first."""
     check_recorded("matmul", (a, b, out))
-    one, two = primal_of(a), primal_of(b)
-    shape, dtype = _matmul_shape(tuple(one.shape), tuple(two.shape)), np.result_type(one.dtype, two.dtype)
+    one, two = array_of("matmul", a), array_of("matmul", b)
+    shape, dtype = _matmul_shape("matmul", tuple(one.shape), tuple(two.shape)), np.result_type(one.dtype, two.dtype)
     if out is None:
         out = result_for((a, b), shape, dtype)
     check_out("matmul", out, shape, dtype)
@@ -52,11 +52,15 @@ def matmul(a: Any, b: Any, out: Any = None) -> Any:
     return out
 
 
-def _matmul_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+def _matmul_shape(name: str, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of a product; ValueError where the operands do not fit."""
     if not a or not b or a[-1] != b[-2 if len(b) > 1 else 0]:
-        raise ValueError(f"matmul: matrices of shapes {a} and {b} do not fit")
-    return (*np.broadcast_shapes(a[:-2], b[:-2]), *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
+        raise ValueError(f"{name}: matrices of shapes {a} and {b} do not fit")
+    try:
+        stack = np.broadcast_shapes(a[:-2], b[:-2])
+    except ValueError:
+        raise ValueError(f"{name}: stacks of matrices of shapes {a} and {b} do not fit") from None
+    return (*stack, *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
 
 
 def _gemm_reverse(
@@ -103,17 +107,23 @@ def gemm(alpha: Any, a: Any, b: Any, beta: Any, c: Any) -> Any:
     """C <- alpha A B + beta C, for matrices (..., m, k), (..., k, n), (..., m, n); alpha and beta are numbers or Active. With beta = 0 what
     C held does not matter, not even NaN. Where C overlaps A or B, that one is copied first. Gives C."""
     check_recorded("gemm", (alpha, a, b, beta, c))
-    one, two, target = primal_of(a), primal_of(b), primal_of(c)
+    one, two, target = (array_of("gemm", x) for x in (a, b, c))
     if any(x.ndim < 2 for x in (one, two, target)):
-        raise ValueError("gemm takes matrices")
-    check_out("gemm", c, _matmul_shape(tuple(one.shape), tuple(two.shape)), np.result_type(one.dtype, two.dtype))
-    _gemm(_scalar(alpha, target.dtype), apart(a, target), apart(b, target), _scalar(beta, target.dtype), c)
+        raise ValueError(f"gemm takes matrices, not arrays of shapes {tuple(one.shape)}, {tuple(two.shape)} and {tuple(target.shape)}")
+    check_out("gemm", c, _matmul_shape("gemm", tuple(one.shape), tuple(two.shape)), np.result_type(one.dtype, two.dtype))
+    _gemm(_scalar("alpha", alpha, target.dtype), apart(a, target), apart(b, target), _scalar("beta", beta, target.dtype), c)
     return c
 
 
-def _scalar(x: Any, dtype: Any) -> Any:
-    """A number in the type of the arrays. UnsupportedError for a complex one with real arrays, ShadowError for one with a real shadow."""
-    if dtype.kind != "c" and np.iscomplexobj(x.value if isinstance(x, Active) else x):
+def _scalar(name: str, x: Any, dtype: Any) -> Any:
+    """A number in the type of the arrays. TypeError for what is no number, UnsupportedError for a complex one with real arrays, ShadowError
+    for one with a real shadow."""
+    value = x.value if isinstance(x, Active) else x
+    if not isinstance(value, bool | int | float | complex | np.generic | np.ndarray) or np.ndim(value) > 0:
+        raise TypeError(
+            f"gemm: {name} is a number or an Active, not {type(x).__name__}; multiply by an array before: gemm(1.0, x * a, ...)"
+        )
+    if dtype.kind != "c" and np.iscomplexobj(value):
         raise UnsupportedError("gpuad.ops.gemm: a complex factor of real matrices; make them complex")
     if isinstance(x, Active) and np.iscomplexobj(x.value) and not np.iscomplexobj(x.shadow):
         raise ShadowError("gpuad.ops.gemm: a complex Active number has a real shadow, which would drop half of its gradient")
@@ -156,10 +166,10 @@ def solve_triangular(a: Any, b: Any, lower: bool = False, trans: int | str = 0, 
     solves the transposed system, 2 or "C" the adjoint one. The other triangle is not read and gets no gradient, nor does a unit diagonal.
     `out` may be `b`."""
     check_recorded("solve_triangular", (a, b, out))
-    one, two = primal_of(a), primal_of(b)
+    one, two = array_of("solve_triangular", a), array_of("solve_triangular", b)
     if one.ndim != 2 or one.shape[0] != one.shape[1] or two.ndim not in (1, 2) or two.shape[0] != one.shape[0]:
         raise ValueError(f"solve_triangular: a matrix (n, n) and b of shape (n,) or (n, k), not {tuple(one.shape)} and {tuple(two.shape)}")
-    if trans not in _TRANS:
+    if not any(trans == known for known in _TRANS):
         raise ValueError(f"solve_triangular: trans is 0, 1, 2, 'N', 'T' or 'C', not {trans!r}")
     dtype = np.result_type(one.dtype, two.dtype, np.float32)
     if out is None:

@@ -14,7 +14,7 @@ from ..ir.dtypes import is_half, is_real
 from ..program.rules import rule
 from .adjoints import add_to, library_of
 from .elementwise import apart, apply, check_out, check_recorded
-from .layout import primal_of
+from .layout import array_of, axes_of, axis_of, primal_of
 from .temporaries import new_array, temporary
 from .views import reshape
 
@@ -28,20 +28,9 @@ def result_for(inputs: tuple[Any, ...], shape: tuple[int, ...], dtype: Any) -> A
     return temporary(array) if any(isinstance(x, Duplicated) for x in inputs) else array
 
 
-def axes_of(axis: Axis, ndim: int) -> tuple[int, ...]:
-    """Axes by their numbers from 0 on; NumPy's AxisError and ValueError where there is none of that number, or one comes twice. An array
-    of shape () may be reduced over axis 0 or -1, as in NumPy."""
-    if axis is None:
-        return tuple(range(ndim))
-    chosen = [int(a) for a in ((axis,) if isinstance(axis, int | np.integer) else axis)]
-    count = max(ndim, 1)
-    for a in chosen:
-        if not -count <= a < count:
-            raise np.exceptions.AxisError(a, ndim)
-    found = tuple(a % count for a in chosen)
-    if len(set(found)) < len(found):
-        raise ValueError(f"an axis occurs twice in {axis}")
-    return found if ndim else ()
+def reduced_axes(name: str, axis: Axis, ndim: int) -> tuple[int, ...]:
+    """The axes of a reduction. An array of shape () may be reduced over axis 0 or -1, as in NumPy."""
+    return axes_of(name, axis, ndim) if ndim or axis is None else axes_of(name, axis, 1)[:0]
 
 
 def reduced(shape: Sequence[int], axes: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
@@ -69,14 +58,14 @@ def sum(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims:
 
 def mean(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
     """Mean over `axis` (all by default), as `numpy.mean`."""
-    shape = primal_of(x).shape
-    count = math.prod(shape[a] for a in axes_of(axis, len(shape)))
+    shape = array_of("mean", x).shape
+    count = math.prod(shape[a] for a in reduced_axes("mean", axis, len(shape)))
     return _reduce("mean", x, axis, dtype, out, keepdims, 1.0 / count if count else math.nan)
 
 
 def _reduce(name: str, x: Any, axis: Axis, dtype: Any, out: Any, keepdims: bool, scale: float) -> Any:
-    primal = primal_of(x)
-    axes = axes_of(axis, primal.ndim)
+    primal = array_of(name, x)
+    axes = reduced_axes(name, axis, primal.ndim)
     out = reduction_result(name, x, axes, dtype or total_type(primal.dtype, name == "mean"), out, keepdims)
     _sum(apart(x, primal_of(out)), out, axes, scale)
     return out
@@ -125,10 +114,11 @@ def _cumsum(x: Any, y: Any, axis: int) -> None:
 def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Cumulative sum along an axis, as `numpy.cumsum`; without an axis of the flat array. `out` may be `x` itself."""
     check_recorded("cumsum", (x, out))
+    array_of("cumsum", x)
     if axis is None:
         x, axis = reshape(x, -1), 0
     primal = primal_of(x)
-    axis, dtype = range(primal.ndim)[axis], np.dtype(dtype or total_type(primal.dtype, False))
+    axis, dtype = axis_of("cumsum", axis, primal.ndim), np.dtype(dtype or total_type(primal.dtype, False))
     check_carried("cumsum", x, dtype)
     if out is None:
         out = result_for((x,), primal.shape, dtype)
@@ -157,8 +147,8 @@ def sort(x: Any, axis: int = -1, *, out: Any = None) -> Any:
     """Sorts along an axis into `out` (a new array by default; `out=x` sorts in place). Equal elements keep their order, so each gets its
     own gradient."""
     check_recorded("sort", (x, out))
-    primal = primal_of(x)
-    axis = range(primal.ndim)[axis]
+    primal = array_of("sort", x)
+    axis = axis_of("sort", axis, primal.ndim)
     if out is None:
         out = result_for((x,), primal.shape, primal.dtype)
     check_out("sort", out, primal.shape, primal.dtype)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..annotations import Const, Duplicated, resolve
 from .adjoints import library_of
+from .layout import array_of, axes_of, axis_of
 
 
 def view(x: Any, take: Callable[[Any], Any]) -> Any:
@@ -20,36 +21,46 @@ def view(x: Any, take: Callable[[Any], Any]) -> Any:
 
 def transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
     """The view with its axes in another order, reversed by default."""
-    return view(x, lambda a: a.transpose() if axes is None else a.transpose(tuple(axes)))
+    ndim = array_of("transpose", x).ndim
+    order = None if axes is None else axes_of("transpose", axes, ndim)
+    return view(x, lambda a: a.transpose(order))
 
 
 def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     """The view with two axes exchanged."""
-    return view(x, lambda a: a.swapaxes(axis1, axis2))
+    ndim = array_of("swapaxes", x).ndim
+    one, two = (axis_of("swapaxes", a, ndim) for a in (axis1, axis2))
+    return view(x, lambda a: a.swapaxes(one, two))
 
 
 def moveaxis(x: Any, source: Any, destination: Any) -> Any:
     """The view with axes moved to other places."""
+    array_of("moveaxis", x)
     return view(x, lambda a: library_of(a).moveaxis(a, source, destination))
 
 
-def expand_dims(x: Any, axis: int) -> Any:
-    """The view with a new axis of length 1."""
-    return view(x, lambda a: library_of(a).expand_dims(a, axis))
+def expand_dims(x: Any, axis: int | Sequence[int]) -> Any:
+    """The view with new axes of length 1."""
+    count = len(tuple(axis)) if isinstance(axis, Iterable) and not isinstance(axis, str) else 1
+    at = axes_of("expand_dims", axis, array_of("expand_dims", x).ndim + count)
+    return view(x, lambda a: library_of(a).expand_dims(a, at))
 
 
 def squeeze(x: Any, axis: Any = None) -> Any:
     """The view without axes of length 1."""
+    array_of("squeeze", x)
     return view(x, lambda a: a.squeeze(axis=axis))
 
 
 def flip(x: Any, axis: Any = None) -> Any:
     """The view with the order of the elements reversed along axes, all by default."""
-    return view(x, lambda a: library_of(a).flip(a, axis))
+    along = axes_of("flip", axis, array_of("flip", x).ndim)
+    return view(x, lambda a: library_of(a).flip(a, along))
 
 
 def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
     """The view that repeats elements, to be read only."""
+    array_of("broadcast_to", x)
     return view(x, lambda a: _repeated(a, tuple(shape)))
 
 
@@ -65,25 +76,23 @@ def _repeated(array: Any, shape: tuple[int, ...]) -> Any:
 
 def reshape(x: Any, shape: Any) -> Any:
     """The view with another shape; ShadowError for a pair whose strides would need a copy."""
+    array_of("reshape", x)
     return x.reshape(shape) if isinstance(x, Duplicated) else view(x, lambda a: a.reshape(shape))
 
 
 def ravel(x: Any) -> Any:
     """The flat view; ShadowError for a pair whose strides would need a copy."""
+    array_of("ravel", x)
     return x.ravel() if isinstance(x, Duplicated) else view(x, lambda a: a.ravel())
-
-
-def _dtype(x: Any) -> Any:
-    return x.primal.dtype if isinstance(x, Const) else x.dtype
 
 
 def real(x: Any) -> Any:
     """The real parts, as a view; the array itself if it is real."""
-    return x if _dtype(x).kind != "c" else view(x, lambda a: a.real)
+    return x if array_of("real", x).dtype.kind != "c" else view(x, lambda a: a.real)
 
 
 def imag(x: Any) -> Any:
     """The imaginary parts of a complex array, as a view. TypeError for a real one."""
-    if _dtype(x).kind != "c":
+    if array_of("imag", x).dtype.kind != "c":
         raise TypeError("a real array has no imaginary parts that are memory")
     return view(x, lambda a: a.imag)
