@@ -8,6 +8,7 @@ methods are those of `gpuad.ops`, which a tape records; that room lies above thi
 
 from __future__ import annotations
 
+import copy
 import operator
 import sys
 import threading
@@ -16,8 +17,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .errors import LaunchError, ShadowError, UnsupportedError
+from .errors import LaunchError, ShadowError, TapeError, UnsupportedError
 from .executors.base import Memory
+from .executors.locked import derived, unlocked
 from .executors.memory import address_of
 from .executors.memory import resolve as resolve_host
 from .ir.dtypes import shadow_dtype
@@ -231,7 +233,7 @@ class Duplicated(_Operators, _Annotated):
     Raises ShadowError when `x` is an annotation itself.
     """
 
-    __slots__ = ("_keep", "_make", "_shadow", "_unseen")
+    __slots__ = ("_keep", "_make", "_of", "_shadow", "_unseen")
 
     def __init__(self, x: Any, dx: Any = None, *, keep: bool = False) -> None:
         super().__init__(x)
@@ -239,6 +241,7 @@ class Duplicated(_Operators, _Annotated):
         self._unseen = Unseen() if dx is None else None
         self._make: Callable[[], Any] | None = None  # not a method of its own: a pair goes as soon as nobody has it
         self._keep = keep
+        self._of: Duplicated | None = None  # the pair that the caller made, of which this is a view
 
     @property
     def shadow(self) -> Any:
@@ -256,12 +259,25 @@ class Duplicated(_Operators, _Annotated):
                     self._shadow = self._make() if self._make is not None else self._made()
         return self._shadow
 
+    def __copy__(self) -> Duplicated:
+        """The same array and shadow, also if nobody has asked for that yet."""
+        return self._view(lambda array: array)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        """Inside of a tape a recorded copy, as `x.copy()`; outside of one a pair of copies."""
+        if _recording():
+            return _operation("copy")(self)
+        return _pair(self._plain, copy.deepcopy(self.primal, memo), copy.deepcopy(self.shadow, memo), self._keep)
+
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Who copies the pair sees the shadow, and a shallow copy has the same one, also if nobody has asked for it yet."""
-        if self._unseen is not None:
-            self._unseen.show()
-            _ = self.own_shadow
-        return super().__reduce_ex__(protocol)
+        """For `pickle`: the array and its shadow. TapeError inside of a tape."""
+        _refuse_leaving(self)
+        return _pair, (self._plain, self.primal, self.shadow, self._keep)
+
+    @property
+    def _plain(self) -> type[Duplicated]:
+        """The class of a pair that is made of this one's arrays."""
+        return type(self)
 
     def _made(self) -> Any:
         shadow = _zeros_like(self._primal)
@@ -340,12 +356,39 @@ class Duplicated(_Operators, _Annotated):
 
     def _view(self, take: Callable[[Any], Any]) -> Duplicated:
         view = type(self)(take(self._primal), keep=self._keep)
-        view._unseen = self._unseen
+        derived(view._primal, self._primal)
+        view._unseen, view._of = self._unseen, self if self._of is None else self._of
         if self._shadow is None:
             view._make = lambda: take(self.own_shadow)
         else:
             view._shadow = take(self._shadow)
         return view
+
+
+def shadows_of_array(pair: Duplicated | BatchDuplicated) -> tuple[Any, ...]:
+    """The shadows of all of the array that the caller has paired with them, where `pair` is a view of that pair; for who lets nobody see
+    them."""
+    array = pair if pair._of is None else pair._of
+    return (array.own_shadow,) if isinstance(array, Duplicated) else array.shadows
+
+
+def _pair(kind: type[Duplicated], primal: Any, shadow: Any, keep: bool) -> Duplicated:
+    """A pair of arrays, as `pickle` makes one again."""
+    return kind(primal, shadow, keep=keep)
+
+
+def _recording() -> bool:
+    """Whether a tape records in this thread."""
+    return "recording" in _operations and bool(_operations["recording"]())
+
+
+def _refuse_leaving(x: Any) -> None:
+    """TapeError inside of a tape, which does not see what is made of a pickled pair, or number."""
+    if _recording():
+        raise TapeError(
+            f"a {type(x).__name__} was pickled inside of a tape, which does not see what is made of the bytes: the gradient of the copy "
+            "would be dropped. For a copy write `y = x.copy()` or copy.deepcopy(x), which are recorded; to keep values pickle `x.primal`."
+        )
 
 
 def _same_view(a: Duplicated, b: Duplicated) -> bool:
@@ -365,10 +408,11 @@ class DuplicatedNoNeed(Duplicated):
 class BatchDuplicated(_Annotated):
     """An array with several shadows, each with a seed of its own, reversed in one call. `shadows`: a tuple of arrays like `x`."""
 
-    __slots__ = ("_shadows",)
+    __slots__ = ("_of", "_shadows")
 
     def __init__(self, x: Any, shadows: Sequence[Any]) -> None:
         super().__init__(x)
+        self._of: BatchDuplicated | None = None
         if not isinstance(shadows, tuple | list) or not shadows:
             raise ShadowError("BatchDuplicated(x, (dx1, dx2, ...)) takes a tuple of one shadow or more")
         self._shadows = tuple(map(as_array, shadows))
@@ -378,10 +422,27 @@ class BatchDuplicated(_Annotated):
         """The shadows, in the order given."""
         return self._shadows
 
+    def __copy__(self) -> BatchDuplicated:
+        """The same array and shadows."""
+        return self[...]
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        """Inside of a tape a recorded copy; outside of one copies of the array and of all shadows."""
+        if _recording():
+            return _operation("copy")(self)
+        return BatchDuplicated(copy.deepcopy(self._primal, memo), copy.deepcopy(self._shadows, memo))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """For `pickle`: the array and its shadows. TapeError inside of a tape."""
+        _refuse_leaving(self)
+        return BatchDuplicated, (self._primal, self._shadows)
+
     def __getitem__(self, key: Any) -> BatchDuplicated:
         """Basic slicing: views of the array and of each shadow."""
         take = _basic(key)
-        return BatchDuplicated(take(self._primal), tuple(take(shadow) for shadow in self._shadows))
+        view = BatchDuplicated(take(self._primal), tuple(take(shadow) for shadow in self._shadows))
+        view._of = self if self._of is None else self._of
+        return view
 
 
 class Active(_Compared):
@@ -410,6 +471,19 @@ class Active(_Compared):
     def shadow(self) -> Any:
         """Where the gradient is added."""
         return self._shadow
+
+    def __copy__(self) -> Active:
+        """The same number and shadow."""
+        return Active(self._value, self._shadow)
+
+    def __deepcopy__(self, memo: Any) -> Active:
+        """Inside of a tape the number with the same shadow, where its gradient is; outside of one with a copy of it."""
+        return Active(copy.deepcopy(self._value, memo), self._shadow if _recording() else copy.deepcopy(self._shadow, memo))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """For `pickle`: the number and its shadow. TapeError inside of a tape."""
+        _refuse_leaving(self)
+        return Active, (self._value, self._shadow)
 
     def __repr__(self) -> str:
         return f"Active({self._value!r})"
@@ -529,7 +603,7 @@ def resolve(array: Any) -> Memory:
     library = namespace(array)
     if library.__name__ == "numpy":
         whole_array = array.ndim == 0 and not isinstance(array.base, np.ndarray)
-        return Memory(array.reshape(1), 0) if whole_array else resolve_host(array)
+        return Memory(unlocked(array).reshape(1), 0) if whole_array else resolve_host(array)
     block, size = array.data.mem, array.dtype.itemsize
     whole, rest = divmod(int(array.data.ptr) - int(block.ptr), size) if array.size else (0, 0)
     if rest:

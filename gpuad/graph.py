@@ -42,7 +42,6 @@ class Captured:
     and sums; `sources`: the streams from which arrays that operations made have their memory."""
 
     allocations: Sequence[Allocation]
-    exact: bool
     streams: Streams
     executor: Executor
     exact_executor: Executor
@@ -74,7 +73,7 @@ class Graph:
     def forward(self) -> None:
         """Runs the program alone, for seeds that depend on its result. `reverse` comes next."""
         self._run("forward")
-        self._watch = Watch.of(self._tape.allocations, self._tape.exact)
+        self._watch = Watch.of(self._tape.allocations)
 
     def reverse(self) -> None:
         """Runs the reverse of the last `forward`. Raises TapeError if there was none, if the tape was used since, or if memory that is

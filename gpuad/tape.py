@@ -13,11 +13,12 @@ together from pieces in a transient buffer; primal arrays are not written (unles
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import Token
 from dataclasses import dataclass, replace
 from functools import partial
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from .program import store
 from .program.account import Account, account
 from .program.actions import ByPython, perform
 from .program.arena import Arena, Pooled
+from .program.blocks import Block, Entry, Exit
 from .program.context import current, unrecorded
 from .program.histories import redirected
 from .program.launch import Launched
@@ -45,6 +47,7 @@ from .program.made import Made, Temporary, inner
 from .program.memory import Allocation
 from .program.operation import Effects, Foreign, Operation, Use
 from .program.placed import Placements, where_of
+from .program.reaching import unreached
 from .program.recipe import Recipe, call_key, line_of, place_of, user_frame
 from .program.region import Region, of_array
 from .program.repeating import Repeating
@@ -61,6 +64,8 @@ Seed = tuple[Any, Any, Any, Region]  # the shadow's elements, what goes there, t
 
 _REVERSED = "reversed already; record the program again"
 _REPLAYED = "used up by a graph; record the program again"
+_ENTRY = "block"
+_INSTEAD = "write through the Duplicated (`U[0] = ...`) or by gpuad.ops, or announce it with tape.overwrites()"
 
 
 @dataclass(frozen=True)
@@ -88,9 +93,10 @@ class Tape(Seeding, Repeating):
             square[grid, block](X, n)           # X = Duplicated(x)
         tape.reverse({X: seed})                 # the gradient is in X.shadow
 
-    `restore`: after a reverse the primal arrays hold what they held before the recording. `check`: None, a fingerprint of the memory that
-    the reverse reads live, from a sample of it; 'exact', of all of it, and at every operation of what has a shadow. `save`: 'needed', or
-    'all' (for tests): everything that is overwritten.
+    In its block the arrays of NumPy that the recording depends on are read-only to others; after it the memory that the reverse reads live
+    is compared. `restore`: after a reverse the primal arrays hold what they held before the recording. `check`: None, or 'exact': what the
+    recording depends on is compared at every operation, too, by all of its bytes. `save`: 'needed', or 'all' (for tests): everything that
+    is overwritten.
     """
 
     def __init__(self, *, restore: bool = False, check: str | None = None, save: str = "needed") -> None:
@@ -98,7 +104,8 @@ class Tape(Seeding, Repeating):
             raise TapeError("Tape takes check=None or 'exact', save='needed' or 'all'")
         self.restore, self.save_all = restore, save == "all"
         self.exact = (check or os.environ.get("GPUAD_CHECK")) == "exact"
-        self._token: Token[Any] | None = None
+        self._entries: dict[str, Entry] = {}  # at most one
+        self.opening: weakref.ref[Block] | None = None  # that comes next
         self._recorded = False  # whether it ever was
         self._streams = Streams()
         self._homes = Homes(self._zeros)
@@ -112,6 +119,7 @@ class Tape(Seeding, Repeating):
         self._lease: object = None
         super().__init__(Arena(self._bytes))
         weakref.finalize(self, self._streams.let_all_go).atexit = False
+        weakref.finalize(self, self.guard.locks.release).atexit = False
 
     def _zeros(self, size: int, dtype: Any) -> Any:
         executor = executor_of(self._library)
@@ -136,37 +144,100 @@ class Tape(Seeding, Repeating):
         self.assembled = 0
         self._watch: Watch | None = None
 
+    __exit__ = Exit()
+
     def __enter__(self) -> Tape:
-        if current.get() is not None:
-            raise TapeError("a tape is entered inside another; one program has one tape")
+        entry = Entry(get_ident(), self.opening)
+        try:
+            self._enter(entry)
+            return self
+        except BaseException:  # an interrupt: nobody will leave a block that was not entered
+            if self._entries.get(_ENTRY) is entry:
+                self._leave()
+            raise
+
+    def _enter(self, entry: Entry) -> None:
+        """Takes the tape for a block, and begins to record. TapeError if another block has it."""
+        outer = current.get()
+        if outer is not None and outer is not self:
+            raise TapeError(
+                "a tape is entered inside another; one program has one tape. (If an interrupt has left the block of the other one, enter "
+                "that one again.)"
+            )
+        known = self._entries.setdefault(_ENTRY, entry)  # one step, whichever threads come
+        if known is not entry:
+            self._take_over(known, outer)
+            self._entries[_ENTRY] = entry
         self.state = "interrupted before the recording began"  # what it had recorded is changed from here on
         if not self._expects():
             self.forget()
         self._streams.begin()
         self._chunks = self._saved.allocations + self._transient.allocations + self._homes.allocations
-        try:
-            self.state, self._token = "recording", current.set(self)
-            return self
-        except BaseException:  # an interrupt: nobody will leave a block that was not entered
-            current.set(None)
-            raise
+        self.guard.locks.begin()
+        self.state = "recording"
+        current.set(self)
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        assert self._token is not None
-        current.reset(self._token)
+    def _take_over(self, known: Entry, outer: object) -> None:
+        """Ends what an interrupt has left of an earlier block, if it was in this thread or in one that has ended."""
+        here = outer is self and known.thread == get_ident()
+        if here and known.is_open:
+            raise TapeError("a tape is entered inside its own block; one program is one block")
+        if not here and any(thread.ident == known.thread for thread in threading.enumerate()):
+            raise TapeError(
+                "the tape is recording already, in another thread or task: each has a tape of its own. That recording goes on, and nothing "
+                "was recorded here."
+            )
+        self._leave()
+
+    def _leave(self) -> list[Any]:
+        """No block has the tape any more, and no array is locked by it. May be called again. Gives the arrays that were made writable in
+        the block."""
+        opened = self.guard.locks.release()
+        if current.get() is self:
+            current.set(None)
+        self._entries.clear()
+        return opened
+
+    def lost(self, block: Any) -> None:
+        """A block was left without a word: an interrupt came first."""
+        entry = self._entries.get(_ENTRY)
+        if entry is not None and entry.block is block:
+            self._leave()
+            self.state = "interrupted at the end of the recording"
+
+    def left(self, kind: Any, error: Any) -> None:
+        """A block ends."""
+        try:
+            self._exit(kind, error)
+        finally:  # also if an interrupt comes while arrays are unlocked
+            self._leave()
+            if self.state == "recording":
+                self.state = "interrupted at the end of the recording"
+
+    def _exit(self, kind: Any, error: Any) -> None:
+        """Completes the recording, or says why it is none."""
+        entered, opened = bool(self._entries), self._leave()
         if kind is not None:
+            if isinstance(error, ValueError) and "read-only" in str(error):
+                error.add_note(f"If this is an array of the recording: a tape locks what it depends on until its block ends; {_INSTEAD}.")
             self.state = f"interrupted by {kind.__name__}: {error}"
             return
+        if not entered:
+            self.state = "interrupted: it was entered again inside of its own block"
+            raise TapeError("the tape was entered again inside of its own block, and left there: one program is one block; record it again")
         if self.state != "recording":  # an operation failed, and its error was caught inside
             return
+        if opened:
+            self.state = f"interrupted: an array of shape {opened[0].shape} was made writable in its block"
+            raise TapeError(f"{self.state.removeprefix('interrupted: ')}, where the tape depends on it: {_INSTEAD}")
         if self._library is not None:
             self._streams.join(executor_of(self._library))
         if not self._whole():
             self._end()
-        self.state = "recorded"
         self.assembled = 0
         self._transient.reset()
-        self._watch = Watch.of(self.allocations.values(), self.exact, self._transient.take)
+        self._watch = Watch.of(self.allocations.values(), self._transient.take)
+        self.state = "recorded"
 
     @property
     def first(self) -> bool:
@@ -190,8 +261,10 @@ class Tape(Seeding, Repeating):
         args, step = self._inner(args), self._next
         if step is not None:
             same = step.what is kernel and isinstance(step, LaunchStep) and step.same(grid, block, args, shared_mem, stream)
-            if same and self._repeat(step):
-                return
+            if same:
+                self.guard.again(step, args)
+                if self._repeat(step):
+                    return
             self.differ()
         frame = user_frame()
         self.record_launch(kernel, grid, block, args, shared_mem, stream, line_of(frame), place_of(frame))
@@ -226,9 +299,15 @@ class Tape(Seeding, Repeating):
     def _prepare(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, where: str) -> Recipe:
         """Binds and judges a call. Nothing is launched."""
         with quietly():
-            call = kernel.bind(grid, block, args, shared_mem, stream)
+            try:
+                call = kernel.bind(grid, block, args, shared_mem, stream)
+            except ShadowError:
+                self._refuse_earlier(kernel, args)
+                raise
         self._library = self._library or call.bound.library
         self._note_shadows(call)
+        for x in args:
+            self.note_array(x)
         call = self._adopt(kernel, call)
         bare = any(a.memory is not None and not a.shadows and a.memory.is_float for a in call.bound.arguments)
         adjoint, primal = None, kernel.primal(call.aliases())
@@ -348,7 +427,7 @@ class Tape(Seeding, Repeating):
             self._library = self._library or namespace(getattr(arrays[0], "primal", arrays[0])).__name__
             self._streams.enter(executor_of(self._library))
         with _Step(self, Foreign("foreign code", where, Effects(tuple(uses), must=tuple(uses)), cleared)):
-            pass
+            self.guard.open(arrays)
         for use in uses:
             use.allocation.written_bare = use.allocation.written_bare | use.region
         step = ForeignStep(Foreign, tuple(arrays), line, where)
@@ -356,25 +435,32 @@ class Tape(Seeding, Repeating):
         step.stream = True if executor_of(self._library).stream() is not None else None
         self._note(step, all(map(lasting, arrays)))
 
-    def reverse(self, seeds: Mapping[Any, Any] | None = None) -> None:
+    def reverse(self, seeds: Mapping[Any, Any] | None = None, *, allow_unused: bool = False) -> None:
         """Runs the adjoints from the last operation to the first, on the current stream and after all that was recorded on any stream.
 
-        `seeds`: {Duplicated: array or number}, or {BatchDuplicated: a tuple of one each, or one for all}. The shadows of all that the
-        program writes are cleared, the seeds put in; shadows of what is only read, and has no seed, accumulate. (Where indices hang on
-        data, a launch is taken to write all of the arrays that it was passed, but nothing beside them.) Without it the shadows are taken
-        as they are (the raw rule). Raises TapeError if the recording is not complete, was reversed already, memory that is needed has
-        been changed since, two seeds go to one element, or a tape is recording; then no shadow was touched.
+        `seeds`: {Duplicated: array or number}, or {BatchDuplicated: a tuple of one each, or one for all}. The shadow of each array of which
+        the program writes, or a seed has, any element is cleared, all of it, the seeds put in; shadows of arrays that are only read
+        accumulate. (An array is what was paired with a shadow, whatever views of the pair were passed; arrays that overlap are one. Where
+        indices hang on data, a launch is taken to write all of the arrays that it was passed, but nothing beside them.) Without it the
+        shadows are taken as they are (the raw rule). `allow_unused`: whether it is all right that no array or number with a shadow from
+        before the recording reaches a seed, since the program overwrites or never uses them, so that all gradients are 0. Raises TapeError
+        if it is not, if the recording is not complete, was reversed already, memory that is needed has been changed since, two seeds go to
+        one element, or a tape is recording; then no shadow was touched.
         """
         self._require("recorded")
         assert self._watch is not None
         if current.get() is not None:
-            raise TapeError("a reverse inside of a tape would not be recorded: do it outside. No shadow was touched.")
+            raise TapeError(
+                "a reverse inside of a tape would not be recorded: do it outside. (If an interrupt has left the tape's block, enter that "
+                "tape again.) No shadow was touched."
+            )
         if self._library is not None:
             self._streams.join(executor_of(self._library))
         self._transient.reset()
         self._watch.check(self._transient.take)
         self._transient.reset()
         resolved, plan = self._planned(self._inside(seeds))
+        _check_used(plan, allow_unused)
         actions = plan.now(executor_of(self._library, True))
         self.state = "undefined: a reverse failed, its shadows are undefined"
         with plan.counted():
@@ -385,15 +471,15 @@ class Tape(Seeding, Repeating):
         self.assembled = plan.assembled
         self.state = _REVERSED
 
-    def graph(self, seeds: Mapping[Any, Any] | None = None) -> Graph:
+    def graph(self, seeds: Mapping[Any, Any] | None = None, *, allow_unused: bool = False) -> Graph:
         """The recorded program and its reverse as one object, whose `.launch()` runs both again on what the same arrays hold then, without
         Python's part: on a GPU as a CUDA graph on CuPy's current stream, on a CPU as a list of prepared launches.
 
-        `seeds`: as in `reverse`; arrays are read anew at each launch. The tape is recorded, and may have been reversed: a first run of
-        both in the ordinary way is good practice, since it compiles all that is needed. A launch uses the tape's memory, so a recording
-        that was not reversed before cannot be reversed any more. Raises TapeError, with the operation's name and place, for what cannot be
-        captured: on a GPU a rule of your own, stacks whose depth is counted, stores that are checked at each launch, an operation that
-        makes arrays or waits.
+        `seeds`, `allow_unused`: as in `reverse`; arrays are read anew at each launch. The tape is recorded, and may have been reversed: a
+        first run of both in the ordinary way is good practice, since it compiles all that is needed. A launch uses the tape's memory, so a
+        recording that was not reversed before cannot be reversed any more. Raises TapeError, with the operation's name and place, for what
+        cannot be captured: on a GPU a rule of your own, stacks whose depth is counted, stores that are checked at each launch, an operation
+        that makes arrays or waits.
         """
         if self.state not in ("recorded", _REVERSED, _REPLAYED) or self._steps is None:
             known = self.state if self._steps is not None else "the recording of a program one of whose calls was refused"
@@ -401,13 +487,14 @@ class Tape(Seeding, Repeating):
         self.extract_early()
         executor = executor_of(self._library)
         resolved, plan = self._planned(self._inside(seeds), lasting=True)
+        _check_used(plan, allow_unused)
         if self.own:
             self._known = None  # the arrays are the graph's
         if executor.stream() is not None and not all(_on_device(seed) for _, seed, _, _ in resolved or ()):
             raise TapeError("a seed of a graph on a GPU is a CuPy array or a number, not an array of the host")
         executors = executor, executor_of(self._library, True)
         read = [replace(a) for a in self.allocations.values()]  # as its reverse does: the tape itself may need less of them later
-        tape = Captured(read, self.exact, self._streams, *executors, self._use_up, self._used_by, tuple(self._streams.sources.values()))
+        tape = Captured(read, self._streams, *executors, self._use_up, self._used_by, tuple(self._streams.sources.values()))
         pairs = [(shadow, seed) for shadow, seed, root, _ in resolved or () if where_of(root) not in plan.placed]
         return Graph(forward_parts(self._steps, redirected(self, self._steps)), reverse_parts(plan, pairs), plan, tape)
 
@@ -452,7 +539,8 @@ class Tape(Seeding, Repeating):
             executors = executor_of(self._library), executor_of(self._library, True)
             reversal = Reversal(self.operations, self.allocations, self.shadows, self._transient, executors)
             stale = Stale(Lending(self._homes, dict(self._temporaries)), placements)
-            self.plans[key] = reversal.plan(stale, seeds, list(self._temporaries.values()), self.restore)
+            self.plans[key] = plan = reversal.plan(stale, seeds, list(self._temporaries.values()), self.restore)
+            plan.unused = unreached(self.operations, self.shadows, seeds or (), self.own, self.touched)
         self._work()
         return self.plans[key]
 
@@ -509,7 +597,8 @@ class Tape(Seeding, Repeating):
         made = self.own.get(address(owner_of(x))) if self.own and type(x) is np.ndarray and x.size else None
         if made is None:
             return x
-        return np.ndarray(x.shape, x.dtype, made.lent().reshape(-1).view(np.uint8), address(x) - address(made.array), x.strides)
+        room = owner_of(made.lent()).reshape(-1).view(np.uint8)  # which is not locked, whatever is made of it
+        return np.ndarray(x.shape, x.dtype, room, address(x) - address(made.array), x.strides)
 
     def _inner(self, args: Any) -> Any:
         """The arguments of a call as the tape knows them."""
@@ -539,12 +628,23 @@ class Tape(Seeding, Repeating):
     def _note_pair(self, allocation: Allocation, region: Region, primal: Memory, shadows: Sequence[Memory], name: str) -> None:
         """Notes a pair. ShadowError for a temporary of an earlier recording: the memory of its shadow is used again."""
         for shadow in shadows:
-            if region and self._homes.has(shadow.root) and self._owners.get(address(shadow.root)) != address(primal.root):
-                raise ShadowError(
-                    f"`{name}` is a temporary of an earlier recording, whose shadow was the tape's; go on with Duplicated({name}.primal), "
-                    "which begins anew. Nothing was launched."
-                )
+            if region:
+                self._refuse_reused(primal, shadow, name)
         super()._note_pair(allocation, region, primal, shadows, name)
+
+    def _refuse_reused(self, primal: Memory, shadow: Memory, name: str) -> None:
+        if self._homes.has(shadow.root) and self._owners.get(address(shadow.root)) != address(primal.root):
+            raise ShadowError(
+                f"`{name}` is a temporary of an earlier recording, whose shadow was the tape's; go on with Duplicated({name}.primal), "
+                "which begins anew. Nothing was launched."
+            )
+
+    def _refuse_earlier(self, kernel: Kernel, args: Sequence[Any]) -> None:
+        """ShadowError if an argument of a refused call is a temporary of an earlier recording: the memory of its shadow may be that
+        of another's by now, which is what was seen."""
+        for d, x in zip(kernel.parameters, args, strict=False):
+            if isinstance(x, Duplicated) and x.primal.size:
+                self._refuse_reused(resolve(x.primal), resolve(x.own_shadow), d.name)
 
     @property
     def stats(self) -> Stats:
@@ -595,12 +695,19 @@ class _Step:
     def __enter__(self) -> None:
         self.tape._require("recording")
         self.operation = self.tape._before(self.operation)
+        self.tape.guard.meet(self.operation)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if kind is None:
             self.tape._after(self.operation)
         else:
             self.tape.state = f"interrupted at operation {len(self.tape.operations)} ({self.operation.name}) by {kind.__name__}: {error}"
+
+
+def _check_used(plan: Plan, allow_unused: bool) -> None:
+    """TapeError for a reversal of which all gradients are 0, unless that is all right."""
+    if plan.unused and not allow_unused:
+        raise TapeError(plan.unused)
 
 
 def _on_device(seed: Any) -> bool:

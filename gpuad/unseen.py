@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 from .scoped import scoped
 
@@ -38,14 +38,6 @@ class Unseen:
         self.seen = False
         self.shadow: Any = None
         self.owed: dict[Hashable, tuple[Elements, Sequence[Callable[[], Any]]]] = {}
-
-    def __deepcopy__(self, memo: Any) -> Unseen:
-        copy = Unseen()
-        copy.seen = True
-        return copy
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a shadow that nobody has seen cannot be pickled")
 
     def show(self) -> None:
         """The caller is about to see the shadow."""

@@ -16,6 +16,9 @@ import gpuad
 from gpuad import Active, BatchDuplicated, Duplicated
 from gpuad.cases import kernel_folder
 from gpuad.errors import LaunchError, TapeError
+from gpuad.program.memory import Allocation
+from gpuad.program.region import lattice, span
+from gpuad.watching import mark
 
 # --- arrays that a call may leave out ------------------------------------------------------------------------------------------------
 
@@ -531,8 +534,35 @@ def graph_of_made_arrays(cupy: Any) -> None:
             np.testing.assert_allclose(loss.primal.get(), (x**3 - np.linspace(0, 1, n)) ** 2, rtol=1e-4, atol=1e-6)
 
 
+def changes_of_what_is_needed(cupy: Any) -> None:
+    """All bytes of what a reverse reads live are compared, whatever the alignment of the numbers and of the views."""
+    for dtype, n in ((np.float64, 101), (np.float32, 101), (np.float32, 7)):
+        x, y = (Duplicated(cupy.ones(n, dtype)) for _ in range(2))
+        for at in (0, n // 2, n - 1):
+            with gpuad.Tape() as tape:
+                gpuad.ops.multiply(x, x, out=y)
+            tape.reverse({y: 1.0})
+            with tape:
+                gpuad.ops.multiply(x, x, out=y)
+            x.primal[at] = 1.5
+            with pytest.raises(TapeError, match="was changed"):
+                tape.reverse({y: 1.0})
+            x.primal[at] = 1.0
+    host = np.random.default_rng(0).integers(0, 256, 200_003, np.uint8)
+    root = cupy.asarray(host)
+    for region in (span(0, 200_000), span(4, 200_000), span(3, 200_003), lattice(8, 40, [(64, 3000)])):
+        a = Allocation(root, 0, "u")
+        before = mark(a, region)
+        for at in (region.low, region.high - 1):
+            root[at] = int(host[at]) ^ 16
+            assert mark(a, region) != before
+            root[at] = int(host[at])
+        assert mark(a, region) == before
+
+
 CHECKS: tuple[Callable[[Any], None], ...] = (
     left_out, arrays_behind_pointers, turns_by_data, turns_by_numbers, stores_checked_on_streams,
     shadows_made_on_streams, memory_made_on_streams, deterministic_sums, seeds_of_the_other_side, dynamic_shared,
+    changes_of_what_is_needed,
     arrays_made_again, made_arrays_on_streams, views_of_made_arrays, made_arrays_take_no_more, graph_of_made_arrays,
 )  # fmt: skip

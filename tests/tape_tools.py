@@ -107,6 +107,7 @@ class Run:
     tape: gpuad.Tape
     primals: dict[str, Any]
     shadows: dict[str, Any]
+    unused: bool = False  # whether the tape refused the seeds, since nothing reaches them
 
 
 def run(
@@ -123,9 +124,19 @@ def run(
     if plain:
         for name, seed in seeds.items():
             pairs[name].shadow[...] = seed
-    tape.reverse(None if plain else {pairs[name]: seed for name, seed in seeds.items()})
+    given = None if plain else {pairs[name]: seed for name, seed in seeds.items()}
+    unused = False
+    try:
+        tape.reverse(given)
+    except gpuad.TapeError as error:
+        unused = "reaches the seeds" in str(error)
+        if not unused:
+            raise
+        tape.reverse(given, allow_unused=True)
     primals = {name: raw(p).copy() if hasattr(raw(p), "copy") else raw(p) for name, p in pairs.items()}
-    return Run(tape, primals, {n: p.shadow.copy() for n, p in pairs.items() if isinstance(p, Duplicated | Active)})
+    shadows = {n: p.shadow.copy() for n, p in pairs.items() if isinstance(p, Duplicated | Active)}
+    assert not unused or not any(np.any(s) for n, s in shadows.items() if n not in (priors or {})), "refused, but there is a gradient"
+    return Run(tape, primals, shadows, unused)
 
 
 def run_again(program: Program, inputs: Arrays, seeds: Arrays) -> Iterator[tuple[str, Run]]:

@@ -298,7 +298,7 @@ def test_a_number_of_numpy_is_no_output() -> None:
     x, s = pair(1, 2), pair(3)
     with Tape():
         for number in (np.float64(1), 1.0):
-            with pytest.raises(TypeError, match="out is no array"):
+            with pytest.raises(TypeError, match=r"axpy: out is no array|axpy takes arrays, not float"):
                 ops.axpy(2.0, s[0], number)
             with pytest.raises(TypeError, match="out is no array"):
                 ops.matmul(x, x, out=number)

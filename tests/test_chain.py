@@ -286,6 +286,28 @@ def test_a_tape_that_reverses_a_known_program_again() -> None:
         assert 2 * len(plan.again) < len(plan.actions)
 
 
+def test_launches_are_joined_once_that_is_worth_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in the second reverse of a program that is quickly done, but when as much time has gone by."""
+    monkeypatch.setattr("gpuad.program.reversal.PATIENCE", 1.0)
+    with running("reference"):
+        arrays, tape = held(), gpuad.Tape()
+        for _ in range(2):
+            with tape:
+                for _ in range(3):
+                    launch("times", arrays["x"], arrays["y"].primal)
+                    launch("sine", arrays["x"])
+            tape.reverse({arrays["x"]: 1.0})
+        (plan,) = tape.plans.values()
+        assert plan.runs == 2 and not plan.joined and 0 < plan.later < 1 < 4 * plan.first + 1
+        plan.later += 1 + 1e-3 * len(plan.actions)
+        with tape:
+            for _ in range(3):
+                launch("times", arrays["x"], arrays["y"].primal)
+                launch("sine", arrays["x"])
+        tape.reverse({arrays["x"]: 1.0})
+        assert plan.joined and len(plan.again) < len(plan.actions)
+
+
 # --- what stays apart ---------------------------------------------------------------------------------------------------------------------
 
 SOURCE = r"""

@@ -139,7 +139,7 @@ HOLDS: dict[str, Callable[[Any], Any]] = {
     "memory": lambda y: memoryview(y.primal),
     "a copy of the pair": lambda y: copy.copy(y),
     "a deep copy": lambda y: copy.deepcopy(y),
-    "pickled": lambda y: pickle.loads(pickle.dumps(y)),
+    "pickled": lambda y: pickle.loads(pickle.dumps(y.primal)),
     "a pair of the array": lambda y: Duplicated(y.primal),
     "a constant": lambda y: gpuad.Const(y.primal),
     "broadcast": lambda y: np.broadcast_to(y.primal, (2, N)),

@@ -194,16 +194,17 @@ def test_vectors(executor: Any) -> None:
 # --- on a tape -------------------------------------------------------------------------------------------------------------------------
 
 
-def _two_steps(check: str | None, announced: bool) -> tuple[Any, Any]:
-    """y = smooth(x) with one filter, z = smooth(y) with another; dx and what it has to be."""
+def _two_steps(check: str | None, announced: bool, view: bool = False) -> tuple[Any, Any]:
+    """y = smooth(x) with one filter, z = smooth(y) with another, written through a view from before the tape or not; dx and its value."""
     kernel, w = _smooth(), np.array(W)
     x, y, z = (Duplicated(_x()), *(Duplicated(np.zeros(20)) for _ in range(2)))
     tape, memory = gpuad.Tape(check=check), kernel.get_global("w")
+    target = memory[:] if view else memory
     with tape:
         kernel[1, 32](y, x, 20)
         if announced:
             tape.overwrites(memory)
-        memory[:] = -w
+        target[:] = -w
         kernel[2, 16](z, y, 20)
     tape.reverse({z: np.ones(20)})
     middle, first = _smoothed(_x())
@@ -219,8 +220,10 @@ def test_constants_that_change_within_a_recording() -> None:
 
 
 def test_a_change_behind_the_tape_is_noticed() -> None:
-    with pytest.raises(TapeError, match="w"):
+    with pytest.raises(ValueError, match="read-only"):
         _two_steps("exact", announced=False)
+    with pytest.raises(TapeError, match="w"):
+        _two_steps("exact", announced=False, view=True)
 
 
 def test_kernels_that_overwrite_module_memory_are_versioned() -> None:

@@ -11,7 +11,6 @@ from gpuad.program.actions import perform
 from gpuad.program.arena import LARGE, Arena
 from gpuad.program.memory import MANY, Allocation, few_rows, gather, portions, rows, scattering
 from gpuad.program.region import Region, lattice
-from gpuad.watching import sample
 
 
 def scattered(count: int, unit: int, seed: int = 0) -> Region:
@@ -36,19 +35,6 @@ def test_many_runs_are_copied_in_units(unit: int, monkeypatch: pytest.MonkeyPatc
     for a, z in region.spans:
         inside[a:z] = True
     np.testing.assert_array_equal(back, np.where(inside, source, 0))
-
-
-def test_a_sample_is_spread_over_a_region_in_whole_blocks() -> None:
-    """Of an inside of a field whose rows begin anywhere, too."""
-    for width in (4096, 4100, 5000):
-        inside = lattice(width + 4, width - 8, [(width, 1022)])
-        found = sample(inside)
-        assert found <= inside
-        assert not (found.spans % 64).any()
-        assert inside.nbytes / 50 < found.nbytes < inside.nbytes / 25
-        assert found.low < inside.low + 20_000 and found.high > inside.high - 20_000
-    thin = lattice(60, 12, [(200, 100_000)])
-    assert thin.nbytes / 100 < sample(thin).nbytes < thin.nbytes / 10, "pieces without a whole block are looked at by the byte"
 
 
 def test_what_lies_between_short_rows_is_saved_with_them() -> None:

@@ -193,18 +193,17 @@ def test_case_17_in_place_product_with_both_active(executor: str) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("n", [1000, 9000, 20_000, 100_000])
-@pytest.mark.parametrize("kind", ["together", "spread"])
-def test_case_20_one_element_in_a_hundred_changed(executor: str, n: int, kind: str) -> None:
+@pytest.mark.parametrize("n", [10, 9000, 300_000])
+def test_case_20_one_element_changed(executor: str, n: int) -> None:
+    """Between the recording and the reverse, when the arrays are their owner's again: every element counts."""
     if executor == "reference" and n > 9000:
         n = 9001
-    for seed in range(3):
+    for at in (0, n // 3, n - 1):
         x, y = pair(positive(n)), pair(np.zeros(n))
         tape = gpuad.Tape()
         with running(executor), tape:
             launch("square_to", x, y)
-        at = np.random.default_rng(seed).integers(0, n - n // 100)
-        x.primal[slice(at, at + n // 100) if kind == "together" else slice(at % 100, None, 100)] += 1.0
+        x.primal.view(np.uint64)[at] ^= 1
         with running(executor), pytest.raises(TapeError, match="changed"):
             tape.reverse({y: 1.0})
         assert not x.shadow.any(), "no shadow was touched"
@@ -264,8 +263,8 @@ def test_case_49_index_overwritten_between_launches(executor: str, how: str) -> 
     if how != "unannounced":
         check(program, model, inputs, seeds, executor, saved=4 * N)
         return
-    with running(executor), pytest.raises(TapeError, match="changed"):
-        run(program, inputs, seeds, gpuad.Tape(check="exact"))
+    with running(executor), pytest.raises(ValueError, match="read-only"):
+        run(program, inputs, seeds)
 
 
 # --- aliasing --------------------------------------------------------------------------------------------------------------------------
@@ -431,7 +430,7 @@ def test_case_48_a_bare_read_of_varied_memory(executor: str, wrap: Any) -> None:
         np.testing.assert_array_equal(before, v.primal)
         launch("copy", v, stop_gradient(u.primal))
     with running(executor):
-        tape.reverse({v: 1.0})
+        tape.reverse({v: 1.0}, allow_unused=True)
     np.testing.assert_array_equal(u.shadow, 0.0)
 
 
@@ -483,7 +482,7 @@ def test_a_workspace_that_is_reset_is_free_of_active_data(executor: str) -> None
             launch("square_to", x, Const(a))
             launch("fill", a, 2.0)
             launch("copy", y, a)
-        tape.reverse({y: 1.0})
+        tape.reverse({y: 1.0}, allow_unused=True)
     np.testing.assert_array_equal(x.shadow, 0.0)
 
 

@@ -1,10 +1,11 @@
-"""Marks of memory that a reverse reads live: what changes in a sample is seen, by whichever code takes the mark."""
+"""Marks of memory that a reverse reads live: every byte counts, by whichever code takes the mark."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,82 +13,79 @@ import pytest
 
 from gpuad import watching
 from gpuad.executors import digest as digests
-from gpuad.executors.digest import BLOCK, digest
+from gpuad.executors.digest import PIECE, digest
 from gpuad.program.memory import Allocation
 from gpuad.program.region import Region, lattice, span
-from gpuad.watching import SMALL, mark, sample
+from gpuad.watching import mark, pieces
 
-SIZE = 5 * SMALL + 1234
+SIZE = 5 * PIECE + 1234
+REGIONS = {
+    "all": span(0, SIZE),
+    "from anywhere to anywhere": span(77, SIZE - 5),
+    "rows": lattice(40, 4000, [(4096, 40)]),
+    "many": Region(np.stack([np.arange(3, SIZE - 40, 32), np.arange(3, SIZE - 40, 32) + 13], axis=1)),
+}
 
 
-def memory(first: int = 0) -> Any:
-    """Bytes whose first cache line begins with byte `first`."""
-    room = np.random.default_rng(0).integers(0, 256, SIZE + 2 * BLOCK, np.uint8)
-    begin = (-room.__array_interface__["data"][0] - first) % BLOCK
-    return room[begin : begin + SIZE]
+def memory() -> Any:
+    return np.random.default_rng(0).integers(0, 256, SIZE, np.uint8)
 
 
-@pytest.mark.parametrize("first", [0, 16, 48, 63])
-def test_a_sample_is_of_cache_lines(first: int) -> None:
-    root = memory(first)
-    for whole in (span(0, SIZE), span(77, SIZE - 5), lattice(40, 4000, [(4096, 1100)])):
-        found = sample(whole, watching._shift(root))
-        assert found <= whole
-        assert not ((found.spans - first) % BLOCK).any()
-        assert whole.nbytes / 45 < found.nbytes < whole.nbytes / 25
-        blocks, places = watching._blocks(root, found) or (None, None)
-        assert blocks is not None and len(places) * BLOCK == found.nbytes
-        taken = blocks[: blocks.size // BLOCK * BLOCK].reshape(-1, BLOCK)[places].ravel()
-        np.testing.assert_array_equal(taken, np.concatenate([root[a:z] for a, z in found.spans]))
+@pytest.mark.parametrize("name", REGIONS)
+def test_pieces_are_the_region(name: str) -> None:
+    region, found = REGIONS[name], np.zeros(SIZE, np.int64)
+    for low, high in pieces(region):
+        assert 0 < high - low <= PIECE
+        found[low:high] += 1
+    inside = np.zeros(SIZE, np.int64)
+    for low, high in region.spans:
+        inside[low:high] = 1
+    np.testing.assert_array_equal(found, inside)
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-@pytest.mark.parametrize("first", [0, 16])
-def test_each_bit_of_a_sample_counts(compiled: bool, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", REGIONS)
+def test_each_bit_counts(compiled: bool, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if not compiled:
         monkeypatch.setattr(watching, "digest", lambda *_: None)
-    root = memory(first)
+    root, region = memory(), REGIONS[name]
     a = Allocation(root, 0, "u")
-    region = sample(span(0, SIZE), watching._shift(root))
     before = mark(a, region)
     assert mark(a, region) == before
-    r = np.random.default_rng(1)
-    seen = {before}
-    for low, high in region.spans[r.choice(len(region.spans), 25, replace=False)]:
-        for at in r.integers(low, high, 3):
-            bit = np.uint8(1 << r.integers(8))
-            root[at] ^= bit
-            seen.add(mark(a, region))
-            root[at] ^= bit
-    assert len(seen) == 76
-    outside = np.ones(SIZE, bool)
+    r, seen = np.random.default_rng(1), {before}
+    inside = np.zeros(SIZE, bool)
     for low, high in region.spans:
-        outside[low:high] = False
-    root[outside] += 1
+        inside[low:high] = True
+    places = np.flatnonzero(inside)
+    for at in (places[0], places[-1], *r.choice(places, 75, replace=False)):
+        bit = np.uint8(1 << r.integers(8))
+        root[at] ^= bit
+        seen.add(mark(a, region))
+        root[at] ^= bit
+    assert len(seen) == 78
+    root[~inside] += 1
     assert mark(a, region) == before
 
 
 def test_changes_of_all_that_there_is() -> None:
-    """Signs of all numbers, an exchange of two blocks, a shift by a block, zeros."""
-    blocks, places = memory()[: SIZE // BLOCK * BLOCK], np.arange(SIZE // BLOCK)
-    numbers = blocks.view(np.float64).reshape(-1, BLOCK // 8)
-    changed = [blocks, *(np.ascontiguousarray(x).view(np.uint8) for x in (-numbers, np.roll(numbers, 1, 0), np.zeros_like(numbers)))]
-    swapped = numbers.copy()
+    """Signs of all numbers, an exchange of two blocks, of two numbers, a shift by a block, zeros."""
+    bytes_ = memory()[: SIZE // 64 * 64]
+    numbers, spans = bytes_.view(np.float64).reshape(-1, 8), pieces(span(0, bytes_.size))
+    changed = [bytes_, *(np.ascontiguousarray(x).view(np.uint8) for x in (-numbers, np.roll(numbers, 1, 0), np.zeros_like(numbers)))]
+    swapped, within, two = numbers.copy(), numbers.copy(), numbers.copy()
     swapped[[3, 4]] = swapped[[4, 3]]
-    within = numbers.copy()
     within[7, [0, 1]] = within[7, [1, 0]]
-    two = numbers.copy()
     two[[1, 2]] *= -1
     changed += [x.view(np.uint8) for x in (swapped, within, two)]
-    changed += [np.ones(blocks.size, np.uint8), np.full(blocks.size, 255, np.uint8)]
-    found = [digest(x.ravel(), places) for x in changed]
+    changed += [np.ones(bytes_.size, np.uint8), np.full(bytes_.size, 255, np.uint8)]
+    found = [digest(x.ravel(), spans) for x in changed]
     assert None not in found and len(set(found)) == len(found)
 
 
 def test_a_digest_does_not_depend_on_the_workers() -> None:
     text = (
         "import numpy as np; from gpuad.executors.digest import digest; x = np.random.default_rng(0).integers(0, 256, 1 << 22, np.uint8); "
-        "print(digest(x, np.arange(0, 1 << 16, 3)))"
+        "low = np.arange(0, 1 << 22, 1 << 15); print(digest(x, np.stack([low, low + 30_001], axis=1)))"
     )
     found = {
         subprocess.run(
@@ -98,21 +96,17 @@ def test_a_digest_does_not_depend_on_the_workers() -> None:
     assert len(found) == 1
 
 
-def test_blocks_outside_are_refused() -> None:
-    for places in ([0, 16], [-1], []):
+def test_spans_outside_are_refused() -> None:
+    for spans in ([[0, 1025]], [[-1, 5]], np.zeros((0, 2))):
         with pytest.raises(ValueError, match="outside"):
-            digest(np.zeros(1024, np.uint8), np.array(places, np.int64))
+            digest(np.zeros(1024, np.uint8), np.array(spans, np.int64))
 
 
-def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXX", "/nowhere/g++")
+def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
     digests._entry.cache_clear()
     try:
-        assert digest(np.zeros(1024, np.uint8), np.array([0], np.int64)) is None
+        assert digest(np.zeros(1024, np.uint8), np.array([[0, 64]], np.int64)) is None
     finally:
         digests._entry.cache_clear()
-
-
-def test_little_is_looked_at_as_before() -> None:
-    root = memory()
-    assert watching._blocks(root, Region(np.array([[0, 64], [128, 192]]))) is None

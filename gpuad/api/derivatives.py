@@ -146,6 +146,7 @@ def _hvp(chosen: Kernel, plan: Planned, directions: Sequence[Any]) -> None:
     launching.check_directions(chosen.name, call, dots)
     pattern = pattern_of(chosen, call)
     adjoint = chosen.second(pattern)
+    launching.check_adjoint_bounds(adjoint, call)
     check_flow(chosen, call, adjoint.escapes, adjoint.connected)
     variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
     tangent = chosen.tangent(pattern, adjoint.log_numbers)

@@ -197,7 +197,7 @@ class Kernel(Family):
         """Makes a launch on the current stream, which is that of the call."""
         _, grid, block, args, shared_mem, stream = plan
         known = self.known(likeness(grid, block, args, shared_mem))
-        made = known.launch(self.primal(), args) if known is not None else None
+        made = known.launch(self.primal(Aliases(absent=known.absent)), args) if known is not None else None
         if known is not None and made is not None:
             note(said, args, (), executor_of(known.library), known.makes, lambda: [made])
             return
@@ -323,9 +323,11 @@ class Kernel(Family):
         return self._adjoints[pattern]
 
     def reverse_for(self, pattern: Pattern, call: Call) -> Adjoint:
-        """The adjoint whose premises hold in this launch."""
+        """The adjoint whose premises hold in this launch. Raises LaunchError if it would surely leave a shadow."""
         adjoint = self.reverse(pattern)
-        return adjoint if launching.premises_hold(adjoint, call) else self.reverse(replace(pattern, optimistic=False))
+        adjoint = adjoint if launching.premises_hold(adjoint, call) else self.reverse(replace(pattern, optimistic=False))
+        launching.check_adjoint_bounds(adjoint, call)
+        return adjoint
 
     def tangent(self, pattern: Pattern, recorded: tuple[int, ...] = ()) -> Tangent:
         """The forward-mode kernel for a pattern. `recorded`: what it writes down for an adjoint."""
@@ -402,10 +404,10 @@ class Kernel(Family):
         loose = frozenset(i for i, d in enumerate(leaves) if d.name not in inside and first.arguments[i].memory is not None)
         bound = binds(inside=inside) if loose else first
         call = Call(bound, *geo, 0 if self._dynamic else shared_mem, stream, loose)
+        call = replace(call, absent=self.facts.get(("absent", call.key), lambda: launching.absent(plain, call)))
         launching.check_device(call)
-        if not call.overlaps:
-            extents = self.facts.get(("extents", call.key), lambda: sure_extents(plain, call.numbers(plain)))
-            launching.check_bounds(plain, call, extents)
+        extents = self.facts.get(("extents", call.key), lambda: sure_extents(plain, call.numbers(plain)))
+        launching.check_bounds(plain, call, extents)
         return call
 
 

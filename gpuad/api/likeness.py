@@ -17,6 +17,7 @@ import numpy as np
 from ..annotations import Active, Const, Stopped, address, fills, is_array, resolve
 from ..arguments import Bound, BoundArgument
 from ..executors.base import Dim3, Memory
+from ..executors.locked import writeable
 from ..ir.nodes import Kernel
 from ..ir.types import HALVES
 from ..launching import Call, executor_of
@@ -46,7 +47,7 @@ def likeness(grid: Any, block: Any, args: Sequence[Any], shared_mem: int) -> Has
 def _kind(x: Any) -> Any:
     kind = type(x)
     if kind is np.ndarray:
-        return x.dtype, x.shape, x.strides, x.flags.writeable
+        return x.dtype, x.shape, x.strides, writeable(x)
     if kind in WHOLE:
         return kind, x
     if kind in REAL or x is None:
@@ -124,6 +125,7 @@ class Ready:
     block: Dim3
     shared_mem: int
     loose: frozenset[int]
+    absent: frozenset[int]
     key: Hashable
     shared: dict[Hashable, Any] = field(default_factory=dict)
 
@@ -139,7 +141,7 @@ class Ready:
             return None
         call = Call(
             Bound(self.name, tuple(arguments), self.aliases, self.library, 1), self.grid, self.block, self.shared_mem, stream, self.loose,
-            shared=self.shared,
+            self.absent, shared=self.shared,
         )  # fmt: skip
         call.__dict__.update(key=self.key, overlaps={})  # what it would find out
         return call
@@ -195,7 +197,7 @@ def ready(call: Call, args: Sequence[Any]) -> Ready | None:
         return None
     made = Ready(
         bound.kernel, tuple(p for p in parts if p is not None), bound.aliases, bound.library, call.grid, call.block, call.shared_mem,
-        call.loose, call.key,
+        call.loose, call.absent, call.key,
     )  # fmt: skip
     return made if made.call(args, None) is not None else None
 

@@ -1,7 +1,7 @@
 """Compiled code on disk, by the hash of everything that it depends on, in a folder that only its owner can write.
 
 A file appears under its name complete or not at all (written beside, then renamed), so that several processes may share the folder. Each
-carries a checksum of its content: a damaged one counts as absent.
+carries a checksum of its content: a damaged one counts as absent. What cannot be used though it is intact is taken out by whoever sees it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from ..errors import CompileError
 
 VARIABLE = "GPUAD_CACHE_DIR"
+_MARK = ".sha256"
 
 
 def cache_folder() -> Path:
@@ -30,8 +31,12 @@ def cache_folder() -> Path:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise CompileError(f"compiled code cannot be kept in {folder} ({error}): set {VARIABLE} to a folder that you can write") from None
+        raise _unkept(folder, error) from None
     return folder
+
+
+def _unkept(folder: Path, error: OSError) -> CompileError:
+    return CompileError(f"compiled code cannot be kept in {folder} ({error}): set {VARIABLE} to a folder that you can write")
 
 
 def _folder() -> Path:
@@ -66,31 +71,33 @@ def key_of(*parts: str) -> str:
 
 
 def cached(key: str, suffix: str, build: Callable[[Path], None]) -> Path:
-    """The file `key + suffix` of the cache; made by `build`, which writes the path that it is given, if it is absent or damaged."""
+    """The file `key + suffix` of the cache; made by `build`, which writes the path that it is given, if it is absent or damaged.
+    CompileError if it cannot be written, or as `build` raises it."""
     folder = cache_folder()
-    path, mark = folder / (key + suffix), folder / (key + ".sha256")
+    path, mark = folder / (key + suffix), folder / (key + _MARK)
     if _intact(path, mark):
         return path
-    with tempfile.TemporaryDirectory(dir=folder, prefix="building-") as scratch:
-        made = Path(scratch) / (key + suffix)
-        build(made)
-        checksum = Path(scratch) / "checksum"
-        checksum.write_text(hashlib.sha256(made.read_bytes()).hexdigest())
-        _publish(made, path)
-        _publish(checksum, mark)
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix="building-") as scratch:
+            made = Path(scratch) / (key + suffix)
+            build(made)
+            checksum = Path(scratch) / "checksum"
+            checksum.write_text(hashlib.sha256(made.read_bytes()).hexdigest())
+            os.replace(made, path)
+            os.replace(checksum, mark)
+    except OSError as error:
+        raise _unkept(folder, error) from None
     return path
+
+
+def discard(path: Path) -> None:
+    """Takes a file out of the cache, so that it is built again when it is asked for."""
+    for one in (path.with_suffix(_MARK), path):  # without its mark it counts as absent
+        with contextlib.suppress(OSError):
+            one.unlink()
 
 
 def _intact(path: Path, mark: Path) -> bool:
     with contextlib.suppress(OSError):
-        return hashlib.sha256(path.read_bytes()).hexdigest() == mark.read_text()
+        return hashlib.sha256(path.read_bytes()).hexdigest() == mark.read_text(errors="replace")
     return False
-
-
-def _publish(made: Path, path: Path) -> None:
-    try:
-        os.replace(made, path)
-    except OSError as error:
-        raise CompileError(
-            f"compiled code cannot be kept in {path.parent} ({error}): set {VARIABLE} to a folder that you can write"
-        ) from None

@@ -24,6 +24,7 @@ class Crew:
         _place(library).value = self.shared_out_by
 
 
+_PLACE = "gpuad_shared_out_by"
 _CREWS: dict[str, Crew] = {}
 
 
@@ -34,11 +35,11 @@ def the_crew() -> Crew:
 
 
 def _made() -> Crew:
-    library = compiled(CREW)
+    library = compiled(CREW, ["gpuad_do_items", _PLACE])
     do_items = library.gpuad_do_items
     do_items.argtypes, do_items.restype = [ctypes.c_void_p, ctypes.c_longlong, ctypes.c_longlong, ctypes.c_int], ctypes.c_longlong
     return Crew(_place(library).value or 0, do_items)
 
 
 def _place(library: ctypes.CDLL) -> ctypes.c_void_p:
-    return ctypes.c_void_p.in_dll(library, "gpuad_shared_out_by")
+    return ctypes.c_void_p.in_dll(library, _PLACE)

@@ -2,7 +2,8 @@
 
 A kernel gets a pointer, not an array: it may legally reach outside the view that its caller sliced. So every pointer argument is resolved
 to the allocation that owns its bytes (the last ndarray on the way of `.base`), seen as a flat array of the pointer's element type, and
-the offset of the view's first element in it. Nothing is ever copied.
+the offset of the view's first element in it. Nothing is ever copied. Of an array that a recording of this thread has locked (`locked`) the
+flat one can be written.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..errors import LaunchError
 from .base import Memory
+from .locked import unlocked
 
 Array = NDArray[Any]
 
@@ -27,9 +29,8 @@ def resolve(array: Array) -> Memory:
     Raises LaunchError if the array does not start at a multiple of its item size, or if its owner has gaps.
     """
     if type(array) is np.ndarray and array.base is None and array.flags.c_contiguous and array.size and not array.dtype.hasobject:
-        return Memory(array.reshape(-1), 0)
-    owner = owner_of(array)
-    data = _bytes(owner)
+        return Memory(unlocked(array).reshape(-1), 0)
+    data = _bytes(unlocked(owner_of(array)))
     distance = address_of(array) - address_of(data) if data.size else 0
     size = array.dtype.itemsize
     if distance % size:
@@ -59,9 +60,14 @@ def element_range(array: Array) -> tuple[int, int]:
 
 def owner_of(array: Array) -> Array:
     """The outermost ndarray on the way of `.base`: what lies beyond it (bytes, a mapped file, a foreign buffer) is not ours to reach
-    into."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
+    into. Between a view by `as_strided` and its array there is an object of NumPy's that holds it."""
+    base = array.base
+    while base is not None:
+        if isinstance(base, np.ndarray):
+            array = base
+        elif not isinstance(getattr(base, "base", None), np.ndarray):
+            return array
+        base = base.base
     return array
 
 

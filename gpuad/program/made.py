@@ -51,7 +51,7 @@ class Made:
 
     __slots__ = ("_handles", "_lent", "_view", "_views", "array", "owner", "pair", "source", "stream", "where")
 
-    def __init__(self, array: Any, shadow: Callable[[Any], Any], owner: object, stream: Any, where: str) -> None:
+    def __init__(self, array: Any, shadow: Callable[[Any], Any], owner: Any, stream: Any, where: str) -> None:
         self.array, self.owner, self.where = array, owner, where
         self.pair = Duplicated(array)
         self.pair._make = lambda: shadow(array)
@@ -133,7 +133,10 @@ class Temporary(Duplicated):
     def primal(self) -> Any:
         """The array itself."""
         if self._made_by is not None:
-            return _along(self._made_by.lent(), self._path)
+            whole = self._made_by.lent()
+            view = _along(whole, self._path)
+            self._made_by.owner.guard.lend(whole, view)
+            return view
         if self._arriving is not None:  # no stream of the caller's knows of the copy
             self._arriving.synchronize()
             self._arriving = None
@@ -176,14 +179,15 @@ class Temporary(Duplicated):
             self._shadow = pair.own_shadow if pair.has_shadow else None
             self._primal, self._made_by, self._inner = _along(copy, self._path), None, None
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """Who copies it has the array."""
-        return Duplicated, (self.primal, self.shadow)
+    @property
+    def _plain(self) -> type[Duplicated]:
+        return Duplicated
 
     def _view(self, take: Take) -> Duplicated:
         if self._made_by is not None:
             return Temporary(self._made_by, (*self._path, take))
         view = Duplicated(take(self.primal), take(self._shadow) if self._shadow is not None else None)
+        view._of = self
         if self._shadow is None:
             view._make = lambda: take(self.own_shadow)
         return view

@@ -68,7 +68,7 @@ class Allocation:
     read_bare: Region = EMPTY  # was read by operations that took it for inactive
     written_bare: Region = EMPTY  # was written by operations that took it for inactive
     used: Region = EMPTY  # has a shadow and was met by operations; noted where these are looked at
-    marks: tuple[tuple[Region, int], ...] = ()  # fingerprints: half of them of what is needed, the others of what else is used
+    marks: tuple[tuple[Region, int], ...] = ()  # fingerprints of what is needed, and of what else is used
     written: Region = EMPTY
     cleared: Region = EMPTY  # whose shadows are zero when a reversal with seeds begins
     initial: Region = EMPTY  # of which the state before the recording is in pieces

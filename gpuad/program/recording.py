@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import address
+from ..annotations import BatchDuplicated, Duplicated, address, shadows_of_array
 from ..api import Kernel, pattern_of
 from ..cutting import Cutting
 from ..differentiate import Adjoint
 from ..errors import ShadowError, TapeError
 from ..executors.base import Memory
+from ..executors.locked import is_lent
 from ..launching import Call
-from ..watching import mark, most_of
+from ..watching import mark
 from .actions import Doing
 from .arena import Arena, Pooled
 from .effects import absolute, bytes_of, dense
@@ -33,7 +34,7 @@ from .region import Region, span
 from .rules import Ruled
 from .shadows import Shadows
 
-_LOOKS = 200  # operations of a first recording that are looked at
+SMALL = 1 << 20  # bytes of an allocation that a first recording looks at
 
 
 class Recording(Keeping):
@@ -59,6 +60,7 @@ class Recording(Keeping):
         self.actives: dict[int, Any] = {}
         self.state = "empty"
         self._tainted = False
+        self._met_by: dict[int, tuple[Call, list[Use], list[Use]]] = {}
         self._saved.reset()
 
     def _require(self, state: str) -> None:
@@ -87,6 +89,12 @@ class Recording(Keeping):
     def adopt(self, allocation: Allocation, region: Region, primal: Memory, shadow: Memory, name: str) -> None:
         """Notes that an array of an operation has a shadow; ShadowError if it has another one already."""
         self._note_pair(allocation, region, primal, (shadow,), name)
+
+    def note_array(self, x: Any) -> None:
+        """Notes which array an argument is a view of, if that has a shadow."""
+        if isinstance(x, Duplicated | BatchDuplicated):
+            for shadow in shadows_of_array(x):
+                self.shadows.add_array(shadow)
 
     # --- shadows by memory -----------------------------------------------------------------------------------------------------------
 
@@ -276,7 +284,13 @@ class Recording(Keeping):
         return self._saved.room((length,), dtype)
 
     def _touched(self, kernel: Kernel, call: Call) -> tuple[list[Use], list[Use]]:
-        """What the primal reads and writes in this call."""
+        """What the primal reads and writes in this call; found out once."""
+        known = self._met_by.get(id(call))
+        if known is None:
+            known = self._met_by[id(call)] = call, *self._touching(kernel, call)
+        return known[1], known[2]
+
+    def _touching(self, kernel: Kernel, call: Call) -> tuple[list[Use], list[Use]]:
         primal = kernel.primal(call.aliases())
         found = kernel.facts.get(("touched", call.key), lambda: (reads(primal, call), writes(primal, call)))
         return [self._use(r, call) for r in found[0]], [self._use(r, call) for r in found[1]]
@@ -305,9 +319,6 @@ class Recording(Keeping):
         time = len(self.operations)
         if self.looks:
             self._compare(operation)
-        elif self.first and time == _LOOKS:
-            for a in self.allocations.values():
-                a.marks = ()
         self.operations.append(operation)
         try:
             self._claim(operation, time)
@@ -350,14 +361,19 @@ class Recording(Keeping):
     @property
     def looks(self) -> bool:
         """Whether each operation is followed by a look at what it left behind."""
-        return self.exact or (self.first and len(self.operations) < _LOOKS)
+        return self.exact or (self.first and any(map(self._looks_at, self.allocations.values())))
+
+    def _looks_at(self, a: Allocation) -> bool:
+        """Whether an allocation is looked at. In a first recording it is where that costs little beside the recording, for views that were
+        made before anything was locked, and where others have the memory, too, so that it cannot be locked."""
+        return self.exact or a.root.nbytes <= SMALL or is_lent(a.root)
 
     def _compare(self, operation: Operation | None) -> None:
-        """What the operation works on is as the operation before left it, as far as it is needed or has a shadow; at the end (None) what is
-        needed of all allocations. Raises TapeError."""
+        """What the operation works on is as the operation before left it, as far as it is needed or has a shadow; at the end (None) all
+        allocations are. Raises TapeError."""
         allocations = self._worked_on(operation) if operation is not None else self.allocations.values()
-        for a in allocations:
-            marks = a.marks if operation is not None and not self._renews(operation, a) else a.marks[: len(a.marks) // 2]
+        for a in (a for a in allocations if a.marks):
+            marks = a.marks[:1] if operation is not None and self._renews(operation, a) else a.marks
             if any(mark(a, region) != before for region, before in marks if region):
                 where = (
                     f"operation {len(self.operations)} ({operation.name}, {operation.where})" if operation else "the end of the recording"
@@ -387,15 +403,14 @@ class Recording(Keeping):
     def _mark(self, operation: Operation) -> None:
         """Marks what a change behind the tape would spoil: what an adjoint needs, and what has a shadow, once an operation has met it: that
         the next one finds another value there is not in the gradient."""
-        for use in self._met(operation):
+        for use in filter(lambda use: self._looks_at(use.allocation), self._met(operation)):
             if isinstance(operation, Foreign):  # it is overwritten from here on
                 use.allocation.used = use.allocation.used - use.region
             else:
                 use.allocation.used = use.allocation.used | self.shadows.with_shadow(use.allocation, use.region)
-        for a in self._worked_on(operation):
+        for a in filter(self._looks_at, self._worked_on(operation)):
             parts = a.needed, a.used - a.needed
-            regions = parts if self.exact else [region for part in parts for region in most_of(a.root, part)]
-            a.marks = tuple((region, mark(a, region) if region else 0) for region in regions)
+            a.marks = tuple((region, mark(a, region) if region else 0) for region in parts)
 
     def _met(self, operation: Operation) -> list[Use]:
         """What an operation reads and writes."""

@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..annotations import address
 from ..errors import GpuadError, TapeError
 from ..launching import analysing, executor_of, in_fixed_point, plain_allowed
 from .actions import Action, perform
 from .arena import Arena
 from .batching import batched
 from .extracting import extracted_early
+from .guarding import Guard
 from .memory import send_far
 from .recording import Recording
 from .region import Region
@@ -54,6 +56,7 @@ class Repeating(Recording):
     _temporaries: dict[int, Any]
 
     def __init__(self, saved: Arena) -> None:
+        self.guard = Guard(lambda array: bool(self.own) and address(array) in self.own)
         self._known: Known | None = None
         self._misses = 0
         self._arrived: Any = None  # a mark behind the last copies that handles were given
@@ -70,6 +73,7 @@ class Repeating(Recording):
         self.plans: dict[Any, Plan] = {}
         self.doing.taken()
         self.doing.dry = False
+        self.guard.forget()
 
     def surroundings(self) -> tuple[Any, ...]:
         """What a recording depends on besides its calls."""
@@ -79,7 +83,7 @@ class Repeating(Recording):
 
     def _note(self, step: Step, lasts: bool) -> None:
         """Keeps a step that was recorded; `lasts`: it is known by its arguments, none of which can be changed into something else."""
-        step.actions, step.room = self.doing.taken(), self._saved.here()
+        step.actions, step.room, step.locks = self.doing.taken(), self._saved.here(), self.guard.taken()
         self._comparable = self._comparable and lasts
         if self._steps is not None:
             self._steps.append(step)
@@ -170,6 +174,7 @@ class Repeating(Recording):
         if step is None:
             return False
         if step.what is what and step.same_arguments(args) and getattr(step, "regions", None) == regions:
+            self.guard.again(step, args)
             return self._repeat(step)
         self.differ()
         return False

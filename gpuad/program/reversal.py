@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 from typing import Any
 
 from ..annotations import address
@@ -31,6 +32,10 @@ from .zero import Stale, Step, elements, last_step, step_at_home, step_of, step_
 Seeds = Sequence[tuple[Any, Region]]  # flat shadows, and the elements of each that get a seed
 
 
+PATIENCE = 1.0  # by how much the time has to be worth it before launches are joined; 0: at once, for tests
+_LOOKING = 1e-3  # seconds that joining takes, about, for each action
+_COMPILING = 1.0  # and for all that is compiled
+
 _END = ("the end", "reverse")  # whose actions these are
 
 
@@ -51,9 +56,10 @@ class Owed:
 @dataclass(eq=False)
 class Plan:
     """What a reversal does, and for each action the name and the place of its operation; `assembled`: bytes copied to put versions
-    together; `placed`: shadows whose seeds it reads or copies itself; `again`: what does the same with fewer launches, for a program that
-    comes again. `begins`: elements that it takes for zero at the start, whatever they hold; `owed`: those that nobody has seen and that are
-    not cleared at the end; `unseen`: all shadows of the program that may owe something when it begins."""
+    together; `placed`: shadows whose seeds it reads or copies itself; `again`: what does the same with fewer calls, for a program that
+    comes again, and, once they have been looked for (`joined`), with fewer launches. `begins`: elements that it takes for zero at the
+    start, whatever they hold; `owed`: those that nobody has seen and that are not cleared at the end; `unseen`: all shadows of the program
+    that may owe something when it begins; `unused`: why all that it leads to is zero, if it is (`reaching`)."""
 
     actions: tuple[Action, ...]
     names: tuple[str, ...]
@@ -63,8 +69,12 @@ class Plan:
     begins: Mapping[Where, Region] = field(default_factory=dict)
     owed: tuple[Owed, ...] = ()
     unseen: tuple[Unseen, ...] = ()
+    unused: str = ""
     runs: int = 0
     again: tuple[Action, ...] = ()
+    joined: bool = False
+    first: float = 0.0  # seconds that the first reversal took, with its plan
+    later: float = 0.0  # and all that came after it
 
     @property
     def parts(self) -> list[Part]:
@@ -81,6 +91,7 @@ class Plan:
         """Around what is done. What other reversals owe to shadows of this program is cleared before, unless that is all the same here;
         what is owed after it is cleared or noted. If it fails, perhaps before it came to any shadow, the same is owed as before."""
         forgiven = [(unseen, unseen.forgivable(self.begins)) for unseen in self.unseen if unseen.owed]
+        begin = perf_counter()
         try:
             for unseen, owed in forgiven:
                 unseen.forgive(owed)
@@ -91,14 +102,24 @@ class Plan:
             raise
         for owing in self.owed:
             owing.settle()
+        took = perf_counter() - begin
+        self.first, self.later = (self.first + took, 0.0) if self.runs == 1 else (self.first, self.later + took)
 
     def now(self, executor: Executor) -> tuple[Action, ...]:
-        """What is to be done this time. From the second time on launches that follow each other are one where that is the same;
-        `executor`: theirs."""
+        """What is to be done this time. Launches that follow each other are one where that is the same, once that is worth the time that it
+        takes to find out; `executor`: theirs."""
         self.runs += 1
-        if self.runs == 2:
-            self.again = batched(action for action, _, _ in joined(self.parts, executor))
+        if self.runs > 1 and not self.joined and self._pays():
+            self.again, self.joined = batched(action for action, _, _ in joined(self.parts, executor)), True
+        elif self.runs == 2:
+            self.again = batched(self.actions)
         return self.again or self.actions
+
+    def _pays(self) -> bool:
+        """Whether joining launches takes a quarter of what the first reversal took, or no longer than all that came after it: so it never
+        more than doubles what a program costs, however often it comes, and its second reversal is not much slower than its first."""
+        cost = PATIENCE * (_LOOKING * len(self.actions) + _COMPILING)
+        return cost <= self.first / 4 or cost <= self.later
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,9 +134,11 @@ class Reversal:
 
     def plan(self, stale: Stale, seeds: Seeds | None, temporaries: Sequence[Any], restore: bool) -> Plan:
         """The plan for seeds, or for the raw rule (None). Kernels are compiled. `restore`: primals are what they were at the end."""
+        begin = perf_counter()
         placed = frozenset(stale.placements.seeds)
-        begins = self.begins() if seeds is not None else {}
-        steps = self.steps(stale, seeds, temporaries)
+        begun = self.shadows.cleared(self.allocations, seeds) if seeds is not None else {}
+        begins = {where: region for where, (_, region) in begun.items()}
+        steps = self.steps(stale, begun, seeds, temporaries)
         unseen = self.shadows.unseen
         doing = Doing()
         doing.dry = True
@@ -136,15 +159,9 @@ class Reversal:
         actions = doing.taken()
         owners += [_END] * (len(actions) - len(owners))
         names, places = tuple(n for n, _ in owners), tuple(w for _, w in owners)
-        return Plan(actions, names, places, finder.assembled, placed, begins, owed, tuple(unseen.values()))
-
-    def begins(self) -> dict[Where, Region]:
-        """The elements that are zero when a reversal with seeds begins, by the allocation of their shadows."""
-        found: dict[Where, Region] = {}
-        for a in self.allocations.values():
-            for root, part in self.shadows.parts(a, a.cleared):
-                found[where_of(root)] = found.get(where_of(root), EMPTY) | part
-        return found
+        plan = Plan(actions, names, places, finder.assembled, placed, begins, owed, tuple(unseen.values()))
+        plan.first = perf_counter() - begin
+        return plan
 
     def owing(self, last: Step, begins: Mapping[Where, Region], unseen: Mapping[int, Unseen]) -> tuple[Step, tuple[Owed, ...]]:
         """What comes last without the clearing of shadows that nobody has seen, on a CPU: elsewhere it would have to wait for a stream.
@@ -159,11 +176,12 @@ class Reversal:
         kept = {where_of(o.root) for o in owed}
         return replace(last, cleared=tuple((root, region) for root, region in last.cleared if where_of(root) not in kept)), tuple(owed)
 
-    def steps(self, stale: Stale, seeds: Seeds | None, temporaries: Sequence[Any]) -> dict[int, Step]:
+    def steps(
+        self, stale: Stale, begun: Mapping[Where, tuple[Any, Region]], seeds: Seeds | None, temporaries: Sequence[Any]
+    ) -> dict[int, Step]:
         """How each operation is reversed, compiled, and at -1 what comes last. What is not in it has nothing to do."""
-        for a in self.allocations.values() if seeds is not None else ():
-            for root, part in self.shadows.parts(a, a.cleared):
-                stale.add(root, part)
+        for root, part in begun.values():
+            stale.add(root, part)
         for root, region in seeds or ():
             stale.drop(root, region)
         stale.lending.settle(temporaries, stale.alive)

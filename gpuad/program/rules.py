@@ -20,9 +20,13 @@ goes by the names of its parameters, for an array or Active number `x` of the ru
   own function may have it as a last parameter too, `room=None`. A rule that takes its intermediates from there allocates nothing when a
   program runs again.
 
-What has no shadow comes as None. An array that is in none of the lists is a constant, which nobody may change later; so is a Python list
-or another object that is passed. What the function does, be it launches of gpuad's kernels on the plain arrays, is the rule's own affair
-and is not recorded.
+What has no shadow comes as None. An array that is in none of the lists is a constant: it is read, carries no gradient, and the reverse gets
+it as it was at the call. So are arrays in tuples, lists and dicts that are passed. What is in other objects nobody may change later. What
+the function does, be it launches of gpuad's kernels on the plain arrays, is the rule's own affair and is not recorded.
+
+What is declared is checked (`declared`): arrays that a function may only read it gets as read-only views, of NumPy arrays; CuPy's are
+compared, before and after, where a call is recorded and not repeated, and where a reverse runs for the first time. With `check="exact"` all
+are compared, at each call. A reverse returns nothing, and binds no shadow anew. `gpuad.testing.check_rule` checks the rest by running it.
 """
 
 from __future__ import annotations
@@ -39,14 +43,16 @@ from .. import launching
 from ..annotations import Active, BatchDuplicated, Const, Duplicated, Stopped, address, as_array, leaf_memory, namespace, resolve
 from ..arguments.aliasing import hull, overlap
 from ..arguments.aliasing import region as place
-from ..arguments.conversions import writeable
+from ..arguments.layouts import repeats
 from ..errors import GpuadError, LaunchError, ShadowError, TapeError
 from ..executors.base import Memory
+from ..executors.locked import writeable
 from ..ir.dtypes import is_real
 from ..unseen import unseen_at
 from .actions import Action, ByPython
 from .arena import Arena
 from .context import current
+from .declared import compare, is_constant, lost_binding, mapped, marks, parameter_of, read_only, run
 from .finder import VersionFinder
 from .made import inner
 from .memory import Allocation
@@ -140,6 +146,14 @@ class Rule:
         wanted = tuple(inspect.signature(function).parameters)
         for name in wanted:
             _check_parameter(self.name, self.effect, tuple(self.signature.parameters), name)
+        added = [
+            n for n in wanted if n not in self.signature.parameters and n.removesuffix("_before").removeprefix("d") in self.effect.reads
+        ]
+        lost = lost_binding(function, added) if self.opaque else None
+        if lost is not None:
+            raise TypeError(
+                f"rule {self.name}: its reverse binds `{lost}` anew, so the gradient is lost: add to the array in place (`{lost} += ...`)"
+            )
         self._reverse, self.wanted = function, wanted
 
     def __call__(self, *args: Any, **keywords: Any) -> None:
@@ -234,19 +248,21 @@ class Ruled:
     actives: Mapping[str, Active]
     values: Mapping[str, Any]
     needs: Mapping[str, Use]
+    effect: Effect  # of this call: what is constant is read
 
     def reverse(self, finder: VersionFinder) -> Action:
         """What clears the shadows of what was overwritten, and calls the rule's reverse; `finder` puts the versions together before."""
-        versions = {name: self._version(name, finder) for name in self.rule.wanted if self.meaning(name)[0] == "version"}
+        versions = {name: self._version(name, finder) for name in self.needs if parameter_of(name) in self.rule.wanted}
         arena, place = finder.transient, finder.transient.here()
         ordered = self.rule.deterministic if launching.in_fixed_point() else None
         reverse = ordered or self.rule.reverse
+        call = _Reversed(self, reverse) if self.rule.opaque and reverse is not None else reverse
 
         def run() -> None:
             arena.back_to(place)
-            moved = {n: self._taken(n, arena) for n in self.rule.effect.overwrites if n in self.operands}
-            if reverse is not None and self.flows:
-                reverse(**{name: self._argument(name, versions, moved, arena) for name in self.rule.wanted})
+            moved = {n: self._taken(n, arena) for n in self.effect.overwrites if n in self.operands}
+            if call is not None and self.flows:
+                call(**{name: self._argument(name, versions, moved, arena) for name in self.rule.wanted})
 
         return ByPython(run, self.name, self.where, self.rule.opaque or ("it looks at values to add them in order" if ordered else ""))
 
@@ -268,13 +284,13 @@ class Ruled:
     @property
     def flows(self) -> bool:
         """Whether the reverse has anything to do."""
-        written = [n for n in self.rule.effect.writes if n in self.operands and self.operands[n].shadow is not None]
-        return bool(written and self.varied) or any(n in written for n in self.rule.effect.sets)
+        written = [n for n in self.effect.writes if n in self.operands and self.operands[n].shadow is not None]
+        return bool(written and self.varied) or any(n in written for n in self.effect.sets)
 
     @property
     def varied(self) -> list[str]:
         """Inputs that carry a gradient."""
-        return [n for n in self.rule.effect.reads if n in self.actives or (n in self.operands and self.operands[n].shadow is not None)]
+        return [n for n in self.effect.reads if n in self.actives or (n in self.operands and self.operands[n].shadow is not None)]
 
     def meaning(self, name: str) -> tuple[str, Any]:
         """What a parameter of the reverse stands for: ('version', array), ('moved', name), ('shadow', array), ('value', anything), ('room',
@@ -288,22 +304,38 @@ class Ruled:
         if name in self.values:
             return "value", self.values[name]
         core = name.removeprefix("d")
-        if core in self.rule.effect.overwrites and core in self.operands:
+        if core in self.effect.overwrites and core in self.operands:
             return ("moved", core) if self.shadow_of(core) is not None else ("none", None)
-        shadow = self.shadow_of(core if core in self.rule.effect.arrays else core.removesuffix("_before"))
+        shadow = self.shadow_of(core if core in self.effect.arrays else core.removesuffix("_before"))
         return ("shadow", shadow) if shadow is not None else ("none", None)
 
     def _version(self, name: str, finder: VersionFinder) -> Any:
-        array = self.operands[name].array
-        return view_in(finder.memory(self.needs[name], resolve(array), own=False), array)
+        array, like = self.operands[name].array, resolve(self.operands[name].array)
+        memory = finder.memory(self.needs[name], like, own=False)
+        if name not in self.rule.effect.arrays and memory is like:
+            return array
+        if name not in self.rule.effect.arrays and type(array) not in (np.ndarray, np.memmap, getattr(namespace(array), "ndarray", None)):
+            raise TapeError(
+                f"`{name}` of {self.name} ({self.where}), a {type(array).__name__}, was overwritten later in the recording, and the "
+                "reverse needs it as it was: pass a plain array. No shadow was touched."
+            )
+        return view_in(memory, array)
 
     def _argument(self, name: str, versions: Mapping[str, Any], moved: Mapping[str, Any], arena: Arena) -> Any:
         kind, value = self.meaning(name)
         if kind == "version":
             return versions[name]
+        if kind == "value":
+            return mapped(value, name, lambda part, x: versions.get(part, x))
         if kind == "moved":
             return moved[value]
         return arena.room if kind == "room" else value
+
+    def read_only(self, name: str) -> bool:
+        """Whether a parameter of the reverse is to be read only: anything but shadows, and of them those of what is added to."""
+        if self.meaning(name)[0] in ("version", "value"):
+            return True
+        return self.meaning(name)[0] == "shadow" and name.removeprefix("d") in self.effect.adds
 
     def line(self) -> str:
         """The call of the reverse."""
@@ -313,21 +345,21 @@ class Ruled:
 
     def read_bare(self) -> list[tuple[Allocation, Region]]:
         """What was read without a shadow, for inactive."""
-        read = (self.operands[n] for n in self.rule.effect.reads if n in self.operands)
+        read = (self.operands[n] for n in self.effect.reads if n in self.operands)
         return [(o.use.allocation, o.use.region) for o in read if o.shadow is None and not o.stopped]
 
     def written_bare(self) -> list[tuple[Allocation, Region, bool]]:
         """What was written without a shadow, and whether with values that depend on active data."""
-        written = (self.operands[n] for n in self.rule.effect.writes if n in self.operands)
+        written = (self.operands[n] for n in self.effect.writes if n in self.operands)
         return [(o.use.allocation, o.use.region, bool(self.varied)) for o in written if o.shadow is None]
 
     def judged_again(self, tape: Any) -> Ruled:
         """The same operation now that memory which it wrote is known to have a shadow: its reverse clears it."""
         found = dict(self.operands)
-        for n in self.rule.effect.writes:
+        for n in self.effect.writes:
             o = found.get(n)
             if o is not None and o.shadow is None:
-                found[n] = replace(o, shadow=_known_shadow(self.rule, n, o.array, o.use, tape))
+                found[n] = replace(o, shadow=_known_shadow(self.rule, self.effect, n, o.array, o.use, tape))
         return replace(self, operands=found)
 
 
@@ -393,7 +425,7 @@ def _recorded(step: RuleStep, tape: Any) -> None:
         if key is not None:
             tape.recipes[key] = known
     step.arrays = known.arrays
-    tape.record(known.operation, partial(_run, rule, known.operation.values, tape), known.library, step)
+    tape.record(known.operation, _Run(known.operation, tape), known.library, step)
 
 
 def _arrays(operation: Ruled) -> tuple[Any, ...]:
@@ -407,23 +439,28 @@ def _checked(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mappi
     """A call as an operation of the tape, and the library of its arrays."""
     if any(isinstance(x, BatchDuplicated) for x in arguments.values()):
         raise GpuadError(f"{rule.name}: rules take one shadow an array; BatchDuplicated is for kernels and elementwise operations")
-    operands = {n: _operand(rule, n, arguments[n], tape, regions.get(n)) for n in rule.effect.arrays if _is_array(arguments[n])}
+    _refuse_dropped(rule, arguments)
+    constants = _constants(rule, arguments) if rule.opaque else {}
+    effect = _with_constants(rule, constants)
+    given = {**arguments, **constants}
+    operands = {n: _operand(rule, effect, n, given[n], tape, regions.get(n)) for n in effect.arrays if _is_array(given[n])}
     actives = {n: x for n, x in arguments.items() if isinstance(x, Active)}
-    values = {n: _plain(x) for n, x in arguments.items()}
+    values = {n: mapped(_plain(x), n, lambda _, part: part) for n, x in arguments.items()}  # lists may be changed later
     for n, x in actives.items():
         _note_number(rule, n, x, tape)
     _check_apart(rule, operands)
-    draft = Ruled(rule.name, where, Effects(), rule, operands, actives, values, {})
+    draft = Ruled(rule.name, where, Effects(), rule, operands, actives, values, {}, effect)
     _check_flow(rule, draft)
     for n, o in operands.items():
         if o.shadow is not None:
             tape.adopt(o.use.allocation, o.extent, o.memory, leaf_memory(o.shadow), n)
+            tape.note_array(given[n])
             _show(rule, o.shadow)
     needs = _needs(draft)
     effects = Effects(
-        tuple(operands[n].use for n in rule.effect.writes if n in operands),
-        tuple(use for n, use in needs.items() if rule.effect.needs[n][0] == "before"),
-        tuple(use for n, use in needs.items() if rule.effect.needs[n][0] == "after"),
+        tuple(operands[n].use for n in effect.writes if n in operands),
+        tuple(use for n, use in needs.items() if effect.needs[n][0] == "before"),
+        tuple(use for n, use in needs.items() if effect.needs[n][0] == "after"),
     )
     library = next((namespace(o.array).__name__ for o in operands.values()), "numpy")
     return replace(draft, effects=effects, needs=needs), library
@@ -436,10 +473,106 @@ def _show(rule: Rule, shadow: Any) -> None:
         unseen.show()
 
 
-def _run(rule: Rule, values: Mapping[str, Any], tape: Any) -> None:
-    if rule.opaque:
-        values = {n: tape.lent(x) for n, x in values.items()}
-    rule.function(**(values if _ROOM not in values else {**values, _ROOM: tape.room}))
+def _opened(operation: Ruled) -> dict[str, Any]:
+    """The values that the function is called with. What it writes comes as a view that stays writable while the tape has locked the
+    array."""
+    written = (operation.operands[n] for n in operation.rule.effect.writes if n in operation.operands)
+    return {**operation.values, **{o.name: _open_view(o.array) for o in written if isinstance(o.array, np.ndarray)}}
+
+
+def _open_view(array: Any) -> Any:
+    view = view_in(resolve(array), array)
+    return view if type(view) is type(array) else view.view(type(array))
+
+
+class _Run:
+    """Runs the function of a recorded call. `looks`: whether arrays that cannot be locked are compared before and after."""
+
+    def __init__(self, operation: Ruled, tape: Any) -> None:
+        self.operation, self.tape, self.looks, self.values = operation, tape, True, _opened(operation)
+
+    def __call__(self) -> None:
+        rule, values = self.operation.rule, dict(self.values)
+        if _ROOM in values:
+            values[_ROOM] = self.tape.room
+        if not rule.opaque:
+            rule.function(**values)
+            return
+        what, looks, exact = f"{rule.name} ({self.operation.where})", self.looks, self.tape.exact
+        operands = {n: o.array for n, o in self.operation.operands.items() if n not in rule.effect.writes}
+        before = marks(operands, everything=exact) if looks or exact else []
+        run(rule.function, {n: mapped(x, n, self._part) for n, x in values.items()}, what, _LISTS)
+        compare(before, what, _LISTS)
+        self.looks = False
+
+    def _part(self, name: str, x: Any) -> Any:
+        """What the function gets for an array, or a part of an argument."""
+        lent = self.tape.lent(x)
+        return lent if name in self.operation.rule.effect.writes else read_only(lent)
+
+
+_LISTS = "what the rule writes stands in overwrites, adds or sets"
+
+
+class _Reversed:
+    """Runs a reverse of the caller's; `looks` as before."""
+
+    def __init__(self, operation: Ruled, reverse: Callable[..., Any]) -> None:
+        self.operation, self.reverse, self.looks = operation, reverse, True
+
+    def __call__(self, **given: Any) -> None:
+        what = f"the reverse of {self.operation.name} ({self.operation.where})"
+        kept = {n: x for n, x in given.items() if self.operation.read_only(n)}
+        flat: dict[str, Any] = {}
+        for n, x in kept.items():
+            mapped(x, n, flat.__setitem__)
+        before = marks(flat) if self.looks else []
+        locked = {n: mapped(x, n, lambda _, part: read_only(part)) for n, x in kept.items()}
+        if run(self.reverse, {**given, **locked}, what, _ADDS) is not None:
+            raise TapeError(f"{what} returns something, which nobody takes: {_ADDS}, in place (`dx += ...`), and returns nothing")
+        compare(before, what, _ADDS)
+        self.looks = False
+
+
+_ADDS = "it adds to the shadows of what the rule reads, and clears what it sets"
+
+
+def _refuse_dropped(rule: Rule, arguments: Mapping[str, Any]) -> None:
+    """A gradient is asked for by a parameter for which the rule has none."""
+
+    def look(name: str, x: Any) -> None:
+        known = name in rule.effect.arrays if isinstance(x, Duplicated) else name in rule.effect.reads
+        if isinstance(x, Duplicated | BatchDuplicated | Active) and not known:
+            where = f"does not list `{parameter_of(name)}` in reads" if isinstance(x, Active) else f"lists `{parameter_of(name)}` nowhere"
+            raise ShadowError(
+                f"`{name}` of {rule.name} is {type(x).__name__}, but the rule {where}; its gradient would be dropped. Add it to the "
+                f"rule's reads, with a gradient in the reverse, or pass stop_gradient({parameter_of(name)}). Nothing was run."
+            )
+
+    for name, x in arguments.items():
+        mapped(x, name, look)
+
+
+def _constants(rule: Rule, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arrays that a call passes besides those that the rule lists, by the names of their parameters, or their places in these."""
+    found: dict[str, Any] = {}
+
+    def collect(name: str, x: Any) -> None:
+        if is_constant(x.primal if isinstance(x, Const) else x):
+            found[name] = x
+
+    for name, x in arguments.items():
+        if name not in rule.effect.arrays and name != _ROOM:
+            mapped(x, name, collect)
+    return found
+
+
+def _with_constants(rule: Rule, constants: Mapping[str, Any]) -> Effect:
+    """The effect of a call with such constants: they are read, and needed where the reverse takes them."""
+    if not constants:
+        return rule.effect
+    needs = {n: ("before",) for n in constants if parameter_of(n) in rule.wanted}
+    return replace(rule.effect, reads=(*rule.effect.reads, *constants), needs={**rule.effect.needs, **needs})
 
 
 def _note_number(rule: Rule, name: str, x: Active, tape: Any) -> None:
@@ -458,7 +591,7 @@ def _needs(operation: Ruled) -> dict[str, Use]:
     """What the reverse reads of the arrays, as far as gradients are asked for that need it."""
     if not operation.flows:
         return {}
-    stated = operation.rule.effect.needs
+    stated = operation.effect.needs
     varied = set(operation.varied)
     wanted = (n for n, need in stated.items() if n in operation.operands and (len(need) == 1 or varied & set(need[1:])))
     return {n: replace(operation.operands[n].use) for n in wanted}
@@ -469,13 +602,13 @@ def _is_array(x: Any) -> bool:
     return hasattr(x, "strides") and not isinstance(x, np.generic)
 
 
-def _operand(rule: Rule, name: str, x: Any, tape: Any, known: Region | None) -> Operand:
+def _operand(rule: Rule, effect: Effect, name: str, x: Any, tape: Any, known: Region | None) -> Operand:
     """An array argument; a bare one that is only written takes the shadow that its memory has."""
     array = x.primal if isinstance(x, Duplicated | Const) else as_array(x)
     memory = leaf_memory(array)
     extent = of_array(array, memory.offset * int(memory.root.dtype.itemsize))
     region = known or extent
-    use = Use(tape.allocation(memory), region, rule.effect.arrays.index(name))
+    use = Use(tape.allocation(memory), region, effect.arrays.index(name))
     use.allocation.name = name
     if tape.shadows.is_shadow(use.allocation.address, region):
         raise ShadowError(f"`{name}` of {rule.name} is the shadow of another array of this recording. Nothing was run.")
@@ -485,13 +618,13 @@ def _operand(rule: Rule, name: str, x: Any, tape: Any, known: Region | None) -> 
             f"`{name}` of {rule.name}: keep=True has no meaning inside a tape: seeds are given to reverse(). Nothing was run."
         )
     _check_operand(rule, name, array, shadow)
-    if isinstance(x, Stopped) and name in rule.effect.writes and tape.shadows.of(use.allocation, region) is not None:
+    if isinstance(x, Stopped) and name in effect.writes and tape.shadows.of(use.allocation, region) is not None:
         raise ShadowError(
             f"`{name}` of {rule.name} is stopped, but written too, and its memory has a shadow: pass the Duplicated, or a stopped "
             "copy where the rule reads it. Nothing was run."
         )
     if shadow is None and not isinstance(x, Stopped):
-        shadow = _known_shadow(rule, name, array, use, tape)
+        shadow = _known_shadow(rule, effect, name, array, use, tape)
     return Operand(name, array, shadow, isinstance(x, Stopped), isinstance(x, Const), use, memory, extent)
 
 
@@ -511,22 +644,12 @@ def _check_operand(rule: Rule, name: str, array: Any, shadow: Any) -> None:
         )
 
 
-def repeats(array: Any) -> bool:
-    """Whether elements of an array may share memory with one another, so that adding to all of them loses some."""
-    end = int(array.dtype.itemsize)
-    for step, count in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
-        if step < end:
-            return bool(array.size)
-        end = step * (count - 1) + end
-    return False
-
-
 def _layout(array: Any) -> Any:
     steps = [s for s, n in zip(array.strides, array.shape, strict=True) if n > 1] if array.size else []
     return tuple(array.shape), array.dtype, steps
 
 
-def _known_shadow(rule: Rule, name: str, array: Any, use: Use, tape: Any) -> Any:
+def _known_shadow(rule: Rule, effect: Effect, name: str, array: Any, use: Use, tape: Any) -> Any:
     """The shadow that an array's memory has, if the rule only writes there."""
     pairing = tape.shadows.of(use.allocation, use.region)
     if pairing is not None and tape.shadows.width > 1:
@@ -535,7 +658,7 @@ def _known_shadow(rule: Rule, name: str, array: Any, use: Use, tape: Any) -> Any
         )
     if pairing is None:
         return None
-    if name in rule.effect.reads or name in rule.effect.adds:
+    if name in effect.reads or name in effect.adds:
         raise ShadowError(
             f"`{name}` of {rule.name} is read bare, but its memory has a shadow (`{pairing.name}`): the gradient would be dropped. Pass "
             f"the Duplicated, or stop_gradient({name}). Nothing was run."
@@ -565,9 +688,6 @@ def _check_apart(rule: Rule, operands: Mapping[str, Operand]) -> None:
 
 def _check_flow(rule: Rule, operation: Ruled) -> None:
     """Nothing may be dropped by forgetting (RULES 4)."""
-    for name in operation.actives:
-        if name not in rule.effect.reads:
-            raise ShadowError(f"`{name}` of {rule.name} is Active, but the rule does not list it in reads; its gradient would be dropped")
     written = [operation.operands[n] for n in rule.effect.writes if n in operation.operands]
     for o in written:
         if operation.varied and o.shadow is None and not o.dropped and o.floats:
@@ -578,11 +698,11 @@ def _check_flow(rule: Rule, operation: Ruled) -> None:
     if rule.reverse is None and operation.flows:
         raise ShadowError(f"rule {rule.name} has no reverse: set `{rule.name}.reverse`, or pass stop_gradient(x). Nothing was run.")
     for name in rule.wanted:
-        if name in operation.operands and name not in rule.effect.needs:
+        if name in operation.operands and name not in operation.effect.needs:
             raise TypeError(
                 f"rule {rule.name}: its reverse takes the array {name!r}, so the tape has to keep it: state the version in needs"
             )
-    for o in (operation.operands[n] for n in rule.effect.reads if n in operation.operands):
+    for o in (operation.operands[n] for n in operation.effect.reads if n in operation.operands):
         if o.shadow is None and not o.stopped and o.use.allocation.tainted & o.use.region:
             raise ShadowError(
                 f"`{o.name}` of {rule.name} holds values that depend on active data, but has no shadow: give it one, Duplicated({o.name}), "

@@ -13,13 +13,13 @@ import numpy as np
 
 from ..annotations import BatchDuplicated, Duplicated, address, as_array, is_array, leaf_memory, namespace
 from ..arguments.aliasing import hull
+from ..arguments.layouts import repeats
 from ..errors import TapeError
 from ..executors.base import Memory
 from ..ir.dtypes import is_real
 from .placed import Placed, Placements, Where, placed, where_of
 from .recording import Recording
 from .region import Region, of_array
-from .rules import repeats
 from .steps import arrays_of, signature
 
 _MOST = 8  # seeds read in place
@@ -113,6 +113,7 @@ class Seeding(Recording):
         own = key.shadows if isinstance(key, BatchDuplicated) else (key.own_shadow,) if key.has_shadow else ()
         if known is not None and own:
             self._note_pair(known, region, memory, tuple(map(leaf_memory, own)), "the seed's array")
+            self.note_array(key)
         pairings = self.shadows.all_of(known, region) if known is not None else ()
         if not pairings:
             raise TapeError("a seed for memory that was not part of the recording. No shadow was touched.")

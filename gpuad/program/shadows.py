@@ -6,16 +6,18 @@ treated by that memory, whatever name it comes under (RULES 4).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..annotations import address
+from ..annotations import address, leaf_memory
 from ..errors import ShadowError
 from ..executors.base import Memory
+from ..ir.dtypes import is_real
 from ..unseen import Unseen, unseen_at
 from .memory import Allocation
-from .region import EMPTY, Region, span, touched_elements
+from .placed import Where, where_of
+from .region import EMPTY, Region, of_array, span, touched_elements
 
 
 @dataclass(eq=False)
@@ -42,6 +44,8 @@ class Shadows:
         self.layers: list[dict[int, list[Pairing]]] = [{}]
         self.by_shadow: dict[int, list[Pairing]] = {}
         self.numbers: dict[int, Region] = {}  # the shadows of numbers: bytes, by the address of the allocation
+        self.arrays: dict[int, list[Region]] = {}  # the shadows of arrays, whole: bytes, by the address; those that overlap are one
+        self.mixed: set[int] = set()  # addresses of shadows that are structs, of which only the floats are a shadow
         self.count = 0
 
     def copy(self) -> Shadows:
@@ -51,13 +55,15 @@ class Shadows:
         other.layers = [{where: [mine[id(p)] for p in pairs] for where, pairs in layer.items()} for layer in self.layers]
         other.by_shadow = {where: [mine[id(p)] for p in pairs] for where, pairs in self.by_shadow.items()}
         other.numbers, other.count = dict(self.numbers), self.count
+        other.mixed, other.arrays = set(self.mixed), {where: list(known) for where, known in self.arrays.items()}
         return other
 
     @property
     def pairs(self) -> tuple[Any, ...]:
         """What is paired with what, to be compared."""
         each = (p for layer in self.layers for pairs in layer.values() for p in pairs)
-        return tuple((p.allocation.address, p.region, address(p.root), p.shift, p.size) for p in each)
+        pairs = tuple((p.allocation.address, p.region, address(p.root), p.shift, p.size) for p in each)
+        return (*pairs, *((where, region) for where, known in self.arrays.items() for region in known))
 
     @property
     def by_primal(self) -> dict[int, list[Pairing]]:
@@ -142,6 +148,49 @@ class Shadows:
             raise ShadowError(f"the shadow of `{name}` is primal memory elsewhere in this recording. Nothing was launched.")
         self.numbers[where] = known | own
         return True
+
+    def add_array(self, shadow: Any) -> None:
+        """Notes all of an array's shadow, of which operations may meet views."""
+        if not shadow.size:
+            return
+        memory = leaf_memory(shadow)
+        if not (is_real(shadow.dtype) or shadow.dtype.kind == "c"):
+            self.mixed.add(address(memory.root))
+        known = self.arrays.setdefault(address(memory.root), [])
+        region = of_array(shadow, memory.offset * int(memory.root.dtype.itemsize))
+        if any(region <= other for other in known):
+            return
+        meeting = [other for other in known if other & region]
+        for other in meeting:
+            known.remove(other)
+            region = region | other
+        known.append(region)
+        self.count += 1
+
+    def cleared(self, allocations: Mapping[int, Allocation], seeds: Iterable[tuple[Any, Region]] = ()) -> dict[Where, tuple[Any, Region]]:
+        """The shadows' elements that are zero when a reversal with seeds begins, by their allocation: those of all arrays of which the
+        program writes, or a seed has, any element."""
+        found: dict[Where, tuple[Any, Region]] = {}
+        written = (part for a in allocations.values() for part in self.parts(a, a.cleared))
+        for root, part in (*written, *seeds):
+            found[where_of(root)] = root, found.get(where_of(root), (root, EMPTY))[1] | part
+        mixed = {*allocations, *self.mixed}
+        return {key: (root, part | self._around(root, part, key[0] in mixed)) for key, (root, part) in found.items()}
+
+    def _around(self, root: Any, part: Region, limited: bool) -> Region:
+        """The elements of the arrays to which elements of an allocation belong. `limited`: the allocation is not all shadows, but only
+        where the program has met them."""
+        where, size = address(root), int(root.dtype.itemsize)
+        touched, around, met = Region(part.spans * size), EMPTY, EMPTY
+        for array in self.arrays.get(where, ()):
+            around = around | array if array & touched else around
+        for pairing in self.by_shadow.get(where, ()):
+            if pairing.root.dtype.itemsize != size:  # elements of another type, which are counted in another way
+                around = around - pairing.mirrored
+            else:
+                met = met | pairing.mirrored
+        around = (around & met if limited else around) - self.numbers.get(where, EMPTY)
+        return touched_elements(around, size, 0)
 
     def is_shadow(self, where: int, region: Region) -> bool:
         """Whether any of the region's bytes, of the allocation at address `where`, belong to a shadow."""

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import Active, BatchDuplicated, Const, Duplicated, address, is_array
-from ..arguments.conversions import writeable
+from ..annotations import Active, BatchDuplicated, Const, Duplicated, address, is_array, shadows_of_array
+from ..executors.locked import writeable
 from .actions import Action
 from .made import Made
 
@@ -25,8 +25,8 @@ _NUMBERS = (bool, int, float, complex, str, bytes, np.number, np.bool_, type(Non
 class Step:
     """`what` was called: a kernel, a rule, or `Foreign`; `line`, `where`: from which line. `check`: what is looked at before each launch,
     and refuses it before anything is written; `actions`: what was done; `calls`: the same as few calls, once it has been done again;
-    `room`: how far the saved bytes reach after it; `arrays`: whose memory it works on; `stream`: None where there are none, True for the
-    one that is current."""
+    `room`: how far the saved bytes reach after it; `arrays`: whose memory it works on; `locks`: those that are locked with it, or opened;
+    `stream`: None where there are none, True for the one that is current."""
 
     what: Any
     args: tuple[Any, ...]
@@ -37,6 +37,7 @@ class Step:
     calls: tuple[Action, ...] | None = field(default=None, init=False)
     room: tuple[int, int] = field(default=(0, 0), init=False)
     arrays: tuple[Any, ...] = field(default=(), init=False)
+    locks: tuple[Any, ...] = field(default=(), init=False)
     stream: Any = field(default=None, init=False)
 
     def same_arguments(self, args: Sequence[Any]) -> bool:
@@ -117,9 +118,9 @@ def same(a: Any, b: Any) -> bool:
         return bool(a.dtype == b.dtype) and a.tobytes() == b.tobytes()
     if isinstance(a, Duplicated):
         there = a.keep == b.keep and b.has_shadow  # what is made later is no earlier memory, and belongs to the stream of the call
-        return there and same_array(a.primal, b.primal) and same_array(a.own_shadow, b.own_shadow)
+        return there and same_array(a.primal, b.primal) and same_array(a.own_shadow, b.own_shadow) and _of_one_array(a, b)
     if isinstance(a, BatchDuplicated):
-        return same_array(a.primal, b.primal) and same(a.shadows, b.shadows)
+        return same_array(a.primal, b.primal) and same(a.shadows, b.shadows) and _of_one_array(a, b)
     if isinstance(a, Active):
         return same(a.value, b.value) and same(a.shadow, b.shadow)
     if isinstance(a, Const):
@@ -128,6 +129,11 @@ def same(a: Any, b: Any) -> bool:
         one, two = (a, b) if isinstance(a, tuple) else ((a.start, a.stop, a.step), (b.start, b.stop, b.step))
         return len(one) == len(two) and all(x is y or same(x, y) for x, y in zip(one, two, strict=True))
     return is_array(a) and same_array(a, b)
+
+
+def _of_one_array(a: Any, b: Any) -> bool:
+    """Whether the arrays of which two pairs are views are the same."""
+    return a._of is b._of or same(shadows_of_array(a), shadows_of_array(b))
 
 
 def same_array(a: Any, b: Any) -> bool:

@@ -48,6 +48,13 @@ from .stored_places import Place, Places, Plan, digest, even_runs
 _HALF = 1 << 31
 
 
+def _unstorable(operation: Ruled, name: str, value: Any) -> TapeError:
+    """The error for a value that may mean more than its numbers."""
+    return TapeError(
+        f"operation {operation.name} ({operation.where}) cannot be stored: its reverse is given `{name}`, a {type(value).__name__}"
+    )
+
+
 def save(recording: Recording, folder: Any, names: Mapping[str, Any]) -> None:
     """Writes the files; TapeError, and nothing is written, if an operation cannot be stored."""
     files = _Store(recording, names).files()
@@ -130,7 +137,7 @@ class _Store:
 
     def _rule(self, operation: Ruled) -> None:
         self.plan.rooms = []
-        moved = {n: self._view(s) for n in operation.rule.effect.overwrites if (s := operation.shadow_of(n)) is not None}
+        moved = {n: self._view(s) for n in operation.effect.overwrites if (s := operation.shadow_of(n)) is not None}
         reverse = operation.rule.reverse if operation.flows else None
         if reverse is None and not moved:
             return
@@ -143,6 +150,8 @@ class _Store:
         """What a reverse gets for a parameter, as `Machine.given` reads it."""
         kind, value = operation.meaning(name)
         if kind == "version":
+            if type(value) is not namespace(value).ndarray:
+                raise _unstorable(operation, name, value)
             return ["view", _layout(self.plan.place(operation.needs[name], resolve(value), own=False)[:3], value)]
         if kind == "shadow":
             return ["view", self._view(value)]
@@ -174,9 +183,7 @@ class _Store:
             dense = namespace(value).ascontiguousarray(value)
             self.kept.append(dense)
             return ["constant", self.places.stored(dense), str(value.dtype), [int(n) for n in value.shape]]
-        raise TapeError(
-            f"operation {operation.name} ({operation.where}) cannot be stored: its reverse is given `{name}`, a {kind.__name__}"
-        )
+        raise _unstorable(operation, name, value)
 
     # --- launches --------------------------------------------------------------------------------------------------------------------
 

@@ -295,6 +295,7 @@ FLAGS = (
     "-O3", "-march=native", "-fwrapv", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-std=c++14",
     "-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-w",
 )  # fmt: skip
+NO_GATHERS = ("-mtune-ctrl=^use_gather",)
 CAREFUL = ("-O2", "-fno-openmp-simd", "-fno-tree-vectorize", "-fno-tree-slp-vectorize")
 CRASHED = ("internal compiler error", "PLEASE submit a bug report")
 
@@ -325,9 +326,14 @@ def compiler() -> list[str]:
 
 
 def options(command: list[str]) -> list[str]:
-    """The options for a compiler. g++ 12 makes a memcpy of the copies in a loop, and reads an element anew after it was written."""
+    """The options for a compiler. g++ 12 makes a memcpy of the copies in a loop, and reads an element anew after it was written; on x86 it
+    makes wrong masks for gather instructions."""
     about = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
-    return [*FLAGS, *(["-fno-tree-loop-distribute-patterns"] if "Free Software Foundation" in about else [])]
+    if "Free Software Foundation" not in about:
+        return [*FLAGS]
+    probe = [*command, *NO_GATHERS, "-E", "-x", "c++", os.devnull]
+    takes = subprocess.run(probe, capture_output=True, check=False).returncode == 0
+    return [*FLAGS, "-fno-tree-loop-distribute-patterns", *(NO_GATHERS if takes else ())]
 
 
 def compiled(command: list[str], rest: list[str]) -> Any:

@@ -77,11 +77,9 @@ class Places:
                 array = self.rooms["array"][self.by_address[p.allocation.address][1]]
                 kind, number, _ = self.shadow(p.root, array.name, array.own)
                 self.rooms[kind][number].layouts = array.layouts if p.root.size * p.size == array.root.nbytes else []
-        for a in recording.allocations.values():
-            for root, low, high in recording.shadows.written(a, a.cleared):
-                kind, number, _ = self.shadow(root, a.name)
-                size = int(root.dtype.itemsize)
-                self.rooms[kind][number].clear.append([low * size, 0, (high - low) * size, 1])
+        for root, part in recording.shadows.cleared(recording.allocations).values():
+            kind, number, _ = self.shadow(root, "shadow")
+            self.rooms[kind][number].clear += even_runs(Region(part.spans * int(root.dtype.itemsize)))
         for operation in recording.operations:  # numbers of one name are counted as they were passed
             for name, shadow in _of_numbers(operation):
                 self.shadow(shadow, name)

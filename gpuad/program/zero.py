@@ -134,10 +134,10 @@ def step_of(operation: Launched, stale: Stale) -> Step:
 
 def step_of_rule(operation: Ruled, stale: Stale) -> Step | None:
     """The same for a rule; None if there is nothing to do, since all that comes in is zero."""
-    outputs = [elements(s) for n in operation.rule.effect.writes if (s := operation.shadow_of(n)) is not None]
+    outputs = [elements(s) for n in operation.effect.writes if (s := operation.shadow_of(n)) is not None]
     if outputs and all(region <= stale.of(root) for root, region in outputs):
         return None
-    used = [elements(s) for n in operation.rule.effect.arrays if (s := operation.shadow_of(n)) is not None]
+    used = [elements(s) for n in operation.effect.arrays if (s := operation.shadow_of(n)) is not None]
     return step_at_home(used, stale)
 
 

@@ -1,0 +1,80 @@
+"""The block of a `with` statement that has a tape, and how it is known that it has been left.
+
+A statement calls `__exit__` when its block ends; an interrupt that comes just then, before the first line of it is run, is all that a tape
+would ever hear of the end. So what the statement holds to be called is an object of its own: when it is gone, so is the block, and while a
+traceback has it, its call is in there.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from types import FrameType
+from typing import Any, Protocol, overload
+
+
+class Entered(Protocol):
+    """What is entered: `left` is called at the end of a block, `lost` where that was not to be."""
+
+    opening: weakref.ref[Block] | None
+
+    def left(self, kind: Any, error: Any) -> None:
+        """The block ends."""
+
+    def lost(self, block: weakref.ref[Block]) -> None:
+        """A block has ended without a word."""
+
+
+class Block:
+    """What a `with` statement calls at the end of its block, which it holds until then."""
+
+    def __init__(self, tape: Entered) -> None:
+        self.tape = tape
+
+    def __call__(self, kind: Any, error: Any, trace: Any) -> None:
+        self.tape.left(kind, error)
+
+
+class Exit:
+    """`__exit__` as an attribute of a class: a new `Block` for each statement."""
+
+    @overload
+    def __get__(self, tape: None, owner: type) -> Exit: ...
+    @overload
+    def __get__(self, tape: Entered, owner: type) -> Block: ...
+    def __get__(self, tape: Entered | None, owner: type) -> Exit | Block:
+        if tape is None:
+            return self
+        block = Block(tape)
+        tape.opening = weakref.ref(block, partial(_lost, weakref.ref(tape)))
+        return block
+
+    def __call__(self, tape: Entered, kind: Any, error: Any, trace: Any) -> None:
+        """For who looks it up in the class, such as an ExitStack."""
+        tape.left(kind, error)
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A block that a tape was entered for, in a thread; None where nobody can say when the block is gone."""
+
+    thread: int
+    block: weakref.ref[Block] | None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether that block surely goes on: it is there, and not in the traceback of an interrupt that came at its end."""
+        block = self.block() if self.block is not None else None
+        return block is not None and not any(_is_call(referrer) for referrer in gc.get_referrers(block))
+
+
+def _is_call(x: object) -> bool:
+    return isinstance(x, FrameType) and x.f_code is Block.__call__.__code__
+
+
+def _lost(tape: Callable[[], Entered | None], block: weakref.ref[Block]) -> None:
+    if (entered := tape()) is not None:
+        entered.lost(block)
