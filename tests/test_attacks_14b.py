@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -169,3 +171,35 @@ def test_compiler_that_refuses_is_believed(tmp_path: Path) -> None:
 def test_stored_programs_are_compiled_alike() -> None:
     assert (stored.FLAGS, stored.NO_GATHERS) == (compiler.FLAGS, compiler.NO_GATHERS)
     assert (stored.CAREFUL, stored.CRASHED) == (compiler.CAREFUL, compiler.CRASHED)
+
+
+MEDIAN = """
+#define LESS(a, b) if (a > b) { const float t = a; a = b; b = t; }
+void median(const float* __restrict__ u, float* __restrict__ v, int n, int h, long long y)
+{
+#pragma GCC ivdep
+    for (long long x = 0; x < n; ++x)
+        if (y < h) {
+            float a = u[x > 1 ? x - 1 : 0], b = u[x], c = u[x < n - 1 ? x + 1 : n - 1], d = u[n - 1 - x], e = u[x < n - 2 ? x + 2 : n - 1];
+            LESS(d, e) LESS(c, d) LESS(b, c) LESS(a, b) LESS(d, e) LESS(c, d) LESS(b, c) LESS(d, e) LESS(c, d)
+            v[x] = c;
+        }
+}
+"""
+
+
+@pytest.mark.parametrize("processor", ["haswell", "skylake", "znver3", "skylake-avx512"])
+def test_no_gather_instructions(tmp_path: Path, processor: str) -> None:
+    """g++ 12 makes masks of them that are all 0 where a condition is the same for a whole loop: a median came out as 0."""
+    found = compiler.find_compiler()
+    if "Free Software Foundation" not in found.version or platform.machine() != "x86_64":
+        pytest.skip("g++ for x86 alone")
+    (tmp_path / "a.cpp").write_text(MEDIAN)
+
+    def assembly(*flags: str) -> str:
+        options = ("-march=" + processor, "-S", "-o", "-", str(tmp_path / "a.cpp"))
+        return subprocess.run([*found.command, *flags, *options], capture_output=True, text=True, check=True).stdout
+
+    assert "vgather" in assembly(*compiler.FLAGS) or processor == "znver3"
+    assert "vgather" not in assembly(*found.flags)
+    assert "vgather" not in assembly(*stored.options(list(found.command)))

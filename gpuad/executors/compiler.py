@@ -27,9 +27,14 @@ FLAGS = (
 )  # fmt: skip
 # g++ 12 makes a memcpy of the copies in a loop, and reads an element anew after it was written. Clang does not know the option.
 _GNU = ("-fno-tree-loop-distribute-patterns",)
-# g++ 12 makes gather instructions of conditional reads in loops, and masks that are all 0 for some of them: a 3 x 3 median of a row whose
-# length is no multiple of a vector came out as 0. Only x86 has the option, and not in every release; who does not know it needs no more.
-NO_GATHERS = ("-mtune-ctrl=^use_gather",)
+# g++ 12 makes masked gather instructions of reads under a condition that is the same for a whole loop (`if (y < height) ... u[column]`),
+# and masks that are all 0 for some of them: a 3 x 3 median came out as 0. Gathers of two, four and eight are options of their own, whose
+# names depend on the release: the first of these that a compiler takes. Only x86 has them; who takes none makes no such instructions.
+NO_GATHERS = (
+    "-mtune-ctrl=^use_gather_2parts,^use_gather_4parts,^use_gather_8parts",
+    "-mtune-ctrl=^use_gather_2parts,^use_gather_4parts,^use_gather",
+    "-mtune-ctrl=^use_gather",
+)
 # For a text on which the compiler itself crashes, as g++ 12 does where it vectorises some queues of registers. The bits are the same.
 CAREFUL = ("-O2", "-fno-openmp-simd", "-fno-tree-vectorize", "-fno-tree-slp-vectorize")
 CRASHED = ("internal compiler error", "PLEASE submit a bug report")
@@ -47,7 +52,7 @@ class Compiler:
         """The options for it."""
         if "Free Software Foundation" not in self.version:
             return FLAGS
-        return (*FLAGS, *_GNU, *(NO_GATHERS if _takes(self.command, NO_GATHERS) else ()))
+        return (*FLAGS, *_GNU, *_without_gathers(self.command))
 
     def build(self, source: Path, target: Path, defines: tuple[str, ...]) -> None:
         """Compiles the file to a shared library, with less skill if the compiler crashes; CompileError with the compiler's own message."""
@@ -81,12 +86,12 @@ _ADVICE = "try it by hand, or name another compiler in the environment variable 
 
 
 @functools.cache
-def _takes(command: tuple[str, ...], options: tuple[str, ...]) -> bool:
-    """Whether a compiler knows options."""
+def _without_gathers(command: tuple[str, ...]) -> tuple[str, ...]:
+    """The options that keep a compiler from gather instructions; none where it does not run."""
     try:
-        return _output([*command, *options, "-E", "-x", "c++", os.devnull]).returncode == 0
+        return next(((o,) for o in NO_GATHERS if _output([*command, o, "-E", "-x", "c++", os.devnull]).returncode == 0), ())
     except OSError:
-        return False
+        return ()
 
 
 def _said(run: subprocess.CompletedProcess[str]) -> str:

@@ -295,7 +295,11 @@ FLAGS = (
     "-O3", "-march=native", "-fwrapv", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-std=c++14",
     "-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-w",
 )  # fmt: skip
-NO_GATHERS = ("-mtune-ctrl=^use_gather",)
+NO_GATHERS = (
+    "-mtune-ctrl=^use_gather_2parts,^use_gather_4parts,^use_gather_8parts",
+    "-mtune-ctrl=^use_gather_2parts,^use_gather_4parts,^use_gather",
+    "-mtune-ctrl=^use_gather",
+)
 CAREFUL = ("-O2", "-fno-openmp-simd", "-fno-tree-vectorize", "-fno-tree-slp-vectorize")
 CRASHED = ("internal compiler error", "PLEASE submit a bug report")
 
@@ -331,9 +335,8 @@ def options(command: list[str]) -> list[str]:
     about = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
     if "Free Software Foundation" not in about:
         return [*FLAGS]
-    probe = [*command, *NO_GATHERS, "-E", "-x", "c++", os.devnull]
-    takes = subprocess.run(probe, capture_output=True, check=False).returncode == 0
-    return [*FLAGS, "-fno-tree-loop-distribute-patterns", *(NO_GATHERS if takes else ())]
+    takes = (o for o in NO_GATHERS if subprocess.run([*command, o, "-E", "-x", "c++", os.devnull], capture_output=True).returncode == 0)
+    return [*FLAGS, "-fno-tree-loop-distribute-patterns", *[*takes][:1]]
 
 
 def compiled(command: list[str], rest: list[str]) -> Any:
