@@ -217,6 +217,32 @@ def test_announced_code_writes_until_the_next_operation(given: str) -> None:
             np.testing.assert_array_equal(x, [25, 25, 36, 36, 4, 4, 4, 4])
 
 
+@pytest.mark.parametrize("made", [False, True])
+@pytest.mark.parametrize("own", ["the announced view", "another view", "a fill"])
+def test_a_bare_view_taken_in_the_block(own: str, made: bool) -> None:
+    """Of an array that is locked: what is announced may be written by it and by its like, until the next operation that works on it."""
+    tape = Tape()
+    X, Z = Duplicated(np.ones((2, N))), Duplicated(np.ones((2, N)))
+    for round_ in range(3):
+        X.primal[...], X.shadow[...] = 1.0, 0.0
+        with refused() if round_ == 2 else contextlib.nullcontext(), tape:
+            Y = X * 2.0 if made else X
+            Y *= 3.0
+            view = Y.primal[0]
+            if own == "a fill":
+                ops.fill(view, 5.0)
+            else:
+                tape.overwrites(view)
+                (view if own == "the announced view" else Y.primal[0])[...] = 5.0
+            Y *= Y
+            Z[...] = Y
+            if round_ == 2:
+                view[0] = 1.0
+        if round_ < 2:
+            tape.reverse({Z: 1.0})
+            np.testing.assert_array_equal(X.shadow, np.outer([0, 72 if made else 18], np.ones(N)))
+
+
 # --- what gpuad itself writes ------------------------------------------------------------------------------------------------------------
 
 

@@ -31,6 +31,7 @@ class Locks:
         self._arrays: dict[int, Array] = {}  # each after the arrays behind it
         self._open: dict[int, Array] = {}  # views of owners, through which gpuad writes
         self._fixed: dict[int, Array] = {}  # read-only before anything was locked here
+        self._lent: dict[int, Array] = {}  # owners that stay writable behind views that are locked
 
     def begin(self) -> None:
         """A recording begins in this thread."""
@@ -49,7 +50,9 @@ class Locks:
 
     def has(self, array: Array) -> bool:
         """Whether an array is locked here, or a view of one that is: what has been made of it since is read-only too."""
-        return id(array) in self._arrays or (id(array) not in self._fixed and any(id(a) in self._arrays for a in _behind(array)))
+        if id(array) in self._arrays:
+            return True
+        return id(array) not in self._fixed and any(id(a) in self._arrays or id(a) in self._lent for a in _behind(array))
 
     def lock(self, array: Array, made: bool = True) -> None:
         """Locks an array and those behind it. `made`: if it is a view that was made of a locked one, it will be writable with that one."""
@@ -72,14 +75,25 @@ class Locks:
         if id(array) in self._arrays and not view.flags.writeable:
             self._arrays[id(view)] = view
 
-    def open(self, array: Array) -> None:
-        """An array may be written from here on, by whichever view was locked."""
+    def lend(self, whole: Array, view: Array) -> None:
+        """Locks a view of all of an array of gpuad's own, which others get, and what was made of it for them."""
+        self.lock(whole)
+        self.derive(view, whole)
+        for owner in [*_behind(whole)][-1:]:
+            self._lent[id(owner)] = owner
+
+    def open(self, array: Array) -> list[Array]:
+        """An array may be written from here on, by itself and by whichever view was locked. Gives what was locked."""
         with _GUARD:
+            made = not array.flags.writeable and self.has(array)
             opened = {key: a for key, a in self._arrays.items() if np.may_share_memory(a, array)}
             for key, a in opened.items():
                 if not _elsewhere(self, a):
                     a.flags.writeable = True
                     del self._arrays[key]
+            if made and not array.flags.writeable and _can_be_unlocked(array, {}):
+                array.flags.writeable = True
+            return [*opened.values(), *([array] if made else [])]
 
     def release(self) -> list[Array]:
         """Lets all arrays go. Gives those that somebody else has made writable while they were locked."""
@@ -90,7 +104,7 @@ class Locks:
                     a.flags.writeable = True
             if self in held:
                 held.remove(self)
-            self._arrays, self._open, self._fixed = {}, {}, {}
+            self._arrays, self._open, self._fixed, self._lent = {}, {}, {}, {}
             return known
 
     def view_of(self, owner: Array) -> Array | None:

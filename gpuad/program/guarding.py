@@ -13,7 +13,7 @@ import numpy as np
 
 from ..annotations import BatchDuplicated, Const, Duplicated
 from ..executors.locked import Array, Locks
-from ..executors.memory import owner_of
+from ..executors.memory import address_of, owner_of
 from .launch import Launched
 from .operation import Operation
 from .rules import Ruled
@@ -36,6 +36,7 @@ class Guard:
         self._others: dict[int, dict[int, Array]] = {}
         self._news: list[tuple[Array, bool]] = []
         self._known: dict[int, object] = {}  # calls whose arrays are locked, as far as they will be
+        self._opened: dict[int, list[Array]] = {}  # what may be written until the next operation on it, by the address of its owner
 
     def meet(self, operation: Operation) -> None:
         """Locks what the recording depends on from this operation on."""
@@ -46,6 +47,7 @@ class Guard:
         for array, depends, made in _met(operation):
             owner = owner_of(array)
             key, one = id(owner), id(array)
+            self._close(owner)
             if one in self._needed.get(key, ()) or self._own(owner):
                 continue
             if depends:
@@ -58,6 +60,11 @@ class Guard:
                 self._others.setdefault(key, {})[one] = array
                 if self.locks.goes_on:
                     self.locks.adopt(array, made)
+
+    def _close(self, owner: Array) -> None:
+        """An operation works on an array: what was opened of it is locked again."""
+        for array in self._opened.pop(address_of(owner), ()) if self._opened else ():
+            self.locks.lock(array)
 
     def _lock(self, key: int, array: Array, made: bool) -> None:
         self._news.append((array, made))
@@ -74,29 +81,32 @@ class Guard:
             for one, a in list(self._needed.get(key, {}).items()):
                 if np.may_share_memory(a, array):
                     self._others.setdefault(key, {})[one] = self._needed[key].pop(one)
-            self._news.append((array, True))
-            if self.locks.goes_on:
-                self.locks.open(array)
+            self._open(array)
+
+    def _open(self, array: Array) -> None:
+        if self.locks.goes_on:
+            self._opened.setdefault(address_of(owner_of(array)), []).extend(self.locks.open(array))
 
     def lend(self, whole: Any, view: Any) -> None:
         """Somebody gets an array that an operation made, or a view of it."""
-        if self.locks.goes_on and isinstance(whole, np.ndarray):
-            self.locks.lock(whole)
-            self.locks.derive(view, whole)
+        if self.locks.goes_on and isinstance(whole, np.ndarray) and address_of(whole) not in self._opened:
+            self.locks.lend(whole, view)
 
     def taken(self) -> tuple[tuple[Array, bool], ...]:
-        """What was locked or opened since the last call."""
+        """What was locked since the last call."""
         found, self._news = tuple(self._news), []
         return found
 
     def again(self, step: Step, args: Sequence[Any]) -> None:
         """Locks, or opens, what a step did the first time, now that it is called with arguments that are the same to it."""
-        if step.locks:
-            for array, made in step.locks:
-                if type(step) is ForeignStep:
-                    self.locks.open(array)
-                else:
-                    self.locks.lock(array, made)
+        if type(step) is ForeignStep:
+            for array in _host(args):
+                self._open(array)
+        else:
+            for array in _host(args) if self._opened else ():
+                self._close(owner_of(array))
+            for array, made in step.locks or ():
+                self.locks.lock(array, made)
         for old, new in zip(step.args, args, strict=True):
             if old is not new:
                 self._take(old, new)

@@ -25,7 +25,7 @@ _NUMBERS = (bool, int, float, complex, str, bytes, np.number, np.bool_, type(Non
 class Step:
     """`what` was called: a kernel, a rule, or `Foreign`; `line`, `where`: from which line. `check`: what is looked at before each launch,
     and refuses it before anything is written; `actions`: what was done; `calls`: the same as few calls, once it has been done again;
-    `room`: how far the saved bytes reach after it; `arrays`: whose memory it works on; `locks`: those that are locked with it, or opened;
+    `room`: how far the saved bytes reach after it; `arrays`: whose memory it works on; `locks`: those that are locked with it;
     `stream`: None where there are none, True for the one that is current."""
 
     what: Any
