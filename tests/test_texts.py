@@ -1,0 +1,19 @@
+"""Whatever is generated of the shipped kernels is what it was: digests of the texts that `texts.py` writes, which show what has changed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import texts
+from launch_tools import CASES
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_generated_texts(name: str, golden: Callable[[str, str], None], tmp_path: Path) -> None:
+    texts.write(tmp_path, name)
+    files = sorted(tmp_path.iterdir())
+    assert {f.suffix for f in files} == {".ir", ".cu", ".cpp"}
+    golden(f"texts/{name}", "".join(f"{hashlib.sha256(f.read_bytes()).hexdigest()[:16]} {f.name}\n" for f in files))
