@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpuad import Active, Duplicated, Tape, autodiff, kernel, ops
-from gpuad.cases import Case, all_cases, read
 from gpuad.source import SourceFile
+from gpuad.tools.cases import Case, all_cases, read
 
 from . import host_speed, measure, sizes
 from .measure import Effort, Pieces

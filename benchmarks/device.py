@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from gpuad.cases import Case, all_cases
+from gpuad.tools.cases import Case, all_cases
 
 from . import cpu, measure, records, sizes
 from .cpu import Record

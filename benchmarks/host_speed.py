@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from gpuad.differentiate import primal_of
-from gpuad.executors.base import Memory
-from gpuad.executors.compiler import find_compiler
-from gpuad.executors.host import Host
 from gpuad.frontend.cuda import parse
+from gpuad.pipeline.passes import primal_of
+from gpuad.runtime.base import Memory
+from gpuad.runtime.compiler import find_compiler
+from gpuad.runtime.host import Host
 from gpuad.source import SourceFile
 
 N = 1024

@@ -13,7 +13,7 @@ from typing import Any
 
 import gpuad
 from gpuad.errors import CompileError
-from gpuad.executors.compiler import find_compiler
+from gpuad.runtime.compiler import find_compiler
 
 RESULTS = Path(__file__).parent / "results"
 _PACKAGES = ("numpy", "libclang")

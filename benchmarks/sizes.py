@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuad.cases import Case
+from gpuad.tools.cases import Case
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ import numpy as np
 
 import gpuad
 from gpuad import Duplicated
-from gpuad.executors.base import Memory
-from gpuad.launching import executor_of
+from gpuad.pipeline import executor_of
+from gpuad.runtime.base import Memory
 
 from . import records
 

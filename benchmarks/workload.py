@@ -12,15 +12,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gpuad import Duplicated, api, launching
+from gpuad import Duplicated, api, pipeline
 from gpuad.analysis.injectivity import Launch
 from gpuad.arguments import by_value
-from gpuad.cases import Case
-from gpuad.differentiate import Adjoint
 from gpuad.ir.dtypes import shadow_dtype
 from gpuad.ir.nodes import Accumulate, Atomic, Buffer, How, If, Kernel, Load, Store, Take, Var
 from gpuad.ir.rewrite import walk_stmts
-from gpuad.program.effects import reached, surely_written
+from gpuad.pipeline.passes import Adjoint
+from gpuad.tape.effects import reached, surely_written
+from gpuad.tools.cases import Case
 
 Geometry: TypeAlias = "tuple[tuple[int, int, int], tuple[int, int, int]]"
 
@@ -33,9 +33,9 @@ class Workload:
     sizes: dict[str, int]
     kernel: api.Kernel
     args: tuple[Any, ...]
-    call: launching.Call
+    call: pipeline.Call
     adjoint: Adjoint
-    stages: tuple[launching.Stage, ...]
+    stages: tuple[pipeline.Stage, ...]
     kept: list[tuple[Any, Any]] = field(repr=False)
 
     @property
@@ -49,7 +49,7 @@ class Workload:
         yield self.primal
         yield from (
             k
-            for k in (self.adjoint.augmented, launching.counting(self.adjoint, self.call), *(s.kernel for s in self.stages))
+            for k in (self.adjoint.augmented, pipeline.counting(self.adjoint, self.call), *(s.kernel for s in self.stages))
             if k is not None
         )
 
@@ -65,27 +65,27 @@ class Workload:
         for array, before in self.kept:
             array[...] = before
 
-    def save(self) -> launching.State:
+    def save(self) -> pipeline.State:
         """What is taken down before the primal runs."""
-        return launching.before(self.adjoint, self.call)
+        return pipeline.before(self.adjoint, self.call)
 
     def bare(self) -> None:
         """The primal alone, as a program without derivatives launches it."""
-        launching.run_primal(self.primal, None, self.call)
+        pipeline.run_primal(self.primal, None, self.call)
 
-    def forward(self, state: launching.State) -> None:
+    def forward(self, state: pipeline.State) -> None:
         """The primal in the form that the reverse pass wants."""
-        launching.run_primal(self.primal, self.adjoint, self.call, state)
+        pipeline.run_primal(self.primal, self.adjoint, self.call, state)
 
-    def reverse(self, state: launching.State) -> None:
+    def reverse(self, state: pipeline.State) -> None:
         """The reverse pass; a state serves once."""
-        launching.run_stages(self.adjoint, self.stages, self.call, state)
+        pipeline.run_stages(self.adjoint, self.stages, self.call, state)
 
-    def saved_bytes(self, state: launching.State) -> int:
+    def saved_bytes(self, state: pipeline.State) -> int:
         """Bytes that are held from forward to reverse."""
         return sum(int(m.root.nbytes) for m in (*state.entries.values(), *state.logs))
 
-    def scratch_bytes(self, state: launching.State) -> int:
+    def scratch_bytes(self, state: pipeline.State) -> int:
         """Bytes of stacks, known after the reverse pass; on a CPU threads share rows that are no arrays."""
         return sum(int(m.root.nbytes) for m in state.scratch.values() if m is not None)
 
@@ -96,9 +96,9 @@ class Workload:
         args = [*self.call.bound.primals(), *self.call.offset_values()]
         return stated if stated is not None else touched_bytes(self.primal, args)
 
-    def reverse_traffic(self, state: launching.State) -> int:
+    def reverse_traffic(self, state: pipeline.State) -> int:
         """Bytes that the reverse kernels have to move, as `touched_bytes` counts them; the state is one that has been reversed."""
-        return sum(touched_bytes(stage.kernel, launching.stage_arguments(stage, self.call, state)) for stage in self.stages)
+        return sum(touched_bytes(stage.kernel, pipeline.stage_arguments(stage, self.call, state)) for stage in self.stages)
 
 
 def workload(case: Case, library: Any, sizes: dict[str, int] | None = None, seed: int = 0) -> Workload:
@@ -117,7 +117,7 @@ def prepared(case: Case, sizes: dict[str, int], kernel: api.Kernel, args: tuple[
     call = kernel.bind(grid, block, args, shared, None)
     adjoint = kernel.reverse_for(api.pattern_of(kernel, call), call)
     call = replace(call, exact=adjoint.exact)
-    stages = launching.stages(adjoint, call)
+    stages = pipeline.stages(adjoint, call)
     given = [array for arg in args for array in (getattr(arg, "primal", arg), getattr(arg, "shadow", None))]
     arrays: list[Any] = [array for array in given if hasattr(array, "strides") and not isinstance(array, np.generic)]
     kept = [(array, array.copy()) for array in arrays]

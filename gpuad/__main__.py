@@ -1,5 +1,5 @@
 """`python -m gpuad`: the same as the command `gpuad`."""
 
-from .cli import main
+from .tools.cli import main
 
 main()

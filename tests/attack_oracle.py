@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from attack_cases import CASES, Case
 
-from gpuad.executors.compiler import find_compiler
+from gpuad.runtime.compiler import find_compiler
 
 SHIM = r"""
 #include <algorithm>

@@ -8,16 +8,16 @@ from typing import Any
 
 from launch_tools import running
 
-from gpuad import api, launching
+from gpuad import api, pipeline
 from gpuad.affine.certificate import Run, refused
 from gpuad.api import Kernel
-from gpuad.differentiate import Adjoint, Variant
 from gpuad.ir.nodes import Accumulate, Assign, Binary, Block, Buffer, Constant, Expr, For, If, Let, Load, Stmt, Store
 from gpuad.ir.rewrite import map_blocks, map_expr
 from gpuad.ir.types import I32
-from gpuad.launching import staging
-from gpuad.launching.calls import Call
-from gpuad.launching.certifying import run_of
+from gpuad.pipeline import schedule
+from gpuad.pipeline.calls import Call
+from gpuad.pipeline.certificates import run_of
+from gpuad.pipeline.passes import Adjoint, Variant
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +38,13 @@ def launch_of(kernel: Kernel, grid: Any, block: Any, args: Sequence[Any]) -> Lau
     with running("host"):
         call = kernel.bind(grid, block, tuple(args), 0, None)
         adjoint = kernel.reverse_for(api.pattern_of(kernel, call), call)
-        stages = launching.stages(adjoint, call)
+        stages = pipeline.stages(adjoint, call)
         return _launch(adjoint, call, stages)
 
 
-def _launch(adjoint: Adjoint, call: Call, stages: Sequence[staging.Stage]) -> Launch:
-    found = staging.gathering(adjoint, call)
-    plain = staging.plain_shadows(adjoint, call) - (found.buffers if found is not None else frozenset())
+def _launch(adjoint: Adjoint, call: Call, stages: Sequence[schedule.Stage]) -> Launch:
+    found = schedule.gathering(adjoint, call)
+    plain = schedule.plain_shadows(adjoint, call) - (found.buffers if found is not None else frozenset())
     made = tuple(run_of(adjoint, call, s.kernel.body, s.parameters, s.grid, s.numbers) for s in stages)
     shadows = tuple(p.item for p in adjoint.parameters if p.role == "shadow" and isinstance(p.item, Buffer))
     return Launch(run_of(adjoint, call, adjoint.variant(Variant(plain)).body), made, tuple(s.kernel.name for s in stages), shadows)

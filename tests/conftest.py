@@ -14,8 +14,8 @@ import fake_cupy
 import ptx_cupy
 import pytest
 
-from gpuad import launching
-from gpuad.program import reversal
+from gpuad import pipeline
+from gpuad.tape import reversal_plan
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -40,7 +40,7 @@ def _no_gpu() -> str | None:
 @pytest.fixture(autouse=True)
 def launches_are_joined_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that what joined launches do is seen in every program that comes twice."""
-    monkeypatch.setattr(reversal, "PATIENCE", 0.0)
+    monkeypatch.setattr(reversal_plan, "PATIENCE", 0.0)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -56,7 +56,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def executor(request: pytest.FixtureRequest) -> Any:
     """Each executor that works on NumPy arrays."""
     module, name = {"reference": ("reference", "Reference"), "host": ("host", "Host")}[request.param]
-    return getattr(importlib.import_module(f"gpuad.executors.{module}"), name)()
+    return getattr(importlib.import_module(f"gpuad.runtime.{module}"), name)()
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def cupy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     the real one."""
     module = (ptx_cupy if request.config.getoption("--ptx") else fake_cupy).module()
     monkeypatch.setitem(sys.modules, "cupy", module)
-    launching._cuda.cache_clear()
+    pipeline._cuda.cache_clear()
     with fake_cupy.waited():
         yield module
-    launching._cuda.cache_clear()
+    pipeline._cuda.cache_clear()

@@ -24,12 +24,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpuad.arguments.aliasing import hull
-from gpuad.differentiate import primal_of
-from gpuad.executors.base import Memory as KernelMemory
-from gpuad.executors.host import Host
 from gpuad.frontend.cuda import parse
 from gpuad.ir.nodes import Accumulate, Atomic, Buffer, Store
 from gpuad.ir.rewrite import walk_stmts
+from gpuad.pipeline.passes import primal_of
+from gpuad.runtime.base import Memory as KernelMemory
+from gpuad.runtime.host import Host
 from gpuad.source import SourceFile
 
 _UNIT = 512  # the pool rounds up to it

@@ -9,7 +9,7 @@ import numpy as np
 from launch_tools import EXECUTORS, compiled, running
 
 import gpuad
-from gpuad import Active, Duplicated, api, launching
+from gpuad import Active, Duplicated, api, pipeline
 from gpuad.ir.nodes import Accumulate, How, Kernel, Take
 from gpuad.ir.rewrite import walk_stmts
 
@@ -17,7 +17,7 @@ from gpuad.ir.rewrite import walk_stmts
 def reverse(kernel: api.Kernel, grid: Any, block: Any, args: tuple[Any, ...]) -> list[Kernel]:
     """The kernels of the launch's reverse pass."""
     call = kernel.bind(grid, block, args, 0, None)
-    return [s.kernel for s in launching.stages(kernel.reverse_for(api.pattern_of(kernel, call), call), call)]
+    return [s.kernel for s in pipeline.stages(kernel.reverse_for(api.pattern_of(kernel, call), call), call)]
 
 
 def atomics(kernels: list[Kernel]) -> int:

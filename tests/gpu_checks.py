@@ -13,10 +13,10 @@ from launch_tools import CASES, compiled
 
 import gpuad
 from benchmarks.workload import Workload, workload
-from gpuad import Active, BatchDuplicated, Duplicated, launching
-from gpuad.cases import kernel_folder
+from gpuad import Active, BatchDuplicated, Duplicated, pipeline
 from gpuad.errors import LaunchError, ShadowError, TapeError
 from gpuad.ir.dtypes import is_bfloat16
+from gpuad.tools.cases import kernel_folder
 
 GOLDEN = Path(__file__).parent / "golden"
 RUN_AS_TEXT = ("saxpy", "heat", "gray_scott", "adam", "histogram", "gemm", "softsplat")
@@ -145,7 +145,7 @@ def golden_runs(cupy: Any, name: str) -> None:
     options = ("-std=c++17", "-fmad=false") if plain.adjoint.exact else ("-std=c++17",)
     module = cupy.RawModule(code=(GOLDEN / f"{name}.cu").read_text(encoding="utf-8"), options=options)
     for stage in plain.stages:
-        args = tuple(map(as_cupy, launching.stage_arguments(stage, plain.call, state)))
+        args = tuple(map(as_cupy, pipeline.stage_arguments(stage, plain.call, state)))
         module.get_function(stage.kernel.name)(stage.grid or plain.call.grid, plain.call.block, args)
     close(results(plain), results(own), tolerance(own))
 

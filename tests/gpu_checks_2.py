@@ -14,11 +14,11 @@ from launch_tools import compiled
 
 import gpuad
 from gpuad import Active, BatchDuplicated, Duplicated
-from gpuad.cases import kernel_folder
 from gpuad.errors import LaunchError, TapeError
-from gpuad.program.memory import Allocation
-from gpuad.program.region import lattice, span
-from gpuad.watching import mark
+from gpuad.tape.change_detection import mark
+from gpuad.tape.region import lattice, span
+from gpuad.tape.versions import Allocation
+from gpuad.tools.cases import kernel_folder
 
 # --- arrays that a call may leave out ------------------------------------------------------------------------------------------------
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from gpuad import launching
+from gpuad import pipeline
 from gpuad.api import Kernel, kernel
-from gpuad.cases import Case, all_cases
-from gpuad.executors.host import Host
-from gpuad.executors.reference import Reference
+from gpuad.runtime.host import Host
+from gpuad.runtime.reference import Reference
+from gpuad.tools.cases import Case, all_cases
 
 CASES: dict[str, Case] = {case.id: case for case in all_cases()}
 EXECUTORS: dict[str, Any] = {"reference": Reference(), "host": Host()}
@@ -43,9 +43,9 @@ def arguments(name: str, seed: int = 0) -> tuple[Any, ...]:
 def running(executor: str, analysis: bool = True, plain: bool = True) -> Iterator[None]:
     """Within it NumPy arrays run on an executor, with recording analysed or not and plain accumulation allowed or not."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(launching.executor_for_tests(EXECUTORS[executor]))
+        stack.enter_context(pipeline.executor_for_tests(EXECUTORS[executor]))
         if not analysis:
-            stack.enter_context(launching.everything_recorded_for_tests())
+            stack.enter_context(pipeline.everything_recorded_for_tests())
         if not plain:
-            stack.enter_context(launching.nothing_plain_for_tests())
+            stack.enter_context(pipeline.nothing_plain_for_tests())
         yield

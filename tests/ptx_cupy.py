@@ -23,7 +23,7 @@ from ptx.memory import Allocation, Memory
 from ptx.module import Loaded, initial
 from ptx.parser import parse
 
-from gpuad import launching
+from gpuad import pipeline
 
 OVER_BLOCKS = "gpuad_digest"  # reads memory by the block, to see whether anything in it has changed
 
@@ -162,7 +162,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """It as `cupy`."""
     made = module()
     monkeypatch.setitem(sys.modules, "cupy", made)
-    launching._cuda.cache_clear()
+    pipeline._cuda.cache_clear()
     with fake_cupy.waited():
         yield made
-    launching._cuda.cache_clear()
+    pipeline._cuda.cache_clear()

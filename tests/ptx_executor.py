@@ -11,14 +11,14 @@ from ptx.launch import Kernel as PtxKernel
 from ptx.memory import Memory as DeviceMemory
 from ptx.module import Loaded
 
+from gpuad.accumulate.shared_memory_spill import Spilled, spilled
 from gpuad.codegen.cuda import cuda_source
-from gpuad.executors.base import Argument, Dim3, Memory
-from gpuad.executors.reference import Reference
 from gpuad.ir.dtypes import dtype_of
 from gpuad.ir.nodes import Binary, Buffer, Cast, Constant, Kernel
 from gpuad.ir.rewrite import expressions, walk, walk_stmts
 from gpuad.ir.shared import OWN_BYTES, dynamic_bytes
-from gpuad.transform.spill import Spilled, spilled
+from gpuad.runtime.base import Argument, Dim3, Memory
+from gpuad.runtime.reference import Reference
 
 SHARED_LIMIT = 227 * 1024
 _Known: TypeAlias = "tuple[Spilled, Loaded, DeviceMemory]"

@@ -24,7 +24,7 @@ from ptx import nvrtc
 from ptx.launch import TALLY
 
 from benchmarks.workload import workload
-from gpuad.executors import nvrtc as cubins
+from gpuad.runtime import nvrtc as cubins
 
 RESULT = Path(__file__).parents[1] / "benchmarks" / "results" / "ptx-sm-90.json"
 BANDWIDTH = 4.8e12  # bytes a second, of an H200

@@ -14,9 +14,9 @@ from random_cuda import Kernel
 from random_cuda_checks import CONFIGURATIONS, Case, Discarded, Failure, Found, Tally, check, check_on, fault, shrink
 
 from gpuad.errors import GpuadError
-from gpuad.executors import compiler
-from gpuad.executors.compiler import FLAGS, has_compiler
-from gpuad.executors.host import Host
+from gpuad.runtime import compiler
+from gpuad.runtime.compiler import FLAGS, has_compiler
+from gpuad.runtime.host import Host
 
 BATCH = 10
 NIGHTLY = int(os.environ.get("GPUAD_NIGHTLY", "0"))

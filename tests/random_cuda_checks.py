@@ -17,11 +17,11 @@ import numpy as np
 from random_cuda import ROW, WIDTH, Kernel, Node
 
 import gpuad
-from gpuad import api, launching
+from gpuad import api, pipeline
 from gpuad.errors import CompileError, GpuadError
-from gpuad.executors.base import Executor
-from gpuad.executors.host import Host
-from gpuad.executors.reference import Reference
+from gpuad.runtime.base import Executor
+from gpuad.runtime.host import Host
+from gpuad.runtime.reference import Reference
 
 REALS = (*"abxyzs", "pv", "zc", "part", "mx", "coef")  # the last five only in kernels of `random_language`
 SCALARS = "cd"
@@ -167,11 +167,11 @@ def same(kind: str, a: Vector, b: Vector, tolerance: float) -> None:
 @contextlib.contextmanager
 def configuration(executor: Executor, analyse: bool = True, plain: bool = True) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
-        stack.enter_context(launching.executor_for_tests(executor))
+        stack.enter_context(pipeline.executor_for_tests(executor))
         if not analyse:
-            stack.enter_context(launching.everything_recorded_for_tests())
+            stack.enter_context(pipeline.everything_recorded_for_tests())
         if not plain:
-            stack.enter_context(launching.nothing_plain_for_tests())
+            stack.enter_context(pipeline.nothing_plain_for_tests())
         yield
 
 

@@ -15,8 +15,8 @@ from test_likeness import SOURCE
 
 import gpuad
 from gpuad import LaunchError
-from gpuad.api.again import Again
-from gpuad.api.likeness import Ready
+from gpuad.api.call_replay import Again
+from gpuad.api.specialization_key import Ready
 
 N = 6
 

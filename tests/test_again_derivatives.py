@@ -19,10 +19,10 @@ import pytest
 from launch_tools import CASES, arguments, running, shipped
 
 import gpuad
-from gpuad import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, LaunchError, ShadowError, TapeError, autodiff, launching
+from gpuad import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, LaunchError, ShadowError, TapeError, autodiff, pipeline
 from gpuad.api import Kernel
-from gpuad.api.again import Again
-from gpuad.launching import staging
+from gpuad.api.call_replay import Again
+from gpuad.pipeline import schedule
 
 SOURCE = r"""
 extern "C" __global__ void mix(double* y, const double* x, double a, int n)
@@ -444,15 +444,15 @@ def test_switches() -> None:
     make = lambda: case.args(Active(0.5, case.da), N)  # noqa: E731
     for _ in range(3):
         case.agrees(make)
-        for switch in (gpuad.deterministic, launching.nothing_plain_for_tests, launching.everything_recorded_for_tests):
+        for switch in (gpuad.deterministic, pipeline.nothing_plain_for_tests, pipeline.everything_recorded_for_tests):
             with switch():
                 case.agrees(make)
 
 
 def test_a_deterministic_sum_is_asked_for_by_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
     case, runs = Case("smooth"), []
-    fixed = staging.run_fixed
-    monkeypatch.setattr(staging, "run_fixed", lambda *args: (runs.append(args), fixed(*args)))
+    fixed = schedule.run_fixed
+    monkeypatch.setattr(schedule, "run_fixed", lambda *args: (runs.append(args), fixed(*args)))
     make = lambda: case.args(Active(0.5, case.da), N)  # noqa: E731
     for wanted in ("0", "1", "1", "1", "0", "1"):
         monkeypatch.setenv("GPUAD_DETERMINISTIC", wanted)
@@ -463,7 +463,7 @@ def test_a_deterministic_sum_is_asked_for_by_each_call(monkeypatch: pytest.Monke
 
 def test_proofs_are_checked_when_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     case, checked = Case("smooth"), []
-    monkeypatch.setattr(staging, "check_proofs", lambda *_: checked.append(1) or True)
+    monkeypatch.setattr(schedule, "check_proofs", lambda *_: checked.append(1) or True)
     case.warm(lambda: case.args(0.5, N))
     assert not checked
     monkeypatch.setenv("GPUAD_CHECK", "1")

@@ -13,7 +13,7 @@ from launch_tools import running
 import gpuad
 from gpuad import Active, Const, Duplicated, autodiff
 from gpuad.api import Kernel
-from gpuad.api.again import Again
+from gpuad.api.call_replay import Again
 
 N = 12
 

@@ -16,10 +16,10 @@ from launch_tools import CASES, running, shipped
 from gpuad import Active, Duplicated
 from gpuad.api import autodiff, check_races
 from gpuad.errors import GpuadError, LaunchError, ShadowError, UnsupportedError
-from gpuad.executors.reference import RaceError
 from gpuad.ir.nodes import Accumulate, Atomic, Store
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.ir.types import Pointer, Scalar
+from gpuad.runtime.reference import RaceError
 from gpuad.testing import check_gradient
 
 REFUSALS = (ShadowError, UnsupportedError, RaceError, LaunchError)

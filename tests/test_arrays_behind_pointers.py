@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, launching, testing
+from gpuad import Duplicated, pipeline, testing
 from gpuad.errors import LaunchError, UnsupportedError
 
 STEP = """extern "C" __global__ void k(double (*x)[3], const double (*v)[3], double dt, int n) {
@@ -63,7 +63,7 @@ def _some(*shape: int) -> Any:
     ],
 )  # fmt: skip
 def test_gradients(executor: Any, text: str, name: str, grid: Any, block: Any, args: tuple[Any, ...]) -> None:
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         testing.check_gradient(gpuad.kernel(text, name), args, grid=grid, block=block)
 
 

@@ -17,9 +17,9 @@ from attack_cases import CASES, Case
 from attack_oracle import Oracle, vectors
 
 import gpuad
-from gpuad import Active, Const, Duplicated, errors, launching
-from gpuad.executors.host import Host
-from gpuad.executors.reference import Reference
+from gpuad import Active, Const, Duplicated, errors, pipeline
+from gpuad.runtime.host import Host
+from gpuad.runtime.reference import Reference
 
 TOLERANCE = 2e-6
 
@@ -56,9 +56,9 @@ def _pairs(case: Case, roots: dict[str, Any], shadows: dict[str, Any]) -> dict[s
 @contextlib.contextmanager
 def _configured(way: str) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
-        stack.enter_context(launching.executor_for_tests(Host() if way == "host" else Reference()))
+        stack.enter_context(pipeline.executor_for_tests(Host() if way == "host" else Reference()))
         if way == "recorded":
-            stack.enter_context(launching.everything_recorded_for_tests())
+            stack.enter_context(pipeline.everything_recorded_for_tests())
         yield
 
 
@@ -135,7 +135,7 @@ GATHER = "const double* x, const int* q, double* y, int n"
 
 @pytest.fixture(autouse=True)
 def _reference() -> Iterator[None]:
-    with launching.executor_for_tests(Reference()):
+    with pipeline.executor_for_tests(Reference()):
         yield
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Active, Duplicated, launching, testing
+from gpuad import Active, Duplicated, pipeline, testing
 
 # --- sums that other sums look at --------------------------------------------------------------------------------------------------------
 
@@ -33,7 +33,7 @@ def test_adjoints_that_another_adjoint_adds_up(executor: Any, name: str) -> None
         y[r] = b;
     }}"""
     x = np.random.default_rng(1).normal(size=24)
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         testing.check_gradient(gpuad.kernel(text, "k"), (x, np.zeros(4), 0.7, -0.4, 6), grid=1, block=4)
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, launching, testing
-from gpuad.analysis.replay import bound_in
-from gpuad.differentiate import primal_of
-from gpuad.executors.reference import Reference
+from gpuad import Duplicated, pipeline, testing
+from gpuad.analysis.to_be_recorded import bound_in
 from gpuad.ir.nodes import For, While
 from gpuad.ir.rewrite import walk_stmts
+from gpuad.pipeline.passes import primal_of
+from gpuad.runtime.reference import Reference
 
 # --- the text's own temporaries ----------------------------------------------------------------------------------------------------------
 
@@ -28,7 +28,7 @@ def test_numbers_that_change_places_in_a_loop_in_a_loop(executor: Any) -> None:
         }
         y[0] = a; y[1] = 0.5 * b;
     }"""
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         testing.check_gradient(gpuad.kernel(text, "k"), (np.array([3.0, 5.0]), np.ones(1, np.int32), 6), grid=1, block=1)
 
 
@@ -52,7 +52,7 @@ def test_what_only_goes_into_a_sum_that_nobody_uses(name: str) -> None:
         {_UNUSED[name]}
     }}"""
     rng = np.random.default_rng(3)
-    with launching.executor_for_tests(Reference()):
+    with pipeline.executor_for_tests(Reference()):
         testing.check_gradient(gpuad.kernel(text, "k"), (rng.normal(size=8), np.zeros(8), 0.7, 8), grid=1, block=8)
 
 
@@ -80,6 +80,6 @@ def test_turns_in_global_memory_are_no_race(executor: Any) -> None:
         x[t] *= x[t]; __syncthreads(); x[(t + 1) % n] *= 2.0;
     }"""
     x, dx = np.arange(1.0, 5.0), np.ones(4)
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(gpuad.kernel(text, "k"), 1, 4, (Duplicated(x, dx), 4))
     assert (x == 2 * np.arange(1.0, 5.0) ** 2).all() and (dx == 4 * np.arange(1.0, 5.0)).all()

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, LaunchError, TapeError, depth
-from gpuad.program.context import current
+from gpuad import Duplicated, LaunchError, TapeError, recursion_limit
+from gpuad.api.recorder import current
 from gpuad.source import SourceFile, Span
 
 PACKAGE = str(Path(gpuad.__file__).parent)
@@ -271,14 +271,14 @@ def test_an_array_that_becomes_read_only_within_a_known_program() -> None:
 
 def test_the_recursion_limit_outlives_an_interrupt() -> None:
     """Wherever in the room it comes, nobody who is gone holds the limit up."""
-    room = partial(depth.room, "k", Span(SourceFile("k.cu", ""), 1, 1))
+    room = partial(recursion_limit.room, "k", Span(SourceFile("k.cu", ""), 1, 1))
     before, lines, hit = sys.getrecursionlimit(), 0, ["at first"]
     while hit:
         late = after(lines)
-        with interrupt(lambda frame, late=late: frame.f_code.co_filename == depth.__file__ and late(frame)) as hit, room():
+        with interrupt(lambda frame, late=late: frame.f_code.co_filename == recursion_limit.__file__ and late(frame)) as hit, room():
             pass
         with room():
-            assert sys.getrecursionlimit() >= depth.DEEP
+            assert sys.getrecursionlimit() >= recursion_limit.DEEP
         assert sys.getrecursionlimit() == before
         lines += 1
     assert lines > 10

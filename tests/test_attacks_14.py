@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import launching
-from gpuad.executors.reference import Reference
+from gpuad import pipeline
+from gpuad.runtime.reference import Reference
 from gpuad.testing import check_gradient
 
 BODY = "v = 0.8 * v * v + 0.01 * (double)(d & 31) * v;"
@@ -30,7 +30,7 @@ def kernel(body: str, before: str = "") -> gpuad.Kernel:
 
 def check(k: gpuad.Kernel, executor: Any, grid: int = 3, block: int = 8, m: int = 3, n: int = 20) -> None:
     x = np.random.default_rng(2).uniform(0.4, 1.0, n)
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         check_gradient(k, (x, np.zeros(n), np.full(32, 0.5), m, n), grid=(grid,), block=(block,), directions=1)
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from gpuad import CompileError, Duplicated, Kernel, kernel
-from gpuad.executors import compiler
-from gpuad.executors.compiler import Compiler
-from gpuad.program import stored
+from gpuad.runtime import compiler
+from gpuad.runtime.compiler import Compiler
+from gpuad.tape import stored
 from gpuad.testing import check_gradient
 
 SUM = "template <int M> __device__ double f(const double (&a)[M]) { double s = 0; for (int k = 0; k < M; ++k) s += a[k] * a[0]; return s; }"

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Active, Const, Duplicated, ElementwiseKernel, ReductionKernel, ShadowError, Tape, launching, ops, stop_gradient
-from gpuad.executors.host import Host
-from gpuad.executors.reference import Reference
+from gpuad import Active, Const, Duplicated, ElementwiseKernel, ReductionKernel, ShadowError, Tape, ops, pipeline, stop_gradient
+from gpuad.runtime.host import Host
+from gpuad.runtime.reference import Reference
 from gpuad.testing import check_gradient
 
 HOST, REFERENCE = Host(), Reference()
@@ -159,7 +159,7 @@ def test_the_mean_of_halves_that_have_no_sum() -> None:
 def launched(body: str, n: int = 8, threads: int = 8) -> tuple[Any, Any]:
     text = 'extern "C" __global__ void k(double* x, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x;\n' + body + "}"
     x = Duplicated(np.arange(1.0, 33), np.ones(32))
-    with launching.executor_for_tests(HOST):
+    with pipeline.executor_for_tests(HOST):
         gpuad.autodiff(gpuad.kernel(text, "k"), (-(-threads // 4),), (4,), (x, n))
     return x.primal, x.shadow
 
@@ -199,7 +199,7 @@ def test_indices_at_different_paces_that_do_not_meet(body: str, n: int, threads:
             text = 'extern "C" __global__ void k(double* x, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x;\n' + body + "}"
             x = before.copy()
             x[place] += h
-            with launching.executor_for_tests(REFERENCE):
+            with pipeline.executor_for_tests(REFERENCE):
                 gpuad.kernel(text, "k")((-(-threads // 4),), (4,), (x, n))
             moved.append(x.sum())
         assert (moved[0] - moved[1]) / 2e-6 == pytest.approx(shadow[place], rel=1e-6, abs=1e-6)

@@ -10,8 +10,8 @@ import pytest
 
 import gpuad
 from gpuad import Duplicated
-from gpuad.codegen.host.order import keeps_order
-from gpuad.codegen.host.widen import wrapping
+from gpuad.codegen.cpu.vectorisation_legality import keeps_order
+from gpuad.codegen.cpu.widen import wrapping
 
 HASHED = r"""
 extern "C" __global__ void f(const double* u, double* v, unsigned m, int n) {

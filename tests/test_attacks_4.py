@@ -10,7 +10,7 @@ import pytest
 
 import gpuad
 from gpuad import Active, Const, Duplicated, Tape
-from gpuad.launching import staging
+from gpuad.pipeline import schedule
 
 SOURCE = r"""
 #include <cupy/complex.cuh>
@@ -126,8 +126,8 @@ def test_a_list_that_is_the_grid_may_change() -> None:
 @pytest.mark.parametrize("first", [False, True])
 def test_each_reverse_is_as_deterministic_as_it_is_asked_to_be(first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = []
-    plain = staging.run_fixed
-    monkeypatch.setattr(staging, "run_fixed", lambda *args: (runs.append(args), plain(*args)))
+    plain = schedule.run_fixed
+    monkeypatch.setattr(schedule, "run_fixed", lambda *args: (runs.append(args), plain(*args)))
     k, x, y = kernel("gather"), Duplicated(np.arange(4.0)), Duplicated(np.zeros(4))
     at = np.array([1, 1, 2, 1], np.int32)
     tape = Tape()

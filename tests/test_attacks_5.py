@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, launching
+from gpuad import Duplicated, pipeline
 from gpuad.codegen import host_source
-from gpuad.codegen.host import apart
-from gpuad.codegen.host.helpers import host_helper_text
-from gpuad.differentiate import primal_of
-from gpuad.executors.base import Memory
-from gpuad.executors.compiler import find_compiler
-from gpuad.executors.host import Host
-from gpuad.executors.reference import Reference
+from gpuad.codegen.cpu import register_promotion
+from gpuad.codegen.cpu.helpers import host_helper_text
 from gpuad.frontend.cuda import parse
 from gpuad.ir.nodes import Kernel
+from gpuad.pipeline.passes import primal_of
+from gpuad.runtime.base import Memory
+from gpuad.runtime.compiler import find_compiler
+from gpuad.runtime.host import Host
+from gpuad.runtime.reference import Reference
 from gpuad.source import SourceFile
 
 # --- the order of a thread's accesses, where threads may be run at once -----------------------------------------------------------------
@@ -156,7 +156,7 @@ def test_threads_are_announced_as_independent_where_the_order_is_clear(name: str
 
 def test_what_is_kept_in_a_variable_is_not_what_memory_holds_where_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The premise: without the question the elements of these are taken to be apart where they are one."""
-    monkeypatch.setattr(apart._Places, "distances", lambda *_: [])
+    monkeypatch.setattr(register_promotion._Places, "distances", lambda *_: [])
     for name in ("by turns", "stored twice", "three"):
         executor = Host()
         executor.prepare([ordered(name)])
@@ -180,7 +180,7 @@ def test_the_gradient_of_what_meets_in_one_thread(m: int) -> None:
         return x, dx
 
     found = run()
-    with launching.executor_for_tests(Reference()):
+    with pipeline.executor_for_tests(Reference()):
         wanted = run()
     np.testing.assert_allclose(found, wanted, rtol=1e-13)
 

@@ -11,7 +11,7 @@ from launch_tools import EXECUTORS, compiled, running
 import gpuad
 from gpuad import Const, Duplicated, Tape, ops
 from gpuad.errors import ShadowError, TapeError
-from gpuad.executors.compiler import Compiler
+from gpuad.runtime.compiler import Compiler
 
 # --- more than the stack of a thread ----------------------------------------------------------------------------------------------------
 

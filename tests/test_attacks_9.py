@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, LaunchError, annotations
-from gpuad.executors import clear, digest
-from gpuad.executors.compiler import has_compiler
+from gpuad import Duplicated, LaunchError
+from gpuad.arguments import annotations
+from gpuad.runtime import clear, digest
+from gpuad.runtime.compiler import has_compiler
 
 
 @pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Active, Duplicated, LaunchError, launching
-from gpuad.executors.base import Memory, Prepared, prepared
-from gpuad.executors.batch import Native
-from gpuad.executors.host import Host
-from gpuad.program import memory
-from gpuad.program.actions import Copying, clearing, copying, perform
-from gpuad.program.batching import Batched, batched
+from gpuad import Active, Duplicated, LaunchError, pipeline
+from gpuad.runtime.actions import Copying, clearing, copying, perform
+from gpuad.runtime.base import Memory, Prepared, prepared
+from gpuad.runtime.batch import Native
+from gpuad.runtime.host import Host
+from gpuad.tape import versions
+from gpuad.tape.batching import Batched, batched
 
 SOURCE = r"""
 #define I const int i = blockIdx.x * blockDim.x + threadIdx.x
@@ -70,7 +70,7 @@ def test_neighbours_see_what_the_launch_before_wrote(workers: int) -> None:
         ] * 7  # fmt: skip
 
     others = [a.copy() for a in (x, y, kept)]
-    with launching.executor_for_tests(host):
+    with pipeline.executor_for_tests(host):
         perform(actions(*others))
         one(actions(x, y, kept))()
     assert all(np.array_equal(a, b) for a, b in zip((x, y, kept), others, strict=True))
@@ -114,9 +114,9 @@ def test_a_copy_past_the_caches_writes_what_it_is_to_write(size: int) -> None:
 def test_what_is_saved_long_before_it_is_read_goes_past_the_caches(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that saves 40 kB nine times: all but the last four of them, from the second recording on."""
     found = {}
-    for near in (memory.NEAR, 4 * 8 * N):
-        monkeypatch.setattr(memory, "NEAR", near)
-        with launching.executor_for_tests(Host(workers)):
+    for near in (versions.NEAR, 4 * 8 * N):
+        monkeypatch.setattr(versions, "NEAR", near)
+        with pipeline.executor_for_tests(Host(workers)):
             tape, run, arrays, seeds = program(9)
             start = {name: a.copy() for name, a in arrays.items()}
             for way in range(3):
@@ -153,7 +153,7 @@ def program(steps: int) -> tuple[gpuad.Tape, Callable[[], None], dict[str, Any],
 def test_a_program_with_sums(workers: int) -> None:
     found = []
     for threads in (1, workers):
-        with launching.executor_for_tests(Host(threads)):
+        with pipeline.executor_for_tests(Host(threads)):
             tape, run, arrays, seeds = program(9)
             start = {name: a.copy() for name, a in arrays.items()}
             graph = None

@@ -41,8 +41,8 @@ from benchmarks.problem import Floor, Missing, Problem, Rates, relative
 from benchmarks.problems import PROBLEMS
 from benchmarks.runners.by_hand import ByHand
 from benchmarks.workload import touched_bytes, workload
-from gpuad.cases import all_cases
-from gpuad.executors.base import Memory
+from gpuad.runtime.base import Memory
+from gpuad.tools.cases import all_cases
 
 EFFORT = measure.Effort(1, 2, 0.1)
 TINY = sizes.Budget(bytes=1 << 16, flops=100_000, threads=1 << 10)

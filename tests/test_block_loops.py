@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from gpuad.codegen import host_source
-from gpuad.differentiate import primal_of
-from gpuad.executors.base import Memory
-from gpuad.executors.host import Host
-from gpuad.executors.reference import Reference
-from gpuad.executors.serial import serial
 from gpuad.frontend.cuda import parse
 from gpuad.ir.nodes import Kernel
+from gpuad.pipeline.passes import primal_of
+from gpuad.runtime.base import Memory
+from gpuad.runtime.block_serialisation import serial
+from gpuad.runtime.host import Host
+from gpuad.runtime.reference import Reference
 from gpuad.source import SourceFile
 
 S = """__shared__ float s[40], t[40]; int j = threadIdx.y * 10 + threadIdx.x, i = blockIdx.x * 40 + j;

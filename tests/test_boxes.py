@@ -17,13 +17,13 @@ from test_gather import stencil
 
 import gpuad
 from gpuad import Duplicated
+from gpuad.accumulate.gather_legality import Box, Elements
 from gpuad.analysis.injectivity import Digit, Form, Launch
-from gpuad.cases import kernel_folder
 from gpuad.codegen.cuda import cuda_source
-from gpuad.executors import nvrtc
-from gpuad.gathering import Box, Elements
-from gpuad.program.boxes import box_within
-from gpuad.program.region import Region, span
+from gpuad.runtime import nvrtc
+from gpuad.tape.interior_box import box_within
+from gpuad.tape.region import Region, span
+from gpuad.tools.cases import kernel_folder
 
 # --- the search -------------------------------------------------------------------------------------------------------------------------
 
@@ -357,7 +357,7 @@ def test_it_compiles(name: str) -> None:
 
 def test_inside_a_box_the_cpu_neither_asks_nor_reads() -> None:
     """The middle part of each row has no branch."""
-    from gpuad.codegen.host.source import host_source
+    from gpuad.codegen.cpu.source import host_source
 
     tape, _ = stepped("heat", True, "reference")
     step, *_ = next(iter(tape.operations[0].plans.values()))

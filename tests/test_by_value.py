@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 import gpuad
 from gpuad import Active, Duplicated, testing
 from gpuad.arguments import by_value
-from gpuad.cases import CaseError, read
-from gpuad.cli import app
 from gpuad.testing import check_gradient
+from gpuad.tools.cases import CaseError, read
+from gpuad.tools.cli import app
 
 P = np.dtype({"names": ["n", "rate", "w"], "formats": ["i4", "f4", ("f4", 3)], "offsets": [0, 4, 8], "itemsize": 20})
 STRUCT = """/*gpuad

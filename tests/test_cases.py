@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpuad.cases import Case, CaseError, all_cases, kernel_folder, read
 from gpuad.errors import GpuadError
 from gpuad.ir.types import BOOL, F32, F64, I32, U8, Pointer
+from gpuad.tools.cases import Case, CaseError, all_cases, kernel_folder, read
 
 HEADER = """// a line before it
 /*gpuad

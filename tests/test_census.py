@@ -13,12 +13,12 @@ from gather_tools import atomics, reverse
 from launch_tools import EXECUTORS, compiled, running
 
 import gpuad
-from gpuad import Duplicated, launching
+from gpuad import Duplicated, pipeline
 from gpuad.api import pattern_of
 from gpuad.codegen.cuda import cuda_source
-from gpuad.executors import nvrtc
 from gpuad.ir.nodes import Accumulate, Buffer, Load, Store, Take
 from gpuad.ir.rewrite import touches, walk_stmts
+from gpuad.runtime import nvrtc
 
 HEAD = "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return;"
 KERNELS = {
@@ -59,7 +59,7 @@ def asked(name: str, n: int, m: int, grid: int = 3, block: int = 8) -> dict[str,
     call = kernel.bind((grid,), (block,), arguments(n, m), 0, None)
     with running("reference"):
         adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
-        return {b.name: launching.apart(adjoint, call, b) for b in adjoint.undecided}
+        return {b.name: pipeline.apart(adjoint, call, b) for b in adjoint.undecided}
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -96,7 +96,7 @@ def test_both_sides_count_of_what_data_decide(name: str) -> None:
     with running("reference"):
         adjoint = compiled(text, "k").reverse_for(pattern_of(compiled(text, "k"), call), call)
         (dv,) = (b for b in adjoint.undecided if b.name == "dv")
-        assert (launching.apart(adjoint, call, dv) is not None) == apart
+        assert (pipeline.apart(adjoint, call, dv) is not None) == apart
 
 
 def test_the_elements_and_how_often_they_are_touched() -> None:
@@ -116,7 +116,7 @@ def test_asking_never_writes_outside(executor: str) -> None:
     with running(executor):
         adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
         (dv,) = (b for b in adjoint.undecided if b.name == "dv")
-        counted = launching.apart(adjoint, call, dv)
+        counted = pipeline.apart(adjoint, call, dv)
     assert counted is not None and np.array_equal(counted.spans, [[0, 8]])
 
 
@@ -126,7 +126,7 @@ def test_an_offset_is_counted_from_the_pointer() -> None:
     with running("reference"):
         adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
         (dv,) = (b for b in adjoint.undecided if b.name == "dv")
-        found = launching.apart(adjoint, call, dv)
+        found = pipeline.apart(adjoint, call, dv)
     assert found is not None and np.array_equal(found.spans, [[0, 20]])
 
 
@@ -159,7 +159,7 @@ def test_two_hundred_launches_say_what_their_indices_say(executor: str) -> None:
         with running(executor):
             adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
             (dv,) = (b for b in adjoint.undecided if b.name == "dv")
-            found = launching.apart(adjoint, call, dv)
+            found = pipeline.apart(adjoint, call, dv)
         indices = [eval(form.replace("/", "//"), {"i": i, "n": n}) for i in range(min(n, grid * block))]
         assert (found is not None) == (len(set(indices)) == len(indices)), (form, n, grid, block)
         if found is not None:
@@ -199,11 +199,11 @@ def test_a_program_with_other_numbers_at_each_launch_is_not_asked_for_ever() -> 
             call = kernel.bind((8,), (8,), arguments(n, 4), 0, None)
             adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
             (dv,) = (b for b in adjoint.undecided if b.name == "dv")
-            asked_for.append(launching.apart(adjoint, call, dv) is not None)
+            asked_for.append(pipeline.apart(adjoint, call, dv) is not None)
     assert asked_for[0] and not asked_for[-1]
     with running("reference"):
         call = kernel.bind((8,), (8,), arguments(21, 4), 0, None)
-        assert launching.apart(adjoint, call, dv) is not None  # what is known stays known
+        assert pipeline.apart(adjoint, call, dv) is not None  # what is known stays known
 
 
 # --- in programs -------------------------------------------------------------------------------------------------------------------------
@@ -272,12 +272,12 @@ def known(name: str) -> dict[str, list[type]]:
     u, v = (Duplicated(np.ones(3 * N), np.zeros(3 * N)) for _ in range(2))
     call = kernel.bind((4,), (8,), (u, v, N), 0, None)
     with running("reference"):
-        from gpuad.program.zero import touches_of
+        from gpuad.tape.zero_regions import touches_of
 
         adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
         found = touches_of(adjoint, call)
         assigned, left = (frozenset(t.buffer for t in found if t.once == once) for once in ("added", "taken"))
-        stages = launching.stages(adjoint, call, assigned, left)
+        stages = pipeline.stages(adjoint, call, assigned, left)
 
     def done(buffer: Buffer) -> list[type]:
         return [type(s) for stage in stages for s in touches(stage.kernel.body, buffer)]

@@ -21,7 +21,7 @@ from gpuad.affine.sampling import Sampler
 from gpuad.ir import build as b
 from gpuad.ir.nodes import Binary, Buffer, Cast, Constant, Expr, LaunchIndex, Store
 from gpuad.ir.types import F64, I32, I64, U32, Scalar
-from gpuad.launching.certifying import certified_for_tests
+from gpuad.pipeline.certificates import certified_for_tests
 
 SHIPPED = [
     "advection-advect_float_Limiter_VanLeer",

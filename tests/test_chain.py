@@ -13,14 +13,14 @@ from launch_tools import EXECUTORS, running
 from tape_tools import launch, pair
 
 import gpuad
-from gpuad import Active, Duplicated, LaunchError, launching, ops
+from gpuad import Active, Duplicated, LaunchError, ops, pipeline
 from gpuad.analysis.injectivity import Launch as Numbers
 from gpuad.codegen.cuda import cuda_source
-from gpuad.executors import nvrtc
-from gpuad.executors.base import Memory, Prepared
-from gpuad.executors.reference import RaceError
-from gpuad.launching.link import Link
-from gpuad.launching.window import Window
+from gpuad.fusion.link import Link
+from gpuad.fusion.window import Window
+from gpuad.runtime import nvrtc
+from gpuad.runtime.base import Memory, Prepared
+from gpuad.runtime.reference import RaceError
 
 N = 24
 Arrays = dict[str, Any]
@@ -67,7 +67,7 @@ def both(program: Callable[[Arrays], Any], seeds: Callable[[Arrays, Any], dict[A
         made = program(arrays)
     given = seeds(arrays, made)
     chained = tape.graph(given)
-    with launching.nothing_chained_for_tests():
+    with pipeline.nothing_chained_for_tests():
         apart = tape.graph(given)
     expected = outcome(apart, arrays, start)
     found = outcome(chained, arrays, start)
@@ -78,8 +78,8 @@ def both(program: Callable[[Arrays], Any], seeds: Callable[[Arrays, Any], dict[A
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither calls of mathematical functions part launches, nor arrays that are written."""
-    monkeypatch.setattr("gpuad.launching.chain.CALLS", 1000)
-    monkeypatch.setattr("gpuad.launching.chain.WRITTEN", 1000)
+    monkeypatch.setattr("gpuad.fusion.chain.CALLS", 1000)
+    monkeypatch.setattr("gpuad.fusion.chain.WRITTEN", 1000)
 
 
 def fourteen(a: Arrays) -> Any:
@@ -288,7 +288,7 @@ def test_a_tape_that_reverses_a_known_program_again() -> None:
 
 def test_launches_are_joined_once_that_is_worth_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not in the second reverse of a program that is quickly done, but when as much time has gone by."""
-    monkeypatch.setattr("gpuad.program.reversal.PATIENCE", 1.0)
+    monkeypatch.setattr("gpuad.tape.reversal_plan.PATIENCE", 1.0)
     with running("reference"):
         arrays, tape = held(), gpuad.Tape()
         for _ in range(2):
@@ -401,7 +401,7 @@ def test_launches_that_a_device_refuses_as_one_stay_apart(monkeypatch: pytest.Mo
     def refused(*_: Any) -> Any:
         raise LaunchError("too many registers")
 
-    monkeypatch.setattr("gpuad.program.joining.prepared", refused)
+    monkeypatch.setattr("gpuad.tape.launch_joining.prepared", refused)
     with running("reference"):
         chained, apart, _ = both(TOGETHER["a table"], lambda a, _: {a["z"]: 1.0})
     assert launches(chained, "whole") == launches(apart, "whole")
@@ -423,7 +423,7 @@ def test_halves_are_rounded_on_the_way() -> None:
             gpuad.kernel(HALVES, "third")[(3,), (8,)](x, N)
             gpuad.kernel(HALVES, "widen")[(3,), (8,)](y, x, N)
         graph = tape.graph({y: 1.0})
-        with launching.nothing_chained_for_tests():
+        with pipeline.nothing_chained_for_tests():
             apart = tape.graph({y: 1.0})
         for g in (apart, graph):
             x.primal[...], y.primal[...], x.shadow[...] = np.linspace(0.5, 0.9, N).astype(np.float16), 1, 0
@@ -434,7 +434,7 @@ def test_halves_are_rounded_on_the_way() -> None:
 
 @pytest.mark.parametrize("name", ["another thread reads what was written", "another thread overwrites what was read", "overlapping views"])
 def test_without_the_proof_it_would_be_wrong(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuad.launching.window.Window.takes", lambda *_: True)
+    monkeypatch.setattr("gpuad.fusion.window.Window.takes", lambda *_: True)
     with running("reference"), pytest.raises(RaceError):
         both(APART[name], lambda a, _: {a["x"]: 1.0})
 
@@ -444,7 +444,7 @@ def test_a_wrong_proof_is_found_by_running_it(executor: str, monkeypatch: pytest
     monkeypatch.setenv("GPUAD_CHECK", "1")
     with running(executor):
         both(TOGETHER["a branch"], lambda a, _: {a["x"]: 1.0})
-        monkeypatch.setattr("gpuad.launching.window.Window.takes", lambda *_: True)
+        monkeypatch.setattr("gpuad.fusion.window.Window.takes", lambda *_: True)
         with pytest.raises(LaunchError, match="GPUAD_CHECK: `square_to_behind_2`: two threads meet"):
             both(APART["another thread reads what was written"], lambda a, _: {a["x"]: 1.0})
 
@@ -525,7 +525,7 @@ def test_a_program_has_few_kernels_compiled_for_this(monkeypatch: pytest.MonkeyP
         return len({id(part.kernel) for part in parts if isinstance(part, Prepared) and part.kernel.header})
 
     assert joint() > 2
-    monkeypatch.setattr("gpuad.launching.chain.KERNELS", 2)
+    monkeypatch.setattr("gpuad.fusion.chain.KERNELS", 2)
     assert joint() == 2
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, launching, testing
+from gpuad import Duplicated, pipeline, testing
 
 N = 7  # numbers a thread
 ROWS = 5
@@ -72,7 +72,7 @@ def given() -> list[Any]:
 
 @pytest.mark.parametrize("name", [*NOTED, *OTHERS])
 def test_gradient(executor: Any, name: str) -> None:
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         testing.check_gradient(kernel((NOTED | OTHERS)[name]), given(), grid=3, block=2)
 
 
@@ -109,7 +109,7 @@ def gradient(body: str, x: Any, w: Any) -> Any:
 
 def test_equal_numbers_give_all_to_one_of_them(executor: Any) -> None:
     x, w = np.ones(ROWS * N, np.float32), np.ones(N, np.float32)
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         first = gradient("float m = -9; for (int k = 0; k < n; k++) m = fmaxf(m, x[r * n + k]); y[r] = m;", x, w)
         last = gradient("float m = -9; for (int k = 0; k < n; k++) { if (x[r * n + k] >= m) m = x[r * n + k]; } y[r] = m;", x, w)
     assert (first == np.eye(N)[0]).all() and (last == np.eye(N)[-1]).all()
@@ -121,7 +121,7 @@ def test_what_is_no_number_and_what_is_infinite(executor: Any) -> None:
     x[2::N], x[4::N] = np.nan, -np.inf
     wanted = np.zeros((ROWS, N), np.float32)
     wanted[:, -1] = 2 * x.reshape(ROWS, N)[:, -1]
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         found = gradient("float m = 0; for (int k = 0; k < n; k++) m = fmaxf(m, x[r * n + k]); y[r] = m * m;", x, w)
         squares = gradient("float m = 9; for (int k = 0; k < n; k++) m = fminf(m, 1 - x[r * n + k] * w[k]); y[r] = m;", x, w)
     assert np.allclose(found, wanted)
@@ -134,7 +134,7 @@ def test_the_second_derivative(executor: Any) -> None:
     x += 1.5 - x.reshape(ROWS, N).max(1).min()  # the greatest of each row is above 0.1
     primal, seed = Duplicated(x, np.zeros_like(x)), Duplicated(y, np.ones_like(y))
     direction, other = Duplicated(np.ones_like(x), np.zeros_like(x)), Duplicated(np.zeros_like(y), np.zeros_like(y))
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.hvp(kernel(body), 3, 2, (primal, w, seed, N), (direction, None, other, None))
     rows = x.reshape(ROWS, N)
     wanted = 6 * rows * (rows == rows.max(1, keepdims=True))

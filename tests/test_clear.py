@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuad.executors import clear
-from gpuad.executors.clear import LARGE, clear_together
-from gpuad.program.actions import clearing
-from gpuad.program.memory import clearing_of
-from gpuad.program.region import Region, span
+from gpuad.runtime import clear
+from gpuad.runtime.actions import clearing
+from gpuad.runtime.clear import LARGE, clear_together
+from gpuad.tape.region import Region, span
+from gpuad.tape.versions import clearing_of
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "c8", "c16", "i4", "u1", "?"])

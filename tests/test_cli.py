@@ -14,15 +14,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from gpuad import cli, doctor, testing
-from gpuad.annotations import Active, Const, Duplicated
-from gpuad.cases import kernel_folder
-from gpuad.demo import descent, gray_scott, wave
-from gpuad.demo.outcome import Outcome
+from gpuad import testing
+from gpuad.arguments.annotations import Active, Const, Duplicated
 from gpuad.errors import UnsupportedError
 from gpuad.ir.surface import Declaration
 from gpuad.ir.types import F32, I32, Pointer
 from gpuad.source import SourceFile, Span
+from gpuad.tools import cli, doctor
+from gpuad.tools.cases import kernel_folder
+from gpuad.tools.demo import descent, gray_scott, wave
+from gpuad.tools.demo.outcome import Outcome
 
 CODE = """/*gpuad
 title = "y += a * x"

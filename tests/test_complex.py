@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, UnsupportedError, launching, testing
+from gpuad import Duplicated, UnsupportedError, pipeline, testing
 
 Function = Callable[[Any], Any]
 W = 0.3 - 0.7j
@@ -91,7 +91,7 @@ def gradient(executor: Any, text: str, dtype: Any) -> tuple[Any, Any, Any, Any]:
     z, f = points(dtype), np.zeros(16, dtype)
     seed = (rng.normal(size=16) + 1j * rng.normal(size=16)).astype(dtype)
     dz, df = np.zeros_like(z), seed.copy()
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(gpuad.kernel(text, "k"), 1, 16, (Duplicated(z, dz), Duplicated(f, df)))
     assert not df.any()
     return z.astype(complex), f.astype(complex), seed.astype(complex), dz
@@ -165,7 +165,7 @@ def test_gradient(executor: Any, name: str) -> None:
     }}"""
     rng = np.random.default_rng(5)
     a, b = (rng.normal(size=9) + 1j * rng.normal(size=9) for _ in range(2))
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         testing.check_gradient(gpuad.kernel(text, "k"), [a / 2, b / 2, np.ones(9), 8], grid=2, block=4)
 
 
@@ -176,7 +176,7 @@ def test_the_root_of_zero_is_infinitely_steep(executor: Any, zero: complex) -> N
     extern "C" __global__ void k(complex<double>* a, const complex<double>* b) { a[threadIdx.x] = sqrt(b[threadIdx.x]); }"""
     a, b = np.zeros(3, complex), np.array([zero, zero, 4.0])
     da, db = np.array([1.0, 0.0, 1.0], complex), np.zeros(3, complex)
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(gpuad.kernel(text, "k"), 1, 3, (gpuad.Duplicated(a, da), gpuad.Duplicated(b, db)))
     assert a.tobytes() == np.array([zero, zero, 2.0]).tobytes()
     assert not np.isfinite(db[0]) and db[1] == 0 and db[2] == 0.25
@@ -193,7 +193,7 @@ def test_both_precisions(executor: Any) -> None:
     }"""
     rng = np.random.default_rng(5)
     a, b = ((rng.normal(size=4) + 1j * rng.normal(size=4)).astype(np.complex64) for _ in range(2))
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         testing.check_gradient(gpuad.kernel(text, "k"), [a, b], grid=1, block=4)
 
 
@@ -234,7 +234,7 @@ def test_overlapping_views(executor: Any) -> None:
     u, seed = (rng.normal(size=6) + 1j * rng.normal(size=6) for _ in range(2))
     for shift in (0, 1):
         whole, y = Duplicated(u.copy()), Duplicated(np.zeros(6, complex), seed.copy())
-        with launching.executor_for_tests(executor):
+        with pipeline.executor_for_tests(executor):
             gpuad.autodiff(times, 1, 8, (whole, whole[shift:], y, 6 - shift))
         want = np.zeros(6, complex)
         want[: 6 - shift] += np.conj(u[shift:]) * seed[: 6 - shift]
@@ -249,7 +249,7 @@ def test_tape(executor: Any) -> None:
     z, w = (rng.normal(size=8) + 1j * rng.normal(size=8) for _ in range(2))
     a, b, y = Duplicated(z.copy()), Duplicated(w.copy()), Duplicated(np.zeros(8, complex))
     tape = gpuad.Tape()
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         with tape:
             times[1, 8](a, b, y, 8)
             square[1, 8](a[:4], 4)
@@ -266,7 +266,7 @@ def test_tape(executor: Any) -> None:
 def test_a_tape_refuses_bare_complex_memory(executor: Any) -> None:
     square, times = gpuad.kernel(SQUARE, "square"), gpuad.kernel(SQUARE, "times")
     a, b, y = (Duplicated(np.ones(4, complex)) for _ in range(3))
-    with launching.executor_for_tests(executor), gpuad.Tape():
+    with pipeline.executor_for_tests(executor), gpuad.Tape():
         square[1, 4](a, 4)
         with pytest.raises(gpuad.ShadowError, match="read bare"):
             times[1, 4](a.primal, b, y, 4)

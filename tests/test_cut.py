@@ -13,13 +13,13 @@ from random_cuda import random_kernel
 from random_cuda_checks import Case
 
 import gpuad
-from gpuad import Duplicated, launching
-from gpuad.analysis.mincut import SINK, SOURCE, minimum_cut
+from gpuad import Duplicated, pipeline
+from gpuad.analysis.min_cut import SINK, SOURCE, minimum_cut
 from gpuad.api import pattern_of
-from gpuad.cutting import cutting
 from gpuad.errors import UnsupportedError
-from gpuad.executors.reference import Reference
-from gpuad.launching import State
+from gpuad.pipeline import State
+from gpuad.runtime.reference import Reference
+from gpuad.tape.checkpoint_kernels import cutting
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 NY, NX = 6, 32
@@ -42,7 +42,7 @@ def _boltzmann(save: str, steps: int, omega: Any = None) -> tuple[Any, gpuad.Tap
 
 def test_lattice_boltzmann_keeps_density_and_velocity(executor: Any) -> None:
     """12 bytes a cell and overwritten step, and the very gradient that saving everything gives."""
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gradient, tape = _boltzmann("needed", 5)
         all_saved, _ = _boltzmann("all", 5)
     assert tape.stats.saved_bytes == 4 * 12 * NY * NX  # the last step's populations are still there
@@ -54,7 +54,7 @@ def test_lattice_boltzmann_keeps_density_and_velocity(executor: Any) -> None:
 
 
 def test_with_an_active_rate_the_populations_themselves_are_needed(executor: Any) -> None:
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         omega = gpuad.Active(np.float32(1.2), np.zeros(1, np.float64))
         _, tape = _boltzmann("needed", 3, omega)
     assert tape.stats.saved_bytes == 2 * 36 * NY * NX
@@ -101,7 +101,7 @@ def _kernels() -> tuple[Any, Any, Any]:
 
 def _saved(executor: Any, run: Any) -> int:
     """The bytes saved, where the gradient is that with everything saved."""
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         found, tape = _program("needed", run)
         wanted, _ = _program("all", run)
     np.testing.assert_allclose(found, wanted, rtol=1e-13)
@@ -183,7 +183,7 @@ def _same_from_cuts(seed: int) -> int:
         nonlocal tried
         call = case.compiled.bind(case.kernel.grid, case.kernel.threads, args, 0, None)
         adjoint = case.compiled.reverse_for(pattern_of(case.compiled, call), call)
-        state = launching.before(adjoint, call)
+        state = pipeline.before(adjoint, call)
         wanted = _gradient(adjoint, call, state)
         positions = sorted({p.position for p in adjoint.parameters if p.role in ("primal", "entry")})
         for chosen in [*([p] for p in positions), positions]:
@@ -191,15 +191,15 @@ def _same_from_cuts(seed: int) -> int:
             if cut is None:
                 continue
             tried += 1
-            logs = launching.new_logs(cut.adjoint, call)
+            logs = pipeline.new_logs(cut.adjoint, call)
             for old, new in zip(state.logs, logs, strict=False):
                 new.root[...] = old.root
             spoiled = State(state.primals, state.entries, logs)
-            call.run(cut.extraction, launching.arguments(cut.parameters, call, spoiled))
+            call.run(cut.extraction, pipeline.arguments(cut.parameters, call, spoiled))
             found = _gradient(cut.adjoint, call, spoiled)
             assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(wanted, found, strict=True)), (seed, chosen)
 
-    with launching.executor_for_tests(Reference()), np.errstate(all="ignore"):
+    with pipeline.executor_for_tests(Reference()), np.errstate(all="ignore"):
         w = case.direction()
         try:
             case.launch(run, {k: np.array(v) for k, v in w.items()})
@@ -212,7 +212,7 @@ def _gradient(adjoint: Any, call: Any, state: Any) -> list[Any]:
     """The shadows after the reverse kernel alone, on memory as it is; they are put back."""
     roots = {id(s.root): s.root for a in call.bound.arguments for s in a.shadows}
     before = {k: r.copy() for k, r in roots.items()}
-    launching.run_reverse(adjoint, adjoint.kernel(launching.plain_shadows(adjoint, call)), call, state)
+    pipeline.run_reverse(adjoint, adjoint.kernel(pipeline.plain_shadows(adjoint, call)), call, state)
     after = [r.copy() for r in roots.values()]
     for k, r in roots.items():
         r[...] = before[k]

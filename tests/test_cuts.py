@@ -8,8 +8,8 @@ from launch_tools import EXECUTORS, running
 
 import gpuad
 from gpuad import Duplicated, UnsupportedError
-from gpuad.executors import nvrtc
-from gpuad.executors.reference import BoundsError
+from gpuad.runtime import nvrtc
+from gpuad.runtime.reference import BoundsError
 from gpuad.testing import check_gradient
 
 rng = np.random.default_rng(7)

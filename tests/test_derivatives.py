@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, launching
-from gpuad.executors.host import Host
-from gpuad.executors.reference import Reference
+from gpuad import Duplicated, pipeline
+from gpuad.ad.derivatives import RULES
 from gpuad.ir.functions import FUNCTIONS
-from gpuad.transform.derivatives import RULES
+from gpuad.runtime.host import Host
+from gpuad.runtime.reference import Reference
 
 DOMAINS = {
     "asin": (-0.9, 0.9), "acos": (-0.9, 0.9), "atanh": (-0.9, 0.9), "acosh": (1.1, 3), "erfinv": (-0.9, 0.9), "erfcinv": (0.2, 1.8),
@@ -66,7 +66,7 @@ def gradient(name: str, inputs: list[Any], seed: float = 1.0) -> list[Any]:
     arrays = [np.asarray(x, dtype) for x in inputs]
     pairs = [Duplicated(a, np.zeros_like(a)) for a in arrays]
     out = np.zeros_like(arrays[0])
-    with launching.executor_for_tests(Reference()):
+    with pipeline.executor_for_tests(Reference()):
         gpuad.autodiff(k, 1, len(out), (*pairs, Duplicated(out, np.full_like(out, seed))))
     return [p.shadow for p in pairs]
 
@@ -74,7 +74,7 @@ def gradient(name: str, inputs: list[Any], seed: float = 1.0) -> list[Any]:
 def value(name: str, inputs: list[Any]) -> Any:
     k, dtype = kernel(name)
     out = np.zeros(len(inputs[0]), dtype)
-    with launching.executor_for_tests(Reference()):
+    with pipeline.executor_for_tests(Reference()):
         k(1, len(out), (*(np.asarray(x, dtype) for x in inputs), out))
     return out.astype(np.float64)
 
@@ -140,7 +140,7 @@ def test_an_infinite_partial_that_nobody_asked_for_gives_zero(name: str, at: tup
 def test_a_cast_to_an_integer_has_no_derivative() -> None:
     text = 'extern "C" __global__ void f(const double* x, double* y) { int i = threadIdx.x; y[i] = x[i] * (int)x[i]; }'
     x, dx = np.array([2.5]), np.zeros(1)
-    with launching.executor_for_tests(Reference()):
+    with pipeline.executor_for_tests(Reference()):
         gpuad.autodiff(gpuad.kernel(text, "f"), 1, 1, (Duplicated(x, dx), Duplicated(np.zeros(1), np.ones(1))))
     assert dx == [2.0]
 
@@ -166,7 +166,7 @@ def test_the_gamma_function(made: Any) -> None:
     dx, out, seed = np.zeros(len(x)), np.zeros(len(x)), np.ones(len(x))
     x_dot, dx_dot = np.ones(len(x)), np.zeros(len(x))
     args = (Duplicated(x, dx), Duplicated(out, seed))
-    with launching.executor_for_tests(made()):
+    with pipeline.executor_for_tests(made()):
         gpuad.hvp(gpuad.kernel(text, "f"), 1, len(x), args, (Duplicated(x_dot, dx_dot), Duplicated(np.zeros(len(x)), np.zeros(len(x)))))
     first = [-gamma, -gamma - 2 * np.log(2), 1 - gamma, 2 - gamma - 2 * np.log(2)]
     np.testing.assert_allclose(dx[[0, 1, 2, 4]], first, rtol=1e-14)

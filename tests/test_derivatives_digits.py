@@ -16,10 +16,10 @@ import pytest
 from launch_tools import EXECUTORS
 
 import gpuad
-from gpuad import Duplicated, launching
-from gpuad.executors.reference.special import digamma, trigamma
+from gpuad import Duplicated, pipeline
+from gpuad.ad.derivatives import RULES
 from gpuad.ir.functions import FUNCTIONS
-from gpuad.transform.derivatives import RULES
+from gpuad.runtime.reference.special import digamma, trigamma
 
 mp = mpmath.mp.clone()
 mp.dps = 50
@@ -185,7 +185,7 @@ def gradients(name: str, columns: Sequence[Any]) -> list[Any]:
     {{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = {word}({values}); }}"""
     pairs = [Duplicated(a, np.zeros_like(a)) for a in columns]
     count, out = len(columns[0]), np.zeros_like(columns[0])
-    with launching.executor_for_tests(EXECUTORS["reference"]), np.errstate(all="ignore"):
+    with pipeline.executor_for_tests(EXECUTORS["reference"]), np.errstate(all="ignore"):
         gpuad.autodiff(gpuad.kernel(text, "f"), -(-count // 64), 64, (*pairs, Duplicated(out, np.ones_like(out)), count))
     return [p.shadow for p in pairs]
 
@@ -235,7 +235,7 @@ def test_every_function_with_a_derivative_is_looked_at() -> None:
 def test_digits_that_were_lost(executor: str, expression: str, x: float, slope: float) -> None:
     text = f'extern "C" __global__ void f(const double* x, double* y) {{ int i = threadIdx.x; y[i] = {expression}; }}'
     X, Y = Duplicated(np.array([x]), np.zeros(1)), Duplicated(np.zeros(1), np.ones(1))
-    with launching.executor_for_tests(EXECUTORS[executor]):
+    with pipeline.executor_for_tests(EXECUTORS[executor]):
         gpuad.autodiff(gpuad.kernel(text, "f"), 1, 1, (X, Y))
     np.testing.assert_allclose(X.shadow, slope, rtol=1e-13)
 
@@ -257,7 +257,7 @@ def test_digits_of_the_complex_tangent_that_were_lost(executor: str, operation: 
     text = """#include <cupy/complex.cuh>
     extern "C" __global__ void f(const complex<double>* z, complex<double>* y) { int i = threadIdx.x; y[i] = tanh(z[i]); }"""
     Z, Y = Duplicated(z, np.zeros_like(z)), Duplicated(np.zeros_like(z), np.ones_like(z))
-    with launching.executor_for_tests(EXECUTORS[executor]):
+    with pipeline.executor_for_tests(EXECUTORS[executor]):
         if operation:
             with gpuad.Tape() as tape:
                 gpuad.ops.tanh(Z, out=Y)

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Active, BatchDuplicated, Duplicated, LaunchError, UnsupportedError, launching
+from gpuad import Active, BatchDuplicated, Duplicated, LaunchError, UnsupportedError, pipeline
 from gpuad.api import Kernel
 from gpuad.codegen.cuda import cuda_source
-from gpuad.executors import nvrtc
-from gpuad.executors.host import Host
+from gpuad.runtime import nvrtc
+from gpuad.runtime.host import Host
 
 WORKERS = {count: Host(count) for count in (1, 2, 4)}
 N = 4096
@@ -38,7 +38,7 @@ def gather(seed: int = 0) -> tuple[Any, ...]:
 
 def gradients(make: Callable[[], tuple[Any, ...]], kernel: Kernel, host: Host, block: int = 32) -> bytes:
     args = make()
-    with launching.executor_for_tests(host):
+    with pipeline.executor_for_tests(host):
         gpuad.autodiff(kernel, -(-N // block), block, args)
     return b"".join(a.shadow.tobytes() for a in args if hasattr(a, "shadow"))
 
@@ -76,7 +76,7 @@ def test_sums_over_all_threads_on_any_number_of_threads(monkeypatch: pytest.Monk
         monkeypatch.setenv("GPUAD_THREADS", str(threads))
         for _ in range(10):
             da, y = np.zeros(()), Duplicated(np.zeros(x.size), np.ones(x.size))
-            with gpuad.deterministic(), launching.executor_for_tests(Host()):
+            with gpuad.deterministic(), pipeline.executor_for_tests(Host()):
                 gpuad.autodiff(kernel, x.size // 256, 256, (x, y, Active(0.5, da), x.size))
             found.add(da.item())
     assert found == {math.fsum(x)}
@@ -95,7 +95,7 @@ def test_what_is_summed_is_the_exact_sum_rounded_once() -> None:
     r = np.random.default_rng(1)
     at, seed = r.integers(0, 5, N).astype(np.int32), r.normal(size=N) * 2.0 ** r.integers(-30, 30, N)
     x = Duplicated(np.zeros(5), np.zeros(5))
-    with gpuad.deterministic(), launching.executor_for_tests(WORKERS[2]):
+    with gpuad.deterministic(), pipeline.executor_for_tests(WORKERS[2]):
         gpuad.autodiff(kernel, 128, 32, (x, at, Duplicated(np.zeros(N), seed.copy()), N))
     exact = [math.fsum(seed[at == k]) for k in range(5)]
     np.testing.assert_allclose(x.shadow, exact, rtol=2**-51)
@@ -106,7 +106,7 @@ def test_magnitudes_of_every_size(exponent: int) -> None:
     kernel = gpuad.kernel(f'extern "C" __global__ void k(const double* x, double* y, int n) {{ {HEAD} y[i] = x[0]; }}', "k")
     seed = np.linspace(1, 2, 64) * 2.0**exponent
     x = Duplicated(np.zeros(3), np.full(3, 2.0**exponent))
-    with gpuad.deterministic(), launching.executor_for_tests(WORKERS[2]):
+    with gpuad.deterministic(), pipeline.executor_for_tests(WORKERS[2]):
         gpuad.autodiff(kernel, 2, 32, (x, Duplicated(np.zeros(64), seed.copy()), 64))
     expected = math.fsum([*seed, 2.0**exponent])
     assert abs(x.shadow[0] - expected) <= 2**-50 * expected + 5e-324 * 64
@@ -127,7 +127,7 @@ def test_views_stacks_and_batches() -> None:
     def run(host: Host) -> Any:
         x, room = np.linspace(0, 1, 57), [np.zeros(57) for _ in range(2)]
         y = BatchDuplicated(np.zeros(N), tuple(s.copy() for s in seeds))
-        with launching.executor_for_tests(host):
+        with pipeline.executor_for_tests(host):
             gpuad.autodiff(kernel, 128, 32, (BatchDuplicated(x[5:55], tuple(d[5:55] for d in room)), at, y, N))
         return np.stack(room)
 
@@ -154,7 +154,7 @@ def test_a_contribution_that_is_not_finite() -> None:
     kernel = gpuad.kernel(f'extern "C" __global__ void k(const double* x, double* y, int n) {{ {HEAD} y[i] = x[0]; }}', "k")
     x, y = Duplicated(np.zeros(1), np.ones(1)), Duplicated(np.zeros(64), np.ones(64))
     y.shadow[5] = np.inf
-    with gpuad.deterministic(), launching.executor_for_tests(WORKERS[2]), pytest.raises(LaunchError, match="contribution to `dx` is inf"):
+    with gpuad.deterministic(), pipeline.executor_for_tests(WORKERS[2]), pytest.raises(LaunchError, match="contribution to `dx` is inf"):
         gpuad.autodiff(kernel, 2, 32, (x, y, 64))
     assert x.shadow.tolist() == [1.0] and y.shadow[4:7].tolist() == [1.0, np.inf, 1.0]
 
@@ -205,7 +205,7 @@ def recorded(host: Host, *, restore: bool = False) -> tuple[gpuad.Tape, Any, Any
     x, y, z = (Duplicated(r.normal(size=n)) for n in (40, N, N))
     few, many = r.integers(0, 40, N).astype(np.int32), r.integers(0, 99, N).astype(np.int32)
     tape = gpuad.Tape(restore=restore)
-    with launching.executor_for_tests(host), tape:
+    with pipeline.executor_for_tests(host), tape:
         kernel[128, 32](x, few, y, N)
         kernel[128, 32](y, many, z, N)
         kernel[128, 32](z, many, y, N)
@@ -217,19 +217,19 @@ def test_tapes() -> None:
     seed = np.random.default_rng(6).normal(size=N)
     for host in (*WORKERS.values(), Host()):
         for _ in range(5):
-            with gpuad.deterministic(), launching.executor_for_tests(host):
+            with gpuad.deterministic(), pipeline.executor_for_tests(host):
                 tape, x, y = recorded(host)
                 tape.reverse({y: seed})
             found.add(x.shadow.tobytes())
     assert len(found) == 1
     tape, x, y = recorded(WORKERS[1])
-    with launching.executor_for_tests(WORKERS[1]):
+    with pipeline.executor_for_tests(WORKERS[1]):
         tape.reverse({y: seed})
     np.testing.assert_allclose(np.frombuffer(found.pop()), x.shadow, rtol=1e-9, atol=1e-9)
 
 
 def test_a_stored_program_has_no_such_sums(tmp_path: Path) -> None:
-    with gpuad.deterministic(), launching.executor_for_tests(WORKERS[2]):
+    with gpuad.deterministic(), pipeline.executor_for_tests(WORKERS[2]):
         tape, _, _ = recorded(WORKERS[2])
         with pytest.raises(gpuad.TapeError, match="fixed point"):
             tape.save(tmp_path)
@@ -241,7 +241,7 @@ def test_refused(name: str) -> None:
     kernel = gpuad.kernel(f'extern "C" __global__ void k(double* x, const int* at, double* y, int n) {{ {HEAD} {body} }}', "k")
     pairs = [Duplicated(np.ones(32), np.ones(32)) for _ in range(2)]
     args = (pairs[0], np.arange(32, dtype=np.int32), pairs[1], 32)
-    with gpuad.deterministic(), launching.executor_for_tests(Unordered(2)), pytest.raises(UnsupportedError, match=message) as found:
+    with gpuad.deterministic(), pipeline.executor_for_tests(Unordered(2)), pytest.raises(UnsupportedError, match=message) as found:
         gpuad.autodiff(kernel, 1, 32, args)
     assert found.value.line == 1
     assert all((p.primal == 1).all() and (p.shadow == 1).all() for p in pairs)
@@ -277,7 +277,7 @@ def test_additions_at_index_arrays_have_the_same_bits_in_any_order(dtype: Any) -
     found = set()
     for _ in range(10):
         memory, order = np.zeros(50, dtype), r.permutation(count)
-        launching.add_in_fixed_point(memory, places[order].reshape(50, 100), values[order].reshape(50, 100))
+        pipeline.add_in_fixed_point(memory, places[order].reshape(50, 100), values[order].reshape(50, 100))
         found.add(memory.tobytes())
     assert len(found) == 1
     for k in range(50):
@@ -289,5 +289,5 @@ def test_additions_at_index_arrays_have_the_same_bits_in_any_order(dtype: Any) -
 def test_an_addition_that_is_not_finite_is_refused_and_nothing_is_added() -> None:
     memory = np.ones(4)
     with pytest.raises(LaunchError, match="not finite"):
-        launching.add_in_fixed_point(memory, np.array([0, 1, 0]), np.array([1.0, np.inf, 2.0]))
+        pipeline.add_in_fixed_point(memory, np.array([0, 1, 0]), np.array([1.0, np.inf, 2.0]))
     assert np.array_equal(memory, np.ones(4))

@@ -18,16 +18,16 @@ from random_shared import RandomShared
 from shared_cases import SHARED, WARPS
 
 import gpuad
-from gpuad import Active, Duplicated, UnsupportedError, api, launching
+from gpuad import Active, Duplicated, UnsupportedError, api, pipeline
 from gpuad.analysis.injectivity import Launch, collision_free
-from gpuad.differentiate import Variant
 from gpuad.errors import LaunchError
-from gpuad.executors.host import Host
-from gpuad.executors.reference import RaceError
 from gpuad.ir.nodes import Accumulate, How, Take
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.ir.types import Space
-from gpuad.launching import proving, staging
+from gpuad.pipeline import proof_checks, schedule
+from gpuad.pipeline.passes import Variant
+from gpuad.runtime.host import Host
+from gpuad.runtime.reference import RaceError
 
 
 class Unordered(Host):
@@ -46,7 +46,7 @@ def prepared(text: str, grid: Any, block: Any, args: tuple[Any, ...]) -> tuple[A
 def judged(text: str, grid: Any, block: Any, args: tuple[Any, ...]) -> list[tuple[bool, bool]]:
     """Of each undecided shadow in shared memory whether it is proved that threads may add to it plainly, and whether they may."""
     adjoint, call = prepared(text, grid, block, args)
-    plain = launching.plain_shadows(adjoint, call)
+    plain = pipeline.plain_shadows(adjoint, call)
     assert runs_plainly(adjoint, call), "the kernel itself has a data race"
     return [(b in plain, runs_plainly(adjoint, call, b)) for b in adjoint.undecided if b.space is Space.SHARED]
 
@@ -54,8 +54,8 @@ def judged(text: str, grid: Any, block: Any, args: tuple[Any, ...]) -> list[tupl
 def runs_plainly(adjoint: Any, call: Any, *shadows: Any) -> bool:
     kernel = adjoint.variant(Variant(frozenset(shadows)))
     try:
-        stages = (staging.Stage(kernel, adjoint.parameters),)
-        proving._left_by(adjoint, call, lambda again, state: staging.run_stages(adjoint, stages, again, state))
+        stages = (schedule.Stage(kernel, adjoint.parameters),)
+        proof_checks._left_by(adjoint, call, lambda again, state: schedule.run_stages(adjoint, stages, again, state))
     except RaceError:
         return False
     return True
@@ -71,7 +71,7 @@ CASES = {name: SHARED[name] for name in PLAIN} | {"block_reduce": WARPS["block_r
 def test_nothing_is_atomic_in_shared_memory(name: str) -> None:
     case = CASES[name]
     adjoint, call = prepared(case.text, case.grid, case.block, case.make(np.random.default_rng(0)))
-    stmts = [s for stage in launching.stages(adjoint, call) for s in walk_stmts(stage.kernel.body)]
+    stmts = [s for stage in pipeline.stages(adjoint, call) for s in walk_stmts(stage.kernel.body)]
     found = [s.how for s in stmts if isinstance(s, Accumulate | Take) and s.buffer.space is Space.SHARED]
     assert found and How.ATOMIC not in found
 
@@ -83,7 +83,7 @@ SUMMED = "softmax", "layernorm"
 def test_a_row_that_a_block_shares_out_is_touched_by_one_thread_each(name: str) -> None:
     case = CASES[name]
     adjoint, call = prepared(case.text, case.grid, case.block, case.make(np.random.default_rng(0)))
-    assert "dx" in {b.name for b in launching.plain_shadows(adjoint, call)}
+    assert "dx" in {b.name for b in pipeline.plain_shadows(adjoint, call)}
 
 
 # --- the same bits ---------------------------------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def test_a_hundred_runs_on_any_number_of_workers(name: str) -> None:
     found = set()
     with gpuad.deterministic():
         for host in (*WORKERS, Unordered(4)):
-            with launching.executor_for_tests(host):
+            with pipeline.executor_for_tests(host):
                 found |= {b"".join(g.tobytes() for g in gradients(*LARGE[name])) for _ in range(100)}
     assert len(found) == 1
 
@@ -178,7 +178,7 @@ def test_what_threads_do_in_any_order_is_refused(name: str) -> None:
     """Elements that several threads read between two barriers, of which not all do; what several may have stored."""
     case, message = SHARED[name], {"stencil": "in the order in which they come", "same_value": "comes first takes its adjoint"}[name]
     args = case.make(np.random.default_rng(0))
-    with gpuad.deterministic(), launching.executor_for_tests(Unordered()), pytest.raises(UnsupportedError, match=message) as found:
+    with gpuad.deterministic(), pipeline.executor_for_tests(Unordered()), pytest.raises(UnsupportedError, match=message) as found:
         gpuad.autodiff(compiled(case.text, "k"), case.grid, case.block, args)
     assert found.value.line
 
@@ -193,7 +193,7 @@ def test_the_threads_of_a_block_come_in_one_order_on_a_cpu(name: str) -> None:
         for a in args:
             if isinstance(a, Duplicated):
                 a.shadow[...] = scattered(*a.shadow.shape).shadow
-        with gpuad.deterministic(), launching.executor_for_tests(host):
+        with gpuad.deterministic(), pipeline.executor_for_tests(host):
             try:
                 gpuad.autodiff(compiled(case.text, "k"), case.grid, case.block, args)
             except UnsupportedError as error:
@@ -293,7 +293,7 @@ def test_proofs_of_random_kernels(seed: int) -> None:
 
 def test_a_wrong_proof_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUAD_CHECK", "1")
-    monkeypatch.setattr(staging, "one_by_one", lambda adjoint, call: frozenset(adjoint.undecided))
+    monkeypatch.setattr(schedule, "one_by_one", lambda adjoint, call: frozenset(adjoint.undecided))
     args = STENCIL.make(np.random.default_rng(0))
     with pytest.raises(LaunchError, match="GPUAD_CHECK: `k`: two threads meet"):
         gpuad.autodiff(gpuad.kernel(STENCIL.text, "k"), STENCIL.grid, STENCIL.block, args)

@@ -14,7 +14,7 @@ import gpuad
 from gpuad import Active, Const, Duplicated, ElementwiseKernel, LaunchError, ReductionKernel, ShadowError, Tape, autodiff
 from gpuad.codegen.cuda import cuda_source
 from gpuad.elementwise.concrete import Concrete
-from gpuad.executors import nvrtc
+from gpuad.runtime import nvrtc
 from gpuad.testing import check_gradient
 
 RNG = np.random.default_rng(3)

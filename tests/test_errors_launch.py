@@ -14,9 +14,9 @@ import pytest
 from launch_tools import EXECUTORS, compiled
 
 import gpuad
-from gpuad import Active, BatchDuplicated, Const, Duplicated, launching
+from gpuad import Active, BatchDuplicated, Const, Duplicated, pipeline
 from gpuad.errors import CompileError, GpuadError, LaunchError, ShadowError, UnsupportedError
-from gpuad.executors.host import Host
+from gpuad.runtime.host import Host
 
 CODE = """extern "C" __global__ void scale(float a, const float* x, float* y, int n)
 {
@@ -57,7 +57,7 @@ class Call:
         return [a for a in found if isinstance(a, np.ndarray)]
 
     def launch(self, executor: Any = EXECUTORS["reference"]) -> None:
-        with launching.executor_for_tests(executor):
+        with pipeline.executor_for_tests(executor):
             gpuad.autodiff(self.kernel, self.grid, self.block, tuple(self.args))
 
     def refused(self, error: type[GpuadError], *words: str, executors: Sequence[Any] = tuple(EXECUTORS.values())) -> str:
@@ -386,7 +386,7 @@ def test_no_compiler(no_compiler: Callable[[], None], tmp_path: Path) -> None:
 
 def test_the_compiler_is_gone_before_the_reverse_was_compiled(no_compiler: Callable[[], None], tmp_path: Path) -> None:
     call, host = unseen(tmp_path), Host()
-    with launching.executor_for_tests(host):
+    with pipeline.executor_for_tests(host):
         call.kernel(1, COUNT, (2.0, call.x, call.y, COUNT))
     call.y.fill(5)
     no_compiler()
@@ -471,7 +471,7 @@ def test_what_adds_something_inactive_passes_the_gradient_on(executor: str, text
     source = f'{_CAS} extern "C" __global__ void shift(double* x, double a, const double* w, int n) {{ {_I} if (i < n) {{ {text} }} }}'
     X, w = Duplicated(np.zeros(4), np.arange(4.0)), np.arange(1.0, 5)
     args, k = (X, 2.0, w, 4), compiled(source, "shift")
-    with launching.executor_for_tests(EXECUTORS[executor]):
+    with pipeline.executor_for_tests(EXECUTORS[executor]):
         if way in ("reverse", "forward"):
             gpuad.autodiff(k, 1, 8, args, mode=gpuad.Reverse if way == "reverse" else gpuad.Forward)
         elif way == "thunk":
@@ -556,7 +556,7 @@ def ways(kernel: Any, *args: Any, block: int = 8) -> dict[str, Callable[[], Any]
 def test_a_read_whose_adjoint_surely_adds_outside_is_refused(executor: str, way: str, body: str, size: int, words: str) -> None:
     """RULES 18: reads become writes. That one destroyed the heap."""
     w, y = Duplicated(np.arange(1.0, size + 1), np.zeros(size)), Duplicated(np.zeros(4), np.ones(4))
-    with launching.executor_for_tests(EXECUTORS[executor]), pytest.raises(LaunchError) as caught:
+    with pipeline.executor_for_tests(EXECUTORS[executor]), pytest.raises(LaunchError) as caught:
         ways(copying(body), w, y, 4)[way]()
     assert words in str(caught.value)
     assert "its memory ends at" in str(caught.value) or "its memory begins at 0" in str(caught.value)
@@ -576,7 +576,7 @@ def test_a_read_whose_adjoint_surely_adds_outside_is_refused(executor: str, way:
 )
 def test_what_is_read_outside_and_not_used_does_no_harm(executor: str, body: str, size: int, slope: list[float]) -> None:
     w, y = Duplicated(np.arange(1.0, size + 1), np.zeros(size)), Duplicated(np.zeros(4), np.ones(4))
-    with launching.executor_for_tests(EXECUTORS[executor]):
+    with pipeline.executor_for_tests(EXECUTORS[executor]):
         gpuad.autodiff(copying(body), 1, 8, (w, y, 4))
     np.testing.assert_array_equal(w.shadow, slope)
 
@@ -614,7 +614,7 @@ def nullable(body: str) -> Any:
 def test_none_for_a_pointer_that_is_surely_read_is_refused(executor: str, way: str, body: str, words: str) -> None:
     """It ended the process."""
     y = Duplicated(np.ones(4), np.ones(4))
-    with launching.executor_for_tests(EXECUTORS[executor]), pytest.raises(LaunchError) as caught:
+    with pipeline.executor_for_tests(EXECUTORS[executor]), pytest.raises(LaunchError) as caught:
         ways(nullable(body), None, y, np.ones(4), 4, 1)[way]()
     assert words in str(caught.value)
     assert (y.primal == 1).all() and (y.shadow == 1).all()
@@ -633,7 +633,7 @@ def test_none_for_a_pointer_that_is_surely_written_is_refused() -> None:
 @pytest.mark.parametrize("body", ["y[i] *= p ? p[i] : 2.0;", "if (flag) y[i] *= p[i]; else y[i] *= 2;", "y[i] *= m[i] > 5 ? p[i] : 2.0;"])
 def test_none_for_a_pointer_that_is_not_read(executor: str, way: str, body: str) -> None:
     y = Duplicated(np.ones(4), np.ones(4))
-    with launching.executor_for_tests(EXECUTORS[executor]):
+    with pipeline.executor_for_tests(EXECUTORS[executor]):
         for _ in range(2):
             ways(nullable(body), None, y, np.ones(4), 4, 0)[way]()
     assert (y.primal == 4).all()
@@ -646,7 +646,7 @@ def test_none_for_a_pointer_that_is_not_read(executor: str, way: str, body: str)
 def test_none_for_a_pointer_to_which_data_lead(executor: str, way: str) -> None:
     y = Duplicated(np.ones(4), np.ones(4))
     k, m = nullable("if (m[i] > 5) y[i] *= p[i];"), np.ones(4)
-    with launching.executor_for_tests(EXECUTORS[executor]):
+    with pipeline.executor_for_tests(EXECUTORS[executor]):
         ways(k, None, y, m, 4, 0)["launch"]()
         m[2] = 6
         with pytest.raises(LaunchError, match=r"an assertion .*<source>:1:.*: `p` is None, but is read here"):

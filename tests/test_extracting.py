@@ -13,16 +13,16 @@ import pytest
 from launch_tools import EXECUTORS, running
 
 import gpuad
-from gpuad import Duplicated, LaunchError, launching
+from gpuad import Duplicated, LaunchError, fusion, pipeline
 from gpuad.api import pattern_of
 from gpuad.codegen import cuda_source
-from gpuad.cutting import cutting
-from gpuad.executors import nvrtc
-from gpuad.executors.base import Prepared
-from gpuad.program.account import FASTER
-from gpuad.program.extracting import is_light
-from gpuad.program.launch import Launched
-from gpuad.transform.fuse import _on_memory
+from gpuad.fusion.forward_reverse_kernel import _on_memory
+from gpuad.runtime import nvrtc
+from gpuad.runtime.base import Prepared
+from gpuad.tape.account import FASTER
+from gpuad.tape.checkpoint_extraction import is_light
+from gpuad.tape.checkpoint_kernels import cutting
+from gpuad.tape.recorded_launch import Launched
 
 TEXT = """
 __device__ double mean(const double* f, int i, int n) { double s = 0; for (int k = 0; k < 5; k++) s += f[k * n + i]; return s / 5; }
@@ -266,7 +266,7 @@ def test_code_that_the_tape_does_not_see_overwrites_it() -> None:
 
 
 def test_nothing_is_changed_where_launches_stay_apart() -> None:
-    with running("reference"), launching.nothing_chained_for_tests():
+    with running("reference"), pipeline.nothing_chained_for_tests():
         tape, p = gpuad.Tape(), pairs()
         for seed in range(3):
             close(reversed_once(tape, p, ping_pong, seed), expected(ping_pong, seed))
@@ -388,20 +388,20 @@ def test_what_the_launch_overwrites_itself_is_read_by_a_launch_of_its_own() -> N
     """The premise: no thread of the launch writes what is read."""
     p = pairs()
     primal, cut, call = extraction_of("relax", p["v"], p["w"], 0.3)
-    kernel = launching.keeping(primal, cut.extraction, cut.saved, call)
+    kernel = fusion.keeping(primal, cut.extraction, cut.saved, call)
     assert kernel is not None
     assert kernel.params == (*primal.params, *cut.saved)
     primal, cut, call = extraction_of("in_place", p["v"], 0.3)
-    assert launching.keeping(primal, cut.extraction, cut.saved, call) is None
+    assert fusion.keeping(primal, cut.extraction, cut.saved, call) is None
     primal, cut, call = extraction_of("relax", p["v"], p["w"], 0.3)
     f, g, *others = primal.params
     turned = replace(primal, params=(f, g, *others), body=_on_memory(cut.extraction.body, {f: g}))  # reads what is written
-    assert launching.keeping(primal, replace(turned, params=cut.extraction.params), cut.saved, call) is None
+    assert fusion.keeping(primal, replace(turned, params=cut.extraction.params), cut.saved, call) is None
 
 
 @pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
 def test_the_launch_with_its_values_compiles_under_nvrtc() -> None:
     primal, cut, call = extraction_of("relax", *(pairs()[name] for name in "vw"), 0.3)
-    kernel = launching.keeping(primal, cut.extraction, cut.saved, call)
+    kernel = fusion.keeping(primal, cut.extraction, cut.saved, call)
     assert kernel is not None
     assert nvrtc.resources(nvrtc.compile_cuda(cuda_source([kernel])))["relax_keep"].registers > 0

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import BatchDuplicated, Duplicated, launching
+from gpuad import BatchDuplicated, Duplicated, pipeline
 from gpuad.errors import LaunchError, UnsupportedError
-from gpuad.executors.host import Host
-from gpuad.executors.reference import Reference
+from gpuad.runtime.host import Host
+from gpuad.runtime.reference import Reference
 from gpuad.testing import check_gradient
 
 BITS = "__device__ void keep(float* p, float v) { atomicMax((int*)p, __float_as_int(v)); }"
@@ -137,7 +137,7 @@ def kernel(signature: str, body: str) -> Any:
 
 
 def run(k: Any, grid: Any, block: Any, args: Any, executor: Any = None) -> None:
-    with launching.executor_for_tests(executor or Reference()):
+    with pipeline.executor_for_tests(executor or Reference()):
         gpuad.autodiff(k, grid, block, args)
 
 
@@ -403,7 +403,7 @@ def test_gradient(name: str, executor: Any) -> None:
     signature, body, make = CHECKED[name]
     args = make(np.random.default_rng(3))
     host = isinstance(executor, Host)
-    with launching.executor_for_tests(executor), launching.nothing_plain_for_tests() if host else contextlib.nullcontext():
+    with pipeline.executor_for_tests(executor), pipeline.nothing_plain_for_tests() if host else contextlib.nullcontext():
         report = check_gradient(kernel(signature, body), args, grid=3, block=16, directions=1, race_check=not host)
     assert not any("no dot product" in note for note in report.notes), report
 
@@ -411,7 +411,7 @@ def test_gradient(name: str, executor: Any) -> None:
 @pytest.mark.parametrize("name", ["block in a loop", "while", "branches", "segments in loops"])
 def test_gradient_with_everything_recorded(name: str) -> None:
     signature, body, make = CHECKED[name]
-    with launching.executor_for_tests(Reference()), launching.everything_recorded_for_tests():
+    with pipeline.executor_for_tests(Reference()), pipeline.everything_recorded_for_tests():
         check_gradient(kernel(signature, body), make(np.random.default_rng(3)), grid=3, block=16, directions=1, race_check=False)
 
 
@@ -548,7 +548,7 @@ def test_a_result_that_only_decides() -> None:
 def test_a_split_pair_keeps_the_last_content() -> None:
     k = kernel("const double* x, double* y, int n", "if (i < n) fmaxkeep(&y[i % 2], x[i]);")
     augmented, reverse = gpuad.autodiff_thunk(k, x=Duplicated, y=Duplicated)
-    with launching.executor_for_tests(Reference()):
+    with pipeline.executor_for_tests(Reference()):
         x, y = np.arange(8.0), np.zeros(2)
         saved = augmented(1, 8, (x, y, 8))
         y[:] = 1  # the caller uses it for something else
@@ -575,7 +575,7 @@ def test_launch_after_launch_on_a_tape() -> None:
         program(x, y)
         return float(y.sum())
 
-    with launching.executor_for_tests(Reference()):
+    with pipeline.executor_for_tests(Reference()):
         x, y = Duplicated(values.copy(), np.zeros(24)), Duplicated(start.copy())
         tape = gpuad.Tape()
         for _ in range(2):
@@ -615,7 +615,7 @@ def test_second_derivatives(name: str) -> None:
     wanted = [(a - b) / 2e-6 for a, b in zip(gradient(1e-6), gradient(-1e-6), strict=True)]
     found = np.zeros(30), np.zeros(30)
     args = Duplicated(x.copy(), np.zeros(30)), Duplicated(y.copy(), w.copy()), np.zeros(1, np.int32), 30
-    with launching.executor_for_tests(Reference()):
+    with pipeline.executor_for_tests(Reference()):
         gpuad.hvp(k, 1, 32, args, (Duplicated(v.copy(), found[0]), Duplicated(u.copy(), found[1]), None, None))
     assert np.abs(wanted[0]).max() > 0.1
     for one, other in zip(wanted, found, strict=True):
@@ -631,7 +631,7 @@ def test_second_derivatives_that_are_refused() -> None:
     ):
         k = kernel("const double* x, double* y, double* z", body)
         pairs = [Duplicated(np.ones(4), np.ones(4)) for _ in range(6)]
-        with pytest.raises(UnsupportedError, match=message), launching.executor_for_tests(Reference()):
+        with pytest.raises(UnsupportedError, match=message), pipeline.executor_for_tests(Reference()):
             gpuad.hvp(k, 1, 4, tuple(pairs[:3]), tuple(pairs[3:]))
 
 
@@ -642,7 +642,7 @@ def test_elementwise_kernels_have_cupys_overloads() -> None:
     k = gpuad.ElementwiseKernel("float32 x, int32 c", "raw float32 y", "atomicMax(&y[c], x * x); atomicMin(&y[4 + c], x)", "pool")
     x, c = np.random.default_rng(1).standard_normal(30).astype(np.float32), (np.arange(30) % 4).astype(np.int32)
     y, dy, dx = np.zeros(8, np.float32), np.arange(1, 9).astype(np.float32), np.zeros(30, np.float32)
-    with launching.executor_for_tests(Reference()):
+    with pipeline.executor_for_tests(Reference()):
         gpuad.autodiff(k, Duplicated(x, dx), c, Duplicated(y, dy))
     wanted = np.zeros(30)
     for cell in range(4):

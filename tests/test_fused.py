@@ -11,10 +11,10 @@ import pytest
 from launch_tools import CASES, arguments, running
 
 import gpuad
-from gpuad import BatchDuplicated, Duplicated, api, launching
+from gpuad import BatchDuplicated, Duplicated, api, fusion, pipeline
+from gpuad.codegen.cpu.source import is_flat
 from gpuad.codegen.cuda import cuda_source
-from gpuad.codegen.host.source import is_flat
-from gpuad.executors.reference import Reference
+from gpuad.runtime.reference import Reference
 
 N = 20
 SOURCE = r"""
@@ -49,10 +49,10 @@ def watched(fuse: bool = True) -> Iterator[list[str]]:
             ran.append(kernel.name)
             super().launch(kernel, *args, **keywords)
 
-    with pytest.MonkeyPatch.context() as patch, launching.executor_for_tests(Watched()):
-        patch.setattr("gpuad.launching.joint.has_atomics", lambda _: False)  # as on a GPU, where atomics cost no cores
+    with pytest.MonkeyPatch.context() as patch, pipeline.executor_for_tests(Watched()):
+        patch.setattr("gpuad.fusion.forward_reverse.has_atomics", lambda _: False)  # as on a GPU, where atomics cost no cores
         if not fuse:
-            patch.setattr(launching, "fusing", lambda *_: None)
+            patch.setattr(pipeline, "fusing", lambda *_: None)
         yield ran
 
 
@@ -101,7 +101,7 @@ def test_overlap_batches_and_atomics_for_tests() -> None:
         gpuad.autodiff(kernel, *LAUNCH, (x, x, N))
         batch = BatchDuplicated(x.primal, (x.shadow, x.shadow.copy()))
         gpuad.autodiff(kernel, *LAUNCH, (batch, BatchDuplicated(w.primal, (w.shadow, w.shadow.copy())), N))
-        with launching.nothing_plain_for_tests():
+        with pipeline.nothing_plain_for_tests():
             gpuad.autodiff(kernel, *LAUNCH, (x, w, N))
         with gpuad.deterministic():
             gpuad.autodiff(gpuad.kernel(SOURCE, "pick"), *LAUNCH, (w, x, np.zeros(N, np.int32), N))
@@ -122,7 +122,7 @@ def test_on_a_cpu_atomics_do_not_take_the_cores_of_the_primal() -> None:
     with running("reference"):
         call = kernel.bind(*LAUNCH, args, 0, None)
         adjoint = kernel.reverse_for(api.pattern_of(kernel, call), call)
-        assert launching.fusing(kernel.primal(), adjoint, call, launching.stages(adjoint, call)) is None
+        assert fusion.fusing(kernel.primal(), adjoint, call, pipeline.stages(adjoint, call)) is None
 
 
 def test_no_copy_is_made() -> None:
@@ -137,7 +137,7 @@ def text(name: str) -> str:
     with running("reference"):
         call = kernel.bind(*LAUNCH, args, 0, None)
         adjoint = kernel.reverse_for(api.pattern_of(kernel, call), call)
-        both = launching.fusing(kernel.primal(), adjoint, call, launching.stages(adjoint, call))
+        both = fusion.fusing(kernel.primal(), adjoint, call, pipeline.stages(adjoint, call))
     assert both is not None
     return cuda_source([both.kernel])
 

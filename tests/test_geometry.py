@@ -13,8 +13,8 @@ from launch_tools import compiled, running
 
 import gpuad
 from gpuad import api
+from gpuad.accumulate.gather_legality import Failed, Gathering, judge
 from gpuad.analysis.injectivity import Digit, Form, Launch, narrowed
-from gpuad.gathering import Failed, Gathering, judge
 
 HEAD = 'extern "C" __global__ void k(const double* u, double* v, int m, int n) {'
 ROWS = "v[r * n + c] = u[r * n + c] * u[(r - 1) * n + c] + u[(r + 1) * n + c] * u[r * n + c - 1];"

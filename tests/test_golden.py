@@ -14,10 +14,10 @@ import pytest
 from launch_tools import CASES, arguments, compiled, shipped
 
 from gpuad import Duplicated
-from gpuad.differentiate import Adjoint, Pattern
 from gpuad.frontend.cuda.options import INCLUDE
 from gpuad.ir.nodes import Buffer, Stmt, Var
 from gpuad.ir.rewrite import walk_stmts
+from gpuad.pipeline.passes import Adjoint, Pattern
 
 
 @cache

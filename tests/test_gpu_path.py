@@ -15,10 +15,10 @@ from launch_tools import CASES, compiled
 
 import gpuad
 from gpuad import Duplicated, testing
-from gpuad.launching.states import fingerprint
-from gpuad.program.actions import Copying, perform
-from gpuad.program.memory import gathering, scattering
-from gpuad.program.region import Region
+from gpuad.pipeline.adjoint_memory import fingerprint
+from gpuad.runtime.actions import Copying, perform
+from gpuad.tape.region import Region
+from gpuad.tape.versions import gathering, scattering
 
 
 @pytest.mark.parametrize("name", CASES)

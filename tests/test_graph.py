@@ -13,9 +13,9 @@ from tape_tools import launch, pair
 from test_repeating import TWICE, N, _by_reverse, content, fill, fresh, play, random_step
 
 import gpuad
-from gpuad import Active, BatchDuplicated, Duplicated, LaunchError, TapeError, launching
+from gpuad import Active, BatchDuplicated, Duplicated, LaunchError, TapeError, pipeline
 from gpuad.api import Kernel
-from gpuad.executors.host import Host
+from gpuad.runtime.host import Host
 
 
 def _never(*_: Any, **__: Any) -> None:
@@ -319,7 +319,7 @@ def test_a_graph_allocates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Host, "zeros", _never)
         monkeypatch.setattr(Host, "copy", _never)
         graph.launch()
-        with launching.nothing_chained_for_tests():
+        with pipeline.nothing_chained_for_tests():
             assert len(tape.graph({y: 1.0})) > 10 > len(graph)
 
 

@@ -11,11 +11,11 @@ import pytest
 from launch_tools import EXECUTORS, compiled, running
 
 import gpuad
-from gpuad import Duplicated, launching
+from gpuad import Duplicated, pipeline
 from gpuad.codegen.cuda import cuda_source
 from gpuad.errors import UnsupportedError
-from gpuad.executors import nvrtc
-from gpuad.executors.reference import BarrierError, RaceError, Reference
+from gpuad.runtime import nvrtc
+from gpuad.runtime.reference import BarrierError, RaceError, Reference
 from gpuad.testing import check_gradient
 
 HEAD = """#include <cooperative_groups.h>
@@ -285,7 +285,7 @@ def test_a_sync_of_tiles_orders_their_lanes(order: Any) -> None:
     executor = Reference(order=order, seed=1)
     for body in (*good, *bad):
         kernel = compiled(source(TILES + body), "k")
-        with launching.executor_for_tests(executor), pytest.raises(RaceError) if body in bad else contextlib.nullcontext():
+        with pipeline.executor_for_tests(executor), pytest.raises(RaceError) if body in bad else contextlib.nullcontext():
             kernel(1, 64, (np.ones(64), np.zeros(64)))
 
 

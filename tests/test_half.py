@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Active, CompileError, Duplicated, LaunchError, ShadowError, UnsupportedError, launching, testing
+from gpuad import Active, CompileError, Duplicated, LaunchError, ShadowError, UnsupportedError, pipeline, testing
 from gpuad.codegen.cuda import cuda_source
-from gpuad.executors import nvrtc
-from gpuad.executors.host import Host
-from gpuad.executors.reference import Reference
 from gpuad.ir.dtypes import dtype_of
 from gpuad.ir.types import BF16
+from gpuad.runtime import nvrtc
+from gpuad.runtime.host import Host
+from gpuad.runtime.reference import Reference
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 DTYPES = {"half": np.dtype(np.float16), "bfloat16": BFLOAT16}
@@ -98,7 +98,7 @@ def active(kind: str = "half") -> list[Any]:
 @pytest.mark.parametrize("kind", DTYPES)
 @pytest.mark.parametrize("name", BODIES)
 def test_gradient(name: str, kind: str) -> None:
-    with launching.executor_for_tests(Reference()):
+    with pipeline.executor_for_tests(Reference()):
         testing.check_gradient(kernel_of(BODIES[name], kind), active(kind), grid=1, block=8)
 
 
@@ -111,7 +111,7 @@ def test_executors_agree(name: str, kind: str) -> None:
         args = active(kind)
         for k, argument in enumerate(args[:4]):
             argument.shadow[...] = np.arange(argument.shadow.size).reshape(argument.shadow.shape) * 0.125 + k
-        with launching.executor_for_tests(executor):
+        with pipeline.executor_for_tests(executor):
             gpuad.autodiff(kernel_of(BODIES[name], kind), 1, 8, args)
         sides.append([x for a in args[:5] for x in (getattr(a, "primal", None), a.shadow) if x is not None])
     for host, reference in zip(*sides, strict=True):
@@ -148,7 +148,7 @@ def test_every_number_is_kept(executor: Any, kind: str) -> None:
     f[1 << 14 : (1 << 14) + 3] = np.nan, np.inf, -np.inf
     d = f.astype(np.float64) * (1 + np.where(np.arange(size) % 2, 1, -1) * 2.0**-40)  # beside a tie, where a float would be on it
     same, rounded, once = (np.zeros_like(bits) for _ in range(3))
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.kernel(HEADERS + spelled(text, kind), "k")(256, 256, (bits, same, f, rounded, d, once, size))
     with np.errstate(invalid="ignore"):  # signalling NaNs
         real = ~np.isnan(bits)
@@ -179,7 +179,7 @@ def test_contributions_too_small_for_a_half_are_kept(executor: Any) -> None:
     text = """#include <cuda_fp16.h>
     extern "C" __global__ void k(const half* x, float* y) { y[blockIdx.x * blockDim.x + threadIdx.x] = __half2float(x[0]); }"""
     x, y = Duplicated(np.ones(1, np.float16)), Duplicated(np.zeros(4096, np.float32), np.ones(4096, np.float32))
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(gpuad.kernel(text, "k"), 16, 256, (x, y))
     assert x.shadow.dtype == np.float32
     assert x.shadow[0] == 4096
@@ -192,7 +192,7 @@ def test_tape_and_views(executor: Any) -> None:
     x = np.array([1.5, 2.0, 3.0, 0.5], np.float16)
     a = Duplicated(x.copy())
     tape = gpuad.Tape()
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         with tape:
             square[1, 4](a, 4)
             square[1, 4](a[1:], 2)
@@ -229,7 +229,7 @@ def test_an_atomic_addition_rounds_each_time(executor: Any, kind: str) -> None:
     text = """extern "C" __global__ void k(const half* x, half* y) { atomicAdd(y, x[blockIdx.x * blockDim.x + threadIdx.x]); }"""
     dtype = DTYPES[kind]
     x, y = Duplicated(np.ones(600, dtype)), Duplicated(np.zeros(1, dtype), np.ones(1, np.float32))
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(gpuad.kernel(HEADERS + spelled(text, kind), "k"), 3, 200, (x, y))
     assert y.primal[0] == (600 if kind == "half" else 256)
     assert (x.shadow == 1).all()
@@ -242,7 +242,7 @@ def test_module_memory(executor: Any) -> None:
     k, dw, dsums = gpuad.kernel(HEADERS + spelled(text, "bfloat16"), "k"), np.zeros(3, np.float32), np.ones((1, 2), np.float32)
     k.get_global("w")[...] = [1, 2, 4]
     x = Duplicated(np.array([0.5, 0.25, 2, 1], BFLOAT16))
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(k.with_shadow("w", dw).with_shadow("sums", dsums), 1, 4, (x,))
     assert np.array_equal(k.get_global("sums").astype(float).ravel(), [0.5 + 0.5 + 8 + 1, 3.75])
     assert np.array_equal(dw, [1.5, 0.25, 2])
@@ -253,7 +253,7 @@ def test_the_result_of_an_atomic(executor: Any) -> None:
     """It may say where to write, not what."""
     slot = 'extern "C" __global__ void k(half* c, const float* x, float* y) { y[(int)(float)atomicAdd(c, half(1.0f))] = x[0]; }'
     x, y = Duplicated(np.ones(1, np.float32)), Duplicated(np.zeros(5, np.float32), np.arange(5, dtype=np.float32))
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(gpuad.kernel(HEADERS + spelled(slot, "bfloat16"), "k"), 1, 5, (np.zeros(1, BFLOAT16), x, y))
     assert x.shadow[0] == 10
 
@@ -308,7 +308,7 @@ def test_second_derivatives(kind: str) -> None:
     value = np.array([1.5, 2, 1, 0.5])
     x, x_dot = Duplicated(value.astype(dtype), one.copy()), Duplicated(one.copy(), np.zeros(4, np.float32))
     p, p_dot = Duplicated(np.zeros((4, 2), dtype)), Duplicated(np.zeros((4, 2), np.float32))
-    with launching.executor_for_tests(Reference()):
+    with pipeline.executor_for_tests(Reference()):
         gpuad.hvp(k, 1, 4, (x, 2.0, p), (x_dot, None, p_dot))
     assert np.array_equal(x.shadow, 6 * value**2)
     assert np.array_equal(x_dot.shadow, 12 * value)

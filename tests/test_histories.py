@@ -12,10 +12,10 @@ from test_boxes import NX, Run, kernel
 
 import gpuad
 from gpuad import Duplicated
-from gpuad.cases import kernel_folder
-from gpuad.program.actions import Copying
-from gpuad.program.histories import redirected
-from gpuad.program.launch import Kept
+from gpuad.runtime.actions import Copying
+from gpuad.tape.buffer_rotation import redirected
+from gpuad.tape.recorded_launch import Kept
+from gpuad.tools.cases import kernel_folder
 
 SIDE = 80
 STEPS = 5
@@ -96,8 +96,8 @@ def test_what_is_read_again_when_something_else_is_overwritten_stays_where_it_is
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_random_programs(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stencils over part of a field, in place, views, three fields: by a graph as by a tape, however much has to be copied along."""
-    monkeypatch.setattr("gpuad.program.memory.GAPS", 10)
-    monkeypatch.setattr("gpuad.program.histories._LITTLE", 10)
+    monkeypatch.setattr("gpuad.tape.versions.GAPS", 10)
+    monkeypatch.setattr("gpuad.tape.buffer_rotation._LITTLE", 10)
     elsewhere = 0
     for number in range(first, first + 20):
         run = Run(number)

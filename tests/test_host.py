@@ -16,16 +16,9 @@ import pytest
 from ir_tools import buffer, call, const, f32, index, kernel, op, unsigned_index, var
 from random_kernels import SIZE, SLOTS, RandomKernel
 
-from gpuad.codegen.host.source import host_source
-from gpuad.codegen.host.widen import wrapping
-from gpuad.differentiate import primal_of
+from gpuad.codegen.cpu.source import host_source
+from gpuad.codegen.cpu.widen import wrapping
 from gpuad.errors import CompileError, LaunchError
-from gpuad.executors import cache
-from gpuad.executors.base import Dim3, Memory
-from gpuad.executors.compiler import Compiler
-from gpuad.executors.crew import the_crew
-from gpuad.executors.host import Host, default_workers
-from gpuad.executors.reference.reference import Reference
 from gpuad.frontend.cuda import parse
 from gpuad.ir.functions import FUNCTIONS
 from gpuad.ir.nodes import (
@@ -51,6 +44,13 @@ from gpuad.ir.nodes import (
 )
 from gpuad.ir.types import BOOL, F32, F64, I32, I64, U32, U64, Scalar
 from gpuad.ir.verify import verify
+from gpuad.pipeline.passes import primal_of
+from gpuad.runtime import cache
+from gpuad.runtime.base import Dim3, Memory
+from gpuad.runtime.compiler import Compiler
+from gpuad.runtime.host import Host, default_workers
+from gpuad.runtime.reference.reference import Reference
+from gpuad.runtime.thread_pool import the_crew
 from gpuad.source import SourceFile
 
 SEEDS = range(24)

@@ -9,8 +9,8 @@ import pytest
 
 import gpuad
 from gpuad.codegen import host_source
-from gpuad.differentiate import primal_of
 from gpuad.frontend.cuda import parse
+from gpuad.pipeline.passes import primal_of
 from gpuad.source import SourceFile
 
 SOURCE = """

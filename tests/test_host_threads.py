@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import launching
+from gpuad import pipeline
 from gpuad.codegen import host_source
-from gpuad.executors.host import Host
-from gpuad.executors.library import compiled
+from gpuad.runtime.host import Host
+from gpuad.runtime.library import compiled
 
 SOURCE = """
 extern "C" __global__ void step(const double* x, double* y, int n)
@@ -44,7 +44,7 @@ def kernel() -> Any:
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 17])
 def test_each_part_of_many_launches_is_run_once(kernel: Any, workers: int) -> None:
-    with launching.executor_for_tests(Host(workers)):
+    with pipeline.executor_for_tests(Host(workers)):
         assert np.array_equal(stepped(kernel, 200), 200 * (X * np.roll(X, -1)))
 
 
@@ -52,7 +52,7 @@ def test_launches_of_several_callers_do_not_mix(kernel: Any) -> None:
     """One of them has the threads, the others run alone."""
     found: list[Any] = []
     callers = [threading.Thread(target=lambda: found.append(stepped(kernel, 50))) for _ in range(4)]
-    with launching.executor_for_tests(Host(3)):
+    with pipeline.executor_for_tests(Host(3)):
         for caller in callers:
             caller.start()
         for caller in callers:
@@ -116,7 +116,7 @@ def test_a_text_without_a_crew_does_all_by_itself(kernel: Any) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_the_child_of_a_fork_has_threads_of_its_own(kernel: Any) -> None:
-    with launching.executor_for_tests(Host(2)):
+    with pipeline.executor_for_tests(Host(2)):
         expected = stepped(kernel, 3)
         child = os.fork()
         if child == 0:

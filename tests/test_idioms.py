@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, launching
+from gpuad import Duplicated, pipeline
 from gpuad.errors import UnsupportedError
 
 GUIDE = """
@@ -56,7 +56,7 @@ def _check(executor: Any, helper: str, kind: str) -> None:
     h, dh = np.zeros(3, kind), np.array([1, 10, 100], kind)
     at = np.array([0, 2, 0, 1, 2, 2, 0, 1], np.int32)
     text = helper + KERNEL.replace("T*", ("double*" if kind == "float64" else "float*"))
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(gpuad.kernel(text, "k"), 2, 4, (Duplicated(x, dx), Duplicated(h, dh), at, 8))
     wanted = np.zeros(3)
     np.add.at(wanted, at, np.arange(1.0, 9.0) ** 2)

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuad.codegen.host.source import host_source
-from gpuad.differentiate import primal_of
-from gpuad.executors.base import Memory
-from gpuad.executors.host import Host
-from gpuad.executors.reference import Reference
+from gpuad.codegen.cpu.source import host_source
 from gpuad.frontend.cuda import parse
 from gpuad.ir.nodes import Alloc, Kernel
 from gpuad.ir.rewrite import walk_stmts
-from gpuad.ir.unroll import unroll
 from gpuad.ir.verify import verify
+from gpuad.optimize.local_array_unrolling import unroll
+from gpuad.pipeline.passes import primal_of
+from gpuad.runtime.base import Memory
+from gpuad.runtime.host import Host
+from gpuad.runtime.reference import Reference
 from gpuad.source import SourceFile
 
 WIDTH = 64

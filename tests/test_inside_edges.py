@@ -10,7 +10,7 @@ from gather_tools import agree, is_gathered, pairs, reverse
 from launch_tools import compiled, running
 
 from gpuad import Duplicated
-from gpuad.codegen.host.source import host_source
+from gpuad.codegen.cpu.source import host_source
 
 KERNEL = """extern "C" __global__ void k(const double* u, double* v, const double* c, int nx, int ny) {
     int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;

@@ -16,8 +16,8 @@ from launch_tools import EXECUTORS, running
 import gpuad
 from gpuad import Active, CompileError, Duplicated, LaunchError, Tape, UnsupportedError, autodiff, jit
 from gpuad.codegen.cuda import cuda_source
-from gpuad.executors import nvrtc
 from gpuad.frontend.python_jit.names import Builtin
+from gpuad.runtime import nvrtc
 from gpuad.testing import check_gradient
 
 RNG = np.random.default_rng(5)

@@ -14,11 +14,11 @@ import pytest
 from ml_dtypes import bfloat16
 
 from gpuad.arguments import bind
-from gpuad.cases import Case, all_cases
 from gpuad.frontend.cuda import parse
 from gpuad.ir.nodes import Kernel
 from gpuad.ir.verify import verify
-from gpuad.transform.normalize import normalize
+from gpuad.lower.normalize import normalize
+from gpuad.tools.cases import Case, all_cases
 
 Arrays = dict[str, Any]
 CASES = {case.id: case for case in all_cases()}

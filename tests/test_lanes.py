@@ -12,12 +12,12 @@ import pytest
 from random_kernels import SIZE, SLOTS, RandomKernel
 
 from gpuad.codegen import host_source
-from gpuad.differentiate import primal_of
-from gpuad.executors.base import Memory
-from gpuad.executors.host import Host
-from gpuad.executors.reference import Reference
 from gpuad.frontend.cuda import parse
 from gpuad.ir.nodes import Kernel
+from gpuad.pipeline.passes import primal_of
+from gpuad.runtime.base import Memory
+from gpuad.runtime.host import Host
+from gpuad.runtime.reference import Reference
 from gpuad.source import SourceFile
 
 THREAD = "int i = blockIdx.x * blockDim.x + threadIdx.x;"

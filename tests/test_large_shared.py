@@ -14,18 +14,18 @@ from launch_tools import compiled
 from shared_cases import SHARED
 
 import gpuad.codegen.cuda
-from gpuad import Active, Duplicated, launching
-from gpuad.differentiate import Pattern
+from gpuad import Active, Duplicated, pipeline
+from gpuad.accumulate.shared_memory_spill import spilled
 from gpuad.errors import LaunchError
-from gpuad.executors import nvrtc
-from gpuad.executors.base import Argument, Dim3, Memory
-from gpuad.executors.reference import Reference
 from gpuad.ir.nodes import Kernel
 from gpuad.ir.shared import DECLARED_BYTES, OWN_BYTES, dynamic_bytes, shared_arrays, shared_bytes
 from gpuad.ir.types import F64
 from gpuad.ir.verify import verify
+from gpuad.pipeline.passes import Pattern
+from gpuad.runtime import nvrtc
+from gpuad.runtime.base import Argument, Dim3, Memory
+from gpuad.runtime.reference import Reference
 from gpuad.testing import check_gradient
-from gpuad.transform.spill import spilled
 
 
 def reverse() -> Kernel:
@@ -53,7 +53,7 @@ class Small(Reference):
 @pytest.mark.parametrize("name", SHARED)
 def test_kernels_without_any_shared_memory(name: str) -> None:
     case, device = SHARED[name], Small(0)
-    with launching.executor_for_tests(device):
+    with pipeline.executor_for_tests(device):
         args = case.make(np.random.default_rng(0))
         check_gradient(compiled(case.text, "k"), args, grid=case.grid, block=case.block, directions=1, race_check=True)
     assert bool(device.moved) is ("__shared__" in case.text)
@@ -135,7 +135,7 @@ def gradient(cupy: Any) -> Any:
 def test_gradient_with_much_and_with_little_shared_memory(cupy: Any, monkeypatch: pytest.MonkeyPatch, kibibytes: int) -> None:
     r = np.random.default_rng(0)
     x, dx, dy = r.uniform(0.5, 1, 32), np.zeros(32), r.normal(size=32)
-    with launching.executor_for_tests(Reference()):
+    with pipeline.executor_for_tests(Reference()):
         gpuad.autodiff(compiled(LARGE, "k"), 2, 16, (Duplicated(x, dx), Duplicated(np.zeros(32), dy)))
     monkeypatch.setitem(fake_cupy.Device.attributes, "MaxSharedMemoryPerBlockOptin", kibibytes * 1024)
     np.testing.assert_allclose(gradient(cupy), dx, rtol=1e-12, atol=1e-13)

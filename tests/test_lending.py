@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, launching, ops
-from gpuad.annotations import address
-from gpuad.executors.base import Memory
-from gpuad.executors.reference import Reference
+from gpuad import Duplicated, ops, pipeline
+from gpuad.arguments.annotations import address
+from gpuad.runtime.base import Memory
+from gpuad.runtime.reference import Reference
 
 N = 5
 
@@ -40,7 +40,7 @@ class Watched(Reference):
 @contextmanager
 def _watched() -> Iterator[Watched]:
     executor = Watched()
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         yield executor
 
 

@@ -13,7 +13,7 @@ import pytest
 from launch_tools import running
 
 import gpuad
-from gpuad import Duplicated, LaunchError, launching
+from gpuad import Duplicated, LaunchError, pipeline
 from gpuad.api import Kernel
 
 SOURCE = r"""
@@ -320,7 +320,7 @@ def test_split_pairs_of_one_kernel() -> None:
     k, rng = gpuad.kernel(STENCIL, "smooth"), np.random.default_rng(0)
     active = {"x": Duplicated, "y": Duplicated, "a": gpuad.Active}
     pair, other = (gpuad.autodiff_thunk(k, **chosen) for chosen in (active, {"x": Duplicated, "y": Duplicated}))
-    switches = (gpuad.deterministic, launching.nothing_plain_for_tests, launching.everything_recorded_for_tests, gpuad.deterministic)
+    switches = (gpuad.deterministic, pipeline.nothing_plain_for_tests, pipeline.everything_recorded_for_tests, gpuad.deterministic)
     for switch in (None, None, *switches, None):
         x, seed, a = rng.random(N), rng.random(N), rng.random()
         with switch() if switch is not None else contextlib.nullcontext():
@@ -346,7 +346,7 @@ def test_a_known_split_pair_is_not_looked_for_again(monkeypatch: pytest.MonkeyPa
 def test_switches_are_looked_at_in_each_call() -> None:
     k, x, seed = gpuad.kernel(STENCIL, "smooth"), np.arange(1.0, N + 1), np.ones(N)
     wanted = expected(x, seed, 0.5)
-    for switch in (gpuad.deterministic(), launching.nothing_plain_for_tests(), launching.everything_recorded_for_tests()):
+    for switch in (gpuad.deterministic(), pipeline.nothing_plain_for_tests(), pipeline.everything_recorded_for_tests()):
         gradient(k, x, seed, 0.5)
         with switch:
             found = gradient(k, x, seed, 0.5)

@@ -18,8 +18,8 @@ from launch_tools import EXECUTORS, running
 
 import gpuad
 from gpuad import Duplicated, LaunchError, Tape, TapeError, ops
-from gpuad.executors import locked
-from gpuad.program.context import current
+from gpuad.api.recorder import current
+from gpuad.runtime import array_locks
 
 N = 8
 SOURCE = """
@@ -34,7 +34,7 @@ SQUARE, TIMES, PLUS = (gpuad.kernel(SOURCE, name) for name in ("square", "times"
 def executor(request: pytest.FixtureRequest) -> Iterator[None]:
     with running(request.param):
         yield
-    assert current.get() is None and not locked.held
+    assert current.get() is None and not array_locks.held
 
 
 def numbers(n: int = N) -> Any:
@@ -587,7 +587,7 @@ def test_an_interrupt_anywhere_on_the_way_in_and_out(known: bool, keep: bool) ->
         hit, more = interrupted(program, times)
         if not keep:
             del hit  # with its traceback go the frames that it holds
-            assert x.flags.writeable and base.flags.writeable and current.get() is None and not locked.held, times
+            assert x.flags.writeable and base.flags.writeable and current.get() is None and not array_locks.held, times
         if more:
             with contextlib.suppress(TapeError):  # as most say; what came when all was done has changed nothing
                 tape.reverse({X: 1.0})

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, launching
+from gpuad import Duplicated, pipeline
 from gpuad.codegen import host_source
-from gpuad.differentiate import primal_of
-from gpuad.executors.base import Memory
-from gpuad.executors.host import Host
-from gpuad.executors.reference import Reference
 from gpuad.frontend.cuda import parse
 from gpuad.ir.nodes import Kernel
+from gpuad.pipeline.passes import primal_of
+from gpuad.runtime.base import Memory
+from gpuad.runtime.host import Host
+from gpuad.runtime.reference import Reference
 from gpuad.source import SourceFile
 from gpuad.testing import check_gradient
 
@@ -164,7 +164,7 @@ def test_gradients(name: str) -> None:
     for n, block in ((70, 64), (33, 8)):
         x, w, y = random.normal(size=6 * n + 9), random.normal(size=20), random.normal(size=n)
         p = random.integers(0, 9, n + 9).astype(np.int32)
-        with launching.executor_for_tests(HOST):
+        with pipeline.executor_for_tests(HOST):
             check_gradient(
                 k, (Duplicated(x), Duplicated(w), Duplicated(y), p, np.int32(n), np.int32(6)), grid=(-(-n // block),), block=(block,)
             )

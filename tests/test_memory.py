@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gpuad.errors import LaunchError
-from gpuad.executors.base import Memory
-from gpuad.executors.memory import element_range, resolve, same_allocation
+from gpuad.runtime.base import Memory
+from gpuad.runtime.memory import element_range, resolve, same_allocation
 
 
 def check(array: np.ndarray, root_size: int, offset: int) -> None:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, launching, testing
+from gpuad import Duplicated, pipeline, testing
 from gpuad.codegen.cuda import cuda_source
 from gpuad.errors import LaunchError, ShadowError, TapeError, UnsupportedError
-from gpuad.executors import nvrtc
+from gpuad.runtime import nvrtc
 
 TEXT = """
 namespace filter { __constant__ double w[3]; }
@@ -61,7 +61,7 @@ def _gradient(kernel: Any, x: Any, y: Any, dy: Any) -> Any:
 def test_constants_are_read(executor: Any) -> None:
     x, y, dy = _x(), np.zeros(20), _x()[::-1].copy()
     result, jacobian = _smoothed(x)
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         dx = _gradient(_smooth(), x, y, dy)
         testing.check_gradient(_smooth(), (_x(), _x(), 20), grid=2, block=16)
     np.testing.assert_allclose(y, result)
@@ -107,7 +107,7 @@ def test_memory_without_a_value_is_not_read() -> None:
 
 def test_integers_are_counted_once(executor: Any) -> None:
     kernel, x, dx = gpuad.kernel(TEXT, "counted"), _x(), np.ones(20)
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(kernel, 1, 32, (Duplicated(x, dx), 20))
         assert kernel.get_global("count") == 20
         testing.check_gradient(kernel, (_x(), 20), grid=1, block=32)
@@ -135,7 +135,7 @@ def test_active_values_need_a_shadow() -> None:
 
 def test_a_shadow_for_what_is_written(executor: Any) -> None:
     shadow, x, dx = np.array([[3.0, 4.0], [5.0, 6.0]]), _x(2), np.ones(2)
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(gpuad.kernel(TEXT, "keep").with_shadow("table", shadow), 1, 2, (Duplicated(x, dx),))
     assert dx.tolist() == [5, 6]
     assert shadow.tolist() == [[0, 0], [5, 6]]
@@ -144,7 +144,7 @@ def test_a_shadow_for_what_is_written(executor: Any) -> None:
 def test_a_shadow_for_constants(executor: Any) -> None:
     """The gradient with respect to the filter, by central differences of the primal alone."""
     kernel, x, y, dw = _smooth(), _x(), np.zeros(20), np.zeros(3)
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(kernel.with_shadow("w", dw), 1, 32, (Duplicated(y, np.ones(20)), x, 20))
         testing.check_gradient(kernel.with_shadow("w", np.zeros(3)), (Duplicated(y, y), x, 20), grid=1, block=32)
     for k in range(3):
@@ -185,7 +185,7 @@ def test_vectors(executor: Any) -> None:
     kernel, x, dx, dc = gpuad.kernel(text, "k"), np.array([1.0, 2, 3]), np.ones(3), np.zeros((3, 4), np.float32)
     kernel.get_global("c")[:] = np.arange(12).reshape(3, 4)
     kernel.get_global("d")[:] = 5
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(kernel.with_shadow("c", dc), 1, 3, (Duplicated(x, dx),))
     assert (x.tolist(), dx.tolist(), kernel.get_global("d").tolist()) == ([36, 55, 116], [2, 20, 54], [5, 3])
     assert dc.tolist() == [[0, 1, 0, 0], [0, 4, 0, 15], [0, 9, 0, 0]]
@@ -306,7 +306,7 @@ def test_structs_are_read(executor: Any) -> None:
     assert (kernel.get_global("physics").shape, springs.shape, springs.dtype.names) == ((), (3,), ("rest", "stiff"))
     dsprings, dphysics, dlongest, dx = (np.zeros_like(a) for a in (springs, kernel.get_global("physics"), kernel.get_global("longest"), x))
     active = kernel.with_shadow("springs", dsprings).with_shadow("physics", dphysics).with_shadow("longest", dlongest)
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         testing.check_gradient(kernel, (f.copy(), x, 20), grid=2, block=16)
         dlongest["rest"] = 7
         gpuad.autodiff(active, 2, 16, (Duplicated(f, df), Duplicated(x, dx), 20))
@@ -327,7 +327,7 @@ def test_structs_are_written(executor: Any) -> None:
     longest = kernel.get_global("longest")
     longest[...] = 1, 3
     dlongest = np.ones_like(longest)
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(kernel.with_shadow("longest", dlongest), 1, 1, (Duplicated(x, dx),))
     assert np.allclose(longest.item(), (1 + 3 * x[0] ** 2, 3))
     assert np.allclose(dx, 6 * x)

@@ -28,10 +28,7 @@ from surface_tools import (
     while_,
 )
 
-from gpuad.cases import Case, all_cases
 from gpuad.errors import UnsupportedError
-from gpuad.executors.base import Memory
-from gpuad.executors.reference import Reference
 from gpuad.frontend.cuda import parse
 from gpuad.ir import surface
 from gpuad.ir.nodes import Accumulate, For, How, If, Kernel, Load, Stmt, Store, Var, While
@@ -39,7 +36,10 @@ from gpuad.ir.printer import to_text
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.ir.types import BOOL, F32, F64, I32, I64, U8, U32, Array, Pointer, Vector
 from gpuad.ir.verify import verify
-from gpuad.transform.normalize import Aliases, normalize
+from gpuad.lower.normalize import Aliases, normalize
+from gpuad.runtime.base import Memory
+from gpuad.runtime.reference import Reference
+from gpuad.tools.cases import Case, all_cases
 
 
 class Names:

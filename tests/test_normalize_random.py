@@ -31,12 +31,12 @@ from surface_tools import (
     while_,
 )
 
-from gpuad.executors.base import Memory
-from gpuad.executors.reference import Reference
 from gpuad.ir.printer import to_text
 from gpuad.ir.types import F32, I32, U32, Array
 from gpuad.ir.verify import verify
-from gpuad.transform.normalize import normalize
+from gpuad.lower.normalize import normalize
+from gpuad.runtime.base import Memory
+from gpuad.runtime.reference import Reference
 
 N = 8
 

@@ -9,8 +9,6 @@ from random_kernels import RandomKernel
 
 from gpuad.codegen import cuda_source
 from gpuad.errors import CompileError
-from gpuad.executors import nvrtc
-from gpuad.executors.nvrtc import Resources, compile_cuda, launchable, resources
 from gpuad.ir.functions import FUNCTIONS
 from gpuad.ir.nodes import (
     Accumulate,
@@ -32,6 +30,8 @@ from gpuad.ir.nodes import (
     Take,
 )
 from gpuad.ir.types import BOOL, F32, F64, I32, I64, U32, U64, Scalar, Space
+from gpuad.runtime import nvrtc
+from gpuad.runtime.nvrtc import Resources, compile_cuda, launchable, resources
 
 ARCHITECTURES = ("sm_75", "sm_90", "sm_100")
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from launch_tools import CASES, arguments, shipped
 
-from gpuad import launching
+from gpuad import fusion, pipeline
 from gpuad.api import pattern_of
 from gpuad.codegen.cuda import cuda_source
-from gpuad.executors import nvrtc
+from gpuad.runtime import nvrtc
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
 
@@ -56,6 +56,6 @@ def test_forward_and_reverse_in_one_kernel_compile(name: str) -> None:
     chosen = shipped(name).suited(None, shared_mem)
     call = chosen.bind(grid, block, arguments(name), shared_mem, None)
     adjoint = chosen.reverse_for(pattern_of(chosen, call), call)
-    both = launching.fusing(chosen.primal(call.aliases()), adjoint, call, launching.stages(adjoint, call))
+    both = fusion.fusing(chosen.primal(call.aliases()), adjoint, call, pipeline.stages(adjoint, call))
     if both is not None:
         assert nvrtc.resources(nvrtc.compile_cuda(cuda_source([both.kernel])))[both.kernel.name].registers > 0

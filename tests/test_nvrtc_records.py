@@ -11,8 +11,8 @@ import test_vectors
 
 from gpuad import Active, Duplicated
 from gpuad.codegen.cuda import cuda_source
-from gpuad.executors import nvrtc
 from gpuad.ir.types import Pointer
+from gpuad.runtime import nvrtc
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuad import Active, Const, Duplicated, LaunchError, ShadowError, Tape, TapeError, UnsupportedError, launching, ops, stop_gradient
+from gpuad import Active, Const, Duplicated, LaunchError, ShadowError, Tape, TapeError, UnsupportedError, ops, pipeline, stop_gradient
 from gpuad.codegen.cuda import cuda_source
-from gpuad.executors import nvrtc
-from gpuad.executors.host import Host
-from gpuad.executors.reference import Reference
 from gpuad.ops import elementwise, table, text
+from gpuad.runtime import nvrtc
+from gpuad.runtime.host import Host
+from gpuad.runtime.reference import Reference
 
 HOST, REFERENCE = Host(), Reference()
 RNG = np.random.default_rng(7)
@@ -22,7 +22,7 @@ RNG = np.random.default_rng(7)
 
 @pytest.fixture(params=["host", "reference"])
 def executor(request: pytest.FixtureRequest) -> Iterator[None]:
-    with launching.executor_for_tests({"host": HOST, "reference": REFERENCE}[request.param]):  # type: ignore[arg-type]
+    with pipeline.executor_for_tests({"host": HOST, "reference": REFERENCE}[request.param]):  # type: ignore[arg-type]
         yield
 
 
@@ -630,7 +630,7 @@ def check_directions(call: Any, x: Any) -> None:
 
 @pytest.mark.parametrize("name", REAL_TO_COMPLEX)
 def test_a_real_operand_of_a_complex_result_gets_the_real_part(name: str) -> None:
-    with launching.executor_for_tests(REFERENCE):
+    with pipeline.executor_for_tests(REFERENCE):
         check_directions(REAL_TO_COMPLEX[name], positive(2, 3))
 
 
@@ -727,7 +727,7 @@ def test_constants_are_operands_as_plain_arrays_are(name: str) -> None:
     found = []
     for mark in (Const, np.asarray):
         x, tape = Duplicated(np.array([1.0, 2.0, 3.0])), Tape()
-        with launching.executor_for_tests(REFERENCE), tape:
+        with pipeline.executor_for_tests(REFERENCE), tape:
             y = CONSTANT[name](mark(np.array([4.0, 5.0, 7.0])), x)
         if isinstance(y, Duplicated):
             tape.reverse({y: 1.0})
@@ -738,7 +738,7 @@ def test_constants_are_operands_as_plain_arrays_are(name: str) -> None:
 
 def test_products_of_masks_count() -> None:
     a, b = np.array([[True, True], [False, True]]), np.array([[100, 100], [100, 100]], np.int8)
-    with launching.executor_for_tests(REFERENCE):
+    with pipeline.executor_for_tests(REFERENCE):
         check(lambda x: ops.einsum("ij,jk,kl,l->i", a, a, b, x), positive(2), plain=lambda x: a.astype(float) @ a @ b.astype(float) @ x)
 
 
@@ -861,7 +861,7 @@ def mixed(x: Any, w: Any) -> Any:
     return y * y.T[::-1].T
 
 
-@pytest.mark.parametrize("way", [launching.everything_recorded_for_tests, launching.nothing_plain_for_tests])
+@pytest.mark.parametrize("way", [pipeline.everything_recorded_for_tests, pipeline.nothing_plain_for_tests])
 def test_with_analyses_off(way: Any) -> None:
     with way():
         check(mixed, positive(3, 4), positive(4))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, launching, testing
+from gpuad import Duplicated, pipeline, testing
 from gpuad.errors import UnsupportedError
 
 rng = np.random.default_rng(5)
@@ -51,7 +51,7 @@ def _fields() -> tuple[Any, Any, Any]:
 @pytest.mark.parametrize("body", BODIES)
 def test_with_and_without(executor: Any, body: str) -> None:
     kernel, (x, b, y) = _kernel(body), _fields()
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         for given in (b, None):
             testing.check_gradient(kernel, (x, given, y, N), grid=2, block=8)
 

@@ -14,9 +14,9 @@ from test_repeating import N, content, fill, fresh, play, random_step
 
 import gpuad
 from gpuad import Active, LaunchError, TapeError
-from gpuad.executors.base import Memory
-from gpuad.program.placed import Placed, placed
-from gpuad.program.region import span
+from gpuad.runtime.base import Memory
+from gpuad.tape.in_place_seeds import Placed, placed
+from gpuad.tape.region import span
 
 Held = dict[str, Any]
 
@@ -317,7 +317,7 @@ def test_a_failure_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
 
     recorded(tape, stencils, h)
     with monkeypatch.context() as patch:
-        patch.setattr("gpuad.tape.perform", fail)
+        patch.setattr("gpuad.tape.tape.perform", fail)
         with pytest.raises(LaunchError):
             tape.reverse({h["c"]: h["s"]})
     with pytest.raises(TapeError, match="undefined"):

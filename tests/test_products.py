@@ -7,7 +7,7 @@ import pytest
 from launch_tools import EXECUTORS
 
 import gpuad
-from gpuad import Duplicated, launching, testing
+from gpuad import Duplicated, pipeline, testing
 
 TEXT = """extern "C" __global__ void k(const double* x, const double* y, double* v) {{
     double a = x[threadIdx.x], b = y[threadIdx.x];
@@ -17,7 +17,7 @@ TEXT = """extern "C" __global__ void k(const double* x, const double* y, double*
 
 def gradient(expression: str, x: float, y: float) -> tuple[float, float]:
     pairs = [Duplicated(np.array([x])), Duplicated(np.array([y])), Duplicated(np.zeros(1), np.ones(1))]
-    with launching.executor_for_tests(EXECUTORS["reference"]):
+    with pipeline.executor_for_tests(EXECUTORS["reference"]):
         gpuad.autodiff(gpuad.kernel(TEXT.format(expression), "k"), 1, 1, pairs)
     return float(pairs[0].shadow[0]), float(pairs[1].shadow[0])
 
@@ -40,7 +40,7 @@ def test_of_repeated_factors(expression: str, da: object, db: object) -> None:
     a, b = 0.7, -1.3
     found = gradient(expression, a, b)
     np.testing.assert_allclose(found, (da(a, b), db(a, b)), rtol=1e-14)  # type: ignore[operator]
-    with launching.executor_for_tests(EXECUTORS["reference"]):
+    with pipeline.executor_for_tests(EXECUTORS["reference"]):
         args = (np.array([a]), np.array([b]), np.zeros(1))
         testing.check_gradient(gpuad.kernel(TEXT.format(expression), "k"), args, grid=1, block=1)
 
@@ -56,7 +56,7 @@ def test_a_repeated_factor_has_one_term() -> None:
 def test_reciprocal_roots_to_the_end_of_the_range(x: float) -> None:
     text = 'extern "C" __global__ void k(const float* x, float* v) { int i = threadIdx.x; float r = rsqrtf(x[i]); v[i] = r; }'
     pair, result = Duplicated(np.array([x], np.float32)), Duplicated(np.zeros(1, np.float32), np.ones(1, np.float32))
-    with launching.executor_for_tests(EXECUTORS["reference"]):
+    with pipeline.executor_for_tests(EXECUTORS["reference"]):
         gpuad.autodiff(gpuad.kernel(text, "k"), 1, 1, (pair, result))
     with np.errstate(all="ignore"):
         right = np.float32(-0.5 * np.float64(pair.primal[0]) ** -1.5)

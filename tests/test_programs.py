@@ -15,7 +15,7 @@ from tape_tools import jacobian_transposed, pair
 
 import gpuad
 from gpuad import Active, Const, Duplicated, ShadowError, TapeError
-from gpuad.executors.compiler import find_compiler
+from gpuad.runtime.compiler import find_compiler
 
 BOTH = pytest.mark.parametrize("executor", list(EXECUTORS))
 

@@ -10,9 +10,10 @@ from gather_tools import pairs
 from launch_tools import CASES, arguments, running, shipped
 
 import gpuad
-from gpuad import Duplicated, gathering
+from gpuad import Duplicated
+from gpuad.accumulate import gather_legality
 from gpuad.errors import LaunchError
-from gpuad.launching import staging
+from gpuad.pipeline import schedule
 
 TEXT = 'extern "C" __global__ void k(const double* u, double* v, int n) {{ int i = blockIdx.x * blockDim.x + threadIdx.x; {} }}'
 SUM = TEXT.format("if (i < n) v[i] = u[i / 2] * u[i % 3];")
@@ -41,7 +42,7 @@ def test_what_is_proved_holds(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("on_tape", [False, True])
 def test_a_wrong_proof_is_found(on_tape: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is written."""
-    monkeypatch.setattr(staging, "collision_free", lambda *args, **kinds: True)
+    monkeypatch.setattr(schedule, "collision_free", lambda *args, **kinds: True)
     run(SUM)  # on the host nobody notices
     monkeypatch.setenv("GPUAD_CHECK", "1")
     with pytest.raises(LaunchError, match=r"GPUAD_CHECK: `k`: two threads meet .*Nothing was launched"):
@@ -65,22 +66,22 @@ def test_boxes_in_which_a_shadow_is_zero(wrong: bool, monkeypatch: pytest.Monkey
         for got, right in zip(stepped("heat", True, "reference")[1], plain, strict=True):
             np.testing.assert_allclose(got, right, rtol=1e-5, atol=1e-6)
         return
-    collecting = staging._collecting
+    collecting = schedule._collecting
 
     def narrower(adjoint: Any, found: Any, assigned: Any, boxes: Any) -> Any:
         return collecting(adjoint, found, assigned, frozenset((b, ((x[0] + 1, x[1]), *rest)) for b, (x, *rest) in boxes))
 
-    monkeypatch.setattr(staging, "_collecting", narrower)
+    monkeypatch.setattr(schedule, "_collecting", narrower)
     with pytest.raises(LaunchError, match=r"GPUAD_CHECK: `heat`: gradients of `[uv]` differ"):
         stepped("heat", True, "reference")
 
 
 def test_a_contribution_that_is_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A gather with too few threads."""
-    image = gathering._Judge.image
+    image = gather_legality._Judge.image
     with running("reference", plain=False):
         right = run(RING)
-    monkeypatch.setattr(gathering._Judge, "image", lambda self: (image(self)[0], [max(n - 8, 0) for n in image(self)[1]]))
+    monkeypatch.setattr(gather_legality._Judge, "image", lambda self: (image(self)[0], [max(n - 8, 0) for n in image(self)[1]]))
     assert not np.allclose(run(RING)[0], right[0])
     monkeypatch.setenv("GPUAD_CHECK", "1")
     with pytest.raises(LaunchError, match=r"gradients of `u` differ from those by atomic additions"):

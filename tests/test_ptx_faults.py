@@ -15,7 +15,7 @@ from ptx.faults import Diverged, OutOfBounds, PtxError, Race, Uninitialised
 from test_ptx_kernels import run, tolerance
 
 import gpuad
-from gpuad import Duplicated, launching
+from gpuad import Duplicated, pipeline
 
 pytestmark = pytest.mark.skipif(nvrtc.library() is None, reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
 
@@ -88,7 +88,7 @@ def test_a_planted_fault_is_found(cupy: Any, monkeypatch: pytest.MonkeyPatch, fa
             run(fault.case, "reverse", cupy)
     else:
         found = run(fault.case, "reverse", cupy)
-        with launching.executor_for_tests(EXECUTORS["reference"]):
+        with pipeline.executor_for_tests(EXECUTORS["reference"]):
             expected = run(fault.case, "reverse", np)
         with pytest.raises(AssertionError, match=r"e[-+]|nan"):
             gpu_checks.close(found, expected, tolerance(expected))
@@ -132,14 +132,14 @@ def gradient(library: Any, name: str) -> Any:
     ids=["a literal that lost its f", "a product in float", "an index of 32 bits", "a product of 32 bits", "another rounding"],
 )
 def test_a_planted_fault_changes_results(cupy: Any, monkeypatch: pytest.MonkeyPatch, name: str, right: str, wrong: str) -> None:
-    with launching.executor_for_tests(EXECUTORS["reference"]):
+    with pipeline.executor_for_tests(EXECUTORS["reference"]):
         expected = gradient(np, name)
     for found, value in zip(gradient(cupy, name), expected, strict=True):
         np.testing.assert_allclose(found, value, rtol=1e-14, atol=1e-300)
     changing = Changing(right, wrong)
     monkeypatch.setattr(ptx_cupy, "compiled", changing)
     ptx_cupy._shared_library.cache_clear()
-    launching._cuda.cache_clear()
+    pipeline._cuda.cache_clear()
     try:
         found = gradient(cupy, name)
     except OutOfBounds:

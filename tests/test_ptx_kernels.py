@@ -18,7 +18,7 @@ from ptx import nvrtc
 
 import gpuad
 from benchmarks.workload import workload
-from gpuad import Duplicated, launching
+from gpuad import Duplicated, pipeline
 
 pytestmark = pytest.mark.skipif(nvrtc.library() is None, reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
 
@@ -68,7 +68,7 @@ def tolerance(found: dict[str, Any]) -> float:
 @pytest.mark.parametrize(("name", "way"), CHOSEN)
 def test_ptx_agrees_with_the_reference(cupy: Any, name: str, way: str) -> None:
     found = run(name, way, cupy)
-    with launching.executor_for_tests(EXECUTORS["reference"]):
+    with pipeline.executor_for_tests(EXECUTORS["reference"]):
         expected = run(name, way, np)
     found = {key: x.view(expected[key].dtype) if key in expected else x for key, x in found.items()}
     gpu_checks.close(found, expected, tolerance(expected))

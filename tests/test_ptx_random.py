@@ -22,7 +22,7 @@ from random_language import whole_kernel
 from random_language_case import WholeCase
 from test_host import outcome
 
-from gpuad.executors.reference import Reference
+from gpuad.runtime.reference import Reference
 
 pytestmark = pytest.mark.skipif(nvrtc.library() is None, reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
 

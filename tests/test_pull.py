@@ -13,7 +13,7 @@ from launch_tools import EXECUTORS, compiled, running
 import gpuad
 from gpuad import Duplicated
 from gpuad.analysis.injectivity import Launch, seem_to_meet
-from gpuad.launching import asking
+from gpuad.pipeline import inspectors
 
 PULL = """extern "C" __global__ void k(const double* f, double* g, const int* solid, double omega, int nx, int ny) {
     int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
@@ -82,8 +82,8 @@ ROLL = """extern "C" __global__ void k(const double* u, double* v, int n, int m)
 )
 def test_only_those_who_may_be_alone_are_asked(read: str, kernels: int, asks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    ask = asking._ask
-    monkeypatch.setattr(asking, "_ask", lambda *args: (asked.append(args), ask(*args))[1])
+    ask = inspectors._ask
+    monkeypatch.setattr(inspectors, "_ask", lambda *args: (asked.append(args), ask(*args))[1])
     text = ROLL.replace("SUM", read)
 
     def make() -> tuple[Any, ...]:

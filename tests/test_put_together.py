@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, launching, testing
+from gpuad import Duplicated, pipeline, testing
 from gpuad.errors import CompileError, LocatedError, UnsupportedError
 
 KERNEL = """#include "scale.h"
@@ -45,7 +45,7 @@ def _gradient(kernel: Any) -> Any:
 
 def test_a_file_finds_what_is_beside_it_and_in_given_folders(folder: Path, executor: Any) -> None:
     kernel = gpuad.kernel(folder / "mine" / "k.cu", "k", options=_options(folder))
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         assert np.allclose(_gradient(kernel), 3 * np.array([0.5, 2.0]))
         testing.check_gradient(kernel, (np.array([0.5, 2.0]),), grid=1, block=2)
 

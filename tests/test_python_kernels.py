@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from launch_tools import EXECUTORS, running
 
-from gpuad.cases import kernel_folder
 from gpuad.testing import check_gradient
+from gpuad.tools.cases import kernel_folder
 
 FILES = {path.stem: path for path in sorted(kernel_folder().glob("*.py"))}
 WAYS = {"usual": (True, True), "all recorded": (False, True), "atomic": (True, False)}

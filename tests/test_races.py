@@ -8,9 +8,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from gpuad.executors.reference.races import Batch, Conflict, Kind, Site, Tracker
 from gpuad.ir.nodes import Barrier, Buffer
 from gpuad.ir.types import F64
+from gpuad.runtime.reference.races import Batch, Conflict, Kind, Site, Tracker
 
 BLOCKS, THREADS, CELLS = 3, 4, 9
 SITE = Site(Barrier(), Buffer("x", F64))

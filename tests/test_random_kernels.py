@@ -53,19 +53,19 @@ def _first_fault(seeds: range) -> str | None:
 
 
 def test_a_wrong_partial_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpuad.transform import derivatives
+    from gpuad.ad import derivatives
 
     monkeypatch.setitem(derivatives.RULES, "tanh", derivatives.RULES["sin"])
     assert _first_fault(range(20)) == "differences"
 
 
 def test_values_that_are_not_saved_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpuad.analysis import replay
+    from gpuad.analysis import to_be_recorded
 
     def forgetful(self: Any, store: Any, load: Any, home: Any, *, later: bool = False) -> bool:
         return False
 
-    monkeypatch.setattr(replay._Judge, "may_hit", forgetful)
+    monkeypatch.setattr(to_be_recorded._Judge, "may_hit", forgetful)
     assert _first_fault(range(20)) is not None
 
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import cases, testing
+from gpuad import testing
+from gpuad.tools import cases
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -11,9 +11,9 @@ from launch_tools import EXECUTORS, compiled, running
 
 import gpuad
 from gpuad import Duplicated
-from gpuad.executors import nvrtc
 from gpuad.ir.nodes import Accumulate, For, How
 from gpuad.ir.rewrite import walk_stmts
+from gpuad.runtime import nvrtc
 
 TEXT = 'extern "C" __global__ void k(const double* w, const double* x, double* y, int n, int m) {{ {} {} }}'
 HEAD = "int i = blockIdx.x * blockDim.x + threadIdx.x;"

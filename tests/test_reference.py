@@ -10,9 +10,6 @@ import numpy as np
 import pytest
 
 from gpuad.errors import GpuadError, LaunchError, UnsupportedError
-from gpuad.executors.base import Memory
-from gpuad.executors.memory import resolve
-from gpuad.executors.reference import BarrierError, BoundsError, RaceError, Reference
 from gpuad.ir.nodes import (
     Accumulate,
     Alloc,
@@ -46,6 +43,9 @@ from gpuad.ir.nodes import (
     While,
 )
 from gpuad.ir.types import BOOL, F32, F64, I8, I32, I64, U8, U32, U64, Scalar, Space
+from gpuad.runtime.base import Memory
+from gpuad.runtime.memory import resolve
+from gpuad.runtime.reference import BarrierError, BoundsError, RaceError, Reference
 from gpuad.source import SourceFile, Span
 
 COMPARE = ("<", ">", "<=", ">=", "==", "!=")

@@ -14,8 +14,8 @@ import gpuad
 from gpuad import Active, Duplicated
 from gpuad.ir.nodes import Alloc, Kernel
 from gpuad.ir.rewrite import walk_stmts
+from gpuad.lower import normalize
 from gpuad.testing import check_gradient
-from gpuad.transform import normalize
 
 COUNT = 12
 

@@ -11,12 +11,12 @@ import pytest
 from clang import cindex
 
 import gpuad
-from gpuad import launching, testing
+from gpuad import pipeline, testing
 
 
 def _agrees(executor: Any, text: str, *args: Any) -> None:
     """Forward, reverse and differences agree; 4 threads."""
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         testing.check_gradient(gpuad.kernel(text, "k"), args, grid=1, block=4)
 
 
@@ -96,7 +96,7 @@ def test_a_value_that_is_far_larger_as_a_tree_is_compared_with_another_threads(e
     if not refused:
         return _agrees(executor, text, _some(4), _some(2), 4)
     y = gpuad.Duplicated(_some(2), np.ones(2))
-    with launching.executor_for_tests(executor), pytest.raises(gpuad.errors.LaunchError, match="two threads write"):
+    with pipeline.executor_for_tests(executor), pytest.raises(gpuad.errors.LaunchError, match="two threads write"):
         gpuad.autodiff(gpuad.kernel(text, "k"), 1, 4, (gpuad.Duplicated(_some(4), np.zeros(4)), y, 4), mode=gpuad.Reverse)
     return None
 
@@ -143,7 +143,7 @@ def test_counters_at_an_index_from_data(executor: Any) -> None:
     }"""
     bins = np.zeros(3, np.int32)
     x, y = gpuad.Duplicated(_some(4), np.ones(4)), gpuad.Duplicated(_some(4), np.zeros(4))
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         for mode in (gpuad.Forward, gpuad.Reverse):
             gpuad.autodiff(gpuad.kernel(text, "k"), 1, 4, (x, y, bins, np.array([2, 0, 2, 1], np.int32), 4), mode=mode)
     assert bins.tolist() == [1, 3, 2]
@@ -154,5 +154,5 @@ def test_counters_at_an_index_from_data(executor: Any) -> None:
 def test_a_value_that_escapes_and_comes_back_is_refused_in_both_modes(executor: Any, mode: Any) -> None:
     text = 'extern "C" __global__ void k(double* x, double* p, double c) { int i = threadIdx.x; p[i] = 0.5 + c; x[i] = p[i]; }'
     args = (gpuad.Duplicated(_some(4), np.ones(4)), _some(4), gpuad.Active(1.0, np.ones(())))
-    with launching.executor_for_tests(executor), pytest.raises(gpuad.ShadowError, match="it has no shadow"):
+    with pipeline.executor_for_tests(executor), pytest.raises(gpuad.ShadowError, match="it has no shadow"):
         gpuad.autodiff(gpuad.kernel(text, "k"), 1, 4, args, mode=mode)

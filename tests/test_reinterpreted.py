@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, launching, testing
+from gpuad import Duplicated, pipeline, testing
 from gpuad.codegen.cuda import cuda_source
 from gpuad.errors import UnsupportedError
-from gpuad.executors import nvrtc
+from gpuad.runtime import nvrtc
 
 DROPOUT = """
 __device__ float uniform(unsigned int state) {
@@ -43,7 +43,7 @@ def test_a_random_mask(executor: Any) -> None:
     uniform = (state >> 9) / 2**23
     scale = flags.view(np.float32) * (np.frexp(flags.view(np.float32))[1] + 126)
     old = x.copy()
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(gpuad.kernel(DROPOUT, "k"), 2, 32, (Duplicated(x, dx), seed, flags, keep, n))
         testing.check_gradient(gpuad.kernel(DROPOUT, "k"), (Duplicated(old.copy(), dx), *_arguments()[1:]), grid=2, block=32)
     assert 10 < (uniform < keep).sum() < 40

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuad.codegen.host.crew import CREW
-from gpuad.executors.compiler import find_compiler, has_compiler
+from gpuad.codegen.cpu.thread_pool import CREW
+from gpuad.runtime.compiler import find_compiler, has_compiler
 
 DRIVER = Path(__file__).with_name("crew_driver.cpp")
 # How many rounds, and forks while other threads wait or work. ThreadSanitizer knows no threads in the child of a fork, and the allocator of

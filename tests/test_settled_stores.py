@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, launching
+from gpuad import Duplicated, pipeline
 from gpuad.errors import LaunchError
-from gpuad.executors.reference import Reference
+from gpuad.runtime.reference import Reference
 
 N = 6
 BODIES = {
@@ -44,7 +44,7 @@ def run(k: Any, *, at: Any = None, m: int = 1, c: float = 1.0, wide: bool = True
     x, y = Duplicated(np.arange(1.0, N + 1), np.zeros(N)), Duplicated(np.zeros(N), np.ones(N))
     at = np.arange(N, dtype=np.int32) if at is None else np.array(at, np.int32)
     noting = Noting()
-    with launching.executor_for_tests(noting):
+    with pipeline.executor_for_tests(noting):
         gpuad.autodiff(k, 1, N, (x, y, at, np.zeros(1, np.int32), N, m, c, wide))
     return x.shadow, sum(name.endswith("_claims") for name in noting.names)
 

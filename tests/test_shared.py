@@ -14,11 +14,11 @@ import gpuad
 from gpuad import Const, Duplicated
 from gpuad.codegen.cuda import cuda_source
 from gpuad.errors import LaunchError, UnsupportedError
-from gpuad.executors import nvrtc
-from gpuad.executors.reference import BarrierError, RaceError
 from gpuad.ir import build as b
 from gpuad.ir.nodes import Barrier, If, Kernel, LaunchIndex
 from gpuad.ir.types import U32
+from gpuad.runtime import nvrtc
+from gpuad.runtime.reference import BarrierError, RaceError
 from gpuad.testing import check_gradient
 
 KERNELS = {**SHARED, **{f"warp {name}": case for name, case in WARPS.items()}}

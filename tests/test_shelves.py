@@ -12,11 +12,11 @@ import pytest
 from launch_tools import compiled
 
 import gpuad
-from gpuad import Const, Duplicated, launching
-from gpuad.codegen.host import lane_text
-from gpuad.executors import host
-from gpuad.executors.host import Host
-from gpuad.executors.reference import Reference
+from gpuad import Const, Duplicated, pipeline
+from gpuad.codegen.cpu import lane_text
+from gpuad.runtime import host
+from gpuad.runtime.host import Host
+from gpuad.runtime.reference import Reference
 from gpuad.testing import check_gradient
 
 INDEX = "blockIdx.x * blockDim.x + threadIdx.x"
@@ -80,7 +80,7 @@ def grid_of(name: str) -> tuple[int, ...]:
 def gradient(executor: Any, name: str, n: int = N) -> list[Any]:
     args = given(n)
     text = f"{HEAD}\n{(IN_STEP | ALONE)[name]}\n}}"
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(compiled(text, "k"), grid_of(name), (64,), args)
     return [v for a in args[1:3] for v in (a.primal, a.shadow)]
 
@@ -122,7 +122,7 @@ def test_same_bits_as_thread_by_thread(name: str) -> None:
 def test_gradients_are_right(name: str) -> None:
     x, y, z, *rest = given(N)
     values = x.primal.astype(np.float64)
-    with launching.executor_for_tests(Host()):
+    with pipeline.executor_for_tests(Host()):
         text = f"{HEAD}\n{(IN_STEP | ALONE)[name]}\n}}"
         doubles = [Duplicated(v.primal.astype(np.float64)) for v in (y, z)]
         k = compiled(text.replace("float", "double").replace("sqrtf", "sqrt"), "k")
@@ -149,7 +149,7 @@ def test_strips_are_narrower_where_threads_leave_much() -> None:
     found = []
     for context in (one_by_one(), None):
         y = Duplicated(np.linspace(0.1, 0.9, 70).astype(np.float32), np.ones(70, np.float32))
-        with launching.executor_for_tests(Host(workers=1)):
+        with pipeline.executor_for_tests(Host(workers=1)):
             if context is None:
                 gpuad.autodiff(k, (1,), (128,), (y, 70, 500_000))
             else:

@@ -11,7 +11,7 @@ from launch_tools import EXECUTORS, running
 
 import gpuad
 from gpuad import Duplicated
-from gpuad.program import memory
+from gpuad.tape import versions
 
 TEXT = """extern "C" __global__ void step(const double* u, double* v, int n) {
     int j = blockIdx.x * blockDim.x + threadIdx.x, i = blockIdx.y * blockDim.y + threadIdx.y;
@@ -54,5 +54,5 @@ def test_a_halo_is_put_around_a_saved_interior(executor: str) -> None:
 
 @pytest.mark.parametrize("chunk", range(4))
 def test_random_programs_with_gaps_of_any_size(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "GAPS", 1000.0)
+    monkeypatch.setattr(versions, "GAPS", 1000.0)
     test_random_programs.test_random_programs(chunk)

@@ -9,13 +9,13 @@ import pytest
 from launch_tools import CASES, arguments, compiled, running, shipped
 
 import gpuad
-from gpuad import Duplicated, launching
-from gpuad.differentiate import Pattern
-from gpuad.executors.host import Host
-from gpuad.executors.reference import Reference
+from gpuad import Duplicated, pipeline
 from gpuad.ir.nodes import Push
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.ir.types import F64
+from gpuad.pipeline.passes import Pattern
+from gpuad.runtime.host import Host
+from gpuad.runtime.reference import Reference
 from gpuad.testing import check_gradient
 
 
@@ -23,7 +23,7 @@ def gradient(name: str, executor: Any) -> list[Any]:
     """The shadows that a case leaves, seeded with ones."""
     args = arguments(name)
     grid, block, shared_mem = CASES[name].geometry({})
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         pairs = [a for a in args if isinstance(a, Duplicated)]
         for pair in pairs:
             pair.shadow.fill(1)

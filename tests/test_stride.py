@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import launching
-from gpuad.codegen.host.axes import merge_axes
-from gpuad.codegen.host.stride import flatten
-from gpuad.differentiate import primal_of
-from gpuad.executors.base import Memory
-from gpuad.executors.host import Host
-from gpuad.executors.reference import Reference
+from gpuad import fusion, pipeline
+from gpuad.codegen.cpu.axes import merge_axes
+from gpuad.codegen.cpu.grid_stride import flatten
 from gpuad.frontend.cuda import parse
 from gpuad.ir.nodes import Kernel
+from gpuad.pipeline.passes import primal_of
+from gpuad.runtime.base import Memory
+from gpuad.runtime.host import Host
+from gpuad.runtime.reference import Reference
 from gpuad.source import SourceFile
 
 N = 500
@@ -145,7 +145,7 @@ def test_sums_over_threads_agree_with_the_reference(name: str) -> None:
         y, x, dy, dx = (random.random(370, np.float32) for _ in range(4))
         da, db = np.full((), 0.25), np.zeros(())
         args = (gpuad.Duplicated(y, dy), gpuad.Duplicated(x, dx), gpuad.Active(1.5, da), gpuad.Active(0.75, db), 300)
-        with launching.executor_for_tests(executor):
+        with pipeline.executor_for_tests(executor):
             gpuad.autodiff(kernel, 10, 37, args)
         found.append((dy, dx, da, db))
     for other in found[1:]:
@@ -161,8 +161,8 @@ def test_a_loop_over_elements_is_not_fused_with_one_that_is_none() -> None:
     args = gpuad.Duplicated(np.ones(N, np.float32)), gpuad.Duplicated(np.zeros(1, np.float32), np.ones(1, np.float32)), N
     call = kernel.bind((2,), (32,), args, 0, None)
     adjoint = kernel.reverse_for(gpuad.api.pattern_of(kernel, call), call)
-    stages = launching.stages(adjoint, call)
+    stages = pipeline.stages(adjoint, call)
     assert [flat(s.kernel) for s in stages] == [True] and not flat(kernel.primal())
-    assert launching.fusing(kernel.primal(), adjoint, call, stages) is None
+    assert fusion.fusing(kernel.primal(), adjoint, call, stages) is None
     gpuad.autodiff(kernel, (2,), (32,), args)
     assert np.array_equal(args[0].shadow, 2 * args[0].primal) and args[1].primal[0] == N

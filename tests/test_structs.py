@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Active, Const, Duplicated, LaunchError, ShadowError, UnsupportedError, launching, testing
+from gpuad import Active, Const, Duplicated, LaunchError, ShadowError, UnsupportedError, pipeline, testing
 
 TYPES = """
 struct Particle { double x, y; int cell; float charge; double w[2]; };
@@ -145,9 +145,9 @@ SINGLE = ("local array", "loop", "members", "whole", "copied", "chosen pointer",
 def test_gradient(executor: Any, name: str, recorded: bool) -> None:
     kernel = kernel_of(BODIES[name])
     with contextlib.ExitStack() as stack:
-        stack.enter_context(launching.executor_for_tests(executor))
+        stack.enter_context(pipeline.executor_for_tests(executor))
         if recorded:
-            stack.enter_context(launching.everything_recorded_for_tests())
+            stack.enter_context(pipeline.everything_recorded_for_tests())
         testing.check_gradient(kernel, arguments(), grid=2, block=4)
 
 
@@ -159,7 +159,7 @@ def test_integers_of_a_shadow_are_left_alone(executor: Any) -> None:
     for arg in args[:-1]:
         arg.shadow.view(np.uint8)[...] = 0x3F  # integers and floats alike
     before = [arg.shadow.copy() for arg in args[:-1]]
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(kernel, 2, 4, args)
     p, q, _, m, _ = (arg.shadow for arg in args[:-1])
     assert np.array_equal(p["cell"], before[0]["cell"])
@@ -177,7 +177,7 @@ def test_raw_bytes_are_structs(executor: Any) -> None:
     kernel = kernel_of(BODIES["whole"])
     structured, raw = arguments(), arguments()
     raw[0] = Duplicated(raw[0].primal.view(np.uint8), np.zeros(raw[0].nbytes, np.uint8))
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         for args in (structured, raw):
             args[0].shadow.view(PARTICLE)["x"] = 1.0
             gpuad.autodiff(kernel, 2, 4, args)
@@ -212,7 +212,7 @@ def test_struct_by_value(executor: Any) -> None:
     dc["n"] = 77
     x = np.array([1.0, 2.0, 3.0, 4.0])
     y = Duplicated(x.copy(), np.array([1.0, 10.0, 100.0, 5.0]))
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(gpuad.kernel(BY_VALUE, "params"), 1, 4, (Active(c[()], dc), y))
     assert np.allclose(y.primal, [4, 8, 15, 4])
     assert np.allclose(y.shadow, [1, 10, 100, 5])
@@ -225,7 +225,7 @@ def test_struct_by_value(executor: Any) -> None:
 @pytest.mark.parametrize("shadow", [np.zeros(3), np.zeros(3, np.longdouble)[:3].astype(np.float64)], ids=["array", "copy"])
 def test_vector_by_value(executor: Any, shadow: Any) -> None:
     y = Duplicated(np.array([1.0, 2.0]), np.array([1.0, 10.0]))
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(gpuad.kernel(BY_VALUE, "vector"), 1, 2, (Active((2.0, 3.0, 5.0), shadow), (7, 1), y))
     assert np.allclose(y.primal, [108, 110])
     assert np.allclose(shadow, [21, 11 * 35, 11 * 21])
@@ -236,7 +236,7 @@ def test_complex_by_value(executor: Any) -> None:
     """norm(a y + b): the shadow of a is 2 (a y + b) y."""
     a, b, x, seed = 1 + 2j, 0.5 - 1j, np.array([1.0, 2.0]), np.array([1.0, 10.0])
     y, da = Duplicated(x.copy(), seed.copy()), np.zeros((), complex)
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(gpuad.kernel(BY_VALUE, "number"), 1, 2, (Active(a, da), b, y))
     assert np.isclose(da, (2 * (a * x + b) * x * seed).sum())
     assert np.allclose(y.shadow, 2 * ((a * x + b) * np.conj(a)).real * seed)
@@ -289,7 +289,7 @@ def test_overlapping_structs(executor: Any) -> None:
     kernel = gpuad.kernel(text, "k")
     for shift in (0, 1):
         whole = Duplicated(filled(MIXED, 6, 3))
-        with launching.executor_for_tests(executor):
+        with pipeline.executor_for_tests(executor):
             testing.check_gradient(kernel, [whole, whole[shift:], Duplicated(np.zeros(5, np.float32))], grid=1, block=5)
 
 
@@ -298,7 +298,7 @@ def test_overlapping_structs_of_numbers_of_several_sizes(executor: Any) -> None:
     extern "C" __global__ void k(const Particle* a, const Particle* b, double* y) {{
         int i = threadIdx.x; y[i] = a[i].x * b[i].charge * b[i].cell + a[i].w[1]; }}"""
     whole = Duplicated(filled(PARTICLE, 6, 3))
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         testing.check_gradient(gpuad.kernel(text, "k"), [whole, whole[1:], Duplicated(np.zeros(5))], grid=1, block=5)
 
 
@@ -372,7 +372,7 @@ def _steps(executor: Any, seeded: bool) -> tuple[Any, Any, Any]:
     push, reset, total = (gpuad.kernel(PUSH, name) for name in ("push", "reset", "total"))
     p, field, y = Duplicated(filled(PARTICLE, 6, 3)), Duplicated(np.linspace(0.5, 1.5, 5)), Duplicated(np.zeros(6))
     tape = gpuad.Tape()
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         with tape:
             push[1, 8](p, field, 6)
             push[1, 8](p[1:], field, 4)
@@ -428,7 +428,7 @@ def test_integers_of_a_shadow_are_left_alone_by_a_tape(executor: Any) -> None:
     p, field = Duplicated(filled(PARTICLE, 6, 3)), Duplicated(np.linspace(0.5, 1.5, 5))
     p.shadow["cell"] = 77
     tape = gpuad.Tape()
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         with tape:
             push[1, 8](p, field, 6)
             reset[1, 8](p.primal, 3)

@@ -11,10 +11,10 @@ from launch_tools import compiled, running
 
 import gpuad
 from gpuad.codegen.cuda import cuda_source
-from gpuad.executors import nvrtc
 from gpuad.ir.nodes import Alloc, Load, Store
 from gpuad.ir.rewrite import walk_stmts
-from gpuad.transform.tables import making, without_tables
+from gpuad.optimize.tables import making, without_tables
+from gpuad.runtime import nvrtc
 
 HEAD = """extern "C" __global__ void k(const double* u, double* v, int n) {
     int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;

@@ -14,8 +14,8 @@ from tape_tools import EXECUTORS, Fault, counted, cuda, failing, launch, pair, r
 
 import gpuad
 from gpuad import Active, Const, Duplicated, GpuadError, LaunchError, ShadowError, TapeError
-from gpuad.executors.host import Host
-from gpuad.executors.reference import Reference
+from gpuad.runtime.host import Host
+from gpuad.runtime.reference import Reference
 
 BOTH = pytest.mark.parametrize("executor", list(EXECUTORS))
 N = 12
@@ -256,12 +256,12 @@ def test_the_same_program_again_allocates_nothing(made: Any) -> None:
             launch("compact", w, p, counter, n=N)
             p, q = q, p
 
-    from gpuad import launching
+    from gpuad import pipeline
 
     for number in range(3):
         u.primal[...], v.primal[...], counter[...] = values(), values() + 1, 0
         w.primal[...] = w.shadow[...] = u.shadow[...] = v.shadow[...] = 0
-        with launching.executor_for_tests(executor), counted(executor) as lengths:
+        with pipeline.executor_for_tests(executor), counted(executor) as lengths:
             with tape:
                 program()
                 if number:
@@ -511,9 +511,9 @@ class Attempt:
 
 
 def _within(executor: Any) -> Any:
-    from gpuad import launching
+    from gpuad import pipeline
 
-    return launching.executor_for_tests(executor)
+    return pipeline.executor_for_tests(executor)
 
 
 @pytest.mark.parametrize("made", [Host, Reference])

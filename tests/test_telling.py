@@ -12,9 +12,9 @@ import gpuad
 from gpuad import Duplicated
 from gpuad.codegen.cuda import cuda_source
 from gpuad.errors import LaunchError
-from gpuad.executors import nvrtc
 from gpuad.ir.nodes import Kernel, Tell
 from gpuad.ir.rewrite import walk_stmts
+from gpuad.runtime import nvrtc
 
 TEXT = """__device__ float half_of(float v) { assert(v < 90 && "too large"); return v / 2; }
 extern "C" __global__ void k(float* x, int n, long long big) {

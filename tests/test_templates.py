@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Active, Duplicated, launching, testing
+from gpuad import Active, Duplicated, pipeline, testing
 from gpuad.errors import CompileError, UnsupportedError
-from gpuad.executors import nvrtc
 from gpuad.frontend.cuda import legal_name, parse
+from gpuad.runtime import nvrtc
 from gpuad.source import SourceFile
 
 STEP = """
@@ -38,7 +38,7 @@ def _x(dtype: Any = np.float64) -> Any:
 def test_an_instance(expression: str, dtype: Any, factor: int, executor: Any) -> None:
     x, dx, da = _x(dtype), np.ones(5, dtype), np.zeros((), dtype)
     old = x.copy()
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(gpuad.kernel(STEP, expression), 2, 4, (Duplicated(x, dx), Active(dtype(0.5), da), 5))
         testing.check_gradient(gpuad.kernel(STEP, expression), (_x(dtype), dtype(0.5), 5), grid=2, block=4)
     assert np.allclose(x, 0.5 * factor * old, rtol=1e-6)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gpuad import api, testing
-from gpuad.annotations import Active, Const, Duplicated
+from gpuad.arguments.annotations import Active, Const, Duplicated
 from gpuad.errors import GpuadError, UnsupportedError
 from gpuad.testing import Report, check_gradient
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, launching
-from gpuad.executors.reference import Reference
+from gpuad import Duplicated, pipeline
 from gpuad.ir.nodes import For, While
 from gpuad.ir.rewrite import walk_stmts
-from gpuad.launching import staging
+from gpuad.pipeline import schedule
+from gpuad.runtime.reference import Reference
 from gpuad.testing import check_gradient
 
 BODY = "v = 0.9 * v * v + 0.01 * d * v;"
@@ -37,7 +37,7 @@ def loops(k: gpuad.Kernel, kind: type) -> int:
 
 def check(k: gpuad.Kernel, executor: Any) -> None:
     x = np.random.default_rng(0).uniform(0.4, 1.0, 20)
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         check_gradient(k, (x, np.ones(20), 3, 20), grid=(3,), block=(8,))
 
 
@@ -113,7 +113,7 @@ def test_shuffles_of_halved_distances(way: str, executor: Any) -> None:
         "k",
     )
     assert loops(k, While) == 0
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         check_gradient(k, (np.random.default_rng(1).uniform(0.1, 0.4, 50), 50), grid=(2,), block=(32,))
 
 
@@ -136,16 +136,16 @@ WAYS = ["blockDim.x / 2; d > 0; d >>= 1", "1; d < blockDim.x; d *= 2", "first; d
 @pytest.mark.parametrize("way", WAYS)
 def test_loops_by_numbers_of_the_launch_are_not_counted(way: str, executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     k = gpuad.kernel(REDUCTION.replace("WAY", way), "k")
-    monkeypatch.setattr(staging, "_depths", lambda *_: pytest.fail("the depth is known"))
-    with launching.executor_for_tests(executor):
+    monkeypatch.setattr(schedule, "_depths", lambda *_: pytest.fail("the depth is known"))
+    with pipeline.executor_for_tests(executor):
         x = np.random.default_rng(1).uniform(0.5, 1.2, 61)
         check_gradient(k, (x, np.ones(4), 61, 1), grid=(4,), block=(16,), shared_mem=16 * 8)
 
 
 def test_a_bound_that_data_give_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     k, counts = kernel(f"for (int d = x[0] > 0.0 ? m : 7; d > 0; d >>= 1) {BODY}"), []
-    count = staging._depths
-    monkeypatch.setattr(staging, "_depths", lambda *a: counts.append(1) or count(*a))
+    count = schedule._depths
+    monkeypatch.setattr(schedule, "_depths", lambda *a: counts.append(1) or count(*a))
     check(k, Reference())
     assert counts
 
@@ -199,7 +199,7 @@ def test_random_loops() -> None:
             y[0] = many; y[1] = sum; y[2] = (double)d;
         }}"""
         y = np.zeros(3)
-        with launching.executor_for_tests(Reference()):
+        with pipeline.executor_for_tests(Reference()):
             gpuad.kernel(text, "k")((1,), (1,), (y,))
         last, seen = expected
         assert y.tolist() == [len(seen), float(sum((t + 1) * d for t, d in enumerate(seen))), float(last)], text

@@ -11,18 +11,18 @@ from launch_tools import running
 from random_turns import RandomTurns
 
 import gpuad
-from gpuad import Duplicated, launching, testing
+from gpuad import Duplicated, pipeline, testing
 from gpuad.api import check_races, pattern_of
 from gpuad.codegen.cuda import cuda_source
-from gpuad.differentiate import Pattern, reverse_of
 from gpuad.errors import LaunchError, ShadowError, UnsupportedError
-from gpuad.executors import nvrtc
-from gpuad.executors.reference import RaceError, Reference
-from gpuad.executors.serial import serial
 from gpuad.ir.nodes import Buffer, For, Take
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.ir.types import F64
-from gpuad.launching import stores
+from gpuad.pipeline import store_checks
+from gpuad.pipeline.passes import Pattern, reverse_of
+from gpuad.runtime import nvrtc
+from gpuad.runtime.block_serialisation import serial
+from gpuad.runtime.reference import RaceError, Reference
 
 _BLOCK = """
     int t = threadIdx.y * blockDim.x + threadIdx.x, all = blockDim.x * blockDim.y, b = blockIdx.y * gridDim.x + blockIdx.x;
@@ -259,7 +259,7 @@ def test_gradients(name: str, geometry: Geometry) -> None:
 
 @pytest.mark.parametrize("name", _TEXTS)
 def test_gradients_with_everything_recorded(name: str) -> None:
-    with running("reference"), launching.everything_recorded_for_tests():
+    with running("reference"), pipeline.everything_recorded_for_tests():
         testing.check_gradient(kernel(name), arguments(name, (2, 1)), grid=2, block=4, tolerance=1e-11, directions=1)
 
 
@@ -305,7 +305,7 @@ def test_executors_agree(name: str) -> None:
     for executor in ("host", "host", "reference"):
         with running(executor):
             found.append(gradients(name, 3))
-    with running("reference"), launching.nothing_plain_for_tests():
+    with running("reference"), pipeline.nothing_plain_for_tests():
         found.append(gradients(name, 3))
     for other in found[:-1]:
         close(other, found[-1])
@@ -430,7 +430,7 @@ def test_once_where_numbers_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     launch = Reference.launch
     monkeypatch.setattr(Reference, "launch", lambda self, k, *a, **b: (launched.append(k.name), launch(self, k, *a, **b))[1])
     k, (given, _) = kernel("lu"), pairs("lu", 1, 2)
-    with launching.executor_for_tests(Reference()):
+    with pipeline.executor_for_tests(Reference()):
         for _ in range(3):
             gpuad.autodiff(k, 2, 4, given)
     assert [name.removeprefix("lu_") for name in launched if "claims" in name or "turns" in name] == ["claims", "claims", "turns"]
@@ -510,7 +510,7 @@ def test_no_turns(name: str) -> None:
     blocks = 1 if name in ("no barrier", "a barrier of warps", "a read too early", "a read too late", "atomics", "a condition") else 2
     text = f'extern "C" __global__ void k(double* x, double* y, int n) {{ int t = threadIdx.x, b = blockIdx.x; {body} }}'
     x, y = (Duplicated(np.arange(2.0, 14), np.ones(12)) for _ in range(2))
-    with launching.executor_for_tests(Reference(check=False)), pytest.raises((LaunchError, UnsupportedError), match=f"(?s){message}"):
+    with pipeline.executor_for_tests(Reference(check=False)), pytest.raises((LaunchError, UnsupportedError), match=f"(?s){message}"):
         gpuad.autodiff(gpuad.kernel(text, "k"), blocks, 4, (x, y, 4))
     assert (x.primal == np.arange(2.0, 14)).all() and (x.shadow == 1).all() and (y.shadow == 1).all()
 
@@ -524,7 +524,7 @@ def test_neighbours_of_other_blocks(body: str) -> None:
     """Each element has one writer: a barrier orders it and those who read it where they are of one block."""
     text = f'extern "C" __global__ void k(double* x, int n) {{ {_LAUNCHED} double v = 0.5; {body} }}'
     x = Duplicated(np.linspace(1, 2, 12), np.ones(12))
-    with launching.executor_for_tests(Reference(check=False)):
+    with pipeline.executor_for_tests(Reference(check=False)):
         gpuad.autodiff(gpuad.kernel(text, "k"), 1, 12, (x, 12))
         before = x.primal.copy()
         with pytest.raises(UnsupportedError, match=r"<source>:1:\d+: error: a data race: .*`x`.*writes at <source>:2"):
@@ -554,7 +554,7 @@ def test_only_races_are_proved(seed: int) -> None:
         check_races(k, grid, block, (x.copy(), 10))
     except RaceError as error:
         race = error
-    with launching.executor_for_tests(Reference(check=False)):
+    with pipeline.executor_for_tests(Reference(check=False)):
         try:
             gpuad.autodiff(k, grid, block, (Duplicated(x, np.ones(40)), 10))
         except (UnsupportedError, LaunchError):
@@ -583,8 +583,8 @@ def test_every_race_is_met(seed: int) -> None:
     adjoint = chosen.reverse_for(pattern_of(chosen, call), call)
     watched = [b for b in adjoint.primal.buffers if b.name in "sq"]
     for order in ("forward", "reversed", "random"):
-        with launching.executor_for_tests(Reference(check=False, order=order, seed=seed)):
-            met = stores._met(adjoint, call, watched)
+        with pipeline.executor_for_tests(Reference(check=False, order=order, seed=seed)):
+            met = store_checks._met(adjoint, call, watched)
         assert met is not None if race is not None else met is None or "= 0.5;" in text
 
 

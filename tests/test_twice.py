@@ -10,14 +10,14 @@ import pytest
 
 import gpuad
 from gpuad import Duplicated
-from gpuad.codegen.host.source import host_source
-from gpuad.codegen.host.twice import STRIP, may_be_done_twice
-from gpuad.differentiate import primal_of
-from gpuad.executors.base import Memory
-from gpuad.executors.host import Host
-from gpuad.executors.reference import Reference
+from gpuad.codegen.cpu.overlapped_tail import STRIP, may_be_done_twice
+from gpuad.codegen.cpu.source import host_source
 from gpuad.frontend.cuda import parse
 from gpuad.ir.nodes import Kernel
+from gpuad.pipeline.passes import primal_of
+from gpuad.runtime.base import Memory
+from gpuad.runtime.host import Host
+from gpuad.runtime.reference import Reference
 from gpuad.source import SourceFile
 
 HEIGHT, MOST = 3, 100

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Active, Duplicated, LaunchError, UnsupportedError, launching, testing
+from gpuad import Active, Duplicated, LaunchError, UnsupportedError, pipeline, testing
 
 OPERATORS = """
 __device__ double3 operator+(double3 a, double3 b) { return make_double3(a.x + b.x, a.y + b.y, a.z + b.z); }
@@ -89,9 +89,9 @@ def test_gradient(executor: Any, name: str, recorded: bool) -> None:
     kernel = kernel_of({**BODIES, **HELPERS}[name])
     args = [Duplicated(some(2 * n + 1, 4)), Duplicated(some(2 * n, 2, seed=1)), Duplicated(some(n, seed=2)), n]
     with contextlib.ExitStack() as stack:
-        stack.enter_context(launching.executor_for_tests(executor))
+        stack.enter_context(pipeline.executor_for_tests(executor))
         if recorded:
-            stack.enter_context(launching.everything_recorded_for_tests())
+            stack.enter_context(pipeline.everything_recorded_for_tests())
         testing.check_gradient(kernel, args, grid=3, block=4)
 
 
@@ -101,7 +101,7 @@ def test_closed_form(executor: Any) -> None:
         int i = threadIdx.x; float4 a = p[i]; float r2 = a.x * a.x + a.y * a.y + a.z * a.z; y[i] = a.w * rsqrtf(r2) / r2; }"""
     p = some(8 * 4).astype(np.float32)
     dp, dy = np.zeros_like(p), np.ones(8, np.float32)
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(gpuad.kernel(text, "k"), 1, 8, (Duplicated(p, dp), Duplicated(np.zeros(8, np.float32), dy)))
     a = p.reshape(8, 4).astype(float)
     r2 = (a[:, :3] ** 2).sum(1)
@@ -149,7 +149,7 @@ def test_complex_and_flat_arrays_are_vectors_too(executor: Any) -> None:
     z = np.array([0, 3 + 4j], np.complex64)
     for primal in (z, z.view(np.float32), z.view(np.float32).reshape(2, 2)):
         dp, dy = np.zeros_like(primal), np.ones(1, np.float32)
-        with launching.executor_for_tests(executor):
+        with pipeline.executor_for_tests(executor):
             gpuad.autodiff(kernel, 1, 1, (Duplicated(primal, dp), Duplicated(np.zeros(1, np.float32), dy)))
         assert dp.view(np.float32).ravel().tolist() == [0, 0, 4, 3]
 
@@ -159,7 +159,7 @@ def test_views_of_vectors_keep_their_room(executor: Any) -> None:
     kernel = gpuad.kernel('extern "C" __global__ void k(float4* p) { int i = threadIdx.x; p[i].x = p[i].y * p[i].z; }', "k")
     whole = Duplicated(some(6, 4).astype(np.float32), np.ones((6, 4), np.float32))
     before = whole.primal.copy()
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         gpuad.autodiff(kernel, 1, 2, (whole[2:4],))
     want = np.ones((6, 4), np.float32)
     want[2:4, 0] = 0
@@ -172,7 +172,7 @@ def test_tape(executor: Any) -> None:
     x = np.array([[2, 3], [4, 5]], np.float32)
     p = Duplicated(x.copy())
     tape = gpuad.Tape()
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         with tape:
             kernel[1, 2](p)
             kernel[1, 2](p)
@@ -188,7 +188,7 @@ def test_active_numbers_beside_vectors(executor: Any) -> None:
         'extern "C" __global__ void k(double2* p, double s) { int i = threadIdx.x; p[i] = {p[i].x * s, p[i].y - s * s}; }', "k"
     )
     args = [Duplicated(some(4, 2)), Active(0.7, np.zeros(()))]
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         testing.check_gradient(kernel, args, grid=1, block=4)
 
 

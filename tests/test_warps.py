@@ -11,7 +11,7 @@ from launch_tools import EXECUTORS, compiled, running
 import gpuad
 from gpuad import Duplicated
 from gpuad.errors import UnsupportedError
-from gpuad.executors.reference import BarrierError, BoundsError, RaceError
+from gpuad.runtime.reference import BarrierError, BoundsError, RaceError
 
 OPS = ("", "_up", "_down", "_xor")
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuad import watching
-from gpuad.executors import digest as digests
-from gpuad.executors.digest import PIECE, digest
-from gpuad.program.memory import Allocation
-from gpuad.program.region import Region, lattice, span
-from gpuad.watching import mark, pieces
+from gpuad.runtime import digest as digests
+from gpuad.runtime.digest import PIECE, digest
+from gpuad.tape import change_detection
+from gpuad.tape.change_detection import mark, pieces
+from gpuad.tape.region import Region, lattice, span
+from gpuad.tape.versions import Allocation
 
 SIZE = 5 * PIECE + 1234
 REGIONS = {
@@ -47,7 +47,7 @@ def test_pieces_are_the_region(name: str) -> None:
 @pytest.mark.parametrize("name", REGIONS)
 def test_each_bit_counts(compiled: bool, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if not compiled:
-        monkeypatch.setattr(watching, "digest", lambda *_: None)
+        monkeypatch.setattr(change_detection, "digest", lambda *_: None)
     root, region = memory(), REGIONS[name]
     a = Allocation(root, 0, "u")
     before = mark(a, region)

@@ -12,7 +12,7 @@ from launch_tools import running
 import gpuad
 from gpuad import Active, Const, Duplicated, LaunchError, Tape
 from gpuad.api import Kernel, Whole
-from gpuad.api.again import Again
+from gpuad.api.call_replay import Again
 
 N = 5
 P = np.dtype([("a", "f8"), ("k", "i4"), ("b", "f8", (2,))], align=True)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from launch_tools import compiled
 
-from gpuad.codegen.host.source import host_source
-from gpuad.executors.host import load
+from gpuad.codegen.cpu.source import host_source
+from gpuad.runtime.host import load
 
 HEAD = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
 STREAMING = f"""extern "C" __global__ void k(const float* x, float* y, float a, int n) {{

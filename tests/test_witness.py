@@ -14,7 +14,7 @@ from witness_checks import Difference, Oracle, Tally, Ways, by_default, in_all_w
 from witness_random import cut_down, random_shape
 from witness_shapes import Shape, own_words, shapes
 
-from gpuad.executors.compiler import has_compiler
+from gpuad.runtime.compiler import has_compiler
 
 NIGHTLY, FIRST = (int(os.environ.get(name, "0")) for name in ("GPUAD_NIGHTLY", "GPUAD_SEED"))
 LAUNCHES: int | None

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, launching
-from gpuad.executors.reference import Reference
+from gpuad import Duplicated, pipeline
+from gpuad.runtime.reference import Reference
 
 N = 12
 TEXT = """
@@ -58,7 +58,7 @@ class Texts(Reference):
 @contextmanager
 def _watched() -> Iterator[list[str]]:
     executor = Texts()
-    with launching.executor_for_tests(executor):
+    with pipeline.executor_for_tests(executor):
         yield executor.texts
 
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from launch_tools import CASES, EXECUTORS, arguments, running, shipped
 
-from gpuad import launching
+from gpuad import fusion, pipeline
 from gpuad.api import pattern_of
+from gpuad.codegen.cpu.source import host_source
 from gpuad.codegen.cuda import cuda_source
-from gpuad.codegen.host.source import host_source
-from gpuad.executors.host import Host
 from gpuad.ir.nodes import Kernel
 from gpuad.ir.printer import to_text
+from gpuad.runtime.host import Host
 
 
 def kernels(name: str, executor: str) -> Iterator[tuple[str, Kernel]]:
@@ -31,8 +31,8 @@ def kernels(name: str, executor: str) -> Iterator[tuple[str, Kernel]]:
     primal = chosen.primal(call.aliases())
     adjoint = chosen.reverse_for(pattern, call)
     with running(executor):
-        stages = launching.stages(adjoint, call)
-        both = launching.fusing(primal, adjoint, call, stages)
+        stages = pipeline.stages(adjoint, call)
+        both = fusion.fusing(primal, adjoint, call, stages)
     for k, stage in enumerate(stages):
         for kernel in stage.kernels:
             yield f"{executor}-reverse-{k}", kernel

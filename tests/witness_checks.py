@@ -27,10 +27,10 @@ from witness_random import random_shape
 from witness_shapes import INTEGERS, Launch, Shape, sample, shapes
 
 import gpuad
-from gpuad import Active, Duplicated, launching
+from gpuad import Active, Duplicated, pipeline
 from gpuad.api import pattern_of
 from gpuad.errors import GpuadError
-from gpuad.executors.compiler import find_compiler
+from gpuad.runtime.compiler import find_compiler
 
 SHIM = Path(__file__).parent / "witness_oracle.cpp"
 FLAGS = ("-O1", "-std=c++17", "-fwrapv", "-ffp-contract=off", "-w", "-shared", "-fPIC")
@@ -210,7 +210,7 @@ def deterministically(case: Case, primals: Arrays, shadows: Arrays) -> None:
 
 
 def atomically(case: Case, primals: Arrays, shadows: Arrays) -> None:
-    with launching.nothing_plain_for_tests():
+    with pipeline.nothing_plain_for_tests():
         by_autodiff(case, primals, shadows)
 
 
@@ -247,7 +247,7 @@ def made_launches(case: Case, executor: str = "reference") -> str:
     with running(executor):
         kernel = compiled(case.shape.text, "k")
         call = kernel.bind(case.launch.grid, case.launch.block, case.arguments(copies(case.start), copies(case.seeds)), 0, None)
-        found = launching.stages(kernel.reverse_for(pattern_of(kernel, call), call), call)
+        found = pipeline.stages(kernel.reverse_for(pattern_of(kernel, call), call), call)
         return ", ".join(f"{s.kernel.name}{'' if s.grid is None else s.grid}" for s in found)
 
 

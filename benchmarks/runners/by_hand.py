@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gpuad.errors import CompileError
-from gpuad.executors.compiler import find_compiler
+from gpuad.runtime.compiler import find_compiler
 
 from .. import measure
 from ..problem import Arrays, Missing, Record, Size

@@ -16,13 +16,13 @@ import numpy as np
 
 import gpuad
 from gpuad import Duplicated, Tape
-from gpuad.annotations import address
-from gpuad.cases import kernel_folder
-from gpuad.executors.base import Memory
+from gpuad.arguments.annotations import address
 from gpuad.ir.nodes import Accumulate, Atomic, How
 from gpuad.ir.rewrite import walk_stmts
-from gpuad.launching import executor_of
-from gpuad.program.arena import Arena
+from gpuad.pipeline import executor_of
+from gpuad.runtime.base import Memory
+from gpuad.tape.arena import Arena
+from gpuad.tools.cases import kernel_folder
 
 from ..allocations import counted
 from ..measure import seconds

@@ -36,10 +36,10 @@ from ..ir.nodes import (
 )
 from ..ir.rewrite import walk_stmts
 from ..ir.types import BOOL
-from .blocks import blocks_meet
+from .block_conflicts import blocks_meet
 from .injectivity import UNBOUNDED, Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, may_meet, narrowed
-from .replay import replay
-from .uniform import common, is_common
+from .to_be_recorded import replay
+from .uniformity import common, is_common
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,14 @@
 """What users call: kernels, their derivatives, and the texts of both."""
 
-from ..executors.base import Memory
-from ..explaining import AdjointText
-from .again import Past, Words, made_again, plain, words
+from ..runtime.base import Memory
+from .argument_flattening import Whole
+from .call_replay import Past, Words, made_again, plain, words
 from .derivatives import Forward, Mode, Reverse, array_module, autodiff, check_races, hvp
-from .flow import check_flow
+from .dropped_gradients import check_flow
+from .explain import AdjointText
 from .kernels import BoundLaunch, Family, Kernel, Planned, kernel, offer, pattern_of
 from .pairs import Saved, autodiff_thunk
 from .streams import on_stream
-from .whole import Whole
 
 __all__ = [
     "AdjointText", "BoundLaunch", "Family", "Forward", "Kernel", "Memory", "Mode", "Past", "Planned", "Reverse", "Saved", "Whole",

@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from .. import launching
-from ..differentiate import Tangent
+from .. import pipeline
+from ..accumulate.fixed_point import fixed_point
 from ..errors import LaunchError, UnsupportedError
-from ..launching import Call, State
-from ..modules import library_of
-from ..transform.fixed_point import fixed_point
-from .again import Words, made_again
-from .flow import check_flow, kept_seeds, outside_of_tapes
+from ..pipeline import Call, State
+from ..pipeline.passes import Tangent
+from .argument_flattening import Whole
+from .call_replay import Words, made_again
+from .dropped_gradients import check_flow, kept_seeds, outside_of_tapes
 from .kernels import Family, Kernel, Planned, kernel, pattern_of
-from .prepared import reverse_launches, tangent_launches
+from .launch_plan import Way, exactly, once, run_again, way_of
+from .launch_plan_builder import reverse_launches, tangent_launches
+from .module_memory import library_of
 from .streams import on_stream
-from .ways import Way, exactly, once, run_again, way_of
-from .whole import Whole
 
 
 class Mode(Enum):
@@ -52,7 +52,7 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
         raise LaunchError(f"`{family.name}`: mode is gpuad.Reverse or gpuad.Forward, not {mode!r}. Nothing was launched.")
     outside_of_tapes(family.name, "autodiff")
     said = family.words(mode.value, *call, **keywords)
-    if said is not None and made_again(said, launching.switches()):
+    if said is not None and made_again(said, pipeline.switches()):
         return
     plan = family.planned(*call, **keywords)
     if plan is not None:
@@ -68,37 +68,37 @@ def _autodiff(chosen: Kernel, plan: Planned, mode: Mode, said: Words | None) -> 
     if mode is Forward:
         tangent = _forward(chosen, call)
         exact = exactly(call, tangent.exact)
-        chosen.note_call(said, plan.args, exact, launching.switches(), lambda: tangent_launches(tangent, exact))
+        chosen.note_call(said, plan.args, exact, pipeline.switches(), lambda: tangent_launches(tangent, exact))
         return
     way = way_of(chosen, call)
     call = exactly(call, way.adjoint.exact)
     _reverse(way, call)
-    chosen.note_call(said, plan.args, call, launching.switches(), lambda: reverse_launches(way, call))
+    chosen.note_call(said, plan.args, call, pipeline.switches(), lambda: reverse_launches(way, call))
 
 
 def _reverse(way: Way, call: Call) -> None:
     adjoint, stages, both = way.adjoint, way.stages, way.both
-    launching.check_stores(adjoint, call)
+    pipeline.check_stores(adjoint, call)
     call = kept_seeds(call, adjoint)
     if both is not None:
-        call.run(both.kernel, launching.arguments(both.parameters, call, launching.live(call)))
+        call.run(both.kernel, pipeline.arguments(both.parameters, call, pipeline.live(call)))
         return
-    state = launching.before(adjoint, call)
-    launching.run_primal(way.primal, adjoint, call, state)
+    state = pipeline.before(adjoint, call)
+    pipeline.run_primal(way.primal, adjoint, call, state)
     for width in range(call.bound.width):
-        launching.run_stages(adjoint, stages, call, state.again(adjoint, call), width)
+        pipeline.run_stages(adjoint, stages, call, state.again(adjoint, call), width)
 
 
 def _forward(chosen: Kernel, call: Call) -> Tangent:
     tangent = once(call, "tangent", lambda: _tangent(chosen, call))
     call = exactly(call, tangent.exact)
-    launching.check_stores(tangent, call)
-    states = launching.batch_states(call, chosen._written)
+    pipeline.check_stores(tangent, call)
+    states = pipeline.batch_states(call, chosen._written)
     for width, state in enumerate(states):
-        state.logs = launching.new_logs(tangent, call)
-        call.run(tangent.kernel, launching.arguments(tangent.parameters, call, state, width))
+        state.logs = pipeline.new_logs(tangent, call)
+        call.run(tangent.kernel, pipeline.arguments(tangent.parameters, call, state, width))
         if tangent.settle is not None:
-            call.run(tangent.settle, launching.arguments(tangent.settle_parameters, call, state, width))
+            call.run(tangent.settle, pipeline.arguments(tangent.settle_parameters, call, state, width))
     return tangent
 
 
@@ -143,25 +143,25 @@ def _hvp(chosen: Kernel, plan: Planned, directions: Sequence[Any]) -> None:
             f"`{chosen.name}`: hvp takes a tuple of directions, one for each of the {len(chosen.parameters)} arguments, or None"
         )
     call, dots = _with_directions(chosen, chosen.completed(plan), call, directions)
-    launching.check_directions(chosen.name, call, dots)
+    pipeline.check_directions(chosen.name, call, dots)
     pattern = pattern_of(chosen, call)
     adjoint = chosen.second(pattern)
-    launching.check_adjoint_bounds(adjoint, call)
+    pipeline.check_adjoint_bounds(adjoint, call)
     check_flow(chosen, call, adjoint.escapes, adjoint.connected)
-    variant = adjoint.kernel(launching.plain_shadows(adjoint, call))
+    variant = adjoint.kernel(pipeline.plain_shadows(adjoint, call))
     tangent = chosen.tangent(pattern, adjoint.log_numbers)
     call = replace(call, exact=adjoint.exact)
-    if launching.in_fixed_point() and fixed_point(variant, orders_blocks=call.executor.orders_blocks) is not None:
+    if pipeline.in_fixed_point() and fixed_point(variant, orders_blocks=call.executor.orders_blocks) is not None:
         raise UnsupportedError(f"`{chosen.name}`: hvp with sums of several threads is not deterministic in this release")
-    call.prepare([tangent.kernel, tangent.settle, launching.counting(adjoint, call), variant])
-    launching.check_stores(adjoint, call)
-    state = launching.before_second(adjoint, call, dots)
-    logs = [*state.logs, *launching.new_logs(tangent, call)[len(state.logs) :]]
+    call.prepare([tangent.kernel, tangent.settle, pipeline.counting(adjoint, call), variant])
+    pipeline.check_stores(adjoint, call)
+    state = pipeline.before_second(adjoint, call, dots)
+    logs = [*state.logs, *pipeline.new_logs(tangent, call)[len(state.logs) :]]
     forward = State(state.primals, dots=state.dots, logs=logs)
-    call.run(tangent.kernel, launching.tangent_arguments(tangent.parameters, call, forward))
+    call.run(tangent.kernel, pipeline.tangent_arguments(tangent.parameters, call, forward))
     if tangent.settle is not None:
-        call.run(tangent.settle, launching.tangent_arguments(tangent.settle_parameters, call, forward))
-    launching.run_reverse(adjoint, variant, call, state)
+        call.run(tangent.settle, pipeline.tangent_arguments(tangent.settle_parameters, call, forward))
+    pipeline.run_reverse(adjoint, variant, call, state)
 
 
 def _with_directions(chosen: Kernel, plan: Planned, call: Call, directions: Sequence[Any]) -> tuple[Call, Call]:
@@ -170,7 +170,7 @@ def _with_directions(chosen: Kernel, plan: Planned, call: Call, directions: Sequ
         if type(plan.args) is not Whole:
             raise UnsupportedError(f"`{chosen.name}`: hvp with halves by value comes in a later release", chosen.function.span)
         call, directions = chosen.bind(*plan[1:]), chosen.whole_directions(directions)
-    paired = launching.paired(chosen.name, call, directions, chosen.origins)
+    paired = pipeline.paired(chosen.name, call, directions, chosen.origins)
     own = Whole(paired) if chosen.composed else paired
     tangents = {i for i, d in enumerate(directions) if d is not None}
     return call, chosen.bind(plan.grid, plan.block, own, plan.shared_mem, plan.stream, tangents=tangents)
@@ -178,14 +178,14 @@ def _with_directions(chosen: Kernel, plan: Planned, call: Call, directions: Sequ
 
 def array_module() -> Any:
     """CuPy if it is installed and finds a device, else NumPy."""
-    from ..executors import cuda
+    from ..runtime import cuda
 
     return cuda.array_module()
 
 
 def check_races(k: Any, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
     """Runs the primal on the reference executor on NumPy arrays, which raises for data races and bad indices."""
-    from ..executors.reference import Reference
+    from ..runtime.reference import Reference
 
     plan = kernel(k).planned(grid, block, args, shared_mem=shared_mem, stream=stream)
     if plan is None:
@@ -194,5 +194,5 @@ def check_races(k: Any, grid: Any, block: Any, args: Sequence[Any], *, shared_me
     if library_of(plan.args) is np and chosen.function.globals:
         chosen = copy.copy(chosen)
         chosen.module = chosen.module.on_host()
-    with launching.executor_for_tests(Reference()):
+    with pipeline.executor_for_tests(Reference()):
         chosen(plan.grid, plan.block, plan.args, shared_mem=plan.shared_mem, stream=plan.stream)

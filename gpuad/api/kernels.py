@@ -15,32 +15,32 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from .. import launching
+from .. import pipeline
 from ..analysis.races import sure_extents
-from ..annotations import Active, BatchDuplicated, Const, Duplicated
 from ..arguments import activities, bind, check_count, geometry, told_apart
-from ..depth import room
-from ..differentiate import Adjoint, Pattern, Tangent, primal_of, reverse_of, second_of, tangent_of
+from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
 from ..errors import LaunchError, ShadowError
-from ..explaining import AdjointText, adjoint_text
-from ..facts import Facts
 from ..frontend.cuda import parse
-from ..ir.given import nulls
+from ..ir.aliases import NONE, Aliases
 from ..ir.nodes import Accumulate, Atomic, Store
 from ..ir.nodes import Kernel as IrKernel
+from ..ir.null_specialization import nulls
 from ..ir.records import is_record, numbers, split_parameter, tangent_parameter
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Declaration, Function, Global, uses_dynamic
 from ..ir.types import Pointer, Scalar, value_type
-from ..launching import Call, executor_of
-from ..modules import ModuleMemory, library_of
-from ..program.context import current as recording
+from ..memo import Facts
+from ..pipeline import Call, executor_of
+from ..pipeline.passes import Adjoint, Pattern, Tangent, primal_of, reverse_of, second_of, tangent_of
+from ..recursion_limit import room
 from ..source import SourceFile
-from ..transform.aliases import NONE, Aliases
-from .again import Launch, Past, Words, made_again, note, words
-from .likeness import Ready, likeness, ready, rounding
+from .argument_flattening import Completing, Whole
+from .call_replay import Launch, Past, Words, made_again, note, words
+from .explain import AdjointText, adjoint_text
+from .module_memory import ModuleMemory, library_of
+from .recorder import current as recording
+from .specialization_key import Ready, likeness, ready, rounding
 from .streams import on_stream
-from .whole import Completing, Whole
 
 
 class Planned(NamedTuple):
@@ -204,7 +204,7 @@ class Kernel(Family):
         with self.room():
             call = self.bind(grid, block, args, shared_mem, stream)
             primal = self.primal(call.aliases())
-            launching.run_primal(primal, None, call)
+            pipeline.run_primal(primal, None, call)
             self.note_call(said, args, call, (), lambda: [primal_launch(primal, call)])
 
     def note_call(
@@ -325,8 +325,8 @@ class Kernel(Family):
     def reverse_for(self, pattern: Pattern, call: Call) -> Adjoint:
         """The adjoint whose premises hold in this launch. Raises LaunchError if it would surely leave a shadow."""
         adjoint = self.reverse(pattern)
-        adjoint = adjoint if launching.premises_hold(adjoint, call) else self.reverse(replace(pattern, optimistic=False))
-        launching.check_adjoint_bounds(adjoint, call)
+        adjoint = adjoint if pipeline.premises_hold(adjoint, call) else self.reverse(replace(pattern, optimistic=False))
+        pipeline.check_adjoint_bounds(adjoint, call)
         return adjoint
 
     def tangent(self, pattern: Pattern, recorded: tuple[int, ...] = ()) -> Tangent:
@@ -400,14 +400,14 @@ class Kernel(Family):
         binds = partial(bind, self.name, declared, args, written=written, strided=self._strided, numbering=numbering)
         first = binds(inside=[d.name for d in leaves], given=self._given())
         call = Call(first, *geo)
-        inside = self._inside | self.facts.get(call.key, lambda: launching.stays_inside(plain, call))
+        inside = self._inside | self.facts.get(call.key, lambda: pipeline.stays_inside(plain, call))
         loose = frozenset(i for i, d in enumerate(leaves) if d.name not in inside and first.arguments[i].memory is not None)
         bound = binds(inside=inside) if loose else first
         call = Call(bound, *geo, 0 if self._dynamic else shared_mem, stream, loose)
-        call = replace(call, absent=self.facts.get(("absent", call.key), lambda: launching.absent(plain, call)))
-        launching.check_device(call)
+        call = replace(call, absent=self.facts.get(("absent", call.key), lambda: pipeline.absent(plain, call)))
+        pipeline.check_device(call)
         extents = self.facts.get(("extents", call.key), lambda: sure_extents(plain, call.numbers(plain)))
-        launching.check_bounds(plain, call, extents)
+        pipeline.check_bounds(plain, call, extents)
         return call
 
 
@@ -528,10 +528,10 @@ def _expressions(source: Any) -> Sequence[str] | None:
 
 
 def pattern_of(chosen: Kernel, call: Call) -> Pattern:
-    active = launching.active_positions(call)
+    active = pipeline.active_positions(call)
     stopped = frozenset(i for i, a in enumerate(call.bound.arguments) if a.kind == "stopped")
-    shadows = [launching.shadow_type(active[i]) if i in active else None for i in range(len(call.bound.arguments))]
-    launching.check_stopped(call)
+    shadows = [pipeline.shadow_type(active[i]) if i in active else None for i in range(len(call.bound.arguments))]
+    pipeline.check_stopped(call)
     if not active:
         raise ShadowError(f"`{chosen.name}`: no argument is active; pass Duplicated(array, shadow) or Active(number, shadow)")
-    return Pattern(tuple(shadows), call.aliases(), stopped, launching.analysing())
+    return Pattern(tuple(shadows), call.aliases(), stopped, pipeline.analysing())

@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from .. import launching
-from ..differentiate import Adjoint, Pattern
+from .. import pipeline
 from ..errors import GpuadError, LaunchError, ShadowError
+from ..ir.aliases import Aliases
 from ..ir.nodes import Kernel as IrKernel
 from ..ir.records import split_parameter
 from ..ir.surface import Function
 from ..ir.types import Scalar
-from ..launching import Call, State
-from ..transform.aliases import Aliases
-from .flow import dropped, kept_seeds, outside_of_tapes
+from ..pipeline import Call, State
+from ..pipeline.passes import Adjoint, Pattern
+from .dropped_gradients import dropped, kept_seeds, outside_of_tapes
 from .kernels import SHADOWED, Family, Kernel, Planned, kernel, pattern_of
+from .launch_plan import exactly, once
 from .streams import on_stream
-from .ways import exactly, once
 
 
 @dataclass(eq=False)
@@ -85,20 +85,20 @@ class _Pair:
         call = chosen.bind(grid, block, args, shared_mem, stream)
         adjoint, primal = once(call, ("augmented", self.kinds), lambda: self._forward(chosen, call))
         call = exactly(call, adjoint.exact)
-        launching.check_stores(adjoint, call)
-        state = launching.before(adjoint, call)
-        launching.run_primal(primal, adjoint, call, state)
-        marks = launching.keep_live(adjoint, call, state, self.not_overwritten)
+        pipeline.check_stores(adjoint, call)
+        state = pipeline.before(adjoint, call)
+        pipeline.run_primal(primal, adjoint, call, state)
+        marks = pipeline.keep_live(adjoint, call, state, self.not_overwritten)
         return Saved(chosen.function, adjoint, state, call, marks)
 
     def _forward(self, chosen: Kernel, call: Call) -> tuple[Adjoint, IrKernel]:
         """The adjoint of a forward pass and its primal, compiled."""
         aliases = call.aliases()
         classes = tuple(None if aliases.get(i) else _class_shadow(self.shadows, aliases, i) for i in range(len(self.shadows)))
-        adjoint = chosen.reverse_for(Pattern(classes, aliases, analyse=launching.analysing()), call)
+        adjoint = chosen.reverse_for(Pattern(classes, aliases, analyse=pipeline.analysing()), call)
         _check_flow_bare(chosen, adjoint, self.kinds)
         primal = chosen.primal(aliases)
-        exactly(call, adjoint.exact).prepare([adjoint.augmented or primal, launching.counting(adjoint, call)])
+        exactly(call, adjoint.exact).prepare([adjoint.augmented or primal, pipeline.counting(adjoint, call)])
         return adjoint, primal
 
     def reverse(self, grid: Any, block: Any, args: Sequence[Any], saved: Saved, *, shared_mem: int = 0, stream: Any = None) -> None:
@@ -114,12 +114,12 @@ class _Pair:
             optimistic = saved.adjoint.pattern.optimistic
             pattern, adjoint, stages = once(call, ("reversed", optimistic), lambda: _backward(chosen, call, optimistic))
             call = exactly(call, adjoint.exact)
-            launching.check_same(saved.call, call, saved.marks)
+            pipeline.check_same(saved.call, call, saved.marks)
             self._check_active(saved, chosen, pattern)
             saved.used = True
             call = kept_seeds(call, adjoint)
             for width in range(call.bound.width):
-                launching.run_stages(adjoint, stages, call, saved.state.again(adjoint, call), width)
+                pipeline.run_stages(adjoint, stages, call, saved.state.again(adjoint, call), width)
 
     def _check_shadows(self, call: Call) -> None:
         for i, (argument, element) in enumerate(zip(call.bound.arguments, self.shadows, strict=True)):
@@ -139,13 +139,13 @@ class _Pair:
                 )
 
 
-def _backward(chosen: Kernel, call: Call, optimistic: bool) -> tuple[Pattern, Adjoint, tuple[launching.Stage, ...]]:
+def _backward(chosen: Kernel, call: Call, optimistic: bool) -> tuple[Pattern, Adjoint, tuple[pipeline.Stage, ...]]:
     """The pattern of a reverse pass, its adjoint and its kernels, compiled."""
     pattern = replace(pattern_of(chosen, call), optimistic=optimistic)
     adjoint = chosen.reverse(pattern)
     call = exactly(call, adjoint.exact)
-    stages = launching.stages(adjoint, call)
-    call.prepare([launching.counting(adjoint, call), *(k for s in stages for k in s.kernels)])
+    stages = pipeline.stages(adjoint, call)
+    call.prepare([pipeline.counting(adjoint, call), *(k for s in stages for k in s.kernels)])
     return pattern, adjoint, stages
 
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from ..launching import executor_of
-from ..modules import library_of
+from ..pipeline import executor_of
+from .module_memory import library_of
 
 
 def on_stream(stream: Any, args: Sequence[Any]) -> AbstractContextManager[Any]:

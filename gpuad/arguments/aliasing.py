@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import address, resolve
 from ..errors import ShadowError
-from ..executors.base import Memory
+from ..runtime.base import Memory
+from .annotations import address, resolve
 from .conversions import BoundArgument, Place
 
 _OVERLAP_WORK = 100_000  # bound on NumPy's exact solver for overlapping strided sets

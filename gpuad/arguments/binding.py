@@ -14,14 +14,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped, fills, namespace, resolve
 from ..errors import LaunchError, ShadowError
-from ..executors.base import Dim3
-from ..executors.locked import writeable
 from ..ir.records import numbers, split_parameter
 from ..ir.surface import Declaration
 from ..ir.types import Pointer
+from ..runtime.array_locks import writeable
+from ..runtime.base import Dim3
 from .aliasing import Alias, judge
+from .annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped, fills, namespace, resolve
 from .conversions import BoundArgument, Place, show, type_name
 from .layouts import repeats
 from .records import passed, spread

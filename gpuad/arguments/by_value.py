@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import Active
 from ..ir.dtypes import is_real
 from ..ir.records import leaves
 from ..ir.types import HALVES, Scalar, Type
+from .annotations import Active
 from .layouts import dtype_leaves
 
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped, as_array, resolve
 from ..errors import GpuadError, LaunchError, ShadowError
-from ..executors.base import Memory
-from ..executors.locked import writeable
 from ..ir.dtypes import dtype_of, is_bfloat16, is_half, is_real, shadow_dtype, to_bfloat16
 from ..ir.records import numbers, size_of
 from ..ir.surface import Declaration
 from ..ir.types import BF16, HALVES, Complex, Pointer, Scalar, Struct, Type, Vector
+from ..runtime.array_locks import writeable
+from ..runtime.base import Memory
+from .annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped, as_array, resolve
 from .layouts import described, fits, same_number
 
 _SHADOWED = ("duplicated", "noneed", "batch")

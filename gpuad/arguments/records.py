@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import Active, BatchDuplicated, Duplicated, as_array
 from ..errors import LaunchError, ShadowError
-from ..executors.base import Memory
 from ..ir.dtypes import dtype_of, is_real
 from ..ir.records import Part, is_record, leaves, numbers, size_of, split_parameter
 from ..ir.surface import Declaration
 from ..ir.types import Complex, Pointer, Scalar, Struct, Type, Vector
+from ..runtime.base import Memory
 from .aliasing import Alias
+from .annotations import Active, BatchDuplicated, Duplicated, as_array
 from .conversions import BoundArgument, Place, opened, show
 from .layouts import described, dtype_leaves, element_dtype, fits
 

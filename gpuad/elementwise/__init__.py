@@ -4,8 +4,8 @@ A call decides types and shapes as CuPy does, becomes the launch of an ordinary 
 recorded and reversed like any other.
 """
 
-from ..annotations import provide
 from ..api import offer
+from ..arguments.annotations import provide
 from .kernels import ElementwiseKernel
 from .recognise import called, recognised
 from .reductions import ReductionKernel

@@ -9,12 +9,12 @@ from typing import Any
 
 from ..api import Family, Past, Planned, Words, on_stream
 from ..errors import CompileError, UnsupportedError
-from ..facts import Facts
 from ..frontend.elementwise import ElementwiseSpec, Texts, elementwise_source, fence, parse_parameters
 from ..frontend.elementwise.text import Argument
-from ..ops.complete import Complete
+from ..memo import Facts
 from ..ops.elementwise import geometry
 from ..ops.layout import axes
+from ..ops.planned_calls import Complete
 from ..source import SourceFile, Span
 from .concrete import Arranged, Concrete, Variants
 from .operands import Given, check_complete, decide, directions, dtype_for, given, outputs, own_arguments, returned

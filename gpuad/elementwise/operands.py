@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import Active, BatchDuplicated, Const, Duplicated, as_array
+from ..api.recorder import current
+from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, as_array
 from ..errors import LaunchError
 from ..frontend.elementwise import Parameter
 from ..ir.dtypes import is_real
 from ..ops.layout import primal_of, reached
 from ..ops.temporaries import new_array, temporary
-from ..program.context import current
 
 Types = Mapping[str, "np.dtype[Any]"]
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from ..api import Family, Past, Planned, Words, on_stream, plain
 from ..errors import UnsupportedError
-from ..facts import Facts
 from ..frontend.elementwise import Operand, ReductionSpec, Texts, parse_parameters, reduction_source
 from ..frontend.elementwise.text import Argument
-from ..ops.complete import Complete
+from ..memo import Facts
 from ..ops.elementwise import geometry
 from ..ops.layout import Axes, axes, hull_size
+from ..ops.planned_calls import Complete
 from .concrete import Arranged, Concrete, Variants
 from .operands import Given, check_complete, decide, directions, dtype_for, given, outputs, own_arguments, returned
 from .shapes import INT, broadcast_strides, check_apart, check_output, common_shape, pattern, raw_of, raw_values, standing

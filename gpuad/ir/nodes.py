@@ -143,7 +143,7 @@ class Buffer:
 
 
 class How(Enum):
-    """How an accumulation or a take reaches memory. UNDECIDED until `transform.accumulate` has run."""
+    """How an accumulation or a take reaches memory. UNDECIDED until `accumulate.policy` has run."""
 
     UNDECIDED = "undecided"
     PLAIN = "plain"  # read, add, write: no other thread touches the element in this launch
@@ -316,7 +316,7 @@ class Shuffle(Stmt):
 @dataclass(frozen=True)
 class Tell(Stmt):
     """`printf(text, values...)`; with `stops` what is said of an assertion that has failed, which ends the launch. Only kernels that are
-    launched in the user's stead have it: derivatives are made of what `transform.quiet` leaves."""
+    launched in the user's stead have it: derivatives are made of what `ad.silence` leaves."""
 
     text: str
     values: tuple[Expr, ...] = ()
@@ -347,7 +347,7 @@ class Pop(Stmt):
 @dataclass(frozen=True)
 class Kernel:
     """A kernel: scalar (`Var`) and pointer (`Buffer`) parameters in the order of the call, and its body. `in_rows`: what an executor runs
-    in its place that has memory of its own for stacks (`transform.stack_layout`); `rows` are the parameters of such a kernel for which it
+    in its place that has memory of its own for stacks (`ad.stack_layout`); `rows` are the parameters of such a kernel for which it
     takes no argument: memory that is as long as what is stored to it. `unordered`: variables that are only added to, in which order is not
     promised."""
 

@@ -1,7 +1,7 @@
 """The surface tree: what a frontend hands over, typed C semantics with mutable variables, pointers, calls and early exits.
 
 Frontends make every conversion explicit (`Cast`), resolve overloads to the names of `functions.FUNCTIONS`, expand macros and templates,
-and refuse what they cannot represent. `transform.normalize` lowers this tree to the core IR of `nodes.py`. Expressions here may have side
+and refuse what they cannot represent. `lower.normalize` lowers this tree to the core IR of `nodes.py`. Expressions here may have side
 effects (`Assign`, `IncDec`, `AtomicCall`, calls of helpers) and are evaluated in C's order.
 
 Lvalues are `Name`, `Index`, `Deref`, a `Member` of an lvalue, an assignment, and a call of a function that returns a reference. A variable

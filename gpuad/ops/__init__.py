@@ -8,7 +8,7 @@ is `.shadow`, with a dtype of its own. Inside of a tape every operation is recor
 
 from __future__ import annotations
 
-from .. import annotations as _annotations
+from ..arguments import annotations as _annotations
 from .contraction import einsum
 from .extrema import max, min, norm, prod, std, var
 from .fourier import fft, fft2, fftn, ifft, ifft2, ifftn, irfft, rfft

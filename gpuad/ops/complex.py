@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import Active, Duplicated
+from ..arguments.annotations import Active, Duplicated
 from ..errors import UnsupportedError
-from ..program.rules import rule
+from ..tape.rules import rule
 from .adjoints import add_to, library_of
 from .layout import primal_of
 from .layout import same as same_elements

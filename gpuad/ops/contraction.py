@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import Const, Duplicated
-from ..program.rules import rule
+from ..arguments.annotations import Const, Duplicated
+from ..tape.rules import rule
 from .adjoints import add_to, library_of
 from .elementwise import apart, apply, check_out, check_recorded
 from .layout import array_of, primal_of

@@ -12,19 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import Active, BatchDuplicated, Const, Duplicated, as_array, namespace
+from ..api.recorder import current
 from ..arguments.aliasing import hull, overlap, region
+from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, as_array, namespace
 from ..arguments.layouts import repeats
 from ..errors import ShadowError, TapeError, UnsupportedError
 from ..ir.dtypes import is_half
-from ..program.context import current
 from .complex import result_type as complex_result_type
 from .complex import run as run_complex
-from .known import Launch, known, made_again, remember
 from .layout import Axes, axes, broadcast_shape, hull_size, primal_of, reached, refuse_repeated, refuse_windows, same, shadows_of
 from .table import TABLE, Elementwise, result_type
 from .temporaries import new_array, paired, refuse_swapped, temporary
 from .text import Array, Number, Spec, built
+from .trace_cache import Launch, known, made_again, remember
 
 _MOST_BLOCKS = 65535  # along y and z
 _THREADS = 256

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UnsupportedError
-from ..program.rules import rule
+from ..tape.rules import rule
 from .adjoints import add_to, from_rows, in_rows, library_of
 from .elementwise import apart, apply
 from .layout import array_of, primal_of

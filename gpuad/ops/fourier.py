@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UnsupportedError
-from ..program.rules import rule
+from ..tape.rules import rule
 from .adjoints import add_to, library_of
 from .elementwise import apart, check_out, check_recorded
 from .layout import array_of, axis_of, primal_of

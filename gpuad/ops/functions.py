@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import BatchDuplicated, Duplicated
+from ..arguments.annotations import BatchDuplicated, Duplicated
 from ..errors import ShadowError
 from .elementwise import apart, apply, check_into
 from .layout import array_of, primal_of

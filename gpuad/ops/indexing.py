@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import Duplicated, namespace, resolve
+from ..arguments.annotations import Duplicated, namespace, resolve
 from ..arguments.layouts import repeats
 from ..errors import LaunchError
-from ..launching import add_in_fixed_point
-from ..program.region import Region
-from ..program.rules import rule
+from ..pipeline import add_in_fixed_point
+from ..tape.region import Region
+from ..tape.rules import rule
 from .adjoints import elements_of, library_of, part_for
 from .elementwise import apart, apply, check_out, check_recorded, copied
 from .layout import array_of, axis_of, element_strides, primal_of, refuse_repeated

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import BatchDuplicated, Duplicated
+from ..arguments.annotations import BatchDuplicated, Duplicated
 from .elementwise import apply, check_out, check_recorded
 from .layout import array_of, axis_of, primal_of
 from .reductions import result_for

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import BatchDuplicated, Const, Duplicated, address, namespace
+from ..arguments.annotations import BatchDuplicated, Const, Duplicated, address, namespace
 from ..arguments.layouts import repeats
 from ..errors import LaunchError, ShadowError, UnsupportedError
 

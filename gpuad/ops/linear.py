@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import Active
+from ..arguments.annotations import Active
 from ..errors import ShadowError, UnsupportedError
-from ..program.rules import rule
+from ..tape.rules import rule
 from .adjoints import add_to, adjoint_of, library_of
 from .elementwise import apart, apply, check_out, check_recorded
 from .layout import array_of, primal_of

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import Duplicated
+from ..arguments.annotations import Duplicated
 from ..errors import UnsupportedError
 from ..ir.dtypes import is_half, is_real
-from ..program.rules import rule
+from ..tape.rules import rule
 from .adjoints import add_to, library_of
 from .elementwise import apart, apply, check_out, check_recorded
 from .layout import array_of, axes_of, axis_of, primal_of

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import BatchDuplicated, Duplicated, namespace
+from ..api.recorder import current
+from ..arguments.annotations import BatchDuplicated, Duplicated, namespace
 from ..errors import UnsupportedError
 from ..ir.dtypes import is_real, shadow_dtype
-from ..program.context import current
-from ..program.made import Temporary
+from ..tape.temporaries import Temporary
 
 
 def refuse_swapped(dtype: Any) -> None:

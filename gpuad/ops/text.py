@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import launching
+from .. import pipeline
 from ..api import Kernel
 from ..arguments import bind, geometry
 from ..errors import UnsupportedError
 from ..frontend.elementwise import Operand
 from ..frontend.elementwise.strided import thread_lines
-from ..launching import Call
+from ..pipeline import Call
 from ..source import SourceFile
 
 _TYPES = {
@@ -89,7 +89,7 @@ class StridedKernel(Kernel):
         names = [d.name for d in self.parameters]
         bound = bind(self.name, self.parameters, args, written=[names[0]], inside=names, strided=True)
         call = Call(bound, *geometry(grid, block), shared_mem, stream)
-        launching.check_device(call)
+        pipeline.check_device(call)
         return call
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..annotations import Const, Duplicated, resolve
+from ..arguments.annotations import Const, Duplicated, resolve
 from .adjoints import library_of
 from .layout import array_of, axes_of, axis_of
 

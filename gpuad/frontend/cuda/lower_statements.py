@@ -4,21 +4,7 @@ from __future__ import annotations
 
 from clang.cindex import Cursor, CursorKind, StorageClass
 
-from ...ir.surface import (
-    AddressOf,
-    Barrier,
-    Block,
-    Break,
-    Continue,
-    Declare,
-    DoWhile,
-    Evaluate,
-    Expr,
-    If,
-    Return,
-    Stmt,
-    While,
-)
+from ...ir.surface import AddressOf, Barrier, Block, Break, Continue, Declare, DoWhile, Evaluate, Expr, If, Return, Stmt, While
 from ...ir.surface import Assign as AssignNode
 from ...ir.surface import MathCall as MathNode
 from ...ir.surface import Name as NameNode

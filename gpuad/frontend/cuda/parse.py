@@ -12,9 +12,9 @@ from pathlib import Path
 from clang import cindex
 from clang.cindex import Cursor, CursorKind, Diagnostic, SourceLocation, TranslationUnit
 
-from ...depth import room
 from ...errors import CompileError, UnsupportedError
 from ...ir import surface
+from ...recursion_limit import room
 from ...source import SourceFile, Span
 from .clang_c import children, file_location, has_attribute, library, template_of
 from .fence import header_message

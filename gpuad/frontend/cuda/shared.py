@@ -1,6 +1,6 @@
 """Shared memory: `__shared__` variables of a kernel or helper, and `extern __shared__` arrays, whose length a launch decides.
 
-An array without a length gets DYNAMIC as its length; `transform.normalize` is told how many bytes there are.
+An array without a length gets DYNAMIC as its length; `lower.normalize` is told how many bytes there are.
 """
 
 from __future__ import annotations

@@ -1,0 +1,454 @@
+"""Looks for the shifts between the indices of an array's accumulations: by how many threads one is ahead of another.
+
+Indices are polynomials over *digits*, the thread's index along each axis and the numbers of the loops around, and over parameters. A
+shadow's element is told by its factors: of `y * nx + x` by `nx` along y and 1 along x. Each accumulation is *solved* for the digits that
+have these factors in it, thread indices first, else loops: in `dx[j] += f(i, j)` of an all-pairs loop it is j that tells the element, and
+the collecting thread goes through all i. By what else is in the index it is ahead: a polynomial over parameters and the digits that are
+not solved, which is divided by the factors, the greatest first: `i + nx` is a step along y. What cannot be divided tells the *lanes* of an
+element apart: `3 * i + 2` is the third number of thread i.
+
+What is found here is a proposal; a launch proves on its numbers what is to be gained by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ..analysis.index_polynomials import atoms, definitions, polynomial, split
+from ..ir import build as b
+from ..ir import folding
+from ..ir.names import Names
+from ..ir.nodes import (
+    Accumulate,
+    Block,
+    Buffer,
+    Constant,
+    Expr,
+    For,
+    How,
+    If,
+    LaunchIndex,
+    Let,
+    Load,
+    Store,
+    Take,
+    Var,
+    While,
+    variables,
+    walk,
+)
+from ..ir.polynomials import Polynomial, plus, scale, times
+from ..ir.rewrite import blocks, expressions, touches, walk_stmts
+from ..ir.types import F32, F64, I32, I64, U32, Scalar
+from ..optimize.piecewise_affine import Edges, Piece, TooMany, divided, written
+
+Shift: TypeAlias = "tuple[Expr, Expr, Expr]"
+Slopes: TypeAlias = "tuple[Polynomial, Polynomial, Polynomial]"
+_NONE: Polynomial = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """The element of a shadow that a thread collects for: `lets` lead to `index`, over the indices `Gather.sender`. `buffer`: the shadow,
+    or what stands for one lane of it."""
+
+    buffer: Buffer
+    lets: tuple[Let, ...]
+    index: Expr
+
+
+@dataclass(frozen=True)
+class Move:
+    """Who sends to a thread: for each axis the digit of the sender that is the collecting thread's index less `shift`. The other digits are
+    gone through: `spread`, indices of senders, and those of the `loops` around the accumulation that are not solved (outermost first, by
+    their variables). `condition`: which senders this is about."""
+
+    solved: tuple[Var | None, Var | None, Var | None]
+    shift: Shift
+    loops: tuple[Var, ...] = ()
+    spread: tuple[Var, ...] = ()
+    condition: Expr | None = None
+    bends: tuple[tuple[Expr, Expr], ...] = ()
+
+    @property
+    def is_straight(self) -> bool:
+        """Whether a thread sends to its own element."""
+        return self.condition is None and not self.loops and not self.spread and all(s == b.zero(I32) for s in self.shift)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A piece of an accumulation: to which lane and index, under what condition that is not the move's."""
+
+    move: Move
+    lane: Buffer
+    index: Expr
+    condition: Expr | None
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The accumulations into a shadow, by id, in pieces; those pieces that no thread may come to; and the elements of a thread."""
+
+    sent: Mapping[int, tuple[Sent, ...]]
+    surplus: Mapping[int, tuple[Piece, ...]]
+    targets: tuple[Target, ...]
+    loops: Mapping[Var, For]
+
+    @property
+    def turns(self) -> int:
+        """How many digits have to be gone through, all moves together."""
+        moves = {s.move for pieces in self.sent.values() for s in pieces}
+        return sum(len(set(m.loops) - set(m.solved)) + len(m.spread) for m in moves)
+
+
+@dataclass(frozen=True)
+class _Add:
+    """An accumulation with the loops and the conditions around it."""
+
+    stmt: Accumulate
+    loops: tuple[For | While, ...]
+    conditions: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class _Ahead:
+    """A piece of an accumulation, by how many threads along each axis it is ahead, and what is left."""
+
+    add: _Add
+    piece: Piece
+    solved: tuple[Var | None, Var | None, Var | None]
+    vector: tuple[Polynomial, Polynomial, Polynomial]
+    rest: tuple[tuple[tuple[Expr, ...], int], ...]
+
+
+class Shifts:
+    """Looks for the shifts between the indices of a shadow's accumulations."""
+
+    def __init__(self, body: Block, sender: tuple[Var, Var, Var], scalars: frozenset[Var], names: Names) -> None:
+        self.body = body
+        self.sender = sender
+        self.scalars = scalars
+        self.names = names
+        self.lets = definitions(body)
+        self.bools = {s.var: s.value for s in walk_stmts(body) if isinstance(s, Let) and s.var.type.kind == "bool"}
+        self.edges = Edges(self.lets, sender, scalars, names)
+        self.adds = {id(a.stmt): a for a in _adds(body)}
+        self.used = tuple(v for v in sender if _occurs(body, v))
+
+    def of(self, buffer: Buffer, rank: int = 0) -> Found | None:
+        """None unless all that happens to the shadow are additions at shifts of one index. `rank`: which of several ways to see them so,
+        the one that goes through the fewest digits first."""
+        found = list(touches(self.body, buffer))
+        adds = [self.adds[id(s)] for s in found if isinstance(s, Accumulate) and s.how is How.UNDECIDED]
+        if not adds or len(adds) < len(found) or any(sum_type(a.stmt) is None for a in adds):
+            return None
+        if any(isinstance(loop, While) or not self.is_even(loop) for a in adds for loop in a.loops):
+            return None
+        try:
+            pieces = [(a, p) for a in adds for p in self.edges.pieces(a.stmt.index, self.plain(a.conditions))]
+            results = [r for slopes in self.candidates(pieces) if (r := self.under(buffer, slopes, pieces)) is not None]
+        except TooMany:
+            return None
+        ranked = sorted(results, key=lambda r: r.turns)
+        return ranked[rank] if rank < len(ranked) else None
+
+    def plain(self, conditions: Sequence[Expr]) -> list[Expr]:
+        """The conditions with names of conditions put out."""
+        return [self.bools.get(c, c) if isinstance(c, Var) else c for c in conditions]
+
+    def is_even(self, loop: For) -> bool:
+        """Whether all threads go through the same iterations."""
+        step = loop.step
+        if not isinstance(step, Constant) or loop.var.type not in (I32, I64, U32):
+            return False
+        return all(self.edges.is_uniform(polynomial(e, self.lets)) for e in (loop.start, loop.stop))
+
+    # --- what tells elements apart -----------------------------------------------------------------------------------------------
+
+    def candidates(self, pieces: Sequence[tuple[_Add, Piece]]) -> Iterator[Slopes]:
+        """The factors along each axis that may tell elements: those of thread indices, then with those of loops."""
+        found: list[Slopes] = []
+        wanted = [(a, polynomial(p.marked, self.lets)) for a, p in pieces if not p.surplus]
+        for with_loops in (False, True):
+            for add, p in wanted:
+                slopes = self.slopes(p, add.loops if with_loops else ())
+                if slopes is not None and any(slopes) and slopes not in found:
+                    found.append(slopes)
+                    yield slopes
+
+    def slopes(self, p: Polynomial, loops: Sequence[For | While]) -> Slopes | None:
+        """The factor of each axis's index, made of parameters; those of loops along the axes that are free. None if there is another
+        dependence on the thread."""
+        mine = [self.factor(p, v) for v in self.sender]
+        if any(m is None for m in mine):
+            return None
+        result: list[Polynomial] = [m or {} for m in mine]
+        theirs = [f for loop in loops if isinstance(loop, For) and (f := self.factor(p, loop.var))]
+        for factor in sorted(theirs, key=_order):
+            free = next((a for a in range(3) if not result[a]), None)
+            if free is not None and factor not in result:
+                result[free] = factor
+        return result[0], result[1], result[2]
+
+    def factor(self, p: Polynomial, digit: Var) -> Polynomial | None:
+        """The factor of a digit, which must be made of parameters."""
+        parts = split(p, digit)
+        return parts[0] if parts is not None and self.edges.is_uniform(parts[0]) else None
+
+    # --- vectors -----------------------------------------------------------------------------------------------------------------
+
+    def under(self, buffer: Buffer, slopes: Slopes, pieces: Sequence[tuple[_Add, Piece]]) -> Found | None:
+        """All accumulations as moves, if the factors tell the elements of each of them."""
+        ahead: list[_Ahead] = []
+        surplus: dict[int, tuple[Piece, ...]] = {}
+        for add, piece in pieces:
+            placed, left = ([], [piece]) if piece.surplus else self.place(add, piece, slopes)
+            if placed is None:
+                return None
+            ahead += placed
+            for p in left:
+                surplus[id(add.stmt)] = (*surplus.get(id(add.stmt), ()), p)
+        lanes = list(dict.fromkeys(a.rest for a in ahead))
+        if not ahead or len(lanes) > 16:
+            return None
+        sent: dict[int, tuple[Sent, ...]] = {}
+        targets = []
+        loops: dict[Var, For] = {}
+        for rest in lanes:
+            mine = [a for a in ahead if a.rest == rest]
+            lane = buffer if len(lanes) == 1 else self.names.buffer(buffer.name, buffer.element)
+            chosen = self.middle(lane, mine, slopes)
+            if chosen is None:
+                return None
+            target, origin = chosen
+            targets.append(target)
+            for a in mine:
+                move = self.move(a, slopes, origin)
+                if move is None:
+                    return None
+                inside = None if move.condition is not None else b.every(a.piece.conditions)
+                sent[id(a.add.stmt)] = (*sent.get(id(a.add.stmt), ()), Sent(move, lane, a.piece.index, inside))
+                loops.update((loop.var, loop) for loop in a.add.loops if isinstance(loop, For))
+        return Found(sent, surplus, tuple(targets), loops)
+
+    def place(self, add: _Add, piece: Piece, slopes: Slopes) -> tuple[list[_Ahead] | None, list[Piece]]:
+        """The piece as what it is ahead; pinned where it does not depend on a thread's index, and what is left then."""
+        p = polynomial(piece.marked, self.lets)
+        direct = self.ahead(add, piece, p, slopes)
+        if direct is not None:
+            return [direct], []
+        missing = [a for a in range(3) if slopes[a] and self.factor(p, self.sender[a]) == {}]
+        if len(missing) != 1:
+            return None, []
+        axis = missing[0]
+        pinned = self.edges.pinned(piece, self.sender[axis], slopes[axis], self.plain(add.conditions))
+        result: list[_Ahead] = []
+        for part in pinned:
+            if not part.surplus:
+                found = self.ahead(add, part, polynomial(part.marked, self.lets), slopes, axis)
+                if found is None:
+                    return None, []
+                result.append(found)
+        return (result or None), [part for part in pinned if part.surplus]
+
+    def ahead(self, add: _Add, piece: Piece, p: Polynomial, slopes: Slopes, lap: int | None = None) -> _Ahead | None:
+        """By how many threads along each axis an index is ahead. `lap`: the axis along which it is, whatever it is."""
+        solved: list[Var | None] = [None] * 3
+        rest = p
+        for axis in range(3):
+            if slopes[axis]:
+                digit = self.digit(add, p, slopes, axis, solved)
+                if digit is None:
+                    return None
+                solved[axis] = digit
+                rest = plus(rest, scale(times(slopes[axis], {(digit,): 1}), -1))
+        taken = {v for v in solved if v is not None}
+        if any(v in taken for a in atoms(rest) for v in variables(a)):
+            return None
+        vector: list[Polynomial] = [{}, {}, {}]
+        whole = divided(rest, slopes[lap]) if lap is not None else None
+        if lap is not None and whole is not None:
+            vector[lap], rest = whole, {}
+        for axis in sorted(range(3), key=lambda a: _order(slopes[a]), reverse=True):
+            if slopes[axis]:
+                quotient, rest = self.divided(rest, slopes[axis], last=axis == _last(slopes))
+                vector[axis] = plus(vector[axis], quotient)
+        if not self.edges.is_uniform(rest):
+            return None
+        for axis in range(3):  # along an axis that tells nothing the sender is the thread with the same index, or any
+            if not slopes[axis] and not self.is_spread(axis, taken):
+                solved[axis] = self.sender[axis]
+        return _Ahead(
+            add, piece, (solved[0], solved[1], solved[2]), (vector[0], vector[1], vector[2]), tuple(sorted(rest.items(), key=repr))
+        )
+
+    def is_spread(self, axis: int, taken: set[Var]) -> bool:
+        return self.sender[axis] in taken or self.sender[axis] in self.used
+
+    def digit(self, add: _Add, p: Polynomial, slopes: Slopes, axis: int, solved: Sequence[Var | None]) -> Var | None:
+        """The digit of an accumulation that has the factor of an axis."""
+        wanted = slopes[axis]
+        loops = [loop.var for loop in reversed(add.loops) if isinstance(loop, For) and loop.step == b.const(1, loop.step.type)]
+        for v in (self.sender[axis], *loops, *self.sender):
+            if v not in solved and self.factor(p, v) == wanted:
+                return v
+        return None
+
+    def divided(self, p: Polynomial, by: Polynomial, *, last: bool) -> tuple[Polynomial, Polynomial]:
+        """Quotient and rest; `last`: nothing else will divide the rest."""
+        lead = max(by, key=lambda m: (len(m), repr(m)))
+        quotient: Polynomial = {}
+        for _ in range(8):
+            step: Polynomial = {}
+            for monomial, coefficient in p.items():
+                left = _without(monomial, lead)
+                if left is None or (not last and any(a in self.scalars or not isinstance(a, Var) for a in left)):
+                    continue
+                whole, rest = divmod(coefficient, by[lead])
+                if not last and abs(2 * rest) > abs(by[lead]):
+                    whole += 1
+                if whole:
+                    step[left] = whole
+            if not step:
+                break
+            quotient, p = plus(quotient, step), plus(p, scale(times(step, by), -1))
+        return quotient, p
+
+    # --- targets -----------------------------------------------------------------------------------------------------------------
+
+    def middle(self, lane: Buffer, ahead: Sequence[_Ahead], slopes: Slopes) -> tuple[Target, Sequence[Polynomial]] | None:
+        """The index, of those that occur, from which all are least far."""
+        best: tuple[tuple[int, int], Target, Sequence[Polynomial]] | None = None
+        for stmt in walk_stmts(self.body):
+            if not isinstance(stmt, Take | Accumulate | Load | Store):
+                continue
+            lets = self.closure(stmt.index)
+            if lets is None:
+                continue
+            there = self.ahead(_Add(stmt, (), ()), Piece((), stmt.index, stmt.index), polynomial(stmt.index, self.lets), slopes)  # type: ignore[arg-type]
+            if (
+                there is None
+                or there.rest != ahead[0].rest
+                or any(v not in (None, s) for v, s in zip(there.solved, self.sender, strict=True))
+            ):
+                continue
+            cost = sum(_size(plus(v, scale(o, -1))) for a in ahead for v, o in zip(a.vector, there.vector, strict=True))
+            rank = (cost, 0 if isinstance(stmt, Take) else 1)
+            if best is None or rank < best[0]:
+                best = rank, Target(lane, lets, stmt.index), there.vector
+        return best[1:] if best is not None else (self.made(lane, ahead[0].rest, slopes), ({}, {}, {}))
+
+    def made(self, lane: Buffer, rest: tuple[tuple[tuple[Expr, ...], int], ...], slopes: Slopes) -> Target:
+        """An element with the factors, where no thread has an index like it."""
+        index: Expr = b.zero(I32)
+        for axis in sorted((a for a in range(3) if slopes[a]), key=lambda a: _order(slopes[a]), reverse=True):
+            index = folding.binary("+", index, folding.binary("*", written(slopes[axis]), self.sender[axis], I32), I32)
+        return Target(lane, (), folding.binary("+", index, written(dict(rest)), I32))
+
+    def closure(self, index: Expr) -> tuple[Let, ...] | None:
+        """The definitions, in order, that lead from a thread's index and parameters to an index; None if others do."""
+        needed: set[Var] = set()
+        waiting = [index]
+        while waiting:
+            for v in variables(waiting.pop()):
+                if v in self.scalars or v in self.sender or v in needed:
+                    continue
+                if v not in self.lets:
+                    return None
+                needed.add(v)
+                waiting.append(self.lets[v])
+        found: dict[Var, Let] = {}
+        for stmt in walk_stmts(self.body):
+            if isinstance(stmt, Let) and stmt.var in needed:
+                found.setdefault(stmt.var, stmt)
+        return tuple(found.values()) if not any(isinstance(e, LaunchIndex) for s in found.values() for e in walk(s.value)) else None
+
+    # --- moves -------------------------------------------------------------------------------------------------------------------
+
+    def move(self, a: _Ahead, slopes: Slopes, origin: Sequence[Polynomial]) -> Move | None:
+        """The move of a piece, seen from the element's own thread."""
+        loops = tuple(loop.var for loop in a.add.loops if isinstance(loop, For))
+        spread = tuple(v for v in reversed(self.sender) if v in self.used and v not in a.solved)
+        free = {*loops, *spread} - set(a.solved)
+        shift = [self.number(self.unlapped(plus(v, scale(o, -1))), free) for v, o in zip(a.vector, origin, strict=True)]
+        if any(s is None for s in shift):
+            return None
+        known = {*self.scalars, *self.sender, *loops}
+        full = [self.edges.plain(c) for c in a.piece.conditions]
+        hoisted = all(v in known for c in full for v in variables(c)) and not any(isinstance(e, LaunchIndex) for c in full for e in walk(c))
+        if not hoisted or not full:
+            return Move(a.solved, tuple(shift), loops, spread)  # type: ignore[arg-type]
+        return Move(a.solved, tuple(shift), loops, spread, b.every(full), a.piece.bends)  # type: ignore[arg-type]
+
+    def unlapped(self, p: Polynomial) -> Polynomial:
+        result: Polynomial = {}
+        for monomial, coefficient in p.items():
+            term: Polynomial = {(): coefficient}
+            for atom in monomial:
+                lap = self.edges.laps.get(atom) if isinstance(atom, Var) else None
+                term = times(term, lap if lap is not None else {(atom,): 1})
+            result = plus(result, term)
+        return result
+
+    def number(self, p: Polynomial, free: set[Var]) -> Expr | None:
+        """The polynomial as an int expression over parameters and digits (a launch makes sure that it is as small as that)."""
+        for monomial, coefficient in p.items():
+            if abs(coefficient) >= 1 << 20:
+                return None
+            for a in monomial:
+                if a not in free and not self.edges.is_uniform({(a,): 1}):
+                    return None
+                if isinstance(a, Var) and a.type not in (I32, I64, U32):
+                    return None
+        return written(p)
+
+
+def _adds(block: Block, loops: tuple[For | While, ...] = (), conditions: tuple[Expr, ...] = ()) -> Iterator[_Add]:
+    """The accumulations, with the loops and the conditions around each."""
+    for stmt in block:
+        match stmt:
+            case Accumulate():
+                yield _Add(stmt, loops, conditions)
+            case If(condition=c, then=x, otherwise=y):
+                yield from _adds(x, loops, (*conditions, c))
+                yield from _adds(y, loops, (*conditions, folding.negate(c)))
+            case For() | While():
+                for inner in blocks(stmt):
+                    yield from _adds(inner, (*loops, stmt), conditions)
+
+
+def _occurs(body: Block, var: Var) -> bool:
+    return any(var in variables(e) for s in walk_stmts(body) for e in expressions(s))
+
+
+def _last(slopes: Slopes) -> int:
+    """The axis with the smallest factor."""
+    return min((a for a in range(3) if slopes[a]), key=lambda a: _order(slopes[a]))
+
+
+def _order(p: Polynomial) -> tuple[int, int]:
+    """Products of more parameters are taken to be greater, and greater numbers."""
+    lead = max(p, key=len, default=())
+    return len(lead), abs(p.get(lead, 0)) if p else -1
+
+
+def _without(monomial: tuple[Expr, ...], part: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
+    left = list(monomial)
+    for atom in part:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return tuple(left)
+
+
+def _size(p: Polynomial) -> int:
+    return sum(abs(c) * (1 + 8 * len(m)) for m, c in p.items())
+
+
+def sum_type(stmt: Accumulate) -> Scalar | None:
+    """In what type contributions are summed."""
+    wider = stmt.value.type if stmt.value.type.bits > stmt.buffer.element.bits else stmt.buffer.element
+    return wider if wider in (F32, F64) else None

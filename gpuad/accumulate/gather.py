@@ -1,0 +1,630 @@
+"""Turns scattered accumulations into a kernel in which each thread collects what others would have sent to its element.
+
+A stencil `v[i] = f(u[i - 1], u[i], u[i + 1])` has an adjoint in which thread i adds to three elements of `du`. What thread `i` adds to
+`du[i + 1]` may as well be computed by thread `j = i + 1`, if that thread puts itself in the place of `j - 1`: evaluates its guards, reads
+its seeds, forms its partials. A *slice* is the part of the adjoint that one such contribution needs; in the gather kernel it stands once
+for each *shift* between the sending and the receiving thread, with the sender's index in place of the thread's own.
+
+That every contribution is counted once holds for any shift, since moving the work of all threads by one vector is one-to-one. What shifts
+are good for, all contributions to an element meeting in one thread, is looked for here in the indices' polynomials and proved at each
+launch (`accumulate.gather_legality`). The gather kernel writes nothing that it reads; what else the adjoint does runs after it (RULES 2).
+
+Assumes: an adjoint without stacks and barriers. Guarantees: valid IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from ..analysis.index_polynomials import polynomial
+from ..ir import build as b
+from ..ir import folding
+from ..ir.names import Names
+from ..ir.nodes import (
+    Accumulate,
+    Alloc,
+    Assign,
+    Atomic,
+    Barrier,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Cast,
+    Constant,
+    Expr,
+    For,
+    How,
+    If,
+    LaunchIndex,
+    Let,
+    Load,
+    Pop,
+    Push,
+    Shuffle,
+    Stmt,
+    Store,
+    Take,
+    Var,
+    While,
+    variables,
+    walk,
+)
+from ..ir.polynomials import plus, scale
+from ..ir.rewrite import blocks, defined, expressions, map_blocks, map_expr, map_stmt_exprs, substitute, walk_stmts
+from ..ir.types import BOOL, I32, Scalar
+from ..optimize.bound_comparisons import Tidied, conjuncts
+from ..optimize.common_subexpressions import flattened, folded, shared
+from ..optimize.control_flow_merging import joined
+from ..optimize.cyclic_distribution import dealt
+from ..optimize.dead_code import prune
+from ..optimize.piecewise_affine import cancelled, written
+from ..optimize.rearrange import rearranged
+from ..optimize.simplify import simplify
+from ..optimize.sums import direct
+from ..optimize.tables import making, without_tables
+from ..optimize.thread_indices import AXES, Geometry, assigned, globally
+from ..optimize.unique import unique
+from .access_inversion import Found, Move, Shifts, Target, sum_type
+
+_FORBIDDEN = (Alloc, Atomic, Barrier, Pop, Push, Shuffle)
+
+
+MOST_SLICES = 64
+Three: TypeAlias = "tuple[Var, Var, Var]"
+Ends: TypeAlias = "tuple[tuple[Var, Var], tuple[Var, Var], tuple[Var, Var]]"
+Axes: TypeAlias = "tuple[bool, bool, bool]"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the gather kernel has to ask for a slice: along which axes (x, y, z) whether the sender's index is at least 0, whether it is
+    below the number of the primal's threads, and whether the collecting thread's own index is 0. `within`: what is asked of senders that
+    are gone through, and holds for none beyond the threads."""
+
+    low: tuple[bool, bool, bool] = (False, False, False)
+    high: tuple[bool, bool, bool] = (False, False, False)
+    zero: tuple[bool, bool, bool] = (False, False, False)
+    within: frozenset[Expr] = frozenset()
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Along which axes (x, y, z) the gather kernel begins before index 0, and what it asks for each slice."""
+
+    before: tuple[bool, bool, bool]
+    asked: tuple[Asked | None, ...]  # None: nothing is sent
+
+
+@dataclass(frozen=True, eq=False)
+class Slice:
+    """What senders send over a move: statements of the adjoint over the indices `Gather.sender`, with the accumulations as they were. The
+    loops of the move are not in `block`: their variables are given."""
+
+    move: Move
+    block: Block
+
+
+@dataclass(frozen=True, eq=False)
+class Gather:
+    """The accumulations into some shadows, by move. `sender`: variables that stand for a thread's global index; `body`: the adjoint over
+    them; `surplus`: what of it no thread may reach; `geometry`: what the kernel takes for granted of a launch; `loops`: by their variables;
+    `lanes`: of which shadow a target is one; `tables`: what makes the arrays of constants that slices may read; `first`, `threads`: scalar
+    parameters of the gather kernel, the least index along an axis, and the number of the primal's threads; `boxes`: for each shadow, along
+    each axis, the first index of the threads whose elements are known to be zero, and the one after the last."""
+
+    body: Block
+    surplus: Block
+    sender: tuple[Var, Var, Var]
+    scalars: frozenset[Var]
+    geometry: Geometry
+    loops: Mapping[Var, For]
+    slices: tuple[Slice, ...]
+    targets: tuple[Target, ...]
+    lanes: Mapping[Buffer, Buffer]
+    tables: Block
+    first: Three
+    threads: Three
+    own: Three  # the collecting thread's index
+    boxes: Mapping[Buffer, Ends]
+
+    @property
+    def variables(self) -> tuple[Var, ...]:
+        """The variables that are not the adjoint's."""
+        ends = (v for pairs in self.boxes.values() for pair in pairs for v in pair)
+        return (*self.sender, *self.first, *self.threads, *self.own, *ends)
+
+    @property
+    def buffers(self) -> frozenset[Buffer]:
+        """The shadows that are gathered."""
+        return frozenset(self.lanes.values())
+
+
+# --- finding shifts ----------------------------------------------------------------------------------------------------------------------
+
+
+def gather(
+    body: Block, shadows: Mapping[Buffer, int], params: Collection[Var | Buffer], names: Names, threads: Three | None = None
+) -> Gather | None:
+    """The accumulations into those of the shadows that can be gathered, or None if there are none; what a launch has to prove is left to
+    it. Of each shadow: which of several ways to see its accumulations (`Shifts.of`). `threads`: what `body` calls the number of threads."""
+    tables, body = without_tables(_without_sums(body))
+    if not is_movable(body):
+        return None
+    indices = {axis: names.var(axis, I32) for axis in AXES}
+    threads = threads or threads_of(names)
+    numbers = dict(zip(AXES, threads, strict=True))
+    written, geometry = globally(body, indices, numbers)
+    scalars = frozenset(p for p in params if isinstance(p, Var))
+    written, indices, iterations = dealt(written, indices, numbers, scalars, names)
+    named = _chosen(written)
+    x, y, z = (names.var(_name_of(named, v), I32) for v in indices.values())
+    sender = x, y, z
+    whole = _renamed(named, dict(zip(indices.values(), sender, strict=True)))
+    finder = Shifts(whole, sender, scalars | {*threads}, names)
+    found = {buffer: shifts for buffer, rank in shadows.items() if (shifts := finder.of(buffer, rank)) is not None}
+    loops = {v: loop for shadow in found.values() for v, loop in shadow.loops.items()}
+    slices = _slices(whole, found)
+    while bad := {b for s in slices if not _is_good(s, loops) for b in _owners(s, found)}:
+        found = {buffer: shifts for buffer, shifts in found.items() if buffer not in bad}
+        slices = _slices(whole, found)
+    if not found or len(slices) > MOST_SLICES:
+        return None
+    first = tuple(names.var(f"first_{a}", I32) for a in AXES)
+    own = tuple(names.var(name, I32) for name in _names_along(slices, sender))
+    return Gather(
+        body=whole,
+        surplus=_surplus(whole, found),
+        sender=sender,
+        scalars=finder.scalars,
+        geometry=replace(geometry, iterations=iterations),
+        loops=loops,
+        slices=slices,
+        targets=tuple(t for shadow in found.values() for t in shadow.targets),
+        lanes={t.buffer: buffer for buffer, shadow in found.items() for t in shadow.targets},
+        tables=tables,
+        first=first,  # type: ignore[arg-type]
+        threads=threads,
+        own=own,  # type: ignore[arg-type]
+        boxes={buffer: _ends(names) for buffer in found},
+    )
+
+
+def _without_sums(body: Block) -> Block:
+    """The body without what is added to numbers of all threads, which is no business of others."""
+    sums = {s.buffer for s in walk_stmts(body) if isinstance(s, Accumulate) and s.how is How.REDUCED}
+    sums -= {getattr(s, "buffer", None) for s in walk_stmts(body) if not isinstance(s, Accumulate)}
+    return prune(_but(body, sums)) if sums else body
+
+
+def threads_of(names: Names) -> Three:
+    """Variables for the number of the primal's threads along x, y and z."""
+    return names.var("threads_x", I32), names.var("threads_y", I32), names.var("threads_z", I32)
+
+
+def _ends(names: Names) -> Ends:
+    x, y, z = ((names.var(f"from_{a}", I32), names.var(f"to_{a}", I32)) for a in AXES)
+    return x, y, z
+
+
+def is_movable(body: Block) -> bool:
+    """Whether parts of the adjoint may be run by other threads, or in another order."""
+    return not any(isinstance(s, _FORBIDDEN) or (isinstance(s, Assign) and not s.var.type.is_float) for s in walk_stmts(body))
+
+
+def _name_of(body: Block, index: Var) -> str:
+    """What the user calls the index."""
+    lets = (s for s in walk_stmts(body) if isinstance(s, Let))
+    return next((s.var.name for s in lets if s.value == index or (isinstance(s.value, Cast) and s.value.operand == index)), index.name)
+
+
+def _names_along(slices: Sequence[Slice], sender: Three) -> list[str]:
+    """What the user calls what tells a thread's element along each axis, an index of threads or of a loop that stands in its place; the
+    axes where these have changed places."""
+    found = [{v.name for piece in slices if (v := piece.move.solved[k]) is not None} for k in range(3)]
+    several = AXES if sum(len(names) > 1 for names in found) > 1 else [v.name for v in sender]
+    return [names.pop() if len(names) == 1 else other for names, other in zip(found, several, strict=True)]
+
+
+# --- slices ------------------------------------------------------------------------------------------------------------------------------
+
+
+def _slices(body: Block, found: Mapping[Buffer, Found]) -> tuple[Slice, ...]:
+    """For each move what its accumulations need, the straight one first."""
+    groups: dict[Move, dict[int, Block]] = {}
+    for shadow in found.values():
+        for where, pieces in shadow.sent.items():
+            for sent in pieces:
+                group = groups.setdefault(sent.move, {})
+                group[where] = (*group.get(where, ()), *_guarded(sent.condition, sent.lane, sent.index))
+    order = sorted(groups, key=lambda m: not m.is_straight)
+    return tuple(Slice(move, prune(_straightened(only(body, groups[move], move.loops), dict(move.bends)))) for move in order)
+
+
+def _straightened(block: Block, bends: Mapping[Expr, Expr]) -> Block:
+    """The block with nodes that bend as what they come to."""
+    if not bends:
+        return block
+
+    def f(expr: Expr) -> Expr:
+        return map_expr(expr, lambda e: bends.get(e, folded(e)))
+
+    return tuple(map_blocks(map_stmt_exprs(s, f), lambda inner: _straightened(inner, bends)) for s in block)
+
+
+def _renamed(body: Block, senders: Mapping[Var, Var]) -> Block:
+    """The body with these variables for a thread's index, and without other names for it."""
+    mutable = assigned(body)
+    lets = [s for s in walk_stmts(body) if isinstance(s, Let) and s.var not in mutable and s.var.type == I32]
+    names = {
+        s.var: substitute(s.value, senders)
+        for s in lets
+        if s.value in senders or (isinstance(s.value, Cast) and s.value.operand in senders)
+    }
+    return _without(_replaced(body, {**senders, **names}), frozenset(names))
+
+
+def _without(block: Block, names: Collection[Var]) -> Block:
+    kept = (s for s in block if not (isinstance(s, Let) and s.var in names))
+    return tuple(map_blocks(s, lambda inner: _without(inner, names)) for s in kept)
+
+
+def _chosen(block: Block) -> Block:
+    """The block with integers that are chosen by an If alone as choices."""
+    out: list[Stmt] = []
+    for stmt in block:
+        stmt = map_blocks(stmt, _chosen)
+        if isinstance(stmt, If) and _only_chooses(stmt):
+            out += (*stmt.then, *stmt.otherwise)
+            out += [Let(m.var, folding.select(stmt.condition, m.then, m.otherwise), span=stmt.span) for m in stmt.merges]
+        else:
+            out.append(stmt)
+    return tuple(out)
+
+
+def _only_chooses(stmt: If) -> bool:
+    names = [v for s in (*stmt.then, *stmt.otherwise) for v in defined(s)]
+    lets = all(isinstance(s, Let) for s in (*stmt.then, *stmt.otherwise)) and len(set(names)) == len(names)
+    return lets and bool(stmt.merges) and all(m.var.type.is_integer for m in stmt.merges)
+
+
+def _guarded(condition: Expr | None, lane: Buffer, index: Expr) -> Block:
+    """An accumulation in place of the user's, whose value it takes over."""
+    add = Accumulate(lane, index, b.zero(lane.element))
+    return (add,) if condition is None else (If(condition, (add,)),)
+
+
+def _surplus(body: Block, found: Mapping[Buffer, Found]) -> Block:
+    """What no thread may reach."""
+    kept: dict[int, Block] = {}
+    for buffer, shadow in found.items():
+        for where, pieces in shadow.surplus.items():
+            kept[where] = tuple(s for p in pieces for s in _guarded(b.every(p.conditions), buffer, b.zero(I32)))
+    return prune(only(body, kept, ()))
+
+
+def only(block: Block, kept: Mapping[int, Block], opened: Collection[Var]) -> Block:
+    """The block in which nothing is written but by what is `kept` in place of accumulations; the bodies of loops that are `opened` stand
+    for themselves."""
+    out: list[Stmt] = []
+    for stmt in block:
+        if isinstance(stmt, Take):
+            stmt = Load(stmt.var, stmt.buffer, stmt.index, span=stmt.span)
+        if isinstance(stmt, Accumulate) and id(stmt) in kept:
+            out += _valued(kept[id(stmt)], stmt)
+        elif isinstance(stmt, Store | Accumulate):
+            continue
+        elif isinstance(stmt, For) and stmt.var in opened:
+            out += only(stmt.body, kept, opened)
+        else:
+            out.append(map_blocks(stmt, lambda inner: only(inner, kept, opened)))
+    return tuple(out)
+
+
+def _valued(pieces: Block, stmt: Accumulate) -> Block:
+    """The pieces with the value of the accumulation."""
+
+    def filled(piece: Stmt) -> Stmt:
+        if isinstance(piece, Accumulate):
+            return replace(piece, value=stmt.value, span=stmt.span, note=stmt.note)
+        return map_blocks(piece, lambda inner: tuple(filled(s) for s in inner))
+
+    return tuple(filled(p) for p in pieces)
+
+
+def _owners(piece: Slice, found: Mapping[Buffer, Found]) -> set[Buffer]:
+    """The shadows that a slice adds to."""
+    adds = {s.buffer for s in walk_stmts(piece.block) if isinstance(s, Accumulate)}
+    return {buffer for buffer, shadow in found.items() for t in shadow.targets if t.buffer in adds}
+
+
+def _is_good(piece: Slice, loops: Mapping[Var, For]) -> bool:
+    """Whether a slice knows of its thread no more than the global index, and needs nothing that its loops carry; loops in loops would be
+    run more often than the user's."""
+    if any(isinstance(e, LaunchIndex) for s in walk_stmts(piece.block) for top in expressions(s) for e in walk(top)):
+        return False
+    if not piece.move.loops and not piece.move.spread:
+        return True
+    carried = {v for w in piece.move.loops for c in loops[w].carried for v in (c.var, c.result)}
+    used = {v for s in walk_stmts(piece.block) for e in expressions(s) for v in variables(e)}
+    return not carried & used and not any(isinstance(s, For | While | Assign) for s in walk_stmts(piece.block))
+
+
+def rest(body: Block, gathered: Collection[Buffer], plain: Collection[Buffer], left: Collection[Buffer], first_own: int) -> Block:
+    """What of the adjoint is left to a second launch: all but the accumulations that are gathered. What is only taken to be cleared is
+    stored to; not even that if it is in `left`."""
+    kept = prune(_but(body, gathered))
+    used = {v for s in walk_stmts(kept) for e in expressions(s) for v in variables(e)}
+    return simplify(prune(_cleared(kept, used, plain, left)), first_own)
+
+
+def _but(block: Block, gathered: Collection[Buffer]) -> Block:
+    kept = (s for s in block if not (isinstance(s, Accumulate) and s.buffer in gathered))
+    return tuple(map_blocks(s, lambda inner: _but(inner, gathered)) for s in kept)
+
+
+def _cleared(block: Block, used: Collection[Var], plain: Collection[Buffer], left: Collection[Buffer]) -> Block:
+    out: list[Stmt] = []
+    for stmt in block:
+        if isinstance(stmt, Take) and stmt.var not in used and stmt.buffer in plain:
+            if stmt.buffer in left:
+                continue
+            stmt = Store(stmt.buffer, stmt.index, b.zero(stmt.buffer.element), span=stmt.span, note=stmt.note)
+        out.append(map_blocks(stmt, lambda inner: _cleared(inner, used, plain, left)))
+    return tuple(out)
+
+
+# --- the kernel --------------------------------------------------------------------------------------------------------------------------
+
+
+def indices(gathered: Gather, sides: Sides, wanted: Collection[Var]) -> tuple[Let, ...]:
+    """The definitions of those of the collecting thread's indices that are wanted."""
+    out = []
+    for axis, own, first, before in zip(AXES, gathered.own, gathered.first, sides.before, strict=True):
+        if own in wanted:
+            here = folding.cast(global_index(axis), I32)
+            out.append(Let(own, folding.binary("+", here, first, I32) if before else here))
+    return tuple(out)
+
+
+def global_index(axis: str) -> Expr:
+    """A thread's number among all along an axis, of type uint32."""
+    block, extent, thread = (LaunchIndex(n, axis) for n in ("blockIdx", "blockDim", "threadIdx"))
+    return Binary("+", Binary("*", block, extent, block.type), thread, block.type)
+
+
+def questions(gathered: Gather, piece: Slice, asked: Asked) -> list[Expr]:
+    """What has to hold of a sender so that a slice is about it, in its own terms: that it exists, that loops that are solved have such an
+    iteration, and the move's condition."""
+    terms: list[Expr] = []
+    for k, (digit, sender) in enumerate(zip(piece.move.solved, gathered.sender, strict=True)):
+        if asked.zero[k]:
+            terms.append(b.compare("==", gathered.own[k], b.zero(I32)))
+        if digit in gathered.loops and digit is not None:
+            loop = gathered.loops[digit]
+            terms += [b.compare(">=", digit, loop.start), b.compare("<", digit, loop.stop)]
+        if asked.low[k]:
+            terms.append(b.compare(">=", sender, b.zero(I32)))
+        if asked.high[k]:
+            terms.append(b.compare("<", sender, gathered.threads[k]))
+    return terms + ([piece.move.condition] if piece.move.condition is not None else [])
+
+
+def placed(gathered: Gather, piece: Slice, sides: Sides, tidied: Tidied | None = None) -> Block:
+    """A slice in terms of the collecting thread's index: loops over the digits that are not solved, and questions as far outside as they
+    can be asked."""
+    asked = sides.asked[next(k for k, s in enumerate(gathered.slices) if s is piece)]
+    if asked is None:
+        return ()
+    mapping = _solution(gathered, piece.move)
+    tidied = tidied or tidying(gathered, sides)
+    terms = [t for e in questions(gathered, piece, asked) for t in conjuncts(tidied.condition(_placed(e, mapping)))]
+    block = tidied.block(prune(_inlined(_replaced(piece.block, mapping))))
+    loops = [gathered.loops[v] for v in piece.move.loops if v not in piece.move.solved]
+    loops += [For(v, b.zero(I32), gathered.threads[gathered.sender.index(v)], b.const(1, I32), ()) for v in piece.move.spread]
+    for loop in reversed(loops):
+        inner, block = _opened(flattened(block))
+        mine = [t for t in (*terms, *inner) if loop.var in variables(t)]
+        terms = [t for t in (*terms, *inner) if loop.var not in variables(t)]
+        start, stop, mine = _bounds(loop, mine, asked.within)
+        block = (replace(loop, start=start, stop=stop, body=_asking(mine, block), carried=(), backward=False),)
+    return tidied.block(flattened(_asking(terms, block)))
+
+
+def _opened(block: Block) -> tuple[list[Expr], Block]:
+    """The terms of the questions that are asked before a block does anything, and what they are asked for."""
+    match block:
+        case (*before, If(condition=c, then=then, otherwise=(), merges=())) if all(isinstance(s, Let | Load) for s in before):
+            names = {v for s in before for v in defined(s)}
+            if not names & set(variables(c)):
+                terms, rest = _opened((*before, *then))
+                return [*conjuncts(c), *terms], rest
+    return [], block
+
+
+def _bounds(loop: For, terms: Sequence[Expr], within: Collection[Expr]) -> tuple[Expr, Expr, list[Expr]]:
+    """The bounds of a loop over senders, those `within` being known to lie between its own, and what is left to be asked."""
+    start, stop = loop.start, loop.stop
+    rest: list[Expr] = []
+    for term in terms:
+        match term:
+            case Binary(op="<", left=left, right=bound) if left == loop.var and term in within and stop == loop.stop:
+                stop = bound
+            case Binary(op=">=", left=left, right=bound) if left == loop.var and term in within and start == loop.start:
+                start = bound
+            case _:
+                rest.append(term)
+    return start, stop, rest
+
+
+def _inlined(block: Block) -> Block:
+    """The block with short names of integers put out."""
+    names = {s.var: s.value for s in walk_stmts(block) if isinstance(s, Let) and s.var.type == I32 and _is_short(s.value)}
+    mutable = assigned(block)
+    names = {v: e for v, e in names.items() if v not in mutable}
+    while names and any(w in names for e in names.values() for w in variables(e)):
+        names = {v: substitute(e, names) for v, e in names.items()}
+    return _without(_replaced(block, names), frozenset(names)) if names else block
+
+
+def _is_short(expr: Expr) -> bool:
+    return isinstance(expr, Var | Constant)
+
+
+def tidying(gathered: Gather, sides: Sides) -> Tidied:
+    """What rearranges the questions of a kernel."""
+    natural = [own for own, before in zip(gathered.own, sides.before, strict=True) if not before]
+    return Tidied(gathered.own, natural, gathered.scalars)
+
+
+def _placed(expr: Expr, mapping: Mapping[Var, Expr]) -> Expr:
+    return cancelled(map_expr(expr, lambda e: mapping.get(e, e) if isinstance(e, Var) else folded(e)))
+
+
+def _asking(terms: Sequence[Expr], block: Block) -> Block:
+    question = b.every(terms)
+    return block if question is None else (If(question, block),)
+
+
+def _solution(gathered: Gather, move: Move) -> dict[Var, Expr]:
+    """The sender's digits in terms of the collecting thread's index."""
+    found: dict[Var, Expr] = {}
+    for own, digit, shift in zip(gathered.own, move.solved, move.shift, strict=True):
+        if digit is not None:
+            sender = written(plus({(own,): 1}, scale(polynomial(shift, {}), -1)), own)
+            found[digit] = folding.cast(sender, digit.type)
+    return found
+
+
+def at_target(gathered: Gather, target: Target) -> tuple[tuple[Let, ...], Expr]:
+    """The definitions and the index of the collecting thread's element."""
+    mapping: dict[Var, Expr] = dict(zip(gathered.sender, gathered.own, strict=True))
+    lets = tuple(replace(let, value=substitute(let.value, mapping)) for let in target.lets)
+    return lets, substitute(target.index, mapping)
+
+
+def _replaced(block: Block, mapping: Mapping[Var, Expr]) -> Block:
+    return tuple(map_blocks(map_stmt_exprs(s, lambda e: _placed(e, mapping)), lambda inner: _replaced(inner, mapping)) for s in block)
+
+
+def gather_kernel(
+    gathered: Gather, sides: Sides, assigned: Collection[Buffer], boxed: Mapping[Buffer, Axes], names: Names, first_own: int
+) -> tuple[Block, frozenset[Var]]:
+    """The body of the gather kernel, and its sums. Shadows in `assigned` are stored to; those in `boxed` by the threads of a box, along the
+    axes that are asked for, and added to by the others; all others are added to."""
+    sums = {t.buffer: names.var(t.buffer.name, _target_type(gathered, t.buffer)) for t in gathered.targets}
+    out: list[Stmt] = []
+    places: dict[Buffer, Expr] = {}
+    mapping: dict[Var, Expr] = {}
+    for target in gathered.targets:
+        lets, index = at_target(gathered, target)
+        for let in lets:
+            fresh = names.var(let.var.name, let.var.type)
+            out.append(replace(let, var=fresh, value=substitute(let.value, mapping)))
+            mapping[let.var] = fresh
+        places[target.buffer] = substitute(index, mapping)
+    flags = _flags([lane for lane, buffer in gathered.lanes.items() if buffer in assigned], gathered, names)
+    out += [Let(v, b.zero(v.type)) for v in sums.values()]
+    out += [Let(v, b.const(False, BOOL)) for v in dict.fromkeys(flags.values())]
+    tidied = tidying(gathered, sides)
+    for piece in gathered.slices:
+        out += _collecting(placed(gathered, piece, sides, tidied), sums, flags)
+    for buffer in dict.fromkeys(gathered.lanes.values()):
+        lanes = {lane: total for lane, total in sums.items() if gathered.lanes[lane] == buffer}
+        stores = [Store(buffer, places[lane], total) for lane, total in lanes.items()]
+        if lanes.keys() <= flags.keys():  # what is there does not count: 0 is stored, too
+            out += [If(flags[lane], (store,)) for lane, store in zip(lanes, stores, strict=True)]
+            continue
+        adds = [_added(buffer, places[lane], total) for lane, total in lanes.items()]
+        out += _in_box(gathered, buffer, boxed[buffer], stores, adds) if buffer in boxed else adds
+    wanted = {v for s in walk_stmts(tuple(out)) for e in expressions(s) for v in variables(e)}
+    body, *_ = unique((*indices(gathered, sides, wanted), *out), names)
+    collecting = frozenset(sums.values())
+    body = simplify(direct(shared(joined(body)), collecting), first_own)
+    body = flattened(simplify(rearranged(body, collecting, names, first_own), first_own))
+    return (*making(gathered.tables, body), *body), collecting
+
+
+def _added(buffer: Buffer, place: Expr, total: Var) -> Stmt:
+    """Adds what was collected; an element that nobody sends to may be none."""
+    return If(b.collected(total), (Accumulate(buffer, place, total, How.PLAIN),))
+
+
+def _in_box(gathered: Gather, buffer: Buffer, axes: Axes, stores: Sequence[Stmt], adds: Sequence[Stmt]) -> Block:
+    """Stores in the box of threads for whose elements what is there does not count, else adds."""
+    asked = [(own, ends) for own, ends, wanted in zip(gathered.own, gathered.boxes[buffer], axes, strict=True) if wanted]
+    terms = [t for own, (low, high) in asked for t in (b.compare(">=", own, low), b.compare("<", own, high))]
+    question = b.every(terms)
+    return tuple(stores) if question is None else (If(question, tuple(stores), tuple(adds), note=f"{buffer.name} is known to be 0 here"),)
+
+
+def _flags(lanes: Collection[Buffer], gathered: Gather, names: Names) -> dict[Buffer, Var]:
+    """For each lane the variable that says whether anything was collected; one for those that are added to side by side everywhere."""
+    found: dict[tuple[tuple[int, int], ...], Var] = {}
+    result: dict[Buffer, Var] = {}
+    for lane in lanes:
+        where = tuple((k, n) for k, piece in enumerate(gathered.slices) for n in _blocks_with(piece.block, lane))
+        if where not in found:
+            found[where] = names.var("collected", BOOL)
+        result[lane] = found[where]
+    return result
+
+
+def _blocks_with(block: Block, lane: Buffer) -> Iterator[int]:
+    """The blocks, numbered in order, that add to the lane themselves."""
+    for number, inner in enumerate(_all_blocks(block)):
+        if any(isinstance(s, Accumulate) and s.buffer == lane for s in inner):
+            yield number
+
+
+def _all_blocks(block: Block) -> Iterator[Block]:
+    yield block
+    for stmt in block:
+        for inner in blocks(stmt):
+            yield from _all_blocks(inner)
+
+
+def _target_type(gathered: Gather, buffer: Buffer) -> Scalar:
+    adds = (s for piece in gathered.slices for s in walk_stmts(piece.block) if isinstance(s, Accumulate) and s.buffer == buffer)
+    types = [t for s in adds if (t := sum_type(s)) is not None]
+    return max(types, key=lambda t: t.bits)
+
+
+def _collecting(block: Block, sums: Mapping[Buffer, Var], flags: Mapping[Buffer, Var]) -> Block:
+    """The block with contributions added to the sums, and noted."""
+    out: list[Stmt] = []
+    for stmt in block:
+        match stmt:
+            case Accumulate():
+                total = sums[stmt.buffer]
+                out.append(Assign(total, b.add(total, b.cast(stmt.value, total.type)), span=stmt.span))
+            case If(condition=Call(function="gpuad_used", arguments=(seed,)), then=(Accumulate(value=value) as add,)) if (
+                value == seed and add.buffer not in flags
+            ):
+                out += _collecting(stmt.then, sums, flags)  # 0 may as well be added
+            case _:
+                out.append(map_blocks(stmt, lambda inner: _collecting(inner, sums, flags)))
+    hit = dict.fromkeys(flags[s.buffer] for s in block if isinstance(s, Accumulate) and s.buffer in flags)
+    return (*out, *(Assign(v, b.const(True, BOOL)) for v in hit))
+
+
+__all__ = [
+    "Asked",
+    "Gather",
+    "Sides",
+    "Slice",
+    "Target",
+    "at_target",
+    "gather",
+    "gather_kernel",
+    "global_index",
+    "is_movable",
+    "only",
+    "placed",
+    "questions",
+    "rest",
+    "threads_of",
+    "tidying",
+]

@@ -1,0 +1,577 @@
+"""Judges, for the numbers of a launch, which scattered accumulations may be gathered (`accumulate.gather`), and with which grid.
+
+Five things are proved, all of them on the numbers, with every intermediate value inside of its C type:
+
+* every thread of the primal that may contribute is some thread's sender, since the gather's grid covers the image of the contributions;
+* a sender that touches memory, or enters a loop, is a thread of the primal: its guards imply it, else the kernel asks;
+* what a slice reads is what the sender would have read: memory that the reverse does not write, or an element of a shadow that no other
+  thread touches and that the sender itself has not written before;
+* all contributions that a thread collects are to one element;
+* no two threads collect for one element.
+
+So the gather kernel does plain additions, writes nothing that it reads, and counts every contribution once, whatever the shifts are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations_with_replacement
+from math import prod
+from typing import TypeAlias
+
+from ..analysis.injectivity import Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, may_meet
+from ..ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Constant, Expr, For, If, Load, Stmt, Store, Take, Var, While
+from ..ir.rewrite import blocks, walk_stmts
+from ..optimize.bound_comparisons import conjuncts
+from .gather import Asked, Gather, Sides, Slice, at_target, placed, questions, tidying
+
+_MEMORY = (Load, Store, Take, Accumulate, Atomic)
+_MOST = 1 << 30  # threads along an axis, and steps of a shift: sums of two of them are ints
+_GRID = ((1 << 31) - 1, (1 << 16) - 1, (1 << 16) - 1)
+_IDLE, _CHEAP = 16, 1 << 16  # a gather has at most so many times as many threads as there are elements, or that many
+_SENDERS, _ENOUGH = 16, 1 << 14  # a thread goes through all senders if threads are no more than so many times rarer, or that many
+Three = tuple[int, int, int]
+Box: TypeAlias = "tuple[tuple[int, int], tuple[int, int], tuple[int, int]]"  # inclusive ranges of indices, along x, y and z
+
+
+@dataclass(frozen=True)
+class Elements:
+    """The elements of a shadow for which threads collect: `forms`, one for each lane, over the collecting thread's index (the digits
+    `global`). No two threads of the box have one element, and all that collect anything for the shadow are in it. `asked`: along which axes
+    the kernel has more threads than one."""
+
+    forms: tuple[Form, ...]
+    box: Box
+    asked: tuple[bool, bool, bool]
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """A gather that is proved for a launch, the questions that the kernel has to ask, its grid (the block is the primal's),
+    the first index and the number of the primal's threads along each axis; the elements of those shadows for which they are known."""
+
+    gathered: Gather
+    sides: Sides
+    grid: Three
+    first: Three
+    threads: Three
+    elements: Mapping[Buffer, Elements]
+
+    @property
+    def buffers(self) -> frozenset[Buffer]:
+        """The shadows that are gathered."""
+        return self.gathered.buffers
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Shadows for which the proof failed."""
+
+    buffers: frozenset[Buffer]
+
+
+def judge(gathered: Gather, launch: Launch, plain: Collection[Buffer], elements: int) -> Gathering | Failed:
+    """The gather for a launch, or for which shadows it cannot be; `plain`: shadows of which no two threads of the adjoint touch one
+    element; `elements`: how many there are in the memory that is gathered, which is what threads are worth being started for."""
+    try:
+        return _Judge(gathered, launch, plain, elements).verdict()
+    except Unknown:
+        return Failed(gathered.buffers)
+
+
+class _Judge:
+    def __init__(self, gathered: Gather, launch: Launch, plain: Collection[Buffer], elements: int) -> None:
+        self.gathered = gathered
+        self.elements_there = elements
+        self.granted = gathered.geometry.holds(launch.grid, launch.block)
+        grid = gathered.geometry.grid(launch.grid, launch.block, partial(_number, launch))
+        self.threads = tuple(g * n for g, n in zip(grid, launch.block, strict=True))
+        numbers = {**launch.scalars, **dict(zip(gathered.threads, self.threads, strict=True))}
+        self.launch = replace(launch, grid=grid, scalars=numbers)
+        self.reads = _Reads(gathered.body, self.launch, plain, self.senders(), dealt=bool(gathered.geometry.iterations))
+        self._reached: dict[Hashable, list[_Reached]] = {}
+
+    def verdict(self) -> Gathering | Failed:
+        if not self.fits():
+            return Failed(self.gathered.buffers)
+        uncounted = self.uncounted()
+        if uncounted:
+            return Failed(uncounted)
+        unread = frozenset(b for piece in self.gathered.slices for b in self.unreadable(piece))
+        failed = unread | frozenset(b for piece in self.gathered.slices for b in self.missed(piece)) | self.superfluous()
+        if failed:
+            return Failed(failed)
+        low, high = self.image()
+        first = tuple(min(n, 0) for n in low)
+        grid = tuple(-(-(z - a + 1) // n) for a, z, n in zip(first, high, self.launch.block, strict=True))
+        if any(g > most or g * n > _MOST for g, n, most in zip(grid, self.launch.block, _GRID, strict=True)):
+            return Failed(self.gathered.buffers)
+        if prod(grid) * prod(self.launch.block) > max(_CHEAP, _IDLE * max(self.elements_there, prod(self.threads))):
+            return Failed(self.gathered.buffers)
+        lazy = self.lazy()
+        if lazy:
+            return Failed(lazy)
+        own = tuple((a, a + g * n - 1) for a, g, n in zip(first, grid, self.launch.block, strict=True))
+        asked = tuple(self.asked(piece, own) for piece in self.gathered.slices)
+        failed = self.failed(asked, own)
+        if failed:
+            return Failed(failed)
+        sides = Sides((first[0] < 0, first[1] < 0, first[2] < 0), asked)
+        if not self.rearranged(sides, own):
+            return Failed(self.gathered.buffers)
+        elements = self.elements(asked, own)
+        return Gathering(self.gathered, sides, _three(grid), _three(first), _three(self.threads), elements)
+
+    def fits(self) -> bool:
+        """Whether the launch is one that the kernel is written for, and indices stay far from wrapping."""
+        return self.granted and max(self.threads) <= _MOST
+
+    def uncounted(self) -> frozenset[Buffer]:
+        """The shadows to which threads send that differ along an axis of which a slice knows nothing: it would count one of them."""
+        return frozenset(
+            self.gathered.lanes[stmt.buffer]
+            for piece in self.gathered.slices
+            for sender, n in zip(self.gathered.sender, self.threads, strict=True)
+            if n > 1 and sender not in piece.move.solved and sender not in piece.move.spread
+            for stmt in walk_stmts(piece.block)
+            if isinstance(stmt, Accumulate)
+        )
+
+    def everyone(self) -> dict[Digit, tuple[int, int]]:
+        """The indices of the primal's threads."""
+        return {Digit("global", axis): (0, n - 1) for axis, n in zip("xyz", self.threads, strict=True)}
+
+    # --- what is sent ------------------------------------------------------------------------------------------------------------------
+
+    def reached(self, piece: Slice, ranges: Mapping[Digit, tuple[int, int]], asked: Asked) -> list[_Reached]:
+        """What a slice touches, in terms of the sender, for senders in the ranges."""
+        key = id(piece), frozenset(ranges.items()), asked
+        if key not in self._reached:
+            self._reached[key] = self._touched(piece, ranges, asked)
+        return self._reached[key]
+
+    def _touched(self, piece: Slice, ranges: Mapping[Digit, tuple[int, int]], asked: Asked) -> list[_Reached]:
+        seen = _Sending(self.launch, self.gathered, piece, ranges)
+        terms = [t for t in questions(self.gathered, piece, replace(asked, zero=(False,) * 3)) if not isinstance(t, Constant)]
+        block: Block = piece.block
+        for term in reversed(terms):
+            block = (If(term, block),)
+        for var in reversed(piece.move.loops):
+            block = (replace(self.gathered.loops[var], body=block, carried=(), backward=False),)
+        seen.run(block)
+        return seen.reached
+
+    def missed(self, piece: Slice) -> frozenset[Buffer]:
+        """The shadows that a slice adds to, if it is not known to whom it sends."""
+        try:
+            lanes = {r.lane for r in self.reached(piece, self.everyone(), Asked()) if r.lane is not None and r.form is None}
+        except Unknown:
+            lanes = {s.buffer for s in walk_stmts(piece.block) if isinstance(s, Accumulate)}
+        return frozenset(self.gathered.lanes[lane] for lane in lanes if lane is not None)
+
+    def image(self) -> tuple[list[int], list[int]]:
+        """The least and greatest index along each axis to which a thread that exists sends something."""
+        boxes = [r.box for piece in self.gathered.slices for r in self.reached(piece, self.everyone(), Asked()) if r.lane is not None]
+        if not boxes:
+            raise Unknown
+        low, high = ([f(box[k][side] for box in boxes) for k in range(3)] for side, f in ((0, min), (1, max)))
+        if min(low) < -_MOST or max(high) > _MOST:
+            raise Unknown
+        return low, high
+
+    def lazy(self) -> frozenset[Buffer]:
+        """The shadows that few threads would collect for, each from many senders."""
+        boxes: dict[Buffer, list[tuple[tuple[int, int], ...]]] = {}
+        for piece in self.gathered.slices:
+            for reach in self.reached(piece, self.everyone(), Asked()):
+                if reach.lane is not None and piece.move.spread:
+                    boxes.setdefault(self.gathered.lanes[reach.lane], []).append(reach.box)
+        enough = min(prod(self.threads) // _SENDERS, _ENOUGH)
+        return frozenset(
+            buffer
+            for buffer, found in boxes.items()
+            if prod(max(b[k][1] for b in found) - min(b[k][0] for b in found) + 1 for k in range(3)) < enough
+        )
+
+    def superfluous(self) -> frozenset[Buffer]:
+        """The shadows with a surplus that is not proved to be one."""
+        seen = _Seen(self.launch, self.senders())
+        seen.run(self.gathered.surplus)
+        return frozenset(a.stmt.buffer for a in seen.accesses if isinstance(a.stmt, Accumulate))
+
+    # --- the kernel --------------------------------------------------------------------------------------------------------------------
+
+    def asked(self, piece: Slice, own: Sequence[tuple[int, int]]) -> Asked | None:
+        """What the kernel has to ask so that a slice is about threads that exist; None if it is about none."""
+        if not any(r.lane for r in self.reached(piece, self.everyone(), Asked())):
+            return None
+        wide = self.widened(piece, own)
+        low, high, zero = [False] * 3, [False] * 3, [False] * 3
+        for reach in self.reached(piece, wide, Asked()):
+            for k, axis in enumerate("xyz"):
+                a, z = reach.ranges[Digit("global", axis)]
+                low[k], high[k] = low[k] or a < 0, high[k] or z >= self.threads[k]
+        for k, digit in enumerate(piece.move.solved):
+            zero[k] = digit is None and own[k] != (0, 0)
+        return Asked(_flags(low), _flags(high), _flags(zero), self.within(piece))
+
+    def within(self, piece: Slice) -> frozenset[Expr]:
+        """The comparisons of a sender that is gone through which only threads that exist satisfy, or all of these."""
+        found = set()
+        for stmt in (*walk_stmts(piece.block), *([If(piece.move.condition, ())] if piece.move.condition is not None else [])):
+            for term in conjuncts(stmt.condition) if isinstance(stmt, If) else ():
+                if isinstance(term, Binary) and term.left in piece.move.spread and term.op in ("<", ">="):
+                    bound = self.value(term.right)
+                    if bound is not None and 0 <= bound <= self.threads[self.gathered.sender.index(term.left)]:
+                        found.add(term)
+        return frozenset(found)
+
+    def value(self, expr: Expr) -> int | None:
+        try:
+            return _number(self.launch, expr)
+        except Unknown:
+            return None
+
+    def rearranged(self, sides: Sides, own: Sequence[tuple[int, int]]) -> bool:
+        """Whether the questions may be asked as they are written: none of the sums in them leaves an int."""
+        tidied = tidying(self.gathered, sides)
+        for piece in self.gathered.slices:
+            placed(self.gathered, piece, sides, tidied)
+        greatest = {v: abs(n) for v, n in self.launch.scalars.items()}
+        greatest.update((v, max(abs(a), abs(z))) for v, (a, z) in zip(self.gathered.own, own, strict=True))
+        sums = (sum(abs(c) * prod(greatest[v] for v in m if isinstance(v, Var)) for m, c in form.items()) for form in tidied.forms)
+        return all(n < 1 << 31 for n in sums)
+
+    def widened(self, piece: Slice, own: Sequence[tuple[int, int]]) -> dict[Digit, tuple[int, int]]:
+        """The indices that senders would have for collecting threads in the ranges, whether they exist or not."""
+        ranges = self.everyone()
+        seen = _Sending(self.launch, self.gathered, piece, ranges)
+        shifts = seen.shifts()
+        for k, digit in enumerate(piece.move.solved):
+            if digit in self.gathered.sender:
+                a, z = shifts[k]
+                ranges[Digit("global", "xyz"[self.gathered.sender.index(digit)])] = own[k][0] - z, own[k][1] - a
+        if any(max(abs(a), abs(z)) > 2 * _MOST for a, z in ranges.values()):
+            raise Unknown
+        return ranges
+
+    def failed(self, asked: Sequence[Asked | None], own: Sequence[tuple[int, int]]) -> frozenset[Buffer]:
+        """The shadows for which something is not proved."""
+        bad: set[Buffer] = set()
+        reaches: dict[Buffer, list[Reach]] = {buffer: [] for buffer in self.gathered.buffers}
+        for piece, question in zip(self.gathered.slices, asked, strict=True):
+            for reach in self.reached(piece, self.widened(piece, own), question) if question is not None else ():
+                if any(
+                    reach.ranges[Digit("global", axis)][0] < 0 or reach.ranges[Digit("global", axis)][1] >= n
+                    for axis, n in zip("xyz", self.threads, strict=True)
+                ):
+                    return self.gathered.buffers
+                if reach.lane is not None:
+                    buffer = self.gathered.lanes[reach.lane]
+                    if reach.form is None:
+                        bad.add(buffer)
+                    else:
+                        reaches[buffer].append(Reach(reach.form, self.boxed(reach)))
+        return frozenset(bad | {buffer for buffer, found in reaches.items() if not self.apart(found)})
+
+    def boxed(self, reach: _Reached) -> Ranges:
+        return {Digit("global", axis): box for axis, box in zip("xyz", reach.box, strict=True)}
+
+    def elements(self, asked: Sequence[Asked | None], own: Sequence[tuple[int, int]]) -> dict[Buffer, Elements]:
+        """The elements for which threads collect, of those shadows where each thread of a box has its own."""
+        boxes: dict[Buffer, list[Ranges]] = {}
+        for piece, question in zip(self.gathered.slices, asked, strict=True):
+            for reach in self.reached(piece, self.widened(piece, own), question) if question is not None else ():
+                if reach.lane is not None:
+                    boxes.setdefault(self.gathered.lanes[reach.lane], []).append(self.boxed(reach))
+        return {buffer: found for buffer, parts in boxes.items() if (found := self.elements_of(buffer, _hull(parts), own)) is not None}
+
+    def elements_of(self, buffer: Buffer, hull: Ranges, own: Sequence[tuple[int, int]]) -> Elements | None:
+        box = tuple((max(a, low), min(z, high)) for (a, z), (low, high) in zip(hull.values(), own, strict=True))
+        digits = [Digit("global", axis) for axis in "xyz"]
+        ranges = dict(zip(digits, box, strict=True))
+        if any(a > z for a, z in box):
+            return None
+        threads = [Form(0, ((digit, 1),)) for digit in digits]
+        lanes = [lane for lane, owner in self.gathered.lanes.items() if owner == buffer]
+        try:
+            forms = tuple(element_of(self.gathered, self.launch, lane, threads, ranges) for lane in lanes)
+        except Unknown:
+            return None
+        lanes_apart = len({f.constant for f in forms}) == len(forms) and all(dict(f.terms) == dict(forms[0].terms) for f in forms)
+        whole = [Reach(f, ranges) for f in forms]
+        if not lanes_apart or any(may_meet(a, b, self.launch) for a, b in combinations_with_replacement(whole, 2)):
+            return None
+        return Elements(forms, (box[0], box[1], box[2]), _flags([low < high for low, high in own]))
+
+    def apart(self, reaches: Sequence[Reach]) -> bool:
+        """Whether no two threads collect for one element."""
+        if not reaches:
+            return True
+        hull = _hull([r.ranges for r in reaches])
+        forms = {r.form for r in reaches}
+        whole = [Reach(form, hull) for form in sorted(forms, key=repr)]
+        if not any(may_meet(a, b, self.launch) for a, b in combinations_with_replacement(whole, 2)):
+            return True
+        return not any(may_meet(a, b, self.launch) for a, b in combinations_with_replacement(reaches, 2))
+
+    def senders(self) -> dict[Var, Form]:
+        return {v: Form(0, ((Digit("global", axis), 1),)) for v, axis in zip(self.gathered.sender, "xyz", strict=True)}
+
+    # --- reads -----------------------------------------------------------------------------------------------------------------------
+
+    def unreadable(self, piece: Slice) -> frozenset[Buffer]:
+        """The shadows that a slice adds to, if it reads something that the sender may have read in another state."""
+        read = {s.buffer for s in walk_stmts(piece.block) if isinstance(s, Load)}
+        adds = frozenset(self.gathered.lanes[s.buffer] for s in walk_stmts(piece.block) if isinstance(s, Accumulate))
+        if read & self.gathered.buffers:
+            return adds
+        return adds if any(not self.reads.constant(buffer) for buffer in read) else frozenset()
+
+
+def _number(launch: Launch, expr: Expr) -> int:
+    """What an expression comes to that no thread has a say in; raises Unknown."""
+    form = Walk(launch, frozenset()).form(expr, {})
+    if form.terms:
+        raise Unknown
+    return form.constant
+
+
+def unread(block: Block, body: Block, launch: Launch, plain: Collection[Buffer]) -> bool:
+    """Whether all that a part of the adjoint `body` reads is as it was before the adjoint; `plain`: as for `judge`."""
+    reads = _Reads(body, launch, plain, {})
+    return all(reads.constant(s.buffer) for s in walk_stmts(block) if isinstance(s, Load))
+
+
+class _Reads:
+    """What the adjoint reads before it has written to it. `forms`: of variables that the body does not define; `dealt`: a
+    thread of the body is one of a thread's iterations."""
+
+    def __init__(self, body: Block, launch: Launch, plain: Collection[Buffer], forms: Mapping[Var, Form], *, dealt: bool = False) -> None:
+        self.body = body
+        self.launch = launch
+        self.plain = plain
+        self.forms = forms
+        self.dealt = dealt
+
+    def constant(self, buffer: Buffer) -> bool:
+        """Whether every read of the buffer in the adjoint gives what was there before the launch."""
+        if not any(isinstance(s, Store | Take | Accumulate | Atomic) and s.buffer == buffer for s in walk_stmts(self.body)):
+            return True
+        if buffer not in self.plain:
+            return False
+        seen = _Seen(self.launch, self.forms)
+        seen.run(self.body)
+        forms = {id(a.stmt): a for a in seen.accesses}
+        if self.dealt and not self.apart([a for a in seen.accesses if getattr(a.stmt, "buffer", None) == buffer]):
+            return False
+        places = [p for p in _places(self.body) if getattr(p.stmt, "buffer", None) == buffer]
+        if any(isinstance(s, For | While) for p in places for s, _ in p.path):
+            return False
+        return not any(self.meets(writer, reader, forms) for k, reader in enumerate(places) for writer in places[:k])
+
+    def apart(self, accesses: Sequence[_Access]) -> bool:
+        """Whether no two iterations touch one element."""
+        reaches = [Reach(a.form, a.ranges) for a in accesses if a.form is not None]
+        pairs = combinations_with_replacement(reaches, 2)
+        return len(reaches) == len(accesses) and not any(may_meet(a, b, self.launch) for a, b in pairs)
+
+    def meets(self, writer: _Place, reader: _Place, forms: Mapping[int, _Access]) -> bool:
+        """Whether a thread may read there what it has written before."""
+        if isinstance(reader.stmt, Store | Accumulate) or isinstance(writer.stmt, Load) or _exclusive(writer, reader):
+            return False
+        a, z = forms.get(id(writer.stmt)), forms.get(id(reader.stmt))
+        return a is not None and z is not None and not _differ(a.form, z.form)
+
+
+@dataclass(frozen=True)
+class _Place:
+    stmt: Stmt
+    path: tuple[tuple[Stmt, int], ...]
+
+
+def _places(block: Block, path: tuple[tuple[Stmt, int], ...] = ()) -> Iterator[_Place]:
+    """All statements in order, with the control statements and their sides around each."""
+    for stmt in block:
+        yield _Place(stmt, path)
+        for side, inner in enumerate(blocks(stmt)):
+            yield from _places(inner, (*path, (stmt, side)))
+
+
+def _exclusive(a: _Place, b: _Place) -> bool:
+    """Whether the two lie on different sides of one If."""
+    return any(s is t and i != j and isinstance(s, If) for (s, i), (t, j) in zip(a.path, b.path, strict=False))
+
+
+def _differ(a: Form | None, b: Form | None) -> bool:
+    """Whether two indices of one thread surely differ."""
+    return a is not None and b is not None and dict(a.terms) == dict(b.terms) and a.constant != b.constant
+
+
+# --- the kernel's own accesses -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Access:
+    """A statement that touches memory, or a loop: what its digits range over, and the form of its index, if it has one."""
+
+    stmt: Stmt
+    ranges: Ranges
+    form: Form | None
+
+
+class _Seen(Walk):
+    """Collects what a block touches."""
+
+    def __init__(self, launch: Launch, forms: Mapping[Var, Form]) -> None:
+        super().__init__(launch, frozenset())
+        self.forms.update(forms)
+        self.accesses: list[_Access] = []
+
+    def stmt(self, stmt: Stmt, ranges: Ranges) -> None:
+        if isinstance(stmt, _MEMORY):
+            self.accesses.append(_Access(stmt, ranges, self.place(stmt.index, ranges)))
+        elif isinstance(stmt, For | While):  # of a thread that does not exist it might not end
+            self.accesses.append(_Access(stmt, ranges, None))
+        super().stmt(stmt, ranges)
+
+    def place(self, index: Expr, ranges: Ranges) -> Form | None:
+        try:
+            return canonical(self.form(index, ranges), self.launch)
+        except Unknown:
+            return None
+
+
+@dataclass(frozen=True)
+class _Reached:
+    """A statement of a slice that touches memory, or a loop in it, with the range of the sender's digits. Of an accumulation: the `lane` it
+    adds to, the `form` of the collecting thread's element in terms of that thread (None if it is not proved that this is the one that is
+    added to), and the `box` of the collecting threads."""
+
+    ranges: Ranges
+    lane: Buffer | None = None
+    form: Form | None = None
+    box: tuple[tuple[int, int], ...] = ()
+
+
+class _Sending(Walk):
+    """Collects what a slice touches, in terms of the sender, and to whom it sends. The collecting thread's index is the solved digit and
+    the shift: with the digits that are not solved that is one-to-one, so every contribution is collected once."""
+
+    def __init__(self, launch: Launch, gathered: Gather, piece: Slice, senders: Mapping[Digit, tuple[int, int]]) -> None:
+        super().__init__(launch, frozenset())
+        self.gathered = gathered
+        self.piece = piece
+        self.senders = senders
+        self.reached: list[_Reached] = []
+        self.known: tuple[tuple[Form, str], ...] = ()
+        self.forms.update((v, Form(0, ((Digit("global", a), 1),))) for v, a in zip(gathered.sender, "xyz", strict=True))
+
+    def run(self, body: Block) -> list[Reach]:
+        self.block(body, self.start())
+        return []
+
+    def start(self) -> Ranges:
+        ranges: Ranges = dict(self.senders)
+        for axis, grid, block in zip("xyz", self.launch.grid, self.launch.block, strict=True):
+            ranges[Digit("thread", axis)], ranges[Digit("block", axis)] = (0, block - 1), (0, grid - 1)
+        return ranges
+
+    def shifts(self) -> list[tuple[int, int]]:
+        """By how much collecting threads are ahead along each axis, at least and at most."""
+        ranges = self.start()
+        for var in self.piece.move.loops:
+            loop = self.gathered.loops[var]
+            before = self.loops
+            self.loop(replace(loop, body=(), carried=()), ranges)
+            start, step = self.form(loop.start, ranges), self.form(loop.step, ranges)
+            digit = Digit("loop", "", before + 1)
+            ranges[digit] = (0, max(self.trips(loop, start, step.constant, ranges), 0))
+        return [interval(self.form(shift, ranges), ranges) for shift in self.piece.move.shift]
+
+    def stmt(self, stmt: Stmt, ranges: Ranges) -> None:
+        if isinstance(stmt, Accumulate):
+            self.reached.append(self.sent(stmt, ranges))
+        elif isinstance(stmt, _MEMORY) or (isinstance(stmt, For | While) and not self.is_opened(stmt)):
+            self.reached.append(_Reached(ranges))  # a loop of a thread that does not exist might not end
+        super().stmt(stmt, ranges)
+
+    def is_opened(self, stmt: For | While) -> bool:
+        return isinstance(stmt, For) and stmt.var in self.piece.move.loops
+
+    def branch(self, block: Block, condition: Expr, holds: bool, ranges: Ranges) -> None:
+        before = self.known
+        self.known = (*before, *self.constraints(condition, holds, ranges))
+        super().branch(block, condition, holds, ranges)
+        self.known = before
+
+    def bounded(self, form: Form, ranges: Ranges) -> tuple[int, int]:
+        """What the form ranges over, given the conditions that hold."""
+        low, high = interval(form, ranges)
+        for known, kind in self.known:
+            for sign in (1, -1) if kind == "==" else (1,):
+                other = canonical(known.scaled(sign), self.launch)
+                if other.terms and dict(other.terms) == dict(form.terms):
+                    high = min(high, form.constant - other.constant)
+                elif other.terms and dict(other.scaled(-1).terms) == dict(form.terms):
+                    low = max(low, form.constant + other.constant)
+        return low, high
+
+    def sent(self, stmt: Accumulate, ranges: Ranges) -> _Reached:
+        """To whom, and whether that is right."""
+        own = [canonical(form, self.launch) for form in self.own(ranges)]
+        box = tuple(self.bounded(form, ranges) for form in own)
+        try:
+            there = self.element(stmt.buffer, own, ranges)
+            here = canonical(self.form(stmt.index, ranges), self.launch)
+            if there.constant != here.constant or dict(there.terms) != dict(here.terms):
+                return _Reached(ranges, stmt.buffer, None, box)
+            threads = [Form(0, ((Digit("global", axis), 1),)) for axis in "xyz"]
+            boxes = {**self.start(), **{Digit("global", axis): ends for axis, ends in zip("xyz", box, strict=True)}}
+            return _Reached(ranges, stmt.buffer, self.element(stmt.buffer, threads, boxes), box)
+        except Unknown:
+            return _Reached(ranges, stmt.buffer, None, box)
+
+    def own(self, ranges: Ranges) -> list[Form]:
+        """The collecting thread's index along each axis."""
+        found = []
+        for digit, shift in zip(self.piece.move.solved, self.piece.move.shift, strict=True):
+            form = self.form(shift, ranges)
+            if digit is not None and digit not in self.forms:
+                raise Unknown
+            found.append(form + self.forms[digit] if digit is not None else form)
+        return found
+
+    def element(self, lane: Buffer, own: Sequence[Form], ranges: Ranges) -> Form:
+        """The element that a thread collects for."""
+        return element_of(self.gathered, self.launch, lane, own, ranges)
+
+
+def element_of(gathered: Gather, launch: Launch, lane: Buffer, own: Sequence[Form], ranges: Ranges) -> Form:
+    """The element that a thread with the index `own` collects for; raises Unknown."""
+    target = next(t for t in gathered.targets if t.buffer == lane)
+    lets, index = at_target(gathered, target)
+    walk = Walk(launch, frozenset())
+    walk.forms.update(zip(gathered.own, own, strict=True))
+    for let in lets:
+        walk.define(let.var, let.value, ranges)
+    return canonical(walk.form(index, ranges), launch)
+
+
+def _hull(parts: Sequence[Ranges]) -> Ranges:
+    """The least ranges in which all of them lie."""
+    return {d: (min(p[d][0] for p in parts), max(p[d][1] for p in parts)) for d in parts[0]}
+
+
+def _flags(items: Sequence[bool]) -> tuple[bool, bool, bool]:
+    return items[0], items[1], items[2]
+
+
+def _three(items: Iterable[int]) -> Three:
+    x, y, z = items
+    return x, y, z
+
+
+__all__ = ["Box", "Elements", "Failed", "Gathering", "judge", "unread"]

@@ -1,0 +1,451 @@
+"""Remembers which iteration counted in place of what each of them chose.
+
+A loop that keeps the greatest of many numbers (`m = fmaxf(m, x[k])`, `if (d < best) { best = d; ... }`) chooses in each iteration, and the
+reverse of an iteration has to know how: a stack of bools. But only the last number that was put in place of another one has an adjoint. So
+the forward loop notes the iteration that put it there (`m_at`), and the reversed loop does something in that iteration alone.
+
+That is so if three things hold for the reversed loop, all found by following zeros through its body. Under the choice that keeps the old
+value an iteration does nothing: it adds zeros, and hands on the adjoints that it carries. Under the other choice these are zero afterwards.
+And if they are zero already, an iteration does nothing under either choice. A product with zero is zero here (see `derivatives`: nothing
+comes from a seed of 0).
+
+Assumes and guarantees: valid IR with unique definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ..analysis.to_be_recorded import bound_in
+from ..ir import build as b
+from ..ir.folding import FALSE, integer, logical
+from ..ir.names import Names
+from ..ir.nodes import (
+    Accumulate,
+    Alloc,
+    Assign,
+    Atomic,
+    Barrier,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Carried,
+    Cast,
+    Constant,
+    Expr,
+    For,
+    If,
+    Let,
+    Load,
+    Merge,
+    Pop,
+    Push,
+    Select,
+    Shuffle,
+    Stack,
+    Stmt,
+    Store,
+    Take,
+    Unary,
+    Var,
+    While,
+    variables,
+    walk,
+)
+from ..ir.rewrite import blocks, bound, defined, expressions, map_blocks, map_expr, map_stmt_exprs, substitute, substituted, walk_stmts
+from ..ir.types import BOOL
+
+_EFFECTS = (Take, Store, Atomic, Barrier, Shuffle, Assign)
+
+
+def chosen(body: Block, names: Names) -> Block:
+    """The body with such stacks replaced."""
+    for stack in dict.fromkeys(s.stack for s in walk_stmts(body) if isinstance(s, Push)):
+        pair = _pair(body, stack)
+        found = pair and _Rewrite(pair, body, names).run()
+        if found:
+            body = _replaced(body, found)
+    return body
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """The loop that pushes, in each iteration once, the one that pops, and what is defined where the first begins."""
+
+    forward: For
+    push: Push
+    backward: For
+    pop: Pop
+    visible: frozenset[Var]
+
+
+def _pair(body: Block, stack: Stack) -> _Pair | None:
+    pushes = [s for s in walk_stmts(body) if isinstance(s, Push) and s.stack == stack]
+    pops = [s for s in walk_stmts(body) if isinstance(s, Pop) and s.stack == stack]
+    if len(pushes) != 1 or len(pops) != 1:
+        return None
+    loops = [s for s in walk_stmts(body) if isinstance(s, For)]
+    forward = next((s for s in loops if any(each is pushes[0] for each in s.body)), None)
+    backward = next((s for s in loops if any(each is pops[0] for each in s.body)), None)
+    if forward is None or backward is None or forward.backward or not backward.backward:
+        return None
+    same = (forward.start, forward.stop, forward.step) == (backward.start, backward.stop, backward.step)
+    visible = _visible(body, forward, backward)
+    if not same or visible is None or not isinstance(forward.step, Constant):
+        return None
+    return _Pair(forward, pushes[0], backward, pops[0], visible)
+
+
+def _visible(block: Block, forward: For, backward: For) -> frozenset[Var] | None:
+    """What is defined within a block before the forward loop; None where the backward loop does not see what that loop gives."""
+    seen: set[Var] = set()
+    for at, stmt in enumerate(block):
+        if stmt is forward:
+            return frozenset(seen) if any(s is backward for s in walk_stmts(block[at + 1 :])) else None
+        for inner in blocks(stmt):
+            if any(s is forward for s in walk_stmts(inner)):
+                within = _visible(inner, forward, backward)
+                loop = {stmt.var, *(c.var for c in stmt.carried)} if isinstance(stmt, For) else set()
+                return None if within is None or isinstance(stmt, While) else within | seen | loop
+        seen.update(defined(stmt))
+    return None
+
+
+def _replaced(block: Block, found: Mapping[int, Block]) -> Block:
+    """The block with statements, by their ids, replaced."""
+    result: list[Stmt] = []
+    for stmt in block:
+        if id(stmt) in found:
+            result += found[id(stmt)]
+        else:
+            result.append(map_blocks(stmt, lambda inner: _replaced(inner, found)))
+    return tuple(result)
+
+
+class _Rewrite:
+    """Of one pair of loops: the proof, then what stands in their places."""
+
+    def __init__(self, pair: _Pair, body: Block, names: Names) -> None:
+        self.pair, self.body, self.names = pair, body, names
+
+    def run(self) -> dict[int, Block] | None:
+        """The statements that take the places of others, by id; None where nothing is proved."""
+        inside = tuple(walk_stmts(self.pair.backward.body))
+        outer = {s.stack for s in inside if isinstance(s, Pop)} - {s.stack for s in inside if isinstance(s, Push)}
+        if outer != {self.pair.pop.stack} or any(isinstance(s, Barrier | Shuffle) for s in walk_stmts(self.pair.forward.body)):
+            return None
+        for condition in self._conditions():
+            gated = self._cleared(condition)
+            if gated and self._is_choice(condition, gated):
+                return self._written(condition, gated)
+        return None
+
+    # --- the proof -------------------------------------------------------------------------------------------------------------------
+
+    def _conditions(self) -> Iterator[Expr]:
+        """What an adjoint that is carried hangs on: 0 if it is true, else what it was."""
+        merges = {m.var: (s.condition, m.then, m.otherwise) for s in self.pair.backward.body if isinstance(s, If) for m in s.merges}
+        for c in self.pair.backward.carried:
+            match c.next:
+                case Select(condition=condition, then=then, otherwise=otherwise):
+                    pass
+                case Var() as var if var in merges:
+                    condition, then, otherwise = merges[var]
+                case _:
+                    continue
+            if _is_zero(then) and otherwise == c.var:
+                yield condition
+            elif _is_zero(otherwise) and then == c.var:
+                yield b.negate(condition)
+
+    def _is_choice(self, condition: Expr, gated: set[Var]) -> bool:
+        idle = _Null(_assumed(condition, False), {})
+        still = _Null({}, {v: b.zero(v.type) for v in gated})
+        for null in (idle, still):
+            if not null.run(self.pair.backward.body):
+                return False
+            for c in self.pair.backward.carried:
+                after = null.value(c.next)
+                if after != (b.zero(c.var.type) if null is still and c.var in gated else c.var):
+                    return False
+        return True
+
+    def _cleared(self, condition: Expr) -> set[Var]:
+        """The adjoints that are zero after an iteration with this choice."""
+        null = _Null(_assumed(condition, True), {})
+        null.run(self.pair.backward.body)
+        return {c.var for c in self.pair.backward.carried if _is_zero(null.value(c.next))}
+
+    # --- the text --------------------------------------------------------------------------------------------------------------------
+
+    def _written(self, condition: Expr, gated: set[Var]) -> dict[int, Block] | None:
+        forward, backward = self.pair.forward, self.pair.backward
+        slice_ = _Slice(self.pair, self.body, self.names)
+        made = slice_.of(condition)
+        truths = _assumed(condition, True)
+        inside = _settled(tuple(s for s in backward.body if s is not self.pair.pop), truths)
+        wanted = {v for s in walk_stmts(inside) for e in expressions(s) for v in variables(e)}
+        wanted |= {v for c in backward.carried for v in variables(_known(c.next, truths))}
+        popped = [(v, e) for v, e in zip(self.pair.pop.vars, self.pair.push.values, strict=True) if v in wanted]
+        if made is None or any(v in _assigned(self.body) for e in (made, *(e for _, e in popped)) for v in variables(e)):
+            return None
+        first = next(c for c in backward.carried if c.var in gated)
+        name = first.var.name.removeprefix("d") or first.var.name
+        at = self.names.var(f"{name}_at", forward.var.type)
+        carried, seen = [], self.names.var(at.name, at.type)
+        none = _before(forward)
+        carried.append(Carried(at, none, b.select(made, forward.var, at), seen))
+        here, any_ = b.compare("==", backward.var, seen), b.compare("!=", seen, none)
+        values: dict[Var, Expr] = {}
+        for var, pushed in popped:
+            held, result = (self.names.var(var.name, var.type) for _ in range(2))
+            carried.append(Carried(held, b.zero(var.type), b.select(made, pushed, held), result))
+            values[var] = result
+        noted = replace(
+            forward,
+            body=tuple(s for stmt in forward.body for s in (slice_.copies if stmt is self.pair.push else (stmt,))),
+            carried=(*forward.carried, *carried),
+        )
+        before, starts = self._starts(gated)
+        values |= starts
+        inside = tuple(substituted(s, values) for s in inside)
+        sums = [c for c in backward.carried if c.var not in gated]
+        merges = tuple(Merge(self.names.var(c.var.name, c.var.type), substitute(_known(c.next, truths), values), c.var) for c in sums)
+        loop = replace(
+            backward,
+            body=(If(here, inside, (), merges),),
+            carried=tuple(replace(c, next=m.var) for c, m in zip(sums, merges, strict=True)),
+        )
+        after = [
+            Let(c.result, b.select(any_, b.zero(c.var.type), starts[c.var]))
+            for c in backward.carried
+            if c.var in gated and c.result is not None
+        ]
+        return {id(forward): (noted,), id(backward): (*before, loop, *after)}
+
+    def _starts(self, gated: set[Var]) -> tuple[list[Stmt], dict[Var, Expr]]:
+        """What the adjoints are where the reversed loop begins."""
+        lets: list[Stmt] = []
+        starts: dict[Var, Expr] = {}
+        for c in self.pair.backward.carried:
+            if c.var not in gated:
+                continue
+            if not isinstance(c.init, Var | Constant):
+                lets.append(Let(self.names.var(c.var.name, c.var.type), c.init))
+            starts[c.var] = lets[-1].var if not isinstance(c.init, Var | Constant) else c.init  # type: ignore[attr-defined]
+        return lets, starts
+
+
+class _Slice:
+    """A condition of the reversed iteration, in terms of the forward one: with what was pushed in the place of what is popped, and with
+    copies of what it is made of, unless that is there."""
+
+    def __init__(self, pair: _Pair, body: Block, names: Names) -> None:
+        self.pair, self.names = pair, names
+        self.values: dict[Var, Expr] = dict(zip(pair.pop.vars, pair.push.values, strict=True))
+        self.values[pair.backward.var] = pair.forward.var
+        self.own = {v: s for s in pair.backward.body if isinstance(s, Let | Load) for v in defined(s)}
+        self.inner = bound_in(pair.backward)
+        self.changed = {s.buffer for s in walk_stmts(body) if isinstance(s, Store | Accumulate | Take | Atomic)}
+        self.parameters = _free(body)
+        self.copies: list[Stmt] = []
+
+    def of(self, expr: Expr) -> Expr | None:
+        """The expression there; None where it cannot be had."""
+        for var in dict.fromkeys(variables(expr)):
+            if var not in self.values and not self._take(var):
+                return None
+        return substitute(expr, {v: self.values[v] for v in variables(expr)})
+
+    def _take(self, var: Var) -> bool:
+        if var not in self.inner:
+            self.values[var] = var
+            return var in self.pair.visible or var in self.parameters
+        stmt = self.own.get(var)
+        if stmt is None or (isinstance(stmt, Load) and (stmt.buffer in self.changed or stmt.buffer.length is not None)):
+            return False
+        made = self.of(stmt.value if isinstance(stmt, Let) else stmt.index)
+        if made is None:
+            return False
+        self.values[var] = self._there(stmt, made) or self._copied(stmt, made)
+        return True
+
+    def _there(self, stmt: Let | Load, made: Expr) -> Var | None:
+        """What the forward iteration has anyway."""
+        for other in self.pair.forward.body:
+            if isinstance(other, Load) and isinstance(stmt, Load) and other.buffer == stmt.buffer and other.index == made:
+                return other.var
+            if isinstance(other, Let) and isinstance(stmt, Let) and other.value == made:
+                return other.var
+        return None
+
+    def _copied(self, stmt: Let | Load, made: Expr) -> Var:
+        var = self.names.var(stmt.var.name, stmt.var.type)
+        self.copies.append(Let(var, made) if isinstance(stmt, Let) else Load(var, stmt.buffer, made, span=stmt.span))
+        return var
+
+
+# --- zeros -------------------------------------------------------------------------------------------------------------------------------
+
+
+class _Null:
+    """Follows zeros through a block: under what is known to be true or false, and variables that are known. Whether the block does
+    nothing then."""
+
+    def __init__(self, truths: Mapping[Expr, bool], values: Mapping[Var, Expr]) -> None:
+        self.truths, self.values = dict(truths), dict(values)
+        self.own: set[Buffer] = set()
+
+    def value(self, expr: Expr) -> Expr:
+        """The expression with what follows from zeros."""
+        return _told(substitute(expr, self.values), self.truths)
+
+    def run(self, block: Block) -> bool:
+        """Goes through a block, to its end; False if it may do something."""
+        return all([self._stmt(stmt) for stmt in block])
+
+    def _stmt(self, stmt: Stmt) -> bool:
+        match stmt:
+            case Let(var=var, value=value):
+                known = self.value(value)
+                if isinstance(known, Constant | Var):
+                    self.values[var] = known
+            case Accumulate(value=value):
+                return _is_zero(self.value(value))
+            case Alloc(buffer=buffer):
+                self.own.add(buffer)
+            case Store(buffer=buffer) if buffer in self.own:
+                pass
+            case If():
+                return self._branch(stmt)
+            case For() | While():
+                return self._loop(stmt)
+            case _ if isinstance(stmt, _EFFECTS):
+                return False
+        return True
+
+    def _branch(self, stmt: If) -> bool:
+        condition = self.value(stmt.condition)
+        sides = [(stmt.then, True), (stmt.otherwise, False)]
+        taken = [side for side in sides if not isinstance(condition, Constant) or bool(condition.value) is side[1]]
+        nothing, ends = True, []
+        for block, truth in taken:
+            before = dict(self.truths)
+            self.truths |= _assumed(condition, truth)
+            nothing &= self.run(block)
+            ends.append([self.value(m.then if truth else m.otherwise) for m in stmt.merges])
+            self.truths = before
+        for k, merge in enumerate(stmt.merges):
+            if all(end[k] == ends[0][k] for end in ends) and isinstance(ends[0][k], Constant | Var):
+                self.values[merge.var] = ends[0][k]
+        return nothing
+
+    def _loop(self, stmt: For | While) -> bool:
+        zeros = {c.var for c in stmt.carried if _is_zero(self.value(c.init))}
+        while True:
+            inner = _Null(self.truths, {**self.values, **{v: b.zero(v.type) for v in zeros}})
+            inner.own = set(self.own)
+            block = (*stmt.header, *stmt.body) if isinstance(stmt, While) else stmt.body
+            nothing = inner.run(block)
+            kept = {c.var for c in stmt.carried if c.var in zeros and _is_zero(inner.value(c.next))}
+            if kept == zeros:
+                break
+            zeros = kept
+        self.values |= {c.result: b.zero(c.var.type) for c in stmt.carried if c.var in zeros and c.result is not None}
+        return nothing
+
+
+def _assumed(condition: Expr, truth: bool) -> dict[Expr, bool]:
+    """What is known if a condition is true, or false."""
+    found = {condition: truth, b.negate(condition): not truth}
+    match condition:
+        case Binary(op="&&", left=left, right=right) if truth:
+            found |= _assumed(left, True) | _assumed(right, True)
+        case Binary(op="||", left=left, right=right) if not truth:
+            found |= _assumed(left, False) | _assumed(right, False)
+        case Unary(op="!", operand=operand):
+            found |= _assumed(operand, not truth)
+    return {e: known for e, known in found.items() if not isinstance(e, Constant)}
+
+
+def _told(expr: Expr, truths: Mapping[Expr, bool]) -> Expr:
+    """The expression with what is known put in, and products with zero as zero."""
+    return map_expr(expr, lambda e: _folded(Constant(truths[e], BOOL) if e in truths else e))
+
+
+def _folded(expr: Expr) -> Expr:
+    expr = _decided(expr)
+    match expr:
+        case Unary(op="-", operand=a) | Cast(operand=a) if expr.type.is_float and _is_zero(a):
+            return b.zero(expr.type)
+        case Binary(op="*", left=left, right=right) if expr.type.is_float and (_is_zero(left) or _is_zero(right)):
+            return b.zero(expr.type)
+        case Binary(op="/", left=left) if expr.type.is_float and _is_zero(left):
+            return b.zero(expr.type)
+        case Binary(op="+" | "-", left=left, right=right) if expr.type.is_float and _is_zero(right):
+            return left
+        case Binary(op="+", left=left, right=right) if expr.type.is_float and _is_zero(left):
+            return right
+        case Call(function="gpuad_chain", arguments=(seed, _)) if _is_zero(seed):
+            return b.zero(expr.type)
+        case Call(function="gpuad_used" | "gpuad_collected", arguments=(seed,)) if _is_zero(seed):
+            return FALSE
+    return expr
+
+
+def _is_zero(expr: Expr) -> bool:
+    return isinstance(expr, Constant) and expr.type.is_float and expr.value == 0
+
+
+# --- statements --------------------------------------------------------------------------------------------------------------------------
+
+
+def _settled(block: Block, truths: Mapping[Expr, bool]) -> Block:
+    """The block under what is known."""
+    found: list[Stmt] = []
+    for stmt in block:
+        stmt = map_stmt_exprs(map_blocks(stmt, lambda inner: _settled(inner, truths)), lambda e: _known(e, truths))
+        if isinstance(stmt, If) and isinstance(stmt.condition, Constant):
+            truth = bool(stmt.condition.value)
+            found += stmt.then if truth else stmt.otherwise
+            found += (Let(m.var, m.then if truth else m.otherwise) for m in stmt.merges)
+        else:
+            found.append(stmt)
+    return tuple(found)
+
+
+def _known(expr: Expr, truths: Mapping[Expr, bool]) -> Expr:
+    return map_expr(expr, lambda e: _decided(Constant(truths[e], BOOL) if e in truths else e))
+
+
+def _decided(expr: Expr) -> Expr:
+    """The same value with known choices made; products stay as they are."""
+    match expr:
+        case Select(condition=c, then=then, otherwise=otherwise):
+            return b.select(c, then, otherwise)
+        case Unary(op="!", operand=Constant(value=v)):
+            return Constant(not v, BOOL)
+        case Binary(op="&&" | "||" as op, left=left, right=right):
+            return logical(op, left, right)
+    return expr
+
+
+def _assigned(body: Block) -> set[Expr]:
+    return {s.var for s in walk_stmts(body) if isinstance(s, Assign)}
+
+
+def _before(loop: For) -> Expr:
+    """A number that the loop's variable never has: the one before its first, also where that wraps (a loop's last number plus the step
+    does not, see `loops`)."""
+    if isinstance(loop.start, Constant) and isinstance(loop.step, Constant):
+        return integer(int(loop.start.value) - int(loop.step.value), loop.start.type)
+    return Binary("-", loop.start, loop.step, loop.start.type)
+
+
+def _free(body: Block) -> set[Var]:
+    """Variables that the body does not define."""
+    inside = {v for s in walk_stmts(body) for v in bound(s)}
+    used = {v for s in walk_stmts(body) for e in expressions(s) for v in walk(e) if isinstance(v, Var)}
+    return used - inside

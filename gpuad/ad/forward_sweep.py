@@ -1,0 +1,300 @@
+"""The forward part of a reverse kernel: the pieces of the primal that are run again, and what they write down on the way.
+
+A *scope* is a block that the reverse sweep enters as a whole: the kernel body, a loop's body, a side of an If. When the reverse sweep
+enters a scope it repeats the scope's forward statements to have their values at hand. What cannot be repeated there is recorded: each
+scope inside a loop (or inside an If that is not the last statement) has one stack, with a field for each value that its reverse will have
+to pop: what the loop carries from iteration to iteration, loads of memory that is stored to later, and results of inner loops that
+contain such loads. An entry is pushed at the end of the scope, by the sweep just before the scope's own reverse if everything in it can
+be repeated, else by the one outermost sweep, in which all memory is in its original state. Which of these values are really needed is not
+decided here: a field that nobody pops is removed with everything that only served it (`prune`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from ..analysis.index_polynomials import occurs
+from ..analysis.to_be_recorded import Replay, bound_in
+from ..ir import build as b
+from ..ir.atomics import EXTREMA
+from ..ir.names import Names
+from ..ir.nodes import (
+    Accumulate,
+    Alloc,
+    Atomic,
+    Barrier,
+    Binary,
+    Block,
+    Buffer,
+    Carried,
+    Constant,
+    Expr,
+    For,
+    How,
+    If,
+    Let,
+    Load,
+    Pop,
+    Push,
+    Shuffle,
+    Stack,
+    Stmt,
+    Store,
+    Var,
+    While,
+)
+from ..ir.rewrite import blocks, defined, walk_stmts
+from .snapshot import Snapshots
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Which memory stands for a primal buffer during the forward sweep: `saved` copies of the state before the launch, of which `working`
+    are written by the sweep (not by the stores `unseen`); `exits`: variables whose value the memory still holds after the launch; `logs`:
+    what the augmented primal has written down, by the id of the statement that gave it; `marked`: atomics that are done again with their
+    results."""
+
+    saved: dict[Buffer, Buffer] = field(default_factory=dict)
+    working: frozenset[Buffer] = frozenset()
+    exits: dict[Var, Store] = field(default_factory=dict)
+    logs: dict[int, tuple[Buffer, Expr]] = field(default_factory=dict)
+    marked: frozenset[int] = frozenset()
+    unseen: frozenset[int] = frozenset()  # ids of stores to working copies that no load needs
+    shots: Snapshots | None = None
+    idle: frozenset[int] = frozenset()  # ids of stores to arrays on record that the reverse of an iteration does not repeat
+
+    def restored(self, loop: Stmt) -> Block:
+        """What gives the reverse of an iteration its arrays as they were at the start of it."""
+        return self.shots.restored(loop) if self.shots is not None else ()
+
+
+ScopeKey: TypeAlias = "tuple[int, int]"  # id of the control statement that owns the scope, and which of its blocks
+
+
+COMMUTING = frozenset({"add", "sub", "and", "or", "xor"}) | EXTREMA  # atomics whose order does not matter to what is left
+
+
+@dataclass(frozen=True)
+class Owned:
+    """A scope's stack. `lasting`: filled by the outermost sweep and emptied bit by bit, so that it holds all entries at once; else an
+    entry lives from one run of its loop to the reverse of that run."""
+
+    stack: Stack
+    lasting: bool
+
+
+class ForwardSweep:
+    """Emits forward statements of one primal kernel and knows which scopes record what."""
+
+    def __init__(self, facts: Replay, versions: Versions, names: Names, fragile: frozenset[int]) -> None:
+        """`fragile`: ids of the loads (and atomics) that cannot be repeated later and are needed."""
+        self.facts = facts
+        self.versions = versions
+        self.names = names
+        self.fragile = fragile
+        self._stacks: dict[tuple[int, int], Stack] = {}
+        self._fresh: set[Buffer] = set()  # arrays made in the sweep that is being emitted
+        self._restored: frozenset[Buffer] = frozenset()  # of these those that are as they were at the start of an iteration
+        self._keep: list[Stmt] = []  # keeps statements alive while their ids are keys
+
+    # --- what is recorded --------------------------------------------------------------------------------------------------------
+
+    def repeatable(self, stmt: Stmt) -> bool:
+        """Whether a control statement can be run again during the reverse sweep."""
+        return not any(id(s) in self.fragile for inner in blocks(stmt) for s in walk_stmts(inner))
+
+    def recorded(self, owner: Stmt, branch: int) -> tuple[Var, ...]:
+        """The values that the scope cannot get by repetition."""
+        found: list[Var] = []
+        if isinstance(owner, For | While):
+            found.extend(c.var for c in owner.carried if closed_form(owner, c) is None)
+        for stmt in _scope(owner, branch):
+            if id(stmt) in self.fragile or (isinstance(stmt, If | For | While) and not self.repeatable(stmt)):
+                found.extend(defined(stmt))
+        return tuple(found)
+
+    def stack(self, owner: Stmt, branch: int) -> Stack | None:
+        """The scope's stack, or None if nothing is recorded for it."""
+        key = (id(owner), branch)
+        if key not in self._stacks:
+            values = self.recorded(owner, branch)
+            if not values:
+                return None
+            self._keep.append(owner)
+            self._stacks[key] = Stack("saved", tuple((v.name, v.type) for v in values), self.names.uid())
+        return self._stacks[key]
+
+    def stacks(self) -> dict[ScopeKey, Owned]:
+        """All stacks asked for so far."""
+        owners = {id(stmt): stmt for stmt in self._keep}
+        return {key: Owned(stack, not self.repeatable(owners[key[0]])) for key, stack in self._stacks.items()}
+
+    def pops(self, owner: Stmt, branch: int) -> Block:
+        """What gives the recorded values back at the start of the scope's reverse."""
+        stack = self.stack(owner, branch)
+        popped = (Pop(stack, self.recorded(owner, branch), span=owner.span),) if stack else ()
+        return (*popped, *_closed_forms(owner))
+
+    # --- emission ----------------------------------------------------------------------------------------------------------------
+
+    def scope(
+        self,
+        block: Block,
+        fresh: set[Buffer],
+        *,
+        top: bool,
+        skip: frozenset[Var] = frozenset(),
+        restored: frozenset[Buffer] = frozenset(),
+    ) -> Block:
+        """The forward statements of a scope that is about to be reversed. `top`: in the outermost sweep, where all memory is as it was.
+        `fresh` collects the arrays that this sweep makes: only they may be stored to if it is not the outermost."""
+        self._fresh, self._restored = fresh, restored
+        return self._block(block, top=top, immediate=True, skip=skip)
+
+    def _block(self, block: Block, *, top: bool, immediate: bool, skip: frozenset[Var] = frozenset()) -> Block:
+        out: list[Stmt] = []
+        for stmt in block:
+            if skip and any(v in skip for v in defined(stmt)):
+                continue
+            out.extend(self._stmt(stmt, top, immediate))
+        return tuple(out)
+
+    def _stmt(self, stmt: Stmt, top: bool, immediate: bool) -> Block:
+        match stmt:
+            case Let(var=var) if var in self.versions.exits:
+                store = self.versions.exits[var]
+                return (Load(var, store.buffer, store.index, span=stmt.span, note="the result is still there"),)
+            case Let(var=var) if id(stmt) in self.versions.logs:
+                return (self._recorded(stmt, var),)
+            case Let():
+                return (stmt,)
+            case Load(buffer=buffer):
+                return (replace(stmt, buffer=self.versions.saved.get(buffer, buffer)),)
+            case Alloc(buffer=buffer):
+                self._fresh.add(buffer)
+                return (stmt,)
+            case Store() | Accumulate():
+                return self._write(stmt, top)
+            case Atomic():
+                return self._atomic(stmt, top)
+            case If() | For() | While():
+                return self._control(stmt, top, immediate)
+            case Barrier() | Shuffle():
+                return (stmt,)
+        raise AssertionError(f"unexpected {type(stmt).__name__} in a primal")
+
+    def _write(self, stmt: Store | Accumulate, top: bool) -> Block:
+        """Stores are repeated where they rebuild memory that is read: local arrays made in this sweep, working copies."""
+        buffer = stmt.buffer
+        if buffer.length is not None:
+            idle = buffer in self._restored and id(stmt) in self.versions.idle
+            return (stmt,) if top or (buffer in self._fresh and not idle) else ()
+        if buffer not in self.versions.working or not top or id(stmt) in self.versions.unseen:
+            return ()
+        copy = self.versions.saved[buffer]
+        return (replace(stmt, buffer=copy, how=How.PLAIN),) if isinstance(stmt, Accumulate) else (replace(stmt, buffer=copy),)
+
+    def _atomic(self, stmt: Atomic, top: bool) -> Block:
+        """What it gave is on record; what it did to an array of the kernel is done again, if any order of the threads does the same."""
+        again = stmt.buffer.length is not None and (top or stmt.buffer in self._fresh) and stmt.op in COMMUTING
+        kept = stmt if id(stmt) in self.versions.marked else replace(stmt, var=None)
+        repeated = (kept,) if again else ()
+        if stmt.var is None or id(stmt) not in self.versions.logs:
+            return repeated
+        return (*repeated, self._recorded(stmt, stmt.var))
+
+    def _recorded(self, stmt: Stmt, var: Var) -> Load:
+        log, index = self.versions.logs[id(stmt)]
+        return Load(var, log, index, span=stmt.span, note="as recorded at the launch")
+
+    def _control(self, stmt: If | For | While, top: bool, immediate: bool) -> Block:
+        repeatable = self.repeatable(stmt)
+        if not top and not repeatable:
+            return ()  # its results were recorded by the outermost sweep
+        record = immediate or not repeatable
+        if isinstance(stmt, If):
+            sides = [
+                self._block(side, top=top, immediate=False) + (self._push(stmt, i) if top and not repeatable else ())
+                for i, side in enumerate((stmt.then, stmt.otherwise))
+            ]
+            return (replace(stmt, then=sides[0], otherwise=sides[1]),)
+        if isinstance(stmt, While):
+            header = self._block(stmt.header, top=top, immediate=False)
+            body = self._block(stmt.body, top=top, immediate=False)
+            return (replace(stmt, header=header, body=body + (self._push(stmt, 0) if record else ())),)
+        body = self._block(stmt.body, top=top, immediate=False)
+        return (replace(stmt, body=body + (self._push(stmt, 0) if record else ())),)
+
+    def _push(self, owner: Stmt, branch: int) -> Block:
+        stack = self.stack(owner, branch)
+        return (Push(stack, self.recorded(owner, branch), span=owner.span),) if stack else ()
+
+
+def _scope(owner: Stmt, branch: int) -> Block:
+    match owner:
+        case While(header=header, body=body):
+            return (*header, *body)
+        case For(body=body):
+            return body
+        case If():
+            return owner.then if branch == 0 else owner.otherwise
+    raise AssertionError("not a scope")
+
+
+def closed_form(loop: For | While, carried: Carried) -> Expr | None:
+    """The carried value at the start of an iteration as an expression of the loop's counter, if it grows by a fixed integer step or is
+    shifted by a fixed number of bits."""
+    lets = {s.var: s.value for s in _scope(loop, 0) if isinstance(s, Let)}
+    following = lets.get(carried.next, carried.next) if isinstance(carried.next, Var) else carried.next
+    match following:
+        case Binary(op="+" | "-" as op, left=Var() as left, right=step) if left == carried.var and carried.var.type.is_integer:
+            pass
+        case _:
+            return _shifted(loop, carried, following)
+    names = bound_in(loop)
+    if any(occurs(step, v) for v in names):
+        return None
+    counter = _iteration(loop, carried.var)
+    if counter is None:
+        return None
+    offset = Binary("*", counter, step, carried.var.type) if not b.is_const(step, 1) else counter
+    return Binary(op, carried.init, offset, carried.var.type)
+
+
+def _shifted(loop: For | While, carried: Carried, following: Expr) -> Expr | None:
+    """The same for values that are halved or doubled: `d >>= 1`, `d *= 2`, and `d /= 2` where the loop runs on only while `d > 0`."""
+    bits: int | None = None
+    match following:
+        case Binary(op=">>" | "<<" as op, left=left, right=Constant(value=v)) if left == carried.var:
+            bits, op = int(v), op
+        case Binary(op="*" | "/" as sign, left=left, right=Constant(value=v)) if left == carried.var and carried.var.type.is_integer:
+            bits, op = int(v).bit_length() - 1, "<<" if sign == "*" else ">>"
+            if int(v) != 1 << max(bits, 0) or (sign == "/" and carried.var.type.is_signed and not _positive(loop, carried.var)):
+                return None
+    counter = _iteration(loop, carried.var)
+    if bits is None or not 0 < bits < 8 or carried.var.type.bits < 32 or counter is None:
+        return None
+    amount = counter if bits == 1 else Binary("*", counter, b.const(bits, carried.var.type), carried.var.type)
+    return Binary(op, carried.init, amount, carried.var.type)
+
+
+def _positive(loop: For | While, var: Var) -> bool:
+    """Whether an iteration runs only if the variable is greater than 0 at its start."""
+    return isinstance(loop, While) and loop.condition == b.compare(">", var, b.const(0, var.type))
+
+
+def _iteration(loop: For | While, like: Var) -> Expr | None:
+    """The number of completed iterations, in the carried variable's type."""
+    if isinstance(loop, While):
+        return b.cast(loop.counter, like.type) if loop.counter is not None else None
+    if not b.is_const(loop.step, 1) or loop.var.type != like.type:
+        return None
+    return loop.var if b.is_const(loop.start, 0) else Binary("-", loop.var, loop.start, like.type)
+
+
+def _closed_forms(owner: Stmt) -> Block:
+    if not isinstance(owner, For | While):
+        return ()
+    forms = ((c.var, closed_form(owner, c)) for c in owner.carried)
+    return tuple(Let(var, form, span=owner.span) for var, form in forms if form is not None)

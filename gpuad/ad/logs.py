@@ -1,0 +1,163 @@
+"""Where the augmented primal writes down what another run might not give again: results of atomics (RULES 5), and whose number stays.
+
+A log has one element for each thread and each iteration of the loops around the statement, thread beside thread. The reverse kernel finds
+an element by the same numbers, so nothing has to be counted: that takes loops whose iterations are numbered by their own index, and inner
+loops that are equally long in all iterations of the outer ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from ..analysis.index_polynomials import atoms, definitions, occurs, polynomial
+from ..analysis.to_be_recorded import bound_in
+from ..errors import UnsupportedError
+from ..ir import folding
+from ..ir.names import Names
+from ..ir.nodes import Atomic, Binary, Block, Buffer, Constant, Expr, For, Kernel, LaunchIndex, Let, Stmt, Store, Var, While, variables
+from ..ir.polynomials import plus, scale
+from ..ir.rewrite import blocks, expressions, map_blocks, walk_stmts
+from ..ir.types import I64
+from ..ir.verify import verify
+from .argmax_marks import Mark
+from .stack_layout import thread_lets
+
+Lets: TypeAlias = "Mapping[Var, Expr]"
+
+
+@dataclass(frozen=True)
+class Log:
+    """`index`: an execution's element in `buffer`; `loops`: those around the statement, outermost first."""
+
+    buffer: Buffer
+    index: Expr
+    loops: tuple[For, ...] = ()
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """The number of this thread and that of all threads, and the statements that define them."""
+
+    thread: Var
+    threads: Var
+    lets: Block
+
+    def at(self, iteration: Expr) -> Expr:
+        """Where the element of this thread for an iteration is."""
+        return folding.binary("+", folding.binary("*", iteration, self.threads, I64), self.thread, I64)
+
+
+def numbering(names: Names) -> Numbering:
+    """New variables for the numbers that a log is indexed with."""
+    thread, threads = names.var("thread", I64), names.var("threads", I64)
+    return Numbering(thread, threads, (*thread_lets(thread, names), Let(threads, _all_threads())))
+
+
+def logs_of(kernel: Kernel, marks: Mapping[int, Mark], names: Names) -> tuple[Kernel, dict[int, Log]]:
+    """The logs of a kernel, by the id of the statement whose variable they keep, and the kernel with the variables of their indices.
+    UnsupportedError for loops that they cannot number."""
+    own = {id(m.let) for m in marks.values()}
+    used = {v for s in walk_stmts(kernel.body) if id(s) not in own for e in expressions(s) for v in variables(e)}
+    recorded = {id(m.let) for m in marks.values() if m.recorded}
+    lets = definitions(kernel.body)
+    found: dict[int, Log] = {}
+    numbers = numbering(names)
+    for stmt, loops in with_loops(kernel.body):
+        wanted = (isinstance(stmt, Atomic) and stmt.var in used) or id(stmt) in recorded
+        if wanted and isinstance(stmt, Atomic | Let) and stmt.var is not None:
+            if isinstance(stmt, Atomic) and id(stmt) in marks and not marks[id(stmt)].recorded:
+                raise UnsupportedError(
+                    f"the result of an atomic on the shared array '{stmt.buffer.name}', which carries a gradient, is used", stmt.span
+                )
+            log = names.buffer(f"{stmt.var.name}_saved", stmt.var.type)
+            found[id(stmt)] = log_of(stmt, log, loops, lets, numbers)
+    return numbered(kernel, numbers) if found else kernel, found
+
+
+def numbered(kernel: Kernel, numbers: Numbering) -> Kernel:
+    """The kernel with the variables that logs are indexed with."""
+    return replace(kernel, body=(*numbers.lets, *kernel.body))
+
+
+def with_loops(block: Block, loops: tuple[For | While, ...] = ()) -> Iterator[tuple[Stmt, tuple[For | While, ...]]]:
+    """All statements inside a block with the loops around them, outermost first."""
+    for stmt in block:
+        yield stmt, loops
+        for inner in blocks(stmt):
+            yield from with_loops(inner, (*loops, stmt) if isinstance(stmt, For | While) else loops)
+
+
+def log_of(stmt: Stmt, log: Buffer, loops: tuple[For | While, ...], lets: Lets, numbers: Numbering) -> Log:
+    """The log with the memory `log` of what a statement gives. UnsupportedError for loops that it cannot number."""
+    number: Expr | None = None
+    counted: list[For] = []
+    for position, loop in enumerate(loops):
+        if not isinstance(loop, For):
+            raise UnsupportedError(
+                "the result of an atomic inside a loop whose iterations are not counted before it begins is not recorded in this release",
+                stmt.span,
+            )
+        done = _iteration(loop)
+        if number is not None:
+            trips = _trips(stmt, loop, loops[:position], lets)
+            number = folding.binary("+", folding.binary("*", number, trips, I64), done, I64)
+        else:
+            number = done
+        counted.append(loop)
+    index: Expr = numbers.thread
+    if number is not None:
+        index = numbers.at(number)
+    return Log(log, index, tuple(counted))
+
+
+def _iteration(loop: For) -> Expr:
+    """The number of iterations before this one."""
+    var, start, step = (folding.cast(e, I64) for e in (loop.var, loop.start, loop.step))
+    return folding.binary("/", folding.binary("-", var, start, I64), step, I64)
+
+
+def _trips(stmt: Stmt, loop: For, outer: tuple[For | While, ...], lets: Lets) -> Expr:
+    """How many iterations the loop has, which has to be the same in all iterations of the loops around it."""
+    bounds = [polynomial(e, lets) for e in (loop.start, loop.stop, loop.step)]
+    moving = {v for o in outer for v in bound_in(o)}
+    if any(occurs(a, v) for p in (plus(bounds[1], scale(bounds[0], -1)), bounds[2]) for a in atoms(p) for v in moving):
+        raise UnsupportedError(
+            "the result of an atomic inside a loop that is not equally long in all iterations of a loop around it is not recorded in this "
+            "release",
+            stmt.span,
+        )
+    start, stop, step = (folding.cast(e, I64) for e in (loop.start, loop.stop, loop.step))
+    length = folding.binary("-", stop, start, I64)
+    if step == Constant(1, I64):
+        return length
+    down = isinstance(loop.step, Constant) and loop.step.value < 0
+    last = folding.binary("-", length, Constant(-1 if down else 1, I64), I64)
+    return folding.binary("+", folding.binary("/", last, step, I64), Constant(1, I64), I64)
+
+
+def _all_threads() -> Expr:
+    """The number of threads of the launch."""
+    result: Expr = folding.cast(LaunchIndex("gridDim", "x"), I64)
+    for name, axis in (("gridDim", "y"), ("gridDim", "z"), ("blockDim", "x"), ("blockDim", "y"), ("blockDim", "z")):
+        result = Binary("*", result, folding.cast(LaunchIndex(name, axis), I64), I64)
+    return result
+
+
+def augmented(kernel: Kernel, logs: Mapping[int, Log]) -> Kernel:
+    """The primal that also writes its logs."""
+    params = (*kernel.params, *(log.buffer for log in logs.values()))
+    result = replace(kernel, name=f"{kernel.name}_augmented", params=params, body=written(kernel.body, logs))
+    verify(result)
+    return result
+
+
+def written(block: Block, logs: Mapping[int, Log]) -> Block:
+    """The block in which each statement that has a log writes it."""
+    out: list[Stmt] = []
+    for stmt in block:
+        out.append(map_blocks(stmt, lambda inner: written(inner, logs)))
+        if id(stmt) in logs and isinstance(stmt, Atomic | Let) and stmt.var is not None:
+            out.append(Store(logs[id(stmt)].buffer, logs[id(stmt)].index, stmt.var, span=stmt.span))
+    return tuple(out)

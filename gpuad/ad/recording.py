@@ -1,0 +1,388 @@
+"""Decides where the reverse kernel gets forward values from, by trying: a fixpoint over the reverse pass and dead-code removal.
+
+The reverse pass is run under an assumption (no memory tracked, nothing fragile); what survives `prune` shows which loads are really
+needed. If a needed load does not see the memory as it was before the launch, its memory is tracked; if it cannot be repeated later, it
+becomes fragile and is recorded; and around again, since repeating stores needs more loads. The sets only grow, so this ends. Results that
+are still in memory after the launch (`x = exp(x)`) are read back where that saves a copy of an input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
+
+from ..analysis.activity import Activity
+from ..analysis.to_be_recorded import Access, Iteration, Replay, replay
+from ..errors import UnsupportedError
+from ..ir.names import Names
+from ..ir.nodes import (
+    Accumulate,
+    Alloc,
+    Atomic,
+    Block,
+    Buffer,
+    Constant,
+    Expr,
+    For,
+    How,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Push,
+    Stmt,
+    Store,
+    Var,
+    While,
+    variables,
+)
+from ..ir.polynomials import Polynomial
+from ..ir.rewrite import blocks, defined, walk_stmts
+from ..optimize.dead_code import prune
+from ..optimize.simplify import forward_arrays
+from ..optimize.tile_privatisation import share
+from ..optimize.unique import unique
+from .argmax_marks import Mark
+from .forward_sweep import COMMUTING, Owned, ScopeKey, Versions
+from .inactive_state import frontiers
+from .iteration_checkpoints import leave_least
+from .reverse import Inputs, Shadows, reverse
+from .snapshot import Snapshots, snapshots
+from .stack_layout import constant_trips
+
+Logs: TypeAlias = "Mapping[int, tuple[Buffer, Expr]]"
+
+_A_FEW = 4
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The adjoint's body, pruned, and the memory it reads: `entry` copies of primal buffers (as parameters of the adjoint) and
+    `live` primal buffers as they are after the launch. `stacks` go by the control statements of `primal`."""
+
+    body: Block
+    primal: Kernel
+    entry: dict[Buffer, Buffer]
+    live: frozenset[Buffer]
+    working: frozenset[Buffer]
+    stacks: dict[ScopeKey, Owned]
+    premises: tuple[Polynomial, ...] = ()  # taken to be non-zero
+
+
+def record(
+    primal: Kernel,
+    activity: Activity,
+    shadows: Shadows,
+    logs: Logs,
+    *,
+    marks: Mapping[int, Mark] | None = None,
+    analyse: bool = True,
+    optimistic: bool = False,
+) -> Recording:
+    """The smallest recording for the kernel. `analyse=False` (for tests) takes every written buffer as tracked and every load of one as
+    fragile."""
+    task = _Task(primal, activity, shadows, replay(primal, optimistic=optimistic), logs, marks or {}, analyse)
+    best = task.settle({})
+    for var, store in _exits(primal).items() if analyse else ():
+        other = task.settle({var: store})
+        if len(other.entry) < len(best.entry):
+            best = other
+    kept: frozenset[int] = frozenset()
+    for more in frontiers(primal, activity) if analyse else ():
+        other = task.settle({}, kept | more)
+        if _stacked(other) < _stacked(best) and len(other.entry) <= len(best.entry):
+            best, kept = other, kept | more
+    whole = snapshots(primal) if analyse and _stacked(best) else None
+    if whole is not None:
+        other = replace(task, primal=whole.kernel, facts=replay(whole.kernel, optimistic=optimistic), shots=whole).settle({}, kept)
+        if _stacked(other) < _stacked(best) and len(other.entry) <= len(best.entry):
+            best = other
+    return replace(best, premises=task.facts.premises)
+
+
+@dataclass(frozen=True)
+class _Task:
+    primal: Kernel
+    activity: Activity
+    shadows: Shadows
+    facts: Replay
+    logs: Logs
+    marks: Mapping[int, Mark]
+    analyse: bool
+    shots: Snapshots | None = None
+
+    def settle(self, exits: dict[Var, Store], kept: frozenset[int] = frozenset()) -> Recording:
+        """The recording with results read back where `exits` says so, and the results of the statements `kept` recorded in any case."""
+        if self.shots is not None:
+            kept |= {id(load) for loads in self.shots.loads.values() for load in loads}
+        needed: frozenset[int] = frozenset()
+        again: frozenset[int] = frozenset()
+        while True:
+            tracked, fragile, unseen, idle = self._consequences(needed, again)
+            names = Names(self.primal)
+            first = names.uid()
+            saved = {b: names.buffer(f"{b.name}_saved", b.element) for b in self.primal.buffers if b in self.facts.written}
+            working = frozenset(b for b in saved if b in tracked)
+            marked = frozenset(key for key, mark in self.marks.items() if not mark.recorded)
+            versions = Versions(saved, working, exits, dict(self.logs), marked, unseen, self.shots, idle)
+            inputs = Inputs(self.primal, self.activity, self.facts, self.shadows, versions, fragile | kept, self.marks)
+            body, stacks = reverse(inputs, names)
+            body, origin, arrays = unique(body, names)
+            body = prune(body, private=saved.values())
+            found, late = needed | self._needed(body, origin), again | self._again(body, origin)
+            if (found, late) == (needed, again):
+                if self.shots is not None:
+                    body = prune(forward_arrays(body), private=saved.values())
+                if self.analyse:
+                    body = prune(leave_least(body, origin, saved.values(), first, names), private=saved.values())
+                return _summary(share(body, arrays), self.primal, saved, working, stacks)
+            needed, again = found, late
+
+    def _needed(self, body: Block, origin: dict[Var, Var]) -> frozenset[int]:
+        present = {origin.get(v, v) for s in walk_stmts(body) for v in defined(s)}
+        return frozenset(id(a.stmt) for a in self.facts.accesses if isinstance(a.stmt, Load) and a.stmt.var in present)
+
+    def _again(self, body: Block, origin: dict[Var, Var]) -> frozenset[int]:
+        """The loads of arrays of a scope that the reverse of a loop in that scope needs: the sweep of the scope is over by then."""
+        heads = {_head(loop): loop for a in self.facts.accesses for loop in a.loops}
+        inside = [(a, self._within(a)) for a in self.facts.accesses if isinstance(a.stmt, Load)]
+        loops = {a.stmt.var: (id(a.stmt), {id(s) for s in inner}) for a, inner in inside if isinstance(a.stmt, Load) and inner is not None}
+        found: set[int] = set()
+        for stmt, path in _with_path(body):
+            if isinstance(stmt, Load) and origin.get(stmt.var, stmt.var) in loops:
+                key, inner = loops[origin.get(stmt.var, stmt.var)]
+                around = (s for s in path if isinstance(s, For))
+                primal = ((s, heads.get(origin.get(s.var, s.var))) for s in around)
+                if any(id(p) in inner and not (isinstance(p, For) and p.backward == s.backward) for s, p in primal):
+                    found.add(key)
+        return frozenset(found)
+
+    def _consequences(
+        self, needed: frozenset[int], again: frozenset[int]
+    ) -> tuple[frozenset[Buffer], frozenset[int], frozenset[int], frozenset[int]]:
+        """The memory whose stores are repeated, the loads that are recorded, and the stores that need not be repeated: by nobody, and by
+        the reverse of an iteration that gets its arrays back."""
+        loads = [a for a in self.facts.accesses if id(a.stmt) in needed and a.buffer in self.facts.written]
+        tracked = frozenset(a.buffer for a in loads if id(a.stmt) not in self.facts.entry or not self.analyse)
+        for access in loads:
+            if access.buffer in tracked:
+                self._refuse_shared(access)
+        unseen = self._unseen(loads, tracked) if self.analyse else frozenset()
+        lasting = {load for store, load in self.facts.later if store not in unseen}
+        unstable = [a for a in loads if a.buffer in tracked and (id(a.stmt) in lasting or not self.analyse)]
+        idle = self._idle(needed)
+        fragile = {id(a.stmt) for a in unstable if not self._in_order(a, again, idle)}
+        return tracked, frozenset(self._spread(fragile, loads, idle) | self._carried_marks()), unseen, idle
+
+    def _idle(self, needed: frozenset[int]) -> frozenset[int]:
+        """Stores to arrays that an iteration gets back of which no needed load of the same iteration sees anything."""
+        found: set[int] = set()
+        for array, home in self._restored:
+            inside = [a for a in self.facts.accesses if a.buffer == array and _starts(a, home)]
+            loads = [a for a in inside if id(a.stmt) in needed]
+            writes = [a for a in inside if a.writes]
+            seen = [w for w in writes if any(self._iteration.sees(w, a, home) for a in loads)]
+            if not any(isinstance(w.stmt, Accumulate) for w in seen):
+                found |= {id(w.stmt) for w in writes if w not in seen}
+        return frozenset(found)
+
+    def _unseen(self, loads: list[Access], tracked: frozenset[Buffer]) -> frozenset[int]:
+        """Stores to the launch's memory of which no needed load sees anything; where memory is added to, each of its stores is seen."""
+        seen = {store for store, load in self.facts.seen if any(id(a.stmt) == load for a in loads)}
+        writes = [a for a in self.facts.accesses if a.writes and a.buffer in tracked and a.buffer.length is None]
+        added = {a.buffer for a in writes if not isinstance(a.stmt, Store)}
+        return frozenset(id(a.stmt) for a in writes if a.buffer not in added and id(a.stmt) not in seen)
+
+    def _carried_marks(self) -> set[int]:
+        """Marks of operations on shared arrays within loops: the reverse of an iteration cannot find out again whose number was kept."""
+        found: set[int] = set()
+        homes = {
+            s.buffer: tuple(p for p in path if isinstance(p, For | While))
+            for s, path in _with_path(self.primal.body)
+            if isinstance(s, Alloc)
+        }
+        for access in self.facts.accesses:
+            mark = self.marks.get(id(access.stmt))
+            if mark is None or mark.recorded or access.loops == homes.get(access.buffer):
+                continue
+            if homes.get(access.buffer):
+                raise UnsupportedError(
+                    f"an atomic operation in a loop on the shared array '{access.buffer.name}', which carries a gradient and is filled "
+                    "anew by each iteration of a loop around it, is not supported",
+                    access.stmt.span,
+                )
+            found.add(id(mark.let))
+        return found
+
+    def _refuse_shared(self, access: Access) -> None:
+        """Memory that other threads add to cannot be replayed by one thread."""
+        updates = [a.stmt for a in self.facts.accesses if a.buffer == access.buffer and isinstance(a.stmt, Accumulate | Atomic)]
+        for stmt in (s for s in updates if _atomic(s)):
+            if access.buffer.length is None or not _repeatable(stmt):
+                what = "to which threads add" if isinstance(stmt, Accumulate) else "which threads change"
+                raise UnsupportedError(
+                    f"the gradient needs the value of '{access.buffer.name}' read here, {what} atomically in one launch", access.stmt.span
+                )
+            if any(id(s) not in self.marks and not _commute(s, stmt) for s in updates if _atomic(s)):
+                why = "which hangs on the order in which threads change it atomically"
+                raise UnsupportedError(f"the gradient needs the value of '{access.buffer.name}' read here, {why}", access.stmt.span)
+
+    @cached_property
+    def _iteration(self) -> Iteration:
+        return Iteration(self.primal)
+
+    @cached_property
+    def _restored(self) -> tuple[tuple[Buffer, tuple[Stmt, ...]], ...]:
+        """Arrays that the reverse of an iteration gets back as they were, with the loop and the control statements around it; the innermost
+        loop of an array first."""
+        if self.shots is None:
+            return ()
+        paths = [(stmt, (*path, stmt)) for stmt, path in _with_path(self.primal.body) if id(stmt) in self.shots.loads]
+        return tuple((array, path) for stmt, path in reversed(paths) for array in sorted(self.shots.arrays(stmt), key=lambda a: a.uid))
+
+    @cached_property
+    def _homes(self) -> tuple[tuple[Buffer, tuple[Stmt, ...]], ...]:
+        """Arrays that the reverse of a scope gets back or makes again, with the control statements around it; the innermost first."""
+        return (*self._restored, *_inner_homes(self.primal.body).items())
+
+    def _within(self, access: Access) -> tuple[Stmt, ...] | None:
+        """The control statements around an access that lie in the scope which has the array; None if there is no such scope."""
+        path = tuple(s for s, _ in access.path)
+        found = (home for array, home in self._homes if array == access.buffer and path[: len(home)] == home)
+        home = next(found, None)
+        return None if home is None else path[len(home) :]
+
+    def _in_order(self, access: Access, again: frozenset[int], idle: frozenset[int]) -> bool:
+        """Whether the sweep of the scope that has the array repeats the load in order, and nothing else needs it, or can do so itself."""
+        inner = self._within(access)
+        if inner is None:
+            return False
+        for array, home in self._restored:
+            if array == access.buffer and _starts(access, home):
+                writes = [a for a in self.facts.accesses if a.writes and a.buffer == array and _starts(a, home) and id(a.stmt) not in idle]
+                if not any(self._iteration.follows(w, access, home) for w in writes):
+                    return True
+                break
+        return not inner or (id(access.stmt) not in again and all(isinstance(s, For | While) for s in inner))
+
+    def _spread(self, fragile: set[int], loads: list[Access], idle: frozenset[int]) -> set[int]:
+        """An array of an inner scope whose stores lie in a part that cannot be repeated has no state to read there: all its loads are
+        recorded."""
+        changed = True
+        while changed:
+            changed = False
+            for buffer, home in self._homes:
+                inside = {id(a.stmt) for a in loads if a.buffer == buffer and _starts(a, home)}
+                skipped = idle if (buffer, home) in self._restored else frozenset[int]()
+                if inside <= fragile or not self._lost(buffer, home, fragile, skipped):
+                    continue
+                fragile |= inside
+                changed = True
+        return fragile
+
+    def _lost(self, buffer: Buffer, home: tuple[Stmt, ...], fragile: set[int], skipped: frozenset[int]) -> bool:
+        for access in self.facts.accesses:
+            if access.buffer != buffer or not access.writes or not _starts(access, home) or id(access.stmt) in skipped:
+                continue
+            for control, _ in access.path[len(home) :]:
+                if any(id(s) in fragile for inner in blocks(control) for s in walk_stmts(inner)):
+                    return True
+        return False
+
+
+def _head(loop: Stmt) -> Var | None:
+    """The variable that counts a loop's iterations."""
+    return loop.var if isinstance(loop, For) else loop.counter if isinstance(loop, While) else None
+
+
+def _starts(access: Access, home: tuple[Stmt, ...]) -> bool:
+    """Whether the control statements around an access begin with these."""
+    return len(access.path) >= len(home) and all(s is h for (s, _), h in zip(access.path, home, strict=False))
+
+
+def _stacked(recording: Recording) -> int:
+    """About how many bytes are pushed in an iteration of the outermost loops."""
+    return sum(_often(path) * v.type.size for s, path in _with_path(recording.body) if isinstance(s, Push) for v in s.values)
+
+
+def _often(path: tuple[Stmt, ...]) -> int:
+    """How often a statement may run while the outermost of the loops around it makes an iteration; loops of unknown length make a few."""
+    result = 1
+    for loop in [s for s in path if isinstance(s, For | While)][1:]:
+        trips = constant_trips(loop)
+        result *= _A_FEW if trips is None else max(trips, 1)
+    return result
+
+
+def _atomic(stmt: Accumulate | Atomic) -> bool:
+    return isinstance(stmt, Atomic) or stmt.how is How.ATOMIC
+
+
+def _repeatable(stmt: Accumulate | Atomic) -> bool:
+    """Whether an atomic on an array of the kernel leaves the same when all threads do it again, in whatever order."""
+    return isinstance(stmt, Accumulate) or stmt.op in COMMUTING
+
+
+def _commute(a: Accumulate | Atomic, b: Accumulate | Atomic) -> bool:
+    """Whether two operations on an array leave the same in either order."""
+    kinds = {"add" if isinstance(s, Accumulate) or s.op == "sub" else s.op for s in (a, b)}
+    return len(kinds) == 1 or (isinstance(a.index, Constant) and isinstance(b.index, Constant) and a.index != b.index)
+
+
+def _with_path(block: Block, path: tuple[Stmt, ...] = ()) -> Iterator[tuple[Stmt, tuple[Stmt, ...]]]:
+    for stmt in block:
+        yield stmt, path
+        for inner in blocks(stmt):
+            yield from _with_path(inner, (*path, stmt))
+
+
+def _inner_homes(block: Block, path: tuple[Stmt, ...] = (), *, lasting: bool = True) -> dict[Buffer, tuple[Stmt, ...]]:
+    """Arrays that are made in a scope to which the reverse sweep comes back, with the control statements around them. `lasting`: the block
+    is run forward and reversed in one go, so that its arrays are still there (see `_Reverse._fused`)."""
+    found: dict[Buffer, tuple[Stmt, ...]] = {}
+    for stmt in block:
+        if isinstance(stmt, Alloc) and not lasting:
+            found[stmt.buffer] = path
+        fused = lasting and isinstance(stmt, If) and stmt is block[-1] and (not path or not stmt.merges)
+        for inner in blocks(stmt):
+            found.update(_inner_homes(inner, (*path, stmt), lasting=fused))
+    return found
+
+
+def _summary(
+    body: Block, primal: Kernel, saved: dict[Buffer, Buffer], working: frozenset[Buffer], stacks: dict[ScopeKey, Owned]
+) -> Recording:
+    read = {s.buffer for s in walk_stmts(body) if isinstance(s, Load)}
+    entry = {b: copy for b, copy in saved.items() if copy in read}
+    live = frozenset(b for b in primal.buffers if b in read)
+    return Recording(body, primal, entry, live, frozenset(b for b in working if b in entry), stacks)
+
+
+def _exits(primal: Kernel) -> dict[Var, Store]:
+    """Variables whose value is in memory after the launch: stored once, by the only write to that memory, outside loops."""
+    counts: dict[Buffer, int] = {}
+    for stmt in walk_stmts(primal.body):
+        if isinstance(stmt, Store | Accumulate | Atomic):
+            counts[stmt.buffer] = counts.get(stmt.buffer, 0) + 1
+    found: dict[Var, Store] = {}
+    _collect_exits(primal.body, counts, found)
+    return found
+
+
+def _collect_exits(block: Block, counts: dict[Buffer, int], found: dict[Var, Store]) -> None:
+    lets: dict[Var, int] = {}
+    later: dict[Var, int] = {}
+    for position, stmt in enumerate(block):
+        for v in defined(stmt):
+            later[v] = position
+        match stmt:
+            case Let(var=var):
+                lets[var] = position
+            case Store(buffer=b, value=Var() as var, index=index) if var in lets and counts[b] == 1 and b.length is None:
+                if all(later.get(v, -1) < lets[var] for v in variables(index)):
+                    found[var] = stmt
+            case If(then=a, otherwise=o):
+                _collect_exits(a, counts, found)
+                _collect_exits(o, counts, found)

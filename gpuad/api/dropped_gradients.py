@@ -1,0 +1,72 @@
+"""No gradient is dropped by forgetting (RULES 4): what flows where it has no shadow is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .. import pipeline
+from ..analysis.activity import Escape
+from ..errors import ShadowError, TapeError
+from ..pipeline import Call
+from ..pipeline.passes import Adjoint
+from .kernels import Kernel
+from .recorder import current as recording
+
+
+def check_flow(chosen: Kernel, call: Call, escapes: Sequence[Escape], connected: bool) -> None:
+    """Nothing may be dropped by forgetting (RULES 4)."""
+    by_name = call.bound.by_name
+    actives = ", ".join(f"`{a.name}`" for a in call.bound.arguments if a.shadows)
+    for escape in escapes:
+        argument = by_name[escape.buffer.name]
+        if argument.memory is None:
+            continue  # nothing goes through a null pointer
+        if argument.kind == "bare" or escape.returns:
+            raise ShadowError(dropped(chosen, argument.position, escape, actives, argument.kind))
+    if not connected:
+        outputs = ", ".join(f"`{n}`" for n in chosen._written) or "nothing"
+        raise ShadowError(
+            f"`{chosen.name}`: no path from an active input ({actives}) to an active output: the kernel writes {outputs}, and none of "
+            "it that has a shadow depends on them. Give a shadow to what is missing, the input or the output: Duplicated(array, shadow). "
+            "Nothing was launched."
+        )
+
+
+def dropped(chosen: Kernel, position: int, escape: Escape, actives: str, kind: str) -> str:
+    where = f"{escape.span}: " if escape.span else ""
+    caret = f"\n{escape.span.caret()}" if escape.span else ""
+    way = "and they come out of it again" if kind == "const" else "but it has no shadow"
+    offer = "stop_gradient({0}) to cut it on purpose" if escape.returns else "Const({0}) to drop it on purpose"
+    name = escape.buffer.name
+    if position >= len(chosen.parameters):
+        return (
+            f"{where}error: the variable `{name}` of the module of kernel `{chosen.name}` gets values that depend on {actives}, but it has "
+            f"no shadow{caret}\n  give it one: kernel.with_shadow('{name}', shadow). Nothing was launched."
+        )
+    return (
+        f"{where}error: argument {position + 1} `{name}` of kernel `{chosen.name}` gets values that depend on {actives}, {way}{caret}\n"
+        f"  pass Duplicated({name}) to keep its gradient, or {offer.format(name)}. Nothing was launched."
+    )
+
+
+def outside_of_tapes(name: str, what: str) -> None:
+    if recording.get() is not None:
+        raise TapeError(
+            f"`{name}`: {what} inside a tape would be recorded as launches of its own; launch kernel[grid, block](*args) instead"
+        )
+
+
+def kept_seeds(call: Call, adjoint: Adjoint) -> Call:
+    """`keep=True`: the reverse takes a copy of the seed, so that the user's stays."""
+    kept = {i: a for i, a in enumerate(call.bound.arguments) if a.keep and a.shadows}
+    if not kept:
+        return call
+    read = {b.name for b in adjoint.recording.live} | {b.name for b in adjoint.primal.buffers if pipeline.loads(adjoint.primal, b)}
+    for position, argument in kept.items():
+        base = call.overlaps.get(position, (position, 0))[0]
+        if call.bound.arguments[base].name in read or base != position:
+            raise ShadowError(f"`{argument.name}`: keep=True is for what the kernel only writes, but it also reads it; pass a copy as seed")
+    copies = {i: replace(a, shadows=tuple(pipeline.copied(call, s) for s in a.shadows)) for i, a in kept.items()}
+    arguments = tuple(copies.get(i, a) for i, a in enumerate(call.bound.arguments))
+    return replace(call, bound=replace(call.bound, arguments=arguments))

@@ -1,0 +1,171 @@
+"""The text of an adjoint with its contract, and the account of what it saves and how it accumulates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from .. import pipeline
+from ..analysis.index_polynomials import atoms, definitions, polynomial
+from ..codegen.cuda import comment, cuda_source
+from ..inspect.store_conflicts import contested, is_plain_write
+from ..ir.nodes import Accumulate, Alloc, Atomic, Buffer, How, Load, Stmt, Store, Take, walk
+from ..ir.rewrite import walk_stmts
+from ..ir.surface import Function
+from ..pipeline import Call, Stage
+from ..pipeline.passes import Adjoint
+from .contract import contract, filled, gathered, shadow_parameters
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the account: `topic` 'saved', 'not saved', 'stack', 'partial' or 'shadow'; the `name` in the generated text; `how`;
+    `why`, with the place in the user's source."""
+
+    topic: str
+    name: str
+    how: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Printable; `.rows` for programs, `.assumptions` that could not be proved."""
+
+    kernel: str
+    rows: tuple[Row, ...]
+    assumptions: tuple[str, ...]
+
+    def __str__(self) -> str:
+        out = [f"adjoint of `{self.kernel}`"]
+        out.extend(f"  {row.topic:<10} {row.name:<20} {row.how:<8} {row.why}" for row in self.rows)
+        out.extend(f"  assumed    {text}" for text in self.assumptions)
+        return "\n".join(out)
+
+
+@dataclass(frozen=True)
+class AdjointText:
+    """A generated adjoint: `source` is CUDA text that needs nothing of gpuad; `kernels` the kernels in it, in the order of their
+    launches."""
+
+    source: str
+    kernels: tuple[str, ...]
+    explanation: Explanation
+
+    def explain(self) -> Explanation:
+        """What is saved and why, and how each gradient is accumulated."""
+        return self.explanation
+
+    def __str__(self) -> str:
+        return self.source
+
+
+def adjoint_text(function: Function, adjoint: Adjoint, call: Call | None) -> AdjointText:
+    """The text for a launch, or that which holds for every launch."""
+    plain = pipeline.plain_shadows(adjoint, call) if call is not None else frozenset()
+    stages = pipeline.stages(adjoint, call) if call is not None else (Stage(adjoint.kernel(), adjoint.parameters),)
+    kernels = [k for k in (adjoint.augmented, adjoint.counting, *(k for s in stages for k in s.kernels)) if k is not None]
+    header = "\n".join(comment(contract(function, adjoint, stages, plain, call)))
+    return AdjointText(f"{header}\n\n{cuda_source(kernels)}", tuple(k.name for k in kernels), explanation(adjoint, stages, call))
+
+
+# --- the account -----------------------------------------------------------------------------------------------------------------------
+
+
+def explanation(adjoint: Adjoint, stages: Sequence[Stage], call: Call | None) -> Explanation:
+    """What the adjoint saves and why, and how each shadow is accumulated in the kernels of the reverse pass."""
+    rows = [*_saved_rows(adjoint), *_stack_rows(adjoint), *_partial_rows(stages), *_shadow_rows(adjoint, stages)]
+    assumed = dict.fromkeys((*_assumptions(adjoint), *_turns(adjoint, call)))
+    return Explanation(adjoint.primal.name, tuple(rows), tuple(assumed))
+
+
+def _saved_rows(adjoint: Adjoint) -> list[Row]:
+    rows = []
+    for buffer in adjoint.primal.buffers:
+        copy = adjoint.recording.entry.get(buffer)
+        writes = [s for s in walk_stmts(adjoint.primal.body) if isinstance(s, Store | Accumulate | Atomic) and s.buffer == buffer]
+        if copy is not None:
+            need = _first(adjoint.layout.body, Load, copy)
+            rows.append(Row("saved", buffer.name, "copy", f"needed by {_at(need)}, overwritten by {_at(writes[0] if writes else None)}"))
+        elif not writes:
+            rows.append(Row("not saved", buffer.name, "", "never overwritten by this launch"))
+        else:
+            rows.append(Row("not saved", buffer.name, "", "no derivative needs what was overwritten"))
+    rows.extend(
+        Row("saved", log.name, "log", "what an atomic gave, or whose number it keeps, cannot be computed again") for log in adjoint.logs
+    )
+    return rows
+
+
+def _stack_rows(adjoint: Adjoint) -> list[Row]:
+    arrays = [s.buffer for s in walk_stmts(adjoint.layout.body) if isinstance(s, Alloc) and s.buffer.name.endswith("_saved")]
+    fields = [f for scratch in adjoint.layout.scratch for f in scratch.fields]
+    return [
+        *(Row("stack", a.name, "local", f"{a.length} entries in each thread") for a in arrays),
+        *(Row("stack", f.name, "scratch", f"an entry an iteration, needed by {_at(_first(adjoint.layout.body, Load, f))}") for f in fields),
+    ]
+
+
+def _partial_rows(stages: Sequence[Stage]) -> list[Row]:
+    return [
+        Row("partial", array.name, "scratch", f"an element a thread, {_at(_first(stage.kernel.body, Store, array))}, for those that gather")
+        for stage in stages
+        for array in filled(stage)
+    ]
+
+
+def _shadow_rows(adjoint: Adjoint, stages: Sequence[Stage]) -> list[Row]:
+    rows = []
+    body = [s for stage in stages for s in walk_stmts(stage.kernel.body)]
+    collected = {b: stage.kernel.name for stage in stages for b in gathered(stage)}
+    for p in shadow_parameters(adjoint):
+        hows = {s.how for s in body if isinstance(s, Accumulate | Take) and s.buffer == p.item}
+        first = next((s for s in walk_stmts(adjoint.layout.body) if getattr(s, "buffer", None) == p.item), None)
+        how, why = _way(hows)
+        if p.item in collected:
+            how, why = "gather", f"each thread of {collected[p.item]} collects for an element of its own"
+        rows.append(Row("shadow", p.item.name, how, f"{why} ({_at(first)})"))
+    return rows
+
+
+def _way(hows: set[How]) -> tuple[str, str]:
+    if {How.REDUCED, How.ATOMIC} <= hows:
+        return "atomic", "threads meet in elements; what all add to one element is summed over each block first"
+    if How.REDUCED in hows:
+        return "reduced", "summed over each block, then one atomic addition a block"
+    if How.ATOMIC in hows:
+        return "atomic", "it is not proved that no two threads meet in one element"
+    return "plain", "no two threads touch one element"
+
+
+def _assumptions(adjoint: Adjoint) -> list[str]:
+    """The premises of RULES 11 that are not proved here."""
+    found = ["the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it"]
+    loaded = {s.var for s in walk_stmts(adjoint.primal.body) if isinstance(s, Load) and s.var.type.is_integer}
+    lets = definitions(adjoint.primal.body)
+    for stmt in walk_stmts(adjoint.primal.body):
+        if isinstance(stmt, Load | Store | Accumulate) and any(v in loaded for a in atoms(polynomial(stmt.index, lets)) for v in walk(a)):
+            found.append(f"{_at(stmt)}: an index of `{stmt.buffer.name}` is data, taken to be in bounds")
+            if isinstance(stmt, Store) and contested(adjoint.primal, [stmt.buffer]):
+                found[-1] += " and stored to by one thread, which is checked before each launch"
+        if id(stmt) in adjoint.mixed and isinstance(stmt, Accumulate | Atomic):
+            found.append(f"{_at(stmt)}: different atomics on `{stmt.buffer.name}` meet in no element, which is checked before each launch")
+    return found
+
+
+def _turns(adjoint: Adjoint, call: Call | None) -> Iterator[str]:
+    """The arrays in which threads of a block may take turns (`inspect.barrier_order`): in this launch, or in any."""
+    for buffer in pipeline.in_turns(adjoint, call):
+        write = next(s for s in walk_stmts(adjoint.primal.body) if is_plain_write(s) and s.buffer == buffer)
+        yield (
+            f"{_at(write)}: where several threads write to one element of `{buffer.name}`, they are of one block and take turns, with a "
+            "__syncthreads() between, which is checked before each launch"
+        )
+
+
+def _first(body: tuple[Stmt, ...], kind: type[Stmt], buffer: Buffer) -> Stmt | None:
+    return next((s for s in walk_stmts(body) if isinstance(s, kind) and getattr(s, "buffer", None) == buffer), None)
+
+
+def _at(stmt: Stmt | None) -> str:
+    return str(stmt.span) if stmt is not None and stmt.span is not None else "the kernel"

@@ -1,0 +1,150 @@
+"""How a launch and its adjoint are run, found out once for all calls that are alike (see `likeness`).
+
+Most need nothing but their kernels: no copies from before the launch, no stacks, no check of stores. Such a call that is like an earlier
+one is its kernels' launches with other addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from .. import fusion, pipeline
+from ..ir.nodes import Kernel as IrKernel
+from ..pipeline import Call, executor_of
+from ..pipeline.passes import Adjoint, Parameter
+from ..runtime.base import Dim3
+from .call_replay import Launch, Words, note
+from .dropped_gradients import check_flow
+from .kernels import Kernel, Planned, pattern_of
+from .specialization_key import Ready, likeness
+
+T = TypeVar("T")
+Taken: TypeAlias = "tuple[str, int]"  # 'primal' or 'shadow', and of which parameter; 'number', and the number
+
+
+@dataclass(frozen=True, eq=False)
+class Direct:
+    """A launch whose arguments are the call's own. `grid`: its own, if that is not the call's."""
+
+    kernel: IrKernel
+    takes: tuple[Taken, ...]
+    grid: Dim3 | None = None
+
+    @property
+    def positions(self) -> list[int | None]:
+        """For each of its arguments which of the call's it is, if it is one."""
+        return [k if role == "primal" else None for role, k in self.takes]
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """How a launch and its adjoint are run: in one kernel if there is one for both. `direct`: all there is to do, if these launches are."""
+
+    adjoint: Adjoint
+    primal: IrKernel
+    stages: tuple[pipeline.Stage, ...]
+    both: fusion.Fused | None
+    direct: tuple[Direct, ...]
+
+
+def way_of(chosen: Kernel, call: Call) -> Way:
+    """Finds the kernels, refuses what cannot be differentiated, and compiles; nothing of this if the call is like an earlier one."""
+    return once(call, "way", lambda: _found(chosen, call))
+
+
+def once(call: Call, what: Hashable, find: Callable[[], T]) -> T:
+    """What is found out once for all calls that are alike. `what`: it, and what it depends on beyond the call, the switches and the
+    executor."""
+    if call.shared is None:
+        return find()
+    key = _key(call.bound.library, what)
+    if key not in call.shared:
+        call.shared[key] = find()
+    found: T = call.shared[key]
+    return found
+
+
+def exactly(call: Call, exact: bool) -> Call:
+    """The call with products and sums contracted or not."""
+    return call if call.exact is exact else replace(call, exact=exact)
+
+
+def run_again(chosen: Kernel, plan: Planned, said: Words | None) -> bool:
+    """Runs a call that is like an earlier one and needs nothing but launches; False, and nothing is done, if it is not that."""
+    known = chosen.known(likeness(plan.grid, plan.block, plan.args, plan.shared_mem))
+    way = known.shared.get(_key(known.library)) if known is not None else None
+    memory = known.memory(plan.args) if known is not None and way is not None and way.direct else None
+    if known is None or way is None or memory is None:
+        return False
+    executor = executor_of(known.library, way.adjoint.exact)
+    launches = [_of(each, known, *memory) for each in way.direct]
+    for launch in launches:
+        executor.launch(*launch, shared_mem=known.shared_mem)
+
+    def prepared() -> list[Launch]:
+        calls = (executor.prepared(*launch, shared_mem=known.shared_mem) for launch in launches)
+        return [Launch(call, each.positions) for call, each in zip(calls, way.direct, strict=True)]
+
+    note(said, plan.args, pipeline.switches(), executor, known.makes, prepared)
+    return True
+
+
+def _of(each: Direct, known: Ready, primals: Sequence[Any], shadows: Sequence[Any]) -> tuple[IrKernel, Dim3, Dim3, list[Any]]:
+    """A launch for a call's memory."""
+    given = {"primal": primals, "shadow": shadows}
+    args = [given[role][k] if role in given else np.int32(k) for role, k in each.takes]
+    return each.kernel, each.grid or known.grid, known.block, args
+
+
+def _key(library: str | None, what: Hashable = "way") -> Hashable:
+    """What the way depends on beyond likeness."""
+    return what, pipeline.switches(), executor_of(library)
+
+
+def _found(chosen: Kernel, call: Call) -> Way:
+    adjoint = chosen.reverse_for(pattern_of(chosen, call), call)
+    check_flow(chosen, call, adjoint.escapes, adjoint.connected)
+    stages = pipeline.stages(adjoint, call)
+    primal = chosen.primal(call.aliases())
+    call = replace(call, exact=adjoint.exact)
+    both = fusion.fusing(primal, adjoint, call, stages)
+    needed = (
+        [both.kernel]
+        if both is not None
+        else [adjoint.augmented or primal, pipeline.counting(adjoint, call), *(k for s in stages for k in s.kernels)]
+    )
+    call.prepare(needed)
+    return Way(adjoint, primal, stages, both, _direct(primal, adjoint, call, stages, both))
+
+
+def _direct(
+    primal: IrKernel, adjoint: Adjoint, call: Call, stages: Sequence[pipeline.Stage], both: fusion.Fused | None
+) -> tuple[Direct, ...]:
+    """The launches of a call, if they are all; else none."""
+    more = adjoint.layout.scratch or adjoint.logs or adjoint.augmented is not None or any(a.keep for a in call.bound.arguments)
+    if more or call.overlaps or call.bound.width != 1 or pipeline.stores_in_doubt(adjoint, call):
+        return ()
+    if both is not None:
+        found = [_launch(both.kernel, both.parameters, {})]
+    else:
+        own = Direct(primal, tuple(("primal", k) for k in range(len(call.bound.arguments))))
+        found = [own, *(_launch(s.kernel, s.parameters, s.numbers, s.grid) if s.fixed is None else None for s in stages)]
+    there = tuple(each for each in found if each is not None)
+    return there if len(there) == len(found) else ()
+
+
+def _launch(
+    kernel: IrKernel, parameters: Sequence[Parameter], numbers: Mapping[tuple[str, int], int], grid: Dim3 | None = None
+) -> Direct | None:
+    """A launch with the call's own arguments, if it takes no others."""
+    takes: list[Taken] = []
+    for p in parameters:
+        number = numbers.get((p.role, p.position))
+        if number is None and p.role not in ("primal", "shadow"):
+            return None
+        takes.append((p.role, p.position) if number is None else ("number", number))
+    return Direct(kernel, tuple(takes), grid)

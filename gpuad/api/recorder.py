@@ -1,0 +1,44 @@
+"""Which recording is going on in this thread: kernels ask here whether a launch is to be recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from ..context_variables import scoped
+
+
+class Recorder(Protocol):
+    """What records launches. `words`: what was worked out for operations on arrays, by what they are called with."""
+
+    words: dict[Any, Any]
+
+    @property
+    def learns(self) -> bool:
+        """Whether the program is new to it."""
+
+    def launch(self, kernel: Any, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
+        """Records a launch and makes it."""
+
+    def new(self, library: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        """An array for an operation that makes one, not cleared; in a program that is known, the one that it made before."""
+
+    def maker(self, array: Any) -> Any:
+        """What is known of such an array, if it can be made again."""
+
+    @property
+    def awaited(self) -> Any:
+        """In a program that is known, an array that it makes next."""
+
+    def make_again(self) -> bool:
+        """Makes it; False if the program is another one."""
+
+
+current: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
+
+
+def unrecorded() -> AbstractContextManager[None]:
+    """Within it nothing is recorded: what an operation does by itself is a part of that operation."""
+    return scoped(current, None)

@@ -1,0 +1,646 @@
+"""What a caller says about an argument: whether it carries a gradient, and where that gradient lives.
+
+An annotation holds references and decides nothing: it pairs an array (or a number) with its shadow. Views of a pair are pairs of views,
+so whatever a user slices from a `Duplicated` keeps primal and shadow at the same places. A pair never turns into a plain array on its own:
+code that computed with it would be invisible to the reverse pass, so `.primal` is the only door to the raw array. Its operators and
+methods are those of `gpuad.ops`, which a tape records; that room lies above this one and provides them when it is imported.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..errors import LaunchError, ShadowError, TapeError, UnsupportedError
+from ..ir.dtypes import shadow_dtype
+from ..runtime.array_locks import derived, unlocked
+from ..runtime.base import Memory
+from ..runtime.memory import address_of
+from ..runtime.memory import resolve as resolve_host
+from .deferred_clearing import Unseen, made
+
+_MAKING = threading.RLock()  # threads that come to a pair at once get one shadow; that of a view is made of another's
+
+_FOREIGN_NAMES = {
+    "grad": "the gradient is `.shadow`",
+    "backward": "call `gpuad.autodiff(kernel, grid, block, args)`, or `tape.reverse({out: seed})`",
+    "requires_grad": "an array carries a gradient because it is Duplicated",
+    "zero_grad": "clear the gradient with `.shadow.fill(0)`",
+    "detach": "the array without its gradient is `.primal`; to stop a gradient on purpose pass `gpuad.stop_gradient(x)`",
+    "value": "the array is `.primal`",
+    "derivative": "the gradient is `.shadow`",
+}
+
+
+class _Compared:
+    """Equality of what is annotated, as the other comparisons have it: that two objects are not the same is no answer."""
+
+    __slots__ = ()
+
+    @property
+    def primal(self) -> Any:
+        """What is annotated."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> Any:
+        """Of arrays a plain array of bool. False beside what is no operand."""
+        return self.primal == getattr(other, "primal", other) if _is_operand(other) else NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        """The opposite, for each element."""
+        return self.primal != getattr(other, "primal", other) if _is_operand(other) else NotImplemented
+
+    __hash__ = object.__hash__  # which object it is: a pair is the key of its seed
+
+
+class _Annotated(_Compared):
+    """An array with something said about it: has an array's attributes, and no way to a raw array but `.primal`."""
+
+    __slots__ = ("_primal",)
+
+    def __init__(self, x: Any) -> None:
+        if isinstance(x, _Annotated | Active | Const | Stopped):
+            raise ShadowError(f"{type(self).__name__}({type(x).__name__}(...)): an array is annotated once; pass `.primal`")
+        self._primal = as_array(x)
+        if isinstance(self._primal, np.generic) or not hasattr(self._primal, "shape"):
+            raise ShadowError(f"{type(self).__name__}(x) takes an array, got {x!r}; a number by value takes Active(value, shadow)")
+
+    @property
+    def primal(self) -> Any:
+        """The array itself."""
+        return self._primal
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        return tuple(self._primal.shape)
+
+    @property
+    def dtype(self) -> Any:
+        """Data type of the array."""
+        return self._primal.dtype
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(self._primal.size)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return int(self._primal.ndim)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return int(self._primal.nbytes)
+
+    def __repr__(self) -> str:
+        array = self._primal
+        return (
+            f"{type(self).__name__}({type(array).__module__.partition('.')[0]} {getattr(array, 'dtype', '')} {getattr(array, 'shape', '')})"
+        )
+
+    def __getattr__(self, name: str) -> NoReturn:
+        hint = _FOREIGN_NAMES.get(name, "the array and its methods are at `.primal`, its gradient at `.shadow`")
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}: {hint}")
+
+    def _closed(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} is no array: code that gpuad does not see would drop its gradient; use `.primal` for the raw array"
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        self._closed()
+
+    __array__ = __array_ufunc__ = __array_function__ = __dlpack__ = __dlpack_device__ = _closed
+    __float__ = __int__ = __complex__ = __bool__ = __index__ = __len__ = __setitem__ = __contains__ = _closed
+
+
+_operations: dict[str, Callable[..., Any]] = {}
+
+
+def provide(operations: Mapping[str, Callable[..., Any]]) -> None:
+    """Gives pairs their array operations, by NumPy's names."""
+    _operations.update(operations)
+
+
+def _operation(name: str) -> Callable[..., Any]:
+    if name not in _operations:
+        raise TypeError(f"gpuad.ops has no operation {name!r}; use `.primal` for the raw array, or a kernel or a rule of your own")
+    return _operations[name]
+
+
+def _operator(name: str) -> Any:
+    """`pair <op> other`."""
+    return lambda self, other: _operation(name)(self, other) if _is_operand(other) else NotImplemented
+
+
+def _reflected(name: str) -> Any:
+    """`other <op> pair`."""
+    return lambda self, other: _operation(name)(other, self) if _is_operand(other) else NotImplemented
+
+
+def _in_place(name: str) -> Any:
+    """`pair <op>= other`."""
+    return lambda self, other: _operation(name)(self, other, out=self) if _is_operand(other) else NotImplemented
+
+
+def _replaced(name: str) -> Any:
+    """`pair <op>= other` of an operation that does not work in place."""
+    return lambda self, other: _operation("copyto")(self, _operation(name)(self, other)) or self
+
+
+def _comparison(name: str) -> Any:
+    """`pair < other`: a plain array of bool, which carries no gradient."""
+    return lambda self, other: getattr(operator, name)(self.primal, getattr(other, "primal", other))
+
+
+def _is_operand(x: Any) -> bool:
+    return isinstance(x, _Annotated | Active | Const | bool | int | float | complex | np.generic) or hasattr(as_array(x), "strides")
+
+
+def _recorded(name: str) -> Any:
+    """`pair.method(...)`."""
+
+    def method(self: Any, *args: Any, **keywords: Any) -> Any:
+        return _operation(name)(self, *args, **keywords)
+
+    method.__name__ = name
+    method.__doc__ = f"As `gpuad.ops.{name}(x, ...)`; inside of a tape."
+    return method
+
+
+class _Operators:
+    """Arithmetic on pairs. In a tape each is recorded; outside of one they raise TapeError. Comparisons give plain arrays of bool."""
+
+    __slots__ = ()
+
+    __add__, __radd__, __iadd__ = _operator("add"), _reflected("add"), _in_place("add")
+    __sub__, __rsub__, __isub__ = _operator("subtract"), _reflected("subtract"), _in_place("subtract")
+    __mul__, __rmul__, __imul__ = _operator("multiply"), _reflected("multiply"), _in_place("multiply")
+    __truediv__, __rtruediv__, __itruediv__ = _operator("divide"), _reflected("divide"), _in_place("divide")
+    __pow__, __rpow__, __ipow__ = _operator("power"), _reflected("power"), _in_place("power")
+    __mod__, __rmod__, __imod__ = _operator("remainder"), _reflected("remainder"), _in_place("remainder")
+    __matmul__, __rmatmul__ = _operator("matmul"), _reflected("matmul")
+    __imatmul__ = _replaced("matmul")
+    __neg__, __pos__, __abs__ = _recorded("negative"), _recorded("positive"), _recorded("absolute")
+    __lt__, __le__, __gt__, __ge__ = _comparison("lt"), _comparison("le"), _comparison("gt"), _comparison("ge")
+
+    fill, copy, astype, sum, mean = _recorded("fill"), _recorded("copy"), _recorded("astype"), _recorded("sum"), _recorded("mean")
+    take, put, cumsum = _recorded("take"), _recorded("put"), _recorded("cumsum")
+    max, min, prod, var, std = _recorded("max"), _recorded("min"), _recorded("prod"), _recorded("var"), _recorded("std")
+    dot, conj, conjugate, clip = _recorded("dot"), _recorded("conjugate"), _recorded("conjugate"), _recorded("clip")
+    swapaxes, squeeze = _recorded("swapaxes"), _recorded("squeeze")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
+        """`np.exp(x)`, `numpy_array * x`: NumPy asks here before it computes."""
+        return _forwarded(ufunc.__name__, method, inputs, out[0] if isinstance(out, tuple) else out, keywords)
+
+    def __cupy_override_elementwise_kernel__(self, kernel: Any, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
+        """The same question, asked by CuPy, of its ufuncs and of the user's own kernels."""
+        if hasattr(kernel, "operation"):
+            return _operation("elementwise kernel")(kernel, *inputs, *(() if out is None else (out,)), **keywords)
+        return _forwarded(kernel.name.removeprefix("cupy_"), "__call__", inputs, out, keywords)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, keywords: Any) -> Any:
+        """`np.where(mask, x, y)`, `np.sum(x)`."""
+        return _operation(function.__name__)(*args, **keywords)
+
+
+def _forwarded(name: str, method: str, inputs: Sequence[Any], out: Any, keywords: Mapping[str, Any]) -> Any:
+    if method == "at" and name == "add":
+        return _operation("scatter_add")(*inputs)
+    if method != "__call__":
+        raise TypeError(f"{name}.{method} of a Duplicated is not recorded; gpuad.ops has sum, prod, max, cumsum and scatter_add")
+    compare = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq", "not_equal": "ne"}.get(name)
+    if compare and out is None and not keywords:
+        return getattr(operator, compare)(*(getattr(x, "primal", x) for x in inputs))
+    return _operation(name)(*inputs, **({} if out is None else {"out": out}), **keywords)
+
+
+class Duplicated(_Operators, _Annotated):
+    """An array and its shadow, the array that holds (on entry) the adjoint of its state after a call and (on exit) of its state before.
+
+    `x`: an array of floats, any shape. `dx`: an array of the same shape, dtype and strides (float32 for float16 and bfloat16); None makes a
+    zero shadow when it is first needed. `keep`: where the kernel overwrites `x`, the seed in `dx` is read and not taken.
+    Raises ShadowError when `x` is an annotation itself.
+    """
+
+    __slots__ = ("_keep", "_make", "_of", "_shadow", "_unseen")
+
+    def __init__(self, x: Any, dx: Any = None, *, keep: bool = False) -> None:
+        super().__init__(x)
+        self._shadow = None if dx is None else as_array(dx)
+        self._unseen = Unseen() if dx is None else None
+        self._make: Callable[[], Any] | None = None  # not a method of its own: a pair goes as soon as nobody has it
+        self._keep = keep
+        self._of: Duplicated | None = None  # the pair that the caller made, of which this is a view
+
+    @property
+    def shadow(self) -> Any:
+        """The shadow array; made (zeros, laid out like the primal) at the first use if none was given."""
+        if self._unseen is not None:
+            self._unseen.show()
+        return self.own_shadow
+
+    @property
+    def own_shadow(self) -> Any:
+        """The same array, for who does not care what it holds and lets nobody see it (see `unseen`)."""
+        if self._shadow is None:
+            with _MAKING:
+                if self._shadow is None:
+                    self._shadow = self._make() if self._make is not None else self._made()
+        return self._shadow
+
+    def __copy__(self) -> Duplicated:
+        """The same array and shadow, also if nobody has asked for that yet."""
+        return self._view(lambda array: array)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        """Inside of a tape a recorded copy, as `x.copy()`; outside of one a pair of copies."""
+        if _recording():
+            return _operation("copy")(self)
+        return _pair(self._plain, copy.deepcopy(self.primal, memo), copy.deepcopy(self.shadow, memo), self._keep)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """For `pickle`: the array and its shadow. TapeError inside of a tape."""
+        _refuse_leaving(self)
+        return _pair, (self._plain, self.primal, self.shadow, self._keep)
+
+    @property
+    def _plain(self) -> type[Duplicated]:
+        """The class of a pair that is made of this one's arrays."""
+        return type(self)
+
+    def _made(self) -> Any:
+        shadow = _zeros_like(self._primal)
+        if self._unseen is not None and self.size and isinstance(shadow, np.ndarray):  # elsewhere clearing would have to wait for a stream
+            made(self._unseen, shadow, address(leaf_memory(shadow).root))
+        return shadow
+
+    @property
+    def has_shadow(self) -> bool:
+        """Whether the shadow exists already."""
+        return self._shadow is not None
+
+    @property
+    def keep(self) -> bool:
+        """Whether the seed is only read."""
+        return self._keep
+
+    def __getitem__(self, key: Any) -> Duplicated:
+        """Basic slicing: the pair of views. Index arrays and masks: a recorded copy (inside of a tape), a pair of its own."""
+        return self._view(_basic(key)) if _all_basic(key) else _operation("getitem")(self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:  # type: ignore[override]  # closed for the others
+        """A recorded copy into these elements. `x[1:4] += v` ends here with a view of the same memory, which is nothing to do. With index
+        arrays no element may be named twice."""
+        if not _all_basic(key):
+            _operation("setitem")(self, key, value)
+            return
+        target = self[key]
+        surplus = getattr(value, "ndim", 0) - target.ndim
+        if surplus > 0 and value.shape[:surplus] == (1,) * surplus:  # an assignment drops leading axes of one element, as in NumPy
+            value = value[(0,) * surplus]
+        if not (isinstance(value, Duplicated) and _same_view(target, value)):
+            _operation("copyto")(target, value)
+
+    def ravel(self) -> Duplicated:
+        """The pair of flat views; ShadowError where that would need a copy."""
+        return self.reshape(-1)
+
+    def flatten(self) -> Duplicated:
+        """A flat copy, as a temporary; inside of a tape."""
+        flat: Duplicated = _operation("copy")(self).reshape(-1)
+        return flat
+
+    @property
+    def T(self) -> Duplicated:
+        """The pair of transposed views."""
+        return self._view(lambda array: array.T)
+
+    def transpose(self, *axes: Any) -> Duplicated:
+        """The pair of views with the axes in another order, reversed by default."""
+        return self._view(lambda array: array.transpose(*axes))
+
+    @property
+    def real(self) -> Duplicated:
+        """The pair of the real parts; the pair itself if it is real."""
+        return self if self.dtype.kind != "c" else self._view(lambda array: array.real)
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self.real[...] = value
+
+    @property
+    def imag(self) -> Duplicated:
+        """The pair of the imaginary parts. TypeError for a real array."""
+        if self.dtype.kind != "c":
+            raise TypeError("a real array has no imaginary parts that are memory")
+        return self._view(lambda array: array.imag)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        self.imag[...] = value
+
+    def reshape(self, *shape: Any) -> Duplicated:
+        """The pair of reshaped views; ShadowError where the shape would need a copy."""
+        return self._view(lambda array: _reshaped(array, shape))
+
+    def _view(self, take: Callable[[Any], Any]) -> Duplicated:
+        view = type(self)(take(self._primal), keep=self._keep)
+        derived(view._primal, self._primal)
+        view._unseen, view._of = self._unseen, self if self._of is None else self._of
+        if self._shadow is None:
+            view._make = lambda: take(self.own_shadow)
+        else:
+            view._shadow = take(self._shadow)
+        return view
+
+
+def shadows_of_array(pair: Duplicated | BatchDuplicated) -> tuple[Any, ...]:
+    """The shadows of all of the array that the caller has paired with them, where `pair` is a view of that pair; for who lets nobody see
+    them."""
+    array = pair if pair._of is None else pair._of
+    return (array.own_shadow,) if isinstance(array, Duplicated) else array.shadows
+
+
+def _pair(kind: type[Duplicated], primal: Any, shadow: Any, keep: bool) -> Duplicated:
+    """A pair of arrays, as `pickle` makes one again."""
+    return kind(primal, shadow, keep=keep)
+
+
+def _recording() -> bool:
+    """Whether a tape records in this thread."""
+    return "recording" in _operations and bool(_operations["recording"]())
+
+
+def _refuse_leaving(x: Any) -> None:
+    """TapeError inside of a tape, which does not see what is made of a pickled pair, or number."""
+    if _recording():
+        raise TapeError(
+            f"a {type(x).__name__} was pickled inside of a tape, which does not see what is made of the bytes: the gradient of the copy "
+            "would be dropped. For a copy write `y = x.copy()` or copy.deepcopy(x), which are recorded; to keep values pickle `x.primal`."
+        )
+
+
+def _same_view(a: Duplicated, b: Duplicated) -> bool:
+    """Whether two pairs are the same elements and, as far as they are there yet, the same shadow."""
+    one, two = a._primal, b._primal
+    if (one.shape, one.strides, one.dtype) != (two.shape, two.strides, two.dtype) or address(one) != address(two):
+        return False
+    return bool(one.size == 0 or address(a.own_shadow) == address(b.own_shadow))
+
+
+class DuplicatedNoNeed(Duplicated):
+    """Like `Duplicated`, for an output whose primal result is not wanted: the kernel's store to it may be left out."""
+
+    __slots__ = ()
+
+
+class BatchDuplicated(_Annotated):
+    """An array with several shadows, each with a seed of its own, reversed in one call. `shadows`: a tuple of arrays like `x`."""
+
+    __slots__ = ("_of", "_shadows")
+
+    def __init__(self, x: Any, shadows: Sequence[Any]) -> None:
+        super().__init__(x)
+        self._of: BatchDuplicated | None = None
+        if not isinstance(shadows, tuple | list) or not shadows:
+            raise ShadowError("BatchDuplicated(x, (dx1, dx2, ...)) takes a tuple of one shadow or more")
+        self._shadows = tuple(map(as_array, shadows))
+
+    @property
+    def shadows(self) -> tuple[Any, ...]:
+        """The shadows, in the order given."""
+        return self._shadows
+
+    def __copy__(self) -> BatchDuplicated:
+        """The same array and shadows."""
+        return self[...]
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        """Inside of a tape a recorded copy; outside of one copies of the array and of all shadows."""
+        if _recording():
+            return _operation("copy")(self)
+        return BatchDuplicated(copy.deepcopy(self._primal, memo), copy.deepcopy(self._shadows, memo))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """For `pickle`: the array and its shadows. TapeError inside of a tape."""
+        _refuse_leaving(self)
+        return BatchDuplicated, (self._primal, self._shadows)
+
+    def __getitem__(self, key: Any) -> BatchDuplicated:
+        """Basic slicing: views of the array and of each shadow."""
+        take = _basic(key)
+        view = BatchDuplicated(take(self._primal), tuple(take(shadow) for shadow in self._shadows))
+        view._of = self if self._of is None else self._of
+        return view
+
+
+class Active(_Compared):
+    """A number passed by value whose gradient is wanted.
+
+    `value`: a Python or NumPy number. `shadow`: an array of shape () or (1,) into which the gradient is added; its dtype may be
+    wider than the parameter's. A tuple of them goes with `BatchDuplicated`.
+    """
+
+    __slots__ = ("_shadow", "_value")
+
+    def __init__(self, value: Any, shadow: Any) -> None:
+        self._value, self._shadow = value, shadow
+
+    @property
+    def value(self) -> Any:
+        """The number."""
+        return self._value
+
+    @property
+    def primal(self) -> Any:
+        """The number, under the name that arrays use."""
+        return self._value
+
+    @property
+    def shadow(self) -> Any:
+        """Where the gradient is added."""
+        return self._shadow
+
+    def __copy__(self) -> Active:
+        """The same number and shadow."""
+        return Active(self._value, self._shadow)
+
+    def __deepcopy__(self, memo: Any) -> Active:
+        """Inside of a tape the number with the same shadow, where its gradient is; outside of one with a copy of it."""
+        return Active(copy.deepcopy(self._value, memo), self._shadow if _recording() else copy.deepcopy(self._shadow, memo))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """For `pickle`: the number and its shadow. TapeError inside of a tape."""
+        _refuse_leaving(self)
+        return Active, (self._value, self._shadow)
+
+    def __repr__(self) -> str:
+        return f"Active({self._value!r})"
+
+    @classmethod
+    def many(cls, values: Sequence[Any], shadows: Any) -> tuple[Active, ...]:
+        """One Active for each component of the vector `values`; component i of the array `shadows` (shape (n,)) is the shadow of values[i].
+
+        Raises ShadowError when the lengths differ.
+        """
+        if getattr(shadows, "shape", None) != (len(values),):
+            raise ShadowError(
+                f"Active.many: {len(values)} values need a shadow array of shape ({len(values)},), got {getattr(shadows, 'shape', shadows)}"
+            )
+        return tuple(cls(_python_number(value), shadows[i, ...]) for i, value in enumerate(values))
+
+
+class Const(_Compared):
+    """The caller says: no gradient through here."""
+
+    __slots__ = ("_primal",)
+
+    def __init__(self, x: Any) -> None:
+        self._primal = getattr(x, "primal", x)
+
+    @property
+    def primal(self) -> Any:
+        """The array or number."""
+        return self._primal
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({_brief(self._primal)})"
+
+
+class Stopped(Const):
+    """What `stop_gradient` returns."""
+
+    __slots__ = ()
+
+
+def stop_gradient(x: Any) -> Stopped:
+    """Marks an array whose content depends on shadowed inputs as a constant of this call: the gradient that would flow through it is
+    dropped on purpose. Accepts an array, a number or a Duplicated."""
+    return Stopped(x)
+
+
+def _brief(x: Any) -> str:
+    return f"{x.dtype} {x.shape}" if hasattr(x, "shape") else repr(x)
+
+
+def _python_number(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic | np.ndarray) else value
+
+
+def _basic(key: Any) -> Callable[[Any], Any]:
+    """A function that takes the view `key` of an array; always a view, of shape () where a plain index would copy the element out."""
+    parts = key if isinstance(key, tuple) else (key,)
+    if not _all_basic(key):
+        raise UnsupportedError("only basic slicing (integers, slices, `...`, None) gives a pair of views; index arrays and masks copy")
+    whole = parts if any(part is Ellipsis for part in parts) else (*parts, Ellipsis)
+    return lambda array: array[whole]
+
+
+def _all_basic(key: Any) -> bool:
+    return all(map(_is_basic, key if isinstance(key, tuple) else (key,)))
+
+
+def _is_basic(part: Any) -> bool:
+    if part is None or part is Ellipsis or isinstance(part, slice):
+        return True
+    if isinstance(part, bool | np.bool_) or getattr(part, "ndim", 0) != 0:
+        return False
+    try:
+        operator.index(part)
+    except TypeError:
+        return False
+    return True
+
+
+def _reshaped(array: Any, shape: tuple[Any, ...]) -> Any:
+    view = array.reshape(*shape)
+    if array.size and address(view) != address(array):
+        raise ShadowError(f"reshape{shape} of these strides would copy; a copy has no place in the pair")
+    return view
+
+
+def as_array(x: Any) -> Any:
+    """An array of NumPy or CuPy as it is, another library's host array as a NumPy array of the same memory, anything else as it is."""
+    if isinstance(x, np.ndarray) or not hasattr(x, "__dlpack__") or type(x).__module__.partition(".")[0] == "cupy":
+        return x
+    on_host = int(x.__dlpack_device__()[0]) == 1
+    return np.from_dlpack(x.detach() if hasattr(x, "detach") else x) if on_host else x  # torch lends no memory that it would track
+
+
+def is_array(x: Any) -> bool:
+    """Whether it is an array of NumPy or CuPy."""
+    return isinstance(x, np.ndarray) or (hasattr(x, "strides") and type(x).__module__.partition(".")[0] == "cupy")
+
+
+def address(array: Any) -> int:
+    """The address of an array's first element: a host address for NumPy arrays, a device address for CuPy arrays."""
+    if isinstance(array, np.ndarray):
+        return address_of(array)
+    return int(array.__cuda_array_interface__["data"][0])
+
+
+def namespace(array: Any) -> Any:
+    """The array library of an array: the module `numpy` or `cupy`."""
+    return np if isinstance(array, np.ndarray) else sys.modules[type(array).__module__.partition(".")[0]]
+
+
+def resolve(array: Any) -> Memory:
+    """The allocation behind an array of NumPy or CuPy, flat and of its dtype, and the element at which the array begins.
+
+    Raises LaunchError when the array does not begin at a multiple of its item size.
+    """
+    library = namespace(array)
+    if library.__name__ == "numpy":
+        whole_array = array.ndim == 0 and not isinstance(array.base, np.ndarray)
+        return Memory(unlocked(array).reshape(1), 0) if whole_array else resolve_host(array)
+    block, size = array.data.mem, array.dtype.itemsize
+    whole, rest = divmod(int(array.data.ptr) - int(block.ptr), size) if array.size else (0, 0)
+    if rest:
+        raise LaunchError(f"an array of {array.dtype} starts {rest} bytes off a multiple of {size} in its allocation")
+    start = library.cuda.MemoryPointer(block, 0)
+    room = int(block.size) // size or whole + _reach(array)  # a variable of a RawModule: CuPy does not know its size
+    return Memory(library.ndarray((room,), array.dtype, start), whole)
+
+
+def _reach(array: Any) -> int:
+    """Elements from the array's first to its last in memory, both included."""
+    return 1 + int(sum(max(0, s) * (n - 1) for s, n in zip(array.strides, array.shape, strict=True))) // int(array.dtype.itemsize)
+
+
+def leaf_memory(array: Any) -> Memory:
+    """As `resolve`, with a complex array counted in its real numbers."""
+    memory = resolve(array)
+    if array.dtype.kind != "c":
+        return memory
+    return Memory(memory.root.view(f"f{array.dtype.itemsize // 2}"), memory.offset * 2)
+
+
+def fills(array: Any, memory: Memory) -> bool:
+    """Whether an array is all of its allocation, so that no kernel can legally reach outside of it. CuPy's pool rounds up to 512 bytes."""
+    rounding = 1 if namespace(array).__name__ == "numpy" else 512
+    lowest = sum(min(0, stride) * (length - 1) for stride, length in zip(array.strides, array.shape, strict=True))
+    return bool(memory.offset * array.dtype.itemsize + lowest == 0 and 0 <= memory.root.nbytes - array.nbytes < rounding)
+
+
+def _zeros_like(x: Any) -> Any:
+    """Zeros laid out like `x`, with the same room around them: a kernel that leaves a view leaves its shadow too. Of halves in float32: a
+    half would lose every contribution below the 2048th part of what is there."""
+    memory, library = resolve(x), namespace(x)
+    dtype = shadow_dtype(x.dtype)
+    if fills(x, memory) and min(x.strides, default=0) >= 0:
+        return library.zeros_like(x, dtype)
+    room, strides = library.zeros(memory.root.size, dtype), tuple(s // x.dtype.itemsize * dtype.itemsize for s in x.strides)
+    if library.__name__ == "numpy":  # as_strided would hide from NumPy whose memory it is
+        return np.ndarray(x.shape, dtype, room, memory.offset * dtype.itemsize, strides)
+    return library.lib.stride_tricks.as_strided(room[memory.offset :], x.shape, strides)

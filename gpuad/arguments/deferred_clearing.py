@@ -1,0 +1,93 @@
+"""Shadows that nobody has seen.
+
+Where `Duplicated(x)` is given no shadow one is made, and the caller knows it once `.shadow` has been read. Until then it is nobody's
+business what memory holds where a reversal has to leave zeros. Such elements are *owed*: they are cleared when somebody looks, or before a
+reversal that counts on them. One that begins with them as zero, whatever memory holds, as the next of the same program does, forgives them.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from ..context_variables import scoped
+
+_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
+
+
+class Elements(Protocol):
+    """A set of elements of an allocation."""
+
+    def __bool__(self) -> bool: ...
+
+    def __le__(self, other: Any) -> bool: ...
+
+
+Owed = Mapping[Hashable, "tuple[Elements, Sequence[Callable[[], Any]]]"]  # elements by the allocation, and what clears them
+
+
+class Unseen:
+    """Whether the caller has seen a shadow that was made for him; `owed` elements by the allocation, and what clears them."""
+
+    __slots__ = ("__weakref__", "owed", "seen", "shadow")
+
+    def __init__(self) -> None:
+        self.seen = False
+        self.shadow: Any = None
+        self.owed: dict[Hashable, tuple[Elements, Sequence[Callable[[], Any]]]] = {}
+
+    def show(self) -> None:
+        """The caller is about to see the shadow."""
+        if not _quiet.get():
+            self.seen = True
+            if self.owed:
+                self.settle()
+
+    def settle(self) -> None:
+        """Clears what is owed. What an interrupt leaves is owed as before."""
+        for where, (_, actions) in tuple(self.owed.items()):
+            for action in actions:
+                action()
+            self.owed.pop(where, None)
+
+    def forgivable(self, zero: Mapping[Any, Elements]) -> Owed:
+        """What is owed of allocations where all of it is among the elements that count as `zero` whatever they hold."""
+        return {where: (part, how) for where, (part, how) in self.owed.items() if where in zero and part <= zero[where]}
+
+    def forgive(self, forgiven: Owed) -> None:
+        """These are not owed any more; clears the rest."""
+        self.owed = {where: what for where, what in self.owed.items() if where not in forgiven}
+        self.settle()
+
+    def owe(self, owed: Owed) -> None:
+        """These have to be cleared: now, if the caller has seen the shadow."""
+        self.owed.update(owed)
+        if self.seen:
+            self.settle()
+
+
+_known: weakref.WeakValueDictionary[int, Unseen] = weakref.WeakValueDictionary()
+
+
+def made(unseen: Unseen, shadow: Any, where: int) -> None:
+    """Notes a shadow, whose allocation is at the address `where`."""
+    unseen.shadow = shadow  # kept alive, so that the address is its own
+    _known[where] = unseen
+
+
+def unseen_at(where: int) -> Unseen | None:
+    """What is known of a shadow whose allocation is at an address, if it was made here."""
+    return _known.get(where)
+
+
+def loudly() -> None:
+    """Ends what `quietly` began: an interrupt that comes while its block is left may leave it."""
+    _quiet.set(False)
+
+
+def quietly() -> AbstractContextManager[None]:
+    """Within it gpuad itself reads `.shadow`, and lets nobody see it who reads or writes elements before the next reversal."""
+    return scoped(_quiet, True)

@@ -1,0 +1,121 @@
+"""Prints expressions for the CPU: subscripts in 64 bits, and calls where C++ leaves an integer operation undefined that PTX defines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...ir.nodes import COMPARISONS, Binary, Buffer, Cast, Constant, Expr, LaunchIndex, Var
+from ...ir.types import BOOL, I32, I64, U32, U64, Scalar
+from ..expressions import PRECEDENCE, PRIMARY, UNARY, Expressions
+from ..spelling import c_type, promoted
+from .mask_workaround import is_of_truth
+from .widen import Wide
+
+_GUARDED = {"/": "gpuad_div", "%": "gpuad_rem", "<<": "gpuad_shl", ">>": "gpuad_shr"}
+
+
+@dataclass
+class HostExpressions(Expressions):
+    """A printer of expressions as C++ for the CPU; `wide` are the variables declared with 64 bits, `truths` those that are made
+    of truth values."""
+
+    wide: Wide = field(default_factory=Wide)
+    truths: frozenset[Var] = frozenset()
+
+    def element(self, buffer: Buffer, index: Expr) -> str:
+        if not is_of_truth(index, self.truths):
+            return super().element(buffer, index)
+        self.helpers.add("gpuad_hidden")
+        return f"{self.names.name_of(buffer)}[gpuad_hidden({self.subscript(index)})]"
+
+    def printed(self, expr: Expr) -> tuple[str, int]:
+        if isinstance(expr, LaunchIndex) or (isinstance(expr, Var) and expr in self.wide):
+            return f"({c_type(expr.type)}){self.widened(expr)[0]}", UNARY
+        return super().printed(expr)
+
+    def subscript(self, index: Expr) -> str:
+        while isinstance(index, Cast) and index.type in (I64, U64) and index.operand.type in (I32, U32):
+            index = index.operand
+        wide = self.wide.is_chain(index) if index.type in (I32, U32) else self.wide.is_long(index)
+        return self.widened(index)[0] if wide else super().subscript(index)
+
+    def widened(self, expr: Expr) -> tuple[str, int, bool]:
+        """The text in 64 bits, its precedence, and whether it really has 64 bits: a leaf may have 32 and be converted by its neighbour."""
+        match expr:
+            case Var() if expr in self.wide:
+                return self.names.name_of(expr), PRIMARY, True
+            case LaunchIndex(name=name, axis=axis):
+                return f"{name}.{axis}", PRIMARY, True
+            case Cast(operand=operand) if self.wide.is_chain(expr) or self.wide.is_long(expr):
+                return self.widened(operand)
+            case Cast(operand=operand, type=t) if t == U32 and operand.type == I32:
+                return self.widened(operand)
+            case Binary() if self.wide.is_chain(expr) or self.wide.is_long(expr):
+                return self.widened_binary(expr)
+        return *self.printed(expr), False
+
+    def widened_binary(self, expr: Binary) -> tuple[str, int, bool]:
+        level = PRECEDENCE[expr.op]
+        (left, left_level, left_wide), (right, right_level, right_wide) = self.widened(expr.left), self.widened(expr.right)
+        if not (left_wide or right_wide):
+            left, left_level = f"(long long){left if left_level >= UNARY else f'({left})'}", UNARY
+        left = left if left_level >= level else f"({left})"
+        right = f"({right})" if right_level <= level or right.startswith("-") else right
+        return f"{left} {expr.op} {right}", level, True
+
+    def binary(self, expr: Binary) -> tuple[str, int]:
+        if expr.op in COMPARISONS and (self.compares_wide(expr.left) or self.compares_wide(expr.right)):
+            level = PRECEDENCE[expr.op]
+            return f"{self.compared(expr.left, level)} {expr.op} {self.compared(expr.right, level + 1)}", level
+        return super().binary(expr)
+
+    def compares_wide(self, expr: Expr) -> bool:
+        return expr.type in (I32, U32) and self.wide.is_exact(expr)
+
+    def compared(self, expr: Expr, level: int) -> str:
+        if not self.compares_wide(expr):
+            return self.at(expr, level)
+        text, own, _ = self.widened(expr)
+        return text if own >= level else f"({text})"
+
+    def guarded(self, expr: Binary) -> str | None:
+        name = _GUARDED.get(expr.op)
+        if name is None or expr.type.is_float or _harmless(expr):
+            return None
+        self.helpers.add(name)
+        right = expr.right if expr.op in "/%" else Cast(expr.right, U32 if expr.right.type.bits <= 32 else U64)
+        return f"{name}<{c_type(promoted(expr.type))}>({self.text(expr.left)}, {self.text(right)})"
+
+    def converted_operands(self, expr: Binary) -> tuple[Expr, Expr]:
+        """A conversion to 64 bits of what has them already is not left to C: it would go through the 32 bits."""
+        left, right = super().converted_operands(expr)
+        return (expr.left if self.is_widened(expr.left) else left), (expr.right if self.is_widened(expr.right) else right)
+
+    def is_widened(self, expr: Expr) -> bool:
+        return isinstance(expr, Cast) and expr.type in (I64, U64) and self.compares_wide(expr.operand)
+
+    def cast(self, expr: Cast) -> tuple[str, int]:
+        if self.is_widened(expr):
+            text, level, _ = self.widened(expr.operand)
+            return (text, level) if expr.type == I64 else (f"(unsigned long long){text if level >= UNARY else f'({text})'}", UNARY)
+        if not expr.operand.type.is_float or not expr.type.is_integer:
+            return super().cast(expr)
+        self.helpers.add("gpuad_f2i")
+        wide = expr.type if expr.type.bits >= 32 else I32
+        call = f"gpuad_f2i<{c_type(wide)}>({self.text(expr.operand)})"
+        return (call, PRIMARY) if wide == expr.type else (f"({c_type(expr.type)}){call}", UNARY)
+
+    def assigned(self, expr: Expr, target: Scalar) -> str:
+        if self.is_widened(expr):
+            return self.text(expr)
+        if target != BOOL and self.compares_wide(expr) and target.is_integer and target.bits <= expr.type.bits:
+            return self.widened(expr)[0]
+        return super().assigned(expr, target)
+
+
+def _harmless(expr: Binary) -> bool:
+    """Whether C++ defines the operation whatever the left operand is."""
+    if not isinstance(expr.right, Constant):
+        return False
+    value = int(expr.right.value)
+    return value not in (0, -1) if expr.op in "/%" else 0 <= value < promoted(expr.type).bits

@@ -1,0 +1,536 @@
+"""Turns a thread's work inside out for strips of threads: loops that all threads run in step stand outside, and inside of them are loops
+over the threads of the strip, the lanes, which compilers vectorise.
+
+    for (j = 0; j < n; ++j)                              for each strip of threads i:
+        sum += f(x[i], y[j]);     for each thread i          for (j = 0; j < n; ++j)
+                                                                 for each lane: sum[lane] += f(x[i], y[j])
+
+The work is cut into pieces at the loops in step. What one piece computes and another uses is an array with an element for each lane; only
+indices are computed anew in each piece, so that a compiler sees how a subscript moves from lane to lane. Branches around such a loop that
+some threads take and others do not become masks. What is the same in all lanes is computed once, before the piece that it stands in.
+
+Each thread's operations keep their order. Those of different threads are interleaved, which is right for threads that are independent: a
+launch without data races and output, and without atomics whose results are used. Where threads add to one element, see `meetings`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import TypeAlias
+
+from ...ir.nodes import (
+    Accumulate,
+    Alloc,
+    Atomic,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Cast,
+    Constant,
+    Expr,
+    For,
+    If,
+    Kernel,
+    LaunchIndex,
+    Let,
+    Load,
+    Select,
+    Stmt,
+    Take,
+    Var,
+    While,
+    children,
+    variables,
+    walk,
+)
+from ...ir.rewrite import is_short, rebuild, substitute, walk_stmts
+from ...ir.types import BOOL
+from ..coalesce import Classes
+from ..fold import negated
+from ..structure import Read, defined, expanded, operands, visit_operands
+from .contiguous_traversal import walks
+from .lane_conflicts import Total, has_meeting, meets, met
+from .lane_scratch import Shelves, shelves
+from .ranges import Bound
+from .reductions import Reduction, reduction
+from .strip_mining import computed, is_cut
+from .tiles import Tile, Tiling, tiled
+from .uniformity import Uniform, bound_in, used
+from .widths import bytes_of_a_lane, is_beside
+
+Pairs: TypeAlias = "tuple[tuple[Var, Expr], ...]"
+
+
+@dataclass(frozen=True)
+class Give:
+    """Variables get their values, all at once."""
+
+    pairs: Pairs
+
+
+@dataclass(frozen=True)
+class Mask:
+    """The threads for which the condition holds are in mask `number`."""
+
+    number: int
+    condition: Expr
+
+
+Action: TypeAlias = "Stmt | Give | Mask | Tile | Reduction | Total"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A loop over the lanes, those of a mask or all. `again`: the indices that it needs; `bytes`: of what the vectors are made (see
+    `widths`); `shelves`: where it accesses memory of the strip, None where that cannot be said; `in_turn`: lanes may meet in it."""
+
+    actions: tuple[Action, ...]
+    mask: int | None
+    again: tuple[Let, ...] = ()
+    bytes: int = 0
+    shelves: Shelves | None = ()
+    in_turn: bool = False
+
+
+@dataclass(frozen=True)
+class Once:
+    """What is the same for all lanes."""
+
+    action: Stmt | Give
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop that all lanes run in step."""
+
+    stmt: For | While
+    header: tuple[Node, ...]
+    body: tuple[Node, ...]
+    tiling: Tiling | None = None
+    fill: tuple[Node, ...] = ()
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A branch that all lanes take together."""
+
+    condition: Expr
+    then: tuple[Node, ...]
+    otherwise: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Masked:
+    """What is done for the lanes of a mask, if there is any."""
+
+    mask: int
+    body: tuple[Node, ...]
+
+
+Node: TypeAlias = "Piece | Once | Loop | Branch | Masked"
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """A kernel's work for a strip of threads; the C variables that are arrays over the lanes; the threads' own arrays, of which each lane
+    has one; where along x a strip has to end."""
+
+    nodes: tuple[Node, ...]
+    arrays: tuple[Var, ...]
+    tables: tuple[Buffer, ...]
+    cuts: tuple[Bound, ...]
+
+
+def lanes(kernel: Kernel, classes: Classes, threads: For | None = None) -> Lanes | None:
+    """The folded kernel for strips of threads, or of it the body of a loop over threads; None if it has no loop that they run in step, or
+    if memory that is as long as what is stored to it is not accessed at the same index by all of them."""
+    uniform = Uniform(kernel, classes, threads)
+    loops = [s for s in walk_stmts(uniform.work) if isinstance(s, For | While) and uniform.lifts(s)]
+    if not loops or any(isinstance(s, Atomic) for s in walk_stmts(uniform.work)):
+        return None
+    meet = has_meeting(uniform.work)
+    if any(walks(loop, uniform, meet) for loop in loops):
+        return None
+    plan = _Plan(uniform)
+    nodes = plan.finished(plan.block(uniform.work, None, ()))
+    if any(piece.shelves is None for piece in _pieces(nodes)):
+        return None
+    pieces: Counter[Var] = Counter(root for piece in _pieces(nodes) for root in plan.variables_of(piece))
+    arrays = tuple(root for root, count in pieces.items() if count > 1 or uniform.begins_outside(root))
+    return Lanes(nodes, arrays, tuple(plan.tables), uniform.cuts)
+
+
+@dataclass
+class _Open:
+    """A piece that more may come to. `in_turn`: what lanes do one after the other when it is done, since they may meet there; `after`: what
+    is the same for all lanes, and changes what they do not use until then."""
+
+    actions: list[Action] = field(default_factory=list)
+    in_turn: list[Stmt] = field(default_factory=list)
+    after: list[Stmt] = field(default_factory=list)
+
+    def close(self, out: list[Node], mask: int | None) -> None:
+        """Ends the piece, with what is done after it."""
+        out += [Piece(tuple(self.actions), mask)] if self.actions else []
+        out += [Piece(tuple(self.in_turn), mask, in_turn=True)] if self.in_turn else []
+        out += [Once(stmt) for stmt in self.after]
+        for part in (self.actions, self.in_turn, self.after):
+            part.clear()
+
+
+class _Plan:
+    def __init__(self, uniform: Uniform) -> None:
+        self.uniform = uniform
+        self.again: dict[Var, Let] = {}
+        self.values: dict[Var, Expr] = {}  # of these, in terms of launch indices and what is the same for all
+        self.masks = 0
+        self.tiles = 0
+        self.loops = 0  # around what is planned
+        self.loads = 0
+        self.tables: list[Buffer] = []
+        self.prepared = 0
+
+    def block(self, block: Block, mask: int | None, ends: Pairs) -> tuple[Node, ...]:
+        """The block, which ends with these parallel assignments, for the lanes of a mask."""
+        out: list[Node] = []
+        piece = _Open()
+        for at, stmt in enumerate(block):
+            if self.depends(stmt, piece.after):
+                piece.close(out, mask)
+            if self.uniform.lifts(stmt) or (self.loops and isinstance(stmt, If) and self.loads_same(stmt)):
+                self.in_step(stmt, mask, out, piece)
+            elif isinstance(stmt, Alloc):
+                self.tables.append(stmt.buffer)
+                out.append(Once(stmt))
+            elif has_meeting((stmt,)):
+                self.meet(stmt, mask, out, piece)
+            elif self.uniform.is_once(stmt):
+                once = visit_operands(stmt, self.first)
+                if self.is_movable(stmt):
+                    out.append(Once(once))
+                else:
+                    piece.after.append(once)
+            elif isinstance(stmt, Let) and self.is_index(stmt) and is_short(value := self.first(stmt.value)):
+                self.again[stmt.var] = stmt
+                self.values[stmt.var] = value
+            else:
+                piece.actions.append(self.loaded(stmt, mask, out))
+                if self.loops and is_cut(stmt, self.computed_after(block[at + 1 :], ends), self.uniform.is_uniform):
+                    piece.close(out, mask)
+        if piece.after and any(self.is_one_of(v, piece.after) for _, value in ends for v in variables(value)):
+            piece.close(out, mask)
+        self.give(tuple((var, self.same_loaded(value, mask, out)) for var, value in ends), mask, out, piece)
+        piece.close(out, mask)
+        return tuple(out)
+
+    def depends(self, stmt: Stmt, after: Sequence[Stmt]) -> bool:
+        """Whether what is done after the piece has to be done before the statement."""
+        if not after:
+            return False
+        return isinstance(stmt, If | For | While) or any(self.is_one_of(v, after) for v in used(stmt))
+
+    def is_one_of(self, var: Var, stmts: Sequence[Stmt]) -> bool:
+        """Whether the statements give the C variable a value."""
+        find = self.uniform.classes.find
+        return any(find(v) == find(var) for s in stmts for v in defined(s))
+
+    def computed_after(self, block: Block, ends: Pairs) -> Iterator[Expr]:
+        """What the same piece computes after a statement, with these that follow it."""
+        yield from computed(self.up_to_loop(block))
+        yield from (value for _, value in ends)
+
+    def up_to_loop(self, block: Block) -> Iterator[Stmt]:
+        """What follows in the same piece."""
+        return takewhile(lambda s: not self.uniform.lifts(s), (s for s in block if not self.uniform.is_once(s)))
+
+    def first(self, expr: Expr) -> Expr:
+        """What is the same for all lanes, in terms of the first lane's indices."""
+        return substitute(self.uniform.of_first(expr), self.values)
+
+    def is_movable(self, stmt: Stmt) -> bool:
+        """Whether the statement may be done before the piece that it stands in."""
+        return isinstance(stmt, Let | Load) and self.uniform.is_single(stmt.var)
+
+    def give(self, pairs: Pairs, mask: int | None, out: list[Node], piece: _Open) -> None:
+        """First the lanes' own: their values may use what is the same for all, as it was before."""
+        own = tuple(p for p in pairs if not self.uniform.is_same(p[0]))
+        same = tuple(p for p in pairs if self.uniform.is_same(p[0]))
+        piece.actions += [Give(own)] if own else []
+        if same:
+            piece.close(out, mask)
+            out.append(Once(Give(tuple((var, self.first(value)) for var, value in same))))
+
+    def in_step(self, stmt: Stmt, mask: int | None, out: list[Node], piece: _Open) -> None:
+        if isinstance(stmt, If):
+            self.branch(stmt, mask, out, piece)
+            return
+        assert isinstance(stmt, For | While)
+        self.give(tuple((c.var, c.init) for c in stmt.carried), mask, out, piece)
+        piece.close(out, mask)
+        header = self.block(stmt.header, mask, ()) if isinstance(stmt, While) else ()
+        early = self.early(stmt) if isinstance(stmt, For) else ()
+        if early and isinstance(stmt, For):
+            out.append(Branch(self.first(_runs(stmt)), (Piece(early, mask),), ()))
+        stmt = replace(stmt, body=tuple(s for s in stmt.body if s not in early))
+        stmt = self.by_first(stmt)
+        if isinstance(stmt, For) and (own := reduction(stmt, self.uniform)) is not None:
+            out.append(Piece((own,), mask))
+            return
+        tiling = tiled(stmt, self.uniform, self.tiles) if isinstance(stmt, For) else None
+        stmt = tiling.loop if tiling else stmt
+        self.tiles += len(tiling.tiles) if tiling else 0
+        fill = (Piece(tiling.tiles, mask),) if tiling else ()
+        self.loops += 1
+        out.append(Loop(stmt, header, self.block(stmt.body, mask, tuple((c.var, c.next) for c in stmt.carried)), tiling, fill))
+        self.loops -= 1
+
+    def by_first(self, loop: For | While) -> For | While:
+        """The loop with bounds in terms of the first lane's indices."""
+        if isinstance(loop, While):
+            return replace(loop, condition=self.first(loop.condition))
+        return replace(loop, start=self.first(loop.start), stop=self.first(loop.stop), step=self.first(loop.step))
+
+    def early(self, loop: For) -> tuple[Stmt, ...]:
+        """The loads of the lanes' own numbers that are the same in all iterations, from memory that the kernel does not write."""
+        inside = {loop.var, *(c.var for c in loop.carried), *bound_in(loop.body)}
+        return tuple(s for s in loop.body if self.is_load(s) and not any(v in inside for e in operands(s) for v in variables(e)))
+
+    def is_load(self, stmt: Stmt) -> bool:
+        if not isinstance(stmt, Let | Load) or not self.uniform.is_single(stmt.var) or self.uniform.is_same(stmt.var):
+            return False
+        if isinstance(stmt, Load):
+            return stmt.buffer not in self.uniform.written
+        return isinstance(stmt.value, Read) and stmt.value.buffer not in self.uniform.written
+
+    # --- where threads meet ---
+
+    def meet(self, stmt: Stmt, mask: int | None, out: list[Node], piece: _Open) -> None:
+        """What threads do that meet: as a part of the piece where that is right, or as one of its own (see `meetings`)."""
+        if isinstance(stmt, Accumulate) and self.is_total(stmt):
+            piece.actions.append(Total(replace(stmt, index=self.first(stmt.index), value=self.same_loaded(stmt.value, mask, out))))
+        elif isinstance(stmt, Accumulate | Take) and is_beside(stmt.index, expanded(self.again.values()), self.uniform):
+            if stmt.buffer in met(piece.actions):
+                piece.close(out, mask)
+            piece.actions.append(self.loaded(stmt, mask, out))
+        else:
+            loaded = self.loaded(stmt, mask, out)
+            piece.in_turn.append(self.prepare(loaded, piece) if meets(stmt) else loaded)
+            if not (isinstance(stmt, Accumulate) and stmt.buffer in self.uniform.only_added):
+                piece.close(out, mask)
+
+    def is_total(self, stmt: Accumulate) -> bool:
+        """Whether the strip forms the sum of what its lanes add."""
+        return stmt.buffer in self.uniform.only_added and self.uniform.is_uniform(stmt.index)
+
+    def prepare(self, stmt: Stmt, piece: _Open) -> Stmt:
+        """A statement that lanes do in turn after the piece, with what it needs computed in the piece."""
+
+        def prepared(expr: Expr) -> Expr:
+            if self.is_still(expr):
+                return expr
+            self.prepared += 1
+            var = Var("ready", expr.type, -(1 << 23) - self.prepared)
+            self.uniform.varying.add(var)
+            piece.actions.append(Let(var, expr))
+            return var
+
+        return visit_operands(stmt, prepared)
+
+    def is_still(self, expr: Expr) -> bool:
+        """Whether the expression is a sum or product of whole numbers, or a number, that is the same after the piece."""
+        match expr:
+            case Constant() | LaunchIndex():
+                return True
+            case Var():
+                return self.uniform.is_single(expr) or self.uniform.is_same(expr)
+            case Binary(op="+" | "-" | "*") | Cast():
+                return expr.type.is_integer and all(map(self.is_still, children(expr)))
+        return False
+
+    def branch(self, stmt: If, mask: int | None, out: list[Node], piece: _Open) -> None:
+        sides = (
+            (stmt.then, self.changes((m.var, m.then) for m in stmt.merges)),
+            (
+                stmt.otherwise,
+                self.changes((m.var, m.otherwise) for m in stmt.merges),
+            ),
+        )
+        if self.uniform.is_uniform(stmt.condition):
+            piece.close(out, mask)
+            then, otherwise = (self.block(block, mask, ends) for block, ends in sides)
+            out.append(Branch(self.first(stmt.condition), then, otherwise))
+            return
+        numbers = []
+        for condition, side in zip((stmt.condition, negated(stmt.condition)), sides, strict=True):
+            numbers.append(self.masks)
+            self.masks += 1
+            piece.actions += [Mask(numbers[-1], condition)] if any(side) else []
+        piece.close(out, mask)
+        taken = ((n, *side) for n, side in zip(numbers, sides, strict=True) if any(side))
+        out += [Masked(number, self.block(block, number, ends)) for number, block, ends in taken]
+
+    def changes(self, pairs: Iterable[tuple[Var, Expr]]) -> Pairs:
+        """The assignments but for those of a C variable to itself."""
+        find = self.uniform.classes.find
+        return tuple((var, value) for var, value in pairs if not (isinstance(value, Var) and find(value) == find(var)))
+
+    # --- loads behind masks ---
+
+    def loads_same(self, stmt: If) -> bool:
+        """Whether threads for which the branch is taken load what is the same for all: vectors have no such load behind a mask."""
+        found: list[Expr] = []
+        for block, ends in ((stmt.then, [m.then for m in stmt.merges]), (stmt.otherwise, [m.otherwise for m in stmt.merges])):
+            for expr in (*(e for s in block for e in operands(s)), *ends):
+                self.same_reads(expr, found)
+        return bool(found)
+
+    def same_reads(self, expr: Expr, found: list[Expr]) -> Expr:
+        """Notes the loads that are made for certain, and are the same for all lanes; gives the expression with `found` in their place."""
+        match expr:
+            case Read() if self.uniform.is_uniform(expr):
+                found.append(expr)
+            case Select(condition=condition):
+                return replace(expr, condition=self.same_reads(condition, found))
+            case Binary(op="&&" | "||", left=left):
+                return replace(expr, left=self.same_reads(left, found))
+            case _:
+                return rebuild(expr, lambda e: self.same_reads(e, found))
+        return expr
+
+    def loaded(self, stmt: Stmt, mask: int | None, out: list[Node]) -> Stmt:
+        """The statement with what it loads for all lanes alike loaded before."""
+        return stmt if isinstance(stmt, If | For | While) else visit_operands(stmt, lambda e: self.same_loaded(e, mask, out))
+
+    def same_loaded(self, expr: Expr, mask: int | None, out: list[Node]) -> Expr:
+        if mask is None or not self.loops:
+            return expr
+        found: list[Expr] = []
+        self.same_reads(expr, found)
+        table: dict[Expr, Expr] = {}
+        for load in dict.fromkeys(found):
+            self.loads += 1
+            var = Var("same", load.type, -(1 << 25) - self.loads)
+            out.append(Once(Let(var, self.first(load))))
+            table[load] = var
+        return _put(expr, table)
+
+    def is_index(self, stmt: Let) -> bool:
+        """Whether the variable is an index that is computed anew wherever it is used."""
+        return stmt.var.type.is_integer and self.uniform.is_single(stmt.var) and self.is_part(stmt.value)
+
+    def is_part(self, expr: Expr) -> bool:
+        """Whether an index may be made of it: a sum or product of launch indices, other indices, and what is the same for all lanes."""
+        if self.is_steady(expr):
+            return True
+        match expr:
+            case Var():
+                return expr in self.again or expr == self.uniform.lane
+            case Binary(op=op, left=left, right=right):
+                return op in ("+", "-", "*") and self.is_part(left) and self.is_part(right)
+            case Cast(operand=operand, type=t):
+                return t.is_integer and operand.type.is_integer and self.is_part(operand)
+        return isinstance(expr, LaunchIndex)
+
+    def is_steady(self, expr: Expr) -> bool:
+        """Whether the expression is the same for all lanes, wherever it is computed."""
+        if any(isinstance(e, Call) for e in walk(expr)) or not self.uniform.is_uniform(expr):
+            return False
+        return all(self.uniform.is_single(v) or v in self.uniform.loops for v in variables(expr))
+
+    # --- what pieces use ---
+
+    def finished(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        """The nodes with the indices that each piece needs."""
+        return tuple(self.with_indices(node) for node in nodes)
+
+    def with_indices(self, node: Node) -> Node:
+        match node:
+            case Piece():
+                return self.with_shelves(self.with_width(replace(node, again=self.indices(node))))
+            case Loop():
+                return replace(node, header=self.finished(node.header), body=self.finished(node.body), fill=self.finished(node.fill))
+            case Branch():
+                return replace(node, then=self.finished(node.then), otherwise=self.finished(node.otherwise))
+            case Masked():
+                return replace(node, body=self.finished(node.body))
+        return node
+
+    def with_width(self, piece: Piece) -> Piece:
+        masked = piece.mask is not None or any(isinstance(a, Mask) for a in piece.actions)
+        items = [item for a in piece.actions for item in evaluated(a)]
+        return replace(piece, bytes=bytes_of_a_lane(items, masked, piece.again, self.uniform))
+
+    def with_shelves(self, piece: Piece) -> Piece:
+        rows = self.uniform.kernel.rows if self.uniform.lane is None else frozenset()
+        found = shelves([item for a in piece.actions for item in evaluated(a)], rows, self.uniform.is_uniform)
+        return replace(piece, shelves=found and tuple((buffer, self.first(index)) for buffer, index in found))
+
+    def indices(self, piece: Piece) -> tuple[Let, ...]:
+        wanted = {v for action in piece.actions for v in _used(action)}
+        for var, let in reversed(self.again.items()):
+            if var in wanted:
+                wanted |= set(variables(let.value))
+        return tuple(let for var, let in self.again.items() if var in wanted)
+
+    def variables_of(self, piece: Piece) -> dict[Var, None]:
+        """The C variables of the piece that may differ from lane to lane, but for indices."""
+        own = (v for action in piece.actions for v in _used(action) if v not in self.again and not self.uniform.is_same(v))
+        found = (v for v in own if v != self.uniform.lane)
+        return dict.fromkeys(self.uniform.classes.find(v) for v in found)
+
+
+def _put(expr: Expr, table: dict[Expr, Expr]) -> Expr:
+    """The expression with others in the place of some of its parts."""
+    return table.get(expr) or rebuild(expr, lambda e: _put(e, table)) if table else expr
+
+
+def _runs(loop: For) -> Expr:
+    """Whether the loop has an iteration."""
+    down = isinstance(loop.step, Constant) and loop.step.value < 0
+    return Binary(">" if down else "<", loop.start, loop.stop, BOOL)
+
+
+def _used(action: Action) -> Iterator[Var]:
+    match action:
+        case Give(pairs=pairs):
+            yield from (v for var, value in pairs for v in (var, *variables(value)))
+        case Mask(condition=condition):
+            yield from variables(condition)
+        case Tile(load=load):
+            yield from variables(load)
+        case Reduction(loop=loop):
+            yield from used(loop)
+        case Total(stmt=stmt):
+            yield from variables(stmt.value)
+        case _:
+            yield from used(action)
+
+
+def evaluated(action: Action) -> Iterator[Stmt | Expr]:
+    """What an action does, in its order. What is given at the end of a piece is not used in it."""
+    match action:
+        case Give(pairs=pairs):
+            yield from (value for _, value in pairs)
+        case Mask(condition=condition):
+            yield condition
+        case Total(stmt=stmt):
+            yield stmt.value
+        case Stmt():
+            yield action
+
+
+def _pieces(nodes: Sequence[Node]) -> Iterator[Piece]:
+    for node in nodes:
+        match node:
+            case Piece():
+                yield node
+            case Loop(header=header, body=body, fill=fill):
+                yield from _pieces((*fill, *header, *body))
+            case Branch(then=then, otherwise=otherwise):
+                yield from _pieces((*then, *otherwise))
+            case Masked(body=body):
+                yield from _pieces(body)

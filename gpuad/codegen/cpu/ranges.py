@@ -1,0 +1,248 @@
+"""Takes the bounds that a kernel's guard sets to its global x index out of the guard, so that the CPU's loop over x runs between them.
+
+`if (x >= 1 && x < w - 1 && y < h) ...` as all that a kernel does, apart from computing values, needs no thread with another x: the loop
+runs from 1 to w - 1, in 64 bits, where none of these comparisons can overflow, and the guard keeps `y < h`. Without a guard in the loop
+compilers need no masks. Where there are several guards, the loop is split: between the bounds of all of them it runs without any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...ir.nodes import Assign, Binary, Call, Cast, Constant, Expr, If, Kernel, LaunchIndex, Let, Stmt, Var, variables, walk
+from ...ir.rewrite import defined, is_short, substitute, walk_stmts
+from ...ir.types import BOOL, I32, U32
+from ..structure import expanded
+from .axes import GLOBAL
+from .widen import SMALL
+
+_MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_X = LaunchIndex(GLOBAL, "x")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """`x >= value + shift` if it is a lower bound, else `x < value + shift`."""
+
+    lower: bool
+    value: Expr
+    shift: int
+
+
+@dataclass(frozen=True)
+class Ranged:
+    """A kernel whose guard has lost the bounds of x, and these bounds."""
+
+    kernel: Kernel
+    bounds: tuple[Bound, ...] = ()
+
+
+def take_bounds(kernel: Kernel) -> Ranged:
+    """The folded kernel without the bounds of x that hold for all that it does."""
+    *before, last = kernel.body or (None,)
+    if not isinstance(last, If) or last.otherwise or last.merges or not all(isinstance(s, Let) for s in before):
+        return Ranged(kernel)
+    values = expanded(s for s in before if isinstance(s, Let))
+    bounds, kept = [], []
+    for term in _terms(last.condition):
+        bound = bound_of(substitute(term, values), kernel)
+        kept += [] if bound else [term]
+        bounds += [bound] if bound else []
+    if not bounds:
+        return Ranged(kernel)
+    body: list[Stmt | None] = [*before, *(last.then if not kept else [replace(last, condition=_conjunction(kept))])]
+    return Ranged(replace(kernel, body=tuple(s for s in body if s is not None)), tuple(bounds))
+
+
+def _terms(condition: Expr) -> list[Expr]:
+    if isinstance(condition, Binary) and condition.op == "&&":
+        return [*_terms(condition.left), *_terms(condition.right)]
+    return [condition]
+
+
+def _conjunction(terms: list[Expr]) -> Expr:
+    result = terms[0]
+    for term in terms[1:]:
+        result = Binary("&&", result, term, BOOL)
+    return result
+
+
+def single_values(kernel: Kernel) -> dict[Var, Expr]:
+    """What the variables that get one value only are in terms of others, where that is short."""
+    assigned = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
+    return expanded(s for s in walk_stmts(kernel.body) if isinstance(s, Let) and s.var not in assigned)
+
+
+def bound_of(term: Expr, kernel: Kernel) -> Bound | None:
+    """The comparison of x with something that is the same in all threads, or None."""
+    if not isinstance(term, Binary) or term.left.type not in (I32, U32):
+        return None
+    if term.op == "!=" and _offset(term.left) == 0 and isinstance(term.right, Constant) and term.right.value == 0:
+        return Bound(True, term.right, 1)  # no thread has an index below 0
+    if term.op not in _MIRRORED:
+        return None
+    for op, left, right in ((term.op, term.left, term.right), (_MIRRORED[term.op], term.right, term.left)):
+        offset = _offset(left)
+        if offset is not None and is_uniform(right, kernel):
+            return Bound(op in (">", ">="), right, (op in (">", "<=")) - offset)
+    return None
+
+
+def _offset(expr: Expr) -> int | None:
+    """The constant that the expression adds to the global x index; None if it is something else."""
+    match expr:
+        case LaunchIndex():
+            return 0 if expr == _X else None
+        case Cast(operand=operand, type=t) if t in (I32, U32):
+            return 0 if operand == _X else None
+        case Binary(op="+" | "-", left=left, right=Constant(value=value), type=t) if t == I32 and abs(value) < SMALL:
+            return None if _offset(left) != 0 else int(value) if expr.op == "+" else -int(value)
+    return None
+
+
+def is_uniform(expr: Expr, kernel: Kernel) -> bool:
+    """Whether the expression is made of the kernel's scalar parameters and the launch's extents alone."""
+    if any(v not in kernel.params for v in variables(expr)):
+        return False
+    return all(not isinstance(e, Call) and (not isinstance(e, LaunchIndex) or e.name in ("blockDim", "gridDim")) for e in walk(expr))
+
+
+# --- several guards -----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Inner:
+    """Where all guards of a kernel hold: its body without them, for rows in which `rows` holds, for x within the bounds."""
+
+    kernel: Kernel
+    rows: Expr | None
+    bounds: tuple[Bound, ...]
+
+
+def inner(kernel: Kernel) -> Inner | None:
+    """The inside of a kernel that asks for x in several places, as the gather of a stencil's adjoint does for each neighbour; None if there
+    is none."""
+    task = _Inside(kernel)
+    body = task.block(kernel.body)
+    names = [v for s in body for v in defined(s)]
+    if task.guards < 2 or len(set(names)) < len(names):
+        return None
+    return Inner(replace(kernel, body=body), _conjunction(task.rows) if task.rows else None, tuple(task.bounds))
+
+
+def without_row_guard(found: Inner) -> Inner:
+    """The inside of a kernel also without a guard around all that it does which asks for the row alone: for rows in which it holds."""
+    *before, last = found.kernel.body or (None,)
+    if not isinstance(last, If) or last.otherwise or last.merges or not all(isinstance(s, Let) for s in before):
+        return found
+    values = expanded(s for s in before if isinstance(s, Let))
+    asked = [substitute(term, values) for term in _terms(last.condition)]
+    if not all(_is_of_row(term, found.kernel) for term in asked):
+        return found
+    body = (*(s for s in before if s is not None), *last.then)
+    terms = [*([] if found.rows is None else [found.rows]), *asked]
+    return Inner(replace(found.kernel, body=body), _conjunction(terms), found.bounds)
+
+
+class _Inside:
+    """Goes down the guards that ask for x and for the row only, and collects what they ask."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.fixed = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
+        known = single_values(kernel)
+        self.asked = {substitute(t, known) for s in walk_stmts(kernel.body) if isinstance(s, If) for t in _terms(s.condition)}
+        self.values: dict[Var, Expr] = {}
+        self.bounds: list[Bound] = []
+        self.rows: list[Expr] = []
+        self.guards = 0
+        self.sums: set[Var] = set()  # of which a guard has surely added to each
+
+    def block(self, block: Sequence[Stmt]) -> tuple[Stmt, ...]:
+        out: list[Stmt] = []
+        for stmt in block:
+            if isinstance(stmt, Let) and stmt.var not in self.fixed:
+                value = substitute(stmt.value, self.values)
+                self.values |= {stmt.var: value} if is_short(value) else {}
+            if isinstance(stmt, Assign) and self.guards:
+                self.sums.add(stmt.var)
+            if isinstance(stmt, If) and self.is_collected(stmt.condition):
+                out += stmt.then
+                continue
+            if isinstance(stmt, If) and self.leaves_out(stmt):
+                continue
+            parts = _parts(stmt, self.values, self.kernel) if isinstance(stmt, If) and not stmt.merges else None
+            if parts is None or not isinstance(stmt, If):
+                out.append(stmt)
+                continue
+            self.guards += bool(parts[0])
+            self.bounds += [bound for bound in parts[0] if bound not in self.bounds]
+            self.rows += [term for term in parts[1] if term not in self.rows]
+            out += self.block(stmt.then)
+        return tuple(out)
+
+    def leaves_out(self, stmt: If) -> bool:
+        """Whether a guard asks for an edge, around which neighbours lie: one x or row, or those beyond where another guard ends. The inside
+        is where it does not hold."""
+        if stmt.otherwise or stmt.merges:
+            return False
+        for term in _terms(stmt.condition):
+            full = substitute(term, self.values)
+            elsewhere = self.beside(full) if isinstance(full, Binary) and full.left.type.is_integer else None
+            if elsewhere is not None:
+                bound = bound_of(_ordered(elsewhere), self.kernel)
+                if bound is None and not _is_of_row(full, self.kernel):
+                    continue
+                self.bounds += [bound] if bound is not None and bound not in self.bounds else []
+                self.rows += [elsewhere] if bound is None and elsewhere not in self.rows else []
+                self.guards += 1
+                return True
+        return False
+
+    def beside(self, term: Binary) -> Binary | None:
+        """What holds elsewhere than at the edge that a term asks for; None if it is none."""
+        if term.op == "==":
+            return replace(term, op="!=")
+        edge = "<" if isinstance(term.right, Constant) else ">="
+        other = replace(term, op=">=" if edge == "<" else "<")
+        return other if term.op == edge and other in self.asked else None
+
+    def is_collected(self, condition: Expr) -> bool:
+        """Whether all that is asked is whether something was added to a sum, and something was."""
+        terms = _terms(condition)
+        sums = [t.arguments[0] for t in terms if isinstance(t, Call) and t.function == "gpuad_collected"]
+        return len(sums) == len(terms) and all(s in self.sums for s in sums)
+
+
+def _parts(stmt: If, values: dict[Var, Expr], kernel: Kernel) -> tuple[list[Bound], list[Expr]] | None:
+    """The bounds of x in which a guard holds, given that what it asks of the row does; None if it asks anything else."""
+    bounds, rows = [], []
+    for term in _terms(stmt.condition):
+        full = substitute(term, values)
+        bound = bound_of(_ordered(full), kernel)
+        if bound is not None:
+            bounds.append(bound)
+        elif _is_of_row(full, kernel):
+            rows.append(full)
+        else:
+            return None
+    return bounds, rows
+
+
+def _ordered(term: Expr) -> Expr:
+    """`x != 0` as `x > 0`, `x != n` as `x < n`: one of the sides is enough for the inside."""
+    if isinstance(term, Binary) and term.op == "!=" and term.left.type.is_integer:
+        return replace(term, op=">" if isinstance(term.right, Constant) else "<")
+    return term
+
+
+def _is_of_row(expr: Expr, kernel: Kernel) -> bool:
+    """Whether the expression is the same for all threads of a row."""
+    if any(v not in kernel.params for v in variables(expr)):
+        return False
+    known = {"blockDim", "gridDim"}
+    return all(
+        not isinstance(e, Call) and (not isinstance(e, LaunchIndex) or e.name in known or (e.name == GLOBAL and e.axis != "x"))
+        for e in walk(expr)
+    )

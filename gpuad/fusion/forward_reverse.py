@@ -1,0 +1,90 @@
+"""Forward and reverse of a launch in one kernel, where that is the same.
+
+Threads of a launch come in any order, so thread by thread it is the same if no thread's reverse reads what another thread's forward writes.
+Of memory that the forward does not write that is plain. Of the rest it is proved, for the launch's numbers, that no two threads touch
+one element. Shadows are no concern: they are memory of their own, and what the reverse does with them is what it does alone.
+
+So it is with values that are kept in place of memory (`ad.minimum_cut`): what they are made of is read by the launch, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..analysis.injectivity import collision_free
+from ..codegen.cpu.source import has_atomics, is_flat
+from ..ir.nodes import Alloc, Barrier, Block, Buffer, Kernel, Load, Shuffle, Tell
+from ..ir.rewrite import walk_stmts
+from ..ir.types import Space
+from ..ir.verify import verify
+from ..pipeline.calls import Call, plain_allowed
+from ..pipeline.passes import Adjoint, Parameter
+from ..pipeline.schedule import Stage
+from .forward_reverse_kernel import fused, preceded
+
+
+@dataclass(frozen=True, eq=False)
+class Fused:
+    """One kernel for forward and reverse, and its parameters."""
+
+    kernel: Kernel
+    parameters: tuple[Parameter, ...]
+
+
+def fusing(primal: Kernel, adjoint: Adjoint, call: Call, stages: Sequence[Stage]) -> Fused | None:
+    """Forward and reverse of a launch as one kernel; None where that is not proved to be the same, or not possible."""
+    alone = len(stages) == 1 and stages[0].grid is None and stages[0].fixed is None and call.bound.width == 1 and not call.overlaps
+    if not alone or adjoint.layout.scratch or adjoint.logs or not plain_allowed():
+        return None
+    stage = stages[0]
+    found: Fused | None = adjoint.facts.get(("fused", stage, call.key), lambda: _fused(primal, adjoint, call, stage))
+    return found
+
+
+def _fused(primal: Kernel, adjoint: Adjoint, call: Call, stage: Stage) -> Fused | None:
+    if call.bound.library != "cupy" and has_atomics(stage.kernel) and not has_atomics(primal):
+        return None  # on a CPU a kernel with atomics has one core, and the primal alone has all of them
+    bodies = primal.body, stage.kernel.body
+    if any(_waits(body) for body in bodies) or any(isinstance(s, Alloc | Tell) for s in walk_stmts(primal.body)):
+        return None
+    if any(p.role not in ("primal", "shadow", "entry") for p in stage.parameters):
+        return None
+    own = {i: item for i, item in enumerate(primal.params) if isinstance(item, Buffer)}
+    entry = {p.item: own[p.position] for p in stage.parameters if p.role == "entry" and isinstance(p.item, Buffer)}
+    written = {s.buffer for s in walk_stmts(primal.body) if hasattr(s, "buffer") and not isinstance(s, Load)}
+    read = {s.buffer for s in walk_stmts(stage.kernel.body) if isinstance(s, Load)}
+    before = {entry[b] for b in read if b in entry} & written
+    after = read & written
+    if (before and after) or any(p.item not in primal.params for p in stage.parameters if p.role == "primal"):
+        return None
+    parameters = tuple(p for p in stage.parameters if p.role != "entry")
+    kernel = fused(primal, stage.kernel, entry, [p.item for p in parameters], reverse_first=not after)
+    numbers = call.numbers(primal)
+    if not all(collision_free(kernel.body, [b], numbers) for b in before | after):
+        return None
+    if call.bound.library != "cupy" and (is_flat(primal) or is_flat(stage.kernel)) and not is_flat(kernel):
+        return None  # on a CPU a grid-stride loop is one over all elements, and two of them in one kernel are not
+    verify(kernel)
+    return Fused(kernel, parameters)
+
+
+def keeping(primal: Kernel, extraction: Kernel, saved: Sequence[Buffer], call: Call) -> Kernel | None:
+    """A launch that also does what the `extraction` would do after it: it reads memory that the launch leaves alone, and writes memory of
+    its own, to `saved`. None where that is not so, or better done apart."""
+    own = {*primal.params, *saved}
+    if any(p not in own for p in extraction.params) or _waits(primal.body) or any(isinstance(s, Tell) for s in walk_stmts(primal.body)):
+        return None
+    written = {s.buffer for s in walk_stmts(primal.body) if hasattr(s, "buffer") and not isinstance(s, Load)}
+    if any(isinstance(s, Load) and s.buffer in written and s.buffer.length is None for s in walk_stmts(extraction.body)):
+        return None
+    kernel = preceded(primal, extraction, saved)
+    if call.bound.library != "cupy" and (has_atomics(primal) or (is_flat(primal) and not is_flat(kernel))):
+        return None  # as for forward and reverse
+    verify(kernel)
+    return kernel
+
+
+def _waits(body: Block) -> bool:
+    """Whether threads meet."""
+    return any(isinstance(s, Barrier | Shuffle) or (isinstance(s, Alloc) and s.buffer.space is Space.SHARED) for s in walk_stmts(body))

@@ -1,0 +1,183 @@
+"""One kernel that does what a kernel and its reverse do, thread by thread, where a launch shows that this is the same.
+
+The reverse comes first where it reads what was there before the launch: then no copy of that has to be made. It comes last where it reads
+what the launch has left. Which of the two it is, and that no thread touches what another one writes, is for the caller to prove.
+
+Assumes: valid IR, the same parameters in both; guarantees: valid IR with unique definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ..ir.names import Names
+from ..ir.nodes import (
+    Accumulate,
+    Alloc,
+    Assign,
+    Atomic,
+    Block,
+    Buffer,
+    Carried,
+    Expr,
+    For,
+    How,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Merge,
+    Stmt,
+    Take,
+    Var,
+    While,
+    variables,
+)
+from ..ir.rewrite import bound, defined, map_blocks, map_stmt_exprs, substitute, walk_stmts
+from ..optimize.common_subexpressions import shared
+
+
+def fused(
+    primal: Kernel, reverse: Kernel, entry: Mapping[Buffer, Buffer], params: Sequence[Var | Buffer], *, reverse_first: bool
+) -> Kernel:
+    """The kernel that does both. `entry`: buffers that stand for memory as it was before the launch, and that memory; `params`: those
+    of the result."""
+    back = _on_memory(reverse.body, entry)
+    forth = with_own_names(primal.body, Names(reverse), {})
+    if reverse_first:  # sums over threads stay at the end
+        count = next((k for k, s in enumerate(reversed(back)) if not _is_sum(s)), len(back))
+        back, sums = back[: len(back) - count], back[len(back) - count :]
+        joined, renamed = _joined((*back, *forth))
+        body = (*joined, *(_used(s, renamed) for s in sums))
+    else:
+        body, _ = _joined((*forth, *back))
+    body = shared(body)
+    return Kernel(f"{primal.name}_autodiff", tuple(params), body, primal.span, const=primal.const)
+
+
+def preceded(kernel: Kernel, first: Kernel, further: Sequence[Var | Buffer]) -> Kernel:
+    """The kernel in which each thread does the work of `first` before its own; `further`: the parameters that only `first` has. That no
+    thread writes what the `first` of another one reads is for the caller to prove."""
+    params = (*kernel.params, *further)
+    names = Names(replace(kernel, params=params))
+    body, _ = _joined((*with_own_names(with_own_arrays(first.body, names), names, {}), *kernel.body))
+    return Kernel(f"{kernel.name}_keep", params, body, kernel.span, const=kernel.const)
+
+
+def _on_memory(block: Block, entry: Mapping[Buffer, Buffer]) -> Block:
+    """The block with buffers replaced."""
+    return tuple(_at(map_blocks(stmt, lambda inner: _on_memory(inner, entry)), entry) for stmt in block)
+
+
+def _at(stmt: Stmt, entry: Mapping[Buffer, Buffer]) -> Stmt:
+    return replace(stmt, buffer=entry[stmt.buffer]) if isinstance(stmt, Load) and stmt.buffer in entry else stmt
+
+
+# --- names -------------------------------------------------------------------------------------------------------------------------------
+
+
+def with_own_names(block: Block, names: Names, given: Mapping[Var, Expr]) -> Block:
+    """The block with definitions of its own; `given`: what stands for variables that it does not define."""
+    own: dict[Var, Var] = {}
+    for stmt in walk_stmts(block):
+        for var in bound(stmt):
+            if var not in own:
+                own[var] = names.var(var.name, var.type)
+    return _renamed(block, own, {**given, **own})
+
+
+def with_own_arrays(block: Block, names: Names) -> Block:
+    """The block with local arrays of its own."""
+    made = [s.buffer for s in walk_stmts(block) if isinstance(s, Alloc)]
+    return _elsewhere(block, {a: names.buffer(a.name, a.element, a.space, a.length) for a in made})
+
+
+def _elsewhere(block: Block, arrays: Mapping[Buffer, Buffer]) -> Block:
+    inner = (map_blocks(stmt, lambda b: _elsewhere(b, arrays)) for stmt in block)
+    return tuple(replace(s, buffer=arrays[s.buffer]) if getattr(s, "buffer", None) in arrays else s for s in inner)  # type: ignore[call-arg, attr-defined]
+
+
+def _renamed(block: Block, own: Mapping[Var, Var], used: Mapping[Var, Expr]) -> Block:
+    return tuple(
+        _defining(map_blocks(map_stmt_exprs(s, lambda e: substitute(e, used)), lambda b: _renamed(b, own, used)), own) for s in block
+    )
+
+
+def _defining(stmt: Stmt, own: Mapping[Var, Var]) -> Stmt:
+    """The statement with new names for what it defines or assigns."""
+    match stmt:
+        case If(merges=merges):
+            return replace(stmt, merges=tuple(Merge(own[m.var], m.then, m.otherwise) for m in merges))
+        case For(var=var, carried=carried):
+            return replace(stmt, var=own[var], carried=_carried(carried, own))
+        case While(carried=carried, counter=counter, count=count):
+            counted, final = own[counter] if counter else None, own[count] if count else None
+            return replace(stmt, carried=_carried(carried, own), counter=counted, count=final)
+        case Let() | Load() | Take() | Assign() | Atomic():
+            return replace(stmt, var=own[stmt.var]) if stmt.var is not None else stmt
+    return stmt
+
+
+def _carried(carried: tuple[Carried, ...], own: Mapping[Var, Var]) -> tuple[Carried, ...]:
+    return tuple(Carried(own[c.var], c.init, c.next, own[c.result]) for c in carried)
+
+
+# --- what both compute -----------------------------------------------------------------------------------------------------------------
+
+
+def _is_sum(stmt: Stmt) -> bool:
+    return isinstance(stmt, Accumulate) and stmt.how is How.REDUCED
+
+
+def _joined(block: Block) -> tuple[Block, Mapping[Var, Var]]:
+    """What the second part loads and computes again is taken from the first; guards that follow each other become one. Gives the names of
+    what was taken, too."""
+    loads: dict[tuple[Buffer, Expr], Var] = {}
+    values: dict[Expr, Var] = {}
+    renamed: dict[Var, Var] = {}
+    assigned = {s.var for s in walk_stmts(block) if isinstance(s, Assign)}
+    out: list[Stmt] = []
+    for old in block:
+        stmt = _used(old, renamed)
+        for written in {s.buffer for s in walk_stmts((stmt,)) if hasattr(s, "buffer") and not isinstance(s, Load)}:
+            loads = {k: v for k, v in loads.items() if k[0] != written}
+        last = out[-1] if out else None
+        if isinstance(stmt, If) and isinstance(last, If) and _one_guard(last, stmt, assigned):
+            merged = {m.var: m.then for m in last.merges}  # not yet to be seen where the second part comes to lie
+            then, inner = _joined((*last.then, *(_used(s, merged) for s in stmt.then)))
+            merges = tuple(Merge(m.var, substitute(m.then, inner), m.otherwise) for m in last.merges)
+            out[-1] = replace(last, then=then, merges=merges)
+            continue
+        known = _known(stmt, loads, values) if not assigned & set(defined(stmt)) else None
+        if known is not None:
+            renamed[defined(stmt)[0]] = known
+            continue
+        out.append(stmt)
+        if isinstance(stmt, Load):
+            loads[stmt.buffer, stmt.index] = stmt.var
+        elif isinstance(stmt, Let) and not assigned & {stmt.var, *variables(stmt.value)}:
+            values[stmt.value] = stmt.var
+    return tuple(out), renamed
+
+
+def _known(stmt: Stmt, loads: Mapping[tuple[Buffer, Expr], Var], values: Mapping[Expr, Var]) -> Var | None:
+    """The variable that has the value already."""
+    if isinstance(stmt, Load):
+        return loads.get((stmt.buffer, stmt.index))
+    return values.get(stmt.value) if isinstance(stmt, Let) else None
+
+
+def _one_guard(a: If, b: If, assigned: set[Var]) -> bool:
+    """Whether both do something where one condition holds, and what it hangs on, or the first leaves, does not change between."""
+    kept = {*variables(b.condition), *(v for m in a.merges for v in (m.var, *variables(m.then)))}
+    return a.condition == b.condition and not (a.otherwise or b.otherwise or b.merges or assigned & kept)
+
+
+def _used(stmt: Stmt, renamed: Mapping[Var, Expr]) -> Stmt:
+    if not renamed:
+        return stmt
+    return map_blocks(map_stmt_exprs(stmt, lambda e: substitute(e, renamed)), lambda b: tuple(_used(s, renamed) for s in b))
+
+
+__all__ = ["fused", "preceded"]

@@ -1,0 +1,138 @@
+"""A launch, or a copy that is written as one, as a part of a chain of launches."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..analysis.injectivity import Launch as Numbers
+from ..analysis.injectivity import Unknown, Walk, canonical
+from ..analysis.races import Certain
+from ..arguments.annotations import address
+from ..codegen.cpu.source import library_calls
+from ..ir.nodes import Accumulate, Assign, Buffer, Constant, Expr, For, How, If, Kernel, Let, Load, Stmt, Store, Take, Var, variables
+from ..ir.rewrite import substitute, walk_stmts
+from ..ir.types import Scalar, Space
+from ..memo import Facts
+from ..runtime.base import Argument, Dim3, Memory, Prepared
+from .chained_kernel import is_sum
+
+STATEMENTS = 400  # of a kernel, at most
+
+facts = Facts()  # with the kernels that they are about, so that their ids stay their own
+
+Where = tuple[int, Scalar]  # the address of an allocation and the type of its elements
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Statements of a kernel, and calls of the C library where it runs on a CPU."""
+
+    statements: int
+    calls: int
+
+
+def _cost(kernel: Kernel) -> Cost:
+    return Cost(sum(1 for _ in walk_stmts(kernel.body)), library_calls(kernel))
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """A kernel, its geometry, and what it is launched with; `is_copy`: it stands for a copy or a clearing."""
+
+    kernel: Kernel
+    grid: Dim3
+    block: Dim3
+    arguments: Sequence[Argument]
+    is_copy: bool = False
+
+    @property
+    def geometry(self) -> tuple[Dim3, Dim3]:
+        return self.grid, self.block
+
+    def memories(self) -> Iterator[tuple[Buffer, Memory]]:
+        """The pointers, each with where it points."""
+        for param, argument in zip(self.kernel.params, self.arguments, strict=True):
+            if isinstance(param, Buffer) and isinstance(argument, Memory):
+                yield param, argument
+
+    def numbers(self) -> Numbers:
+        """What proofs take of the launch."""
+        given = zip(self.kernel.params, self.arguments, strict=True)
+        return Numbers(self.grid, self.block, {p: _integer(a) for p, a in given if isinstance(p, Var) and p.type.is_integer})
+
+    def cost(self) -> Cost:
+        """How much its kernel does."""
+        found: Cost = facts.get(("cost", id(self.kernel)), lambda: (_cost(self.kernel), self.kernel))[0]
+        return found
+
+    def guard(self) -> Hashable | None:
+        """Which threads pass the one guard around what the kernel does, for this launch, or how they loop over elements. Links for which
+        that is the same have the same guard, however it is written. None if it depends on memory."""
+        numbers = self.numbers()
+        key = "guard", id(self.kernel), self.grid, self.block, tuple(numbers.scalars.values())
+        found: Hashable | None = facts.get(key, lambda: (_guard(self.kernel, numbers), self.kernel))[0]
+        return found
+
+
+def _integer(value: Any) -> int:
+    return int(value)
+
+
+def _guard(kernel: Kernel, numbers: Numbers) -> Hashable | None:
+    walk = Certain(numbers, frozenset(), frozenset())
+    ranges = walk.everywhere()
+    known: dict[Var, Expr] = {v: Constant(n, v.type) for v, n in numbers.scalars.items()}
+    mutable = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
+    for stmt in kernel.body:
+        if isinstance(stmt, Let) and stmt.var not in mutable:
+            known[stmt.var] = substitute(stmt.value, known)
+            walk.stmt(stmt, ranges)
+        elif isinstance(stmt, If):
+            if walk.expressed(stmt.condition, True, ranges):
+                inside = walk.under(stmt.condition, True, ranges)
+                return tuple(sorted((d.kind, d.axis, r) for d, r in inside.items())) if inside is not None else ()
+            condition = substitute(stmt.condition, known)
+            return None if any(variables(condition)) else condition
+        elif isinstance(stmt, For):
+            return _bounds(stmt, walk)
+    return "none"
+
+
+def _bounds(loop: For, walk: Walk) -> Hashable | None:
+    """Over which numbers each thread loops."""
+    try:
+        forms = [canonical(walk.form(e, walk.everywhere()), walk.launch) for e in (loop.start, loop.stop, loop.step)]
+    except Unknown:
+        return None
+    return (*((f.constant, frozenset(f.terms)) for f in forms), loop.var.type, loop.backward)
+
+
+def link_of(launch: Any) -> Link | None:
+    """A launch as a part of a chain; None where its kernel has what cannot be put among the statements of others, or a null pointer."""
+    if not isinstance(launch, Prepared) or any(a is None for a in launch.arguments):
+        return None
+    plain, _ = facts.get(("kind", id(launch.kernel)), lambda: (_is_plain(launch.kernel), launch.kernel))
+    return Link(launch.kernel, launch.grid, launch.block, launch.arguments) if plain else None
+
+
+def where_of(param: Buffer, memory: Memory) -> Where:
+    """Which memory a pointer points to."""
+    return address(memory.root), param.element
+
+
+def _is_plain(kernel: Kernel) -> bool:
+    stmts = list(walk_stmts(kernel.body))
+    in_memory = all(b.space is Space.GLOBAL and b.length is None for b in kernel.buffers)
+    guards = sum(isinstance(s, If | For) for s in kernel.body)
+    top = {id(s) for s in kernel.body}
+    return in_memory and guards <= 1 and len(stmts) <= STATEMENTS and all(_is_simple(s, id(s) in top) for s in stmts)
+
+
+def _is_simple(stmt: Stmt, top: bool) -> bool:
+    if isinstance(stmt, Accumulate | Take):
+        return stmt.how is How.PLAIN or (top and is_sum(stmt) and stmt.buffer.element.is_float)
+    if isinstance(stmt, For):
+        return top and not stmt.carried
+    return isinstance(stmt, Let | Assign | Load | Store | If)

@@ -1,0 +1,211 @@
+"""Constructors of core expressions that fold constants and drop neutral operands on the fly, with C's semantics.
+
+Integers and bools fold fully (integers wrap; a division by zero stays); of floats only what is exact is touched: negation and conversion of
+constants. No float arithmetic is evaluated or reordered, so that the generated code rounds as the user's does.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from .arithmetic import COMPARE, computed, wrapped
+from .nodes import COMPARISONS, Binary, Call, Cast, Constant, Expr, Select, Unary, Var, walk
+from .types import BOOL, I64, Scalar
+
+_NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
+_PACK = {16: "e", 32: "f", 64: "d"}
+
+TRUE = Constant(True, BOOL)
+FALSE = Constant(False, BOOL)
+
+
+def integer(value: int, kind: Scalar) -> Constant:
+    """The constant of integer type `kind` that `value` wraps to."""
+    return Constant(wrapped(value, kind), kind)
+
+
+def zero(kind: Scalar) -> Constant:
+    """Zero, 0.0 or false."""
+    return Constant(0, kind)
+
+
+def is_trivial(expr: Expr) -> bool:
+    """Whether naming the expression would gain nothing: a Var or a constant."""
+    return isinstance(expr, (Var, Constant))
+
+
+def can_trap(expr: Expr) -> bool:
+    """Whether evaluating the expression where the program would not might misbehave: an integer division by something unknown."""
+    return any(
+        isinstance(e, Binary) and e.op in ("/", "%") and e.type.is_integer and not (isinstance(e.right, Constant) and e.right.value != 0)
+        for e in walk(expr)
+    )
+
+
+# --- unary and conversions -----------------------------------------------------------------------------------------------------------
+
+
+def unary(op: str, operand: Expr) -> Expr:
+    """`op operand`, of the operand's type."""
+    kind = operand.type
+    if op == "!":
+        return negate(operand)
+    if isinstance(operand, Constant):
+        if kind.is_integer:
+            return integer(-int(operand.value) if op == "-" else ~int(operand.value), kind)
+        if op == "-" and kind.is_float:
+            return Constant(-operand.value, kind)
+    return Unary(op, operand, kind)
+
+
+def negate(condition: Expr) -> Expr:
+    """The logical opposite; comparisons of integers are turned round (not of floats: a NaN makes both false), `&&` and `||` by De Morgan
+    if that frees both sides from their `!`."""
+    match condition:
+        case Constant(value=value):
+            return Constant(not value, BOOL)
+        case Unary(op="!", operand=inner):
+            return inner
+        case Binary(op=op, left=a, right=b) if op in COMPARISONS and (a.type.is_integer or op in ("==", "!=")):
+            return Binary(_NEGATED[op], a, b, BOOL)
+        case Binary(op="&&" | "||" as op, left=a, right=b):
+            sides = negate(a), negate(b)
+            if not any(isinstance(side, Unary) for side in sides):
+                return Binary("||" if op == "&&" else "&&", *sides, BOOL)
+    return Unary("!", condition, BOOL)
+
+
+def cast(operand: Expr, kind: Scalar, implicit: bool = False) -> Expr:
+    """The operand converted to `kind`; a conversion there and back that loses nothing disappears."""
+    if operand.type == kind:
+        return operand
+    if isinstance(operand, Constant):
+        return _cast_constant(operand, kind)
+    if isinstance(operand, Cast) and _lossless(operand.operand.type, operand.type) and _same_kind(operand.operand.type, kind):
+        return cast(operand.operand, kind, implicit)
+    return Cast(operand, kind, implicit)
+
+
+def same_bits(expr: Expr) -> Expr:
+    """The expression without conversions between integers of one size."""
+    while isinstance(expr, Cast) and expr.type.is_integer and expr.operand.type.is_integer and expr.type.bits == expr.operand.type.bits:
+        expr = expr.operand
+    return expr
+
+
+def bits(operand: Expr, kind: Scalar) -> Expr:
+    """The bits of a float as an integer `kind` of its size, or of an integer as a float; there and back is the value itself."""
+    if isinstance(operand, Cast) and operand.operand.type.is_integer and operand.operand.type.bits == kind.bits and kind.is_float:
+        return bits(operand.operand, kind)
+    if isinstance(operand, Call) and operand.function == "bits" and operand.arguments[0].type == kind:
+        return operand.arguments[0]
+    if kind.kind == "uint" and kind.bits == 64:
+        return cast(bits(operand, I64), kind)
+    if operand.type.kind == "uint" and operand.type.bits == 64:
+        operand = cast(operand, I64)
+    return Call("bits", (operand,), kind)
+
+
+def _lossless(source: Scalar, through: Scalar) -> bool:
+    if source == BOOL:
+        return True
+    return source.is_integer and through.is_integer and through.bits >= source.bits
+
+
+def _same_kind(source: Scalar, target: Scalar) -> bool:
+    """Whether the detour source -> wider -> target equals source -> target."""
+    return source == target or (source.is_integer and target.is_integer and target.bits <= source.bits)
+
+
+def _cast_constant(constant: Constant, kind: Scalar) -> Expr:
+    value = constant.value
+    if kind == BOOL:
+        return Constant(value != 0, BOOL)
+    if kind.is_integer:
+        if not constant.type.is_float:
+            return integer(int(value), kind)
+        fits = value == value and abs(value) < 2.0**31 and integer(int(value), kind).value == int(value)
+        return Constant(int(value), kind) if fits else Cast(constant, kind)
+    rounded = _rounded(value, kind)
+    return Cast(constant, kind) if rounded is None else Constant(rounded, kind)
+
+
+def _rounded(value: bool | int | float, kind: Scalar) -> float | None:
+    """The value in a float type, rounded to nearest once; None if Python cannot say."""
+    if kind.kind != "float" or (isinstance(value, int) and abs(value) > 2**53):
+        return None
+    try:
+        return float(struct.unpack(_PACK[kind.bits], struct.pack(_PACK[kind.bits], float(value)))[0])
+    except OverflowError:
+        return None
+
+
+# --- binary --------------------------------------------------------------------------------------------------------------------------
+
+
+def binary(op: str, left: Expr, right: Expr, kind: Scalar) -> Expr:
+    """`left op right` of type `kind`."""
+    if op in ("&&", "||"):
+        return logical(op, left, right)
+    if op in COMPARISONS:
+        return _compare(op, left, right)
+    if kind.is_integer:
+        return _integer(op, left, right, kind)
+    return Binary(op, left, right, kind)
+
+
+def logical(op: str, left: Expr, right: Expr) -> Expr:
+    """`left && right` or `left || right`, of pure bools."""
+    neutral = op == "&&"
+    for side, other in ((left, right), (right, left)):
+        if isinstance(side, Constant):
+            return other if side.value == neutral else side
+    return Binary(op, left, right, BOOL)
+
+
+def _compare(op: str, left: Expr, right: Expr) -> Expr:
+    if isinstance(left, Constant) and isinstance(right, Constant) and not left.type.is_float:
+        return Constant(COMPARE[op](int(left.value), int(right.value)), BOOL)
+    if isinstance(left, Cast) and left.operand.type == BOOL and isinstance(right, Constant) and right.value == 0 and op in ("!=", "=="):
+        return left.operand if op == "!=" else negate(left.operand)
+    return Binary(op, left, right, BOOL)
+
+
+def _integer(op: str, left: Expr, right: Expr, kind: Scalar) -> Expr:
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        folded = computed(op, int(left.value), int(right.value), kind)
+        return Binary(op, left, right, kind) if folded is None else Constant(folded, kind)
+    if isinstance(right, Constant) and (op, right.value) in _RIGHT_NEUTRAL:
+        return left
+    if isinstance(left, Constant) and (op, left.value) in _LEFT_NEUTRAL:
+        return right
+    if op in ("+", "-") and isinstance(right, Constant) and (merged := _shifted(op, left, int(right.value), kind)) is not None:
+        return merged
+    if op == "*" and any(isinstance(side, Constant) and side.value == 0 for side in (left, right)):
+        return zero(kind)
+    return Binary(op, left, right, kind)
+
+
+def _shifted(op: str, left: Expr, amount: int, kind: Scalar) -> Expr | None:
+    """`(x + c) + d` as `x + (c + d)`: integers wrap, so it is the same."""
+    if not isinstance(left, Binary) or left.op not in ("+", "-") or not isinstance(left.right, Constant):
+        return None
+    total = (amount if op == "+" else -amount) + int(left.right.value) * (1 if left.op == "+" else -1)
+    return _integer("+" if total >= 0 else "-", left.left, integer(abs(total), kind), kind)
+
+
+_RIGHT_NEUTRAL = {("+", 0), ("-", 0), ("*", 1), ("/", 1), ("<<", 0), (">>", 0), ("|", 0), ("^", 0)}
+_LEFT_NEUTRAL = {("+", 0), ("*", 1), ("|", 0), ("^", 0)}
+
+
+def select(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
+    """`condition ? then : otherwise`, both sides evaluated."""
+    if isinstance(condition, Constant):
+        return then if condition.value else otherwise
+    if then == otherwise:
+        return then
+    if then.type == BOOL and isinstance(then, Constant):
+        return logical("||", condition, otherwise) if then.value else logical("&&", negate(condition), otherwise)
+    if then.type == BOOL and isinstance(otherwise, Constant):
+        return logical("||", negate(condition), then) if otherwise.value else logical("&&", condition, then)
+    return Select(condition, then, otherwise)

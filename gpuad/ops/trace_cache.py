@@ -1,0 +1,94 @@
+"""Operations that come again in the same words: the same one, of the same objects, which are laid out as they were.
+
+What types and layouts say about an operation is worked out once in a recording; then it is a launch with fixed arguments, which the tape
+looks at as at any other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..api.recorder import Recorder, current
+from ..arguments.identity import signature
+from ..tape.temporaries import Temporary, inner
+from ..tape.trace_steps import arrays_of, lasting
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel and what it is launched with."""
+
+    kernel: Any
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    args: tuple[Any, ...]
+    shared_mem: int = 0
+
+    def __call__(self) -> None:
+        self.kernel(self.grid, self.block, self.args, shared_mem=self.shared_mem)
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """An operation; its operands are kept alive, whose ids are what it is known by."""
+
+    operands: tuple[Any, ...]
+    arrays: tuple[Any, ...]
+    launch: Launch
+
+
+def known(name: Hashable, operands: Sequence[Any]) -> Launch | None:
+    """The launch that an operation was in this recording, if it is that again."""
+    recorder = current.get()
+    found: _Known | None = recorder.words.get((name, *_words(operands, recorder))) if recorder is not None else None
+    return found.launch if found is not None and found.arrays == _arrays(operands) else None
+
+
+def made_again(name: Hashable, operands: Sequence[Any]) -> Temporary | None:
+    """What an operation made in this recording, made again, if the program is known and that comes next."""
+    recorder = current.get()
+    if recorder is None or (made := recorder.awaited) is None:
+        return None
+    found: _Known | None = recorder.words.get((name, *_words(operands, recorder), id(made)))
+    if found is None or found.arrays != _arrays(operands) or not recorder.make_again():
+        return None
+    found.launch()
+    return Temporary(made)
+
+
+def remember(name: Hashable, operands: Sequence[Any], launch: Launch, result: Any = None) -> None:
+    """Notes an operation that was one launch and nothing else, while a program is new: later there are new views each time. `result`: what
+    it has made, if its output is none of the operands."""
+    recorder = current.get()
+    made = result.maker if type(result) is Temporary else None
+    if recorder is None or not recorder.learns or (made is None) is not (result is None) or not all(map(lasting, operands)):
+        return
+    own = tuple(inner(x, recorder) for x in operands)
+    key = (name, *_words(own, recorder), *(() if made is None else (id(made),)))
+    recorder.words[key] = _Known(own, _arrays(own), _inside(launch, recorder))
+
+
+def _inside(launch: Launch, tape: Recorder) -> Launch:
+    """A launch with what the tape knows its arguments as."""
+    return replace(launch, args=tuple(inner(x, tape) for x in launch.args))
+
+
+def _words(operands: Sequence[Any], tape: Recorder) -> tuple[Hashable, ...]:
+    return tuple(_word(x, tape) for x in operands)
+
+
+def _word(x: Any, tape: Recorder) -> Hashable:
+    """What an operand is known by: numbers that are computed anew each time by their value, else the object."""
+    kind = type(x)
+    if kind is int or kind is bool:
+        return kind, x
+    if kind is float:
+        return kind, x, math.copysign(1.0, x)
+    return (kind, *_words(x, tape)) if kind is tuple else id(inner(x, tape))
+
+
+def _arrays(operands: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(signature(array) for x in operands for array in arrays_of(x))

@@ -1,0 +1,329 @@
+"""Takes small local arrays apart into variables, for which loops of known length over them are written out.
+
+`const int ex[9] = {0, 1, ...}` and a loop over its nine elements is how a lattice's directions are written; weights of a stencil, a
+few sums at once, the entries of a small matrix, and small stacks of an adjoint are arrays as well. With an array of its own, no thread can
+share a vector with another: a compiler does not take such an array apart when it looks at the loop over threads. Here every access to such
+an array is at an index that is known once the loops are written out, so that each element is a variable, or the constant that it is.
+An array that is accessed anywhere else stays, and its loops with it. So does one that is stored to where that is not certain to be done,
+in a loop of any length or in a branch, as the state is that an integrator steps; unless its elements may be variables that are assigned to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ..ir.constants import evaluated, whole
+from ..ir.nodes import (
+    Accumulate,
+    Alloc,
+    Assign,
+    Atomic,
+    Binary,
+    Block,
+    Buffer,
+    Carried,
+    Constant,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Merge,
+    Shuffle,
+    Stmt,
+    Store,
+    Take,
+    Var,
+    While,
+    variables,
+)
+from ..ir.rewrite import bound, defined, map_stmt_exprs, walk_stmts
+from ..ir.types import HALVES, Space
+from .loop_privatisation import inward
+
+LENGTH = 64  # of an array, and of a loop
+STATEMENTS = 800  # that are written out in all
+
+
+def unroll(kernel: Kernel, assigned: bool = False) -> Kernel:
+    """The kernel without the local arrays that can be variables; itself if there is none. `assigned`: also those that are stored to in
+    loops and branches, whose elements become variables that are assigned to."""
+    made = _without_arrays(kernel, assigned)
+    return (_without_arrays(kernel, False) if made is None and assigned else made) or kernel
+
+
+def _without_arrays(kernel: Kernel, assigned: bool) -> Kernel | None:
+    """None if that is too long."""
+    found = {s.buffer for s in walk_stmts(kernel.body) if isinstance(s, Alloc) and _is_small(s.buffer)}
+    changing: set[Buffer] = set()
+    while found:
+        task = _Unroll(kernel, frozenset(found), frozenset(changing))
+        body = task.block(kernel.body, _Scope())
+        if task.written > STATEMENTS:
+            return None
+        if assigned:
+            changing |= task.unsettled
+        else:
+            task.kept |= task.unsettled
+        if not task.kept and not task.unsettled:
+            return replace(kernel, body=inward(body, task.elements))
+        found -= task.kept
+    return kernel
+
+
+def _is_small(buffer: Buffer) -> bool:
+    return buffer.space is Space.LOCAL and buffer.length is not None and buffer.length <= LENGTH and buffer.element not in HALVES
+
+
+@dataclass
+class _Scope:
+    """What stands for the variables, what the arrays hold, and which arrays may be stored to: those that were made here."""
+
+    values: dict[Var, Expr] = field(default_factory=dict)
+    elements: dict[tuple[Buffer, int], Expr] = field(default_factory=dict)
+    open: set[Buffer] = field(default_factory=set)
+    renames: bool = False
+
+    def inner(self) -> _Scope:
+        """A scope that may not be reached."""
+        return _Scope(dict(self.values), dict(self.elements), set(), self.renames)
+
+
+class _Unroll:
+    """`changing`: the arrays whose elements are assigned to. `kept`: those that turned out to have to stay, `unsettled` those that have to
+    if they are not changing."""
+
+    def __init__(self, kernel: Kernel, arrays: frozenset[Buffer], changing: frozenset[Buffer]) -> None:
+        self.arrays = arrays
+        self.changing = changing
+        self.kept: set[Buffer] = set()
+        self.unsettled: set[Buffer] = set()
+        self.elements: set[Var] = set()  # of the arrays that are changing
+        self.mutable = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
+        own = (v for s in walk_stmts(kernel.body) for v in bound(s))
+        self.uid = 1 + max((v.uid for v in (*kernel.scalars, *own)), default=0)
+        self.written = 0
+
+    def block(self, block: Block, scope: _Scope) -> Block:
+        out: list[Stmt] = []
+        for stmt in block:
+            if self.written > STATEMENTS:
+                break
+            self.written += scope.renames
+            self.statement(stmt, scope, out)
+        return tuple(out)
+
+    def statement(self, stmt: Stmt, scope: _Scope, out: list[Stmt]) -> None:
+        match stmt:
+            case If():
+                self.branch(stmt, scope, out)
+            case For():
+                self.loop(stmt, scope, out)
+            case While():
+                self.wait(stmt, scope, out)
+            case _ if getattr(stmt, "buffer", None) in self.arrays:
+                self.access(stmt, scope, out)
+            case _:
+                self.simple(stmt, scope, out)
+
+    def simple(self, stmt: Stmt, scope: _Scope, out: list[Stmt]) -> None:
+        stmt = map_stmt_exprs(stmt, lambda e: evaluated(e, scope.values))
+        if isinstance(stmt, Let) and stmt.var not in self.mutable and whole(stmt.value) is not None and stmt.var.type == stmt.value.type:
+            scope.values[stmt.var] = stmt.value
+            return
+        if isinstance(stmt, Assign):
+            target = scope.values.get(stmt.var, stmt.var)
+            assert isinstance(target, Var)
+            out.append(replace(stmt, var=target))
+            return
+        names = {v: self.named(v, scope) for v in defined(stmt)}
+        out.append(_defining(stmt, names) if any(v is not w for v, w in names.items()) else stmt)
+
+    def named(self, var: Var, scope: _Scope) -> Var:
+        """The variable to be defined: a fresh one where a loop is written out."""
+        scope.values.pop(var, None)
+        if not scope.renames:
+            return var
+        fresh = self.fresh(var)
+        scope.values[var] = fresh
+        return fresh
+
+    def fresh(self, var: Var) -> Var:
+        self.uid += 1
+        made = replace(var, uid=self.uid)
+        if var in self.mutable:
+            self.mutable.add(made)
+        return made
+
+    # --- arrays ---
+
+    def access(self, stmt: Stmt, scope: _Scope, out: list[Stmt]) -> None:
+        if isinstance(stmt, Alloc) and stmt.buffer in self.changing:
+            self.variables(stmt.buffer, scope, out)
+            return
+        if isinstance(stmt, Alloc):
+            scope.open.add(stmt.buffer)
+            zero = Constant(0, stmt.buffer.element)
+            for k in range(stmt.buffer.length or 0):
+                scope.elements.pop((stmt.buffer, k), None)
+                if stmt.zero:
+                    scope.elements[stmt.buffer, k] = zero
+            return
+        assert isinstance(stmt, Load | Store | Accumulate | Take | Atomic)
+        index = whole(evaluated(stmt.index, scope.values))
+        if index is None or isinstance(stmt, Atomic) or not 0 <= index < (stmt.buffer.length or 0):
+            self.kept.add(stmt.buffer)
+        elif stmt.buffer in self.changing:
+            self.variable(stmt, scope.elements[stmt.buffer, index], scope, out)
+        elif isinstance(stmt, Load) or stmt.buffer in scope.open:
+            self.element(stmt, (stmt.buffer, index), scope, out)
+        else:
+            self.unsettled.add(stmt.buffer)
+
+    def variables(self, array: Buffer, scope: _Scope, out: list[Stmt]) -> None:
+        """A variable for each element."""
+        for k in range(array.length or 0):
+            var = self.fresh(Var(array.name, array.element, 0))
+            self.mutable.add(var)
+            self.elements.add(var)
+            scope.elements[array, k] = var
+            out.append(Let(var, Constant(0, array.element)))
+
+    def variable(self, stmt: Load | Store | Accumulate | Take, var: Expr, scope: _Scope, out: list[Stmt]) -> None:
+        """An access to an element that is a variable."""
+        assert isinstance(var, Var)
+        if isinstance(stmt, Load | Take):
+            out.append(Let(self.named(stmt.var, scope), var, span=stmt.span, note=stmt.note))
+        if isinstance(stmt, Load):
+            return
+        value = Constant(0, var.type) if isinstance(stmt, Take) else evaluated(stmt.value, scope.values)
+        if value.type != var.type:
+            self.kept.add(stmt.buffer)
+        value = Binary("+", var, value, var.type) if isinstance(stmt, Accumulate) else value
+        out.append(Assign(var, value, span=stmt.span, note=stmt.note))
+
+    def element(self, stmt: Load | Store | Accumulate | Take, at: tuple[Buffer, int], scope: _Scope, out: list[Stmt]) -> None:
+        old = scope.elements.get(at)
+        if not isinstance(stmt, Store) and old is None:
+            self.unsettled.add(stmt.buffer)  # nobody has stored there, as far as is certain
+            return
+        if isinstance(stmt, Load | Take):
+            assert old is not None
+            self.give(stmt.var, old, scope, out)
+        if isinstance(stmt, Take):
+            scope.elements[at] = Constant(0, stmt.buffer.element)
+        if not isinstance(stmt, Store | Accumulate):
+            return
+        value = evaluated(stmt.value, scope.values)
+        if isinstance(stmt, Accumulate):
+            assert old is not None
+            value = Binary("+", old, value, value.type)
+        if value.type != stmt.buffer.element:
+            self.kept.add(stmt.buffer)
+            return
+        scope.elements[at] = self.held(value, stmt, out)
+
+    def give(self, var: Var, value: Expr, scope: _Scope, out: list[Stmt]) -> None:
+        """The variable has the value of an element."""
+        if var in self.mutable:
+            out.append(Let(self.named(var, scope), value))
+        else:
+            scope.values[var] = value
+
+    def held(self, value: Expr, stmt: Store | Accumulate, out: list[Stmt]) -> Expr:
+        """What stands for a value from here on."""
+        used = set(variables(value))
+        if not used or (isinstance(value, Var) and value not in self.mutable):
+            return value
+        var = self.fresh(Var(stmt.buffer.name, value.type, 0))
+        out.append(Let(var, value, span=stmt.span))
+        return var
+
+    # --- control flow ---
+
+    def branch(self, stmt: If, scope: _Scope, out: list[Stmt]) -> None:
+        condition = evaluated(stmt.condition, scope.values)
+        known = whole(condition)
+        if known is not None:
+            renamed, scope.renames = scope.renames, True
+            out += self.block(stmt.then if known else stmt.otherwise, scope)
+            for m in stmt.merges:
+                self.simple(Let(m.var, m.then if known else m.otherwise, span=stmt.span), scope, out)
+            scope.renames = renamed
+            return
+        sides = [scope.inner(), scope.inner()]
+        then, otherwise = (self.block(b, s) for b, s in zip((stmt.then, stmt.otherwise), sides, strict=True))
+        ends = [(evaluated(m.then, sides[0].values), evaluated(m.otherwise, sides[1].values)) for m in stmt.merges]
+        merges = tuple(Merge(self.named(m.var, scope), *end) for m, end in zip(stmt.merges, ends, strict=True))
+        out.append(replace(stmt, condition=condition, then=then, otherwise=otherwise, merges=merges))
+
+    def loop(self, stmt: For, scope: _Scope, out: list[Stmt]) -> None:
+        start, stop, step = (evaluated(e, scope.values) for e in (stmt.start, stmt.stop, stmt.step))
+        trips = _trips(start, stop, step)
+        if trips is not None and any(getattr(s, "buffer", None) in self.arrays for s in walk_stmts(stmt.body)):
+            self.write_out(stmt, trips, scope, out)
+            return
+        inner = scope.inner()
+        inits = [evaluated(c.init, scope.values) for c in stmt.carried]
+        var, heads = self.named(stmt.var, inner), [self.named(c.var, inner) for c in stmt.carried]
+        body = self.block(stmt.body, inner)
+        carried = self.carried(stmt.carried, heads, inits, scope, inner)
+        out.append(replace(stmt, var=var, start=start, stop=stop, step=step, body=body, carried=carried))
+
+    def carried(
+        self, carried: tuple[Carried, ...], heads: list[Var], inits: list[Expr], scope: _Scope, inner: _Scope
+    ) -> tuple[Carried, ...]:
+        nexts = [evaluated(c.next, inner.values) for c in carried]
+        return tuple(
+            Carried(head, init, after, self.named(c.result, scope))
+            for c, head, init, after in zip(carried, heads, inits, nexts, strict=True)
+        )
+
+    def wait(self, stmt: While, scope: _Scope, out: list[Stmt]) -> None:
+        inner = scope.inner()
+        inits = [evaluated(c.init, scope.values) for c in stmt.carried]
+        counter, heads = stmt.counter and self.named(stmt.counter, inner), [self.named(c.var, inner) for c in stmt.carried]
+        header = self.block(stmt.header, inner)
+        condition = evaluated(stmt.condition, inner.values)
+        body = self.block(stmt.body, inner)
+        carried = self.carried(stmt.carried, heads, inits, scope, inner)
+        count = stmt.count and self.named(stmt.count, scope)
+        out.append(replace(stmt, header=header, condition=condition, body=body, carried=carried, counter=counter, count=count))
+
+    def write_out(self, stmt: For, trips: list[int], scope: _Scope, out: list[Stmt]) -> None:
+        """The loop, iteration after iteration. An iteration's variables have names of their own."""
+        renamed, scope.renames = scope.renames, True
+        current = [self.bound(c.var, evaluated(c.init, scope.values), out) for c in stmt.carried]
+        for number in reversed(trips) if stmt.backward else trips:
+            scope.values[stmt.var] = Constant(number, stmt.var.type)
+            scope.values.update((c.var, value) for c, value in zip(stmt.carried, current, strict=True))
+            out += self.block(stmt.body, scope)
+            ends = [evaluated(c.next, scope.values) for c in stmt.carried]
+            current = [self.bound(c.var, end, out) for c, end in zip(stmt.carried, ends, strict=True)]
+        scope.renames = renamed
+        scope.values.update((c.result, value) for c, value in zip(stmt.carried, current, strict=True))
+
+    def bound(self, var: Var, value: Expr, out: list[Stmt]) -> Expr:
+        """What stands for a value that a loop carries."""
+        if isinstance(value, Constant) or (isinstance(value, Var) and value not in self.mutable):
+            return value
+        made = self.fresh(var)
+        out.append(Let(made, value))
+        return made
+
+
+def _trips(start: Expr, stop: Expr, step: Expr) -> list[int] | None:
+    """The values that the index of a loop takes, if they are known and few."""
+    a, b, s = whole(start), whole(stop), whole(step)
+    if a is None or b is None or not s:
+        return None
+    found = range(a, b, s)
+    return list(found) if len(found) <= LENGTH else None
+
+
+def _defining(stmt: Stmt, names: Mapping[Var, Var]) -> Stmt:
+    """The statement with another variable defined."""
+    assert isinstance(stmt, Let | Load | Take | Shuffle | Atomic), stmt
+    return replace(stmt, var=names[stmt.var]) if stmt.var is not None else stmt

@@ -1,0 +1,74 @@
+"""From a kernel to the launches of its derivative: the passes, what depends on a launch's numbers, and each generated kernel's arguments.
+
+`passes` is the way of a kernel, from the surface tree to its primal, adjoint and tangent kernels; `schedule` the kernels of a reverse pass
+for one launch's numbers; `calls` the bound call with its geometry and executor; `launch_checks` and `store_checks` what is refused before
+anything is written; `inspectors` runs what only a launch can tell; `certificates` asks whether a schedule does what the plain adjoint does;
+`adjoint_memory` the memory with which an adjoint runs; `forward_over_reverse` what second derivatives need besides.
+"""
+
+from .adjoint_memory import (
+    State,
+    active_positions,
+    arguments,
+    batch_states,
+    before,
+    copied,
+    fingerprint,
+    keep_live,
+    live,
+    new_logs,
+    shadow_of,
+    shadow_type,
+)
+from .calls import (
+    Call,
+    _cuda,
+    analysing,
+    chaining,
+    everything_recorded_for_tests,
+    executor_for_tests,
+    executor_of,
+    nothing_chained_for_tests,
+    nothing_plain_for_tests,
+    plain_allowed,
+)
+from .deterministic import add_in_fixed_point, deterministic, in_fixed_point
+from .forward_over_reverse import before_second, check_directions, paired, tangent_arguments
+from .inspectors import Counted, apart
+from .launch_checks import (
+    absent,
+    check_adjoint_bounds,
+    check_bounds,
+    check_device,
+    check_same,
+    check_stopped,
+    dense_extent,
+    loads,
+    premises_hold,
+    stays_inside,
+)
+from .schedule import (
+    Stage,
+    counting,
+    gathering,
+    own_arguments,
+    plain_shadows,
+    run_primal,
+    run_reverse,
+    run_stages,
+    stage_arguments,
+    stages,
+    switches,
+)
+from .store_checks import check_races, check_stores, in_turns, stores_in_doubt
+
+__all__ = [
+    "Call", "Counted", "Stage", "State", "_cuda", "absent", "active_positions", "add_in_fixed_point", "analysing",
+    "apart", "arguments", "batch_states", "before", "before_second", "chaining", "check_adjoint_bounds", "check_bounds",
+    "check_device", "check_directions", "check_races", "check_same", "check_stopped", "check_stores", "copied", "counting",
+    "dense_extent", "deterministic", "everything_recorded_for_tests", "executor_for_tests", "executor_of", "fingerprint",
+    "gathering", "in_fixed_point", "in_turns", "keep_live", "live", "loads", "new_logs",
+    "nothing_chained_for_tests", "nothing_plain_for_tests", "own_arguments", "paired", "plain_allowed",
+    "plain_shadows", "premises_hold", "run_primal", "run_reverse", "run_stages", "shadow_of", "shadow_type", "stage_arguments",
+    "stages", "stays_inside", "stores_in_doubt", "switches", "tangent_arguments",
+]  # fmt: skip

@@ -1,0 +1,191 @@
+"""A bound call with its geometry, and the executor that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache, cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..analysis.injectivity import Launch as Numbers
+from ..arguments import Bound
+from ..context_variables import scoped
+from ..errors import LaunchError
+from ..ir.aliases import Aliases
+from ..ir.nodes import Kernel, Var
+from ..ir.types import BOOL
+from ..runtime.base import Dim3, Executor, Prepared, prepared
+
+_chosen: ContextVar[Executor | None] = ContextVar("executor", default=None)
+_analysing: ContextVar[bool] = ContextVar("analysing", default=True)
+_plain_allowed: ContextVar[bool] = ContextVar("plain_allowed", default=True)
+_chaining: ContextVar[bool] = ContextVar("chaining", default=True)
+
+
+def executor_for_tests(executor: Executor) -> AbstractContextManager[None]:
+    """Within it NumPy arrays run on the given executor. For tests: users' arrays choose."""
+    return scoped(_chosen, executor)
+
+
+def executor_of(library: str | None, exact: bool = False) -> Executor:
+    """The executor for arrays of a library: CuPy's run on the GPU, NumPy's on the CPU. `exact`: without contraction of products and
+    sums."""
+    if library == "cupy":
+        return _cuda(exact)
+    return _chosen.get() or _cpu()
+
+
+@cache
+def _cuda(exact: bool) -> Executor:
+    from ..runtime.cuda import Cuda
+
+    return Cuda(contract=not exact)
+
+
+@cache
+def _cpu() -> Executor:
+    from ..runtime.compiler import has_compiler
+    from ..runtime.host import Host
+    from ..runtime.reference import Reference
+
+    return Host() if has_compiler() else Reference()
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A bound call and its geometry."""
+
+    bound: Bound
+    grid: Dim3
+    block: Dim3
+    shared_mem: int = 0
+    stream: Any = None
+    loose: frozenset[int] = frozenset()  # parameters through which the kernel may reach outside of their views
+    absent: frozenset[int] = frozenset()  # parameters without an array to which the kernel may come
+    exact: bool = False  # products and sums are not contracted
+    pool: Executor | None = None  # the executor with memory of its own, if a tape has one
+    shared: dict[Hashable, Any] | None = None  # what was worked out for calls like this one, if there may be others
+
+    @property
+    def executor(self) -> Executor:
+        return self.pool or executor_of(self.bound.library, self.exact)
+
+    def prepare(self, kernels: Sequence[Kernel | None]) -> None:
+        """Compiles what the launch will need, before anything is written."""
+        x, y, z = self.block
+        self.executor.prepare([k for k in kernels if k is not None], x * y * z)
+
+    @property
+    def threads(self) -> int:
+        """Number of threads of the launch."""
+        return prod(self.extents)
+
+    @property
+    def extents(self) -> Dim3:
+        """Number of threads of the launch along x, y and z."""
+        (a, b, c), (x, y, z) = self.grid, self.block
+        return a * x, b * y, c * z
+
+    def run(self, kernel: Kernel, args: list[Any], grid: Dim3 | None = None) -> None:
+        """Launches a kernel, with a grid of its own if one is given."""
+        self.executor.launch(kernel, grid or self.grid, self.block, args, shared_mem=self.shared_mem)
+
+    def prepared(self, kernel: Kernel, args: list[Any], grid: Dim3 | None = None) -> Prepared:
+        """The same as a callable that makes it, any number of times."""
+        return prepared(self.executor, kernel, grid or self.grid, self.block, args, self.shared_mem)
+
+    @cached_property
+    def key(self) -> Hashable:
+        """What the analyses of a launch depend on besides the kernel: geometry, integers, and how the arrays are laid out and overlap."""
+        return (
+            self.grid,
+            self.block,
+            tuple(self.overlaps.items()),
+            tuple(
+                None
+                if a.array is None and a.value is None
+                else (a.array.shape, a.array.strides)
+                if a.array is not None
+                else _integer(a.value)
+                for a in self.bound.arguments
+            ),
+        )
+
+    def numbers(self, kernel: Kernel) -> Numbers:
+        """Grid, block and whole scalars, truth values too, as the analyses take them."""
+        scalars: dict[Var, int] = {}
+        for item, argument in zip(kernel.params, self.bound.arguments, strict=False):
+            if isinstance(item, Var) and (item.type.is_integer or item.type == BOOL) and argument.value is not None:
+                scalars[item] = int(argument.value)
+        offsets = self.offsets()
+        extra = [p for p in kernel.params[len(self.bound.arguments) :] if isinstance(p, Var)]
+        scalars.update(zip(extra, offsets.values(), strict=False))
+        return Numbers(self.grid, self.block, scalars)
+
+    def offsets(self) -> dict[int, int]:
+        """Element offsets of overlapping parameters from their base, for those that do not start where the base does."""
+        return {i: o for i, (_, o) in self.overlaps.items() if o != 0}
+
+    @cached_property
+    def overlaps(self) -> Mapping[int, tuple[int, int]]:
+        """For each parameter that may reach the memory of an earlier one: (position of that one, offset in elements)."""
+        found: dict[int, tuple[int, int]] = {}
+        aliases = self.bound.aliases
+        wide = {a.allocation for i, a in enumerate(aliases) if a is not None and i in self.loose}
+        for i, alias in enumerate(aliases):
+            if alias is None:
+                continue
+            base, offset = (alias.allocation, alias.allocation_offset) if alias.allocation in wide else (alias.overlap, alias.offset)
+            if base == i:
+                continue
+            if offset is None:
+                raise LaunchError(f"`{self.bound.kernel}`: two arguments overlap by a part of an element; pass copies.")
+            found[i] = (base, offset)
+        return found
+
+    def aliases(self) -> Aliases:
+        """The pattern of overlaps and absent arrays."""
+        return Aliases.of({i: (base, offset == 0) for i, (base, offset) in self.overlaps.items()}, self.absent)
+
+    def offset_values(self) -> list[Any]:
+        return [np.int64(o) for o in self.offsets().values()]
+
+
+def _integer(value: Any) -> int | None:
+    """A number as far as it enters proofs."""
+    return int(value) if value.dtype.kind in "iub" else None
+
+
+def analysing() -> bool:
+    """Whether recording is analysed; tests switch it off."""
+    return _analysing.get()
+
+
+def plain_allowed() -> bool:
+    """Whether accumulations may be other than atomic; tests switch it off."""
+    return _plain_allowed.get()
+
+
+def chaining() -> bool:
+    """Whether launches that follow each other may become one; tests switch it off."""
+    return _chaining.get()
+
+
+def nothing_chained_for_tests() -> AbstractContextManager[None]:
+    """Within it each launch of a program is one."""
+    return scoped(_chaining, False)
+
+
+def everything_recorded_for_tests() -> AbstractContextManager[None]:
+    """Within it every value of overwritten memory is recorded, needed or not."""
+    return scoped(_analysing, False)
+
+
+def nothing_plain_for_tests() -> AbstractContextManager[None]:
+    """Within it every accumulation is atomic."""
+    return scoped(_plain_allowed, False)

@@ -1,0 +1,162 @@
+"""Which elements of a shadow the threads of a launch touch, where no proof tells but the launch's numbers alone decide (see
+`inspect.injectivity`), and those of a block, of a shadow in shared memory, between its barriers (see `inspect.barrier_phase`)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import cache
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..analysis.injectivity import seem_to_meet
+from ..errors import GpuadError
+from ..inspect.barrier_phase import NOTES, Intervals
+from ..inspect.injectivity import MOST, Census
+from ..ir.nodes import Buffer
+from ..runtime.base import Executor, Memory
+from .adjoint_memory import shadow_of
+from .calls import Call
+from .passes import Adjoint
+
+_TRIED = 16  # sets of numbers of one kernel; a program that has other numbers at each launch is not asked for ever
+_RUNS = 1 << 16
+_WASTED = 4  # times as many accesses as there are elements: threads meet
+_SPARSE = 1 << 12  # times as many elements as there are accesses: asking takes 12 bytes for each element, which may be more than there is
+_FEW = 1 << 24  # elements for which that is no matter
+
+
+@dataclass(frozen=True)
+class Counted:
+    """`spans`: the elements that are touched, counted from where the pointer points, as sorted spans of shape (n, 2), int64; None if they
+    are too many, or data decide which of them. `once`: each of them once."""
+
+    spans: NDArray[np.int64] | None
+    once: bool
+
+
+def may_be_apart(adjoint: Adjoint, call: Call, shadow: Buffer) -> bool:
+    """Whether it may be that no two threads of the launch touch one element of a shadow: there are elements enough for all accesses, and
+    those that are affine do not meet. So for a read beyond a periodic edge, of one field or of many, but not for a stencil."""
+    memory = _memory(adjoint, call, shadow)
+    asked = adjoint.census(shadow)
+    if memory is None or asked is None or asked.places * _at_work(call) > int(memory.root.size):
+        return False
+    return not seem_to_meet(adjoint.layout.body, shadow, call.numbers(adjoint.primal))
+
+
+def _at_work(call: Call) -> int:
+    """How many threads of a launch do something, as far as one may guess: of the last block along each axis one, but half of all."""
+    full = prod((blocks - 1) * threads + 1 for blocks, threads in zip(call.grid, call.block, strict=True))
+    return max(full, call.threads // 2)
+
+
+def apart(adjoint: Adjoint, call: Call, shadow: Buffer, *, anew: bool = True) -> Counted | None:
+    """What the launch touches of a shadow if no two of its threads touch one element; None if they do, or if nobody can tell. `anew`: the
+    launch is asked if it was not yet."""
+    memory = _memory(adjoint, call, shadow)
+    asked = adjoint.census(shadow) if memory is not None and call.threads < MOST else None
+    if memory is None or asked is None:
+        return None
+    accesses, elements = asked.touches * call.threads, int(memory.root.size)
+    if accesses > _WASTED * elements or elements > max(_SPARSE * accesses, _FEW):
+        return None
+    numbers = call.numbers(adjoint.primal).scalars
+    if any(v not in numbers for v in asked.scalars):
+        return None
+    key = "census", shadow, call.grid, call.block, tuple(numbers[v] for v in asked.scalars), int(memory.root.size), memory.offset
+    if key not in adjoint.facts.known:
+        tried: list[Any] = adjoint.facts.get(("asked", shadow), list)
+        if not anew or len(tried) >= _TRIED:
+            return None
+        tried.append(key)
+    found: Counted | None = adjoint.facts.get(key, lambda: _ask(asked, call, [numbers[v] for v in asked.scalars], memory))
+    return found
+
+
+def _memory(adjoint: Adjoint, call: Call, shadow: Buffer) -> Memory | None:
+    position = next((p.position for p in adjoint.parameters if p.role == "shadow" and p.item == shadow), None)
+    return None if position is None else shadow_of(call, position, 0)
+
+
+def _ask(asked: Census, call: Call, numbers: Collection[int], memory: Memory) -> Counted | None:
+    call = replace(call, pool=None)  # once for these numbers: not in memory that a tape keeps
+    try:
+        last, first, times = (Memory(call.executor.zeros(memory.root.size, np.dtype(np.int32)), memory.offset) for _ in range(3))
+    except MemoryError:  # CuPy's too
+        return None
+    scalars = [np.dtype(str(v.type)).type(n) for v, n in zip(asked.scalars, numbers, strict=True)]
+    bounds = np.int64(-memory.offset), np.int64(int(memory.root.size) - memory.offset)
+    call.run(asked.kernel, [*scalars, *bounds, last, first, times])
+    touched = times.root > 0
+    if not bool(((last.root == MOST + 1 - first.root) | ~touched).all()):
+        return None
+    if not asked.certain:  # it is what may be touched
+        return Counted(None, False)
+    return Counted(_spans(touched, memory), bool((times.root <= 1).all()))
+
+
+def _spans(touched: Any, memory: Memory) -> NDArray[np.int64] | None:
+    """Where a mask over a flat array is set, from where a pointer points."""
+    if bool(touched.all()):
+        return np.array([[0, touched.size]], np.int64) - memory.offset
+    mask = touched.get() if hasattr(touched, "get") else touched
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8))).astype(np.int64)
+    return edges.reshape(-1, 2) - memory.offset if len(edges) <= 2 * _RUNS else None
+
+
+# --- shared memory -----------------------------------------------------------------------------------------------------------------------
+
+
+def one_by_one(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
+    """The shadows in shared memory of which no two threads of a block touch one element between two barriers, if one of them writes."""
+    asked = adjoint.intervals()
+    numbers = call.numbers(adjoint.primal).scalars
+    if asked is None or any(v not in numbers for v in asked.scalars):
+        return frozenset()
+    given = tuple(numbers[v] for v in asked.scalars)
+    key = "intervals", call.block, given
+    if key not in adjoint.facts.known:
+        tried: list[Any] = adjoint.facts.get(("asked", "intervals"), list)
+        if len(tried) >= _TRIED:
+            return frozenset()
+        tried.append(key)
+    found: frozenset[Buffer] = adjoint.facts.get(key, lambda: _apart_in_time(asked, call, given))
+    return found
+
+
+@cache
+def _interpreter() -> Executor:
+    """It starts at once; what is asked is short. Nothing waits in it, and each thread writes to memory of its own."""
+    from ..runtime.reference import Reference
+
+    return Reference(check=False, limit=NOTES)
+
+
+def _apart_in_time(asked: Intervals, call: Call, numbers: Collection[int]) -> frozenset[Buffer]:
+    threads = int(np.prod(call.block))
+    notes, counts, barriers = (np.zeros(n, np.int64) for n in (threads * NOTES, threads, threads))
+    scalars = [np.dtype(str(v.type)).type(n) for v, n in zip(asked.scalars, numbers, strict=True)]
+    try:
+        _interpreter().launch(asked.kernel, (1, 1, 1), call.block, [*scalars, *(Memory(a) for a in (notes, counts, barriers))])
+    except GpuadError:  # a loop without an end, or what is done where nobody goes
+        return frozenset()
+    if counts.min() < 0 or counts.max() > NOTES or barriers.min() != barriers.max():
+        return frozenset()
+    return frozenset(asked.shadows) - asked.lost - {asked.shadows[k] for k in _met(notes.reshape(threads, NOTES), counts)}
+
+
+def _met(notes: NDArray[np.int64], counts: NDArray[np.int64]) -> set[int]:
+    """The numbers of shadows of which two threads touch one element in one interval, one of them in order to write."""
+    left = (np.arange(NOTES) < counts[:, None]) & (notes >= 0)
+    threads, left_notes = np.nonzero(left)[0], notes[left]
+    _, places = np.unique(left_notes >> 1, return_inverse=True)
+    least, most, written = (np.full(len(left_notes), fill, np.int64) for fill in (len(notes), -1, 0))
+    np.minimum.at(least, places, threads)
+    np.maximum.at(most, places, threads)
+    np.maximum.at(written, places, left_notes & 1)
+    wrong = (least != most) & (written == 1)
+    return {Intervals.shadow_of(int(note)) for note in np.unique(left_notes[wrong[places]])}

@@ -1,0 +1,396 @@
+"""The kernels of a reverse pass for the numbers of a launch, and how they are run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..accumulate.block_reduce import BlockSums
+from ..accumulate.fixed_point import FixedPoint, fixed_point
+from ..accumulate.gather import Gather
+from ..accumulate.gather_legality import Box, Gathering, judge, unread
+from ..accumulate.materialise import Partials
+from ..ad.stack_layout import GROUP
+from ..analysis.injectivity import collision_free
+from ..analysis.stack_depth import depths
+from ..errors import LaunchError
+from ..ir.dtypes import dtype_of
+from ..ir.nodes import Accumulate, Buffer, Kernel, Load, Store
+from ..ir.rewrite import walk_stmts
+from ..runtime.base import Dim3, Memory
+from .adjoint_memory import State, argument_of, copied, shadow_of
+from .calls import Call, analysing, plain_allowed
+from .certificates import certifying, not_certified, run_of, threads_meet
+from .deterministic import in_fixed_point, run_fixed
+from .inspectors import apart, may_be_apart, one_by_one
+from .passes import Adjoint, Parameter, Variant
+from .proof_checks import check_proofs, wanted
+from .store_checks import stored_alike
+
+_MOST_KEPT = (1 << 31) - 1  # threads that keep numbers for others: their index is an int
+_SHARE, _SMALL = 2, 1 << 16  # they keep so many times as many numbers as there are elements in the shadows, or that many
+
+_NO_SHADOWS: frozenset[Buffer] = frozenset()
+Boxes: TypeAlias = "frozenset[tuple[Buffer, Box]]"
+_NO_BOXES: Boxes = frozenset()
+
+
+def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
+    """The shadows that this launch may accumulate plainly."""
+    if not plain_allowed():
+        return frozenset()
+
+    def prove() -> frozenset[Buffer]:
+        numbers = call.numbers(adjoint.primal)
+        proved = {b for b in adjoint.undecided if collision_free(adjoint.layout.body, [b], numbers)}
+        if certifying():
+            proved -= threads_meet(adjoint, call, proved)
+        proved |= one_by_one(adjoint, call) & frozenset(adjoint.undecided)
+        open_ = [b for b in adjoint.undecided if b not in proved]
+        gathered = adjoint.gather(dict.fromkeys(open_, 0)) if open_ else None
+        asked = (b for b in open_ if gathered is None or b not in gathered.buffers or may_be_apart(adjoint, call, b))
+        return frozenset(proved | {b for b in asked if apart(adjoint, call, b) is not None})
+
+    found: frozenset[Buffer] = adjoint.facts.get(("plain", call.key, certifying()), prove)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One kernel of a reverse pass. `grid`: its own, if that is not the primal's; `numbers`: the values of parameters that belong to it, by
+    role and position."""
+
+    kernel: Kernel
+    parameters: tuple[Parameter, ...]
+    grid: Dim3 | None = None
+    numbers: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    fixed: FixedPoint | None = None  # what runs in the place of the kernel, for sums whose bits do not depend on the order of threads
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Those that are launched."""
+        return (self.fixed.measure, self.fixed.collect) if self.fixed is not None else (self.kernel,)
+
+    @cached_property
+    def partials(self) -> tuple[Buffer, ...]:
+        """The arrays in which threads keep numbers for those that gather."""
+        return tuple(p.item for p in self.parameters if p.role == "partial" and isinstance(p.item, Buffer))
+
+
+def gathering(adjoint: Adjoint, call: Call) -> Gathering | None:
+    """The accumulations that this launch may gather, or None if there are none."""
+    found: Gathering | None = adjoint.facts.get(("gather", call.key, plain_allowed(), certifying()), lambda: _judged(adjoint, call))
+    return found
+
+
+def _judged(adjoint: Adjoint, call: Call) -> Gathering | None:
+    found = [made for keeping in (False, True) if (made := _judged_so(adjoint, call, keeping)) is not None]
+    return max(found, key=lambda made: len(made.buffers), default=None)
+
+
+def _judged_so(adjoint: Adjoint, call: Call, keeping: bool) -> Gathering | None:
+    """The same; `keeping`: threads keep for those that gather what their loops come to."""
+    plain, numbers = plain_shadows(adjoint, call), call.numbers(adjoint.primal)
+    ranks = {b: 0 for b in adjoint.undecided if b not in plain} if plain_allowed() else {}
+    while ranks:
+        gathered = adjoint.gather(ranks, keeping=keeping)
+        if gathered is None or (keeping and not _may_keep(adjoint, call, gathered)):
+            return None
+        verdict = judge(gathered, numbers, plain, _elements(adjoint, call, gathered.buffers))
+        failed = _refused(adjoint, call, verdict) if isinstance(verdict, Gathering) else verdict.buffers
+        if isinstance(verdict, Gathering) and not failed:
+            return verdict
+        ranks = {b: rank + (b in failed) for b, rank in ranks.items() if b in gathered.buffers}
+    return None
+
+
+def _refused(adjoint: Adjoint, call: Call, found: Gathering) -> frozenset[Buffer]:
+    """The shadows that may not be gathered, since the launches that do so are not certified to come to what the plain adjoint does."""
+    if not certifying():
+        return _NO_SHADOWS
+    made = _composed(adjoint, call, found, None, Variant(plain_shadows(adjoint, call)))
+    failed = _uncertified(adjoint, call, found, made, Variant(plain_shadows(adjoint, call)))
+    return failed & found.buffers or (found.buffers if failed else _NO_SHADOWS)
+
+
+def _uncertified(
+    adjoint: Adjoint, call: Call, found: Gathering | None, made: Sequence[Stage], chosen: Variant, zero: frozenset[Buffer] = _NO_SHADOWS
+) -> frozenset[Buffer]:
+    """The shadows for which stages are not certified."""
+    gathered = found.buffers if found is not None else _NO_SHADOWS
+    plainly = adjoint.variant(replace(chosen, plain=chosen.plain - gathered))
+    runs = [run_of(adjoint, call, s.kernel.body, s.parameters, s.grid, s.numbers) for s in made]
+    return not_certified(adjoint, plainly, call, runs, zero)
+
+
+def _may_keep(adjoint: Adjoint, call: Call, gathered: Gather) -> bool:
+    """Whether what threads keep is of the size of what they add to, and is made of what nobody has written to yet."""
+    partials = adjoint.partials(gathered)
+    if partials is None:
+        return False
+    size = len(partials.buffers) * call.threads
+    return (
+        partials.geometry.holds(call.grid, call.block)
+        and call.threads < _MOST_KEPT
+        and size <= max(_SHARE * _elements(adjoint, call, gathered.buffers), _SMALL)
+        and unread(partials.filling, adjoint.layout.body, call.numbers(adjoint.primal), plain_shadows(adjoint, call))
+        and not any(isinstance(s, Load) and s.buffer in gathered.buffers for s in walk_stmts(partials.filling))
+    )
+
+
+def _elements(adjoint: Adjoint, call: Call, shadows: frozenset[Buffer]) -> int:
+    """How many elements the memory of shadows has, each allocation counted once."""
+    found = (shadow_of(call, p.position, 0) for p in adjoint.parameters if p.role == "shadow" and p.item in shadows)
+    return sum({id(memory.root): int(memory.root.size) for memory in found if memory is not None}.values())
+
+
+def switches() -> tuple[bool, ...]:
+    """What the kernels of a reverse pass depend on beyond the launch."""
+    return analysing(), plain_allowed(), in_fixed_point(), wanted(), certifying()
+
+
+def stages(
+    adjoint: Adjoint,
+    call: Call,
+    assigned: frozenset[Buffer] = _NO_SHADOWS,
+    left: frozenset[Buffer] = _NO_SHADOWS,
+    lent: frozenset[Buffer] = _NO_SHADOWS,
+    boxes: Boxes = _NO_BOXES,
+) -> tuple[Stage, ...]:
+    """The kernels of the reverse pass, in order. Shadows in `assigned` are zero; elements taken of those in `left` need not be cleared;
+    nothing is added to those in `lent`. Of gathered shadows in `boxes`, the elements of the threads in the box are zero."""
+    fixed = in_fixed_point()
+    way = call.executor.sums_over_blocks, call.executor.orders_blocks
+    key = "stages", call.key, plain_allowed(), certifying(), *way, fixed, assigned, left, lent, boxes
+
+    def make() -> tuple[Stage, ...]:
+        made = _stages(adjoint, call, assigned, left, lent, boxes)
+        return _in_fixed_point(adjoint, call, made) if fixed else made
+
+    for known in {_NO_BOXES, boxes} if wanted() and plain_allowed() else ():
+        adjoint.facts.get(("proved", call.key, call.executor.sums_over_blocks, known), partial(_proved, adjoint, call, known))
+    found: tuple[Stage, ...] = adjoint.facts.get(key, make)
+    return found
+
+
+def _in_fixed_point(adjoint: Adjoint, call: Call, made: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """The kernels with sums that do not depend on the order of threads."""
+    stored = stored_alike(adjoint, call)
+    alike = {p.item for p in adjoint.parameters if p.role == "shadow" and adjoint.primal.params[p.position] in stored}
+    among = [x for x in alike if isinstance(x, Buffer)]
+    return tuple(replace(s, fixed=fixed_point(s.kernel, among, orders_blocks=call.executor.orders_blocks)) for s in made)
+
+
+def _proved(adjoint: Adjoint, call: Call, boxes: Boxes) -> bool:
+    """Whether what is proved of a launch bears running it: whatever is in the elements of the boxes, it is as if they were zero."""
+    judged = _stages(adjoint, call, _NO_SHADOWS, _NO_SHADOWS, _NO_SHADOWS, boxes)
+    plainly = (Stage(adjoint.variant(Variant()), adjoint.parameters),)
+
+    def run(these: Sequence[Stage], content: float, other: Call, state: State) -> None:
+        _put(adjoint, call, boxes, state, content)
+        run_stages(adjoint, these, other, state)
+
+    return check_proofs(adjoint, call, partial(run, judged, np.nan), partial(run, plainly, 0.0))
+
+
+def _put(adjoint: Adjoint, call: Call, boxes: Boxes, state: State, content: float) -> None:
+    """Sets the elements of the boxes."""
+    gathered = gathering(adjoint, call)
+    for buffer, box in boxes if gathered is not None else ():
+        assert gathered is not None
+        (memory,) = (state.shadows[p.position] for p in adjoint.parameters if p.role == "shadow" and p.item == buffer)
+        for form in gathered.elements[buffer].forms:
+            places = np.array(memory.offset + form.constant)
+            for digit, factor in form.terms:
+                low, high = box["xyz".index(digit.axis)]
+                places = places[..., None] + factor * np.arange(low, high + 1)
+            memory.root[places.ravel()] = content
+
+
+def _stages(
+    adjoint: Adjoint, call: Call, assigned: frozenset[Buffer], left: frozenset[Buffer], lent: frozenset[Buffer], boxes: Boxes = _NO_BOXES
+) -> tuple[Stage, ...]:
+    plain, found = plain_shadows(adjoint, call), gathering(adjoint, call)
+    gathered = found.buffers if found is not None else _NO_SHADOWS
+    partials = adjoint.partials(found.gathered) if found is not None else None
+    sums = _summed(adjoint, call, frozenset(adjoint.undecided) - plain - gathered - assigned - lent, partials)
+    chosen = Variant(plain, assigned - gathered, left, lent, in_blocks=call.executor.sums_over_blocks)
+    zero = assigned & gathered | {buffer for buffer, _ in boxes}
+    made = _composed(adjoint, call, found, sums, chosen, zero & assigned, boxes)
+    if not certifying():
+        return made
+    if sums is not None and _uncertified(adjoint, call, found, made, chosen, zero):
+        sums, made = None, _composed(adjoint, call, found, None, chosen, zero & assigned, boxes)
+    if zero and _uncertified(adjoint, call, found, made, chosen, zero):
+        raise LaunchError(
+            f"`{adjoint.primal.name}`: what stores to shadows that are known to be 0 is not certified. Please report this kernel."
+        )
+    return made
+
+
+def _composed(
+    adjoint: Adjoint,
+    call: Call,
+    found: Gathering | None,
+    sums: BlockSums | None,
+    chosen: Variant,
+    assigned: frozenset[Buffer] = _NO_SHADOWS,
+    boxes: Boxes = _NO_BOXES,
+) -> tuple[Stage, ...]:
+    """The kernels of a reverse pass that gathers and sums over blocks what is `found` to allow it."""
+    if found is None and sums is None:
+        return (Stage(adjoint.variant(chosen), adjoint.parameters),)
+    gathered = found.buffers if found is not None else _NO_SHADOWS
+    partials = adjoint.partials(found.gathered) if found is not None else None
+    threads = {("threads", k): n for k, n in enumerate(call.extents)} if partials is not None else {}
+    rest = adjoint.rest(gathered, chosen, sums.moved if sums is not None else frozenset(), partials)
+    first = [Stage(*adjoint.keeping(partials), numbers=threads)] if partials is not None else []
+    collect = [_collecting(adjoint, found, assigned, boxes)] if found is not None else []
+    summing = [Stage(*adjoint.summing(sums, partials), numbers=threads)] if sums is not None else []
+    after = [Stage(*rest, numbers=threads)] if rest is not None else []
+    return (*first, *collect, *summing, *after)
+
+
+def _summed(adjoint: Adjoint, call: Call, shadows: frozenset[Buffer], partials: Partials | None) -> BlockSums | None:
+    """The additions in loops that this launch may sum over blocks; `partials`: what threads have kept."""
+    if not shadows or not call.executor.sums_over_blocks or not plain_allowed():
+        return None
+    sums = adjoint.block_sums(shadows, partials)
+    numbers, plain = call.numbers(adjoint.primal), plain_shadows(adjoint, call)
+    if sums is None or not all(unread(block, adjoint.reading(partials), numbers, plain) for _, block in sums.nests):
+        return None
+    return sums
+
+
+def _collecting(adjoint: Adjoint, found: Gathering, assigned: frozenset[Buffer], boxes: Boxes) -> Stage:
+    """The kernel that gathers."""
+    numbers = {(role, k): n for role, ns in (("first", found.first), ("threads", found.threads)) for k, n in enumerate(ns)}
+    ends, order = dict(boxes), list(found.gathered.boxes)
+    for buffer, box in ends.items():
+        for axis, (low, high) in enumerate(box):
+            at = 3 * order.index(buffer) + axis
+            numbers |= {("from", at): low, ("to", at): high + 1}
+    boxed = frozenset((buffer, found.elements[buffer].asked) for buffer in ends)
+    return Stage(*adjoint.gathering(found.gathered, found.sides, assigned, boxed), found.grid, numbers)
+
+
+def run_primal(kernel: Kernel, adjoint: Adjoint | None, call: Call, state: State | None = None) -> None:
+    """Runs the primal, or its augmented form if something has to be written down on the way."""
+    args = [*call.bound.primals(), *call.offset_values()]
+    if adjoint is not None and adjoint.augmented is not None and state is not None:
+        call.run(adjoint.augmented, [*args, *state.logs])
+        return
+    call.run(kernel, args)
+
+
+def run_reverse(adjoint: Adjoint, kernel: Kernel, call: Call, state: State) -> None:
+    """Runs a kernel that is all of the reverse pass."""
+    _run(adjoint, Stage(kernel, adjoint.parameters), call, state, 0)
+
+
+def run_stages(adjoint: Adjoint, stages: Sequence[Stage], call: Call, state: State, width: int = 0) -> None:
+    """Runs the kernels of a reverse pass."""
+    for stage in stages:
+        if stage.fixed is None:
+            _run(adjoint, stage, call, state, width)
+        else:
+            run_fixed(stage.fixed, stage.parameters, call, state, width, partial(_run_one, adjoint, stage, call, width))
+
+
+def _run_one(adjoint: Adjoint, stage: Stage, call: Call, width: int, kernel: Kernel, more: Sequence[Any], state: State) -> None:
+    _run(adjoint, replace(stage, kernel=kernel), call, state, width, more)
+
+
+def _run(adjoint: Adjoint, stage: Stage, call: Call, state: State, width: int, more: Sequence[Any] = ()) -> None:
+    """Counts what the stacks need, allocates it, and runs the kernel of a stage; `more`: arguments beyond the stage's."""
+    if stage.grid is None:
+        _scratch(adjoint, stage.kernel, call, state)
+    call.run(stage.kernel, [*stage_arguments(stage, call, state, width), *more], stage.grid)
+    if state.overflow is not None and int(state.overflow.root[0]):
+        raise LaunchError(
+            f"`{stage.kernel.name}`: a stack overflowed, which means that counting and reversing took different branches; the shadows of "
+            "this launch are undefined. Please report this kernel."
+        )
+
+
+def counting(adjoint: Adjoint, call: Call) -> Kernel | None:
+    """The kernel that counts how deep the stacks get, where that has to be known."""
+    return None if call.executor.has_rows else adjoint.counting
+
+
+def stage_arguments(stage: Stage, call: Call, state: State, width: int = 0) -> list[Any]:
+    """What a kernel of a reverse pass is launched with; arrays in which threads keep numbers for others are made if they are not there."""
+    for array in stage.partials:
+        if array not in state.scratch:
+            state.scratch[array] = Memory(call.executor.zeros(call.threads, dtype_of(array.element)))
+    given = [(p, stage.numbers.get((p.role, p.position))) for p in stage.parameters]
+    return [argument_of(p, call, state, width) if number is None else np.int32(number) for p, number in given]
+
+
+def own_arguments(adjoint: Adjoint, stage: Stage, call: Call, state: State, width: int) -> list[Any] | None:
+    """What a kernel of a reverse pass is launched with, where that is found without a look at the data; else None."""
+    if stage.fixed is not None:
+        return None
+    if adjoint.layout.scratch and stage.grid is None:
+        if not _in_rows(stage.kernel, call):
+            return None
+        state.scratch = _nothing(adjoint)
+    return stage_arguments(stage, call, state, width)
+
+
+def _in_rows(kernel: Kernel, call: Call) -> bool:
+    """Whether the executor has memory of its own for a kernel's stacks."""
+    return call.executor.has_rows and kernel.in_rows is not None
+
+
+def _nothing(adjoint: Adjoint) -> dict[Buffer, Memory | None]:
+    """No memory for stacks."""
+    return {buffer: None for scratch in adjoint.layout.scratch for buffer in (scratch.base, *scratch.fields)}
+
+
+def _scratch(adjoint: Adjoint, kernel: Kernel, call: Call, state: State) -> None:
+    if not adjoint.layout.scratch:
+        return
+    if _in_rows(kernel, call):
+        state.scratch = _nothing(adjoint)
+        return
+    groups = -(-call.threads // GROUP)
+    for scratch, base in zip(adjoint.layout.scratch, _bases(adjoint, call, state, groups), strict=True):
+        state.scratch[scratch.base] = Memory(base)
+        for array in scratch.fields:
+            state.scratch[array] = Memory(call.executor.zeros(max(int(base[-1]), 1), dtype_of(array.element)))
+    state.overflow = Memory(call.executor.zeros(1, np.dtype(np.int32)))
+
+
+def _bases(adjoint: Adjoint, call: Call, state: State, groups: int) -> list[Any]:
+    """Where each group's part of a stack begins: from trip counts that the launch's numbers give, else by counting."""
+    bounds = adjoint.facts.get(("depths", call.key), lambda: depths(adjoint.unlaid, call.numbers(adjoint.primal)))
+    known = [bounds.get(scratch.stack) for scratch in adjoint.layout.scratch]
+    counted = _depths(adjoint, call, state, groups) if any(k is None for k in known) else []
+    bases = []
+    for number, depth in enumerate(known):
+        base = call.executor.zeros(groups + 1, np.dtype(np.int64))
+        base[1:] = GROUP if depth is None else GROUP * depth
+        if depth is None:
+            base[1:] *= counted[number]
+        bases.append(base.cumsum())
+    return bases
+
+
+def _depths(adjoint: Adjoint, call: Call, state: State, groups: int) -> list[Any]:
+    """The deepest stack of each group of threads, for each scratch."""
+    assert adjoint.counting is not None
+    arrays = [Memory(call.executor.zeros(groups * GROUP, np.dtype(np.int32))) for _ in adjoint.layout.scratch]
+    aside = State(state.primals, {}, state.logs)
+    stored = {s.buffer for s in walk_stmts(adjoint.counting.body) if isinstance(s, Store | Accumulate)}
+    for p in adjoint.counting_parameters:
+        if p.role in ("entry", "working") and p.position in state.entries:
+            memory = state.entries[p.position]
+            aside.entries[p.position] = copied(call, memory) if p.item in stored else memory
+    args = [arrays[p.position] if p.role == "depth" else argument_of(p, call, aside, 0) for p in adjoint.counting_parameters]
+    call.run(adjoint.counting, args)
+    return [a.root.reshape(groups, GROUP).max(axis=1) for a in arrays]

@@ -1,0 +1,108 @@
+"""What a tape does to memory, as actions that can be done again.
+
+Whatever a tape does while it records or reverses is one of a few things: a launch with fixed arguments, a copy, a clearing, the function of
+a rule. Each is a callable without arguments, bound to the memory that it works on. A program that repeats itself does the same actions
+again, without the analysis that led to them (see `repeating`), and so does a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from ..errors import LaunchError
+from .base import Prepared
+from .clear import clear_together
+
+Action: TypeAlias = "Callable[[], Any]"  # what it returns is true only if it failed
+
+
+@dataclass(frozen=True, eq=False)
+class ByPython:
+    """An action that is Python code of its own: it may read results, or make arrays. `name`, `where`: the operation and its place, `why`:
+    what a graph on a GPU cannot repeat; empty if it does nothing of the kind."""
+
+    run: Callable[[], None]
+    name: str
+    where: str
+    why: str
+
+    def __call__(self) -> None:
+        self.run()
+
+
+def perform(actions: Iterable[Action]) -> None:
+    """Does them in order. LaunchError where a launch fails for want of memory."""
+    for action in actions:
+        if action():
+            raise LaunchError(f"{named(action)}: out of memory")
+
+
+def perform_one(action: Action) -> None:
+    """Does it."""
+    perform((action,))
+
+
+def named(action: Action) -> str:
+    """What an action is called in messages."""
+    inner: Any = action
+    while isinstance(inner, partial | Prepared):
+        inner = inner.func
+    return str(getattr(inner, "__name__", inner)).removeprefix("gpuad_launch_")
+
+
+class Copying:
+    """Copies an array, or a number, into an array. A program has many: so it is as small as can be. `far`: a CPU's caches will have
+    forgotten it when it is read."""
+
+    __slots__ = ("far", "source", "target")
+
+    def __init__(self, target: Any, source: Any) -> None:
+        self.target, self.source, self.far = target, source, False
+
+    def __call__(self) -> None:
+        self.target[...] = self.source
+
+
+class Clearing:
+    """Sets an array to 0."""
+
+    __slots__ = ("target",)
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+
+    def __call__(self) -> None:
+        if not clear_together(self.target):
+            self.target.fill(0)
+
+
+def copying(target: Any, source: Any) -> Copying:
+    """Copies an array, or a number, into an array."""
+    return Copying(target, source)
+
+
+def clearing(target: Any) -> Clearing:
+    """Sets an array to 0."""
+    return Clearing(target)
+
+
+class Doing:
+    """Does actions as they come and keeps them; `dry`: only keeps them, since they have been done before."""
+
+    def __init__(self) -> None:
+        self.actions: list[Action] = []
+        self.dry = False
+
+    def do(self, action: Action) -> None:
+        """Does an action, unless dry."""
+        self.actions.append(action)
+        if not self.dry:
+            perform_one(action)
+
+    def taken(self) -> tuple[Action, ...]:
+        """What has come since the last call."""
+        found, self.actions = tuple(self.actions), []
+        return found

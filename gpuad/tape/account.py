@@ -1,0 +1,75 @@
+"""Why each byte was saved: the account of a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .operations import Operation
+from .recorded_launch import Launched
+from .versions import Allocation, Piece
+
+FASTER = "nobody; read in place of more memory"  # of a row's values
+
+
+@dataclass(frozen=True)
+class Row:
+    """`bytes` of the memory last called `name`, or of values of those names, were saved for `needed_by`, because `overwritten_by` wrote
+    there next, or, if it is FASTER, because a known program reads fewer bytes so."""
+
+    name: str
+    bytes: int
+    pieces: int
+    needed_by: str
+    overwritten_by: str
+
+
+@dataclass(frozen=True)
+class Account:
+    """Printable; one row for each (memory, needer, overwriter)."""
+
+    operations: int
+    rows: tuple[Row, ...]
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes of all rows."""
+        return sum(r.bytes for r in self.rows)
+
+    def __str__(self) -> str:
+        head = f"tape: {self.operations} operations; saved {self.saved_bytes} B in {sum(r.pieces for r in self.rows)} pieces"
+        lines = [f"  {r.name:<12} {r.bytes:>12} B  needed by {r.needed_by}, overwritten by {r.overwritten_by}" for r in self.rows]
+        return "\n".join([head, *lines])
+
+
+def account(operations: Sequence[Operation], allocations: Sequence[Allocation], made: Mapping[int, str]) -> Account:
+    """Sums the pieces of a recording by who needs and who overwrites them. `made`: where arrays were made, by address."""
+    sums: dict[tuple[str, str, str], list[int]] = {}
+    for a in allocations:
+        begin = 0
+        for piece in a.pieces:
+            by = operations[piece.time] if piece.time < len(operations) else None
+            name = f"(temporary of {made[a.address]})" if a.address in made else a.name
+            key = (name, _needer(operations, a, piece, begin), f"{by.name} ({by.where})" if by else "?")
+            entry = sums.setdefault(key, [0, 0])
+            entry[0] += piece.region.nbytes
+            entry[1] += 1
+            begin = piece.time
+    for needer in operations:
+        if isinstance(needer, Launched) and needer.kept is not None:
+            by = operations[needer.kept.overwriter] if needer.kept.overwriter is not None else None
+            why = f"{by.name} ({by.where})" if by is not None else FASTER
+            entry = sums.setdefault((needer.kept.names, f"{needer.name} ({needer.where})", why), [0, 0])
+            entry[0] += needer.kept.nbytes
+            entry[1] += 1
+    return Account(len(operations), tuple(Row(name, n, k, need, by) for (name, need, by), (n, k) in sums.items()))
+
+
+def _needer(operations: Sequence[Operation], allocation: Allocation, piece: Piece, begin: int) -> str:
+    """The last operation before the overwriting one whose adjoint reads the piece."""
+    for time in range(min(piece.time, len(operations) - 1), -1, -1):
+        operation = operations[time]
+        uses = (*operation.effects.before, *(operation.effects.after if time < piece.time else ()))
+        if any(u.allocation is allocation and u.region & piece.region for u in uses):
+            return f"{operation.name} ({operation.where})"
+    return "no adjoint (kept to restore, or on request)"

@@ -1,0 +1,229 @@
+"""The plan of a reversal: all that it will do to memory, as a list of actions, before the first of them is done.
+
+Operations are planned from the last to the first. Each is handed the versions that it needs (`finder`) and told which shadows count and
+where they live (`zero`, `lending`); what copies and clears for that comes before its launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any
+
+from ..arguments.annotations import address
+from ..arguments.deferred_clearing import Unseen
+from ..runtime.actions import Action, Doing
+from ..runtime.base import Executor
+from .arena import Arena, Pooled
+from .batching import batched
+from .in_place_seeds import Where, where_of
+from .launch_joining import Part, joined
+from .operations import Foreign, Operation
+from .recorded_launch import Launched
+from .region import EMPTY, Region
+from .rules import Ruled
+from .shadows import Shadows
+from .version_finder import VersionFinder
+from .versions import Allocation, Versions, clearing_of, placing
+from .zero_regions import Stale, Step, elements, last_step, step_at_home, step_of, step_of_rule
+
+Seeds = Sequence[tuple[Any, Region]]  # flat shadows, and the elements of each that get a seed
+
+
+PATIENCE = 1.0  # by how much the time has to be worth it before launches are joined; 0: at once, for tests
+_LOOKING = 1e-3  # seconds that joining takes, about, for each action
+_COMPILING = 1.0  # and for all that is compiled
+
+_END = ("the end", "reverse")  # whose actions these are
+
+
+@dataclass(frozen=True, eq=False)
+class Owed:
+    """Elements of a shadow that are zero after a reversal: cleared then only if the caller has seen the shadow."""
+
+    unseen: Unseen
+    root: Any
+    region: Region
+    actions: Sequence[Action]
+
+    def settle(self) -> None:
+        """Clears them, or notes that this has to be done."""
+        self.unseen.owe({where_of(self.root): (self.region, self.actions)})
+
+
+@dataclass(eq=False)
+class Plan:
+    """What a reversal does, and for each action the name and the place of its operation; `assembled`: bytes copied to put versions
+    together; `placed`: shadows whose seeds it reads or copies itself; `again`: what does the same with fewer calls, for a program that
+    comes again, and, once they have been looked for (`joined`), with fewer launches. `begins`: elements that it takes for zero at the
+    start, whatever they hold; `owed`: those that nobody has seen and that are not cleared at the end; `unseen`: all shadows of the program
+    that may owe something when it begins; `unused`: why all that it leads to is zero, if it is (`reaching`)."""
+
+    actions: tuple[Action, ...]
+    names: tuple[str, ...]
+    places: tuple[str, ...]
+    assembled: int
+    placed: frozenset[Where] = frozenset()
+    begins: Mapping[Where, Region] = field(default_factory=dict)
+    owed: tuple[Owed, ...] = ()
+    unseen: tuple[Unseen, ...] = ()
+    unused: str = ""
+    runs: int = 0
+    again: tuple[Action, ...] = ()
+    joined: bool = False
+    first: float = 0.0  # seconds that the first reversal took, with its plan
+    later: float = 0.0  # and all that came after it
+
+    @property
+    def parts(self) -> list[Part]:
+        """The actions with their names and places."""
+        return list(zip(self.actions, self.names, self.places, strict=True))
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether what it owes was seen since it was made."""
+        return any(owed.unseen.seen for owed in self.owed)
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Around what is done. What other reversals owe to shadows of this program is cleared before, unless that is all the same here;
+        what is owed after it is cleared or noted. If it fails, perhaps before it came to any shadow, the same is owed as before."""
+        forgiven = [(unseen, unseen.forgivable(self.begins)) for unseen in self.unseen if unseen.owed]
+        begin = perf_counter()
+        try:
+            for unseen, owed in forgiven:
+                unseen.forgive(owed)
+            yield
+        except BaseException:
+            for unseen, owed in forgiven:
+                unseen.owe(owed)
+            raise
+        for owing in self.owed:
+            owing.settle()
+        took = perf_counter() - begin
+        self.first, self.later = (self.first + took, 0.0) if self.runs == 1 else (self.first, self.later + took)
+
+    def now(self, executor: Executor) -> tuple[Action, ...]:
+        """What is to be done this time. Launches that follow each other are one where that is the same, once that is worth the time that it
+        takes to find out; `executor`: theirs."""
+        self.runs += 1
+        if self.runs > 1 and not self.joined and self._pays():
+            self.again, self.joined = batched(action for action, _, _ in joined(self.parts, executor)), True
+        elif self.runs == 2:
+            self.again = batched(self.actions)
+        return self.again or self.actions
+
+    def _pays(self) -> bool:
+        """Whether joining launches takes a quarter of what the first reversal took, or no longer than all that came after it: so it never
+        more than doubles what a program costs, however often it comes, and its second reversal is not much slower than its first."""
+        cost = PATIENCE * (_LOOKING * len(self.actions) + _COMPILING)
+        return cost <= self.first / 4 or cost <= self.later
+
+
+@dataclass(frozen=True, eq=False)
+class Reversal:
+    """A recording to be reversed. `transient`: memory for one operation at a time. `executors`: without and with exact products."""
+
+    operations: Sequence[Operation]
+    allocations: Mapping[int, Allocation]
+    shadows: Shadows
+    transient: Arena
+    executors: tuple[Executor, Executor]
+
+    def plan(self, stale: Stale, seeds: Seeds | None, temporaries: Sequence[Any], restore: bool) -> Plan:
+        """The plan for seeds, or for the raw rule (None). Kernels are compiled. `restore`: primals are what they were at the end."""
+        begin = perf_counter()
+        placed = frozenset(stale.placements.seeds)
+        begun = self.shadows.cleared(self.allocations, seeds) if seeds is not None else {}
+        begins = {where: region for where, (_, region) in begun.items()}
+        steps = self.steps(stale, begun, seeds, temporaries)
+        unseen = self.shadows.unseen
+        doing = Doing()
+        doing.dry = True
+        finder = VersionFinder(self.transient, Versions(), doing.do)
+        pools = [Pooled(executor, self.transient) for executor in self.executors]
+        owners: list[tuple[str, str]] = []
+        for time in range(len(self.operations) - 1, -1, -1):
+            operation, step = self.operations[time], steps.get(time)
+            finder.reach(operation, time)
+            self.transient.reset()
+            if step is not None:
+                doing.actions += step.begin()
+                doing.actions += self.adjoint(operation, step, finder, pools)
+            owners += [(operation.name, operation.where)] * (len(doing.actions) - len(owners))
+        last, owed = self.owing(steps[-1], begins, unseen)
+        doing.actions += last.begin()
+        doing.actions += self.restored(finder.versions) if restore else ()
+        actions = doing.taken()
+        owners += [_END] * (len(actions) - len(owners))
+        names, places = tuple(n for n, _ in owners), tuple(w for _, w in owners)
+        plan = Plan(actions, names, places, finder.assembled, placed, begins, owed, tuple(unseen.values()))
+        plan.first = perf_counter() - begin
+        return plan
+
+    def owing(self, last: Step, begins: Mapping[Where, Region], unseen: Mapping[int, Unseen]) -> tuple[Step, tuple[Owed, ...]]:
+        """What comes last without the clearing of shadows that nobody has seen, on a CPU: elsewhere it would have to wait for a stream.
+        What is owed is what the next reversal of this program begins with."""
+        if self.executors[0].stream() is not None:
+            return last, ()
+        owed = [
+            Owed(found, root, region, clearing_of(root, region))
+            for root, region in last.cleared
+            if (found := unseen.get(address(root))) is not None and not found.seen and region <= begins.get(where_of(root), EMPTY)
+        ]
+        kept = {where_of(o.root) for o in owed}
+        return replace(last, cleared=tuple((root, region) for root, region in last.cleared if where_of(root) not in kept)), tuple(owed)
+
+    def steps(
+        self, stale: Stale, begun: Mapping[Where, tuple[Any, Region]], seeds: Seeds | None, temporaries: Sequence[Any]
+    ) -> dict[int, Step]:
+        """How each operation is reversed, compiled, and at -1 what comes last. What is not in it has nothing to do."""
+        for root, part in begun.values():
+            stale.add(root, part)
+        for root, region in seeds or ():
+            stale.drop(root, region)
+        stale.lending.settle(temporaries, stale.alive)
+        steps: dict[int, Step] = {}
+        compiled: set[tuple[int, bool]] = set()
+        for time in range(len(self.operations) - 1, -1, -1):
+            operation = self.operations[time]
+            step = _step(operation, stale)
+            if step is not None:
+                steps[time] = step
+            if not isinstance(operation, Launched) or step is None:
+                continue
+            wanted = [k for s in step.stages for k in s.kernels if (id(k), operation.call.exact) not in compiled]
+            compiled.update((id(k), operation.call.exact) for k in wanted)
+            if wanted:
+                operation.call.prepare(wanted)
+        steps[-1] = last_step(stale)
+        return steps
+
+    def adjoint(self, operation: Operation, step: Step, finder: VersionFinder, pools: Sequence[Pooled]) -> list[Action]:
+        """What runs the adjoint of an operation."""
+        if isinstance(operation, Foreign):
+            return operation.reverse()
+        if isinstance(operation, Ruled):
+            return [operation.reverse(finder)]
+        assert isinstance(operation, Launched)
+        return operation.reverse(finder, step.stages, step.moved, pools[operation.call.exact]) if step.stages else []
+
+    def restored(self, versions: Versions) -> list[Action]:
+        """What puts the state before the recording back."""
+        found: list[Action] = []
+        for a in self.allocations.values():
+            versions.back_to(a, 0)
+            for part, piece in versions.sources(a, a.initial):
+                found += placing(piece, part, a.root, 0) if piece is not None else []
+        return found
+
+
+def _step(operation: Operation, stale: Stale) -> Step | None:
+    if isinstance(operation, Launched):
+        return step_of(operation, stale)
+    if isinstance(operation, Ruled):
+        return step_of_rule(operation, stale)
+    assert isinstance(operation, Foreign)
+    return step_at_home([elements(view) for view in operation.cleared], stale)

@@ -1,0 +1,257 @@
+"""The command line: adjoints of CUDA files, checks, what this machine has, and a demonstration.
+
+Every command either does what it says and exits with 0, or prints what is wrong (`file:line:column: error: ...`, the line, a caret) and
+exits with 1. Source text and explanations go to the standard output as they are, so that they can be piped; tables are for people.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+try:
+    import typer
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.table import Table
+except ImportError as missing:  # the library does without them
+    raise SystemExit(f"gpuad's commands need {missing.name}: pip install 'gpuad[cli]'") from None
+
+from .. import api, testing
+from ..arguments.annotations import Active, Const, Duplicated
+from ..errors import GpuadError
+from ..ir.records import numbers
+from ..ir.surface import Declaration
+from ..ir.types import Pointer, Type
+from . import doctor
+from .cases import Case, read
+from .demo import gray_scott, wave
+from .demo.outcome import Outcome, check_drawable, draw
+
+_PLACED = re.compile(r".+?: error: ")  # a message that says where itself
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+SourcePath = Annotated[Path, typer.Argument(metavar="FILE.cu", help="CUDA source")]
+KernelName = Annotated[str | None, typer.Option("--kernel", "-k", help="kernel name or name expression; not needed if there is one")]
+ConstNames = Annotated[list[str] | None, typer.Option("--const", help="a parameter without a gradient; may be repeated")]
+SharedBytes = Annotated[int, typer.Option("--shared-mem", min=0, help="bytes of dynamic shared memory, for a kernel that uses it")]
+Defines = Annotated[list[str] | None, typer.Option("--define", "-D", help="a macro, such as BLOCK=128; may be repeated")]
+SizeValues = Annotated[list[str] | None, typer.Option("--size", help="a size of the file's cases, such as n=1000; may be repeated")]
+
+
+def main() -> None:
+    """Entry point of the command `gpuad`."""
+    app()
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            print(f"gpuad {metadata.version('gpuad')}")
+        except metadata.PackageNotFoundError:
+            print("gpuad, run from its folder: it is not installed")
+        raise typer.Exit
+
+
+@app.callback()
+def _about(
+    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="print the version and exit")] = False,
+) -> None:
+    """Differentiates CUDA kernels that overwrite their arguments in place."""
+
+
+@app.command()
+def grad(
+    file: SourcePath,
+    kernel: KernelName = None,
+    const: ConstNames = None,
+    shared_mem: SharedBytes = 0,
+    define: Defines = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="where to write the adjoint; default is the standard output")
+    ] = None,
+) -> None:
+    """Prints the adjoint of a kernel as CUDA source. All pointers to floats and all floats carry a gradient, except --const ones."""
+    with _reported(file):
+        text = _adjoint(file, kernel, const or (), shared_mem, define or ()).source
+        text += "" if text.endswith("\n") else "\n"
+        if output is None:
+            sys.stdout.write(text)
+        else:
+            output.write_text(text, encoding="utf-8")
+
+
+@app.command()
+def explain(
+    file: SourcePath, kernel: KernelName = None, const: ConstNames = None, shared_mem: SharedBytes = 0, define: Defines = None
+) -> None:
+    """Says what the adjoint saves and why, and how each gradient adds up."""
+    with _reported(file):
+        print(_adjoint(file, kernel, const or (), shared_mem, define or ()).explain())
+
+
+@app.command()
+def check(
+    file: SourcePath,
+    kernel: KernelName = None,
+    size: SizeValues = None,
+    directions: Annotated[int, typer.Option(min=1, help="random directions to try")] = 3,
+    seed: Annotated[int, typer.Option(help="of inputs and directions")] = 0,
+) -> None:
+    """Checks gradient, races and bounds. Runs the cases that the file describes in its comment `/*gpuad ... */`."""
+    with _reported(file):
+        sizes = _sizes(size or ())
+        cases = [c for c in read(file) if kernel in (None, c.kernel)]
+        if not cases:
+            raise GpuadError(f"{file}: error: no case for the kernel `{kernel}`")
+        if unknown := sorted(set(sizes) - {name for c in cases for name in c.sizes}):
+            raise GpuadError(f"{file}: error: no case has a size `{unknown[0]}`")
+        passed = [_check_case(file, c, sizes, directions, seed) for c in cases]
+    raise typer.Exit(0 if all(passed) else 1)
+
+
+@app.command(name="doctor")
+def doctor_() -> None:
+    """Lists what this machine has and lacks. Says what to do about what is missing."""
+    findings = doctor.examine()
+    table = Table("", "", "found", "what to do", box=None, header_style="dim")
+    for finding in findings:
+        mark = "[green]yes[/]" if finding.found else "[yellow]no[/]"
+        table.add_row(mark, *map(escape, (finding.what, finding.detail, finding.advice)))
+    Console().print(table)
+    usable, sentence = doctor.verdict(findings)
+    print(sentence)
+    raise typer.Exit(0 if usable else 1)
+
+
+class Program(StrEnum):
+    """What `gpuad demo` can run."""
+
+    wave = "wave"
+    gray_scott = "gray-scott"
+
+
+PROGRAMS: Mapping[Program, Any] = {Program.wave: wave, Program.gray_scott: gray_scott}
+
+
+@app.command(name="demo")
+def demo_(
+    program: Annotated[Program, typer.Option(help="wave: a plate from its sound; gray-scott: seeds from what has grown")] = Program.wave,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="where to write the picture; default is gpuad-demo.png, gpuad-demo-gray-scott.png")
+    ] = None,
+    iterations: Annotated[int | None, typer.Option(min=1, help="at most so many iterations")] = None,
+) -> None:
+    """Recovers a map from what it causes. Every iteration reverses hundreds of in-place launches."""
+    module = PROGRAMS[program]
+    output = output or Path("gpuad-demo.png" if program is Program.wave else f"gpuad-demo-{program}.png")
+    with _reported(output):
+        check_drawable(output)
+        outcome = _inversion(module, module.Setting() if iterations is None else module.Setting(iterations=iterations))
+        draw(outcome, output, module.QUANTITY)
+    print(f"misfit {outcome.loss:.2%} of the start, error of the map {outcome.error:.0%} of the start; picture: {output}")
+    if not outcome.succeeded:
+        print("error: the map was not recovered (misfit at most 1 %, error at most 50 % wanted)", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def _inversion(program: Any, setting: Any) -> Outcome:
+    library = testing.array_module()
+    columns = (TextColumn("[progress.description]{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(f"inversion on {'the GPU' if library is not np else 'the CPU'}", total=setting.iterations, state="")
+
+        def report(number: int, loss: float, error: float) -> None:
+            progress.update(task, completed=number, state=f"misfit {loss:7.2%}  map error {error:4.0%}")
+
+        outcome: Outcome = program.invert(setting, library, report)
+        progress.update(task, total=len(outcome.losses) - 1)
+    return outcome
+
+
+# --- pieces --------------------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _reported(file: Path) -> Iterator[None]:
+    """Turns errors into a message on the standard error and exit status 1, without a traceback."""
+    try:
+        yield
+    except GpuadError as error:
+        text = str(error)
+        print(text if _PLACED.match(text) else f"error: {text}", file=sys.stderr)
+        raise typer.Exit(1) from None
+    except BrokenPipeError:  # whoever read the text has had enough of it, as `head` has: the command line ends without a word
+        raise
+    except OSError as error:
+        print(f"{error.filename or file}: error: {error.strerror or error}", file=sys.stderr)
+        raise typer.Exit(1) from None
+
+
+def _adjoint(file: Path, name: str | None, const: Sequence[str], shared_mem: int, define: Sequence[str]) -> Any:
+    kernel = api.kernel(file, name or _only_kernel(file), options=[f"-D{macro}" for macro in define])
+    return kernel.adjoint(*_activity(kernel.parameters, const), shared_mem=shared_mem)
+
+
+def _only_kernel(file: Path) -> str:
+    """The name of the file's kernel, if it has one."""
+    text = file.read_text(encoding="utf-8")
+    bare = re.sub(r"//[^\n]*|/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.DOTALL)
+    names = re.findall(r"__global__\b[^;{(]*?(?:__launch_bounds__\s*\([^)]*\)\s*[^;{(]*?)?(\w+)\s*\(", bare)
+    if len(names) == 1:
+        return str(names[0])
+    what = f"has the kernels {', '.join(names)}; choose one with --kernel" if names else "has no `__global__` function"
+    if not names and file.suffix == ".py":
+        what += "; a kernel written in Python is made by the file that defines it: k.adjoint(...), gpuad.testing.check_gradient(k, args)"
+    raise GpuadError(f"{file}: error: the file {what}")
+
+
+def _activity(parameters: Sequence[Declaration], const: Sequence[str]) -> list[type]:
+    """Duplicated for pointers to floats, Active for floats, Const for the rest and for `const`; by position, since a parameter may have the
+    name of an option of ours."""
+    names = [d.name for d in parameters]
+    for name in const:
+        if name not in names:
+            raise GpuadError(f"--const {name}: error: there is no parameter `{name}`; there are {', '.join(names)}")
+    active = [Duplicated if isinstance(d.type, Pointer) else Active for d in parameters]
+    return [a if d.name not in const and _is_float(d.type) else Const for d, a in zip(parameters, active, strict=True)]
+
+
+def _is_float(type_: Type) -> bool:
+    return any(number.is_float for number in numbers(type_.element if isinstance(type_, Pointer) else type_))
+
+
+def _sizes(options: Sequence[str]) -> dict[str, int]:
+    found = {}
+    for option in options:
+        name, _, number = option.partition("=")
+        if not number.isdigit():
+            raise GpuadError(f"--size {option}: error: write a name and a whole number, such as n=1000")
+        found[name.strip()] = int(number)
+    return found
+
+
+def _check_case(file: Path, case: Case, sizes: Mapping[str, int], directions: int, seed: int) -> bool:
+    try:
+        kernel = api.kernel(file, case.kernel)
+        own = {name: number for name, number in sizes.items() if name in case.sizes}
+        made = case.arrays({d.name: d.type for d in kernel.parameters}, seed, own)
+        args = tuple(case.annotated(name, value) for name, value in made.items())
+        grid, block, shared_mem = case.geometry(own)
+        report = testing.check_gradient(kernel, args, grid=grid, block=block, shared_mem=shared_mem, directions=directions, seed=seed)
+    except (AssertionError, GpuadError) as failure:
+        text = str(failure)
+        print(f"{text}\nin the case at {case.span}" if _PLACED.match(text) else f"{case.span}: error: {text}", file=sys.stderr)
+        return False
+    print(f"{case.span}: {report}")
+    return True
