@@ -41,6 +41,7 @@ FLOORS = (
 CUPY = "gpuad.runtime.cuda"
 
 
+@cache
 def modules() -> dict[str, Path]:
     names = {path: ".".join(("gpuad", *path.relative_to(PACKAGE).with_suffix("").parts)) for path in sorted(PACKAGE.rglob("*.py"))}
     return {name.removesuffix(".__init__"): path for path, name in names.items()}
