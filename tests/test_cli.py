@@ -19,6 +19,7 @@ from gpuad.arguments.annotations import Active, Const, Duplicated
 from gpuad.errors import UnsupportedError
 from gpuad.ir.surface import Declaration
 from gpuad.ir.types import F32, I32, Pointer
+from gpuad.pipeline import passes
 from gpuad.source import SourceFile, Span
 from gpuad.tools import cli, doctor
 from gpuad.tools.cases import kernel_folder
@@ -114,6 +115,33 @@ def test_macros(command: str, tmp_path: Path) -> None:
 
 def test_explain(file: Path, seen: dict[str, Any]) -> None:
     assert run("explain", file).stdout == "saved nothing\n"
+
+
+HEAT = Path(__file__).parents[1] / "kernels" / "heat.cu"
+
+
+def test_show_lists_the_passes_in_order() -> None:
+    result = run("show", HEAT)
+    assert result.exit_code == 0, result.output
+    names = [line.split()[0] for line in result.stdout.splitlines()]
+    wanted = [*(p.__name__ for p in (*passes.PRIMAL, *passes.CANONICAL, *passes.ADJOINT)), "stack_layout", "accumulate"]
+    assert [n for n in names if n in wanted] == wanted and names[0] == "normalize"
+    assert "gather" not in names and {"gather", "rest"} <= {line.split()[0] for line in run("show", HEAT, "--launched").stdout.splitlines()}
+
+
+def test_show_a_stage_and_what_a_pass_has_changed() -> None:
+    """Which pass introduced a statement: the accumulations are there from the reverse sweep on, and atomic when the last pass is done."""
+    assert "du[" not in run("show", HEAT, "--stage", "named_operands").stdout
+    assert "  du[i] += " in run("show", HEAT, "--stage", "reverse").stdout
+    changed = run("show", HEAT, "--stage", "accumulate", "--against", "stack_layout").stdout
+    assert any(line.startswith("+") and "du[" in line and "atomic" in line for line in changed.splitlines()), changed
+
+
+def test_show_refuses_what_is_no_pass(tmp_path: Path) -> None:
+    result = run("show", HEAT, "--stage", "magic")
+    assert result.exit_code == 1 and "there is no such pass here; there are normalize, " in result.stderr
+    (tmp_path / "k.cu").write_text('extern "C" __global__ void k(float* x) { x[0] *= 2.0f; }')
+    assert "no launch description" in run("show", tmp_path / "k.cu", "--launched").stderr
 
 
 @pytest.mark.parametrize("command", ["grad", "explain"])

@@ -25,7 +25,7 @@ from gpuad.ir.nodes import Accumulate, How, Take
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.ir.types import Space
 from gpuad.pipeline import proof_checks, schedule
-from gpuad.pipeline.passes import Variant
+from gpuad.pipeline.pattern import Variant
 from gpuad.runtime.host import Host
 from gpuad.runtime.reference import RaceError
 

@@ -12,7 +12,7 @@ from gpuad import Duplicated
 from gpuad.ir.nodes import Push
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.ir.types import F64
-from gpuad.pipeline.passes import Pattern
+from gpuad.pipeline.pattern import Pattern
 from gpuad.testing import check_gradient
 
 NEXT = "r = r * 1664525u + 1013904223u; q ^= r >> 3; p += q * 7u;"

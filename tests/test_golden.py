@@ -17,7 +17,8 @@ from gpuad import Duplicated
 from gpuad.frontend.cuda.options import INCLUDE
 from gpuad.ir.nodes import Buffer, Stmt, Var
 from gpuad.ir.rewrite import walk_stmts
-from gpuad.pipeline.passes import Adjoint, Pattern
+from gpuad.pipeline.adjoint import Adjoint
+from gpuad.pipeline.pattern import Pattern
 
 
 @cache

@@ -21,7 +21,7 @@ from gpuad.ir.nodes import Kernel
 from gpuad.ir.shared import DECLARED_BYTES, OWN_BYTES, dynamic_bytes, shared_arrays, shared_bytes
 from gpuad.ir.types import F64
 from gpuad.ir.verify import verify
-from gpuad.pipeline.passes import Pattern
+from gpuad.pipeline.pattern import Pattern
 from gpuad.runtime import nvrtc
 from gpuad.runtime.base import Argument, Dim3, Memory
 from gpuad.runtime.reference import Reference

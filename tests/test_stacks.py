@@ -13,7 +13,7 @@ from gpuad import Duplicated, pipeline
 from gpuad.ir.nodes import Push
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.ir.types import F64
-from gpuad.pipeline.passes import Pattern
+from gpuad.pipeline.pattern import Pattern
 from gpuad.runtime.host import Host
 from gpuad.runtime.reference import Reference
 from gpuad.testing import check_gradient

@@ -19,7 +19,8 @@ from gpuad.ir.nodes import Buffer, For, Take
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.ir.types import F64
 from gpuad.pipeline import store_checks
-from gpuad.pipeline.passes import Pattern, reverse_of
+from gpuad.pipeline.passes import reverse_of
+from gpuad.pipeline.pattern import Pattern
 from gpuad.runtime import nvrtc
 from gpuad.runtime.block_serialisation import serial
 from gpuad.runtime.reference import RaceError, Reference

@@ -40,6 +40,7 @@ from ..ir.nodes import (
 )
 from ..ir.polynomials import Polynomial
 from ..ir.rewrite import blocks, defined, walk_stmts
+from ..ir.stages import tried
 from ..optimize.dead_code import prune
 from ..optimize.simplify import forward_arrays
 from ..optimize.tile_privatisation import share
@@ -129,14 +130,17 @@ class _Task:
             versions = Versions(saved, working, exits, dict(self.logs), marked, unseen, self.shots, idle)
             inputs = Inputs(self.primal, self.activity, self.facts, self.shadows, versions, fragile | kept, self.marks)
             body, stacks = reverse(inputs, names)
+            tried("reverse", replace(self.primal, body=body))
             body, origin, arrays = unique(body, names)
             body = prune(body, private=saved.values())
+            tried("dead_code", replace(self.primal, body=body))
             found, late = needed | self._needed(body, origin), again | self._again(body, origin)
             if (found, late) == (needed, again):
                 if self.shots is not None:
                     body = prune(forward_arrays(body), private=saved.values())
                 if self.analyse:
                     body = prune(leave_least(body, origin, saved.values(), first, names), private=saved.values())
+                    tried("iteration_checkpoints", replace(self.primal, body=body))
                 return _summary(share(body, arrays), self.primal, saved, working, stacks)
             needed, again = found, late
 

@@ -13,7 +13,8 @@ from ..ir.surface import Function
 from ..ir.types import Space
 from ..optimize.tile_privatisation import tiles
 from ..pipeline import Call, Stage
-from ..pipeline.passes import Adjoint, Parameter
+from ..pipeline.adjoint import Adjoint
+from ..pipeline.pattern import Parameter
 
 
 def contract(function: Function, adjoint: Adjoint, stages: Sequence[Stage], plain: frozenset[Buffer], call: Call | None) -> str:

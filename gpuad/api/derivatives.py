@@ -14,7 +14,7 @@ from .. import pipeline
 from ..accumulate.fixed_point import fixed_point
 from ..errors import LaunchError, UnsupportedError
 from ..pipeline import Call, State
-from ..pipeline.passes import Tangent
+from ..pipeline.adjoint import Tangent
 from .argument_flattening import Whole
 from .call_replay import Words, made_again
 from .dropped_gradients import check_flow, kept_seeds, outside_of_tapes

@@ -9,7 +9,7 @@ from .. import pipeline
 from ..analysis.activity import Escape
 from ..errors import ShadowError, TapeError
 from ..pipeline import Call
-from ..pipeline.passes import Adjoint
+from ..pipeline.adjoint import Adjoint
 from .kernels import Kernel
 from .recorder import current as recording
 

@@ -13,7 +13,7 @@ from ..ir.nodes import Accumulate, Alloc, Atomic, Buffer, How, Load, Stmt, Store
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Function
 from ..pipeline import Call, Stage
-from ..pipeline.passes import Adjoint
+from ..pipeline.adjoint import Adjoint
 from .contract import contract, filled, gathered, shadow_parameters
 
 

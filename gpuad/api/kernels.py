@@ -31,7 +31,9 @@ from ..ir.surface import Declaration, Function, Global, uses_dynamic
 from ..ir.types import Pointer, Scalar, value_type
 from ..memo import Facts
 from ..pipeline import Call, executor_of
-from ..pipeline.passes import Adjoint, Pattern, Tangent, primal_of, reverse_of, second_of, tangent_of
+from ..pipeline.adjoint import Adjoint, Tangent
+from ..pipeline.passes import primal_of, reverse_of, second_of, tangent_of
+from ..pipeline.pattern import Pattern
 from ..recursion_limit import room
 from ..source import SourceFile
 from .argument_flattening import Completing, Whole

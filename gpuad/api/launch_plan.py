@@ -15,7 +15,8 @@ import numpy as np
 from .. import fusion, pipeline
 from ..ir.nodes import Kernel as IrKernel
 from ..pipeline import Call, executor_of
-from ..pipeline.passes import Adjoint, Parameter
+from ..pipeline.adjoint import Adjoint
+from ..pipeline.pattern import Parameter
 from ..runtime.base import Dim3
 from .call_replay import Launch, Words, note
 from .dropped_gradients import check_flow

@@ -12,7 +12,8 @@ from typing import Any
 from .. import pipeline
 from ..ir.nodes import Kernel as IrKernel
 from ..pipeline import Call
-from ..pipeline.passes import Parameter, Tangent
+from ..pipeline.adjoint import Tangent
+from ..pipeline.pattern import Parameter
 from ..runtime.base import Dim3, Memory
 from .call_replay import Fresh, Launch
 from .dropped_gradients import kept_seeds

@@ -15,7 +15,8 @@ from ..ir.records import split_parameter
 from ..ir.surface import Function
 from ..ir.types import Scalar
 from ..pipeline import Call, State
-from ..pipeline.passes import Adjoint, Pattern
+from ..pipeline.adjoint import Adjoint
+from ..pipeline.pattern import Pattern
 from .dropped_gradients import dropped, kept_seeds, outside_of_tapes
 from .kernels import SHADOWED, Family, Kernel, Planned, kernel, pattern_of
 from .launch_plan import exactly, once

@@ -18,8 +18,9 @@ from ..ir.nodes import Alloc, Barrier, Block, Buffer, Kernel, Load, Shuffle, Tel
 from ..ir.rewrite import walk_stmts
 from ..ir.types import Space
 from ..ir.verify import verify
+from ..pipeline.adjoint import Adjoint
 from ..pipeline.calls import Call, plain_allowed
-from ..pipeline.passes import Adjoint, Parameter
+from ..pipeline.pattern import Parameter
 from ..pipeline.schedule import Stage
 from .forward_reverse_kernel import fused, preceded
 

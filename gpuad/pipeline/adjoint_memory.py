@@ -17,8 +17,9 @@ from ..ir.dtypes import dtype_of
 from ..ir.nodes import Buffer
 from ..ir.types import Scalar
 from ..runtime.base import Memory
+from .adjoint import Adjoint, Judged
 from .calls import Call
-from .passes import Adjoint, Judged, Parameter
+from .pattern import Parameter
 
 
 @dataclass

@@ -17,8 +17,9 @@ from ..context_variables import scoped
 from ..ir.nodes import Block, Buffer, Kernel, Store, Var
 from ..ir.rewrite import walk_stmts
 from ..runtime.base import Dim3
+from .adjoint import Adjoint
 from .calls import Call
-from .passes import Adjoint, Parameter
+from .pattern import Parameter
 
 Numbers = Mapping[tuple[str, int], int]
 _certifying: ContextVar[bool | None] = ContextVar("certifying", default=None)

@@ -23,7 +23,7 @@ from ..ir.nodes import Buffer, Kernel
 from ..runtime.base import Memory
 from .adjoint_memory import State, argument_of, copied
 from .calls import Call
-from .passes import Parameter
+from .pattern import Parameter
 
 VARIABLE = "GPUAD_DETERMINISTIC"
 _wanted: ContextVar[bool | None] = ContextVar("deterministic", default=None)

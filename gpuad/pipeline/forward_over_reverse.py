@@ -11,9 +11,10 @@ from ..errors import ShadowError
 from ..ir.dtypes import dtype_of
 from ..ir.types import HALVES
 from ..runtime.base import Memory
+from .adjoint import Adjoint
 from .adjoint_memory import State, argument_of, before, copied, shadow_of
 from .calls import Call
-from .passes import Adjoint, Parameter
+from .pattern import Parameter
 
 
 def paired(name: str, call: Call, directions: Sequence[Any], origins: Sequence[int]) -> list[Any]:

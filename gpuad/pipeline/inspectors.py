@@ -18,9 +18,9 @@ from ..inspect.barrier_phase import NOTES, Intervals
 from ..inspect.injectivity import MOST, Census
 from ..ir.nodes import Buffer
 from ..runtime.base import Executor, Memory
+from .adjoint import Adjoint
 from .adjoint_memory import shadow_of
 from .calls import Call
-from .passes import Adjoint
 
 _TRIED = 16  # sets of numbers of one kernel; a program that has other numbers at each launch is not asked for ever
 _RUNS = 1 << 16

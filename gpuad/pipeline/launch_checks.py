@@ -13,9 +13,9 @@ from ..errors import LaunchError, ShadowError
 from ..ir.nodes import Buffer, Kernel, Load
 from ..ir.rewrite import walk_stmts
 from ..optimize.tile_privatisation import tiles
+from .adjoint import Adjoint
 from .adjoint_memory import fingerprint
 from .calls import Call
-from .passes import Adjoint
 
 
 def check_device(call: Call) -> None:

@@ -22,12 +22,13 @@ from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Buffer, Kernel, Load, Store
 from ..ir.rewrite import walk_stmts
 from ..runtime.base import Dim3, Memory
+from .adjoint import Adjoint
 from .adjoint_memory import State, argument_of, copied, shadow_of
 from .calls import Call, analysing, plain_allowed
 from .certificates import certifying, not_certified, run_of, threads_meet
 from .deterministic import in_fixed_point, run_fixed
 from .inspectors import apart, may_be_apart, one_by_one
-from .passes import Adjoint, Parameter, Variant
+from .pattern import Parameter, Variant
 from .proof_checks import check_proofs, wanted
 from .store_checks import stored_alike
 

@@ -19,9 +19,9 @@ from ..inspect.store_conflicts import Claims, contested, is_plain_write, telling
 from ..ir.nodes import Accumulate, Atomic, Buffer, Load, Store
 from ..ir.rewrite import walk_stmts
 from ..runtime.base import Memory
+from .adjoint import Judged
 from .adjoint_memory import copied
 from .calls import Call
-from .passes import Judged
 
 
 def check_stores(adjoint: Judged, call: Call) -> None:

@@ -12,7 +12,8 @@ from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Store
 from ..ir.rewrite import walk_stmts
 from ..ir.verify import verify
 from ..optimize.simplify import simplify
-from ..pipeline.passes import Adjoint, Parameter, stack_parameters
+from ..pipeline.adjoint import Adjoint
+from ..pipeline.pattern import Parameter, stack_parameters
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from .. import pipeline
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Kernel
 from ..pipeline import Call, State
-from ..pipeline.passes import Adjoint
+from ..pipeline.adjoint import Adjoint
 from ..runtime.actions import Doing
 from ..runtime.base import Memory
 from .checkpoint_extraction import Extraction, is_light, write_values, writes_values

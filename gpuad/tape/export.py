@@ -33,7 +33,8 @@ from ..ir.rewrite import walk_stmts
 from ..ir.shared import dynamic_bytes
 from ..optimize.barriers import waits
 from ..pipeline import Call, Stage
-from ..pipeline.passes import Adjoint, Parameter
+from ..pipeline.adjoint import Adjoint
+from ..pipeline.pattern import Parameter
 from ..runtime.base import Dim3
 from ..runtime.block_serialisation import serial
 from .operations import Foreign, Operation

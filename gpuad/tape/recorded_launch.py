@@ -12,7 +12,8 @@ from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store
 from ..ir.rewrite import walk_stmts
 from ..pipeline import Call, Stage, State
-from ..pipeline.passes import Adjoint, Parameter
+from ..pipeline.adjoint import Adjoint
+from ..pipeline.pattern import Parameter
 from ..runtime.actions import Action, ByPython
 from ..runtime.base import Memory
 from .arena import Pooled

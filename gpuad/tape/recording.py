@@ -17,7 +17,7 @@ from ..api import Kernel, pattern_of
 from ..arguments.annotations import BatchDuplicated, Duplicated, address, shadows_of_array
 from ..errors import ShadowError, TapeError
 from ..pipeline import Call
-from ..pipeline.passes import Adjoint
+from ..pipeline.adjoint import Adjoint
 from ..runtime.actions import Doing
 from ..runtime.array_locks import is_lent
 from ..runtime.base import Memory

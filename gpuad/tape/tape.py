@@ -33,7 +33,7 @@ from ..arguments.layouts import float_views
 from ..errors import ShadowError, TapeError
 from ..ir.dtypes import shadow_dtype
 from ..pipeline import Call, executor_of
-from ..pipeline.passes import Adjoint
+from ..pipeline.adjoint import Adjoint
 from ..runtime.actions import ByPython, perform
 from ..runtime.base import Memory
 from ..runtime.memory import owner_of

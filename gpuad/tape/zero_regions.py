@@ -25,7 +25,7 @@ from ..arguments.annotations import leaf_memory
 from ..ir.nodes import Accumulate, Block, Buffer, Load, Stmt, Take
 from ..ir.rewrite import touches
 from ..pipeline import Call, Stage
-from ..pipeline.passes import Adjoint
+from ..pipeline.adjoint import Adjoint
 from ..runtime.actions import Action
 from ..runtime.base import Memory
 from .copy_on_write import Copy, Lending

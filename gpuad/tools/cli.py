@@ -27,12 +27,14 @@ except ImportError as missing:  # the library does without them
     raise SystemExit(f"gpuad's commands need {missing.name}: pip install 'gpuad[cli]'") from None
 
 from .. import api, testing
+from ..api.explain import AdjointText
 from ..arguments.annotations import Active, Const, Duplicated
 from ..errors import GpuadError
 from ..ir.records import numbers
+from ..ir.rewrite import walk_stmts
 from ..ir.surface import Declaration
 from ..ir.types import Pointer, Type
-from . import doctor
+from . import doctor, stages
 from .cases import Case, read
 from .demo import gray_scott, wave
 from .demo.outcome import Outcome, check_drawable, draw
@@ -98,6 +100,27 @@ def explain(
     """Says what the adjoint saves and why, and how each gradient adds up."""
     with _reported(file):
         print(_adjoint(file, kernel, const or (), shared_mem, define or ()).explain())
+
+
+@app.command()
+def show(
+    file: SourcePath,
+    kernel: KernelName = None,
+    const: ConstNames = None,
+    shared_mem: SharedBytes = 0,
+    define: Defines = None,
+    stage: Annotated[str | None, typer.Option("--stage", "-s", help="the pass after which to look")] = None,
+    against: Annotated[str | None, typer.Option("--against", help="another pass: prints what changed from it to --stage")] = None,
+    launched: Annotated[bool, typer.Option("--launched", help="with the passes for the launch of the file's first case")] = False,
+) -> None:
+    """Shows a kernel as each pass of the pipeline leaves it. Without --stage, lists the passes in order, with how many statements there are
+    after each."""
+    with _reported(file):
+        found = stages.collected(lambda: _adjoint(file, kernel, const or (), shared_mem, define or (), launched))
+        if stage is None:
+            print("\n".join(f"{name:<24}{sum(1 for _ in walk_stmts(made.body)):>6} statements" for name, made in found.items()))
+        else:
+            print(stages.text(found, stage, against))
 
 
 @app.command()
@@ -198,9 +221,20 @@ def _reported(file: Path) -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
-def _adjoint(file: Path, name: str | None, const: Sequence[str], shared_mem: int, define: Sequence[str]) -> Any:
+def _adjoint(
+    file: Path, name: str | None, const: Sequence[str], shared_mem: int, define: Sequence[str], launched: bool = False
+) -> AdjointText:
     kernel = api.kernel(file, name or _only_kernel(file), options=[f"-D{macro}" for macro in define])
-    return kernel.adjoint(*_activity(kernel.parameters, const), shared_mem=shared_mem)
+    if not launched:
+        return kernel.adjoint(*_activity(kernel.parameters, const), shared_mem=shared_mem)
+    case = next((c for c in read(file) if c.kernel == kernel.name), None)
+    if case is None:
+        raise GpuadError(f"{file}: error: no case for the kernel `{kernel.name}`: --launched has no numbers to go by")
+    args = case.arrays({d.name: d.type for d in kernel.parameters}, 0)
+    grid, block, shared_mem = case.geometry({})
+    made = [case.annotated(name, value) for name, value in args.items()]
+    kinds = [type(a) if isinstance(a, Duplicated | Active) else Const for a in made]
+    return kernel.adjoint(*kinds, grid=grid, block=block, args=made, shared_mem=shared_mem)
 
 
 def _only_kernel(file: Path) -> str:

@@ -1,0 +1,331 @@
+"""The derivatives of a kernel as objects: what was derived once for all launches, and the kernels that follow from it for some of them.
+
+An `Adjoint` holds the reverse pass before it is decided how each contribution reaches its shadow; which kernels make a reverse pass of one
+launch is decided in `schedule`, which asks it for them: the reverse kernel by `Variant`, gathers, block sums, inspectors. Each is made
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from ..accumulate.block_reduce import BlockSums, block_sums, block_sums_kernel, without
+from ..accumulate.gather import Axes, Gather, Sides, gather, gather_kernel, rest
+from ..accumulate.materialise import Partials, partials
+from ..accumulate.policy import accumulate, undecided
+from ..accumulate.reduce import reduced
+from ..ad.recording import Recording
+from ..ad.single_iteration_loops import direct
+from ..ad.stack_layout import Layout
+from ..analysis.activity import Activity, Escape
+from ..analysis.atomic_extrema import mixed
+from ..inspect.barrier_order import Turns, turns
+from ..inspect.barrier_phase import Intervals, intervals
+from ..inspect.injectivity import Census, census
+from ..inspect.store_conflicts import Claims, claims
+from ..ir.names import Names
+from ..ir.nodes import Block, Buffer, Expr, For, Kernel, Load, Var, variables
+from ..ir.rewrite import expressions, walk_stmts
+from ..ir.stages import made
+from ..ir.types import Space
+from ..memo import Facts
+from ..optimize.barriers import waits
+from ..optimize.dead_code import prune
+from ..optimize.local_array_unrolling import unroll
+from .pattern import Parameter, Pattern, Variant, partial_parameters
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Judged:
+    """What the checks of a launch need: the primal, what is active, and a memory for what was proved."""
+
+    primal: Kernel
+    activity: Activity
+    logs: tuple[Buffer, ...] = ()  # what the launch writes down
+    log_loops: dict[Buffer, tuple[For, ...]] = field(default_factory=dict)  # the loops that a log has an element for each iteration of
+    facts: Facts = field(default_factory=Facts, init=False)
+    _claims: dict[frozenset[Buffer], Claims] = field(default_factory=dict, init=False)
+    _turns: dict[frozenset[Buffer], Turns] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def mixed(self) -> dict[int, int]:
+        """Atomic operations that must not meet in one element (`analysis.atomic_extrema`)."""
+        return mixed(self.primal, self.activity)
+
+    def claims(self, buffers: frozenset[Buffer]) -> Claims:
+        """The kernel that checks whether stores to the buffers collide."""
+        if buffers not in self._claims:
+            self._claims[buffers] = claims(self.primal, buffers, self.mixed)
+            made("store_conflicts", self._claims[buffers].kernel)
+        return self._claims[buffers]
+
+    def turns(self, buffers: frozenset[Buffer]) -> Turns:
+        """The kernel that checks whether threads take turns in the buffers' elements."""
+        if buffers not in self._turns:
+            self._turns[buffers] = turns(self.primal, buffers)
+            made("barrier_order", self._turns[buffers].kernel)
+        return self._turns[buffers]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Adjoint(Judged):
+    """The reverse of a kernel for one pattern."""
+
+    pattern: Pattern
+    recording: Recording
+    layout: Layout
+    parameters: tuple[Parameter, ...]
+    augmented: Kernel | None
+    escapes: tuple[Escape, ...]
+    connected: bool
+    exact: bool
+    unlaid: Block
+    first_own: int  # uids from here on are not of the user's variables
+    logged: dict[int, tuple[Buffer, Expr]]  # logs by the id of their statement, and where it writes in them
+    log_numbers: tuple[int, ...]  # which of all that could be written down the `logs` are
+    name: str
+    _variants: dict[Variant, Kernel] = field(default_factory=dict, init=False)
+    _gathers: dict[Any, Any] = field(default_factory=dict, init=False)
+    _partials: dict[Gather, Partials] = field(default_factory=dict, init=False)
+
+    def kernel(self, plain: frozenset[Buffer] = frozenset(), header: str = "") -> Kernel:
+        """The reverse kernel in which the shadows `plain` are accumulated plainly and all others atomically."""
+        chosen = Variant(plain)
+        return self._kernel(chosen, header) if header else self.variant(chosen)
+
+    def variant(self, chosen: Variant) -> Kernel:
+        """The reverse kernel for shadows of which something is known."""
+        if chosen not in self._variants:
+            self._variants.setdefault(chosen, self._kernel(chosen, ""))
+        return self._variants[chosen]
+
+    def _kernel(self, chosen: Variant, header: str) -> Kernel:
+        kernel = self._accumulated(self.layout.body, chosen, header)
+        if not self.layout.scratch:
+            return kernel
+        rows = frozenset(field for scratch in self.layout.scratch for field in scratch.fields)
+        return replace(kernel, in_rows=replace(self._accumulated(self.layout.in_rows(waits(kernel.body)), chosen, ""), rows=rows))
+
+    def _accumulated(self, body: Block, chosen: Variant, header: str) -> Kernel:
+        kernel = Kernel(self.name, self.params, self._reduced(self._decided(body, chosen), chosen), self.primal.span, header)
+        made("accumulate", kernel)
+        return kernel
+
+    def gather(self, shadows: Mapping[Buffer, int], *, keeping: bool = False) -> Gather | None:
+        """What of the accumulations into the shadows can be gathered, as far as the text says; of each, which of several ways to do so.
+        `keeping`: where threads may keep what their loops come to (`partials`)."""
+        key = frozenset(shadows.items()), keeping
+        if key not in self._gathers:
+            ordered = {b: shadows[b] for b in self.undecided if b in shadows}
+            find = self._gathered_with_partials if keeping else self._gathered
+            self._gathers[key] = find(ordered) if self.is_divisible else None
+        found: Gather | None = self._gathers[key]
+        return found
+
+    def _gathered_with_partials(self, shadows: Mapping[Buffer, int]) -> Gather | None:
+        """The same, if more can be gathered where threads keep something."""
+        plainly = self.gather(shadows)
+        left = set(shadows) - (plainly.buffers if plainly is not None else set())
+        names = self._names()
+        numbers = partials(self.layout.body, left, names) if left else None
+        found = gather(numbers.reading, shadows, self.params, names, numbers.threads) if numbers is not None else None
+        if numbers is None or found is None or len(found.buffers) <= len(set(shadows) - left):
+            return plainly
+        self._partials[found] = numbers
+        return found
+
+    def partials(self, gathered: Gather) -> Partials | None:
+        """What threads keep for those that gather."""
+        return self._partials.get(gathered)
+
+    def keeping(self, numbers: Partials) -> tuple[Kernel, tuple[Parameter, ...]]:
+        """The kernel in which threads keep what their loops come to, and its parameters."""
+        if numbers not in self._gathers:
+            body = direct(accumulate(numbers.filling, {}))
+            parameters = self._used(body, partial_parameters(numbers))
+            kernel = Kernel(f"{self.primal.name}_partials", tuple(p.item for p in parameters), body, self.primal.span)
+            made("materialise", kernel)
+            self._gathers[numbers] = kernel, parameters
+        found: tuple[Kernel, tuple[Parameter, ...]] = self._gathers[numbers]
+        return found
+
+    def _used(self, body: Block, more: Sequence[Parameter]) -> tuple[Parameter, ...]:
+        """The parameters that a body uses."""
+        used: set[Any] = {v for s in walk_stmts(body) for e in expressions(s) for v in variables(e)}
+        used.update(getattr(s, "buffer", None) for s in walk_stmts(body))
+        return tuple(p for p in (*self.parameters, *more) if p.item in used)
+
+    def _gathered(self, shadows: Mapping[Buffer, int]) -> Gather | None:
+        """The same. Where an index is found in a table (`u[i + dx[k]]`), the loops over it are written out."""
+        found = gather(self.layout.body, shadows, self.params, self._names())
+        if found is not None and found.buffers == set(shadows):
+            return found
+        written_out = unroll(Kernel(self.name, self.params, self.layout.body))
+        if written_out.body is self.layout.body:
+            return found
+        other = gather(written_out.body, shadows, self.params, Names(written_out))
+        return found if other is None or (found is not None and len(found.buffers) >= len(other.buffers)) else other
+
+    def gathering(
+        self, gathered: Gather, sides: Sides, assigned: frozenset[Buffer], boxed: frozenset[tuple[Buffer, Axes]] = frozenset()
+    ) -> tuple[Kernel, tuple[Parameter, ...]]:
+        """The kernel that gathers, and its parameters; `boxed`: shadows that are zero in a box of threads, and along which axes that box is
+        asked for."""
+        key = gathered, sides, assigned & gathered.buffers, boxed
+        if key not in self._gathers:
+            collected, sums = gather_kernel(gathered, sides, key[2], dict(boxed), self._names(gathered), self.first_own)
+            body = accumulate(collected, {})
+            numbers = [Parameter(r, i, v) for r, vs in (("first", gathered.first), ("threads", gathered.threads)) for i, v in enumerate(vs)]
+            numbers += [
+                Parameter(role, 3 * k + axis, ends[axis][side])
+                for k, ends in enumerate(gathered.boxes.values())
+                for side, role in enumerate(("from", "to"))
+                for axis in range(3)
+            ]
+            arrays = [p for p in partial_parameters(self.partials(gathered)) if p.role == "partial"]
+            parameters = self._used(body, [*arrays, *numbers])
+            kernel = Kernel(f"{self.primal.name}_gather", tuple(p.item for p in parameters), body, self.primal.span, unordered=sums)
+            made("gather", kernel)
+            self._gathers[key] = kernel, parameters
+        found: tuple[Kernel, tuple[Parameter, ...]] = self._gathers[key]
+        return found
+
+    def block_sums(self, shadows: frozenset[Buffer], numbers: Partials | None = None) -> BlockSums | None:
+        """What of the accumulations into the shadows can be summed over blocks in loops; `numbers`: what threads have kept."""
+        key = "sums", shadows, numbers
+        if key not in self._gathers:
+            self._gathers[key] = block_sums(self.reading(numbers), shadows, self._with(numbers)) if self.is_divisible else None
+        found: BlockSums | None = self._gathers[key]
+        return found
+
+    def summing(self, sums: BlockSums, numbers: Partials | None = None) -> tuple[Kernel, tuple[Parameter, ...]]:
+        """The kernel that adds them, and its parameters."""
+        if sums not in self._gathers:
+            names = Names(Kernel(self.name, self._with(numbers), self.reading(numbers)))
+            body = accumulate(block_sums_kernel(sums, names, self.first_own), {})
+            self._gathers[sums] = self._besides(f"{self.primal.name}_sums", body, numbers)
+        found: tuple[Kernel, tuple[Parameter, ...]] = self._gathers[sums]
+        return found
+
+    def reading(self, numbers: Partials | None) -> Block:
+        """The adjoint, with what threads have kept."""
+        return self.layout.body if numbers is None else numbers.reading
+
+    def _with(self, numbers: Partials | None) -> tuple[Var | Buffer, ...]:
+        """The reverse kernel's parameters, and those of what threads have kept."""
+        return (*self.params, *(p.item for p in partial_parameters(numbers)))
+
+    def _besides(self, name: str, body: Block, numbers: Partials | None) -> tuple[Kernel, tuple[Parameter, ...]]:
+        """A kernel that is launched as the reverse kernel is, with those of the arrays of what threads have kept that it touches."""
+        arrays = partial_parameters(numbers)
+        there = {p.item for p in self._used(body, arrays)}
+        parameters = (*self.parameters, *(p for p in arrays if p.item in there))
+        kernel = Kernel(name, tuple(p.item for p in parameters), body, self.primal.span)
+        made("rest", kernel)
+        return kernel, parameters
+
+    def census(self, shadow: Buffer) -> Census | None:
+        """The kernel that finds out which threads touch which elements of a shadow, where their numbers alone decide that."""
+        key = "census", shadow
+        if key not in self._gathers:
+            found = census(Kernel(self.name, self.params, self.layout.body, self.primal.span), shadow) if self.pattern.analyse else None
+            if found is not None:
+                made("injectivity", found.kernel)
+            self._gathers[key] = found
+        known: Census | None = self._gathers[key]
+        return known
+
+    def intervals(self) -> Intervals | None:
+        """The kernel that finds out which threads of a block touch which elements of shadows in shared memory between barriers."""
+        key = "intervals"
+        if key not in self._gathers:
+            shared = [x for x in self.undecided if x.space is Space.SHARED] if self.pattern.analyse else []
+            found = intervals(Kernel(self.name, self.params, self.unlaid, self.primal.span), shared) if shared else None
+            if found is not None:
+                made("barrier_phase", found.kernel)
+            self._gathers[key] = found
+        known: Intervals | None = self._gathers[key]
+        return known
+
+    @property
+    def is_divisible(self) -> bool:
+        """Whether a part of the adjoint may run before the rest."""
+        return self.pattern.analyse and not self.layout.scratch and not any(p.role == "working" for p in self.parameters)
+
+    def rest(
+        self, gathered: frozenset[Buffer], chosen: Variant, moved: frozenset[int] = frozenset(), numbers: Partials | None = None
+    ) -> tuple[Kernel, tuple[Parameter, ...]] | None:
+        """The reverse kernel without what is gathered, and without the additions that are `moved`, and its parameters; None if nothing is
+        left. `numbers`: what threads have kept."""
+        key = gathered, chosen, moved, numbers
+        if key not in self._gathers:
+            body = rest(without(self.reading(numbers), moved), gathered | chosen.lent, chosen.plain, chosen.left, self.first_own)
+            body = self._reduced(prune(self._decided(body, chosen)), chosen)
+            self._gathers[key] = self._besides(self.name, body, numbers) if body else None
+        found: tuple[Kernel, tuple[Parameter, ...]] | None = self._gathers[key]
+        return found
+
+    def _decided(self, body: Block, chosen: Variant) -> Block:
+        """The body with every accumulation decided."""
+        plain = {b: b in chosen.plain for b in self.undecided}
+        return direct(accumulate(body, plain, chosen.assigned, chosen.left, chosen.lent))
+
+    def _reduced(self, body: Block, chosen: Variant) -> Block:
+        if not self.pattern.analyse:
+            return body
+        return reduced(body, Names(Kernel(self.name, self.params, body)), in_blocks=chosen.in_blocks)
+
+    def _names(self, gathered: Gather | None = None) -> Names:
+        own: tuple[Var | Buffer, ...] = gathered.variables if gathered is not None else ()
+        numbers = self.partials(gathered) if gathered is not None else None
+        own = (*own, *numbers.buffers) if numbers is not None else own
+        return Names(Kernel(self.name, (*self.params, *own), self.layout.body))
+
+    @property
+    def params(self) -> tuple[Var | Buffer, ...]:
+        """The reverse kernel's parameters."""
+        return tuple(p.item for p in self.parameters)
+
+    @cached_property
+    def undecided(self) -> tuple[Buffer, ...]:
+        """The shadows about which a launch decides."""
+        return undecided(self.layout.body)
+
+    @cached_property
+    def reads(self) -> frozenset[Buffer]:
+        """The memory that the reverse and the counting kernel read."""
+        body = (*self.layout.body, *self.layout.counting)
+        return frozenset(s.buffer for s in walk_stmts(body) if isinstance(s, Load))
+
+    @cached_property
+    def counting_parameters(self) -> tuple[Parameter, ...]:
+        """The counting kernel's parameters: the reverse kernel's without shadows and scratch, and the depths."""
+        kept = [p for p in self.parameters if p.role in ("primal", "offset", "entry", "working", "log")]
+        depths = [Parameter("depth", i, s.depths) for i, s in enumerate(self.layout.scratch)]
+        return (*kept, *depths)
+
+    @cached_property
+    def counting(self) -> Kernel | None:
+        """The kernel that finds how deep each scratch stack must be, or None."""
+        if not self.layout.counting:
+            return None
+        params = tuple(p.item for p in self.counting_parameters)
+        kernel = Kernel(f"{self.primal.name}_count", params, self.layout.counting, self.primal.span)
+        made("counting", kernel)
+        return kernel
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Tangent(Judged):
+    """The forward-mode kernel for one pattern: primal and tangents in one launch."""
+
+    kernel: Kernel
+    parameters: tuple[Parameter, ...]
+    escapes: tuple[Escape, ...]
+    connected: bool
+    exact: bool
+    settle: Kernel | None = None  # launched after it, if there is one
+    settle_parameters: tuple[Parameter, ...] = ()
