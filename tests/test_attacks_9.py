@@ -29,7 +29,7 @@ def test_own_texts_compile() -> None:
 
 _FIRST = """
 import numpy as np
-from gpuad.program.actions import clearing, perform
+from gpuad.runtime.actions import clearing, perform
 array = np.ones(1 << 20)
 perform([clearing(array)])
 assert not array.any()

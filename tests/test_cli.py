@@ -314,7 +314,7 @@ def test_lbfgs_stops_at_the_bounds() -> None:
 
 
 def test_a_reader_who_has_had_enough() -> None:
-    script = "import sys; sys.stdout.reconfigure(line_buffering=True); from gpuad.cli import app; app(sys.argv[1:])"
+    script = "import sys; sys.stdout.reconfigure(line_buffering=True); from gpuad.tools.cli import app; app(sys.argv[1:])"
     command = [sys.executable, "-c", script, "check", str(kernel_folder() / "saxpy.cu"), "--directions", "9"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stderr is not None

@@ -84,7 +84,7 @@ def test_changes_of_all_that_there_is() -> None:
 
 def test_a_digest_does_not_depend_on_the_workers() -> None:
     text = (
-        "import numpy as np; from gpuad.executors.digest import digest; x = np.random.default_rng(0).integers(0, 256, 1 << 22, np.uint8); "
+        "import numpy as np; from gpuad.runtime.digest import digest; x = np.random.default_rng(0).integers(0, 256, 1 << 22, np.uint8); "
         "low = np.arange(0, 1 << 22, 1 << 15); print(digest(x, np.stack([low, low + 30_001], axis=1)))"
     )
     found = {

@@ -103,7 +103,7 @@ def rule(
     may be read and overwritten; it has one of the other three at most.
     `needs`: {parameter: 'before' or 'after'} for the arrays that the reverse reads; ('before', 'b', 'c') if only for the gradient of b
     or c.
-    `reverse`: a module-level function, whose parameters the text of gpuad/program/rules.py explains. It may also be set later:
+    `reverse`: a module-level function, whose parameters the text of gpuad/tape/rules.py explains. It may also be set later:
     `f.reverse = function`.
     Raises TypeError for names that do not fit.
     """
