@@ -1,10 +1,3 @@
-"""The C++ that makes several launches, copies and clearings in one call, so that the threads of one find the next one at once.
-
-Each thread goes through all of them, and takes its parts of each. A launch with sums is led by one thread: only that one adds up what the
-others have left.
-"""
-
-BATCH = r"""
 // One of a batch: a launch by its entry, with its geometry in `a` and its slots in `b`, `how` if it has to be led; without an entry a copy
 // of `count` runs of `run` bytes from `b` to `a`, past the caches if `how`, or, without `b`, a clearing of `a`; `a_step`, `b_step`: from
 // one run to the next.
@@ -174,4 +167,3 @@ extern "C" GPUAD_EXPORT long long gpuad_do_items(const gpuad_item* items, long l
 #endif
     return done([](gpuad_batch& batch) { return gpuad_do_alone(batch); });
 }
-"""

@@ -1,32 +1,3 @@
-"""The C++ that shares launches out to the cores of a CPU: threads that stay from one launch to the next, since starting one takes longer
-than many a kernel does.
-
-A launch comes in parts, and each thread has a lane of them, the same in each launch: so it finds in its own cache what it wrote the last
-time. Who is done with his lane takes parts of the others. Launches have numbers that only grow, and a lane says up to which part of which
-launch it has been taken. So a thread that comes late finds nothing to do in a launch that is over, and need not be waited for.
-
-Several launches in one call (`batch`) are gone through by all threads on their own, which meet after each: nobody has to be told of the
-next one. There a thread that comes late still reads the list, so the call ends when all who have joined it have left.
-"""
-
-INCLUDES = """
-#ifdef _WIN32
-#include <chrono>
-#include <thread>
-#include <vector>
-#else
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <time.h>
-#include <unistd.h>
-#endif
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-"""
-
-THREADS = r"""
 #ifndef _WIN32
 typedef unsigned long long gpuad_count;
 enum { GPUAD_LANES_MOST = 64, GPUAD_PATIENCE = 64 };
@@ -323,4 +294,3 @@ static int gpuad_share_out(gpuad_task* tasks, int count, int workers)
     return 0;
 }
 #endif
-"""

@@ -1,7 +1,3 @@
-"""The C++ that makes a launch in parts and has them done by a crew of threads. The crew (`crew`) is a library of its own, of whose function
-each kernel's library is told when it is loaded: so all have the same threads, and none has to compile them."""
-
-TASKS = r"""
 // As many workers as are wanted (a negative number demands them), but one for a small launch, and no idle ones.
 GPUAD_INLINE int gpuad_workers(long long wanted, bool pays, long long parts)
 {
@@ -67,4 +63,3 @@ static int gpuad_parallel(int workers, int parts, const Work& work)
     if (tasks != few) std::free(tasks);
     return status;
 }
-"""
