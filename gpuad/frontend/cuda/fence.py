@@ -1,7 +1,7 @@
 """The fence: what this frontend refuses, and the words in which it does.
 
-Lowering is a whitelist: a kind of node without a handler ends here. tests/test_fence.py holds a test for each construct, on its exact
-message and place.
+Lowering is a whitelist: a kind of node without a handler ends here. tests/frontend/test_fence.py holds a test for each construct, on its
+exact message and place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The fence: what an operation may not say, and the words in which it is refused. One test each in tests/test_fence_elementwise.py.
+"""The fence: what an operation may not say, and the words in which it is refused. One test each in
+tests/frontend/test_fence_elementwise.py.
 
 Which element a thread has is the kernel's own affair: CuPy does not promise it, and here it follows the strides. So an operation that
 asks for its thread would mean something else.

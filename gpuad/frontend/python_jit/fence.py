@@ -1,4 +1,4 @@
-"""The fence: what this frontend refuses, and the words in which it does. One test each in tests/test_fence_jit.py."""
+"""The fence: what this frontend refuses, and the words in which it does. One test each in tests/frontend/test_fence_jit.py."""
 
 from __future__ import annotations
 

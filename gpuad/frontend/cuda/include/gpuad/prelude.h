@@ -1,6 +1,6 @@
 // What every CUDA source finds declared before its first line, as NVRTC declares it: qualifiers, built-in variables, functions.
 // Declarations, to which the frontend gives their meaning by name, but for composed.h. The overload sets decide which types a call computes in, so
-// tests/test_shim_types.py compares them with NVRTC's.
+// tests/frontend/test_shim_types.py compares them with NVRTC's.
 #pragma once
 #include "gpuad/qualifiers.h"
 #include "gpuad/types.h"

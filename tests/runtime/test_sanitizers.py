@@ -12,7 +12,7 @@ import pytest
 from gpuad.codegen.cpu.thread_pool import CREW
 from gpuad.runtime.compiler import find_compiler, has_compiler
 
-DRIVER = Path(__file__).with_name("crew_driver.cpp")
+DRIVER = Path(__file__).parents[1] / "crew_driver.cpp"
 # How many rounds, and forks while other threads wait or work. ThreadSanitizer knows no threads in the child of a fork, and the allocator of
 # AddressSanitizer does not get over one while another thread allocates.
 WAYS = {"thread": (40, 0, 0), "address": (40, 4, 0), "undefined": (40, 4, 4), "none": (200, 8, 8)}

@@ -16,7 +16,7 @@ import gpuad
 from gpuad import testing
 from gpuad.tools import cases
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 STEPS = """
 extern "C" __global__ void reset(float* u, float* v, int n) {

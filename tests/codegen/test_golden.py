@@ -1,6 +1,6 @@
 """The text of the generated adjoints: what it is (goldens, renewed with --update-golden), and that it can be read.
 
-Each golden is the text of a launch that tests/test_gradients.py runs and checks.
+Each golden is the text of a launch that tests/gradients/test_gradients.py runs and checks.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from launch_tools import EXECUTORS, running
 from tape_tools import launch, pair
-from test_repeating import TWICE, N, _by_reverse, content, fill, fresh, play, random_step
+from test_trace_replay import TWICE, N, _by_reverse, content, fill, fresh, play, random_step
 
 import gpuad
 from gpuad import Active, BatchDuplicated, Duplicated, LaunchError, TapeError, pipeline
@@ -138,7 +138,7 @@ def test_values_that_are_kept_in_place_of_memory() -> None:
     """A lattice-Boltzmann step keeps density and velocity when its populations are overwritten: known, and in a graph."""
     rows, columns, omega = 6, 32, np.float32(1.2)
     with running("reference"):
-        step = gpuad.kernel(str(Path(__file__).parents[1] / "kernels" / "lattice_boltzmann.cu"), "lattice_boltzmann")
+        step = gpuad.kernel(str(Path(__file__).parents[2] / "kernels" / "lattice_boltzmann.cu"), "lattice_boltzmann")
         start = np.random.default_rng(0).uniform(0.09, 0.13, (9, rows, columns)).astype(np.float32)
         f, g = (Duplicated(a, np.zeros_like(a)) for a in (start.copy(), np.zeros_like(start)))
         seed, tape, results = np.random.default_rng(1).standard_normal(start.shape).astype(np.float32), gpuad.Tape(), []

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from launch_tools import EXECUTORS, running
 from tape_tools import launch, pair
-from test_repeating import N, content, fill, fresh, play, random_step
+from test_trace_replay import N, content, fill, fresh, play, random_step
 
 import gpuad
 from gpuad import Active, LaunchError, TapeError

@@ -117,7 +117,7 @@ def test_explain(file: Path, seen: dict[str, Any]) -> None:
     assert run("explain", file).stdout == "saved nothing\n"
 
 
-HEAT = Path(__file__).parents[1] / "kernels" / "heat.cu"
+HEAT = Path(__file__).parents[2] / "kernels" / "heat.cu"
 
 
 def test_show_lists_the_passes_in_order() -> None:

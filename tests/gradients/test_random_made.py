@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from launch_tools import running
 from tape_tools import edited
-from test_made import KERNELS, N
+from test_temporaries import KERNELS, N
 
 from gpuad import Duplicated, Tape, ops
 

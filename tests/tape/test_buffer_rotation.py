@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import EXECUTORS, running
-from test_boxes import NX, Run, kernel
+from test_interior_box import NX, Run, kernel
 
 import gpuad
 from gpuad import Duplicated

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "gpuad"
+PACKAGE = Path(__file__).parents[2] / "gpuad"
 
 # From the ground up, a room a floor; what stands on one line does not know its neighbours.
 FLOORS = (
@@ -78,7 +78,7 @@ def room(module: str) -> str:
 
 def floor(module: str) -> int:
     found = [number for number, rooms in enumerate(FLOORS) if room(module) in rooms]
-    assert found, f"{module} is on no floor: give it one in tests/test_architecture.py"
+    assert found, f"{module} is on no floor: give it one in tests/pipeline/test_architecture.py"
     return found[0]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import running
-from test_likeness import SOURCE
+from test_specialization_key import SOURCE
 
 import gpuad
 from gpuad import LaunchError

@@ -22,7 +22,7 @@ from gpuad.pipeline import State
 from gpuad.runtime.reference import Reference
 from gpuad.tape.checkpoint_kernels import cutting
 
-KERNELS = Path(__file__).parents[1] / "kernels"
+KERNELS = Path(__file__).parents[2] / "kernels"
 NY, NX = 6, 32
 
 

@@ -58,7 +58,7 @@ def test_a_wrong_proof_is_found(on_tape: bool, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("wrong", [False, True])
 def test_boxes_in_which_a_shadow_is_zero(wrong: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that adds where it should assign, or a box that is not the one that is known to be zero."""
-    from test_boxes import stepped
+    from test_interior_box import stepped
 
     monkeypatch.setenv("GPUAD_CHECK", "1")
     if not wrong:
