@@ -51,7 +51,7 @@ def test_lattice_boltzmann_keeps_density_and_velocity(executor: Any) -> None:
     assert np.abs(gradient).max() > 0
     (row,) = tape.explain().rows
     assert (row.name, row.bytes, row.pieces) == ("rho, ux, uy", 4 * 12 * NY * NX, 4)
-    assert "test_cut.py" in row.needed_by and "test_cut.py" in row.overwritten_by
+    assert "test_minimum_cut.py" in row.needed_by and "test_minimum_cut.py" in row.overwritten_by
 
 
 def test_with_an_active_rate_the_populations_themselves_are_needed(executor: Any) -> None:

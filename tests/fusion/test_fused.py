@@ -52,7 +52,7 @@ def watched(fuse: bool = True) -> Iterator[list[str]]:
     with pytest.MonkeyPatch.context() as patch, pipeline.executor_for_tests(Watched()):
         patch.setattr("gpuad.fusion.forward_reverse.has_atomics", lambda _: False)  # as on a GPU, where atomics cost no cores
         if not fuse:
-            patch.setattr(pipeline, "fusing", lambda *_: None)
+            patch.setattr(fusion, "fusing", lambda *_: None)
         yield ran
 
 

@@ -593,8 +593,8 @@ k(1, 8, (np.ones(8),))
 
 def run_elsewhere(name: str, folder: Path) -> None:
     """The same in a process of its own, with a cache of its own."""
-    here = Path(__file__).parents[1]
-    program = f"import sys; sys.path[:0] = [{str(here)!r}, {str(here.parent)!r}]; import test_host; test_host.run_saxpy({name!r})"
+    folders = [str(folder) for folder in Path(__file__).parents[:3]]
+    program = f"import sys; sys.path[:0] = {folders}; import test_host; test_host.run_saxpy({name!r})"
     subprocess.run([sys.executable, "-c", program], env=os.environ | {cache.VARIABLE: str(folder)}, check=True)
 
 
@@ -643,8 +643,8 @@ def test_a_cache_that_others_can_write_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 def test_several_processes_fill_one_cache(tmp_path: Path) -> None:
-    here = Path(__file__).parents[1]
-    program = f"import sys; sys.path[:0] = [{str(here)!r}, {str(here.parent)!r}]; import test_host; test_host.run_saxpy('raced')"
+    folders = [str(folder) for folder in Path(__file__).parents[:3]]
+    program = f"import sys; sys.path[:0] = {folders}; import test_host; test_host.run_saxpy('raced')"
     environment = os.environ | {cache.VARIABLE: str(tmp_path / "cache")}
     running = [subprocess.Popen([sys.executable, "-c", program], env=environment) for _ in range(3)]
     assert [process.wait(timeout=120) for process in running] == [0, 0, 0]

@@ -98,7 +98,7 @@ def outcome(tape: gpuad.Tape, steps: list[Step], held: dict[str, Any], plain: bo
             play(tape, steps, held)
         tape.reverse(None if plain else {held["a"]: 1.0, held["b"]: held["c"].primal.copy()})
     except gpuad.GpuadError as error:
-        return [type(error), re.sub(r"test_repeating.py:\d+", "", str(error)), *content(held)]
+        return [type(error), re.sub(r"test_trace_replay.py:\d+", "", str(error)), *content(held)]
     stats = tape.stats
     return [*content(held), stats.saved_bytes, stats.assembled_bytes, tape.source.count("\n"), str(tape.explain()).count("\n")]
 

@@ -77,7 +77,7 @@ def test_every_path_is_cut(cut: str, how: str) -> None:
     p.h.shadow[...] = 7.0
     for _ in range(3):
         loss = p.record(CUTS[cut], how)
-        with pytest.raises(TapeError, match=r"\(test_unused.py:\d+\) overwrites its `\w+` before .* `H.primal\[...\] = h0` before"):
+        with pytest.raises(TapeError, match=r"\(test_unused_seeds.py:\d+\) overwrites its `\w+` before .* `H.primal\[...\] = h0` before"):
             p.tape.reverse({loss: 1.0})
         assert p.h.shadow.tolist() == [7.0] * N
     with pytest.raises(TapeError, match="allow_unused=True"):
@@ -90,7 +90,7 @@ def test_the_line_is_that_of_the_overwrite() -> None:
     p = Program()
     line = _in_one_line.__code__.co_firstlineno + 1
     loss = p.record(_in_one_line)
-    with pytest.raises(TapeError, match=rf"copyto \(test_unused.py:{line}\)"):
+    with pytest.raises(TapeError, match=rf"copyto \(test_unused_seeds.py:{line}\)"):
         p.tape.reverse({loss: 1.0})
 
 
@@ -103,7 +103,7 @@ def test_seeds_that_come_from_plain_data() -> None:
     with tape:
         ops.copyto(y, x)
         ops.multiply(np.arange(N), 2.0, out=z)
-    with pytest.raises(TapeError, match=r"which come from plain data alone: multiply \(test_unused.py:\d+\)"):
+    with pytest.raises(TapeError, match=r"which come from plain data alone: multiply \(test_unused_seeds.py:\d+\)"):
         tape.reverse({z: 1.0})
     tape.reverse({z: 1.0, y: 1.0})
     assert x.shadow.tolist() == [1.0] * N
@@ -199,7 +199,7 @@ def reset(x: Any) -> None:
 def test_a_rule_that_overwrites() -> None:
     p = Program()
     loss = p.record(lambda p: reset(p.h))
-    with pytest.raises(TapeError, match=r"reset \(test_unused.py:\d+\) overwrites its `x`"):
+    with pytest.raises(TapeError, match=r"reset \(test_unused_seeds.py:\d+\) overwrites its `x`"):
         p.tape.reverse({loss: 1.0})
 
 
@@ -241,5 +241,5 @@ def test_a_program_of_many_launches() -> None:
         for _ in range(20):
             k(1, 8, (u, v, N))
             k(1, 8, (v, u, N))
-    with pytest.raises(TapeError, match=r"are 0: copyto \(test_unused.py:\d+\) overwrites its `out` before"):
+    with pytest.raises(TapeError, match=r"are 0: copyto \(test_unused_seeds.py:\d+\) overwrites its `out` before"):
         tape.reverse({u: 1.0})
