@@ -62,6 +62,7 @@ class Case:
     fixed: dict[str, Any]
     rng: np.random.Generator
     order: tuple[str, ...] = field(default=())
+    left: Vector = field(default_factory=dict)  # all memory after the last derivative
 
     @classmethod
     def of(cls, kernel: Kernel) -> Case:
@@ -131,7 +132,7 @@ class Case:
         """`J v` or `J^T w`."""
         k = self.kernel
         shadows = {name: np.array(v) for name, v in given.items()}
-        self.launch(lambda args: gpuad.autodiff(self.compiled, k.grid, k.threads, args, mode=mode), shadows)
+        self.left = self.launch(lambda args: gpuad.autodiff(self.compiled, k.grid, k.threads, args, mode=mode), shadows)
         return shadows
 
 

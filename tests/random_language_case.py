@@ -52,7 +52,7 @@ class WholeCase(Case):
         k = self.kernel
         shadows = {name: np.array(v) for name, v in given.items()}
         kernel = self.compiled.with_shadow("coef", shadows["coef"]) if "coef" in shadows else self.compiled
-        self.launch(lambda args: gpuad.autodiff(kernel, k.grid, k.threads, args, mode=mode), shadows)
+        self.left = self.launch(lambda args: gpuad.autodiff(kernel, k.grid, k.threads, args, mode=mode), shadows)
         return shadows
 
 
