@@ -1,0 +1,80 @@
+"""The pages of `docs`: what the code prints of itself stands there as it is (`--update-golden` renews it), and every path that they or
+CONTRIBUTING name exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from test_architecture import FLOORS, inside, modules, room
+from test_cli import run
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+STAGES = (
+    ("normalize", "The user's text as core IR: every value has one name, memory is read and written by named statements."),
+    ("named_operands", "The form that is differentiated."),
+    ("reverse", "The reverse sweep: forward values first, then each statement's adjoint in reverse. A store is *taken* from: its shadow is "
+     "read and cleared. How the additions reach memory is not decided yet."),
+    ("gather", "For this launch `du` is gathered: thread i collects what its neighbours would send to element i, and adds it once."),
+    ("rest", "What is left runs afterwards: it clears what was overwritten, and sums the gradient of `c` over blocks."),
+)  # fmt: skip
+
+
+def printed(page: str, marker: str, text: str, update: bool) -> None:
+    """Between its markers the page holds the text."""
+    file = DOCS / page
+    before, rest = file.read_text(encoding="utf-8").split(f"<!-- {marker} -->\n")
+    held, after = rest.split("<!-- end -->")
+    if update:
+        file.write_text(f"{before}<!-- {marker} -->\n{text}<!-- end -->{after}", encoding="utf-8")
+    else:
+        assert held == text
+
+
+def rooms() -> str:
+    """The rooms from the top down: how large each is, what it is for, and which it imports."""
+    lines = ["| room | files | what it is | imports |", "|---|---|---|---|"]
+    for name in (n for floor in reversed(FLOORS) for n in sorted(floor)):
+        own = [m for m in modules() if m != "gpuad" and room(m) == name]
+        page = ast.get_docstring(ast.parse(modules()[f"gpuad.{name}"].read_text(encoding="utf-8"))) or ""
+        sentence = re.split(r"(?<=\.)\s", " ".join(page.split("\n\n")[0].split("\n")))[0]
+        below = sorted({room(o) for m in own for o in inside(m) - {"gpuad"}} - {name})
+        lines.append(f"| `{name}` | {len(own)} | {sentence} | {', '.join(below)} |")
+    return "\n".join(lines) + "\n"
+
+
+def stages() -> str:
+    """The stencil after each of the passes that are shown."""
+    pieces = [f"```cuda\n{(DOCS / 'stencil.cu').read_text(encoding='utf-8').split('*/')[1].strip()}\n```\n"]
+    for name, sentence in STAGES:
+        result = run("show", DOCS / "stencil.cu", "--launched", "--stage", name)
+        assert result.exit_code == 0, result.output
+        pieces.append(f"\n## {name}\n\n{sentence}\n\n```\n{result.stdout.strip()}\n```\n")
+    pieces.append("\nThe text that is compiled is printed by `gpuad grad docs/stencil.cu`, with its contract in front.\n")
+    return "".join(pieces)
+
+
+def test_the_rooms(request: pytest.FixtureRequest) -> None:
+    printed("architecture.md", "rooms", rooms(), request.config.getoption("--update-golden"))
+
+
+def test_the_walkthrough(request: pytest.FixtureRequest) -> None:
+    printed("walkthrough.md", "stages", stages(), request.config.getoption("--update-golden"))
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "README.md", *(f"docs/{p.name}" for p in sorted(DOCS.glob("*.md")))])
+def test_what_a_page_names_is_there(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    paths = set(re.findall(r"`((?:gpuad|tests|docs|benchmarks|kernels)/[\w/.*]+)`", text)) | set(re.findall(r"\]\((\w+\.md)\)", text))
+    missing = [p for p in paths if not any((base / p.rstrip("/")).exists() or list(base.glob(p)) for base in (ROOT, (ROOT / page).parent))]
+    assert not missing
+
+
+def test_every_rule_that_the_code_cites_is_in_the_contract() -> None:
+    text = (DOCS / "contract.md").read_text(encoding="utf-8")
+    rules = {int(n) for n in re.findall(r"^(\d+)\. \*\*", text, re.MULTILINE)}
+    cited = {int(n) for file in (ROOT / "gpuad").rglob("*.py") for n in re.findall(r"RULES (\d+)", file.read_text(encoding="utf-8"))}
+    assert rules == set(range(1, 30)) and cited <= rules
