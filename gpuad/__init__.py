@@ -1,14 +1,23 @@
-"""gpuad differentiates CUDA kernels that overwrite their arguments in place. The public names, nothing else."""
+"""gpuad differentiates CUDA kernels that overwrite their arguments in place. The public names, nothing else.
 
-from . import ops, testing
-from .api import Forward, Kernel, Reverse, autodiff, autodiff_thunk, hvp, kernel
-from .arguments.annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, stop_gradient
-from .elementwise import ElementwiseKernel, ReductionKernel
-from .errors import CompileError, GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
-from .jit import jit
-from .pipeline import deterministic
-from .tape.rules import rule
-from .tape.tape import Tape
+Each name is imported when it is first used: a script that launches one kernel does not wait for tapes and array operations.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .deferred_import import register
+
+if TYPE_CHECKING:
+    from . import ops, testing
+    from .api import Forward, Kernel, Reverse, autodiff, autodiff_thunk, hvp, kernel
+    from .arguments.annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, stop_gradient
+    from .elementwise import ElementwiseKernel, ReductionKernel
+    from .errors import CompileError, GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
+    from .jit_kernels import jit
+    from .pipeline import deterministic
+    from .tape.rules import rule
+    from .tape.tape import Tape
 
 __version__ = "0.1.0"
 
@@ -41,3 +50,31 @@ __all__ = [
     "stop_gradient",
     "testing",
 ]
+
+_HOMES = {
+    ".api": ("Forward", "Kernel", "Reverse", "autodiff", "autodiff_thunk", "hvp", "kernel"),
+    ".arguments.annotations": ("Active", "BatchDuplicated", "Const", "Duplicated", "DuplicatedNoNeed", "stop_gradient"),
+    ".elementwise": ("ElementwiseKernel", "ReductionKernel"),
+    ".errors": ("CompileError", "GpuadError", "LaunchError", "ShadowError", "TapeError", "UnsupportedError"),
+    ".jit_kernels": ("jit",),
+    ".pipeline": ("deterministic",),
+    ".tape.rules": ("rule",),
+    ".tape.tape": ("Tape",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+register("gpuad.ops", "gpuad.elementwise", "gpuad.jit_kernels")
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("ops", "testing"):
+        return import_module(f".{name}", __name__)
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME_OF[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

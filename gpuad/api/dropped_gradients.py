@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from .. import pipeline
 from ..analysis.activity import Escape
+from ..arguments.recorder import current as recording
 from ..errors import ShadowError, TapeError
 from ..pipeline import Call
 from ..pipeline.adjoint import Adjoint
 from .kernels import Kernel
-from .recorder import current as recording
 
 
 def check_flow(chosen: Kernel, call: Call, escapes: Sequence[Escape], connected: bool) -> None:

@@ -19,6 +19,8 @@ from .. import pipeline
 from ..analysis.races import sure_extents
 from ..arguments import activities, bind, check_count, geometry, told_apart
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
+from ..arguments.recorder import current as recording
+from ..deferred_import import import_registered
 from ..errors import LaunchError, ShadowError
 from ..frontend.cuda import parse
 from ..ir.aliases import NONE, Aliases
@@ -40,7 +42,6 @@ from .argument_flattening import Completing, Whole
 from .call_replay import Launch, Past, Words, made_again, note, words
 from .explain import AdjointText, adjoint_text
 from .module_memory import ModuleMemory, library_of
-from .recorder import current as recording
 from .specialization_key import Ready, likeness, ready, rounding
 from .streams import on_stream
 
@@ -496,6 +497,7 @@ def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ())
         raise LaunchError(
             "kernel[grid, block] is a launch: pass the kernel, and grid and block after it, as in autodiff(k, grid, block, args)"
         )
+    import_registered()
     made = next((m for m in (recognise(source) for recognise in _families) if m is not None), None)
     return made or _from_cupy(source, name, options)
 

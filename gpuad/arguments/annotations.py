@@ -3,7 +3,8 @@
 An annotation holds references and decides nothing: it pairs an array (or a number) with its shadow. Views of a pair are pairs of views,
 so whatever a user slices from a `Duplicated` keeps primal and shadow at the same places. A pair never turns into a plain array on its own:
 code that computed with it would be invisible to the reverse pass, so `.primal` is the only door to the raw array. Its operators and
-methods are those of `gpuad.ops`, which a tape records; that room lies above this one and provides them when it is imported.
+methods are those of `gpuad.ops`, which a tape records; that room lies above this one and provides them when it is imported
+(`deferred_import`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ..deferred_import import import_registered
 from ..errors import LaunchError, ShadowError, TapeError, UnsupportedError
 from ..ir.dtypes import shadow_dtype
 from ..runtime.array_locks import derived, unlocked
@@ -24,6 +26,7 @@ from ..runtime.base import Memory
 from ..runtime.memory import address_of
 from ..runtime.memory import resolve as resolve_host
 from .deferred_clearing import Unseen, made
+from .recorder import current
 
 _MAKING = threading.RLock()  # threads that come to a pair at once get one shadow; that of a view is made of another's
 
@@ -132,6 +135,8 @@ def provide(operations: Mapping[str, Callable[..., Any]]) -> None:
 
 
 def _operation(name: str) -> Callable[..., Any]:
+    if name not in _operations:
+        import_registered()
     if name not in _operations:
         raise TypeError(f"gpuad.ops has no operation {name!r}; use `.primal` for the raw array, or a kernel or a rule of your own")
     return _operations[name]
@@ -379,7 +384,7 @@ def _pair(kind: type[Duplicated], primal: Any, shadow: Any, keep: bool) -> Dupli
 
 def _recording() -> bool:
     """Whether a tape records in this thread."""
-    return "recording" in _operations and bool(_operations["recording"]())
+    return current.get() is not None
 
 
 def _refuse_leaving(x: Any) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..api.recorder import current
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, as_array
+from ..arguments.recorder import current
 from ..errors import LaunchError
 from ..frontend.elementwise import Parameter
 from ..ir.dtypes import is_real

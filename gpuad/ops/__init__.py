@@ -77,7 +77,6 @@ from .indexing import setitem as _setitem
 from .joining import concatenate, roll, stack
 from .linear import dot, gemm, matmul, outer, solve_triangular
 from .reductions import cumsum, mean, sort, sum
-from .temporaries import recording as _recording
 from .views import broadcast_to, expand_dims, flip, imag, moveaxis, ravel, real, reshape, squeeze, swapaxes, transpose
 
 amax, amin = max, min
@@ -93,4 +92,4 @@ __all__ = [
     "trunc", "var", "where",
 ]  # fmt: skip
 
-_annotations.provide({name: globals()[name] for name in __all__} | {"getitem": _getitem, "setitem": _setitem, "recording": _recording})
+_annotations.provide({name: globals()[name] for name in __all__} | {"getitem": _getitem, "setitem": _setitem})

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ..api.recorder import current
 from ..arguments.aliasing import hull, overlap, region
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, as_array, namespace
 from ..arguments.layouts import repeats
+from ..arguments.recorder import current
 from ..errors import ShadowError, TapeError, UnsupportedError
 from ..ir.dtypes import is_half
 from .complex import result_type as complex_result_type

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..api import Family, Past, Planned, Words, made_again, words
-from ..api.recorder import current
+from ..arguments.recorder import current
 from .trace_cache import Launch, known, remember
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..api.recorder import current
 from ..arguments.annotations import BatchDuplicated, Duplicated, namespace
+from ..arguments.recorder import current
 from ..errors import UnsupportedError
 from ..ir.dtypes import is_real, shadow_dtype
 from ..tape.temporaries import Temporary

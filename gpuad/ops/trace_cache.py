@@ -11,8 +11,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..api.recorder import Recorder, current
 from ..arguments.identity import signature
+from ..arguments.recorder import Recorder, current
 from ..tape.temporaries import Temporary, inner
 from ..tape.trace_steps import arrays_of, lasting
 

@@ -22,7 +22,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from ..api.recorder import current
+from ..arguments.recorder import current
 from ..errors import LaunchError, TapeError
 from ..runtime.actions import Action, ByPython, copying, perform
 from ..runtime.base import Executor

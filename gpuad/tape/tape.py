@@ -25,11 +25,11 @@ import numpy as np
 
 from .. import pipeline
 from ..api import Kernel, Whole, check_flow, on_stream, pattern_of
-from ..api.recorder import current, unrecorded
 from ..arguments.annotations import BatchDuplicated, Duplicated, address, namespace, resolve
 from ..arguments.deferred_clearing import loudly, quietly
 from ..arguments.identity import layout
 from ..arguments.layouts import float_views
+from ..arguments.recorder import current, unrecorded
 from ..errors import ShadowError, TapeError
 from ..ir.dtypes import shadow_dtype
 from ..pipeline import Call, executor_of

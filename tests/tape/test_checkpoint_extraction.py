@@ -251,7 +251,7 @@ def test_a_launch_that_fails_in_the_middle(number: int) -> None:
 def test_code_that_the_tape_does_not_see_overwrites_it() -> None:
     def program(p: Pairs) -> None:
         run("relax", p["v"], p["w"], 0.4)
-        tape = gpuad.api.recorder.current.get()
+        tape = gpuad.arguments.recorder.current.get()
         assert tape is not None
         tape.overwrites(p["v"])
         p["v"].primal[...] = 0.7

@@ -140,7 +140,7 @@ def operations(h: Held) -> Any:
 
 def overwritten_by_others(h: Held) -> Any:
     launch("half_square", h["b"], h["a"])
-    tape = gpuad.api.recorder.current.get()
+    tape = gpuad.arguments.recorder.current.get()
     assert tape is not None
     tape.overwrites(h["b"][:4])
     h["b"].primal[:4] = 0.1

@@ -16,7 +16,7 @@ import pytest
 
 import gpuad
 from gpuad import Duplicated, LaunchError, TapeError, recursion_limit
-from gpuad.api.recorder import current
+from gpuad.arguments.recorder import current
 from gpuad.source import SourceFile, Span
 
 PACKAGE = str(Path(gpuad.__file__).parent)

@@ -18,7 +18,7 @@ from launch_tools import EXECUTORS, running
 
 import gpuad
 from gpuad import Duplicated, LaunchError, Tape, TapeError, ops
-from gpuad.api.recorder import current
+from gpuad.arguments.recorder import current
 from gpuad.runtime import array_locks
 
 N = 8
