@@ -24,11 +24,6 @@ def refuse_swapped(dtype: Any) -> None:
         raise UnsupportedError(f"gpuad.ops takes arrays in the machine's order of bytes, not {np.dtype(dtype).str}; convert it before")
 
 
-def recording() -> bool:
-    """Whether a tape records in this thread."""
-    return current.get() is not None
-
-
 def new_array(like: Any, shape: Sequence[int], dtype: Any) -> Any:
     """A new array of the same library, not cleared. UnsupportedError for a type with its bytes in another order."""
     refuse_swapped(dtype)

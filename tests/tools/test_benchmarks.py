@@ -7,6 +7,7 @@ import io
 import json
 import mmap
 import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from benchmarks import (
     gpu,
     growth,
     host_speed,
+    imports,
     measure,
     picture,
     product,
@@ -662,3 +664,13 @@ def test_what_was_stored_before_it_is_read_is_not_fetched(name: str, arrays_of_y
     moved = touched_bytes(kernel, [y, x, np.int32(n)], ((2, 1, 1), (32, 1, 1)))
     assert moved == bytes_of_one * (arrays_of_y + 1)
     assert touched_bytes(kernel, [y, x, np.int32(n)]) == 3 * bytes_of_one  # the geometry is not known
+
+
+def test_how_long_imports_take() -> None:
+    """`import gpuad` itself imports no room; a script with one kernel needs neither tapes nor array operations."""
+    found = imports.measured(rounds=1)
+    assert list(found) == list(imports.WHAT) and found["import gpuad"] < found["all public names"]
+    program = f"import sys; {imports.WHAT['names of one kernel']}; print(*[m for m in sys.modules if m.startswith('gpuad.')])"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert "gpuad.api.kernels" in loaded
+    assert not {m.split(".")[1] for m in loaded} & {"tape", "ops", "elementwise", "jit_kernels", "testing", "tools"}
