@@ -1,4 +1,5 @@
-"""What runs on the GPU, a process for each task: `python -m benchmarks.device about`, `case NAME BYTES`, `sweep`; prints one line of JSON.
+"""What runs on the GPU, a process for each task: `python -m benchmarks.device about`, `case NAME BYTES`, `sweep [NAME ...]`; prints one
+line of JSON.
 
 A kernel that faults or hangs takes its process with it and nothing else, and each case starts with an empty memory pool. `cases` answers
 requests, one a line, until there are no more: to begin a process takes longer than to measure most cases.
@@ -13,7 +14,7 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -164,12 +165,12 @@ def attributes(function: Any) -> Record:
 # --- every kernel once ---------------------------------------------------------------------------------------------------------------
 
 
-def sweep(cupy: Any) -> Record:
-    """Runs every generated kernel once at the cases' own sizes: something for compute-sanitizer to watch. Memory is allocated without a
-    pool, so that an access beyond an array is one beyond its allocation."""
+def sweep(cupy: Any, names: Sequence[str] = ()) -> Record:
+    """Runs every generated kernel of these cases, or of all, once at the cases' own sizes: something for compute-sanitizer to watch. Memory
+    is allocated without a pool, so that an access beyond an array is one beyond its allocation."""
     cupy.cuda.set_allocator(None)
     found: Record = {}
-    for case in all_cases():
+    for case in (c for c in all_cases() if not names or c.id in names):
         try:
             found[case.id] = {"kernels": _once(cupy, case)}
         except Exception as error:  # the others still have to run
@@ -214,8 +215,8 @@ def main(words: list[str]) -> None:
     match words:
         case ["about"]:
             print(json.dumps(about(cupy)))
-        case ["sweep"]:
-            print(json.dumps(sweep(cupy)))
+        case ["sweep", *names]:
+            print(json.dumps(sweep(cupy, names)))
         case ["case", name, limit]:
             print(json.dumps(named_record(cupy, name, int(limit))))
         case ["cases"]:

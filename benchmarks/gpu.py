@@ -1,12 +1,14 @@
 """`python -m benchmarks.gpu`: everything that takes a GPU, in one command, with one record.
 
-The tests marked `gpu` first, then the table of problems beside everybody who is installed and has a GPU, with graphs replayed, then every
-case against the speed of a plain copy, then compute-sanitizer over every generated kernel, where the machine has that tool.
-All of it takes half an hour; `--seconds` ends it earlier, `--only`, `--no-tests`, `--no-table`, `--no-cases` and `--no-sanitizer` choose
-parts of it, where a machine is lent for minutes, with a `--results` of its own for each.
-Where there is no GPU it says why and ends with status 0 (1 if GPUAD_REQUIRE_GPU=1). No step runs in this process,
-and each is recorded as failed if it fails; the record is written anew after each, so that a run that is cut short leaves what it has.
-Status 1 if a test failed.
+In three parts, in the order of what matters most: the tests marked `gpu` (`--part tests`); compute-sanitizer over every generated kernel of
+`kernels/`, where the machine has that tool (`--part sanitizer`); and the speed (`--part speed`): every case against a plain copy, then the
+table of problems beside everybody who is installed and has a GPU, with graphs replayed. Where a machine is lent for minutes, a part alone
+takes less than eight of them (`--seconds`): what is left then is done by the same command once more, which goes on with the record of that
+name, from the same versions, unless `--anew`.
+
+Where there is no GPU it says why and ends with status 0 (1 if GPUAD_REQUIRE_GPU=1). No step runs in this process, none longer than the time
+that is left, and each is recorded as failed if it fails; the record is written anew after each, so that a run that is cut short leaves what
+it has. Status 1 if a test failed.
 """
 
 from __future__ import annotations
@@ -14,166 +16,138 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from shutil import which as find_tool
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from . import cpu, crew, device, picture, records, shown, table
+from . import cpu, crew, device, gpu_steps, picture, records, shown, table
 from .cpu import Record
+from .gpu_steps import Cases, worker
 from .problems import PROBLEMS
 
-ROOT = Path(__file__).parents[1]
-_CASE_SECONDS, _STEP_SECONDS = 300, 3600
 _QUICK_BYTES = 64 << 20
-_MOST_TESTERS = 8  # each holds a CUDA context
+_ALONE = 460.0  # seconds for a part that is run by itself
+_AT_MOST = 3600.0  # seconds for a step
 HIRE: crew.Hire = crew.Process
-_SANITIZED_ERROR = 9  # the exit status by which compute-sanitizer says that it found something
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a process ended; `text` is its standard output, or what it said about its failure."""
-
-    status: int
-    text: str
-
-
-def run(words: list[str], seconds: int) -> Outcome:
-    """Runs a command in the checkout's root; status 124 if it takes longer than `seconds`."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
-    try:
-        ended = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
-    except subprocess.TimeoutExpired:
-        return Outcome(124, f"no end after {seconds} s")
-    except OSError as error:
-        return Outcome(127, str(error))
-    return Outcome(ended.returncode, ended.stdout if ended.returncode == 0 else f"{ended.stdout}\n{ended.stderr}".strip())
-
-
-def worker(*words: str, seconds: int = _CASE_SECONDS) -> Record:
-    """The JSON that a task of `benchmarks.device` prints; a record of its failure otherwise."""
-    outcome = run([sys.executable, "-m", "benchmarks.device", *words], seconds)
-    if outcome.status:
-        return {"failed": records.without_places(f"exit status {outcome.status}: ...{outcome.text[-800:]}")}
-    record: Record = json.loads(outcome.text.splitlines()[-1])
-    return record
-
-
-class Cases:
-    """A process that measures one case after another, and another one after each failure: the device may be lost to the first."""
-
-    def __init__(self) -> None:
-        self.process: crew.Answering | None = None
-
-    def __call__(self, name: str, limit: int) -> Record:
-        """A case's record. `limit`: most bytes of arguments, 0 for the whole size."""
-        self.process = self.process or crew.Answering("benchmarks.device", "cases", patience=_CASE_SECONDS)
-        self.process.ask(name=name, limit=limit)
-        found = self.process.answer()
-        if "failed" in found:
-            self.close()
-        return found
-
-    def close(self) -> None:
-        """Ends the process."""
-        if self.process is not None:
-            self.process.close()
-        self.process = None
-
-
 CASES: Callable[[], Cases] = Cases
 
 
-def tests() -> Record:
-    """Runs the tests that need a GPU, in several processes: most of their time goes by on the host, and one that spoils its CUDA context
-    takes but its neighbours along."""
-    processes = str(min(os.cpu_count() or 1, _MOST_TESTERS))
-    outcome = run([sys.executable, "-m", "pytest", "-q", "-n", processes, "-m", "gpu", "tests"], _STEP_SECONDS)
-    lines = outcome.text.splitlines()
-    failures = [records.without_places(line) for line in lines if line.startswith(("FAILED", "ERROR"))]
-    return {"status": outcome.status, "summary": lines[-1] if lines else "", "failures": failures}
+class Part(StrEnum):
+    """What can be asked for by itself."""
+
+    tests = "tests"
+    sanitizer = "sanitizer"
+    speed = "speed"
 
 
-def sanitized() -> Record:
-    """What compute-sanitizer finds in every generated kernel, a tool at a time."""
-    tool = find_tool("compute-sanitizer")
-    if tool is None:
-        return {"skipped": "compute-sanitizer is not on PATH"}
-    options = ["--error-exitcode", str(_SANITIZED_ERROR), "--tool"]
-    task = [sys.executable, "-m", "benchmarks.device", "sweep"]
-    return {name: _judged(run([tool, *options, name, *task], _STEP_SECONDS)) for name in ("memcheck", "racecheck")}
+@dataclass
+class Run:
+    """A run: its record, where it is written, and when no step is to be begun any more."""
+
+    record: Record
+    machine: str
+    date: str
+    folder: Path
+    end: float
+    console: Console
+
+    def write(self) -> Path:
+        """Writes the record as it is now."""
+        return records.write("gpu", self.machine, self.date, self.record, self.folder)
+
+    def left(self) -> float:
+        """Seconds that a step may take."""
+        return min(self.end - time.monotonic(), _AT_MOST)
+
+    def step(self, into: Record, name: str, find: Callable[[], Record]) -> None:
+        """One more entry of the record, which is then written; none where an earlier run has it."""
+        if name in into and not _is_open(into[name]):
+            return
+        self.console.print(f"{name} ...", style="dim", highlight=False)
+        if self.left() <= 0:
+            into.setdefault(name, {"failed": "not begun: the time was over"})
+        else:
+            try:
+                into[name] = find()
+            except Exception as error:  # the next step has nothing to do with it
+                into[name] = records.failure(error)
+        self.write()
 
 
-def _judged(outcome: Outcome) -> Record:
-    found = [line for line in outcome.text.splitlines() if line.startswith("=========")]
-    swept: Record = next((json.loads(line) for line in outcome.text.splitlines() if line.startswith("{")), {})
-    return {
-        "clean": outcome.status == 0,
-        "summary": records.without_places("\n".join(found[-3:]) or outcome.text[-800:]),
-        "cases": len(swept),
-        "failed": {name: row["failed"] for name, row in swept.items() if "failed" in row},
-    }
+def _is_open(entry: Record) -> bool:
+    """Whether there is something left to do for an entry."""
+    return bool(entry.get("left")) or str(entry.get("failed", "")).startswith("not begun")
 
 
 def command(
+    part: Annotated[list[Part] | None, typer.Option(help="only this part; may be repeated")] = None,
     machine: Annotated[str | None, typer.Option(help="the kind of machine, for the record's name; default is the device's name")] = None,
     date: Annotated[str | None, typer.Option(help="the date for the record's name; default is today")] = None,
-    only: Annotated[list[str] | None, typer.Option(help="measure cases with this in their name; may be repeated")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="cases with this in their name, or `table` and a problem's; may be repeated")
+    ] = None,
     quick: Annotated[bool, typer.Option(help="small sizes: does everything run?")] = False,
-    testing: Annotated[bool, typer.Option("--tests/--no-tests", help="run the tests marked gpu")] = True,
-    tabling: Annotated[bool, typer.Option("--table/--no-table", help="measure the table of problems")] = True,
-    casing: Annotated[bool, typer.Option("--cases/--no-cases", help="measure the cases")] = True,
-    sanitizer: Annotated[bool, typer.Option(help="run compute-sanitizer, where it is found")] = True,
-    seconds: Annotated[float, typer.Option(help="begin no further step after so many seconds; 0: no limit")] = 0.0,
+    seconds: Annotated[
+        float, typer.Option(help="end within so many seconds; default is 460 for a part by itself, and no limit for all")
+    ] = 0.0,
+    anew: Annotated[bool, typer.Option("--anew", help="do not go on with a record that is there")] = False,
     results: Annotated[Path, typer.Option(help="the folder for the record")] = records.RESULTS,
 ) -> None:
-    """Tests, measures and checks the derivatives on the GPU, and writes a record."""
+    """Tests, checks and measures the derivatives on the GPU, and writes a record."""
     if reason := device.missing():
         print(f"no GPU to measure: {reason}")
         raise typer.Exit(1 if os.environ.get("GPUAD_REQUIRE_GPU") == "1" else 0)
-    console, end = shown.wide_console(), time.monotonic() + (seconds or float("inf"))
+    parts = part or list(Part)
+    end = time.monotonic() + (seconds or (_ALONE if len(parts) == 1 else float("inf")))
     about = worker("about")
-    record: Record = {"versions": records.versions("torch", "jax", "warp-lang"), "device": about}
+    versions = records.versions("torch", "jax", "warp-lang")
+    name, day = machine or about.get("name", "gpu"), date or records.today()
+    record: Record = {"versions": versions, "device": about}
+    if not anew and (known := records.read("gpu", name, day, results)).get("versions") == versions:
+        record = {**known, "device": about}
+    run = Run(record, name, day, results, end, shown.wide_console())
+    doing = {Part.tests: _test, Part.sanitizer: partial(_sanitize, only or ()), Part.speed: partial(_measure, only or (), quick)}
+    for one in parts:
+        doing[one](run)
+    path = run.write()
+    show(record, run.console)
+    missing = picture.draw(record, path.with_suffix(".png"))
+    run.console.print(f"record: {path.name}; " + (missing or f"picture: {path.stem}.png"), markup=False)
+    raise typer.Exit(1 if record.get("tests", {}).get("status", 0) not in (0, 124) or record.get("tests", {}).get("failures") else 0)
 
-    def write() -> Path:
-        return records.write("gpu", machine or about.get("name", "gpu"), date or records.today(), record, results)
 
-    def step(into: Record, name: str, find: Callable[[], Record]) -> None:
-        """One more entry of the record, which is then written."""
-        console.print(f"{name} ...", style="dim", highlight=False)
-        try:
-            into[name] = find() if time.monotonic() < end else {"failed": f"not begun: {seconds:.0f} s have passed"}
-        except Exception as error:  # the next step has nothing to do with it
-            into[name] = records.failure(error)
-        write()
+def _test(run: Run) -> None:
+    run.step(run.record, "tests", lambda: gpu_steps.tests(run.left(), run.record.get("tests")))
 
-    if testing:
-        step(record, "tests", tests)
-    record["table"] = {}
-    for problem in (p for p in PROBLEMS if tabling and (not only or any(word in f"table {p.name}" for word in only))):
+
+def _sanitize(only: list[str], run: Run) -> None:
+    path = gpu_steps.sanitizer()
+    if path is None:
+        run.record["sanitizer"] = {"skipped": "compute-sanitizer is not on PATH"}
+        return
+    into = run.record.setdefault("sanitizer", {})
+    for tool in gpu_steps.TOOLS:
+        for names in gpu_steps.swept(only):
+            run.step(into, f"{tool} {' '.join(names)}", lambda tool=tool, names=names: gpu_steps.sanitized(path, tool, names, run.left()))
+
+
+def _measure(only: list[str], quick: bool, run: Run) -> None:
+    into = run.record.setdefault("cases", {})
+    with contextlib.closing(CASES()) as ask:
+        for case in cpu.chosen(only):
+            run.step(into, case.id, partial(measured, ask, case.id, _QUICK_BYTES if quick else 0, run.record["device"]))
+    into = run.record.setdefault("table", {})
+    for problem in (p for p in PROBLEMS if not only or any(word in f"table {p.name}" for word in only)):
         chosen = table.sizes(problem, "gpu", quick)
         pace = table.QUICK if quick else table.Pace()
-        step(record["table"], problem.name, partial(table.measured, problem, chosen, "gpu", pace, HIRE))
-    record["cases"] = {}
-    with contextlib.closing(CASES()) as ask:
-        for case in cpu.chosen(only or ()) if casing else ():
-            step(record["cases"], case.id, partial(measured, ask, case.id, _QUICK_BYTES if quick else 0, about))
-    if sanitizer:
-        step(record, "sanitizer", sanitized)
-    path = write()
-    show(record, console)
-    missing = picture.draw(record, path.with_suffix(".png"))
-    console.print(f"record: {path.name}; " + (missing or f"picture: {path.stem}.png"), markup=False)
-    raise typer.Exit(1 if record.get("tests", {}).get("status", 0) else 0)
+        run.step(into, problem.name, partial(table.measured, problem, chosen, "gpu", pace, HIRE))
 
 
 def measured(ask: Callable[[str, int], Record], name: str, limit: int, about: Record) -> Record:
@@ -203,13 +177,14 @@ def show(record: Record, console: Console) -> None:
     else:
         what = f"{about['name']}, CUDA {about['cuda_runtime']}, CuPy {about['cupy']}"
         console.print(f"{what}; a copy moves {about['copy_gb_s']} GB/s", markup=False)
-    shown.show_table(record["table"], console)
-    console.print(shown.cases_table("cases", record["cases"], MORE))
-    for name, row in record["cases"].items():
+    shown.show_table(record.get("table", {}), console)
+    console.print(shown.cases_table("cases", record.get("cases", {}), MORE))
+    for name, row in record.get("cases", {}).items():
         if "failed" in row:
             console.print(f"failed: {name}: {row['failed']}", style="red", markup=False)
     for name in ("tests", "sanitizer"):
-        console.print(f"{name}: {json.dumps(record.get(name, 'not run'))}", markup=False)
+        told = {k: len(v) if k == "passed" else v for k, v in record.get(name, {}).items()}
+        console.print(f"{name}: {json.dumps(told) if told else 'not run'}", markup=False)
 
 
 if __name__ == "__main__":

@@ -27,11 +27,21 @@ def today() -> str:
 
 def write(kind: str, machine: str, date: str, record: dict[str, Any], folder: Path = RESULTS) -> Path:
     """Writes the record to `<kind>-<machine>-<date>.json`, over a record of that name. `machine`: what kind of machine, such as 'h200'."""
-    name = "-".join(re.sub(r"[^a-z0-9.]+", "-", part.lower()).strip("-") for part in (kind, machine, date))
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.json"
+    path = _path(kind, machine, date, folder)
     path.write_text(json.dumps({"kind": kind, "machine": machine, "date": date, **record}, indent=1) + "\n", encoding="utf-8")
     return path
+
+
+def read(kind: str, machine: str, date: str, folder: Path = RESULTS) -> dict[str, Any]:
+    """The record of that name, as `write` was given it; empty if there is none."""
+    path = _path(kind, machine, date, folder)
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return {k: v for k, v in found.items() if k not in ("kind", "machine", "date")}
+
+
+def _path(kind: str, machine: str, date: str, folder: Path) -> Path:
+    return folder / ("-".join(re.sub(r"[^a-z0-9.]+", "-", part.lower()).strip("-") for part in (kind, machine, date)) + ".json")
 
 
 def versions(*packages: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ import mmap
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,6 +28,7 @@ from benchmarks import (
     device,
     figures,
     gpu,
+    gpu_steps,
     growth,
     host_speed,
     imports,
@@ -523,14 +525,23 @@ def test_without_a_gpu_the_command_says_why(monkeypatch: pytest.MonkeyPatch, req
     assert result.exit_code == status and "no GPU to measure: no driver" in result.output
 
 
+ONE = ("--machine", "fake", "--date", "2000-01-01", "--results")
+
+
+def recorded(folder: Path) -> cpu.Record:
+    found: cpu.Record = json.loads((folder / "gpu-fake-2000-01-01.json").read_text())
+    return found
+
+
 def test_command_on_a_gpu(fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "tests", lambda: {"status": 1, "summary": "1 failed", "failures": ["FAILED a"]})
-    monkeypatch.setattr(gpu, "find_tool", lambda _: None)
+    """All three parts, rehearsed."""
+    monkeypatch.setattr(gpu_steps, "tests", lambda *_: {"status": 1, "summary": "1 failed", "passed": ["b"], "failures": ["FAILED a"]})
+    monkeypatch.setattr(gpu_steps, "find_tool", lambda _: None)
     monkeypatch.setattr(table, "absent", lambda name: "" if name in ("gpuad", "by hand") else f"{name} is not installed")
     words = [part for name in ("relu", "table heat", "table softmax") for part in ("--only", name)]
-    result = invoke(gpu.command, "--quick", *words, "--machine", "fake", "--date", "2000-01-01", "--results", str(tmp_path))
+    result = invoke(gpu.command, "--quick", *words, *ONE, str(tmp_path))
     assert result.exit_code == 1, result.output  # a gpu test failed
-    record = json.loads((tmp_path / "gpu-fake-2000-01-01.json").read_text())
+    record = recorded(tmp_path)
     assert record["device"]["name"] == "a host" and record["device"]["cuda_runtime"] == "13.0" and record["device"]["copy_gb_s"] > 0
     heat, softmax = (next(iter(record["table"][name].values()))["rows"] for name in ("heat", "softmax"))
     assert heat["gpuad"]["error"] < 1e-4 > softmax["gpuad"]["error"] and heat["gpuad"]["device_bytes"] > 0
@@ -539,26 +550,88 @@ def test_command_on_a_gpu(fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
     row = record["cases"]["relu_bias"]
     assert set(row["kernels"]) == {"relu_bias", "relu_bias_reverse"} and row["kernels"]["relu_bias"]["registers"] == 32
     assert {"primal_share_of_copy", "reverse_share_of_copy", "pool_bytes", "ratio"} <= set(row)
-    assert "skipped" in record["sanitizer"]
+    assert "skipped" in record["sanitizer"] and '"passed": 1' in result.output
 
 
-def test_parts_of_the_command_on_a_gpu(fake: Any, tmp_path: Path) -> None:
-    words = ("--no-tests", "--no-table", "--no-cases", "--no-sanitizer", "--machine", "fake", "--date", "2000-01-01", "--results")
-    result = invoke(gpu.command, *words, str(tmp_path))
-    assert result.exit_code == 0, result.output
-    record = json.loads((tmp_path / "gpu-fake-2000-01-01.json").read_text())
-    assert record["table"] == record["cases"] == {} and "tests" not in record and "sanitizer" not in record
+def test_a_part_by_itself_ends_in_time_and_the_next_run_goes_on(fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits, known = [], []
+
+    def tests(seconds: float, before: cpu.Record | None) -> cpu.Record:
+        limits.append(seconds)
+        known.append(before)
+        return (
+            {"status": 124, "left": True, "summary": "", "passed": ["a"], "failures": []}
+            if not before
+            else {"status": 0, "passed": ["a", "b"]}
+        )
+
+    monkeypatch.setattr(gpu_steps, "tests", tests)
+    for _ in range(3):
+        result = invoke(gpu.command, "--part", "tests", *ONE, str(tmp_path))
+        assert result.exit_code == 0, result.output
+    assert all(400 < s <= 460 for s in limits) and known == [
+        None,
+        {"status": 124, "left": True, "summary": "", "passed": ["a"], "failures": []},
+    ]
+    assert recorded(tmp_path)["tests"] == {"status": 0, "passed": ["a", "b"]} and "cases" not in recorded(tmp_path)
+    invoke(gpu.command, "--part", "tests", "--anew", *ONE, str(tmp_path))
+    assert len(limits) == 3 and known[-1] is None
+
+
+def test_the_sanitizer_takes_a_few_cases_at_once_and_goes_on(fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def sanitized(path: str, tool: str, names: Sequence[str], seconds: float) -> cpu.Record:
+        seen.append((tool, names))
+        if len(seen) == 2:
+            raise OSError("the device is lost")
+        return {"clean": True, "left": len(seen) == 3}
+
+    monkeypatch.setattr(gpu_steps, "find_tool", lambda name: name)
+    monkeypatch.setattr(gpu_steps, "sanitized", sanitized)
+    words = ("--part", "sanitizer", "--only", "heat", "--only", "s", *ONE, str(tmp_path))
+    assert invoke(gpu.command, *words).exit_code == 0
+    first, chunks = list(seen), list(gpu_steps.swept(["heat", "s"]))
+    assert first == [(tool, names) for tool in gpu_steps.TOOLS for names in chunks] and len(chunks) > 3
+    assert all(len(names) <= 6 for names in chunks)
+    record = recorded(tmp_path)["sanitizer"]
+    assert len(record) == len(first) and sum("failed" in row for row in record.values()) == 1  # one that fails ends nothing
+    assert invoke(gpu.command, *words).exit_code == 0
+    assert seen[len(first) :] == [first[2]]  # what was left is done, and nothing again
 
 
 def test_no_step_is_begun_after_the_time(fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "tests", lambda: pytest.fail("there is no time"))
-    words = ("--only", "relu", "--only", "table saxpy", "--machine", "fake", "--date", "2000-01-01", "--results", str(tmp_path))
-    result = invoke(gpu.command, "--seconds", "1e-9", *words)
+    monkeypatch.setattr(gpu_steps, "tests", lambda *_: pytest.fail("there is no time"))
+    monkeypatch.setattr(gpu_steps, "find_tool", lambda name: name)
+    result = invoke(gpu.command, "--seconds", "1e-9", "--only", "relu", "--only", "table saxpy", *ONE, str(tmp_path))
     assert result.exit_code == 0, result.output
-    record = json.loads((tmp_path / "gpu-fake-2000-01-01.json").read_text())
+    record = recorded(tmp_path)
     assert record["device"]["copy_gb_s"] > 0
-    for step in (record["tests"], record["table"]["saxpy"], record["cases"]["relu_bias"], record["sanitizer"]):
+    for step in (record["tests"], record["table"]["saxpy"], record["cases"]["relu_bias"], *record["sanitizer"].values()):
         assert step["failed"].startswith("not begun")
+
+
+def test_the_tests_on_a_gpu_say_which_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = """
+[gw0] [ 10%] PASSED tests/runtime/test_gpu.py::test_case[heat-Reverse]
+[gw1] [ 20%] FAILED tests/runtime/test_gpu.py::test_case[wave a b-Forward]
+ERROR tests/runtime/test_gpu.py::test_other - cupy.CUDARuntimeError
+no end after 5 s"""
+    asked: list[Any] = []
+    monkeypatch.setattr(gpu_steps, "run", lambda words, seconds: asked.append((words, seconds)) or gpu_steps.Outcome(124, said))
+    found = gpu_steps.tests(5.0, {"passed": ["tests/runtime/test_gpu.py::test_split_pair"]})
+    assert "--deselect=tests/runtime/test_gpu.py::test_split_pair" in asked[0][0] and asked[0][1] == 5.0
+    assert found["left"] and found["passed"] == [
+        "tests/runtime/test_gpu.py::test_case[heat-Reverse]",
+        "tests/runtime/test_gpu.py::test_split_pair",
+    ]
+    assert [line.split(" ")[0] for line in found["failures"]] == ["ERROR", "FAILED"]
+
+
+def test_the_tests_on_a_gpu_are_those_that_are_marked() -> None:
+    """On a machine without one they are skipped, not passed."""
+    found = gpu_steps.run([sys.executable, "-m", "pytest", "-v", "-n", "0", "-m", "gpu", "tests/runtime/test_gpu.py", "-k", "saxpy"], 120.0)
+    assert found.status == 0 and "skipped" in found.text.splitlines()[-1]
 
 
 def test_less_is_tried_where_memory_does_not_suffice(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -575,12 +648,13 @@ def test_less_is_tried_where_memory_does_not_suffice(fake: Any, monkeypatch: pyt
 
 def test_the_sweep_runs_every_kernel(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "all_cases", lambda: [CASES["saxpy"], CASES["relu_bias"]])
+    assert device.sweep(fake, ["saxpy"]) == {"saxpy": {"kernels": 2}}
     assert device.sweep(fake) == {"saxpy": {"kernels": 2}, "relu_bias": {"kernels": 2}}
 
 
 def test_a_worker_that_dies_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "run", lambda *_: gpu.Outcome(134, "illegal address"))
-    assert gpu.worker("case", "saxpy", "0") == {"failed": "exit status 134: ...illegal address"}
+    monkeypatch.setattr(gpu_steps, "run", lambda *_: gpu_steps.Outcome(134, "illegal address"))
+    assert gpu_steps.worker("case", "saxpy", "0") == {"failed": "exit status 134: ...illegal address"}
 
 
 def test_a_process_measures_cases_until_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -603,7 +677,7 @@ def test_a_process_measures_cases_until_one_fails(monkeypatch: pytest.MonkeyPatc
             self.closed = True
 
     monkeypatch.setattr(crew, "Answering", Process)
-    with contextlib.closing(gpu.Cases()) as ask:
+    with contextlib.closing(gpu_steps.Cases()) as ask:
         assert [ask(name, 0) for name in "abc"] == [{"name": "a"}, {"failed": "exit status 134"}, {"name": "c"}]
     assert [(p.asked, p.closed) for p in Process.made] == [(["a", "b"], True), (["c"], True)]
 
@@ -622,16 +696,16 @@ def test_cases_are_asked_for_in_lines(fake: Any, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_process_that_hangs_is_ended() -> None:
-    assert gpu.run([sys.executable, "-c", "import time; time.sleep(60)"], 1) == gpu.Outcome(124, "no end after 1 s")
+    hangs = "import time; print('so far', flush=True); time.sleep(60)"
+    assert gpu_steps.run([sys.executable, "-c", hangs], 1) == gpu_steps.Outcome(124, "so far\n\nno end after 1 s")
 
 
 def test_the_sanitizer_is_judged_by_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
     report = '========= COMPUTE-SANITIZER\n{"a": {"kernels": 2}, "b": {"failed": "x"}}\n========= ERROR SUMMARY: 1 error'
-    monkeypatch.setattr(gpu, "find_tool", lambda name: name)
-    monkeypatch.setattr(gpu, "run", lambda words, _: gpu.Outcome(9 if "memcheck" in words else 0, report))
-    found = gpu.sanitized()
-    assert not found["memcheck"]["clean"] and found["racecheck"]["clean"]
-    assert found["memcheck"]["summary"].endswith("ERROR SUMMARY: 1 error") and found["memcheck"]["failed"] == {"b": "x"}
+    monkeypatch.setattr(gpu_steps, "run", lambda words, _: gpu_steps.Outcome(9 if "memcheck" in words else 0, report))
+    bad, good = (gpu_steps.sanitized("tool", tool, ("a", "b"), 9.0) for tool in gpu_steps.TOOLS)
+    assert not bad["clean"] and good["clean"] and bad["cases"] == 2
+    assert bad["summary"].endswith("ERROR SUMMARY: 1 error") and bad["failed"] == {"b": "x"}
 
 
 TOUCHES = r"""
