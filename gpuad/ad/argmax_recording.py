@@ -421,7 +421,7 @@ def _known(expr: Expr, truths: Mapping[Expr, bool]) -> Expr:
 
 
 def _decided(expr: Expr) -> Expr:
-    """The same value with known choices made; products stay as they are."""
+    """An expression with known choices made; products stay as they are."""
     match expr:
         case Select(condition=c, then=then, otherwise=otherwise):
             return b.select(c, then, otherwise)

@@ -263,7 +263,7 @@ def closed_form(loop: For | While, carried: Carried) -> Expr | None:
 
 
 def _shifted(loop: For | While, carried: Carried, following: Expr) -> Expr | None:
-    """The same for values that are halved or doubled: `d >>= 1`, `d *= 2`, and `d /= 2` where the loop runs on only while `d > 0`."""
+    """The closed form of a value that is halved or doubled: `d >>= 1`, `d *= 2`, and `d /= 2` where the loop runs on only while `d > 0`."""
     bits: int | None = None
     match following:
         case Binary(op=">>" | "<<" as op, left=left, right=Constant(value=v)) if left == carried.var:

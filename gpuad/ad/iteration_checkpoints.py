@@ -220,7 +220,7 @@ class _Iteration:
     # --- the forward sweep's side ------------------------------------------------------------------------------------------------------
 
     def made(self, expr: Expr) -> Expr | None:
-        """The same value in terms of what is visible at the push; None if there is no such expression."""
+        """A value in terms of what is visible at the push; None if there is no such expression."""
         if isinstance(expr, Var):
             return self.leaf(expr)
         parts = {c: self.made(c) for c in children(expr)}

@@ -384,7 +384,7 @@ def _keeps_all(related: Any, less: Any) -> bool:
 
 
 def _likewise(graph: Graph, one: Addition, other: Addition) -> Any | None:
-    """The same instance of both, where the dimensions are the same and the element is the same expression."""
+    """One instance of both, where the dimensions are the same and the element is the same expression."""
     names = [d.name for d in one.dims]
     if names != [d.name for d in other.dims] or one.element is not other.element:
         return None

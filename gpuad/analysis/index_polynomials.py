@@ -30,7 +30,7 @@ def polynomial(expr: Expr, lets: Mapping[Var, Expr]) -> Polynomial:
 
 
 def _polynomial(expr: Expr, lets: Mapping[Var, Expr], known: dict[Var, Polynomial]) -> Polynomial:
-    """The same; `known`: what Vars are that have occurred before."""
+    """An expression as a polynomial; `known`: what Vars are that have occurred before."""
 
     def of(inner: Expr) -> Polynomial:
         return _polynomial(inner, lets, known)

@@ -513,8 +513,8 @@ def _difference(a: Reach, b: Reach, launch: Launch, iterations: bool, besides: s
 
 
 def _difference_of_rows(a: Reach, b: Reach, launch: Launch) -> tuple[list[_Unknown4], int] | None:
-    """The same for two accesses in loops that deal out alike, with the difference of their variables, which is not 0 for two threads that
-    only differ in the digit by which is dealt; None for others."""
+    """The difference of two accesses in loops that deal out alike, with that of their variables, which is not 0 for two threads that only
+    differ in the digit by which is dealt; None for others."""
     one, two = a.row, b.row
     if one is None or two is None or (one.factor, one.digit, one.deal) != (two.factor, two.digit, two.deal):
         return None

@@ -265,7 +265,7 @@ class Certain(Walk):
 
 
 class _Executed(Certain):
-    """The same, whatever their indices are."""
+    """Accesses that are surely executed, whatever their indices are."""
 
     def note(self, found: list, stmt: Stmt, index: Expr, ranges: Ranges) -> None:  # type: ignore[type-arg]
         found.append((stmt, None))

@@ -93,7 +93,7 @@ class Completing:
         return self._numbers[key]
 
     def _active(self, i: int, x: Active) -> Sequence[Any] | None:
-        """The same for one with a shadow, in which each number then has its own: the last such is kept, and its shadow with it."""
+        """The numbers of a record with a shadow, in which each has its own: the last such is kept, and its shadow with it."""
         said = _content(x.value)
         if said is None or not is_array(x.shadow):
             return None

@@ -77,7 +77,7 @@ def words(past: Past, what: Hashable, args: Sequence[Any], grid: Any = 0, block:
 
 
 def _say(x: Any, found: list[Any], arrays: list[Any], reals: list[Any]) -> bool:
-    """The same for arguments that are rarer; False for one that says too little of itself. What it adds begins with the kind, which says
+    """Words for arguments that are rarer; False for one that says too little of itself. What it adds begins with the kind, which says
     how much there is of it."""
     kind = type(x)
     found.append(kind)

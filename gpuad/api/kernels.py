@@ -128,7 +128,7 @@ class Kernel(Family):
 
     @property
     def declared(self) -> tuple[Declaration, ...]:
-        """The same, followed by pointers to the variables of the module that the kernel reaches."""
+        """The parameters, followed by pointers to the variables of the module that the kernel reaches."""
         return self.function.parameters
 
     def get_global(self, name: str) -> Any:
@@ -139,7 +139,7 @@ class Kernel(Family):
         return self.module.get(self.name, self._global(name))
 
     def with_shadow(self, name: str, shadow: Any) -> Kernel:
-        """The same kernel, of the same module, with a shadow for one of its variables: `get_global(name)` is then Duplicated with it."""
+        """The kernel, of this module, with a shadow for one of its variables: `get_global(name)` is then Duplicated with it."""
         other = copy.copy(self)
         other.shadows = {**self.shadows, self._global(name).pointer.name: shadow}
         other._suited = {}
@@ -389,7 +389,7 @@ class Kernel(Family):
     def _bound(
         self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, kinds: Sequence[str], tangents: Collection[int]
     ) -> Call:
-        """The same for one that is new: once to have numbers, and with what these prove about the kernel's reach once more."""
+        """Binds a call that is new: once to have numbers, and with what these prove about the kernel's reach once more."""
         numbering, geo = None, geometry(grid, block)
         declared = self.declared
         if type(args) is Whole:

@@ -35,7 +35,7 @@ class ModuleMemory:
         return self.arrays[variable.name]
 
     def for_launch(self, kernel: str, variable: Global, written: bool, library: Any) -> Any:
-        """The same for a launch; LaunchError also for memory that the kernel would read before anyone has put a value there."""
+        """A variable's memory for a launch; LaunchError also for memory that the kernel would read before anyone has put a value there."""
         if self.raw is None and not written and variable.initial is None and variable.name not in self.arrays:
             raise LaunchError(
                 f"`{kernel}` reads `{variable.name}`, a variable of its module that has no value yet: set it through "

@@ -209,7 +209,7 @@ class _Operators:
         return _forwarded(ufunc.__name__, method, inputs, out[0] if isinstance(out, tuple) else out, keywords)
 
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
-        """The same question, asked by CuPy, of its ufuncs and of the user's own kernels."""
+        """How CuPy asks who computes, for its ufuncs and the user's own kernels."""
         if hasattr(kernel, "operation"):
             return _operation("elementwise kernel")(kernel, *inputs, *(() if out is None else (out,)), **keywords)
         return _forwarded(kernel.name.removeprefix("cupy_"), "__call__", inputs, out, keywords)
@@ -257,7 +257,7 @@ class Duplicated(_Operators, _Annotated):
 
     @property
     def own_shadow(self) -> Any:
-        """The same array, for who does not care what it holds and lets nobody see it (see `unseen`)."""
+        """The shadow, for who does not care what it holds and lets nobody see it (`deferred_clearing`)."""
         if self._shadow is None:
             with _MAKING:
                 if self._shadow is None:
@@ -265,7 +265,7 @@ class Duplicated(_Operators, _Annotated):
         return self._shadow
 
     def __copy__(self) -> Duplicated:
-        """The same array and shadow, also if nobody has asked for that yet."""
+        """A pair of this array and its shadow, also if nobody has asked for that yet."""
         return self._view(lambda array: array)
 
     def __deepcopy__(self, memo: Any) -> Any:
@@ -428,7 +428,7 @@ class BatchDuplicated(_Annotated):
         return self._shadows
 
     def __copy__(self) -> BatchDuplicated:
-        """The same array and shadows."""
+        """A pair of this array and its shadows."""
         return self[...]
 
     def __deepcopy__(self, memo: Any) -> Any:
@@ -478,7 +478,7 @@ class Active(_Compared):
         return self._shadow
 
     def __copy__(self) -> Active:
-        """The same number and shadow."""
+        """A pair of this number and its shadow."""
         return Active(self._value, self._shadow)
 
     def __deepcopy__(self, memo: Any) -> Active:

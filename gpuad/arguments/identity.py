@@ -29,5 +29,5 @@ def signature(array: Any) -> tuple[Any, ...]:
 
 
 def layout(array: Any) -> tuple[Any, ...]:
-    """The same but for where it lies, which is what an array's owner may change about it in place."""
+    """What an array's owner may change about it in place: its signature but for where it lies."""
     return array.shape, array.strides, array.dtype, writeable(array)

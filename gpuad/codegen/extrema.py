@@ -72,7 +72,7 @@ GPUAD_INLINE unsigned long long gpuad_unsigned(double x)
 
 
 def host_extrema() -> dict[str, str]:
-    """The same as C++, by the macro that makes atomic operations, and what it stands on."""
+    """The operations as C++, by the macro that makes atomic operations, and what it stands on."""
     return BITS | {f"gpuad_atomic_{op}": _macro(op) for op in sorted(EXTREMA)}
 
 

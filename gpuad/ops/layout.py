@@ -24,7 +24,7 @@ def primal_of(x: Any) -> Any:
 
 
 def array_of(name: str, x: Any) -> Any:
-    """The same; TypeError for what is no array."""
+    """The array of an operand; TypeError for what is none."""
     array = primal_of(x)
     if not hasattr(array, "strides"):
         raise TypeError(f"{name} takes arrays, not {type(array).__name__}; make one of it before, as with numpy.asarray")

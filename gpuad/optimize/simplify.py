@@ -176,7 +176,7 @@ def forward_stores(kernel: Kernel) -> Kernel:
 
 
 def forward_arrays(body: Block) -> Block:
-    """The same for the arrays of a thread, in an adjoint; and nothing is stored to such an array in its block after the last load."""
+    """Loads of a thread's own arrays in an adjoint take what was stored; after the last load nothing is stored to such an array in its block."""
     return _copies(_unread(_forward(body, own=True)))
 
 

@@ -126,7 +126,7 @@ class Adjoint(Judged):
         return found
 
     def _gathered_with_partials(self, shadows: Mapping[Buffer, int]) -> Gather | None:
-        """The same, if more can be gathered where threads keep something."""
+        """What can be gathered if threads keep what their loops come to, where that is more than without."""
         plainly = self.gather(shadows)
         left = set(shadows) - (plainly.buffers if plainly is not None else set())
         names = self._names()
@@ -159,7 +159,7 @@ class Adjoint(Judged):
         return tuple(p for p in (*self.parameters, *more) if p.item in used)
 
     def _gathered(self, shadows: Mapping[Buffer, int]) -> Gather | None:
-        """The same. Where an index is found in a table (`u[i + dx[k]]`), the loops over it are written out."""
+        """What can be gathered plainly. Where an index is found in a table (`u[i + dx[k]]`), the loops over it are written out."""
         found = gather(self.layout.body, shadows, self.params, self._names())
         if found is not None and found.buffers == set(shadows):
             return found

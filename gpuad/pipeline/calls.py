@@ -96,7 +96,7 @@ class Call:
         self.executor.launch(kernel, grid or self.grid, self.block, args, shared_mem=self.shared_mem)
 
     def prepared(self, kernel: Kernel, args: list[Any], grid: Dim3 | None = None) -> Prepared:
-        """The same as a callable that makes it, any number of times."""
+        """A launch as a callable that makes it, any number of times."""
         return prepared(self.executor, kernel, grid or self.grid, self.block, args, self.shared_mem)
 
     @cached_property

@@ -94,7 +94,7 @@ def _judged(adjoint: Adjoint, call: Call) -> Gathering | None:
 
 
 def _judged_so(adjoint: Adjoint, call: Call, keeping: bool) -> Gathering | None:
-    """The same; `keeping`: threads keep for those that gather what their loops come to."""
+    """What may be gathered; `keeping`: threads keep for those that gather what their loops come to."""
     plain, numbers = plain_shadows(adjoint, call), call.numbers(adjoint.primal)
     ranks = {b: 0 for b in adjoint.undecided if b not in plain} if plain_allowed() else {}
     while ranks:

@@ -51,7 +51,7 @@ class Executor(Protocol):
         """Runs the kernel; `args` follow `kernel.params`. Raises LaunchError before anything is written if the launch cannot be made."""
 
     def prepared(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0) -> Callable[[], Any]:
-        """The same launch as a callable that makes it, any number of times, on the stream that is current then. All that can be refused is
+        """A launch as a callable that makes it, any number of times, on the stream that is current then. All that can be refused is
         refused now. What a call returns is true only if it failed for want of memory."""
 
     def captured(self, run: Callable[[], None]) -> Callable[[], None]:

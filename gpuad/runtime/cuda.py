@@ -56,7 +56,7 @@ class Cuda:
     def prepared(
         self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0, stream: Any = None
     ) -> Callable[[], Any]:
-        """The same launch as a callable that makes it."""
+        """A launch as a callable that makes it."""
         if len(args) != len(kernel.params):
             raise LaunchError(f"{kernel.name} takes {len(kernel.params)} arguments, not {len(args)}")
         fitting = self.fitted(kernel)

@@ -114,7 +114,7 @@ def _entry() -> Entry | None:
 
 
 def digest_on_device(memory: Any, spans: Spans) -> int:
-    """The same of flat memory of CuPy, on the current stream, which is waited for."""
+    """The digest of spans of flat memory of CuPy, on the current stream, which is waited for."""
     library = sys.modules["cupy"]
     place, shift = _on_device(spans.tobytes(), int(library.cuda.Device().id)), int(memory.data.ptr)
     unit = next(unit for unit in _WORDS if not shift % unit and not (spans % unit).any())

@@ -74,7 +74,7 @@ class Host(InOrder):
         program.run(grid, block, args)
 
     def prepared(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0) -> Callable[[], Any]:
-        """The same launch as a call of the compiled entry."""
+        """A launch as a call of the compiled entry."""
         program, block = self.fitting(kernel, block)
         return program.prepared(grid, block, args)
 

@@ -84,7 +84,7 @@ def _bytes(owner: Array) -> Array:
 
 
 def _ascending(array: Array) -> Array:
-    """The same elements with all strides positive."""
+    """A view of an array's elements with all strides positive."""
     return array[tuple(slice(None, None, -1 if s < 0 else 1) for s in array.strides)]
 
 

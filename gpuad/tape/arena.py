@@ -61,7 +61,7 @@ class Arena:
         self.at, self.used = place
 
     def room(self, shape: Sequence[int], dtype: Any) -> Any:
-        """The same as an array, dense."""
+        """Room in the arena as a dense array."""
         dtype = np.dtype(dtype)
         return self.take(math.prod(shape) * dtype.itemsize).view(dtype).reshape(shape)
 

@@ -355,7 +355,7 @@ class Ruled:
         return [(o.use.allocation, o.use.region, bool(self.varied)) for o in written if o.shadow is None]
 
     def judged_again(self, tape: Any) -> Ruled:
-        """The same operation now that memory which it wrote is known to have a shadow: its reverse clears it."""
+        """This operation, now that memory which it wrote is known to have a shadow: its reverse clears it."""
         found = dict(self.operands)
         for n in self.effect.writes:
             o = found.get(n)

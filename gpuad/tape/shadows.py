@@ -49,7 +49,7 @@ class Shadows:
         self.count = 0
 
     def copy(self) -> Shadows:
-        """The same pairings, which grow on their own."""
+        """A copy of the pairings, which grows on its own."""
         other = Shadows()
         mine = {id(p): replace(p) for pairs in self.by_shadow.values() for p in pairs}
         other.layers = [{where: [mine[id(p)] for p in pairs] for where, pairs in layer.items()} for layer in self.layers]

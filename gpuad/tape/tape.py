@@ -273,7 +273,7 @@ class Tape(Seeding, Repeating):
     def record_launch(
         self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, line: Any, where: str
     ) -> None:
-        """The same for one that is new here. A call that was made before in the same words is known and costs a look-up."""
+        """Records and makes a launch that is new here. A call that was made before in the same words is known and costs a look-up."""
         try:
             fixed = type(args) is Whole or all(constant(args[k]) for k in kernel.records if k < len(args))
             key = call_key(kernel, grid, block, args, shared_mem, stream, line) if fixed else None
@@ -407,7 +407,7 @@ class Tape(Seeding, Repeating):
             raise
 
     def record_foreign(self, arrays: Sequence[Any], line: Any, where: str) -> None:
-        """The same where it is new."""
+        """Records an announcement that is new."""
         self._require("recording")
         uses: list[Use] = []
         cleared: list[Any] = []

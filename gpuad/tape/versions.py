@@ -184,7 +184,7 @@ def rows(region: Region) -> tuple[_Rows, ...]:
 
 
 def few_rows(region: Region) -> tuple[_Rows, ...] | None:
-    """The same, or None if they are more than MANY; found out once."""
+    """A region's rows, or None if they are more than MANY; found out once."""
     if region.groups is None:
         found = tuple(islice(_groups(region), MANY + 1))
         region.groups = found if len(found) <= MANY else ()

@@ -133,7 +133,7 @@ def step_of(operation: Launched, stale: Stale) -> Step:
 
 
 def step_of_rule(operation: Ruled, stale: Stale) -> Step | None:
-    """The same for a rule; None if there is nothing to do, since all that comes in is zero."""
+    """What a rule's reverse does to zero regions; None if there is nothing to do, since all that comes in is zero."""
     outputs = [elements(s) for n in operation.effect.writes if (s := operation.shadow_of(n)) is not None]
     if outputs and all(region <= stale.of(root) for root, region in outputs):
         return None

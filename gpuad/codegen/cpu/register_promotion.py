@@ -179,7 +179,7 @@ def _polynomial(expr: Expr) -> Polynomial:
 
 
 def _wrapped(polynomial: Polynomial, bits: int) -> Polynomial:
-    """The same modulo 2^bits, in signed numbers."""
+    """A polynomial modulo 2^bits, in signed numbers."""
     numbers = {factors: (number + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1) for factors, number in polynomial.items()}
     return {factors: number for factors, number in numbers.items() if number}
 

@@ -399,7 +399,7 @@ class _Entry:
         ]
 
     def full_strips(self) -> list[str]:
-        """The same where the threads of a strip may run at once: compilers do best with strips of one length, and the rest by itself."""
+        """The loop where the threads of a strip may run at once: compilers do best with strips of one length, and the rest by itself."""
         return [
             "long long gpuad_strip = gpuad_from;",
             f"for (; gpuad_to - gpuad_strip >= {STRIP}; gpuad_strip += {STRIP}) {{",

@@ -49,7 +49,7 @@ def _same_size(one: Type, other: Type) -> bool:
 
 
 def explicit(value: Expr, target: Type, span: Span) -> Expr:
-    """The same, asked for by the user; a conversion that clang put under a cast of the user is the user's."""
+    """A value converted as the user asks: a conversion that clang put under a cast of the user is the user's."""
     if isinstance(value, Cast) and value.implicit and value.type == target:
         return replace(value, span=span, implicit=False)
     return convert(value, target, span, implicit=False)

@@ -79,7 +79,7 @@ class Reference(InOrder):
                 group.root.view(np.uint8)[...] = group.work
 
     def prepared(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0) -> Callable[[], Any]:
-        """The same launch as a callable that makes it."""
+        """A launch as a callable that makes it."""
         _check_arguments(kernel, args)
         return partial(self.launch, kernel, grid, block, args, shared_mem=shared_mem)
 
