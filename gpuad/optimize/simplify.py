@@ -176,7 +176,7 @@ def forward_stores(kernel: Kernel) -> Kernel:
 
 
 def forward_arrays(body: Block) -> Block:
-    """Loads of a thread's own arrays in an adjoint take what was stored; after the last load nothing is stored to such an array in its block."""
+    """Loads of a thread's own arrays in an adjoint take what was stored; nothing is stored to one in its block after the last load."""
     return _copies(_unread(_forward(body, own=True)))
 
 

@@ -56,7 +56,8 @@ class Streams:
         self.work(executor)
 
     def take_back(self, executor: Executor) -> None:
-        """Takes over the tape's memory and arrays that operations made, which a caller has let go but may still read on the stream where they were made."""
+        """Takes over the tape's memory, and arrays that operations made, which a caller has let go but may still read on the stream where
+        they were made."""
         self.take_over(executor)
         for maker in self.makers.values():
             executor.wait(maker)
