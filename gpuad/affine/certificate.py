@@ -24,7 +24,8 @@ from ..ir.nodes import Block, Buffer, How
 from ..ir.types import Space
 from .equivalence import Addition, additions, differing
 from .instances import AXES, Dim, Effect, Instances, Shape, is_zero
-from .relations import Undecided, agreeing, context, decided, domain, relation
+from .layout import Layouts
+from .relations import Undecided, agreeing, context, decided, domain
 from .values import Graph, Node
 
 
@@ -54,7 +55,9 @@ def meeting(run: Run, buffers: Iterable[Buffer]) -> frozenset[Buffer]:
     instances = Instances()
     effects = instances.effects(run.body, run.shape)
     mine = {b: [e for e in effects if e.buffer == b] for b in buffers if b.space is not Space.LOCAL}
-    return frozenset(b for b, found in mine.items() if not _asked(partial(_apart, instances.graph, found, run.shape, atomics=False)))
+    layouts = Layouts(instances.graph)
+    layouts.note(effects)
+    return frozenset(b for b, found in mine.items() if not _asked(partial(_apart, layouts, found, run.shape, atomics=False)))
 
 
 def _asked(ask: Callable[[], bool]) -> bool:
@@ -79,6 +82,9 @@ class _Certificate:
             self.stages.append(effects)
             for buffer in run.keeps:
                 self.keep(buffer, effects, run.shape)
+        self.layouts = Layouts(self.graph)
+        for effects in (self.plain, *self.stages):
+            self.layouts.note(effects)
 
     def keep(self, buffer: Buffer, effects: Sequence[Effect], shape: Shape) -> None:
         """Notes what threads keep for the kernels that come after, if each has stored to the element of its number."""
@@ -135,7 +141,11 @@ class _Certificate:
 
     def image(self, effect: Effect) -> Any:
         """The elements that an effect touches."""
-        return relation(self.graph, effect.dims, effect.guards, [effect.element]).range()
+        return self.access(effect).range()
+
+    def access(self, effect: Effect) -> Any:
+        """The relation from instances to elements."""
+        return self.layouts.relation(effect.dims, effect.guards, effect.buffer, effect.element)
 
     def as_before(self, effects: Sequence[Effect], buffer: Buffer) -> bool:
         """Whether every read of a buffer gives what was there before the kernel."""
@@ -147,7 +157,7 @@ class _Certificate:
         """Whether no instance reads what an instance of the writer has written before, or what another thread writes."""
         if reader.kind == "read" and not reader.value and writer is reader:
             return True
-        one, other = (relation(self.graph, e.dims, e.guards, [e.element]) for e in (reader, writer))
+        one, other = self.access(reader), self.access(writer)
         both = one.apply_range(other.reverse())
         if both.is_empty():
             return True
@@ -189,7 +199,7 @@ class _Certificate:
         for effects in (self.plain, *self.stages):
             if any(e.buffer == buffer and e.kind == "change" for e in effects):
                 return "it is changed by other atomic operations"
-        reason = differing(self.instances, plain, made)
+        reason = differing(self.instances, self.layouts, plain, made)
         if reason is None and self.moved(plain, made):
             return self.read_otherwise(plain, made)
         return reason
@@ -213,17 +223,17 @@ class _Certificate:
     def racing(self, buffer: Buffer) -> str | None:
         for effects, run in zip(self.stages, self.made, strict=True):
             mine = [e for e in effects if e.buffer == buffer]
-            if not _apart(self.graph, mine, run.shape, atomics=True):
+            if not _apart(self.layouts, mine, run.shape, atomics=True):
                 return "two threads may touch one element"
         return None
 
 
-def _apart(graph: Graph, effects: Sequence[Effect], shape: Shape, *, atomics: bool) -> bool:
+def _apart(layouts: Layouts, effects: Sequence[Effect], shape: Shape, *, atomics: bool) -> bool:
     """Whether no two threads touch one element, one of them with a write; `atomics`: atomic and reduced additions may meet each other, and
     stores of one and the same number too."""
-    effects = [part for e in effects for part in _touching(graph, e)]
+    effects = [part for e in effects for part in _touching(layouts.graph, e)]
     plain = [e for e in effects if e.writes and not (atomics and _may_meet(e))]
-    maps = {e: _by_thread(graph, e) for e in (effects if plain else ())}
+    maps = {e: _by_thread(layouts, e) for e in (effects if plain else ())}
     for writer in plain:
         for other in effects:
             if atomics and _stores_alike(writer, other):
@@ -263,11 +273,11 @@ def _stores_alike(one: Effect, other: Effect) -> bool:
     return one.kind == other.kind == "set" and one.value is other.value and one.value is not None and one.value.is_constant
 
 
-def _by_thread(graph: Graph, effect: Effect) -> Any:
+def _by_thread(layouts: Layouts, effect: Effect) -> Any:
     """The relation from threads to elements."""
     import islpy
 
-    found = relation(graph, effect.dims, effect.guards, [effect.element])
+    found = layouts.relation(effect.dims, effect.guards, effect.buffer, effect.element)
     threads = sum(d.thread for d in effect.dims)
     return found.project_out(islpy.dim_type.in_, threads, len(effect.dims) - threads)
 

@@ -15,14 +15,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from ..ir.nodes import Buffer
 from .instances import Dim, Effect, Instances, addends, is_zero
-from .relations import Undecided, agreeing, context, domain, relation
+from .layout import Layouts
+from .relations import Undecided, agreeing, context, domain
 from .sampling import Incomparable, Sampler
 from .values import Graph, Node
 
@@ -38,24 +40,26 @@ _Instance = tuple[int, Point]  # the number of an addition, and one of its insta
 
 @dataclass(eq=False)
 class Addition:
-    """What is added: instances, element, value, and the guards that have no text, as factors of the value."""
+    """What is added: instances, array and element, value, and the guards that have no text, as factors of the value."""
 
     dims: tuple[Dim, ...]
     guards: tuple[Node, ...]
+    array: Buffer
     element: Node
     value: Node
-    maps: dict[Node, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> Hashable:
         """What is the same for additions that are one relation."""
         return frozenset(self.dims), frozenset(self.guards), self.element.text or self.element, self.value
 
-    def map(self, graph: Graph, node: Node) -> Any:
-        """The relation from instances to a node."""
-        if node not in self.maps:
-            self.maps[node] = relation(graph, self.dims, self.guards, [node])
-        return self.maps[node]
+    def elements(self, layouts: Layouts) -> Any:
+        """The relation from instances to elements."""
+        return layouts.relation(self.dims, self.guards, self.array, self.element)
+
+    def read(self, layouts: Layouts, load: Node) -> Any:
+        """The relation from instances to the elements of a load."""
+        return layouts.relation(self.dims, self.guards, *load.args)
 
     def instances(self, graph: Graph) -> Any:
         return domain(graph, self.dims, self.guards)
@@ -65,7 +69,9 @@ def additions(graph: Graph, effect: Effect) -> list[Addition]:
     """An effect's value as terms: what a loop sums up is an addition for each iteration."""
     assert effect.value is not None
     terms = _terms(graph, effect.value)
-    found = [Addition((*effect.dims, *dims), (*effect.guards, *guards), effect.element, value) for dims, guards, value in terms]
+    found = [
+        Addition((*effect.dims, *dims), (*effect.guards, *guards), effect.buffer, effect.element, value) for dims, guards, value in terms
+    ]
     if any(len({d.name for d in a.dims}) < len(a.dims) for a in found):
         raise Undecided("a loop stands inside of itself")
     return found
@@ -109,15 +115,15 @@ def _spread(graph: Graph, node: Node) -> list[_Term]:
     return [] if is_zero(node) else [((), (), node)]
 
 
-def differing(instances: Instances, plain: Sequence[Addition], made: Sequence[Addition]) -> str | None:
+def differing(instances: Instances, layouts: Layouts, plain: Sequence[Addition], made: Sequence[Addition]) -> str | None:
     """Why the two sides may differ, or None if they add the same. Raises Undecided."""
     one, other = _crossed_out(plain, made)
     if not one and not other:
         return None
     try:
         with np.errstate(all="ignore"):
-            found = _Classes(instances, one, other, strict=True).difference()
-            return found and _Classes(instances, one, other, strict=False).difference()
+            found = _Classes(instances, layouts, one, other, strict=True).difference()
+            return found and _Classes(instances, layouts, one, other, strict=False).difference()
     except Incomparable:
         return "a value that is not known as a function of memory"
 
@@ -142,8 +148,9 @@ def _without(items: Sequence[Addition], common: Counter[Hashable]) -> list[Addit
 class _Classes:
     """Joins instances of two sides to classes; `strict`: only those of which one reads all that the other reads."""
 
-    def __init__(self, instances: Instances, plain: Sequence[Addition], made: Sequence[Addition], strict: bool) -> None:
+    def __init__(self, instances: Instances, layouts: Layouts, plain: Sequence[Addition], made: Sequence[Addition], strict: bool) -> None:
         self.context = instances
+        self.layouts = layouts
         self.graph = instances.graph
         self.all = [*plain, *made]
         self.signs = [1] * len(plain) + [-1] * len(made)
@@ -151,7 +158,7 @@ class _Classes:
         self.reads: dict[_Instance, frozenset[tuple[Hashable, int]]] = {}
         self.partners: list[list[tuple[Any, int]]] = [[] for _ in self.all]
         for a, b in product(range(len(plain)), range(len(plain), len(self.all))):
-            found = None if strict and self.reads_otherwise(b, a) else _one_to_one(self.graph, self.all[b], self.all[a])
+            found = None if strict and self.reads_otherwise(b, a) else _one_to_one(self.layouts, self.all[b], self.all[a])
             if found is not None and (not strict or self.reads_alike(found, b, a)):
                 self.partners[b].append((found, a))
                 self.partners[a].append((found.reverse(), b))
@@ -178,7 +185,7 @@ class _Classes:
         if point is None:
             return False
         element = int(np.ravel(Sampler(self.context, self.columns(b, [point]), 0).value(one.element))[0])
-        senders = _set([(element,)]).apply(other.map(self.graph, other.element).reverse())
+        senders = _set([self.layouts.coordinates(other.array, element)]).apply(other.elements(self.layouts).reverse())
         if senders.is_empty() or not senders.is_singleton():
             return False
         return not self.alike((b, point), (a, _coordinates(senders.sample_point())))
@@ -354,11 +361,11 @@ def _images(related: Any, points: Iterable[Point]) -> list[tuple[Point, Point]]:
 # --- relations --------------------------------------------------------------------------------------------------------------------------
 
 
-def _one_to_one(graph: Graph, one: Addition, other: Addition) -> Any | None:
+def _one_to_one(layouts: Layouts, one: Addition, other: Addition) -> Any | None:
     """A one-to-one relation between instances that add to one element, None if none is found."""
     if one.element.text is None or other.element.text is None:
-        return _likewise(graph, one, other)
-    related = one.map(graph, one.element).apply_range(other.map(graph, other.element).reverse())
+        return _likewise(layouts.graph, one, other)
+    related = one.elements(layouts).apply_range(other.elements(layouts).reverse())
     if related.is_empty():
         return None
     budget = [_TRIALS]
@@ -366,7 +373,7 @@ def _one_to_one(graph: Graph, one: Addition, other: Addition) -> Any | None:
         less = related.intersect(_equal(one, other, names))
         if _keeps_all(related, less) and _is_one_to_one(less):
             return less
-    return _narrowed(graph, one, other, related, list(_loads(other)), list(_loads(one)), budget)
+    return _narrowed(layouts, one, other, related, list(_loads(other)), list(_loads(one)), budget)
 
 
 def _in_order(one: Addition, other: Addition) -> Iterator[list[tuple[str, str]]]:
@@ -397,7 +404,7 @@ def _is_one_to_one(related: Any) -> bool:
 
 
 def _narrowed(
-    graph: Graph, one: Addition, other: Addition, related: Any, wanted: list[Node], offered: list[Node], budget: list[int]
+    layouts: Layouts, one: Addition, other: Addition, related: Any, wanted: list[Node], offered: list[Node], budget: list[int]
 ) -> Any | None:
     """The relation with pairs left out that read other elements, until it is one-to-one."""
     if related.is_empty():
@@ -405,13 +412,13 @@ def _narrowed(
     if _is_one_to_one(related):
         return related
     maps = (
-        one.map(graph, offer.args[1]).apply_range(other.map(graph, load.args[1]).reverse())
+        one.read(layouts, offer).apply_range(other.read(layouts, load).reverse())
         for load in wanted
         for offer in offered
         if offer.args[0] == load.args[0]
     )
     for less in _by_loss(related, maps, budget):
-        found = _narrowed(graph, one, other, less, wanted, offered, budget)
+        found = _narrowed(layouts, one, other, less, wanted, offered, budget)
         if found is not None:
             return found
     return _paired(one, other, related, budget)

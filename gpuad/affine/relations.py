@@ -49,17 +49,12 @@ def decided(ask: Callable[[], T]) -> T:
         raise Undecided(str(error)) from error
 
 
-def relation(graph: Graph, dims: Sequence[Dim], guards: Iterable[Node], outputs: Sequence[Node]) -> Any:
-    """The map from instances to what the nodes come to. Raises Undecided if one has no text."""
+def relation(graph: Graph, dims: Sequence[Dim], guards: Iterable[Node], outputs: Sequence[str]) -> Any:
+    """The map from instances to what the texts come to."""
     import islpy
 
     names = [f"o{k}" for k in range(len(outputs))]
-    same = []
-    for name, node in zip(names, outputs, strict=True):
-        if node.text is None:
-            raise Undecided("an element hangs on data")
-        same.append(f"{name} = {node.text}")
-    formula = _formula(graph, dims, guards, same)
+    formula = _formula(graph, dims, guards, [f"{name} = {text}" for name, text in zip(names, outputs, strict=True)])
     return islpy.Map.read_from_str(context(), f"{{ [{_names(dims)}] -> [{', '.join(names)}] : {formula} }}")
 
 

@@ -1,0 +1,138 @@
+"""Axes of arrays: the relation from instances to an element, with a coordinate for each axis in place of one number.
+
+Kernels number the elements of an array of several dimensions themselves: `(z * ny + y) * nx + x`. That two instances touch one element is
+then an equation over products of sizes, for which isl needs long; axis by axis it is trivial. So an index is taken apart again (it is
+*delinearised*): the strides of an array's axes are the factors in the indices with which it is accessed, and the coordinates along the axes
+are the quotients and remainders by them. An index's own summands are its coordinates where isl finds that each of them stays inside of its
+axis; elsewhere quotient and remainder are written out, so the coordinates are exact whatever the strides are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+from .instances import Dim, Effect
+from .relations import Undecided, relation
+from .values import Graph, Node
+
+_AXES = 5  # of one array at most
+
+
+class Layouts:
+    """The strides of arrays, greatest first, from all accesses of a launch's kernels."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.factors: dict[Hashable, set[int]] = {}
+        self.maps: dict[Hashable, Any] = {}
+
+    def note(self, effects: Iterable[Effect]) -> None:
+        """Takes account of accesses. The relations of an array that is met again change."""
+        for e in effects:
+            if e.element.text is not None:
+                terms, _ = summands(e.element)
+                self.factors.setdefault(e.buffer, set()).update(abs(n) for n in terms.values())
+        self.maps.clear()
+
+    def strides(self, array: Hashable) -> tuple[int, ...]:
+        """The strides of an array's axes, each a multiple of the next; the last is 1."""
+        found: list[int] = []
+        for factor in sorted(self.factors.get(array, ()), reverse=True):
+            if factor > 1 and len(found) < _AXES - 1 and (not found or found[-1] % factor == 0):
+                found.append(factor)
+        return (*found, 1)
+
+    def coordinates(self, array: Hashable, number: int) -> tuple[int, ...]:
+        """An element's coordinates."""
+        found = []
+        for stride in self.strides(array):
+            found.append(number // stride)
+            number %= stride
+        return tuple(found)
+
+    def relation(self, dims: tuple[Dim, ...], guards: tuple[Node, ...], array: Hashable, index: Node) -> Any:
+        """The map from instances to coordinates. Raises Undecided if the index has no text."""
+        key = dims, guards, array, index
+        if key not in self.maps:
+            self.maps[key] = self.related(dims, guards, self.strides(array), index)
+        return self.maps[key]
+
+    def related(self, dims: Sequence[Dim], guards: Sequence[Node], strides: Sequence[int], index: Node) -> Any:
+        if index.text is None:
+            raise Undecided("an element hangs on data")
+        if len(strides) > 1:
+            found = relation(self.graph, dims, guards, _shares(index, strides))
+            if _inside(found, strides):
+                return found
+        return relation(self.graph, dims, guards, _digits(index.text, strides))
+
+
+def summands(index: Node) -> tuple[dict[Node, int], int]:
+    """An index as a sum of nodes with factors, and a constant. What may wrap is one summand."""
+    terms: dict[Node, int] = {}
+    constant = 0
+    waiting = [(index, 1)]
+    while waiting:
+        node, factor = waiting.pop()
+        if node.is_constant:
+            constant += factor * node.low
+            continue
+        parts = _parts(node)
+        waiting += [(part, factor * by) for part, by in parts]
+        if not parts:
+            terms[node] = terms.get(node, 0) + factor
+    return terms, constant
+
+
+def _parts(node: Node) -> list[tuple[Node, int]]:
+    """What a node is the exact sum of; nothing if it is no sum."""
+    if node.op not in ("+", "-", "*", "cast") or not all(isinstance(a, Node) for a in node.args):
+        return []
+    a, *others = node.args
+    if not others:
+        return [(a, 1)] if a.text == node.text else []
+    b = others[0]
+    match node.op:
+        case "+" if node.text == f"({a.text} + {b.text})":
+            return [(a, 1), (b, 1)]
+        case "-" if node.text == f"({a.text} - {b.text})":
+            return [(a, 1), (b, -1)]
+        case "*" if b.is_constant and node.text in (f"({b.low}*{a.text})", f"(-({-b.low}*{a.text}))"):
+            return [(a, b.low)]
+    return []
+
+
+def _shares(index: Node, strides: Sequence[int]) -> list[str]:
+    """The sum of an index for each axis: each summand at the greatest stride that divides its factor."""
+    terms, constant = summands(index)
+    axes: list[list[str]] = [[] for _ in strides]
+    for node, factor in terms.items():
+        k = next(k for k, stride in enumerate(strides) if factor % stride == 0)
+        axes[k].append(f"{factor // strides[k]}*({node.text})")
+    for k, stride in enumerate(strides):
+        share = (2 * constant + stride) // (2 * stride) if k + 1 < len(strides) else constant  # the nearest multiple
+        constant -= share * stride
+        axes[k].append(f"({share})")
+    return [" + ".join(parts) for parts in axes]
+
+
+def _digits(text: str, strides: Sequence[int]) -> list[str]:
+    """Quotients and remainders of a number."""
+    found = []
+    for k, stride in enumerate(strides):
+        rest = text if k == 0 else f"(({text}) mod {strides[k - 1]})"
+        found.append(rest if stride == 1 else f"floor(({rest})/{stride})")
+    return found
+
+
+def _inside(found: Any, strides: Sequence[int]) -> bool:
+    """Whether each coordinate but the first lies inside of its axis."""
+    if found.is_empty():
+        return True
+    elements = found.range()
+    for k in range(1, len(strides)):
+        low, high = elements.dim_min_val(k), elements.dim_max_val(k)
+        if not (low.is_int() and high.is_int() and low.is_nonneg() and high.to_python() < strides[k - 1] // strides[k]):
+            return False
+    return True
