@@ -45,7 +45,7 @@ _NONE: frozenset[Buffer] = frozenset()
 def refused(plain: Run, made: Sequence[Run], shadows: Collection[Buffer], zero: Collection[Buffer] = _NONE) -> dict[Buffer, str]:
     """Those of the shadows for which the kernels are not certified, with the reason. `zero`: shadows that hold 0 where a kernel stores to
     them, so that a store is an addition."""
-    certificate = _Certificate(plain, made, zero)
+    certificate = _Certificate(plain, made, shadows, zero)
     return {b: reason for b in shadows if (reason := certificate.reason(b)) is not None}
 
 
@@ -69,7 +69,8 @@ def _asked(ask: Callable[[], bool]) -> bool:
 
 
 class _Certificate:
-    def __init__(self, plain: Run, made: Sequence[Run], zero: Collection[Buffer]) -> None:
+    def __init__(self, plain: Run, made: Sequence[Run], shadows: Collection[Buffer], zero: Collection[Buffer]) -> None:
+        self.shadows = frozenset(shadows)
         self.instances = Instances()
         self.graph = self.instances.graph
         self.zero = frozenset(zero)
@@ -194,19 +195,24 @@ class _Certificate:
     # --- what is added ------------------------------------------------------------------------------------------------------------
 
     def added_otherwise(self, buffer: Buffer) -> str | None:
-        plain = self.added(self.plain, buffer)
-        made = [a for effects in self.stages for a in self.added(effects, buffer)]
         for effects in (self.plain, *self.stages):
             if any(e.buffer == buffer and e.kind == "change" for e in effects):
                 return "it is changed by other atomic operations"
+        reason = self.differing(buffer, ())
+        return reason and self.differing(buffer, self.shadows)
+
+    def differing(self, buffer: Buffer, seeds: Collection[Buffer]) -> str | None:
+        """Whether something else is added, where what hangs on other elements of `seeds` is another contribution."""
+        plain = self.added(self.plain, buffer, seeds)
+        made = [a for effects in self.stages for a in self.added(effects, buffer, seeds)]
         reason = differing(self.instances, self.layouts, plain, made)
         if reason is None and self.moved(plain, made):
             return self.read_otherwise(plain, made)
         return reason
 
-    def added(self, effects: Sequence[Effect], buffer: Buffer) -> list[Addition]:
+    def added(self, effects: Sequence[Effect], buffer: Buffer, seeds: Collection[Buffer]) -> list[Addition]:
         adds = (e for e in effects if e.buffer == buffer and e.kind in ("add", "set"))
-        return [a for e in adds if e.value is not None and not is_zero(e.value) for a in additions(self.graph, e)]
+        return [a for e in adds if e.value is not None and not is_zero(e.value) for a in additions(self.graph, e, seeds)]
 
     def moved(self, plain: Sequence[Addition], made: Sequence[Addition]) -> bool:
         return {a.key for a in plain} != {a.key for a in made}

@@ -14,8 +14,9 @@ A relation is never trusted: one too many or too few only makes classes whose su
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -65,10 +66,11 @@ class Addition:
         return domain(graph, self.dims, self.guards)
 
 
-def additions(graph: Graph, effect: Effect) -> list[Addition]:
-    """An effect's value as terms: what a loop sums up is an addition for each iteration."""
+def additions(graph: Graph, effect: Effect, seeds: Collection[Buffer] = ()) -> list[Addition]:
+    """An effect's value as terms: what a loop sums up is an addition for each iteration, what hangs on other elements of `seeds`, the
+    shadows, is another contribution."""
     assert effect.value is not None
-    terms = _terms(graph, effect.value)
+    terms = _Terms(graph, frozenset(seeds)).of(effect.value)
     found = [
         Addition((*effect.dims, *dims), (*effect.guards, *guards), effect.buffer, effect.element, value) for dims, guards, value in terms
     ]
@@ -80,39 +82,61 @@ def additions(graph: Graph, effect: Effect) -> list[Addition]:
 _Term = tuple[tuple[Dim, ...], tuple[Node, ...], Node]
 
 
-def _terms(graph: Graph, node: Node) -> list[_Term]:
-    """The terms of a sum: what loops sum up, the sides of choices with their conditions, and one of all the rest."""
-    parts = [part for sign, addend in addends(node) for part in _parts(graph, sign, addend)]
-    bare = [value for dims, guards, value in parts if not dims and not guards]
-    rest = [part for part in parts if part[0] or part[1]]
-    whole = bare[0] if bare else None
-    for value in bare[1:]:
-        whole = graph.node("+", (whole, value), node.type)
-    return rest if whole is None else [((), (), whole), *rest]
+class _Terms:
+    """Takes sums apart."""
 
+    def __init__(self, graph: Graph, seeds: frozenset[Buffer]) -> None:
+        self.graph = graph
+        self.arrays = seeds
+        self.known: dict[Node, frozenset[Node]] = {}
 
-def _parts(graph: Graph, sign: int, node: Node) -> Iterator[_Term]:
-    """An addend as terms."""
-    kind = node.type
-    for dims, guards, value in _spread(graph, node):
-        yield dims, guards, value if sign > 0 else graph.node("neg", (value,), kind)
+    def of(self, node: Node) -> list[_Term]:
+        """The terms of a sum: what loops sum up, the sides of choices with their conditions, and of all the rest one for each seed."""
+        rest: list[_Term] = []
+        whole: dict[frozenset[Node], Node] = {}
+        for sign, addend in addends(node):
+            for dims, guards, value in self.spread(addend):
+                signed = value if sign > 0 else self.graph.node("neg", (value,), node.type)
+                if dims or guards:
+                    rest.append((dims, guards, signed))
+                    continue
+                seeds = self.seeds(value)
+                whole[seeds] = self.graph.node("+", (whole[seeds], signed), node.type) if seeds in whole else signed
+        return [*(((), (), value) for value in whole.values()), *rest]
 
+    def seeds(self, node: Node) -> frozenset[Node]:
+        """The elements of shadows on which a value hangs."""
+        if node not in self.known:
+            found = frozenset({node} if node.op == "load" and node.args[0] in self.arrays else ())
+            self.known[node] = found.union(*(self.seeds(a) for a in node.args if isinstance(a, Node)))
+        return self.known[node]
 
-def _spread(graph: Graph, node: Node) -> list[_Term]:
-    kind = node.type
-    match node.op, node.args:
-        case "cast", (a,) if a.type.is_float:
-            return [(d, g, graph.node("cast", (v,), kind)) for d, g, v in _terms(graph, a)]
-        case "*", (a, b) if a.has_sum != b.has_sum:
-            return [(d, g, graph.node("*", (v, b) if a.has_sum else (a, v), kind)) for d, g, v in _terms(graph, a if a.has_sum else b)]
-        case "/", (a, b) if a.has_sum and not b.has_sum:
-            return [(d, g, graph.node("/", (v, b), kind)) for d, g, v in _terms(graph, a)]
-        case "select", (c, a, b) if not c.has_sum and (c.text is not None or node.has_sum):
-            sides = ((c, a), (graph.negated(c), b))
-            return [(d, (*g, guard), v) for guard, side in sides for d, g, v in _terms(graph, side)]
-        case "sum", (dim, added):
-            return [((dim, *d), g, v) for d, g, v in _terms(graph, added)]
-    return [] if is_zero(node) else [((), (), node)]
+    def is_sum(self, node: Node) -> bool:
+        """Whether a value is a sum over iterations, or one whose addends hang on other seeds."""
+        if node.has_sum or len(self.seeds(node)) < 2:
+            return node.has_sum
+        parts = [addend for _, addend in addends(node)]
+        if len({self.seeds(part) for part in parts}) > 1:
+            return True
+        return any(self.is_sum(a) for part in parts if part.op in ("*", "/", "cast") for a in part.args if isinstance(a, Node))
+
+    def spread(self, node: Node) -> list[_Term]:
+        """An addend as terms."""
+        graph, kind = self.graph, node.type
+        match node.op, node.args:
+            case "cast", (a,) if a.type.is_float:
+                return [(d, g, graph.node("cast", (v,), kind)) for d, g, v in self.of(a)]
+            case "*", (a, b) if self.is_sum(a) != self.is_sum(b):
+                left = self.is_sum(a)
+                return [(d, g, graph.node("*", (v, b) if left else (a, v), kind)) for d, g, v in self.of(a if left else b)]
+            case "/", (a, b) if self.is_sum(a) and not b.has_sum:
+                return [(d, g, graph.node("/", (v, b), kind)) for d, g, v in self.of(a)]
+            case "select", (c, a, b) if not c.has_sum and (c.text is not None or node.has_sum):
+                sides = ((c, a), (graph.negated(c), b))
+                return [(d, (*g, guard), v) for guard, side in sides for d, g, v in self.of(side)]
+            case "sum", (dim, added):
+                return [((dim, *d), g, v) for d, g, v in self.of(added)]
+        return [] if is_zero(node) else [((), (), node)]
 
 
 def differing(instances: Instances, layouts: Layouts, plain: Sequence[Addition], made: Sequence[Addition]) -> str | None:
@@ -158,13 +182,20 @@ class _Classes:
         self.reads: dict[_Instance, frozenset[tuple[Hashable, int]]] = {}
         self.partners: list[list[tuple[Any, int]]] = [[] for _ in self.all]
         for a, b in product(range(len(plain)), range(len(plain), len(self.all))):
-            found = None if strict and self.reads_otherwise(b, a) else _one_to_one(self.layouts, self.all[b], self.all[a])
-            if found is not None and (not strict or self.reads_alike(found, b, a)):
+            if strict and self.reads_otherwise(b, a):
+                continue
+            fits = partial(self.fits, strict, b, a)
+            found = _Search(layouts, self.all[b], self.all[a], fits).found()
+            if found is not None:
                 self.partners[b].append((found, a))
                 self.partners[a].append((found.reverse(), b))
 
-    def reads_alike(self, related: Any, b: int, a: int) -> bool:
-        """Whether one of two related instances reads all that the other reads."""
+    def fits(self, strict: bool, b: int, a: int, related: Any) -> bool:
+        """Whether a relation is one-to-one and, if it is to be `strict`, one of two related instances reads all that the other reads."""
+        if not (related.is_single_valued() and related.is_injective()):
+            return False
+        if not strict or related.is_empty():
+            return True
         point = _coordinates(related.wrap().sample_point())
         n = len(self.all[b].dims)
         return self.alike((b, point[:n]), (a, point[n:]))
@@ -361,107 +392,102 @@ def _images(related: Any, points: Iterable[Point]) -> list[tuple[Point, Point]]:
 # --- relations --------------------------------------------------------------------------------------------------------------------------
 
 
-def _one_to_one(layouts: Layouts, one: Addition, other: Addition) -> Any | None:
-    """A one-to-one relation between instances that add to one element, None if none is found."""
-    if one.element.text is None or other.element.text is None:
-        return _likewise(layouts.graph, one, other)
-    related = one.elements(layouts).apply_range(other.elements(layouts).reverse())
-    if related.is_empty():
+class _Search:
+    """Looks for a one-to-one relation between instances of two additions that add to one element, one that `fits`."""
+
+    def __init__(self, layouts: Layouts, one: Addition, other: Addition, fits: Callable[[Any], bool]) -> None:
+        self.layouts = layouts
+        self.one = one
+        self.other = other
+        self.fits = fits
+        self.budget = _TRIALS
+
+    def found(self) -> Any | None:
+        """The relation, None if none is found."""
+        if self.one.element.text is None or self.other.element.text is None:
+            return self.likewise()
+        related = self.one.elements(self.layouts).apply_range(self.other.elements(self.layouts).reverse())
+        if related.is_empty():
+            return None
+        for names in self.in_order():
+            less = related.intersect(self.equal(names))
+            if _keeps_all(related, less) and self.fits(less):
+                return less
+        return self.narrowed(related)
+
+    def likewise(self) -> Any | None:
+        """The same instance of both, where the dimensions are the same and the element is the same expression."""
+        graph, one, other = self.layouts.graph, self.one, self.other
+        names = [d.name for d in one.dims]
+        if names != [d.name for d in other.dims] or one.element is not other.element:
+            return None
+        same = agreeing(graph, one.dims, other.dims, names)
+        related = same.intersect_domain(one.instances(graph)).intersect_range(other.instances(graph))
+        return related if self.fits(related) else None
+
+    def in_order(self) -> Iterator[list[tuple[str, str]]]:
+        """Dimensions that have one role on both sides: loops in their order, and threads."""
+        loops, threads = ([[d.name for d in x.dims if d.thread == thread] for x in (self.one, self.other)] for thread in (False, True))
+        if len(loops[0]) == len(loops[1]):
+            yield list(zip(*loops, strict=True))
+            if len(threads[0]) == len(threads[1]):
+                yield [*zip(*loops, strict=True), *zip(*threads, strict=True)]
+
+    def narrowed(self, related: Any) -> Any | None:
+        """The relation with pairs left out that read other elements, then with dimensions made equal, in some order, until it fits."""
+        if related.is_empty():
+            return None
+        if self.fits(related):
+            return related
+        for conditions in (self.reads(), self.equalities()):
+            for less in self.by_loss(related, conditions):
+                found = self.narrowed(less)
+                if found is not None:
+                    return found
         return None
-    budget = [_TRIALS]
-    for names in _in_order(one, other):
-        less = related.intersect(_equal(one, other, names))
-        if _keeps_all(related, less) and _is_one_to_one(less):
-            return less
-    return _narrowed(layouts, one, other, related, list(_loads(other)), list(_loads(one)), budget)
 
+    def reads(self) -> Iterator[Any]:
+        """Pairs that read one element, for each load of both sides."""
+        for load in _loads(self.other):
+            for offer in _loads(self.one):
+                if offer.args[0] == load.args[0]:
+                    yield self.one.read(self.layouts, offer).apply_range(self.other.read(self.layouts, load).reverse())
 
-def _in_order(one: Addition, other: Addition) -> Iterator[list[tuple[str, str]]]:
-    """Dimensions that have one role on both sides: loops in their order, and threads."""
-    loops, threads = ([[d.name for d in x.dims if d.thread == thread] for x in (one, other)] for thread in (False, True))
-    if len(loops[0]) == len(loops[1]):
-        yield list(zip(*loops, strict=True))
-        if len(threads[0]) == len(threads[1]):
-            yield [*zip(*loops, strict=True), *zip(*threads, strict=True)]
+    def equalities(self) -> Iterator[Any]:
+        """Pairs that have the same value in a dimension of each."""
+        return (self.equal([(a.name, b.name)]) for a in self.one.dims for b in self.other.dims)
+
+    def by_loss(self, related: Any, conditions: Iterable[Any]) -> Iterator[Any]:
+        """What is left of a relation under each condition that leaves something out; first where all instances of both sides keep a
+        partner, then where those of one side do."""
+        lossy = []
+        for condition in conditions:
+            self.budget -= 1
+            if self.budget < 0:
+                break
+            less = related.intersect(condition)
+            if less.is_empty() or related.is_subset(less):
+                continue
+            loses = [not bool(one.is_subset(other)) for one, other in ((related.domain(), less.domain()), (related.range(), less.range()))]
+            if not any(loses):
+                yield less
+            elif not all(loses):
+                lossy.append((loses, less))
+        yield from (less for _, less in sorted(lossy, key=lambda item: item[0]))
+
+    def equal(self, names: Sequence[tuple[str, str]]) -> Any:
+        """Pairs of instances that have the same values in pairs of dimensions."""
+        import islpy
+
+        left, right = ([f"{letter}{k}" for k in range(len(x.dims))] for letter, x in (("a", self.one), ("b", self.other)))
+        places = [{d.name: k for k, d in enumerate(x.dims)} for x in (self.one, self.other)]
+        terms = " and ".join(f"a{places[0][a]} = b{places[1][b]}" for a, b in names) or "1 = 1"
+        return islpy.Map.read_from_str(context(), f"{{ [{', '.join(left)}] -> [{', '.join(right)}] : {terms} }}")
 
 
 def _keeps_all(related: Any, less: Any) -> bool:
     """Whether all instances of both sides that had a partner have one."""
     return bool(related.domain().is_subset(less.domain()) and related.range().is_subset(less.range()))
-
-
-def _likewise(graph: Graph, one: Addition, other: Addition) -> Any | None:
-    """One instance of both, where the dimensions are the same and the element is the same expression."""
-    names = [d.name for d in one.dims]
-    if names != [d.name for d in other.dims] or one.element is not other.element:
-        return None
-    same = agreeing(graph, one.dims, other.dims, names)
-    return same.intersect_domain(one.instances(graph)).intersect_range(other.instances(graph))
-
-
-def _is_one_to_one(related: Any) -> bool:
-    return bool(related.is_single_valued() and related.is_injective())
-
-
-def _narrowed(
-    layouts: Layouts, one: Addition, other: Addition, related: Any, wanted: list[Node], offered: list[Node], budget: list[int]
-) -> Any | None:
-    """The relation with pairs left out that read other elements, until it is one-to-one."""
-    if related.is_empty():
-        return None
-    if _is_one_to_one(related):
-        return related
-    maps = (
-        one.read(layouts, offer).apply_range(other.read(layouts, load).reverse())
-        for load in wanted
-        for offer in offered
-        if offer.args[0] == load.args[0]
-    )
-    for less in _by_loss(related, maps, budget):
-        found = _narrowed(layouts, one, other, less, wanted, offered, budget)
-        if found is not None:
-            return found
-    return _paired(one, other, related, budget)
-
-
-def _by_loss(related: Any, conditions: Iterable[Any], budget: list[int]) -> Iterator[Any]:
-    """What is left of a relation under each condition that leaves something out; first where all instances of both sides keep a partner,
-    then where those of one side do."""
-    lossy = []
-    for condition in conditions:
-        budget[0] -= 1
-        if budget[0] < 0:
-            break
-        less = related.intersect(condition)
-        if less.is_empty() or related.is_subset(less):
-            continue
-        loses = [not bool(one.is_subset(other)) for one, other in ((related.domain(), less.domain()), (related.range(), less.range()))]
-        if not any(loses):
-            yield less
-        elif not all(loses):
-            lossy.append((loses, less))
-    yield from (less for _, less in sorted(lossy, key=lambda item: item[0]))
-
-
-def _paired(one: Addition, other: Addition, related: Any, budget: list[int]) -> Any | None:
-    """The relation with dimensions made equal, in some order, until it is one-to-one."""
-    if _is_one_to_one(related):
-        return related
-    for less in _by_loss(related, (_equal(one, other, [(a.name, b.name)]) for a in one.dims for b in other.dims), budget):
-        found = _paired(one, other, less, budget)
-        if found is not None:
-            return found
-    return None
-
-
-def _equal(one: Addition, other: Addition, names: Sequence[tuple[str, str]]) -> Any:
-    """Pairs of instances that have the same values in pairs of dimensions."""
-    import islpy
-
-    left, right = ([f"{letter}{k}" for k in range(len(x.dims))] for letter, x in (("a", one), ("b", other)))
-    places = [{d.name: k for k, d in enumerate(x.dims)} for x in (one, other)]
-    terms = " and ".join(f"a{places[0][a]} = b{places[1][b]}" for a, b in names) or "1 = 1"
-    return islpy.Map.read_from_str(context(), f"{{ [{', '.join(left)}] -> [{', '.join(right)}] : {terms} }}")
 
 
 def _inside(value: Node) -> Iterator[Node]:
