@@ -198,14 +198,21 @@ class _Certificate:
         for effects in (self.plain, *self.stages):
             if any(e.buffer == buffer and e.kind == "change" for e in effects):
                 return "it is changed by other atomic operations"
-        reason = self.differing(buffer, ())
-        return reason and self.differing(buffer, self.shadows)
+        reason: str | None = None
+        for strict, seeds in ((True, _NONE), (True, self.shadows), (False, _NONE)):
+            try:
+                reason = decided(partial(self.differing, buffer, seeds, strict))
+            except Undecided as undecided:
+                reason = f"not decided: {undecided}"
+            if reason is None:
+                return None
+        return reason
 
-    def differing(self, buffer: Buffer, seeds: Collection[Buffer]) -> str | None:
+    def differing(self, buffer: Buffer, seeds: Collection[Buffer], strict: bool) -> str | None:
         """Whether something else is added, where what hangs on other elements of `seeds` is another contribution."""
         plain = self.added(self.plain, buffer, seeds)
         made = [a for effects in self.stages for a in self.added(effects, buffer, seeds)]
-        reason = differing(self.instances, self.layouts, plain, made)
+        reason = differing(self.instances, self.layouts, plain, made, strict)
         if reason is None and self.moved(plain, made):
             return self.read_otherwise(plain, made)
         return reason
@@ -368,6 +375,6 @@ def _memory(instances: Instances, addition: Addition) -> Iterable[Buffer]:
                 yield node.args[0]
             if node.op in ("carried", "result"):
                 recurrence = instances.recurrences.get(node.args[0])
-                waiting += [*recurrence.nexts, *recurrence.firsts] if recurrence is not None else []
+                waiting += [*recurrence.nexts, *recurrence.firsts, recurrence.condition] if recurrence is not None else []
         elif not isinstance(node, Node) and hasattr(node, "guards"):
             waiting += node.guards

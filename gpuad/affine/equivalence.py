@@ -139,15 +139,15 @@ class _Terms:
         return [] if is_zero(node) else [((), (), node)]
 
 
-def differing(instances: Instances, layouts: Layouts, plain: Sequence[Addition], made: Sequence[Addition]) -> str | None:
-    """Why the two sides may differ, or None if they add the same. Raises Undecided."""
+def differing(instances: Instances, layouts: Layouts, plain: Sequence[Addition], made: Sequence[Addition], strict: bool) -> str | None:
+    """Why the two sides may differ, or None if they add the same; `strict`: only instances of which one reads all that the other reads are
+    joined, which is found sooner. Raises Undecided."""
     one, other = _crossed_out(plain, made)
     if not one and not other:
         return None
     try:
         with np.errstate(all="ignore"):
-            found = _Classes(instances, layouts, one, other, strict=True).difference()
-            return found and _Classes(instances, layouts, one, other, strict=False).difference()
+            return _Classes(instances, layouts, one, other, strict).difference()
     except Incomparable:
         return "a value that is not known as a function of memory"
 
@@ -184,17 +184,15 @@ class _Classes:
         for a, b in product(range(len(plain)), range(len(plain), len(self.all))):
             if strict and self.reads_otherwise(b, a):
                 continue
-            fits = partial(self.fits, strict, b, a)
-            found = _Search(layouts, self.all[b], self.all[a], fits).found()
+            alike = partial(self.reads_alike, b, a) if strict else _any
+            found = _Search(layouts, self.all[b], self.all[a], alike).found()
             if found is not None:
                 self.partners[b].append((found, a))
                 self.partners[a].append((found.reverse(), b))
 
-    def fits(self, strict: bool, b: int, a: int, related: Any) -> bool:
-        """Whether a relation is one-to-one and, if it is to be `strict`, one of two related instances reads all that the other reads."""
-        if not (related.is_single_valued() and related.is_injective()):
-            return False
-        if not strict or related.is_empty():
+    def reads_alike(self, b: int, a: int, related: Any) -> bool:
+        """Whether one of two related instances reads all that the other reads."""
+        if related.is_empty():
             return True
         point = _coordinates(related.wrap().sample_point())
         n = len(self.all[b].dims)
@@ -393,13 +391,13 @@ def _images(related: Any, points: Iterable[Point]) -> list[tuple[Point, Point]]:
 
 
 class _Search:
-    """Looks for a one-to-one relation between instances of two additions that add to one element, one that `fits`."""
+    """Looks for a one-to-one relation between instances of two additions that add to one element, one of instances that are `alike`."""
 
-    def __init__(self, layouts: Layouts, one: Addition, other: Addition, fits: Callable[[Any], bool]) -> None:
+    def __init__(self, layouts: Layouts, one: Addition, other: Addition, alike: Callable[[Any], bool]) -> None:
         self.layouts = layouts
         self.one = one
         self.other = other
-        self.fits = fits
+        self.alike = alike
         self.budget = _TRIALS
 
     def found(self) -> Any | None:
@@ -411,7 +409,7 @@ class _Search:
             return None
         for names in self.in_order():
             less = related.intersect(self.equal(names))
-            if _keeps_all(related, less) and self.fits(less):
+            if _keeps_all(related, less) and _is_one_to_one(less) and self.alike(less):
                 return less
         return self.narrowed(related)
 
@@ -423,7 +421,7 @@ class _Search:
             return None
         same = agreeing(graph, one.dims, other.dims, names)
         related = same.intersect_domain(one.instances(graph)).intersect_range(other.instances(graph))
-        return related if self.fits(related) else None
+        return related if _is_one_to_one(related) and self.alike(related) else None
 
     def in_order(self) -> Iterator[list[tuple[str, str]]]:
         """Dimensions that have one role on both sides: loops in their order, and threads."""
@@ -434,11 +432,11 @@ class _Search:
                 yield [*zip(*loops, strict=True), *zip(*threads, strict=True)]
 
     def narrowed(self, related: Any) -> Any | None:
-        """The relation with pairs left out that read other elements, then with dimensions made equal, in some order, until it fits."""
+        """The relation with pairs left out that read other elements, then with dimensions made equal, until it is one-to-one."""
         if related.is_empty():
             return None
-        if self.fits(related):
-            return related
+        if _is_one_to_one(related):
+            return related if self.alike(related) else None
         for conditions in (self.reads(), self.equalities()):
             for less in self.by_loss(related, conditions):
                 found = self.narrowed(less)
@@ -483,6 +481,14 @@ class _Search:
         places = [{d.name: k for k, d in enumerate(x.dims)} for x in (self.one, self.other)]
         terms = " and ".join(f"a{places[0][a]} = b{places[1][b]}" for a, b in names) or "1 = 1"
         return islpy.Map.read_from_str(context(), f"{{ [{', '.join(left)}] -> [{', '.join(right)}] : {terms} }}")
+
+
+def _any(related: Any) -> bool:
+    return True
+
+
+def _is_one_to_one(related: Any) -> bool:
+    return bool(related.is_single_valued() and related.is_injective())
 
 
 def _keeps_all(related: Any, less: Any) -> bool:

@@ -90,7 +90,8 @@ class Effect:
 
 @dataclass(frozen=True, eq=False)
 class Recurrence:
-    """A loop that carries values: `variables` become `nexts` in each iteration, `first` before."""
+    """A loop that carries values: `variables` become `nexts` in each iteration, `first` before. `condition`: what has to hold for an
+    iteration, of a loop that does not count."""
 
     dim: Node
     start: Node
@@ -100,6 +101,7 @@ class Recurrence:
     variables: tuple[Node, ...]
     firsts: tuple[Node, ...]
     nexts: tuple[Node, ...]
+    condition: Node | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,8 +377,9 @@ class _Walk:
         body: Block,
         carried: Sequence[Carried],
         bounds: tuple[Node, Node, int, bool] | None,
+        condition: Expr | None = None,
     ) -> None:
-        """A loop's body, once for all its iterations."""
+        """A loop's body, once for all its iterations. `condition`: of a loop that goes on while it holds."""
         outer = [v for v in _assigned(body) if v in self.values]
         name = dim.name
         every = frozenset({name, *(d.name for d in self.dims)})
@@ -390,6 +393,7 @@ class _Walk:
         self.dims = (*dims, dim)
         self.block(body)
         nexts = [self.expr(c.next) for c in carried] + [self.values[v] for v in outer]
+        holds = self.truth(condition) if condition is not None and not outer else None
         self.dims, self.values = dims, values
         self.tables = {b: t for b, t in self.tables.items() if b in tables}
         names = [c.result for c in carried] + outer
@@ -398,6 +402,9 @@ class _Walk:
         if bounds is not None and index is not None and placeholders:
             start, stop, pace, backward = bounds
             self.instances.recurrences[name] = Recurrence(index, start, stop, pace, backward, placeholders, tuple(firsts), tuple(nexts))
+        if holds is not None and index is not None and placeholders:
+            zero = self.graph.constant(0, I32)
+            self.instances.recurrences[name] = Recurrence(index, zero, zero, 1, False, placeholders, tuple(firsts), tuple(nexts), holds)
 
     def ended(self, k: int, dim: Dim, first: Node, after: Node, placeholders: tuple[Node, ...], kind: Scalar, counts: bool) -> Node:
         """What a variable is after a loop."""
@@ -422,7 +429,8 @@ class _Walk:
         index = self.graph.dim(name, I32, 0, (1 << 31) - 1)
         wide = self.graph.dim(name, I64, -(1 << 62), (1 << 62) - 1)
         guards = (self.graph.compare(">=", wide, self.graph.constant(0, I64)), self.anything(BOOL))
-        self.inside(counter, index, Dim(name, guards, False), (*stmt.header, *stmt.body), stmt.carried, None)
+        body = (*stmt.header, *stmt.body)
+        self.inside(counter, index, Dim(name, guards, False), body, stmt.carried, None, stmt.condition)
         if stmt.count is not None:
             self.values[stmt.count] = self.anything(stmt.count.type)
 

@@ -19,6 +19,7 @@ from .values import Node, limits
 
 Lanes: TypeAlias = "np.ndarray[Any, Any]"
 _EDGE = 1  # iterations at either end of a loop that are gone through
+_SEARCHED = 8  # iterations that are gone through of a loop that does not count
 _RING = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 _PLAIN: dict[str, Callable[..., Any]] = {
     "!": np.logical_not,
@@ -175,8 +176,11 @@ class Sampler:
                 return self.sum(*node.args)
             case "result":
                 name, k, *_ = node.args
-                return self.after(self.recurrence(name), k, None)
+                loop = self.recurrence(name)
+                return self.after(loop, k, None) if loop.condition is None else self.searched(loop, loop.condition, k)
         name, k = node.args
+        if self.recurrence(name).condition is not None:
+            raise Incomparable
         return self.after(self.recurrence(name), k, self.points[name])
 
     def recurrence(self, name: str) -> Recurrence:
@@ -220,6 +224,21 @@ class Sampler:
             inside.known.update(zip(loop.variables, values, strict=True))
             values = [np.where(there, inside.value(n), v) for n, v in zip(loop.nexts, values, strict=True)]
         extra = (done > 2 * _EDGE) * (hashed(done) % np.uint64(1013)).astype(np.int64)
+        return values[k] + (0.001 * extra if loop.variables[k].type.is_float else extra)
+
+    def searched(self, loop: Recurrence, condition: Node, k: int) -> Any:
+        """What a variable is when the condition fails; where it does not within a few iterations, what those have made of all variables."""
+        shape = np.shape(next(iter(self.points.values()), 0))
+        values = [np.broadcast_to(np.asarray(self.value(f)), shape) for f in loop.firsts]
+        there = np.ones(shape, bool)
+        for number in range(_SEARCHED + 1):
+            inside = self.inside(loop.dim.args[0], np.full(shape, number))
+            inside.known.update(zip(loop.variables, values, strict=True))
+            there = there & np.asarray(inside.value(condition), bool)
+            if number < _SEARCHED:
+                values = [np.where(there, inside.value(n), v) for n, v in zip(loop.nexts, values, strict=True)]
+        mixed = (hashed(*(np.asarray(v, float).view(np.int64) for v in values)) % np.uint64(1013)).astype(np.int64)
+        extra = np.where(there, mixed, 0)
         return values[k] + (0.001 * extra if loop.variables[k].type.is_float else extra)
 
 

@@ -135,7 +135,7 @@ def test_what_isl_is_told_is_exact(seed: int) -> None:
         return
     np.testing.assert_array_equal(np.broadcast_to(Sampler(instances, numbers, 0).value(effect.element), len(every)), expected)
     try:
-        told = relation(instances.graph, effect.dims, effect.guards, [effect.element])
+        told = relation(instances.graph, effect.dims, effect.guards, [effect.element.text])
     except Undecided:
         pytest.fail("a text that isl does not take")
     pairs_ = {tuple(int(c[k]) for c in numbers.values()): n for k, n in enumerate(expected)}
