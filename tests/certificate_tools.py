@@ -10,8 +10,9 @@ from launch_tools import running
 
 from gpuad import api, pipeline
 from gpuad.affine.certificate import Run, refused
+from gpuad.affine.instances import Shape
 from gpuad.api import Kernel
-from gpuad.ir.nodes import Accumulate, Assign, Binary, Block, Buffer, Constant, Expr, For, If, Let, Load, Stmt, Store
+from gpuad.ir.nodes import Accumulate, Assign, Binary, Block, Buffer, Constant, Expr, For, If, LaunchIndex, Let, Load, Stmt, Store
 from gpuad.ir.rewrite import map_blocks, map_expr
 from gpuad.ir.types import I32
 from gpuad.pipeline import schedule
@@ -123,6 +124,103 @@ FAULTS: dict[str, Edit] = {
 }
 
 
+def _replaced(change: Callable[[Expr], Expr]) -> Edit:
+    """An operand of what a statement computes is another one."""
+
+    def edit(stmt: Stmt) -> Block | None:
+        if not isinstance(stmt, Let | Assign | Accumulate):
+            return None
+        new = map_expr(stmt.value, change)
+        return None if new == stmt.value else (replace(stmt, value=new),)
+
+    return edit
+
+
+def _operator(one: str, other: str, *, floats: bool) -> Edit:
+    def change(expr: Expr) -> Expr:
+        fits = isinstance(expr, Binary) and expr.op == one and expr.type.is_float == floats
+        return replace(expr, op=other) if fits else expr
+
+    return _replaced(change)
+
+
+def _launch_index(field: str, names: dict[str, str]) -> Edit:
+    def change(expr: Expr) -> Expr:
+        found = names.get(getattr(expr, field)) if isinstance(expr, LaunchIndex) else None
+        return replace(expr, **{field: found}) if found is not None else expr
+
+    return _replaced(change)
+
+
+def _index_becomes(kind: type[Stmt], change: Callable[[Expr], Expr]) -> Edit:
+    """Another index, where it is not the first element's, which stays what it is."""
+
+    def edit(stmt: Stmt) -> Block | None:
+        if not isinstance(stmt, kind) or stmt.index == Constant(0, stmt.index.type):
+            return None
+        return (replace(stmt, index=change(stmt.index)),)
+
+    return edit
+
+
+def _constant_index(kind: type[Stmt]) -> Edit:
+    return _index_becomes(kind, lambda index: Constant(0, index.type))
+
+
+def _doubled(kind: type[Stmt]) -> Edit:
+    return _index_becomes(kind, lambda index: Binary("+", index, index, index.type))
+
+
+def _sums(factor: float) -> Edit:
+    """What a loop or a term adds to a variable, off by a factor."""
+    return lambda s: (replace(s, value=_times(s.value, factor)),) if isinstance(s, Assign) and s.value.type.is_float else None
+
+
+FAULTS |= {
+    "a loop goes in steps of two": lambda s: (replace(s, step=_one_off(s.step, 1)),) if isinstance(s, For) else None,
+    "a loop is one iteration ahead": _loop(start=1, stop=1),
+    "a loop is one iteration behind": _loop(start=-1, stop=-1),
+    "a guard holds at the end alone": _compared({"<": "==", ">": "=="}),
+    "a guard never holds": lambda s: s.otherwise if isinstance(s, If) and not s.merges else None,
+    "a read is of the first element": _constant_index(Load),
+    "a read is twice as far": _doubled(Load),
+    "an addition goes to the first element": _constant_index(Accumulate),
+    "an addition goes twice as far": _doubled(Accumulate),
+    "a clear is of the first element": _constant_index(Store),
+    "a clear is one behind": _index(Store, -1),
+    "a clear writes something else": lambda s: (
+        (replace(s, value=Constant(1.0, s.value.type)),) if isinstance(s, Store) and s.value.type.is_float else None
+    ),
+    "a sum is halved": _value(lambda e: _times(e, 0.5)),
+    "a sum is squared": _value(lambda e: Binary("*", e, e, e.type)),
+    "a sum has an offset": _value(lambda e: Binary("+", e, Constant(0.125, e.type), e.type)),
+    "a term is off by a factor": _sums(1.0001),
+    "a term is negated": _sums(-1.0),
+    "a difference is a sum": _operator("-", "+", floats=True),
+    "a product is a sum": _operator("*", "+", floats=True),
+    "a thread takes its block's index for its own": _launch_index("name", {"threadIdx": "blockIdx"}),
+    "a block takes its thread's index for its own": _launch_index("name", {"blockIdx": "threadIdx"}),
+    "a block is as large as the grid": _launch_index("name", {"blockDim": "gridDim"}),
+}
+
+
+def _without(runs: Sequence[Run], k: int) -> tuple[Run, ...]:
+    return (*runs[:k], *runs[k + 1 :])
+
+
+def _wider(run: Run, **of: int) -> Run:
+    x, y, z = run.shape.grid
+    return replace(run, shape=Shape((x + of.get("grid", 0), y, z), run.shape.block, run.shape.numbers))
+
+
+LAUNCHES: dict[str, Callable[[Sequence[Run], int], tuple[Run, ...]]] = {
+    "a kernel is not launched": _without,
+    "a kernel is launched twice": lambda runs, k: (*runs[: k + 1], *runs[k:]),
+    "a grid has a block too few": lambda runs, k: (*runs[:k], _wider(runs[k], grid=-1), *runs[k + 1 :]),
+    "a kernel comes last": lambda runs, k: (*_without(runs, k), runs[k]),
+}
+
+
 def _of_integers(stmt: If) -> bool:
     return isinstance(stmt.condition, Binary) and (stmt.condition.op == "&&" or stmt.condition.left.type == I32)
 
@@ -134,6 +232,11 @@ def _is_zero(stmt: Let) -> bool:
 def faulty(launch: Launch, name: str) -> Iterator[Launch]:
     """The launch with a fault, at each place of each of its kernels where there can be one."""
     for number, run in enumerate(launch.made):
+        if name in LAUNCHES:
+            made = LAUNCHES[name](launch.made, number)
+            if made != launch.made:
+                yield replace(launch, made=made)
+            continue
         for place in range(_places(run.body, FAULTS[name])):
             body = _edited(run.body, FAULTS[name], [place])
             yield replace(launch, made=(*launch.made[:number], replace(run, body=body), *launch.made[number + 1 :]))
@@ -158,4 +261,4 @@ def _edited(block: Block, edit: Edit, left: list[int]) -> Block:
     return tuple(out)
 
 
-__all__ = ["FAULTS", "Launch", "faulty", "launch_of"]
+__all__ = ["FAULTS", "LAUNCHES", "Launch", "faulty", "launch_of"]

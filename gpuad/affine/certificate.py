@@ -115,7 +115,7 @@ class _Certificate:
         return len(stages) <= 1 and self.writes(self.plain, buffer) == (self.writes(stages[0], buffer) if stages else [])
 
     def writes(self, effects: Sequence[Effect], buffer: Buffer) -> list[Any]:
-        """What is done to a shadow, in order; an addition of a take's value counts with the take."""
+        """What is done to a shadow, in order; a store of 0 is a clear."""
         mine = (e for e in effects if e.buffer == buffer and e.writes)
         return [
             (
@@ -123,7 +123,7 @@ class _Certificate:
                 e.dims,
                 e.guards,
                 e.element.text or e.element,
-                e.value if e.kind != "set" or not self.is_clearing(e) else None,
+                None if e.kind == "set" and e.value is not None and is_zero(e.value) else e.value,
             )
             for e in mine
         ]

@@ -218,7 +218,7 @@ class Sampler:
         first = start + (count - 1) * loop.step if loop.backward else start
         step = -loop.step if loop.backward else loop.step
         done = count if at is None else (at - first) // step
-        values = [np.broadcast_to(np.asarray(self.value(f)), np.shape(count)) for f in loop.firsts]
+        values: list[Any] = [np.asarray(self.value(f)) for f in loop.firsts]
         for number, there in self.iterations(done):
             inside = self.inside(loop.dim.args[0], first + number * step)
             inside.known.update(zip(loop.variables, values, strict=True))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from certificate_tools import FAULTS, Launch, faulty, launch_of
+from certificate_tools import FAULTS, LAUNCHES, Launch, faulty, launch_of
 from gather_tools import is_gathered, pairs, reverse
 from launch_tools import CASES, arguments, compiled, running, shipped
 
@@ -62,11 +62,31 @@ NIGHTLY = ["heat", "gemm", "fdtd-update_h"] if os.environ.get("GPUAD_NIGHTLY") e
 def test_planted_faults_are_refused(name: str) -> None:
     """Each kind of fault, at each place where there can be one."""
     launch, planted = of_case(name), 0
-    for kind in FAULTS:
+    for kind in (*FAULTS, *LAUNCHES):
         for number, fault in enumerate(faulty(launch, kind)):
             planted += 1
             assert fault.refused(), f"{kind}, place {number}"
     assert planted >= 40
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "a clear is one ahead",
+        "a clear is one behind",
+        "a clear is of the first element",
+        "a clear writes something else",
+        "a difference is a sum",
+    ],
+)
+def test_planted_faults_of_other_kernels_are_refused(kind: str) -> None:
+    """Those that the kernels above have no place for."""
+    faults = [fault for name in ("heat", "wave") for fault in faulty(of_case(name), kind)]
+    assert faults and all(fault.refused() for fault in faults)
+
+
+def test_kinds_of_faults() -> None:
+    assert len(FAULTS) + len(LAUNCHES) >= 40
 
 
 BESIDE = """extern "C" __global__ void k(const double* u, double* v, const double* c, double* y, int n, int m) {
