@@ -107,6 +107,16 @@ def test_threads_that_are_counted_otherwise_are_refused() -> None:
         assert [buffer.name for buffer in replace(launch, made=made).refused()] == ["dc"]
 
 
+def test_a_clear_that_is_left_out_is_refused() -> None:
+    index = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+    text = (
+        f'extern "C" __global__ void k(const double* u, double* v, int n) {{ {index} if (i > 0 && i < n - 1) v[i] = u[i - 1] * u[i + 1]; }}'
+    )
+    launch = launch_of(compiled(text, "k"), (3,), (4,), (*pairs(0, 10, 10), 10))
+    faults = list(faulty(launch, "a clear is left out"))
+    assert faults and all(fault.refused() for fault in faults)
+
+
 def test_a_grid_that_is_short_is_refused() -> None:
     launch = of_case("heat")
     x, y, z = launch.made[0].shape.grid
