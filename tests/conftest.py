@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -26,6 +28,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--ptx", action="store_true", help="run what the tests launch on the stand-in for CuPy as the PTX that NVRTC makes of it"
     )
+
+
+_ended = itertools.count(1)
+
+
+def pytest_runtest_teardown() -> None:
+    """What the tests keep for one another, thousands of kernels, is not gone through again by every collection of garbage."""
+    if next(_ended) % 100 == 0:
+        gc.collect()
+        gc.freeze()
 
 
 @cache
