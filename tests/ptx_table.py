@@ -5,6 +5,10 @@ the PTX, atomic instructions; and, from a launch of moderate size in the interpr
 fewest that what they asked for would fit (1 is coalesced), and the bytes of sectors that are read and written at all, a cell. From these
 follows what a GPU's record will be held against: reverse over primal, and microseconds a million cells at an H200's bandwidth. That is a
 model: memory is moved once a launch, caches hold everything between, and nothing but bandwidth costs time.
+
+Beside each pass stands its floor: the sectors that its launches touch together, each read once and written once, as if all of the pass
+were one launch. It is of these kernels with these gradients (scalars among them) and shadows that are added to; the floors of
+`benchmarks.problems` are of programs, in which the first addition to a shadow may assign.
 """
 
 from __future__ import annotations
@@ -22,11 +26,14 @@ from gpu_checks import seeded
 from launch_tools import CASES
 from ptx import nvrtc
 from ptx.launch import TALLY
+from rich.console import Console
+from rich.table import Table
 
 from benchmarks.workload import workload
 from gpuad.runtime import nvrtc as cubins
 
 RESULT = Path(__file__).parents[1] / "benchmarks" / "results" / "ptx-sm-90.json"
+SECTOR = 32  # bytes
 BANDWIDTH = 4.8e12  # bytes a second, of an H200
 REGISTERS, SHARED, WARPS, BLOCKS, SYSTEM = 65536, 228 * 1024, 64, 32, 1024  # of a multiprocessor of sm_90
 PROBLEMS: dict[str, tuple[dict[str, int], tuple[str, ...]]] = {  # sizes, and those whose product is the number of cells
@@ -52,17 +59,18 @@ class Watched(ptx_cupy.RawKernel):
     def launched(self, kernel: Any, grid: Any, block: Any, values: list[Any], shared_mem: int, stream: Any) -> None:
         TALLY.clear()
         super().launched(kernel, grid, block, values, shared_mem, stream)
-        bytes_moved = int(TALLY.read.size + TALLY.written.size) * 32
         self.seen.append(
             {
                 "kernel": self.name,
+                "read": TALLY.read,
+                "written": TALLY.written,
                 **_compiled(self.code, self.name, self.options, block, shared_mem),
                 "atomic_instructions": len(re.findall(r"\b(?:atom|red)\.", _body(self.library().text, self.name))),
                 "instructions": TALLY.instructions,
                 "sectors": TALLY.sectors,
                 "least_sectors": TALLY.least_sectors,
                 "atomic_updates": TALLY.atomics,
-                "bytes": bytes_moved,
+                "bytes": int(TALLY.read.size + TALLY.written.size) * SECTOR,
             }
         )
 
@@ -103,13 +111,23 @@ def measured(name: str, cupy: Any) -> dict[str, Any]:
         Watched.seen.clear()
         step() if pass_ == "primal" else step(state)
         passes[pass_] = _added([dict(s) for s in Watched.seen], count)
-    ratio = (passes["forward"]["bytes_a_cell"] + passes["reverse"]["bytes_a_cell"]) / passes["primal"]["bytes_a_cell"] - 1
+    forward, reverse, primal = (passes[p] for p in ("forward", "reverse", "primal"))
+    ratio = (forward["bytes_a_cell"] + reverse["bytes_a_cell"]) / primal["bytes_a_cell"] - 1
+    floor = (forward["floor_bytes_a_cell"] + reverse["floor_bytes_a_cell"]) / primal["floor_bytes_a_cell"] - 1
     saved = round(work.saved_bytes(state) / count, 2)
-    return {"cells": count, "sizes": sizes, "saved_bytes_a_cell": saved, **passes, "predicted_reverse_over_primal": round(ratio, 3)}
+    return {
+        "cells": count,
+        "sizes": sizes,
+        "saved_bytes_a_cell": saved,
+        **passes,
+        "predicted_reverse_over_primal": round(ratio, 3),
+        "floor_ratio": round(floor, 3),
+    }
 
 
 def _added(launches: list[dict[str, Any]], cells: int) -> dict[str, Any]:
     moved = sum(s["bytes"] for s in launches)
+    floor = sum(len(set().union(*(s[how].tolist() for s in launches))) for how in ("read", "written")) * SECTOR
     return {
         "kernels": [
             {k: s[k] for k in ("kernel", "registers", "local_bytes", "shared_bytes", "occupancy", "atomic_instructions")} for s in launches
@@ -118,6 +136,7 @@ def _added(launches: list[dict[str, Any]], cells: int) -> dict[str, Any]:
         "sectors_over_least": round(sum(s["sectors"] for s in launches) / max(sum(s["least_sectors"] for s in launches), 1), 2),
         "atomic_updates_a_cell": round(sum(s["atomic_updates"] for s in launches) / cells, 3),
         "bytes_a_cell": round(moved / cells, 2),
+        "floor_bytes_a_cell": round(floor / cells, 2),
         "predicted_us_a_million_cells": round(moved / cells / BANDWIDTH * 1e12, 3),
     }
 
@@ -130,15 +149,43 @@ def main() -> None:
             rows = {name: measured(name, cupy) for name in PROBLEMS}
     model = "bytes of all sectors of 32 bytes that a launch touches, read or written once, over 4.8 TB/s; a model, not a measurement"
     RESULT.write_text(json.dumps({"architecture": "sm_90", "model": model, "problems": rows}, indent=1) + "\n", encoding="utf-8")
-    print(f"{'':37}{'registers':>12}{'atomics':>9}{'sectors':>9}{'instr.':>9}{'B/cell':>9}{'us/M':>8}")
+    show(rows)
+
+
+def show(rows: dict[str, dict[str, Any]]) -> None:
+    """The rows for people, a line for each pass."""
+    columns = (
+        "registers",
+        "local B",
+        "shared B",
+        "occupancy",
+        "atomics",
+        "sectors",
+        "instr.",
+        "B",
+        "floor B",
+        "us / M",
+        "/ primal",
+        "floor",
+    )
+    table = Table("problem", "pass", box=None, header_style="dim", caption="a cell; sectors over the fewest; us a million cells on an H200")
+    for column in columns:
+        table.add_column(column, justify="right")
     for name, row in rows.items():
         for pass_ in ("primal", "forward", "reverse"):
             p = row[pass_]
-            registers = "/".join(str(k["registers"]) for k in p["kernels"])
-            numbers = (p["atomic_updates_a_cell"], p["sectors_over_least"], p["instructions_a_cell"], p["bytes_a_cell"])
-            shown = "".join(f"{x:>9}" for x in numbers)
-            print(f"{name if pass_ == 'primal' else '':28}{pass_:9}{registers:>12}{shown}{p['predicted_us_a_million_cells']:>8}")
-        print(f"{'':28}reverse / primal: {row['predicted_reverse_over_primal']}, saved: {row['saved_bytes_a_cell']} B a cell")
+            compiled = ["/".join(str(k[what]) for k in p["kernels"]) for what in ("registers", "local_bytes", "shared_bytes", "occupancy")]
+            told = (
+                p["atomic_updates_a_cell"],
+                p["sectors_over_least"],
+                p["instructions_a_cell"],
+                p["bytes_a_cell"],
+                p["floor_bytes_a_cell"],
+            )
+            ratios = (row["predicted_reverse_over_primal"], row["floor_ratio"]) if pass_ == "reverse" else ("", "")
+            numbers = (*told, p["predicted_us_a_million_cells"], *ratios)
+            table.add_row(name if pass_ == "primal" else "", pass_, *compiled, *map(str, numbers))
+    Console(width=200).print(table)
 
 
 if __name__ == "__main__":
