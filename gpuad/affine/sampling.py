@@ -159,7 +159,7 @@ class Sampler:
 
     def some(self, name: str, args: Sequence[Any], kind: Scalar) -> Any:
         """Some function of the arguments."""
-        total = sum((np.asarray(a, float) * (0.37 + 0.61 * k) for k, a in enumerate(args)), float(_code(name) % 97) / 31)
+        total = sum((np.asarray(a, float) * (0.37 + 0.61 * k) for k, a in enumerate(args)), float(_code(name) % 65521) / 31)
         if kind.is_float:
             return 1.25 + np.sin(total)
         return np.asarray(np.sin(total) > 0) if kind == BOOL else np.asarray(np.floor(4 + 4 * np.sin(total)), np.int64)
