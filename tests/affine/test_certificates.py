@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 from dataclasses import replace
@@ -22,7 +21,6 @@ from gpuad.affine.sampling import Sampler
 from gpuad.ir import build as b
 from gpuad.ir.nodes import Binary, Buffer, Cast, Constant, Expr, LaunchIndex, Store
 from gpuad.ir.types import F64, I32, I64, U32, Scalar
-from gpuad.pipeline import certificates
 from gpuad.pipeline.certificates import certified_for_tests
 
 SHIPPED = [
@@ -136,26 +134,6 @@ def test_on_demand(n: int) -> None:
         assert n == 0 or is_gathered(reverse(compiled(BESIDE, "k"), (2,), (3,), (u, v, c, y, n, 4)))
         gpuad.autodiff(compiled(BESIDE, "k"), (2,), (3,), (u, v, c, y, n, 4))
     np.testing.assert_array_equal(c.shadow, 6)
-
-
-@pytest.mark.parametrize("failing", ["refused", "meeting"])
-def test_a_certifier_that_fails_decides_nothing(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The launch is added atomically, and right; who demands certificates is told."""
-
-    def fails(*_: Any) -> Any:
-        raise ZeroDivisionError("a bug")
-
-    monkeypatch.setattr(certificates, failing, fails)
-    text = BESIDE.replace("(const", f"(const /* {failing} */", 1)  # a kernel that nobody has asked about
-    for asked in ("", "1"):
-        monkeypatch.setenv("GPUAD_CERTIFY", asked)
-        u, v, c, y = pairs(0, 7, 7, 4, 4)
-        c.shadow[...], u.shadow[...], v.shadow[...], y.shadow[...] = 0, 0, 1, 1
-        with running("reference"), pytest.raises(ZeroDivisionError) if asked else contextlib.nullcontext():
-            kernel = gpuad.kernel(text, "k")
-            gpuad.autodiff(kernel, (2,), (3,), (u, v, c, y, 7, 4))
-            np.testing.assert_array_equal(c.shadow, 6)
-            np.testing.assert_array_equal(u.shadow, 2)
 
 
 # --- threads that meet -------------------------------------------------------------------------------------------------------------------
