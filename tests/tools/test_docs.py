@@ -4,10 +4,15 @@ CONTRIBUTING name exists."""
 from __future__ import annotations
 
 import ast
+import importlib.util
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from snippets import PAGES
 from test_architecture import FLOORS, inside, modules, room
 from test_cli import run
 
@@ -65,12 +70,27 @@ def test_the_walkthrough(request: pytest.FixtureRequest) -> None:
     printed("walkthrough.md", "stages", stages(), request.config.getoption("--update-golden"))
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "README.md", *(f"docs/{p.name}" for p in sorted(DOCS.glob("*.md")))])
-def test_what_a_page_names_is_there(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    paths = set(re.findall(r"`((?:gpuad|tests|docs|benchmarks|kernels)/[\w/.*]+)`", text)) | set(re.findall(r"\]\((\w+\.md)\)", text))
-    missing = [p for p in paths if not any((base / p.rstrip("/")).exists() or list(base.glob(p)) for base in (ROOT, (ROOT / page).parent))]
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_names_is_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    paths = set(re.findall(r"`((?:gpuad|tests|docs|benchmarks|kernels)/[\w/.*]+)`", text))
+    paths |= {found.partition("#")[0] for found in re.findall(r"\]\(([\w./#-]+)\)", text) if not found.startswith("#")}
+    missing = [p for p in paths if not any((base / p.rstrip("/")).exists() or list(base.glob(p)) for base in (ROOT, page.parent))]
     assert not missing
+
+
+def test_every_page_has_a_line_in_the_navigation() -> None:
+    listed = re.findall(r"^ +- [^:]+: ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="mkdocs is not installed: pip install 'gpuad[docs]'")
+def test_the_site_is_built_and_fetches_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for page in tmp_path.rglob("*.html"):
+        assert not re.search(r"<(?:script|link|img)\b[^>]*(?:src|href)=\"?https?:", page.read_text(encoding="utf-8")), page
 
 
 def test_every_rule_that_the_code_cites_is_in_the_contract() -> None:
