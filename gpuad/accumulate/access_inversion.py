@@ -19,32 +19,14 @@ from typing import TypeAlias
 from ..analysis.index_polynomials import atoms, definitions, polynomial, split
 from ..ir import build as b
 from ..ir import folding
+from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.nodes import (
-    Accumulate,
-    Block,
-    Buffer,
-    Constant,
-    Expr,
-    For,
-    How,
-    If,
-    LaunchIndex,
-    Let,
-    Load,
-    Store,
-    Take,
-    Var,
-    While,
-    variables,
-    walk,
-)
 from ..ir.polynomials import Polynomial, plus, scale, times
 from ..ir.rewrite import blocks, expressions, touches, walk_stmts
 from ..ir.types import F32, F64, I32, I64, U32, Scalar
 from ..optimize.piecewise_affine import Edges, Piece, TooMany, divided, written
 
-Shift: TypeAlias = "tuple[Expr, Expr, Expr]"
+Shift: TypeAlias = "tuple[ir.Expr, ir.Expr, ir.Expr]"
 Slopes: TypeAlias = "tuple[Polynomial, Polynomial, Polynomial]"
 _NONE: Polynomial = {}
 
@@ -54,9 +36,9 @@ class Target:
     """The element of a shadow that a thread collects for: `lets` lead to `index`, over the indices `Gather.sender`. `buffer`: the shadow,
     or what stands for one lane of it."""
 
-    buffer: Buffer
-    lets: tuple[Let, ...]
-    index: Expr
+    buffer: ir.Buffer
+    lets: tuple[ir.Let, ...]
+    index: ir.Expr
 
 
 @dataclass(frozen=True)
@@ -65,12 +47,12 @@ class Move:
     gone through: `spread`, indices of senders, and those of the `loops` around the accumulation that are not solved (outermost first, by
     their variables). `condition`: which senders this is about."""
 
-    solved: tuple[Var | None, Var | None, Var | None]
+    solved: tuple[ir.Var | None, ir.Var | None, ir.Var | None]
     shift: Shift
-    loops: tuple[Var, ...] = ()
-    spread: tuple[Var, ...] = ()
-    condition: Expr | None = None
-    bends: tuple[tuple[Expr, Expr], ...] = ()
+    loops: tuple[ir.Var, ...] = ()
+    spread: tuple[ir.Var, ...] = ()
+    condition: ir.Expr | None = None
+    bends: tuple[tuple[ir.Expr, ir.Expr], ...] = ()
 
     @property
     def is_straight(self) -> bool:
@@ -83,9 +65,9 @@ class Sent:
     """A piece of an accumulation: to which lane and index, under what condition that is not the move's."""
 
     move: Move
-    lane: Buffer
-    index: Expr
-    condition: Expr | None
+    lane: ir.Buffer
+    index: ir.Expr
+    condition: ir.Expr | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +77,7 @@ class Found:
     sent: Mapping[int, tuple[Sent, ...]]
     surplus: Mapping[int, tuple[Piece, ...]]
     targets: tuple[Target, ...]
-    loops: Mapping[Var, For]
+    loops: Mapping[ir.Var, ir.For]
 
     @property
     def turns(self) -> int:
@@ -108,9 +90,9 @@ class Found:
 class _Add:
     """An accumulation with the loops and the conditions around it."""
 
-    stmt: Accumulate
-    loops: tuple[For | While, ...]
-    conditions: tuple[Expr, ...]
+    stmt: ir.Accumulate
+    loops: tuple[ir.For | ir.While, ...]
+    conditions: tuple[ir.Expr, ...]
 
 
 @dataclass(frozen=True)
@@ -119,33 +101,33 @@ class _Ahead:
 
     add: _Add
     piece: Piece
-    solved: tuple[Var | None, Var | None, Var | None]
+    solved: tuple[ir.Var | None, ir.Var | None, ir.Var | None]
     vector: tuple[Polynomial, Polynomial, Polynomial]
-    rest: tuple[tuple[tuple[Expr, ...], int], ...]
+    rest: tuple[tuple[tuple[ir.Expr, ...], int], ...]
 
 
 class Shifts:
     """Looks for the shifts between the indices of a shadow's accumulations."""
 
-    def __init__(self, body: Block, sender: tuple[Var, Var, Var], scalars: frozenset[Var], names: Names) -> None:
+    def __init__(self, body: ir.Block, sender: tuple[ir.Var, ir.Var, ir.Var], scalars: frozenset[ir.Var], names: Names) -> None:
         self.body = body
         self.sender = sender
         self.scalars = scalars
         self.names = names
         self.lets = definitions(body)
-        self.bools = {s.var: s.value for s in walk_stmts(body) if isinstance(s, Let) and s.var.type.kind == "bool"}
+        self.bools = {s.var: s.value for s in walk_stmts(body) if isinstance(s, ir.Let) and s.var.type.kind == "bool"}
         self.edges = Edges(self.lets, sender, scalars, names)
         self.adds = {id(a.stmt): a for a in _adds(body)}
         self.used = tuple(v for v in sender if _occurs(body, v))
 
-    def of(self, buffer: Buffer, rank: int = 0) -> Found | None:
+    def of(self, buffer: ir.Buffer, rank: int = 0) -> Found | None:
         """None unless all that happens to the shadow are additions at shifts of one index. `rank`: which of several ways to see them so,
         the one that goes through the fewest digits first."""
         found = list(touches(self.body, buffer))
-        adds = [self.adds[id(s)] for s in found if isinstance(s, Accumulate) and s.how is How.UNDECIDED]
+        adds = [self.adds[id(s)] for s in found if isinstance(s, ir.Accumulate) and s.how is ir.How.UNDECIDED]
         if not adds or len(adds) < len(found) or any(sum_type(a.stmt) is None for a in adds):
             return None
-        if any(isinstance(loop, While) or not self.is_even(loop) for a in adds for loop in a.loops):
+        if any(isinstance(loop, ir.While) or not self.is_even(loop) for a in adds for loop in a.loops):
             return None
         try:
             pieces = [(a, p) for a in adds for p in self.edges.pieces(a.stmt.index, self.plain(a.conditions))]
@@ -155,14 +137,14 @@ class Shifts:
         ranked = sorted(results, key=lambda r: r.turns)
         return ranked[rank] if rank < len(ranked) else None
 
-    def plain(self, conditions: Sequence[Expr]) -> list[Expr]:
+    def plain(self, conditions: Sequence[ir.Expr]) -> list[ir.Expr]:
         """The conditions with names of conditions put out."""
-        return [self.bools.get(c, c) if isinstance(c, Var) else c for c in conditions]
+        return [self.bools.get(c, c) if isinstance(c, ir.Var) else c for c in conditions]
 
-    def is_even(self, loop: For) -> bool:
+    def is_even(self, loop: ir.For) -> bool:
         """Whether all threads go through the same iterations."""
         step = loop.step
-        if not isinstance(step, Constant) or loop.var.type not in (I32, I64, U32):
+        if not isinstance(step, ir.Constant) or loop.var.type not in (I32, I64, U32):
             return False
         return all(self.edges.is_uniform(polynomial(e, self.lets)) for e in (loop.start, loop.stop))
 
@@ -179,28 +161,28 @@ class Shifts:
                     found.append(slopes)
                     yield slopes
 
-    def slopes(self, p: Polynomial, loops: Sequence[For | While]) -> Slopes | None:
+    def slopes(self, p: Polynomial, loops: Sequence[ir.For | ir.While]) -> Slopes | None:
         """The factor of each axis's index, made of parameters; those of loops along the axes that are free. None if there is another
         dependence on the thread."""
         mine = [self.factor(p, v) for v in self.sender]
         if any(m is None for m in mine):
             return None
         result: list[Polynomial] = [m or {} for m in mine]
-        theirs = [f for loop in loops if isinstance(loop, For) and (f := self.factor(p, loop.var))]
+        theirs = [f for loop in loops if isinstance(loop, ir.For) and (f := self.factor(p, loop.var))]
         for factor in sorted(theirs, key=_order):
             free = next((a for a in range(3) if not result[a]), None)
             if free is not None and factor not in result:
                 result[free] = factor
         return result[0], result[1], result[2]
 
-    def factor(self, p: Polynomial, digit: Var) -> Polynomial | None:
+    def factor(self, p: Polynomial, digit: ir.Var) -> Polynomial | None:
         """The factor of a digit, which must be made of parameters."""
         parts = split(p, digit)
         return parts[0] if parts is not None and self.edges.is_uniform(parts[0]) else None
 
     # --- vectors -----------------------------------------------------------------------------------------------------------------
 
-    def under(self, buffer: Buffer, slopes: Slopes, pieces: Sequence[tuple[_Add, Piece]]) -> Found | None:
+    def under(self, buffer: ir.Buffer, slopes: Slopes, pieces: Sequence[tuple[_Add, Piece]]) -> Found | None:
         """All accumulations as moves, if the factors tell the elements of each of them."""
         ahead: list[_Ahead] = []
         surplus: dict[int, tuple[Piece, ...]] = {}
@@ -216,7 +198,7 @@ class Shifts:
             return None
         sent: dict[int, tuple[Sent, ...]] = {}
         targets = []
-        loops: dict[Var, For] = {}
+        loops: dict[ir.Var, ir.For] = {}
         for rest in lanes:
             mine = [a for a in ahead if a.rest == rest]
             lane = buffer if len(lanes) == 1 else self.names.buffer(buffer.name, buffer.element)
@@ -231,7 +213,7 @@ class Shifts:
                     return None
                 inside = None if move.condition is not None else b.every(a.piece.conditions)
                 sent[id(a.add.stmt)] = (*sent.get(id(a.add.stmt), ()), Sent(move, lane, a.piece.index, inside))
-                loops.update((loop.var, loop) for loop in a.add.loops if isinstance(loop, For))
+                loops.update((loop.var, loop) for loop in a.add.loops if isinstance(loop, ir.For))
         return Found(sent, surplus, tuple(targets), loops)
 
     def place(self, add: _Add, piece: Piece, slopes: Slopes) -> tuple[list[_Ahead] | None, list[Piece]]:
@@ -256,7 +238,7 @@ class Shifts:
 
     def ahead(self, add: _Add, piece: Piece, p: Polynomial, slopes: Slopes, lap: int | None = None) -> _Ahead | None:
         """By how many threads along each axis an index is ahead. `lap`: the axis along which it is, whatever it is."""
-        solved: list[Var | None] = [None] * 3
+        solved: list[ir.Var | None] = [None] * 3
         rest = p
         for axis in range(3):
             if slopes[axis]:
@@ -266,7 +248,7 @@ class Shifts:
                 solved[axis] = digit
                 rest = plus(rest, scale(times(slopes[axis], {(digit,): 1}), -1))
         taken = {v for v in solved if v is not None}
-        if any(v in taken for a in atoms(rest) for v in variables(a)):
+        if any(v in taken for a in atoms(rest) for v in ir.variables(a)):
             return None
         vector: list[Polynomial] = [{}, {}, {}]
         whole = divided(rest, slopes[lap]) if lap is not None else None
@@ -285,13 +267,13 @@ class Shifts:
             add, piece, (solved[0], solved[1], solved[2]), (vector[0], vector[1], vector[2]), tuple(sorted(rest.items(), key=repr))
         )
 
-    def is_spread(self, axis: int, taken: set[Var]) -> bool:
+    def is_spread(self, axis: int, taken: set[ir.Var]) -> bool:
         return self.sender[axis] in taken or self.sender[axis] in self.used
 
-    def digit(self, add: _Add, p: Polynomial, slopes: Slopes, axis: int, solved: Sequence[Var | None]) -> Var | None:
+    def digit(self, add: _Add, p: Polynomial, slopes: Slopes, axis: int, solved: Sequence[ir.Var | None]) -> ir.Var | None:
         """The digit of an accumulation that has the factor of an axis."""
         wanted = slopes[axis]
-        loops = [loop.var for loop in reversed(add.loops) if isinstance(loop, For) and loop.step == b.const(1, loop.step.type)]
+        loops = [loop.var for loop in reversed(add.loops) if isinstance(loop, ir.For) and loop.step == b.const(1, loop.step.type)]
         for v in (self.sender[axis], *loops, *self.sender):
             if v not in solved and self.factor(p, v) == wanted:
                 return v
@@ -305,7 +287,7 @@ class Shifts:
             step: Polynomial = {}
             for monomial, coefficient in p.items():
                 left = _without(monomial, lead)
-                if left is None or (not last and any(a in self.scalars or not isinstance(a, Var) for a in left)):
+                if left is None or (not last and any(a in self.scalars or not isinstance(a, ir.Var) for a in left)):
                     continue
                 whole, rest = divmod(coefficient, by[lead])
                 if not last and abs(2 * rest) > abs(by[lead]):
@@ -319,11 +301,11 @@ class Shifts:
 
     # --- targets -----------------------------------------------------------------------------------------------------------------
 
-    def middle(self, lane: Buffer, ahead: Sequence[_Ahead], slopes: Slopes) -> tuple[Target, Sequence[Polynomial]] | None:
+    def middle(self, lane: ir.Buffer, ahead: Sequence[_Ahead], slopes: Slopes) -> tuple[Target, Sequence[Polynomial]] | None:
         """The index, of those that occur, from which all are least far."""
         best: tuple[tuple[int, int], Target, Sequence[Polynomial]] | None = None
         for stmt in walk_stmts(self.body):
-            if not isinstance(stmt, Take | Accumulate | Load | Store):
+            if not isinstance(stmt, ir.Take | ir.Accumulate | ir.Load | ir.Store):
                 continue
             lets = self.closure(stmt.index)
             if lets is None:
@@ -336,41 +318,41 @@ class Shifts:
             ):
                 continue
             cost = sum(_size(plus(v, scale(o, -1))) for a in ahead for v, o in zip(a.vector, there.vector, strict=True))
-            rank = (cost, 0 if isinstance(stmt, Take) else 1)
+            rank = (cost, 0 if isinstance(stmt, ir.Take) else 1)
             if best is None or rank < best[0]:
                 best = rank, Target(lane, lets, stmt.index), there.vector
         return best[1:] if best is not None else (self.made(lane, ahead[0].rest, slopes), ({}, {}, {}))
 
-    def made(self, lane: Buffer, rest: tuple[tuple[tuple[Expr, ...], int], ...], slopes: Slopes) -> Target:
+    def made(self, lane: ir.Buffer, rest: tuple[tuple[tuple[ir.Expr, ...], int], ...], slopes: Slopes) -> Target:
         """An element with the factors, where no thread has an index like it."""
-        index: Expr = b.zero(I32)
+        index: ir.Expr = b.zero(I32)
         for axis in sorted((a for a in range(3) if slopes[a]), key=lambda a: _order(slopes[a]), reverse=True):
             index = folding.binary("+", index, folding.binary("*", written(slopes[axis]), self.sender[axis], I32), I32)
         return Target(lane, (), folding.binary("+", index, written(dict(rest)), I32))
 
-    def closure(self, index: Expr) -> tuple[Let, ...] | None:
+    def closure(self, index: ir.Expr) -> tuple[ir.Let, ...] | None:
         """The definitions, in order, that lead from a thread's index and parameters to an index; None if others do."""
-        needed: set[Var] = set()
+        needed: set[ir.Var] = set()
         waiting = [index]
         while waiting:
-            for v in variables(waiting.pop()):
+            for v in ir.variables(waiting.pop()):
                 if v in self.scalars or v in self.sender or v in needed:
                     continue
                 if v not in self.lets:
                     return None
                 needed.add(v)
                 waiting.append(self.lets[v])
-        found: dict[Var, Let] = {}
+        found: dict[ir.Var, ir.Let] = {}
         for stmt in walk_stmts(self.body):
-            if isinstance(stmt, Let) and stmt.var in needed:
+            if isinstance(stmt, ir.Let) and stmt.var in needed:
                 found.setdefault(stmt.var, stmt)
-        return tuple(found.values()) if not any(isinstance(e, LaunchIndex) for s in found.values() for e in walk(s.value)) else None
+        return tuple(found.values()) if not any(isinstance(e, ir.LaunchIndex) for s in found.values() for e in ir.walk(s.value)) else None
 
     # --- moves -------------------------------------------------------------------------------------------------------------------
 
     def move(self, a: _Ahead, slopes: Slopes, origin: Sequence[Polynomial]) -> Move | None:
         """The move of a piece, seen from the element's own thread."""
-        loops = tuple(loop.var for loop in a.add.loops if isinstance(loop, For))
+        loops = tuple(loop.var for loop in a.add.loops if isinstance(loop, ir.For))
         spread = tuple(v for v in reversed(self.sender) if v in self.used and v not in a.solved)
         free = {*loops, *spread} - set(a.solved)
         shift = [self.number(self.unlapped(plus(v, scale(o, -1))), free) for v, o in zip(a.vector, origin, strict=True)]
@@ -378,7 +360,9 @@ class Shifts:
             return None
         known = {*self.scalars, *self.sender, *loops}
         full = [self.edges.plain(c) for c in a.piece.conditions]
-        hoisted = all(v in known for c in full for v in variables(c)) and not any(isinstance(e, LaunchIndex) for c in full for e in walk(c))
+        hoisted = all(v in known for c in full for v in ir.variables(c)) and not any(
+            isinstance(e, ir.LaunchIndex) for c in full for e in ir.walk(c)
+        )
         if not hoisted or not full:
             return Move(a.solved, tuple(shift), loops, spread)  # type: ignore[arg-type]
         return Move(a.solved, tuple(shift), loops, spread, b.every(full), a.piece.bends)  # type: ignore[arg-type]
@@ -388,12 +372,12 @@ class Shifts:
         for monomial, coefficient in p.items():
             term: Polynomial = {(): coefficient}
             for atom in monomial:
-                lap = self.edges.laps.get(atom) if isinstance(atom, Var) else None
+                lap = self.edges.laps.get(atom) if isinstance(atom, ir.Var) else None
                 term = times(term, lap if lap is not None else {(atom,): 1})
             result = plus(result, term)
         return result
 
-    def number(self, p: Polynomial, free: set[Var]) -> Expr | None:
+    def number(self, p: Polynomial, free: set[ir.Var]) -> ir.Expr | None:
         """The polynomial as an int expression over parameters and digits (a launch makes sure that it is as small as that)."""
         for monomial, coefficient in p.items():
             if abs(coefficient) >= 1 << 20:
@@ -401,27 +385,27 @@ class Shifts:
             for a in monomial:
                 if a not in free and not self.edges.is_uniform({(a,): 1}):
                     return None
-                if isinstance(a, Var) and a.type not in (I32, I64, U32):
+                if isinstance(a, ir.Var) and a.type not in (I32, I64, U32):
                     return None
         return written(p)
 
 
-def _adds(block: Block, loops: tuple[For | While, ...] = (), conditions: tuple[Expr, ...] = ()) -> Iterator[_Add]:
+def _adds(block: ir.Block, loops: tuple[ir.For | ir.While, ...] = (), conditions: tuple[ir.Expr, ...] = ()) -> Iterator[_Add]:
     """The accumulations, with the loops and the conditions around each."""
     for stmt in block:
         match stmt:
-            case Accumulate():
+            case ir.Accumulate():
                 yield _Add(stmt, loops, conditions)
-            case If(condition=c, then=x, otherwise=y):
+            case ir.If(condition=c, then=x, otherwise=y):
                 yield from _adds(x, loops, (*conditions, c))
                 yield from _adds(y, loops, (*conditions, folding.negate(c)))
-            case For() | While():
+            case ir.For() | ir.While():
                 for inner in blocks(stmt):
                     yield from _adds(inner, (*loops, stmt), conditions)
 
 
-def _occurs(body: Block, var: Var) -> bool:
-    return any(var in variables(e) for s in walk_stmts(body) for e in expressions(s))
+def _occurs(body: ir.Block, var: ir.Var) -> bool:
+    return any(var in ir.variables(e) for s in walk_stmts(body) for e in expressions(s))
 
 
 def _last(slopes: Slopes) -> int:
@@ -435,7 +419,7 @@ def _order(p: Polynomial) -> tuple[int, int]:
     return len(lead), abs(p.get(lead, 0)) if p else -1
 
 
-def _without(monomial: tuple[Expr, ...], part: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
+def _without(monomial: tuple[ir.Expr, ...], part: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...] | None:
     left = list(monomial)
     for atom in part:
         if atom not in left:
@@ -448,7 +432,7 @@ def _size(p: Polynomial) -> int:
     return sum(abs(c) * (1 + 8 * len(m)) for m, c in p.items())
 
 
-def sum_type(stmt: Accumulate) -> Scalar | None:
+def sum_type(stmt: ir.Accumulate) -> Scalar | None:
     """In what type contributions are summed."""
     wider = stmt.value.type if stmt.value.type.bits > stmt.buffer.element.bits else stmt.buffer.element
     return wider if wider in (F32, F64) else None

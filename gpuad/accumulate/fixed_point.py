@@ -20,27 +20,8 @@ import numpy as np
 
 from ..errors import UnsupportedError
 from ..ir import build as b
+from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.nodes import (  # fmt: skip
-    Accumulate,
-    Atomic,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Cast,
-    Expr,
-    For,
-    How,
-    If,
-    Kernel,
-    Let,
-    Load,
-    Stmt,
-    Store,
-    Take,
-    While,
-)
 from ..ir.rewrite import blocks, map_blocks, touches, walk_stmts
 from ..ir.types import F64, I64, Space
 from ..ir.verify import verify
@@ -57,12 +38,12 @@ class FixedPoint:
     bits of a double an element, zeroed. `collect`: then for each of `targets` its sums, `DIGITS` integers an element, zeroed, and its
     scales, for each element a power of two that takes the greatest magnitude below 2^30."""
 
-    targets: tuple[Buffer, ...]
-    measure: Kernel
-    collect: Kernel
+    targets: tuple[ir.Buffer, ...]
+    measure: ir.Kernel
+    collect: ir.Kernel
 
 
-def fixed_point(kernel: Kernel, alike: Collection[Buffer] = (), *, orders_blocks: bool = False) -> FixedPoint | None:
+def fixed_point(kernel: ir.Kernel, alike: Collection[ir.Buffer] = (), *, orders_blocks: bool = False) -> FixedPoint | None:
     """None if no two threads add to one element of memory with atomics. Raises UnsupportedError, with the place, where the sums cannot be
     put off to the end of the launch, or where it depends on chance which thread takes an element's adjoint: of shadows `alike`, to whose
     elements several threads may have stored one value. `orders_blocks`: the threads of a block come to its shared memory in the same order
@@ -81,7 +62,7 @@ def fixed_point(kernel: Kernel, alike: Collection[Buffer] = (), *, orders_blocks
     return FixedPoint(targets, measure, _kernel(kernel, "collect", lambda s: _collected(s, names, *sums[s.buffer]), extra))
 
 
-def _kernel(kernel: Kernel, what: str, change: Callable[[Accumulate], Block], extra: tuple[Buffer, ...]) -> Kernel:
+def _kernel(kernel: ir.Kernel, what: str, change: Callable[[ir.Accumulate], ir.Block], extra: tuple[ir.Buffer, ...]) -> ir.Kernel:
     in_rows = _kernel(kernel.in_rows, what, change, extra) if kernel.in_rows is not None else None
     body, params = _replaced(kernel.body, change), (*kernel.params, *extra)
     made = replace(kernel, name=f"{kernel.name}_{what}", params=params, body=body, in_rows=in_rows)
@@ -89,88 +70,88 @@ def _kernel(kernel: Kernel, what: str, change: Callable[[Accumulate], Block], ex
     return made
 
 
-def _is_shared_sum(stmt: Stmt) -> bool:
+def _is_shared_sum(stmt: ir.Stmt) -> bool:
     """Whether the statement adds a float to what other threads, of other blocks too, may add to."""
-    if not isinstance(stmt, Accumulate) or not stmt.buffer.element.is_float:
+    if not isinstance(stmt, ir.Accumulate) or not stmt.buffer.element.is_float:
         return False
-    return stmt.how in (How.ATOMIC, How.REDUCED) and stmt.buffer.space is not Space.SHARED
+    return stmt.how in (ir.How.ATOMIC, ir.How.REDUCED) and stmt.buffer.space is not Space.SHARED
 
 
-def _replaced(block: Block, change: Callable[[Accumulate], Block]) -> Block:
-    out: list[Stmt] = []
+def _replaced(block: ir.Block, change: Callable[[ir.Accumulate], ir.Block]) -> ir.Block:
+    out: list[ir.Stmt] = []
     for stmt in block:
-        if isinstance(stmt, Accumulate) and _is_shared_sum(stmt):
+        if isinstance(stmt, ir.Accumulate) and _is_shared_sum(stmt):
             out.extend(change(stmt))
         else:
             out.append(map_blocks(stmt, lambda inner: _replaced(inner, change)))
     return tuple(out)
 
 
-def _term(stmt: Accumulate, names: Names) -> Let:
-    return Let(names.var(f"{stmt.buffer.name}_term", F64), b.cast(stmt.value, F64), span=stmt.span)
+def _term(stmt: ir.Accumulate, names: Names) -> ir.Let:
+    return ir.Let(names.var(f"{stmt.buffer.name}_term", F64), b.cast(stmt.value, F64), span=stmt.span)
 
 
-def _measured(stmt: Accumulate, names: Names, peaks: Buffer) -> Block:
+def _measured(stmt: ir.Accumulate, names: Names, peaks: ir.Buffer) -> ir.Block:
     """The bits of doubles that are not negative are ordered as the doubles are, NaN above all."""
     term = _term(stmt, names)
-    bits = Call("bits", (b.call("fabs", term.var),), I64)
-    return term, Atomic("max", None, peaks, stmt.index, (bits,), span=stmt.span)
+    bits = ir.Call("bits", (b.call("fabs", term.var),), I64)
+    return term, ir.Atomic("max", None, peaks, stmt.index, (bits,), span=stmt.span)
 
 
-def _collected(stmt: Accumulate, names: Names, digits: Buffer, scales: Buffer) -> Block:
+def _collected(stmt: ir.Accumulate, names: Names, digits: ir.Buffer, scales: ir.Buffer) -> ir.Block:
     """Every step is exact: scaling by powers of two, and the difference to the nearest whole number."""
     term = _term(stmt, names)
     scale = names.var(f"{stmt.buffer.name}_scale", F64)
-    out: list[Stmt] = [term, Load(scale, scales, stmt.index, span=stmt.span)]
-    rest: Expr = Binary("*", term.var, scale, F64)
-    first = Binary("*", b.cast(stmt.index, I64), b.const(DIGITS, I64), I64)
+    out: list[ir.Stmt] = [term, ir.Load(scale, scales, stmt.index, span=stmt.span)]
+    rest: ir.Expr = ir.Binary("*", term.var, scale, F64)
+    first = ir.Binary("*", b.cast(stmt.index, I64), b.const(DIGITS, I64), I64)
     for place in range(DIGITS):
         value = names.var(f"{stmt.buffer.name}_rest", F64)
         digit = names.var(f"{stmt.buffer.name}_digit", F64)
-        out += [Let(value, rest, span=stmt.span), Let(digit, b.call("rint", value), span=stmt.span)]
-        index = first if place == 0 else Binary("+", first, b.const(place, I64), I64)
-        out.append(Atomic("add", None, digits, index, (Cast(digit, I64),), span=stmt.span))
-        rest = Binary("*", Binary("-", value, digit, F64), b.const(float(1 << DIGIT_BITS), F64), F64)
+        out += [ir.Let(value, rest, span=stmt.span), ir.Let(digit, b.call("rint", value), span=stmt.span)]
+        index = first if place == 0 else ir.Binary("+", first, b.const(place, I64), I64)
+        out.append(ir.Atomic("add", None, digits, index, (ir.Cast(digit, I64),), span=stmt.span))
+        rest = ir.Binary("*", ir.Binary("-", value, digit, F64), b.const(float(1 << DIGIT_BITS), F64), F64)
     return tuple(out)
 
 
 # --- what cannot be put off ------------------------------------------------------------------------------------------------------------
 
 
-def _refuse_within_blocks(kernel: Kernel) -> None:
+def _refuse_within_blocks(kernel: ir.Kernel) -> None:
     """Sums over a block are in a fixed order."""
     for stmt in walk_stmts(kernel.body):
-        if not isinstance(stmt, Accumulate | Take) or stmt.how is not How.ATOMIC or not stmt.buffer.element.is_float:
+        if not isinstance(stmt, ir.Accumulate | ir.Take) or stmt.how is not ir.How.ATOMIC or not stmt.buffer.element.is_float:
             continue
         if stmt.buffer.space is Space.SHARED:
-            what = _SUM_ORDER if isinstance(stmt, Accumulate) else _TAKE_ORDER
+            what = _SUM_ORDER if isinstance(stmt, ir.Accumulate) else _TAKE_ORDER
             raise UnsupportedError(f"{what}; a deterministic reverse pass is not possible", stmt.span)
 
 
-def _refuse(kernel: Kernel, targets: tuple[Buffer, ...], alike: Collection[Buffer]) -> None:
+def _refuse(kernel: ir.Kernel, targets: tuple[ir.Buffer, ...], alike: Collection[ir.Buffer]) -> None:
     for stmt in walk_stmts(kernel.body):
-        if isinstance(stmt, Take) and stmt.how is How.ATOMIC and stmt.buffer in alike:
+        if isinstance(stmt, ir.Take) and stmt.how is ir.How.ATOMIC and stmt.buffer in alike:
             raise UnsupportedError(f"{_TAKE_ORDER}; a deterministic reverse pass is not possible", stmt.span)
-        if isinstance(stmt, Atomic) and stmt.buffer.element.is_float:
+        if isinstance(stmt, ir.Atomic) and stmt.buffer.element.is_float:
             raise UnsupportedError("the result of an atomic depends on the order of the threads; it is not deterministic", stmt.span)
     for target in targets:
         _in_order(kernel.body, target, added=False)
 
 
-def _in_order(block: Block, target: Buffer, *, added: bool) -> bool:
+def _in_order(block: ir.Block, target: ir.Buffer, *, added: bool) -> bool:
     """Whether the block, after it, has added to the target; refuses reads that may see what was added, and stores that may clear it."""
     for stmt in block:
-        if isinstance(stmt, Load | Take | Store) and stmt.buffer == target:
+        if isinstance(stmt, ir.Load | ir.Take | ir.Store) and stmt.buffer == target:
             if added:
-                done = "cleared" if isinstance(stmt, Store) else "read"
+                done = "cleared" if isinstance(stmt, ir.Store) else "read"
                 what = f"`{target.name}` is {done} after other threads may have added to it in the same launch"
                 raise UnsupportedError(f"{what}; a deterministic reverse pass is not possible", stmt.span)
-        elif _is_shared_sum(stmt) and isinstance(stmt, Accumulate) and stmt.buffer == target:
+        elif _is_shared_sum(stmt) and isinstance(stmt, ir.Accumulate) and stmt.buffer == target:
             added = True
-        elif isinstance(stmt, For | While):
+        elif isinstance(stmt, ir.For | ir.While):
             again = added or any(_is_shared_sum(s) for s in touches(tuple(s for inner in blocks(stmt) for s in inner), target))
             added = any([_in_order(inner, target, added=again) for inner in blocks(stmt)])
-        elif isinstance(stmt, If):
+        elif isinstance(stmt, ir.If):
             added = any([_in_order(inner, target, added=added) for inner in blocks(stmt)])
     return added
 

@@ -16,42 +16,22 @@ from dataclasses import dataclass, field, replace
 
 from ..analysis.uniformity import is_thread, is_uniform, steering, uniform
 from ..ir import build as b
+from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.nodes import (
-    Accumulate,
-    Assign,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Expr,
-    For,
-    How,
-    If,
-    Kernel,
-    LaunchIndex,
-    Let,
-    Merge,
-    Stmt,
-    Var,
-    While,
-    variables,
-    walk,
-)
 from ..ir.rewrite import blocks, bound, defined, heads, map_blocks, spelled, walk_stmts
 from ..ir.types import F32, F64, Space
 
 
-def reduced(body: Block, names: Names, *, in_blocks: bool = False) -> Block:
+def reduced(body: ir.Block, names: Names, *, in_blocks: bool = False) -> ir.Block:
     """The body with sums in registers, and over blocks; `in_blocks`: of elements that are another one for each block, too."""
     sums = _Sums(names, _only_added_to(body), in_blocks)
     inside = sums.uniform(body, _lets(body), _varying(body))
-    starts = tuple(Let(v, b.zero(v.type)) for v in sums.totals.values())
-    ends = tuple(replace(sums.first[key], index=key[1], value=v, how=How.REDUCED) for key, v in sums.totals.items())
+    starts = tuple(ir.Let(v, b.zero(v.type)) for v in sums.totals.values())
+    ends = tuple(replace(sums.first[key], index=key[1], value=v, how=ir.How.REDUCED) for key, v in sums.totals.items())
     return (*starts, *sums.lifted(inside), *ends)
 
 
-def broadcast(reverse: Kernel) -> Block:
+def broadcast(reverse: ir.Kernel) -> ir.Block:
     """The body with sums over the block where all of its threads come to one addition to one element of a shared array, or to the branch
     that it is in. Assumes that nothing is decided yet of these."""
     return _Broadcast(uniform(reverse), Names(reverse)).block(reverse.body)
@@ -59,84 +39,84 @@ def broadcast(reverse: Kernel) -> Block:
 
 @dataclass(frozen=True)
 class _Broadcast:
-    same: frozenset[Var]
+    same: frozenset[ir.Var]
     names: Names
 
-    def block(self, block: Block) -> Block:
+    def block(self, block: ir.Block) -> ir.Block:
         """A block to which all threads come."""
-        out: list[Stmt] = []
+        out: list[ir.Stmt] = []
         for stmt in block:
             if all(is_uniform(e, self.same) for e in steering(stmt)):
                 out.append(self.together(map_blocks(stmt, self.block)))
-            elif isinstance(stmt, If):
+            elif isinstance(stmt, ir.If):
                 out.extend(self.out_of(stmt))
             else:
                 out.append(stmt)
         return tuple(out)
 
-    def together(self, stmt: Stmt) -> Stmt:
-        return replace(stmt, how=How.REDUCED) if isinstance(stmt, Accumulate) and self.is_of_all(stmt, ()) else stmt
+    def together(self, stmt: ir.Stmt) -> ir.Stmt:
+        return replace(stmt, how=ir.How.REDUCED) if isinstance(stmt, ir.Accumulate) and self.is_of_all(stmt, ()) else stmt
 
-    def is_of_all(self, stmt: Stmt, own: Collection[Var]) -> bool:
+    def is_of_all(self, stmt: ir.Stmt, own: Collection[ir.Var]) -> bool:
         """Whether the statement adds to an element of a shared array that is the same for all threads, and no secret of its branch."""
-        if not isinstance(stmt, Accumulate) or stmt.how is not How.UNDECIDED or stmt.buffer.element not in (F32, F64):
+        if not isinstance(stmt, ir.Accumulate) or stmt.how is not ir.How.UNDECIDED or stmt.buffer.element not in (F32, F64):
             return False
         if stmt.buffer.space is not Space.SHARED or stmt.buffer.length is None:
             return False
-        return is_uniform(stmt.index, self.same) and not any(v in own for v in variables(stmt.index))
+        return is_uniform(stmt.index, self.same) and not any(v in own for v in ir.variables(stmt.index))
 
-    def out_of(self, branch: If) -> Block:
+    def out_of(self, branch: ir.If) -> ir.Block:
         """A branch to which all threads come, and not all take: the additions behind it, of 0 by those that do not take it. What is done
         for one thread is left alone."""
         if self.picks(branch.condition):
             return (branch,)
         stmts = [s for side in (branch.then, branch.otherwise) for s in walk_stmts(side)]
         own = {v for s in stmts for v in bound(s)}
-        others = {getattr(s, "buffer", None) for s in stmts if not isinstance(s, Accumulate)}
+        others = {getattr(s, "buffer", None) for s in stmts if not isinstance(s, ir.Accumulate)}
         merges, sums, kept = list(branch.merges), [], []
         for number, side in enumerate((branch.then, branch.otherwise)):
-            left: list[Stmt] = []
+            left: list[ir.Stmt] = []
             for stmt in side:
-                if isinstance(stmt, Accumulate) and self.is_of_all(stmt, own) and stmt.buffer not in others:
-                    sums.append(replace(stmt, value=self.part(branch, number, stmt, merges), how=How.REDUCED))
+                if isinstance(stmt, ir.Accumulate) and self.is_of_all(stmt, own) and stmt.buffer not in others:
+                    sums.append(replace(stmt, value=self.part(branch, number, stmt, merges), how=ir.How.REDUCED))
                 else:
                     left.append(stmt)
             kept.append(tuple(left))
         rest = replace(branch, then=kept[0], otherwise=kept[1], merges=tuple(merges))
         return (*((rest,) if kept[0] or kept[1] or merges else ()), *sums)
 
-    def picks(self, condition: Expr) -> bool:
+    def picks(self, condition: ir.Expr) -> bool:
         """Whether a condition is there to pick one thread, as far as the text says."""
-        pairs = (e for e in walk(condition) if isinstance(e, Binary) and e.op == "==" and e.left.type.is_integer)
+        pairs = (e for e in ir.walk(condition) if isinstance(e, ir.Binary) and e.op == "==" and e.left.type.is_integer)
         return any(not is_uniform(e, self.same) for e in pairs)
 
-    def part(self, branch: If, side: int, add: Accumulate, merges: list[Merge]) -> Expr:
+    def part(self, branch: ir.If, side: int, add: ir.Accumulate, merges: list[ir.Merge]) -> ir.Expr:
         """What a thread adds: 0 if it does not take this side of the branch, which is not to be said again of what is left out where it is
         0."""
         match branch.condition:
-            case Call(function="gpuad_used", arguments=(value,)) if side == 0 and value == add.value:
+            case ir.Call(function="gpuad_used", arguments=(value,)) if side == 0 and value == add.value:
                 return value
         part, none = self.names.var(add.buffer.name, add.value.type), b.zero(add.value.type)
-        merges.append(Merge(part, *((none, add.value) if side else (add.value, none))))
+        merges.append(ir.Merge(part, *((none, add.value) if side else (add.value, none))))
         return part
 
 
-def _only_added_to(body: Block) -> frozenset[Buffer]:
+def _only_added_to(body: ir.Block) -> frozenset[ir.Buffer]:
     """Arrays of floats of which nothing is read."""
-    added = {s.buffer for s in walk_stmts(body) if isinstance(s, Accumulate) and s.buffer.length is None}
-    others = {getattr(s, "buffer", None) for s in walk_stmts(body) if not isinstance(s, Accumulate)}
+    added = {s.buffer for s in walk_stmts(body) if isinstance(s, ir.Accumulate) and s.buffer.length is None}
+    others = {getattr(s, "buffer", None) for s in walk_stmts(body) if not isinstance(s, ir.Accumulate)}
     return frozenset(buffer for buffer in added - others if buffer.element in (F32, F64))
 
 
-def _lets(body: Block) -> dict[Var, Expr]:
-    return {s.var: s.value for s in walk_stmts(body) if isinstance(s, Let) and s.var.type.is_integer}
+def _lets(body: ir.Block) -> dict[ir.Var, ir.Expr]:
+    return {s.var: s.value for s in walk_stmts(body) if isinstance(s, ir.Let) and s.var.type.is_integer}
 
 
-def _varying(body: Block) -> frozenset[Var]:
+def _varying(body: ir.Block) -> frozenset[ir.Var]:
     """The variables that the body defines, other than by a Let of integers."""
-    found: set[Var] = {s.var for s in walk_stmts(body) if isinstance(s, Assign)}
+    found: set[ir.Var] = {s.var for s in walk_stmts(body) if isinstance(s, ir.Assign)}
     for stmt in walk_stmts(body):
-        if not (isinstance(stmt, Let) and stmt.var.type.is_integer):
+        if not (isinstance(stmt, ir.Let) and stmt.var.type.is_integer):
             found.update(defined(stmt))
         found.update(heads(stmt))
     return frozenset(found)
@@ -145,75 +125,75 @@ def _varying(body: Block) -> frozenset[Var]:
 @dataclass
 class _Sums:
     names: Names
-    shadows: Collection[Buffer]
+    shadows: Collection[ir.Buffer]
     in_blocks: bool
-    totals: dict[tuple[Buffer, Expr], Var] = field(default_factory=dict)
-    first: dict[tuple[Buffer, Expr], Accumulate] = field(default_factory=dict)
+    totals: dict[tuple[ir.Buffer, ir.Expr], ir.Var] = field(default_factory=dict)
+    first: dict[tuple[ir.Buffer, ir.Expr], ir.Accumulate] = field(default_factory=dict)
 
-    def is_atomic(self, stmt: Stmt) -> bool:
-        return isinstance(stmt, Accumulate) and stmt.how is How.ATOMIC and stmt.buffer in self.shadows
+    def is_atomic(self, stmt: ir.Stmt) -> bool:
+        return isinstance(stmt, ir.Accumulate) and stmt.how is ir.How.ATOMIC and stmt.buffer in self.shadows
 
     # --- one element for all threads ---------------------------------------------------------------------------------------------
 
-    def uniform(self, block: Block, lets: Mapping[Var, Expr], varying: Collection[Var]) -> Block:
+    def uniform(self, block: ir.Block, lets: Mapping[ir.Var, ir.Expr], varying: Collection[ir.Var]) -> ir.Block:
         """The block with additions to elements that are the same for all threads of a block of the launch going to `totals`."""
-        out: list[Stmt] = []
+        out: list[ir.Stmt] = []
         for stmt in block:
             stmt = map_blocks(stmt, lambda inner: self.uniform(inner, lets, varying))
-            index = _common(stmt.index, lets, varying) if isinstance(stmt, Accumulate) and self.is_atomic(stmt) else None
-            if isinstance(stmt, Accumulate) and index is not None and (self.in_blocks or not _has_own(index)):
+            index = _common(stmt.index, lets, varying) if isinstance(stmt, ir.Accumulate) and self.is_atomic(stmt) else None
+            if isinstance(stmt, ir.Accumulate) and index is not None and (self.in_blocks or not _has_own(index)):
                 key = stmt.buffer, index
                 self.first.setdefault(key, stmt)
                 total = self.totals.setdefault(key, self.names.var(stmt.buffer.name, stmt.value.type))
-                stmt = Assign(total, b.add(total, stmt.value), span=stmt.span)
+                stmt = ir.Assign(total, b.add(total, stmt.value), span=stmt.span)
             out.append(stmt)
         return tuple(out)
 
     # --- one element for all iterations ------------------------------------------------------------------------------------------
 
-    def lifted(self, block: Block) -> Block:
+    def lifted(self, block: ir.Block) -> ir.Block:
         """The block with additions that a loop makes to one element made after it."""
-        out: list[Stmt] = []
+        out: list[ir.Stmt] = []
         for stmt in block:
             stmt = map_blocks(stmt, self.lifted)
-            out += self.after(stmt) if isinstance(stmt, For | While) else [stmt]
+            out += self.after(stmt) if isinstance(stmt, ir.For | ir.While) else [stmt]
         return tuple(out)
 
-    def after(self, loop: For | While) -> list[Stmt]:
+    def after(self, loop: ir.For | ir.While) -> list[ir.Stmt]:
         inner = [s for block in blocks(loop) for s in walk_stmts(block)]
-        own = {v for s in (loop, *inner) for v in bound(s)} | {s.var for s in inner if isinstance(s, Assign)}
-        totals: dict[tuple[Buffer, Expr], Var] = {}
-        ends: list[Stmt] = []
+        own = {v for s in (loop, *inner) for v in bound(s)} | {s.var for s in inner if isinstance(s, ir.Assign)}
+        totals: dict[tuple[ir.Buffer, ir.Expr], ir.Var] = {}
+        ends: list[ir.Stmt] = []
         for stmt in inner:
-            if isinstance(stmt, Accumulate) and self.is_atomic(stmt) and not own & set(variables(stmt.index)):
+            if isinstance(stmt, ir.Accumulate) and self.is_atomic(stmt) and not own & set(ir.variables(stmt.index)):
                 key = stmt.buffer, stmt.index
                 if key not in totals:
                     totals[key] = self.names.var(stmt.buffer.name, stmt.value.type)
-                    ends.append(If(b.compare("!=", totals[key], b.zero(stmt.value.type)), (replace(stmt, value=totals[key]),)))
+                    ends.append(ir.If(b.compare("!=", totals[key], b.zero(stmt.value.type)), (replace(stmt, value=totals[key]),)))
         if not totals:
             return [loop]
-        return [*(Let(v, b.zero(v.type)) for v in totals.values()), map_blocks(loop, lambda block: _summed(block, totals)), *ends]
+        return [*(ir.Let(v, b.zero(v.type)) for v in totals.values()), map_blocks(loop, lambda block: _summed(block, totals)), *ends]
 
 
-def _common(index: Expr, lets: Mapping[Var, Expr], varying: Collection[Var]) -> Expr | None:
+def _common(index: ir.Expr, lets: Mapping[ir.Var, ir.Expr], varying: Collection[ir.Var]) -> ir.Expr | None:
     """The index in terms of parameters and what else the threads of a block have in common, if it can be had so."""
     full = spelled(index, lets)
-    if full is None or any(v in varying for v in variables(full)) or any(map(is_thread, walk(full))):
+    if full is None or any(v in varying for v in ir.variables(full)) or any(map(is_thread, ir.walk(full))):
         return None
     return full
 
 
-def _has_own(index: Expr) -> bool:
+def _has_own(index: ir.Expr) -> bool:
     """Whether the index may be another one for each block."""
-    return any(isinstance(e, LaunchIndex) for e in walk(index))
+    return any(isinstance(e, ir.LaunchIndex) for e in ir.walk(index))
 
 
-def _summed(block: Block, totals: Mapping[tuple[Buffer, Expr], Var]) -> Block:
-    out: list[Stmt] = []
+def _summed(block: ir.Block, totals: Mapping[tuple[ir.Buffer, ir.Expr], ir.Var]) -> ir.Block:
+    out: list[ir.Stmt] = []
     for stmt in block:
-        total = totals.get((stmt.buffer, stmt.index)) if isinstance(stmt, Accumulate) and stmt.how is How.ATOMIC else None
-        if isinstance(stmt, Accumulate) and total is not None:
-            out.append(Assign(total, b.add(total, stmt.value), span=stmt.span))
+        total = totals.get((stmt.buffer, stmt.index)) if isinstance(stmt, ir.Accumulate) and stmt.how is ir.How.ATOMIC else None
+        if isinstance(stmt, ir.Accumulate) and total is not None:
+            out.append(ir.Assign(total, b.add(total, stmt.value), span=stmt.span))
         else:
             out.append(map_blocks(stmt, lambda inner: _summed(inner, totals)))
     return tuple(out)

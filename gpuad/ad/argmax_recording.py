@@ -19,50 +19,18 @@ from dataclasses import dataclass, replace
 
 from ..analysis.to_be_recorded import bound_in
 from ..ir import build as b
+from ..ir import nodes as ir
 from ..ir.folding import FALSE, integer, logical
 from ..ir.names import Names
-from ..ir.nodes import (
-    Accumulate,
-    Alloc,
-    Assign,
-    Atomic,
-    Barrier,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Carried,
-    Cast,
-    Constant,
-    Expr,
-    For,
-    If,
-    Let,
-    Load,
-    Merge,
-    Pop,
-    Push,
-    Select,
-    Shuffle,
-    Stack,
-    Stmt,
-    Store,
-    Take,
-    Unary,
-    Var,
-    While,
-    variables,
-    walk,
-)
 from ..ir.rewrite import blocks, bound, defined, expressions, map_blocks, map_expr, map_stmt_exprs, substitute, substituted, walk_stmts
 from ..ir.types import BOOL
 
-_EFFECTS = (Take, Store, Atomic, Barrier, Shuffle, Assign)
+_EFFECTS = (ir.Take, ir.Store, ir.Atomic, ir.Barrier, ir.Shuffle, ir.Assign)
 
 
-def chosen(body: Block, names: Names) -> Block:
+def chosen(body: ir.Block, names: Names) -> ir.Block:
     """The body with such stacks replaced."""
-    for stack in dict.fromkeys(s.stack for s in walk_stmts(body) if isinstance(s, Push)):
+    for stack in dict.fromkeys(s.stack for s in walk_stmts(body) if isinstance(s, ir.Push)):
         pair = _pair(body, stack)
         found = pair and _Rewrite(pair, body, names).run()
         if found:
@@ -74,48 +42,48 @@ def chosen(body: Block, names: Names) -> Block:
 class _Pair:
     """The loop that pushes, in each iteration once, the one that pops, and what is defined where the first begins."""
 
-    forward: For
-    push: Push
-    backward: For
-    pop: Pop
-    visible: frozenset[Var]
+    forward: ir.For
+    push: ir.Push
+    backward: ir.For
+    pop: ir.Pop
+    visible: frozenset[ir.Var]
 
 
-def _pair(body: Block, stack: Stack) -> _Pair | None:
-    pushes = [s for s in walk_stmts(body) if isinstance(s, Push) and s.stack == stack]
-    pops = [s for s in walk_stmts(body) if isinstance(s, Pop) and s.stack == stack]
+def _pair(body: ir.Block, stack: ir.Stack) -> _Pair | None:
+    pushes = [s for s in walk_stmts(body) if isinstance(s, ir.Push) and s.stack == stack]
+    pops = [s for s in walk_stmts(body) if isinstance(s, ir.Pop) and s.stack == stack]
     if len(pushes) != 1 or len(pops) != 1:
         return None
-    loops = [s for s in walk_stmts(body) if isinstance(s, For)]
+    loops = [s for s in walk_stmts(body) if isinstance(s, ir.For)]
     forward = next((s for s in loops if any(each is pushes[0] for each in s.body)), None)
     backward = next((s for s in loops if any(each is pops[0] for each in s.body)), None)
     if forward is None or backward is None or forward.backward or not backward.backward:
         return None
     same = (forward.start, forward.stop, forward.step) == (backward.start, backward.stop, backward.step)
     visible = _visible(body, forward, backward)
-    if not same or visible is None or not isinstance(forward.step, Constant):
+    if not same or visible is None or not isinstance(forward.step, ir.Constant):
         return None
     return _Pair(forward, pushes[0], backward, pops[0], visible)
 
 
-def _visible(block: Block, forward: For, backward: For) -> frozenset[Var] | None:
+def _visible(block: ir.Block, forward: ir.For, backward: ir.For) -> frozenset[ir.Var] | None:
     """What is defined within a block before the forward loop; None where the backward loop does not see what that loop gives."""
-    seen: set[Var] = set()
+    seen: set[ir.Var] = set()
     for at, stmt in enumerate(block):
         if stmt is forward:
             return frozenset(seen) if any(s is backward for s in walk_stmts(block[at + 1 :])) else None
         for inner in blocks(stmt):
             if any(s is forward for s in walk_stmts(inner)):
                 within = _visible(inner, forward, backward)
-                loop = {stmt.var, *(c.var for c in stmt.carried)} if isinstance(stmt, For) else set()
-                return None if within is None or isinstance(stmt, While) else within | seen | loop
+                loop = {stmt.var, *(c.var for c in stmt.carried)} if isinstance(stmt, ir.For) else set()
+                return None if within is None or isinstance(stmt, ir.While) else within | seen | loop
         seen.update(defined(stmt))
     return None
 
 
-def _replaced(block: Block, found: Mapping[int, Block]) -> Block:
+def _replaced(block: ir.Block, found: Mapping[int, ir.Block]) -> ir.Block:
     """The block with statements, by their ids, replaced."""
-    result: list[Stmt] = []
+    result: list[ir.Stmt] = []
     for stmt in block:
         if id(stmt) in found:
             result += found[id(stmt)]
@@ -127,14 +95,14 @@ def _replaced(block: Block, found: Mapping[int, Block]) -> Block:
 class _Rewrite:
     """Of one pair of loops: the proof, then what stands in their places."""
 
-    def __init__(self, pair: _Pair, body: Block, names: Names) -> None:
+    def __init__(self, pair: _Pair, body: ir.Block, names: Names) -> None:
         self.pair, self.body, self.names = pair, body, names
 
-    def run(self) -> dict[int, Block] | None:
+    def run(self) -> dict[int, ir.Block] | None:
         """The statements that take the places of others, by id; None where nothing is proved."""
         inside = tuple(walk_stmts(self.pair.backward.body))
-        outer = {s.stack for s in inside if isinstance(s, Pop)} - {s.stack for s in inside if isinstance(s, Push)}
-        if outer != {self.pair.pop.stack} or any(isinstance(s, Barrier | Shuffle) for s in walk_stmts(self.pair.forward.body)):
+        outer = {s.stack for s in inside if isinstance(s, ir.Pop)} - {s.stack for s in inside if isinstance(s, ir.Push)}
+        if outer != {self.pair.pop.stack} or any(isinstance(s, ir.Barrier | ir.Shuffle) for s in walk_stmts(self.pair.forward.body)):
             return None
         for condition in self._conditions():
             gated = self._cleared(condition)
@@ -144,14 +112,14 @@ class _Rewrite:
 
     # --- the proof -------------------------------------------------------------------------------------------------------------------
 
-    def _conditions(self) -> Iterator[Expr]:
+    def _conditions(self) -> Iterator[ir.Expr]:
         """What an adjoint that is carried hangs on: 0 if it is true, else what it was."""
-        merges = {m.var: (s.condition, m.then, m.otherwise) for s in self.pair.backward.body if isinstance(s, If) for m in s.merges}
+        merges = {m.var: (s.condition, m.then, m.otherwise) for s in self.pair.backward.body if isinstance(s, ir.If) for m in s.merges}
         for c in self.pair.backward.carried:
             match c.next:
-                case Select(condition=condition, then=then, otherwise=otherwise):
+                case ir.Select(condition=condition, then=then, otherwise=otherwise):
                     pass
-                case Var() as var if var in merges:
+                case ir.Var() as var if var in merges:
                     condition, then, otherwise = merges[var]
                 case _:
                     continue
@@ -160,7 +128,7 @@ class _Rewrite:
             elif _is_zero(otherwise) and then == c.var:
                 yield b.negate(condition)
 
-    def _is_choice(self, condition: Expr, gated: set[Var]) -> bool:
+    def _is_choice(self, condition: ir.Expr, gated: set[ir.Var]) -> bool:
         idle = _Null(_assumed(condition, False), {})
         still = _Null({}, {v: b.zero(v.type) for v in gated})
         for null in (idle, still):
@@ -172,7 +140,7 @@ class _Rewrite:
                     return False
         return True
 
-    def _cleared(self, condition: Expr) -> set[Var]:
+    def _cleared(self, condition: ir.Expr) -> set[ir.Var]:
         """The adjoints that are zero after an iteration with this choice."""
         null = _Null(_assumed(condition, True), {})
         null.run(self.pair.backward.body)
@@ -180,28 +148,28 @@ class _Rewrite:
 
     # --- the text --------------------------------------------------------------------------------------------------------------------
 
-    def _written(self, condition: Expr, gated: set[Var]) -> dict[int, Block] | None:
+    def _written(self, condition: ir.Expr, gated: set[ir.Var]) -> dict[int, ir.Block] | None:
         forward, backward = self.pair.forward, self.pair.backward
         slice_ = _Slice(self.pair, self.body, self.names)
         made = slice_.of(condition)
         truths = _assumed(condition, True)
         inside = _settled(tuple(s for s in backward.body if s is not self.pair.pop), truths)
-        wanted = {v for s in walk_stmts(inside) for e in expressions(s) for v in variables(e)}
-        wanted |= {v for c in backward.carried for v in variables(_known(c.next, truths))}
+        wanted = {v for s in walk_stmts(inside) for e in expressions(s) for v in ir.variables(e)}
+        wanted |= {v for c in backward.carried for v in ir.variables(_known(c.next, truths))}
         popped = [(v, e) for v, e in zip(self.pair.pop.vars, self.pair.push.values, strict=True) if v in wanted]
-        if made is None or any(v in _assigned(self.body) for e in (made, *(e for _, e in popped)) for v in variables(e)):
+        if made is None or any(v in _assigned(self.body) for e in (made, *(e for _, e in popped)) for v in ir.variables(e)):
             return None
         first = next(c for c in backward.carried if c.var in gated)
         name = first.var.name.removeprefix("d") or first.var.name
         at = self.names.var(f"{name}_at", forward.var.type)
         carried, seen = [], self.names.var(at.name, at.type)
         none = _before(forward)
-        carried.append(Carried(at, none, b.select(made, forward.var, at), seen))
+        carried.append(ir.Carried(at, none, b.select(made, forward.var, at), seen))
         here, any_ = b.compare("==", backward.var, seen), b.compare("!=", seen, none)
-        values: dict[Var, Expr] = {}
+        values: dict[ir.Var, ir.Expr] = {}
         for var, pushed in popped:
             held, result = (self.names.var(var.name, var.type) for _ in range(2))
-            carried.append(Carried(held, b.zero(var.type), b.select(made, pushed, held), result))
+            carried.append(ir.Carried(held, b.zero(var.type), b.select(made, pushed, held), result))
             values[var] = result
         noted = replace(
             forward,
@@ -212,29 +180,29 @@ class _Rewrite:
         values |= starts
         inside = tuple(substituted(s, values) for s in inside)
         sums = [c for c in backward.carried if c.var not in gated]
-        merges = tuple(Merge(self.names.var(c.var.name, c.var.type), substitute(_known(c.next, truths), values), c.var) for c in sums)
+        merges = tuple(ir.Merge(self.names.var(c.var.name, c.var.type), substitute(_known(c.next, truths), values), c.var) for c in sums)
         loop = replace(
             backward,
-            body=(If(here, inside, (), merges),),
+            body=(ir.If(here, inside, (), merges),),
             carried=tuple(replace(c, next=m.var) for c, m in zip(sums, merges, strict=True)),
         )
         after = [
-            Let(c.result, b.select(any_, b.zero(c.var.type), starts[c.var]))
+            ir.Let(c.result, b.select(any_, b.zero(c.var.type), starts[c.var]))
             for c in backward.carried
             if c.var in gated and c.result is not None
         ]
         return {id(forward): (noted,), id(backward): (*before, loop, *after)}
 
-    def _starts(self, gated: set[Var]) -> tuple[list[Stmt], dict[Var, Expr]]:
+    def _starts(self, gated: set[ir.Var]) -> tuple[list[ir.Stmt], dict[ir.Var, ir.Expr]]:
         """What the adjoints are where the reversed loop begins."""
-        lets: list[Stmt] = []
-        starts: dict[Var, Expr] = {}
+        lets: list[ir.Stmt] = []
+        starts: dict[ir.Var, ir.Expr] = {}
         for c in self.pair.backward.carried:
             if c.var not in gated:
                 continue
-            if not isinstance(c.init, Var | Constant):
-                lets.append(Let(self.names.var(c.var.name, c.var.type), c.init))
-            starts[c.var] = lets[-1].var if not isinstance(c.init, Var | Constant) else c.init  # type: ignore[attr-defined]
+            if not isinstance(c.init, ir.Var | ir.Constant):
+                lets.append(ir.Let(self.names.var(c.var.name, c.var.type), c.init))
+            starts[c.var] = lets[-1].var if not isinstance(c.init, ir.Var | ir.Constant) else c.init  # type: ignore[attr-defined]
         return lets, starts
 
 
@@ -242,48 +210,48 @@ class _Slice:
     """A condition of the reversed iteration, in terms of the forward one: with what was pushed in the place of what is popped, and with
     copies of what it is made of, unless that is there."""
 
-    def __init__(self, pair: _Pair, body: Block, names: Names) -> None:
+    def __init__(self, pair: _Pair, body: ir.Block, names: Names) -> None:
         self.pair, self.names = pair, names
-        self.values: dict[Var, Expr] = dict(zip(pair.pop.vars, pair.push.values, strict=True))
+        self.values: dict[ir.Var, ir.Expr] = dict(zip(pair.pop.vars, pair.push.values, strict=True))
         self.values[pair.backward.var] = pair.forward.var
-        self.own = {v: s for s in pair.backward.body if isinstance(s, Let | Load) for v in defined(s)}
+        self.own = {v: s for s in pair.backward.body if isinstance(s, ir.Let | ir.Load) for v in defined(s)}
         self.inner = bound_in(pair.backward)
-        self.changed = {s.buffer for s in walk_stmts(body) if isinstance(s, Store | Accumulate | Take | Atomic)}
+        self.changed = {s.buffer for s in walk_stmts(body) if isinstance(s, ir.Store | ir.Accumulate | ir.Take | ir.Atomic)}
         self.parameters = _free(body)
-        self.copies: list[Stmt] = []
+        self.copies: list[ir.Stmt] = []
 
-    def of(self, expr: Expr) -> Expr | None:
+    def of(self, expr: ir.Expr) -> ir.Expr | None:
         """The expression there; None where it cannot be had."""
-        for var in dict.fromkeys(variables(expr)):
+        for var in dict.fromkeys(ir.variables(expr)):
             if var not in self.values and not self._take(var):
                 return None
-        return substitute(expr, {v: self.values[v] for v in variables(expr)})
+        return substitute(expr, {v: self.values[v] for v in ir.variables(expr)})
 
-    def _take(self, var: Var) -> bool:
+    def _take(self, var: ir.Var) -> bool:
         if var not in self.inner:
             self.values[var] = var
             return var in self.pair.visible or var in self.parameters
         stmt = self.own.get(var)
-        if stmt is None or (isinstance(stmt, Load) and (stmt.buffer in self.changed or stmt.buffer.length is not None)):
+        if stmt is None or (isinstance(stmt, ir.Load) and (stmt.buffer in self.changed or stmt.buffer.length is not None)):
             return False
-        made = self.of(stmt.value if isinstance(stmt, Let) else stmt.index)
+        made = self.of(stmt.value if isinstance(stmt, ir.Let) else stmt.index)
         if made is None:
             return False
         self.values[var] = self._there(stmt, made) or self._copied(stmt, made)
         return True
 
-    def _there(self, stmt: Let | Load, made: Expr) -> Var | None:
+    def _there(self, stmt: ir.Let | ir.Load, made: ir.Expr) -> ir.Var | None:
         """What the forward iteration has anyway."""
         for other in self.pair.forward.body:
-            if isinstance(other, Load) and isinstance(stmt, Load) and other.buffer == stmt.buffer and other.index == made:
+            if isinstance(other, ir.Load) and isinstance(stmt, ir.Load) and other.buffer == stmt.buffer and other.index == made:
                 return other.var
-            if isinstance(other, Let) and isinstance(stmt, Let) and other.value == made:
+            if isinstance(other, ir.Let) and isinstance(stmt, ir.Let) and other.value == made:
                 return other.var
         return None
 
-    def _copied(self, stmt: Let | Load, made: Expr) -> Var:
+    def _copied(self, stmt: ir.Let | ir.Load, made: ir.Expr) -> ir.Var:
         var = self.names.var(stmt.var.name, stmt.var.type)
-        self.copies.append(Let(var, made) if isinstance(stmt, Let) else Load(var, stmt.buffer, made, span=stmt.span))
+        self.copies.append(ir.Let(var, made) if isinstance(stmt, ir.Let) else ir.Load(var, stmt.buffer, made, span=stmt.span))
         return var
 
 
@@ -294,42 +262,42 @@ class _Null:
     """Follows zeros through a block: under what is known to be true or false, and variables that are known. Whether the block does
     nothing then."""
 
-    def __init__(self, truths: Mapping[Expr, bool], values: Mapping[Var, Expr]) -> None:
+    def __init__(self, truths: Mapping[ir.Expr, bool], values: Mapping[ir.Var, ir.Expr]) -> None:
         self.truths, self.values = dict(truths), dict(values)
-        self.own: set[Buffer] = set()
+        self.own: set[ir.Buffer] = set()
 
-    def value(self, expr: Expr) -> Expr:
+    def value(self, expr: ir.Expr) -> ir.Expr:
         """The expression with what follows from zeros."""
         return _told(substitute(expr, self.values), self.truths)
 
-    def run(self, block: Block) -> bool:
+    def run(self, block: ir.Block) -> bool:
         """Goes through a block, to its end; False if it may do something."""
         return all([self._stmt(stmt) for stmt in block])
 
-    def _stmt(self, stmt: Stmt) -> bool:
+    def _stmt(self, stmt: ir.Stmt) -> bool:
         match stmt:
-            case Let(var=var, value=value):
+            case ir.Let(var=var, value=value):
                 known = self.value(value)
-                if isinstance(known, Constant | Var):
+                if isinstance(known, ir.Constant | ir.Var):
                     self.values[var] = known
-            case Accumulate(value=value):
+            case ir.Accumulate(value=value):
                 return _is_zero(self.value(value))
-            case Alloc(buffer=buffer):
+            case ir.Alloc(buffer=buffer):
                 self.own.add(buffer)
-            case Store(buffer=buffer) if buffer in self.own:
+            case ir.Store(buffer=buffer) if buffer in self.own:
                 pass
-            case If():
+            case ir.If():
                 return self._branch(stmt)
-            case For() | While():
+            case ir.For() | ir.While():
                 return self._loop(stmt)
             case _ if isinstance(stmt, _EFFECTS):
                 return False
         return True
 
-    def _branch(self, stmt: If) -> bool:
+    def _branch(self, stmt: ir.If) -> bool:
         condition = self.value(stmt.condition)
         sides = [(stmt.then, True), (stmt.otherwise, False)]
-        taken = [side for side in sides if not isinstance(condition, Constant) or bool(condition.value) is side[1]]
+        taken = [side for side in sides if not isinstance(condition, ir.Constant) or bool(condition.value) is side[1]]
         nothing, ends = True, []
         for block, truth in taken:
             before = dict(self.truths)
@@ -338,16 +306,16 @@ class _Null:
             ends.append([self.value(m.then if truth else m.otherwise) for m in stmt.merges])
             self.truths = before
         for k, merge in enumerate(stmt.merges):
-            if all(end[k] == ends[0][k] for end in ends) and isinstance(ends[0][k], Constant | Var):
+            if all(end[k] == ends[0][k] for end in ends) and isinstance(ends[0][k], ir.Constant | ir.Var):
                 self.values[merge.var] = ends[0][k]
         return nothing
 
-    def _loop(self, stmt: For | While) -> bool:
+    def _loop(self, stmt: ir.For | ir.While) -> bool:
         zeros = {c.var for c in stmt.carried if _is_zero(self.value(c.init))}
         while True:
             inner = _Null(self.truths, {**self.values, **{v: b.zero(v.type) for v in zeros}})
             inner.own = set(self.own)
-            block = (*stmt.header, *stmt.body) if isinstance(stmt, While) else stmt.body
+            block = (*stmt.header, *stmt.body) if isinstance(stmt, ir.While) else stmt.body
             nothing = inner.run(block)
             kept = {c.var for c in stmt.carried if c.var in zeros and _is_zero(inner.value(c.next))}
             if kept == zeros:
@@ -357,95 +325,95 @@ class _Null:
         return nothing
 
 
-def _assumed(condition: Expr, truth: bool) -> dict[Expr, bool]:
+def _assumed(condition: ir.Expr, truth: bool) -> dict[ir.Expr, bool]:
     """What is known if a condition is true, or false."""
     found = {condition: truth, b.negate(condition): not truth}
     match condition:
-        case Binary(op="&&", left=left, right=right) if truth:
+        case ir.Binary(op="&&", left=left, right=right) if truth:
             found |= _assumed(left, True) | _assumed(right, True)
-        case Binary(op="||", left=left, right=right) if not truth:
+        case ir.Binary(op="||", left=left, right=right) if not truth:
             found |= _assumed(left, False) | _assumed(right, False)
-        case Unary(op="!", operand=operand):
+        case ir.Unary(op="!", operand=operand):
             found |= _assumed(operand, not truth)
-    return {e: known for e, known in found.items() if not isinstance(e, Constant)}
+    return {e: known for e, known in found.items() if not isinstance(e, ir.Constant)}
 
 
-def _told(expr: Expr, truths: Mapping[Expr, bool]) -> Expr:
+def _told(expr: ir.Expr, truths: Mapping[ir.Expr, bool]) -> ir.Expr:
     """The expression with what is known put in, and products with zero as zero."""
-    return map_expr(expr, lambda e: _folded(Constant(truths[e], BOOL) if e in truths else e))
+    return map_expr(expr, lambda e: _folded(ir.Constant(truths[e], BOOL) if e in truths else e))
 
 
-def _folded(expr: Expr) -> Expr:
+def _folded(expr: ir.Expr) -> ir.Expr:
     expr = _decided(expr)
     match expr:
-        case Unary(op="-", operand=a) | Cast(operand=a) if expr.type.is_float and _is_zero(a):
+        case ir.Unary(op="-", operand=a) | ir.Cast(operand=a) if expr.type.is_float and _is_zero(a):
             return b.zero(expr.type)
-        case Binary(op="*", left=left, right=right) if expr.type.is_float and (_is_zero(left) or _is_zero(right)):
+        case ir.Binary(op="*", left=left, right=right) if expr.type.is_float and (_is_zero(left) or _is_zero(right)):
             return b.zero(expr.type)
-        case Binary(op="/", left=left) if expr.type.is_float and _is_zero(left):
+        case ir.Binary(op="/", left=left) if expr.type.is_float and _is_zero(left):
             return b.zero(expr.type)
-        case Binary(op="+" | "-", left=left, right=right) if expr.type.is_float and _is_zero(right):
+        case ir.Binary(op="+" | "-", left=left, right=right) if expr.type.is_float and _is_zero(right):
             return left
-        case Binary(op="+", left=left, right=right) if expr.type.is_float and _is_zero(left):
+        case ir.Binary(op="+", left=left, right=right) if expr.type.is_float and _is_zero(left):
             return right
-        case Call(function="gpuad_chain", arguments=(seed, _)) if _is_zero(seed):
+        case ir.Call(function="gpuad_chain", arguments=(seed, _)) if _is_zero(seed):
             return b.zero(expr.type)
-        case Call(function="gpuad_used" | "gpuad_collected", arguments=(seed,)) if _is_zero(seed):
+        case ir.Call(function="gpuad_used" | "gpuad_collected", arguments=(seed,)) if _is_zero(seed):
             return FALSE
     return expr
 
 
-def _is_zero(expr: Expr) -> bool:
-    return isinstance(expr, Constant) and expr.type.is_float and expr.value == 0
+def _is_zero(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Constant) and expr.type.is_float and expr.value == 0
 
 
 # --- statements --------------------------------------------------------------------------------------------------------------------------
 
 
-def _settled(block: Block, truths: Mapping[Expr, bool]) -> Block:
+def _settled(block: ir.Block, truths: Mapping[ir.Expr, bool]) -> ir.Block:
     """The block under what is known."""
-    found: list[Stmt] = []
+    found: list[ir.Stmt] = []
     for stmt in block:
         stmt = map_stmt_exprs(map_blocks(stmt, lambda inner: _settled(inner, truths)), lambda e: _known(e, truths))
-        if isinstance(stmt, If) and isinstance(stmt.condition, Constant):
+        if isinstance(stmt, ir.If) and isinstance(stmt.condition, ir.Constant):
             truth = bool(stmt.condition.value)
             found += stmt.then if truth else stmt.otherwise
-            found += (Let(m.var, m.then if truth else m.otherwise) for m in stmt.merges)
+            found += (ir.Let(m.var, m.then if truth else m.otherwise) for m in stmt.merges)
         else:
             found.append(stmt)
     return tuple(found)
 
 
-def _known(expr: Expr, truths: Mapping[Expr, bool]) -> Expr:
-    return map_expr(expr, lambda e: _decided(Constant(truths[e], BOOL) if e in truths else e))
+def _known(expr: ir.Expr, truths: Mapping[ir.Expr, bool]) -> ir.Expr:
+    return map_expr(expr, lambda e: _decided(ir.Constant(truths[e], BOOL) if e in truths else e))
 
 
-def _decided(expr: Expr) -> Expr:
+def _decided(expr: ir.Expr) -> ir.Expr:
     """An expression with known choices made; products stay as they are."""
     match expr:
-        case Select(condition=c, then=then, otherwise=otherwise):
+        case ir.Select(condition=c, then=then, otherwise=otherwise):
             return b.select(c, then, otherwise)
-        case Unary(op="!", operand=Constant(value=v)):
-            return Constant(not v, BOOL)
-        case Binary(op="&&" | "||" as op, left=left, right=right):
+        case ir.Unary(op="!", operand=ir.Constant(value=v)):
+            return ir.Constant(not v, BOOL)
+        case ir.Binary(op="&&" | "||" as op, left=left, right=right):
             return logical(op, left, right)
     return expr
 
 
-def _assigned(body: Block) -> set[Expr]:
-    return {s.var for s in walk_stmts(body) if isinstance(s, Assign)}
+def _assigned(body: ir.Block) -> set[ir.Expr]:
+    return {s.var for s in walk_stmts(body) if isinstance(s, ir.Assign)}
 
 
-def _before(loop: For) -> Expr:
+def _before(loop: ir.For) -> ir.Expr:
     """A number that the loop's variable never has: the one before its first, also where that wraps (a loop's last number plus the step
     does not, see `loops`)."""
-    if isinstance(loop.start, Constant) and isinstance(loop.step, Constant):
+    if isinstance(loop.start, ir.Constant) and isinstance(loop.step, ir.Constant):
         return integer(int(loop.start.value) - int(loop.step.value), loop.start.type)
-    return Binary("-", loop.start, loop.step, loop.start.type)
+    return ir.Binary("-", loop.start, loop.step, loop.start.type)
 
 
-def _free(body: Block) -> set[Var]:
+def _free(body: ir.Block) -> set[ir.Var]:
     """Variables that the body does not define."""
     inside = {v for s in walk_stmts(body) for v in bound(s)}
-    used = {v for s in walk_stmts(body) for e in expressions(s) for v in walk(e) if isinstance(v, Var)}
+    used = {v for s in walk_stmts(body) for e in expressions(s) for v in ir.walk(e) if isinstance(v, ir.Var)}
     return used - inside

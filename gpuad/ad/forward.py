@@ -15,41 +15,9 @@ from ..analysis.activity import Activity, differentiable
 from ..analysis.atomic_extrema import spoken
 from ..errors import UnsupportedError
 from ..ir import build as b
+from ..ir import nodes as ir
 from ..ir.atomics import EXTREMA
 from ..ir.names import Names
-from ..ir.nodes import (
-    Accumulate,
-    Alloc,
-    Assign,
-    Atomic,
-    Barrier,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Carried,
-    Cast,
-    Constant,
-    Expr,
-    For,
-    How,
-    If,
-    Let,
-    Load,
-    Merge,
-    Pop,
-    Push,
-    Select,
-    Shuffle,
-    Stack,
-    Stmt,
-    Store,
-    Take,
-    Tell,
-    Unary,
-    Var,
-    While,
-)
 from ..ir.rewrite import map_expr, map_stmt_exprs
 from ..ir.types import I32, value_type
 from ..source import Span
@@ -59,21 +27,21 @@ from .forward_extrema import Kept, Pending, behind, out_of_if, out_of_loop, writ
 
 
 def forward(
-    body: Block,
+    body: ir.Block,
     facts: Activity,
-    tangents: Mapping[Var | Buffer, Buffer],
+    tangents: Mapping[ir.Var | ir.Buffer, ir.Buffer],
     names: Names,
     suffix: str = "",
     *,
-    escaped: frozenset[Buffer] = frozenset(),
-    kept: Mapping[Var, Kept] | None = None,
-) -> Block:
+    escaped: frozenset[ir.Buffer] = frozenset(),
+    kept: Mapping[ir.Var, Kept] | None = None,
+) -> ir.Block:
     """The body with tangents. `tangents` maps each active parameter to its tangent memory (of one element for a scalar); the tangent of
     a variable `x` is called `dx`, or `x<suffix>` if a suffix is given. `escaped`: memory without a tangent into which values that vary are
     written; every launch of such a body is refused (`check_flow`), so what comes out of it has the tangent 0. `kept`: the atomic maxima and
     minima (`settle`)."""
     task = _Forward(facts, tangents, names, suffix, escaped, kept or {})
-    loads = [s for v, memory in tangents.items() if isinstance(v, Var) for s in task.scalar(v, memory)]
+    loads = [s for v, memory in tangents.items() if isinstance(v, ir.Var) for s in task.scalar(v, memory)]
     return (*loads, *task.block(body))
 
 
@@ -81,129 +49,129 @@ class _Forward:
     def __init__(
         self,
         facts: Activity,
-        tangents: Mapping[Var | Buffer, Buffer],
+        tangents: Mapping[ir.Var | ir.Buffer, ir.Buffer],
         names: Names,
         suffix: str,
-        escaped: frozenset[Buffer],
-        kept: Mapping[Var, Kept],
+        escaped: frozenset[ir.Buffer],
+        kept: Mapping[ir.Var, Kept],
     ) -> None:
         self.facts = facts
         self.escaped = escaped
         self.kept = kept
         self.pending: list[list[Pending]] = [[]]  # of this block, after those around it
-        self.memory: dict[Buffer, Buffer] = {k: v for k, v in tangents.items() if isinstance(k, Buffer)}
+        self.memory: dict[ir.Buffer, ir.Buffer] = {k: v for k, v in tangents.items() if isinstance(k, ir.Buffer)}
         self.names = names
         self.suffix = suffix
-        self.vars: dict[Var, Var] = {}
+        self.vars: dict[ir.Var, ir.Var] = {}
         self.stacks: dict[int, tuple[bool, ...]] = {}
 
     def name(self, name: str) -> str:
         return f"{name}{self.suffix}" if self.suffix else f"d{name}"
 
-    def tangent_var(self, var: Var) -> Var:
+    def tangent_var(self, var: ir.Var) -> ir.Var:
         if var not in self.vars:
             self.vars[var] = self.names.var(self.name(var.name), var.type)
         return self.vars[var]
 
-    def scalar(self, var: Var, memory: Buffer) -> Block:
+    def scalar(self, var: ir.Var, memory: ir.Buffer) -> ir.Block:
         """Reads a scalar parameter's tangent, which may be wider than the parameter."""
         wide = self.names.var(self.name(var.name), memory.element)
-        return Load(wide, memory, b.const(0, I32)), Let(self.tangent_var(var), b.cast(wide, var.type))
+        return ir.Load(wide, memory, b.const(0, I32)), ir.Let(self.tangent_var(var), b.cast(wide, var.type))
 
-    def varies(self, item: Var | Buffer) -> bool:
+    def varies(self, item: ir.Var | ir.Buffer) -> bool:
         return item in self.facts
 
-    def block(self, block: Block) -> Block:
+    def block(self, block: ir.Block) -> ir.Block:
         return tuple(s for stmt in block for s in self.stmt(map_stmt_exprs(stmt, self.widened)))
 
-    def widened(self, expr: Expr) -> Expr:
+    def widened(self, expr: ir.Expr) -> ir.Expr:
         """A seed that is 0 is used all the same if its tangent is not."""
 
-        def widen(e: Expr) -> Expr:
-            if isinstance(e, Call) and e.function == "gpuad_used":
+        def widen(e: ir.Expr) -> ir.Expr:
+            if isinstance(e, ir.Call) and e.function == "gpuad_used":
                 tangent = self.tangent(e.arguments[0], None)
-                return e if b.is_const(tangent, 0) else Binary("||", e, b.used(tangent), e.type)
+                return e if b.is_const(tangent, 0) else ir.Binary("||", e, b.used(tangent), e.type)
             return e
 
         return map_expr(expr, widen)
 
-    def stmt(self, stmt: Stmt) -> Block:
+    def stmt(self, stmt: ir.Stmt) -> ir.Block:
         match stmt:
-            case Let() | Assign():
+            case ir.Let() | ir.Assign():
                 return self.given(stmt)
-            case Load(var=var, buffer=buffer) | Take(var=var, buffer=buffer):
+            case ir.Load(var=var, buffer=buffer) | ir.Take(var=var, buffer=buffer):
                 if self.varies(var) and buffer in self.escaped:
-                    return (stmt, Let(self.tangent_var(var), b.zero(var.type), span=stmt.span))
+                    return (stmt, ir.Let(self.tangent_var(var), b.zero(var.type), span=stmt.span))
                 if not self.varies(var) or buffer not in self.memory:
                     return (stmt,)
                 self.check_settled(buffer, stmt.span)
                 return (stmt, replace(stmt, var=self.tangent_var(var), buffer=self.memory[buffer]))
-            case Store(buffer=buffer, value=value) | Accumulate(buffer=buffer, value=value):
+            case ir.Store(buffer=buffer, value=value) | ir.Accumulate(buffer=buffer, value=value):
                 return self.write(stmt, buffer, value)
-            case Alloc(buffer=buffer):
+            case ir.Alloc(buffer=buffer):
                 return self.alloc(stmt, buffer)
-            case Atomic():
+            case ir.Atomic():
                 return self.atomic(stmt)
-            case Push() | Pop():
+            case ir.Push() | ir.Pop():
                 return (self.stack(stmt),)
-            case If() | For() | While():
+            case ir.If() | ir.For() | ir.While():
                 return (self.control(stmt),)
-            case Shuffle():
+            case ir.Shuffle():
                 return self.shuffle(stmt)
-        if isinstance(stmt, Tell) or (isinstance(stmt, Barrier) and stmt.scope != "block"):
+        if isinstance(stmt, ir.Tell) or (isinstance(stmt, ir.Barrier) and stmt.scope != "block"):
             return (stmt,)
-        assert isinstance(stmt, Barrier), f"unexpected {type(stmt).__name__}"
+        assert isinstance(stmt, ir.Barrier), f"unexpected {type(stmt).__name__}"
         settled = behind(stmt, self.pending[-1], self.names)
         self.pending[-1] = []
         return settled
 
-    def given(self, stmt: Let | Assign) -> Block:
+    def given(self, stmt: ir.Let | ir.Assign) -> ir.Block:
         if stmt.var in self.kept:
             return (stmt, *self.keep(self.kept[stmt.var]))
         if not self.varies(stmt.var):
             return (stmt,)
         return (replace(stmt, var=self.tangent_var(stmt.var), value=self.tangent(stmt.value, stmt.span, stmt.var)), stmt)
 
-    def shuffle(self, stmt: Shuffle) -> Block:
+    def shuffle(self, stmt: ir.Shuffle) -> ir.Block:
         if not self.varies(stmt.var):
             return (stmt,)
         return (stmt, replace(stmt, var=self.tangent_var(stmt.var), value=self.tangent(stmt.value, stmt.span)))
 
-    def write(self, stmt: Store | Accumulate, buffer: Buffer, value: Expr) -> Block:
+    def write(self, stmt: ir.Store | ir.Accumulate, buffer: ir.Buffer, value: ir.Expr) -> ir.Block:
         if buffer not in self.memory:
             return (stmt,)
         self.check_settled(buffer, stmt.span)
         tangent = self.tangent(value, stmt.span)
-        if isinstance(stmt, Accumulate) and b.is_const(tangent, 0):
+        if isinstance(stmt, ir.Accumulate) and b.is_const(tangent, 0):
             return (stmt,)
         return (stmt, replace(stmt, buffer=self.memory[buffer], value=tangent))
 
-    def alloc(self, stmt: Alloc, buffer: Buffer) -> Block:
+    def alloc(self, stmt: ir.Alloc, buffer: ir.Buffer) -> ir.Block:
         if not self.varies(buffer):
             return (stmt,)
         self.memory[buffer] = self.names.buffer(self.name(buffer.name), value_type(buffer.element), buffer.space, buffer.length)
-        return (stmt, Alloc(self.memory[buffer], zero=True, span=stmt.span))
+        return (stmt, ir.Alloc(self.memory[buffer], zero=True, span=stmt.span))
 
-    def atomic(self, stmt: Atomic) -> Block:
+    def atomic(self, stmt: ir.Atomic) -> ir.Block:
         if stmt.buffer not in self.memory:
             return (stmt,)
         memory, varies = self.memory[stmt.buffer], stmt.var is not None and self.varies(stmt.var)
         match stmt:
-            case Atomic(op="add" | "sub", operands=(value,)) if not varies:
+            case ir.Atomic(op="add" | "sub", operands=(value,)) if not varies:
                 tangent = self.tangent(value, stmt.span)
                 added = tangent if stmt.op == "add" else b.neg(tangent)
-                return (stmt, Accumulate(memory, stmt.index, added, How.ATOMIC, span=stmt.span))
-            case Atomic(op="exch", operands=(value,)):  # no two threads meet in one element
+                return (stmt, ir.Accumulate(memory, stmt.index, added, ir.How.ATOMIC, span=stmt.span))
+            case ir.Atomic(op="exch", operands=(value,)):  # no two threads meet in one element
                 old = self.tangent_var(stmt.var) if stmt.var is not None and varies else None
                 return (stmt, replace(stmt, var=old, buffer=memory, operands=(self.tangent(value, stmt.span),)))
-            case Atomic(op=op, var=old) if op in EXTREMA:
+            case ir.Atomic(op=op, var=old) if op in EXTREMA:
                 if any(k.stmt.var == old for k in self.kept.values()):
                     return (stmt,)
                 what = f"second derivatives through an atomic {spoken(stmt)} on the shared array '{stmt.buffer.name}'"
                 raise UnsupportedError(f"{what} come in a later release", stmt.span)
         raise UnsupportedError(f"an atomic {spoken(stmt)} on '{stmt.buffer.name}', which has a tangent, is not supported", stmt.span)
 
-    def keep(self, kept: Kept) -> Block:
+    def keep(self, kept: Kept) -> ir.Block:
         """What stands behind the mark of an atomic maximum or minimum."""
         tangent = self.tangent(kept.stmt.operands[0], kept.stmt.span)
         if kept.logs:
@@ -212,86 +180,86 @@ class _Forward:
         self.pending[-1].append(Pending(kept, memory, kept.mark.var, kept.stmt.index, b.cast(tangent, memory.element)))
         return ()
 
-    def check_settled(self, buffer: Buffer, span: Span | None) -> None:
+    def check_settled(self, buffer: ir.Buffer, span: Span | None) -> None:
         if any(p.kept.stmt.buffer == buffer for pending in self.pending for p in pending):
             raise UnsupportedError(
                 f"the tangent of '{buffer.name}' is needed here after an atomic maximum or minimum, and no __syncthreads() lies between",
                 span,
             )
 
-    def inside(self, block: Block) -> tuple[Block, list[Pending]]:
+    def inside(self, block: ir.Block) -> tuple[ir.Block, list[Pending]]:
         """A block inside of a statement, and what it leaves pending."""
         self.pending.append([])
         return self.block(block), self.pending.pop()
 
-    def stack(self, stmt: Push | Pop) -> Push | Pop:
+    def stack(self, stmt: ir.Push | ir.Pop) -> ir.Push | ir.Pop:
         """Each field whose value varies gets a second one for the tangent; pushes and pops of one stack agree on which."""
         stack = stmt.stack
         mask = self.stacks.setdefault(stack.uid, tuple(t.is_float for _, t in stack.fields))
         extra = tuple((self.name(n), t) for (n, t), on in zip(stack.fields, mask, strict=True) if on)
-        wide: Stack = replace(stack, fields=(*stack.fields, *extra))
-        if isinstance(stmt, Push):
+        wide: ir.Stack = replace(stack, fields=(*stack.fields, *extra))
+        if isinstance(stmt, ir.Push):
             tangents = tuple(self.tangent(v, stmt.span) for v, on in zip(stmt.values, mask, strict=True) if on)
             return replace(stmt, stack=wide, values=(*stmt.values, *tangents))
         popped = tuple(self.tangent_var(v) for v, on in zip(stmt.vars, mask, strict=True) if on)
         return replace(stmt, stack=wide, vars=(*stmt.vars, *popped))
 
-    def control(self, stmt: If | For | While) -> Stmt:
-        if isinstance(stmt, If):
+    def control(self, stmt: ir.If | ir.For | ir.While) -> ir.Stmt:
+        if isinstance(stmt, ir.If):
             (then, first), (otherwise, second) = self.inside(stmt.then), self.inside(stmt.otherwise)
             merges = [m for merge in stmt.merges for m in self.merge(merge, stmt.span)]
             result = replace(stmt, then=then, otherwise=otherwise, merges=tuple(merges))
             branch, left = out_of_if(result, (first, second), self.names)
             self.pending[-1] += left
             return branch
-        header = self.block(stmt.header) if isinstance(stmt, While) else ()
+        header = self.block(stmt.header) if isinstance(stmt, ir.While) else ()
         body, pending = self.inside(stmt.body)
         carried = self.carried(stmt)
         loop = (
             replace(stmt, header=header, body=body, carried=carried)
-            if isinstance(stmt, While)
+            if isinstance(stmt, ir.While)
             else replace(stmt, body=body, carried=carried)
         )
         loop, left = out_of_loop(loop, pending, self.names)
         self.pending[-1] += left
         return loop
 
-    def merge(self, m: Merge, span: Span | None) -> tuple[Merge, ...]:
+    def merge(self, m: ir.Merge, span: Span | None) -> tuple[ir.Merge, ...]:
         if not self.varies(m.var):
             return (m,)
-        return m, Merge(self.tangent_var(m.var), self.tangent(m.then, span), self.tangent(m.otherwise, span))
+        return m, ir.Merge(self.tangent_var(m.var), self.tangent(m.then, span), self.tangent(m.otherwise, span))
 
-    def carried(self, loop: For | While) -> tuple[Carried, ...]:
-        out: list[Carried] = []
+    def carried(self, loop: ir.For | ir.While) -> tuple[ir.Carried, ...]:
+        out: list[ir.Carried] = []
         for c in loop.carried:
             out.append(c)
             if self.varies(c.var) or self.varies(c.result):
                 init, following = self.tangent(c.init, loop.span), self.tangent(c.next, loop.span)
-                out.append(Carried(self.tangent_var(c.var), init, following, self.tangent_var(c.result)))
+                out.append(ir.Carried(self.tangent_var(c.var), init, following, self.tangent_var(c.result)))
         return tuple(out)
 
     # --- expressions -----------------------------------------------------------------------------------------------------------------
 
-    def tangent(self, expr: Expr, span: Span | None, result: Var | None = None) -> Expr:
+    def tangent(self, expr: ir.Expr, span: Span | None, result: ir.Var | None = None) -> ir.Expr:
         """The tangent of an expression's value; `result` holds that value, if given."""
         if not any(self.varies(v) for v in differentiable(expr)):
             return b.zero(expr.type)
         match expr:
-            case Var():
+            case ir.Var():
                 return self.tangent_var(expr)
-            case Unary(op="-", operand=a):
+            case ir.Unary(op="-", operand=a):
                 return b.neg(self.tangent(a, span))
-            case Cast(operand=a):
+            case ir.Cast(operand=a):
                 return b.cast(self.tangent(a, span), expr.type)
-            case Select(condition=c, then=x, otherwise=y):
+            case ir.Select(condition=c, then=x, otherwise=y):
                 return b.select(c, self.tangent(x, span), self.tangent(y, span))
-            case Binary():
+            case ir.Binary():
                 return self.binary(expr, span)
-            case Call():
+            case ir.Call():
                 return self.call(expr, span)
         raise UnsupportedError(f"no derivative for {type(expr).__name__}", span)
 
-    def binary(self, expr: Binary, span: Span | None) -> Expr:
+    def binary(self, expr: ir.Binary, span: Span | None) -> ir.Expr:
         x, y = expr.left, expr.right
         dx, dy = self.tangent(x, span), self.tangent(y, span)
         match expr.op:
@@ -301,20 +269,20 @@ class _Forward:
                 return b.sub(dx, dy)
             case "*":
                 return b.add(b.mul(y, dx), b.mul(x, dy))
-            case "/" if isinstance(y, Constant):
+            case "/" if isinstance(y, ir.Constant):
                 return b.div(dx, y)
             case "/":
                 return b.chain(b.sub(dx, b.mul(expr, dy)), b.div(b.const(1, y.type), y))
         raise UnsupportedError(f"no derivative for operator '{expr.op}'", span)
 
-    def call(self, expr: Call, span: Span | None) -> Expr:
+    def call(self, expr: ir.Call, span: Span | None) -> ir.Expr:
         if expr.function == "gpuad_chain":
             seed, partial = expr.arguments
             return b.add(b.chain(self.tangent(seed, span), partial), b.chain(seed, self.tangent(partial, span)))
         rule = partials(expr, expr)
         if rule is None:
             raise UnsupportedError(f"the derivative of '{expr.function}' is not known", span)
-        total: Expr = b.zero(expr.type)
+        total: ir.Expr = b.zero(expr.type)
         for argument, entry in zip(expr.arguments, rule, strict=True):
             if entry.value is not None and argument.type.is_float:
                 tangent = self.tangent(argument, span)

@@ -17,33 +17,9 @@ from typing import TypeAlias
 from ..analysis.index_polynomials import occurs
 from ..analysis.to_be_recorded import Replay, bound_in
 from ..ir import build as b
+from ..ir import nodes as ir
 from ..ir.atomics import EXTREMA
 from ..ir.names import Names
-from ..ir.nodes import (
-    Accumulate,
-    Alloc,
-    Atomic,
-    Barrier,
-    Binary,
-    Block,
-    Buffer,
-    Carried,
-    Constant,
-    Expr,
-    For,
-    How,
-    If,
-    Let,
-    Load,
-    Pop,
-    Push,
-    Shuffle,
-    Stack,
-    Stmt,
-    Store,
-    Var,
-    While,
-)
 from ..ir.rewrite import blocks, defined, walk_stmts
 from .snapshot import Snapshots
 
@@ -55,16 +31,16 @@ class Versions:
     what the augmented primal has written down, by the id of the statement that gave it; `marked`: atomics that are done again with their
     results."""
 
-    saved: dict[Buffer, Buffer] = field(default_factory=dict)
-    working: frozenset[Buffer] = frozenset()
-    exits: dict[Var, Store] = field(default_factory=dict)
-    logs: dict[int, tuple[Buffer, Expr]] = field(default_factory=dict)
+    saved: dict[ir.Buffer, ir.Buffer] = field(default_factory=dict)
+    working: frozenset[ir.Buffer] = frozenset()
+    exits: dict[ir.Var, ir.Store] = field(default_factory=dict)
+    logs: dict[int, tuple[ir.Buffer, ir.Expr]] = field(default_factory=dict)
     marked: frozenset[int] = frozenset()
     unseen: frozenset[int] = frozenset()  # ids of stores to working copies that no load needs
     shots: Snapshots | None = None
     idle: frozenset[int] = frozenset()  # ids of stores to arrays on record that the reverse of an iteration does not repeat
 
-    def restored(self, loop: Stmt) -> Block:
+    def restored(self, loop: ir.Stmt) -> ir.Block:
         """What gives the reverse of an iteration its arrays as they were at the start of it."""
         return self.shots.restored(loop) if self.shots is not None else ()
 
@@ -80,7 +56,7 @@ class Owned:
     """A scope's stack. `lasting`: filled by the outermost sweep and emptied bit by bit, so that it holds all entries at once; else an
     entry lives from one run of its loop to the reverse of that run."""
 
-    stack: Stack
+    stack: ir.Stack
     lasting: bool
 
 
@@ -93,28 +69,28 @@ class ForwardSweep:
         self.versions = versions
         self.names = names
         self.fragile = fragile
-        self._stacks: dict[tuple[int, int], Stack] = {}
-        self._fresh: set[Buffer] = set()  # arrays made in the sweep that is being emitted
-        self._restored: frozenset[Buffer] = frozenset()  # of these those that are as they were at the start of an iteration
-        self._keep: list[Stmt] = []  # keeps statements alive while their ids are keys
+        self._stacks: dict[tuple[int, int], ir.Stack] = {}
+        self._fresh: set[ir.Buffer] = set()  # arrays made in the sweep that is being emitted
+        self._restored: frozenset[ir.Buffer] = frozenset()  # of these those that are as they were at the start of an iteration
+        self._keep: list[ir.Stmt] = []  # keeps statements alive while their ids are keys
 
     # --- what is recorded --------------------------------------------------------------------------------------------------------
 
-    def repeatable(self, stmt: Stmt) -> bool:
+    def repeatable(self, stmt: ir.Stmt) -> bool:
         """Whether a control statement can be run again during the reverse sweep."""
         return not any(id(s) in self.fragile for inner in blocks(stmt) for s in walk_stmts(inner))
 
-    def recorded(self, owner: Stmt, branch: int) -> tuple[Var, ...]:
+    def recorded(self, owner: ir.Stmt, branch: int) -> tuple[ir.Var, ...]:
         """The values that the scope cannot get by repetition."""
-        found: list[Var] = []
-        if isinstance(owner, For | While):
+        found: list[ir.Var] = []
+        if isinstance(owner, ir.For | ir.While):
             found.extend(c.var for c in owner.carried if closed_form(owner, c) is None)
         for stmt in _scope(owner, branch):
-            if id(stmt) in self.fragile or (isinstance(stmt, If | For | While) and not self.repeatable(stmt)):
+            if id(stmt) in self.fragile or (isinstance(stmt, ir.If | ir.For | ir.While) and not self.repeatable(stmt)):
                 found.extend(defined(stmt))
         return tuple(found)
 
-    def stack(self, owner: Stmt, branch: int) -> Stack | None:
+    def stack(self, owner: ir.Stmt, branch: int) -> ir.Stack | None:
         """The scope's stack, or None if nothing is recorded for it."""
         key = (id(owner), branch)
         if key not in self._stacks:
@@ -122,7 +98,7 @@ class ForwardSweep:
             if not values:
                 return None
             self._keep.append(owner)
-            self._stacks[key] = Stack("saved", tuple((v.name, v.type) for v in values), self.names.uid())
+            self._stacks[key] = ir.Stack("saved", tuple((v.name, v.type) for v in values), self.names.uid())
         return self._stacks[key]
 
     def stacks(self) -> dict[ScopeKey, Owned]:
@@ -130,61 +106,61 @@ class ForwardSweep:
         owners = {id(stmt): stmt for stmt in self._keep}
         return {key: Owned(stack, not self.repeatable(owners[key[0]])) for key, stack in self._stacks.items()}
 
-    def pops(self, owner: Stmt, branch: int) -> Block:
+    def pops(self, owner: ir.Stmt, branch: int) -> ir.Block:
         """What gives the recorded values back at the start of the scope's reverse."""
         stack = self.stack(owner, branch)
-        popped = (Pop(stack, self.recorded(owner, branch), span=owner.span),) if stack else ()
+        popped = (ir.Pop(stack, self.recorded(owner, branch), span=owner.span),) if stack else ()
         return (*popped, *_closed_forms(owner))
 
     # --- emission ----------------------------------------------------------------------------------------------------------------
 
     def scope(
         self,
-        block: Block,
-        fresh: set[Buffer],
+        block: ir.Block,
+        fresh: set[ir.Buffer],
         *,
         top: bool,
-        skip: frozenset[Var] = frozenset(),
-        restored: frozenset[Buffer] = frozenset(),
-    ) -> Block:
+        skip: frozenset[ir.Var] = frozenset(),
+        restored: frozenset[ir.Buffer] = frozenset(),
+    ) -> ir.Block:
         """The forward statements of a scope that is about to be reversed. `top`: in the outermost sweep, where all memory is as it was.
         `fresh` collects the arrays that this sweep makes: only they may be stored to if it is not the outermost."""
         self._fresh, self._restored = fresh, restored
         return self._block(block, top=top, immediate=True, skip=skip)
 
-    def _block(self, block: Block, *, top: bool, immediate: bool, skip: frozenset[Var] = frozenset()) -> Block:
-        out: list[Stmt] = []
+    def _block(self, block: ir.Block, *, top: bool, immediate: bool, skip: frozenset[ir.Var] = frozenset()) -> ir.Block:
+        out: list[ir.Stmt] = []
         for stmt in block:
             if skip and any(v in skip for v in defined(stmt)):
                 continue
             out.extend(self._stmt(stmt, top, immediate))
         return tuple(out)
 
-    def _stmt(self, stmt: Stmt, top: bool, immediate: bool) -> Block:
+    def _stmt(self, stmt: ir.Stmt, top: bool, immediate: bool) -> ir.Block:
         match stmt:
-            case Let(var=var) if var in self.versions.exits:
+            case ir.Let(var=var) if var in self.versions.exits:
                 store = self.versions.exits[var]
-                return (Load(var, store.buffer, store.index, span=stmt.span, note="the result is still there"),)
-            case Let(var=var) if id(stmt) in self.versions.logs:
+                return (ir.Load(var, store.buffer, store.index, span=stmt.span, note="the result is still there"),)
+            case ir.Let(var=var) if id(stmt) in self.versions.logs:
                 return (self._recorded(stmt, var),)
-            case Let():
+            case ir.Let():
                 return (stmt,)
-            case Load(buffer=buffer):
+            case ir.Load(buffer=buffer):
                 return (replace(stmt, buffer=self.versions.saved.get(buffer, buffer)),)
-            case Alloc(buffer=buffer):
+            case ir.Alloc(buffer=buffer):
                 self._fresh.add(buffer)
                 return (stmt,)
-            case Store() | Accumulate():
+            case ir.Store() | ir.Accumulate():
                 return self._write(stmt, top)
-            case Atomic():
+            case ir.Atomic():
                 return self._atomic(stmt, top)
-            case If() | For() | While():
+            case ir.If() | ir.For() | ir.While():
                 return self._control(stmt, top, immediate)
-            case Barrier() | Shuffle():
+            case ir.Barrier() | ir.Shuffle():
                 return (stmt,)
         raise AssertionError(f"unexpected {type(stmt).__name__} in a primal")
 
-    def _write(self, stmt: Store | Accumulate, top: bool) -> Block:
+    def _write(self, stmt: ir.Store | ir.Accumulate, top: bool) -> ir.Block:
         """Stores are repeated where they rebuild memory that is read: local arrays made in this sweep, working copies."""
         buffer = stmt.buffer
         if buffer.length is not None:
@@ -193,9 +169,9 @@ class ForwardSweep:
         if buffer not in self.versions.working or not top or id(stmt) in self.versions.unseen:
             return ()
         copy = self.versions.saved[buffer]
-        return (replace(stmt, buffer=copy, how=How.PLAIN),) if isinstance(stmt, Accumulate) else (replace(stmt, buffer=copy),)
+        return (replace(stmt, buffer=copy, how=ir.How.PLAIN),) if isinstance(stmt, ir.Accumulate) else (replace(stmt, buffer=copy),)
 
-    def _atomic(self, stmt: Atomic, top: bool) -> Block:
+    def _atomic(self, stmt: ir.Atomic, top: bool) -> ir.Block:
         """What it gave is on record; what it did to an array of the kernel is done again, if any order of the threads does the same."""
         again = stmt.buffer.length is not None and (top or stmt.buffer in self._fresh) and stmt.op in COMMUTING
         kept = stmt if id(stmt) in self.versions.marked else replace(stmt, var=None)
@@ -204,51 +180,51 @@ class ForwardSweep:
             return repeated
         return (*repeated, self._recorded(stmt, stmt.var))
 
-    def _recorded(self, stmt: Stmt, var: Var) -> Load:
+    def _recorded(self, stmt: ir.Stmt, var: ir.Var) -> ir.Load:
         log, index = self.versions.logs[id(stmt)]
-        return Load(var, log, index, span=stmt.span, note="as recorded at the launch")
+        return ir.Load(var, log, index, span=stmt.span, note="as recorded at the launch")
 
-    def _control(self, stmt: If | For | While, top: bool, immediate: bool) -> Block:
+    def _control(self, stmt: ir.If | ir.For | ir.While, top: bool, immediate: bool) -> ir.Block:
         repeatable = self.repeatable(stmt)
         if not top and not repeatable:
             return ()  # its results were recorded by the outermost sweep
         record = immediate or not repeatable
-        if isinstance(stmt, If):
+        if isinstance(stmt, ir.If):
             sides = [
                 self._block(side, top=top, immediate=False) + (self._push(stmt, i) if top and not repeatable else ())
                 for i, side in enumerate((stmt.then, stmt.otherwise))
             ]
             return (replace(stmt, then=sides[0], otherwise=sides[1]),)
-        if isinstance(stmt, While):
+        if isinstance(stmt, ir.While):
             header = self._block(stmt.header, top=top, immediate=False)
             body = self._block(stmt.body, top=top, immediate=False)
             return (replace(stmt, header=header, body=body + (self._push(stmt, 0) if record else ())),)
         body = self._block(stmt.body, top=top, immediate=False)
         return (replace(stmt, body=body + (self._push(stmt, 0) if record else ())),)
 
-    def _push(self, owner: Stmt, branch: int) -> Block:
+    def _push(self, owner: ir.Stmt, branch: int) -> ir.Block:
         stack = self.stack(owner, branch)
-        return (Push(stack, self.recorded(owner, branch), span=owner.span),) if stack else ()
+        return (ir.Push(stack, self.recorded(owner, branch), span=owner.span),) if stack else ()
 
 
-def _scope(owner: Stmt, branch: int) -> Block:
+def _scope(owner: ir.Stmt, branch: int) -> ir.Block:
     match owner:
-        case While(header=header, body=body):
+        case ir.While(header=header, body=body):
             return (*header, *body)
-        case For(body=body):
+        case ir.For(body=body):
             return body
-        case If():
+        case ir.If():
             return owner.then if branch == 0 else owner.otherwise
     raise AssertionError("not a scope")
 
 
-def closed_form(loop: For | While, carried: Carried) -> Expr | None:
+def closed_form(loop: ir.For | ir.While, carried: ir.Carried) -> ir.Expr | None:
     """The carried value at the start of an iteration as an expression of the loop's counter, if it grows by a fixed integer step or is
     shifted by a fixed number of bits."""
-    lets = {s.var: s.value for s in _scope(loop, 0) if isinstance(s, Let)}
-    following = lets.get(carried.next, carried.next) if isinstance(carried.next, Var) else carried.next
+    lets = {s.var: s.value for s in _scope(loop, 0) if isinstance(s, ir.Let)}
+    following = lets.get(carried.next, carried.next) if isinstance(carried.next, ir.Var) else carried.next
     match following:
-        case Binary(op="+" | "-" as op, left=Var() as left, right=step) if left == carried.var and carried.var.type.is_integer:
+        case ir.Binary(op="+" | "-" as op, left=ir.Var() as left, right=step) if left == carried.var and carried.var.type.is_integer:
             pass
         case _:
             return _shifted(loop, carried, following)
@@ -258,43 +234,43 @@ def closed_form(loop: For | While, carried: Carried) -> Expr | None:
     counter = _iteration(loop, carried.var)
     if counter is None:
         return None
-    offset = Binary("*", counter, step, carried.var.type) if not b.is_const(step, 1) else counter
-    return Binary(op, carried.init, offset, carried.var.type)
+    offset = ir.Binary("*", counter, step, carried.var.type) if not b.is_const(step, 1) else counter
+    return ir.Binary(op, carried.init, offset, carried.var.type)
 
 
-def _shifted(loop: For | While, carried: Carried, following: Expr) -> Expr | None:
+def _shifted(loop: ir.For | ir.While, carried: ir.Carried, following: ir.Expr) -> ir.Expr | None:
     """The closed form of a value that is halved or doubled: `d >>= 1`, `d *= 2`, and `d /= 2` where the loop runs on only while `d > 0`."""
     bits: int | None = None
     match following:
-        case Binary(op=">>" | "<<" as op, left=left, right=Constant(value=v)) if left == carried.var:
+        case ir.Binary(op=">>" | "<<" as op, left=left, right=ir.Constant(value=v)) if left == carried.var:
             bits, op = int(v), op
-        case Binary(op="*" | "/" as sign, left=left, right=Constant(value=v)) if left == carried.var and carried.var.type.is_integer:
+        case ir.Binary(op="*" | "/" as sign, left=left, right=ir.Constant(value=v)) if left == carried.var and carried.var.type.is_integer:
             bits, op = int(v).bit_length() - 1, "<<" if sign == "*" else ">>"
             if int(v) != 1 << max(bits, 0) or (sign == "/" and carried.var.type.is_signed and not _positive(loop, carried.var)):
                 return None
     counter = _iteration(loop, carried.var)
     if bits is None or not 0 < bits < 8 or carried.var.type.bits < 32 or counter is None:
         return None
-    amount = counter if bits == 1 else Binary("*", counter, b.const(bits, carried.var.type), carried.var.type)
-    return Binary(op, carried.init, amount, carried.var.type)
+    amount = counter if bits == 1 else ir.Binary("*", counter, b.const(bits, carried.var.type), carried.var.type)
+    return ir.Binary(op, carried.init, amount, carried.var.type)
 
 
-def _positive(loop: For | While, var: Var) -> bool:
+def _positive(loop: ir.For | ir.While, var: ir.Var) -> bool:
     """Whether an iteration runs only if the variable is greater than 0 at its start."""
-    return isinstance(loop, While) and loop.condition == b.compare(">", var, b.const(0, var.type))
+    return isinstance(loop, ir.While) and loop.condition == b.compare(">", var, b.const(0, var.type))
 
 
-def _iteration(loop: For | While, like: Var) -> Expr | None:
+def _iteration(loop: ir.For | ir.While, like: ir.Var) -> ir.Expr | None:
     """The number of completed iterations, in the carried variable's type."""
-    if isinstance(loop, While):
+    if isinstance(loop, ir.While):
         return b.cast(loop.counter, like.type) if loop.counter is not None else None
     if not b.is_const(loop.step, 1) or loop.var.type != like.type:
         return None
-    return loop.var if b.is_const(loop.start, 0) else Binary("-", loop.var, loop.start, like.type)
+    return loop.var if b.is_const(loop.start, 0) else ir.Binary("-", loop.var, loop.start, like.type)
 
 
-def _closed_forms(owner: Stmt) -> Block:
-    if not isinstance(owner, For | While):
+def _closed_forms(owner: ir.Stmt) -> ir.Block:
+    if not isinstance(owner, ir.For | ir.While):
         return ()
     forms = ((c.var, closed_form(owner, c)) for c in owner.carried)
-    return tuple(Let(var, form, span=owner.span) for var, form in forms if form is not None)
+    return tuple(ir.Let(var, form, span=owner.span) for var, form in forms if form is not None)

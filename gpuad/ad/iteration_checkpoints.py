@@ -17,33 +17,8 @@ from dataclasses import dataclass, replace
 
 from ..analysis.min_cut import SINK, SOURCE, Node, minimum_cut
 from ..analysis.to_be_recorded import Order
+from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.nodes import (
-    Assign,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Constant,
-    Expr,
-    For,
-    If,
-    Kernel,
-    LaunchIndex,
-    Let,
-    Load,
-    Pop,
-    Push,
-    Select,
-    Stack,
-    Stmt,
-    Store,
-    Var,
-    While,
-    children,
-    variables,
-    walk,
-)
 from ..ir.rewrite import blocks, bound, defined, expressions, heads, map_blocks, map_expr, map_stmt_exprs, rebuild, walk_stmts
 from ..ir.types import BOOL
 
@@ -54,24 +29,24 @@ _MOST = 40  # operations that the forward sweep may do for a value
 _SLOW = {"+": 1, "-": 1, "*": 1, "/": 8, "%": 8}
 
 
-def leave_least(body: Block, origin: dict[Var, Var], copies: Collection[Buffer], first: int, names: Names) -> Block:
+def leave_least(body: ir.Block, origin: dict[ir.Var, ir.Var], copies: Collection[ir.Buffer], first: int, names: Names) -> ir.Block:
     """The body with the cheapest values on each stack. `origin`: the primal's variable that each renamed one repeats; those below uid
     `first` are the primal's own. `copies`: memory that only the sweep writes."""
-    body = _one_choice(body) if any(isinstance(s, Push) for s in walk_stmts(body)) else body
-    for uid in dict.fromkeys(s.stack.uid for s in walk_stmts(body) if isinstance(s, Push)):
+    body = _one_choice(body) if any(isinstance(s, ir.Push) for s in walk_stmts(body)) else body
+    for uid in dict.fromkeys(s.stack.uid for s in walk_stmts(body) if isinstance(s, ir.Push)):
         ends = [at for at in _places(body) if at.stmt.stack.uid == uid]
-        if [type(at.stmt) for at in ends] == [Push, Pop]:
+        if [type(at.stmt) for at in ends] == [ir.Push, ir.Pop]:
             body = _Iteration(body, ends[0], ends[1], origin, frozenset(copies), first, names).improved()
     return body
 
 
-def _one_choice(block: Block) -> Block:
+def _one_choice(block: ir.Block) -> ir.Block:
     """The block with one choice for two that end alike: `a ? x : b ? x : y` is `a || b ? x : y`."""
 
-    def one(expr: Expr) -> Expr:
+    def one(expr: ir.Expr) -> ir.Expr:
         match expr:
-            case Select(condition=a, then=x, otherwise=Select(condition=b, then=other, otherwise=y)) if x == other:
-                return Select(Binary("||", a, b, BOOL), x, y)
+            case ir.Select(condition=a, then=x, otherwise=ir.Select(condition=b, then=other, otherwise=y)) if x == other:
+                return ir.Select(ir.Binary("||", a, b, BOOL), x, y)
         return expr
 
     return tuple(map_blocks(map_stmt_exprs(s, lambda e: map_expr(e, one)), _one_choice) for s in block)
@@ -81,24 +56,24 @@ def _one_choice(block: Block) -> Block:
 class _Place:
     """Where a Push or Pop stands: the blocks around it, outermost first, each with what it belongs to and the position in it."""
 
-    stmt: Push | Pop
-    around: tuple[tuple[Stmt | None, int, Block, int], ...]
+    stmt: ir.Push | ir.Pop
+    around: tuple[tuple[ir.Stmt | None, int, ir.Block, int], ...]
 
-    def visible(self, levels: int | None = None) -> Iterator[Var]:
+    def visible(self, levels: int | None = None) -> Iterator[ir.Var]:
         """The variables that can be used there (of the outermost blocks only)."""
         for owner, branch, block, position in self.around[:levels]:
             yield from heads(owner)
-            if isinstance(owner, While) and branch == 1:
+            if isinstance(owner, ir.While) and branch == 1:
                 yield from (v for s in owner.header for v in defined(s))
             yield from (v for s in block[:position] for v in defined(s))
 
 
 def _places(
-    block: Block, owner: Stmt | None = None, branch: int = 0, around: tuple[tuple[Stmt | None, int, Block, int], ...] = ()
+    block: ir.Block, owner: ir.Stmt | None = None, branch: int = 0, around: tuple[tuple[ir.Stmt | None, int, ir.Block, int], ...] = ()
 ) -> Iterator[_Place]:
     for position, stmt in enumerate(block):
         here = (*around, (owner, branch, block, position))
-        if isinstance(stmt, Push | Pop):
+        if isinstance(stmt, ir.Push | ir.Pop):
             yield _Place(stmt, here)
         for number, inner in enumerate(blocks(stmt)):
             yield from _places(inner, stmt, number, here)
@@ -108,13 +83,20 @@ class _Iteration:
     """One stack: the scope that fills it, and the one that takes from it."""
 
     def __init__(
-        self, body: Block, push: _Place, pop: _Place, origin: dict[Var, Var], copies: frozenset[Buffer], first: int, names: Names
+        self,
+        body: ir.Block,
+        push: _Place,
+        pop: _Place,
+        origin: dict[ir.Var, ir.Var],
+        copies: frozenset[ir.Buffer],
+        first: int,
+        names: Names,
     ) -> None:
-        assert isinstance(push.stmt, Push) and isinstance(pop.stmt, Pop)
+        assert isinstance(push.stmt, ir.Push) and isinstance(pop.stmt, ir.Pop)
         self.body, self.origin, self.copies, self.first, self.names = body, origin, copies, first, names
         self.push, self.pop = push, pop
         self.pushed = dict(zip(pop.stmt.vars, push.stmt.values, strict=True))
-        mutable = {s.var for s in walk_stmts(body) if isinstance(s, Assign)}
+        mutable = {s.var for s in walk_stmts(body) if isinstance(s, ir.Assign)}
         self.own = {v for s in walk_stmts(body) for v in bound(s)}
         levels = sum(a[0] is b[0] and a[1] == b[1] for a, b in zip(push.around, pop.around, strict=False))
         at_push = [v for v in push.visible() if v not in mutable]
@@ -123,24 +105,24 @@ class _Iteration:
         self.by_origin = {origin.get(v, v): v for v in at_push}
         self.both = both
         self.known = {v for v in pop.visible() if v not in mutable and self.is_forward(v)}
-        self.values: dict[Var, Expr] = {}  # of the variables that the reverse computes with a Let
-        self.nodes: set[Var] = set()  # variables of the reverse scope that depend on what is popped
-        self.opaque: set[Var] = set()  # of these, those that are no Let
+        self.values: dict[ir.Var, ir.Expr] = {}  # of the variables that the reverse computes with a Let
+        self.nodes: set[ir.Var] = set()  # variables of the reverse scope that depend on what is popped
+        self.opaque: set[ir.Var] = set()  # of these, those that are no Let
         self.edges: list[tuple[Node, Node]] = []
         self.weights: dict[Node, int] = {}
-        self.there: dict[Expr, tuple[Buffer, Expr]] = {}  # values that are in memory
-        self.seen: set[Expr] = set()
+        self.there: dict[ir.Expr, tuple[ir.Buffer, ir.Expr]] = {}  # values that are in memory
+        self.seen: set[ir.Expr] = set()
 
-    def is_param(self, var: Var) -> bool:
+    def is_param(self, var: ir.Var) -> bool:
         """Whether the variable is a parameter of the kernel."""
         return var not in self.own
 
-    def is_forward(self, var: Var) -> bool:
+    def is_forward(self, var: ir.Var) -> bool:
         return self.origin.get(var, var).uid < self.first or self.is_param(var)
 
     # --- the graph -------------------------------------------------------------------------------------------------------------------
 
-    def improved(self) -> Block:
+    def improved(self) -> ir.Block:
         stored = self.stored()
         for var in self.pushed:
             self.nodes.add(var)
@@ -152,34 +134,38 @@ class _Iteration:
         for expr in _tail(owner, block):
             self.use(expr)
         for node in list(self.weights):
-            if isinstance(node, Var) and (place := stored.get(self.leaf(node))) is not None:
+            if isinstance(node, ir.Var) and (place := stored.get(self.leaf(node))) is not None:
                 self.there[node] = place
                 self.weights[node] = _LOAD
         chosen = minimum_cut(self.edges, self.weights)
         if chosen is None:
             return self.body
-        wanted = [n for n in self.weights if n in chosen and isinstance(n, Expr)]
+        wanted = [n for n in self.weights if n in chosen and isinstance(n, ir.Expr)]
         return self.body if wanted == list(self.pushed) and not self.there else self.rewritten(wanted)
 
-    def statement(self, stmt: Stmt) -> None:
+    def statement(self, stmt: ir.Stmt) -> None:
         """Takes in a statement of the reverse scope."""
         found = defined(stmt)
         inside = list(walk_stmts((stmt,)))
-        if found and all(self.is_forward(v) for v in found) and all(isinstance(s, Let | Load | If | For | While) for s in inside):
+        if (
+            found
+            and all(self.is_forward(v) for v in found)
+            and all(isinstance(s, ir.Let | ir.Load | ir.If | ir.For | ir.While) for s in inside)
+        ):
             self.compute(stmt, inside)
             return
         for s in inside:
             for expr in expressions(s):
                 self.use(expr)
 
-    def compute(self, stmt: Stmt, inside: list[Stmt]) -> None:
+    def compute(self, stmt: ir.Stmt, inside: list[ir.Stmt]) -> None:
         """A statement that computes values of the primal again."""
         inputs = [e for s in inside for e in expressions(s)]
-        depends = [v for e in inputs for v in variables(e) if v in self.nodes]
+        depends = [v for e in inputs for v in ir.variables(e) if v in self.nodes]
         self.known.update(defined(stmt))
         for var in defined(stmt) if depends else ():
             self.nodes.add(var)
-            if isinstance(stmt, Let):
+            if isinstance(stmt, ir.Let):
                 self.values[var] = stmt.value
                 self.edges.append((self.node(stmt.value), var))
             else:
@@ -187,23 +173,23 @@ class _Iteration:
                 self.edges.extend((v, var) for v in depends)
             self.weigh(var)
 
-    def use(self, expr: Expr) -> None:
+    def use(self, expr: ir.Expr) -> None:
         """What the adjoint itself uses of the primal has to be there."""
-        if not any(v in self.nodes for v in variables(expr)):
+        if not any(v in self.nodes for v in ir.variables(expr)):
             return
-        if all(v in self.known or v in self.nodes or self.is_param(v) for v in variables(expr)) and not _is_private(expr):
+        if all(v in self.known or v in self.nodes or self.is_param(v) for v in ir.variables(expr)) and not _is_private(expr):
             self.edges.append((self.node(expr), SINK))
             return
-        for child in children(expr):
+        for child in ir.children(expr):
             self.use(child)
 
-    def node(self, expr: Expr) -> Node:
+    def node(self, expr: ir.Expr) -> Node:
         """The node of an expression that depends on what is popped."""
-        if isinstance(expr, Var) or expr in self.seen:
+        if isinstance(expr, ir.Var) or expr in self.seen:
             return expr
         self.seen.add(expr)
-        for child in children(expr):
-            if any(v in self.nodes for v in variables(child)):
+        for child in ir.children(expr):
+            if any(v in self.nodes for v in ir.variables(child)):
                 self.edges.append((self.node(child), expr))
         done = ("done", expr)
         self.edges += [(SOURCE, done), (done, expr)]
@@ -211,22 +197,22 @@ class _Iteration:
         self.weigh(expr)
         return expr
 
-    def weigh(self, expr: Expr) -> None:
+    def weigh(self, expr: ir.Expr) -> None:
         """Says what it costs to push the value, if the forward sweep can."""
         made = self.made(expr)
-        if made is not None and (cost := sum(_cost(e) for e in walk(made))) <= _MOST:
-            self.weights[expr] = expr.type.size * _BYTE + cost + (0 if isinstance(expr, Var) else _NAMELESS)
+        if made is not None and (cost := sum(_cost(e) for e in ir.walk(made))) <= _MOST:
+            self.weights[expr] = expr.type.size * _BYTE + cost + (0 if isinstance(expr, ir.Var) else _NAMELESS)
 
     # --- the forward sweep's side ------------------------------------------------------------------------------------------------------
 
-    def made(self, expr: Expr) -> Expr | None:
+    def made(self, expr: ir.Expr) -> ir.Expr | None:
         """A value in terms of what is visible at the push; None if there is no such expression."""
-        if isinstance(expr, Var):
+        if isinstance(expr, ir.Var):
             return self.leaf(expr)
-        parts = {c: self.made(c) for c in children(expr)}
+        parts = {c: self.made(c) for c in ir.children(expr)}
         return None if None in parts.values() else rebuild(expr, lambda c: parts[c] or c)
 
-    def leaf(self, var: Var) -> Expr | None:
+    def leaf(self, var: ir.Var) -> ir.Expr | None:
         if var in self.pushed:
             return self.pushed[var]
         if var in self.both or self.is_param(var):
@@ -236,53 +222,53 @@ class _Iteration:
             return twin
         return self.made(self.values[var]) if var in self.values else None
 
-    def stored(self) -> dict[Expr | None, tuple[Buffer, Expr]]:
+    def stored(self) -> dict[ir.Expr | None, tuple[ir.Buffer, ir.Expr]]:
         """Values that the sweep has stored where nobody stores anything after, with where that is for the reverse scope."""
         _, _, block, position = self.push.around[-1]
-        stores = [s for s in block[:position] if isinstance(s, Store) and s.buffer in self.copies and s.buffer.element == s.value.type]
+        stores = [s for s in block[:position] if isinstance(s, ir.Store) and s.buffer in self.copies and s.buffer.element == s.value.type]
         if not stores:
             return {}
         back = {self.origin.get(v, v): v for v in self.pop.visible() if self.is_forward(v)}
-        order = Order(Kernel("", tuple(v for v in _parameters(self.body)), self.body))
-        found: dict[Expr | None, tuple[Buffer, Expr]] = {}
+        order = Order(ir.Kernel("", tuple(v for v in _parameters(self.body)), self.body))
+        found: dict[ir.Expr | None, tuple[ir.Buffer, ir.Expr]] = {}
         for store in stores:
             index = self.seen_from(store.index, back)
             own = next(a for a in order.accesses if a.stmt is store)
             others = [a for a in order.accesses if a.writes and a.buffer == store.buffer]
-            if isinstance(store.value, Var) and index is not None and not any(order.after(a, own) for a in others):
+            if isinstance(store.value, ir.Var) and index is not None and not any(order.after(a, own) for a in others):
                 found[store.value] = store.buffer, index
         return found
 
-    def seen_from(self, expr: Expr, back: Mapping[Var, Var]) -> Expr | None:
+    def seen_from(self, expr: ir.Expr, back: Mapping[ir.Var, ir.Var]) -> ir.Expr | None:
         """An expression of the sweep in terms of what is visible at the pop."""
-        if isinstance(expr, Var):
+        if isinstance(expr, ir.Var):
             return expr if expr in self.both or self.is_param(expr) else back.get(self.origin.get(expr, expr))
-        parts = {c: self.seen_from(c, back) for c in children(expr)}
+        parts = {c: self.seen_from(c, back) for c in ir.children(expr)}
         return None if None in parts.values() else rebuild(expr, lambda c: parts[c] or c)
 
     # --- the result --------------------------------------------------------------------------------------------------------------------
 
-    def rewritten(self, wanted: list[Expr]) -> Block:
-        assert isinstance(self.push.stmt, Push) and isinstance(self.pop.stmt, Pop)
+    def rewritten(self, wanted: list[ir.Expr]) -> ir.Block:
+        assert isinstance(self.push.stmt, ir.Push) and isinstance(self.pop.stmt, ir.Pop)
         named = {e: e if e in self.pushed else self.names.var(_name(e), e.type) for e in wanted}
-        self.origin.update({named[e]: self.origin.get(e, e) for e in wanted if isinstance(e, Var)})
+        self.origin.update({named[e]: self.origin.get(e, e) for e in wanted if isinstance(e, ir.Var)})
         kept = [e for e in wanted if e not in self.there]
-        stack = Stack(self.push.stmt.stack.name, tuple((named[e].name, e.type) for e in kept), self.push.stmt.stack.uid)
+        stack = ir.Stack(self.push.stmt.stack.name, tuple((named[e].name, e.type) for e in kept), self.push.stmt.stack.uid)
         values = [self.made(e) for e in kept]
         push = replace(self.push.stmt, stack=stack, values=tuple(v for v in values if v is not None))
         pop = replace(self.pop.stmt, stack=stack, vars=tuple(named[e] for e in kept))
-        loads = tuple(Load(named[e], *self.there[e], span=pop.span) for e in wanted if e in self.there)
-        new: dict[int, Block] = {id(self.push.stmt): (push,) if kept else (), id(self.pop.stmt): (*((pop,) if kept else ()), *loads)}
+        loads = tuple(ir.Load(named[e], *self.there[e], span=pop.span) for e in wanted if e in self.there)
+        new: dict[int, ir.Block] = {id(self.push.stmt): (push,) if kept else (), id(self.pop.stmt): (*((pop,) if kept else ()), *loads)}
         return _replaced(self.body, new, {e: v for e, v in named.items() if e != v})
 
 
-def _replaced(block: Block, new: Mapping[int, Block], named: Mapping[Expr, Var]) -> Block:
+def _replaced(block: ir.Block, new: Mapping[int, ir.Block], named: Mapping[ir.Expr, ir.Var]) -> ir.Block:
     """The block with other statements, and with variables for expressions."""
 
-    def expr(e: Expr) -> Expr:
+    def expr(e: ir.Expr) -> ir.Expr:
         return named[e] if e in named else rebuild(e, expr)
 
-    out: list[Stmt] = []
+    out: list[ir.Stmt] = []
     for stmt in block:
         if id(stmt) in new:
             out.extend(new[id(stmt)])
@@ -292,37 +278,37 @@ def _replaced(block: Block, new: Mapping[int, Block], named: Mapping[Expr, Var])
     return tuple(out)
 
 
-def _tail(owner: Stmt | None, block: Block) -> Iterator[Expr]:
+def _tail(owner: ir.Stmt | None, block: ir.Block) -> Iterator[ir.Expr]:
     """What is evaluated at the end of the block."""
     match owner:
-        case For(carried=carried):
+        case ir.For(carried=carried):
             yield from (c.next for c in carried)
-        case If(then=then, merges=merges):
+        case ir.If(then=then, merges=merges):
             yield from (m.then if block is then else m.otherwise for m in merges)
 
 
-def _parameters(body: Block) -> Iterator[Buffer]:
+def _parameters(body: ir.Block) -> Iterator[ir.Buffer]:
     return iter(dict.fromkeys(s.buffer for s in walk_stmts(body) if hasattr(s, "buffer") and s.buffer.length is None))
 
 
-def _is_private(expr: Expr) -> bool:
-    return isinstance(expr, LaunchIndex)
+def _is_private(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.LaunchIndex)
 
 
-def _name(expr: Expr) -> str:
+def _name(expr: ir.Expr) -> str:
     """A name for a value that the user has given none."""
-    if isinstance(expr, Var):
+    if isinstance(expr, ir.Var):
         return expr.name
     return "choice" if expr.type.kind == "bool" else "value"
 
 
-def _cost(expr: Expr) -> int:
+def _cost(expr: ir.Expr) -> int:
     """About how many operations an expression does itself."""
     match expr:
-        case Var() | Constant() | LaunchIndex():
+        case ir.Var() | ir.Constant() | ir.LaunchIndex():
             return 0
-        case Binary(op=op) if expr.type.is_float:
+        case ir.Binary(op=op) if expr.type.is_float:
             return _SLOW.get(op, 1)
-        case Call(function=function):
+        case ir.Call(function=function):
             return 1 if function in ("fabs", "fmin", "fmax", "min", "max", "abs") else 8 if function == "sqrt" else 16
     return 1

@@ -15,36 +15,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ..analysis.min_cut import SINK, SOURCE, Node, minimum_cut
+from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.nodes import (
-    Accumulate,
-    Alloc,
-    Assign,
-    Atomic,
-    Barrier,
-    Block,
-    Buffer,
-    Expr,
-    For,
-    If,
-    Let,
-    Load,
-    Pop,
-    Push,
-    Shuffle,
-    Stmt,
-    Store,
-    Take,
-    Var,
-    While,
-    variables,
-)
 from ..ir.rewrite import blocks, defined, expressions, map_blocks, map_stmt_exprs, substitute, walk_stmts
 from ..ir.types import I64
 from ..optimize.dead_code import prune
 from .stack_layout import thread_place
 
-_EFFECTS = (Take, Atomic, Barrier, Shuffle, Push, Pop, Assign)
+_EFFECTS = (ir.Take, ir.Atomic, ir.Barrier, ir.Shuffle, ir.Push, ir.Pop, ir.Assign)
 
 
 @dataclass(frozen=True)
@@ -52,12 +30,14 @@ class Cut:
     """`saved`: an array for each value, an element a thread. `extraction` computes and stores them; `rest` is the adjoint that reads
     them."""
 
-    saved: tuple[Buffer, ...]
-    extraction: Block
-    rest: Block
+    saved: tuple[ir.Buffer, ...]
+    extraction: ir.Block
+    rest: ir.Block
 
 
-def smallest_cut(body: Block, memory: frozenset[Buffer], others: frozenset[Buffer], primals: frozenset[Buffer], names: Names) -> Cut | None:
+def smallest_cut(
+    body: ir.Block, memory: frozenset[ir.Buffer], others: frozenset[ir.Buffer], primals: frozenset[ir.Buffer], names: Names
+) -> Cut | None:
     """The cheapest values to save in place of `memory`, some of the parameters `primals` that hold primal values; `others` are all
     other parameters. None where nothing spares an adjoint reading that memory."""
     reverse = _Reverse(body, others)
@@ -69,25 +49,25 @@ def smallest_cut(body: Block, memory: frozenset[Buffer], others: frozenset[Buffe
     values = [v for v in graph.weights if v in chosen]
     saved = {v: names.buffer(f"{v.name}_saved", v.type) for v in values}
     thread = names.var("thread", I64)
-    body = (Let(thread, thread_place()), *body)
-    stored = _after(body, {v: Store(b, thread, v) for v, b in saved.items()})
+    body = (ir.Let(thread, thread_place()), *body)
+    stored = _after(body, {v: ir.Store(b, thread, v) for v, b in saved.items()})
     extraction = prune(stored, private=primals | others)
     fresh = {v: names.var(v.name, v.type) for v in values}
-    loads: dict[Var, Stmt] = {v: Load(fresh[v], b, thread) for v, b in saved.items()}
+    loads: dict[ir.Var, ir.Stmt] = {v: ir.Load(fresh[v], b, thread) for v, b in saved.items()}
     rest = prune(_after(_renamed(body, fresh), loads), private=primals)
     return Cut(tuple(saved.values()), extraction, rest)
 
 
-def _after(block: Block, added: Mapping[Var, Stmt]) -> Block:
+def _after(block: ir.Block, added: Mapping[ir.Var, ir.Stmt]) -> ir.Block:
     """The block with a statement behind the definition of each Var."""
-    out: list[Stmt] = []
+    out: list[ir.Stmt] = []
     for stmt in block:
         out.append(map_blocks(stmt, lambda inner: _after(inner, added)))
         out.extend(replace(added[v], span=stmt.span) for v in defined(stmt) if v in added)
     return tuple(out)
 
 
-def _renamed(block: Block, names: Mapping[Var, Var]) -> Block:
+def _renamed(block: ir.Block, names: Mapping[ir.Var, ir.Var]) -> ir.Block:
     """The block with other Vars used."""
     return tuple(map_blocks(map_stmt_exprs(stmt, lambda e: substitute(e, names)), lambda inner: _renamed(inner, names)) for stmt in block)
 
@@ -99,45 +79,45 @@ class _Reverse:
     """What belongs to the reverse part: everything that depends on a seed, has an effect, or shares a loop with such. It stays as it is,
     and what it uses of the forward part has to be there. `vars` and `buffers` (local arrays) grow to a fixed point."""
 
-    def __init__(self, body: Block, others: frozenset[Buffer]) -> None:
+    def __init__(self, body: ir.Block, others: frozenset[ir.Buffer]) -> None:
         self.others = others
-        self.vars: set[Var] = {s.var for s in walk_stmts(body) if isinstance(s, Assign)}
-        self.buffers: set[Buffer] = set()
+        self.vars: set[ir.Var] = {s.var for s in walk_stmts(body) if isinstance(s, ir.Assign)}
+        self.buffers: set[ir.Buffer] = set()
         before = -1
         while before != len(self.vars) + len(self.buffers):
             before = len(self.vars) + len(self.buffers)
             for stmt in body:
                 self.spread(stmt)
 
-    def has(self, stmt: Stmt) -> bool:
+    def has(self, stmt: ir.Stmt) -> bool:
         """Whether the statement, or with a loop anything in it, is of the reverse part; of an If only its condition counts."""
-        if isinstance(stmt, If):
+        if isinstance(stmt, ir.If):
             return self.uses(stmt.condition)
-        if isinstance(stmt, For | While):
+        if isinstance(stmt, ir.For | ir.While):
             return self.itself(stmt) or any(self.itself(s) for inner in blocks(stmt) for s in walk_stmts(inner))
         return self.itself(stmt)
 
-    def itself(self, stmt: Stmt) -> bool:
+    def itself(self, stmt: ir.Stmt) -> bool:
         if isinstance(stmt, _EFFECTS) or _target(stmt) is not _local(stmt):
             return True
-        if isinstance(stmt, Load | Store | Accumulate) and (stmt.buffer in self.buffers or stmt.buffer in self.others):
+        if isinstance(stmt, ir.Load | ir.Store | ir.Accumulate) and (stmt.buffer in self.buffers or stmt.buffer in self.others):
             return True
         return any(v in self.vars for v in defined(stmt)) or any(self.uses(e) for e in expressions(stmt))
 
-    def uses(self, expr: Expr) -> bool:
-        return any(v in self.vars for v in variables(expr))
+    def uses(self, expr: ir.Expr) -> bool:
+        return any(v in self.vars for v in ir.variables(expr))
 
-    def reads(self, block: Block) -> Iterator[Buffer]:
+    def reads(self, block: ir.Block) -> Iterator[ir.Buffer]:
         """The memory that the reverse part itself reads: it is needed in any case."""
         for stmt in block:
             if self.has(stmt):
                 yield from memory_read((stmt,))
-            elif isinstance(stmt, If):
+            elif isinstance(stmt, ir.If):
                 yield from self.reads((*stmt.then, *stmt.otherwise))
 
-    def spread(self, stmt: Stmt) -> None:
+    def spread(self, stmt: ir.Stmt) -> None:
         whole = self.has(stmt)
-        if isinstance(stmt, If) and not whole:
+        if isinstance(stmt, ir.If) and not whole:
             self.vars.update(m.var for m in stmt.merges if self.uses(m.then) or self.uses(m.otherwise))
             for inner in blocks(stmt):
                 for s in inner:
@@ -150,12 +130,12 @@ class _Reverse:
             self.buffers.update(b for b in (_local(s),) if b is not None)
 
 
-def _target(stmt: Stmt) -> Buffer | None:
+def _target(stmt: ir.Stmt) -> ir.Buffer | None:
     """The memory that a statement itself writes."""
-    return stmt.buffer if isinstance(stmt, Store | Accumulate | Take | Atomic) else None
+    return stmt.buffer if isinstance(stmt, ir.Store | ir.Accumulate | ir.Take | ir.Atomic) else None
 
 
-def _local(stmt: Stmt) -> Buffer | None:
+def _local(stmt: ir.Stmt) -> ir.Buffer | None:
     """The local array that a statement itself writes."""
     target = _target(stmt)
     return target if target is not None and target.length is not None else None
@@ -167,37 +147,37 @@ def _local(stmt: Stmt) -> Buffer | None:
 class _Graph:
     """Nodes: Vars (with their bytes as weight), local arrays, loops by their id."""
 
-    def __init__(self, memory: frozenset[Buffer], reverse: _Reverse) -> None:
+    def __init__(self, memory: frozenset[ir.Buffer], reverse: _Reverse) -> None:
         self.memory = memory
         self.reverse = reverse
         self.edges: list[tuple[Node, Node]] = []
-        self.weights: dict[Var, int] = {}
+        self.weights: dict[ir.Var, int] = {}
 
-    def block(self, block: Block) -> None:
+    def block(self, block: ir.Block) -> None:
         for stmt in block:
             self.statement(stmt)
 
-    def statement(self, stmt: Stmt) -> None:
+    def statement(self, stmt: ir.Stmt) -> None:
         if self.reverse.has(stmt):
             self.needed(stmt)
-        elif isinstance(stmt, If):
+        elif isinstance(stmt, ir.If):
             self.branches(stmt)
-        elif isinstance(stmt, For | While):
+        elif isinstance(stmt, ir.For | ir.While):
             self.loop(stmt)
-        elif isinstance(stmt, Let | Load):
+        elif isinstance(stmt, ir.Let | ir.Load):
             self.weigh(stmt.var)
             self.flow(stmt, stmt.var)
-        elif isinstance(stmt, Store | Accumulate):
+        elif isinstance(stmt, ir.Store | ir.Accumulate):
             self.flow(stmt, stmt.buffer)
         else:
-            assert isinstance(stmt, Alloc), stmt
+            assert isinstance(stmt, ir.Alloc), stmt
 
-    def needed(self, stmt: Stmt) -> None:
+    def needed(self, stmt: ir.Stmt) -> None:
         """All that a part of the reverse uses has to be there."""
         for s in walk_stmts((stmt,)):
             self.flow(s, SINK)
 
-    def branches(self, stmt: If) -> None:
+    def branches(self, stmt: ir.If) -> None:
         inside = list(walk_stmts((*stmt.then, *stmt.otherwise)))
         self.block(stmt.then)
         self.block(stmt.otherwise)
@@ -213,7 +193,7 @@ class _Graph:
             for side in (m.then, m.otherwise):
                 self.join(side, SINK if m.var in self.reverse.vars else m.var)
 
-    def loop(self, stmt: For | While) -> None:
+    def loop(self, stmt: ir.For | ir.While) -> None:
         node = id(stmt)
         for s in walk_stmts((stmt,)):
             self.flow(s, node)
@@ -222,25 +202,25 @@ class _Graph:
             self.weigh(v)
             self.edges.append((node, v))
 
-    def flow(self, stmt: Stmt, target: Node) -> None:
+    def flow(self, stmt: ir.Stmt, target: Node) -> None:
         """What a statement itself uses goes into the target."""
         for e in expressions(stmt):
             self.join(e, target)
-        if not isinstance(stmt, Load):
+        if not isinstance(stmt, ir.Load):
             return
         if stmt.buffer.length is not None:
             self.edges.append((stmt.buffer, target))
         elif stmt.buffer in self.memory:
             self.edges.append((SOURCE, target))
 
-    def join(self, expr: Expr, target: Node) -> None:
-        self.edges.extend((v, target) for v in variables(expr) if v not in self.reverse.vars)
+    def join(self, expr: ir.Expr, target: Node) -> None:
+        self.edges.extend((v, target) for v in ir.variables(expr) if v not in self.reverse.vars)
 
-    def weigh(self, var: Var) -> None:
+    def weigh(self, var: ir.Var) -> None:
         if var.type.kind != "bool":
             self.weights[var] = var.type.size
 
 
-def memory_read(block: Block) -> Iterator[Buffer]:
+def memory_read(block: ir.Block) -> Iterator[ir.Buffer]:
     """The parameters that a block reads through."""
-    return (s.buffer for s in walk_stmts(block) if isinstance(s, Load) and s.buffer.length is None)
+    return (s.buffer for s in walk_stmts(block) if isinstance(s, ir.Load) and s.buffer.length is None)

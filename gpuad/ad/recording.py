@@ -16,28 +16,8 @@ from typing import TypeAlias
 from ..analysis.activity import Activity
 from ..analysis.to_be_recorded import Access, Iteration, Replay, replay
 from ..errors import UnsupportedError
+from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.nodes import (
-    Accumulate,
-    Alloc,
-    Atomic,
-    Block,
-    Buffer,
-    Constant,
-    Expr,
-    For,
-    How,
-    If,
-    Kernel,
-    Let,
-    Load,
-    Push,
-    Stmt,
-    Store,
-    Var,
-    While,
-    variables,
-)
 from ..ir.polynomials import Polynomial
 from ..ir.rewrite import blocks, defined, walk_stmts
 from ..ir.stages import tried
@@ -53,7 +33,7 @@ from .reverse import Inputs, Shadows, reverse
 from .snapshot import Snapshots, snapshots
 from .stack_layout import constant_trips
 
-Logs: TypeAlias = "Mapping[int, tuple[Buffer, Expr]]"
+Logs: TypeAlias = "Mapping[int, tuple[ir.Buffer, ir.Expr]]"
 
 _A_FEW = 4
 
@@ -63,17 +43,17 @@ class Recording:
     """The adjoint's body, pruned, and the memory it reads: `entry` copies of primal buffers (as parameters of the adjoint) and
     `live` primal buffers as they are after the launch. `stacks` go by the control statements of `primal`."""
 
-    body: Block
-    primal: Kernel
-    entry: dict[Buffer, Buffer]
-    live: frozenset[Buffer]
-    working: frozenset[Buffer]
+    body: ir.Block
+    primal: ir.Kernel
+    entry: dict[ir.Buffer, ir.Buffer]
+    live: frozenset[ir.Buffer]
+    working: frozenset[ir.Buffer]
     stacks: dict[ScopeKey, Owned]
     premises: tuple[Polynomial, ...] = ()  # taken to be non-zero
 
 
 def record(
-    primal: Kernel,
+    primal: ir.Kernel,
     activity: Activity,
     shadows: Shadows,
     logs: Logs,
@@ -105,7 +85,7 @@ def record(
 
 @dataclass(frozen=True)
 class _Task:
-    primal: Kernel
+    primal: ir.Kernel
     activity: Activity
     shadows: Shadows
     facts: Replay
@@ -114,7 +94,7 @@ class _Task:
     analyse: bool
     shots: Snapshots | None = None
 
-    def settle(self, exits: dict[Var, Store], kept: frozenset[int] = frozenset()) -> Recording:
+    def settle(self, exits: dict[ir.Var, ir.Store], kept: frozenset[int] = frozenset()) -> Recording:
         """The recording with results read back where `exits` says so, and the results of the statements `kept` recorded in any case."""
         if self.shots is not None:
             kept |= {id(load) for loads in self.shots.loads.values() for load in loads}
@@ -144,28 +124,30 @@ class _Task:
                 return _summary(share(body, arrays), self.primal, saved, working, stacks)
             needed, again = found, late
 
-    def _needed(self, body: Block, origin: dict[Var, Var]) -> frozenset[int]:
+    def _needed(self, body: ir.Block, origin: dict[ir.Var, ir.Var]) -> frozenset[int]:
         present = {origin.get(v, v) for s in walk_stmts(body) for v in defined(s)}
-        return frozenset(id(a.stmt) for a in self.facts.accesses if isinstance(a.stmt, Load) and a.stmt.var in present)
+        return frozenset(id(a.stmt) for a in self.facts.accesses if isinstance(a.stmt, ir.Load) and a.stmt.var in present)
 
-    def _again(self, body: Block, origin: dict[Var, Var]) -> frozenset[int]:
+    def _again(self, body: ir.Block, origin: dict[ir.Var, ir.Var]) -> frozenset[int]:
         """The loads of arrays of a scope that the reverse of a loop in that scope needs: the sweep of the scope is over by then."""
         heads = {_head(loop): loop for a in self.facts.accesses for loop in a.loops}
-        inside = [(a, self._within(a)) for a in self.facts.accesses if isinstance(a.stmt, Load)]
-        loops = {a.stmt.var: (id(a.stmt), {id(s) for s in inner}) for a, inner in inside if isinstance(a.stmt, Load) and inner is not None}
+        inside = [(a, self._within(a)) for a in self.facts.accesses if isinstance(a.stmt, ir.Load)]
+        loops = {
+            a.stmt.var: (id(a.stmt), {id(s) for s in inner}) for a, inner in inside if isinstance(a.stmt, ir.Load) and inner is not None
+        }
         found: set[int] = set()
         for stmt, path in _with_path(body):
-            if isinstance(stmt, Load) and origin.get(stmt.var, stmt.var) in loops:
+            if isinstance(stmt, ir.Load) and origin.get(stmt.var, stmt.var) in loops:
                 key, inner = loops[origin.get(stmt.var, stmt.var)]
-                around = (s for s in path if isinstance(s, For))
+                around = (s for s in path if isinstance(s, ir.For))
                 primal = ((s, heads.get(origin.get(s.var, s.var))) for s in around)
-                if any(id(p) in inner and not (isinstance(p, For) and p.backward == s.backward) for s, p in primal):
+                if any(id(p) in inner and not (isinstance(p, ir.For) and p.backward == s.backward) for s, p in primal):
                     found.add(key)
         return frozenset(found)
 
     def _consequences(
         self, needed: frozenset[int], again: frozenset[int]
-    ) -> tuple[frozenset[Buffer], frozenset[int], frozenset[int], frozenset[int]]:
+    ) -> tuple[frozenset[ir.Buffer], frozenset[int], frozenset[int], frozenset[int]]:
         """The memory whose stores are repeated, the loads that are recorded, and the stores that need not be repeated: by nobody, and by
         the reverse of an iteration that gets its arrays back."""
         loads = [a for a in self.facts.accesses if id(a.stmt) in needed and a.buffer in self.facts.written]
@@ -188,24 +170,24 @@ class _Task:
             loads = [a for a in inside if id(a.stmt) in needed]
             writes = [a for a in inside if a.writes]
             seen = [w for w in writes if any(self._iteration.sees(w, a, home) for a in loads)]
-            if not any(isinstance(w.stmt, Accumulate) for w in seen):
+            if not any(isinstance(w.stmt, ir.Accumulate) for w in seen):
                 found |= {id(w.stmt) for w in writes if w not in seen}
         return frozenset(found)
 
-    def _unseen(self, loads: list[Access], tracked: frozenset[Buffer]) -> frozenset[int]:
+    def _unseen(self, loads: list[Access], tracked: frozenset[ir.Buffer]) -> frozenset[int]:
         """Stores to the launch's memory of which no needed load sees anything; where memory is added to, each of its stores is seen."""
         seen = {store for store, load in self.facts.seen if any(id(a.stmt) == load for a in loads)}
         writes = [a for a in self.facts.accesses if a.writes and a.buffer in tracked and a.buffer.length is None]
-        added = {a.buffer for a in writes if not isinstance(a.stmt, Store)}
+        added = {a.buffer for a in writes if not isinstance(a.stmt, ir.Store)}
         return frozenset(id(a.stmt) for a in writes if a.buffer not in added and id(a.stmt) not in seen)
 
     def _carried_marks(self) -> set[int]:
         """Marks of operations on shared arrays within loops: the reverse of an iteration cannot find out again whose number was kept."""
         found: set[int] = set()
         homes = {
-            s.buffer: tuple(p for p in path if isinstance(p, For | While))
+            s.buffer: tuple(p for p in path if isinstance(p, ir.For | ir.While))
             for s, path in _with_path(self.primal.body)
-            if isinstance(s, Alloc)
+            if isinstance(s, ir.Alloc)
         }
         for access in self.facts.accesses:
             mark = self.marks.get(id(access.stmt))
@@ -222,10 +204,10 @@ class _Task:
 
     def _refuse_shared(self, access: Access) -> None:
         """Memory that other threads add to cannot be replayed by one thread."""
-        updates = [a.stmt for a in self.facts.accesses if a.buffer == access.buffer and isinstance(a.stmt, Accumulate | Atomic)]
+        updates = [a.stmt for a in self.facts.accesses if a.buffer == access.buffer and isinstance(a.stmt, ir.Accumulate | ir.Atomic)]
         for stmt in (s for s in updates if _atomic(s)):
             if access.buffer.length is None or not _repeatable(stmt):
-                what = "to which threads add" if isinstance(stmt, Accumulate) else "which threads change"
+                what = "to which threads add" if isinstance(stmt, ir.Accumulate) else "which threads change"
                 raise UnsupportedError(
                     f"the gradient needs the value of '{access.buffer.name}' read here, {what} atomically in one launch", access.stmt.span
                 )
@@ -238,7 +220,7 @@ class _Task:
         return Iteration(self.primal)
 
     @cached_property
-    def _restored(self) -> tuple[tuple[Buffer, tuple[Stmt, ...]], ...]:
+    def _restored(self) -> tuple[tuple[ir.Buffer, tuple[ir.Stmt, ...]], ...]:
         """Arrays that the reverse of an iteration gets back as they were, with the loop and the control statements around it; the innermost
         loop of an array first."""
         if self.shots is None:
@@ -247,11 +229,11 @@ class _Task:
         return tuple((array, path) for stmt, path in reversed(paths) for array in sorted(self.shots.arrays(stmt), key=lambda a: a.uid))
 
     @cached_property
-    def _homes(self) -> tuple[tuple[Buffer, tuple[Stmt, ...]], ...]:
+    def _homes(self) -> tuple[tuple[ir.Buffer, tuple[ir.Stmt, ...]], ...]:
         """Arrays that the reverse of a scope gets back or makes again, with the control statements around it; the innermost first."""
         return (*self._restored, *_inner_homes(self.primal.body).items())
 
-    def _within(self, access: Access) -> tuple[Stmt, ...] | None:
+    def _within(self, access: Access) -> tuple[ir.Stmt, ...] | None:
         """The control statements around an access that lie in the scope which has the array; None if there is no such scope."""
         path = tuple(s for s, _ in access.path)
         found = (home for array, home in self._homes if array == access.buffer and path[: len(home)] == home)
@@ -269,7 +251,7 @@ class _Task:
                 if not any(self._iteration.follows(w, access, home) for w in writes):
                     return True
                 break
-        return not inner or (id(access.stmt) not in again and all(isinstance(s, For | While) for s in inner))
+        return not inner or (id(access.stmt) not in again and all(isinstance(s, ir.For | ir.While) for s in inner))
 
     def _spread(self, fragile: set[int], loads: list[Access], idle: frozenset[int]) -> set[int]:
         """An array of an inner scope whose stores lie in a part that cannot be repeated has no state to read there: all its loads are
@@ -286,7 +268,7 @@ class _Task:
                 changed = True
         return fragile
 
-    def _lost(self, buffer: Buffer, home: tuple[Stmt, ...], fragile: set[int], skipped: frozenset[int]) -> bool:
+    def _lost(self, buffer: ir.Buffer, home: tuple[ir.Stmt, ...], fragile: set[int], skipped: frozenset[int]) -> bool:
         for access in self.facts.accesses:
             if access.buffer != buffer or not access.writes or not _starts(access, home) or id(access.stmt) in skipped:
                 continue
@@ -296,97 +278,97 @@ class _Task:
         return False
 
 
-def _head(loop: Stmt) -> Var | None:
+def _head(loop: ir.Stmt) -> ir.Var | None:
     """The variable that counts a loop's iterations."""
-    return loop.var if isinstance(loop, For) else loop.counter if isinstance(loop, While) else None
+    return loop.var if isinstance(loop, ir.For) else loop.counter if isinstance(loop, ir.While) else None
 
 
-def _starts(access: Access, home: tuple[Stmt, ...]) -> bool:
+def _starts(access: Access, home: tuple[ir.Stmt, ...]) -> bool:
     """Whether the control statements around an access begin with these."""
     return len(access.path) >= len(home) and all(s is h for (s, _), h in zip(access.path, home, strict=False))
 
 
 def _stacked(recording: Recording) -> int:
     """About how many bytes are pushed in an iteration of the outermost loops."""
-    return sum(_often(path) * v.type.size for s, path in _with_path(recording.body) if isinstance(s, Push) for v in s.values)
+    return sum(_often(path) * v.type.size for s, path in _with_path(recording.body) if isinstance(s, ir.Push) for v in s.values)
 
 
-def _often(path: tuple[Stmt, ...]) -> int:
+def _often(path: tuple[ir.Stmt, ...]) -> int:
     """How often a statement may run while the outermost of the loops around it makes an iteration; loops of unknown length make a few."""
     result = 1
-    for loop in [s for s in path if isinstance(s, For | While)][1:]:
+    for loop in [s for s in path if isinstance(s, ir.For | ir.While)][1:]:
         trips = constant_trips(loop)
         result *= _A_FEW if trips is None else max(trips, 1)
     return result
 
 
-def _atomic(stmt: Accumulate | Atomic) -> bool:
-    return isinstance(stmt, Atomic) or stmt.how is How.ATOMIC
+def _atomic(stmt: ir.Accumulate | ir.Atomic) -> bool:
+    return isinstance(stmt, ir.Atomic) or stmt.how is ir.How.ATOMIC
 
 
-def _repeatable(stmt: Accumulate | Atomic) -> bool:
+def _repeatable(stmt: ir.Accumulate | ir.Atomic) -> bool:
     """Whether an atomic on an array of the kernel leaves the same when all threads do it again, in whatever order."""
-    return isinstance(stmt, Accumulate) or stmt.op in COMMUTING
+    return isinstance(stmt, ir.Accumulate) or stmt.op in COMMUTING
 
 
-def _commute(a: Accumulate | Atomic, b: Accumulate | Atomic) -> bool:
+def _commute(a: ir.Accumulate | ir.Atomic, b: ir.Accumulate | ir.Atomic) -> bool:
     """Whether two operations on an array leave the same in either order."""
-    kinds = {"add" if isinstance(s, Accumulate) or s.op == "sub" else s.op for s in (a, b)}
-    return len(kinds) == 1 or (isinstance(a.index, Constant) and isinstance(b.index, Constant) and a.index != b.index)
+    kinds = {"add" if isinstance(s, ir.Accumulate) or s.op == "sub" else s.op for s in (a, b)}
+    return len(kinds) == 1 or (isinstance(a.index, ir.Constant) and isinstance(b.index, ir.Constant) and a.index != b.index)
 
 
-def _with_path(block: Block, path: tuple[Stmt, ...] = ()) -> Iterator[tuple[Stmt, tuple[Stmt, ...]]]:
+def _with_path(block: ir.Block, path: tuple[ir.Stmt, ...] = ()) -> Iterator[tuple[ir.Stmt, tuple[ir.Stmt, ...]]]:
     for stmt in block:
         yield stmt, path
         for inner in blocks(stmt):
             yield from _with_path(inner, (*path, stmt))
 
 
-def _inner_homes(block: Block, path: tuple[Stmt, ...] = (), *, lasting: bool = True) -> dict[Buffer, tuple[Stmt, ...]]:
+def _inner_homes(block: ir.Block, path: tuple[ir.Stmt, ...] = (), *, lasting: bool = True) -> dict[ir.Buffer, tuple[ir.Stmt, ...]]:
     """Arrays that are made in a scope to which the reverse sweep comes back, with the control statements around them. `lasting`: the block
     is run forward and reversed in one go, so that its arrays are still there (see `_Reverse._fused`)."""
-    found: dict[Buffer, tuple[Stmt, ...]] = {}
+    found: dict[ir.Buffer, tuple[ir.Stmt, ...]] = {}
     for stmt in block:
-        if isinstance(stmt, Alloc) and not lasting:
+        if isinstance(stmt, ir.Alloc) and not lasting:
             found[stmt.buffer] = path
-        fused = lasting and isinstance(stmt, If) and stmt is block[-1] and (not path or not stmt.merges)
+        fused = lasting and isinstance(stmt, ir.If) and stmt is block[-1] and (not path or not stmt.merges)
         for inner in blocks(stmt):
             found.update(_inner_homes(inner, (*path, stmt), lasting=fused))
     return found
 
 
 def _summary(
-    body: Block, primal: Kernel, saved: dict[Buffer, Buffer], working: frozenset[Buffer], stacks: dict[ScopeKey, Owned]
+    body: ir.Block, primal: ir.Kernel, saved: dict[ir.Buffer, ir.Buffer], working: frozenset[ir.Buffer], stacks: dict[ScopeKey, Owned]
 ) -> Recording:
-    read = {s.buffer for s in walk_stmts(body) if isinstance(s, Load)}
+    read = {s.buffer for s in walk_stmts(body) if isinstance(s, ir.Load)}
     entry = {b: copy for b, copy in saved.items() if copy in read}
     live = frozenset(b for b in primal.buffers if b in read)
     return Recording(body, primal, entry, live, frozenset(b for b in working if b in entry), stacks)
 
 
-def _exits(primal: Kernel) -> dict[Var, Store]:
+def _exits(primal: ir.Kernel) -> dict[ir.Var, ir.Store]:
     """Variables whose value is in memory after the launch: stored once, by the only write to that memory, outside loops."""
-    counts: dict[Buffer, int] = {}
+    counts: dict[ir.Buffer, int] = {}
     for stmt in walk_stmts(primal.body):
-        if isinstance(stmt, Store | Accumulate | Atomic):
+        if isinstance(stmt, ir.Store | ir.Accumulate | ir.Atomic):
             counts[stmt.buffer] = counts.get(stmt.buffer, 0) + 1
-    found: dict[Var, Store] = {}
+    found: dict[ir.Var, ir.Store] = {}
     _collect_exits(primal.body, counts, found)
     return found
 
 
-def _collect_exits(block: Block, counts: dict[Buffer, int], found: dict[Var, Store]) -> None:
-    lets: dict[Var, int] = {}
-    later: dict[Var, int] = {}
+def _collect_exits(block: ir.Block, counts: dict[ir.Buffer, int], found: dict[ir.Var, ir.Store]) -> None:
+    lets: dict[ir.Var, int] = {}
+    later: dict[ir.Var, int] = {}
     for position, stmt in enumerate(block):
         for v in defined(stmt):
             later[v] = position
         match stmt:
-            case Let(var=var):
+            case ir.Let(var=var):
                 lets[var] = position
-            case Store(buffer=b, value=Var() as var, index=index) if var in lets and counts[b] == 1 and b.length is None:
-                if all(later.get(v, -1) < lets[var] for v in variables(index)):
+            case ir.Store(buffer=b, value=ir.Var() as var, index=index) if var in lets and counts[b] == 1 and b.length is None:
+                if all(later.get(v, -1) < lets[var] for v in ir.variables(index)):
                     found[var] = stmt
-            case If(then=a, otherwise=o):
+            case ir.If(then=a, otherwise=o):
                 _collect_exits(a, counts, found)
                 _collect_exits(o, counts, found)

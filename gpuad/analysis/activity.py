@@ -11,35 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from ..ir import nodes as ir
 from ..ir.functions import STEPS
-from ..ir.nodes import (
-    Accumulate,
-    Assign,
-    Atomic,
-    Buffer,
-    Call,
-    Carried,
-    Cast,
-    Expr,
-    For,
-    If,
-    Kernel,
-    Let,
-    Load,
-    Merge,
-    Pop,
-    Push,
-    Select,
-    Shuffle,
-    Stack,
-    Stmt,
-    Store,
-    Take,
-    Var,
-    While,
-    children,
-    walk,
-)
 from ..ir.rewrite import expressions, walk_stmts
 from ..source import Span
 
@@ -48,18 +21,18 @@ from ..source import Span
 class Activity:
     """What varies, what is useful, and their intersections; `shadowed` are the global buffers that have a shadow."""
 
-    shadowed: frozenset[Buffer]
-    varied: frozenset[Var | Buffer]
-    useful: frozenset[Var | Buffer]
+    shadowed: frozenset[ir.Buffer]
+    varied: frozenset[ir.Var | ir.Buffer]
+    useful: frozenset[ir.Var | ir.Buffer]
 
-    def __contains__(self, item: Expr | Buffer) -> bool:
+    def __contains__(self, item: ir.Expr | ir.Buffer) -> bool:
         return item in self.varied and item in self.useful
 
-    def has_shadow(self, buffer: Buffer) -> bool:
+    def has_shadow(self, buffer: ir.Buffer) -> bool:
         """Whether the adjoint keeps a shadow of this memory: parameters that were given one, local arrays if they are active."""
         return buffer in self.shadowed or (buffer.length is not None and buffer in self)
 
-    def expression(self, expr: Expr) -> bool:
+    def expression(self, expr: ir.Expr) -> bool:
         """Whether the expression's value is varied through active variables."""
         return any(v in self for v in differentiable(expr))
 
@@ -69,35 +42,35 @@ class Escape:
     """Varied values that are written into memory without a shadow (`buffer`), first at `span`; `returns`: they also come out of it
     again."""
 
-    buffer: Buffer
+    buffer: ir.Buffer
     span: Span | None
     returns: bool
 
 
-def differentiable(expr: Expr, *, steps: bool = True) -> Iterator[Var]:
+def differentiable(expr: ir.Expr, *, steps: bool = True) -> Iterator[ir.Var]:
     """The float Vars on which the expression depends differentiably; without `steps`, those whose derivative is not 0 by the table."""
-    if not expr.type.is_float or (not steps and isinstance(expr, Call) and expr.function in STEPS):
+    if not expr.type.is_float or (not steps and isinstance(expr, ir.Call) and expr.function in STEPS):
         return
-    if isinstance(expr, Var):
+    if isinstance(expr, ir.Var):
         yield expr
-    for child in (expr.then, expr.otherwise) if isinstance(expr, Select) else children(expr):
-        if not (isinstance(expr, Cast) and not child.type.is_float):
+    for child in (expr.then, expr.otherwise) if isinstance(expr, ir.Select) else ir.children(expr):
+        if not (isinstance(expr, ir.Cast) and not child.type.is_float):
             yield from differentiable(child, steps=steps)
 
 
-def activity(kernel: Kernel, active: Iterable[Var | Buffer], *, stopped: Iterable[Buffer] = ()) -> Activity:
+def activity(kernel: ir.Kernel, active: Iterable[ir.Var | ir.Buffer], *, stopped: Iterable[ir.Buffer] = ()) -> Activity:
     """Activity of a kernel whose parameters `active` have shadows; nothing flows out of `stopped` buffers."""
     sources = frozenset(active)
-    shadowed = frozenset(a for a in sources if isinstance(a, Buffer))
+    shadowed = frozenset(a for a in sources if isinstance(a, ir.Buffer))
     flows = tuple(_flows(kernel))
     varied = _closure(sources, ((v, d) for v, d in flows), frozenset(stopped))
     useful = _closure(shadowed, ((d, v) for v, d in flows), frozenset(stopped) - shadowed)
     return Activity(shadowed, varied, useful)
 
 
-def escapes(kernel: Kernel, facts: Activity) -> tuple[Escape, ...]:
+def escapes(kernel: ir.Kernel, facts: Activity) -> tuple[Escape, ...]:
     """Where varied values leave for parameters that have no shadow: gradients that would be dropped."""
-    found: dict[Buffer, Escape] = {}
+    found: dict[ir.Buffer, Escape] = {}
     for stmt in walk_stmts(kernel.body):
         buffer, values = _written(stmt)
         if buffer is None or buffer.length is not None or buffer in facts.shadowed or buffer in found:
@@ -107,19 +80,19 @@ def escapes(kernel: Kernel, facts: Activity) -> tuple[Escape, ...]:
     return tuple(found.values())
 
 
-def connected(kernel: Kernel, facts: Activity) -> bool:
+def connected(kernel: ir.Kernel, facts: Activity) -> bool:
     """Whether some varied value reaches memory that has a shadow: what is written there, or what is there already and is added to, as in
     `y[i] += w[i]`, or compared with, as by an atomic maximum, whatever with."""
 
-    def carries(stmt: Stmt) -> bool:
+    def carries(stmt: ir.Stmt) -> bool:
         buffer, values = _written(stmt)
-        keeps = isinstance(stmt, Accumulate) or (isinstance(stmt, Atomic) and stmt.op != "exch")
+        keeps = isinstance(stmt, ir.Accumulate) or (isinstance(stmt, ir.Atomic) and stmt.op != "exch")
         return buffer in facts.shadowed and (keeps or any(v in facts.varied for value in values for v in differentiable(value)))
 
     return any(map(carries, walk_stmts(kernel.body)))
 
 
-def truncations(kernel: Kernel, facts: Activity) -> Iterator[Stmt]:
+def truncations(kernel: ir.Kernel, facts: Activity) -> Iterator[ir.Stmt]:
     """Statements in which a varied value becomes an integer by a conversion that the user did not write.
 
     What has been rounded to a whole number by a function (`int i = floorf(x)`) has the derivative 0 already: nothing is lost.
@@ -127,8 +100,8 @@ def truncations(kernel: Kernel, facts: Activity) -> Iterator[Stmt]:
     casts = [
         (stmt, expr)
         for stmt in walk_stmts(kernel.body)
-        for expr in (e for top in expressions(stmt) for e in walk(top))
-        if isinstance(expr, Cast) and expr.implicit and expr.type.is_integer
+        for expr in (e for top in expressions(stmt) for e in ir.walk(top))
+        if isinstance(expr, ir.Cast) and expr.implicit and expr.type.is_integer
     ]
     if not any(v in facts.varied for _, expr in casts for v in differentiable(expr.operand)):
         return
@@ -138,76 +111,76 @@ def truncations(kernel: Kernel, facts: Activity) -> Iterator[Stmt]:
             yield stmt
 
 
-def _carrying(kernel: Kernel, facts: Activity) -> frozenset[Var | Buffer]:
+def _carrying(kernel: ir.Kernel, facts: Activity) -> frozenset[ir.Var | ir.Buffer]:
     """What varies with an active parameter otherwise than through functions whose derivative is 0."""
     return _closure(frozenset(p for p in kernel.params if p in facts.varied), _flows(kernel, steps=False), frozenset())
 
 
-def reinterpretations(kernel: Kernel, facts: Activity) -> Iterator[Stmt]:
+def reinterpretations(kernel: ir.Kernel, facts: Activity) -> Iterator[ir.Stmt]:
     """Statements in which the bits of a varied value are read as an integer, unless nobody uses that."""
-    used = {v for stmt in walk_stmts(kernel.body) for e in expressions(stmt) for v in walk(e) if isinstance(v, Var)}
+    used = {v for stmt in walk_stmts(kernel.body) for e in expressions(stmt) for v in ir.walk(e) if isinstance(v, ir.Var)}
     for stmt in walk_stmts(kernel.body):
-        if isinstance(stmt, Let) and stmt.var not in used:
+        if isinstance(stmt, ir.Let) and stmt.var not in used:
             continue
-        for expr in (e for top in expressions(stmt) for e in walk(top)):
-            if isinstance(expr, Call) and expr.function == "bits" and any(v in facts.varied for v in differentiable(expr.arguments[0])):
+        for expr in (e for top in expressions(stmt) for e in ir.walk(top)):
+            if isinstance(expr, ir.Call) and expr.function == "bits" and any(v in facts.varied for v in differentiable(expr.arguments[0])):
                 yield stmt
 
 
-def _written(stmt: Stmt) -> tuple[Buffer | None, tuple[Expr, ...]]:
+def _written(stmt: ir.Stmt) -> tuple[ir.Buffer | None, tuple[ir.Expr, ...]]:
     match stmt:
-        case Store(buffer=b, value=v) | Accumulate(buffer=b, value=v):
+        case ir.Store(buffer=b, value=v) | ir.Accumulate(buffer=b, value=v):
             return b, (v,)
-        case Atomic(buffer=b, operands=operands):
+        case ir.Atomic(buffer=b, operands=operands):
             return b, operands
     return None, ()
 
 
-def _flows(kernel: Kernel, *, steps: bool = True) -> Iterator[tuple[Var | Buffer, Var | Buffer]]:
+def _flows(kernel: ir.Kernel, *, steps: bool = True) -> Iterator[tuple[ir.Var | ir.Buffer, ir.Var | ir.Buffer]]:
     """Pairs (from, to) of differentiable dependence between float variables and float memory; `steps` as for `differentiable`."""
     for stmt in walk_stmts(kernel.body):
         match stmt:
-            case Let(var=var, value=value) | Assign(var=var, value=value):
+            case ir.Let(var=var, value=value) | ir.Assign(var=var, value=value):
                 yield from ((v, var) for v in differentiable(value, steps=steps))
-            case Load(var=var, buffer=buffer) | Take(var=var, buffer=buffer) if var.type.is_float:
+            case ir.Load(var=var, buffer=buffer) | ir.Take(var=var, buffer=buffer) if var.type.is_float:
                 yield buffer, var
-            case Push(stack=stack, values=values):
+            case ir.Push(stack=stack, values=values):
                 yield from ((v, _field(stack, i)) for i, value in enumerate(values) for v in differentiable(value, steps=steps))
-            case Pop(stack=stack, vars=popped):
+            case ir.Pop(stack=stack, vars=popped):
                 yield from ((_field(stack, i), v) for i, v in enumerate(popped))
-            case Store(buffer=buffer, value=value) | Accumulate(buffer=buffer, value=value):
+            case ir.Store(buffer=buffer, value=value) | ir.Accumulate(buffer=buffer, value=value):
                 yield from ((v, buffer) for v in differentiable(value, steps=steps))
-            case Atomic(var=result, buffer=buffer, operands=operands) if buffer.element.is_float:
+            case ir.Atomic(var=result, buffer=buffer, operands=operands) if buffer.element.is_float:
                 yield from ((v, buffer) for o in operands for v in differentiable(o, steps=steps))
                 if result is not None:
                     yield buffer, result
-            case Shuffle(var=var, value=value):
+            case ir.Shuffle(var=var, value=value):
                 yield from ((v, var) for v in differentiable(value, steps=steps))
-            case If(merges=merges):
+            case ir.If(merges=merges):
                 yield from _merge_flows(merges, steps)
-            case For(carried=carried) | While(carried=carried):
+            case ir.For(carried=carried) | ir.While(carried=carried):
                 yield from _carried_flows(carried, steps)
 
 
-def _field(stack: Stack, index: int) -> Var:
+def _field(stack: ir.Stack, index: int) -> ir.Var:
     """A stand-in for what lies in one field of a stack."""
-    return Var(f"{stack.name}[{index}]", stack.fields[index][1], -stack.uid)
+    return ir.Var(f"{stack.name}[{index}]", stack.fields[index][1], -stack.uid)
 
 
-def _merge_flows(merges: tuple[Merge, ...], steps: bool) -> Iterator[tuple[Var, Var]]:
+def _merge_flows(merges: tuple[ir.Merge, ...], steps: bool) -> Iterator[tuple[ir.Var, ir.Var]]:
     for m in merges:
         yield from ((v, m.var) for side in (m.then, m.otherwise) for v in differentiable(side, steps=steps))
 
 
-def _carried_flows(carried: tuple[Carried, ...], steps: bool) -> Iterator[tuple[Var, Var]]:
+def _carried_flows(carried: tuple[ir.Carried, ...], steps: bool) -> Iterator[tuple[ir.Var, ir.Var]]:
     for c in carried:
         yield from ((v, target) for side in (c.init, c.next) for v in differentiable(side, steps=steps) for target in (c.var, c.result))
 
 
 def _closure(
-    start: frozenset[Var | Buffer], edges: Iterator[tuple[Var | Buffer, Var | Buffer]], blocked: frozenset[Buffer]
-) -> frozenset[Var | Buffer]:
-    graph: dict[Var | Buffer, list[Var | Buffer]] = {}
+    start: frozenset[ir.Var | ir.Buffer], edges: Iterator[tuple[ir.Var | ir.Buffer, ir.Var | ir.Buffer]], blocked: frozenset[ir.Buffer]
+) -> frozenset[ir.Var | ir.Buffer]:
+    graph: dict[ir.Var | ir.Buffer, list[ir.Var | ir.Buffer]] = {}
     for a, b in edges:
         graph.setdefault(a, []).append(b)
     seen = set(start)

@@ -10,49 +10,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ..errors import UnsupportedError
+from ..ir import nodes as ir
 from ..ir.atomics import EXTREMA
-from ..ir.nodes import (  # fmt: skip
-    Accumulate,
-    Atomic,
-    Binary,
-    Buffer,
-    Call,
-    Cast,
-    Constant,
-    Expr,
-    How,
-    If,
-    Kernel,
-    Let,
-    Load,
-    Stmt,
-    Store,
-    Unary,
-    Var,
-)
 from ..ir.rewrite import walk_stmts
 from ..ir.types import Space
 from .activity import Activity
 from .to_be_recorded import Access, Order
 
 
-def check(kernel: Kernel, facts: Activity, *, forward: bool = False) -> None:
+def check(kernel: ir.Kernel, facts: Activity, *, forward: bool = False) -> None:
     """UnsupportedError where an adjoint would not be right; or with `forward` tangents, which shared arrays get at each barrier."""
     for memory in _memories(kernel, facts):
         memory.run(last_only=not forward or memory.buffer.length is None)
 
 
-def mixed(kernel: Kernel, facts: Activity) -> dict[int, int]:
+def mixed(kernel: ir.Kernel, facts: Activity) -> dict[int, int]:
     """The atomic operations on arrays with shadows that would leave different things behind in a different order, if they met: by their
     ids, with a number that those which may meet share."""
     return {key: n for memory in _memories(kernel, facts) if memory.buffer.length is None for key, n in memory.mixed().items()}
 
 
-def _memories(kernel: Kernel, facts: Activity) -> Iterator[_Check]:
+def _memories(kernel: ir.Kernel, facts: Activity) -> Iterator[_Check]:
     if not any(_is_special(s) for s in walk_stmts(kernel.body)):
         return
     order = Order(kernel)
-    lets = {s.var: s.value for s in walk_stmts(kernel.body) if isinstance(s, Let)}
+    lets = {s.var: s.value for s in walk_stmts(kernel.body) if isinstance(s, ir.Let)}
     for buffer in dict.fromkeys(a.buffer for a in order.accesses):
         accesses = [a for a in order.accesses if a.buffer == buffer]
         if facts.has_shadow(buffer) and any(_is_special(a.stmt) for a in accesses):
@@ -62,28 +44,28 @@ def _memories(kernel: Kernel, facts: Activity) -> Iterator[_Check]:
 _SPOKEN = {"max": "maximum", "min": "minimum", "exch": "exchange", "add": "addition", "sub": "addition"}
 
 
-def spoken(stmt: Stmt) -> str:
+def spoken(stmt: ir.Stmt) -> str:
     """What a user calls an atomic operation."""
-    op = stmt.op if isinstance(stmt, Atomic) else "add"
+    op = stmt.op if isinstance(stmt, ir.Atomic) else "add"
     return _SPOKEN.get(op[-3:] if op in EXTREMA else op, f"'{op}'")
 
 
-def _is_special(stmt: Stmt) -> bool:
-    return isinstance(stmt, Atomic) and (stmt.op in EXTREMA or stmt.op == "exch")
+def _is_special(stmt: ir.Stmt) -> bool:
+    return isinstance(stmt, ir.Atomic) and (stmt.op in EXTREMA or stmt.op == "exch")
 
 
-def check_tangents(kernel: Kernel, facts: Activity) -> None:
+def check_tangents(kernel: ir.Kernel, facts: Activity) -> None:
     """UnsupportedError where forward mode needs, within the launch, a tangent of memory that is known only after it."""
-    if not any(isinstance(s, Atomic) and s.op in EXTREMA for s in walk_stmts(kernel.body)):
+    if not any(isinstance(s, ir.Atomic) and s.op in EXTREMA for s in walk_stmts(kernel.body)):
         return
     order = Order(kernel)
     for access in order.accesses:
-        if not isinstance(access.stmt, Load) or access.stmt.var not in facts or access.buffer.length is not None:
+        if not isinstance(access.stmt, ir.Load) or access.stmt.var not in facts or access.buffer.length is not None:
             continue
         for other in order.accesses:
             if (
                 other.buffer == access.buffer
-                and isinstance(other.stmt, Atomic)
+                and isinstance(other.stmt, ir.Atomic)
                 and other.stmt.op in EXTREMA
                 and order.before(other, access)
             ):
@@ -97,7 +79,7 @@ def check_tangents(kernel: Kernel, facts: Activity) -> None:
 class _Check:
     """One memory's accesses."""
 
-    def __init__(self, order: Order, facts: Activity, lets: Mapping[Var, Expr], buffer: Buffer, accesses: list[Access]) -> None:
+    def __init__(self, order: Order, facts: Activity, lets: Mapping[ir.Var, ir.Expr], buffer: ir.Buffer, accesses: list[Access]) -> None:
         self.order = order
         self.facts = facts
         self.lets = lets
@@ -111,25 +93,27 @@ class _Check:
             if _is_special(a.stmt):
                 self.result(a)
         for a in self.accesses if last_only else ():
-            if isinstance(a.stmt, Store) or (isinstance(a.stmt, Accumulate) and a.stmt.how is How.PLAIN):
+            if isinstance(a.stmt, ir.Store) or (isinstance(a.stmt, ir.Accumulate) and a.stmt.how is ir.How.PLAIN):
                 self.store(a)
-            elif isinstance(a.stmt, Load) and a.stmt.var in self.facts:
+            elif isinstance(a.stmt, ir.Load) and a.stmt.var in self.facts:
                 self.load(a)
 
     @property
     def extrema(self) -> Iterator[Access]:
-        return (a for a in self.accesses if isinstance(a.stmt, Atomic) and a.stmt.op in EXTREMA)
+        return (a for a in self.accesses if isinstance(a.stmt, ir.Atomic) and a.stmt.op in EXTREMA)
 
     @property
     def atomics(self) -> Iterator[Access]:
-        return (a for a in self.accesses if isinstance(a.stmt, Atomic) or (isinstance(a.stmt, Accumulate) and a.stmt.how is How.ATOMIC))
+        return (
+            a for a in self.accesses if isinstance(a.stmt, ir.Atomic) or (isinstance(a.stmt, ir.Accumulate) and a.stmt.how is ir.How.ATOMIC)
+        )
 
     def kind(self, access: Access) -> str:
         """Operations of one kind may come in any order."""
-        if not isinstance(access.stmt, Atomic) or access.stmt.op in ("add", "sub"):
+        if not isinstance(access.stmt, ir.Atomic) or access.stmt.op in ("add", "sub"):
             return "add"
         op = access.stmt.op
-        directions = {self.direction(a) for a in self.atomics if isinstance(a.stmt, Atomic) and a.stmt.op == op}
+        directions = {self.direction(a) for a in self.atomics if isinstance(a.stmt, ir.Atomic) and a.stmt.op == op}
         return (directions.pop() if len(directions) == 1 else "") or op
 
     def mixed(self) -> dict[int, int]:
@@ -156,7 +140,7 @@ class _Check:
     def direction(self, access: Access) -> str:
         """'up' or 'down' if the operation keeps the greater or less number; '' if it is not known to: bits have the order of the numbers
         only for numbers that are not negative, and the opposite order for negative ones."""
-        assert isinstance(access.stmt, Atomic)
+        assert isinstance(access.stmt, ir.Atomic)
         op = access.stmt.op
         if op not in EXTREMA:
             return ""
@@ -167,45 +151,45 @@ class _Check:
             return ""
         return "up" if op in ("imax", "umin") else "down"
 
-    def sign(self, access: Access, value: Expr) -> str:
+    def sign(self, access: Access, value: ir.Expr) -> str:
         """What an If around the operation says of its number's sign."""
         for stmt, branch in reversed(access.path):
-            if isinstance(stmt, If):
+            if isinstance(stmt, ir.If):
                 found = self.said(stmt.condition, value, branch == 0)
                 if found:
                     return found
         return ""
 
-    def said(self, condition: Expr, value: Expr, holds: bool) -> str:
+    def said(self, condition: ir.Expr, value: ir.Expr, holds: bool) -> str:
         condition = self.named(condition)
         match condition:
-            case Unary(op="!", operand=inner):
+            case ir.Unary(op="!", operand=inner):
                 return self.said(inner, value, not holds)
-            case Cast(operand=inner) if inner.type.kind == "bool":
+            case ir.Cast(operand=inner) if inner.type.kind == "bool":
                 return self.said(inner, value, holds)
-            case Call(function="signbit", arguments=(x,)) if self.same(x, value):
+            case ir.Call(function="signbit", arguments=(x,)) if self.same(x, value):
                 return "negative" if holds else "positive"
-            case Binary(op=op, left=x, right=Constant(value=0)) if self.same(x, value) or self.is_bits(x, value):
+            case ir.Binary(op=op, left=x, right=ir.Constant(value=0)) if self.same(x, value) or self.is_bits(x, value):
                 if op in ("<", ">="):
                     return "negative" if holds == (op == "<") else "positive"
                 if op == ">" and holds:
                     return "positive"
         return ""
 
-    def same(self, x: Expr, value: Expr) -> bool:
+    def same(self, x: ir.Expr, value: ir.Expr) -> bool:
         return self.named(x) == self.named(value)
 
-    def is_bits(self, x: Expr, value: Expr) -> bool:
+    def is_bits(self, x: ir.Expr, value: ir.Expr) -> bool:
         x = self.named(x)
-        return isinstance(x, Call) and x.function == "bits" and x.type.is_signed and self.same(x.arguments[0], value)
+        return isinstance(x, ir.Call) and x.function == "bits" and x.type.is_signed and self.same(x.arguments[0], value)
 
-    def named(self, expr: Expr) -> Expr:
-        while isinstance(expr, Var) and expr in self.lets:
+    def named(self, expr: ir.Expr) -> ir.Expr:
+        while isinstance(expr, ir.Var) and expr in self.lets:
             expr = self.lets[expr]
         return expr
 
     def result(self, access: Access) -> None:
-        assert isinstance(access.stmt, Atomic)
+        assert isinstance(access.stmt, ir.Atomic)
         name, op = self.buffer.name, access.stmt.op
         if op == "exch" and self.buffer.space is Space.SHARED:
             raise UnsupportedError(

@@ -16,31 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ir.nodes import (
-    Accumulate,
-    Atomic,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Cast,
-    Constant,
-    Expr,
-    For,
-    If,
-    Kernel,
-    LaunchIndex,
-    Let,
-    Load,
-    Select,
-    Stmt,
-    Store,
-    Take,
-    Unary,
-    Var,
-    While,
-    children,
-)
+from ..ir import nodes as ir
 from ..ir.rewrite import blocks, defined, walk_stmts
 from ..ir.types import Scalar
 from .injectivity import Launch, limits
@@ -55,12 +31,12 @@ class Unproved(Exception):
     """A load may see what its iteration has not stored."""
 
 
-def covered(kernel: Kernel, loop: For | While, buffer: Buffer, launch: Launch) -> bool:
+def covered(kernel: ir.Kernel, loop: ir.For | ir.While, buffer: ir.Buffer, launch: Launch) -> bool:
     """Whether, in this launch, every iteration of the loop stores each element of the shared array before it may load it."""
     return any(_shown(_Walk(buffer, launch, apart), kernel, loop) for apart in (False, True))
 
 
-def _shown(walk: _Walk, kernel: Kernel, loop: For | While) -> bool:
+def _shown(walk: _Walk, kernel: ir.Kernel, loop: ir.For | ir.While) -> bool:
     try:
         walk.up_to(kernel.body, loop)
     except Unproved:
@@ -72,10 +48,10 @@ def _shown(walk: _Walk, kernel: Kernel, loop: For | While) -> bool:
 class _Walk:
     """`apart`: the iterations are told from each other. An array of threads is `all` in shape, or goes with it: iterations, threads."""
 
-    buffer: Buffer
+    buffer: ir.Buffer
     launch: Launch
     apart: bool = False
-    known: dict[Var, Array] = field(default_factory=dict)
+    known: dict[ir.Var, Array] = field(default_factory=dict)
     steps: int = 0
 
     def __post_init__(self) -> None:
@@ -94,7 +70,7 @@ class _Walk:
 
     # --- before the loop -------------------------------------------------------------------------------------------------------------
 
-    def up_to(self, block: Block, loop: Stmt) -> bool:
+    def up_to(self, block: ir.Block, loop: ir.Stmt) -> bool:
         """Collects what is known on the way to the loop, then runs one iteration of it; whether it was met."""
         for stmt in block:
             if stmt is loop:
@@ -102,14 +78,14 @@ class _Walk:
                 return True
             if any(any(s is loop for s in walk_stmts(inner)) for inner in blocks(stmt)):
                 return any(self.up_to(inner, loop) for inner in blocks(stmt))
-            if isinstance(stmt, Let):
+            if isinstance(stmt, ir.Let):
                 self.let(stmt)
         return False
 
-    def iterate(self, loop: Stmt) -> None:
+    def iterate(self, loop: ir.Stmt) -> None:
         """Runs an iteration of the loop, whichever it is, or each of them."""
         if self.apart:
-            if not isinstance(loop, For) or loop.backward:
+            if not isinstance(loop, ir.For) or loop.backward:
                 raise Unproved
             positions = self.positions(loop)
             self.begin(len(positions))
@@ -118,7 +94,7 @@ class _Walk:
         for inner in blocks(loop):
             self.block(inner, self.all, self.all)
 
-    def positions(self, loop: For) -> Array:
+    def positions(self, loop: ir.For) -> Array:
         """The values of the loop's variable. Unproved if they are not known, not the same for all threads, or too many."""
         given = [self.value(e) for e in (loop.start, loop.stop, loop.step)]
         if any(g is None or g.size != 1 for g in given):
@@ -130,52 +106,52 @@ class _Walk:
 
     # --- an iteration ----------------------------------------------------------------------------------------------------------------
 
-    def block(self, block: Block, may: Array, must: Array) -> None:
+    def block(self, block: ir.Block, may: Array, must: Array) -> None:
         """Runs statements for the threads that may, and those that surely do."""
         for stmt in block:
             self.stmt(stmt, may, must)
 
-    def stmt(self, stmt: Stmt, may: Array, must: Array) -> None:
+    def stmt(self, stmt: ir.Stmt, may: Array, must: Array) -> None:
         match stmt:
-            case Let():
+            case ir.Let():
                 self.let(stmt)
-            case Load(buffer=b, index=i) if b == self.buffer:
+            case ir.Load(buffer=b, index=i) if b == self.buffer:
                 self.load(i, may)
-            case Store(buffer=b, index=i) if b == self.buffer:
+            case ir.Store(buffer=b, index=i) if b == self.buffer:
                 self.store(i, must)
-            case Accumulate(buffer=b, index=i) if b == self.buffer:
+            case ir.Accumulate(buffer=b, index=i) if b == self.buffer:
                 self.load(i, may)
-            case Atomic(buffer=b, index=i, var=old) if b == self.buffer:
+            case ir.Atomic(buffer=b, index=i, var=old) if b == self.buffer:
                 self.load(i, may)
                 if old is not None:
                     self.known.pop(old, None)
-            case Take(buffer=b) if b == self.buffer:
+            case ir.Take(buffer=b) if b == self.buffer:
                 raise Unproved
-            case If():
+            case ir.If():
                 self.branch(stmt, may, must)
-            case For():
+            case ir.For():
                 self.counted(stmt, may, must)
-            case While():
+            case ir.While():
                 self.somehow(stmt, self.followed(stmt, may, must) if self.apart else may)
             case _:
                 for v in defined(stmt):
                     self.known.pop(v, None)
 
-    def let(self, stmt: Let) -> None:
+    def let(self, stmt: ir.Let) -> None:
         value = self.value(stmt.value)
         if value is None:
             self.known.pop(stmt.var, None)
         else:
             self.known[stmt.var] = value
 
-    def load(self, index: Expr, may: Array) -> None:
+    def load(self, index: ir.Expr, may: Array) -> None:
         at = self.value(index)
         if self.stored.all():
             return  # wherever it is, if it is inside
         if at is None or not self.inside(at, may) or not self.stored[self.rows[may], self.spread(at)[may]].all():
             raise Unproved
 
-    def store(self, index: Expr, must: Array) -> None:
+    def store(self, index: ir.Expr, must: Array) -> None:
         at = self.value(index)
         if at is not None and self.inside(at, must):
             self.stored[self.rows[must], self.spread(at)[must]] = True
@@ -187,7 +163,7 @@ class _Walk:
     def spread(self, value: Array) -> Array:
         return np.broadcast_to(value, self.all.shape)
 
-    def branch(self, stmt: If, may: Array, must: Array) -> None:
+    def branch(self, stmt: ir.If, may: Array, must: Array) -> None:
         condition = self.value(stmt.condition)
         if condition is None:
             sides = ((stmt.then, may, ~self.all), (stmt.otherwise, may, ~self.all))
@@ -204,7 +180,7 @@ class _Walk:
             else:
                 self.known[m.var] = np.where(condition != 0, a, b)
 
-    def counted(self, loop: For, may: Array, must: Array) -> None:
+    def counted(self, loop: ir.For, may: Array, must: Array) -> None:
         start, stop, step = (self.value(e) for e in (loop.start, loop.stop, loop.step))
         self.forget(loop)
         if start is None or stop is None or step is None or (step == 0).any() or loop.backward:
@@ -227,7 +203,7 @@ class _Walk:
         if self.steps > STEPS or (self.apart and self.steps * self.all.size > WORK):
             raise Unproved
 
-    def followed(self, loop: While, may: Array, must: Array) -> Array:
+    def followed(self, loop: ir.While, may: Array, must: Array) -> Array:
         """Executes the loop as long as its condition is known; the threads that may still be in it."""
         state = {c: self.value(c.init) for c in loop.carried}
         while may.any():
@@ -243,7 +219,7 @@ class _Walk:
             state = {c: _moved(may, self.value(c.next), before) for c, before in state.items()}
         return may
 
-    def somehow(self, loop: While, may: Array) -> None:
+    def somehow(self, loop: ir.While, may: Array) -> None:
         """Executes the loop without knowing anything of the iteration, for the threads that may come to it."""
         self.forget(loop)
         if may.any():
@@ -251,18 +227,18 @@ class _Walk:
             self.block(loop.body, may, ~self.all)
             self.forget(loop)
 
-    def forget(self, loop: For | While) -> None:
+    def forget(self, loop: ir.For | ir.While) -> None:
         """What a loop carries and defines is not known."""
         names = {v for c in loop.carried for v in (c.var, c.result)}
         names |= {v for inner in blocks(loop) for s in walk_stmts(inner) for v in defined(s)}
-        if isinstance(loop, While):
+        if isinstance(loop, ir.While):
             names |= {v for v in (loop.counter, loop.count) if v is not None}
         for v in names:
             self.known.pop(v, None)
 
     # --- values ----------------------------------------------------------------------------------------------------------------------
 
-    def value(self, expr: Expr) -> Array | None:
+    def value(self, expr: ir.Expr) -> Array | None:
         """An integer or bool for each thread (or one for all); None if it is not known, or would leave its type."""
         if expr.type.is_float:
             return None
@@ -272,25 +248,25 @@ class _Walk:
         low, high = limits(expr.type)
         return found if ((found >= low) & (found <= high)).all() else None
 
-    def _value(self, expr: Expr) -> Array | None:
+    def _value(self, expr: ir.Expr) -> Array | None:
         match expr:
-            case Constant(value=v):
+            case ir.Constant(value=v):
                 return np.array([int(v)], np.int64) if abs(int(v)) < 1 << 40 else None
-            case Var():
+            case ir.Var():
                 return self.known.get(expr)
-            case LaunchIndex(name="threadIdx", axis=axis):
+            case ir.LaunchIndex(name="threadIdx", axis=axis):
                 return self.index[axis]
-            case LaunchIndex(name="blockDim" | "gridDim" as name, axis=axis):
+            case ir.LaunchIndex(name="blockDim" | "gridDim" as name, axis=axis):
                 extents = self.launch.block if name == "blockDim" else self.launch.grid
                 return np.array([extents["xyz".index(axis)]], np.int64)
-            case Cast(operand=a, type=t):
+            case ir.Cast(operand=a, type=t):
                 return self._cast(a, t)
-        parts = [self.value(c) for c in children(expr)]
+        parts = [self.value(c) for c in ir.children(expr)]
         if not parts or any(p is None for p in parts):
             return None
         return _operate(expr, [p for p in parts if p is not None])
 
-    def _cast(self, operand: Expr, kind: Scalar) -> Array | None:
+    def _cast(self, operand: ir.Expr, kind: Scalar) -> Array | None:
         value = self.value(operand)
         if value is None or kind.is_float:
             return None
@@ -308,19 +284,19 @@ def _moved(threads: Array, after: Array | None, before: Array | None) -> Array |
     return None if after is None or before is None else np.where(threads, after, before)
 
 
-def _operate(expr: Expr, parts: list[Array]) -> Array | None:
+def _operate(expr: ir.Expr, parts: list[Array]) -> Array | None:
     match expr:
-        case Unary(op="-"):
+        case ir.Unary(op="-"):
             return -parts[0]
-        case Unary(op="!"):
+        case ir.Unary(op="!"):
             return 1 - parts[0]
-        case Call(function="min"):
+        case ir.Call(function="min"):
             return np.minimum(*parts)
-        case Call(function="max"):
+        case ir.Call(function="max"):
             return np.maximum(*parts)
-        case Select():
+        case ir.Select():
             return np.where(parts[0] != 0, parts[1], parts[2])
-        case Binary(op=op):
+        case ir.Binary(op=op):
             return _binary(op, *parts)
     return None
 

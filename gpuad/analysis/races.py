@@ -14,26 +14,7 @@ import operator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ..ir.nodes import (
-    Accumulate,
-    Atomic,
-    Binary,
-    Buffer,
-    Cast,
-    Constant,
-    Expr,
-    For,
-    How,
-    If,
-    Kernel,
-    Load,
-    Stmt,
-    Store,
-    Take,
-    Unary,
-    Var,
-    While,
-)
+from ..ir import nodes as ir
 from ..ir.rewrite import walk_stmts
 from ..ir.types import BOOL
 from .block_conflicts import blocks_meet
@@ -46,15 +27,15 @@ from .uniformity import common, is_common
 class Race:
     """A thread reads (`read`) what another writes (`write`) in the same launch."""
 
-    read: Stmt
-    write: Stmt
-    buffer: Buffer
+    read: ir.Stmt
+    write: ir.Stmt
+    buffer: ir.Buffer
 
 
-def proved_race(kernel: Kernel, launch: Launch) -> Race | None:
+def proved_race(kernel: ir.Kernel, launch: Launch) -> Race | None:
     """A race that surely happens in the launch, or None if none is certain."""
     facts = replay(kernel)
-    loads = frozenset(id(a.stmt) for a in facts.accesses if isinstance(a.stmt, Load))
+    loads = frozenset(id(a.stmt) for a in facts.accesses if isinstance(a.stmt, ir.Load))
     walk = Certain(launch, frozenset(b for b in facts.written if b.length is None), loads if facts.parted else facts.entry)
     walk.run(kernel.body)
     alike = _common_stores(kernel) if facts.parted else frozenset()
@@ -77,23 +58,23 @@ def _meet(write: Reach, read: Reach, launch: Launch) -> bool:
     return surely or _hits(write, read, launch) or _crosses(write, read, launch)
 
 
-def _common_stores(kernel: Kernel) -> frozenset[int]:
+def _common_stores(kernel: ir.Kernel) -> frozenset[int]:
     """The ids of stores of a value that may be the same in all threads: whoever reads it, it is the same."""
     known = common(kernel, lambda load: True)
-    return frozenset(id(s) for s in walk_stmts(kernel.body) if isinstance(s, Store) and is_common(s.value, known))
+    return frozenset(id(s) for s in walk_stmts(kernel.body) if isinstance(s, ir.Store) and is_common(s.value, known))
 
 
 @dataclass(frozen=True)
 class Extent:
     """A write that surely reaches elements from `low` to `high` of a pointer's memory, both included."""
 
-    stmt: Stmt
-    buffer: Buffer
+    stmt: ir.Stmt
+    buffer: ir.Buffer
     low: int
     high: int
 
 
-def sure_extents(kernel: Kernel, launch: Launch) -> tuple[Extent, ...]:
+def sure_extents(kernel: ir.Kernel, launch: Launch) -> tuple[Extent, ...]:
     """How far the writes to parameters that are executed for certain surely reach."""
     walk = Certain(launch, frozenset(kernel.buffers), frozenset())
     try:
@@ -104,15 +85,15 @@ def sure_extents(kernel: Kernel, launch: Launch) -> tuple[Extent, ...]:
     return whole + tuple(walk.dealt)
 
 
-def sure_access(kernel: Kernel, launch: Launch, buffer: Buffer) -> Stmt | None:
+def sure_access(kernel: ir.Kernel, launch: Launch, buffer: ir.Buffer) -> ir.Stmt | None:
     """An access to a buffer that is executed for certain, wherever it reaches."""
-    walk = _Executed(launch, frozenset({buffer}), frozenset(id(s) for s in walk_stmts(kernel.body) if isinstance(s, Load)))
+    walk = _Executed(launch, frozenset({buffer}), frozenset(id(s) for s in walk_stmts(kernel.body) if isinstance(s, ir.Load)))
     with contextlib.suppress(Unknown):
         walk.run(kernel.body)
     return next((stmt for stmt, _ in (*walk.reads, *walk.writes, *walk.additions)), None)
 
 
-def sure_writes(kernel: Kernel, launch: Launch, buffer: Buffer) -> list[Reach]:
+def sure_writes(kernel: ir.Kernel, launch: Launch, buffer: ir.Buffer) -> list[Reach]:
     """The stores to a buffer that are executed for certain, with exactly what they reach."""
     walk = Certain(launch, frozenset({buffer}), frozenset())
     try:
@@ -120,7 +101,9 @@ def sure_writes(kernel: Kernel, launch: Launch, buffer: Buffer) -> list[Reach]:
     except Unknown:
         return []
     return [
-        reach for write, reach in walk.writes if isinstance(write, Store) and all(d.kind in ("global", "loop") for d, _ in reach.form.terms)
+        reach
+        for write, reach in walk.writes
+        if isinstance(write, ir.Store) and all(d.kind in ("global", "loop") for d, _ in reach.form.terms)
     ]
 
 
@@ -138,48 +121,48 @@ class Certain(Walk):
     """Collects the stores, and the loads of what was there before, that are executed for certain. `dealt`: how far writes reach in loops
     that deal out numbers to threads, of which not every thread makes the last iteration."""
 
-    def __init__(self, launch: Launch, wanted: frozenset[Buffer], entry: frozenset[int]) -> None:
+    def __init__(self, launch: Launch, wanted: frozenset[ir.Buffer], entry: frozenset[int]) -> None:
         super().__init__(launch, wanted)
         self.entry = entry
         self.certain = True
-        self.writes: list[tuple[Store | Accumulate, Reach]] = []
-        self.additions: list[tuple[Accumulate | Atomic, Reach]] = []  # atomic ones, and other atomic operations
-        self.reads: list[tuple[Load, Reach]] = []
+        self.writes: list[tuple[ir.Store | ir.Accumulate, Reach]] = []
+        self.additions: list[tuple[ir.Accumulate | ir.Atomic, Reach]] = []  # atomic ones, and other atomic operations
+        self.reads: list[tuple[ir.Load, Reach]] = []
         self.dealt: list[Extent] = []
         self.dealing: Dealt | None = None  # the loop around that makes what is in it uncertain, if nothing else does
 
-    def stmt(self, stmt: Stmt, ranges: Ranges) -> None:
-        if self.dealing is not None and isinstance(stmt, Store | Accumulate | Atomic) and stmt.buffer in self.wanted:
+    def stmt(self, stmt: ir.Stmt, ranges: Ranges) -> None:
+        if self.dealing is not None and isinstance(stmt, ir.Store | ir.Accumulate | ir.Atomic) and stmt.buffer in self.wanted:
             self.note_dealt(self.dealing, stmt, ranges)
         match stmt:
-            case Load(buffer=b, index=i) if b in self.wanted:
+            case ir.Load(buffer=b, index=i) if b in self.wanted:
                 if self.certain and id(stmt) in self.entry:
                     self.note(self.reads, stmt, i, ranges)
-            case Store(buffer=b, index=i) | Accumulate(buffer=b, index=i) if b in self.wanted:
-                if self.certain and (isinstance(stmt, Store) or stmt.how is How.PLAIN):
+            case ir.Store(buffer=b, index=i) | ir.Accumulate(buffer=b, index=i) if b in self.wanted:
+                if self.certain and (isinstance(stmt, ir.Store) or stmt.how is ir.How.PLAIN):
                     self.note(self.writes, stmt, i, ranges)
                 elif self.certain:
                     self.note(self.additions, stmt, i, ranges)
-            case Atomic(buffer=b, index=i) if b in self.wanted and self.certain:
+            case ir.Atomic(buffer=b, index=i) if b in self.wanted and self.certain:
                 self.note(self.additions, stmt, i, ranges)
-            case Accumulate() | Atomic() | Take():
+            case ir.Accumulate() | ir.Atomic() | ir.Take():
                 pass  # atomics race with nobody, and what is not certain is of no use here
-            case If(condition=c, then=a, otherwise=z):
+            case ir.If(condition=c, then=a, otherwise=z):
                 for side, holds in ((a, True), (z, False)):
                     inner = narrowed(ranges, self.constraints(c, holds, ranges), self.launch)
                     self.within(self.expressed(c, holds, ranges), lambda s=side, r=inner: self.side(s, r))
-            case While():
+            case ir.While():
                 self.within(False, lambda: super(Certain, self).stmt(stmt, ranges))
             case _:
                 super().stmt(stmt, ranges)
 
-    def note(self, found: list, stmt: Stmt, index: Expr, ranges: Ranges) -> None:  # type: ignore[type-arg]
+    def note(self, found: list, stmt: ir.Stmt, index: ir.Expr, ranges: Ranges) -> None:  # type: ignore[type-arg]
         try:
             found.append((stmt, Reach(canonical(self.form(index, ranges), self.launch), ranges)))
         except Unknown:
             return
 
-    def note_dealt(self, dealing: Dealt, stmt: Store | Accumulate | Atomic, ranges: Ranges) -> None:
+    def note_dealt(self, dealing: Dealt, stmt: ir.Store | ir.Accumulate | ir.Atomic, ranges: Ranges) -> None:
         """How far a write in such a loop reaches, if its index is a multiple of the loop's variable beside what hangs on no thread."""
         try:
             form = canonical(self.form(stmt.index, ranges), self.launch)
@@ -198,12 +181,12 @@ class Certain(Walk):
         action()
         self.certain, self.dealing = before
 
-    def loop_body(self, stmt: For, ranges: Ranges, last: int) -> None:
+    def loop_body(self, stmt: ir.For, ranges: Ranges, last: int) -> None:
         even = 0 <= last < UNBOUNDED and self.even(stmt, ranges)
         dealing = self.dealt_out(stmt, ranges) if self.certain and not even and 0 <= last < UNBOUNDED else None
         self.within(even, lambda: super(Certain, self).loop_body(stmt, ranges, last), dealing)
 
-    def dealt_out(self, stmt: For, ranges: Ranges) -> Dealt | None:
+    def dealt_out(self, stmt: ir.For, ranges: Ranges) -> Dealt | None:
         """What a loop over a grid deals out, `for (k = global index; k < n; k += number of threads)`, if every thread enters it."""
         counter = canonical(self.counters[-1][0], self.launch)
         threads, loops = ([(d, c) for d, c in counter.terms if d.is_thread is is_thread] for is_thread in (True, False))
@@ -220,7 +203,7 @@ class Certain(Walk):
         start = counter.constant + pace * first
         return Dealt(counter, digit, start, start + (high - 1 - start) // pace * pace) if start < high else None
 
-    def even(self, stmt: For, ranges: Ranges) -> bool:
+    def even(self, stmt: ir.For, ranges: Ranges) -> bool:
         """Whether all threads run the loop equally often."""
         try:
             low, high = interval(self.form(stmt.stop, ranges) + self.form(stmt.start, ranges).scaled(-1), ranges)
@@ -229,29 +212,29 @@ class Certain(Walk):
             return False
         return low == high or (not step.terms and step.constant != 0 and -(-low // step.constant) == -(-high // step.constant))
 
-    def expressed(self, condition: Expr, holds: bool, ranges: Ranges) -> bool:
+    def expressed(self, condition: ir.Expr, holds: bool, ranges: Ranges) -> bool:
         """Whether the ranges say all that the condition says."""
         match condition:
-            case Var() if condition in self.bools:
+            case ir.Var() if condition in self.bools:
                 return self.expressed(self.bools[condition], holds, ranges)
-            case Var() if condition in self.forms:
+            case ir.Var() if condition in self.forms:
                 return bool(self.forms[condition].constant) is holds
-            case Cast(operand=a) if a.type.is_integer and condition.type == BOOL:
-                return self.expressed(Binary("!=", a, Constant(0, a.type), BOOL), holds, ranges)
-            case Unary(op="!", operand=a):
+            case ir.Cast(operand=a) if a.type.is_integer and condition.type == BOOL:
+                return self.expressed(ir.Binary("!=", a, ir.Constant(0, a.type), BOOL), holds, ranges)
+            case ir.Unary(op="!", operand=a):
                 return self.expressed(a, not holds, ranges)
-            case Binary(op="&&", left=a, right=b) if holds:
+            case ir.Binary(op="&&", left=a, right=b) if holds:
                 return self.expressed(a, True, ranges) and self.expressed(b, True, ranges)
-            case Binary(op="||", left=a, right=b) if not holds:
+            case ir.Binary(op="||", left=a, right=b) if not holds:
                 return self.expressed(a, False, ranges) and self.expressed(b, False, ranges)
-            case Binary(op=op, left=a, right=b) if op in _COMPARED and (known := self.difference(a, b, ranges)) is not None:
+            case ir.Binary(op=op, left=a, right=b) if op in _COMPARED and (known := self.difference(a, b, ranges)) is not None:
                 return _COMPARED[op](known, 0) is holds
-            case Binary():
+            case ir.Binary():
                 found = self.constraints(condition, holds, ranges)
                 return bool(found) and all(self.shown(canonical(form, self.launch)) for form, _ in found)
         return False
 
-    def difference(self, a: Expr, b: Expr, ranges: Ranges) -> int | None:
+    def difference(self, a: ir.Expr, b: ir.Expr, ranges: Ranges) -> int | None:
         """The difference of two numbers where it is one."""
         try:
             form = self.form(a, ranges) + self.form(b, ranges).scaled(-1)
@@ -267,7 +250,7 @@ class Certain(Walk):
 class _Executed(Certain):
     """Accesses that are surely executed, whatever their indices are."""
 
-    def note(self, found: list, stmt: Stmt, index: Expr, ranges: Ranges) -> None:  # type: ignore[type-arg]
+    def note(self, found: list, stmt: ir.Stmt, index: ir.Expr, ranges: Ranges) -> None:  # type: ignore[type-arg]
         found.append((stmt, None))
 
 

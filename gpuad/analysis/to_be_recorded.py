@@ -15,56 +15,38 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..ir.nodes import (
-    Accumulate,
-    Alloc,
-    Atomic,
-    Barrier,
-    Block,
-    Buffer,
-    Constant,
-    Expr,
-    For,
-    If,
-    Kernel,
-    Load,
-    Stmt,
-    Store,
-    Take,
-    Var,
-    While,
-)
+from ..ir import nodes as ir
 from ..ir.polynomials import Polynomial, plus, scale
 from ..ir.rewrite import blocks, bound, heads, walk_stmts
 from ..ir.types import I32, Space
 from .index_polynomials import apart, atoms, constant, definitions, occurs, polynomial, ratio, split, strides
 
-_NOWHERE = Buffer("", I32)
+_NOWHERE = ir.Buffer("", I32)
 
 
 @dataclass(frozen=True, eq=False)
 class Access:
     """One place where memory is read or written: `path` are the (control statement, branch) pairs around it, outermost first."""
 
-    stmt: Stmt
-    buffer: Buffer
-    index: Expr
+    stmt: ir.Stmt
+    buffer: ir.Buffer
+    index: ir.Expr
     writes: bool
     position: int
-    path: tuple[tuple[Stmt, int], ...]
+    path: tuple[tuple[ir.Stmt, int], ...]
 
     @property
-    def loops(self) -> tuple[Stmt, ...]:
-        return tuple(s for s, _ in self.path if isinstance(s, For | While))
+    def loops(self) -> tuple[ir.Stmt, ...]:
+        return tuple(s for s, _ in self.path if isinstance(s, ir.For | ir.While))
 
 
 @dataclass(frozen=True, eq=False)
 class Replay:
     """Facts of one kernel object; statements are identified by `id`."""
 
-    kernel: Kernel
+    kernel: ir.Kernel
     accesses: tuple[Access, ...]
-    written: frozenset[Buffer]
+    written: frozenset[ir.Buffer]
     entry: frozenset[int]  # ids of loads of written parameters that see what was there before the launch
     unstable: frozenset[int]  # ids of loads of written memory whose address may be stored to later
     premises: tuple[Polynomial, ...] = ()  # over scalar parameters and launch extents, taken to be non-zero
@@ -73,14 +55,14 @@ class Replay:
     later: frozenset[tuple[int, int]] = frozenset()  # ids of stores and loads of which the store may come to the load's address afterwards
 
 
-def replay(kernel: Kernel, *, optimistic: bool = False) -> Replay:
+def replay(kernel: ir.Kernel, *, optimistic: bool = False) -> Replay:
     """Judges every load of the kernel. `optimistic`: a stride that is a parameter is taken to be non-zero, and listed in `premises`; each
     launch has to check that."""
     accesses = tuple(_accesses(kernel.body))
     written = frozenset(a.buffer for a in accesses if a.writes)
     homes = _homes(kernel.body)
     judge = _Judge(definitions(kernel.body), frozenset(kernel.scalars) if optimistic else frozenset(), _barriers(kernel.body))
-    loads = [a for a in accesses if isinstance(a.stmt, Load) and a.buffer in written]
+    loads = [a for a in accesses if isinstance(a.stmt, ir.Load) and a.buffer in written]
     seen: set[tuple[int, int]] = set()
     later: set[tuple[int, int]] = set()
     for load in loads:
@@ -99,14 +81,14 @@ def replay(kernel: Kernel, *, optimistic: bool = False) -> Replay:
 class Iteration:
     """Which accesses to an array meet while the statements `home` around them are at one iteration."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: ir.Kernel) -> None:
         self._judge = _Judge(definitions(kernel.body), frozenset(), _barriers(kernel.body))
 
-    def sees(self, store: Access, load: Access, home: tuple[Stmt, ...]) -> bool:
+    def sees(self, store: Access, load: Access, home: tuple[ir.Stmt, ...]) -> bool:
         """Whether the load may see what the store has left."""
         return self._judge.may_hit(store, load, home)
 
-    def follows(self, store: Access, load: Access, home: tuple[Stmt, ...]) -> bool:
+    def follows(self, store: Access, load: Access, home: tuple[ir.Stmt, ...]) -> bool:
         """Whether the store may come to the load's element after it."""
         return self._judge.may_hit(store, load, home, later=True)
 
@@ -115,7 +97,7 @@ class Order:
     """Which of two accesses of a kernel to one memory may come first. By the premise that there is no race, only barriers order the
     accesses of different threads."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: ir.Kernel) -> None:
         self.accesses = tuple(_accesses(kernel.body))
         self._uniform = frozenset(kernel.scalars)
         self._homes = _homes(kernel.body)
@@ -137,36 +119,36 @@ class Order:
 
 
 def _accesses(
-    block: Block, path: tuple[tuple[Stmt, int], ...] = (), counter: list[int] | None = None, *, barriers: bool = False
+    block: ir.Block, path: tuple[tuple[ir.Stmt, int], ...] = (), counter: list[int] | None = None, *, barriers: bool = False
 ) -> Iterator[Access]:
     counter = counter if counter is not None else [0]
     for stmt in block:
         counter[0] += 1
         match stmt:
-            case Load(buffer=b, index=i):
+            case ir.Load(buffer=b, index=i):
                 yield Access(stmt, b, i, False, counter[0], path)
-            case Store(buffer=b, index=i) | Accumulate(buffer=b, index=i) | Take(buffer=b, index=i) | Atomic(buffer=b, index=i):
+            case ir.Store(buffer=b, index=i) | ir.Accumulate(buffer=b, index=i) | ir.Take(buffer=b, index=i) | ir.Atomic(buffer=b, index=i):
                 yield Access(stmt, b, i, True, counter[0], path)
-            case Barrier() if barriers:
-                yield Access(stmt, _NOWHERE, Constant(0, I32), False, counter[0], path)
+            case ir.Barrier() if barriers:
+                yield Access(stmt, _NOWHERE, ir.Constant(0, I32), False, counter[0], path)
         for branch, inner in enumerate(blocks(stmt)):
             yield from _accesses(inner, (*path, (stmt, branch)), counter, barriers=barriers)
 
 
-def _barriers(block: Block) -> tuple[Access, ...]:
+def _barriers(block: ir.Block) -> tuple[Access, ...]:
     """The barriers, of blocks and of warps, as accesses to no memory."""
-    return tuple(a for a in _accesses(block, barriers=True) if isinstance(a.stmt, Barrier))
+    return tuple(a for a in _accesses(block, barriers=True) if isinstance(a.stmt, ir.Barrier))
 
 
-def _inside(access: Access, loop: Stmt) -> bool:
+def _inside(access: Access, loop: ir.Stmt) -> bool:
     return any(loop is s for s, _ in access.path)
 
 
-def _homes(block: Block, path: tuple[Stmt, ...] = ()) -> dict[Buffer, tuple[Stmt, ...]]:
+def _homes(block: ir.Block, path: tuple[ir.Stmt, ...] = ()) -> dict[ir.Buffer, tuple[ir.Stmt, ...]]:
     """For each array, the control statements around its declaration."""
-    found: dict[Buffer, tuple[Stmt, ...]] = {}
+    found: dict[ir.Buffer, tuple[ir.Stmt, ...]] = {}
     for stmt in block:
-        if isinstance(stmt, Alloc):
+        if isinstance(stmt, ir.Alloc):
             found[stmt.buffer] = path
         for inner in blocks(stmt):
             found.update(_homes(inner, (*path, stmt)))
@@ -176,7 +158,7 @@ def _homes(block: Block, path: tuple[Stmt, ...] = ()) -> dict[Buffer, tuple[Stmt
 class _Judge:
     """Whether a store and a load of one thread can meet, in program order."""
 
-    def __init__(self, lets: Mapping[Var, Expr], numbers: frozenset[Var], barriers: tuple[Access, ...]) -> None:
+    def __init__(self, lets: Mapping[ir.Var, ir.Expr], numbers: frozenset[ir.Var], barriers: tuple[Access, ...]) -> None:
         """`numbers`: variables that are known at the launch and may be taken to be non-zero."""
         self.lets = lets
         self.barriers = barriers
@@ -189,7 +171,7 @@ class _Judge:
             self.cache[id(access)] = polynomial(access.index, self.lets)
         return self.cache[id(access)]
 
-    def may_hit(self, store: Access, load: Access, home: tuple[Stmt, ...], *, later: bool = False) -> bool:
+    def may_hit(self, store: Access, load: Access, home: tuple[ir.Stmt, ...], *, later: bool = False) -> bool:
         """Whether the store may reach the load's address before it (or, with `later`, after it) while the memory lives."""
         shared = [s for s in load.loops if any(s is t for t in store.loops) and not any(s is h for h in home)]
         ordered = store.position > load.position if later else store.position < load.position
@@ -201,11 +183,11 @@ class _Judge:
 
     def parted_pairs(self, accesses: tuple[Access, ...]) -> frozenset[tuple[int, int]]:
         """The ids of stores and loads of one memory between which a barrier may lie."""
-        loads = [a for a in accesses if isinstance(a.stmt, Load)]
+        loads = [a for a in accesses if isinstance(a.stmt, ir.Load)]
         pairs = ((s, a) for s in accesses if s.writes for a in loads if a.buffer == s.buffer)
         return frozenset((id(s.stmt), id(a.stmt)) for s, a in pairs if self._parted(s, a, (), True))
 
-    def _parted(self, store: Access, load: Access, home: tuple[Stmt, ...], ordered: bool) -> bool:
+    def _parted(self, store: Access, load: Access, home: tuple[ir.Stmt, ...], ordered: bool) -> bool:
         """Whether a barrier may lie between the store of some thread and the load of another, in the wanted order."""
         first, last = sorted((store.position, load.position))
         for barrier in self.barriers:
@@ -230,14 +212,14 @@ class _Judge:
             if not any(loop is o for o in other.loops)
         )
 
-    def _varies(self, access: Access, loop: Stmt) -> bool:
-        assert isinstance(loop, For | While)
+    def _varies(self, access: Access, loop: ir.Stmt) -> bool:
+        assert isinstance(loop, ir.For | ir.While)
         names = bound_in(loop)
         return any(occurs(a, v) for a in atoms(self.poly(access)) for v in names)
 
-    def _moves(self, store: Access, load: Access, shared: list[Stmt], loop: Stmt, later: bool) -> bool:
+    def _moves(self, store: Access, load: Access, shared: list[ir.Stmt], loop: ir.Stmt, later: bool) -> bool:
         """Whether, with the outer common loops at one iteration, stores of earlier (later) iterations of `loop` miss the load's address."""
-        if not isinstance(loop, For) or loop is not shared[-1] or len(shared) > 1 or self._unshared(store, load):
+        if not isinstance(loop, ir.For) or loop is not shared[-1] or len(shared) > 1 or self._unshared(store, load):
             return False
         s, t = split(self.poly(store), loop.var), split(self.poly(load), loop.var)
         if s is None or t is None or s[0] != t[0] or not s[0] or self._other_variation(store, loop) or self._other_variation(load, loop):
@@ -263,11 +245,11 @@ class _Judge:
             self.premises.append(slope)
         return True
 
-    def _other_variation(self, access: Access, loop: For) -> bool:
+    def _other_variation(self, access: Access, loop: ir.For) -> bool:
         return any(occurs(a, v) for a in atoms(self.poly(access)) for v in bound_in(loop) if a != loop.var)
 
 
-def bound_in(loop: For | While) -> set[Expr]:
+def bound_in(loop: ir.For | ir.While) -> set[ir.Expr]:
     """Vars that change from one iteration to the next: whatever the loop defines inside."""
     inside = [stmt for block in blocks(loop) for stmt in walk_stmts(block)]
     return {*heads(loop), *(v for stmt in inside for v in bound(stmt))}
@@ -278,8 +260,8 @@ def _exclusive(a: Access, b: Access) -> bool:
     for (s, i), (t, j) in zip(a.path, b.path, strict=False):
         if s is not t:
             return False
-        if isinstance(s, For | While):
+        if isinstance(s, ir.For | ir.While):
             continue
-        if isinstance(s, If) and i != j:
+        if isinstance(s, ir.If) and i != j:
             return True
     return False

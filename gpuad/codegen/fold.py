@@ -13,38 +13,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from ..ir.nodes import (
-    Accumulate,
-    Alloc,
-    Assign,
-    Atomic,
-    Barrier,
-    Binary,
-    Block,
-    Buffer,
-    Carried,
-    Constant,
-    Expr,
-    For,
-    If,
-    Kernel,
-    Let,
-    Load,
-    Shuffle,
-    Stmt,
-    Store,
-    Take,
-    Unary,
-    Var,
-    While,
-    variables,
-)
+from ..ir import nodes as ir
 from ..ir.rewrite import substitute, walk_stmts
 from ..ir.types import I32, Space
 from .structure import Uses, blocks, expressions, read, reads, visit_operands, written
 
 
-def fold(kernel: Kernel) -> Kernel:
+def fold(kernel: ir.Kernel) -> ir.Kernel:
     """The kernel as it is printed: single-use loads are `Read` expressions, unused values are gone, the counters of while loops are
     carried values."""
     body = _count_iterations(kernel.body)
@@ -61,160 +36,160 @@ def fold(kernel: Kernel) -> Kernel:
             body, blocked = folded, set()
 
 
-def _count_iterations(block: Block) -> Block:
+def _count_iterations(block: ir.Block) -> ir.Block:
     """While loops whose counter or count is wanted, with these as a carried value."""
     return tuple(_counted(stmt) for stmt in block)
 
 
-def _counted(stmt: Stmt) -> Stmt:
+def _counted(stmt: ir.Stmt) -> ir.Stmt:
     match stmt:
-        case If():
+        case ir.If():
             return replace(stmt, then=_count_iterations(stmt.then), otherwise=_count_iterations(stmt.otherwise))
-        case For():
+        case ir.For():
             return replace(stmt, body=_count_iterations(stmt.body))
-        case While():
+        case ir.While():
             stmt = replace(stmt, body=_count_iterations(stmt.body))
             return _with_counter(stmt) if stmt.counter or stmt.count else stmt
     return stmt
 
 
-def _with_counter(stmt: While) -> While:
+def _with_counter(stmt: ir.While) -> ir.While:
     wanted = stmt.count or stmt.counter
     assert wanted is not None
     counter = stmt.counter or replace(wanted, uid=-1 - wanted.uid)
     count = stmt.count or replace(wanted, uid=-1 - wanted.uid)
-    carried = Carried(counter, Constant(0, I32), Binary("+", counter, Constant(1, I32), I32), count)
+    carried = ir.Carried(counter, ir.Constant(0, I32), ir.Binary("+", counter, ir.Constant(1, I32), I32), count)
     return replace(stmt, carried=(*stmt.carried, carried), counter=None, count=None)
 
 
 class _Fold:
     """One walk. `late` collects the definitions that were folded too eagerly; the walk is then repeated with them in `blocked`."""
 
-    def __init__(self, body: Block, blocked: set[int], uses: Uses) -> None:
+    def __init__(self, body: ir.Block, blocked: set[int], uses: Uses) -> None:
         self.blocked = blocked
         self.uses = uses
         self.late: set[int] = set()
         self.position = 0
-        self.mutable = {s.var for s in walk_stmts(body) if isinstance(s, Assign)}
-        self.accessed = {s.buffer for s in walk_stmts(body) if isinstance(s, Load | Store | Accumulate | Take | Atomic)}
+        self.mutable = {s.var for s in walk_stmts(body) if isinstance(s, ir.Assign)}
+        self.accessed = {s.buffer for s in walk_stmts(body) if isinstance(s, ir.Load | ir.Store | ir.Accumulate | ir.Take | ir.Atomic)}
         self.accessed |= {r.buffer for e in expressions(body) for r in reads(e)}
-        self.pending: dict[Var, Expr] = {}
-        self.positions: dict[Var, int] = {}
+        self.pending: dict[ir.Var, ir.Expr] = {}
+        self.positions: dict[ir.Var, int] = {}
 
-    def block(self, block: Block, tail: list[Expr]) -> tuple[Block, list[Expr]]:
+    def block(self, block: ir.Block, tail: list[ir.Expr]) -> tuple[ir.Block, list[ir.Expr]]:
         """The folded block, and the expressions evaluated at its end."""
-        remaining = Counter(v for e in tail for v in variables(e))
+        remaining = Counter(v for e in tail for v in ir.variables(e))
         for stmt in block:
             remaining.update(self.uses.of(stmt))
-        outer: dict[Var, Expr] = dict(self.pending)
-        result: list[Stmt] = []
+        outer: dict[ir.Var, ir.Expr] = dict(self.pending)
+        result: list[ir.Stmt] = []
         for stmt in block:
             remaining.subtract(self.uses.of(stmt))
             kept = self.statement(stmt, remaining)
-            if isinstance(kept, For) and not kept.backward and kept.start not in self.mutable:
+            if isinstance(kept, ir.For) and not kept.backward and kept.start not in self.mutable:
                 kept = _with_start(kept, result, remaining)
             result += [] if kept is None else [kept]
         tail = [self.put(e) for e in tail]
         self.pending = outer
         return tuple(result), tail
 
-    def statement(self, stmt: Stmt, after: Counter[Var]) -> Stmt | None:
+    def statement(self, stmt: ir.Stmt, after: Counter[ir.Var]) -> ir.Stmt | None:
         """The statement as it is kept, or None; `after` counts the uses in the rest of its block."""
         self.position += 1
-        if isinstance(stmt, Let | Load) and not after[stmt.var] and stmt.var not in self.mutable:
+        if isinstance(stmt, ir.Let | ir.Load) and not after[stmt.var] and stmt.var not in self.mutable:
             return None
-        if isinstance(stmt, Alloc) and stmt.buffer not in self.accessed:
+        if isinstance(stmt, ir.Alloc) and stmt.buffer not in self.accessed:
             return None
         position = self.position
         stmt = self.operands(stmt)
         value = self.candidate(stmt, after)
         if value is not None and position not in self.blocked:
-            assert isinstance(stmt, Let | Load)
+            assert isinstance(stmt, ir.Let | ir.Load)
             self.pending[stmt.var], self.positions[stmt.var] = value, position
             return None
         stmt = self.nested(stmt, after)
         self.keep({v for v in self.stale(stmt) if after[v]})
         return _pruned(stmt, after)
 
-    def operands(self, stmt: Stmt) -> Stmt:
-        if not isinstance(stmt, For):
+    def operands(self, stmt: ir.Stmt) -> ir.Stmt:
+        if not isinstance(stmt, ir.For):
             return visit_operands(stmt, self.put)
-        self.keep({v for e in (stmt.stop, stmt.step) for v in variables(e) if any(reads(self.pending.get(v, v)))})
+        self.keep({v for e in (stmt.stop, stmt.step) for v in ir.variables(e) if any(reads(self.pending.get(v, v)))})
         return visit_operands(stmt, self.put)
 
-    def candidate(self, stmt: Stmt, after: Counter[Var]) -> Expr | None:
+    def candidate(self, stmt: ir.Stmt, after: Counter[ir.Var]) -> ir.Expr | None:
         """What may be printed instead of the variable that the statement defines."""
-        if not isinstance(stmt, Let | Load) or stmt.note or after[stmt.var] != 1 or stmt.var in self.mutable:
+        if not isinstance(stmt, ir.Let | ir.Load) or stmt.note or after[stmt.var] != 1 or stmt.var in self.mutable:
             return None
-        if isinstance(stmt, Load):
+        if isinstance(stmt, ir.Load):
             return read(stmt.buffer, stmt.index)
-        return stmt.value if isinstance(stmt.value, Var) else None
+        return stmt.value if isinstance(stmt.value, ir.Var) else None
 
-    def put(self, expr: Expr) -> Expr:
+    def put(self, expr: ir.Expr) -> ir.Expr:
         return substitute(expr, self.pending)
 
-    def keep(self, names: set[Var]) -> None:
+    def keep(self, names: set[ir.Var]) -> None:
         """These may not be folded after all."""
         self.late |= {self.positions[v] for v in names if v in self.pending}
 
-    def nested(self, stmt: Stmt, after: Counter[Var]) -> Stmt:
+    def nested(self, stmt: ir.Stmt, after: Counter[ir.Var]) -> ir.Stmt:
         if not blocks(stmt):
             return stmt
         self.keep(self.crossing(stmt, after))
-        if isinstance(stmt, If):
+        if isinstance(stmt, ir.If):
             return self.branches(stmt)
         used = self.uses.inside(stmt)
         self.keep({v for v in self.pending if used[v]})
         return self.loop(stmt)
 
-    def crossing(self, stmt: Stmt, after: Counter[Var]) -> set[Var]:
+    def crossing(self, stmt: ir.Stmt, after: Counter[ir.Var]) -> set[ir.Var]:
         """The pending values that are used behind a statement within which they may change."""
         changed = {v for s in walk_stmts((stmt,)) for v in self.stale(s)}
         return {v for v in changed if after[v]}
 
-    def branches(self, stmt: If) -> If:
+    def branches(self, stmt: ir.If) -> ir.If:
         then, thens = self.block(stmt.then, [m.then for m in stmt.merges])
         otherwise, others = self.block(stmt.otherwise, [m.otherwise for m in stmt.merges])
         merges = tuple(replace(m, then=a, otherwise=b) for m, a, b in zip(stmt.merges, thens, others, strict=True))
         return replace(stmt, then=then, otherwise=otherwise, merges=merges)
 
-    def loop(self, stmt: Stmt) -> Stmt:
-        if isinstance(stmt, For):
+    def loop(self, stmt: ir.Stmt) -> ir.Stmt:
+        if isinstance(stmt, ir.For):
             body, tail = self.block(stmt.body, [c.next for c in stmt.carried])
             return replace(stmt, body=body, carried=_with_next(stmt.carried, tail))
-        assert isinstance(stmt, While)
+        assert isinstance(stmt, ir.While)
         header, body, tail = self.while_blocks(stmt)
         return replace(stmt, header=header, condition=tail[0], body=body, carried=_with_next(stmt.carried, tail[1:]))
 
-    def while_blocks(self, stmt: While) -> tuple[Block, Block, list[Expr]]:
+    def while_blocks(self, stmt: ir.While) -> tuple[ir.Block, ir.Block, list[ir.Expr]]:
         """Header and body are one scope with the condition between them: values needed behind the condition stay in the header."""
-        behind = {v for e in [*expressions(stmt.body), *(c.next for c in stmt.carried)] for v in variables(e)}
+        behind = {v for e in [*expressions(stmt.body), *(c.next for c in stmt.carried)] for v in ir.variables(e)}
         header, ends = self.block(stmt.header, [stmt.condition, *behind])
         self.late |= {self.positions[v] for v, e in zip(behind, ends[1:], strict=True) if e is not v}
         body, tail = self.block(stmt.body, [c.next for c in stmt.carried])
         return header, body, [ends[0], *tail]
 
-    def stale(self, stmt: Stmt) -> set[Var]:
+    def stale(self, stmt: ir.Stmt) -> set[ir.Var]:
         """The pending values that the statement itself, without its blocks, may change."""
-        if isinstance(stmt, Assign):
-            return {v for v, e in self.pending.items() if stmt.var in variables(e)}
+        if isinstance(stmt, ir.Assign):
+            return {v for v, e in self.pending.items() if stmt.var in ir.variables(e)}
         target = written(stmt)
-        synchronises = isinstance(stmt, Barrier | Shuffle | Atomic)
+        synchronises = isinstance(stmt, ir.Barrier | ir.Shuffle | ir.Atomic)
         if target is None and not synchronises:
             return set()
         return {v for v, e in self.pending.items() if any(_touches(target, synchronises, r.buffer) for r in reads(e))}
 
 
-def _touches(target: Buffer | None, synchronises: bool, buffer: Buffer) -> bool:
+def _touches(target: ir.Buffer | None, synchronises: bool, buffer: ir.Buffer) -> bool:
     if synchronises and buffer.space is not Space.LOCAL:
         return True
     return target is not None and (target == buffer or target.space is buffer.space is Space.GLOBAL)
 
 
-def _with_start(stmt: For, before: list[Stmt], after: Counter[Var]) -> For:
+def _with_start(stmt: ir.For, before: list[ir.Stmt], after: Counter[ir.Var]) -> ir.For:
     """The loop with its start in its header, where a definition just before gives it the name of the loop's index and no other use."""
     last = before[-1] if before else None
-    if not isinstance(last, Let) or last.note or stmt.start != last.var or last.var.name != stmt.var.name:
+    if not isinstance(last, ir.Let) or last.note or stmt.start != last.var or last.var.name != stmt.var.name:
         return stmt
     if after[last.var] or Uses().of(stmt)[last.var] != 1:
         return stmt
@@ -222,39 +197,39 @@ def _with_start(stmt: For, before: list[Stmt], after: Counter[Var]) -> For:
     return replace(stmt, start=last.value)
 
 
-def _with_next(carried: tuple[Carried, ...], tail: list[Expr]) -> tuple[Carried, ...]:
+def _with_next(carried: tuple[ir.Carried, ...], tail: list[ir.Expr]) -> tuple[ir.Carried, ...]:
     return tuple(replace(c, next=e) for c, e in zip(carried, tail, strict=True))
 
 
-def _pruned(stmt: Stmt, after: Counter[Var]) -> Stmt | None:
+def _pruned(stmt: ir.Stmt, after: Counter[ir.Var]) -> ir.Stmt | None:
     """The statement without what nobody uses; None if nothing is left."""
     match stmt:
-        case If(merges=merges):
+        case ir.If(merges=merges):
             stmt = replace(stmt, merges=tuple(m for m in merges if after[m.var]))
             if not stmt.merges and not stmt.then:
                 return replace(stmt, condition=negated(stmt.condition), then=stmt.otherwise, otherwise=()) if stmt.otherwise else None
-        case For(body=(), carried=()):
+        case ir.For(body=(), carried=()):
             return None
-        case For() | While():
+        case ir.For() | ir.While():
             return replace(stmt, carried=_live_carried(stmt, after))
     return stmt
 
 
-def _live_carried(stmt: For | While, after: Counter[Var]) -> tuple[Carried, ...]:
+def _live_carried(stmt: ir.For | ir.While, after: Counter[ir.Var]) -> tuple[ir.Carried, ...]:
     """Without the carried values that only their own next value uses."""
     inside = Uses().of(replace(stmt, carried=tuple(replace(c, init=c.var) for c in stmt.carried)))
-    own = {c.var: sum(v == c.var for v in variables(c.next)) + 1 for c in stmt.carried}
+    own = {c.var: sum(v == c.var for v in ir.variables(c.next)) + 1 for c in stmt.carried}
     return tuple(c for c in stmt.carried if after[c.result] or inside[c.var] > own[c.var])
 
 
 _INVERSE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 
 
-def negated(condition: Expr) -> Expr:
+def negated(condition: ir.Expr) -> ir.Expr:
     """The opposite of a condition. Comparisons of floats other than == and != are not turned round: both are false for NaN."""
     match condition:
-        case Unary(op="!", operand=a):
+        case ir.Unary(op="!", operand=a):
             return a
-        case Binary(op=op, left=a) if op in ("==", "!=") or (op in _INVERSE and not a.type.is_float):
+        case ir.Binary(op=op, left=a) if op in ("==", "!=") or (op in _INVERSE and not a.type.is_float):
             return replace(condition, op=_INVERSE[op])
-    return Unary("!", condition, condition.type)
+    return ir.Unary("!", condition, condition.type)

@@ -9,54 +9,30 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from ..ir.nodes import (
-    Accumulate,
-    Alloc,
-    Assign,
-    Atomic,
-    Block,
-    Buffer,
-    Call,
-    Carried,
-    Expr,
-    For,
-    If,
-    Let,
-    Load,
-    Merge,
-    Pop,
-    Shuffle,
-    Stmt,
-    Store,
-    Take,
-    Var,
-    While,
-    variables,
-    walk,
-)
+from ..ir import nodes as ir
 from ..ir.rewrite import Rewrite, is_short, map_stmt_exprs, substitute, walk_stmts
 from ..ir.types import value_type
 
 
 @dataclass(frozen=True)
-class Read(Call):
+class Read(ir.Call):
     """`buffer[index]` as an expression; a Call, so that everything that walks expressions walks its index."""
 
-    buffer: Buffer
+    buffer: ir.Buffer
 
     @property
-    def index(self) -> Expr:
+    def index(self) -> ir.Expr:
         return self.arguments[0]
 
 
-def read(buffer: Buffer, index: Expr) -> Read:
+def read(buffer: ir.Buffer, index: ir.Expr) -> Read:
     """The element `index` of `buffer` as an expression."""
     return Read("[]", (index,), value_type(buffer.element), buffer)
 
 
-def expanded(lets: Iterable[Let]) -> dict[Var, Expr]:
+def expanded(lets: Iterable[ir.Let]) -> dict[ir.Var, ir.Expr]:
     """What variables are in terms of others, as long as that is short."""
-    table: dict[Var, Expr] = {}
+    table: dict[ir.Var, ir.Expr] = {}
     for let in lets:
         value = substitute(let.value, table)
         if is_short(value):
@@ -64,28 +40,28 @@ def expanded(lets: Iterable[Let]) -> dict[Var, Expr]:
     return table
 
 
-def visit_operands(stmt: Stmt, visit: Rewrite) -> Stmt:
+def visit_operands(stmt: ir.Stmt, visit: Rewrite) -> ir.Stmt:
     """The statement with `visit` applied to the expressions that it evaluates once, where it stands: not those in or behind its blocks."""
     match stmt:
-        case If(condition=a):
+        case ir.If(condition=a):
             return replace(stmt, condition=visit(a))
-        case For():
+        case ir.For():
             start, stop, step = visit(stmt.start), visit(stmt.stop), visit(stmt.step)
             return replace(stmt, start=start, stop=stop, step=step, carried=_visit_inits(stmt.carried, visit))
-        case While():
+        case ir.While():
             return replace(stmt, carried=_visit_inits(stmt.carried, visit))
     return map_stmt_exprs(stmt, visit)
 
 
-def _visit_inits(carried: tuple[Carried, ...], visit: Rewrite) -> tuple[Carried, ...]:
+def _visit_inits(carried: tuple[ir.Carried, ...], visit: Rewrite) -> tuple[ir.Carried, ...]:
     return tuple(replace(c, init=visit(c.init)) for c in carried)
 
 
-def operands(stmt: Stmt) -> list[Expr]:
+def operands(stmt: ir.Stmt) -> list[ir.Expr]:
     """The expressions that `visit_operands` visits."""
-    found: list[Expr] = []
+    found: list[ir.Expr] = []
 
-    def note(expr: Expr) -> Expr:
+    def note(expr: ir.Expr) -> ir.Expr:
         found.append(expr)
         return expr
 
@@ -93,19 +69,19 @@ def operands(stmt: Stmt) -> list[Expr]:
     return found
 
 
-def blocks(stmt: Stmt) -> list[tuple[Block, list[Expr]]]:
+def blocks(stmt: ir.Stmt) -> list[tuple[ir.Block, list[ir.Expr]]]:
     """The nested blocks, each with the expressions evaluated at its end. A While is one block: its header, then its body."""
     match stmt:
-        case If(merges=merges):
+        case ir.If(merges=merges):
             return [(stmt.then, [m.then for m in merges]), (stmt.otherwise, [m.otherwise for m in merges])]
-        case For(carried=carried):
+        case ir.For(carried=carried):
             return [(stmt.body, [c.next for c in carried])]
-        case While(carried=carried):
+        case ir.While(carried=carried):
             return [(stmt.header + stmt.body, [stmt.condition, *(c.next for c in carried)])]
     return []
 
 
-def expressions(block: Block) -> Iterator[Expr]:
+def expressions(block: ir.Block) -> Iterator[ir.Expr]:
     """All outermost expressions of the block and of its nested blocks."""
     for stmt in walk_stmts(block):
         yield from operands(stmt)
@@ -117,20 +93,20 @@ class Uses:
     """How often statements use each Var (as a value, not as a target). Counts are kept, by the identity of the statement."""
 
     def __init__(self) -> None:
-        self._whole: dict[int, tuple[Stmt, Counter[Var]]] = {}
-        self._inside: dict[int, tuple[Stmt, Counter[Var]]] = {}
+        self._whole: dict[int, tuple[ir.Stmt, Counter[ir.Var]]] = {}
+        self._inside: dict[int, tuple[ir.Stmt, Counter[ir.Var]]] = {}
 
-    def of(self, stmt: Stmt) -> Counter[Var]:
+    def of(self, stmt: ir.Stmt) -> Counter[ir.Var]:
         """With all that is nested in it."""
         if id(stmt) not in self._whole:
             own = _counted(operands(stmt))
             self._whole[id(stmt)] = stmt, own + self.inside(stmt) if blocks(stmt) else own
         return self._whole[id(stmt)][1]
 
-    def inside(self, stmt: Stmt) -> Counter[Var]:
+    def inside(self, stmt: ir.Stmt) -> Counter[ir.Var]:
         """In its blocks and at their ends only."""
         if id(stmt) not in self._inside:
-            total: Counter[Var] = Counter()
+            total: Counter[ir.Var] = Counter()
             for block, tail in blocks(stmt):
                 total.update(_counted(tail))
                 for inner in block:
@@ -139,36 +115,36 @@ class Uses:
         return self._inside[id(stmt)][1]
 
 
-def _counted(exprs: Iterable[Expr]) -> Counter[Var]:
-    return Counter(v for e in exprs for v in variables(e))
+def _counted(exprs: Iterable[ir.Expr]) -> Counter[ir.Var]:
+    return Counter(v for e in exprs for v in ir.variables(e))
 
 
-def defined(stmt: Stmt) -> tuple[Var, ...]:
+def defined(stmt: ir.Stmt) -> tuple[ir.Var, ...]:
     """The Vars that the statement itself gives a value to, where it stands."""
     match stmt:
-        case Let(var=v) | Load(var=v) | Take(var=v) | Shuffle(var=v) | Assign(var=v):
+        case ir.Let(var=v) | ir.Load(var=v) | ir.Take(var=v) | ir.Shuffle(var=v) | ir.Assign(var=v):
             return (v,)
-        case Atomic(var=v) if v is not None:
+        case ir.Atomic(var=v) if v is not None:
             return (v,)
-        case Pop(vars=vs):
+        case ir.Pop(vars=vs):
             return vs
     return ()
 
 
-def written(stmt: Stmt) -> Buffer | None:
+def written(stmt: ir.Stmt) -> ir.Buffer | None:
     """The buffer that the statement itself writes."""
-    return stmt.buffer if isinstance(stmt, Store | Accumulate | Take | Atomic | Alloc) else None
+    return stmt.buffer if isinstance(stmt, ir.Store | ir.Accumulate | ir.Take | ir.Atomic | ir.Alloc) else None
 
 
-def reads(expr: Expr) -> Iterator[Read]:
+def reads(expr: ir.Expr) -> Iterator[Read]:
     """The memory reads in the expression."""
-    return (e for e in walk(expr) if isinstance(e, Read))
+    return (e for e in ir.walk(expr) if isinstance(e, Read))
 
 
-def loaded(block: Block) -> set[Buffer]:
+def loaded(block: ir.Block) -> set[ir.Buffer]:
     """What is read in a block."""
-    return {s.buffer for s in walk_stmts(block) if isinstance(s, Load)} | {r.buffer for e in expressions(block) for r in reads(e)}
+    return {s.buffer for s in walk_stmts(block) if isinstance(s, ir.Load)} | {r.buffer for e in expressions(block) for r in reads(e)}
 
 
-def merge_vars(merges: tuple[Merge, ...]) -> set[Var]:
+def merge_vars(merges: tuple[ir.Merge, ...]) -> set[ir.Var]:
     return {m.var for m in merges}

@@ -21,37 +21,8 @@ from typing import TypeAlias
 
 from ..ad.stack_layout import thread_in_block
 from ..ir import build as b
+from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.nodes import (
-    Accumulate,
-    Alloc,
-    Assign,
-    Atomic,
-    Barrier,
-    Binary,
-    Block,
-    Buffer,
-    Carried,
-    Constant,
-    Expr,
-    For,
-    How,
-    If,
-    Kernel,
-    LaunchIndex,
-    Let,
-    Load,
-    Pop,
-    Push,
-    Stack,
-    Stmt,
-    Store,
-    Take,
-    Var,
-    While,
-    variables,
-    walk,
-)
 from ..ir.rewrite import defined, expressions, map_blocks, walk_stmts
 from ..ir.types import BOOL, I64, Space
 from ..optimize.dead_code import prune
@@ -70,10 +41,10 @@ class Intervals:
     `shadow_of`), how many each thread has left (-1: it has not come to its end), and how many barriers it has counted. `lost`: shadows to
     which something is done that hangs on more than whole numbers."""
 
-    kernel: Kernel
-    scalars: tuple[Var, ...]
-    shadows: tuple[Buffer, ...]
-    lost: frozenset[Buffer]
+    kernel: ir.Kernel
+    scalars: tuple[ir.Var, ...]
+    shadows: tuple[ir.Buffer, ...]
+    lost: frozenset[ir.Buffer]
 
     @staticmethod
     def shadow_of(note: int) -> int:
@@ -82,7 +53,7 @@ class Intervals:
         return note >> (_INDEX_BITS + 1) & ((1 << _SHADOW_BITS) - 1)
 
 
-def intervals(reverse: Kernel, shadows: Collection[Buffer]) -> Intervals | None:
+def intervals(reverse: ir.Kernel, shadows: Collection[ir.Buffer]) -> Intervals | None:
     """The kernel that notes what is done to the shadows, arrays in shared memory; None where that hangs on more than whole numbers."""
     ordered = tuple(sorted(shadows, key=lambda s: s.uid))
     if not 0 < len(ordered) < 1 << _SHADOW_BITS or not all(_is_fit(s, reverse.body) for s in ordered):
@@ -94,28 +65,28 @@ def intervals(reverse: Kernel, shadows: Collection[Buffer]) -> Intervals | None:
         body = slice_.kernel()
     if slice_.lost.issuperset(ordered):
         return None
-    used = {v for s in walk_stmts(body) for e in expressions(s) for v in variables(e)}
+    used = {v for s in walk_stmts(body) for e in expressions(s) for v in ir.variables(e)}
     scalars = tuple(v for v in reverse.scalars if v in used)
-    kernel = Kernel(f"{reverse.name}_intervals", (*scalars, *slice_.arrays), body, reverse.span)
+    kernel = ir.Kernel(f"{reverse.name}_intervals", (*scalars, *slice_.arrays), body, reverse.span)
     return Intervals(kernel, scalars, ordered, frozenset(slice_.lost))
 
 
-def _is_fit(shadow: Buffer, body: Block) -> bool:
+def _is_fit(shadow: ir.Buffer, body: ir.Block) -> bool:
     """Whether an array is one for the whole kernel, of a length of its own."""
-    made = [s for s in walk_stmts(body) if isinstance(s, Alloc) and s.buffer == shadow]
+    made = [s for s in walk_stmts(body) if isinstance(s, ir.Alloc) and s.buffer == shadow]
     return shadow.space is Space.SHARED and shadow.length is not None and len(made) == 1 and made[0] in body
 
 
-def _is_of_grid(expr: Expr) -> bool:
+def _is_of_grid(expr: ir.Expr) -> bool:
     """Whether an expression is not the same in all blocks, or in all grids."""
-    return isinstance(expr, LaunchIndex) and expr.name in ("blockIdx", "gridDim")
+    return isinstance(expr, ir.LaunchIndex) and expr.name in ("blockIdx", "gridDim")
 
 
 class _Slice:
     """Makes what is left of a reverse kernel. `known`: the variables that whole numbers decide. `doubtful`: stacks and their fields that
     hold something else; who finds one has to begin again."""
 
-    def __init__(self, reverse: Kernel, shadows: tuple[Buffer, ...], doubtful: frozenset[Place]) -> None:
+    def __init__(self, reverse: ir.Kernel, shadows: tuple[ir.Buffer, ...], doubtful: frozenset[Place]) -> None:
         self.doubtful: set[Place] = set(doubtful)
         self.reverse = reverse
         self.shadows = shadows
@@ -124,105 +95,105 @@ class _Slice:
         self.first = self.names.var("first", I64)  # of the thread's notes
         self.count, self.interval, self.left, self.late = (self.names.var(n, I64) for n in ("count", "interval", "left", "late"))
         self.known = {v for v in reverse.scalars if v.type.is_integer}
-        self.assigned = {s.var for s in walk_stmts(reverse.body) if isinstance(s, Assign)}
-        self.lost: set[Buffer] = set()
+        self.assigned = {s.var for s in walk_stmts(reverse.body) if isinstance(s, ir.Assign)}
+        self.lost: set[ir.Buffer] = set()
 
-    def kernel(self) -> Block:
+    def kernel(self) -> ir.Block:
         thread = self.names.var("thread", I64)
-        starts = (Let(v, _whole(0)) for v in (self.count, self.interval, self.late))
-        before = (Let(thread, thread_in_block()), Let(self.first, _of("*", thread, NOTES)), *starts)
+        starts = (ir.Let(v, _whole(0)) for v in (self.count, self.interval, self.late))
+        before = (ir.Let(thread, thread_in_block()), ir.Let(self.first, _of("*", thread, NOTES)), *starts)
         _, counts, barriers = self.arrays
         found = b.select(b.compare("==", self.late, _whole(0)), self.count, _whole(-1))
-        after = (Store(counts, thread, found), Store(barriers, thread, self.interval))
+        after = (ir.Store(counts, thread, found), ir.Store(barriers, thread, self.interval))
         body = prune((*before, *self.block(self.reverse.body, True), *after))
-        return prune((Let(self.left, _whole(ITERATIONS)), *self.bounded(body)))
+        return prune((ir.Let(self.left, _whole(ITERATIONS)), *self.bounded(body)))
 
     # --- what is kept --------------------------------------------------------------------------------------------------------------
 
-    def block(self, stmts: Block, counted: bool) -> Block:
+    def block(self, stmts: ir.Block, counted: bool) -> ir.Block:
         """The block; `counted`: its barriers are counted."""
         return tuple(made for stmt in stmts for made in self.stmt(stmt, counted))
 
-    def stmt(self, stmt: Stmt, counted: bool) -> Block:
+    def stmt(self, stmt: ir.Stmt, counted: bool) -> ir.Block:
         match stmt:
-            case Let(var=var, value=value):
+            case ir.Let(var=var, value=value):
                 self.learn(var, self.is_known(value) and var not in self.assigned)
                 return (stmt,) if var in self.known else ()
-            case Load() | Store() | Take() | Accumulate() | Atomic() if stmt.buffer in self.shadows:
+            case ir.Load() | ir.Store() | ir.Take() | ir.Accumulate() | ir.Atomic() if stmt.buffer in self.shadows:
                 self.forget(defined(stmt))
                 return self.access(stmt, counted)
-            case Barrier(scope="block"):
+            case ir.Barrier(scope="block"):
                 return self.passed(counted)
-            case Push():
+            case ir.Push():
                 return self.push(stmt, counted)
-            case Pop():
+            case ir.Pop():
                 return self.pop(stmt, counted)
-            case If():
+            case ir.If():
                 return self.branch(stmt, counted)
-            case For():
+            case ir.For():
                 return self.counting(stmt, counted)
-            case While():
+            case ir.While():
                 return self.searching(stmt, counted)
         self.forget(defined(stmt))
         return ()
 
-    def is_known(self, expr: Expr) -> bool:
-        return all(not e.type.is_float and (not isinstance(e, Var) or e in self.known) and not _is_of_grid(e) for e in walk(expr))
+    def is_known(self, expr: ir.Expr) -> bool:
+        return all(not e.type.is_float and (not isinstance(e, ir.Var) or e in self.known) and not _is_of_grid(e) for e in ir.walk(expr))
 
-    def learn(self, var: Var, known: bool) -> None:
+    def learn(self, var: ir.Var, known: bool) -> None:
         (self.known.add if known else self.known.discard)(var)
 
-    def forget(self, found: Collection[Var]) -> None:
+    def forget(self, found: Collection[ir.Var]) -> None:
         self.known.difference_update(found)
 
-    def passed(self, counted: bool) -> Block:
-        return (Assign(self.interval, _of("+", self.interval, 1)),) if counted else ()
+    def passed(self, counted: bool) -> ir.Block:
+        return (ir.Assign(self.interval, _of("+", self.interval, 1)),) if counted else ()
 
-    def access(self, stmt: Load | Store | Take | Accumulate | Atomic, counted: bool) -> Block:
+    def access(self, stmt: ir.Load | ir.Store | ir.Take | ir.Accumulate | ir.Atomic, counted: bool) -> ir.Block:
         """A sum over the block is added by one thread, behind a barrier, and with one after it."""
         if not self.is_known(stmt.index):
             self.lost.add(stmt.buffer)
             return ()
         note = self.note(stmt)
-        if getattr(stmt, "how", None) is not How.REDUCED:
+        if getattr(stmt, "how", None) is not ir.How.REDUCED:
             return note
         first = b.compare("==", self.first, _whole(0))
-        return (*self.passed(counted), If(first, note), *self.passed(counted))
+        return (*self.passed(counted), ir.If(first, note), *self.passed(counted))
 
-    def note(self, stmt: Load | Store | Take | Accumulate | Atomic) -> Block:
+    def note(self, stmt: ir.Load | ir.Store | ir.Take | ir.Accumulate | ir.Atomic) -> ir.Block:
         """An index that is none can only be found where a branch is gone through that is not taken."""
         at = b.cast(stmt.index, I64)
         inside = b.both(b.compare(">=", at, _whole(0)), b.compare("<", at, _whole(stmt.buffer.length or 0)))
         assert inside is not None
         whose = _of("+", _of("<<", self.interval, _SHADOW_BITS), self.shadows.index(stmt.buffer))
         which = _of("+", _of("<<", whose, _INDEX_BITS), at)
-        value = b.select(inside, _of("+", _of("<<", which, 1), 0 if isinstance(stmt, Load) else 1), _whole(-1))
+        value = b.select(inside, _of("+", _of("<<", which, 1), 0 if isinstance(stmt, ir.Load) else 1), _whole(-1))
         place = _of("+", self.first, _of("&", self.count, NOTES - 1))
-        return Store(self.arrays[0], place, value, span=stmt.span), Assign(self.count, _of("+", self.count, 1))
+        return ir.Store(self.arrays[0], place, value, span=stmt.span), ir.Assign(self.count, _of("+", self.count, 1))
 
     # --- stacks ----------------------------------------------------------------------------------------------------------------------
 
-    def push(self, stmt: Push, counted: bool) -> Block:
+    def push(self, stmt: ir.Push, counted: bool) -> ir.Block:
         self.doubt(stmt.stack, counted)
         known = [self.is_known(v) for v in stmt.values]
         self.doubtful.update((stmt.stack.uid, k) for k, is_known in enumerate(known) if not is_known)
         values = tuple(v if is_known else b.zero(v.type) for v, is_known in zip(stmt.values, known, strict=True))
         return () if (stmt.stack.uid, None) in self.doubtful else (replace(stmt, values=values),)
 
-    def pop(self, stmt: Pop, counted: bool) -> Block:
+    def pop(self, stmt: ir.Pop, counted: bool) -> ir.Block:
         self.doubt(stmt.stack, counted)
         whole = (stmt.stack.uid, None) not in self.doubtful
         for k, var in enumerate(stmt.vars):
             self.learn(var, whole and (stmt.stack.uid, k) not in self.doubtful and var not in self.assigned)
         return (stmt,) if whole else ()
 
-    def doubt(self, stack: Stack, counted: bool) -> None:
+    def doubt(self, stack: ir.Stack, counted: bool) -> None:
         if not counted:
             self.doubtful.add((stack.uid, None))
 
     # --- control -------------------------------------------------------------------------------------------------------------------
 
-    def branch(self, stmt: If, counted: bool) -> Block:
+    def branch(self, stmt: ir.If, counted: bool) -> ir.Block:
         known = self.is_known(stmt.condition)
         then, otherwise = (self.block(side, counted and known) for side in (stmt.then, stmt.otherwise))
         merges = tuple(m for m in stmt.merges if known and self.is_known(m.then) and self.is_known(m.otherwise))
@@ -230,26 +201,26 @@ class _Slice:
         self.known.update(m.var for m in merges)
         if known:
             return (replace(stmt, then=then, otherwise=otherwise, merges=merges),)
-        return If(_TRUE, then), If(_TRUE, otherwise)
+        return ir.If(_TRUE, then), ir.If(_TRUE, otherwise)
 
-    def counting(self, loop: For, counted: bool) -> Block:
+    def counting(self, loop: ir.For, counted: bool) -> ir.Block:
         known = all(self.is_known(e) for e in (loop.start, loop.stop, loop.step))
         carried, (body,) = self.repeated(loop, (loop.var,), (loop.body,), counted, known)
-        return (replace(loop, body=body, carried=carried),) if known else (If(_TRUE, body),)
+        return (replace(loop, body=body, carried=carried),) if known else (ir.If(_TRUE, body),)
 
-    def searching(self, loop: While, counted: bool) -> Block:
+    def searching(self, loop: ir.While, counted: bool) -> ir.Block:
         own, parts = tuple(v for v in (loop.counter, loop.count) if v is not None), (loop.header, loop.body)
         before = set(self.known)
         carried, (header, body) = self.repeated(loop, own, parts, counted, True)
-        if self.is_known(loop.condition) and all(isinstance(s, Let) for s in header):
+        if self.is_known(loop.condition) and all(isinstance(s, ir.Let) for s in header):
             return (replace(loop, header=header, body=body, carried=carried),)
         self.known = before
         _, (header, body) = self.repeated(loop, own, parts, counted, False)
-        return (If(_TRUE, (*header, *body)),)
+        return (ir.If(_TRUE, (*header, *body)),)
 
     def repeated(
-        self, loop: For | While, own: tuple[Var, ...], parts: tuple[Block, ...], counted: bool, known: bool
-    ) -> tuple[tuple[Carried, ...], tuple[Block, ...]]:
+        self, loop: ir.For | ir.While, own: tuple[ir.Var, ...], parts: tuple[ir.Block, ...], counted: bool, known: bool
+    ) -> tuple[tuple[ir.Carried, ...], tuple[ir.Block, ...]]:
         """What a loop carries that is known, and its blocks. `known`: how often it runs, and so the variables of its `own`; else they are
         gone through once."""
         before = self.known - {*own, *(c.var for c in loop.carried)}
@@ -267,39 +238,39 @@ class _Slice:
 
     # --- how often loops run -------------------------------------------------------------------------------------------------------
 
-    def bounded(self, block: Block) -> Block:
+    def bounded(self, block: ir.Block) -> ir.Block:
         """The block with loops that come to an end soon, or say that they have not."""
         return tuple(made for stmt in block for made in self.bound(map_blocks(stmt, self.bounded)))
 
-    def bound(self, stmt: Stmt) -> Block:
-        if not isinstance(stmt, For):
+    def bound(self, stmt: ir.Stmt) -> ir.Block:
+        if not isinstance(stmt, ir.For):
             return (stmt,)
         start, stop, step = (b.cast(e, I64) for e in (stmt.start, stmt.stop, stmt.step))
-        down = isinstance(stmt.step, Constant) and int(stmt.step.value) < 0  # a step that is not constant counts up
+        down = isinstance(stmt.step, ir.Constant) and int(stmt.step.value) < 0  # a step that is not constant counts up
         span, pace = (_of("-", start, stop), b.neg(step)) if down else (_of("-", stop, start), step)
         trips, k = self.names.var("trips", I64), self.names.var("k", I64)
         forward = b.compare(">", pace, _whole(0))
         some = _of("+", _of("/", _of("-", span, 1), b.select(forward, pace, _whole(1))), 1)
-        length = Let(trips, b.select(b.compare(">", span, _whole(0)), some, _whole(0)))
-        used = {v for s in walk_stmts(stmt.body) for e in expressions(s) for v in variables(e)}
-        alike = stmt.var not in used and not stmt.carried and not any(isinstance(s, Push | Pop) for s in walk_stmts(stmt.body))
+        length = ir.Let(trips, b.select(b.compare(">", span, _whole(0)), some, _whole(0)))
+        used = {v for s in walk_stmts(stmt.body) for e in expressions(s) for v in ir.variables(e)}
+        alike = stmt.var not in used and not stmt.carried and not any(isinstance(s, ir.Push | ir.Pop) for s in walk_stmts(stmt.body))
         most = _whole(2) if alike else self.left
-        over = b.negate(forward) if alike else Binary("||", b.negate(forward), b.compare(">", trips, self.left), BOOL)
-        late = If(over, (Assign(self.late, _whole(1)),))
-        value = Let(stmt.var, b.cast(_of("+", start, _of("*", k, step)), stmt.var.type))
-        body = stmt.body if alike else (value, Assign(self.left, _of("-", self.left, 1)), *stmt.body)
+        over = b.negate(forward) if alike else ir.Binary("||", b.negate(forward), b.compare(">", trips, self.left), BOOL)
+        late = ir.If(over, (ir.Assign(self.late, _whole(1)),))
+        value = ir.Let(stmt.var, b.cast(_of("+", start, _of("*", k, step)), stmt.var.type))
+        body = stmt.body if alike else (value, ir.Assign(self.left, _of("-", self.left, 1)), *stmt.body)
         return length, late, replace(stmt, var=k, start=_whole(0), stop=_least(trips, most), step=_whole(1), body=body)
 
 
-def _whole(value: int) -> Constant:
+def _whole(value: int) -> ir.Constant:
     return b.const(value, I64)
 
 
-def _of(op: str, left: Expr, right: Expr | int) -> Expr:
-    return Binary(op, left, _whole(right) if isinstance(right, int) else right, I64)
+def _of(op: str, left: ir.Expr, right: ir.Expr | int) -> ir.Expr:
+    return ir.Binary(op, left, _whole(right) if isinstance(right, int) else right, I64)
 
 
-def _least(left: Expr, right: Expr) -> Expr:
+def _least(left: ir.Expr, right: ir.Expr) -> ir.Expr:
     return b.select(b.compare("<", left, right), left, right)
 
 

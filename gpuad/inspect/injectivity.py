@@ -14,32 +14,8 @@ from dataclasses import dataclass, replace
 
 from ..ad.stack_layout import thread_number
 from ..ir import build as b
+from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.nodes import (
-    Accumulate,
-    Alloc,
-    Assign,
-    Atomic,
-    Barrier,
-    Binary,
-    Block,
-    Buffer,
-    Constant,
-    Expr,
-    For,
-    If,
-    Kernel,
-    Let,
-    Load,
-    Pop,
-    Shuffle,
-    Stmt,
-    Store,
-    Take,
-    Var,
-    While,
-    variables,
-)
 from ..ir.rewrite import blocks, bound, expressions, map_blocks, walk_stmts
 from ..ir.types import BOOL, I32, I64, Space
 from ..optimize.dead_code import prune
@@ -55,14 +31,14 @@ class Census:
     one, at least as far as the text says; `places`: how many it touches, if different indices are different elements. `certain`: what it
     notes is what happens; else it goes through both sides of branches that data decide, and notes what may happen."""
 
-    kernel: Kernel
-    scalars: tuple[Var, ...]
+    kernel: ir.Kernel
+    scalars: tuple[ir.Var, ...]
     touches: int
     places: int
     certain: bool
 
 
-def census(reverse: Kernel, shadow: Buffer) -> Census | None:
+def census(reverse: ir.Kernel, shadow: ir.Buffer) -> Census | None:
     """The kernel that asks; None where the accesses hang on memory or on real numbers, or threads wait for one another."""
     names = Names(reverse)
     begin, end = (names.var(f"{shadow.name}_{part}", I64) for part in ("begin", "end"))
@@ -72,50 +48,50 @@ def census(reverse: Kernel, shadow: Buffer) -> Census | None:
     for certain in (True, False):
         noted = _noting(reverse if certain else _either(reverse, unknown), shadow, (begin, end), arrays, names)
         body = prune(noted, private=[x for x in reverse.buffers if x != shadow])
-        used = {v for s in walk_stmts(body) for e in expressions(s) for v in variables(e)}
+        used = {v for s in walk_stmts(body) for e in expressions(s) for v in ir.variables(e)}
         if _by_numbers(body, (*scalars, begin, end), arrays) and (certain or not used & unknown):
-            kernel = Kernel(f"{reverse.name}_census", (*scalars, begin, end, *arrays), body, reverse.span)
+            kernel = ir.Kernel(f"{reverse.name}_census", (*scalars, begin, end, *arrays), body, reverse.span)
             touches = tuple(_touches(reverse.body, shadow, 1))
             places = sum(dict(sorted(touches, key=lambda t: t[1])).values())
             return Census(kernel, scalars, sum(times for _, times in touches), places, certain)
     return None
 
 
-def _noting(reverse: Kernel, shadow: Buffer, ends: tuple[Var, Var], arrays: tuple[Buffer, ...], names: Names) -> Block:
+def _noting(reverse: ir.Kernel, shadow: ir.Buffer, ends: tuple[ir.Var, ir.Var], arrays: tuple[ir.Buffer, ...], names: Names) -> ir.Block:
     """The reverse kernel with notes in place of what it does to the shadow."""
     thread, number = names.var("thread", I64), names.var("number", I32)
     last, first, times = arrays
 
-    def note(index: Expr) -> Block:
-        up, down = Binary("+", number, b.const(1, I32), I32), Binary("-", b.const(MOST, I32), number, I32)
+    def note(index: ir.Expr) -> ir.Block:
+        up, down = ir.Binary("+", number, b.const(1, I32), I32), ir.Binary("-", b.const(MOST, I32), number, I32)
         kept = ((last, "max", up), (first, "max", down), (times, "add", b.const(1, I32)))
         at = names.var("at", I64)
         inside = b.both(b.compare(">=", at, ends[0]), b.compare("<", at, ends[1]))
         assert inside is not None
-        return Let(at, b.cast(index, I64)), If(inside, tuple(Atomic(op, None, buffer, at, (value,)) for buffer, op, value in kept))
+        return ir.Let(at, b.cast(index, I64)), ir.If(inside, tuple(ir.Atomic(op, None, buffer, at, (value,)) for buffer, op, value in kept))
 
-    def block(stmts: Block) -> Block:
-        out: list[Stmt] = []
+    def block(stmts: ir.Block) -> ir.Block:
+        out: list[ir.Stmt] = []
         for stmt in stmts:
-            if isinstance(stmt, Load | Store | Accumulate | Take | Atomic) and stmt.buffer == shadow:
+            if isinstance(stmt, ir.Load | ir.Store | ir.Accumulate | ir.Take | ir.Atomic) and stmt.buffer == shadow:
                 out += note(stmt.index)
             elif not _ends_outside(stmt):
                 out.append(map_blocks(stmt, block))
         return tuple(out)
 
-    return Let(thread, thread_number()), Let(number, b.cast(thread, I32)), *block(reverse.body)
+    return ir.Let(thread, thread_number()), ir.Let(number, b.cast(thread, I32)), *block(reverse.body)
 
 
-def _either(reverse: Kernel, unknown: Collection[Var]) -> Kernel:
+def _either(reverse: ir.Kernel, unknown: Collection[ir.Var]) -> ir.Kernel:
     """The reverse kernel with both sides of branches that more than whole numbers decide, one after the other. What is merged behind them
     is not defined any more."""
 
-    def block(stmts: Block) -> Block:
-        out: list[Stmt] = []
+    def block(stmts: ir.Block) -> ir.Block:
+        out: list[ir.Stmt] = []
         for stmt in stmts:
             stmt = map_blocks(stmt, block)
-            if isinstance(stmt, If) and any(v in unknown for v in variables(stmt.condition)):
-                out += [If(b.const(True, BOOL), side, span=stmt.span) for side in (stmt.then, stmt.otherwise) if side]
+            if isinstance(stmt, ir.If) and any(v in unknown for v in ir.variables(stmt.condition)):
+                out += [ir.If(b.const(True, BOOL), side, span=stmt.span) for side in (stmt.then, stmt.otherwise) if side]
             else:
                 out.append(stmt)
         return tuple(out)
@@ -123,61 +99,61 @@ def _either(reverse: Kernel, unknown: Collection[Var]) -> Kernel:
     return replace(reverse, body=block(reverse.body))
 
 
-def _unknown(reverse: Kernel) -> set[Var]:
+def _unknown(reverse: ir.Kernel) -> set[ir.Var]:
     """The variables that hang on more than the launch's whole numbers: on what was read, or on what that has decided."""
-    found: set[Var] = {v for v in reverse.scalars if not v.type.is_integer}
-    arrays: set[Buffer] = set(reverse.buffers)  # of which it is not known what is in them
+    found: set[ir.Var] = {v for v in reverse.scalars if not v.type.is_integer}
+    arrays: set[ir.Buffer] = set(reverse.buffers)  # of which it is not known what is in them
     before = -1
     while len(found) + len(arrays) != before:
         before = len(found) + len(arrays)
         for stmt in walk_stmts(reverse.body):
             memory = getattr(stmt, "buffer", None)
-            sure = all(v not in found for e in expressions(stmt) for v in variables(e))
-            if isinstance(stmt, Alloc) and memory is not None and memory.space is not Space.LOCAL:
+            sure = all(v not in found for e in expressions(stmt) for v in ir.variables(e))
+            if isinstance(stmt, ir.Alloc) and memory is not None and memory.space is not Space.LOCAL:
                 arrays.add(memory)
-            if isinstance(stmt, Take | Atomic | Shuffle | Pop) or (isinstance(stmt, Load) and memory in arrays) or not sure:
+            if isinstance(stmt, ir.Take | ir.Atomic | ir.Shuffle | ir.Pop) or (isinstance(stmt, ir.Load) and memory in arrays) or not sure:
                 found.update(bound(stmt))
-            if not sure and isinstance(stmt, Assign):
+            if not sure and isinstance(stmt, ir.Assign):
                 found.add(stmt.var)
             if not sure and memory is not None:
                 arrays.add(memory)
-            if not sure and isinstance(stmt, If | For | While):  # whether, or how often, is not known
-                found |= {s.var for s in walk_stmts((stmt,)) if isinstance(s, Assign)}
-                arrays |= {s.buffer for s in walk_stmts((stmt,)) if isinstance(s, Store | Accumulate | Take | Atomic)}
+            if not sure and isinstance(stmt, ir.If | ir.For | ir.While):  # whether, or how often, is not known
+                found |= {s.var for s in walk_stmts((stmt,)) if isinstance(s, ir.Assign)}
+                arrays |= {s.buffer for s in walk_stmts((stmt,)) if isinstance(s, ir.Store | ir.Accumulate | ir.Take | ir.Atomic)}
     return found
 
 
-def _ends_outside(stmt: Stmt) -> bool:
+def _ends_outside(stmt: ir.Stmt) -> bool:
     """Whether all that the statement does is an addition to memory of the launch."""
-    return isinstance(stmt, Accumulate | Store) and stmt.buffer.length is None
+    return isinstance(stmt, ir.Accumulate | ir.Store) and stmt.buffer.length is None
 
 
-def _by_numbers(body: Block, given: Collection[Var], arrays: Collection[Buffer]) -> bool:
+def _by_numbers(body: ir.Block, given: Collection[ir.Var], arrays: Collection[ir.Buffer]) -> bool:
     """Whether nothing is used but whole numbers and arrays of the thread's own."""
     stmts = list(walk_stmts(body))
     made = {v for s in stmts for v in bound(s)} | set(given)
     for stmt in stmts:
         memory = getattr(stmt, "buffer", None)
-        if isinstance(stmt, Barrier | Shuffle) or (isinstance(stmt, Load) and memory in arrays):
+        if isinstance(stmt, ir.Barrier | ir.Shuffle) or (isinstance(stmt, ir.Load) and memory in arrays):
             return False
         if memory is not None and memory not in arrays and (memory.length is None or memory.space is not Space.LOCAL):
             return False
-        if any(v not in made for e in expressions(stmt) for v in variables(e)):
+        if any(v not in made for e in expressions(stmt) for v in ir.variables(e)):
             return False
     return True
 
 
-def _touches(block: Block, shadow: Buffer, times: int) -> Iterator[tuple[Expr, int]]:
+def _touches(block: ir.Block, shadow: ir.Buffer, times: int) -> Iterator[tuple[ir.Expr, int]]:
     """The indices of the shadow that a thread touches and how often, as far as the text says: a loop of unknown length counts once."""
     for stmt in block:
-        if isinstance(stmt, Load | Store | Accumulate | Take | Atomic) and stmt.buffer == shadow:
+        if isinstance(stmt, ir.Load | ir.Store | ir.Accumulate | ir.Take | ir.Atomic) and stmt.buffer == shadow:
             yield stmt.index, times
         for inner in blocks(stmt):
-            yield from _touches(inner, shadow, times * (_trips(stmt) if isinstance(stmt, For) else 1))
+            yield from _touches(inner, shadow, times * (_trips(stmt) if isinstance(stmt, ir.For) else 1))
 
 
-def _trips(stmt: For) -> int:
+def _trips(stmt: ir.For) -> int:
     match stmt.start, stmt.stop, stmt.step:
-        case Constant(value=a), Constant(value=z), Constant(value=s):
+        case ir.Constant(value=a), ir.Constant(value=z), ir.Constant(value=s):
             return len(range(int(a), int(z), int(s)))
     return 1

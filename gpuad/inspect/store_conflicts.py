@@ -19,27 +19,8 @@ from typing import TypeAlias, TypeGuard
 from ..ad.stack_layout import thread_number
 from ..analysis.uniformity import common, is_common
 from ..ir import build as b
+from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.nodes import (
-    Accumulate,
-    Atomic,
-    Barrier,
-    Binary,
-    Block,
-    Buffer,
-    Expr,
-    How,
-    If,
-    Kernel,
-    LaunchIndex,
-    Let,
-    Load,
-    Stmt,
-    Store,
-    Var,
-    variables,
-    walk,
-)
 from ..ir.rewrite import expressions, map_blocks, touches, walk_stmts
 from ..ir.types import I32, I64
 from ..optimize.dead_code import prune
@@ -51,9 +32,9 @@ class Claims:
     int64 array of the same extent, all 0: the greatest and the least thread and the signature, the greatest and the least kind; then, if
     there are several `runs`, the number of the run (int32), and the int32 flag."""
 
-    kernel: Kernel
-    copies: tuple[Buffer, ...]
-    claims: tuple[Buffer, ...]  # each buffer several times
+    kernel: ir.Kernel
+    copies: tuple[ir.Buffer, ...]
+    claims: tuple[ir.Buffer, ...]  # each buffer several times
     runs: int = 2
 
     @cached_property
@@ -61,19 +42,19 @@ class Claims:
         """Whether what it finds depends on the launch's geometry and whole numbers alone: it looks at no memory, and at no real number."""
         own = len(self.claims) + (2 if self.runs > 1 else 1)
         given = self.kernel.params[: len(self.kernel.params) - own]
-        memory = {p for p in given if isinstance(p, Buffer)}
-        others = {p for p in given if isinstance(p, Var) and p.type.kind not in ("int", "uint")}
+        memory = {p for p in given if isinstance(p, ir.Buffer)}
+        others = {p for p in given if isinstance(p, ir.Var) and p.type.kind not in ("int", "uint")}
         stmts = list(walk_stmts(self.kernel.body))
-        used = {v for s in stmts for e in expressions(s) for v in variables(e)}
+        used = {v for s in stmts for e in expressions(s) for v in ir.variables(e)}
         return not (used & others) and not any(getattr(s, "buffer", None) in memory for s in stmts)
 
 
 STORED = ("last", "first", "signature")
 MIXED = ("most", "least")
-Write: TypeAlias = "Store | Accumulate | Atomic"
+Write: TypeAlias = "ir.Store | ir.Accumulate | ir.Atomic"
 
 
-def contested(kernel: Kernel, buffers: Collection[Buffer]) -> tuple[Write, ...]:
+def contested(kernel: ir.Kernel, buffers: Collection[ir.Buffer]) -> tuple[Write, ...]:
     """The stores to `buffers` that may give different values for different threads: all to a buffer, unless each gives the one same value.
     An addition that is not atomic is one of them, and so is an exchange: whose value stays is not on record."""
     uniform = _uniform(kernel)
@@ -86,7 +67,7 @@ def contested(kernel: Kernel, buffers: Collection[Buffer]) -> tuple[Write, ...]:
     return tuple(found)
 
 
-def telling(kernel: Kernel, buffer: Buffer) -> tuple[tuple[Block, ...], ...]:
+def telling(kernel: ir.Kernel, buffer: ir.Buffer) -> tuple[tuple[ir.Block, ...], ...]:
     """For each kind of value that the contested stores to a buffer give: the kernel's body with stores of that kind alone, to where a
     number says that the value is made from, in each of several ways. If in one of them no two threads store to one place, their signatures
     differ, and the check finds any two that store to one element of the buffer. Values that tell their thread are left out."""
@@ -94,43 +75,43 @@ def telling(kernel: Kernel, buffer: Buffer) -> tuple[tuple[Block, ...], ...]:
     kinds = dict.fromkeys(value for value in map(_written, writes) if value is not None)
     leaves = {value: signatures.leaves(value) for value in kinds}
 
-    def told(block: Block, value: Expr, leaf: Expr) -> Block:
-        out: list[Stmt] = []
+    def told(block: ir.Block, value: ir.Expr, leaf: ir.Expr) -> ir.Block:
+        out: list[ir.Stmt] = []
         for stmt in block:
             if not any(stmt is w for w in writes):
                 out.append(map_blocks(stmt, lambda inner: told(inner, value, leaf)))
             elif is_plain_write(stmt) and _written(stmt) == value:
-                out.append(Store(buffer, leaf, b.zero(buffer.element), span=stmt.span))
+                out.append(ir.Store(buffer, leaf, b.zero(buffer.element), span=stmt.span))
         return tuple(out)
 
     return tuple(tuple(told(kernel.body, value, leaf) for leaf in found) for value, found in leaves.items() if found is not None)
 
 
-def _written(stmt: Write) -> Expr | None:
+def _written(stmt: Write) -> ir.Expr | None:
     """What a thread leaves behind, if that does not hang on what was there, and nobody is given that."""
     match stmt:
-        case Store(value=value):
+        case ir.Store(value=value):
             return value
-        case Atomic(var=None, operands=(value,)):
+        case ir.Atomic(var=None, operands=(value,)):
             return value
     return None
 
 
-def is_plain_write(stmt: Stmt) -> TypeGuard[Write]:
+def is_plain_write(stmt: ir.Stmt) -> TypeGuard[Write]:
     """Whether the statement writes memory in a way that two threads may not do to one element."""
-    if isinstance(stmt, Atomic):
+    if isinstance(stmt, ir.Atomic):
         return stmt.op == "exch"
-    return isinstance(stmt, Store) or (isinstance(stmt, Accumulate) and stmt.how is How.PLAIN)
+    return isinstance(stmt, ir.Store) or (isinstance(stmt, ir.Accumulate) and stmt.how is ir.How.PLAIN)
 
 
-def claims(kernel: Kernel, buffers: Collection[Buffer], kinds: Mapping[int, int] | None = None) -> Claims:
+def claims(kernel: ir.Kernel, buffers: Collection[ir.Buffer], kinds: Mapping[int, int] | None = None) -> Claims:
     """The kernel that checks the contested stores to `buffers`, and whether atomic operations of different `kinds` (by the id of the
     statement) meet in an element; of these the flag is 2."""
     names = Names(kernel)
-    written = {s.buffer for s in walk_stmts(kernel.body) if isinstance(s, Store | Accumulate | Atomic) and s.buffer.length is None}
+    written = {s.buffer for s in walk_stmts(kernel.body) if isinstance(s, ir.Store | ir.Accumulate | ir.Atomic) and s.buffer.length is None}
     copies = {x: names.buffer(f"{x.name}_saved", x.element) for x in kernel.buffers if x in written}
     stored, mixed = {id(s) for s in contested(kernel, buffers)}, kinds or {}
-    owners: dict[Buffer, dict[str, Buffer]] = {x: {} for x in kernel.buffers if x in buffers}
+    owners: dict[ir.Buffer, dict[str, ir.Buffer]] = {x: {} for x in kernel.buffers if x in buffers}
     for x, made in owners.items():
         touching = {id(s) for s in touches(kernel.body, x)}
         parts = (*(STORED if stored & touching else ()), *(MIXED if mixed.keys() & touching else ()))
@@ -139,12 +120,12 @@ def claims(kernel: Kernel, buffers: Collection[Buffer], kinds: Mapping[int, int]
         owners, _Signatures(kernel), names.buffer("gpuad_collision", I32), names.var("run", I32), names.var("thread", I64), names
     )
 
-    def block(stmts: Block) -> Block:
-        out: list[Stmt] = []
+    def block(stmts: ir.Block) -> ir.Block:
+        out: list[ir.Stmt] = []
         for stmt in stmts:
             if id(stmt) in stored and is_plain_write(stmt):
                 out.append(check.store(stmt))
-            if id(stmt) in mixed and isinstance(stmt, Atomic | Accumulate):
+            if id(stmt) in mixed and isinstance(stmt, ir.Atomic | ir.Accumulate):
                 out.append(check.kind(stmt, mixed[id(stmt)]))
             target = getattr(stmt, "buffer", None)
             if target in copies:
@@ -152,8 +133,8 @@ def claims(kernel: Kernel, buffers: Collection[Buffer], kinds: Mapping[int, int]
             out.append(map_blocks(stmt, block))
         return tuple(out)
 
-    body = prune((Let(check.thread, thread_number()), *block(kernel.body)), private=copies.values())
-    used = {s.buffer for s in walk_stmts(body) if isinstance(s, Load | Store | Accumulate | Atomic)}
+    body = prune((ir.Let(check.thread, thread_number()), *block(kernel.body)), private=copies.values())
+    used = {s.buffer for s in walk_stmts(body) if isinstance(s, ir.Load | ir.Store | ir.Accumulate | ir.Atomic)}
     copies = {x: copy for x, copy in copies.items() if copy in used}
     params = (*kernel.params, *copies.values(), *(o for made in owners.values() for o in made.values()), check.run, check.flag)
     return Claims(
@@ -165,58 +146,58 @@ def claims(kernel: Kernel, buffers: Collection[Buffer], kinds: Mapping[int, int]
 
 @dataclass(frozen=True)
 class _Check:
-    owners: dict[Buffer, dict[str, Buffer]]
+    owners: dict[ir.Buffer, dict[str, ir.Buffer]]
     signatures: _Signatures
-    flag: Buffer
-    run: Var
-    thread: Var
+    flag: ir.Buffer
+    run: ir.Var
+    thread: ir.Var
     names: Names
 
-    def store(self, stmt: Write) -> Stmt:
+    def store(self, stmt: Write) -> ir.Stmt:
         """What stands before a contested store: its claim in the first run, the comparison in the second."""
         last, first, signature = (self.owners[stmt.buffer][part] for part in STORED)
         written = _written(stmt)
         mine = self.signatures.of(stmt, written, self.thread) if written is not None else self.thread
         claim = (
-            Atomic("max", None, last, stmt.index, (self.up,), span=stmt.span),
-            Atomic("max", None, first, stmt.index, (self.down,), span=stmt.span),
-            Atomic("exch", None, signature, stmt.index, (mine,), span=stmt.span),
+            ir.Atomic("max", None, last, stmt.index, (self.up,), span=stmt.span),
+            ir.Atomic("max", None, first, stmt.index, (self.down,), span=stmt.span),
+            ir.Atomic("exch", None, signature, stmt.index, (mine,), span=stmt.span),
         )
         up, down, other = (self.names.var(n, I64) for n in ("up", "down", "other"))
-        several = b.compare("!=", Binary("+", up, down, I64), b.const(_MOST, I64))
+        several = b.compare("!=", ir.Binary("+", up, down, I64), b.const(_MOST, I64))
         clash = b.both(several, b.compare("!=", other, mine))
         assert clash is not None
-        report = Store(self.flag, b.const(0, I32), b.const(1, I32), span=stmt.span)
+        report = ir.Store(self.flag, b.const(0, I32), b.const(1, I32), span=stmt.span)
         compare = (
-            Load(up, last, stmt.index, span=stmt.span),
-            Load(down, first, stmt.index, span=stmt.span),
-            Load(other, signature, stmt.index, span=stmt.span),
-            If(clash, (report,), span=stmt.span),
+            ir.Load(up, last, stmt.index, span=stmt.span),
+            ir.Load(down, first, stmt.index, span=stmt.span),
+            ir.Load(other, signature, stmt.index, span=stmt.span),
+            ir.If(clash, (report,), span=stmt.span),
         )
-        return If(b.compare("==", self.run, b.const(0, I32)), claim, compare, span=stmt.span)
+        return ir.If(b.compare("==", self.run, b.const(0, I32)), claim, compare, span=stmt.span)
 
-    def kind(self, stmt: Atomic | Accumulate, number: int) -> Stmt:
+    def kind(self, stmt: ir.Atomic | ir.Accumulate, number: int) -> ir.Stmt:
         """What stands before an atomic operation that must not meet one of another kind."""
         most, least = (self.owners[stmt.buffer][part] for part in MIXED)
         claim = (
-            Atomic("max", None, most, stmt.index, (b.const(number + 1, I64),), span=stmt.span),
-            Atomic("max", None, least, stmt.index, (b.const(_MOST - number, I64),), span=stmt.span),
+            ir.Atomic("max", None, most, stmt.index, (b.const(number + 1, I64),), span=stmt.span),
+            ir.Atomic("max", None, least, stmt.index, (b.const(_MOST - number, I64),), span=stmt.span),
         )
         up, down = self.names.var("up", I64), self.names.var("down", I64)
-        several = b.compare("!=", Binary("+", up, down, I64), b.const(_MOST + 1, I64))
-        report = Store(self.flag, b.const(0, I32), b.const(2, I32), span=stmt.span)
-        compare = (Load(up, most, stmt.index), Load(down, least, stmt.index), If(several, (report,), span=stmt.span))
-        return If(b.compare("==", self.run, b.const(0, I32)), claim, compare, span=stmt.span)
+        several = b.compare("!=", ir.Binary("+", up, down, I64), b.const(_MOST + 1, I64))
+        report = ir.Store(self.flag, b.const(0, I32), b.const(2, I32), span=stmt.span)
+        compare = (ir.Load(up, most, stmt.index), ir.Load(down, least, stmt.index), ir.If(several, (report,), span=stmt.span))
+        return ir.If(b.compare("==", self.run, b.const(0, I32)), claim, compare, span=stmt.span)
 
     @property
-    def up(self) -> Expr:
+    def up(self) -> ir.Expr:
         """Greatest for the last thread; above 0 for all."""
-        return Binary("+", self.thread, b.const(1, I64), I64)
+        return ir.Binary("+", self.thread, b.const(1, I64), I64)
 
     @property
-    def down(self) -> Expr:
+    def down(self) -> ir.Expr:
         """Greatest for the first thread; `up + down` is the same for all threads."""
-        return Binary("-", b.const(_MOST - 1, I64), self.thread, I64)
+        return ir.Binary("-", b.const(_MOST - 1, I64), self.thread, I64)
 
 
 _MOST = 1 << 62
@@ -225,43 +206,43 @@ _MOST = 1 << 62
 class _Signatures:
     """What the values of a kernel's stores are made of, as 64-bit numbers."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: ir.Kernel) -> None:
         self.uniform = _uniform(kernel)
-        self.lets = {s.var: s.value for s in walk_stmts(kernel.body) if isinstance(s, Let)}
-        self.loads = {s.var: s for s in walk_stmts(kernel.body) if isinstance(s, Load)}
+        self.lets = {s.var: s.value for s in walk_stmts(kernel.body) if isinstance(s, ir.Let)}
+        self.loads = {s.var: s for s in walk_stmts(kernel.body) if isinstance(s, ir.Load)}
         self.numbers = {x: i + 1 for i, x in enumerate(kernel.buffers)}
         stmts = list(walk_stmts(kernel.body))
         self.places = {id(s): i for i, s in enumerate(stmts)}
-        self.barriers = [i for i, s in enumerate(stmts) if isinstance(s, Barrier)]
+        self.barriers = [i for i, s in enumerate(stmts) if isinstance(s, ir.Barrier)]
 
-    def of(self, stmt: Write, value: Expr, thread: Var) -> Expr:
+    def of(self, stmt: Write, value: ir.Expr, thread: ir.Var) -> ir.Expr:
         """Equal for two threads only if the value is the same function of the same elements; the thread's number where that is not
         known, and where the value is made of what was in the element: one thread may find there what another one has left."""
         leaves = self.leaves(value)
         if leaves is None:
             return thread
-        result: Expr = b.const(hash_of(value), I64)
+        result: ir.Expr = b.const(hash_of(value), I64)
         for leaf in leaves:
-            result = Binary("+", Binary("*", result, b.const(_MIX, I64), I64), b.cast(leaf, I64), I64)
+            result = ir.Binary("+", ir.Binary("*", result, b.const(_MIX, I64), I64), b.cast(leaf, I64), I64)
         for index in self.read_before(stmt, value):
             result = b.select(b.compare("==", b.cast(index, I64), b.cast(stmt.index, I64)), thread, result)
         return result
 
-    def read_before(self, stmt: Write, value: Expr) -> list[Expr]:
+    def read_before(self, stmt: Write, value: ir.Expr) -> list[ir.Expr]:
         """Where the value was read from the memory that the store goes to, with no barrier between."""
         loads = (self.loads[v] for v in self.made_of(value) if v in self.loads)
         return list(dict.fromkeys(x.index for x in loads if x.buffer == stmt.buffer and not self.parted(x, stmt)))
 
-    def parted(self, load: Load, stmt: Write) -> bool:
+    def parted(self, load: ir.Load, stmt: Write) -> bool:
         """Whether a barrier stands between: several threads may then have found what was there before them all."""
         return any(self.places[id(load)] < barrier < self.places[id(stmt)] for barrier in self.barriers)
 
-    def made_of(self, value: Expr) -> Iterator[Var]:
+    def made_of(self, value: ir.Expr) -> Iterator[ir.Var]:
         """The variables of a value, through the values that were given names; each once."""
-        seen: set[Var] = set()
+        seen: set[ir.Var] = set()
         waiting = [value]
         while waiting:
-            for v in variables(waiting.pop()):
+            for v in ir.variables(waiting.pop()):
                 if v in seen:
                     continue
                 seen.add(v)
@@ -269,17 +250,17 @@ class _Signatures:
                 if v in self.lets:
                     waiting.append(self.lets[v])
 
-    def leaves(self, expr: Expr) -> list[Expr] | None:
+    def leaves(self, expr: ir.Expr) -> list[ir.Expr] | None:
         """The integers that tell one thread's value from another's: thread indices, and where things were read. Each once: as a tree the
         value may be far larger than the kernel."""
-        found: dict[Expr, None] = {}
-        seen: set[Var] = set()
+        found: dict[ir.Expr, None] = {}
+        seen: set[ir.Var] = set()
         waiting = [expr]
         while waiting:
-            for e in walk(waiting.pop()):
-                if isinstance(e, LaunchIndex) and e.name in ("threadIdx", "blockIdx"):
+            for e in ir.walk(waiting.pop()):
+                if isinstance(e, ir.LaunchIndex) and e.name in ("threadIdx", "blockIdx"):
                     found[e] = None
-                if not isinstance(e, Var) or e in self.uniform or e in seen:
+                if not isinstance(e, ir.Var) or e in self.uniform or e in seen:
                     continue
                 seen.add(e)
                 if e.type.is_integer:
@@ -298,11 +279,11 @@ _LEAVES = 64  # of a signature, which is one expression
 _MIX = 0x1E3779B97F4A7C15  # any large odd number
 
 
-def hash_of(expr: Expr) -> int:
+def hash_of(expr: ir.Expr) -> int:
     """A number for the expression's text, the same in every process."""
     return zlib.crc32(repr(expr).encode())
 
 
-def _uniform(kernel: Kernel) -> set[Var]:
+def _uniform(kernel: ir.Kernel) -> set[ir.Var]:
     """Variables that have one value in all threads of the launch and all iterations."""
     return common(kernel, lambda load: load.buffer.length is None)  # an array of a thread's or a block's own holds others in each

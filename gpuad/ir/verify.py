@@ -10,42 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from . import nodes as ir
 from .atomics import EXTREMA
 from .functions import FUNCTIONS
-from .nodes import (
-    COMPARISONS,
-    Accumulate,
-    Alloc,
-    Assign,
-    Atomic,
-    Barrier,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Carried,
-    Cast,
-    Constant,
-    Expr,
-    For,
-    If,
-    Kernel,
-    LaunchIndex,
-    Let,
-    Load,
-    Pop,
-    Push,
-    Select,
-    Shuffle,
-    Stmt,
-    Store,
-    Take,
-    Tell,
-    Unary,
-    Var,
-    While,
-    children,
-)
 from .types import BOOL, F32, F64, HALVES, I32, I64, U32, Scalar, Space, value_type
 
 ATOMICS = frozenset({"add", "sub", "exch", "cas", "and", "or", "xor", "inc", "dec"}) | EXTREMA
@@ -55,7 +22,7 @@ class InvalidIR(AssertionError):
     """A kernel that breaks a rule of the core IR; the message names the rule, the node and its place."""
 
 
-def verify(kernel: Kernel) -> None:
+def verify(kernel: ir.Kernel) -> None:
     """Raises InvalidIR if `kernel` is not valid core IR; gives nothing otherwise."""
     scope = _Scope()
     for param in kernel.params:
@@ -70,15 +37,15 @@ def verify(kernel: Kernel) -> None:
 class _Scope:
     """What is visible at a point: Vars, those of them that may be assigned to, and buffers."""
 
-    vars: set[Var] = field(default_factory=set)
-    mutable: set[Var] = field(default_factory=set)
-    buffers: set[Buffer] = field(default_factory=set)
-    const: set[Buffer] = field(default_factory=set)
+    vars: set[ir.Var] = field(default_factory=set)
+    mutable: set[ir.Var] = field(default_factory=set)
+    buffers: set[ir.Buffer] = field(default_factory=set)
+    const: set[ir.Buffer] = field(default_factory=set)
 
     def nested(self) -> _Scope:
         return _Scope(set(self.vars), set(self.mutable), set(self.buffers), self.const)
 
-    def define(self, var: Var, mutable: bool = False) -> None:
+    def define(self, var: ir.Var, mutable: bool = False) -> None:
         _require(isinstance(var.type, Scalar) and var.type not in HALVES, f"Var {var.name}#{var.uid} has type {var.type}")
         _require(var not in self.vars, f"Var {var.name}#{var.uid} is defined twice")
         self.vars.add(var)
@@ -92,8 +59,8 @@ def _require(holds: bool, message: str | Callable[[], str]) -> None:
         raise InvalidIR(message if isinstance(message, str) else message())
 
 
-def _parameter(param: Var | Buffer, scope: _Scope) -> None:
-    if isinstance(param, Var):
+def _parameter(param: ir.Var | ir.Buffer, scope: _Scope) -> None:
+    if isinstance(param, ir.Var):
         return scope.define(param)
     _require(param.length is None and param.space in (Space.GLOBAL, Space.CONSTANT), f"parameter {param.name} is no pointer")
     _require(param not in scope.buffers, f"buffer {param.name}#{param.uid} is a parameter twice")
@@ -104,13 +71,13 @@ def _parameter(param: Var | Buffer, scope: _Scope) -> None:
 # --- statements ----------------------------------------------------------------------------------------------------------------------
 
 
-def _block(block: Block, scope: _Scope) -> None:
+def _block(block: ir.Block, scope: _Scope) -> None:
     _require(isinstance(block, tuple), f"a block is a {type(block).__name__}, not a tuple")
     for stmt in block:
         _located(stmt, scope)
 
 
-def _located(stmt: Stmt, scope: _Scope) -> None:
+def _located(stmt: ir.Stmt, scope: _Scope) -> None:
     try:
         _stmt(stmt, scope)
     except InvalidIR as error:
@@ -121,68 +88,68 @@ def _located(stmt: Stmt, scope: _Scope) -> None:
         raise located from None
 
 
-def _stmt(stmt: Stmt, scope: _Scope) -> None:
+def _stmt(stmt: ir.Stmt, scope: _Scope) -> None:
     match stmt:
-        case Let() | Assign():
+        case ir.Let() | ir.Assign():
             _scalar_stmt(stmt, scope)
-        case Alloc(buffer=buffer):
+        case ir.Alloc(buffer=buffer):
             _alloc(buffer, scope)
-        case Load() | Store() | Accumulate() | Take() | Atomic():
+        case ir.Load() | ir.Store() | ir.Accumulate() | ir.Take() | ir.Atomic():
             _memory_stmt(stmt, scope)
-        case If():
+        case ir.If():
             _if(stmt, scope)
-        case For():
+        case ir.For():
             _for(stmt, scope)
-        case While():
+        case ir.While():
             _while(stmt, scope)
-        case Barrier() | Shuffle():
+        case ir.Barrier() | ir.Shuffle():
             _warp_stmt(stmt, scope)
-        case Push() | Pop():
+        case ir.Push() | ir.Pop():
             _stack_stmt(stmt, scope)
-        case Tell(values=values):
+        case ir.Tell(values=values):
             for value in values:
                 _typed(value, value.type, scope)
         case _:
             raise InvalidIR(f"unknown statement {type(stmt).__name__}")
 
 
-def _scalar_stmt(stmt: Let | Assign, scope: _Scope) -> None:
+def _scalar_stmt(stmt: ir.Let | ir.Assign, scope: _Scope) -> None:
     _typed(stmt.value, stmt.var.type, scope)
-    if isinstance(stmt, Let):
+    if isinstance(stmt, ir.Let):
         return scope.define(stmt.var, mutable=True)
     return _require(stmt.var in scope.mutable, f"Assign to {stmt.var.name}#{stmt.var.uid}, which no visible Let introduced")
 
 
-def _alloc(buffer: Buffer, scope: _Scope) -> None:
+def _alloc(buffer: ir.Buffer, scope: _Scope) -> None:
     _require(buffer.space in (Space.LOCAL, Space.SHARED), f"array {buffer.name} lies in {buffer.space.value} memory")
     _require(buffer.length is not None and buffer.length > 0, f"array {buffer.name} has length {buffer.length}")
     _require(buffer not in scope.buffers, f"array {buffer.name}#{buffer.uid} is made twice")
     scope.buffers.add(buffer)
 
 
-def _memory_stmt(stmt: Load | Store | Accumulate | Take | Atomic, scope: _Scope) -> None:
+def _memory_stmt(stmt: ir.Load | ir.Store | ir.Accumulate | ir.Take | ir.Atomic, scope: _Scope) -> None:
     buffer = stmt.buffer
     _require(buffer in scope.buffers, f"buffer {buffer.name}#{buffer.uid} is not in scope")
-    _require(isinstance(stmt, Load) or buffer not in scope.const, f"const buffer {buffer.name} is written")
+    _require(isinstance(stmt, ir.Load) or buffer not in scope.const, f"const buffer {buffer.name} is written")
     _require(_expr(stmt.index, scope).is_integer, f"index into {buffer.name} has type {stmt.index.type}")
     for value in _operands(stmt):
         _typed(value, value_type(buffer.element), scope)
-    if isinstance(stmt, (Load, Take, Atomic)) and stmt.var is not None:
+    if isinstance(stmt, (ir.Load, ir.Take, ir.Atomic)) and stmt.var is not None:
         _require(
             stmt.var.type == value_type(buffer.element), f"{stmt.var.name} of type {stmt.var.type} from {buffer.name} of {buffer.element}"
         )
         scope.define(stmt.var)
 
 
-def _operands(stmt: Load | Store | Accumulate | Take | Atomic) -> tuple[Expr, ...]:
-    if isinstance(stmt, Atomic):
+def _operands(stmt: ir.Load | ir.Store | ir.Accumulate | ir.Take | ir.Atomic) -> tuple[ir.Expr, ...]:
+    if isinstance(stmt, ir.Atomic):
         _require(stmt.op in ATOMICS, f"unknown atomic {stmt.op!r}")
         _require(len(stmt.operands) == (2 if stmt.op == "cas" else 1), f"atomic {stmt.op} with {len(stmt.operands)} operands")
         return stmt.operands
-    return (stmt.value,) if isinstance(stmt, (Store, Accumulate)) else ()
+    return (stmt.value,) if isinstance(stmt, (ir.Store, ir.Accumulate)) else ()
 
 
-def _if(stmt: If, scope: _Scope) -> None:
+def _if(stmt: ir.If, scope: _Scope) -> None:
     _typed(stmt.condition, BOOL, scope)
     then, otherwise = scope.nested(), scope.nested()
     _block(stmt.then, then)
@@ -194,24 +161,24 @@ def _if(stmt: If, scope: _Scope) -> None:
         scope.define(merge.var)
 
 
-def _for(stmt: For, scope: _Scope) -> None:
+def _for(stmt: ir.For, scope: _Scope) -> None:
     _require(stmt.var.type.is_integer, f"loop variable {stmt.var.name} has type {stmt.var.type}")
     for bound in (stmt.start, stmt.stop, stmt.step):
         _typed(bound, stmt.var.type, scope)
-    _require(not (isinstance(stmt.step, Constant) and stmt.step.value == 0), "loop with step 0")
+    _require(not (isinstance(stmt.step, ir.Constant) and stmt.step.value == 0), "loop with step 0")
     inside = _enter(stmt.carried, scope)
     inside.define(stmt.var)
     _block(stmt.body, inside)
     _leave(stmt.carried, inside, scope)
 
 
-def _while(stmt: While, scope: _Scope) -> None:
+def _while(stmt: ir.While, scope: _Scope) -> None:
     inside = _enter(stmt.carried, scope)
     for var in (stmt.counter, stmt.count):
         _require(var is None or var.type == I32, "counter and count of a While are int32")
     if stmt.counter:
         inside.define(stmt.counter)
-    _require(all(isinstance(s, (Let, Load)) for s in stmt.header), "a While's header holds something else than Lets and Loads")
+    _require(all(isinstance(s, (ir.Let, ir.Load)) for s in stmt.header), "a While's header holds something else than Lets and Loads")
     _block(stmt.header, inside)
     _typed(stmt.condition, BOOL, inside)
     _block(stmt.body, inside)
@@ -220,7 +187,7 @@ def _while(stmt: While, scope: _Scope) -> None:
         scope.define(stmt.count)
 
 
-def _enter(carried: tuple[Carried, ...], scope: _Scope) -> _Scope:
+def _enter(carried: tuple[ir.Carried, ...], scope: _Scope) -> _Scope:
     inside = scope.nested()
     for c in carried:
         _typed(c.init, c.var.type, scope)
@@ -229,7 +196,7 @@ def _enter(carried: tuple[Carried, ...], scope: _Scope) -> _Scope:
     return inside
 
 
-def _leave(carried: tuple[Carried, ...], inside: _Scope, scope: _Scope) -> None:
+def _leave(carried: tuple[ir.Carried, ...], inside: _Scope, scope: _Scope) -> None:
     for c in carried:
         _typed(c.next, c.var.type, inside)
         _require(c.result.type == c.var.type, f"carried {c.var.name} of type {c.var.type} ends as {c.result.type}")
@@ -237,8 +204,8 @@ def _leave(carried: tuple[Carried, ...], inside: _Scope, scope: _Scope) -> None:
         scope.define(c.result)
 
 
-def _warp_stmt(stmt: Barrier | Shuffle, scope: _Scope) -> None:
-    if isinstance(stmt, Barrier):
+def _warp_stmt(stmt: ir.Barrier | ir.Shuffle, scope: _Scope) -> None:
+    if isinstance(stmt, ir.Barrier):
         _require(stmt.scope in ("block", "warp"), f"barrier of scope {stmt.scope!r}")
         if stmt.mask is not None:
             _require(stmt.scope == "warp", "a block barrier has no mask")
@@ -253,44 +220,44 @@ def _warp_stmt(stmt: Barrier | Shuffle, scope: _Scope) -> None:
     scope.define(stmt.var)
 
 
-def _stack_stmt(stmt: Push | Pop, scope: _Scope) -> None:
-    things: tuple[Expr, ...] = stmt.values if isinstance(stmt, Push) else stmt.vars
+def _stack_stmt(stmt: ir.Push | ir.Pop, scope: _Scope) -> None:
+    things: tuple[ir.Expr, ...] = stmt.values if isinstance(stmt, ir.Push) else stmt.vars
     name, fields = stmt.stack.name, stmt.stack.fields
     _require(len(things) == len(fields), f"stack {name} has {len(fields)} fields, not {len(things)}")
     for thing, (label, kind) in zip(things, fields, strict=True):
         _require(thing.type == kind, f"field {label} of stack {name} is {kind}, not {thing.type}")
-    for value in stmt.values if isinstance(stmt, Push) else ():
+    for value in stmt.values if isinstance(stmt, ir.Push) else ():
         _expr(value, scope)
-    for var in stmt.vars if isinstance(stmt, Pop) else ():
+    for var in stmt.vars if isinstance(stmt, ir.Pop) else ():
         scope.define(var)
 
 
 # --- expressions ---------------------------------------------------------------------------------------------------------------------
 
 
-def _typed(expr: Expr, expected: Scalar, scope: _Scope) -> None:
+def _typed(expr: ir.Expr, expected: Scalar, scope: _Scope) -> None:
     found = _expr(expr, scope)
     _require(found == expected, lambda: f"{type(expr).__name__} of type {found} where {expected} belongs: {expr}")
 
 
-def _expr(expr: Expr, scope: _Scope) -> Scalar:
+def _expr(expr: ir.Expr, scope: _Scope) -> Scalar:
     """Checks the expression and gives its type."""
-    types = [_expr(child, scope) for child in children(expr)]
+    types = [_expr(child, scope) for child in ir.children(expr)]
     _require(isinstance(expr.type, Scalar) and expr.type not in HALVES, lambda: f"expression of type {expr.type}: {expr}")
     match expr:
-        case Var():
+        case ir.Var():
             _require(expr in scope.vars, lambda: f"Var {expr.name}#{expr.uid} is used where it is not defined")
-        case Constant(value=value, type=kind):
+        case ir.Constant(value=value, type=kind):
             _require(_fits(value, kind), lambda: f"constant {value!r} does not fit {kind}")
-        case Unary(op=op):
+        case ir.Unary(op=op):
             _require(_unary_ok(op, types[0], expr.type), lambda: f"{op} of {types[0]} as {expr.type}")
-        case Binary():
+        case ir.Binary():
             _require(_binary_ok(expr, *types), lambda: f"{types[0]} {expr.op} {types[1]} as {expr.type}: {expr}")
-        case Select():
+        case ir.Select():
             _require(types[0] == BOOL and types[1] == types[2], lambda: f"Select of {', '.join(map(str, types))}: {expr}")
-        case Call():
+        case ir.Call():
             _call(expr, types)
-        case Cast() | LaunchIndex():
+        case ir.Cast() | ir.LaunchIndex():
             pass
         case _:
             raise InvalidIR(f"unknown expression {type(expr).__name__}")
@@ -309,9 +276,9 @@ def _unary_ok(op: str, operand: Scalar, result: Scalar) -> bool:
     return fits and operand == result
 
 
-def _binary_ok(expr: Binary, left: Scalar, right: Scalar) -> bool:
+def _binary_ok(expr: ir.Binary, left: Scalar, right: Scalar) -> bool:
     op = expr.op
-    if op in COMPARISONS:
+    if op in ir.COMPARISONS:
         return left == right and expr.type == BOOL
     if op in ("&&", "||"):
         return left == right == expr.type == BOOL
@@ -322,7 +289,7 @@ def _binary_ok(expr: Binary, left: Scalar, right: Scalar) -> bool:
     return op in ("+", "-", "*", "/") and left != BOOL and left == right == expr.type
 
 
-def _call(expr: Call, types: list[Scalar]) -> None:
+def _call(expr: ir.Call, types: list[Scalar]) -> None:
     function = FUNCTIONS.get(expr.function)
     _require(function is not None, lambda: f"unknown function {expr.function}")
     assert function is not None

@@ -17,43 +17,24 @@ from dataclasses import replace
 from ..analysis.uniformity import split_barriers, uniform
 from ..errors import UnsupportedError
 from ..ir import build as b
+from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.nodes import (
-    Alloc,
-    Barrier,
-    Binary,
-    Block,
-    Constant,
-    Expr,
-    For,
-    If,
-    Kernel,
-    Let,
-    Load,
-    Merge,
-    Select,
-    Shuffle,
-    Stmt,
-    Var,
-    While,
-    variables,
-)
 from ..ir.rewrite import blocks, defined, map_blocks, substitute, substituted, walk_stmts
 from ..ir.types import I32, U32
 
 
-def lift(kernel: Kernel) -> Kernel:
+def lift(kernel: ir.Kernel) -> ir.Kernel:
     """The kernel with its barriers lifted. Raises UnsupportedError at a barrier that some threads of a block may not reach."""
-    if not any(isinstance(s, Barrier | Shuffle) for s in walk_stmts(kernel.body)):
+    if not any(isinstance(s, ir.Barrier | ir.Shuffle) for s in walk_stmts(kernel.body)):
         return kernel
     task = _Lift(Names(kernel))
     return replace(kernel, body=task.block(task.masked(kernel.body, None)))
 
 
-def check_barriers(kernel: Kernel) -> None:
+def check_barriers(kernel: ir.Kernel) -> None:
     """Refuses a kernel with a barrier that some threads of a block may not reach."""
     for barrier, culprit in split_barriers(kernel.body, uniform(kernel)):
-        what = "condition" if isinstance(culprit, If) else "loop"
+        what = "condition" if isinstance(culprit, ir.If) else "loop"
         place = f" (at {culprit.span})" if culprit.span else ""
         raise UnsupportedError(
             f"__syncthreads() inside a {what}{place} that is not known to be the same for all threads of the block: each of them has to "
@@ -62,29 +43,29 @@ def check_barriers(kernel: Kernel) -> None:
         )
 
 
-def _stops(stmt: Stmt) -> bool:
-    return isinstance(stmt, Barrier) and stmt.mask is None
+def _stops(stmt: ir.Stmt) -> bool:
+    return isinstance(stmt, ir.Barrier) and stmt.mask is None
 
 
-def _has_stop(stmt: Stmt) -> bool:
+def _has_stop(stmt: ir.Stmt) -> bool:
     return _stops(stmt) or any(_stops(s) for block in blocks(stmt) for s in walk_stmts(block))
 
 
 _ALL = 0xFFFFFFFF
 
 
-def _has_shuffle(stmt: Stmt) -> bool:
+def _has_shuffle(stmt: ir.Stmt) -> bool:
     """Whether threads are named by a mask in the statement."""
-    return any(isinstance(s, Shuffle) or (isinstance(s, Barrier) and s.mask is not None) for s in walk_stmts((stmt,)))
+    return any(isinstance(s, ir.Shuffle) or (isinstance(s, ir.Barrier) and s.mask is not None) for s in walk_stmts((stmt,)))
 
 
-def _remasked(stmt: Stmt, ballot: Var) -> Stmt:
+def _remasked(stmt: ir.Stmt, ballot: ir.Var) -> ir.Stmt:
     """The statement with the mask of every shuffle in it narrowed to the ballot; not of those that have been narrowed already."""
-    if isinstance(stmt, Shuffle | Barrier):
-        if stmt.mask is None or ballot in variables(stmt.mask):
+    if isinstance(stmt, ir.Shuffle | ir.Barrier):
+        if stmt.mask is None or ballot in ir.variables(stmt.mask):
             return stmt
-        full = isinstance(stmt.mask, Constant) and int(stmt.mask.value) == _ALL
-        return replace(stmt, mask=ballot if full else Binary("&", stmt.mask, ballot, U32))
+        full = isinstance(stmt.mask, ir.Constant) and int(stmt.mask.value) == _ALL
+        return replace(stmt, mask=ballot if full else ir.Binary("&", stmt.mask, ballot, U32))
     return map_blocks(stmt, lambda block: tuple(_remasked(s, ballot) for s in block))
 
 
@@ -92,14 +73,14 @@ class _Lift:
     def __init__(self, names: Names) -> None:
         self.names = names
 
-    def block(self, block: Block) -> Block:
-        out: list[Stmt] = []
+    def block(self, block: ir.Block) -> ir.Block:
+        out: list[ir.Stmt] = []
         for stmt in block:
             if not _has_stop(stmt) or _stops(stmt):
                 out.append(stmt)
                 continue
             stmt = map_blocks(stmt, self.block)
-            if isinstance(stmt, If) and stmt.leaving:
+            if isinstance(stmt, ir.If) and stmt.leaving:
                 out.extend(self.leaving(stmt))
             else:
                 out.append(stmt)
@@ -107,12 +88,12 @@ class _Lift:
 
     # --- shuffles ----------------------------------------------------------------------------------------------------------------
 
-    def masked(self, block: Block, mask: Expr | None) -> Block:
+    def masked(self, block: ir.Block, mask: ir.Expr | None) -> ir.Block:
         """Threads that have returned take no part in a shuffle, whatever its mask says: here they still run, so they leave the mask.
         `mask`: who has not returned before, None for all."""
-        out: list[Stmt] = []
+        out: list[ir.Stmt] = []
         for stmt in block:
-            if isinstance(stmt, If) and stmt.leaving and _has_shuffle(stmt):
+            if isinstance(stmt, ir.If) and stmt.leaving and _has_shuffle(stmt):
                 out.extend(self.voted(stmt, mask))
                 continue
             for inner in blocks(stmt):
@@ -120,51 +101,51 @@ class _Lift:
             out.append(stmt)
         return tuple(out)
 
-    def refuse_returns(self, block: Block) -> None:
+    def refuse_returns(self, block: ir.Block) -> None:
         for stmt in walk_stmts(block):
-            if isinstance(stmt, If) and stmt.leaving and _has_shuffle(stmt):
+            if isinstance(stmt, ir.If) and stmt.leaving and _has_shuffle(stmt):
                 raise UnsupportedError("a return inside control flow, before a warp shuffle, is not supported", stmt.span)
 
-    def voted(self, stmt: If, mask: Expr | None) -> Block:
+    def voted(self, stmt: ir.If, mask: ir.Expr | None) -> ir.Block:
         first = any(_has_shuffle(s) for s in stmt.then)
         if first and any(_has_shuffle(s) for s in stmt.otherwise):
             raise UnsupportedError("warp shuffles both before and after an early return are not supported here", stmt.span)
         alive = stmt.condition if first else b.negate(stmt.condition)
         vote, ballot = self.names.var("active", U32), self.names.var("ballot", U32)
         everyone = b.const(_ALL, U32) if mask is None else mask
-        ones = Select(alive, b.const(1, U32), b.const(0, U32))
-        asked = Shuffle(ballot, "ballot", everyone, vote, b.const(0, I32), b.const(0, I32), span=stmt.span)
+        ones = ir.Select(alive, b.const(1, U32), b.const(0, U32))
+        asked = ir.Shuffle(ballot, "ballot", everyone, vote, b.const(0, I32), b.const(0, I32), span=stmt.span)
         side = tuple(_remasked(s, ballot) for s in self.masked(stmt.then if first else stmt.otherwise, ballot))
         stmt = replace(stmt, then=side) if first else replace(stmt, otherwise=side)
-        return (Let(vote, ones, span=stmt.span), asked, stmt)
+        return (ir.Let(vote, ones, span=stmt.span), asked, stmt)
 
     # --- barriers ----------------------------------------------------------------------------------------------------------------
 
-    def leaving(self, stmt: If) -> Block:
+    def leaving(self, stmt: ir.If) -> ir.Block:
         """The pieces of an If that an early return made."""
         first = any(_has_stop(s) for s in stmt.then)
         if first and any(_has_stop(s) for s in stmt.otherwise):
             return (stmt,)
-        alive: Expr = stmt.condition if first else b.negate(stmt.condition)
-        out: list[Stmt] = []
-        if not isinstance(alive, Var):
+        alive: ir.Expr = stmt.condition if first else b.negate(stmt.condition)
+        out: list[ir.Stmt] = []
+        if not isinstance(alive, ir.Var):
             name = self.names.var("active", alive.type)
-            out.append(Let(name, alive, span=stmt.span))
+            out.append(ir.Let(name, alive, span=stmt.span))
             alive = name
         inside, outside = (stmt.then, stmt.otherwise) if first else (stmt.otherwise, stmt.then)
-        mapping: dict[Var, Expr] = {}
+        mapping: dict[ir.Var, ir.Expr] = {}
         if outside:
             out.append(self.piece(b.negate(alive), outside, stmt, mapping))
         out.extend(self.guarded(inside, alive, stmt, mapping))
         for m in stmt.merges:
             then, otherwise = substitute(m.then, mapping), substitute(m.otherwise, mapping)
-            out.append(Let(m.var, Select(alive, *((then, otherwise) if first else (otherwise, then))), span=stmt.span))
+            out.append(ir.Let(m.var, ir.Select(alive, *((then, otherwise) if first else (otherwise, then))), span=stmt.span))
         return tuple(out)
 
-    def guarded(self, block: Block, alive: Expr, owner: If, mapping: dict[Var, Expr]) -> Block:
+    def guarded(self, block: ir.Block, alive: ir.Expr, owner: ir.If, mapping: dict[ir.Var, ir.Expr]) -> ir.Block:
         """The block with everything but its barriers under the condition; `mapping` learns what stands for its variables."""
-        out: list[Stmt] = []
-        piece: list[Stmt] = []
+        out: list[ir.Stmt] = []
+        piece: list[ir.Stmt] = []
 
         def end() -> None:
             if piece:
@@ -174,9 +155,9 @@ class _Lift:
         for stmt in block:
             stmt = substituted(stmt, mapping)
             own = {v for s in piece for v in defined(s)}
-            if isinstance(stmt, Alloc):
+            if isinstance(stmt, ir.Alloc):
                 out.append(stmt)  # a later piece may use it too
-            elif isinstance(stmt, Let) and not stmt.var.type.is_float and not any(v in own for v in variables(stmt.value)):
+            elif isinstance(stmt, ir.Let) and not stmt.var.type.is_float and not any(v in own for v in ir.variables(stmt.value)):
                 out.append(stmt)  # pure: it does no harm where the thread has returned, and may steer what all threads do
             elif _has_stop(stmt):
                 end()
@@ -186,33 +167,33 @@ class _Lift:
         end()
         return tuple(out)
 
-    def piece(self, condition: Expr, block: Block, owner: If, mapping: dict[Var, Expr]) -> If:
-        merges: list[Merge] = []
+    def piece(self, condition: ir.Expr, block: ir.Block, owner: ir.If, mapping: dict[ir.Var, ir.Expr]) -> ir.If:
+        merges: list[ir.Merge] = []
         for stmt in block:
             for var in defined(stmt):
                 fresh = self.names.var(var.name, var.type)
-                merges.append(Merge(fresh, var, b.zero(var.type)))
+                merges.append(ir.Merge(fresh, var, b.zero(var.type)))
                 mapping[var] = fresh
-        return If(condition, block, (), tuple(merges), span=owner.span)
+        return ir.If(condition, block, (), tuple(merges), span=owner.span)
 
-    def control(self, stmt: Stmt, alive: Expr, owner: If) -> Stmt:
+    def control(self, stmt: ir.Stmt, alive: ir.Expr, owner: ir.If) -> ir.Stmt:
         """A barrier, or a control statement that contains one, for all threads."""
         match stmt:
-            case If():
+            case ir.If():
                 then, first = self.inner(stmt.then, alive, owner)
                 otherwise, second = self.inner(stmt.otherwise, alive, owner)
-                merges = tuple(Merge(m.var, substitute(m.then, first), substitute(m.otherwise, second)) for m in stmt.merges)
+                merges = tuple(ir.Merge(m.var, substitute(m.then, first), substitute(m.otherwise, second)) for m in stmt.merges)
                 return replace(stmt, then=then, otherwise=otherwise, merges=merges)
-            case For():
+            case ir.For():
                 body, mapping = self.inner(stmt.body, alive, owner)
                 return replace(stmt, body=body, carried=tuple(replace(c, next=substitute(c.next, mapping)) for c in stmt.carried))
-            case While():
-                if any(isinstance(s, Load) for s in stmt.header):
+            case ir.While():
+                if any(isinstance(s, ir.Load) for s in stmt.header):
                     raise UnsupportedError("a loop with __syncthreads() whose condition reads memory, after an early return", stmt.span)
                 body, mapping = self.inner(stmt.body, alive, owner)
                 return replace(stmt, body=body, carried=tuple(replace(c, next=substitute(c.next, mapping)) for c in stmt.carried))
         return stmt
 
-    def inner(self, block: Block, alive: Expr, owner: If) -> tuple[Block, dict[Var, Expr]]:
-        mapping: dict[Var, Expr] = {}
+    def inner(self, block: ir.Block, alive: ir.Expr, owner: ir.If) -> tuple[ir.Block, dict[ir.Var, ir.Expr]]:
+        mapping: dict[ir.Var, ir.Expr] = {}
         return self.guarded(block, alive, owner, mapping), mapping

@@ -12,32 +12,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ..ir import folding
-from ..ir.nodes import (
-    Accumulate,
-    Alloc,
-    Atomic,
-    Block,
-    Buffer,
-    Cast,
-    Expr,
-    For,
-    How,
-    If,
-    Let,
-    Load,
-    Stmt,
-    Store,
-    Take,
-    Var,
-    While,
-    variables,
-)
+from ..ir import nodes as ir
 from ..ir.rewrite import expressions, walk_stmts
 from ..ir.types import Space
 from .lowering import make_if
 
 
-def tidy(body: Block) -> Block:
+def tidy(body: ir.Block) -> ir.Block:
     """The block without dead statements; its effects on memory other than thread-local arrays are the same."""
     while True:
         swept = _Sweep(body).block(body)
@@ -49,98 +30,102 @@ def tidy(body: Block) -> Block:
 class _Sweep:
     """One mark-and-sweep over a block. `starts`: Lets that only say where a loop of the same name starts; they move into it."""
 
-    def __init__(self, body: Block) -> None:
+    def __init__(self, body: ir.Block) -> None:
         stmts = list(walk_stmts(body))
-        uses = Counter(v for stmt in stmts for e in expressions(stmt) for v in variables(e))
-        lets = {stmt.var: stmt.value for stmt in stmts if isinstance(stmt, Let)}
+        uses = Counter(v for stmt in stmts for e in expressions(stmt) for v in ir.variables(e))
+        lets = {stmt.var: stmt.value for stmt in stmts if isinstance(stmt, ir.Let)}
         first = [
-            v for stmt in stmts if isinstance(stmt, For) for v in (_plain(stmt.start),) if isinstance(v, Var) and v.name == stmt.var.name
+            v
+            for stmt in stmts
+            if isinstance(stmt, ir.For)
+            for v in (_plain(stmt.start),)
+            if isinstance(v, ir.Var) and v.name == stmt.var.name
         ]
-        self.starts: dict[Expr, Expr] = {v: lets[v] for v in first if v in lets and uses[v] == 1}
+        self.starts: dict[ir.Expr, ir.Expr] = {v: lets[v] for v in first if v in lets and uses[v] == 1}
         self.live = _live(stmts)
-        self.read = {s.buffer for s in stmts if isinstance(s, (Load, Take, Atomic))}
-        self.used = self.read | {s.buffer for s in stmts if isinstance(s, (Store, Accumulate))}
+        self.read = {s.buffer for s in stmts if isinstance(s, (ir.Load, ir.Take, ir.Atomic))}
+        self.used = self.read | {s.buffer for s in stmts if isinstance(s, (ir.Store, ir.Accumulate))}
 
-    def block(self, block: Block) -> Block:
+    def block(self, block: ir.Block) -> ir.Block:
         return tuple(new for stmt in block for new in self.stmt(stmt))
 
-    def stmt(self, stmt: Stmt) -> Iterable[Stmt]:
+    def stmt(self, stmt: ir.Stmt) -> Iterable[ir.Stmt]:
         match stmt:
-            case Let(var=var) | Load(var=var):
+            case ir.Let(var=var) | ir.Load(var=var):
                 return (stmt,) if var in self.live and var not in self.starts else ()
-            case Atomic(var=Var() as var) if var not in self.live:
+            case ir.Atomic(var=ir.Var() as var) if var not in self.live:
                 return (_without_result(stmt),)
-            case Store(buffer=buffer) | Accumulate(buffer=buffer):
+            case ir.Store(buffer=buffer) | ir.Accumulate(buffer=buffer):
                 return () if self.is_write_only(buffer) else (stmt,)
-            case Alloc(buffer=buffer):
+            case ir.Alloc(buffer=buffer):
                 return (stmt,) if buffer in self.used else ()
-            case If(condition=c, then=then, otherwise=otherwise, merges=merges):
+            case ir.If(condition=c, then=then, otherwise=otherwise, merges=merges):
                 kept = tuple(m for m in merges if m.var in self.live)
                 return make_if(c, self.block(then), self.block(otherwise), kept, stmt.span)
-            case For() | While():
+            case ir.For() | ir.While():
                 return self.loop(stmt)
         return (stmt,)
 
-    def is_write_only(self, buffer: Buffer) -> bool:
+    def is_write_only(self, buffer: ir.Buffer) -> bool:
         return buffer.space is Space.LOCAL and buffer not in self.read
 
-    def loop(self, stmt: For | While) -> Iterable[Stmt]:
+    def loop(self, stmt: ir.For | ir.While) -> Iterable[ir.Stmt]:
         carried = tuple(c for c in stmt.carried if c.var in self.live or c.result in self.live)
-        count = stmt.count if isinstance(stmt, While) else None
+        count = stmt.count if isinstance(stmt, ir.While) else None
         wanted = any(c.result in self.live for c in carried) or count in self.live
         if not wanted and not _has_effect(stmt.body):
             return ()
-        if isinstance(stmt, For):
+        if isinstance(stmt, ir.For):
             start = folding.cast(self.starts.get(_plain(stmt.start), _plain(stmt.start)), stmt.start.type)
             return (replace(stmt, start=start, body=self.block(stmt.body), carried=carried),)
         return (replace(stmt, header=self.block(stmt.header), body=self.block(stmt.body), carried=carried),)
 
 
-def _plain(start: Expr) -> Expr:
+def _plain(start: ir.Expr) -> ir.Expr:
     """What a loop starts from, without its conversion to the loop's type."""
-    return start.operand if isinstance(start, Cast) else start
+    return start.operand if isinstance(start, ir.Cast) else start
 
 
-def _without_result(stmt: Atomic) -> Stmt:
+def _without_result(stmt: ir.Atomic) -> ir.Stmt:
     """An atomic operation of which nobody uses the old content."""
     if stmt.op not in ("add", "sub"):
         return replace(stmt, var=None)
     added = stmt.operands[0] if stmt.op == "add" else folding.unary("-", stmt.operands[0])
-    return Accumulate(stmt.buffer, stmt.index, added, How.ATOMIC, span=stmt.span, note=stmt.note)
+    return ir.Accumulate(stmt.buffer, stmt.index, added, ir.How.ATOMIC, span=stmt.span, note=stmt.note)
 
 
-def _has_effect(block: Block) -> bool:
-    return any(not isinstance(stmt, (Let, Load, If, For, While)) for stmt in walk_stmts(block))
+def _has_effect(block: ir.Block) -> bool:
+    return any(not isinstance(stmt, (ir.Let, ir.Load, ir.If, ir.For, ir.While)) for stmt in walk_stmts(block))
 
 
-def _live(stmts: list[Stmt]) -> set[Expr | None]:
+def _live(stmts: list[ir.Stmt]) -> set[ir.Expr | None]:
     """The Vars on which effects depend."""
-    needs: dict[Var, list[Expr]] = {}
-    pending: list[Expr] = []
+    needs: dict[ir.Var, list[ir.Expr]] = {}
+    pending: list[ir.Expr] = []
     for stmt in stmts:
         pending.extend(_roots(stmt, needs))
-    live: set[Expr | None] = set()
+    live: set[ir.Expr | None] = set()
     while pending:
-        for var in variables(pending.pop()):
+        for var in ir.variables(pending.pop()):
             if var not in live:
                 live.add(var)
                 pending.extend(needs.get(var, ()))
     return live
 
 
-def _roots(stmt: Stmt, needs: dict[Var, list[Expr]]) -> Iterable[Expr]:
+def _roots(stmt: ir.Stmt, needs: dict[ir.Var, list[ir.Expr]]) -> Iterable[ir.Expr]:
     """What a statement needs for its effects; what its Vars need goes to `needs`."""
     match stmt:
-        case Let(var=var) | Load(var=var):
+        case ir.Let(var=var) | ir.Load(var=var):
             needs.setdefault(var, []).extend(expressions(stmt))
             return ()
-        case If(condition=condition, merges=merges):
+        case ir.If(condition=condition, merges=merges):
             for m in merges:
                 needs.setdefault(m.var, []).extend((m.then, m.otherwise))
             return (condition,)
-        case For() | While():
+        case ir.For() | ir.While():
             for c in stmt.carried:
                 needs.setdefault(c.var, []).extend((c.init, c.next))
                 needs.setdefault(c.result, []).extend((c.init, c.next))
-            return (stmt.start, stmt.stop, stmt.step) if isinstance(stmt, For) else (stmt.condition,)
+            return (stmt.start, stmt.stop, stmt.step) if isinstance(stmt, ir.For) else (stmt.condition,)
     return expressions(stmt)

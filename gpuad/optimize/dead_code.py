@@ -13,36 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..ir.nodes import (
-    Accumulate,
-    Alloc,
-    Assign,
-    Atomic,
-    Barrier,
-    Block,
-    Buffer,
-    Carried,
-    Expr,
-    For,
-    If,
-    Let,
-    Load,
-    Pop,
-    Push,
-    Shuffle,
-    Stack,
-    Stmt,
-    Store,
-    Take,
-    Var,
-    While,
-    variables,
-)
+from ..ir import nodes as ir
 from ..ir.rewrite import blocks
 from .barriers import barrier_in, thin
 
 
-def prune(body: Block, private: Iterable[Buffer] = ()) -> Block:
+def prune(body: ir.Block, private: Iterable[ir.Buffer] = ()) -> ir.Block:
     """The body without what nothing outside can see; `private` are parameters that nobody looks at after the launch."""
     marks = _Marks(frozenset(private))
     marks.collect(body, ())
@@ -51,21 +27,21 @@ def prune(body: Block, private: Iterable[Buffer] = ()) -> Block:
 
 
 class _Marks:
-    def __init__(self, private: frozenset[Buffer]) -> None:
+    def __init__(self, private: frozenset[ir.Buffer]) -> None:
         self.private = private
         self.live: set[int] = set()
-        self.vars: set[Var] = set()
-        self.buffers: set[Buffer] = set()
-        self.fields: set[tuple[Stack, int]] = set()
-        self.parents: dict[int, tuple[Stmt, ...]] = {}
-        self.definitions: dict[Var, list[tuple[Stmt, tuple[Expr, ...]]]] = {}
-        self.writers: dict[Buffer, list[Stmt]] = {}
-        self.pushes: dict[Stack, list[Push]] = {}
-        self.work: list[Stmt] = []
+        self.vars: set[ir.Var] = set()
+        self.buffers: set[ir.Buffer] = set()
+        self.fields: set[tuple[ir.Stack, int]] = set()
+        self.parents: dict[int, tuple[ir.Stmt, ...]] = {}
+        self.definitions: dict[ir.Var, list[tuple[ir.Stmt, tuple[ir.Expr, ...]]]] = {}
+        self.writers: dict[ir.Buffer, list[ir.Stmt]] = {}
+        self.pushes: dict[ir.Stack, list[ir.Push]] = {}
+        self.work: list[ir.Stmt] = []
 
     # --- facts -------------------------------------------------------------------------------------------------------------------
 
-    def collect(self, block: Block, path: tuple[Stmt, ...]) -> None:
+    def collect(self, block: ir.Block, path: tuple[ir.Stmt, ...]) -> None:
         for stmt in block:
             self.parents[id(stmt)] = path
             self._register(stmt)
@@ -74,49 +50,49 @@ class _Marks:
             for inner in blocks(stmt):
                 self.collect(inner, (*path, stmt))
 
-    def _register(self, stmt: Stmt) -> None:
+    def _register(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case Let(var=v, value=e) | Assign(var=v, value=e):
+            case ir.Let(var=v, value=e) | ir.Assign(var=v, value=e):
                 self._define(v, stmt, (e,))
-            case Load(var=v) | Take(var=v) | Shuffle(var=v):
+            case ir.Load(var=v) | ir.Take(var=v) | ir.Shuffle(var=v):
                 self._define(v, stmt, ())
-            case Atomic(var=Var() as v):
+            case ir.Atomic(var=ir.Var() as v):
                 self._define(v, stmt, ())
-            case Pop(vars=vs):
+            case ir.Pop(vars=vs):
                 for v in vs:
                     self._define(v, stmt, ())
-            case If(merges=merges):
+            case ir.If(merges=merges):
                 for m in merges:
                     self._define(m.var, stmt, (m.then, m.otherwise))
-            case For(carried=carried) | While(carried=carried):
+            case ir.For(carried=carried) | ir.While(carried=carried):
                 self._loop(stmt, carried)
-            case Push(stack=stack):
+            case ir.Push(stack=stack):
                 self.pushes.setdefault(stack, []).append(stmt)
-        if isinstance(stmt, Store | Accumulate | Take | Atomic | Alloc):
+        if isinstance(stmt, ir.Store | ir.Accumulate | ir.Take | ir.Atomic | ir.Alloc):
             self.writers.setdefault(stmt.buffer, []).append(stmt)
 
-    def _loop(self, stmt: For | While, carried: tuple[Carried, ...]) -> None:
+    def _loop(self, stmt: ir.For | ir.While, carried: tuple[ir.Carried, ...]) -> None:
         for c in carried:
             self._define(c.var, stmt, (c.init, c.next))
             self._define(c.result, stmt, (c.init, c.next, c.var))
-        bound = (stmt.var,) if isinstance(stmt, For) else (stmt.counter, stmt.count)
+        bound = (stmt.var,) if isinstance(stmt, ir.For) else (stmt.counter, stmt.count)
         for v in bound:
             if v is not None:
                 self._define(v, stmt, ())
 
-    def _define(self, var: Var, stmt: Stmt, inputs: tuple[Expr, ...]) -> None:
+    def _define(self, var: ir.Var, stmt: ir.Stmt, inputs: tuple[ir.Expr, ...]) -> None:
         self.definitions.setdefault(var, []).append((stmt, inputs))
 
-    def _root(self, stmt: Stmt) -> bool:
-        if isinstance(stmt, Barrier):
+    def _root(self, stmt: ir.Stmt) -> bool:
+        if isinstance(stmt, ir.Barrier):
             return stmt.mask is not None
-        if isinstance(stmt, Store | Accumulate | Take | Atomic):
+        if isinstance(stmt, ir.Store | ir.Accumulate | ir.Take | ir.Atomic):
             return stmt.buffer.length is None and stmt.buffer not in self.private
         return False
 
     # --- marking -----------------------------------------------------------------------------------------------------------------
 
-    def keep(self, stmt: Stmt) -> None:
+    def keep(self, stmt: ir.Stmt) -> None:
         for s in (*self.parents[id(stmt)], stmt):
             if id(s) not in self.live:
                 self.live.add(id(s))
@@ -126,53 +102,53 @@ class _Marks:
         while self.work:
             self._need(self.work.pop())
 
-    def _need(self, stmt: Stmt) -> None:
+    def _need(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case Let(value=e):
+            case ir.Let(value=e):
                 self.use(e)
-            case Assign(var=v, value=e):
+            case ir.Assign(var=v, value=e):
                 self.use(e, v)
-            case Load(buffer=b, index=i) | Take(buffer=b, index=i):
+            case ir.Load(buffer=b, index=i) | ir.Take(buffer=b, index=i):
                 self.use(i)
                 self.read(b)
-            case Store(index=i, value=e) | Accumulate(index=i, value=e):
+            case ir.Store(index=i, value=e) | ir.Accumulate(index=i, value=e):
                 self.use(i, e)
-            case Atomic(buffer=b, index=i, operands=operands):
+            case ir.Atomic(buffer=b, index=i, operands=operands):
                 self.use(i, *operands)
                 self.read(b)
-            case If(condition=c):
+            case ir.If(condition=c):
                 self.use(c)
-            case For(start=a, stop=z, step=s):
+            case ir.For(start=a, stop=z, step=s):
                 self.use(a, z, s)
-            case While(condition=c):
+            case ir.While(condition=c):
                 self.use(c)
-            case Shuffle():
+            case ir.Shuffle():
                 self.use(stmt.mask, stmt.value, stmt.lane, stmt.width)
-            case Barrier(mask=mask) if mask is not None:
+            case ir.Barrier(mask=mask) if mask is not None:
                 self.use(mask)
 
-    def use(self, *exprs: Expr) -> None:
+    def use(self, *exprs: ir.Expr) -> None:
         for expr in exprs:
-            for v in variables(expr):
+            for v in ir.variables(expr):
                 self.mark(v)
 
-    def mark(self, var: Var) -> None:
+    def mark(self, var: ir.Var) -> None:
         if var in self.vars:
             return
         self.vars.add(var)
         for stmt, inputs in self.definitions.get(var, ()):
             self.keep(stmt)
             self.use(*inputs)
-            if isinstance(stmt, Pop):
+            if isinstance(stmt, ir.Pop):
                 self.pop(stmt, stmt.vars.index(var))
 
-    def pop(self, stmt: Pop, index: int) -> None:
+    def pop(self, stmt: ir.Pop, index: int) -> None:
         self.fields.add((stmt.stack, index))
         for push in self.pushes.get(stmt.stack, ()):
             self.keep(push)
             self.use(push.values[index])
 
-    def read(self, buffer: Buffer) -> None:
+    def read(self, buffer: ir.Buffer) -> None:
         if buffer in self.buffers:
             return
         self.buffers.add(buffer)
@@ -180,27 +156,27 @@ class _Marks:
             self.keep(writer)
 
 
-def _sweep(block: Block, marks: _Marks) -> Block:
+def _sweep(block: ir.Block, marks: _Marks) -> ir.Block:
     """What is live of a block, with all barriers in it: of a loop that goes, one barrier stays."""
-    out: list[Stmt] = []
+    out: list[ir.Stmt] = []
     for stmt in block:
-        if isinstance(stmt, Barrier):
+        if isinstance(stmt, ir.Barrier):
             out.append(stmt)
         elif id(stmt) in marks.live:
             out.append(_trim(stmt, marks))
         elif (scope := barrier_in(stmt)) is not None:
-            out.append(Barrier(scope, span=stmt.span))
+            out.append(ir.Barrier(scope, span=stmt.span))
     return tuple(out)
 
 
-def _trim(stmt: Stmt, marks: _Marks) -> Stmt:
+def _trim(stmt: ir.Stmt, marks: _Marks) -> ir.Stmt:
     match stmt:
-        case If(then=a, otherwise=b, merges=merges):
+        case ir.If(then=a, otherwise=b, merges=merges):
             kept = tuple(m for m in merges if m.var in marks.vars)
             return replace(stmt, then=_sweep(a, marks), otherwise=_sweep(b, marks), merges=kept)
-        case For(body=body, carried=carried):
+        case ir.For(body=body, carried=carried):
             return replace(stmt, body=_sweep(body, marks), carried=_carried(carried, marks))
-        case While(header=header, body=body, carried=carried):
+        case ir.While(header=header, body=body, carried=carried):
             return replace(
                 stmt,
                 header=_sweep(header, marks),
@@ -209,18 +185,18 @@ def _trim(stmt: Stmt, marks: _Marks) -> Stmt:
                 counter=stmt.counter if stmt.counter in marks.vars else None,
                 count=stmt.count if stmt.count in marks.vars else None,
             )
-        case Push(stack=stack, values=values):
+        case ir.Push(stack=stack, values=values):
             kept_fields = [i for i in range(len(values)) if (stack, i) in marks.fields]
             return replace(stmt, stack=_fields(stack, kept_fields), values=tuple(values[i] for i in kept_fields))
-        case Pop(stack=stack, vars=vs):
+        case ir.Pop(stack=stack, vars=vs):
             kept_fields = [i for i in range(len(vs)) if (stack, i) in marks.fields]
             return replace(stmt, stack=_fields(stack, kept_fields), vars=tuple(vs[i] for i in kept_fields))
     return stmt
 
 
-def _carried(carried: tuple[Carried, ...], marks: _Marks) -> tuple[Carried, ...]:
+def _carried(carried: tuple[ir.Carried, ...], marks: _Marks) -> tuple[ir.Carried, ...]:
     return tuple(c for c in carried if c.var in marks.vars or c.result in marks.vars)
 
 
-def _fields(stack: Stack, kept: list[int]) -> Stack:
+def _fields(stack: ir.Stack, kept: list[int]) -> ir.Stack:
     return replace(stack, fields=tuple(stack.fields[i] for i in kept))

@@ -18,36 +18,8 @@ from dataclasses import dataclass, replace
 from ..analysis.uniformity import is_uniform
 from ..codegen.structure import expanded
 from ..ir import build as b
+from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.nodes import (
-    Accumulate,
-    Alloc,
-    Assign,
-    Atomic,
-    Barrier,
-    Binary,
-    Block,
-    Buffer,
-    Carried,
-    Constant,
-    Expr,
-    For,
-    How,
-    If,
-    Kernel,
-    LaunchIndex,
-    Let,
-    Load,
-    Select,
-    Shuffle,
-    Stmt,
-    Store,
-    Take,
-    Tell,
-    Var,
-    While,
-    variables,
-)
 from ..ir.rewrite import blocks, bound, defined, expressions, map_blocks, map_expr, map_stmt_exprs, named, substitute, walk_stmts
 from ..ir.types import BOOL, F64, I32, I64, U32, Scalar, Space, value_type
 from ..ir.verify import verify
@@ -56,28 +28,28 @@ from .base import Dim3
 WARP = 32
 
 
-def serial(kernel: Kernel, block: Dim3) -> Kernel:
+def serial(kernel: ir.Kernel, block: Dim3) -> ir.Kernel:
     """The kernel for blocks of the given extents as one whose threads are blocks."""
     made = _Serial(kernel, block).kernel()
     verify(made)
     return made
 
 
-def _is_wait(stmt: Stmt) -> bool:
-    return isinstance(stmt, Barrier | Shuffle) or (isinstance(stmt, Alloc) and stmt.zero and stmt.buffer.space is Space.SHARED)
+def _is_wait(stmt: ir.Stmt) -> bool:
+    return isinstance(stmt, ir.Barrier | ir.Shuffle) or (isinstance(stmt, ir.Alloc) and stmt.zero and stmt.buffer.space is Space.SHARED)
 
 
-def _is_alone(stmt: Stmt) -> bool:
+def _is_alone(stmt: ir.Stmt) -> bool:
     """Whether threads that do such a thing may do it at once: it is no addition to what others add to, takes nothing that others may take,
     and is no output; nor has each an array that the compiler might take for one."""
-    if isinstance(stmt, Atomic | Tell | Alloc) or (isinstance(stmt, Accumulate | Take) and stmt.how is not How.PLAIN):
+    if isinstance(stmt, ir.Atomic | ir.Tell | ir.Alloc) or (isinstance(stmt, ir.Accumulate | ir.Take) and stmt.how is not ir.How.PLAIN):
         return False
-    if isinstance(stmt, Store):
-        return stmt.buffer.space is Space.GLOBAL or not isinstance(stmt.index, Constant)
-    return not isinstance(stmt, Accumulate | Take) or stmt.buffer.space is Space.GLOBAL
+    if isinstance(stmt, ir.Store):
+        return stmt.buffer.space is Space.GLOBAL or not isinstance(stmt.index, ir.Constant)
+    return not isinstance(stmt, ir.Accumulate | ir.Take) or stmt.buffer.space is Space.GLOBAL
 
 
-def _has_wait(stmt: Stmt) -> bool:
+def _has_wait(stmt: ir.Stmt) -> bool:
     return any(_is_wait(s) for s in walk_stmts((stmt,)))
 
 
@@ -85,26 +57,26 @@ def _has_wait(stmt: Stmt) -> bool:
 class _Thread:
     """The thread that loops over threads are at: its number in the block, and its index along each axis that has more than one."""
 
-    number: Var
-    places: tuple[Var | None, ...]
+    number: ir.Var
+    places: tuple[ir.Var | None, ...]
 
 
 class _Serial:
-    def __init__(self, kernel: Kernel, block: Dim3) -> None:
+    def __init__(self, kernel: ir.Kernel, block: Dim3) -> None:
         self.source = kernel
         self.block = block
         self.threads = block[0] * block[1] * block[2]
         self.names = Names(kernel)
-        self.uses: Counter[Var] = Counter(v for s in walk_stmts(kernel.body) for v in named(s))
+        self.uses: Counter[ir.Var] = Counter(v for s in walk_stmts(kernel.body) for v in named(s))
         self.pieces = tuple(_pieces(kernel.body))
-        self.homes: dict[Var, Buffer] = {}
-        self.arrays: dict[Buffer, Buffer] = {}  # what stands for the arrays of threads and of the block
-        self.sums: list[tuple[Accumulate, Buffer]] = []
-        self.allocs: list[Stmt] = []
+        self.homes: dict[ir.Var, ir.Buffer] = {}
+        self.arrays: dict[ir.Buffer, ir.Buffer] = {}  # what stands for the arrays of threads and of the block
+        self.sums: list[tuple[ir.Accumulate, ir.Buffer]] = []
+        self.allocs: list[ir.Stmt] = []
         self.params = set(kernel.scalars)  # and what else all threads of a block have in common
         self.values = _single_values(kernel)
 
-    def kernel(self) -> Kernel:
+    def kernel(self) -> ir.Kernel:
         self.place_arrays()
         body = self.lower(self.source.body, None)
         ends = [s for stmt, total in self.sums for s in self.sum_up(stmt, total)]
@@ -112,15 +84,15 @@ class _Serial:
 
     # --- arrays ----------------------------------------------------------------------------------------------------------------------
 
-    def array(self, name: str, element: Scalar, length: int, *, zero: bool = False) -> Buffer:
+    def array(self, name: str, element: Scalar, length: int, *, zero: bool = False) -> ir.Buffer:
         buffer = self.names.buffer(name, element, Space.LOCAL, length)
-        self.allocs.append(Alloc(buffer, zero=zero))
+        self.allocs.append(ir.Alloc(buffer, zero=zero))
         return buffer
 
     def place_arrays(self) -> None:
         """Shared arrays belong to the block; a thread's own, if more than one piece uses it, has a row for each thread."""
         for stmt in walk_stmts(self.source.body):
-            if isinstance(stmt, Alloc):
+            if isinstance(stmt, ir.Alloc):
                 buffer, length = stmt.buffer, stmt.buffer.length or 0
                 if buffer.space is Space.SHARED:
                     if buffer not in self.arrays:
@@ -128,17 +100,17 @@ class _Serial:
                 elif sum(any(_touches(s, buffer) for s in walk_stmts(piece)) for piece in self.pieces) > 1:
                     self.arrays[buffer] = self.array(buffer.name, buffer.element, length * self.threads)
 
-    def home(self, var: Var) -> Buffer:
+    def home(self, var: ir.Var) -> ir.Buffer:
         if var not in self.homes:
             self.homes[var] = self.array(var.name, var.type, self.threads)
         return self.homes[var]
 
     # --- blocks ----------------------------------------------------------------------------------------------------------------------
 
-    def lower(self, block: Block, mask: Buffer | None) -> Block:
+    def lower(self, block: ir.Block, mask: ir.Buffer | None) -> ir.Block:
         """The block for all threads for which `mask` holds."""
-        out: list[Stmt] = []
-        piece: list[Stmt] = []
+        out: list[ir.Stmt] = []
+        piece: list[ir.Stmt] = []
 
         def end() -> None:
             if piece:
@@ -154,63 +126,63 @@ class _Serial:
         end()
         return tuple(out)
 
-    def wait(self, stmt: Stmt, mask: Buffer | None) -> Block:
+    def wait(self, stmt: ir.Stmt, mask: ir.Buffer | None) -> ir.Block:
         together = self.together(stmt) if mask is None else None
         if together is not None:
             return together
         match stmt:
-            case Alloc(buffer=buffer):
+            case ir.Alloc(buffer=buffer):
                 return (self.cleared(self.arrays[buffer]),)
-            case Shuffle():
+            case ir.Shuffle():
                 return self.shuffle(stmt, mask)
-            case If():
+            case ir.If():
                 return self.branch(stmt, mask)
-            case For():
+            case ir.For():
                 return self.counted(stmt, mask)
-            case While():
+            case ir.While():
                 return self.repeated(stmt, mask)
         return ()
 
-    def cleared(self, buffer: Buffer) -> Stmt:
+    def cleared(self, buffer: ir.Buffer) -> ir.Stmt:
         k = self.names.var("k", I32)
-        store = Store(buffer, k, b.zero(buffer.element))
-        return For(k, b.const(0, I32), b.const(buffer.length or 0, I32), b.const(1, I32), (store,))
+        store = ir.Store(buffer, k, b.zero(buffer.element))
+        return ir.For(k, b.const(0, I32), b.const(buffer.length or 0, I32), b.const(1, I32), (store,))
 
     # --- pieces ----------------------------------------------------------------------------------------------------------------------
 
-    def piece(self, stmts: Block, mask: Buffer | None) -> Stmt:
+    def piece(self, stmts: ir.Block, mask: ir.Buffer | None) -> ir.Stmt:
         """A loop over the threads. What other pieces define is fetched first, what they use put down last."""
         inside = Counter(v for s in walk_stmts(stmts) for v in named(s))
         own = {v for s in walk_stmts(stmts) for v in bound(s)}
         top = {v for s in stmts for v in defined(s)}
-        assigned = {s.var for s in walk_stmts(stmts) if isinstance(s, Assign)} - own
+        assigned = {s.var for s in walk_stmts(stmts) if isinstance(s, ir.Assign)} - own
         fetched = [v for v in dict.fromkeys((*inside, *assigned)) if v not in own and v not in self.params]
         given = [v for v in dict.fromkeys((*sorted(top, key=lambda v: v.uid), *assigned)) if v in assigned or self.uses[v] > inside[v]]
 
-        def body(thread: _Thread) -> Block:
-            out: list[Stmt] = []
+        def body(thread: _Thread) -> ir.Block:
+            out: list[ir.Stmt] = []
             for var in fetched:
                 out.extend(self.fetch(var, thread, mutable=var in assigned))
             out.extend(self.threaded(stmts, thread))
-            out.extend(Store(self.home(v), thread.number, v) for v in given)
+            out.extend(ir.Store(self.home(v), thread.number, v) for v in given)
             return tuple(out)
 
         return self.each(body, mask)
 
-    def fetch(self, var: Var, thread: _Thread, *, mutable: bool = False) -> Block:
+    def fetch(self, var: ir.Var, thread: _Thread, *, mutable: bool = False) -> ir.Block:
         if not mutable:
-            return (Load(var, self.home(var), thread.number),)
+            return (ir.Load(var, self.home(var), thread.number),)
         held = self.names.var(var.name, var.type)
-        return (Load(held, self.home(var), thread.number), Let(var, held))
+        return (ir.Load(held, self.home(var), thread.number), ir.Let(var, held))
 
-    def each(self, body: Callable[[_Thread], Block], mask: Buffer | None) -> Stmt:
+    def each(self, body: Callable[[_Thread], ir.Block], mask: ir.Buffer | None) -> ir.Stmt:
         """A loop over the threads for which `mask` holds."""
         thread = self.thread()
         inner = body(thread)
         alone = all(_is_alone(s) for s in walk_stmts(inner))
         if mask is not None:
             active = self.names.var("active", BOOL)
-            inner = (Load(active, mask, thread.number), If(active, inner))
+            inner = (ir.Load(active, mask, thread.number), ir.If(active, inner))
         return self.nest(thread, tuple(self.numbered(s, thread) for s in inner), alone)
 
     def thread(self) -> _Thread:
@@ -219,161 +191,161 @@ class _Serial:
         number = self.names.var("thread", I32) if several else next(v for v in places if v is not None)
         return _Thread(number, places)
 
-    def nest(self, thread: _Thread, inner: Block, alone: bool) -> Stmt:
+    def nest(self, thread: _Thread, inner: ir.Block, alone: bool) -> ir.Stmt:
         """The loops over the threads, x innermost; `alone`: no thread adds to what another one does."""
         loops = [(v, n) for v, n in zip(thread.places, self.block, strict=True) if v is not None]
         if not loops:
             return self.loop(thread.number, 1, inner, False)
         if len(loops) > 1:
-            inner = (Let(thread.number, self.count(loops)), *inner)
+            inner = (ir.Let(thread.number, self.count(loops)), *inner)
         (x, threads), *outer = loops
         nest = self.loop(x, threads, inner, alone)
         for var, extent in outer:
             nest = self.loop(var, extent, (nest,), False)
         return nest
 
-    def loop(self, var: Var, extent: int, body: Block, alone: bool) -> Stmt:
-        return For(var, b.const(0, I32), b.const(extent, I32), b.const(1, I32), body, independent=alone)
+    def loop(self, var: ir.Var, extent: int, body: ir.Block, alone: bool) -> ir.Stmt:
+        return ir.For(var, b.const(0, I32), b.const(extent, I32), b.const(1, I32), body, independent=alone)
 
-    def count(self, loops: Sequence[tuple[Var, int]]) -> Expr:
+    def count(self, loops: Sequence[tuple[ir.Var, int]]) -> ir.Expr:
         """The number of a thread, x counted first."""
         (var, extent), *rest = loops
-        return Binary("+", Binary("*", self.count(rest), b.const(extent, I32), I32), var, I32) if rest else var
+        return ir.Binary("+", ir.Binary("*", self.count(rest), b.const(extent, I32), I32), var, I32) if rest else var
 
-    def numbered(self, stmt: Stmt, thread: _Thread) -> Stmt:
+    def numbered(self, stmt: ir.Stmt, thread: _Thread) -> ir.Stmt:
         """The statement with numbers for the launch's indices."""
 
-        def index(e: Expr) -> Expr:
-            if not isinstance(e, LaunchIndex):
+        def index(e: ir.Expr) -> ir.Expr:
+            if not isinstance(e, ir.LaunchIndex):
                 return e
             return self.position("xyz".index(e.axis), thread, e.type) if e.name == "threadIdx" else self.extent(e)
 
         stmt = map_stmt_exprs(stmt, lambda e: map_expr(e, index))
         return map_blocks(stmt, lambda block: tuple(self.numbered(s, thread) for s in block))
 
-    def extent(self, index: LaunchIndex) -> Expr:
+    def extent(self, index: ir.LaunchIndex) -> ir.Expr:
         """A number for an extent of the block."""
         return b.const(self.block["xyz".index(index.axis)], index.type) if index.name == "blockDim" else index
 
-    def position(self, axis: int, thread: _Thread, kind: Scalar) -> Expr:
+    def position(self, axis: int, thread: _Thread, kind: Scalar) -> ir.Expr:
         """The thread's index along an axis."""
         return b.cast(thread.places[axis] or b.const(0, I32), kind)
 
-    def threaded(self, stmts: Block, thread: _Thread) -> Block:
+    def threaded(self, stmts: ir.Block, thread: _Thread) -> ir.Block:
         """The statements on the arrays that stand for the threads' and the block's own."""
         return tuple(s for stmt in stmts for s in self.stmt(stmt, thread))
 
-    def stmt(self, stmt: Stmt, thread: _Thread) -> Block:
+    def stmt(self, stmt: ir.Stmt, thread: _Thread) -> ir.Block:
         match stmt:
-            case Alloc(buffer=buffer) if buffer.space is Space.SHARED:
+            case ir.Alloc(buffer=buffer) if buffer.space is Space.SHARED:
                 return ()
-            case Alloc(buffer=buffer) if buffer in self.arrays:
+            case ir.Alloc(buffer=buffer) if buffer in self.arrays:
                 return self.fresh(stmt, thread) if stmt.zero else ()
-            case Accumulate(how=How.REDUCED) if stmt.buffer not in self.arrays:
+            case ir.Accumulate(how=ir.How.REDUCED) if stmt.buffer not in self.arrays:
                 return (self.partial(stmt),)
-            case Load() | Store() | Accumulate() | Take() | Atomic() if stmt.buffer in self.arrays:
+            case ir.Load() | ir.Store() | ir.Accumulate() | ir.Take() | ir.Atomic() if stmt.buffer in self.arrays:
                 return (self.access(stmt, thread),)
         return (map_blocks(stmt, lambda block: self.threaded(block, thread)),)
 
-    def fresh(self, stmt: Alloc, thread: _Thread) -> Block:
+    def fresh(self, stmt: ir.Alloc, thread: _Thread) -> ir.Block:
         k = self.names.var("k", I32)
-        store = Store(self.arrays[stmt.buffer], self.row(k, thread), b.zero(value_type(stmt.buffer.element)))
-        return (For(k, b.const(0, I32), b.const(stmt.buffer.length or 0, I32), b.const(1, I32), (store,)),)
+        store = ir.Store(self.arrays[stmt.buffer], self.row(k, thread), b.zero(value_type(stmt.buffer.element)))
+        return (ir.For(k, b.const(0, I32), b.const(stmt.buffer.length or 0, I32), b.const(1, I32), (store,)),)
 
-    def row(self, index: Expr, thread: _Thread) -> Expr:
+    def row(self, index: ir.Expr, thread: _Thread) -> ir.Expr:
         wide = b.cast(index, I64)
-        return Binary("+", Binary("*", wide, b.const(self.threads, I64), I64), b.cast(thread.number, I64), I64)
+        return ir.Binary("+", ir.Binary("*", wide, b.const(self.threads, I64), I64), b.cast(thread.number, I64), I64)
 
-    def access(self, stmt: Load | Store | Accumulate | Take | Atomic, thread: _Thread) -> Stmt:
+    def access(self, stmt: ir.Load | ir.Store | ir.Accumulate | ir.Take | ir.Atomic, thread: _Thread) -> ir.Stmt:
         index = stmt.index if stmt.buffer.space is Space.SHARED else self.row(stmt.index, thread)
         moved = replace(stmt, buffer=self.arrays[stmt.buffer], index=index)
-        if not isinstance(moved, Accumulate | Take):
+        if not isinstance(moved, ir.Accumulate | ir.Take):
             return moved
-        plain = replace(moved, how=How.PLAIN)
-        return self.where_there_is_one(plain) if isinstance(plain, Accumulate) and moved.how is How.REDUCED else plain
+        plain = replace(moved, how=ir.How.PLAIN)
+        return self.where_there_is_one(plain) if isinstance(plain, ir.Accumulate) and moved.how is ir.How.REDUCED else plain
 
-    def where_there_is_one(self, add: Accumulate) -> Stmt:
+    def where_there_is_one(self, add: ir.Accumulate) -> ir.Stmt:
         """A thread's part of a sum over its block: where it is 0 for all of them, there may be no such element."""
-        if isinstance(add.index, Constant) and 0 <= add.index.value < (add.buffer.length or 0):
+        if isinstance(add.index, ir.Constant) and 0 <= add.index.value < (add.buffer.length or 0):
             return add
-        return If(b.compare("!=", add.value, b.zero(add.value.type)), (add,))
+        return ir.If(b.compare("!=", add.value, b.zero(add.value.type)), (add,))
 
-    def partial(self, stmt: Accumulate) -> Stmt:
+    def partial(self, stmt: ir.Accumulate) -> ir.Stmt:
         """A sum over the threads: formed in double, and added to memory once a block."""
-        if not isinstance(stmt.index, Constant) or not stmt.buffer.element.is_float:
-            return replace(stmt, how=How.ATOMIC)
+        if not isinstance(stmt.index, ir.Constant) or not stmt.buffer.element.is_float:
+            return replace(stmt, how=ir.How.ATOMIC)
         total = self.array("sum", F64, 1, zero=True)
         self.sums.append((stmt, total))
-        return Accumulate(total, b.const(0, I32), b.cast(stmt.value, F64), How.PLAIN, span=stmt.span)
+        return ir.Accumulate(total, b.const(0, I32), b.cast(stmt.value, F64), ir.How.PLAIN, span=stmt.span)
 
-    def sum_up(self, stmt: Accumulate, total: Buffer) -> Block:
+    def sum_up(self, stmt: ir.Accumulate, total: ir.Buffer) -> ir.Block:
         value = self.names.var("sum", F64)
         reduced = replace(stmt, value=b.cast(value, stmt.buffer.element))
-        return (Load(value, total, b.const(0, I32)), reduced)
+        return (ir.Load(value, total, b.const(0, I32)), reduced)
 
     # --- shuffles --------------------------------------------------------------------------------------------------------------------
 
-    def ballot(self, stmt: Shuffle, mask: Buffer | None) -> Block:
+    def ballot(self, stmt: ir.Shuffle, mask: ir.Buffer | None) -> ir.Block:
         """Each thread looks at the votes of its warp."""
         place = self.array(f"{stmt.var.name}_votes", U32, -(-self.threads // WARP) * WARP)
 
-        def put(thread: _Thread) -> Block:
-            return (*self.fetched((stmt.value,), thread), Store(place, thread.number, stmt.value))
+        def put(thread: _Thread) -> ir.Block:
+            return (*self.fetched((stmt.value,), thread), ir.Store(place, thread.number, stmt.value))
 
-        def count(thread: _Thread) -> Block:
+        def count(thread: _Thread) -> ir.Block:
             k, vote, votes, all_votes = (self.names.var(n, t) for n, t in (("k", I32), ("vote", U32), ("votes", U32), ("votes", U32)))
-            first = Binary("-", thread.number, Binary("&", thread.number, b.const(WARP - 1, I32), I32), I32)
-            bit = Binary("<<", vote, b.cast(k, U32), U32)
-            carried = Carried(votes, b.const(0, U32), Binary("|", votes, bit, U32), all_votes)
-            look = Load(vote, place, Binary("+", first, k, I32))
+            first = ir.Binary("-", thread.number, ir.Binary("&", thread.number, b.const(WARP - 1, I32), I32), I32)
+            bit = ir.Binary("<<", vote, b.cast(k, U32), U32)
+            carried = ir.Carried(votes, b.const(0, U32), ir.Binary("|", votes, bit, U32), all_votes)
+            look = ir.Load(vote, place, ir.Binary("+", first, k, I32))
             return (
                 *self.fetched((stmt.mask,), thread),
-                For(k, b.const(0, I32), b.const(WARP, I32), b.const(1, I32), (look,), (carried,)),
-                Let(stmt.var, Binary("&", all_votes, stmt.mask, U32)),
-                Store(self.home(stmt.var), thread.number, stmt.var),
+                ir.For(k, b.const(0, I32), b.const(WARP, I32), b.const(1, I32), (look,), (carried,)),
+                ir.Let(stmt.var, ir.Binary("&", all_votes, stmt.mask, U32)),
+                ir.Store(self.home(stmt.var), thread.number, stmt.var),
             )
 
         return (self.cleared(place), self.each(put, mask), self.each(count, mask))
 
-    def shuffle(self, stmt: Shuffle, mask: Buffer | None) -> Block:
+    def shuffle(self, stmt: ir.Shuffle, mask: ir.Buffer | None) -> ir.Block:
         if stmt.op == "ballot":
             return self.ballot(stmt, mask)
         place = self.array(f"{stmt.var.name}_lanes", stmt.var.type, self.threads)
 
-        def put(thread: _Thread) -> Block:
-            return (*self.fetched((stmt.value,), thread), Store(place, thread.number, stmt.value))
+        def put(thread: _Thread) -> ir.Block:
+            return (*self.fetched((stmt.value,), thread), ir.Store(place, thread.number, stmt.value))
 
-        def pick(thread: _Thread) -> Block:
+        def pick(thread: _Thread) -> ir.Block:
             source = self.names.var("source", I32)
             return (
                 *self.fetched((stmt.lane, stmt.width), thread),
-                Let(source, source_thread(stmt, thread.number, self.threads)),
-                Load(stmt.var, place, source),
-                Store(self.home(stmt.var), thread.number, stmt.var),
+                ir.Let(source, source_thread(stmt, thread.number, self.threads)),
+                ir.Load(stmt.var, place, source),
+                ir.Store(self.home(stmt.var), thread.number, stmt.var),
             )
 
         return (self.each(put, mask), self.each(pick, mask))
 
-    def fetched(self, exprs: tuple[Expr, ...], thread: _Thread) -> Block:
-        used = dict.fromkeys(v for e in exprs for v in variables(e) if v not in self.params)
+    def fetched(self, exprs: tuple[ir.Expr, ...], thread: _Thread) -> ir.Block:
+        used = dict.fromkeys(v for e in exprs for v in ir.variables(e) if v not in self.params)
         return tuple(s for v in used for s in self.fetch(v, thread))
 
     # --- control flow ----------------------------------------------------------------------------------------------------------------
 
-    def bools(self, name: str) -> Buffer:
+    def bools(self, name: str) -> ir.Buffer:
         return self.array(name, BOOL, self.threads)
 
-    def branch(self, stmt: If, mask: Buffer | None) -> Block:
+    def branch(self, stmt: ir.If, mask: ir.Buffer | None) -> ir.Block:
         first, second = self.bools("then"), self.bools("otherwise")
 
-        def decide(thread: _Thread) -> Block:
+        def decide(thread: _Thread) -> ir.Block:
             return (
                 *self.fetched((stmt.condition,), thread),
-                Store(first, thread.number, stmt.condition),
-                Store(second, thread.number, b.negate(stmt.condition)),
+                ir.Store(first, thread.number, stmt.condition),
+                ir.Store(second, thread.number, b.negate(stmt.condition)),
             )
 
-        out: list[Stmt] = [self.cleared(first), self.cleared(second), self.each(decide, mask)]
+        out: list[ir.Stmt] = [self.cleared(first), self.cleared(second), self.each(decide, mask)]
         for side, taken, pick in ((stmt.then, first, 0), (stmt.otherwise, second, 1)):
             out.extend(self.lower(side, taken))
             values = tuple((m.var, (m.then, m.otherwise)[pick]) for m in stmt.merges)
@@ -381,40 +353,40 @@ class _Serial:
                 out.append(self.give(values, taken))
         return tuple(out)
 
-    def give(self, values: tuple[tuple[Var, Expr], ...], mask: Buffer | None) -> Stmt:
+    def give(self, values: tuple[tuple[ir.Var, ir.Expr], ...], mask: ir.Buffer | None) -> ir.Stmt:
         """Gives the variables new values, all at once."""
 
-        def body(thread: _Thread) -> Block:
+        def body(thread: _Thread) -> ir.Block:
             fresh = [(v, self.names.var(v.name, v.type), e) for v, e in values]
             return (
                 *self.fetched(tuple(e for _, e in values), thread),
-                *(Let(new, e) for _, new, e in fresh),
-                *(Store(self.home(v), thread.number, new) for v, new, _ in fresh),
+                *(ir.Let(new, e) for _, new, e in fresh),
+                *(ir.Store(self.home(v), thread.number, new) for v, new, _ in fresh),
             )
 
         return self.each(body, mask)
 
-    def begin(self, carried: tuple[Carried, ...], mask: Buffer | None) -> Block:
+    def begin(self, carried: tuple[ir.Carried, ...], mask: ir.Buffer | None) -> ir.Block:
         return (self.give(tuple((c.var, c.init) for c in carried), mask),) if carried else ()
 
-    def advance(self, carried: tuple[Carried, ...], live: Buffer | None) -> Block:
+    def advance(self, carried: tuple[ir.Carried, ...], live: ir.Buffer | None) -> ir.Block:
         return (self.give(tuple((c.var, c.next) for c in carried), live),) if carried else ()
 
-    def end(self, carried: tuple[Carried, ...], mask: Buffer | None) -> Block:
+    def end(self, carried: tuple[ir.Carried, ...], mask: ir.Buffer | None) -> ir.Block:
         return (self.give(tuple((c.result, c.var) for c in carried), mask),) if carried else ()
 
-    def common(self, expr: Expr) -> Expr | None:
+    def common(self, expr: ir.Expr) -> ir.Expr | None:
         """The expression, if all threads of the block have the same value, in terms of what they have in common."""
-        full = map_expr(substitute(expr, self.values), lambda e: self.extent(e) if isinstance(e, LaunchIndex) else e)
+        full = map_expr(substitute(expr, self.values), lambda e: self.extent(e) if isinstance(e, ir.LaunchIndex) else e)
         return full if is_uniform(full, self.params) else None
 
-    def together(self, stmt: Stmt) -> Block | None:
+    def together(self, stmt: ir.Stmt) -> ir.Block | None:
         """A loop or a branch that all threads of the block take together."""
         match stmt:
-            case If():
+            case ir.If():
                 condition = self.common(stmt.condition)
                 return None if condition is None else self.branch_together(stmt, condition)
-            case For():
+            case ir.For():
                 bounds = [self.common(e) for e in (stmt.start, stmt.stop, stmt.step)]
                 start, stop, step = bounds
                 if start is None or stop is None or step is None:
@@ -425,39 +397,39 @@ class _Serial:
                 return (*self.begin(stmt.carried, None), loop, *self.end(stmt.carried, None))
         return None
 
-    def branch_together(self, stmt: If, condition: Expr) -> Block:
+    def branch_together(self, stmt: ir.If, condition: ir.Expr) -> ir.Block:
         sides = []
         for side, pick in ((stmt.then, 0), (stmt.otherwise, 1)):
             values = tuple((m.var, (m.then, m.otherwise)[pick]) for m in stmt.merges)
             sides.append((*self.lower(side, None), *((self.give(values, None),) if values else ())))
         return (replace(stmt, condition=condition, then=sides[0], otherwise=sides[1], merges=()),)
 
-    def counted(self, loop: For, mask: Buffer | None) -> Block:
+    def counted(self, loop: ir.For, mask: ir.Buffer | None) -> ir.Block:
         """Each thread's iterations are counted beforehand; the loop runs for the thread that has most."""
         trips, most, live = self.array("trips", I64, self.threads), self.array("most", I64, 1), self.bools("live")
 
-        def count(thread: _Thread) -> Block:
+        def count(thread: _Thread) -> ir.Block:
             number, found = self.names.var("trips", I64), self.names.var("most", I64)
-            more = Store(most, b.const(0, I32), number)
+            more = ir.Store(most, b.const(0, I32), number)
             return (
                 *self.fetched((loop.start, loop.stop, loop.step), thread),
-                Let(number, _trips(loop)),
-                Store(trips, thread.number, number),
-                Load(found, most, b.const(0, I32)),
-                If(b.compare("<", found, number), (more,)),
+                ir.Let(number, _trips(loop)),
+                ir.Store(trips, thread.number, number),
+                ir.Load(found, most, b.const(0, I32)),
+                ir.If(b.compare("<", found, number), (more,)),
             )
 
         done, last = self.names.var("done", I64), self.names.var("last", I64)
 
-        def step(thread: _Thread) -> Block:
+        def step(thread: _Thread) -> ir.Block:
             number = self.names.var("trips", I64)
-            at: Expr = Binary("-", Binary("-", number, b.const(1, I64), I64), done, I64) if loop.backward else done
-            index = Binary("+", b.cast(loop.start, I64), Binary("*", b.cast(loop.step, I64), at, I64), I64)
+            at: ir.Expr = ir.Binary("-", ir.Binary("-", number, b.const(1, I64), I64), done, I64) if loop.backward else done
+            index = ir.Binary("+", b.cast(loop.start, I64), ir.Binary("*", b.cast(loop.step, I64), at, I64), I64)
             return (
                 *self.fetched((loop.start, loop.step), thread),
-                Load(number, trips, thread.number),
-                Store(live, thread.number, b.compare("<", done, number)),
-                Store(self.home(loop.var), thread.number, b.cast(index, loop.var.type)),
+                ir.Load(number, trips, thread.number),
+                ir.Store(live, thread.number, b.compare("<", done, number)),
+                ir.Store(self.home(loop.var), thread.number, b.cast(index, loop.var.type)),
             )
 
         body = (self.cleared(live), self.each(step, mask), *self.lower(loop.body, live), *self.advance(loop.carried, live))
@@ -466,38 +438,38 @@ class _Serial:
             self.cleared(trips),
             self.cleared(most),
             self.each(count, mask),
-            Load(last, most, b.const(0, I32)),
-            For(done, b.const(0, I64), last, b.const(1, I64), body),
+            ir.Load(last, most, b.const(0, I32)),
+            ir.For(done, b.const(0, I64), last, b.const(1, I64), body),
             *self.end(loop.carried, mask),
         )
 
-    def repeated(self, loop: While, mask: Buffer | None) -> Block:
+    def repeated(self, loop: ir.While, mask: ir.Buffer | None) -> ir.Block:
         live, some = self.bools("live"), self.array("some", BOOL, 1)
         counter = self.names.var("iteration", I32) if loop.counter is None else loop.counter
 
-        def test(thread: _Thread) -> Block:
+        def test(thread: _Thread) -> ir.Block:
             inside = {v for s in loop.header for v in defined(s)}
             used = (*(e for s in loop.header for e in expressions(s)), loop.condition)
-            outside = dict.fromkeys(v for e in used for v in variables(e) if v not in inside and v not in self.params)
-            kept = tuple(Store(self.home(v), thread.number, v) for v in inside)
+            outside = dict.fromkeys(v for e in used for v in ir.variables(e) if v not in inside and v not in self.params)
+            kept = tuple(ir.Store(self.home(v), thread.number, v) for v in inside)
             go = self.names.var("go", BOOL)
             return (
                 *(s for v in outside for s in self.fetch(v, thread)),
                 *self.threaded(loop.header, thread),
                 *kept,
-                Let(go, loop.condition),
-                Store(live, thread.number, go),
-                If(go, (Store(some, b.const(0, I32), b.const(True, BOOL)),)),
+                ir.Let(go, loop.condition),
+                ir.Store(live, thread.number, go),
+                ir.If(go, (ir.Store(some, b.const(0, I32), b.const(True, BOOL)),)),
             )
 
-        def start(thread: _Thread) -> Block:
-            return (Store(live, thread.number, b.const(True, BOOL)),)
+        def start(thread: _Thread) -> ir.Block:
+            return (ir.Store(live, thread.number, b.const(True, BOOL)),)
 
-        more = ((counter, Binary("+", counter, b.const(1, I32), I32)),)
+        more = ((counter, ir.Binary("+", counter, b.const(1, I32), I32)),)
         again, on = (self.names.var("some", BOOL) for _ in range(2))
-        retest = (self.cleared(some), self.each(test, live), Load(again, some, b.const(0, I32)))
-        first = Carried(on, self.names.var("some", BOOL), again, self.names.var("some", BOOL))
-        assert isinstance(first.init, Var)
+        retest = (self.cleared(some), self.each(test, live), ir.Load(again, some, b.const(0, I32)))
+        first = ir.Carried(on, self.names.var("some", BOOL), again, self.names.var("some", BOOL))
+        assert isinstance(first.init, ir.Var)
         body = (*self.lower(loop.body, live), *self.advance(loop.carried, live), self.give(more, live), *retest)
         count = () if loop.count is None else (self.give(((loop.count, counter),), mask),)
         return (
@@ -507,21 +479,21 @@ class _Serial:
             self.each(start, mask),
             self.cleared(some),
             self.each(test, live if mask is not None else None),
-            Load(first.init, some, b.const(0, I32)),
-            While((), on, body, (first,)),
+            ir.Load(first.init, some, b.const(0, I32)),
+            ir.While((), on, body, (first,)),
             *self.end(loop.carried, mask),
             *count,
         )
 
 
-def source_thread(stmt: Shuffle, thread: Expr, threads: int) -> Expr:
+def source_thread(stmt: ir.Shuffle, thread: ir.Expr, threads: int) -> ir.Expr:
     """The number of the thread whose value a shuffle gives to a thread; itself where the shuffle says so, or where there is none."""
 
-    def whole(value: int) -> Constant:
+    def whole(value: int) -> ir.Constant:
         return b.const(value, I64)
 
-    def of(op: str, x: Expr, y: Expr) -> Expr:
-        return Binary(op, x, y, I64)
+    def of(op: str, x: ir.Expr, y: ir.Expr) -> ir.Expr:
+        return ir.Binary(op, x, y, I64)
 
     own, width, step = b.cast(thread, I64), b.cast(stmt.width, I64), b.cast(stmt.lane, I64)
     if isinstance(stmt.lane.type, Scalar) and stmt.lane.type == U32 and stmt.op == "":
@@ -540,31 +512,31 @@ def source_thread(stmt: Shuffle, thread: Expr, threads: int) -> Expr:
             shift = of("+", of("-", own, low), of("&", step, of("-", width, whole(1))))
             stays = b.const(False, BOOL)
     missing = b.compare(">=", shift, whole(threads))
-    return b.cast(Select(Binary("||", stays, missing, BOOL), own, shift), I32)
+    return b.cast(ir.Select(ir.Binary("||", stays, missing, BOOL), own, shift), I32)
 
 
-def _single_values(kernel: Kernel) -> dict[Var, Expr]:
+def _single_values(kernel: ir.Kernel) -> dict[ir.Var, ir.Expr]:
     """What the variables that get one value only are in terms of others."""
-    assigned = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
-    return expanded(s for s in walk_stmts(kernel.body) if isinstance(s, Let) and s.var not in assigned)
+    assigned = {s.var for s in walk_stmts(kernel.body) if isinstance(s, ir.Assign)}
+    return expanded(s for s in walk_stmts(kernel.body) if isinstance(s, ir.Let) and s.var not in assigned)
 
 
-def _trips(loop: For) -> Expr:
+def _trips(loop: ir.For) -> ir.Expr:
     """The length of `range(start, stop, step)`, in 64 bits."""
     start, stop, step = (b.cast(e, I64) for e in (loop.start, loop.stop, loop.step))
-    if isinstance(loop.step, Constant) and loop.step.value < 0:
+    if isinstance(loop.step, ir.Constant) and loop.step.value < 0:
         start, stop, step = stop, start, b.const(-int(loop.step.value), I64)
-    span = Binary("-", Binary("+", Binary("-", stop, start, I64), step, I64), b.const(1, I64), I64)
-    return Select(b.compare("<", start, stop), Binary("/", span, step, I64), b.const(0, I64))
+    span = ir.Binary("-", ir.Binary("+", ir.Binary("-", stop, start, I64), step, I64), b.const(1, I64), I64)
+    return ir.Select(b.compare("<", start, stop), ir.Binary("/", span, step, I64), b.const(0, I64))
 
 
-def _touches(stmt: Stmt, buffer: Buffer) -> bool:
-    return isinstance(stmt, Load | Store | Accumulate | Take | Atomic | Alloc) and stmt.buffer == buffer
+def _touches(stmt: ir.Stmt, buffer: ir.Buffer) -> bool:
+    return isinstance(stmt, ir.Load | ir.Store | ir.Accumulate | ir.Take | ir.Atomic | ir.Alloc) and stmt.buffer == buffer
 
 
-def _pieces(block: Block) -> Iterator[Block]:
+def _pieces(block: ir.Block) -> Iterator[ir.Block]:
     """The runs of statements between what waits."""
-    piece: list[Stmt] = []
+    piece: list[ir.Stmt] = []
     for stmt in block:
         if not _has_wait(stmt):
             piece.append(stmt)

@@ -21,32 +21,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import TypeAlias
 
-from ...ir.nodes import (
-    Accumulate,
-    Alloc,
-    Atomic,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Cast,
-    Constant,
-    Expr,
-    For,
-    If,
-    Kernel,
-    LaunchIndex,
-    Let,
-    Load,
-    Select,
-    Stmt,
-    Take,
-    Var,
-    While,
-    children,
-    variables,
-    walk,
-)
+from ...ir import nodes as ir
 from ...ir.rewrite import is_short, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL
 from ..coalesce import Classes
@@ -62,7 +37,7 @@ from .tiles import Tile, Tiling, tiled
 from .uniformity import Uniform, bound_in, used
 from .widths import bytes_of_a_lane, is_beside
 
-Pairs: TypeAlias = "tuple[tuple[Var, Expr], ...]"
+Pairs: TypeAlias = "tuple[tuple[ir.Var, ir.Expr], ...]"
 
 
 @dataclass(frozen=True)
@@ -77,10 +52,10 @@ class Mask:
     """The threads for which the condition holds are in mask `number`."""
 
     number: int
-    condition: Expr
+    condition: ir.Expr
 
 
-Action: TypeAlias = "Stmt | Give | Mask | Tile | Reduction | Total"
+Action: TypeAlias = "ir.Stmt | Give | Mask | Tile | Reduction | Total"
 
 
 @dataclass(frozen=True)
@@ -90,7 +65,7 @@ class Piece:
 
     actions: tuple[Action, ...]
     mask: int | None
-    again: tuple[Let, ...] = ()
+    again: tuple[ir.Let, ...] = ()
     bytes: int = 0
     shelves: Shelves | None = ()
     in_turn: bool = False
@@ -100,14 +75,14 @@ class Piece:
 class Once:
     """What is the same for all lanes."""
 
-    action: Stmt | Give
+    action: ir.Stmt | Give
 
 
 @dataclass(frozen=True)
 class Loop:
     """A loop that all lanes run in step."""
 
-    stmt: For | While
+    stmt: ir.For | ir.While
     header: tuple[Node, ...]
     body: tuple[Node, ...]
     tiling: Tiling | None = None
@@ -118,7 +93,7 @@ class Loop:
 class Branch:
     """A branch that all lanes take together."""
 
-    condition: Expr
+    condition: ir.Expr
     then: tuple[Node, ...]
     otherwise: tuple[Node, ...]
 
@@ -140,17 +115,17 @@ class Lanes:
     has one; where along x a strip has to end."""
 
     nodes: tuple[Node, ...]
-    arrays: tuple[Var, ...]
-    tables: tuple[Buffer, ...]
+    arrays: tuple[ir.Var, ...]
+    tables: tuple[ir.Buffer, ...]
     cuts: tuple[Bound, ...]
 
 
-def lanes(kernel: Kernel, classes: Classes, threads: For | None = None) -> Lanes | None:
+def lanes(kernel: ir.Kernel, classes: Classes, threads: ir.For | None = None) -> Lanes | None:
     """The folded kernel for strips of threads, or of it the body of a loop over threads; None if it has no loop that they run in step, or
     if memory that is as long as what is stored to it is not accessed at the same index by all of them."""
     uniform = Uniform(kernel, classes, threads)
-    loops = [s for s in walk_stmts(uniform.work) if isinstance(s, For | While) and uniform.lifts(s)]
-    if not loops or any(isinstance(s, Atomic) for s in walk_stmts(uniform.work)):
+    loops = [s for s in walk_stmts(uniform.work) if isinstance(s, ir.For | ir.While) and uniform.lifts(s)]
+    if not loops or any(isinstance(s, ir.Atomic) for s in walk_stmts(uniform.work)):
         return None
     meet = has_meeting(uniform.work)
     if any(walks(loop, uniform, meet) for loop in loops):
@@ -159,7 +134,7 @@ def lanes(kernel: Kernel, classes: Classes, threads: For | None = None) -> Lanes
     nodes = plan.finished(plan.block(uniform.work, None, ()))
     if any(piece.shelves is None for piece in _pieces(nodes)):
         return None
-    pieces: Counter[Var] = Counter(root for piece in _pieces(nodes) for root in plan.variables_of(piece))
+    pieces: Counter[ir.Var] = Counter(root for piece in _pieces(nodes) for root in plan.variables_of(piece))
     arrays = tuple(root for root, count in pieces.items() if count > 1 or uniform.begins_outside(root))
     return Lanes(nodes, arrays, tuple(plan.tables), uniform.cuts)
 
@@ -170,8 +145,8 @@ class _Open:
     is the same for all lanes, and changes what they do not use until then."""
 
     actions: list[Action] = field(default_factory=list)
-    in_turn: list[Stmt] = field(default_factory=list)
-    after: list[Stmt] = field(default_factory=list)
+    in_turn: list[ir.Stmt] = field(default_factory=list)
+    after: list[ir.Stmt] = field(default_factory=list)
 
     def close(self, out: list[Node], mask: int | None) -> None:
         """Ends the piece, with what is done after it."""
@@ -185,25 +160,25 @@ class _Open:
 class _Plan:
     def __init__(self, uniform: Uniform) -> None:
         self.uniform = uniform
-        self.again: dict[Var, Let] = {}
-        self.values: dict[Var, Expr] = {}  # of these, in terms of launch indices and what is the same for all
+        self.again: dict[ir.Var, ir.Let] = {}
+        self.values: dict[ir.Var, ir.Expr] = {}  # of these, in terms of launch indices and what is the same for all
         self.masks = 0
         self.tiles = 0
         self.loops = 0  # around what is planned
         self.loads = 0
-        self.tables: list[Buffer] = []
+        self.tables: list[ir.Buffer] = []
         self.prepared = 0
 
-    def block(self, block: Block, mask: int | None, ends: Pairs) -> tuple[Node, ...]:
+    def block(self, block: ir.Block, mask: int | None, ends: Pairs) -> tuple[Node, ...]:
         """The block, which ends with these parallel assignments, for the lanes of a mask."""
         out: list[Node] = []
         piece = _Open()
         for at, stmt in enumerate(block):
             if self.depends(stmt, piece.after):
                 piece.close(out, mask)
-            if self.uniform.lifts(stmt) or (self.loops and isinstance(stmt, If) and self.loads_same(stmt)):
+            if self.uniform.lifts(stmt) or (self.loops and isinstance(stmt, ir.If) and self.loads_same(stmt)):
                 self.in_step(stmt, mask, out, piece)
-            elif isinstance(stmt, Alloc):
+            elif isinstance(stmt, ir.Alloc):
                 self.tables.append(stmt.buffer)
                 out.append(Once(stmt))
             elif has_meeting((stmt,)):
@@ -214,46 +189,46 @@ class _Plan:
                     out.append(Once(once))
                 else:
                     piece.after.append(once)
-            elif isinstance(stmt, Let) and self.is_index(stmt) and is_short(value := self.first(stmt.value)):
+            elif isinstance(stmt, ir.Let) and self.is_index(stmt) and is_short(value := self.first(stmt.value)):
                 self.again[stmt.var] = stmt
                 self.values[stmt.var] = value
             else:
                 piece.actions.append(self.loaded(stmt, mask, out))
                 if self.loops and is_cut(stmt, self.computed_after(block[at + 1 :], ends), self.uniform.is_uniform):
                     piece.close(out, mask)
-        if piece.after and any(self.is_one_of(v, piece.after) for _, value in ends for v in variables(value)):
+        if piece.after and any(self.is_one_of(v, piece.after) for _, value in ends for v in ir.variables(value)):
             piece.close(out, mask)
         self.give(tuple((var, self.same_loaded(value, mask, out)) for var, value in ends), mask, out, piece)
         piece.close(out, mask)
         return tuple(out)
 
-    def depends(self, stmt: Stmt, after: Sequence[Stmt]) -> bool:
+    def depends(self, stmt: ir.Stmt, after: Sequence[ir.Stmt]) -> bool:
         """Whether what is done after the piece has to be done before the statement."""
         if not after:
             return False
-        return isinstance(stmt, If | For | While) or any(self.is_one_of(v, after) for v in used(stmt))
+        return isinstance(stmt, ir.If | ir.For | ir.While) or any(self.is_one_of(v, after) for v in used(stmt))
 
-    def is_one_of(self, var: Var, stmts: Sequence[Stmt]) -> bool:
+    def is_one_of(self, var: ir.Var, stmts: Sequence[ir.Stmt]) -> bool:
         """Whether the statements give the C variable a value."""
         find = self.uniform.classes.find
         return any(find(v) == find(var) for s in stmts for v in defined(s))
 
-    def computed_after(self, block: Block, ends: Pairs) -> Iterator[Expr]:
+    def computed_after(self, block: ir.Block, ends: Pairs) -> Iterator[ir.Expr]:
         """What the same piece computes after a statement, with these that follow it."""
         yield from computed(self.up_to_loop(block))
         yield from (value for _, value in ends)
 
-    def up_to_loop(self, block: Block) -> Iterator[Stmt]:
+    def up_to_loop(self, block: ir.Block) -> Iterator[ir.Stmt]:
         """What follows in the same piece."""
         return takewhile(lambda s: not self.uniform.lifts(s), (s for s in block if not self.uniform.is_once(s)))
 
-    def first(self, expr: Expr) -> Expr:
+    def first(self, expr: ir.Expr) -> ir.Expr:
         """What is the same for all lanes, in terms of the first lane's indices."""
         return substitute(self.uniform.of_first(expr), self.values)
 
-    def is_movable(self, stmt: Stmt) -> bool:
+    def is_movable(self, stmt: ir.Stmt) -> bool:
         """Whether the statement may be done before the piece that it stands in."""
-        return isinstance(stmt, Let | Load) and self.uniform.is_single(stmt.var)
+        return isinstance(stmt, ir.Let | ir.Load) and self.uniform.is_single(stmt.var)
 
     def give(self, pairs: Pairs, mask: int | None, out: list[Node], piece: _Open) -> None:
         """First the lanes' own: their values may use what is the same for all, as it was before."""
@@ -264,23 +239,23 @@ class _Plan:
             piece.close(out, mask)
             out.append(Once(Give(tuple((var, self.first(value)) for var, value in same))))
 
-    def in_step(self, stmt: Stmt, mask: int | None, out: list[Node], piece: _Open) -> None:
-        if isinstance(stmt, If):
+    def in_step(self, stmt: ir.Stmt, mask: int | None, out: list[Node], piece: _Open) -> None:
+        if isinstance(stmt, ir.If):
             self.branch(stmt, mask, out, piece)
             return
-        assert isinstance(stmt, For | While)
+        assert isinstance(stmt, ir.For | ir.While)
         self.give(tuple((c.var, c.init) for c in stmt.carried), mask, out, piece)
         piece.close(out, mask)
-        header = self.block(stmt.header, mask, ()) if isinstance(stmt, While) else ()
-        early = self.early(stmt) if isinstance(stmt, For) else ()
-        if early and isinstance(stmt, For):
+        header = self.block(stmt.header, mask, ()) if isinstance(stmt, ir.While) else ()
+        early = self.early(stmt) if isinstance(stmt, ir.For) else ()
+        if early and isinstance(stmt, ir.For):
             out.append(Branch(self.first(_runs(stmt)), (Piece(early, mask),), ()))
         stmt = replace(stmt, body=tuple(s for s in stmt.body if s not in early))
         stmt = self.by_first(stmt)
-        if isinstance(stmt, For) and (own := reduction(stmt, self.uniform)) is not None:
+        if isinstance(stmt, ir.For) and (own := reduction(stmt, self.uniform)) is not None:
             out.append(Piece((own,), mask))
             return
-        tiling = tiled(stmt, self.uniform, self.tiles) if isinstance(stmt, For) else None
+        tiling = tiled(stmt, self.uniform, self.tiles) if isinstance(stmt, ir.For) else None
         stmt = tiling.loop if tiling else stmt
         self.tiles += len(tiling.tiles) if tiling else 0
         fill = (Piece(tiling.tiles, mask),) if tiling else ()
@@ -288,70 +263,70 @@ class _Plan:
         out.append(Loop(stmt, header, self.block(stmt.body, mask, tuple((c.var, c.next) for c in stmt.carried)), tiling, fill))
         self.loops -= 1
 
-    def by_first(self, loop: For | While) -> For | While:
+    def by_first(self, loop: ir.For | ir.While) -> ir.For | ir.While:
         """The loop with bounds in terms of the first lane's indices."""
-        if isinstance(loop, While):
+        if isinstance(loop, ir.While):
             return replace(loop, condition=self.first(loop.condition))
         return replace(loop, start=self.first(loop.start), stop=self.first(loop.stop), step=self.first(loop.step))
 
-    def early(self, loop: For) -> tuple[Stmt, ...]:
+    def early(self, loop: ir.For) -> tuple[ir.Stmt, ...]:
         """The loads of the lanes' own numbers that are the same in all iterations, from memory that the kernel does not write."""
         inside = {loop.var, *(c.var for c in loop.carried), *bound_in(loop.body)}
-        return tuple(s for s in loop.body if self.is_load(s) and not any(v in inside for e in operands(s) for v in variables(e)))
+        return tuple(s for s in loop.body if self.is_load(s) and not any(v in inside for e in operands(s) for v in ir.variables(e)))
 
-    def is_load(self, stmt: Stmt) -> bool:
-        if not isinstance(stmt, Let | Load) or not self.uniform.is_single(stmt.var) or self.uniform.is_same(stmt.var):
+    def is_load(self, stmt: ir.Stmt) -> bool:
+        if not isinstance(stmt, ir.Let | ir.Load) or not self.uniform.is_single(stmt.var) or self.uniform.is_same(stmt.var):
             return False
-        if isinstance(stmt, Load):
+        if isinstance(stmt, ir.Load):
             return stmt.buffer not in self.uniform.written
         return isinstance(stmt.value, Read) and stmt.value.buffer not in self.uniform.written
 
     # --- where threads meet ---
 
-    def meet(self, stmt: Stmt, mask: int | None, out: list[Node], piece: _Open) -> None:
+    def meet(self, stmt: ir.Stmt, mask: int | None, out: list[Node], piece: _Open) -> None:
         """What threads do that meet: as a part of the piece where that is right, or as one of its own (see `meetings`)."""
-        if isinstance(stmt, Accumulate) and self.is_total(stmt):
+        if isinstance(stmt, ir.Accumulate) and self.is_total(stmt):
             piece.actions.append(Total(replace(stmt, index=self.first(stmt.index), value=self.same_loaded(stmt.value, mask, out))))
-        elif isinstance(stmt, Accumulate | Take) and is_beside(stmt.index, expanded(self.again.values()), self.uniform):
+        elif isinstance(stmt, ir.Accumulate | ir.Take) and is_beside(stmt.index, expanded(self.again.values()), self.uniform):
             if stmt.buffer in met(piece.actions):
                 piece.close(out, mask)
             piece.actions.append(self.loaded(stmt, mask, out))
         else:
             loaded = self.loaded(stmt, mask, out)
             piece.in_turn.append(self.prepare(loaded, piece) if meets(stmt) else loaded)
-            if not (isinstance(stmt, Accumulate) and stmt.buffer in self.uniform.only_added):
+            if not (isinstance(stmt, ir.Accumulate) and stmt.buffer in self.uniform.only_added):
                 piece.close(out, mask)
 
-    def is_total(self, stmt: Accumulate) -> bool:
+    def is_total(self, stmt: ir.Accumulate) -> bool:
         """Whether the strip forms the sum of what its lanes add."""
         return stmt.buffer in self.uniform.only_added and self.uniform.is_uniform(stmt.index)
 
-    def prepare(self, stmt: Stmt, piece: _Open) -> Stmt:
+    def prepare(self, stmt: ir.Stmt, piece: _Open) -> ir.Stmt:
         """A statement that lanes do in turn after the piece, with what it needs computed in the piece."""
 
-        def prepared(expr: Expr) -> Expr:
+        def prepared(expr: ir.Expr) -> ir.Expr:
             if self.is_still(expr):
                 return expr
             self.prepared += 1
-            var = Var("ready", expr.type, -(1 << 23) - self.prepared)
+            var = ir.Var("ready", expr.type, -(1 << 23) - self.prepared)
             self.uniform.varying.add(var)
-            piece.actions.append(Let(var, expr))
+            piece.actions.append(ir.Let(var, expr))
             return var
 
         return visit_operands(stmt, prepared)
 
-    def is_still(self, expr: Expr) -> bool:
+    def is_still(self, expr: ir.Expr) -> bool:
         """Whether the expression is a sum or product of whole numbers, or a number, that is the same after the piece."""
         match expr:
-            case Constant() | LaunchIndex():
+            case ir.Constant() | ir.LaunchIndex():
                 return True
-            case Var():
+            case ir.Var():
                 return self.uniform.is_single(expr) or self.uniform.is_same(expr)
-            case Binary(op="+" | "-" | "*") | Cast():
-                return expr.type.is_integer and all(map(self.is_still, children(expr)))
+            case ir.Binary(op="+" | "-" | "*") | ir.Cast():
+                return expr.type.is_integer and all(map(self.is_still, ir.children(expr)))
         return False
 
-    def branch(self, stmt: If, mask: int | None, out: list[Node], piece: _Open) -> None:
+    def branch(self, stmt: ir.If, mask: int | None, out: list[Node], piece: _Open) -> None:
         sides = (
             (stmt.then, self.changes((m.var, m.then) for m in stmt.merges)),
             (
@@ -373,73 +348,73 @@ class _Plan:
         taken = ((n, *side) for n, side in zip(numbers, sides, strict=True) if any(side))
         out += [Masked(number, self.block(block, number, ends)) for number, block, ends in taken]
 
-    def changes(self, pairs: Iterable[tuple[Var, Expr]]) -> Pairs:
+    def changes(self, pairs: Iterable[tuple[ir.Var, ir.Expr]]) -> Pairs:
         """The assignments but for those of a C variable to itself."""
         find = self.uniform.classes.find
-        return tuple((var, value) for var, value in pairs if not (isinstance(value, Var) and find(value) == find(var)))
+        return tuple((var, value) for var, value in pairs if not (isinstance(value, ir.Var) and find(value) == find(var)))
 
     # --- loads behind masks ---
 
-    def loads_same(self, stmt: If) -> bool:
+    def loads_same(self, stmt: ir.If) -> bool:
         """Whether threads for which the branch is taken load what is the same for all: vectors have no such load behind a mask."""
-        found: list[Expr] = []
+        found: list[ir.Expr] = []
         for block, ends in ((stmt.then, [m.then for m in stmt.merges]), (stmt.otherwise, [m.otherwise for m in stmt.merges])):
             for expr in (*(e for s in block for e in operands(s)), *ends):
                 self.same_reads(expr, found)
         return bool(found)
 
-    def same_reads(self, expr: Expr, found: list[Expr]) -> Expr:
+    def same_reads(self, expr: ir.Expr, found: list[ir.Expr]) -> ir.Expr:
         """Notes the loads that are made for certain, and are the same for all lanes; gives the expression with `found` in their place."""
         match expr:
             case Read() if self.uniform.is_uniform(expr):
                 found.append(expr)
-            case Select(condition=condition):
+            case ir.Select(condition=condition):
                 return replace(expr, condition=self.same_reads(condition, found))
-            case Binary(op="&&" | "||", left=left):
+            case ir.Binary(op="&&" | "||", left=left):
                 return replace(expr, left=self.same_reads(left, found))
             case _:
                 return rebuild(expr, lambda e: self.same_reads(e, found))
         return expr
 
-    def loaded(self, stmt: Stmt, mask: int | None, out: list[Node]) -> Stmt:
+    def loaded(self, stmt: ir.Stmt, mask: int | None, out: list[Node]) -> ir.Stmt:
         """The statement with what it loads for all lanes alike loaded before."""
-        return stmt if isinstance(stmt, If | For | While) else visit_operands(stmt, lambda e: self.same_loaded(e, mask, out))
+        return stmt if isinstance(stmt, ir.If | ir.For | ir.While) else visit_operands(stmt, lambda e: self.same_loaded(e, mask, out))
 
-    def same_loaded(self, expr: Expr, mask: int | None, out: list[Node]) -> Expr:
+    def same_loaded(self, expr: ir.Expr, mask: int | None, out: list[Node]) -> ir.Expr:
         if mask is None or not self.loops:
             return expr
-        found: list[Expr] = []
+        found: list[ir.Expr] = []
         self.same_reads(expr, found)
-        table: dict[Expr, Expr] = {}
+        table: dict[ir.Expr, ir.Expr] = {}
         for load in dict.fromkeys(found):
             self.loads += 1
-            var = Var("same", load.type, -(1 << 25) - self.loads)
-            out.append(Once(Let(var, self.first(load))))
+            var = ir.Var("same", load.type, -(1 << 25) - self.loads)
+            out.append(Once(ir.Let(var, self.first(load))))
             table[load] = var
         return _put(expr, table)
 
-    def is_index(self, stmt: Let) -> bool:
+    def is_index(self, stmt: ir.Let) -> bool:
         """Whether the variable is an index that is computed anew wherever it is used."""
         return stmt.var.type.is_integer and self.uniform.is_single(stmt.var) and self.is_part(stmt.value)
 
-    def is_part(self, expr: Expr) -> bool:
+    def is_part(self, expr: ir.Expr) -> bool:
         """Whether an index may be made of it: a sum or product of launch indices, other indices, and what is the same for all lanes."""
         if self.is_steady(expr):
             return True
         match expr:
-            case Var():
+            case ir.Var():
                 return expr in self.again or expr == self.uniform.lane
-            case Binary(op=op, left=left, right=right):
+            case ir.Binary(op=op, left=left, right=right):
                 return op in ("+", "-", "*") and self.is_part(left) and self.is_part(right)
-            case Cast(operand=operand, type=t):
+            case ir.Cast(operand=operand, type=t):
                 return t.is_integer and operand.type.is_integer and self.is_part(operand)
-        return isinstance(expr, LaunchIndex)
+        return isinstance(expr, ir.LaunchIndex)
 
-    def is_steady(self, expr: Expr) -> bool:
+    def is_steady(self, expr: ir.Expr) -> bool:
         """Whether the expression is the same for all lanes, wherever it is computed."""
-        if any(isinstance(e, Call) for e in walk(expr)) or not self.uniform.is_uniform(expr):
+        if any(isinstance(e, ir.Call) for e in ir.walk(expr)) or not self.uniform.is_uniform(expr):
             return False
-        return all(self.uniform.is_single(v) or v in self.uniform.loops for v in variables(expr))
+        return all(self.uniform.is_single(v) or v in self.uniform.loops for v in ir.variables(expr))
 
     # --- what pieces use ---
 
@@ -469,48 +444,48 @@ class _Plan:
         found = shelves([item for a in piece.actions for item in evaluated(a)], rows, self.uniform.is_uniform)
         return replace(piece, shelves=found and tuple((buffer, self.first(index)) for buffer, index in found))
 
-    def indices(self, piece: Piece) -> tuple[Let, ...]:
+    def indices(self, piece: Piece) -> tuple[ir.Let, ...]:
         wanted = {v for action in piece.actions for v in _used(action)}
         for var, let in reversed(self.again.items()):
             if var in wanted:
-                wanted |= set(variables(let.value))
+                wanted |= set(ir.variables(let.value))
         return tuple(let for var, let in self.again.items() if var in wanted)
 
-    def variables_of(self, piece: Piece) -> dict[Var, None]:
+    def variables_of(self, piece: Piece) -> dict[ir.Var, None]:
         """The C variables of the piece that may differ from lane to lane, but for indices."""
         own = (v for action in piece.actions for v in _used(action) if v not in self.again and not self.uniform.is_same(v))
         found = (v for v in own if v != self.uniform.lane)
         return dict.fromkeys(self.uniform.classes.find(v) for v in found)
 
 
-def _put(expr: Expr, table: dict[Expr, Expr]) -> Expr:
+def _put(expr: ir.Expr, table: dict[ir.Expr, ir.Expr]) -> ir.Expr:
     """The expression with others in the place of some of its parts."""
     return table.get(expr) or rebuild(expr, lambda e: _put(e, table)) if table else expr
 
 
-def _runs(loop: For) -> Expr:
+def _runs(loop: ir.For) -> ir.Expr:
     """Whether the loop has an iteration."""
-    down = isinstance(loop.step, Constant) and loop.step.value < 0
-    return Binary(">" if down else "<", loop.start, loop.stop, BOOL)
+    down = isinstance(loop.step, ir.Constant) and loop.step.value < 0
+    return ir.Binary(">" if down else "<", loop.start, loop.stop, BOOL)
 
 
-def _used(action: Action) -> Iterator[Var]:
+def _used(action: Action) -> Iterator[ir.Var]:
     match action:
         case Give(pairs=pairs):
-            yield from (v for var, value in pairs for v in (var, *variables(value)))
+            yield from (v for var, value in pairs for v in (var, *ir.variables(value)))
         case Mask(condition=condition):
-            yield from variables(condition)
+            yield from ir.variables(condition)
         case Tile(load=load):
-            yield from variables(load)
+            yield from ir.variables(load)
         case Reduction(loop=loop):
             yield from used(loop)
         case Total(stmt=stmt):
-            yield from variables(stmt.value)
+            yield from ir.variables(stmt.value)
         case _:
             yield from used(action)
 
 
-def evaluated(action: Action) -> Iterator[Stmt | Expr]:
+def evaluated(action: Action) -> Iterator[ir.Stmt | ir.Expr]:
     """What an action does, in its order. What is given at the end of a piece is not used in it."""
     match action:
         case Give(pairs=pairs):
@@ -519,7 +494,7 @@ def evaluated(action: Action) -> Iterator[Stmt | Expr]:
             yield condition
         case Total(stmt=stmt):
             yield stmt.value
-        case Stmt():
+        case ir.Stmt():
             yield action
 
 

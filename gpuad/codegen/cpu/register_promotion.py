@@ -15,26 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from ...ir.nodes import (
-    Accumulate,
-    Assign,
-    Binary,
-    Block,
-    Buffer,
-    Cast,
-    Constant,
-    Expr,
-    Kernel,
-    LaunchIndex,
-    Let,
-    Load,
-    Stmt,
-    Store,
-    Take,
-    Var,
-    variables,
-    walk,
-)
+from ...ir import nodes as ir
 from ...ir.polynomials import Monomial, Polynomial, plus, scale, times
 from ...ir.rewrite import bound, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL, HALVES, I32, I64, Space
@@ -51,7 +32,7 @@ _TERMS = 16
 class _Place:
     """An element: its array, and its subscript as a polynomial of so many bits."""
 
-    buffer: Buffer
+    buffer: ir.Buffer
     terms: frozenset[tuple[Monomial, int]]
     bits: int
 
@@ -61,7 +42,7 @@ class Settled:
     """The inside of a kernel, and the arrays of which a thread's accesses to two elements are apart there."""
 
     inner: Inner
-    buffers: frozenset[Buffer]
+    buffers: frozenset[ir.Buffer]
 
 
 def settle(inner: Inner) -> Settled | None:
@@ -77,8 +58,8 @@ def settle(inner: Inner) -> Settled | None:
             continue
         found.add(buffer)
         for distance in distances:
-            term = Binary("!=", distance, Constant(0, distance.type), BOOL)
-            rows = term if rows is None else Binary("&&", rows, term, BOOL)
+            term = ir.Binary("!=", distance, ir.Constant(0, distance.type), BOOL)
+            rows = term if rows is None else ir.Binary("&&", rows, term, BOOL)
     if not found:
         return None
     body = _Waiting(kernel, task, frozenset(found)).block(kernel.body)
@@ -92,28 +73,28 @@ def settle(inner: Inner) -> Settled | None:
 class _Places:
     """The elements that a kernel reaches in what it writes: their subscripts as polynomials."""
 
-    kernel: Kernel
-    values: dict[Var, Expr] = field(init=False)
-    assigned: set[Var] = field(init=False)
+    kernel: ir.Kernel
+    values: dict[ir.Var, ir.Expr] = field(init=False)
+    assigned: set[ir.Var] = field(init=False)
 
     def __post_init__(self) -> None:
         self.values = values_of(self.kernel.body)
-        self.assigned = {s.var for s in walk_stmts(self.kernel.body) if isinstance(s, Assign)}
+        self.assigned = {s.var for s in walk_stmts(self.kernel.body) if isinstance(s, ir.Assign)}
 
-    def candidates(self) -> list[Buffer]:
+    def candidates(self) -> list[ir.Buffer]:
         """Arrays that are only accessed outside of branches and loops, and more than once somewhere."""
         body = self.kernel.body
-        if not all(isinstance(s, Let | Load | Assign | Store | Accumulate | Take) or blocks(s) for s in walk_stmts(body)):
+        if not all(isinstance(s, ir.Let | ir.Load | ir.Assign | ir.Store | ir.Accumulate | ir.Take) or blocks(s) for s in walk_stmts(body)):
             return []
         changed = {b for s in body if (b := written(s)) is not None and b.space is Space.GLOBAL and b.element not in HALVES}
         inside = [s for stmt in body for block, _ in blocks(stmt) for s in walk_stmts(block)]
         tails = [e for s in walk_stmts(body) for _, tail in blocks(s) for e in tail]
         changed -= {b for s in inside if (b := getattr(s, "buffer", None)) is not None}
         changed -= {r.buffer for e in (*(o for s in inside for o in operands(s)), *tails) for r in reads(e)}
-        changed -= {s.buffer for s in body if isinstance(s, Store | Accumulate) and s.value.type != s.buffer.element}
+        changed -= {s.buffer for s in body if isinstance(s, ir.Store | ir.Accumulate) and s.value.type != s.buffer.element}
         return [b for b in dict.fromkeys(written(s) for s in body) if b in changed]
 
-    def distances(self, buffer: Buffer) -> list[Expr] | None:
+    def distances(self, buffer: ir.Buffer) -> list[ir.Expr] | None:
         """What has to be other than 0 for the array's elements to be apart; None where that is no matter of the row."""
         found: dict[_Place, None] = {}
         for index in (i for stmt in self.kernel.body for b, i in accesses(stmt) if b == buffer):
@@ -121,7 +102,7 @@ class _Places:
             if place is None or any(place.bits != other.bits for other in found):
                 return None
             found[place] = None
-        distances: dict[Expr, None] = {}
+        distances: dict[ir.Expr, None] = {}
         for one, other in combinations(found, 2):
             far = _difference(dict(one.terms), dict(other.terms), one.bits)
             if not self.of_row(far):
@@ -130,9 +111,9 @@ class _Places:
                 distances[_written(far, one.bits)] = None
         return list(distances)
 
-    def place(self, buffer: Buffer, index: Expr) -> _Place | None:
+    def place(self, buffer: ir.Buffer, index: ir.Expr) -> _Place | None:
         """What tells elements apart; None for a subscript that is not the same wherever it stands."""
-        if any(v in self.assigned for v in variables(index)) or any(True for _ in reads(index)) or index.type.bits < 32:
+        if any(v in self.assigned for v in ir.variables(index)) or any(True for _ in reads(index)) or index.type.bits < 32:
             return None
         full = _bare(substitute(index, self.values))
         found = _wrapped(_polynomial(full), full.type.bits)
@@ -141,37 +122,37 @@ class _Places:
     def of_row(self, far: Polynomial) -> bool:
         """Whether a distance is made of what is known before the loop over a row."""
         parts = [e for factors in far for e in factors]
-        own = [e for part in parts for e in walk(part) if isinstance(e, LaunchIndex)]
+        own = [e for part in parts for e in ir.walk(part) if isinstance(e, ir.LaunchIndex)]
         known = all(e.name in ("blockDim", "gridDim") or (e.name == GLOBAL and e.axis != "x") for e in own)
         return known and all(is_of_row(part, self.kernel.params) for part in parts)
 
 
-def accesses(stmt: Stmt) -> Iterator[tuple[Buffer, Expr]]:
+def accesses(stmt: ir.Stmt) -> Iterator[tuple[ir.Buffer, ir.Expr]]:
     """What a statement itself reads and writes, in this order."""
     yield from ((r.buffer, r.index) for e in operands(stmt) for r in reads(e))
-    if isinstance(stmt, Load | Store | Accumulate | Take):
+    if isinstance(stmt, ir.Load | ir.Store | ir.Accumulate | ir.Take):
         yield stmt.buffer, stmt.index
 
 
-def _bare(index: Expr) -> Expr:
+def _bare(index: ir.Expr) -> ir.Expr:
     """Without the conversion from 32 to 64 bits of the whole: different numbers stay different."""
-    while isinstance(index, Cast) and index.type.is_integer and index.operand.type.is_integer and index.operand.type.bits >= 32:
+    while isinstance(index, ir.Cast) and index.type.is_integer and index.operand.type.is_integer and index.operand.type.bits >= 32:
         if index.type.bits < index.operand.type.bits:
             break
         index = index.operand
     return index
 
 
-def _polynomial(expr: Expr) -> Polynomial:
+def _polynomial(expr: ir.Expr) -> Polynomial:
     """An integer as a polynomial modulo what its type holds."""
     match expr:
-        case Constant(value=value):
+        case ir.Constant(value=value):
             return {(): int(value)} if value else {}
-        case Cast(operand=operand) if operand.type.is_integer and operand.type.bits == expr.type.bits:
+        case ir.Cast(operand=operand) if operand.type.is_integer and operand.type.bits == expr.type.bits:
             return _polynomial(operand)
-        case Binary(op="+" | "-" as op, left=left, right=right):
+        case ir.Binary(op="+" | "-" as op, left=left, right=right):
             return plus(_polynomial(left), scale(_polynomial(right), 1 if op == "+" else -1))
-        case Binary(op="*", left=left, right=right):
+        case ir.Binary(op="*", left=left, right=right):
             one, other = _polynomial(left), _polynomial(right)
             if len(one) * len(other) <= _TERMS:
                 return times(one, other)
@@ -191,15 +172,15 @@ def _difference(one: Polynomial, other: Polynomial, bits: int) -> Polynomial:
     return far if first > 0 else _wrapped(scale(far, -1), bits)
 
 
-def _written(far: Polynomial, bits: int) -> Expr:
+def _written(far: Polynomial, bits: int) -> ir.Expr:
     """The polynomial as an expression."""
     t, found = (I32 if bits == 32 else I64), None
     for factors, number in sorted(far.items(), key=repr):
-        term: Expr = Constant(number, t)
+        term: ir.Expr = ir.Constant(number, t)
         for factor in factors:
-            other = factor if factor.type == t else Cast(factor, t)
-            term = other if term == Constant(1, t) else Binary("*", term, other, t)
-        found = term if found is None else Binary("+", found, term, t)
+            other = factor if factor.type == t else ir.Cast(factor, t)
+            term = other if term == ir.Constant(1, t) else ir.Binary("*", term, other, t)
+        found = term if found is None else ir.Binary("+", found, term, t)
     assert found is not None
     return found
 
@@ -210,13 +191,13 @@ def _written(far: Polynomial, bits: int) -> Expr:
 class _Waiting:
     """Goes through a body; `held` is what the elements hold that have been written to, `left` how often each is still accessed."""
 
-    def __init__(self, kernel: Kernel, places: _Places, buffers: frozenset[Buffer]) -> None:
+    def __init__(self, kernel: ir.Kernel, places: _Places, buffers: frozenset[ir.Buffer]) -> None:
         self.places = places
         self.buffers = buffers
         own = (v for s in walk_stmts(kernel.body) for v in (*defined(s), *bound(s)))
         self.uid = 1 + max((v.uid for v in (*kernel.scalars, *own)), default=0)
-        self.held: dict[_Place, Var] = {}
-        self.first: dict[_Place, Expr] = {}  # the subscript under which an element is met first: a compiler sees that it is the same
+        self.held: dict[_Place, ir.Var] = {}
+        self.first: dict[_Place, ir.Expr] = {}  # the subscript under which an element is met first: a compiler sees that it is the same
         self.left: dict[_Place, int] = {}
         for stmt in kernel.body:
             for buffer, index in accesses(stmt):
@@ -225,59 +206,59 @@ class _Waiting:
                     self.first.setdefault(place, index)
                     self.left[place] = self.left.get(place, 0) + 1
 
-    def place(self, buffer: Buffer, index: Expr) -> _Place:
+    def place(self, buffer: ir.Buffer, index: ir.Expr) -> _Place:
         found = self.places.place(buffer, index)
         assert found is not None
         return found
 
-    def block(self, body: Block) -> Block:
-        out: list[Stmt] = []
+    def block(self, body: ir.Block) -> ir.Block:
+        out: list[ir.Stmt] = []
         for old in body:
             done: list[_Place] = []
             stmt = visit_operands(old, lambda e: self.visit(e, done))  # noqa: B023
-            if isinstance(stmt, Load) and stmt.buffer in self.buffers:
+            if isinstance(stmt, ir.Load) and stmt.buffer in self.buffers:
                 place = self.met(stmt.buffer, stmt.index, done)
                 held = self.held.get(place)
-                out.append(Let(stmt.var, held, span=stmt.span) if held is not None else replace(stmt, index=self.first[place]))
-            elif isinstance(stmt, Store | Accumulate | Take) and stmt.buffer in self.buffers:
+                out.append(ir.Let(stmt.var, held, span=stmt.span) if held is not None else replace(stmt, index=self.first[place]))
+            elif isinstance(stmt, ir.Store | ir.Accumulate | ir.Take) and stmt.buffer in self.buffers:
                 self.write(stmt, out, done)
             else:
                 out.append(stmt)
             out += [self.stored(place, old) for place in done if place in self.held]
         return tuple(out)
 
-    def visit(self, expr: Expr, done: list[_Place]) -> Expr:
+    def visit(self, expr: ir.Expr, done: list[_Place]) -> ir.Expr:
         """The expression with what is held in place of what memory will hold; `done`: elements that were met for the last time."""
         if not isinstance(expr, Read) or expr.buffer not in self.buffers:
             return rebuild(expr, lambda e: self.visit(e, done))
         place = self.met(expr.buffer, expr.index, done)
         return self.held.get(place) or read(expr.buffer, self.first[place])
 
-    def met(self, buffer: Buffer, index: Expr, done: list[_Place]) -> _Place:
+    def met(self, buffer: ir.Buffer, index: ir.Expr, done: list[_Place]) -> _Place:
         place = self.place(buffer, index)
         self.left[place] -= 1
         if not self.left[place]:
             done.append(place)
         return place
 
-    def write(self, stmt: Store | Accumulate | Take, out: list[Stmt], done: list[_Place]) -> None:
+    def write(self, stmt: ir.Store | ir.Accumulate | ir.Take, out: list[ir.Stmt], done: list[_Place]) -> None:
         place = self.met(stmt.buffer, stmt.index, done)
         held = self.held.get(place)
         if held is None and not self.left[place]:
             out.append(replace(stmt, index=self.first[place]))
             return
         before = held if held is not None else read(stmt.buffer, self.first[place])
-        if isinstance(stmt, Take):
-            out.append(Let(stmt.var, before, span=stmt.span))
-            value: Expr = Constant(0, stmt.buffer.element)
+        if isinstance(stmt, ir.Take):
+            out.append(ir.Let(stmt.var, before, span=stmt.span))
+            value: ir.Expr = ir.Constant(0, stmt.buffer.element)
         else:
-            value = stmt.value if isinstance(stmt, Store) else Binary("+", before, stmt.value, stmt.value.type)
+            value = stmt.value if isinstance(stmt, ir.Store) else ir.Binary("+", before, stmt.value, stmt.value.type)
         self.held[place] = var = self.var(stmt.buffer)
-        out.append(Let(var, value, span=stmt.span, note=stmt.note))
+        out.append(ir.Let(var, value, span=stmt.span, note=stmt.note))
 
-    def stored(self, place: _Place, stmt: Stmt) -> Stmt:
-        return Store(place.buffer, self.first[place], self.held[place], span=stmt.span)
+    def stored(self, place: _Place, stmt: ir.Stmt) -> ir.Stmt:
+        return ir.Store(place.buffer, self.first[place], self.held[place], span=stmt.span)
 
-    def var(self, buffer: Buffer) -> Var:
+    def var(self, buffer: ir.Buffer) -> ir.Var:
         self.uid += 1
-        return Var(buffer.name, buffer.element, self.uid)
+        return ir.Var(buffer.name, buffer.element, self.uid)

@@ -16,30 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...ir.nodes import (
-    Assign,
-    Atomic,
-    Barrier,
-    Binary,
-    Block,
-    Call,
-    Constant,
-    Expr,
-    For,
-    If,
-    Kernel,
-    LaunchIndex,
-    Let,
-    Load,
-    Shuffle,
-    Stmt,
-    Tell,
-    Var,
-    While,
-    children,
-    variables,
-    walk,
-)
+from ...ir import nodes as ir
 from ...ir.rewrite import is_short, rebuild, substitute, walk_stmts
 from ...ir.types import F32
 from ..coalesce import Classes
@@ -54,7 +31,7 @@ _VECTORISED = {
     "__frsqrt_rn", "__fadd_rn", "__fsub_rn", "__fmul_rn", "__fdiv_rn", "__fmaf_rn", "__saturatef", "__dadd_rn", "__dsub_rn",
     "__dmul_rn", "__ddiv_rn", "__dsqrt_rn", "__drcp_rn", "__fma_rn", "[]",
 }  # fmt: skip
-_ALONE = (Atomic, Tell, Barrier, Shuffle)
+_ALONE = (ir.Atomic, ir.Tell, ir.Barrier, ir.Shuffle)
 _Region = tuple[int, ...]  # the branches, not taken by all threads of a strip, that a statement is in
 
 
@@ -63,7 +40,7 @@ class Uniform:
 
     With `threads`, a loop whose iterations are threads: the same of its body and its iterations."""
 
-    def __init__(self, kernel: Kernel, classes: Classes, threads: For | None = None) -> None:
+    def __init__(self, kernel: ir.Kernel, classes: Classes, threads: ir.For | None = None) -> None:
         self.kernel = kernel
         self.classes = classes
         self.lane = threads.var if threads else None
@@ -71,187 +48,187 @@ class Uniform:
         self.changed = {written(s) for s in walk_stmts(self.work)}
         self.written = {written(s) for s in walk_stmts(kernel.body)}
         self.only_added = only_added(self.work)
-        self.assigned = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
+        self.assigned = {s.var for s in walk_stmts(kernel.body) if isinstance(s, ir.Assign)}
         self.joined = {v for s in walk_stmts(kernel.body) for v in _joined(s)}
-        self.loops: set[Var] = set()
+        self.loops: set[ir.Var] = set()
         self.values = single_values(kernel)
         self.steady = self.steady_values()
         self.cuts = () if threads else tuple(dict.fromkeys(self.guarding(kernel)))
-        self.varying: set[Var] = {classes.find(threads.var)} if threads else set()
+        self.varying: set[ir.Var] = {classes.find(threads.var)} if threads else set()
         while True:
             before = len(self.varying)
-            self.regions: dict[Var, _Region] = {}
+            self.regions: dict[ir.Var, _Region] = {}
             self.known: dict[int, bool] = {}
             self.block(self.work, ())
             if len(self.varying) == before:
                 break
 
-    def steady_values(self) -> dict[Var, Expr]:
+    def steady_values(self) -> dict[ir.Var, ir.Expr]:
         """What variables are in terms of others whose C variables are never given another value: they may be used later too."""
-        counters = {s.var for s in walk_stmts(self.kernel.body) if isinstance(s, For)}
-        table: dict[Var, Expr] = {}
+        counters = {s.var for s in walk_stmts(self.kernel.body) if isinstance(s, ir.For)}
+        table: dict[ir.Var, ir.Expr] = {}
         for stmt in walk_stmts(self.kernel.body):
-            if isinstance(stmt, Let) and stmt.var not in self.assigned:
+            if isinstance(stmt, ir.Let) and stmt.var not in self.assigned:
                 value = substitute(stmt.value, table)
-                if is_short(value) and all(v in counters or self.is_single(v) for v in variables(value)):
+                if is_short(value) and all(v in counters or self.is_single(v) for v in ir.variables(value)):
                     table[stmt.var] = value
         return table
 
-    def guarding(self, kernel: Kernel) -> Iterator[Bound]:
+    def guarding(self, kernel: ir.Kernel) -> Iterator[Bound]:
         """Where comparisons with the global x index change that a loop stands behind."""
         for stmt in walk_stmts(kernel.body):
-            if isinstance(stmt, If) and any(isinstance(s, For | While) for s in walk_stmts((stmt,))):
-                bounds = (self.bound(e) for e in walk(substitute(stmt.condition, self.values)))
+            if isinstance(stmt, ir.If) and any(isinstance(s, ir.For | ir.While) for s in walk_stmts((stmt,))):
+                bounds = (self.bound(e) for e in ir.walk(substitute(stmt.condition, self.values)))
                 yield from (b for b in bounds if b is not None)
 
-    def bound(self, expr: Expr) -> Bound | None:
-        return bound_of(substitute(expr, self.values), self.kernel) if isinstance(expr, Binary) else None
+    def bound(self, expr: ir.Expr) -> Bound | None:
+        return bound_of(substitute(expr, self.values), self.kernel) if isinstance(expr, ir.Binary) else None
 
-    def is_uniform(self, expr: Expr) -> bool:
+    def is_uniform(self, expr: ir.Expr) -> bool:
         """Whether the expression has the same value in all threads of a strip that compute it."""
         if self.is_cut(expr):
             return True
-        return self.is_same(expr) and all(self.is_uniform(e) for e in children(expr))
+        return self.is_same(expr) and all(self.is_uniform(e) for e in ir.children(expr))
 
-    def is_cut(self, expr: Expr) -> bool:
+    def is_cut(self, expr: ir.Expr) -> bool:
         """Whether strips end where the expression, a comparison with the global x index, changes."""
-        if not isinstance(expr, Binary) or not self.cuts or self.bound(expr) not in self.cuts:
+        if not isinstance(expr, ir.Binary) or not self.cuts or self.bound(expr) not in self.cuts:
             return False
         return any(self.is_index(a) and self.is_uniform(b) for a, b in ((expr.left, expr.right), (expr.right, expr.left)))
 
-    def is_index(self, expr: Expr) -> bool:
+    def is_index(self, expr: ir.Expr) -> bool:
         """Whether the expression is made of the global x index and constants."""
         full = substitute(expr, self.values)
-        return any(isinstance(e, LaunchIndex) for e in walk(full)) and not any(isinstance(e, Var | Call) for e in walk(full))
+        return any(isinstance(e, ir.LaunchIndex) for e in ir.walk(full)) and not any(isinstance(e, ir.Var | ir.Call) for e in ir.walk(full))
 
-    def of_first(self, expr: Expr) -> Expr:
+    def of_first(self, expr: ir.Expr) -> ir.Expr:
         """The expression with the comparisons where strips end in terms of the first lane's index."""
-        if isinstance(expr, Binary) and self.is_cut(expr):
+        if isinstance(expr, ir.Binary) and self.is_cut(expr):
             return rebuild(expr, lambda e: substitute(e, self.values) if self.is_index(e) else e)
         return rebuild(expr, self.of_first) if self.cuts else expr
 
-    def is_same(self, expr: Expr) -> bool:
+    def is_same(self, expr: ir.Expr) -> bool:
         match expr:
-            case Var():
+            case ir.Var():
                 return self.classes.find(expr) not in self.varying
-            case LaunchIndex(name=name, axis=axis):
+            case ir.LaunchIndex(name=name, axis=axis):
                 return self.lane is not None or axis != "x" or name not in ("threadIdx", "globalIdx")
             case Read(buffer=buffer):
                 return buffer not in self.changed and buffer not in self.kernel.rows
         return True
 
-    def is_once(self, stmt: Stmt) -> bool:
+    def is_once(self, stmt: ir.Stmt) -> bool:
         """Whether the statement is computed once for a strip."""
-        return isinstance(stmt, Let | Load | Assign) and self.is_same(stmt.var)
+        return isinstance(stmt, ir.Let | ir.Load | ir.Assign) and self.is_same(stmt.var)
 
-    def is_single(self, var: Var) -> bool:
+    def is_single(self, var: ir.Var) -> bool:
         """Whether the C variable gets a value in one place only."""
         return len(self.classes.of(var)) == 1 and var not in self.assigned and var not in self.joined
 
-    def begins_outside(self, root: Var) -> bool:
+    def begins_outside(self, root: ir.Var) -> bool:
         """Whether a variable that may differ from lane to lane has its first value from before their work: it is a scalar parameter which
         the kernel overwrites. Each lane begins with that, not with what another has left."""
         own = {*bound_in(self.work), self.lane}
         return root in self.varying and any(v not in own for v in self.classes.of(root))
 
-    def lifts(self, stmt: Stmt) -> bool:
+    def lifts(self, stmt: ir.Stmt) -> bool:
         """Whether the statement is a loop that the threads of a strip run in step, or a branch that has one in it."""
         if id(stmt) not in self.known:
             self.known[id(stmt)] = self.runs_in_step(stmt)
         return self.known[id(stmt)]
 
-    def runs_in_step(self, stmt: Stmt) -> bool:
+    def runs_in_step(self, stmt: ir.Stmt) -> bool:
         match stmt:
-            case If():
+            case ir.If():
                 return any(self.lifts(s) or meets(s) for s in (*stmt.then, *stmt.otherwise))
-            case For():
+            case ir.For():
                 return all(self.is_uniform(e) for e in (stmt.start, stmt.stop, stmt.step)) and self.pays(stmt)
-            case While():
+            case ir.While():
                 return self.is_uniform(stmt.condition) and self.pays(stmt)
         return False
 
-    def pays(self, loop: For | While) -> bool:
+    def pays(self, loop: ir.For | ir.While) -> bool:
         """Whether compilers can vectorise what the loop does."""
         inside = [s for block, _ in blocks(loop) for s in walk_stmts(block)]
         if any(isinstance(s, _ALONE) for s in inside):
             return False
-        computed = [e for top in expressions((loop,)) for e in walk(top)]
-        if any(isinstance(e, Call) and not is_vectorised(e) for e in computed):
+        computed = [e for top in expressions((loop,)) for e in ir.walk(top)]
+        if any(isinstance(e, ir.Call) and not is_vectorised(e) for e in computed):
             return False
         if not is_long(loop) and not any(map(_touches_memory, inside)) and not any(isinstance(e, Read) for e in computed):
             return False
-        return all(self.lifts(s) for s in inside if isinstance(s, For | While))
+        return all(self.lifts(s) for s in inside if isinstance(s, ir.For | ir.While))
 
     # --- one round ---
 
-    def block(self, block: Block, region: _Region) -> None:
+    def block(self, block: ir.Block, region: _Region) -> None:
         for stmt in block:
             if self.lifts(stmt):
                 self.in_step(stmt, region)
-            elif isinstance(stmt, Let | Load | Assign):
-                value = isinstance(stmt, Load) and stmt.buffer in self.changed
+            elif isinstance(stmt, ir.Let | ir.Load | ir.Assign):
+                value = isinstance(stmt, ir.Load) and stmt.buffer in self.changed
                 self.give(stmt.var, not value and all(self.is_uniform(e) for e in operands(stmt)), region)
             else:
                 self.varying |= {self.classes.find(v) for v in bound_in((stmt,))}
 
-    def in_step(self, stmt: Stmt, region: _Region) -> None:
+    def in_step(self, stmt: ir.Stmt, region: _Region) -> None:
         match stmt:
-            case If():
+            case ir.If():
                 self.varying |= {self.classes.find(m.var) for m in stmt.merges}
                 same = self.is_uniform(stmt.condition)
                 self.block(stmt.then, region if same else (*region, id(stmt)))
                 self.block(stmt.otherwise, region if same else (*region, -id(stmt)))
-            case For() | While():
+            case ir.For() | ir.While():
                 for c in stmt.carried:
                     for var, value in ((c.var, c.init), (c.var, c.next), (c.result, c.var)):
                         self.give(var, self.is_uniform(value), region)
-                if isinstance(stmt, For):
+                if isinstance(stmt, ir.For):
                     self.give(stmt.var, True, region)
                     self.loops.add(stmt.var)
                 else:
                     self.block(stmt.header, region)
                 self.block(stmt.body, region)
 
-    def give(self, var: Var, same: bool, region: _Region) -> None:
+    def give(self, var: ir.Var, same: bool, region: _Region) -> None:
         root = self.classes.find(var)
         if not same or self.regions.setdefault(root, region) != region:
             self.varying.add(root)
 
 
-def is_vectorised(call: Call) -> bool:
+def is_vectorised(call: ir.Call) -> bool:
     """Whether compilers have vector instructions for a call, or it is made of such."""
     return call.function in _VECTORISED or (call.function == "exp" and call.type == F32)
 
 
-def is_long(stmt: Stmt) -> bool:
+def is_long(stmt: ir.Stmt) -> bool:
     """Whether the statement is a loop that compilers do not unroll, and then vectorise around."""
-    return isinstance(stmt, For | While) and not (
-        isinstance(stmt, For) and isinstance(stmt.start, Constant) and isinstance(stmt.stop, Constant)
+    return isinstance(stmt, ir.For | ir.While) and not (
+        isinstance(stmt, ir.For) and isinstance(stmt.start, ir.Constant) and isinstance(stmt.stop, ir.Constant)
     )
 
 
-def _touches_memory(stmt: Stmt) -> bool:
-    return written(stmt) is not None or isinstance(stmt, Load)
+def _touches_memory(stmt: ir.Stmt) -> bool:
+    return written(stmt) is not None or isinstance(stmt, ir.Load)
 
 
-def _joined(stmt: Stmt) -> Iterator[Var]:
+def _joined(stmt: ir.Stmt) -> Iterator[ir.Var]:
     match stmt:
-        case If(merges=merges):
+        case ir.If(merges=merges):
             yield from (m.var for m in merges)
-        case For(carried=carried) | While(carried=carried):
+        case ir.For(carried=carried) | ir.While(carried=carried):
             yield from (v for c in carried for v in (c.var, c.result))
 
 
-def bound_in(block: Block) -> Iterator[Var]:
+def bound_in(block: ir.Block) -> Iterator[ir.Var]:
     """All Vars that the statements give values to."""
     for stmt in walk_stmts(block):
         yield from defined(stmt)
         yield from _joined(stmt)
-        if isinstance(stmt, For):
+        if isinstance(stmt, ir.For):
             yield stmt.var
 
 
-def used(stmt: Stmt) -> Iterator[Var]:
+def used(stmt: ir.Stmt) -> Iterator[ir.Var]:
     """All Vars that the statement gives values to or uses, with all that is nested in it."""
     yield from bound_in((stmt,))
-    yield from (v for top in expressions((stmt,)) for v in variables(top))
+    yield from (v for top in expressions((stmt,)) for v in ir.variables(top))

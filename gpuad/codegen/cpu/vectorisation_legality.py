@@ -14,25 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
-from ...ir.nodes import (
-    Accumulate,
-    Alloc,
-    Assign,
-    Binary,
-    Buffer,
-    Cast,
-    Constant,
-    Expr,
-    For,
-    If,
-    LaunchIndex,
-    Let,
-    Load,
-    Stmt,
-    Store,
-    Var,
-    While,
-)
+from ...ir import nodes as ir
 from ...ir.rewrite import rebuild, walk_stmts
 from ...ir.types import Scalar
 from ..structure import Read, blocks, defined, operands, reads, written
@@ -54,15 +36,15 @@ class _Sum:
 
 @dataclass(frozen=True)
 class _Access:
-    buffer: Buffer
+    buffer: ir.Buffer
     place: _Sum
 
 
-def keeps_order(work: Iterable[Stmt | Expr], apart: bool, settled: Set[Buffer] = frozenset()) -> bool:
+def keeps_order(work: Iterable[ir.Stmt | ir.Expr], apart: bool, settled: Set[ir.Buffer] = frozenset()) -> bool:
     """Whether the work of a thread, statements or expressions only evaluated, is right wherever its accesses are reordered that a compiler
     cannot tell apart. `apart`: no two parameters overlap. `settled`: buffers of which a thread reaches one element under one subscript."""
     items = tuple(work)
-    changed = {b for s in walk_stmts(tuple(i for i in items if isinstance(i, Stmt))) if (b := written(s)) is not None}
+    changed = {b for s in walk_stmts(tuple(i for i in items if isinstance(i, ir.Stmt))) if (b := written(s)) is not None}
     order = _Order(apart, changed, settled)
     if order.changed:
         order.items(items, ())
@@ -72,15 +54,15 @@ def keeps_order(work: Iterable[Stmt | Expr], apart: bool, settled: Set[Buffer] =
 class _Order:
     """Goes through the work in its order, with the stores that may have been made before."""
 
-    def __init__(self, apart: bool, changed: set[Buffer], settled: Set[Buffer]) -> None:
+    def __init__(self, apart: bool, changed: set[ir.Buffer], settled: Set[ir.Buffer]) -> None:
         self.apart = apart
         self.changed = changed
         self.settled = settled
-        self.unclear: set[Buffer] = set()  # what has an access after a store that a compiler cannot tell apart from it
-        self.mixed: set[Buffer] = set()  # what is not only stored to, once at each place
+        self.unclear: set[ir.Buffer] = set()  # what has an access after a store that a compiler cannot tell apart from it
+        self.mixed: set[ir.Buffer] = set()  # what is not only stored to, once at each place
         self.stores: dict[_Access, None] = {}
-        self.placed: set[tuple[Buffer, frozenset[tuple[_Product, int]]]] = set()
-        self.known: dict[Var, _Sum] = {}
+        self.placed: set[tuple[ir.Buffer, frozenset[tuple[_Product, int]]]] = set()
+        self.known: dict[ir.Var, _Sum] = {}
         self.numbers: dict[object, int] = {}
         self.counters: dict[int, int] = {}  # of which loop a number is the counter
         self.odd: set[int] = set()  # numbers of which a compiler may know more than we do
@@ -89,37 +71,37 @@ class _Order:
 
     # --- the work ---
 
-    def items(self, items: Iterable[Stmt | Expr], path: tuple[int, ...]) -> None:
+    def items(self, items: Iterable[ir.Stmt | ir.Expr], path: tuple[int, ...]) -> None:
         for k, item in enumerate(items):
-            if isinstance(item, Expr):
+            if isinstance(item, ir.Expr):
                 self.read(item)
             else:
                 self.statement(item, (*path, k))
 
-    def statement(self, stmt: Stmt, path: tuple[int, ...]) -> None:
+    def statement(self, stmt: ir.Stmt, path: tuple[int, ...]) -> None:
         for expr in operands(stmt):
             self.read(expr)
         match stmt:
-            case If():
+            case ir.If():
                 self.branches(stmt, path)
-            case For() | While():
+            case ir.For() | ir.While():
                 self.loop(stmt, path)
-            case Load():
+            case ir.Load():
                 self.mixed |= {stmt.buffer}
                 self.access(stmt.buffer, stmt.index)
-            case _ if isinstance(stmt, Alloc) or (isinstance(stmt, Accumulate) and is_sum(stmt)):
+            case _ if isinstance(stmt, ir.Alloc) or (isinstance(stmt, ir.Accumulate) and is_sum(stmt)):
                 pass
             case _ if (buffer := written(stmt)) is not None:
                 self.access(buffer, operands(stmt)[0])
                 self.store(stmt, _Access(buffer, self.sum(operands(stmt)[0])))
         self.define(stmt)
 
-    def define(self, stmt: Stmt) -> None:
+    def define(self, stmt: ir.Stmt) -> None:
         for var in defined(stmt):
-            is_value = isinstance(stmt, Let | Assign) and var.type.is_integer
+            is_value = isinstance(stmt, ir.Let | ir.Assign) and var.type.is_integer
             self.known[var] = self.sum(operands(stmt)[0]) if is_value else self.new()
 
-    def branches(self, stmt: If, path: tuple[int, ...]) -> None:
+    def branches(self, stmt: ir.If, path: tuple[int, ...]) -> None:
         before, after = self.stores, dict(self.stores)
         for k, (block, ends) in enumerate(blocks(stmt)):
             self.stores = dict(before)
@@ -131,7 +113,7 @@ class _Order:
         self.renew(stmt)
         self.known |= {m.var: self.new() for m in stmt.merges}
 
-    def loop(self, stmt: For | While, path: tuple[int, ...]) -> None:
+    def loop(self, stmt: ir.For | ir.While, path: tuple[int, ...]) -> None:
         ((block, ends),) = blocks(stmt)
         self.in_loops += 1
         for _ in range(2):
@@ -142,39 +124,39 @@ class _Order:
         self.in_loops -= 1
         self.renew(stmt)
         self.known |= {c.result: self.new() for c in stmt.carried}
-        if isinstance(stmt, While) and stmt.count is not None:
+        if isinstance(stmt, ir.While) and stmt.count is not None:
             self.known[stmt.count] = self.new()
 
-    def count(self, stmt: For | While, path: tuple[int, ...]) -> None:
-        counter = stmt.var if isinstance(stmt, For) else stmt.counter
+    def count(self, stmt: ir.For | ir.While, path: tuple[int, ...]) -> None:
+        counter = stmt.var if isinstance(stmt, ir.For) else stmt.counter
         loop = self.number(path)
         if counter is not None:
             self.known[counter] = self.new()
-            if isinstance(stmt, For):
+            if isinstance(stmt, ir.For):
                 self.counters[self.made] = loop
 
-    def renew(self, stmt: Stmt) -> None:
+    def renew(self, stmt: ir.Stmt) -> None:
         """What the blocks of the statement assign to has another value."""
         inside = (s for block, _ in blocks(stmt) for s in walk_stmts(block))
-        self.known |= {s.var: self.new() for s in inside if isinstance(s, Assign)}
+        self.known |= {s.var: self.new() for s in inside if isinstance(s, ir.Assign)}
 
     # --- accesses ---
 
-    def read(self, expr: Expr) -> None:
+    def read(self, expr: ir.Expr) -> None:
         for found in reads(expr):
             self.mixed |= {found.buffer}
             self.access(found.buffer, found.index)
 
-    def access(self, buffer: Buffer, index: Expr) -> None:
+    def access(self, buffer: ir.Buffer, index: ir.Expr) -> None:
         if not self.stores or (self.apart and buffer not in self.changed):
             return
         later = _Access(buffer, self.sum(index))
         self.unclear |= {store.buffer for store in self.stores if not self.is_plain(store, later)}
 
-    def store(self, stmt: Stmt, store: _Access) -> None:
+    def store(self, stmt: ir.Stmt, store: _Access) -> None:
         near = (store.buffer, store.place.terms)
         plain = not any(n in self.odd for product, _ in store.place.terms for n in product)
-        lone = isinstance(stmt, Store) and near not in self.placed and not self.in_loops and plain
+        lone = isinstance(stmt, ir.Store) and near not in self.placed and not self.in_loops and plain
         self.mixed |= set() if lone else {store.buffer}
         self.placed.add(near)
         self.stores[store] = None
@@ -218,31 +200,31 @@ class _Order:
         self.odd.add(self.made)
         return _one(self.made)
 
-    def sum(self, expr: Expr) -> _Sum:
+    def sum(self, expr: ir.Expr) -> _Sum:
         match expr:
-            case Constant(value=value, type=t) if t.is_integer:
+            case ir.Constant(value=value, type=t) if t.is_integer:
                 return _Sum(frozenset(), int(value), t.kind == "int")
-            case Var():
+            case ir.Var():
                 return self.known.get(expr) or _one(self.number(expr))
-            case Cast(operand=operand, type=t) if _widens(operand.type, t):
+            case ir.Cast(operand=operand, type=t) if _widens(operand.type, t):
                 inner = self.sum(operand)
-                same = isinstance(operand, LaunchIndex) or operand.type.kind == t.kind == "int"  # indices of threads are below 2^31
+                same = isinstance(operand, ir.LaunchIndex) or operand.type.kind == t.kind == "int"  # indices of threads are below 2^31
                 return _Sum(inner.terms, inner.constant, inner.signed and same)
-            case Binary(op="<<", left=left, right=Constant(value=by), type=t) if t.bits >= 32 and 0 <= by < 31:
-                return self.sum(Binary("*", left, Constant(1 << int(by), t), t))
-            case Binary(op="+" | "-" | "*" as op, left=left, right=right, type=t) if t.is_integer and t.bits >= 32:
+            case ir.Binary(op="<<", left=left, right=ir.Constant(value=by), type=t) if t.bits >= 32 and 0 <= by < 31:
+                return self.sum(ir.Binary("*", left, ir.Constant(1 << int(by), t), t))
+            case ir.Binary(op="+" | "-" | "*" as op, left=left, right=right, type=t) if t.is_integer and t.bits >= 32:
                 found = _combined(op, self.sum(left), self.sum(right), t)
                 return found if found is not None else self.opaque(expr)
         return self.opaque(expr)
 
-    def opaque(self, expr: Expr) -> _Sum:
+    def opaque(self, expr: ir.Expr) -> _Sum:
         if isinstance(expr, Read) and (expr.buffer in self.changed or not self.apart):
             return self.new()
         parts: list[_Sum] = []
 
-        def named(part: Expr) -> Expr:
+        def named(part: ir.Expr) -> ir.Expr:
             parts.append(self.sum(part))
-            return Var("", part.type, self.number(parts[-1]))
+            return ir.Var("", part.type, self.number(parts[-1]))
 
         number = self.number(rebuild(expr, named))
         if not _is_plain(expr) or any(n in self.odd for part in parts for product, _ in part.terms for n in product):
@@ -250,9 +232,9 @@ class _Order:
         return _one(number)
 
 
-def _is_plain(expr: Expr) -> bool:
+def _is_plain(expr: ir.Expr) -> bool:
     """Whether a compiler knows no more about the number than that it is what it is."""
-    return isinstance(expr, Read | LaunchIndex | Cast) or (isinstance(expr, Binary) and expr.op in "%/")
+    return isinstance(expr, Read | ir.LaunchIndex | ir.Cast) or (isinstance(expr, ir.Binary) and expr.op in "%/")
 
 
 def _one(number: int) -> _Sum:
