@@ -56,6 +56,7 @@ from .schedule import (
     run_primal,
     run_reverse,
     run_stages,
+    stack_bases,
     stage_arguments,
     stages,
     switches,
@@ -69,6 +70,6 @@ __all__ = [
     "dense_extent", "deterministic", "everything_recorded_for_tests", "executor_for_tests", "executor_of", "fingerprint",
     "gathering", "in_fixed_point", "in_turns", "keep_live", "live", "loads", "new_logs",
     "nothing_chained_for_tests", "nothing_plain_for_tests", "own_arguments", "paired", "plain_allowed",
-    "plain_shadows", "premises_hold", "run_primal", "run_reverse", "run_stages", "shadow_of", "shadow_type", "stage_arguments",
-    "stages", "stays_inside", "stores_in_doubt", "switches", "tangent_arguments",
+    "plain_shadows", "premises_hold", "run_primal", "run_reverse", "run_stages", "shadow_of", "shadow_type", "stack_bases",
+    "stage_arguments", "stages", "stays_inside", "stores_in_doubt", "switches", "tangent_arguments",
 ]  # fmt: skip

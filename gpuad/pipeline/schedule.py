@@ -359,16 +359,17 @@ def _scratch(adjoint: Adjoint, kernel: Kernel, call: Call, state: State) -> None
     if _in_rows(kernel, call):
         state.scratch = _nothing(adjoint)
         return
-    groups = -(-call.threads // GROUP)
-    for scratch, base in zip(adjoint.layout.scratch, _bases(adjoint, call, state, groups), strict=True):
+    for scratch, base in zip(adjoint.layout.scratch, stack_bases(adjoint, call, state), strict=True):
         state.scratch[scratch.base] = Memory(base)
         for array in scratch.fields:
             state.scratch[array] = Memory(call.executor.zeros(max(int(base[-1]), 1), dtype_of(array.element)))
     state.overflow = Memory(call.executor.zeros(1, np.dtype(np.int32)))
 
 
-def _bases(adjoint: Adjoint, call: Call, state: State, groups: int) -> list[Any]:
-    """Where each group's part of a stack begins: from trip counts that the launch's numbers give, else by counting."""
+def stack_bases(adjoint: Adjoint, call: Call, state: State) -> list[Any]:
+    """For each stack in scratch memory where each group's part of it begins, in entries, and at last how many there are: from trip counts
+    that the launch's numbers give, else by counting."""
+    groups = -(-call.threads // GROUP)
     bounds = adjoint.facts.get(("depths", call.key), lambda: depths(adjoint.unlaid, call.numbers(adjoint.primal)))
     known = [bounds.get(scratch.stack) for scratch in adjoint.layout.scratch]
     counted = _depths(adjoint, call, state, groups) if any(k is None for k in known) else []

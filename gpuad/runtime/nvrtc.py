@@ -12,6 +12,7 @@ import ctypes
 import functools
 import glob
 import os
+import re
 import struct
 import sys
 from collections.abc import Iterator, Sequence
@@ -58,6 +59,16 @@ def available() -> bool:
     return _library() is not None
 
 
+def version() -> str | None:
+    """The release of NVRTC, such as "13.0"; None if there is none."""
+    library = _library()
+    if library is None:
+        return None
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check(library, library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+    return f"{major.value}.{minor.value}"
+
+
 def compile_cuda(text: str, arch: str = "sm_90", options: Sequence[str] = ()) -> Cubin:
     """Compiles the text for one architecture; CompileError with NVRTC's log if it is rejected, or if there is no NVRTC."""
     library = _library()
@@ -74,6 +85,13 @@ def compile_cuda(text: str, arch: str = "sm_90", options: Sequence[str] = ()) ->
         return Cubin(_fetch(library, "CUBIN", program), log, arch)
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def spilled(log: str) -> dict[str, int]:
+    """Bytes of registers that each kernel stores to local memory, as the log of a compilation with `--ptxas-options=-v` tells."""
+    entries = re.split(r"Compiling entry function '", log)[1:]
+    found = {entry.partition("'")[0]: re.search(r"(\d+) bytes spill stores", entry) for entry in entries}
+    return {name: int(match[1]) for name, match in found.items() if match}
 
 
 def resources(cubin: Cubin | bytes) -> dict[str, Resources]:

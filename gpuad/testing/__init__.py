@@ -81,6 +81,16 @@ def check_gradient(
     return report
 
 
+def planned(f: Any, args: Sequence[Any], grid: Any, block: Any, shared_mem: int, call: Mapping[str, Any]) -> api.Planned:
+    """The one launch that `check_gradient` would check: a kernel, its geometry and its arguments. Raises as that does."""
+    launch, own = _launched(f, args, grid, block, shared_mem, call)
+    if isinstance(launch.kernel, Kernel):
+        return api.Planned(launch.kernel, launch.grid, launch.block, own, launch.shared_mem)
+    made = launch.kernel.planned(launch.grid, launch.block, own, shared_mem=launch.shared_mem)
+    assert isinstance(made, api.Planned)  # who has a grid has something to do
+    return made
+
+
 def array_module() -> Any:
     """The array library for this machine: `cupy` if it is installed and finds a device, else `numpy`."""
     return api.array_module()

@@ -38,6 +38,7 @@ from . import doctor, stages
 from .cases import Case, read
 from .demo import gray_scott, wave
 from .demo.outcome import Outcome, check_drawable, draw
+from .ledger import command
 
 _PLACED = re.compile(r".+?: error: ")  # a message that says where itself
 
@@ -141,6 +142,25 @@ def check(
             raise GpuadError(f"{file}: error: no case has a size `{unknown[0]}`")
         passed = [_check_case(file, c, sizes, directions, seed) for c in cases]
     raise typer.Exit(0 if all(passed) else 1)
+
+
+@app.command(name="ledger")
+def ledger_(
+    paths: Annotated[
+        list[Path] | None, typer.Argument(metavar="[PATH]...", help="files and folders; default: `kernels` under [tool.gpuad]")
+    ] = None,
+    update: Annotated[bool, typer.Option("--update", help="write the ledger")] = False,
+    check: Annotated[bool, typer.Option("--check", help="compare with the ledger; exit 1 where it grew worse")] = False,
+    file: Annotated[Path | None, typer.Option("--ledger", help="the ledger's file; default: gpuad-ledger.toml")] = None,
+    sarif: Annotated[str | None, typer.Option("--sarif", metavar="FILE", help="write what is worse as SARIF")] = None,
+    code_quality: Annotated[str | None, typer.Option("--code-quality", metavar="FILE", help="write it as GitLab's code quality")] = None,
+) -> None:
+    """Keeps what reviewers should know of each kernel's adjoint in a file of the repository. Exits with 0 if nothing is worse than it says,
+    with 1 if something is, with 2 if there is nothing to compare."""
+    if update is check:
+        raise typer.BadParameter("write one of --update and --check")
+    wanted = command.Wanted(tuple(paths or ()), file, sarif, code_quality)
+    raise typer.Exit(command.update(wanted) if update else command.compare_with(wanted))
 
 
 @app.command(name="doctor")
