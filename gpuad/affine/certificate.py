@@ -42,6 +42,19 @@ class Run:
 _NONE: frozenset[Buffer] = frozenset()
 
 
+@dataclass(frozen=True)
+class _Way:
+    """How sums are compared. `linear`: those sums alone are taken apart that hang on shadows; `apart`: what hangs on other elements of
+    shadows is another contribution; `strict`: as for `equivalence.differing`."""
+
+    linear: bool = True
+    apart: bool = False
+    strict: bool = True
+
+
+_WAYS = (_Way(), _Way(apart=True), _Way(linear=False), _Way(strict=False), _Way(linear=False, strict=False))
+
+
 def refused(plain: Run, made: Sequence[Run], shadows: Collection[Buffer], zero: Collection[Buffer] = _NONE) -> dict[Buffer, str]:
     """Those of the shadows for which the kernels are not certified, with the reason. `zero`: shadows that hold 0 where a kernel stores to
     them, so that a store is an addition."""
@@ -99,7 +112,7 @@ class _Certificate:
         """Why a shadow is refused, or None."""
         questions = [self.disordered, self.cleared_otherwise, self.added_otherwise, self.racing]
         if self.unmoved(buffer):
-            questions = [self.disordered, self.racing]
+            questions = [self.disordered, self.hung_otherwise, self.racing]
         for what in questions:
             try:
                 found: str | None = decided(partial(what, buffer))
@@ -113,6 +126,11 @@ class _Certificate:
         """Whether one kernel does to a shadow all that the plain adjoint does, in the same order."""
         stages = [effects for effects in self.stages if any(e.buffer == buffer and e.writes for e in effects)]
         return len(stages) <= 1 and self.writes(self.plain, buffer) == (self.writes(stages[0], buffer) if stages else [])
+
+    def hung_otherwise(self, buffer: Buffer) -> str | None:
+        """Whether what is done to a shadow hangs on memory that is not read in the state in which the plain adjoint reads it."""
+        parts = [x for effects in (self.plain, *self.stages) for e in effects if e.buffer == buffer and e.writes for x in _parts(e)]
+        return self.read_otherwise(_memory(self.instances, parts), moved=False)
 
     def writes(self, effects: Sequence[Effect], buffer: Buffer) -> list[Any]:
         """What is done to a shadow, in order; a store of 0 is a clear."""
@@ -199,37 +217,54 @@ class _Certificate:
             if any(e.buffer == buffer and e.kind == "change" for e in effects):
                 return "it is changed by other atomic operations"
         reason: str | None = None
-        for strict, seeds in ((True, _NONE), (True, self.shadows), (False, _NONE)):
+        for way in _WAYS:
             try:
-                reason = decided(partial(self.differing, buffer, seeds, strict))
+                reason = decided(partial(self.differing, buffer, way))
             except Undecided as undecided:
                 reason = f"not decided: {undecided}"
             if reason is None:
                 return None
         return reason
 
-    def differing(self, buffer: Buffer, seeds: Collection[Buffer], strict: bool) -> str | None:
-        """Whether something else is added, where what hangs on other elements of `seeds` is another contribution."""
-        plain = self.added(self.plain, buffer, seeds)
-        made = [a for effects in self.stages for a in self.added(effects, buffer, seeds)]
-        reason = differing(self.instances, self.layouts, plain, made, strict)
-        if reason is None and self.moved(plain, made):
-            return self.read_otherwise(plain, made)
-        return reason
+    def differing(self, buffer: Buffer, way: _Way) -> str | None:
+        """Whether something else is added."""
+        plain = self.added(self.plain, buffer, way)
+        made = [a for effects in self.stages for a in self.added(effects, buffer, way)]
+        reason = differing(self.instances, self.layouts, plain, made, strict=way.strict, apart=way.apart)
+        if reason is not None:
+            return reason
+        parts = [x for a in (*plain, *made) for x in _parts(a)]
+        return self.read_otherwise(_memory(self.instances, parts), moved={a.key for a in plain} != {a.key for a in made})
 
-    def added(self, effects: Sequence[Effect], buffer: Buffer, seeds: Collection[Buffer]) -> list[Addition]:
-        adds = (e for e in effects if e.buffer == buffer and e.kind in ("add", "set"))
-        return [a for e in adds if e.value is not None and not is_zero(e.value) for a in additions(self.graph, e, seeds)]
+    def added(self, effects: Sequence[Effect], buffer: Buffer, way: _Way) -> list[Addition]:
+        adds = [e for e in effects if e.buffer == buffer and e.kind in ("add", "set") and e.value is not None and not is_zero(e.value)]
+        linear = self.shadows if way.linear else None
+        return [a for e in adds for a in additions(self.graph, e, linear, apart=way.apart)]
 
-    def moved(self, plain: Sequence[Addition], made: Sequence[Addition]) -> bool:
-        return {a.key for a in plain} != {a.key for a in made}
-
-    def read_otherwise(self, plain: Sequence[Addition], made: Sequence[Addition]) -> str | None:
-        """Whether an addition hangs on memory that is not as it was before the plain adjoint, or before the kernel that makes it."""
-        for buffer in dict.fromkeys(b for a in (*plain, *made) for b in _memory(self.instances, a)):
-            if not all(self.as_before(effects, buffer) for effects in (self.plain, *self.stages)):
+    def read_otherwise(self, memory: Iterable[Buffer], *, moved: bool) -> str | None:
+        """Whether an addition hangs on memory that is not as it was before the plain adjoint, or before the kernel that makes it. Where
+        none is `moved` to other instances, all may happen to that memory as it does in the plain adjoint."""
+        for buffer in dict.fromkeys(memory):
+            if not all(self.as_before(effects, buffer) for effects in (self.plain, *self.stages)) and (moved or not self.happens(buffer)):
                 return f"`{buffer.name}` is read after it was written"
         return None
+
+    def happens(self, buffer: Buffer) -> bool:
+        """Whether in each kernel that reads a buffer all happens to it that does in the plain adjoint, in the same order; reads may be
+        missing."""
+        reads = self.reads(self.plain, buffer)
+        return all(
+            self.writes(effects, buffer) == self.writes(self.plain, buffer) and self.reads(effects, buffer) <= reads
+            for effects in self.stages
+            if any(e.buffer == buffer and e.kind in ("read", "clear") for e in effects)
+        )
+
+    def reads(self, effects: Sequence[Effect], buffer: Buffer) -> set[Any]:
+        """The reads of a buffer, each with the number of writes before it in the text."""
+        mine = [e for e in effects if e.buffer == buffer]
+        return {
+            (e.dims, e.guards, e.element.text or e.element, sum(w.writes for w in mine[:k])) for k, e in enumerate(mine) if e.kind == "read"
+        }
 
     # --- races --------------------------------------------------------------------------------------------------------------------
 
@@ -362,10 +397,15 @@ def _is_same(one: Any | None, other: Any | None) -> bool:
     return bool(one.is_equal(other))
 
 
-def _memory(instances: Instances, addition: Addition) -> Iterable[Buffer]:
-    """The arrays on which an addition hangs."""
+def _parts(item: Effect | Addition) -> list[Any]:
+    """What an access hangs on."""
+    return [item.value, item.element, *item.guards, *(g for d in item.dims for g in d.guards)]
+
+
+def _memory(instances: Instances, parts: Iterable[Any]) -> Iterable[Buffer]:
+    """The arrays on which something hangs."""
     seen: set[Any] = set()
-    waiting: list[Any] = [addition.value, addition.element, *addition.guards, *(g for d in addition.dims for g in d.guards)]
+    waiting: list[Any] = list(parts)
     while waiting:
         node = waiting.pop()
         if isinstance(node, Node) and node not in seen:

@@ -16,24 +16,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from ..ir.nodes import Buffer
+from .cells import Beyond, Cut, cells
 from .instances import Dim, Effect, Instances, addends, is_zero
 from .layout import Layouts
+from .points import Function, Points, coordinates, point_set
 from .relations import Undecided, agreeing, context, domain
 from .sampling import Incomparable, Sampler
-from .values import Graph, Node
+from .values import Graph, Node, kinks
 
-_CELLS = 96  # of one domain
+_SAMPLES = 12  # instances of each cell
 _TRIALS = 160  # relations that are tried for a pair
 _SEEDS = 3
 _CLOSE = 2e-5  # of the sum of the terms' sizes: constants of single precision may have been folded
-_FAR = 1 << 20  # how far an unbounded dimension is looked at
 _WAVES = 8  # steps from an instance to all of its class
 Point = tuple[int, ...]
 _Instance = tuple[int, Point]  # the number of an addition, and one of its instances
@@ -66,11 +67,11 @@ class Addition:
         return domain(graph, self.dims, self.guards)
 
 
-def additions(graph: Graph, effect: Effect, seeds: Collection[Buffer] = ()) -> list[Addition]:
-    """An effect's value as terms: what a loop sums up is an addition for each iteration, what hangs on other elements of `seeds`, the
-    shadows, is another contribution."""
+def additions(graph: Graph, effect: Effect, linear: Collection[Buffer] | None = None, *, apart: bool = False) -> list[Addition]:
+    """An effect's value as terms: what a loop sums up is an addition for each iteration. `linear`: the shadows; if they are given, of sums
+    that hang on these, all others are numbers. `apart`: what hangs on other elements of them is another contribution."""
     assert effect.value is not None
-    terms = _Terms(graph, frozenset(seeds)).of(effect.value)
+    terms = _Terms(graph, linear, apart).of(effect.value)
     found = [
         Addition((*effect.dims, *dims), (*effect.guards, *guards), effect.buffer, effect.element, value) for dims, guards, value in terms
     ]
@@ -85,9 +86,10 @@ _Term = tuple[tuple[Dim, ...], tuple[Node, ...], Node]
 class _Terms:
     """Takes sums apart."""
 
-    def __init__(self, graph: Graph, seeds: frozenset[Buffer]) -> None:
+    def __init__(self, graph: Graph, linear: Collection[Buffer] | None, apart: bool) -> None:
         self.graph = graph
-        self.arrays = seeds
+        self.linear = linear
+        self.apart = apart
         self.known: dict[Node, frozenset[Node]] = {}
 
     def of(self, node: Node) -> list[_Term]:
@@ -100,25 +102,28 @@ class _Terms:
                 if dims or guards:
                     rest.append((dims, guards, signed))
                     continue
-                seeds = self.seeds(value)
+                seeds = self.seeds(value) if self.apart else frozenset()
                 whole[seeds] = self.graph.node("+", (whole[seeds], signed), node.type) if seeds in whole else signed
         return [*(((), (), value) for value in whole.values()), *rest]
 
     def seeds(self, node: Node) -> frozenset[Node]:
         """The elements of shadows on which a value hangs."""
         if node not in self.known:
-            found = frozenset({node} if node.op == "load" and node.args[0] in self.arrays else ())
+            found = frozenset({node} if node.op == "load" and node.args[0] in (self.linear or ()) else ())
             self.known[node] = found.union(*(self.seeds(a) for a in node.args if isinstance(a, Node)))
         return self.known[node]
 
     def is_sum(self, node: Node) -> bool:
         """Whether a value is a sum over iterations, or one whose addends hang on other seeds."""
-        if node.has_sum or len(self.seeds(node)) < 2:
-            return node.has_sum
+        if self.sums_up(node) or not self.apart or len(self.seeds(node)) < 2:
+            return self.sums_up(node)
         parts = [addend for _, addend in addends(node)]
         if len({self.seeds(part) for part in parts}) > 1:
             return True
         return any(self.is_sum(a) for part in parts if part.op in ("*", "/", "cast") for a in part.args if isinstance(a, Node))
+
+    def sums_up(self, node: Node) -> bool:
+        return node.has_sum and (self.linear is None or bool(self.seeds(node)))
 
     def spread(self, node: Node) -> list[_Term]:
         """An addend as terms."""
@@ -129,20 +134,22 @@ class _Terms:
             case "*", (a, b) if self.is_sum(a) != self.is_sum(b):
                 left = self.is_sum(a)
                 return [(d, g, graph.node("*", (v, b) if left else (a, v), kind)) for d, g, v in self.of(a if left else b)]
-            case "/", (a, b) if self.is_sum(a) and not b.has_sum:
+            case "/", (a, b) if self.is_sum(a) and not self.sums_up(b):
                 return [(d, g, graph.node("/", (v, b), kind)) for d, g, v in self.of(a)]
-            case "select", (c, a, b) if not c.has_sum and (c.text is not None or node.has_sum):
+            case "select", (c, a, b) if not self.sums_up(c) and (c.text is not None or self.sums_up(node)):
                 sides = ((c, a), (graph.negated(c), b))
                 return [(d, (*g, guard), v) for guard, side in sides for d, g, v in self.of(side)]
-            case "sum", (dim, added):
+            case "sum", (dim, added) if self.sums_up(node):
                 return [((dim, *d), g, v) for d, g, v in self.of(added)]
         return [] if is_zero(node) else [((), (), node)]
 
 
-def differing(instances: Instances, layouts: Layouts, plain: Sequence[Addition], made: Sequence[Addition], strict: bool) -> str | None:
-    """Why the two sides may differ, or None if they add the same; `strict`: only instances of which one reads all that the other reads are
-    joined, which is found sooner. Raises Undecided."""
-    one, other = _crossed_out(plain, made)
+def differing(
+    instances: Instances, layouts: Layouts, plain: Sequence[Addition], made: Sequence[Addition], *, strict: bool, apart: bool
+) -> str | None:
+    """Why the two sides may differ, or None if they add the same. `strict`: only instances of which one reads all that the other reads are
+    joined, which is found sooner; `apart`: what one instance adds may be several contributions. Raises Undecided."""
+    one, other = (side if apart else _merged(instances.graph, side) for side in _crossed_out(plain, made))
     if not one and not other:
         return None
     try:
@@ -150,6 +157,21 @@ def differing(instances: Instances, layouts: Layouts, plain: Sequence[Addition],
             return _Classes(instances, layouts, one, other, strict).difference()
     except Incomparable:
         return "a value that is not known as a function of memory"
+
+
+def _merged(graph: Graph, items: Iterable[Addition]) -> list[Addition]:
+    """What one instance adds to one element as one addition."""
+    found: dict[Hashable, Addition] = {}
+    for a in items:
+        known = [g for g in a.guards if g.text is not None]
+        value = a.value
+        for guard in (g for g in a.guards if g.text is None):
+            value = graph.select(guard, value, graph.constant(0.0, value.type))
+        key = a.dims, frozenset(known), a.element.text or a.element
+        before = found.get(key)
+        whole = value if before is None else graph.node("+", (before.value, value), value.type)
+        found[key] = Addition(a.dims, tuple(known), a.array, a.element, whole)
+    return list(found.values())
 
 
 def _crossed_out(plain: Sequence[Addition], made: Sequence[Addition]) -> tuple[list[Addition], list[Addition]]:
@@ -180,21 +202,22 @@ class _Classes:
         self.signs = [1] * len(plain) + [-1] * len(made)
         self.first: dict[int, Point | None] = {}
         self.reads: dict[_Instance, frozenset[tuple[Hashable, int]]] = {}
-        self.partners: list[list[tuple[Any, int]]] = [[] for _ in self.all]
+        self.cut: dict[int, list[Cut]] = {}
+        self.partners: list[list[tuple[Function, int]]] = [[] for _ in self.all]
         for a, b in product(range(len(plain)), range(len(plain), len(self.all))):
             if strict and self.reads_otherwise(b, a):
                 continue
             alike = partial(self.reads_alike, b, a) if strict else _any
             found = _Search(layouts, self.all[b], self.all[a], alike).found()
             if found is not None:
-                self.partners[b].append((found, a))
-                self.partners[a].append((found.reverse(), b))
+                self.partners[b].append((Function(found), a))
+                self.partners[a].append((Function(found.reverse()), b))
 
     def reads_alike(self, b: int, a: int, related: Any) -> bool:
         """Whether one of two related instances reads all that the other reads."""
         if related.is_empty():
             return True
-        point = _coordinates(related.wrap().sample_point())
+        point = tuple(coordinates(related.wrap().sample_point()))
         n = len(self.all[b].dims)
         return self.alike((b, point[:n]), (a, point[n:]))
 
@@ -209,15 +232,16 @@ class _Classes:
         if one.element.text is None or other.element.text is None:
             return False
         if b not in self.first:
-            self.first[b] = next(_points(one.instances(self.graph)), None)
+            whole = one.instances(self.graph)
+            self.first[b] = None if whole.is_empty() else tuple(coordinates(whole.sample_point()))
         point = self.first[b]
         if point is None:
             return False
         element = int(np.ravel(Sampler(self.context, self.columns(b, [point]), 0).value(one.element))[0])
-        senders = _set([self.layouts.coordinates(other.array, element)]).apply(other.elements(self.layouts).reverse())
+        senders = point_set(self.layouts.coordinates(other.array, element)).apply(other.elements(self.layouts).reverse())
         if senders.is_empty() or not senders.is_singleton():
             return False
-        return not self.alike((b, point), (a, _coordinates(senders.sample_point())))
+        return not self.alike((b, point), (a, tuple(coordinates(senders.sample_point()))))
 
     def columns(self, k: int, points: Sequence[Point]) -> dict[str, Any]:
         return {d.name: np.array([p[i] for p in points], np.int64) for i, d in enumerate(self.all[k].dims)}
@@ -231,82 +255,84 @@ class _Classes:
         return self.reads[k, point]
 
     def difference(self) -> str | None:
-        members = [{point for point in self.samples(k)} for k in range(len(self.all))]
-        return self.unequal(self.classes(members))
+        return self.unequal(self.classes([self.samples(k) for k in range(len(self.all))]))
 
     # --- cells --------------------------------------------------------------------------------------------------------------------
 
-    def samples(self, k: int) -> Iterator[Point]:
+    def samples(self, k: int) -> Points:
         """Instances of an addition in each of its cells."""
-        whole = self.all[k].instances(self.graph)
-        cuts = [r.domain() for r, _ in self.partners[k]] + list(self.conditions(k))
-        cells = [whole]
-        for cut in cuts:
-            cells = [part for cell in cells for part in (cell.intersect(cut), cell.subtract(cut)) if not part.is_empty()]
-            if len(cells) > _CELLS:
-                raise Undecided("too many cells")
-        for cell in cells:
-            yield from _points(cell)
-
-    def conditions(self, k: int) -> Iterator[Any]:
-        """Where the conditions hold that a value has inside."""
         addition = self.all[k]
-        own = {d.name for d in addition.dims}
-        for node in _inside(addition.value):
-            if node.op == "select" and node.args[0].text is not None and node.args[0].dims <= own:
-                yield domain(self.graph, addition.dims, [*addition.guards, node.args[0]])
+        places = max((len(node.args[1]) for node in _inside(addition.value) if node.op == "table"), default=0)
+        parts = cells(addition.instances(self.graph), self.cuts(k, self.depth), _SAMPLES + 4 * places)
+        return np.concatenate(parts) if parts else np.zeros((0, len(addition.dims)), np.int64)
+
+    @cached_property
+    def depth(self) -> int:
+        """How many relations from the nearest one of them every addition is."""
+        return min((self.farthest(k) for k in range(len(self.all)) if self.partners[k]), default=0)
+
+    def farthest(self, k: int) -> int:
+        steps, waiting = {k: 0}, [k]
+        for at in waiting:
+            for _, other in self.partners[at]:
+                if other not in steps:
+                    steps[other] = steps[at] + 1
+                    waiting.append(other)
+        return max(steps.values())
+
+    def cuts(self, k: int, depth: int, before: int = -1) -> Iterator[Cut]:
+        """What tells an addition's instances apart: which partners they have, what kinks there are in what they add, and the same of their
+        partners, so that in a cell all classes are made alike."""
+        yield from self.kinks(k)
+        for function, other in self.partners[k]:
+            if other != before:
+                yield Cut(partial(_domain_of, function))
+                if depth > 0:
+                    yield from (Beyond(function, cut) for cut in self.cuts(other, depth - 1, k))
+
+    def kinks(self, k: int) -> list[Cut]:
+        """Where quasi-affine parts of an addition's value begin and end."""
+        addition = self.all[k]
+        if k not in self.cut:
+            own = {d.name for d in addition.dims}
+            conditions = [c for v in (addition.value, *_unknown(addition)) for c in kinks(self.graph, v) if c.dims and c.dims <= own]
+            self.cut[k] = [Cut(partial(domain, self.graph, addition.dims, [*addition.guards, c])) for c in dict.fromkeys(conditions)]
+        return self.cut[k]
 
     # --- classes ------------------------------------------------------------------------------------------------------------------
 
-    def classes(self, members: list[set[Point]]) -> list[list[_Instance]]:
+    def classes(self, members: list[Points]) -> _Union:
         """The classes of some instances, whole."""
-        union: dict[_Instance, _Instance] = {(k, p): (k, p) for k, points in enumerate(members) for p in points}
-
-        def root(item: _Instance) -> _Instance:
-            while union[item] != item:
-                union[item] = union[union[item]]
-                item = union[item]
-            return item
-
-        new = members
+        union = _Union()
+        new = [union.added(k, points) for k, points in enumerate(members)]
         for _ in range(_WAVES):
-            found: list[set[Point]] = [set() for _ in self.all]
-            for k, points in enumerate(new):
-                for related, other in self.partners[k] if points else ():
-                    for point, image in _images(related, points):
-                        if union.setdefault((other, image), (other, image)) == (other, image) and image not in members[other]:
-                            members[other].add(image)
-                            found[other].add(image)
-                        union[root((k, point))] = root((other, image))
+            found: list[list[tuple[int, Point]]] = [[] for _ in self.all]
+            for k, items in enumerate(new):
+                points = np.array([p for _, p in items], np.int64).reshape(len(items), len(self.all[k].dims))
+                for function, other in self.partners[k] if items else ():
+                    there, images = function.images(points)
+                    ours = [item for item, is_there in zip(items, there, strict=True) if is_there]
+                    found[other] += union.joined(ours, other, images)
             new = found
             if not any(new):
-                break
-        else:
-            raise Undecided("classes without end")
-        classes: dict[_Instance, list[_Instance]] = {}
-        for item in sorted(union):
-            classes.setdefault(root(item), []).append(item)
-        return list(classes.values())
+                return union
+        raise Undecided("classes without end")
 
-    def unequal(self, classes: Sequence[Sequence[_Instance]]) -> str | None:
+    def unequal(self, union: _Union) -> str | None:
         """A class whose two sums differ, in words."""
-        lanes: list[list[tuple[int, Point]]] = [[] for _ in self.all]
-        for number, members in enumerate(classes):
-            for k, point in members:
-                lanes[k].append((number, point))
-        told = np.zeros(len(classes), bool)
+        numbers, count = union.numbers()
+        told = np.zeros(count, bool)
         for seed in range(_SEEDS):
-            sums, sizes = np.zeros(len(classes)), np.zeros(len(classes))
-            for k, mine in enumerate(lanes):
-                if mine:
-                    numbers = np.array([n for n, _ in mine])
-                    values = self.signs[k] * self.values(k, [p for _, p in mine], seed)
-                    np.add.at(sums, numbers, values)
-                    np.add.at(sizes, numbers, np.abs(values))
+            sums, sizes = np.zeros(count), np.zeros(count)
+            for k, mine in union.members.items():
+                where = numbers[list(mine.values())]
+                values = self.signs[k] * self.values(k, list(mine), seed)
+                np.add.at(sums, where, values)
+                np.add.at(sizes, where, np.abs(values))
             good = np.isfinite(sums)
             if np.any(good & (np.abs(sums) > _CLOSE * sizes)):
                 worst = int(np.argmax(np.where(good, np.abs(sums) - _CLOSE * sizes, -1)))
-                return self.said(classes[worst])
+                return self.said((k, p) for k, mine in union.members.items() for p, item in mine.items() if numbers[item] == worst)
             told |= good
         return None if told.all() else "values that are no numbers"
 
@@ -314,9 +340,8 @@ class _Classes:
         addition = self.all[k]
         sampler = Sampler(self.context, self.columns(k, points), seed)
         value = np.broadcast_to(np.asarray(sampler.value(addition.value), float), (len(points),))
-        for guard in (*(g for d in addition.dims for g in d.guards), *addition.guards):
-            if guard.text is None:
-                value = np.where(sampler.value(guard), value, 0.0)
+        for guard in _unknown(addition):
+            value = np.where(sampler.value(guard), value, 0.0)
         return value
 
     def said(self, members: Iterable[_Instance]) -> str:
@@ -325,66 +350,49 @@ class _Classes:
         return f"another sum for what {'the plain adjoint' if self.signs[k] > 0 else 'the kernel'} adds at {where}"
 
 
-def _points(cell: Any) -> Iterator[Point]:
-    """Some instances of a cell: the first and the last ones, and one in the middle."""
-    found: dict[Point, None] = {}
-    parts = [part for part in cell.get_basic_sets() if not part.is_empty()]
-    for part in parts[:4]:
-        found[_coordinates(part.sample_point())] = None
-    if not found:
-        return
-    bounded = cell if cell.is_bounded() else _near(cell)
-    if not bounded.is_empty():
-        for end in (bounded.lexmin(), bounded.lexmax()):
-            found[_coordinates(end.sample_point())] = None
-        found[_coordinates(_middle(bounded).sample_point())] = None
-    yield from found
+def _unknown(addition: Addition) -> list[Node]:
+    """The guards that have no text."""
+    return [g for g in (*(g for d in addition.dims for g in d.guards), *addition.guards) if g.text is None]
 
 
-def _set(points: Iterable[Point]) -> Any:
-    import islpy
-
-    text = "; ".join(f"[{', '.join(map(str, p))}]" for p in points)
-    return islpy.Set.read_from_str(context(), f"{{ {text} }}")
+def _domain_of(function: Function) -> Any:
+    return function.related.domain()
 
 
-def _near(cell: Any) -> Any:
-    import islpy
+class _Union:
+    """Classes of instances, by numbers. `members`: of each addition, its instances with theirs."""
 
-    n = cell.dim(islpy.dim_type.set)
-    names = [f"d{k}" for k in range(n)]
-    box = " and ".join(f"-{_FAR} <= {name} <= {_FAR}" for name in names) or "1 = 1"
-    return cell.intersect(islpy.Set.read_from_str(cell.get_ctx(), f"{{ [{', '.join(names)}] : {box} }}"))
+    def __init__(self) -> None:
+        self.members: dict[int, dict[Point, int]] = {}
+        self.parents: list[int] = []
 
+    def added(self, k: int, points: Points) -> list[tuple[int, Point]]:
+        """The instances that were not known, with their numbers."""
+        known, new = self.members.setdefault(k, {}), []
+        for point in map(tuple, points.tolist()):
+            if point not in known:
+                known[point] = len(self.parents)
+                self.parents.append(known[point])
+                new.append((known[point], point))
+        return new
 
-def _middle(cell: Any) -> Any:
-    """What of a cell has its first dimensions in the upper half, if anything has."""
-    import islpy
+    def joined(self, items: Sequence[tuple[int, Point]], k: int, images: Points) -> list[tuple[int, Point]]:
+        """Joins instances with their partners, those of the addition `k`; what of these was not known."""
+        new = self.added(k, images)
+        for (item, _), image in zip(items, map(tuple, images.tolist()), strict=True):
+            self.parents[self.root(item)] = self.root(self.members[k][image])
+        return new
 
-    for k in range(cell.dim(islpy.dim_type.set)):
-        low, high = cell.dim_min_val(k), cell.dim_max_val(k)
-        if low.is_int() and high.is_int():
-            half = (low.to_python() + high.to_python() + 1) // 2
-            part = cell.lower_bound_val(islpy.dim_type.set, k, islpy.Val.int_from_si(cell.get_ctx(), half))
-            cell = cell if part.is_empty() else part
-    return cell
+    def root(self, item: int) -> int:
+        while self.parents[item] != item:
+            self.parents[item] = item = self.parents[self.parents[item]]
+        return item
 
-
-def _coordinates(point: Any) -> Point:
-    import islpy
-
-    n = point.get_space().dim(islpy.dim_type.set)
-    return tuple(int(point.get_coordinate_val(islpy.dim_type.set, k).to_python()) for k in range(n))
-
-
-def _images(related: Any, points: Iterable[Point]) -> list[tuple[Point, Point]]:
-    """The instances that have a partner, each with it."""
-    few = sorted(points)
-    pairs = related.intersect_domain(_set(few))
-    found: list[Point] = []
-    pairs.wrap().foreach_point(lambda p: found.append(_coordinates(p)))
-    n = len(few[0])
-    return [(p[:n], p[n:]) for p in found]
+    def numbers(self) -> tuple[Any, int]:
+        """The number of each instance's class, and how many there are."""
+        roots = [self.root(item) for item in range(len(self.parents))]
+        _, numbers = np.unique(roots, return_inverse=True)
+        return numbers, int(numbers.max(initial=-1)) + 1
 
 
 # --- relations --------------------------------------------------------------------------------------------------------------------------

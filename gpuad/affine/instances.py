@@ -54,6 +54,7 @@ from .values import Graph, Node, limits
 AXES = "xyz"
 _NOT_ZERO = ("gpuad_used", "gpuad_collected")
 _CHAIN = "gpuad_chain"  # a product
+_PLACES = 64  # of a table
 _ARITHMETIC = ("+", "-", "*", "/", "%", "<<", ">>", "&")
 
 
@@ -105,6 +106,16 @@ class Recurrence:
 
 
 @dataclass(frozen=True, eq=False)
+class _Table:
+    """An array of a thread's own that holds constants: made where these guards and dimensions hold, and all of 0 or not."""
+
+    guards: tuple[Node, ...]
+    dims: tuple[Dim, ...]
+    zero: bool
+    values: dict[int, Node]
+
+
+@dataclass(frozen=True, eq=False)
 class Shape:
     """A launch: grid, block, the numbers of scalar parameters."""
 
@@ -147,7 +158,7 @@ class _Walk:
         self.graph = instances.graph
         self.shape = shape
         self.values: dict[Var, Node] = {}
-        self.tables: dict[Buffer, dict[int, Node]] = {}
+        self.tables: dict[Buffer, _Table] = {}
         self.found: list[Effect] = []
         self.guards: tuple[Node, ...] = ()
         self.order = 0
@@ -190,8 +201,8 @@ class _Walk:
 
     def memory(self, stmt: Stmt) -> None:
         match stmt:
-            case Alloc(buffer=b):
-                self.tables[b] = {}
+            case Alloc(buffer=b, zero=zero) if b.space is Space.LOCAL:
+                self.tables[b] = _Table(self.guards, self.dims, zero, {})
             case Load(buffer=b, index=i):
                 self.values[stmt.var] = self.load(stmt, b, self.expr(i))
             case Take(buffer=b, index=i):
@@ -226,8 +237,8 @@ class _Walk:
     def store(self, stmt: Store, element: Node, value: Node) -> None:
         table = self.tables.get(stmt.buffer)
         if table is not None:
-            if element.is_constant and value.is_constant and not self.guards:
-                table[element.low] = value
+            if element.is_constant and value.is_constant and (table.guards, table.dims) == (self.guards, self.dims):
+                table.values[element.low] = value
                 return
             self.private(stmt.buffer)
         self.note("set", stmt, element, value, None)
@@ -246,15 +257,14 @@ class _Walk:
         """What was in an element before the kernels."""
         return self.graph.node("load", (buffer, self.graph.cast(element, I64)), value_type(buffer.element))
 
-    def from_table(self, table: Mapping[int, Node], element: Node, kind: Scalar) -> Node:
-        if element.is_constant:
-            return table.get(element.low) or self.anything(kind)
-        if len(table) > 64 or not table or element.text is None:
+    def from_table(self, table: _Table, element: Node, kind: Scalar) -> Node:
+        values = table.values
+        if table.zero and element.text is not None and element.high - element.low < _PLACES:
+            zero = self.graph.constant(0, kind)
+            values = {**dict.fromkeys(range(max(element.low, 0), element.high + 1), zero), **values}
+        if not 0 < len(values) <= _PLACES or (element.is_constant and element.low not in values):
             return self.anything(kind)
-        (_, value), *others = sorted(table.items())
-        for place, other in others:
-            value = self.graph.select(self.graph.compare("==", element, self.graph.constant(place, element.type)), other, value)
-        return value
+        return self.graph.table(element, tuple(sorted(values.items())), kind)
 
     def from_thread(self, buffer: Buffer, element: Node) -> Node:
         """What another thread has kept: its value in terms of its number, which is the element; 0 where it has kept none."""
@@ -387,6 +397,8 @@ class _Walk:
             self.graph.node("carried", (name, k), v.type, dims=every) for k, v in enumerate((*(c.var for c in carried), *outer))
         )
         firsts = [self.expr(c.init) for c in carried] + [self.values[v] for v in outer]
+        for buffer in {s.buffer for s in walk_stmts(body) if isinstance(s, Store | Accumulate | Atomic)}:
+            self.private(buffer)  # what an iteration reads may be what one before has stored
         values, dims, tables = dict(self.values), self.dims, set(self.tables)
         self.values |= dict(zip((*(c.var for c in carried), *outer), placeholders, strict=True))
         self.values |= {var: index} if var is not None and index is not None else {}
@@ -532,13 +544,30 @@ class _Substitution:
         if node.op in ("carried", "result", "unknown"):
             return self.closed(node)
         args: tuple[Any, ...] = tuple(self.node(a) if isinstance(a, Node) else a for a in node.args)
+        if node.type == BOOL:
+            return self.truth(node, args)
         if node.op in _ARITHMETIC:
             return graph.arithmetic(node.op, args[0], args[1], node.type)
         match node.op:
             case "cast":
                 return graph.cast(args[0], node.type)
             case "floor":
-                return graph.arithmetic("/", args[0], args[1], node.type)
+                return graph.floor(args[0], args[1].low, node.type)
+            case "mod":
+                return graph.arithmetic("&", args[0], graph.constant(args[1].low - 1, node.type), node.type)
+            case "table":
+                return graph.table(args[0], args[1], node.type)
+            case "select":
+                return graph.select(args[0], args[1], args[2])
+            case "call" if node.args[0] in ("min", "max") and node.type.is_integer:
+                return graph.extreme(args[0], args[1], args[2], node.type)
+        return graph.node(node.op, args, node.type)
+
+    def truth(self, node: Node, args: tuple[Any, ...]) -> Node:
+        graph = self.graph
+        match node.op:
+            case "cast":
+                return graph.cast(args[0], BOOL)
             case "select":
                 return graph.select(args[0], args[1], args[2])
             case "compare":
@@ -547,9 +576,7 @@ class _Substitution:
                 return graph.negated(args[0])
             case "&&" | "||":
                 return (graph.both if node.op == "&&" else graph.either)(args[0], args[1])
-            case "call" if node.args[0] in ("min", "max") and node.type.is_integer:
-                return graph.extreme(args[0], args[1], args[2], node.type)
-        return graph.node(node.op, args, node.type)
+        return graph.node(node.op, args, BOOL)
 
     def dim(self, dim: Dim) -> Dim:
         """A loop's dimension where its bounds hang on what is put in."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from .instances import Dim, Effect
 from .relations import Undecided, relation
-from .values import Graph, Node
+from .values import Graph, Node, summands
 
 _AXES = 5  # of one array at most
 
@@ -66,41 +66,6 @@ class Layouts:
             if _inside(found, strides):
                 return found
         return relation(self.graph, dims, guards, _digits(index.text, strides))
-
-
-def summands(index: Node) -> tuple[dict[Node, int], int]:
-    """An index as a sum of nodes with factors, and a constant. What may wrap is one summand."""
-    terms: dict[Node, int] = {}
-    constant = 0
-    waiting = [(index, 1)]
-    while waiting:
-        node, factor = waiting.pop()
-        if node.is_constant:
-            constant += factor * node.low
-            continue
-        parts = _parts(node)
-        waiting += [(part, factor * by) for part, by in parts]
-        if not parts:
-            terms[node] = terms.get(node, 0) + factor
-    return terms, constant
-
-
-def _parts(node: Node) -> list[tuple[Node, int]]:
-    """What a node is the exact sum of; nothing if it is no sum."""
-    if node.op not in ("+", "-", "*", "cast") or not all(isinstance(a, Node) for a in node.args):
-        return []
-    a, *others = node.args
-    if not others:
-        return [(a, 1)] if a.text == node.text else []
-    b = others[0]
-    match node.op:
-        case "+" if node.text == f"({a.text} + {b.text})":
-            return [(a, 1), (b, 1)]
-        case "-" if node.text == f"({a.text} - {b.text})":
-            return [(a, 1), (b, -1)]
-        case "*" if b.is_constant and node.text in (f"({b.low}*{a.text})", f"(-({-b.low}*{a.text}))"):
-            return [(a, b.low)]
-    return []
 
 
 def _shares(index: Node, strides: Sequence[int]) -> list[str]:

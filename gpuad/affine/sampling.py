@@ -2,7 +2,8 @@
 
 What is in an element is a hash of its array and index, so two expressions that are the same function of memory come to the same number, and
 two that are not almost surely do not. Functions are NumPy's where it has them; others are some function, the same for the same arguments.
-Loops that carry values are cut to their first and last iterations, and the number of all is mixed in: the same for two copies of one loop.
+Of loops with many iterations some are gone through, the first, the last and others, and the number of all is mixed in: the same for two
+copies of one loop.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import numpy as np
 
 from ..ir.types import BOOL, Scalar
 from .instances import Dim, Instances, Recurrence
-from .values import Node, limits
+from .values import NOWHERE, Node, limits
 
 Lanes: TypeAlias = "np.ndarray[Any, Any]"
-_EDGE = 1  # iterations at either end of a loop that are gone through
+_ITERATIONS = (32, 8, 4)  # that are gone through of a loop, of one inside of it, and of all others
+_CARRIED = 8  # of a loop that carries values
 _SEARCHED = 8  # iterations that are gone through of a loop that does not count
+_FRACTIONS = (0.31, 0.83, 0.07, 0.59, 0.97, 0.43, 0.71)  # where between two others an iteration is
 _RING = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 _PLAIN: dict[str, Callable[..., Any]] = {
     "!": np.logical_not,
@@ -111,6 +114,8 @@ class Sampler:
             case "load":
                 buffer, index = node.args
                 return self.number(node.type, hashed(self.seed, buffer.uid, _code(buffer.name), self.value(index)))
+            case "table":
+                return self.table(self.value(node.args[0]), node.args[1], node.type)
             case "select":
                 condition, a, b = (self.value(x) for x in node.args)
                 return np.where(condition, a, b)
@@ -135,6 +140,13 @@ class Sampler:
         unit = bits / 2.0**32
         return np.asarray(unit + 0.5 if self.seed % 2 == 0 else 3 * unit - 1.5)
 
+    def table(self, element: Any, contents: Sequence[tuple[int, Node]], kind: Scalar) -> Lanes:
+        """What a table has at an element."""
+        places = np.array([place for place, _ in contents])
+        found = np.searchsorted(places, element).clip(max=len(places) - 1)
+        values = np.array([self.value(value) for _, value in contents])
+        return np.where(places[found] == element, values[found], np.nan if kind.is_float else NOWHERE)
+
     def operation(self, node: Node, args: list[Any]) -> Any:
         kind = node.type
         if node.op in _RING:
@@ -146,7 +158,7 @@ class Sampler:
                 return _cast(args[0], node.args[0].type, kind)
             case "/" if kind.is_float:
                 return np.divide(args[0], args[1])
-            case "%" if node.args[0].text is not None:
+            case "%" | "mod" if node.args[0].text is not None:
                 return args[0] % args[1]
         return self.some(node.op, args, kind)
 
@@ -192,24 +204,46 @@ class Sampler:
         span = np.asarray(stop, np.int64) - start if step > 0 else np.asarray(start, np.int64) - stop
         return np.asarray(np.maximum(-(-span // abs(step)), 0))
 
-    def iterations(self, count: Lanes) -> list[tuple[Lanes, Lanes]]:
-        """Numbers of iterations, and in which lanes each is gone through: the first ones, then the last ones that are no first ones."""
-        first = [(np.full_like(count, k), count > k) for k in range(_EDGE)]
-        last = [(count - k, count - k >= _EDGE) for k in range(_EDGE, 0, -1)]
-        return [*first, *last]
+    def iterations(self, count: Lanes, most: int) -> list[tuple[Lanes, Lanes]]:
+        """Numbers of iterations, and in which lanes each is gone through: all if they are few, else first ones, last ones, some between."""
+        few = count <= most
+        edge = most // 4
+        between = (count - 2 * edge) / max(most - 2 * edge, 1)
+        found = []
+        for k in range(min(most, int(count.max(initial=0)))):
+            if k < edge:
+                many: Any = k
+            elif k >= most - edge:
+                many = count - (most - k)
+            else:
+                many = edge + ((k - edge + _FRACTIONS[k % len(_FRACTIONS)]) * between).astype(np.int64)
+            found.append((np.where(few, k, many), count > k))
+        return found
 
     def inside(self, name: str, value: Lanes) -> Sampler:
         return Sampler(self.instances, {**self.points, name: value}, self.seed, self, name)
 
+    @property
+    def depth(self) -> int:
+        """In how many loops it is."""
+        return 0 if self.outer is None else self.outer.depth + 1
+
     def sum(self, dim: Dim, added: Node) -> Any:
+        """What a loop adds up, all its iterations at once along an axis of their own, the first."""
         if dim.bounds is None:
             raise Incomparable
         start, stop, step = self.value(dim.bounds[0]), self.value(dim.bounds[1]), dim.bounds[2]
         count = self.trips(start, stop, step)
-        total: Any = 0.01 * (count > 2 * _EDGE) * (count % 1013)
-        for number, there in self.iterations(count):
-            total = total + np.where(there, self.inside(dim.name, start + number * step).value(added), 0.0)
-        return total
+        most = _ITERATIONS[min(self.depth, len(_ITERATIONS) - 1)]
+        shape = np.broadcast_shapes(np.shape(start), count.shape, *(np.shape(p) for p in self.points.values()))
+        count = np.broadcast_to(count, shape)
+        parts = self.iterations(count, most)
+        total: Any = 0.01 * (count > most) * (count % 1013)
+        if not parts:
+            return total
+        number, there = (np.stack([np.broadcast_to(part[k], shape) for part in parts]) for k in (0, 1))
+        values = self.inside(dim.name, start + number * step).value(added)
+        return total + np.where(there, values, 0.0).sum(axis=0)
 
     def after(self, loop: Recurrence, k: int, at: Any) -> Any:
         """What a variable is after all iterations, or before the one in which the loop's variable is `at`."""
@@ -219,11 +253,11 @@ class Sampler:
         step = -loop.step if loop.backward else loop.step
         done = count if at is None else (at - first) // step
         values: list[Any] = [np.asarray(self.value(f)) for f in loop.firsts]
-        for number, there in self.iterations(done):
+        for number, there in self.iterations(done, _CARRIED):
             inside = self.inside(loop.dim.args[0], first + number * step)
             inside.known.update(zip(loop.variables, values, strict=True))
             values = [np.where(there, inside.value(n), v) for n, v in zip(loop.nexts, values, strict=True)]
-        extra = (done > 2 * _EDGE) * (hashed(done) % np.uint64(1013)).astype(np.int64)
+        extra = (done > _CARRIED) * (hashed(done) % np.uint64(1013)).astype(np.int64)
         return values[k] + (0.001 * extra if loop.variables[k].type.is_float else extra)
 
     def searched(self, loop: Recurrence, condition: Node, k: int) -> Any:

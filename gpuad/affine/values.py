@@ -11,15 +11,17 @@ A choice between integers has no text of its own in isl: it is a new name with a
 from __future__ import annotations
 
 import operator
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir.types import BOOL, Scalar
+from ..ir.types import BOOL, I64, Scalar
 
 _EXACT = {"+": operator.add, "-": operator.sub, "*": operator.mul, "&": operator.and_, "|": operator.or_, "^": operator.xor}
 NOT = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 NONE: frozenset[str] = frozenset()
+NOWHERE = -(1 << 40)  # what is read outside of a table
+_QUOTIENTS = 3  # that are told apart
 _LONGEST = 4000  # characters of a text; a longer one is left out
 
 
@@ -145,9 +147,9 @@ class Graph:
             case "<<" if b.is_constant and 0 <= b.low < kind.bits:
                 return self.scaled(a, 1 << b.low, kind)
             case ">>" if b.is_constant and 0 <= b.low < kind.bits:
-                return self._floor(a, 1 << b.low, kind)
+                return self.floor(a, 1 << b.low, kind)
             case "&" if b.is_constant and b.low & (b.low + 1) == 0 and b.low > 0:
-                return self.node("%", (a, b), kind, f"({a.text} mod {b.low + 1})", 0, b.low)
+                return self.node("mod", (a, self.constant(b.low + 1, I64)), kind, f"({a.text} mod {b.low + 1})", 0, b.low)
             case "/" | "%" if b.is_constant and b.low > 0:
                 return self._divided(op, a, b, kind)
         return self.node(op, (a, b), kind)
@@ -168,9 +170,13 @@ class Graph:
         text = f"({factor}*{a.text})" if factor >= 0 else f"(-({-factor}*{a.text}))"
         return self.wrapped("*", args, kind, text if a.text is not None else None, ends[0], ends[1])
 
-    def _floor(self, a: Node, divisor: int, kind: Scalar) -> Node:
+    def floor(self, a: Node, divisor: int, kind: Scalar) -> Node:
+        """The quotient rounded down."""
         if divisor == 1:
             return self.cast(a, kind)
+        whole, rest = self._parted(a, divisor)
+        if rest is not None:
+            return self.cast(whole, kind)
         args = (a, self.constant(divisor, kind))
         return self.node("floor", args, kind, f"floor(({a.text})/{divisor})", a.low // divisor, a.high // divisor)
 
@@ -189,10 +195,28 @@ class Graph:
             sides = self._divided(op, upper, b, kind), self.arithmetic("-", zero, self._divided(op, lower, b, kind), kind)
             return self.select(self.compare(">=", a, zero), *sides)
         if op == "/":
-            return self._floor(a, b.low, kind)
+            return self.floor(a, b.low, kind)
         if a.high < b.low:
             return self.cast(a, kind)
+        _, rest = self._parted(a, b.low)
+        if rest is not None:
+            return self.cast(rest, kind)
         return self.node("%", (a, b), kind, f"({a.text} mod {b.low})", 0, b.low - 1)
+
+    def _parted(self, a: Node, divisor: int) -> tuple[Node, Node | None]:
+        """Quotient and remainder of a sum whose summands are multiples of the divisor, but for some that come to a remainder; None for the
+        remainder of other sums."""
+        terms, constant = summands(a)
+        if not any(factor % divisor == 0 for factor in terms.values()):
+            return a, None
+        sums = self.constant(constant // divisor, I64), self.constant(constant % divisor, I64)
+        for node, factor in terms.items():
+            multiple = factor % divisor == 0
+            part = self.scaled(self.cast(node, I64), factor // divisor if multiple else factor, I64)
+            at = 0 if multiple else 1
+            sums = (self.arithmetic("+", sums[0], part, I64), sums[1]) if at == 0 else (sums[0], self.arithmetic("+", sums[1], part, I64))
+        whole, rest = sums
+        return whole, rest if rest.text is not None and rest.low >= 0 and rest.high < divisor else None
 
     def select(self, condition: Node, a: Node, b: Node) -> Node:
         if condition.is_constant:
@@ -209,6 +233,26 @@ class Graph:
         name = f"s{len(self.named)}"
         self.named[name] = f"((({condition.text}) and {name} = {a.text}) or (not ({condition.text}) and {name} = {b.text}))"
         return self.node("select", (condition, a, b), a.type, name, min(a.low, b.low), max(a.high, b.high))
+
+    def table(self, element: Node, contents: tuple[tuple[int, Node], ...], kind: Scalar) -> Node:
+        """What a table of constants, sorted by their places, has at an element; outside of it a number that is in no table."""
+        known = dict(contents)
+        if element.is_constant and element.low in known:
+            return known[element.low]
+        values = [value for _, value in contents]
+        args = element, contents
+        if kind.is_float or kind == BOOL or element.text is None:
+            return self.node("table", args, kind)
+        made = self._nodes.get(("table", args, kind))
+        if made is not None:
+            return made
+        name = f"s{len(self.named)}"
+        terms = [f"({element.text} = {place} and {name} = {value.low})" for place, value in contents]
+        if not all(place in known for place in range(element.low, element.high + 1)[: len(contents) + 1]):
+            values.append(self.constant(NOWHERE, I64))
+            terms.append(f"({' and '.join(f'{element.text} != {place}' for place in known)} and {name} = {NOWHERE})")
+        self.named[name] = f"({' or '.join(terms)})"
+        return self.node("table", args, kind, name, min(v.low for v in values), max(v.low for v in values))
 
     def extreme(self, function: str, a: Node, b: Node, kind: Scalar) -> Node:
         """`min` or `max` of integers."""
@@ -251,6 +295,64 @@ class Graph:
         return self.node(op, (a, b), BOOL, text)
 
 
+def summands(index: Node) -> tuple[dict[Node, int], int]:
+    """An index as a sum of nodes with factors, and a constant. What may wrap is one summand."""
+    terms: dict[Node, int] = {}
+    constant = 0
+    waiting = [(index, 1)]
+    while waiting:
+        node, factor = waiting.pop()
+        if node.is_constant:
+            constant += factor * node.low
+            continue
+        parts = _parts(node)
+        waiting += [(part, factor * by) for part, by in parts]
+        if not parts:
+            terms[node] = terms.get(node, 0) + factor
+    return terms, constant
+
+
+def _parts(node: Node) -> list[tuple[Node, int]]:
+    """What a node is the exact sum of; nothing if it is no sum."""
+    if node.op not in ("+", "-", "*", "cast") or not all(isinstance(a, Node) for a in node.args):
+        return []
+    a, *others = node.args
+    if not others:
+        return [(a, 1)] if a.text == node.text else []
+    b = others[0]
+    match node.op:
+        case "+" if node.text == f"({a.text} + {b.text})":
+            return [(a, 1), (b, 1)]
+        case "-" if node.text == f"({a.text} - {b.text})":
+            return [(a, 1), (b, -1)]
+        case "*" if b.is_constant and node.text in (f"({b.low}*{a.text})", f"(-({-b.low}*{a.text}))"):
+            return [(a, b.low)]
+    return []
+
+
+def kinks(graph: Graph, value: Node) -> Iterator[Node]:
+    """The conditions that tell apart where the quasi-affine parts of a value are affine: those that it asks, minima and maxima, and what
+    quotients are, if they are few numbers."""
+    seen: set[Node] = set()
+    waiting: list[Any] = [value]
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, Node) or node in seen:
+            continue
+        seen.add(node)
+        if node.type == BOOL and node.text is not None:
+            yield node
+            continue
+        waiting += node.args
+        if node.text is not None and node.op == "call":
+            yield graph.compare("<=", node.args[1], node.args[2])
+        if node.text is not None and node.op in ("%", "mod", "floor") and node.args[0].text is not None:
+            a, divisor = node.args[0], node.args[1].low
+            first, last = a.low // divisor, a.high // divisor
+            for k in range(first + 1, last + 1) if last - first <= _QUOTIENTS else ():
+                yield graph.compare("<", a, graph.constant(k * divisor, a.type))
+
+
 def _decided(op: str, a: Node, b: Node) -> bool | None:
     """What the intervals of two integers say of a comparison."""
     if op in (">", ">="):
@@ -275,7 +377,7 @@ def _bare(a: Node) -> Node:
 def _whole(quotient: Node, remainder: Node) -> Node | None:
     """What a quotient times its divisor and the remainder are parts of."""
     product, rest = _bare(quotient), _bare(remainder)
-    if product.op != "*" or rest.op != "%" or not product.args[1].is_constant:
+    if product.op != "*" or rest.op not in ("%", "mod") or not product.args[1].is_constant:
         return None
     floor, factor = _bare(product.args[0]), product.args[1]
     if floor.op != "floor" or floor.args[1].low != factor.low or rest.args[1].low != factor.low:

@@ -188,9 +188,11 @@ def expression(rng: random.Random, depth: int) -> Expr:
         return rng.choice([leaf, Cast(leaf, I32), Constant(rng.randint(-5, 9), I32), Cast(leaf, I64)])
     kind = rng.choice([I32, I32, I64, U32])
     left, right = expression(rng, depth - 1), expression(rng, depth - 1)
-    op = rng.choice("+++--*/%")
+    op = rng.choice([*"+++--*/%&", ">>"])
     if op in "/%":
         right = Constant(rng.randint(1, 7), kind)
+    elif op in ("&", ">>"):
+        right = Constant(rng.choice([1, 3, 7] if op == "&" else [0, 1, 2]), kind)
     elif op == "*":
         right = Constant(rng.randint(-4, 7), kind) if kind != U32 else Constant(rng.randint(0, 7), kind)
     return Binary(op, left if left.type == kind else Cast(left, kind), right if right.type == kind else Cast(right, kind), kind)
@@ -221,7 +223,9 @@ def value(expr: Expr, thread: Any, grid: tuple[int, int, int], block: tuple[int,
         case Binary(op=op, left=left, right=right):
             x, y = value(left, thread, grid, block), value(right, thread, grid, block)
             quotient = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1) if y else 0
-            return wrapped({"+": x + y, "-": x - y, "*": x * y, "/": quotient, "%": x - quotient * y}[op], expr.type)
+            return wrapped(
+                {"+": x + y, "-": x - y, "*": x * y, "/": quotient, "%": x - quotient * y, "&": x & y, ">>": x >> (y & 31)}[op], expr.type
+            )
     raise AssertionError(expr)
 
 
