@@ -16,6 +16,8 @@ import io
 import os
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +58,7 @@ class Reader:
     page: Path
     names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
     printed: str = ""
+    count: int = 0
 
     def follow(self) -> None:
         """Does what each block of the page says."""
@@ -72,10 +75,11 @@ class Reader:
     def _python(self, block: Block) -> None:
         if block.title:
             Path(block.title).write_text(block.text, encoding="utf-8")
-        file = Path(f"block_{block.line}.py").absolute()  # a jit function is read from its file
-        file.write_text("\n" * (block.line - 1) + block.text, encoding="utf-8")
+        self.count += 1
+        file = Path(f"block{self.count}.py").absolute()  # a jit function is read from its file
+        file.write_text(block.text, encoding="utf-8")
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), self.names)
+            exec(compile(block.text, str(file), "exec"), self.names)
         self.printed = printed.getvalue()
 
     def _cuda(self, block: Block) -> None:
@@ -97,10 +101,14 @@ class Reader:
             while words and re.fullmatch(r"\w+=.*", words[0]):
                 words.pop(0)
             if words[:1] == ["gpuad"] and words[1] != "demo":  # the demonstrations take half a minute, and test_cli.py has them smaller
-                result = run(*words[1:])
+                result = run(*(ROOT / word if (ROOT / word).is_file() else word for word in words[1:]))
                 wanted = {0, 1} if words[1] == "doctor" else {int("exits with 1" in line)}
                 assert result.exit_code in wanted, f"{line}\n{result.output}"
                 self.printed += result.output
+            elif words[:1] == ["pytest"] and Path(words[-1]).is_file():  # one that the page has written
+                command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, *words[1:]]
+                done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+                assert done.returncode == 0, done.stdout + done.stderr
             elif words:
                 assert words[0] in ("gpuad", *NOT_RUN), line
                 named_things_exist(line, words)
