@@ -63,8 +63,12 @@ def _names(node: ast.AST, package: str) -> Iterator[str]:
         base = ".".join([*parts[: len(parts) + 1 - node.level], *filter(None, [node.module])]) if node.level else str(node.module)
         whole = [f"{base}.{alias.name}" for alias in node.names]
         yield from (name if name in modules() else base for name in whole)
-    elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+    elif isinstance(node, ast.Call) and _name(node.func).endswith("import_module"):
         yield from (argument.value for argument in node.args[:1] if isinstance(argument, ast.Constant))
+
+
+def _name(function: ast.expr) -> str:
+    return str(getattr(function, "id", getattr(function, "attr", "")))
 
 
 def inside(module: str) -> frozenset[str]:

@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from drawing import below, drawn
 from snippets import PAGES
-from test_architecture import FLOORS, inside, modules, room
+from test_architecture import FLOORS, modules
 from test_cli import run
 
 ROOT = Path(__file__).parents[2]
@@ -40,14 +41,12 @@ def printed(page: str, marker: str, text: str, update: bool) -> None:
 
 
 def rooms() -> str:
-    """The rooms from the top down: how large each is, what it is for, and which it imports."""
-    lines = ["| room | files | what it is | imports |", "|---|---|---|---|"]
+    """The rooms from the top down: what each is for, and which it imports."""
+    lines = ["| room | what it is | imports |", "|---|---|---|"]
     for name in (n for floor in reversed(FLOORS) for n in sorted(floor)):
-        own = [m for m in modules() if m != "gpuad" and room(m) == name]
         page = ast.get_docstring(ast.parse(modules()[f"gpuad.{name}"].read_text(encoding="utf-8"))) or ""
         sentence = re.split(r"(?<=\.)\s", " ".join(page.split("\n\n")[0].split("\n")))[0]
-        below = sorted({room(o) for m in own for o in inside(m) - {"gpuad"}} - {name})
-        lines.append(f"| `{name}` | {len(own)} | {sentence} | {', '.join(below)} |")
+        lines.append(f"| `{name}` | {sentence} | {', '.join(sorted(below()[name]))} |")
     return "\n".join(lines) + "\n"
 
 
@@ -60,6 +59,13 @@ def stages() -> str:
         pieces.append(f"\n## {name}\n\n{sentence}\n\n```\n{result.stdout.strip()}\n```\n")
     pieces.append("\nThe text that is compiled is printed by `gpuad grad docs/stencil.cu`, with its contract in front.\n")
     return "".join(pieces)
+
+
+def test_the_drawing(request: pytest.FixtureRequest) -> None:
+    file = DOCS / "architecture.svg"
+    if request.config.getoption("--update-golden"):
+        file.write_text(drawn(), encoding="utf-8")
+    assert file.read_text(encoding="utf-8") == drawn()
 
 
 def test_the_rooms(request: pytest.FixtureRequest) -> None:
