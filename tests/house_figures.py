@@ -1,4 +1,4 @@
-"""`PYTHONPATH=. python tests/house_figures.py`: how large the package is, and how much of it a first gradient of a three-point stencil enters.
+"""`PYTHONPATH=. python tests/house_figures.py`: how large the package is, and how much of it the gradient of a stencil enters.
 
 Lines, files, classes and `Any` are counted in the text; files entered, and pairs of files whose functions call each other both ways, are
 seen as `autodiff` of the stencil runs for the first time, all modules being imported before. A pair through `ir/rewrite.py` or `memo.py`,

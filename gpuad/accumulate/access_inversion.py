@@ -16,12 +16,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ..analysis.index_polynomials import atoms, definitions, polynomial, split
+from ..analysis.index_polynomials import Polynomial, atoms, definitions, plus, polynomial, scale, split, times
 from ..ir import build as b
 from ..ir import folding
 from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.polynomials import Polynomial, plus, scale, times
 from ..ir.rewrite import blocks, expressions, touches, walk_stmts
 from ..ir.types import F32, F64, I32, I64, U32, Scalar
 from ..optimize.piecewise_affine import Edges, Piece, TooMany, divided, written

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ..analysis.index_polynomials import polynomial
+from ..analysis.index_polynomials import plus, polynomial, scale
 from ..ir import build as b
 from ..ir import folding
 from ..ir.names import Names
@@ -52,7 +52,6 @@ from ..ir.nodes import (
     variables,
     walk,
 )
-from ..ir.polynomials import plus, scale
 from ..ir.rewrite import blocks, defined, expressions, map_blocks, map_expr, map_stmt_exprs, substitute, walk_stmts
 from ..ir.types import BOOL, I32, Scalar
 from ..optimize.bound_comparisons import Tidied, conjuncts
@@ -60,8 +59,8 @@ from ..optimize.common_subexpressions import flattened, folded, shared
 from ..optimize.control_flow_merging import joined
 from ..optimize.cyclic_distribution import dealt
 from ..optimize.dead_code import prune
+from ..optimize.factoring import rearranged
 from ..optimize.piecewise_affine import cancelled, written
-from ..optimize.rearrange import rearranged
 from ..optimize.simplify import simplify
 from ..optimize.sums import direct
 from ..optimize.tables import making, without_tables

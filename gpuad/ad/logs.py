@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ..analysis.index_polynomials import atoms, definitions, occurs, polynomial
+from ..analysis.index_polynomials import atoms, definitions, occurs, plus, polynomial, scale
 from ..analysis.to_be_recorded import bound_in
 from ..errors import UnsupportedError
 from ..ir import folding
 from ..ir.names import Names
 from ..ir.nodes import Atomic, Binary, Block, Buffer, Constant, Expr, For, Kernel, LaunchIndex, Let, Stmt, Store, Var, While, variables
-from ..ir.polynomials import plus, scale
 from ..ir.rewrite import blocks, expressions, map_blocks, walk_stmts
 from ..ir.types import I64
 from ..ir.verify import verify

@@ -1,9 +1,16 @@
-"""Decides where the reverse kernel gets forward values from, by trying: a fixpoint over the reverse pass and dead-code removal.
+"""Recording: which forward values the reverse kernel loads again, recomputes, or pops from a stack.
 
-The reverse pass is run under an assumption (no memory tracked, nothing fragile); what survives `prune` shows which loads are really
-needed. If a needed load does not see the memory as it was before the launch, its memory is tracked; if it cannot be repeated later, it
-becomes fragile and is recorded; and around again, since repeating stores needs more loads. The sets only grow, so this ends. Results that
-are still in memory after the launch (`x = exp(x)`) are read back where that saves a copy of an input.
+In: a primal and its activity. Out: the augmented forward sweep and the reverse sweep, with every stack and saved copy that they need.
+
+The decision is a fixpoint over the reverse pass and dead code elimination. The reverse is made under an assumption (no memory tracked,
+nothing recorded); the loads that survive `prune` are those to be recorded (TBR). A load that does not see the memory as it was before the
+launch makes its memory tracked; one that cannot be repeated later is recorded on a stack; and around again, since recomputed stores need
+more loads. The sets only grow, so this terminates. Results that are still in memory after the launch (`x = exp(x)`) are read back where
+that saves a copy of an input.
+
+Inactive state that a loop carries, such as that of a random number generator, is recomputed from the state at the start of the iteration,
+or the results that active statements use of it are recorded (`frontiers`): one normal number in place of a generator of six integers. Both
+are tried, and the one of fewer bytes is taken.
 """
 
 from __future__ import annotations
@@ -14,24 +21,66 @@ from functools import cached_property
 from typing import TypeAlias
 
 from ..analysis.activity import Activity
+from ..analysis.index_polynomials import Polynomial
 from ..analysis.to_be_recorded import Access, Iteration, Replay, replay
 from ..errors import UnsupportedError
 from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.polynomials import Polynomial
-from ..ir.rewrite import blocks, defined, walk_stmts
+from ..ir.nodes import Block, Carried, For, If, Kernel, Let, Load, Stmt, Var, While, variables
+from ..ir.rewrite import blocks, defined, expressions, walk_stmts
 from ..ir.stages import tried
 from ..optimize.dead_code import prune
+from ..optimize.privatisation import share
 from ..optimize.simplify import forward_arrays
-from ..optimize.tile_privatisation import share
 from ..optimize.unique import unique
 from .argmax_marks import Mark
-from .forward_sweep import COMMUTING, Owned, ScopeKey, Versions
-from .inactive_state import frontiers
+from .forward_sweep import COMMUTING, Owned, ScopeKey, Versions, closed_form
 from .iteration_checkpoints import leave_least
 from .reverse import Inputs, Shadows, reverse
 from .snapshot import Snapshots, snapshots
 from .stack_layout import constant_trips
+
+
+def frontiers(primal: Kernel, activity: Activity) -> Iterator[frozenset[int]]:
+    """For each loop that lies in no other and carries inactive state: the ids of the statements of its body that compute from that state
+    what active statements use."""
+    for loop in _outermost(primal.body):
+        state = {c.var for c in loop.carried if c.var not in activity.varied and closed_form(loop, c) is None}
+        found = _frontier(loop.body, loop.carried, state, activity) if state else frozenset()
+        if found:
+            yield found
+
+
+def _outermost(block: Block) -> Iterator[For | While]:
+    for stmt in block:
+        if isinstance(stmt, For | While):
+            yield stmt
+        elif isinstance(stmt, If):
+            yield from _outermost((*stmt.then, *stmt.otherwise))
+
+
+def _frontier(body: Block, carried: tuple[Carried, ...], state: set[Var], activity: Activity) -> frozenset[int]:
+    made: dict[Var, int] = {}  # inactive values that depend on the state, and the statement of each
+    wanted: set[Var] = set()
+    for stmt in body:
+        used = _used(stmt) & (state | made.keys())
+        if used and _is_inactive(stmt, activity):
+            made |= dict.fromkeys(defined(stmt), id(stmt))
+        else:
+            wanted |= used
+    wanted |= {v for c in carried if c.var in activity.varied for v in variables(c.next)}
+    return frozenset(made[v] for v in wanted if v in made)
+
+
+def _used(stmt: Stmt) -> set[Var]:
+    return {v for s in walk_stmts((stmt,)) for e in expressions(s) for v in variables(e)}
+
+
+def _is_inactive(stmt: Stmt, activity: Activity) -> bool:
+    """Whether a statement only computes, and nothing that the derivative follows."""
+    inner = [stmt, *(s for block in blocks(stmt) for s in walk_stmts(block))]
+    return all(isinstance(s, Let | Load | If | For | While) and not any(v in activity.varied for v in defined(s)) for s in inner)
+
 
 Logs: TypeAlias = "Mapping[int, tuple[ir.Buffer, ir.Expr]]"
 

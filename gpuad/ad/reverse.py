@@ -24,7 +24,7 @@ from ..ir.atomics import EXTREMA, bits
 from ..ir.names import Names
 from ..ir.rewrite import map_blocks, walk_stmts
 from ..ir.types import I32, Scalar, Space, value_type
-from ..optimize.tile_privatisation import is_shared
+from ..optimize.privatisation import is_shared
 from ..source import Span
 from .adjoint import Ledger, Propagation, Term, common_predicate, is_linear, only_conditional, total
 from .argmax_marks import Mark

@@ -1,19 +1,47 @@
 """Index expressions as polynomials with integer coefficients over opaque atoms, and what they say about two accesses of one thread.
 
-`i * n + j - 1` is `{(i, n): 1, (j,): 1, (): -1}`. Vars defined by a `Let` are expanded, conversions between integer types that keep the
-number modulo 2^32 looked through: a difference of two polynomials that is a number and no multiple of 2^32 stays non-zero modulo 2^32, so a
-proof of *distinct* addresses survives wrapping. What wraps earlier, arithmetic and conversions of fewer bits, is opaque. Equality of
-addresses is never concluded from polynomials, only from identical expressions.
+`i * n + j - 1` is `{(i, n): 1, (j,): 1, (): -1}`; a monomial's factors are sorted, and no coefficient is 0. Vars defined by a `Let` are
+expanded, conversions between integer types that keep the number modulo 2^32 looked through: a difference of two polynomials that is a
+number and no multiple of 2^32 stays non-zero modulo 2^32, so a proof of *distinct* addresses survives wrapping. What wraps earlier,
+arithmetic and conversions of fewer bits, is opaque. Equality of addresses is never concluded from polynomials, only from identical
+expressions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from ..ir.nodes import Binary, Cast, Constant, Expr, Let, Stmt, Unary, Var, walk
-from ..ir.polynomials import Polynomial, plus, scale, times
 from ..ir.rewrite import walk_stmts
 from ..ir.types import Scalar
+
+Monomial: TypeAlias = "tuple[Expr, ...]"
+Polynomial: TypeAlias = "dict[Monomial, int]"
+
+
+def plus(a: Polynomial, b: Polynomial) -> Polynomial:
+    result = dict(a)
+    for monomial, coefficient in b.items():
+        total = result.get(monomial, 0) + coefficient
+        if total:
+            result[monomial] = total
+        else:
+            result.pop(monomial, None)
+    return result
+
+
+def scale(a: Polynomial, factor: int) -> Polynomial:
+    return {m: c * factor for m, c in a.items()} if factor else {}
+
+
+def times(a: Polynomial, b: Polynomial) -> Polynomial:
+    result: Polynomial = {}
+    for m, c in a.items():
+        for n, d in b.items():
+            result = plus(result, {tuple(sorted((*m, *n), key=repr)): c * d})
+    return result
+
 
 _WRAP = 1 << 32
 _LIMIT = 64  # monomials; beyond it an expression is treated as opaque

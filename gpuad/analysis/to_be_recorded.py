@@ -16,10 +16,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..ir import nodes as ir
-from ..ir.polynomials import Polynomial, plus, scale
 from ..ir.rewrite import blocks, bound, heads, walk_stmts
 from ..ir.types import I32, Space
-from .index_polynomials import apart, atoms, constant, definitions, occurs, polynomial, ratio, split, strides
+from .index_polynomials import Polynomial, apart, atoms, constant, definitions, occurs, plus, polynomial, ratio, scale, split, strides
 
 _NOWHERE = ir.Buffer("", I32)
 

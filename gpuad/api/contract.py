@@ -11,7 +11,7 @@ from ..ir.rewrite import walk_stmts
 from ..ir.shared import dynamic_bytes
 from ..ir.surface import Function
 from ..ir.types import Space
-from ..optimize.tile_privatisation import tiles
+from ..optimize.privatisation import tiles
 from ..pipeline import Call, Stage
 from ..pipeline.adjoint import Adjoint
 from ..pipeline.pattern import Parameter

@@ -1,11 +1,144 @@
-"""The device functions that generated CUDA may need beside CUDA's own. Each kernel's text carries only those that it calls."""
+"""The device functions that generated CUDA may need beside CUDA's own. Each kernel's text carries only those that it calls.
+
+The derivative of log gamma and its derivative reflect the argument to the positive side (DLMF 5.5.4) and move it up to 12 by the recurrence
+(5.5.2), where the asymptotic series (5.11.2, and 5.15.8 for the second) has all digits of a double. Atomic maxima and minima of floats
+(`ir.atomics`) are loops around atomicCAS. Both are shared with the CPU's text.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .extrema import cuda_extrema
-from .gamma import gamma_helpers
+from ..ir.atomics import EXTREMA
+
+_COMPARED = """{{
+    {bits} old = *({bits}*)target;
+    while ({condition}) {{
+        const {bits} seen = atomicCAS(({bits}*)target, old, {read}(value));
+        if (seen == old) break;
+        old = seen;
+    }}
+    return {write}(old);
+}}
+"""
+_BY_BITS = """{{
+    return {write}({function}(({bits}*)target, {read}(value)));
+}}
+"""
+_INTEGERS = {("float", "i"): "int", ("float", "u"): "unsigned int", ("double", "i"): "long long", ("double", "u"): "unsigned long long"}
+_READ = {"float": "__float_as_int", "double": "__double_as_longlong"}
+_WRITE = {"float": "__int_as_float", "double": "__longlong_as_double"}
+
+
+def cuda_extrema() -> dict[str, str]:
+    """For each operation a device function for float and one for double, as CUDA text."""
+    return {f"gpuad_atomic_{op}": f"\n{_comment(op)}" + "".join(_function(op, kind) for kind in _READ) for op in sorted(EXTREMA)}
+
+
+def _comment(op: str) -> str:
+    kinds = {
+        "i": ", by their bits as signed integers",
+        "u": ", by their bits as unsigned integers",
+        "f": ", which NaN is not",
+        "n": ", which NaN is",
+    }
+    how = kinds.get(op[0], "")
+    return f"// Keeps the {'greater' if op.endswith('max') else 'less'} of the content and a number{how}.\n"
+
+
+def _function(op: str, kind: str) -> str:
+    head = f"__device__ inline {kind} gpuad_atomic_{op}({kind}* target, {kind} value)\n"
+    common = {"read": _READ[kind], "write": _WRITE[kind]}
+    if op[0] in "iu":
+        function = "atomicMax" if op.endswith("max") else "atomicMin"
+        return head + _BY_BITS.format(**common, bits=_INTEGERS[kind, op[0]], function=function)
+    old = f"{_WRITE[kind]}(old)"
+    condition = f"value {'>' if op.endswith('max') else '<'} {old}"
+    if op[0] == "f":
+        condition = f"{condition} || (isnan({old}) && !isnan(value))"
+    if op[0] == "n":
+        condition = f"!({old} {'>=' if op.endswith('max') else '<='} value)"
+    return head + _COMPARED.format(**common, bits="int" if kind == "float" else "unsigned long long", condition=condition)
+
+
+# --- for the CPU -------------------------------------------------------------------------------------------------------------------------
+
+BITS = {
+    "gpuad_signed": """
+GPUAD_INLINE int gpuad_signed(float x) { int bits; __builtin_memcpy(&bits, &x, sizeof x); return bits; }
+GPUAD_INLINE long long gpuad_signed(double x) { long long bits; __builtin_memcpy(&bits, &x, sizeof x); return bits; }""",
+    "gpuad_unsigned": """
+GPUAD_INLINE unsigned gpuad_unsigned(float x) { unsigned bits; __builtin_memcpy(&bits, &x, sizeof x); return bits; }
+GPUAD_INLINE unsigned long long gpuad_unsigned(double x)
+{
+    unsigned long long bits;
+    __builtin_memcpy(&bits, &x, sizeof x);
+    return bits;
+}""",
+}
+
+
+def host_extrema() -> dict[str, str]:
+    """The operations as C++, by the macro that makes atomic operations, and what it stands on."""
+    return BITS | {f"gpuad_atomic_{op}": _macro(op) for op in sorted(EXTREMA)}
+
+
+def _macro(op: str) -> str:
+    sign = ">" if op.endswith("max") else "<"
+    number = {"i": "gpuad_signed({})", "u": "gpuad_unsigned({})"}.get(op[0], "{}")
+    condition = f"{number.format('value')} {sign} {number.format('old')}"
+    if op[0] == "f":
+        condition = f"{condition} || (old != old && value == value)"
+    if op[0] == "n":
+        condition = f"!(old {sign}= value)"
+    return f"GPUAD_ATOMIC(gpuad_atomic_{op}, ({condition}) ? value : old)"
+
+
+_DIGAMMA = """
+// psi(x), the derivative of lgamma: NaN at 0, -1, -2, ...
+{prefix} double gpuad_digamma(double x)
+{
+    const double pi = 3.14159265358979323846;
+    double sum = 0.0;
+    if (x <= 0.0) {
+        sum = -pi / tan(pi * (x - rint(x)));
+        if (x == floor(x)) return sum - sum;
+        x = 1.0 - x;
+    }
+    for (; x < 12.0; x += 1.0) sum -= 1.0 / x;
+    const double s = 1.0 / (x * x);
+    return sum + log(x) - 0.5 / x
+        - s * (1.0 / 12 - s * (1.0 / 120 - s * (1.0 / 252 - s * (1.0 / 240 - s * (1.0 / 132 - s * (691.0 / 32760 - s / 12))))));
+}
+{prefix} float gpuad_digamma(float x) { return (float)gpuad_digamma((double)x); }
+"""
+
+_TRIGAMMA = """
+// psi'(x), the second derivative of lgamma: infinite at 0, -1, -2, ...
+{prefix} double gpuad_trigamma(double x)
+{
+    const double pi = 3.14159265358979323846;
+    double sum = 0.0, sign = 1.0;
+    if (x <= 0.0) {
+        const double sine = sin(pi * (x - rint(x)));
+        if (x == floor(x)) return 1.0 / (sine * sine * 0.0);
+        sum = pi * pi / (sine * sine);
+        sign = -1.0;
+        x = 1.0 - x;
+    }
+    for (; x < 12.0; x += 1.0) sum += sign / (x * x);
+    const double s = 1.0 / (x * x);
+    return sum + sign / x * (1.0 + 0.5 / x
+        + s * (1.0 / 6 - s * (1.0 / 30 - s * (1.0 / 42 - s * (1.0 / 30 - s * (5.0 / 66 - s * (691.0 / 2730 - s * 7.0 / 6)))))));
+}
+{prefix} float gpuad_trigamma(float x) { return (float)gpuad_trigamma((double)x); }
+"""
+
+
+def gamma_helpers(prefix: str) -> dict[str, str]:
+    """The definitions by name; `prefix` is what stands before a function's type."""
+    return {name: text.replace("{prefix}", prefix) for name, text in (("gpuad_digamma", _DIGAMMA), ("gpuad_trigamma", _TRIGAMMA))}
+
 
 _CHAIN = """
 // The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.

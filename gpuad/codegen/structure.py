@@ -148,3 +148,19 @@ def loaded(block: ir.Block) -> set[ir.Buffer]:
 
 def merge_vars(merges: tuple[ir.Merge, ...]) -> set[ir.Var]:
     return {m.var for m in merges}
+
+
+def index_terms(expr: ir.Expr, sign: int) -> Iterator[tuple[int, ir.Expr]]:
+    """The terms of a sum of integers. A conversion to a narrower type is a term as a whole."""
+    while (
+        isinstance(expr, ir.Cast)
+        and expr.type.is_integer
+        and expr.operand.type.is_integer
+        and expr.type.bits >= expr.operand.type.bits >= 32
+    ):
+        expr = expr.operand
+    if isinstance(expr, ir.Binary) and expr.op in "+-":
+        yield from index_terms(expr.left, sign)
+        yield from index_terms(expr.right, sign if expr.op == "+" else -sign)
+    else:
+        yield sign, expr

@@ -1,4 +1,5 @@
-"""Constructors of core expressions that fold constants and drop neutral operands on the fly, with C's semantics.
+"""Constant folding: constructors of core expressions that drop neutral operands on the fly with C's semantics, and the evaluation of index
+expressions over known integers (`evaluated`).
 
 Integers and bools fold fully (integers wrap; a division by zero stays); of floats only what is exact is touched: negation and conversion of
 constants. No float arithmetic is evaluated or reordered, so that the generated code rounds as the user's does.
@@ -7,9 +8,11 @@ constants. No float arithmetic is evaluated or reordered, so that the generated 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 
 from .arithmetic import COMPARE, computed, wrapped
 from .nodes import COMPARISONS, Binary, Call, Cast, Constant, Expr, Select, Unary, Var, walk
+from .rewrite import map_expr
 from .types import BOOL, I64, Scalar
 
 _NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
@@ -209,3 +212,51 @@ def select(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
     if then.type == BOOL and isinstance(otherwise, Constant):
         return logical("||", negate(condition), then) if otherwise.value else logical("&&", condition, then)
     return Select(condition, then, otherwise)
+
+
+_OPERATIONS = COMPARISONS | {"+", "-", "*", "&", "|", "^", "&&", "||", "/", "%"}
+
+
+def evaluated(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
+    """The expression with Vars replaced, and with what is then made of whole constants computed, as the kernel would."""
+    return map_expr(expr, lambda e: values.get(e, e) if isinstance(e, Var) else _simpler(e))
+
+
+def whole(expr: Expr) -> int | None:
+    """The value of a constant that is a whole number or a truth value."""
+    return int(expr.value) if isinstance(expr, Constant) and not expr.type.is_float else None
+
+
+def _simpler(expr: Expr) -> Expr:
+    match expr:
+        case Binary(left=a, right=b) if not a.type.is_float:
+            return _binary(expr, a, b)
+        case Unary(op="-", operand=Constant(value=v), type=t) if t.is_integer:
+            return _constant(-int(v), t)
+        case Unary(op="!", operand=Constant(value=v)):
+            return Constant(not v, BOOL)
+        case Cast(operand=Constant(value=v) as a, type=t) if not a.type.is_float and not t.is_float:
+            return _constant(int(v), t)
+        case Select(condition=Constant(value=v), then=a, otherwise=b):
+            return a if v else b
+    return expr
+
+
+def _binary(expr: Binary, a: Expr, b: Expr) -> Expr:
+    left, right = whole(a), whole(b)
+    if left is not None and right is not None and expr.op in _OPERATIONS and not (expr.op in "/%" and right in (0, -1)):
+        value = computed(expr.op, left, right, expr.type)
+        return expr if value is None else _constant(value, expr.type if expr.op not in COMPARISONS else BOOL)
+    if expr.type.is_integer and a.type == b.type == expr.type:
+        if right == 0 and expr.op in ("+", "-"):
+            return a
+        if left == 0 and expr.op == "+":
+            return b
+        if expr.op == "*" and (left in (0, 1) or right in (0, 1)):
+            return a if left == 0 or right == 1 else b
+    return expr
+
+
+def _constant(value: int, t: Scalar) -> Constant:
+    """The number in the type, in which it wraps."""
+    return Constant(wrapped(value, t) if t.is_integer else bool(value), t)

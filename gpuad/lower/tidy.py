@@ -1,5 +1,5 @@
-"""Removes what nobody needs from a lowered kernel: unused Lets and Loads, merges and carried values, arrays nobody reads, empty control
-flow.
+"""Dead code elimination on a freshly lowered kernel: unused Lets and Loads, merges, carried values, arrays that are only written, empty
+control flow; and the removal of printf and assert (`quiet`) for kernels that are differentiated.
 
 A mark-and-sweep: Vars are live if an effect (a store, a condition, a bound) depends on them. Conditions of empty Ifs and bounds of empty
 loops die with them, so the sweep is repeated until nothing changes.
@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from ..ir import folding
 from ..ir import nodes as ir
-from ..ir.rewrite import expressions, walk_stmts
+from ..ir.nodes import Block, Kernel, Tell
+from ..ir.rewrite import expressions, map_blocks, walk_stmts
 from ..ir.types import Space
 from .lowering import make_if
 
@@ -129,3 +130,14 @@ def _roots(stmt: ir.Stmt, needs: dict[ir.Var, list[ir.Expr]]) -> Iterable[ir.Exp
                 needs.setdefault(c.result, []).extend((c.init, c.next))
             return (stmt.start, stmt.stop, stmt.step) if isinstance(stmt, ir.For) else (stmt.condition,)
     return expressions(stmt)
+
+
+def quiet(kernel: Kernel) -> Kernel:
+    """The kernel without printf and assertions, and without what only they needed."""
+    if not any(isinstance(s, Tell) for s in walk_stmts(kernel.body)):
+        return kernel
+    return replace(kernel, body=tidy(_quiet(kernel.body)))
+
+
+def _quiet(block: Block) -> Block:
+    return tuple(map_blocks(stmt, _quiet) for stmt in block if not isinstance(stmt, Tell))

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from ..analysis.index_polynomials import atoms, constant, polynomial, split
+from ..analysis.index_polynomials import Polynomial, atoms, constant, plus, polynomial, scale, split
 from ..ir import build as b
 from ..ir.nodes import Binary, Block, Cast, Constant, Expr, If, Stmt, Unary, Var, walk
-from ..ir.polynomials import Polynomial, plus, scale
 from ..ir.rewrite import map_blocks
 from ..ir.types import BOOL, I32, I64
 from .piecewise_affine import written

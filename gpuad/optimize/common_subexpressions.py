@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
+from ..analysis.index_polynomials import Polynomial, plus, scale, times
 from ..ir import build as b
 from ..ir import folding
 from ..ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Constant, Expr, If, Let, Load, Stmt, Store, Take, Var, children, variables
-from ..ir.polynomials import Polynomial, plus, scale, times
 from ..ir.rewrite import map_blocks, map_expr, map_stmt_exprs, rebuild, substitute, walk_stmts
 from ..ir.types import BOOL, I32
 from .thread_indices import assigned

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from ..analysis.index_polynomials import definitions, polynomial
+from ..analysis.index_polynomials import Polynomial, definitions, plus, polynomial
 from ..ir import build as b
 from ..ir import folding
 from ..ir.names import Names
 from ..ir.nodes import Accumulate, Assign, Atomic, Block, Expr, For, If, LaunchIndex, Let, Stmt, Store, Take, Var, variables, walk
-from ..ir.polynomials import Polynomial, plus
 from ..ir.rewrite import bound, expressions, map_blocks, spelled, walk_stmts
 from ..ir.types import I32, I64
 from .dead_code import prune

@@ -1,25 +1,167 @@
-"""Puts factors that terms of one sum share out of brackets.
+"""Factoring of linear values: common factors of a sum's terms, opposite signs, and powers of two are applied once.
 
-In the gather of an all-pairs loop a thread adds what it sends to itself and what the other sends to it; both are made of the same distance
-and the same root, and out of brackets most of what is done for the one is done for both. Nothing is multiplied out, and factors are
-multiplied in the order in which they were, but for numbers near one: else a product of large and small numbers might leave the range on its
-way. Where the chain rule's product is 0 because its seed is, it remains so: of two such products with one partial the seeds are added up.
+A value is *linear* if each of its uses is a term or a factor of what is added to a sum, or of another linear value (`linear`). It decides
+nothing, is no argument of a function, no divisor and no index, so it may be computed with another rounding, or another sign of zero.
+
+In the gather of an all-pairs loop a thread adds what it sends to itself and what the other sends to it. Both are made of one distance and
+one root: `Signs` makes one of opposite differences, `Brackets` factors out what terms share, `scaled` multiplies once by a power of two
+that all uses multiply by, as in the adjoint of a sum of squares; `rearranged` repeats them until nothing changes. Nothing is multiplied
+out, and factors keep their order, but for numbers near one: else a product of large and small numbers might overflow on its way. Where the
+chain rule's product is 0 because its seed is, it remains so: of two such products with one partial the seeds are added up.
 
 Assumes unique definitions. Guarantees valid IR.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ..ir import build as b
 from ..ir.names import Names
-from ..ir.nodes import Assign, Binary, Block, Call, Constant, Expr, Let, Stmt, Unary, Var, variables
-from ..ir.rewrite import map_blocks, rebuild
-from .signs import signed
+from ..ir.nodes import Accumulate, Assign, Binary, Block, Call, Constant, Expr, Let, Stmt, Store, Unary, Var, variables
+from ..ir.rewrite import expressions, map_blocks, map_stmt_exprs, rebuild, walk_stmts
+from .simplify import simplify
 from .sums import Terms, added, adding, addition, terms
+from .thread_indices import assigned
+
+
+def linear(body: Block, sums: Collection[Var]) -> frozenset[Var]:
+    """The linear values of a body."""
+    needs: dict[Var, list[Var]] = {}
+    other: set[Var] = set(assigned(body))
+    for stmt in walk_stmts(body):
+        straight, bent = _uses(stmt, sums)
+        other |= set(bent)
+        if isinstance(stmt, Let):
+            needs.setdefault(stmt.var, []).extend(straight)
+    pending = [v for v in other if v in needs]
+    while pending:
+        for var in needs[pending.pop()]:
+            if var not in other:
+                other.add(var)
+                pending += [var] if var in needs else []
+    return frozenset(v for v in needs if v.type.is_float and v not in other)
+
+
+def _uses(stmt: Stmt, sums: Collection[Var]) -> tuple[list[Var], list[Var]]:
+    """The variables that a statement uses as terms and factors of a value or of what it adds to a sum, and those that it uses otherwise."""
+    straight: list[Var] = []
+    bent: list[Var] = []
+    if isinstance(stmt, Let) and stmt.var.type.is_float:
+        _part(stmt.value, straight, bent)
+    elif (parts := addition(stmt, sums)) is not None:
+        for _, part in parts:
+            _part(part, straight, bent)
+    elif isinstance(stmt, Store | Accumulate) and stmt.value in sums:
+        bent += variables(stmt.index)
+    else:
+        bent += [v for e in expressions(stmt) for v in variables(e)]
+    return straight, bent
+
+
+def _part(expr: Expr, straight: list[Var], bent: list[Var]) -> None:
+    match expr:
+        case Var():
+            straight.append(expr)
+        case Unary(op="-", operand=inner):
+            _part(inner, straight, bent)
+        case Binary(op="+" | "-" | "*", left=x, right=y) | Call(function="gpuad_chain", arguments=(x, y)):
+            _part(x, straight, bent)
+            _part(y, straight, bent)
+        case Binary(op="/", left=x, right=y):
+            _part(x, straight, bent)
+            bent += variables(y)
+        case _:
+            bent += variables(expr)
+
+
+@dataclass
+class Signs:
+    """Moves signs to the sums: a linear value that would be negative is given as its opposite."""
+
+    linear: frozenset[Var]
+    mutable: frozenset[Var]
+    sums: Collection[Var]
+    names: Names
+    renamed: dict[Var, Expr] = field(default_factory=dict)
+
+    def block(self, block: Block, known: Mapping[tuple[Expr, Expr], Var]) -> Block:
+        known = dict(known)
+        out: list[Stmt] = []
+        for stmt in block:
+            stmt = map_blocks(stmt, lambda inner: self.block(inner, known))
+            match stmt:
+                case Let(var=var, value=value) if var.type.is_float:
+                    out += self.let(stmt, var, value, known)
+                case Assign() if (parts := addition(stmt, self.sums)) is not None:
+                    new = [(sign, self.put(part, known)) for sign, part in parts]
+                    out.append(adding(stmt, [signed(part, sign) for sign, part in new]) if new != parts else stmt)
+                case _:
+                    out.append(stmt)  # what is linear occurs in no other
+        return tuple(out)
+
+    def let(self, stmt: Let, var: Var, value: Expr, known: dict[tuple[Expr, Expr], Var]) -> Iterator[Stmt]:
+        if var in self.linear:
+            value = self.put(value, known)
+        if _is_name(value) and value != stmt.value:
+            self.renamed[var] = value
+            return
+        if var in self.linear and (value != stmt.value or isinstance(value, Unary)):
+            sign, value = signed(value)
+            if not sign:
+                minus = self.names.var(f"minus_{var.name}", var.type)
+                self.renamed[var] = b.neg(minus)
+                var = minus
+        if isinstance(value, Binary) and value.op == "-" and self.mutable.isdisjoint(variables(value)):
+            known.setdefault((value.left, value.right), var)
+        yield replace(stmt, var=var, value=value)
+
+    def put(self, expr: Expr, known: Mapping[tuple[Expr, Expr], Var]) -> Expr:
+        """A linear expression with what has another name by now, and differences that are known or whose opposites are."""
+        match expr:
+            case Var():
+                return self.renamed.get(expr, expr)
+            case Binary(op="-", left=x, right=y) if (x, y) in known:
+                return known[x, y]
+            case Binary(op="-", left=x, right=y) if (y, x) in known:
+                return b.neg(known[y, x])
+            case Binary(op="/", left=x):
+                new = self.put(x, known)
+                return expr if new is x else replace(expr, left=new)
+            case Unary(op="-") | Binary(op="+" | "-" | "*") | Call(function="gpuad_chain"):
+                return rebuild(expr, lambda e: self.put(e, known))
+        return expr
+
+
+def _is_name(expr: Expr) -> bool:
+    return isinstance(expr.operand if isinstance(expr, Unary) else expr, Var)
+
+
+def signed(expr: Expr, sign: bool = True) -> tuple[bool, Expr]:
+    """The expression, or its opposite (False), with as few signs inside as there need be."""
+    match expr:
+        case Unary(op="-", operand=inner):
+            return signed(inner, not sign)
+        case Binary(op="*" | "/", left=x, right=y) | Call(function="gpuad_chain", arguments=(x, y)):
+            (s, x), (t, y) = signed(x), signed(y) if not _is_quotient(expr) else (True, y)
+            changed = replace(expr, left=x, right=y) if isinstance(expr, Binary) else replace(expr, arguments=(x, y))
+            return sign == (s == t), changed
+        case Binary(op="+" | "-"):
+            parts = [(s == t, e) for s, part in terms(expr) for t, e in (signed(part),)]
+            if any(s for s, _ in parts):
+                return sign, added(parts)
+            return not sign, added([(True, e) for _, e in parts])
+        case Constant(value=value) if value < 0:
+            return not sign, b.neg(expr)
+    return sign, expr
+
+
+def _is_quotient(expr: Expr) -> bool:
+    return isinstance(expr, Binary) and expr.op == "/"
+
 
 _SMALL = 1 << 10  # integers up to which sums are exact in every type, and a factor that matters to no range
 _MOST = 12  # terms of a sum of which every two are compared
@@ -199,3 +341,101 @@ def _product(of: Sequence[Expr]) -> Expr:
     for factor in reversed(of[:-1]):
         result = b.mul(factor, result)
     return result
+
+
+_ROUNDS = 8
+
+
+def rearranged(body: Block, sums: Collection[Var], names: Names, first_own: int) -> Block:
+    """The body with what goes into the sums rearranged. `sums`: variables that are added to, and stored at the end."""
+    for _ in range(_ROUNDS):
+        mutable = assigned(body)
+        new = simplify(Signs(linear(body, sums), mutable, sums, names).block(body, {}), first_own)
+        new = simplify(Brackets(linear(new, sums), mutable, sums, names).block(new, {}), first_own)
+        new = scaled(new, linear(new, sums), sums, first_own)
+        if new == body:
+            break
+        body = new
+    return body
+
+
+def scaled(body: Block, among: Collection[Var], sums: Collection[Var], first_own: int) -> Block:
+    """The body with one of these linear values, if there is such a one, multiplied where it is made and not where it is used."""
+    found: dict[Var, list[float]] = {}
+    for stmt in walk_stmts(body):
+        if isinstance(stmt, Let) and stmt.var in among:
+            _note(stmt.value, found)
+        for _, part in addition(stmt, sums) or ():
+            _note(part, found)
+    for var, powers in found.items():
+        if var in among and var.uid >= first_own and len(powers) > 1 and powers[0] != 1 and len(set(powers)) == 1:
+            return _by(body, var, b.const(powers[0], var.type), among, sums)
+    return body
+
+
+def _note(expr: Expr, found: dict[Var, list[float]]) -> None:
+    """Notes by which power of two each variable is multiplied wherever it occurs; 1 where by none."""
+    of = factors(expr)
+    power = next((e.value for e in of if isinstance(e, Constant) and _is_power(e.value)), 1.0)
+    for factor in of:
+        if isinstance(factor, Var):
+            found.setdefault(factor, []).append(power if of.count(factor) == 1 else 1.0)
+        else:
+            for inner in _inside(factor):
+                _note(inner, found)
+
+
+def factors(expr: Expr) -> list[Expr]:
+    """What a product is made of."""
+    match expr:
+        case Binary(op="*", left=x, right=y):
+            return [*factors(x), *factors(y)]
+    return [expr]
+
+
+def _without(expr: Expr, power: Constant) -> Expr | None:
+    """The product without this factor; None if it has none."""
+    match expr:
+        case Binary(op="*", left=x, right=y):
+            if power in (x, y):
+                return y if x == power else x
+            left, right = _without(x, power), _without(y, power)
+            return replace(expr, left=left) if left is not None else replace(expr, right=right) if right is not None else None
+    return None
+
+
+def _inside(expr: Expr) -> tuple[Expr, ...]:
+    match expr:
+        case Unary(operand=x):
+            return (x,)
+        case Binary(left=x, right=y) | Call(arguments=(x, y)):
+            return (x, y)
+    return ()
+
+
+def _is_power(value: float) -> bool:
+    return value not in (0, 1) and math.isfinite(value) and math.frexp(value)[0] == 0.5
+
+
+def _by(block: Block, var: Var, power: Constant, among: Collection[Var], sums: Collection[Var]) -> Block:
+    """The block with the variable a multiple of what it was."""
+
+    def used(expr: Expr) -> Expr:
+        return _without(expr, power) or expr if var in factors(expr) else rebuild(expr, used)
+
+    out = []
+    for stmt in block:
+        stmt = map_blocks(stmt, lambda inner: _by(inner, var, power, among, sums))
+        if isinstance(stmt, Let) and stmt.var == var:
+            stmt = replace(stmt, value=_power(power, stmt.value))
+        elif addition(stmt, sums) is not None or (isinstance(stmt, Let) and stmt.var in among):
+            stmt = map_stmt_exprs(stmt, used)
+        out.append(stmt)
+    return tuple(out)
+
+
+def _power(power: Constant, expr: Expr) -> Expr:
+    match expr:
+        case Call(function="gpuad_chain", arguments=(seed, partial)):
+            return b.chain(seed, b.mul(power, partial))
+    return b.mul(power, expr)

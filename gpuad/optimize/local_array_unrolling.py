@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ..ir.constants import evaluated, whole
+from ..ir.folding import evaluated, whole
 from ..ir.nodes import (
     Accumulate,
     Alloc,
@@ -41,7 +41,7 @@ from ..ir.nodes import (
 )
 from ..ir.rewrite import bound, defined, map_stmt_exprs, walk_stmts
 from ..ir.types import HALVES, Space
-from .loop_privatisation import inward
+from .privatisation import inward
 
 LENGTH = 64  # of an array, and of a loop
 STATEMENTS = 800  # that are written out in all

@@ -15,13 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..analysis.index_polynomials import atoms, constant, polynomial, split
+from ..analysis.index_polynomials import Polynomial, atoms, constant, plus, polynomial, scale, split, times
 from ..ir import build as b
 from ..ir import folding
 from ..ir.arithmetic import COMPARE
 from ..ir.names import Names
 from ..ir.nodes import Binary, Call, Constant, Expr, LaunchIndex, Select, Unary, Var, variables, walk
-from ..ir.polynomials import Polynomial, plus, scale, times
 from ..ir.rewrite import is_short, map_expr, rebuild, substitute
 from ..ir.types import I32
 

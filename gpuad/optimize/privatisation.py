@@ -1,20 +1,46 @@
-"""Moves a local array into the loop that builds it anew in every iteration.
+"""Privatisation: moves arrays and variables into the loop whose iterations define them before each use.
 
-C users declare their arrays at the top. If each iteration of a loop stores every element that it reads before it reads it, the array
-belongs to the iteration: no value of it crosses from one to the next, and the reverse pass may build it again instead of recording it
-(CASES 13). Proved where the first statements that touch the array store constant indices, or loop over constant ranges of them.
+C users declare their arrays at the top. If each iteration of a loop stores every element before it reads it, no value crosses from one
+iteration to the next, and the reverse pass may recompute the array instead of recording it (CASES 13). For a thread's arrays (`sink`) that
+is proved where the first statements that touch the array store constant indices, or loop over constant ranges of them; for scalars that
+came from arrays (`inward`) where the first statement that names them assigns to them.
+
+A tile in shared memory is moved likewise (`privatise_tiles`). Whether an iteration stores all that it reads depends on the block's extents
+(`analysis.must_define`), so it is a premise that each launch checks. `share` undoes the move in the adjoint, where the forward sweep and
+the reversed loop would have a copy each: they take turns in one array.
 
 Assumes and guarantees: valid IR with unique definitions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 
 from ..analysis.index_polynomials import constant, polynomial, split
-from ..ir.nodes import Accumulate, Alloc, Atomic, Block, Buffer, Constant, For, If, Kernel, Load, Stmt, Store, Take, While
-from ..ir.rewrite import blocks, walk_stmts
+from ..ir.nodes import (
+    Accumulate,
+    Alloc,
+    Assign,
+    Atomic,
+    Block,
+    Buffer,
+    Constant,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Stmt,
+    Store,
+    Take,
+    Var,
+    While,
+    variables,
+)
+from ..ir.rewrite import blocks, expressions, map_blocks, named, touches, walk_stmts
 from ..ir.types import Space
+from .barriers import holds_barrier
 
 
 def sink(kernel: Kernel) -> Kernel:
@@ -105,3 +131,110 @@ def _touches(stmt: Stmt, buffer: Buffer) -> bool:
 def _reads(stmt: Stmt, buffer: Buffer) -> bool:
     inner = (s for block in blocks(stmt) for s in walk_stmts(block))
     return any(isinstance(s, Load | Accumulate | Take | Atomic) and s.buffer == buffer for s in (stmt, *inner))
+
+
+def inward(block: Block, candidates: Set[Var]) -> Block:
+    """The block with those of the candidates further inside for which that is so; each starts with a Let of a constant and is assigned
+    to."""
+    out: list[Stmt | None] = list(block)
+    uses = [set(_named((stmt,))) for stmt in block]
+    for at, stmt in enumerate(block):
+        if isinstance(stmt, Let) and stmt.var in candidates:
+            users = [k for k, found in enumerate(uses) if k != at and stmt.var in found]
+            moved = _into_loop(out[users[0]], stmt.var) if len(users) == 1 else None
+            if moved is not None:
+                out[at], out[users[0]] = None, moved
+    return tuple(map_blocks(stmt, lambda inner: inward(inner, candidates)) for stmt in out if stmt is not None)
+
+
+def _into_loop(loop: Stmt | None, var: Var) -> Stmt | None:
+    """The loop with the variable as one of its body's."""
+    if not isinstance(loop, For | While) or any(var in variables(e) for e in expressions(loop)):
+        return None
+    if isinstance(loop, While) and var in _named(loop.header):
+        return None
+    at, first = next((k, s) for k, s in enumerate(loop.body) if var in _named((s,)))
+    if not isinstance(first, Assign) or first.var != var or var in variables(first.value):
+        return None
+    start = Let(var, first.value, span=first.span, note=first.note)
+    return replace(loop, body=(*loop.body[:at], start, *loop.body[at + 1 :]))
+
+
+def _named(block: Block) -> Iterator[Var]:
+    """The variables that the statements use or assign to."""
+    return (v for stmt in walk_stmts(block) for v in named(stmt))
+
+
+def privatise_tiles(kernel: Kernel) -> Kernel:
+    """The kernel with each shared array that only one loop with barriers uses declared in that loop."""
+    body = kernel.body
+    for stmt in reversed(kernel.body):
+        if isinstance(stmt, Alloc) and is_shared(stmt):
+            moved = _moved(tuple(s for s in body if s is not stmt), stmt)
+            body = moved if moved is not None else body
+    return replace(kernel, body=body)
+
+
+def tiles(kernel: Kernel) -> Iterator[tuple[For | While, Buffer]]:
+    """The shared arrays that are declared in loops, with the loops."""
+    for stmt in walk_stmts(kernel.body):
+        if isinstance(stmt, For | While):
+            yield from ((stmt, s.buffer) for s in stmt.body if isinstance(s, Alloc) and is_shared(s))
+
+
+def is_shared(stmt: Stmt) -> bool:
+    """Whether the statement makes a shared array."""
+    return isinstance(stmt, Alloc) and stmt.buffer.space is Space.SHARED
+
+
+def _moved(block: Block, alloc: Alloc) -> Block | None:
+    """The block with the array declared in the innermost loop with barriers that has all its uses; None without such a loop."""
+    users = [i for i, s in enumerate(block) if any(touches((s,), alloc.buffer))]
+    if len(users) != 1:
+        return None
+    stmt = block[users[0]]
+    inside = _into_tile_loop(stmt, alloc)
+    return None if inside is None else (*block[: users[0]], inside, *block[users[0] + 1 :])
+
+
+def _into_tile_loop(stmt: Stmt, alloc: Alloc) -> Stmt | None:
+    match stmt:
+        case If(then=a, otherwise=z):
+            first, second = (any(touches(side, alloc.buffer)) for side in (a, z))
+            if first and second:
+                return None
+            moved = _moved(a if first else z, alloc)
+            if moved is None:
+                return None
+            return replace(stmt, then=moved) if first else replace(stmt, otherwise=moved)
+        case For(body=body) | While(body=body) if holds_barrier(stmt):
+            if isinstance(stmt, While) and any(touches(stmt.header, alloc.buffer)):
+                return None
+            return replace(stmt, body=_moved(body, alloc) or (alloc, *body))
+    return None
+
+
+def share(body: Block, stands_for: Mapping[Buffer, Buffer]) -> Block:
+    """The body with one declaration of each shared array, at its start; arrays that stand for one of the primal are that one."""
+
+    def original(buffer: Buffer) -> Buffer:
+        while buffer in stands_for:
+            buffer = stands_for[buffer]
+        return buffer
+
+    made: dict[Buffer, Alloc] = {}
+
+    def block(stmts: Block) -> Block:
+        out: list[Stmt] = []
+        for stmt in stmts:
+            buffer = getattr(stmt, "buffer", None)
+            if isinstance(buffer, Buffer) and buffer.space is Space.SHARED:
+                stmt = replace(stmt, buffer=original(buffer))  # type: ignore[call-arg]
+            if isinstance(stmt, Alloc) and is_shared(stmt) and not stmt.zero:
+                made.setdefault(stmt.buffer, stmt)
+                continue
+            out.append(map_blocks(stmt, block))
+        return tuple(out)
+
+    rest = block(body)
+    return (*made.values(), *rest)

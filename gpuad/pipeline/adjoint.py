@@ -18,7 +18,7 @@ from ..accumulate.materialise import Partials, partials
 from ..accumulate.policy import accumulate, undecided
 from ..accumulate.reduce import reduced
 from ..ad.recording import Recording
-from ..ad.single_iteration_loops import direct
+from ..ad.reversed_loops import direct
 from ..ad.stack_layout import Layout
 from ..analysis.activity import Activity, Escape
 from ..analysis.atomic_extrema import mixed

@@ -12,7 +12,7 @@ from ..analysis.races import Extent, sure_access, sure_extents
 from ..errors import LaunchError, ShadowError
 from ..ir.nodes import Buffer, Kernel, Load
 from ..ir.rewrite import walk_stmts
-from ..optimize.tile_privatisation import tiles
+from ..optimize.privatisation import tiles
 from .adjoint import Adjoint
 from .adjoint_memory import fingerprint
 from .calls import Call

@@ -21,9 +21,8 @@ from ..ad.forward import forward
 from ..ad.forward_extrema import Kept, kept_of, settling
 from ..ad.logs import Log, augmented, logs_of, written
 from ..ad.recording import Recording, record
-from ..ad.reorder import reorder
 from ..ad.reverse import name_results
-from ..ad.silence import quiet
+from ..ad.reversed_loops import reorder
 from ..ad.stack_layout import Layout, stack_layout
 from ..analysis.activity import Activity, activity, connected, escapes, reinterpretations, truncations
 from ..analysis.atomic_extrema import check as check_atomics
@@ -38,10 +37,10 @@ from ..ir.stages import made
 from ..ir.types import I64, Scalar, Space, value_type
 from ..ir.verify import verify
 from ..lower.normalize import normalize
+from ..lower.tidy import quiet
 from ..optimize.dead_code import prune
-from ..optimize.privatisation import sink
+from ..optimize.privatisation import privatise_tiles, sink
 from ..optimize.simplify import forward_stores, simplify
-from ..optimize.tile_privatisation import split
 from .adjoint import Adjoint, Tangent
 from .pattern import Parameter, Pattern, adjoint_parameters, primal_and_shadow, shadows_of, stack_parameters, stopped
 
@@ -128,7 +127,7 @@ def privatisation(kernel: Kernel, request: Request) -> Kernel:
 
 def tile_privatisation(kernel: Kernel, request: Request) -> Kernel:
     """A tile in shared memory belongs to the iteration that fills it."""
-    return split(kernel) if request.refilled else kernel
+    return privatise_tiles(kernel) if request.refilled else kernel
 
 
 def named_operands(kernel: Kernel, request: Request) -> Kernel:

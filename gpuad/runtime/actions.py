@@ -1,20 +1,39 @@
-"""What a tape does to memory, as actions that can be done again.
+"""What a tape does to memory, as actions that can be repeated: a launch with fixed arguments, a copy, a clearing, the function of a rule.
 
-Whatever a tape does while it records or reverses is one of a few things: a launch with fixed arguments, a copy, a clearing, the function of
-a rule. Each is a callable without arguments, bound to the memory that it works on. A program that repeats itself does the same actions
-again, without the analysis that led to them (see `repeating`), and so does a graph.
+Each is a callable without arguments, bound to the memory that it works on. A trace that is replayed does the same actions again, without
+the analysis that led to them, and so does a graph. Large arrays of a CPU are cleared on all cores by compiled code: NumPy's `fill` has one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from ..errors import LaunchError
 from .base import Prepared
-from .clear import clear_together
+from .batch import Batch, clearing_item
+from .compiler import has_compiler
+from .host import default_workers
+
+LARGE = 1 << 22  # bytes
+
+
+def clear_together(array: Any) -> bool:
+    """Sets a NumPy array of numbers to 0 if it is large, and whole or of whole rows, and there is a compiler; whether it did."""
+    if not isinstance(array, np.ndarray) or array.nbytes < LARGE:
+        return False
+    item = clearing_item(array)
+    return item is not None and _compiles() and Batch([item], default_workers())() is None
+
+
+@cache
+def _compiles() -> bool:
+    return has_compiler()
+
 
 Action: TypeAlias = "Callable[[], Any]"  # what it returns is true only if it failed
 

@@ -18,11 +18,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..codegen.cpu.helpers import WITHOUT_CREW
 from ..codegen.cpu.source import has_atomics, host_source
 from ..codegen.cpu.statements import assertions
-from ..codegen.cpu.thread_pool import WITHOUT_CREW
 from ..codegen.cpu.widen import wrapping
-from ..codegen.naming import identifier
+from ..codegen.spelling import identifier
 from ..codegen.structure import written
 from ..errors import LaunchError
 from ..ir.dtypes import dtype_of

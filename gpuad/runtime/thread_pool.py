@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..codegen.cpu.thread_pool import CREW
+from ..codegen.cpu.helpers import CREW
 from .library import compiled
 
 DoItems = Callable[[int, int, int, int], int]  # the table's address, from which item on, how many there are, threads of a copy

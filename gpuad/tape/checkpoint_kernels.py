@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..ad.minimum_cut import Cut, memory_read, smallest_cut
-from ..ad.reorder import reorder
+from ..ad.reversed_loops import reorder
 from ..ad.stack_layout import stack_layout
 from ..ir.names import Names
 from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Store

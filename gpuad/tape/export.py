@@ -24,7 +24,7 @@ from ..arguments.annotations import leaf_memory, namespace, resolve
 from ..codegen.cpu.source import has_atomics, host_source
 from ..codegen.cpu.widen import wrapping
 from ..codegen.cuda import cuda_source
-from ..codegen.naming import identifier
+from ..codegen.spelling import identifier
 from ..codegen.structure import written
 from ..errors import TapeError, UnsupportedError
 from ..ir.dtypes import dtype_of

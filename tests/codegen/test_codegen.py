@@ -11,8 +11,8 @@ from ir_tools import buffer, call, const, f32, index, kernel, op, unsigned_index
 
 from gpuad.codegen import cuda_source, host_source
 from gpuad.codegen.fold import fold
+from gpuad.codegen.scopes import wrap
 from gpuad.codegen.spelling import literal
-from gpuad.codegen.wrapping import wrap
 from gpuad.errors import UnsupportedError
 from gpuad.ir.nodes import (
     Accumulate,

@@ -10,8 +10,8 @@ import pytest
 
 import gpuad
 from gpuad import fusion, pipeline
-from gpuad.codegen.cpu.axes import merge_axes
 from gpuad.codegen.cpu.grid_stride import flatten
+from gpuad.codegen.cpu.iteration_domain import merge_axes
 from gpuad.frontend.cuda import parse
 from gpuad.ir.nodes import Kernel
 from gpuad.pipeline.passes import primal_of

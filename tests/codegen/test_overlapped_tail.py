@@ -10,8 +10,8 @@ import pytest
 
 import gpuad
 from gpuad import Duplicated
-from gpuad.codegen.cpu.overlapped_tail import STRIP, may_be_done_twice
 from gpuad.codegen.cpu.source import host_source
+from gpuad.codegen.cpu.vectorisation_legality import STRIP, may_be_done_twice
 from gpuad.frontend.cuda import parse
 from gpuad.ir.nodes import Kernel
 from gpuad.pipeline.passes import primal_of

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuad.runtime import clear
-from gpuad.runtime.actions import clearing
-from gpuad.runtime.clear import LARGE, clear_together
+from gpuad.runtime import actions as clear
+from gpuad.runtime.actions import LARGE, clear_together, clearing
 from gpuad.tape.region import Region, span
 from gpuad.tape.versions import clearing_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuad.codegen.cpu.thread_pool import CREW
+from gpuad.codegen.cpu.helpers import CREW
 from gpuad.runtime.compiler import find_compiler, has_compiler
 
 DRIVER = Path(__file__).parents[1] / "crew_driver.cpp"

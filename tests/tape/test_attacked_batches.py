@@ -15,7 +15,8 @@ import pytest
 import gpuad
 from gpuad import Duplicated, LaunchError
 from gpuad.arguments import annotations
-from gpuad.runtime import clear, digest
+from gpuad.runtime import actions as clear
+from gpuad.runtime import digest
 from gpuad.runtime.compiler import has_compiler
 
 

@@ -18,8 +18,7 @@ from ...ir.nodes import Binary, Cast, Constant, Expr, Kernel, LaunchIndex, Var, 
 from ...ir.rewrite import rebuild, substitute
 from ...ir.types import Scalar
 from ..structure import expressions
-from .axes import GLOBAL, bare, map_expressions
-from .ranges import is_uniform, single_values
+from .iteration_domain import GLOBAL, bare, is_uniform, map_expressions, single_values
 
 _X = LaunchIndex(GLOBAL, "x")
 _SHORT = 16  # a constant row of fewer threads is not worth a loop

@@ -11,16 +11,15 @@ atomic additions whose results nobody uses. The loop carries nothing but sums th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ...ir import nodes as ir
 from ...ir.rewrite import substitute, walk_stmts
 from ...ir.types import I32, I64, U32, Scalar, Space
-from ..structure import blocks, expanded, expressions, operands, visit_operands, written
-from .axes import GLOBAL, bare, index_name, map_expressions
-from .ranges import is_uniform
-from .sums import is_linear, is_sum
+from ..structure import blocks, expanded, expressions, index_terms, operands, visit_operands, written
+from .iteration_domain import GLOBAL, bare, index_name, is_uniform, map_expressions
+from .reductions import is_linear, is_sum
 
 _ALLOWED = (ir.Let, ir.Assign, ir.Alloc, ir.Load, ir.Store, ir.Accumulate, ir.Take, ir.If, ir.For, ir.While)
 
@@ -143,7 +142,7 @@ def _keeps_apart(stmts: list[ir.Stmt], i: ir.Var, values: dict[ir.Var, ir.Expr],
 
 def _place(index: ir.Expr, i: ir.Var, kernel: ir.Kernel) -> _Place | None:
     factor, shift, rest = 0, 0, []
-    for sign, term in terms(index, 1):
+    for sign, term in index_terms(index, 1):
         times = 1 if term == i else _multiple(term, i)
         if times:
             factor += sign * times
@@ -155,22 +154,6 @@ def _place(index: ir.Expr, i: ir.Var, kernel: ir.Kernel) -> _Place | None:
             return None
     unique = frozenset(rest)
     return _Place(factor, shift, unique) if factor > 0 and len(unique) == len(rest) else None
-
-
-def terms(expr: ir.Expr, sign: int) -> Iterator[tuple[int, ir.Expr]]:
-    """The terms of a sum of integers. A conversion to a narrower type is a term as a whole."""
-    while (
-        isinstance(expr, ir.Cast)
-        and expr.type.is_integer
-        and expr.operand.type.is_integer
-        and expr.type.bits >= expr.operand.type.bits >= 32
-    ):
-        expr = expr.operand
-    if isinstance(expr, ir.Binary) and expr.op in "+-":
-        yield from terms(expr.left, sign)
-        yield from terms(expr.right, sign if expr.op == "+" else -sign)
-    else:
-        yield sign, expr
 
 
 def _unconverted(expr: ir.Expr) -> ir.Expr:

@@ -1,14 +1,32 @@
-"""The C++ that the CPU's text stands on: CUDA's launch indices, integer operations with PTX's results, atomics, and the functions that CUDA
-has and the C++ library has not. Everything lives in a namespace of ours, where it hides whatever the C library calls by the same name."""
+"""The C++ runtime that the CPU's text includes: CUDA's launch indices, integer operations with PTX's results, atomics, and the functions
+that CUDA has and the C++ library has not, from the files of `include`, whole or function by function.
+
+Everything lives in a namespace of ours, where it hides whatever the C library calls by the same name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
 
-from ..extrema import BITS, host_extrema
-from ..gamma import gamma_helpers
-from ..helpers import helper_text
-from .include_text import functions, text
+from ..helpers import BITS, gamma_helpers, helper_text, host_extrema
+
+FOLDER = Path(__file__).parent / "include"
+_MARK = "//// "  # a line of `functions.hpp` that names the function which follows
+
+
+def text(name: str) -> str:
+    """A file."""
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+@cache
+def functions() -> dict[str, str]:
+    """The pieces of `functions.hpp` by name."""
+    pieces = ("\n" + text("functions.hpp")).split("\n" + _MARK)[1:]
+    return dict(piece.removesuffix("\n").split("\n", 1) if k == len(pieces) - 1 else piece.split("\n", 1) for k, piece in enumerate(pieces))
+
 
 _FUNCTIONS = functions()
 
@@ -176,3 +194,13 @@ def host_helper_text(used: Iterable[str]) -> str:
         if needed <= wanted:
             return helper_text(wanted, HOST_HELPERS)
         wanted |= needed
+
+
+_COMMON = PRELUDE.lstrip("\n") + "\n" + text("tasks.hpp")
+_SHARED_OUT_BY = "\nint (*gpuad_shared_out_by)(gpuad_task*, int, int) = {};\n"
+
+WITHOUT_CREW = _COMMON + _SHARED_OUT_BY.format("nullptr")
+WITH_CREW = (
+    text("includes.hpp") + _COMMON + "\n" + text("threads.hpp") + "\n" + text("batch.hpp") + _SHARED_OUT_BY.format("gpuad_share_out")
+)
+CREW = WITH_CREW + "}  // namespace\n"  # the library that lends its threads to all others of a process

@@ -27,15 +27,13 @@ from ...ir.types import BOOL
 from ..coalesce import Classes
 from ..fold import negated
 from ..structure import Read, defined, expanded, operands, visit_operands
-from .contiguous_traversal import walks
+from .iteration_domain import Bound
 from .lane_conflicts import Total, has_meeting, meets, met
+from .lane_loops import bytes_of_a_lane, computed, is_beside, is_cut, walks
 from .lane_scratch import Shelves, shelves
-from .ranges import Bound
 from .reductions import Reduction, reduction
-from .strip_mining import computed, is_cut
 from .tiles import Tile, Tiling, tiled
 from .uniformity import Uniform, bound_in, used
-from .widths import bytes_of_a_lane, is_beside
 
 Pairs: TypeAlias = "tuple[tuple[ir.Var, ir.Expr], ...]"
 

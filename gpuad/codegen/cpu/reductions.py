@@ -1,21 +1,64 @@
-"""Finds the loops run in step by which each lane adds up what it reads one after the other from memory of its own, in an order that is not
-promised: `sum += a[row * n + k] * b[k]` for the loop over k.
+"""Sums on the CPU: a lane's own reduction loop, and sums over threads that the loop over threads carries.
 
-Lanes of neighbours would read far from one another at every step. Here a lane goes through the loop by itself, and the compiler's vectors
-hold its iterations, of which each element has a sum of its own.
+`sum += a[row * n + k] * b[k]` for the loop over k, in an order that is not promised: run in step, neighbouring lanes would read far from
+one another. Here a lane goes through the loop by itself, and the vectors hold its iterations (`reduction`).
+
+A contribution to a sum over threads that is zero behind a guard, `float da_2 = 0; if (i < n) { ... da_2 = x * dy; } gpuad_block_sum(&da[0],
+da_2);`, moves into the guard (`sink_sums`): then the guard is all that the kernel does, and its bounds become those of the loop over
+threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
-from ...ir.nodes import Assign, Binary, Expr, For, Let, Load, Stmt, Var, variables
+from ...ir.nodes import Accumulate, Assign, Binary, Cast, Constant, Expr, For, How, If, Kernel, Let, Load, Stmt, Unary, Var, variables
 from ...ir.rewrite import substitute
-from ..structure import expressions, reads, visit_operands
-from .grid_stride import terms
+from ..structure import expressions, index_terms, reads, visit_operands
 from .tiles import tiled
 from .uniformity import Uniform, bound_in
+
+
+def is_sum(stmt: Stmt) -> bool:
+    """Whether the statement adds a float to a sum over threads."""
+    return isinstance(stmt, Accumulate) and stmt.how is How.REDUCED and stmt.buffer.element.is_float
+
+
+def sink_sums(kernel: Kernel) -> Kernel:
+    """The kernel with the sums at its end inside the guard before them, where they are zero without it."""
+    count = next((k for k, s in enumerate(reversed(kernel.body)) if not is_sum(s)), 0)
+    if not count:
+        return kernel
+    *before, guard = kernel.body[:-count]
+    sums = kernel.body[-count:]
+    if not isinstance(guard, If) or guard.otherwise or not all(_is_zero(m.otherwise) for m in guard.merges):
+        return kernel
+    merged = {m.var for m in guard.merges}
+    if not all(isinstance(s, Accumulate) and isinstance(s.index, Constant) and is_linear(s.value, merged) for s in sums):
+        return kernel
+    table = {m.var: m.then for m in guard.merges}
+    inner = tuple(visit_operands(s, lambda e: substitute(e, table)) for s in sums)
+    return replace(kernel, body=(*before, replace(guard, then=guard.then + inner, merges=())))
+
+
+def is_linear(expr: Expr, names: Set[Var]) -> bool:
+    """Whether the expression is a sum of these variables, with signs and conversions between floats: the sum of its values over threads
+    is its value for the sums of the variables."""
+    match expr:
+        case Var():
+            return expr in names
+        case Cast(operand=a, type=t):
+            return t.is_float and a.type.is_float and is_linear(a, names)
+        case Unary(op="-", operand=a):
+            return is_linear(a, names)
+        case Binary(op="+" | "-", left=a, right=b):
+            return is_linear(a, names) and is_linear(b, names)
+    return False
+
+
+def _is_zero(expr: Expr) -> bool:
+    return isinstance(expr, Constant) and expr.value == 0
 
 
 @dataclass(frozen=True)
@@ -77,5 +120,5 @@ def _is_straight(index: Expr | None, loop: For, uniform: Uniform) -> bool:
     if index is None:
         return False
     inside = {loop.var, *bound_in(loop.body)}
-    rest = [(sign, term) for sign, term in terms(substitute(index, uniform.steady), 1) if any(v in inside for v in variables(term))]
+    rest = [(sign, term) for sign, term in index_terms(substitute(index, uniform.steady), 1) if any(v in inside for v in variables(term))]
     return not rest or rest == [(1, loop.var)]

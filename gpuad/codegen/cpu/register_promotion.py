@@ -15,14 +15,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
+from ...analysis.index_polynomials import Monomial, Polynomial, plus, scale, times
 from ...ir import nodes as ir
-from ...ir.polynomials import Monomial, Polynomial, plus, scale, times
 from ...ir.rewrite import bound, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL, HALVES, I32, I64, Space
 from ..structure import Read, blocks, defined, operands, read, reads, visit_operands, written
-from .axes import GLOBAL
+from .iteration_domain import GLOBAL, Inner, without_row_guard
 from .loop_invariants import is_of_row, values_of
-from .ranges import Inner, without_row_guard
 
 MOST = 48  # distances that are worth being looked at for each row
 _TERMS = 16

@@ -21,28 +21,23 @@ from ...ir.types import F32, Space
 from ...optimize.local_array_unrolling import unroll
 from ..cuda import comment, functions, parameters, pointer, wrapped
 from ..fold import fold
-from ..naming import identifier
 from ..scopes import INDENT
-from ..spelling import c_type
+from ..spelling import c_type, identifier
 from ..structure import written
-from .axes import merge_axes
 from .delinearisation import find_columns
 from .grid_stride import Flat, flatten
-from .helpers import ATOMICS, BLOCK_SUMS, SUMS, host_helper_text
+from .helpers import ATOMICS, BLOCK_SUMS, SUMS, WITH_CREW, WITHOUT_CREW, host_helper_text
 from .index_set_splitting import within
+from .iteration_domain import Bound, Inner, Ranged, iterations, merge_axes, take_bounds
 from .lane_conflicts import has_meeting
+from .lane_scratch import ROWS
 from .lane_text import BlockStatements, LaneStatements, strips
 from .loop_invariants import hoist
-from .overlapped_tail import STRIP as FULL
-from .overlapped_tail import may_be_done_twice
-from .ranges import Bound, Inner, Ranged, take_bounds
+from .reductions import is_sum, sink_sums
 from .register_promotion import settle
-from .stack_rows import ROWS
 from .statements import HostStatements
-from .sums import is_sum, sink_sums
-from .thread_pool import WITH_CREW, WITHOUT_CREW
-from .vectorisation_legality import keeps_order
-from .work import iterations
+from .vectorisation_legality import STRIP as FULL
+from .vectorisation_legality import keeps_order, may_be_done_twice
 
 _THREADS = 1 << 15  # from which on it pays to start workers
 _LOOPING = 1 << 11  # the same of threads that loop

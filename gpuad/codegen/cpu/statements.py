@@ -13,7 +13,7 @@ from ..statements import Statements
 from ..structure import Read
 from .expressions import HostExpressions
 from .mask_workaround import truths
-from .sums import is_sum
+from .reductions import is_sum
 from .vectorisation_legality import keeps_order
 from .widen import Wide, widen
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from ...ir import nodes as ir
 from ...ir.rewrite import rebuild, substitute
 from ...ir.types import HALVES, I32, I64
-from ..structure import Read, read, visit_operands
-from .grid_stride import terms
+from ..structure import Read, index_terms, read, visit_operands
 from .uniformity import Uniform, bound_in
 
 DEPTH = 16  # iterations of a tile
@@ -118,7 +117,7 @@ class _Tiles:
             return False
         if any(isinstance(e, Read) and e.buffer in self.uniform.written for e in ir.walk(load.index)):
             return False
-        parts = list(terms(load.index, 1))
+        parts = list(index_terms(load.index, 1))
         rest = [(sign, term) for sign, term in parts if (sign, term) != (1, self.loop.var)]
         if len(rest) != len(parts) - 1 or any(v in self.inside or v == self.loop.var for _, t in rest for v in ir.variables(t)):
             return False

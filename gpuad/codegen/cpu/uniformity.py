@@ -21,8 +21,8 @@ from ...ir.rewrite import is_short, rebuild, substitute, walk_stmts
 from ...ir.types import F32
 from ..coalesce import Classes
 from ..structure import Read, blocks, defined, expressions, operands, written
+from .iteration_domain import Bound, bound_of, single_values
 from .lane_conflicts import meets, only_added
-from .ranges import Bound, bound_of, single_values
 
 # What compilers have vector instructions for, or which is made of such. Of other functions each thread's call costs more than all else.
 _VECTORISED = {

@@ -1,12 +1,17 @@
-"""Whether a loop over threads may be announced to the compiler as one whose iterations are independent.
+"""Vectorisation legality: whether a loop over threads may be announced to the compiler as one with independent iterations, and whether its
+tail may overlap the strip before it.
 
-They are: a launch has no data races. But compilers take the announcement to mean more, that no two accesses meet which they cannot tell
-apart, in one iteration too: a load is moved to an earlier load of its neighbour, over a store of the same thread to the same element, and
-a store is moved to a later one. So no access of a thread may follow a store to the same buffer, unless the compiler sees for itself how
-the two lie: their subscripts differ by a constant, or are the same. Without the announcement the compiler vectorises what it can prove.
+Iterations are independent: a launch has no data races. But compilers take the announcement to mean more, that no two accesses alias which
+they cannot tell apart, in one iteration too: a load is moved to an earlier load of its neighbour, over a store of the same thread to the
+same element, and a store is moved to a later one. So no access of a thread may follow a store to the same buffer, unless the compiler sees
+for itself how the two lie: their subscripts differ by a constant, or are the same. Without the announcement it vectorises what it can
+prove.
 
 Subscripts are compared as sums of products of numbers, of which equal ones have one name (value numbering). Loops are gone through twice,
 with new names for what an iteration computes: so the accesses of an iteration are compared with those of a later one.
+
+A row's tail that fills no vector is done thread by thread: of a row of 256 cells as much as a third of the time. If a thread only stores,
+to memory that no thread reads, running it twice is idempotent (`may_be_done_twice`), and the tail is one more full strip that overlaps.
 """
 
 from __future__ import annotations
@@ -15,10 +20,11 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from ...ir import nodes as ir
+from ...ir.nodes import Assign, Buffer, If, Kernel, Let, Load, Store
 from ...ir.rewrite import rebuild, walk_stmts
 from ...ir.types import Scalar
 from ..structure import Read, blocks, defined, operands, reads, written
-from .sums import is_sum
+from .reductions import is_sum
 
 _Product = tuple[int, ...]  # the numbers of its factors
 _MOST_TERMS = 8
@@ -267,3 +273,22 @@ def _combined(op: str, a: _Sum, b: _Sum, t: Scalar) -> _Sum | None:
             terms[p] = terms.get(p, 0) + sign * f
         constant = a.constant + sign * b.constant
     return _Sum(frozenset((p, f) for p, f in terms.items() if f), constant, signed)
+
+
+STRIP = 16  # threads; a vector of the widest processors has as many floats
+
+
+def may_be_done_twice(kernel: Kernel) -> bool:
+    """Whether that is so of a kernel whose parameters do not overlap, and which only computes."""
+    read: set[Buffer] = set()
+    stored: set[Buffer] = set()
+    for stmt in walk_stmts(kernel.body):
+        if not isinstance(stmt, Let | Load | Assign | Store | If):
+            return False
+        if isinstance(stmt, Store):
+            stored.add(stmt.buffer)
+        if isinstance(stmt, Load):
+            read.add(stmt.buffer)
+        behind = [e for _, tail in blocks(stmt) for e in tail]
+        read.update(r.buffer for e in (*operands(stmt), *behind) for r in reads(e))
+    return not stored & read and all(b.length is None for b in stored)

@@ -1,6 +1,5 @@
 """The CUDA frontend: CUDA C++ text to the surface tree, by way of libclang."""
 
-from .instances import legal_name
-from .parse import Module, parse
+from .parse import Module, legal_name, parse
 
 __all__ = ["Module", "legal_name", "parse"]

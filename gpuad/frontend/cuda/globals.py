@@ -15,9 +15,8 @@ from ...ir import surface
 from ...ir.records import holds_pointers
 from ...ir.surface import Cast, Deref, Expr, Global, Name
 from ...ir.types import Array, Complex, Pointer, Scalar, Struct, Type, Vector
-from .arrays import initial_numbers
+from .arrays import initial_numbers, is_undefined
 from .clang_c import has_attribute, initializer
-from .construction import is_undefined
 from .context import Context
 from .types import is_const
 

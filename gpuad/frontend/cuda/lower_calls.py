@@ -8,14 +8,14 @@ from ...errors import UnsupportedError
 from ...ir import surface
 from ...ir.surface import Assign, Binary, Conditional, Declaration, Expr, HelperCall, Record
 from ...ir.types import BOOL, Array, Pointer, Scalar, Vector
+from .arrays import has_body, is_elided
 from .builtins import BUILTINS, Call
 from .clang_c import children, evaluate, initializer
-from .construction import has_body, is_elided
+from .compare_and_swap import atomic_idiom
 from .context import Context
 from .conversions import constant, convert, explicit
 from .effects import has_effects, is_lvalue
 from .fence import TEMPORARY_ARRAY, function_message
-from .idioms import atomic_idiom
 from .lambdas import is_lambda, lowered
 from .lower_memory import dereferenced
 from .places import is_ours

@@ -10,11 +10,10 @@ from ...ir.surface import MathCall as MathNode
 from ...ir.surface import Name as NameNode
 from ...ir.types import VOID, Array, Pointer
 from . import lambdas
-from .arrays import initial_value, initial_values
+from .arrays import initial_value, initial_values, is_braced, is_undefined
 from .builtins import SINCOS, constant_value
 from .clang_c import binary_operator, children, initializer
 from .clang_c import evaluate as evaluate_constant
-from .construction import is_braced, is_undefined
 from .context import Context
 from .effects import has_effects, is_lvalue, reads_float, walk
 from .fence import TEMPORARY_ARRAY

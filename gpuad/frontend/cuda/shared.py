@@ -1,20 +1,177 @@
 """Shared memory: `__shared__` variables of a kernel or helper, and `extern __shared__` arrays, whose length a launch decides.
 
-An array without a length gets DYNAMIC as its length; `lower.normalize` is told how many bytes there are.
+An array without a length gets DYNAMIC as its length; `lower.normalize` is told how many bytes there are. One that a function divides into
+arrays of several types
+
+    extern __shared__ unsigned char bytes[];
+    float* values = (float*)bytes;
+    int* keys = (int*)(values + n);
+
+gets memory of its own for each type of number, as long as the whole (`cut`). That is the same as long as no array reaches into another one
+of another type: they are arrays, and a kernel is taken to stay inside its arrays. So what is not such a division is refused: an array of
+another type begins behind what there was before, at the same place for all threads, and in the initialiser of a pointer.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from clang.cindex import Cursor, CursorKind, TypeKind
 from clang.cindex import Type as ClangType
 
+from ...ir.records import holds_pointers, numbers
 from ...ir.surface import DYNAMIC, Declaration, Declare
 from ...ir.types import Array, Scalar, Type
-from .clang_c import children, descendants, has_attribute, initializer
-from .construction import is_undefined
+from .arrays import is_undefined
+from .clang_c import binary_operator, children, descendants, has_attribute, initializer, unary_operator
 from .context import Context
-from .cuts import cut, is_use
+from .places import is_ours
 from .types import is_const, is_reference, lower_type
+
+_CASTS = (CursorKind.CXX_REINTERPRET_CAST_EXPR, CursorKind.CSTYLE_CAST_EXPR, CursorKind.CXX_STATIC_CAST_EXPR)
+_PLAIN = (CursorKind.UNEXPOSED_EXPR, CursorKind.PAREN_EXPR)
+_WHERE = (
+    "dynamic shared memory can be cut into arrays of several types where each begins behind the one before, at an offset that is the same "
+    "for all threads, and is the value of a pointer from the beginning: int* keys = (int*)(values + n)"
+)
+
+
+@dataclass
+class _Found:
+    """The pointers into the memory with the type of what they point to, and the casts that cut."""
+
+    views: dict[Cursor, ClangType]
+    casts: list[Cursor] = field(default_factory=list)
+    first: ClangType | None = None  # what begins where the memory begins, if that is not what it is declared to be
+    behind: bool = False  # whether anything else begins later
+
+
+def cut(ctx: Context, array: Cursor, element: ClangType) -> tuple[Scalar, ...]:
+    """The types of numbers in an `extern __shared__` array that is cut into arrays of several types; none if it is not."""
+    if not ctx.active:
+        return ()
+    nodes = list(descendants(ctx.active[-1]))
+    if array not in nodes:
+        return ()
+    found = _Found({array: _plain(element)})
+    for variable in (node for node in nodes if node.kind == CursorKind.VAR_DECL):
+        _follow(ctx, found, variable, nodes)
+    if not found.behind:  # at most the whole memory as one other type
+        return ()
+    if found.first is not None and _is_used(array, found, nodes):
+        ctx.refuse(array, _WHERE)
+    for node in nodes:
+        if node.kind in _CASTS and node not in found.casts and _changes(found, node):
+            ctx.refuse(node, _WHERE)
+    ctx.cuts.update(found.casts)
+    kinds = [kind for type_ in found.views.values() for kind in numbers(lower_type(type_, ctx.span(array)))]
+    return tuple(dict.fromkeys(kinds))
+
+
+def _follow(ctx: Context, found: _Found, variable: Cursor, nodes: list[Cursor]) -> None:
+    """Notes a pointer that begins as one into the memory."""
+    start = initializer(variable)
+    while start is not None and start.kind in _PLAIN and len(children(start)) == 1:
+        (start,) = children(start)
+    if start is None:
+        return
+    is_cast = start.kind in _CASTS and _is_pointer(start)
+    root, offsets = _root(_operand(start) if is_cast else start)
+    if root not in found.views:
+        return
+    element = _plain(start.type.get_canonical().get_pointee()) if is_cast else found.views[root]
+    found.views[variable] = element
+    if element == found.views[root]:
+        return
+    if holds_pointers(lower_type(element, ctx.span(start))) or not all(_is_uniform(offset, nodes, ()) for offset in offsets):
+        ctx.refuse(start, _WHERE)
+    if not offsets:
+        if found.first not in (None, element) or next(iter(found.views)) != root:
+            ctx.refuse(start, _WHERE)
+        found.first = element
+    found.behind |= bool(offsets)
+    found.casts.append(start)
+
+
+def _changes(found: _Found, cast: Cursor) -> bool:
+    """Whether a cast makes a pointer into the memory one to another type."""
+    root, _ = _root(_operand(cast))
+    return _is_pointer(cast) and root in found.views and _plain(cast.type.get_canonical().get_pointee()) != found.views[root]
+
+
+def _is_used(array: Cursor, found: _Found, nodes: list[Cursor]) -> bool:
+    """Whether the memory is used as what it is declared to be."""
+    inside = {inner for cast in found.casts for inner in descendants(cast)}
+    return any(is_use(node, array) and node not in inside for node in nodes)
+
+
+def is_use(node: Cursor, variable: Cursor) -> bool:
+    """Whether a node names a variable (a number that stands for a template's parameter names nothing)."""
+    return node.kind == CursorKind.DECL_REF_EXPR and node.referenced is not None and bool(node.referenced == variable)
+
+
+def _root(expression: Cursor) -> tuple[Cursor | None, list[Cursor]]:
+    """The variable from which a pointer is counted, and what is added to it; None for any other expression."""
+    while expression.kind in _PLAIN and len(children(expression)) == 1:
+        (expression,) = children(expression)
+    if expression.kind == CursorKind.DECL_REF_EXPR:
+        return expression.referenced, []
+    inner = children(expression)
+    if expression.kind == CursorKind.BINARY_OPERATOR and binary_operator(expression) == "+":
+        root, offsets = _root(inner[0])
+        return root, [*offsets, inner[1]]
+    if expression.kind == CursorKind.UNARY_OPERATOR and unary_operator(expression) == "&":
+        (place,) = inner
+        if place.kind == CursorKind.ARRAY_SUBSCRIPT_EXPR:
+            root, offsets = _root(children(place)[0])
+            return root, [*offsets, children(place)[1]]
+    return None, []
+
+
+def _is_uniform(expression: Cursor, nodes: list[Cursor], known: tuple[Cursor, ...]) -> bool:
+    """Whether all threads of a block have the same value for an offset, which is not negative as far as one can see."""
+    for node in (expression, *descendants(expression)):
+        if node.kind == CursorKind.CALL_EXPR or (node.kind == CursorKind.UNARY_OPERATOR and unary_operator(node) == "-"):
+            return False
+        variable = node.referenced if node.kind == CursorKind.DECL_REF_EXPR else None
+        if variable is None or variable in known or variable.kind not in (CursorKind.VAR_DECL, CursorKind.PARM_DECL):
+            continue
+        if is_ours(variable):
+            if variable.spelling == "threadIdx":
+                return False
+        elif variable.kind == CursorKind.VAR_DECL and (start := initializer(variable)) is not None:
+            if not _is_uniform(start, nodes, (*known, variable)) or _is_changed(variable, nodes):
+                return False
+        elif variable.kind == CursorKind.VAR_DECL or _is_changed(variable, nodes):
+            return False
+    return True
+
+
+def _is_changed(variable: Cursor, nodes: list[Cursor]) -> bool:
+    """Whether a variable is given another value than its first, or its address is taken."""
+    for node in nodes:
+        writes = node.kind == CursorKind.COMPOUND_ASSIGNMENT_OPERATOR
+        writes |= node.kind == CursorKind.BINARY_OPERATOR and binary_operator(node) == "="
+        writes |= node.kind == CursorKind.UNARY_OPERATOR and unary_operator(node) in ("&", "x++", "x--", "++x", "--x")
+        changed = _root(children(node)[0])[0] if writes else None
+        if changed is not None and changed == variable:
+            return True
+    return False
+
+
+def _operand(cast: Cursor) -> Cursor:
+    return [child for child in children(cast) if child.kind.is_expression()][-1]
+
+
+def _is_pointer(cursor: Cursor) -> bool:
+    return bool(cursor.type.get_canonical().get_pointee().spelling)
+
+
+def _plain(type_: ClangType) -> ClangType:
+    """A type without const."""
+    declared = type_.get_canonical()
+    return declared.get_declaration().type.get_canonical() if declared.get_declaration().type.spelling else declared
+
 
 _VOLATILE = (
     "volatile shared memory is not supported: the threads of a warp are no longer in step by themselves; leave volatile away and write "
@@ -22,7 +179,7 @@ _VOLATILE = (
 )
 
 
-_CASTS = (CursorKind.CXX_REINTERPRET_CAST_EXPR, CursorKind.CSTYLE_CAST_EXPR)
+_EXPLICIT_CASTS = (CursorKind.CXX_REINTERPRET_CAST_EXPR, CursorKind.CSTYLE_CAST_EXPR)
 
 
 def is_shared(cursor: Cursor) -> bool:
@@ -68,15 +225,15 @@ def _meant(ctx: Context, cursor: Cursor, element: ClangType) -> ClangType:
     uses, targets = 0, list[ClangType]()
     for node in descendants(ctx.active[-1]):
         uses += is_use(node, cursor)
-        if node.kind in _CASTS and is_use(_operand(node), cursor):
+        if node.kind in _EXPLICIT_CASTS and is_use(_operand_of_cast(node), cursor):
             targets.append(node.type.get_canonical().get_pointee())
     return targets[0] if targets and len(targets) == uses and all(t == targets[0] for t in targets) else element
 
 
-def _operand(cast: Cursor) -> Cursor:
+def _operand_of_cast(cast: Cursor) -> Cursor:
     """What is cast, without parentheses and conversions."""
     inner = cast
-    while inner.kind in (*_CASTS, CursorKind.UNEXPOSED_EXPR, CursorKind.PAREN_EXPR):
+    while inner.kind in (*_EXPLICIT_CASTS, CursorKind.UNEXPOSED_EXPR, CursorKind.PAREN_EXPR):
         parts = [child for child in children(inner) if child.kind.is_expression()]
         if len(parts) != 1:
             break

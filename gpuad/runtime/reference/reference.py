@@ -1,8 +1,10 @@
-"""The launch: arguments checked, memories grouped and copied, blocks run in chunks, results handed over only if nothing was found."""
+"""A launch on the reference executor: arguments checked, memories grouped and copied, blocks run in chunks, results handed over only if no
+race and no bad index was found.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, pairwise
@@ -13,11 +15,61 @@ from numpy.typing import NDArray
 
 from ...errors import GpuadError, LaunchError
 from ...ir.dtypes import dtype_of
-from ...ir.nodes import Buffer, Kernel, Var
+from ...ir.nodes import Accumulate, Alloc, Atomic, Barrier, Block, Buffer, For, If, Kernel, Stmt, Store, Take, Var, While
+from ...ir.types import Space
 from ..base import Argument, Dim3, InOrder, Memory
+from .accesses import Run
+from .expressions import Names
 from .frame import ALL, Frame, Geometry, Storage, race
-from .program import Program, compile_kernel
 from .races import Conflict, Tracker, Turns
+from .statements import compile_block
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """`written` are the buffers that the kernel may write; `private_bytes` what a thread's local arrays need."""
+
+    kernel: Kernel
+    run: Run
+    names: Names
+    written: frozenset[Buffer]
+    barriers: bool
+    private_bytes: int
+    turns: bool  # whether there are barriers of a warp
+
+
+def compile_kernel(kernel: Kernel) -> Program:
+    """Raises GpuadError if the kernel is malformed, UnsupportedError for what the reference executor lacks."""
+    names = Names()
+    for buffer in kernel.buffers:
+        names.buffer(buffer)
+    for var in kernel.scalars:
+        names.var(var)
+    run = compile_block(kernel.body, names)
+    statements = tuple(_statements(kernel.body))
+    written = frozenset(s.buffer for s in statements if isinstance(s, Store | Accumulate | Take | Atomic))
+    local = [s.buffer for s in statements if isinstance(s, Alloc) and s.buffer.space is not Space.SHARED]
+    return Program(
+        kernel,
+        run,
+        names,
+        written,
+        any(isinstance(s, Barrier) for s in statements),
+        sum((b.length or 0) * (b.element.size + 4) for b in local),
+        any(isinstance(s, Barrier) and s.scope == "warp" for s in statements),
+    )
+
+
+def _statements(block: Block) -> Iterator[Stmt]:
+    for stmt in block:
+        yield stmt
+        match stmt:
+            case If(then=first, otherwise=second) | While(header=first, body=second):
+                yield from _statements(first)
+                yield from _statements(second)
+            case For(body=body):
+                yield from _statements(body)
+
 
 Array = NDArray[Any]
 

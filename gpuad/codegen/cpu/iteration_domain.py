@@ -1,21 +1,137 @@
-"""Takes the bounds that a kernel's guard sets to its global x index out of the guard, so that the CPU's loop over x runs between them.
+"""The iteration domain of the CPU's loops over threads: the axes on which threads are one long line, the bounds that guards set to them,
+and an estimate of the work per thread.
 
-`if (x >= 1 && x < w - 1 && y < h) ...` as all that a kernel does, apart from computing values, needs no thread with another x: the loop
-runs from 1 to w - 1, in 64 bits, where none of these comparisons can overflow, and the guard keeps `y < h`. Without a guard in the loop
-compilers need no masks. Where there are several guards, the loop is split: between the bounds of all of them it runs without any.
+*Axes* (`merge_axes`). `blockIdx.x * blockDim.x + threadIdx.x`, through whatever conversions, becomes the launch index `globalIdx.x`. If
+neither `blockIdx.x` nor `threadIdx.x` is left then, the kernel cannot tell where one block ends and the next begins.
+
+*Bounds* (`take_bounds`). `if (x >= 1 && x < w - 1 && y < h) ...` as all that a kernel does, apart from computing values, needs no thread
+with another x: the loop runs from 1 to w - 1, in 64 bits, where none of these comparisons can overflow, and the guard keeps `y < h`.
+Without a guard in the loop compilers need no masks. Several guards are intersected (`inner`): between the bounds of all of them none is
+tested.
+
+*Work* (`iterations`). About how many iterations a thread makes, by which a launch of few long threads is split among workers too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ...ir.nodes import Assign, Binary, Call, Cast, Constant, Expr, If, Kernel, LaunchIndex, Let, Stmt, Var, variables, walk
-from ...ir.rewrite import defined, is_short, substitute, walk_stmts
-from ...ir.types import BOOL, I32, U32
-from ..structure import expanded
-from .axes import GLOBAL
+from ...ir import build as b
+from ...ir.nodes import (
+    Assign,
+    Binary,
+    Block,
+    Call,
+    Carried,
+    Cast,
+    Constant,
+    Expr,
+    For,
+    If,
+    Kernel,
+    LaunchIndex,
+    Let,
+    Select,
+    Stmt,
+    Var,
+    While,
+    variables,
+    walk,
+)
+from ...ir.rewrite import Rewrite, defined, is_short, rebuild, substitute, walk_stmts
+from ...ir.types import BOOL, F64, I32, U32, Scalar
+from ..structure import blocks, expanded, expressions, visit_operands
 from .widen import SMALL
+
+GLOBAL = "globalIdx"
+
+
+@dataclass(frozen=True)
+class Axes:
+    """A kernel with global indices, and the axes (of "xyz") that have no blocks any more."""
+
+    kernel: Kernel
+    merged: frozenset[str]
+
+
+def merge_axes(kernel: Kernel) -> Axes:
+    """The kernel in terms of global indices where it can be."""
+    kernel = replace(kernel, body=map_expressions(kernel.body, _globally))
+    left = {e.axis for e in _indices(kernel.body) if e.name in ("threadIdx", "blockIdx")}
+    return Axes(kernel, frozenset("xyz") - left)
+
+
+def _indices(block: Block) -> Iterator[LaunchIndex]:
+    return (e for top in expressions(block) for e in walk(top) if isinstance(e, LaunchIndex))
+
+
+def _globally(expr: Expr) -> Expr:
+    axis = _global_axis(expr)
+    if axis is None:
+        return rebuild(expr, _globally)
+    index = LaunchIndex(GLOBAL, axis)
+    return index if expr.type == index.type else Cast(index, expr.type)
+
+
+def _global_axis(expr: Expr) -> str | None:
+    """The axis of which the expression is the global index."""
+    if not isinstance(expr, Binary) or expr.op != "+" or not _wide_enough(expr.type):
+        return None
+    for product, thread in ((expr.left, expr.right), (expr.right, expr.left)):
+        product = bare(product)
+        if isinstance(product, Binary) and product.op == "*" and _wide_enough(product.type):
+            parts = {index_name(product.left), index_name(product.right), index_name(thread)}
+            for axis in "xyz":
+                if parts == {f"blockIdx.{axis}", f"blockDim.{axis}", f"threadIdx.{axis}"} and index_name(thread) == f"threadIdx.{axis}":
+                    return axis
+    return None
+
+
+def _wide_enough(t: Scalar) -> bool:
+    return t.is_integer and t.bits >= 32
+
+
+def bare(expr: Expr) -> Expr:
+    """Without conversions between integers of 32 bits and more: no launch index or global index is changed by one."""
+    while isinstance(expr, Cast) and _wide_enough(expr.type) and _wide_enough(expr.operand.type):
+        expr = expr.operand
+    return expr
+
+
+def index_name(expr: Expr) -> str:
+    """`blockDim.x` and kin for a launch index behind conversions, else an empty text."""
+    expr = bare(expr)
+    return f"{expr.name}.{expr.axis}" if isinstance(expr, LaunchIndex) else ""
+
+
+def map_expressions(block: Block, visit: Rewrite) -> Block:
+    """The block with `visit` applied to every outermost expression."""
+    return tuple(_map(stmt, visit) for stmt in block)
+
+
+def _map(stmt: Stmt, visit: Rewrite) -> Stmt:
+    return map_statement(stmt, visit, lambda block: map_expressions(block, visit))
+
+
+def map_statement(stmt: Stmt, visit: Rewrite, block: Callable[[Block], Block]) -> Stmt:
+    """The statement with `visit` applied to its own outermost expressions and `block` to its blocks."""
+    stmt = visit_operands(stmt, visit)
+    match stmt:
+        case If():
+            merges = tuple(replace(m, then=visit(m.then), otherwise=visit(m.otherwise)) for m in stmt.merges)
+            return replace(stmt, then=block(stmt.then), otherwise=block(stmt.otherwise), merges=merges)
+        case For():
+            return replace(stmt, body=block(stmt.body), carried=_nexts(stmt.carried, visit))
+        case While():
+            header, body = block(stmt.header), block(stmt.body)
+            return replace(stmt, header=header, condition=visit(stmt.condition), body=body, carried=_nexts(stmt.carried, visit))
+    return stmt
+
+
+def _nexts(carried: tuple[Carried, ...], visit: Rewrite) -> tuple[Carried, ...]:
+    return tuple(replace(c, next=visit(c.next)) for c in carried)
+
 
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _X = LaunchIndex(GLOBAL, "x")
@@ -246,3 +362,45 @@ def _is_of_row(expr: Expr, kernel: Kernel) -> bool:
         not isinstance(e, Call) and (not isinstance(e, LaunchIndex) or e.name in known or (e.name == GLOBAL and e.axis != "x"))
         for e in walk(expr)
     )
+
+
+_USUAL = 16  # iterations of a loop of which nothing is known before the launch
+
+
+def iterations(kernel: Kernel) -> Expr | None:
+    """About how many iterations a thread makes in all its loops, in terms of the kernel's scalar parameters and the launch's extents; None
+    if there are no loops. What stands behind a branch counts."""
+    task = _Iterations(kernel)
+    found = task.block(kernel.body)
+    return None if b.is_const(found, 0) else found
+
+
+class _Iterations:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.values = single_values(kernel)
+
+    def block(self, block: Block) -> Expr:
+        total: Expr = b.const(0, F64)
+        for stmt in block:
+            inner: Expr = b.const(0, F64)
+            for nested, _ in blocks(stmt):
+                inner = b.add(inner, self.block(nested))
+            if isinstance(stmt, For | While):
+                inner = b.mul(self.trips(stmt), b.add(b.const(1, F64), inner))
+            total = b.add(total, inner)
+        return total
+
+    def trips(self, loop: For | While) -> Expr:
+        """How often a loop is run."""
+        usual = b.const(_USUAL, F64)
+        if isinstance(loop, While) or not isinstance(loop.step, Constant):
+            return usual
+        start, stop = (substitute(e, self.values) for e in (loop.start, loop.stop))
+        if not (is_uniform(start, self.kernel) and is_uniform(stop, self.kernel)):
+            return usual
+        first, last = (start, stop) if loop.step.value > 0 else (stop, start)
+        if isinstance(first, Constant) and isinstance(last, Constant):
+            return b.const(max(0.0, (last.value - first.value) / abs(loop.step.value)), F64)
+        span = b.sub(b.cast(last, F64), b.cast(first, F64))
+        return Select(b.compare("<", first, last), b.mul(span, b.const(1 / abs(loop.step.value), F64)), b.const(0, F64))

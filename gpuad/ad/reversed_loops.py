@@ -1,0 +1,134 @@
+"""Loops of the reverse sweep written as plain ones: in the primal's order where iterations commute, and without the loop where only one
+iteration does anything.
+
+Iterations commute if none reads what another writes: sums into shadows, values of each iteration's own element. Then the primal's header
+serves; it needs no division for the trip count and reads memory in ascending order (`reorder`). `for (k...) if (k == at) ...` becomes its
+body for k = at (`direct`), after the proofs about the launch, which understand the loop.
+
+Assumes and guarantees: valid IR with unique definitions; for `direct` every accumulation decided. Sums are formed in another order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..analysis.index_polynomials import Polynomial, atoms, constant, definitions, occurs, polynomial, split, strides
+from ..analysis.to_be_recorded import bound_in
+from ..ir import build as b
+from ..ir import nodes as ir
+from ..ir.nodes import Assign, Binary, Block, Constant, Expr, For, If, Let, Merge, Stmt, Var, variables
+from ..ir.rewrite import expressions, map_blocks, substitute, substituted, walk_stmts
+from ..ir.types import BOOL
+
+
+def reorder(body: ir.Block) -> ir.Block:
+    """The body with every backward loop that may run forward turned round."""
+    lets = definitions(body)
+    return tuple(_stmt(s, lets) for s in body)
+
+
+def _stmt(stmt: ir.Stmt, lets: dict[ir.Var, ir.Expr]) -> ir.Stmt:
+    if isinstance(stmt, ir.For) and stmt.backward and _commutes(stmt, lets):
+        stmt = replace(stmt, backward=False)
+    return map_blocks(stmt, lambda block: tuple(_stmt(s, lets) for s in block))
+
+
+def _commutes(loop: ir.For, lets: dict[ir.Var, ir.Expr]) -> bool:
+    inside = tuple(walk_stmts(loop.body))
+    if any(isinstance(s, ir.Push | ir.Pop | ir.Assign | ir.Atomic | ir.Barrier | ir.Shuffle) for s in inside):
+        return False
+    if not all(_is_sum(c, loop, inside) for c in loop.carried):
+        return False
+    return all(_separate(loop, buffer, inside, lets) for buffer in _written(inside))
+
+
+def _is_sum(carried: ir.Carried, loop: ir.For, inside: tuple[ir.Stmt, ...]) -> bool:
+    """Whether the carried value only collects: nothing else looks at it, not what another one will be either, and it is one of the addends
+    of its own next value."""
+    elsewhere = [*(e for s in inside for e in expressions(s)), *(c.next for c in loop.carried if c is not carried)]
+    looked_at = any(v == carried.var for e in elsewhere for v in ir.variables(e))
+    return not looked_at and carried.var.type.is_float and _adds_once(carried.next, carried.var)
+
+
+def _adds_once(expr: ir.Expr, var: ir.Var) -> bool:
+    if expr == var:
+        return True
+    if not isinstance(expr, ir.Binary) or expr.op not in "+-":
+        return False
+    left = sum(1 for v in ir.variables(expr.left) if v == var)
+    right = sum(1 for v in ir.variables(expr.right) if v == var)
+    if left + right != 1:
+        return False
+    return _adds_once(expr.left, var) if left else expr.op == "+" and _adds_once(expr.right, var)
+
+
+def _written(inside: tuple[ir.Stmt, ...]) -> set[ir.Buffer]:
+    return {s.buffer for s in inside if isinstance(s, ir.Store | ir.Accumulate | ir.Take)}
+
+
+def _separate(loop: ir.For, buffer: ir.Buffer, inside: tuple[ir.Stmt, ...], lets: dict[ir.Var, ir.Expr]) -> bool:
+    """Whether iterations only add to the buffer, or each touches an element of its own."""
+    touches = [s for s in inside if isinstance(s, ir.Load | ir.Store | ir.Accumulate | ir.Take) and s.buffer == buffer]
+    if all(isinstance(s, ir.Accumulate) for s in touches):
+        return True
+    forms = [polynomial(s.index, lets) for s in touches]
+    return all(f == forms[0] for f in forms) and _moves(forms[0], loop)
+
+
+def _moves(form: Polynomial, loop: ir.For) -> bool:
+    parts = split(form, loop.var)
+    slope = constant(parts[0]) if parts is not None else None
+    if slope is None or not strides(slope):
+        return False
+    varying = bound_in(loop) - {loop.var}
+    return not any(occurs(a, v) for a in atoms(form) for v in varying)
+
+
+def direct(block: Block) -> Block:
+    """The block without such loops."""
+    return tuple(_straightened(map_blocks(stmt, direct)) for stmt in block)
+
+
+def _straightened(stmt: Stmt) -> Stmt:
+    inner = stmt.body[0] if isinstance(stmt, For) and len(stmt.body) == 1 else None
+    if not isinstance(stmt, For) or not isinstance(inner, If) or not isinstance(stmt.step, Constant) or inner.otherwise:
+        return stmt
+    at, more = _iteration(inner.condition, stmt)
+    merges = {m.var: m for m in inner.merges}
+    idle = all(isinstance(c.next, Var) and c.next in merges and merges[c.next].otherwise == c.var for c in stmt.carried)
+    changed = {s.var for s in walk_stmts(inner.then) if isinstance(s, Assign)}
+    if at is None or not idle or not changed.isdisjoint(variables(inner.condition)):
+        return stmt
+    values = {v: e for v, e in ((stmt.var, at), *((c.var, c.init) for c in stmt.carried))}
+    lets = tuple(Let(v, e) for v, e in values.items() if not isinstance(e, Var | Constant))
+    values = {v: e for v, e in values.items() if isinstance(e, Var | Constant)}
+    ends = tuple(
+        Merge(c.result, substitute(merges[c.next].then, values), c.init)
+        for c in stmt.carried
+        if c.result is not None and isinstance(c.next, Var)
+    )
+    condition = b.both(more, _reached(at, stmt, int(stmt.step.value)))
+    assert condition is not None
+    return replace(inner, condition=condition, then=(*lets, *(substituted(s, values) for s in inner.then)), merges=ends)
+
+
+def _iteration(condition: Expr, loop: For) -> tuple[Expr | None, Expr | None]:
+    """The number that the loop's variable has to be for the condition to hold, and what else has to hold."""
+    bound = {loop.var, *(c.var for c in loop.carried)}
+    match condition:
+        case Binary(op="==", left=left, right=right) if left == loop.var and bound.isdisjoint(variables(right)):
+            return right, None
+        case Binary(op="&&", left=more, right=right) if bound.isdisjoint(variables(more)):
+            at, other = _iteration(right, loop)
+            return at, b.both(more, other)
+    return None, None
+
+
+def _reached(at: Expr, loop: For, step: int) -> Expr:
+    """Whether the loop's variable comes by a number."""
+    first, last = (">=", "<") if step > 0 else ("<=", ">")
+    inside = Binary("&&", b.compare(first, at, loop.start), b.compare(last, at, loop.stop), BOOL)
+    if abs(step) == 1:
+        return inside
+    rest = Binary("%", Binary("-", at, loop.start, at.type), Constant(abs(step), at.type), at.type)
+    return Binary("&&", inside, b.compare("==", rest, Constant(0, at.type)), BOOL)
