@@ -14,8 +14,8 @@ from ptx.module import Loaded
 from gpuad.accumulate.shared_memory_spill import Spilled, spilled
 from gpuad.codegen.cuda import cuda_source
 from gpuad.ir.dtypes import dtype_of
-from gpuad.ir.nodes import Binary, Buffer, Cast, Constant, Kernel
-from gpuad.ir.rewrite import expressions, walk, walk_stmts
+from gpuad.ir.nodes import Binary, Buffer, Cast, Constant, Kernel, walk
+from gpuad.ir.rewrite import expressions, walk_stmts
 from gpuad.ir.shared import OWN_BYTES, dynamic_bytes
 from gpuad.runtime.base import Argument, Dim3, Memory
 from gpuad.runtime.reference import Reference
