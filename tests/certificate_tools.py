@@ -237,18 +237,18 @@ def faulty(launch: Launch, name: str) -> Iterator[Launch]:
             if made != launch.made:
                 yield replace(launch, made=made)
             continue
-        for place in range(_places(run.body, FAULTS[name])):
-            body = _edited(run.body, FAULTS[name], [place])
+        for place in range(places(run.body, FAULTS[name])):
+            body = edited(run.body, FAULTS[name], [place])
             yield replace(launch, made=(*launch.made[:number], replace(run, body=body), *launch.made[number + 1 :]))
 
 
-def _places(block: Block, edit: Edit) -> int:
+def places(block: Block, edit: Edit) -> int:
     left = [1 << 30]
-    _edited(block, edit, left)
+    edited(block, edit, left)
     return (1 << 30) - left[0]
 
 
-def _edited(block: Block, edit: Edit, left: list[int]) -> Block:
+def edited(block: Block, edit: Edit, left: list[int]) -> Block:
     out: list[Stmt] = []
     for stmt in block:
         found = edit(stmt)
@@ -257,8 +257,8 @@ def _edited(block: Block, edit: Edit, left: list[int]) -> Block:
             if left[0] == -1:
                 out += found
                 continue
-        out.append(map_blocks(stmt, lambda inner: _edited(inner, edit, left)))
+        out.append(map_blocks(stmt, lambda inner: edited(inner, edit, left)))
     return tuple(out)
 
 
-__all__ = ["FAULTS", "LAUNCHES", "Launch", "faulty", "launch_of"]
+__all__ = ["FAULTS", "LAUNCHES", "Launch", "edited", "faulty", "launch_of", "places"]

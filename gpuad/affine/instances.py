@@ -141,7 +141,7 @@ class Instances:
 
     def effects(self, body: Block, shape: Shape) -> list[Effect]:
         """The accesses of a kernel's body."""
-        walk = _Walk(self, shape)
+        walk = Walk(self, shape)
         walk.block(body)
         return walk.found
 
@@ -150,7 +150,7 @@ class Instances:
         return _Substitution(self.graph, mapping).node(node)
 
 
-class _Walk:
+class Walk:
     """Goes through a body in order."""
 
     def __init__(self, instances: Instances, shape: Shape) -> None:

@@ -305,14 +305,14 @@ def summands(index: Node) -> tuple[dict[Node, int], int]:
         if node.is_constant:
             constant += factor * node.low
             continue
-        parts = _parts(node)
+        parts = exact_parts(node)
         waiting += [(part, factor * by) for part, by in parts]
         if not parts:
             terms[node] = terms.get(node, 0) + factor
     return terms, constant
 
 
-def _parts(node: Node) -> list[tuple[Node, int]]:
+def exact_parts(node: Node) -> list[tuple[Node, int]]:
     """What a node is the exact sum of; nothing if it is no sum."""
     if node.op not in ("+", "-", "*", "cast") or not all(isinstance(a, Node) for a in node.args):
         return []

@@ -24,8 +24,10 @@ from ..codegen.cpu.source import is_flat
 from ..ir.nodes import Buffer, Constant, Expr, Kernel, Var
 from ..ir.types import I64, Scalar
 from ..ir.verify import verify
+from ..pipeline.certificates import certifying
 from ..pipeline.proof_checks import wanted
 from ..runtime.base import Memory
+from .certified import Independent, is_certified
 from .chained_kernel import Part, chained
 from .link import STATEMENTS, Link, Where, facts, where_of
 from .recheck import check_joined
@@ -54,7 +56,7 @@ def one_after_the_other(links: Sequence[Link], on_cpu: bool, made: dict[int, Ker
 def _length(links: Sequence[Link], on_cpu: bool) -> int:
     """How many of the launches, from the first on, are proved to be the same thread by thread, and worth it."""
     first, guard = links[0], links[0].guard()
-    window = Window(Numbers(first.grid, first.block, {}))
+    window = Independent(first) if certifying() else Window(Numbers(first.grid, first.block, {}))
     statements = calls = 0
     for count, link in enumerate(links):
         cost = link.cost()
@@ -83,8 +85,11 @@ def _joined(links: Sequence[Link], on_cpu: bool, made: dict[int, Kernel]) -> Lin
         return None
     made[id(kernel)] = kernel
     joined = Link(kernel, *links[0].geometry, [*plan.memories, *plan.values])
+    key = plan.key(), joined.geometry, tuple(map(str, plan.values))
+    if certifying() and not is_certified(links, joined, key):
+        return None
     if wanted():
-        facts.get((plan.key(), joined.geometry, tuple(map(str, plan.values))), lambda: check_joined(links, joined))
+        facts.get(key, lambda: check_joined(links, joined))
     return joined
 
 

@@ -20,8 +20,10 @@ from ..ir.types import Space
 from ..ir.verify import verify
 from ..pipeline.adjoint import Adjoint
 from ..pipeline.calls import Call, plain_allowed
+from ..pipeline.certificates import certifying
 from ..pipeline.pattern import Parameter
 from ..pipeline.schedule import Stage
+from .certified import Pointers, is_forward_and_reverse, is_keeping
 from .forward_reverse_kernel import fused, preceded
 
 
@@ -31,6 +33,7 @@ class Fused:
 
     kernel: Kernel
     parameters: tuple[Parameter, ...]
+    reverse_first: bool
 
 
 def fusing(primal: Kernel, adjoint: Adjoint, call: Call, stages: Sequence[Stage]) -> Fused | None:
@@ -40,7 +43,16 @@ def fusing(primal: Kernel, adjoint: Adjoint, call: Call, stages: Sequence[Stage]
         return None
     stage = stages[0]
     found: Fused | None = adjoint.facts.get(("fused", stage, call.key), lambda: _fused(primal, adjoint, call, stage))
-    return found
+    if found is None or not certifying():
+        return found
+    pointers = Pointers(call, stage.parameters, primal)
+    key = "certified", stage, call.key, pointers.key
+    return found if adjoint.facts.get(key, lambda: _is_certified(found, pointers, primal, stage)) else None
+
+
+def _is_certified(found: Fused, pointers: Pointers, primal: Kernel, stage: Stage) -> bool:
+    text = (1, 0) if found.reverse_first else (0, 1)
+    return is_forward_and_reverse(pointers, primal, stage.kernel, stage.parameters, found.kernel, text)
 
 
 def _fused(primal: Kernel, adjoint: Adjoint, call: Call, stage: Stage) -> Fused | None:
@@ -67,12 +79,22 @@ def _fused(primal: Kernel, adjoint: Adjoint, call: Call, stage: Stage) -> Fused 
     if call.bound.library != "cupy" and (is_flat(primal) or is_flat(stage.kernel)) and not is_flat(kernel):
         return None  # on a CPU a grid-stride loop is one over all elements, and two of them in one kernel are not
     verify(kernel)
-    return Fused(kernel, parameters)
+    return Fused(kernel, parameters, not after)
 
 
-def keeping(primal: Kernel, extraction: Kernel, saved: Sequence[Buffer], call: Call) -> Kernel | None:
+def keeping(adjoint: Adjoint, primal: Kernel, extraction: Kernel, saved: Sequence[Buffer], call: Call) -> Kernel | None:
     """A launch that also does what the `extraction` would do after it: it reads memory that the launch leaves alone, and writes memory of
     its own, to `saved`. None where that is not so, or better done apart."""
+    made = "keeping", id(primal), call.bound.library
+    found: Kernel | None = adjoint.facts.get(made, lambda: (primal, _keeping(primal, extraction, saved, call)))[1]
+    if found is None or not certifying():
+        return found
+    pointers = Pointers(call, (), primal)
+    key = "certified", id(primal), call.key, pointers.key
+    return found if adjoint.facts.get(key, lambda: is_keeping(pointers, primal, extraction, found)) else None
+
+
+def _keeping(primal: Kernel, extraction: Kernel, saved: Sequence[Buffer], call: Call) -> Kernel | None:
     own = {*primal.params, *saved}
     if any(p not in own for p in extraction.params) or _waits(primal.body) or any(isinstance(s, Tell) for s in walk_stmts(primal.body)):
         return None

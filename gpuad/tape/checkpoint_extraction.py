@@ -98,8 +98,4 @@ def _both(operation: Launched, launch: Prepared, extraction: Extraction) -> Prep
 
 
 def _kernel(operation: Launched, primal: Kernel, cut: Cutting) -> Kernel | None:
-    call = operation.call
-    key = "keeping", id(primal), call.bound.library
-    found = cut.adjoint.facts.get(key, lambda: (primal, fusion.keeping(primal, cut.extraction, cut.saved, call)))
-    kernel: Kernel | None = found[1]
-    return kernel
+    return fusion.keeping(cut.adjoint, primal, cut.extraction, cut.saved, operation.call)

@@ -432,9 +432,15 @@ def test_halves_are_rounded_on_the_way() -> None:
     assert len(launches(graph, "forward")) == 1 and results[0] == results[1]
 
 
+def everything_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuad.fusion.window.Window.takes", lambda *_: True)
+    monkeypatch.setattr("gpuad.fusion.certified.Independent.takes", lambda *_: True)
+    monkeypatch.setattr("gpuad.fusion.chain.is_certified", lambda *_: True)
+
+
 @pytest.mark.parametrize("name", ["another thread reads what was written", "another thread overwrites what was read", "overlapping views"])
 def test_without_the_proof_it_would_be_wrong(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuad.fusion.window.Window.takes", lambda *_: True)
+    everything_proved(monkeypatch)
     with running("reference"), pytest.raises(RaceError):
         both(APART[name], lambda a, _: {a["x"]: 1.0})
 
@@ -444,7 +450,7 @@ def test_a_wrong_proof_is_found_by_running_it(executor: str, monkeypatch: pytest
     monkeypatch.setenv("GPUAD_CHECK", "1")
     with running(executor):
         both(TOGETHER["a branch"], lambda a, _: {a["x"]: 1.0})
-        monkeypatch.setattr("gpuad.fusion.window.Window.takes", lambda *_: True)
+        everything_proved(monkeypatch)
         with pytest.raises(LaunchError, match="GPUAD_CHECK: `square_to_behind_2`: two threads meet"):
             both(APART["another thread reads what was written"], lambda a, _: {a["x"]: 1.0})
 
