@@ -85,12 +85,12 @@ def _fused(primal: Kernel, adjoint: Adjoint, call: Call, stage: Stage) -> Fused 
 def keeping(adjoint: Adjoint, primal: Kernel, extraction: Kernel, saved: Sequence[Buffer], call: Call) -> Kernel | None:
     """A launch that also does what the `extraction` would do after it: it reads memory that the launch leaves alone, and writes memory of
     its own, to `saved`. None where that is not so, or better done apart."""
-    made = "keeping", id(primal), call.bound.library
-    found: Kernel | None = adjoint.facts.get(made, lambda: (primal, _keeping(primal, extraction, saved, call)))[1]
+    made = "keeping", id(primal), id(extraction), call.bound.library
+    found: Kernel | None = adjoint.facts.get(made, lambda: (_keeping(primal, extraction, saved, call), primal, extraction))[0]
     if found is None or not certifying():
         return found
     pointers = Pointers(call, (), primal)
-    key = "certified", id(primal), call.key, pointers.key
+    key = "certified", *made, call.key, pointers.key
     return found if adjoint.facts.get(key, lambda: is_keeping(pointers, primal, extraction, found)) else None
 
 

@@ -388,20 +388,20 @@ def test_what_the_launch_overwrites_itself_is_read_by_a_launch_of_its_own() -> N
     """The premise: no thread of the launch writes what is read."""
     p = pairs()
     primal, cut, call = extraction_of("relax", p["v"], p["w"], 0.3)
-    kernel = fusion.keeping(primal, cut.extraction, cut.saved, call)
+    kernel = fusion.keeping(cut.adjoint, primal, cut.extraction, cut.saved, call)
     assert kernel is not None
     assert kernel.params == (*primal.params, *cut.saved)
     primal, cut, call = extraction_of("in_place", p["v"], 0.3)
-    assert fusion.keeping(primal, cut.extraction, cut.saved, call) is None
+    assert fusion.keeping(cut.adjoint, primal, cut.extraction, cut.saved, call) is None
     primal, cut, call = extraction_of("relax", p["v"], p["w"], 0.3)
     f, g, *others = primal.params
     turned = replace(primal, params=(f, g, *others), body=_on_memory(cut.extraction.body, {f: g}))  # reads what is written
-    assert fusion.keeping(primal, replace(turned, params=cut.extraction.params), cut.saved, call) is None
+    assert fusion.keeping(cut.adjoint, primal, replace(turned, params=cut.extraction.params), cut.saved, call) is None
 
 
 @pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
 def test_the_launch_with_its_values_compiles_under_nvrtc() -> None:
     primal, cut, call = extraction_of("relax", *(pairs()[name] for name in "vw"), 0.3)
-    kernel = fusion.keeping(primal, cut.extraction, cut.saved, call)
+    kernel = fusion.keeping(cut.adjoint, primal, cut.extraction, cut.saved, call)
     assert kernel is not None
     assert nvrtc.resources(nvrtc.compile_cuda(cuda_source([kernel])))["relax_keep"].registers > 0
