@@ -7,7 +7,7 @@ condition is, and what a loop carries if the number of its iterations is; both a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 
 from ..ir.nodes import Barrier, Block, Expr, For, If, Kernel, LaunchIndex, Let, Load, Stmt, Var, While, walk
 from ..ir.rewrite import blocks, bound, defined, walk_stmts
@@ -25,14 +25,14 @@ def uniform(kernel: Kernel) -> frozenset[Var]:
     return frozenset(v for s in walk_stmts(kernel.body) for v in bound(s) if v not in varying) | frozenset(kernel.scalars)
 
 
-def common(kernel: Kernel, repeats: Callable[[Load], bool]) -> set[Var]:
-    """The Vars that have one value in all threads of the launch and all iterations: what is made of scalar parameters, and of loads at such
-    an index that `repeats` says give one value."""
+def common(kernel: Kernel, *, private_arrays: bool) -> set[Var]:
+    """The Vars with one value in all threads of the launch and all iterations: computed from scalar parameters, or loaded at such an index
+    from memory of the launch; with `private_arrays` from arrays of a thread or a block too, of which each has its own."""
     found: set[Var] = set(kernel.scalars)
     for stmt in walk_stmts(kernel.body):
         if isinstance(stmt, Let) and is_common(stmt.value, found):
             found.add(stmt.var)
-        if isinstance(stmt, Load) and repeats(stmt) and is_common(stmt.index, found):
+        if isinstance(stmt, Load) and (private_arrays or stmt.buffer.length is None) and is_common(stmt.index, found):
             found.add(stmt.var)
     return found
 

@@ -57,7 +57,7 @@ Write: TypeAlias = "ir.Store | ir.Accumulate | ir.Atomic"
 def contested(kernel: ir.Kernel, buffers: Collection[ir.Buffer]) -> tuple[Write, ...]:
     """The stores to `buffers` that may give different values for different threads: all to a buffer, unless each gives the one same value.
     An addition that is not atomic is one of them, and so is an exchange: whose value stays is not on record."""
-    uniform = _uniform(kernel)
+    uniform = common(kernel, private_arrays=False)
     found: list[Write] = []
     for buffer in buffers:
         writes = [s for s in walk_stmts(kernel.body) if is_plain_write(s) and s.buffer == buffer]
@@ -207,7 +207,7 @@ class _Signatures:
     """What the values of a kernel's stores are made of, as 64-bit numbers."""
 
     def __init__(self, kernel: ir.Kernel) -> None:
-        self.uniform = _uniform(kernel)
+        self.uniform = common(kernel, private_arrays=False)
         self.lets = {s.var: s.value for s in walk_stmts(kernel.body) if isinstance(s, ir.Let)}
         self.loads = {s.var: s for s in walk_stmts(kernel.body) if isinstance(s, ir.Load)}
         self.numbers = {x: i + 1 for i, x in enumerate(kernel.buffers)}
@@ -282,8 +282,3 @@ _MIX = 0x1E3779B97F4A7C15  # any large odd number
 def hash_of(expr: ir.Expr) -> int:
     """A number for the expression's text, the same in every process."""
     return zlib.crc32(repr(expr).encode())
-
-
-def _uniform(kernel: ir.Kernel) -> set[ir.Var]:
-    """Variables that have one value in all threads of the launch and all iterations."""
-    return common(kernel, lambda load: load.buffer.length is None)  # an array of a thread's or a block's own holds others in each
