@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .api import BoundLaunch, Family, Kernel, Past, Planned, Words, offer, on_stream
+from .api import BoundLaunch, CallKey, Family, Kernel, Past, Planned, offer, on_stream
 from .api.explain import AdjointText
 from .arguments.annotations import Active, BatchDuplicated, Const, Duplicated, as_array
 from .errors import LaunchError, UnsupportedError
@@ -71,7 +71,7 @@ class JitKernel(Family):
         else:
             plan.kernel.launch(plan)
 
-    def words(self, what: str, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Words | None:
+    def words(self, what: str, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> CallKey | None:
         """A call by its arguments and geometry."""
         call = self._complete(grid, block, args, shared_mem, stream)
         return call.words(what) if call is not None else None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 
-class Facts:
+class Memo:
     """Keeps what was proved about launches, by their numbers; forgets all when there are too many."""
 
     def __init__(self, most: int = 4096) -> None:

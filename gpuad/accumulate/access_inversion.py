@@ -23,7 +23,7 @@ from ..ir import nodes as ir
 from ..ir.names import Names
 from ..ir.rewrite import blocks, expressions, touches, walk_stmts
 from ..ir.types import F32, F64, I32, I64, U32, Scalar
-from ..optimize.piecewise_affine import Edges, Piece, TooMany, divided, written
+from ..optimize.piecewise_affine import Piece, PiecewiseAffine, TooMany, divided, written
 
 Shift: TypeAlias = "tuple[ir.Expr, ir.Expr, ir.Expr]"
 Slopes: TypeAlias = "tuple[Polynomial, Polynomial, Polynomial]"
@@ -105,7 +105,7 @@ class _Ahead:
     rest: tuple[tuple[tuple[ir.Expr, ...], int], ...]
 
 
-class Shifts:
+class AccessInversion:
     """Looks for the shifts between the indices of a shadow's accumulations."""
 
     def __init__(self, body: ir.Block, sender: tuple[ir.Var, ir.Var, ir.Var], scalars: frozenset[ir.Var], names: Names) -> None:
@@ -115,7 +115,7 @@ class Shifts:
         self.names = names
         self.lets = definitions(body)
         self.bools = {s.var: s.value for s in walk_stmts(body) if isinstance(s, ir.Let) and s.var.type.kind == "bool"}
-        self.edges = Edges(self.lets, sender, scalars, names)
+        self.edges = PiecewiseAffine(self.lets, sender, scalars, names)
         self.adds = {id(a.stmt): a for a in _adds(body)}
         self.used = tuple(v for v in sender if _occurs(body, v))
 

@@ -19,7 +19,7 @@ from ..ir.names import Names
 from ..ir.nodes import Accumulate, Assign, Block, Buffer, Constant, Expr, For, How, If, Let, Stmt, Var, While, variables, walk
 from ..ir.rewrite import blocks, defined, expressions, map_blocks, spelled, walk_stmts
 from ..ir.types import F32, F64
-from ..optimize.dead_code import prune
+from ..optimize.dead_code import eliminate_dead_code
 from ..optimize.simplify import simplify
 from .gather import is_movable, only
 
@@ -56,7 +56,7 @@ def block_sums(body: Block, shadows: Collection[Buffer], params: Collection[Var 
         nest[1][id(stmt)] = replace(stmt, index=index)
     found = []
     for loops, kept in nests.values():
-        block = prune(only(body, {where: (stmt,) for where, stmt in kept.items()}, [loop.var for loop in loops]))
+        block = eliminate_dead_code(only(body, {where: (stmt,) for where, stmt in kept.items()}, [loop.var for loop in loops]))
         if _is_good(block, loops):
             found.append((loops, block, kept))
     if not found:

@@ -54,19 +54,19 @@ from ..ir.nodes import (
 )
 from ..ir.rewrite import blocks, defined, expressions, map_blocks, map_expr, map_stmt_exprs, substitute, walk_stmts
 from ..ir.types import BOOL, I32, Scalar
-from ..optimize.bound_comparisons import Tidied, conjuncts
-from ..optimize.common_subexpressions import flattened, folded, shared
-from ..optimize.control_flow_merging import joined
-from ..optimize.cyclic_distribution import dealt
-from ..optimize.dead_code import prune
-from ..optimize.factoring import rearranged
+from ..optimize.bound_comparisons import SimplifiedBounds, conjuncts
+from ..optimize.common_subexpressions import eliminate_common_subexpressions, flattened, folded
+from ..optimize.control_flow_merging import merge_control_flow
+from ..optimize.cyclic_distribution import distribute_cyclically
+from ..optimize.dead_code import eliminate_dead_code
+from ..optimize.factoring import factor_linear_values
 from ..optimize.piecewise_affine import cancelled, written
 from ..optimize.simplify import simplify
-from ..optimize.sums import direct
-from ..optimize.tables import making, without_tables
-from ..optimize.thread_indices import AXES, Geometry, assigned, globally
-from ..optimize.unique import unique
-from .access_inversion import Found, Move, Shifts, Target, sum_type
+from ..optimize.sums import accumulate_directly
+from ..optimize.tables import inline_constant_tables, making
+from ..optimize.thread_indices import AXES, Geometry, assigned, canonicalise_thread_indices
+from ..optimize.unique import make_unique
+from .access_inversion import AccessInversion, Found, Move, Target, sum_type
 
 _FORBIDDEN = (Alloc, Atomic, Barrier, Pop, Push, Shuffle)
 
@@ -149,20 +149,20 @@ def gather(
 ) -> Gather | None:
     """The accumulations into those of the shadows that can be gathered, or None if there are none; what a launch has to prove is left to
     it. Of each shadow: which of several ways to see its accumulations (`Shifts.of`). `threads`: what `body` calls the number of threads."""
-    tables, body = without_tables(_without_sums(body))
+    tables, body = inline_constant_tables(_without_sums(body))
     if not is_movable(body):
         return None
     indices = {axis: names.var(axis, I32) for axis in AXES}
     threads = threads or threads_of(names)
     numbers = dict(zip(AXES, threads, strict=True))
-    written, geometry = globally(body, indices, numbers)
+    written, geometry = canonicalise_thread_indices(body, indices, numbers)
     scalars = frozenset(p for p in params if isinstance(p, Var))
-    written, indices, iterations = dealt(written, indices, numbers, scalars, names)
+    written, indices, iterations = distribute_cyclically(written, indices, numbers, scalars, names)
     named = _chosen(written)
     x, y, z = (names.var(_name_of(named, v), I32) for v in indices.values())
     sender = x, y, z
     whole = _renamed(named, dict(zip(indices.values(), sender, strict=True)))
-    finder = Shifts(whole, sender, scalars | {*threads}, names)
+    finder = AccessInversion(whole, sender, scalars | {*threads}, names)
     found = {buffer: shifts for buffer, rank in shadows.items() if (shifts := finder.of(buffer, rank)) is not None}
     loops = {v: loop for shadow in found.values() for v, loop in shadow.loops.items()}
     slices = _slices(whole, found)
@@ -195,7 +195,7 @@ def _without_sums(body: Block) -> Block:
     """The body without what is added to numbers of all threads, which is no business of others."""
     sums = {s.buffer for s in walk_stmts(body) if isinstance(s, Accumulate) and s.how is How.REDUCED}
     sums -= {getattr(s, "buffer", None) for s in walk_stmts(body) if not isinstance(s, Accumulate)}
-    return prune(_but(body, sums)) if sums else body
+    return eliminate_dead_code(_but(body, sums)) if sums else body
 
 
 def threads_of(names: Names) -> Three:
@@ -239,7 +239,7 @@ def _slices(body: Block, found: Mapping[Buffer, Found]) -> tuple[Slice, ...]:
                 group = groups.setdefault(sent.move, {})
                 group[where] = (*group.get(where, ()), *_guarded(sent.condition, sent.lane, sent.index))
     order = sorted(groups, key=lambda m: not m.is_straight)
-    return tuple(Slice(move, prune(_straightened(only(body, groups[move], move.loops), dict(move.bends)))) for move in order)
+    return tuple(Slice(move, eliminate_dead_code(_straightened(only(body, groups[move], move.loops), dict(move.bends)))) for move in order)
 
 
 def _straightened(block: Block, bends: Mapping[Expr, Expr]) -> Block:
@@ -301,7 +301,7 @@ def _surplus(body: Block, found: Mapping[Buffer, Found]) -> Block:
     for buffer, shadow in found.items():
         for where, pieces in shadow.surplus.items():
             kept[where] = tuple(s for p in pieces for s in _guarded(b.every(p.conditions), buffer, b.zero(I32)))
-    return prune(only(body, kept, ()))
+    return eliminate_dead_code(only(body, kept, ()))
 
 
 def only(block: Block, kept: Mapping[int, Block], opened: Collection[Var]) -> Block:
@@ -354,9 +354,9 @@ def _is_good(piece: Slice, loops: Mapping[Var, For]) -> bool:
 def rest(body: Block, gathered: Collection[Buffer], plain: Collection[Buffer], left: Collection[Buffer], first_own: int) -> Block:
     """What of the adjoint is left to a second launch: all but the accumulations that are gathered. What is only taken to be cleared is
     stored to; not even that if it is in `left`."""
-    kept = prune(_but(body, gathered))
+    kept = eliminate_dead_code(_but(body, gathered))
     used = {v for s in walk_stmts(kept) for e in expressions(s) for v in variables(e)}
-    return simplify(prune(_cleared(kept, used, plain, left)), first_own)
+    return simplify(eliminate_dead_code(_cleared(kept, used, plain, left)), first_own)
 
 
 def _but(block: Block, gathered: Collection[Buffer]) -> Block:
@@ -411,7 +411,7 @@ def questions(gathered: Gather, piece: Slice, asked: Asked) -> list[Expr]:
     return terms + ([piece.move.condition] if piece.move.condition is not None else [])
 
 
-def placed(gathered: Gather, piece: Slice, sides: Sides, tidied: Tidied | None = None) -> Block:
+def placed(gathered: Gather, piece: Slice, sides: Sides, tidied: SimplifiedBounds | None = None) -> Block:
     """A slice in terms of the collecting thread's index: loops over the digits that are not solved, and questions as far outside as they
     can be asked."""
     asked = sides.asked[next(k for k, s in enumerate(gathered.slices) if s is piece)]
@@ -420,7 +420,7 @@ def placed(gathered: Gather, piece: Slice, sides: Sides, tidied: Tidied | None =
     mapping = _solution(gathered, piece.move)
     tidied = tidied or tidying(gathered, sides)
     terms = [t for e in questions(gathered, piece, asked) for t in conjuncts(tidied.condition(_placed(e, mapping)))]
-    block = tidied.block(prune(_inlined(_replaced(piece.block, mapping))))
+    block = tidied.block(eliminate_dead_code(_inlined(_replaced(piece.block, mapping))))
     loops = [gathered.loops[v] for v in piece.move.loops if v not in piece.move.solved]
     loops += [For(v, b.zero(I32), gathered.threads[gathered.sender.index(v)], b.const(1, I32), ()) for v in piece.move.spread]
     for loop in reversed(loops):
@@ -472,10 +472,10 @@ def _is_short(expr: Expr) -> bool:
     return isinstance(expr, Var | Constant)
 
 
-def tidying(gathered: Gather, sides: Sides) -> Tidied:
+def tidying(gathered: Gather, sides: Sides) -> SimplifiedBounds:
     """What rearranges the questions of a kernel."""
     natural = [own for own, before in zip(gathered.own, sides.before, strict=True) if not before]
-    return Tidied(gathered.own, natural, gathered.scalars)
+    return SimplifiedBounds(gathered.own, natural, gathered.scalars)
 
 
 def _placed(expr: Expr, mapping: Mapping[Var, Expr]) -> Expr:
@@ -539,10 +539,10 @@ def gather_kernel(
         adds = [_added(buffer, places[lane], total) for lane, total in lanes.items()]
         out += _in_box(gathered, buffer, boxed[buffer], stores, adds) if buffer in boxed else adds
     wanted = {v for s in walk_stmts(tuple(out)) for e in expressions(s) for v in variables(e)}
-    body, *_ = unique((*indices(gathered, sides, wanted), *out), names)
+    body, *_ = make_unique((*indices(gathered, sides, wanted), *out), names)
     collecting = frozenset(sums.values())
-    body = simplify(direct(shared(joined(body)), collecting), first_own)
-    body = flattened(simplify(rearranged(body, collecting, names, first_own), first_own))
+    body = simplify(accumulate_directly(eliminate_common_subexpressions(merge_control_flow(body)), collecting), first_own)
+    body = flattened(simplify(factor_linear_values(body, collecting, names, first_own), first_own))
     return (*making(gathered.tables, body), *body), collecting
 
 

@@ -17,7 +17,7 @@ from ..ir import nodes as ir
 from ..ir.names import Names
 from ..ir.rewrite import bound, expressions, map_blocks, walk_stmts
 from ..ir.types import F32, F64, I32
-from ..optimize.dead_code import prune
+from ..optimize.dead_code import eliminate_dead_code
 from ..optimize.thread_indices import AXES, Geometry, assigned
 from .gather import Three, global_index, only, threads_of
 
@@ -25,7 +25,7 @@ MOST = 4  # numbers that a thread keeps
 
 
 @dataclass(frozen=True, eq=False)
-class Partials:
+class Materialisation:
     """The arrays, of an element for each thread; what fills them, and the adjoint that reads them. `threads`: variables for the number of
     the launch's threads along x, y and z; `geometry`: what a launch is taken to be like, so that threads have elements of their own."""
 
@@ -36,7 +36,7 @@ class Partials:
     geometry: Geometry
 
 
-def partials(body: ir.Block, shadows: Collection[ir.Buffer], names: Names) -> Partials | None:
+def materialise(body: ir.Block, shadows: Collection[ir.Buffer], names: Names) -> Materialisation | None:
     """What has to be kept so that collecting for the shadows goes through no sender's loops; None if nothing, or what cannot be kept."""
     wanted = _Wanted(shadows, assigned(body))
     wanted.block(body, ())
@@ -49,10 +49,10 @@ def partials(body: ir.Block, shadows: Collection[ir.Buffer], names: Names) -> Pa
     indices, geometry = _indices(body)
     place = _place(body, indices, threads)
     rewrite = _Rewrite(arrays, place, names)
-    return Partials(
+    return Materialisation(
         tuple(arrays.values()),
-        prune(rewrite.filling(only(body, {}, ()))),
-        prune(rewrite.reading(body)),
+        eliminate_dead_code(rewrite.filling(only(body, {}, ()))),
+        eliminate_dead_code(rewrite.reading(body)),
         threads,
         geometry,
     )

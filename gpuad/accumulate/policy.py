@@ -17,7 +17,7 @@ from ..ir.nodes import Accumulate, Atomic, Block, Buffer, Call, Expr, How, Load,
 from ..ir.rewrite import map_blocks, map_expr, map_stmt_exprs, touches, walk_stmts
 
 
-def accumulate(
+def choose_accumulation(
     body: Block,
     plain: Mapping[Buffer, bool],
     assigned: frozenset[Buffer] = frozenset(),

@@ -22,7 +22,7 @@ from ..ir.rewrite import blocks, bound, defined, heads, map_blocks, spelled, wal
 from ..ir.types import F32, F64, Space
 
 
-def reduced(body: ir.Block, names: Names, *, in_blocks: bool = False) -> ir.Block:
+def reduce_repeated_additions(body: ir.Block, names: Names, *, in_blocks: bool = False) -> ir.Block:
     """The body with sums in registers, and over blocks; `in_blocks`: of elements that are another one for each block, too."""
     sums = _Sums(names, _only_added_to(body), in_blocks)
     inside = sums.uniform(body, _lets(body), _varying(body))

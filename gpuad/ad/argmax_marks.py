@@ -37,14 +37,14 @@ class Mark:
         return self.let.var
 
 
-def winners(kernel: Kernel, facts: Activity, names: Names) -> tuple[Kernel, dict[int, Mark]]:
+def mark_argmax(kernel: Kernel, facts: Activity, names: Names) -> tuple[Kernel, dict[int, Mark]]:
     """The kernel with marks, and the mark of each operation by its id. Assumes: what `analysis.atomic_extrema` refuses does not occur."""
     task = _Marking(facts, names)
     body, _ = task.block(kernel.body)
     return (replace(kernel, body=body) if task.marks else kernel), task.marks
 
 
-def name_operands(kernel: Kernel, names: Names) -> Kernel:
+def name_argmax_operands(kernel: Kernel, names: Names) -> Kernel:
     """Gives a variable to each number that may be kept, so that it is computed once for the operation and for its mark."""
 
     def block(stmts: Block) -> Block:

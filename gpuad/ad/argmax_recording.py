@@ -28,7 +28,7 @@ from ..ir.types import BOOL
 _EFFECTS = (ir.Take, ir.Store, ir.Atomic, ir.Barrier, ir.Shuffle, ir.Assign)
 
 
-def chosen(body: ir.Block, names: Names) -> ir.Block:
+def record_argmax(body: ir.Block, names: Names) -> ir.Block:
     """The body with such stacks replaced."""
     for stack in dict.fromkeys(s.stack for s in walk_stmts(body) if isinstance(s, ir.Push)):
         pair = _pair(body, stack)
@@ -153,7 +153,7 @@ class _Rewrite:
         slice_ = _Slice(self.pair, self.body, self.names)
         made = slice_.of(condition)
         truths = _assumed(condition, True)
-        inside = _settled(tuple(s for s in backward.body if s is not self.pair.pop), truths)
+        inside = _with_known_conditions(tuple(s for s in backward.body if s is not self.pair.pop), truths)
         wanted = {v for s in walk_stmts(inside) for e in expressions(s) for v in ir.variables(e)}
         wanted |= {v for c in backward.carried for v in ir.variables(_known(c.next, truths))}
         popped = [(v, e) for v, e in zip(self.pair.pop.vars, self.pair.push.values, strict=True) if v in wanted]
@@ -268,7 +268,7 @@ class _Null:
 
     def value(self, expr: ir.Expr) -> ir.Expr:
         """The expression with what follows from zeros."""
-        return _told(substitute(expr, self.values), self.truths)
+        return _as_told(substitute(expr, self.values), self.truths)
 
     def run(self, block: ir.Block) -> bool:
         """Goes through a block, to its end; False if it may do something."""
@@ -338,7 +338,7 @@ def _assumed(condition: ir.Expr, truth: bool) -> dict[ir.Expr, bool]:
     return {e: known for e, known in found.items() if not isinstance(e, ir.Constant)}
 
 
-def _told(expr: ir.Expr, truths: Mapping[ir.Expr, bool]) -> ir.Expr:
+def _as_told(expr: ir.Expr, truths: Mapping[ir.Expr, bool]) -> ir.Expr:
     """The expression with what is known put in, and products with zero as zero."""
     return map_expr(expr, lambda e: _folded(ir.Constant(truths[e], BOOL) if e in truths else e))
 
@@ -370,11 +370,11 @@ def _is_zero(expr: ir.Expr) -> bool:
 # --- statements --------------------------------------------------------------------------------------------------------------------------
 
 
-def _settled(block: ir.Block, truths: Mapping[ir.Expr, bool]) -> ir.Block:
+def _with_known_conditions(block: ir.Block, truths: Mapping[ir.Expr, bool]) -> ir.Block:
     """The block under what is known."""
     found: list[ir.Stmt] = []
     for stmt in block:
-        stmt = map_stmt_exprs(map_blocks(stmt, lambda inner: _settled(inner, truths)), lambda e: _known(e, truths))
+        stmt = map_stmt_exprs(map_blocks(stmt, lambda inner: _with_known_conditions(inner, truths)), lambda e: _known(e, truths))
         if isinstance(stmt, ir.If) and isinstance(stmt.condition, ir.Constant):
             truth = bool(stmt.condition.value)
             found += stmt.then if truth else stmt.otherwise

@@ -2,7 +2,7 @@
 
 Whose number stays is known when all threads are done (`winners`). On a shared array that is at the next barrier: behind it the thread
 whose mark is the content stores its tangent, and another barrier follows. On memory of the launch it is at the end: each operation writes
-down its mark, its place and its tangent, and a second launch, of the kernel that `settling` makes, goes through what was written.
+down its mark, its place and its tangent, and a second launch, of the kernel that `resolve_extrema` makes, goes through what was written.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def written_down(kept: Kept, tangent: ir.Expr) -> ir.Block:
     return tuple(ir.Store(log.buffer, log.index, v, span=kept.stmt.span) for log, v in zip(kept.logs, values, strict=True))
 
 
-def settling(kept: Sequence[Kept], tangents: Mapping[ir.Var | ir.Buffer, ir.Buffer], counts: Sequence[ir.Var], names: Names) -> ir.Block:
+def resolve_extrema(
+    kept: Sequence[Kept], tangents: Mapping[ir.Var | ir.Buffer, ir.Buffer], counts: Sequence[ir.Var], names: Names
+) -> ir.Block:
     """The body of the second launch: each thread goes through its elements of each log, as many as `counts` says."""
     numbers = numbering(names)
     out: list[ir.Stmt] = [*numbers.lets]

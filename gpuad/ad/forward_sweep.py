@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from ..analysis.index_polynomials import occurs
-from ..analysis.to_be_recorded import Replay, bound_in
+from ..analysis.to_be_recorded import ToBeRecorded, bound_in
 from ..ir import build as b
 from ..ir import nodes as ir
 from ..ir.atomics import EXTREMA
@@ -63,7 +63,7 @@ class Owned:
 class ForwardSweep:
     """Emits forward statements of one primal kernel and knows which scopes record what."""
 
-    def __init__(self, facts: Replay, versions: Versions, names: Names, fragile: frozenset[int]) -> None:
+    def __init__(self, facts: ToBeRecorded, versions: Versions, names: Names, fragile: frozenset[int]) -> None:
         """`fragile`: ids of the loads (and atomics) that cannot be repeated later and are needed."""
         self.facts = facts
         self.versions = versions

@@ -29,7 +29,9 @@ _MOST = 40  # operations that the forward sweep may do for a value
 _SLOW = {"+": 1, "-": 1, "*": 1, "/": 8, "%": 8}
 
 
-def leave_least(body: ir.Block, origin: dict[ir.Var, ir.Var], copies: Collection[ir.Buffer], first: int, names: Names) -> ir.Block:
+def checkpoint_iterations(
+    body: ir.Block, origin: dict[ir.Var, ir.Var], copies: Collection[ir.Buffer], first: int, names: Names
+) -> ir.Block:
     """The body with the cheapest values on each stack. `origin`: the primal's variable that each renamed one repeats; those below uid
     `first` are the primal's own. `copies`: memory that only the sweep writes."""
     body = _one_choice(body) if any(isinstance(s, ir.Push) for s in walk_stmts(body)) else body

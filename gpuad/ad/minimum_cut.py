@@ -19,7 +19,7 @@ from ..ir import nodes as ir
 from ..ir.names import Names
 from ..ir.rewrite import blocks, defined, expressions, map_blocks, map_stmt_exprs, substitute, walk_stmts
 from ..ir.types import I64
-from ..optimize.dead_code import prune
+from ..optimize.dead_code import eliminate_dead_code
 from .stack_layout import thread_place
 
 _EFFECTS = (ir.Take, ir.Atomic, ir.Barrier, ir.Shuffle, ir.Push, ir.Pop, ir.Assign)
@@ -51,10 +51,10 @@ def smallest_cut(
     thread = names.var("thread", I64)
     body = (ir.Let(thread, thread_place()), *body)
     stored = _after(body, {v: ir.Store(b, thread, v) for v, b in saved.items()})
-    extraction = prune(stored, private=primals | others)
+    extraction = eliminate_dead_code(stored, private=primals | others)
     fresh = {v: names.var(v.name, v.type) for v in values}
     loads: dict[ir.Var, ir.Stmt] = {v: ir.Load(fresh[v], b, thread) for v, b in saved.items()}
-    rest = prune(_after(_renamed(body, fresh), loads), private=primals)
+    rest = eliminate_dead_code(_after(_renamed(body, fresh), loads), private=primals)
     return Cut(tuple(saved.values()), extraction, rest)
 
 

@@ -3,10 +3,10 @@
 In: a primal and its activity. Out: the augmented forward sweep and the reverse sweep, with every stack and saved copy that they need.
 
 The decision is a fixpoint over the reverse pass and dead code elimination. The reverse is made under an assumption (no memory tracked,
-nothing recorded); the loads that survive `prune` are those to be recorded (TBR). A load that does not see the memory as it was before the
-launch makes its memory tracked; one that cannot be repeated later is recorded on a stack; and around again, since recomputed stores need
-more loads. The sets only grow, so this terminates. Results that are still in memory after the launch (`x = exp(x)`) are read back where
-that saves a copy of an input.
+nothing recorded); the loads that survive `eliminate_dead_code` are those to be recorded (TBR). A load that does not see the memory as it
+was before the launch makes its memory tracked; one that cannot be repeated later is recorded on a stack; and around again, since recomputed
+stores need more loads. The sets only grow, so this terminates. Results that are still in memory after the launch (`x = exp(x)`) are read
+back where that saves a copy of an input.
 
 Inactive state that a loop carries, such as that of a random number generator, is recomputed from the state at the start of the iteration,
 or the results that active statements use of it are recorded (`frontiers`): one normal number in place of a generator of six integers. Both
@@ -22,20 +22,20 @@ from typing import TypeAlias
 
 from ..analysis.activity import Activity
 from ..analysis.index_polynomials import Polynomial
-from ..analysis.to_be_recorded import Access, Iteration, Replay, replay
+from ..analysis.to_be_recorded import Access, Iteration, ToBeRecorded, to_be_recorded
 from ..errors import UnsupportedError
 from ..ir import nodes as ir
 from ..ir.names import Names
 from ..ir.nodes import Block, Carried, For, If, Kernel, Let, Load, Stmt, Var, While, variables
 from ..ir.rewrite import blocks, defined, expressions, walk_stmts
 from ..ir.stages import tried
-from ..optimize.dead_code import prune
-from ..optimize.privatisation import share
+from ..optimize.dead_code import eliminate_dead_code
+from ..optimize.privatisation import share_tiles
 from ..optimize.simplify import forward_arrays
-from ..optimize.unique import unique
+from ..optimize.unique import make_unique
 from .argmax_marks import Mark
 from .forward_sweep import COMMUTING, Owned, ScopeKey, Versions, closed_form
-from .iteration_checkpoints import leave_least
+from .iteration_checkpoints import checkpoint_iterations
 from .reverse import Inputs, Shadows, reverse
 from .snapshot import Snapshots, snapshots
 from .stack_layout import constant_trips
@@ -113,7 +113,7 @@ def record(
 ) -> Recording:
     """The smallest recording for the kernel. `analyse=False` (for tests) takes every written buffer as tracked and every load of one as
     fragile."""
-    task = _Task(primal, activity, shadows, replay(primal, optimistic=optimistic), logs, marks or {}, analyse)
+    task = _Task(primal, activity, shadows, to_be_recorded(primal, optimistic=optimistic), logs, marks or {}, analyse)
     best = task.settle({})
     for var, store in _exits(primal).items() if analyse else ():
         other = task.settle({var: store})
@@ -126,7 +126,7 @@ def record(
             best, kept = other, kept | more
     whole = snapshots(primal) if analyse and _stacked(best) else None
     if whole is not None:
-        other = replace(task, primal=whole.kernel, facts=replay(whole.kernel, optimistic=optimistic), shots=whole).settle({}, kept)
+        other = replace(task, primal=whole.kernel, facts=to_be_recorded(whole.kernel, optimistic=optimistic), shots=whole).settle({}, kept)
         if _stacked(other) < _stacked(best) and len(other.entry) <= len(best.entry):
             best = other
     return replace(best, premises=task.facts.premises)
@@ -137,7 +137,7 @@ class _Task:
     primal: ir.Kernel
     activity: Activity
     shadows: Shadows
-    facts: Replay
+    facts: ToBeRecorded
     logs: Logs
     marks: Mapping[int, Mark]
     analyse: bool
@@ -160,17 +160,17 @@ class _Task:
             inputs = Inputs(self.primal, self.activity, self.facts, self.shadows, versions, fragile | kept, self.marks)
             body, stacks = reverse(inputs, names)
             tried("reverse", replace(self.primal, body=body))
-            body, origin, arrays = unique(body, names)
-            body = prune(body, private=saved.values())
+            body, origin, arrays = make_unique(body, names)
+            body = eliminate_dead_code(body, private=saved.values())
             tried("dead_code", replace(self.primal, body=body))
             found, late = needed | self._needed(body, origin), again | self._again(body, origin)
             if (found, late) == (needed, again):
                 if self.shots is not None:
-                    body = prune(forward_arrays(body), private=saved.values())
+                    body = eliminate_dead_code(forward_arrays(body), private=saved.values())
                 if self.analyse:
-                    body = prune(leave_least(body, origin, saved.values(), first, names), private=saved.values())
+                    body = eliminate_dead_code(checkpoint_iterations(body, origin, saved.values(), first, names), private=saved.values())
                     tried("iteration_checkpoints", replace(self.primal, body=body))
-                return _summary(share(body, arrays), self.primal, saved, working, stacks)
+                return _summary(share_tiles(body, arrays), self.primal, saved, working, stacks)
             needed, again = found, late
 
     def _needed(self, body: ir.Block, origin: dict[ir.Var, ir.Var]) -> frozenset[int]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..analysis.activity import Activity
-from ..analysis.to_be_recorded import Replay
+from ..analysis.to_be_recorded import ToBeRecorded
 from ..errors import UnsupportedError
 from ..ir import build as b
 from ..ir import nodes as ir
@@ -40,7 +40,7 @@ class Inputs:
 
     primal: ir.Kernel
     activity: Activity
-    replay: Replay
+    replay: ToBeRecorded
     shadows: Shadows
     versions: Versions
     fragile: frozenset[int]

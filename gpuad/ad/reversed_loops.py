@@ -2,10 +2,11 @@
 iteration does anything.
 
 Iterations commute if none reads what another writes: sums into shadows, values of each iteration's own element. Then the primal's header
-serves; it needs no division for the trip count and reads memory in ascending order (`reorder`). `for (k...) if (k == at) ...` becomes its
-body for k = at (`direct`), after the proofs about the launch, which understand the loop.
+serves; it needs no division for the trip count and reads memory in ascending order (`run_forwards`). `for (k...) if (k == at) ...` becomes
+its body for k = at (`unwrap_single_iterations`), after the proofs about the launch, which understand the loop.
 
-Assumes and guarantees: valid IR with unique definitions; for `direct` every accumulation decided. Sums are formed in another order.
+Assumes and guarantees: valid IR with unique definitions; for `unwrap_single_iterations` every accumulation decided. Sums are formed in
+another order.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ..ir.rewrite import expressions, map_blocks, substitute, substituted, walk_
 from ..ir.types import BOOL
 
 
-def reorder(body: ir.Block) -> ir.Block:
+def run_forwards(body: ir.Block) -> ir.Block:
     """The body with every backward loop that may run forward turned round."""
     lets = definitions(body)
     return tuple(_stmt(s, lets) for s in body)
@@ -84,9 +85,9 @@ def _moves(form: Polynomial, loop: ir.For) -> bool:
     return not any(occurs(a, v) for a in atoms(form) for v in varying)
 
 
-def direct(block: Block) -> Block:
+def unwrap_single_iterations(block: Block) -> Block:
     """The block without such loops."""
-    return tuple(_straightened(map_blocks(stmt, direct)) for stmt in block)
+    return tuple(_straightened(map_blocks(stmt, unwrap_single_iterations)) for stmt in block)
 
 
 def _straightened(stmt: Stmt) -> Stmt:

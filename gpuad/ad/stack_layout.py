@@ -25,7 +25,7 @@ from ..ir import nodes as ir
 from ..ir.names import Names
 from ..ir.rewrite import blocks, map_blocks, walk_stmts
 from ..ir.types import I32, I64, Space
-from ..optimize.dead_code import prune
+from ..optimize.dead_code import eliminate_dead_code
 from .forward_sweep import Owned, ScopeKey
 
 Logs: TypeAlias = "Mapping[int, tuple[ir.Buffer, ir.Expr]]"
@@ -174,7 +174,7 @@ class _Plan:
         thread = self.names.var("thread", I64)
         number = thread_lets(thread, self.names)
         ends = [ir.Store(self.scratches[uid].depths, thread, v) for uid, v in self.deepest.items()]
-        return prune((*self.counts, *number, *ends), private=self.copies)
+        return eliminate_dead_code((*self.counts, *number, *ends), private=self.copies)
 
 
 class _Lowering:

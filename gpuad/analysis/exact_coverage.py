@@ -10,7 +10,7 @@ from .injectivity import Launch, Ranges, Reach, Unknown
 from .races import Certain
 
 
-def once(body: Block, buffer: Buffer, launch: Launch) -> Reach | None:
+def covers_exactly_once(body: Block, buffer: Buffer, launch: Launch) -> Reach | None:
     """What the launch touches of the array, if a single statement does, and it is executed exactly once for each combination of the
     reach's digits. None where that is not certain. Whether two combinations meet in one element is left to the caller."""
     found = list(touches(body, buffer))

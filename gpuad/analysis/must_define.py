@@ -31,7 +31,7 @@ class Unproved(Exception):
     """A load may see what its iteration has not stored."""
 
 
-def covered(kernel: ir.Kernel, loop: ir.For | ir.While, buffer: ir.Buffer, launch: Launch) -> bool:
+def defines_before_use(kernel: ir.Kernel, loop: ir.For | ir.While, buffer: ir.Buffer, launch: Launch) -> bool:
     """Whether, in this launch, every iteration of the loop stores each element of the shared array before it may load it."""
     return any(_shown(_Walk(buffer, launch, apart), kernel, loop) for apart in (False, True))
 

@@ -19,7 +19,7 @@ from ..ir import nodes as ir
 from ..ir.rewrite import walk_stmts
 from ..ir.types import BOOL
 from .injectivity import NODES, UNBOUNDED, Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, may_meet, narrowed
-from .to_be_recorded import replay
+from .to_be_recorded import to_be_recorded
 from .uniformity import common, is_common
 
 _AXES = "xyz"
@@ -129,7 +129,7 @@ class Race:
 
 def proved_race(kernel: ir.Kernel, launch: Launch) -> Race | None:
     """A race that surely happens in the launch, or None if none is certain."""
-    facts = replay(kernel)
+    facts = to_be_recorded(kernel)
     loads = frozenset(id(a.stmt) for a in facts.accesses if isinstance(a.stmt, ir.Load))
     walk = Certain(launch, frozenset(b for b in facts.written if b.length is None), loads if facts.parted else facts.entry)
     walk.run(kernel.body)

@@ -40,7 +40,7 @@ class Access:
 
 
 @dataclass(frozen=True, eq=False)
-class Replay:
+class ToBeRecorded:
     """Facts of one kernel object; statements are identified by `id`."""
 
     kernel: ir.Kernel
@@ -54,7 +54,7 @@ class Replay:
     later: frozenset[tuple[int, int]] = frozenset()  # ids of stores and loads of which the store may come to the load's address afterwards
 
 
-def replay(kernel: ir.Kernel, *, optimistic: bool = False) -> Replay:
+def to_be_recorded(kernel: ir.Kernel, *, optimistic: bool = False) -> ToBeRecorded:
     """Judges every load of the kernel. `optimistic`: a stride that is a parameter is taken to be non-zero, and listed in `premises`; each
     launch has to check that."""
     accesses = tuple(_accesses(kernel.body))
@@ -74,7 +74,7 @@ def replay(kernel: ir.Kernel, *, optimistic: bool = False) -> Replay:
     entry = frozenset(id(a.stmt) for a in loads) - {load for _, load in seen}
     unstable = frozenset(load for _, load in later)
     parted = judge.parted_pairs(accesses) if judge.barriers else frozenset()
-    return Replay(kernel, accesses, written, entry, unstable, tuple(judge.premises), parted, frozenset(seen), frozenset(later))
+    return ToBeRecorded(kernel, accesses, written, entry, unstable, tuple(judge.premises), parted, frozenset(seen), frozenset(later))
 
 
 class Iteration:

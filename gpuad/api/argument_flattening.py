@@ -22,13 +22,13 @@ from ..ir.types import HALVES
 _MANY = 256  # records that are remembered
 
 
-class Whole(tuple[Any, ...]):
+class FlatArguments(tuple[Any, ...]):
     """Arguments that are that."""
 
     __slots__ = ()
 
 
-class Completing:
+class Flattening:
     """Makes the arguments of a kernel's calls whole."""
 
     def __init__(self, kernel: str, parameters: Sequence[Declaration], variables: Sequence[Global]) -> None:
@@ -63,13 +63,13 @@ class Completing:
             if array is None:
                 return args
             found.append(array)
-        return Whole(found)
+        return FlatArguments(found)
 
-    def directions(self, given: Sequence[Any]) -> Whole:
+    def directions(self, given: Sequence[Any]) -> FlatArguments:
         """Tangents of the arguments as those of whole ones: one for each float of a record, none for the module's variables. Raises
         ShadowError for a direction that does not fit a record."""
         each = [self._direction(i, d) if is_record(self.parameters[i].type) else (d,) for i, d in enumerate(given)]
-        return Whole([*(d for parts in each for d in parts), *(None for _ in self.variables)])
+        return FlatArguments([*(d for parts in each for d in parts), *(None for _ in self.variables)])
 
     def _direction(self, i: int, direction: Any) -> Sequence[Any]:
         declaration = self.parameters[i]

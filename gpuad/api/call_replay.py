@@ -35,7 +35,7 @@ Packed: TypeAlias = "tuple[Any, bytes, bytes]"  # an entry of compiled code, a g
 # --- what a call says --------------------------------------------------------------------------------------------------------------------
 
 
-class Words(NamedTuple):
+class CallKey(NamedTuple):
     """A call: what an earlier one is looked up by and where, all arrays that it names, shadows included, its real numbers, and what else it
     says of the launch."""
 
@@ -48,7 +48,7 @@ class Words(NamedTuple):
     shared_mem: int = 0
 
 
-def words(past: Past, what: Hashable, args: Sequence[Any], grid: Any = 0, block: Any = 0, shared_mem: int = 0) -> Words | None:
+def call_key(past: Past, what: Hashable, args: Sequence[Any], grid: Any = 0, block: Any = 0, shared_mem: int = 0) -> CallKey | None:
     """A call of a kernel with that past, and `what` is to be done with it. None where no earlier call is looked up."""
     if not isinstance(args, tuple | list):
         return None
@@ -73,7 +73,7 @@ def words(past: Past, what: Hashable, args: Sequence[Any], grid: Any = 0, block:
             arrays += (primal, shadow)
         elif not _say(x, found, arrays, reals):
             return None
-    return Words(past, tuple(found), arrays, reals, grid, block, shared_mem)
+    return CallKey(past, tuple(found), arrays, reals, grid, block, shared_mem)
 
 
 def _say(x: Any, found: list[Any], arrays: list[Any], reals: list[Any]) -> bool:
@@ -94,7 +94,7 @@ def _say(x: Any, found: list[Any], arrays: list[Any], reals: list[Any]) -> bool:
         return all(type(array) is np.ndarray for array in (x.primal, *x.shadows))
     if kind is not Const and kind is not Stopped:
         return False
-    said = words({}, "", (x.primal,))
+    said = call_key({}, "", (x.primal,))
     if said is not None:
         found.append(said.key)
         arrays += said.arrays
@@ -143,7 +143,7 @@ class Launch:
 
 
 @dataclass(frozen=True, eq=False)
-class Again:
+class CallReplay:
     """A call that was made: its geometry, its arrays by what NumPy says of each and of the allocation behind it, its real numbers, the
     switches that were set, and its launches of compiled code, with packed arguments. Of each real number: how it becomes that of a kernel,
     and where it stands, by launch and place."""
@@ -158,7 +158,7 @@ class Again:
     launches: tuple[Packed, ...]
     fresh: tuple[tuple[Fresh, int | None, tuple[tuple[int, int, int], ...]], ...]  # which of the arrays it copies; by launch, place, offset
 
-    def made(self, said: Words, switches: tuple[bool, ...]) -> bool:
+    def made(self, said: CallKey, switches: tuple[bool, ...]) -> bool:
         """Makes a call that was found by its words; False, and nothing is done, if it is another one."""
         if not (_same(said.grid, self.grid) and _same(said.block, self.block) and said.shared_mem == self.shared_mem):
             return False
@@ -192,17 +192,17 @@ class Again:
         return launches
 
 
-Past: TypeAlias = "dict[Hashable, Again | None]"  # calls that were made, by their words; None for one that was made once
+Past: TypeAlias = "dict[Hashable, CallReplay | None]"  # calls that were made, by their words; None for one that was made once
 
 
-def made_again(said: Words, switches: tuple[bool, ...] = ()) -> bool:
+def replay_call(said: CallKey, switches: tuple[bool, ...] = ()) -> bool:
     """Makes a call in the words of an earlier one; False, and nothing is done, if it is not known. `switches`: all that it depends on."""
     known = said.past.get(said.key)
     return known is not None and known.made(said, switches)
 
 
 def note(
-    said: Words | None, args: Sequence[Any], switches: tuple[bool, ...], executor: Executor, makes: Sequence[Make | None],
+    said: CallKey | None, args: Sequence[Any], switches: tuple[bool, ...], executor: Executor, makes: Sequence[Make | None],
     launches: Callable[[], Sequence[Launch] | None], origins: Sequence[int] | None = None,
 ) -> None:  # fmt: skip
     """Keeps a call that was made for those in the same words, once there have been two. `args`: the arguments of the launch that it meant;
@@ -218,9 +218,9 @@ def note(
 
 
 def _again(
-    said: Words, args: Sequence[Any], switches: tuple[bool, ...], executor: Executor, makes: Sequence[Make | None],
+    said: CallKey, args: Sequence[Any], switches: tuple[bool, ...], executor: Executor, makes: Sequence[Make | None],
     launches: Sequence[Launch] | None, origins: Sequence[int],
-) -> Again | None:  # fmt: skip
+) -> CallReplay | None:  # fmt: skip
     """A call that was made; None where it takes more than calls of compiled code."""
     places = _reals_at(args)
     if launches is None or not (plain(said.grid) and plain(said.block)) or len(places) != len(said.reals):
@@ -238,11 +238,11 @@ def _again(
         return None
     packed = tuple((call.entry, call.geometry, call.slots) for call in calls if isinstance(call, Native))  # which keep no array alive
     arrays = [_seen(array) for array in said.arrays]
-    return Again(said.grid, said.block, said.shared_mem, arrays, tuple(reals), switches, executor, packed, fresh)
+    return CallReplay(said.grid, said.block, said.shared_mem, arrays, tuple(reals), switches, executor, packed, fresh)
 
 
 def _fresh(
-    said: Words, args: Sequence[Any], launches: Sequence[Launch], origins: Sequence[int]
+    said: CallKey, args: Sequence[Any], launches: Sequence[Launch], origins: Sequence[int]
 ) -> tuple[tuple[Fresh, int | None, tuple[tuple[int, int, int], ...]], ...] | None:
     """What is made for a call, and where it is passed; None if it cannot be told of which of its arrays that is a copy."""
     found: dict[Fresh, list[tuple[int, int, int]]] = {}

@@ -15,11 +15,11 @@ from ..accumulate.fixed_point import fixed_point
 from ..errors import LaunchError, UnsupportedError
 from ..pipeline import Call, State
 from ..pipeline.adjoint import Tangent
-from .argument_flattening import Whole
-from .call_replay import Words, made_again
+from .argument_flattening import FlatArguments
+from .call_replay import CallKey, replay_call
 from .dropped_gradients import check_flow, kept_seeds, outside_of_tapes
 from .kernels import Family, Kernel, Planned, kernel, pattern_of
-from .launch_plan import Way, exactly, once, run_again, way_of
+from .launch_plan import LaunchPlan, exactly, launch_plan_of, once, run_again
 from .launch_plan_builder import reverse_launches, tangent_launches
 from .module_memory import library_of
 from .streams import on_stream
@@ -52,7 +52,7 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
         raise LaunchError(f"`{family.name}`: mode is gpuad.Reverse or gpuad.Forward, not {mode!r}. Nothing was launched.")
     outside_of_tapes(family.name, "autodiff")
     said = family.words(mode.value, *call, **keywords)
-    if said is not None and made_again(said, pipeline.switches()):
+    if said is not None and replay_call(said, pipeline.switches()):
         return
     plan = family.planned(*call, **keywords)
     if plan is not None:
@@ -61,7 +61,7 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
             _autodiff(chosen, chosen.completed(plan), mode, said)
 
 
-def _autodiff(chosen: Kernel, plan: Planned, mode: Mode, said: Words | None) -> None:
+def _autodiff(chosen: Kernel, plan: Planned, mode: Mode, said: CallKey | None) -> None:
     if mode is Reverse and run_again(chosen, plan, said):
         return
     call = chosen.bind(plan.grid, plan.block, plan.args, plan.shared_mem, plan.stream)
@@ -70,13 +70,13 @@ def _autodiff(chosen: Kernel, plan: Planned, mode: Mode, said: Words | None) -> 
         exact = exactly(call, tangent.exact)
         chosen.note_call(said, plan.args, exact, pipeline.switches(), lambda: tangent_launches(tangent, exact))
         return
-    way = way_of(chosen, call)
+    way = launch_plan_of(chosen, call)
     call = exactly(call, way.adjoint.exact)
     _reverse(way, call)
     chosen.note_call(said, plan.args, call, pipeline.switches(), lambda: reverse_launches(way, call))
 
 
-def _reverse(way: Way, call: Call) -> None:
+def _reverse(way: LaunchPlan, call: Call) -> None:
     adjoint, stages, both = way.adjoint, way.stages, way.both
     pipeline.check_stores(adjoint, call)
     call = kept_seeds(call, adjoint)
@@ -167,11 +167,11 @@ def _hvp(chosen: Kernel, plan: Planned, directions: Sequence[Any]) -> None:
 def _with_directions(chosen: Kernel, plan: Planned, call: Call, directions: Sequence[Any]) -> tuple[Call, Call]:
     """A call, and one with the directions in place of its arguments, both bound whole."""
     if chosen.composed:
-        if type(plan.args) is not Whole:
+        if type(plan.args) is not FlatArguments:
             raise UnsupportedError(f"`{chosen.name}`: hvp with halves by value comes in a later release", chosen.function.span)
         call, directions = chosen.bind(*plan[1:]), chosen.whole_directions(directions)
     paired = pipeline.paired(chosen.name, call, directions, chosen.origins)
-    own = Whole(paired) if chosen.composed else paired
+    own = FlatArguments(paired) if chosen.composed else paired
     tangents = {i for i, d in enumerate(directions) if d is not None}
     return call, chosen.bind(plan.grid, plan.block, own, plan.shared_mem, plan.stream, tangents=tangents)
 

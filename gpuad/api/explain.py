@@ -155,7 +155,7 @@ def _assumptions(adjoint: Adjoint) -> list[str]:
 
 def _turns(adjoint: Adjoint, call: Call | None) -> Iterator[str]:
     """The arrays in which threads of a block may take turns (`inspect.barrier_order`): in this launch, or in any."""
-    for buffer in pipeline.in_turns(adjoint, call):
+    for buffer in pipeline.ordered_by_barriers(adjoint, call):
         write = next(s for s in walk_stmts(adjoint.primal.body) if is_plain_write(s) and s.buffer == buffer)
         yield (
             f"{_at(write)}: where several threads write to one element of `{buffer.name}`, they are of one block and take turns, with a "

@@ -31,18 +31,18 @@ from ..ir.records import is_record, numbers, split_parameter, tangent_parameter
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Declaration, Function, Global, uses_dynamic
 from ..ir.types import Pointer, Scalar, value_type
-from ..memo import Facts
+from ..memo import Memo
 from ..pipeline import Call, executor_of
 from ..pipeline.adjoint import Adjoint, Tangent
 from ..pipeline.passes import primal_of, reverse_of, second_of, tangent_of
 from ..pipeline.pattern import Pattern
 from ..recursion_limit import room
 from ..source import SourceFile
-from .argument_flattening import Completing, Whole
-from .call_replay import Launch, Past, Words, made_again, note, words
+from .argument_flattening import FlatArguments, Flattening
+from .call_replay import CallKey, Launch, Past, call_key, note, replay_call
 from .explain import AdjointText, adjoint_text
 from .module_memory import ModuleMemory, library_of
-from .specialization_key import Ready, likeness, ready, rounding
+from .specialization_key import Ready, ready, rounding, specialization_key
 from .streams import on_stream
 
 
@@ -66,7 +66,7 @@ class Family:
         """The kernel and the launch that a call means, outputs included; None if there is nothing to do. Raises as the call would."""
         raise NotImplementedError
 
-    def words(self, what: str, *call: Any, **keywords: Any) -> Words | None:
+    def words(self, what: str, *call: Any, **keywords: Any) -> CallKey | None:
         """A call, and what is to be done with it, as an earlier one is looked up by; None if none is. Raises as the call would."""
         return None
 
@@ -102,7 +102,7 @@ class Kernel(Family):
         self._suited: dict[tuple[int | None, frozenset[str]], Kernel] = {}
         self._ready: dict[Hashable, Ready] = {}
         self._again: Past = {}
-        self.facts = Facts()
+        self.facts = Memo()
         with self.room():
             asked = nulls(self.function).asked
             self._optional = tuple((i, d.name) for i, d in enumerate(self.parameters) if d in asked)
@@ -176,15 +176,15 @@ class Kernel(Family):
             recorder.launch(own, grid, block, own.whole(args), shared_mem, stream)
             return
         said = self.words("launch", grid, block, args, shared_mem=shared_mem, stream=stream)
-        if said is None or not made_again(said):
+        if said is None or not replay_call(said):
             self.launch(Planned(self, grid, block, args, shared_mem, stream), said)
 
-    def words(self, what: str, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Words | None:
+    def words(self, what: str, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> CallKey | None:
         """A call by its arguments."""
         own = self.suited(args, shared_mem) if self._varies else self
-        return words(own._again, what, own.whole(args), grid, block, shared_mem) if stream is None else None
+        return call_key(own._again, what, own.whole(args), grid, block, shared_mem) if stream is None else None
 
-    def launch(self, plan: Planned, said: Words | None = None) -> None:
+    def launch(self, plan: Planned, said: CallKey | None = None) -> None:
         """Makes or records a launch that is not known, or not by the words of the call that meant it."""
         own, recorder = self.suited(plan.args, plan.shared_mem), recording.get()
         plan = own.completed(plan)
@@ -196,10 +196,10 @@ class Kernel(Family):
             with on_stream(plan.stream, plan.args):
                 own._launched(plan, said)
 
-    def _launched(self, plan: Planned, said: Words | None) -> None:
+    def _launched(self, plan: Planned, said: CallKey | None) -> None:
         """Makes a launch on the current stream, which is that of the call."""
         _, grid, block, args, shared_mem, stream = plan
-        known = self.known(likeness(grid, block, args, shared_mem))
+        known = self.known(specialization_key(grid, block, args, shared_mem))
         made = known.launch(self.primal(Aliases(absent=known.absent)), args) if known is not None else None
         if known is not None and made is not None:
             note(said, args, (), executor_of(known.library), known.makes, lambda: [made])
@@ -211,11 +211,11 @@ class Kernel(Family):
             self.note_call(said, args, call, (), lambda: [primal_launch(primal, call)])
 
     def note_call(
-        self, said: Words | None, args: Sequence[Any], call: Call, switches: tuple[bool, ...],
+        self, said: CallKey | None, args: Sequence[Any], call: Call, switches: tuple[bool, ...],
         launches: Callable[[], Sequence[Launch] | None],
     ) -> None:  # fmt: skip
         """Keeps a call that was bound for calls in the same words; not one whose arguments are not whole."""
-        if type(args) is Whole or not self._completing.needed:
+        if type(args) is FlatArguments or not self._completing.needed:
             makes = [rounding(a) for a in call.bound.arguments]
             note(said, args, switches, call.executor, makes, launches, self.origins)
 
@@ -225,7 +225,7 @@ class Kernel(Family):
 
     def whole(self, args: Sequence[Any]) -> Sequence[Any]:
         """A call's arguments as the kernel takes them, if they are not that."""
-        if not self._completing.needed or type(args) is Whole:
+        if not self._completing.needed or type(args) is FlatArguments:
             return args
         return self._completing.whole(args, self.module.arrays, self.shadows)
 
@@ -233,7 +233,7 @@ class Kernel(Family):
         """A call of this kernel with such arguments."""
         return plan._replace(args=self.whole(plan.args)) if self._completing.needed else plan
 
-    def whole_directions(self, directions: Sequence[Any]) -> Whole:
+    def whole_directions(self, directions: Sequence[Any]) -> FlatArguments:
         """Tangents of a call's arguments as those of the same call when it is whole."""
         return self._completing.directions(directions)
 
@@ -248,8 +248,8 @@ class Kernel(Family):
         return self._completing.origins
 
     @cached_property
-    def _completing(self) -> Completing:
-        return Completing(self.name, self.parameters, self.function.globals)
+    def _completing(self) -> Flattening:
+        return Flattening(self.name, self.parameters, self.function.globals)
 
     def suited(self, args: Sequence[Any] | None, shared_mem: int) -> Kernel:
         """The kernel for launches with so many bytes of dynamic shared memory, whose arrays then have a length, and without arrays where
@@ -266,7 +266,7 @@ class Kernel(Family):
             own = copy.copy(self)
             own.function = replace(self.function, dynamic=key[0], absent=key[1])
             own._primals, own._adjoints, own._tangents, own._seconds, own._suited = {}, {}, {}, {}, {}
-            own.facts, own._ready, own._again = Facts(), {}, {}
+            own.facts, own._ready, own._again = Memo(), {}, {}
             self._suited.setdefault(key, own)
         return self._suited[key]
 
@@ -371,8 +371,8 @@ class Kernel(Family):
         tangents: Collection[int] = (),
     ) -> Call:
         """Binds and checks a call, unless it is like an earlier one. `tangents`: where tangents are passed, of halves as float32."""
-        told = type(args) is Whole or not self._completing.needed
-        like = likeness(grid, block, args, shared_mem) if told and not tangents else None
+        told = type(args) is FlatArguments or not self._completing.needed
+        like = specialization_key(grid, block, args, shared_mem) if told and not tangents else None
         known = self._ready.get(like)
         call = known.call(args, stream) if known is not None else None
         if call is not None:
@@ -392,7 +392,7 @@ class Kernel(Family):
         """Binds a call that is new: once to have numbers, and with what these prove about the kernel's reach once more."""
         numbering, geo = None, geometry(grid, block)
         declared = self.declared
-        if type(args) is Whole:
+        if type(args) is FlatArguments:
             declared, numbering = self._completing.declared, self._completing.numbering
         elif self.function.globals:
             args = self._complete(args, kinds)

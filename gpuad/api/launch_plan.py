@@ -1,4 +1,4 @@
-"""How a launch and its adjoint are run, found out once for all calls that are alike (see `likeness`).
+"""How a launch and its adjoint are run, found out once for all calls that are alike (see `specialization_key`).
 
 Most need nothing but their kernels: no copies from before the launch, no stacks, no check of stores. Such a call that is like an earlier
 one is its kernels' launches with other addresses.
@@ -18,10 +18,10 @@ from ..pipeline import Call, executor_of
 from ..pipeline.adjoint import Adjoint
 from ..pipeline.pattern import Parameter
 from ..runtime.base import Dim3
-from .call_replay import Launch, Words, note
+from .call_replay import CallKey, Launch, note
 from .dropped_gradients import check_flow
 from .kernels import Kernel, Planned, pattern_of
-from .specialization_key import Ready, likeness
+from .specialization_key import Ready, specialization_key
 
 T = TypeVar("T")
 Taken: TypeAlias = "tuple[str, int]"  # 'primal' or 'shadow', and of which parameter; 'number', and the number
@@ -42,7 +42,7 @@ class Direct:
 
 
 @dataclass(frozen=True, eq=False)
-class Way:
+class LaunchPlan:
     """How a launch and its adjoint are run: in one kernel if there is one for both. `direct`: all there is to do, if these launches are."""
 
     adjoint: Adjoint
@@ -52,7 +52,7 @@ class Way:
     direct: tuple[Direct, ...]
 
 
-def way_of(chosen: Kernel, call: Call) -> Way:
+def launch_plan_of(chosen: Kernel, call: Call) -> LaunchPlan:
     """Finds the kernels, refuses what cannot be differentiated, and compiles; nothing of this if the call is like an earlier one."""
     return once(call, "way", lambda: _found(chosen, call))
 
@@ -74,9 +74,9 @@ def exactly(call: Call, exact: bool) -> Call:
     return call if call.exact is exact else replace(call, exact=exact)
 
 
-def run_again(chosen: Kernel, plan: Planned, said: Words | None) -> bool:
+def run_again(chosen: Kernel, plan: Planned, said: CallKey | None) -> bool:
     """Runs a call that is like an earlier one and needs nothing but launches; False, and nothing is done, if it is not that."""
-    known = chosen.known(likeness(plan.grid, plan.block, plan.args, plan.shared_mem))
+    known = chosen.known(specialization_key(plan.grid, plan.block, plan.args, plan.shared_mem))
     way = known.shared.get(_key(known.library)) if known is not None else None
     memory = known.memory(plan.args) if known is not None and way is not None and way.direct else None
     if known is None or way is None or memory is None:
@@ -106,7 +106,7 @@ def _key(library: str | None, what: Hashable = "way") -> Hashable:
     return what, pipeline.switches(), executor_of(library)
 
 
-def _found(chosen: Kernel, call: Call) -> Way:
+def _found(chosen: Kernel, call: Call) -> LaunchPlan:
     adjoint = chosen.reverse_for(pattern_of(chosen, call), call)
     check_flow(chosen, call, adjoint.escapes, adjoint.connected)
     stages = pipeline.stages(adjoint, call)
@@ -119,7 +119,7 @@ def _found(chosen: Kernel, call: Call) -> Way:
         else [adjoint.augmented or primal, pipeline.counting(adjoint, call), *(k for s in stages for k in s.kernels)]
     )
     call.prepare(needed)
-    return Way(adjoint, primal, stages, both, _direct(primal, adjoint, call, stages, both))
+    return LaunchPlan(adjoint, primal, stages, both, _direct(primal, adjoint, call, stages, both))
 
 
 def _direct(

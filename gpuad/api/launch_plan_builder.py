@@ -17,7 +17,7 @@ from ..pipeline.pattern import Parameter
 from ..runtime.base import Dim3, Memory
 from .call_replay import Fresh, Launch
 from .dropped_gradients import kept_seeds
-from .launch_plan import Way
+from .launch_plan import LaunchPlan
 
 
 class _Making:
@@ -45,7 +45,7 @@ class _Making:
             self.made(room, Fresh("zeros", length=int(room.root.size), dtype=room.root.dtype))
 
 
-def reverse_launches(way: Way, call: Call) -> list[Launch] | None:
+def reverse_launches(way: LaunchPlan, call: Call) -> list[Launch] | None:
     """The launches of a call and its adjoint; None if there is more to do than these."""
     adjoint = way.adjoint
     if pipeline.stores_in_doubt(adjoint, call):

@@ -31,7 +31,7 @@ _LARGEST = {"float32": 3e38, "float64": float("inf")}  # below it a number is ro
 # --- what calls share --------------------------------------------------------------------------------------------------------------------
 
 
-def likeness(grid: Any, block: Any, args: Sequence[Any], shared_mem: int) -> Hashable:
+def specialization_key(grid: Any, block: Any, args: Sequence[Any], shared_mem: int) -> Hashable:
     """What two calls have to share to be alike; None for what is not known to be said by it."""
     if not (plain(grid) and plain(block) and isinstance(args, tuple | list)):
         return None

@@ -25,7 +25,7 @@ from ..runtime.array_locks import derived, unlocked
 from ..runtime.base import Memory
 from ..runtime.memory import address_of
 from ..runtime.memory import resolve as resolve_host
-from .deferred_clearing import Unseen, made
+from .deferred_clearing import DeferredClearing, made
 from .recorder import current
 
 _MAKING = threading.RLock()  # threads that come to a pair at once get one shadow; that of a view is made of another's
@@ -243,7 +243,7 @@ class Duplicated(_Operators, _Annotated):
     def __init__(self, x: Any, dx: Any = None, *, keep: bool = False) -> None:
         super().__init__(x)
         self._shadow = None if dx is None else as_array(dx)
-        self._unseen = Unseen() if dx is None else None
+        self._unseen = DeferredClearing() if dx is None else None
         self._make: Callable[[], Any] | None = None  # not a method of its own: a pair goes as soon as nobody has it
         self._keep = keep
         self._of: Duplicated | None = None  # the pair that the caller made, of which this is a view

@@ -29,7 +29,7 @@ class Elements(Protocol):
 Owed = Mapping[Hashable, "tuple[Elements, Sequence[Callable[[], Any]]]"]  # elements by the allocation, and what clears them
 
 
-class Unseen:
+class DeferredClearing:
     """Whether the caller has seen a shadow that was made for him; `owed` elements by the allocation, and what clears them."""
 
     __slots__ = ("__weakref__", "owed", "seen", "shadow")
@@ -69,16 +69,16 @@ class Unseen:
             self.settle()
 
 
-_known: weakref.WeakValueDictionary[int, Unseen] = weakref.WeakValueDictionary()
+_known: weakref.WeakValueDictionary[int, DeferredClearing] = weakref.WeakValueDictionary()
 
 
-def made(unseen: Unseen, shadow: Any, where: int) -> None:
+def made(unseen: DeferredClearing, shadow: Any, where: int) -> None:
     """Notes a shadow, whose allocation is at the address `where`."""
     unseen.shadow = shadow  # kept alive, so that the address is its own
     _known[where] = unseen
 
 
-def unseen_at(where: int) -> Unseen | None:
+def deferred_at(where: int) -> DeferredClearing | None:
     """What is known of a shadow whose allocation is at an address, if it was made here."""
     return _known.get(where)
 

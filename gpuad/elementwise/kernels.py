@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..api import Family, Past, Planned, Words, on_stream
+from ..api import CallKey, Family, Past, Planned, on_stream
 from ..errors import CompileError, UnsupportedError
 from ..frontend.elementwise import ElementwiseSpec, Texts, elementwise_source, fence, parse_parameters
 from ..frontend.elementwise.text import Argument
-from ..memo import Facts
+from ..memo import Memo
 from ..ops.elementwise import geometry
 from ..ops.layout import axes
 from ..ops.planned_calls import Complete
@@ -68,7 +68,7 @@ class ElementwiseKernel(Family):
         self.params = (*self.in_params, *self.out_params)
         self.reduce_dims, self.no_return, self.return_tuple = reduce_dims, no_return, return_tuple
         self._names = self.texts.names("operation", "loop_prep")
-        self._variants, self._facts = Variants(), Facts()
+        self._variants, self._facts = Variants(), Memo()
         self._again: Past = {}
 
     def __repr__(self) -> str:
@@ -91,7 +91,7 @@ class ElementwiseKernel(Family):
             plan.kernel.launch(plan)
         return results
 
-    def words(self, what: str, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 128) -> Words | None:
+    def words(self, what: str, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 128) -> CallKey | None:
         """A call by its arguments and size."""
         call = self._complete(args, size, stream)
         return call.words(what) if call is not None else None

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ..api import Family, Past, Planned, Words, on_stream, plain
+from ..api import CallKey, Family, Past, Planned, on_stream, plain
 from ..errors import UnsupportedError
 from ..frontend.elementwise import Operand, ReductionSpec, Texts, parse_parameters, reduction_source
 from ..frontend.elementwise.text import Argument
-from ..memo import Facts
+from ..memo import Memo
 from ..ops.elementwise import geometry
 from ..ops.layout import Axes, axes, hull_size
 from ..ops.planned_calls import Complete
@@ -61,7 +61,7 @@ class ReductionKernel(Family):
         first = self.out_params[0]
         self.reduce_type = reduce_type or first.letter or first.cuda_type(np.dtype(first.dtype))
         self._counted = "_J" in self.texts.names("map_expr")
-        self._variants, self._facts = Variants(), Facts()
+        self._variants, self._facts = Variants(), Memo()
         self._again: Past = {}
 
     def __repr__(self) -> str:
@@ -86,7 +86,7 @@ class ReductionKernel(Family):
 
     def words(
         self, what: str, *args: Any, out: Any = None, axis: Axis = None, keepdims: bool = False, stream: Any = None
-    ) -> Words | None:  # fmt: skip
+    ) -> CallKey | None:  # fmt: skip
         """A call by its arguments and axes."""
         call = self._complete(args, out, axis, keepdims, stream)
         return call.words(what) if call is not None else None

@@ -40,10 +40,10 @@ from ..ir.nodes import (
 )
 from ..ir.rewrite import blocks, map_blocks, map_expr, map_stmt_exprs, substitute, walk_stmts
 from ..ir.types import I64, value_type
-from ..optimize.common_subexpressions import folded, shared
-from ..optimize.dead_code import prune
+from ..optimize.common_subexpressions import eliminate_common_subexpressions, folded
+from ..optimize.dead_code import eliminate_dead_code
 from ..optimize.thread_indices import assigned
-from ..optimize.unique import unique
+from ..optimize.unique import make_unique
 from .forward_reverse_kernel import with_own_names
 
 Place = tuple[Buffer, Expr]
@@ -62,12 +62,17 @@ class Part:
 def chained(name: str, params: Sequence[Var | Buffer], parts: Sequence[Part], header: str) -> Kernel | None:
     """The kernel that does them all; None if its guards do not become one."""
     names = Names(Kernel("", tuple(params), ()))
-    joined = _one_guard(unique(tuple(s for part in parts for s in _taken_over(part, names)), names)[0])
+    joined = _one_guard(make_unique(tuple(s for part in parts for s in _taken_over(part, names)), names)[0])
     if joined is None:
         return None
-    body = shared(joined)
+    body = eliminate_common_subexpressions(joined)
     body = _Forwarding(body, names).done()
-    return Kernel(name, tuple(params), prune(shared(_without_dead_stores(body, {}, assigned(body)))), header=header)
+    return Kernel(
+        name,
+        tuple(params),
+        eliminate_dead_code(eliminate_common_subexpressions(_without_dead_stores(body, {}, assigned(body)))),
+        header=header,
+    )
 
 
 # --- parameters ---------------------------------------------------------------------------------------------------------------------------

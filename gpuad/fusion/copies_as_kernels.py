@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..ir.names import Names
 from ..ir.nodes import Accumulate, Block, Constant, Kernel, Load, Stmt, Store, Take, Var
 from ..ir.rewrite import map_blocks
-from ..optimize.dead_code import prune
+from ..optimize.dead_code import eliminate_dead_code
 
 
 def copying_like(kernel: Kernel, stmt: Load | Store | Accumulate | Take, other: str, *, to: bool) -> Kernel:
@@ -19,7 +19,7 @@ def copying_like(kernel: Kernel, stmt: Load | Store | Accumulate | Take, other: 
     value = names.var(stmt.buffer.name, stmt.buffer.element)
     source, target = (stmt.buffer, far) if to else (far, stmt.buffer)
     body = _instead(kernel.body, stmt, (Load(value, source, stmt.index), Store(target, stmt.index, value)))
-    return Kernel(f"save_{stmt.buffer.name}" if to else f"copy_{other}", (*kernel.params, far), prune(body), kernel.span)
+    return Kernel(f"save_{stmt.buffer.name}" if to else f"copy_{other}", (*kernel.params, far), eliminate_dead_code(body), kernel.span)
 
 
 def setting_like(kernel: Kernel, stmt: Load | Store | Accumulate | Take, name: str) -> Kernel:
@@ -28,7 +28,7 @@ def setting_like(kernel: Kernel, stmt: Load | Store | Accumulate | Take, name: s
     value = Names(kernel).var(name, stmt.buffer.element) if name else Constant(0, stmt.buffer.element)
     body = _instead(kernel.body, stmt, (Store(stmt.buffer, stmt.index, value),))
     params = (*kernel.params, value) if isinstance(value, Var) else kernel.params
-    return Kernel(f"{'set' if name else 'clear'}_{stmt.buffer.name}", params, prune(body), kernel.span)
+    return Kernel(f"{'set' if name else 'clear'}_{stmt.buffer.name}", params, eliminate_dead_code(body), kernel.span)
 
 
 def _instead(block: Block, stmt: Stmt, new: Block) -> Block:

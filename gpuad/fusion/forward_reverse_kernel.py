@@ -35,7 +35,7 @@ from ..ir.nodes import (
     variables,
 )
 from ..ir.rewrite import bound, defined, map_blocks, map_stmt_exprs, substitute, walk_stmts
-from ..optimize.common_subexpressions import shared
+from ..optimize.common_subexpressions import eliminate_common_subexpressions
 
 
 def fused(
@@ -52,7 +52,7 @@ def fused(
         body = (*joined, *(_used(s, renamed) for s in sums))
     else:
         body, _ = _joined((*forth, *back))
-    body = shared(body)
+    body = eliminate_common_subexpressions(body)
     return Kernel(f"{primal.name}_autodiff", tuple(params), body, primal.span, const=primal.const)
 
 

@@ -14,13 +14,13 @@ from ..codegen.cpu.source import library_calls
 from ..ir.nodes import Accumulate, Assign, Buffer, Constant, Expr, For, How, If, Kernel, Let, Load, Stmt, Store, Take, Var, variables
 from ..ir.rewrite import substitute, walk_stmts
 from ..ir.types import Scalar, Space
-from ..memo import Facts
+from ..memo import Memo
 from ..runtime.base import Argument, Dim3, Memory, Prepared
 from .chained_kernel import is_sum
 
 STATEMENTS = 400  # of a kernel, at most
 
-facts = Facts()  # with the kernels that they are about, so that their ids stay their own
+facts = Memo()  # with the kernels that they are about, so that their ids stay their own
 
 Where = tuple[int, Scalar]  # the address of an allocation and the type of its elements
 

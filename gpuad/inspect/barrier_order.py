@@ -25,8 +25,8 @@ from ..ir.nodes import Accumulate, Alloc, Atomic, Barrier, Binary, Block, Buffer
 from ..ir.rewrite import map_blocks, walk_stmts
 from ..ir.types import I32, I64, Space
 from ..optimize.barriers import holds_barrier
-from ..optimize.dead_code import prune
-from .store_conflicts import Claims
+from ..optimize.dead_code import eliminate_dead_code
+from .store_conflicts import StoreConflictInspector
 
 Access: TypeAlias = "Load | Store | Accumulate"
 
@@ -36,7 +36,7 @@ _BLOCK_BITS = 61
 
 
 @dataclass(frozen=True)
-class Turns(Claims):
+class BarrierOrderInspector(StoreConflictInspector):
     """The checking kernel; of its flag `meeting` tells what it has found. `accesses`: the statements that it watches."""
 
     accesses: tuple[Access, ...] = ()
@@ -49,7 +49,7 @@ class Turns(Claims):
 
 def hindrance(kernel: Kernel, buffers: Collection[Buffer]) -> Stmt | None:
     """What stands in the way of turns in the buffers: an atomic operation on one of them, or a loop whose condition reads it. None also if
-    there is nothing in the way, but no barrier either (see `may_take_turns`)."""
+    there is nothing in the way, but no barrier either (see `may_be_ordered`)."""
     for stmt in walk_stmts(kernel.body):
         if isinstance(stmt, While):
             for load in walk_stmts(stmt.header):
@@ -60,12 +60,12 @@ def hindrance(kernel: Kernel, buffers: Collection[Buffer]) -> Stmt | None:
     return None
 
 
-def may_take_turns(kernel: Kernel) -> bool:
+def may_be_ordered(kernel: Kernel) -> bool:
     """Whether the kernel has a barrier of a block."""
     return any(holds_barrier(s) for s in kernel.body)
 
 
-def turns(kernel: Kernel, buffers: Collection[Buffer]) -> Turns:
+def barrier_order_inspector(kernel: Kernel, buffers: Collection[Buffer]) -> BarrierOrderInspector:
     """The kernel that watches the accesses to `buffers`. Assumes that there is no `hindrance`, and that all threads of a block come to each
     barrier (`lift`)."""
     names = Names(kernel)
@@ -87,11 +87,11 @@ def turns(kernel: Kernel, buffers: Collection[Buffer]) -> Turns:
                 out.extend(watch.passed())
         return tuple(out)
 
-    body = prune((*watch.start(), *block(kernel.body)), private=copies.values())
+    body = eliminate_dead_code((*watch.start(), *block(kernel.body)), private=copies.values())
     used = {getattr(s, "buffer", None) for s in walk_stmts(body)}
     copies = {x: copy for x, copy in copies.items() if copy in used}
     params = (*kernel.params, *copies.values(), *(cell for made in cells.values() for cell in made), watch.flag)
-    return Turns(
+    return BarrierOrderInspector(
         replace(kernel, name=f"{kernel.name}_turns", params=params, body=body),
         tuple(copies),
         tuple(x for x, made in cells.items() for _ in made),
@@ -165,4 +165,4 @@ def _of(op: str, left: Expr, right: Expr | int) -> Expr:
     return Binary(op, left, b.const(right, I64) if isinstance(right, int) else right, I64)
 
 
-__all__ = ["Access", "Turns", "hindrance", "may_take_turns", "turns"]
+__all__ = ["Access", "BarrierOrderInspector", "barrier_order_inspector", "hindrance", "may_be_ordered"]

@@ -25,7 +25,7 @@ from ..ir import nodes as ir
 from ..ir.names import Names
 from ..ir.rewrite import defined, expressions, map_blocks, walk_stmts
 from ..ir.types import BOOL, I64, Space
-from ..optimize.dead_code import prune
+from ..optimize.dead_code import eliminate_dead_code
 
 NOTES = 1 << 10  # that a thread may leave
 ITERATIONS = 1 << 11  # of a thread, give or take as many
@@ -36,7 +36,7 @@ Place: TypeAlias = "tuple[int, int | None]"  # a stack by its uid, or one of its
 
 
 @dataclass(frozen=True)
-class Intervals:
+class BarrierPhaseInspector:
     """The kernel, for one block: whole numbers of the launch, then three int64 arrays, which are 0: `NOTES` notes for each thread (see
     `shadow_of`), how many each thread has left (-1: it has not come to its end), and how many barriers it has counted. `lost`: shadows to
     which something is done that hangs on more than whole numbers."""
@@ -53,7 +53,7 @@ class Intervals:
         return note >> (_INDEX_BITS + 1) & ((1 << _SHADOW_BITS) - 1)
 
 
-def intervals(reverse: ir.Kernel, shadows: Collection[ir.Buffer]) -> Intervals | None:
+def barrier_phase_inspector(reverse: ir.Kernel, shadows: Collection[ir.Buffer]) -> BarrierPhaseInspector | None:
     """The kernel that notes what is done to the shadows, arrays in shared memory; None where that hangs on more than whole numbers."""
     ordered = tuple(sorted(shadows, key=lambda s: s.uid))
     if not 0 < len(ordered) < 1 << _SHADOW_BITS or not all(_is_fit(s, reverse.body) for s in ordered):
@@ -68,7 +68,7 @@ def intervals(reverse: ir.Kernel, shadows: Collection[ir.Buffer]) -> Intervals |
     used = {v for s in walk_stmts(body) for e in expressions(s) for v in ir.variables(e)}
     scalars = tuple(v for v in reverse.scalars if v in used)
     kernel = ir.Kernel(f"{reverse.name}_intervals", (*scalars, *slice_.arrays), body, reverse.span)
-    return Intervals(kernel, scalars, ordered, frozenset(slice_.lost))
+    return BarrierPhaseInspector(kernel, scalars, ordered, frozenset(slice_.lost))
 
 
 def _is_fit(shadow: ir.Buffer, body: ir.Block) -> bool:
@@ -105,8 +105,8 @@ class _Slice:
         _, counts, barriers = self.arrays
         found = b.select(b.compare("==", self.late, _whole(0)), self.count, _whole(-1))
         after = (ir.Store(counts, thread, found), ir.Store(barriers, thread, self.interval))
-        body = prune((*before, *self.block(self.reverse.body, True), *after))
-        return prune((ir.Let(self.left, _whole(ITERATIONS)), *self.bounded(body)))
+        body = eliminate_dead_code((*before, *self.block(self.reverse.body, True), *after))
+        return eliminate_dead_code((ir.Let(self.left, _whole(ITERATIONS)), *self.bounded(body)))
 
     # --- what is kept --------------------------------------------------------------------------------------------------------------
 
@@ -274,4 +274,4 @@ def _least(left: ir.Expr, right: ir.Expr) -> ir.Expr:
     return b.select(b.compare("<", left, right), left, right)
 
 
-__all__ = ["NOTES", "Intervals", "intervals"]
+__all__ = ["NOTES", "BarrierPhaseInspector", "barrier_phase_inspector"]

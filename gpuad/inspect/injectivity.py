@@ -18,13 +18,13 @@ from ..ir import nodes as ir
 from ..ir.names import Names
 from ..ir.rewrite import blocks, bound, expressions, map_blocks, walk_stmts
 from ..ir.types import BOOL, I32, I64, Space
-from ..optimize.dead_code import prune
+from ..optimize.dead_code import eliminate_dead_code
 
 MOST = (1 << 31) - 2  # threads of a launch
 
 
 @dataclass(frozen=True)
-class Census:
+class InjectivityInspector:
     """The kernel: whole numbers of the launch, the first element of the shadow's allocation and that after its last (int64, counted from
     where the pointer points), then three int32 arrays, all 0, with an element for each of the shadow: the greatest of the numbers (from 1)
     of the threads that touch it, `MOST` less the least of them (from 0), how often it is touched. `touches`: how often a thread touches
@@ -38,7 +38,7 @@ class Census:
     certain: bool
 
 
-def census(reverse: ir.Kernel, shadow: ir.Buffer) -> Census | None:
+def injectivity_inspector(reverse: ir.Kernel, shadow: ir.Buffer) -> InjectivityInspector | None:
     """The kernel that asks; None where the accesses hang on memory or on real numbers, or threads wait for one another."""
     names = Names(reverse)
     begin, end = (names.var(f"{shadow.name}_{part}", I64) for part in ("begin", "end"))
@@ -47,13 +47,13 @@ def census(reverse: ir.Kernel, shadow: ir.Buffer) -> Census | None:
     unknown = _unknown(reverse)
     for certain in (True, False):
         noted = _noting(reverse if certain else _either(reverse, unknown), shadow, (begin, end), arrays, names)
-        body = prune(noted, private=[x for x in reverse.buffers if x != shadow])
+        body = eliminate_dead_code(noted, private=[x for x in reverse.buffers if x != shadow])
         used = {v for s in walk_stmts(body) for e in expressions(s) for v in ir.variables(e)}
         if _by_numbers(body, (*scalars, begin, end), arrays) and (certain or not used & unknown):
             kernel = ir.Kernel(f"{reverse.name}_census", (*scalars, begin, end, *arrays), body, reverse.span)
             touches = tuple(_touches(reverse.body, shadow, 1))
             places = sum(dict(sorted(touches, key=lambda t: t[1])).values())
-            return Census(kernel, scalars, sum(times for _, times in touches), places, certain)
+            return InjectivityInspector(kernel, scalars, sum(times for _, times in touches), places, certain)
     return None
 
 

@@ -23,14 +23,14 @@ from ..ir import nodes as ir
 from ..ir.names import Names
 from ..ir.rewrite import expressions, map_blocks, touches, walk_stmts
 from ..ir.types import I32, I64
-from ..optimize.dead_code import prune
+from ..optimize.dead_code import eliminate_dead_code
 
 
 @dataclass(frozen=True)
-class Claims:
-    """The checking kernel: the primal's parameters, then for each buffer of `copies` a copy that it overwrites, for each of `claims` an
-    int64 array of the same extent, all 0: the greatest and the least thread and the signature, the greatest and the least kind; then, if
-    there are several `runs`, the number of the run (int32), and the int32 flag."""
+class StoreConflictInspector:
+    """The checking kernel: the primal's parameters, then for each buffer of `copies` a copy that it overwrites, for each of
+    `store_conflict_inspector` an int64 array of the same extent, all 0: the greatest and the least thread and the signature, the greatest
+    and the least kind; then, if there are several `runs`, the number of the run (int32), and the int32 flag."""
 
     kernel: ir.Kernel
     copies: tuple[ir.Buffer, ...]
@@ -67,7 +67,7 @@ def contested(kernel: ir.Kernel, buffers: Collection[ir.Buffer]) -> tuple[Write,
     return tuple(found)
 
 
-def telling(kernel: ir.Kernel, buffer: ir.Buffer) -> tuple[tuple[ir.Block, ...], ...]:
+def distinguishing_stores(kernel: ir.Kernel, buffer: ir.Buffer) -> tuple[tuple[ir.Block, ...], ...]:
     """For each kind of value that the contested stores to a buffer give: the kernel's body with stores of that kind alone, to where a
     number says that the value is made from, in each of several ways. If in one of them no two threads store to one place, their signatures
     differ, and the check finds any two that store to one element of the buffer. Values that tell their thread are left out."""
@@ -104,7 +104,9 @@ def is_plain_write(stmt: ir.Stmt) -> TypeGuard[Write]:
     return isinstance(stmt, ir.Store) or (isinstance(stmt, ir.Accumulate) and stmt.how is ir.How.PLAIN)
 
 
-def claims(kernel: ir.Kernel, buffers: Collection[ir.Buffer], kinds: Mapping[int, int] | None = None) -> Claims:
+def store_conflict_inspector(
+    kernel: ir.Kernel, buffers: Collection[ir.Buffer], kinds: Mapping[int, int] | None = None
+) -> StoreConflictInspector:
     """The kernel that checks the contested stores to `buffers`, and whether atomic operations of different `kinds` (by the id of the
     statement) meet in an element; of these the flag is 2."""
     names = Names(kernel)
@@ -133,11 +135,11 @@ def claims(kernel: ir.Kernel, buffers: Collection[ir.Buffer], kinds: Mapping[int
             out.append(map_blocks(stmt, block))
         return tuple(out)
 
-    body = prune((ir.Let(check.thread, thread_number()), *block(kernel.body)), private=copies.values())
+    body = eliminate_dead_code((ir.Let(check.thread, thread_number()), *block(kernel.body)), private=copies.values())
     used = {s.buffer for s in walk_stmts(body) if isinstance(s, ir.Load | ir.Store | ir.Accumulate | ir.Atomic)}
     copies = {x: copy for x, copy in copies.items() if copy in used}
     params = (*kernel.params, *copies.values(), *(o for made in owners.values() for o in made.values()), check.run, check.flag)
-    return Claims(
+    return StoreConflictInspector(
         replace(kernel, name=f"{kernel.name}_claims", params=params, body=body),
         tuple(copies),
         tuple(x for x, made in owners.items() for _ in made),

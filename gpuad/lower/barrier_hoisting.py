@@ -23,11 +23,11 @@ from ..ir.rewrite import blocks, defined, map_blocks, substitute, substituted, w
 from ..ir.types import I32, U32
 
 
-def lift(kernel: ir.Kernel) -> ir.Kernel:
+def hoist_barriers(kernel: ir.Kernel) -> ir.Kernel:
     """The kernel with its barriers lifted. Raises UnsupportedError at a barrier that some threads of a block may not reach."""
     if not any(isinstance(s, ir.Barrier | ir.Shuffle) for s in walk_stmts(kernel.body)):
         return kernel
-    task = _Lift(Names(kernel))
+    task = _Hoisting(Names(kernel))
     return replace(kernel, body=task.block(task.masked(kernel.body, None)))
 
 
@@ -69,7 +69,7 @@ def _remasked(stmt: ir.Stmt, ballot: ir.Var) -> ir.Stmt:
     return map_blocks(stmt, lambda block: tuple(_remasked(s, ballot) for s in block))
 
 
-class _Lift:
+class _Hoisting:
     def __init__(self, names: Names) -> None:
         self.names = names
 

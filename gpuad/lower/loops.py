@@ -20,7 +20,7 @@ from ..source import Span
 from .expressions import scalar
 from .lowering import Branch, Env, LoopExits, Lowering
 from .pointers import Cell, Reference, Shape, Value, assemble, join, shape, split
-from .static_loops import counted
+from .static_loops import static_loop
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ def _decide(s: Lowering, loop: Loop) -> Value:
 def _emit_while(s: Lowering, plan: Plan, branch: Branch, it: _Iteration, span: Span) -> None:
     counter, count = s.var("iteration", I32), s.var("iterations", I32)
     loop = While(tuple(it.header), it.condition, tuple(it.body), plan.leave(s, branch.env), counter, count, span=span)
-    for stmt in counted(loop) or (loop,):
+    for stmt in static_loop(loop) or (loop,):
         s.emit(stmt)
 
 

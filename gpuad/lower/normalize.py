@@ -23,12 +23,12 @@ from ..ir.null_specialization import nulls
 from ..ir.records import holds_pointers, is_composite, is_record, numbers, size_of, split_parameter
 from ..ir.types import I32, I64, U32, Array, Pointer, Scalar, Space, Type, Void, value_type
 from . import inline, loops, memory, records
-from .barrier_hoisting import check_barriers, lift
+from .barrier_hoisting import check_barriers, hoist_barriers
 from .expressions import check_type, discard, evaluate, scalar
 from .lowering import Branch, Lowering
 from .pointers import UNDEFINED, Address, Record, Reference, Value, advance
-from .scalar_replacement import registers
-from .tidy import tidy
+from .scalar_replacement import replace_aggregates
+from .tidy import eliminate_dead
 
 __all__ = ["NONE", "Aliases", "normalize"]
 
@@ -47,8 +47,8 @@ def normalize(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
         memory.write(s, cell, cell.type, value, function.span, None)
     _sequence(s, function.body.body)
     shared = tuple(Alloc(b, span=function.span) for buffer in s.shared.values() for b in s.grouped(buffer))
-    kernel = registers(lift(Kernel(function.name, params, (*shared, *s.out), function.span, const=const)))
-    kernel = replace(kernel, body=tidy(kernel.body))
+    kernel = replace_aggregates(hoist_barriers(Kernel(function.name, params, (*shared, *s.out), function.span, const=const)))
+    kernel = replace(kernel, body=eliminate_dead(kernel.body))
     check_barriers(kernel)
     return kernel
 

@@ -20,12 +20,12 @@ Element: TypeAlias = "tuple[ir.Buffer, int]"
 Values: TypeAlias = "dict[Element, ir.Expr]"
 
 
-def registers(kernel: ir.Kernel) -> ir.Kernel:
+def replace_aggregates(kernel: ir.Kernel) -> ir.Kernel:
     """The kernel without the arrays that can be variables."""
     arrays = _plain_arrays(kernel.body)
     if not arrays:
         return kernel
-    return replace(kernel, body=_Registers(frozenset(arrays), Names(kernel)).block(kernel.body, {}))
+    return replace(kernel, body=_Replacement(frozenset(arrays), Names(kernel)).block(kernel.body, {}))
 
 
 def _plain_arrays(body: ir.Block) -> set[ir.Buffer]:
@@ -42,7 +42,7 @@ def _is_plain(stmt: ir.Stmt) -> bool:
 
 
 @dataclass(frozen=True)
-class _Registers:
+class _Replacement:
     arrays: frozenset[ir.Buffer]
     names: Names
 

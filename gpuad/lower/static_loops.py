@@ -17,7 +17,7 @@ from ..ir.types import I32, Scalar
 _BITS = 8  # that a number is shifted by in an iteration, and more
 
 
-def counted(loop: While) -> tuple[Stmt, ...] | None:
+def static_loop(loop: While) -> tuple[Stmt, ...] | None:
     """The statements in its place; None where more than the text decides how often it runs, or it never does."""
     found = passed(loop, lambda _: None)
     if found is None or len(found) == 1 or loop.counter is None:

@@ -1,5 +1,5 @@
 """Dead code elimination on a freshly lowered kernel: unused Lets and Loads, merges, carried values, arrays that are only written, empty
-control flow; and the removal of printf and assert (`quiet`) for kernels that are differentiated.
+control flow; and the removal of printf and assert (`without_output`) for kernels that are differentiated.
 
 A mark-and-sweep: Vars are live if an effect (a store, a condition, a bound) depends on them. Conditions of empty Ifs and bounds of empty
 loops die with them, so the sweep is repeated until nothing changes.
@@ -19,7 +19,7 @@ from ..ir.types import Space
 from .lowering import make_if
 
 
-def tidy(body: ir.Block) -> ir.Block:
+def eliminate_dead(body: ir.Block) -> ir.Block:
     """The block without dead statements; its effects on memory other than thread-local arrays are the same."""
     while True:
         swept = _Sweep(body).block(body)
@@ -132,11 +132,11 @@ def _roots(stmt: ir.Stmt, needs: dict[ir.Var, list[ir.Expr]]) -> Iterable[ir.Exp
     return expressions(stmt)
 
 
-def quiet(kernel: Kernel) -> Kernel:
+def without_output(kernel: Kernel) -> Kernel:
     """The kernel without printf and assertions, and without what only they needed."""
     if not any(isinstance(s, Tell) for s in walk_stmts(kernel.body)):
         return kernel
-    return replace(kernel, body=tidy(_quiet(kernel.body)))
+    return replace(kernel, body=eliminate_dead(_quiet(kernel.body)))
 
 
 def _quiet(block: Block) -> Block:

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..api import Family, Past, Planned, Words, made_again, words
+from ..api import CallKey, Family, Past, Planned, call_key, replay_call
 from ..arguments.recorder import current
 from .trace_cache import Launch, known, remember
 
@@ -27,15 +27,15 @@ class Complete:
     block: Any = 0
     shared_mem: int = 0
 
-    def words(self, what: str) -> Words | None:
+    def words(self, what: str) -> CallKey | None:
         """By what an earlier call is looked up outside of tapes."""
-        return words(self.past, (what, self.key), self.args, self.grid, self.block, self.shared_mem)
+        return call_key(self.past, (what, self.key), self.args, self.grid, self.block, self.shared_mem)
 
     def again(self) -> bool:
         """Makes or records the launch if it is known; False, and nothing is done, if it is not."""
         if current.get() is None:
             said = self.words("launch")
-            return said is not None and made_again(said)
+            return said is not None and replay_call(said)
         launch = known((self.family, self.key), self._operands)
         if launch is not None:
             launch()

@@ -26,7 +26,7 @@ def waits(body: Block) -> bool:
     return any(isinstance(s, Barrier | Shuffle) or (isinstance(s, Alloc) and s.buffer.space is Space.SHARED) for s in walk_stmts(body))
 
 
-def thin(body: Block) -> Block:
+def remove_redundant_barriers(body: Block) -> Block:
     """The body without the barriers that separate nothing."""
     if not any(isinstance(s, Barrier) for s in walk_stmts(body)):
         return body

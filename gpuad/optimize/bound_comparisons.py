@@ -21,7 +21,7 @@ _ENDS = {"<": (1, -1), "<=": (1, 0), ">": (-1, 1), ">=": (-1, 0)}  # which way, 
 
 
 @dataclass
-class Tidied:
+class SimplifiedBounds:
     """Rearranges comparisons of `indices`, of which those in `natural` are never negative. `forms`: what was compared, as sums;
     `known`: what it has become."""
 

@@ -17,7 +17,7 @@ from ..ir.types import BOOL, I32
 from .thread_indices import assigned
 
 
-def shared(body: Block) -> Block:
+def eliminate_common_subexpressions(body: Block) -> Block:
     """What was computed or read before, around, is not computed or read again; an index that lies next to another is written so."""
     written = {s.buffer for s in walk_stmts(body) if isinstance(s, Store | Take | Accumulate | Atomic)}
     return _Share(assigned(body), frozenset(written)).block(body, {}, {})

@@ -17,7 +17,7 @@ from ..ir.rewrite import defined, expressions, map_blocks, map_stmt_exprs, subst
 _READING = (Let, Load, Assign, If, For)
 
 
-def joined(block: Block) -> Block:
+def merge_control_flow(block: Block) -> Block:
     """The block with neighbouring questions that are the same asked once, and loops with the same bounds as one."""
     out: list[Stmt] = []
     for stmt in block:
@@ -28,7 +28,7 @@ def joined(block: Block) -> Block:
             out[-1] = replace(last, then=(*last.then, *stmt.then))
         else:
             out.append(stmt)
-    return _loops(tuple(map_blocks(s, joined) for s in out))
+    return _loops(tuple(map_blocks(s, merge_control_flow) for s in out))
 
 
 def _is_question(stmt: Stmt) -> bool:

@@ -19,7 +19,7 @@ from ..ir.names import Names
 from ..ir.nodes import Accumulate, Assign, Atomic, Block, Expr, For, If, LaunchIndex, Let, Stmt, Store, Take, Var, variables, walk
 from ..ir.rewrite import bound, expressions, map_blocks, spelled, walk_stmts
 from ..ir.types import I32, I64
-from .dead_code import prune
+from .dead_code import eliminate_dead_code
 from .piecewise_affine import written
 
 _WRITES = (Store, Take, Accumulate, Atomic)
@@ -27,7 +27,7 @@ _FAR = 1 << 30  # what stands for a negative number in unsigned arithmetic is fa
 Iterations = tuple[Expr, ...]  # how many iterations each loop along an axis has
 
 
-def dealt(
+def distribute_cyclically(
     body: Block, indices: Mapping[str, Var], threads: Mapping[str, Var], params: Collection[Var], names: Names
 ) -> tuple[Block, dict[str, Var], dict[str, Iterations]]:
     """The body with iterations as threads along those axes where that can be; the index along each axis, and how many iterations the loops
@@ -35,7 +35,7 @@ def dealt(
     indices, found = dict(indices), {}
     for axis, index in indices.items():
         loops = _Dealt(axis, index, threads[axis], frozenset(params), definitions(body), names)
-        new = prune(loops.block(body))
+        new = eliminate_dead_code(loops.block(body))
         if loops.iterations and not loops.beside and not loops.knows(new):
             body, indices[axis], found[axis] = new, loops.own, tuple(dict.fromkeys(loops.iterations))
     return body, indices, found

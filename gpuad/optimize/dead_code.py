@@ -15,15 +15,15 @@ from dataclasses import replace
 
 from ..ir import nodes as ir
 from ..ir.rewrite import blocks
-from .barriers import barrier_in, thin
+from .barriers import barrier_in, remove_redundant_barriers
 
 
-def prune(body: ir.Block, private: Iterable[ir.Buffer] = ()) -> ir.Block:
+def eliminate_dead_code(body: ir.Block, private: Iterable[ir.Buffer] = ()) -> ir.Block:
     """The body without what nothing outside can see; `private` are parameters that nobody looks at after the launch."""
     marks = _Marks(frozenset(private))
     marks.collect(body, ())
     marks.run()
-    return thin(_sweep(body, marks))
+    return remove_redundant_barriers(_sweep(body, marks))
 
 
 class _Marks:

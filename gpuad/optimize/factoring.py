@@ -1,13 +1,14 @@
 """Factoring of linear values: common factors of a sum's terms, opposite signs, and powers of two are applied once.
 
-A value is *linear* if each of its uses is a term or a factor of what is added to a sum, or of another linear value (`linear`). It decides
-nothing, is no argument of a function, no divisor and no index, so it may be computed with another rounding, or another sign of zero.
+A value is *linear* if each of its uses is a term or a factor of what is added to a sum, or of another linear value (`linear_values`). It
+decides nothing, is no argument of a function, no divisor and no index, so it may be computed with another rounding, or another sign of
+zero.
 
 In the gather of an all-pairs loop a thread adds what it sends to itself and what the other sends to it. Both are made of one distance and
-one root: `Signs` makes one of opposite differences, `Brackets` factors out what terms share, `scaled` multiplies once by a power of two
-that all uses multiply by, as in the adjoint of a sum of squares; `rearranged` repeats them until nothing changes. Nothing is multiplied
-out, and factors keep their order, but for numbers near one: else a product of large and small numbers might overflow on its way. Where the
-chain rule's product is 0 because its seed is, it remains so: of two such products with one partial the seeds are added up.
+one root: `Signs` makes one of opposite differences, `Brackets` factors out what terms share, `factor_powers` multiplies once by a power of
+two that all uses multiply by, as in the adjoint of a sum of squares; `factor_linear_values` repeats them until nothing changes. Nothing is
+multiplied out, and factors keep their order, but for numbers near one: else a product of large and small numbers might overflow on its way.
+Where the chain rule's product is 0 because its seed is, it remains so: of two such products with one partial the seeds are added up.
 
 Assumes unique definitions. Guarantees valid IR.
 """
@@ -28,7 +29,7 @@ from .sums import Terms, added, adding, addition, terms
 from .thread_indices import assigned
 
 
-def linear(body: Block, sums: Collection[Var]) -> frozenset[Var]:
+def linear_values(body: Block, sums: Collection[Var]) -> frozenset[Var]:
     """The linear values of a body."""
     needs: dict[Var, list[Var]] = {}
     other: set[Var] = set(assigned(body))
@@ -346,20 +347,20 @@ def _product(of: Sequence[Expr]) -> Expr:
 _ROUNDS = 8
 
 
-def rearranged(body: Block, sums: Collection[Var], names: Names, first_own: int) -> Block:
+def factor_linear_values(body: Block, sums: Collection[Var], names: Names, first_own: int) -> Block:
     """The body with what goes into the sums rearranged. `sums`: variables that are added to, and stored at the end."""
     for _ in range(_ROUNDS):
         mutable = assigned(body)
-        new = simplify(Signs(linear(body, sums), mutable, sums, names).block(body, {}), first_own)
-        new = simplify(Brackets(linear(new, sums), mutable, sums, names).block(new, {}), first_own)
-        new = scaled(new, linear(new, sums), sums, first_own)
+        new = simplify(Signs(linear_values(body, sums), mutable, sums, names).block(body, {}), first_own)
+        new = simplify(Brackets(linear_values(new, sums), mutable, sums, names).block(new, {}), first_own)
+        new = factor_powers(new, linear_values(new, sums), sums, first_own)
         if new == body:
             break
         body = new
     return body
 
 
-def scaled(body: Block, among: Collection[Var], sums: Collection[Var], first_own: int) -> Block:
+def factor_powers(body: Block, among: Collection[Var], sums: Collection[Var], first_own: int) -> Block:
     """The body with one of these linear values, if there is such a one, multiplied where it is made and not where it is used."""
     found: dict[Var, list[float]] = {}
     for stmt in walk_stmts(body):

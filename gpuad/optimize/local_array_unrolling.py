@@ -41,13 +41,13 @@ from ..ir.nodes import (
 )
 from ..ir.rewrite import bound, defined, map_stmt_exprs, walk_stmts
 from ..ir.types import HALVES, Space
-from .privatisation import inward
+from .privatisation import privatise_scalars
 
 LENGTH = 64  # of an array, and of a loop
 STATEMENTS = 800  # that are written out in all
 
 
-def unroll(kernel: Kernel, assigned: bool = False) -> Kernel:
+def unroll_local_arrays(kernel: Kernel, assigned: bool = False) -> Kernel:
     """The kernel without the local arrays that can be variables; itself if there is none. `assigned`: also those that are stored to in
     loops and branches, whose elements become variables that are assigned to."""
     made = _without_arrays(kernel, assigned)
@@ -68,7 +68,7 @@ def _without_arrays(kernel: Kernel, assigned: bool) -> Kernel | None:
         else:
             task.kept |= task.unsettled
         if not task.kept and not task.unsettled:
-            return replace(kernel, body=inward(body, task.elements))
+            return replace(kernel, body=privatise_scalars(body, task.elements))
         found -= task.kept
     return kernel
 

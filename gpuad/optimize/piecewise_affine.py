@@ -45,7 +45,7 @@ class TooMany(Exception):
     """An index has more pieces than anybody wants to read."""
 
 
-class Edges:
+class PiecewiseAffine:
     """Takes indices apart. `laps`: what each lap amounts to, over parameters."""
 
     def __init__(self, lets: Mapping[Var, Expr], senders: Sequence[Var], scalars: frozenset[Var], names: Names) -> None:
@@ -408,4 +408,4 @@ def _part(node: Expr, value: Expr, *conditions: Expr) -> Piece:
     return Piece(conditions, value, value, False, ((node, value),))
 
 
-__all__ = ["Edges", "Piece", "TooMany", "cancelled", "divided", "written"]
+__all__ = ["Piece", "PiecewiseAffine", "TooMany", "cancelled", "divided", "written"]

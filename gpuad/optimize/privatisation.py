@@ -1,13 +1,13 @@
 """Privatisation: moves arrays and variables into the loop whose iterations define them before each use.
 
 C users declare their arrays at the top. If each iteration of a loop stores every element before it reads it, no value crosses from one
-iteration to the next, and the reverse pass may recompute the array instead of recording it (CASES 13). For a thread's arrays (`sink`) that
-is proved where the first statements that touch the array store constant indices, or loop over constant ranges of them; for scalars that
-came from arrays (`inward`) where the first statement that names them assigns to them.
+iteration to the next, and the reverse pass may recompute the array instead of recording it (CASES 13). For a thread's arrays
+(`privatise_arrays`) that is proved where the first statements that touch the array store constant indices, or loop over constant ranges of
+them; for scalars that came from arrays (`privatise_scalars`) where the first statement that names them assigns to them.
 
 A tile in shared memory is moved likewise (`privatise_tiles`). Whether an iteration stores all that it reads depends on the block's extents
-(`analysis.must_define`), so it is a premise that each launch checks. `share` undoes the move in the adjoint, where the forward sweep and
-the reversed loop would have a copy each: they take turns in one array.
+(`analysis.must_define`), so it is a premise that each launch checks. `share_tiles` undoes the move in the adjoint, where the forward sweep
+and the reversed loop would have a copy each: they take turns in one array.
 
 Assumes and guarantees: valid IR with unique definitions.
 """
@@ -43,7 +43,7 @@ from ..ir.types import Space
 from .barriers import holds_barrier
 
 
-def sink(kernel: Kernel) -> Kernel:
+def privatise_arrays(kernel: Kernel) -> Kernel:
     """The kernel with each local array declared as far inside as it can be."""
     return replace(kernel, body=_block(kernel.body))
 
@@ -133,7 +133,7 @@ def _reads(stmt: Stmt, buffer: Buffer) -> bool:
     return any(isinstance(s, Load | Accumulate | Take | Atomic) and s.buffer == buffer for s in (stmt, *inner))
 
 
-def inward(block: Block, candidates: Set[Var]) -> Block:
+def privatise_scalars(block: Block, candidates: Set[Var]) -> Block:
     """The block with those of the candidates further inside for which that is so; each starts with a Let of a constant and is assigned
     to."""
     out: list[Stmt | None] = list(block)
@@ -144,7 +144,7 @@ def inward(block: Block, candidates: Set[Var]) -> Block:
             moved = _into_loop(out[users[0]], stmt.var) if len(users) == 1 else None
             if moved is not None:
                 out[at], out[users[0]] = None, moved
-    return tuple(map_blocks(stmt, lambda inner: inward(inner, candidates)) for stmt in out if stmt is not None)
+    return tuple(map_blocks(stmt, lambda inner: privatise_scalars(inner, candidates)) for stmt in out if stmt is not None)
 
 
 def _into_loop(loop: Stmt | None, var: Var) -> Stmt | None:
@@ -214,7 +214,7 @@ def _into_tile_loop(stmt: Stmt, alloc: Alloc) -> Stmt | None:
     return None
 
 
-def share(body: Block, stands_for: Mapping[Buffer, Buffer]) -> Block:
+def share_tiles(body: Block, stands_for: Mapping[Buffer, Buffer]) -> Block:
     """The body with one declaration of each shared array, at its start; arrays that stand for one of the primal are that one."""
 
     def original(buffer: Buffer) -> Buffer:

@@ -57,7 +57,7 @@ def adding(stmt: Assign, parts: Terms) -> Assign:
     return replace(stmt, value=Binary(op, stmt.var, total, total.type))
 
 
-def direct(body: Block, sums: Collection[Var]) -> Block:
+def accumulate_directly(body: Block, sums: Collection[Var]) -> Block:
     """The body in which loops add to the sums themselves, and blocks once."""
     uses = Counter(v for s in walk_stmts(body) for e in expressions(s) for v in variables(e))
     return _Direct(sums, uses).block(body)

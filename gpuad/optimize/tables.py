@@ -13,7 +13,7 @@ from ..ir.rewrite import blocks, map_blocks, walk_stmts
 from ..ir.types import Space
 
 
-def without_tables(body: Block) -> tuple[Block, Block]:
+def inline_constant_tables(body: Block) -> tuple[Block, Block]:
     """What makes the tables of a body, and the body without that."""
     found = {s.buffer for s in walk_stmts(body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL and _is_table(body, s.buffer)}
     making = tuple(s for s in walk_stmts(body) if isinstance(s, Alloc | Store) and s.buffer in found)

@@ -49,15 +49,15 @@ class Geometry:
         return blocks["x"], blocks["y"], blocks["z"]
 
 
-def globally(body: Block, indices: Mapping[str, Var], threads: Mapping[str, Var]) -> tuple[Block, Geometry]:
+def canonicalise_thread_indices(body: Block, indices: Mapping[str, Var], threads: Mapping[str, Var]) -> tuple[Block, Geometry]:
     """The body with the thread's index along each axis as a variable, and for which launches that holds; `threads`: what stands for the
     number of threads along an axis."""
-    first = _Globally(indices, assigned(body), {})
+    first = _Canonicalisation(indices, assigned(body), {})
     written = first.block(body)
     bare, geometry = _bare(written, indices, threads)
     if not bare:
         return written, Geometry(first.widths)
-    second = _Globally(indices, assigned(body), bare)
+    second = _Canonicalisation(indices, assigned(body), bare)
     written = second.block(body)
     return written, replace(geometry, widths={**second.widths, **geometry.widths})
 
@@ -87,7 +87,7 @@ def _bare(body: Block, indices: Mapping[str, Var], threads: Mapping[str, Var]) -
     return bare, Geometry(widths, frozenset(alone), tuple(rows))
 
 
-class _Globally:
+class _Canonicalisation:
     """Writes `blockIdx * blockDim + threadIdx` as one variable an axis. Variables that hold a part of that are put in at their uses.
     `bare`: what stands for parts of it, and for the number of threads."""
 

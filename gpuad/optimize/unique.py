@@ -15,7 +15,7 @@ from ..ir.names import Names
 from ..ir.rewrite import map_stmt_exprs, substitute
 
 
-def unique(body: ir.Block, names: Names) -> tuple[ir.Block, dict[ir.Var, ir.Var], dict[ir.Buffer, ir.Buffer]]:
+def make_unique(body: ir.Block, names: Names) -> tuple[ir.Block, dict[ir.Var, ir.Var], dict[ir.Buffer, ir.Buffer]]:
     """The body with unique definitions, and for each renamed variable and array the one that it stands for."""
     task = _Unique(names)
     return task.block(body, Env({}, {})), task.origin, task.arrays

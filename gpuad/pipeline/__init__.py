@@ -34,7 +34,7 @@ from .calls import (
 )
 from .deterministic import add_in_fixed_point, deterministic, in_fixed_point
 from .forward_over_reverse import before_second, check_directions, paired, tangent_arguments
-from .inspectors import Counted, apart
+from .inspectors import Counted, is_injective
 from .launch_checks import (
     absent,
     check_adjoint_bounds,
@@ -61,15 +61,15 @@ from .schedule import (
     stages,
     switches,
 )
-from .store_checks import check_races, check_stores, in_turns, stores_in_doubt
+from .store_checks import check_races, check_stores, ordered_by_barriers, stores_in_doubt
 
 __all__ = [
-    "Call", "Counted", "Stage", "State", "_cuda", "absent", "active_positions", "add_in_fixed_point", "analysing",
-    "apart", "arguments", "batch_states", "before", "before_second", "chaining", "check_adjoint_bounds", "check_bounds",
-    "check_device", "check_directions", "check_races", "check_same", "check_stopped", "check_stores", "copied", "counting",
-    "dense_extent", "deterministic", "everything_recorded_for_tests", "executor_for_tests", "executor_of", "fingerprint",
-    "gathering", "in_fixed_point", "in_turns", "keep_live", "live", "loads", "new_logs",
-    "nothing_chained_for_tests", "nothing_plain_for_tests", "own_arguments", "paired", "plain_allowed",
-    "plain_shadows", "premises_hold", "run_primal", "run_reverse", "run_stages", "shadow_of", "shadow_type", "stack_bases",
-    "stage_arguments", "stages", "stays_inside", "stores_in_doubt", "switches", "tangent_arguments",
+    "Call", "Counted", "Stage", "State", "_cuda", "absent", "active_positions", "add_in_fixed_point", "analysing", "arguments",
+    "batch_states", "before", "before_second", "chaining", "check_adjoint_bounds", "check_bounds", "check_device", "check_directions",
+    "check_races", "check_same", "check_stopped", "check_stores", "copied", "counting", "dense_extent", "deterministic",
+    "everything_recorded_for_tests", "executor_for_tests", "executor_of", "fingerprint", "gathering", "in_fixed_point", "is_injective",
+    "keep_live", "live", "loads", "new_logs", "nothing_chained_for_tests", "nothing_plain_for_tests", "ordered_by_barriers",
+    "own_arguments", "paired", "plain_allowed", "plain_shadows", "premises_hold", "run_primal", "run_reverse", "run_stages",
+    "shadow_of", "shadow_type", "stack_bases", "stage_arguments", "stages", "stays_inside", "stores_in_doubt", "switches",
+    "tangent_arguments",
 ]  # fmt: skip

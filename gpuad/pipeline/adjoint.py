@@ -14,64 +14,64 @@ from typing import Any
 
 from ..accumulate.block_reduce import BlockSums, block_sums, block_sums_kernel, without
 from ..accumulate.gather import Axes, Gather, Sides, gather, gather_kernel, rest
-from ..accumulate.materialise import Partials, partials
-from ..accumulate.policy import accumulate, undecided
-from ..accumulate.reduce import reduced
+from ..accumulate.materialise import Materialisation, materialise
+from ..accumulate.policy import choose_accumulation, undecided
+from ..accumulate.reduce import reduce_repeated_additions
 from ..ad.recording import Recording
-from ..ad.reversed_loops import direct
+from ..ad.reversed_loops import unwrap_single_iterations
 from ..ad.stack_layout import Layout
 from ..analysis.activity import Activity, Escape
 from ..analysis.atomic_extrema import mixed
-from ..inspect.barrier_order import Turns, turns
-from ..inspect.barrier_phase import Intervals, intervals
-from ..inspect.injectivity import Census, census
-from ..inspect.store_conflicts import Claims, claims
+from ..inspect.barrier_order import BarrierOrderInspector, barrier_order_inspector
+from ..inspect.barrier_phase import BarrierPhaseInspector, barrier_phase_inspector
+from ..inspect.injectivity import InjectivityInspector, injectivity_inspector
+from ..inspect.store_conflicts import StoreConflictInspector, store_conflict_inspector
 from ..ir.names import Names
 from ..ir.nodes import Block, Buffer, Expr, For, Kernel, Load, Var, variables
 from ..ir.rewrite import expressions, walk_stmts
 from ..ir.stages import made
 from ..ir.types import Space
-from ..memo import Facts
+from ..memo import Memo
 from ..optimize.barriers import waits
-from ..optimize.dead_code import prune
-from ..optimize.local_array_unrolling import unroll
+from ..optimize.dead_code import eliminate_dead_code
+from ..optimize.local_array_unrolling import unroll_local_arrays
 from .pattern import Parameter, Pattern, Variant, partial_parameters
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Judged:
+class Inspected:
     """What the checks of a launch need: the primal, what is active, and a memory for what was proved."""
 
     primal: Kernel
     activity: Activity
     logs: tuple[Buffer, ...] = ()  # what the launch writes down
     log_loops: dict[Buffer, tuple[For, ...]] = field(default_factory=dict)  # the loops that a log has an element for each iteration of
-    facts: Facts = field(default_factory=Facts, init=False)
-    _claims: dict[frozenset[Buffer], Claims] = field(default_factory=dict, init=False)
-    _turns: dict[frozenset[Buffer], Turns] = field(default_factory=dict, init=False)
+    facts: Memo = field(default_factory=Memo, init=False)
+    _store_conflicts: dict[frozenset[Buffer], StoreConflictInspector] = field(default_factory=dict, init=False)
+    _barrier_orders: dict[frozenset[Buffer], BarrierOrderInspector] = field(default_factory=dict, init=False)
 
     @cached_property
     def mixed(self) -> dict[int, int]:
         """Atomic operations that must not meet in one element (`analysis.atomic_extrema`)."""
         return mixed(self.primal, self.activity)
 
-    def claims(self, buffers: frozenset[Buffer]) -> Claims:
+    def store_conflicts(self, buffers: frozenset[Buffer]) -> StoreConflictInspector:
         """The kernel that checks whether stores to the buffers collide."""
-        if buffers not in self._claims:
-            self._claims[buffers] = claims(self.primal, buffers, self.mixed)
-            made("store_conflicts", self._claims[buffers].kernel)
-        return self._claims[buffers]
+        if buffers not in self._store_conflicts:
+            self._store_conflicts[buffers] = store_conflict_inspector(self.primal, buffers, self.mixed)
+            made("store_conflicts", self._store_conflicts[buffers].kernel)
+        return self._store_conflicts[buffers]
 
-    def turns(self, buffers: frozenset[Buffer]) -> Turns:
+    def barrier_order(self, buffers: frozenset[Buffer]) -> BarrierOrderInspector:
         """The kernel that checks whether threads take turns in the buffers' elements."""
-        if buffers not in self._turns:
-            self._turns[buffers] = turns(self.primal, buffers)
-            made("barrier_order", self._turns[buffers].kernel)
-        return self._turns[buffers]
+        if buffers not in self._barrier_orders:
+            self._barrier_orders[buffers] = barrier_order_inspector(self.primal, buffers)
+            made("barrier_order", self._barrier_orders[buffers].kernel)
+        return self._barrier_orders[buffers]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Adjoint(Judged):
+class Adjoint(Inspected):
     """The reverse of a kernel for one pattern."""
 
     pattern: Pattern
@@ -89,7 +89,7 @@ class Adjoint(Judged):
     name: str
     _variants: dict[Variant, Kernel] = field(default_factory=dict, init=False)
     _gathers: dict[Any, Any] = field(default_factory=dict, init=False)
-    _partials: dict[Gather, Partials] = field(default_factory=dict, init=False)
+    _partials: dict[Gather, Materialisation] = field(default_factory=dict, init=False)
 
     def kernel(self, plain: frozenset[Buffer] = frozenset(), header: str = "") -> Kernel:
         """The reverse kernel in which the shadows `plain` are accumulated plainly and all others atomically."""
@@ -116,7 +116,7 @@ class Adjoint(Judged):
 
     def gather(self, shadows: Mapping[Buffer, int], *, keeping: bool = False) -> Gather | None:
         """What of the accumulations into the shadows can be gathered, as far as the text says; of each, which of several ways to do so.
-        `keeping`: where threads may keep what their loops come to (`partials`)."""
+        `keeping`: where threads may keep what their loops come to (`materialise`)."""
         key = frozenset(shadows.items()), keeping
         if key not in self._gathers:
             ordered = {b: shadows[b] for b in self.undecided if b in shadows}
@@ -130,21 +130,21 @@ class Adjoint(Judged):
         plainly = self.gather(shadows)
         left = set(shadows) - (plainly.buffers if plainly is not None else set())
         names = self._names()
-        numbers = partials(self.layout.body, left, names) if left else None
+        numbers = materialise(self.layout.body, left, names) if left else None
         found = gather(numbers.reading, shadows, self.params, names, numbers.threads) if numbers is not None else None
         if numbers is None or found is None or len(found.buffers) <= len(set(shadows) - left):
             return plainly
         self._partials[found] = numbers
         return found
 
-    def partials(self, gathered: Gather) -> Partials | None:
+    def partials(self, gathered: Gather) -> Materialisation | None:
         """What threads keep for those that gather."""
         return self._partials.get(gathered)
 
-    def keeping(self, numbers: Partials) -> tuple[Kernel, tuple[Parameter, ...]]:
+    def keeping(self, numbers: Materialisation) -> tuple[Kernel, tuple[Parameter, ...]]:
         """The kernel in which threads keep what their loops come to, and its parameters."""
         if numbers not in self._gathers:
-            body = direct(accumulate(numbers.filling, {}))
+            body = unwrap_single_iterations(choose_accumulation(numbers.filling, {}))
             parameters = self._used(body, partial_parameters(numbers))
             kernel = Kernel(f"{self.primal.name}_partials", tuple(p.item for p in parameters), body, self.primal.span)
             made("materialise", kernel)
@@ -163,7 +163,7 @@ class Adjoint(Judged):
         found = gather(self.layout.body, shadows, self.params, self._names())
         if found is not None and found.buffers == set(shadows):
             return found
-        written_out = unroll(Kernel(self.name, self.params, self.layout.body))
+        written_out = unroll_local_arrays(Kernel(self.name, self.params, self.layout.body))
         if written_out.body is self.layout.body:
             return found
         other = gather(written_out.body, shadows, self.params, Names(written_out))
@@ -177,7 +177,7 @@ class Adjoint(Judged):
         key = gathered, sides, assigned & gathered.buffers, boxed
         if key not in self._gathers:
             collected, sums = gather_kernel(gathered, sides, key[2], dict(boxed), self._names(gathered), self.first_own)
-            body = accumulate(collected, {})
+            body = choose_accumulation(collected, {})
             numbers = [Parameter(r, i, v) for r, vs in (("first", gathered.first), ("threads", gathered.threads)) for i, v in enumerate(vs)]
             numbers += [
                 Parameter(role, 3 * k + axis, ends[axis][side])
@@ -193,7 +193,7 @@ class Adjoint(Judged):
         found: tuple[Kernel, tuple[Parameter, ...]] = self._gathers[key]
         return found
 
-    def block_sums(self, shadows: frozenset[Buffer], numbers: Partials | None = None) -> BlockSums | None:
+    def block_sums(self, shadows: frozenset[Buffer], numbers: Materialisation | None = None) -> BlockSums | None:
         """What of the accumulations into the shadows can be summed over blocks in loops; `numbers`: what threads have kept."""
         key = "sums", shadows, numbers
         if key not in self._gathers:
@@ -201,24 +201,24 @@ class Adjoint(Judged):
         found: BlockSums | None = self._gathers[key]
         return found
 
-    def summing(self, sums: BlockSums, numbers: Partials | None = None) -> tuple[Kernel, tuple[Parameter, ...]]:
+    def summing(self, sums: BlockSums, numbers: Materialisation | None = None) -> tuple[Kernel, tuple[Parameter, ...]]:
         """The kernel that adds them, and its parameters."""
         if sums not in self._gathers:
             names = Names(Kernel(self.name, self._with(numbers), self.reading(numbers)))
-            body = accumulate(block_sums_kernel(sums, names, self.first_own), {})
+            body = choose_accumulation(block_sums_kernel(sums, names, self.first_own), {})
             self._gathers[sums] = self._besides(f"{self.primal.name}_sums", body, numbers)
         found: tuple[Kernel, tuple[Parameter, ...]] = self._gathers[sums]
         return found
 
-    def reading(self, numbers: Partials | None) -> Block:
+    def reading(self, numbers: Materialisation | None) -> Block:
         """The adjoint, with what threads have kept."""
         return self.layout.body if numbers is None else numbers.reading
 
-    def _with(self, numbers: Partials | None) -> tuple[Var | Buffer, ...]:
+    def _with(self, numbers: Materialisation | None) -> tuple[Var | Buffer, ...]:
         """The reverse kernel's parameters, and those of what threads have kept."""
         return (*self.params, *(p.item for p in partial_parameters(numbers)))
 
-    def _besides(self, name: str, body: Block, numbers: Partials | None) -> tuple[Kernel, tuple[Parameter, ...]]:
+    def _besides(self, name: str, body: Block, numbers: Materialisation | None) -> tuple[Kernel, tuple[Parameter, ...]]:
         """A kernel that is launched as the reverse kernel is, with those of the arrays of what threads have kept that it touches."""
         arrays = partial_parameters(numbers)
         there = {p.item for p in self._used(body, arrays)}
@@ -227,27 +227,31 @@ class Adjoint(Judged):
         made("rest", kernel)
         return kernel, parameters
 
-    def census(self, shadow: Buffer) -> Census | None:
+    def injectivity(self, shadow: Buffer) -> InjectivityInspector | None:
         """The kernel that finds out which threads touch which elements of a shadow, where their numbers alone decide that."""
         key = "census", shadow
         if key not in self._gathers:
-            found = census(Kernel(self.name, self.params, self.layout.body, self.primal.span), shadow) if self.pattern.analyse else None
+            found = (
+                injectivity_inspector(Kernel(self.name, self.params, self.layout.body, self.primal.span), shadow)
+                if self.pattern.analyse
+                else None
+            )
             if found is not None:
                 made("injectivity", found.kernel)
             self._gathers[key] = found
-        known: Census | None = self._gathers[key]
+        known: InjectivityInspector | None = self._gathers[key]
         return known
 
-    def intervals(self) -> Intervals | None:
+    def barrier_phases(self) -> BarrierPhaseInspector | None:
         """The kernel that finds out which threads of a block touch which elements of shadows in shared memory between barriers."""
         key = "intervals"
         if key not in self._gathers:
             shared = [x for x in self.undecided if x.space is Space.SHARED] if self.pattern.analyse else []
-            found = intervals(Kernel(self.name, self.params, self.unlaid, self.primal.span), shared) if shared else None
+            found = barrier_phase_inspector(Kernel(self.name, self.params, self.unlaid, self.primal.span), shared) if shared else None
             if found is not None:
                 made("barrier_phase", found.kernel)
             self._gathers[key] = found
-        known: Intervals | None = self._gathers[key]
+        known: BarrierPhaseInspector | None = self._gathers[key]
         return known
 
     @property
@@ -256,14 +260,14 @@ class Adjoint(Judged):
         return self.pattern.analyse and not self.layout.scratch and not any(p.role == "working" for p in self.parameters)
 
     def rest(
-        self, gathered: frozenset[Buffer], chosen: Variant, moved: frozenset[int] = frozenset(), numbers: Partials | None = None
+        self, gathered: frozenset[Buffer], chosen: Variant, moved: frozenset[int] = frozenset(), numbers: Materialisation | None = None
     ) -> tuple[Kernel, tuple[Parameter, ...]] | None:
         """The reverse kernel without what is gathered, and without the additions that are `moved`, and its parameters; None if nothing is
         left. `numbers`: what threads have kept."""
         key = gathered, chosen, moved, numbers
         if key not in self._gathers:
             body = rest(without(self.reading(numbers), moved), gathered | chosen.lent, chosen.plain, chosen.left, self.first_own)
-            body = self._reduced(prune(self._decided(body, chosen)), chosen)
+            body = self._reduced(eliminate_dead_code(self._decided(body, chosen)), chosen)
             self._gathers[key] = self._besides(self.name, body, numbers) if body else None
         found: tuple[Kernel, tuple[Parameter, ...]] | None = self._gathers[key]
         return found
@@ -271,12 +275,12 @@ class Adjoint(Judged):
     def _decided(self, body: Block, chosen: Variant) -> Block:
         """The body with every accumulation decided."""
         plain = {b: b in chosen.plain for b in self.undecided}
-        return direct(accumulate(body, plain, chosen.assigned, chosen.left, chosen.lent))
+        return unwrap_single_iterations(choose_accumulation(body, plain, chosen.assigned, chosen.left, chosen.lent))
 
     def _reduced(self, body: Block, chosen: Variant) -> Block:
         if not self.pattern.analyse:
             return body
-        return reduced(body, Names(Kernel(self.name, self.params, body)), in_blocks=chosen.in_blocks)
+        return reduce_repeated_additions(body, Names(Kernel(self.name, self.params, body)), in_blocks=chosen.in_blocks)
 
     def _names(self, gathered: Gather | None = None) -> Names:
         own: tuple[Var | Buffer, ...] = gathered.variables if gathered is not None else ()
@@ -319,7 +323,7 @@ class Adjoint(Judged):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Tangent(Judged):
+class Tangent(Inspected):
     """The forward-mode kernel for one pattern: primal and tangents in one launch."""
 
     kernel: Kernel

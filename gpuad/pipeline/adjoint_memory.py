@@ -17,7 +17,7 @@ from ..ir.dtypes import dtype_of
 from ..ir.nodes import Buffer
 from ..ir.types import Scalar
 from ..runtime.base import Memory
-from .adjoint import Adjoint, Judged
+from .adjoint import Adjoint, Inspected
 from .calls import Call
 from .pattern import Parameter
 
@@ -77,13 +77,13 @@ def before(adjoint: Adjoint, call: Call) -> State:
     return state
 
 
-def new_logs(adjoint: Judged, call: Call) -> list[Memory]:
+def new_logs(adjoint: Inspected, call: Call) -> list[Memory]:
     """Room for what the primal writes down, an element for each thread and iteration."""
     sizes = adjoint.facts.get(("logs", call.key), lambda: [_log_size(adjoint, call, log) for log in adjoint.logs])
     return [Memory(call.executor.zeros(size, dtype_of(log.element))) for size, log in zip(sizes, adjoint.logs, strict=True)]
 
 
-def _log_size(adjoint: Judged, call: Call, log: Buffer) -> int:
+def _log_size(adjoint: Inspected, call: Call, log: Buffer) -> int:
     loops = adjoint.log_loops.get(log, ())
     counts = trips(adjoint.primal.body, call.numbers(adjoint.primal)) if loops else {}
     size = call.threads

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ..analysis.injectivity import seem_to_meet
 from ..errors import GpuadError
-from ..inspect.barrier_phase import NOTES, Intervals
-from ..inspect.injectivity import MOST, Census
+from ..inspect.barrier_phase import NOTES, BarrierPhaseInspector
+from ..inspect.injectivity import MOST, InjectivityInspector
 from ..ir.nodes import Buffer
 from ..runtime.base import Executor, Memory
 from .adjoint import Adjoint
@@ -38,11 +38,11 @@ class Counted:
     once: bool
 
 
-def may_be_apart(adjoint: Adjoint, call: Call, shadow: Buffer) -> bool:
+def may_be_injective(adjoint: Adjoint, call: Call, shadow: Buffer) -> bool:
     """Whether it may be that no two threads of the launch touch one element of a shadow: there are elements enough for all accesses, and
     those that are affine do not meet. So for a read beyond a periodic edge, of one field or of many, but not for a stencil."""
     memory = _memory(adjoint, call, shadow)
-    asked = adjoint.census(shadow)
+    asked = adjoint.injectivity(shadow)
     if memory is None or asked is None or asked.places * _at_work(call) > int(memory.root.size):
         return False
     return not seem_to_meet(adjoint.layout.body, shadow, call.numbers(adjoint.primal))
@@ -54,11 +54,11 @@ def _at_work(call: Call) -> int:
     return max(full, call.threads // 2)
 
 
-def apart(adjoint: Adjoint, call: Call, shadow: Buffer, *, anew: bool = True) -> Counted | None:
+def is_injective(adjoint: Adjoint, call: Call, shadow: Buffer, *, anew: bool = True) -> Counted | None:
     """What the launch touches of a shadow if no two of its threads touch one element; None if they do, or if nobody can tell. `anew`: the
     launch is asked if it was not yet."""
     memory = _memory(adjoint, call, shadow)
-    asked = adjoint.census(shadow) if memory is not None and call.threads < MOST else None
+    asked = adjoint.injectivity(shadow) if memory is not None and call.threads < MOST else None
     if memory is None or asked is None:
         return None
     accesses, elements = asked.touches * call.threads, int(memory.root.size)
@@ -82,7 +82,7 @@ def _memory(adjoint: Adjoint, call: Call, shadow: Buffer) -> Memory | None:
     return None if position is None else shadow_of(call, position, 0)
 
 
-def _ask(asked: Census, call: Call, numbers: Collection[int], memory: Memory) -> Counted | None:
+def _ask(asked: InjectivityInspector, call: Call, numbers: Collection[int], memory: Memory) -> Counted | None:
     call = replace(call, pool=None)  # once for these numbers: not in memory that a tape keeps
     try:
         last, first, times = (Memory(call.executor.zeros(memory.root.size, np.dtype(np.int32)), memory.offset) for _ in range(3))
@@ -113,7 +113,7 @@ def _spans(touched: Any, memory: Memory) -> NDArray[np.int64] | None:
 
 def one_by_one(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
     """The shadows in shared memory of which no two threads of a block touch one element between two barriers, if one of them writes."""
-    asked = adjoint.intervals()
+    asked = adjoint.barrier_phases()
     numbers = call.numbers(adjoint.primal).scalars
     if asked is None or any(v not in numbers for v in asked.scalars):
         return frozenset()
@@ -136,7 +136,7 @@ def _interpreter() -> Executor:
     return Reference(check=False, limit=NOTES)
 
 
-def _apart_in_time(asked: Intervals, call: Call, numbers: Collection[int]) -> frozenset[Buffer]:
+def _apart_in_time(asked: BarrierPhaseInspector, call: Call, numbers: Collection[int]) -> frozenset[Buffer]:
     threads = int(np.prod(call.block))
     notes, counts, barriers = (np.zeros(n, np.int64) for n in (threads * NOTES, threads, threads))
     scalars = [np.dtype(str(v.type)).type(n) for v, n in zip(asked.scalars, numbers, strict=True)]
@@ -159,4 +159,4 @@ def _met(notes: NDArray[np.int64], counts: NDArray[np.int64]) -> set[int]:
     np.maximum.at(most, places, threads)
     np.maximum.at(written, places, left_notes & 1)
     wrong = (least != most) & (written == 1)
-    return {Intervals.shadow_of(int(note)) for note in np.unique(left_notes[wrong[places]])}
+    return {BarrierPhaseInspector.shadow_of(int(note)) for note in np.unique(left_notes[wrong[places]])}

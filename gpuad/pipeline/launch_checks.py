@@ -7,7 +7,7 @@ from typing import Any
 
 from ..analysis.index_polynomials import evaluate, strides
 from ..analysis.injectivity import footprints
-from ..analysis.must_define import covered
+from ..analysis.must_define import defines_before_use
 from ..analysis.races import Extent, sure_access, sure_extents
 from ..errors import LaunchError, ShadowError
 from ..ir.nodes import Buffer, Kernel, Load
@@ -97,7 +97,7 @@ def premises_hold(adjoint: Adjoint, call: Call) -> bool:
     if not all(strides(evaluate(p, numbers.scalars)) for p in adjoint.recording.premises):
         return False
     filled: bool = adjoint.facts.get(
-        ("tiles", call.key), lambda: all(covered(adjoint.primal, loop, tile, numbers) for loop, tile in tiles(adjoint.primal))
+        ("tiles", call.key), lambda: all(defines_before_use(adjoint.primal, loop, tile, numbers) for loop, tile in tiles(adjoint.primal))
     )
     return filled
 

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field, replace
 
 from ..accumulate.reduce import broadcast
 from ..ad.absent_pointers import without_arrays
-from ..ad.argmax_marks import Mark, name_operands, winners
-from ..ad.argmax_recording import chosen
+from ..ad.argmax_marks import Mark, mark_argmax, name_argmax_operands
+from ..ad.argmax_recording import record_argmax
 from ..ad.forward import forward
-from ..ad.forward_extrema import Kept, kept_of, settling
+from ..ad.forward_extrema import Kept, kept_of, resolve_extrema
 from ..ad.logs import Log, augmented, logs_of, written
 from ..ad.recording import Recording, record
 from ..ad.reverse import name_results
-from ..ad.reversed_loops import reorder
+from ..ad.reversed_loops import run_forwards
 from ..ad.stack_layout import Layout, stack_layout
 from ..analysis.activity import Activity, activity, connected, escapes, reinterpretations, truncations
 from ..analysis.atomic_extrema import check as check_atomics
@@ -37,9 +37,9 @@ from ..ir.stages import made
 from ..ir.types import I64, Scalar, Space, value_type
 from ..ir.verify import verify
 from ..lower.normalize import normalize
-from ..lower.tidy import quiet
-from ..optimize.dead_code import prune
-from ..optimize.privatisation import privatise_tiles, sink
+from ..lower.tidy import without_output
+from ..optimize.dead_code import eliminate_dead_code
+from ..optimize.privatisation import privatise_arrays, privatise_tiles
 from ..optimize.simplify import forward_stores, simplify
 from .adjoint import Adjoint, Tangent
 from .pattern import Parameter, Pattern, adjoint_parameters, primal_and_shadow, shadows_of, stack_parameters, stopped
@@ -107,7 +107,7 @@ def absent_pointers(kernel: Kernel, request: Request) -> Kernel:
 
 def silence(kernel: Kernel, request: Request) -> Kernel:
     """A derivative says nothing to the kernel's user, who wants to hear it once."""
-    return kernel if request.loud else quiet(kernel)
+    return kernel if request.loud else without_output(kernel)
 
 
 def named_results(kernel: Kernel, request: Request) -> Kernel:
@@ -122,7 +122,7 @@ def forwarded_stores(kernel: Kernel, request: Request) -> Kernel:
 
 def privatisation(kernel: Kernel, request: Request) -> Kernel:
     """A local array belongs to the iteration that fills it."""
-    return sink(kernel)
+    return privatise_arrays(kernel)
 
 
 def tile_privatisation(kernel: Kernel, request: Request) -> Kernel:
@@ -132,7 +132,7 @@ def tile_privatisation(kernel: Kernel, request: Request) -> Kernel:
 
 def named_operands(kernel: Kernel, request: Request) -> Kernel:
     """A variable for what an atomic maximum or minimum compares."""
-    return name_operands(kernel, Names(kernel))
+    return name_argmax_operands(kernel, Names(kernel))
 
 
 PRIMAL = (absent_pointers,)
@@ -144,7 +144,7 @@ CANONICAL = (silence, named_results, forwarded_stores, privatisation, tile_priva
 
 def argmax_marks(draft: Draft) -> Draft:
     """Which thread's number an atomic maximum or minimum keeps is written down."""
-    kernel, marks = winners(draft.kernel, draft.facts, draft.names)
+    kernel, marks = mark_argmax(draft.kernel, draft.facts, draft.names)
     return replace(draft, kernel=kernel, marks=marks)
 
 
@@ -172,15 +172,15 @@ def simplification(draft: Draft) -> Draft:
 def argmax_recording(draft: Draft) -> Draft:
     """Iterations are noted where a stack of choices would say the same."""
     body = _body(draft)
-    noted = chosen(body, Names(replace(draft.wide, body=body)))
+    noted = record_argmax(body, Names(replace(draft.wide, body=body)))
     if noted is body:
         return draft
-    return replace(draft, body=simplify(prune(noted, private=list(_recording(draft).entry.values())), draft.first_own))
+    return replace(draft, body=simplify(eliminate_dead_code(noted, private=list(_recording(draft).entry.values())), draft.first_own))
 
 
 def loop_order(draft: Draft) -> Draft:
     """Reversed loops run in the primal's order where their iterations commute."""
-    return replace(draft, body=reorder(_body(draft)))
+    return replace(draft, body=run_forwards(_body(draft)))
 
 
 def broadcast_sums(draft: Draft) -> Draft:
@@ -311,7 +311,7 @@ def second_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     dots = {item: names.buffer(f"{item.name}_dot", value_type(memory[item])) for item in own}
     body = forward(first.unlaid, activity(wide, dots), dots, names, suffix="_dot")
     entry = {**first.recording.entry, **{dots[b]: dots[c] for b, c in first.recording.entry.items() if c in dots}}
-    body = reorder(simplify(prune(body, private=list(entry.values())), first_own))
+    body = run_forwards(simplify(eliminate_dead_code(body, private=list(entry.values())), first_own))
     whole = replace(wide, params=(*wide.params, *dots.values()), body=body)
     layout = stack_layout(body, first.recording.primal, first.recording.entry, first.recording.stacks, first.logged, Names(whole))
     kept = [p for p in first.parameters if p.role not in ("base", "field", "overflow")]
@@ -358,7 +358,7 @@ def _settling(
     if not kept:
         return None, ()
     counts = [names.var("count", I64) for _ in kept]
-    body = settling(kept, tangents, counts, names)
+    body = resolve_extrema(kept, tangents, counts, names)
     touched = {getattr(s, "buffer", None) for s in walk_stmts(body)}
     first = {p.item: p.position for p in parameters if p.role == "log"}
     lengths = [Parameter("count", first[one.logs[0].buffer], count) for one, count in zip(kept, counts, strict=True)]

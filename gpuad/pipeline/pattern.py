@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..accumulate.materialise import Partials
+from ..accumulate.materialise import Materialisation
 from ..ad.recording import Recording
 from ..ad.stack_layout import Layout
 from ..ir.aliases import NONE, Aliases
@@ -96,7 +96,7 @@ def adjoint_parameters(
     return (*primal_and_shadow(kernel, shadows, pattern), *entries, *recorded, *stack_parameters(layout))
 
 
-def partial_parameters(numbers: Partials | None) -> tuple[Parameter, ...]:
+def partial_parameters(numbers: Materialisation | None) -> tuple[Parameter, ...]:
     """The arrays that threads keep numbers in, and how many threads there are."""
     if numbers is None:
         return ()

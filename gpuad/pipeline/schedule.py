@@ -13,7 +13,7 @@ from ..accumulate.block_reduce import BlockSums
 from ..accumulate.fixed_point import FixedPoint, fixed_point
 from ..accumulate.gather import Gather
 from ..accumulate.gather_legality import Box, Gathering, judge, unread
-from ..accumulate.materialise import Partials
+from ..accumulate.materialise import Materialisation
 from ..ad.stack_layout import GROUP
 from ..analysis.injectivity import collision_free
 from ..analysis.stack_depth import depths
@@ -27,7 +27,7 @@ from .adjoint_memory import State, argument_of, copied, shadow_of
 from .calls import Call, analysing, plain_allowed
 from .certificates import certifying, not_certified, run_of, threads_meet
 from .deterministic import in_fixed_point, run_fixed
-from .inspectors import apart, may_be_apart, one_by_one
+from .inspectors import is_injective, may_be_injective, one_by_one
 from .pattern import Parameter, Variant
 from .proof_checks import check_proofs, wanted
 from .store_checks import stored_alike
@@ -53,8 +53,8 @@ def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
         proved |= one_by_one(adjoint, call) & frozenset(adjoint.undecided)
         open_ = [b for b in adjoint.undecided if b not in proved]
         gathered = adjoint.gather(dict.fromkeys(open_, 0)) if open_ else None
-        asked = (b for b in open_ if gathered is None or b not in gathered.buffers or may_be_apart(adjoint, call, b))
-        return frozenset(proved | {b for b in asked if apart(adjoint, call, b) is not None})
+        asked = (b for b in open_ if gathered is None or b not in gathered.buffers or may_be_injective(adjoint, call, b))
+        return frozenset(proved | {b for b in asked if is_injective(adjoint, call, b) is not None})
 
     found: frozenset[Buffer] = adjoint.facts.get(("plain", call.key, certifying()), prove)
     return found
@@ -256,7 +256,7 @@ def _composed(
     return (*first, *collect, *summing, *after)
 
 
-def _summed(adjoint: Adjoint, call: Call, shadows: frozenset[Buffer], partials: Partials | None) -> BlockSums | None:
+def _summed(adjoint: Adjoint, call: Call, shadows: frozenset[Buffer], partials: Materialisation | None) -> BlockSums | None:
     """The additions in loops that this launch may sum over blocks; `partials`: what threads have kept."""
     if not shadows or not call.executor.sums_over_blocks or not plain_allowed():
         return None

@@ -14,17 +14,17 @@ import numpy as np
 from ..analysis.injectivity import Launch, collision_free
 from ..analysis.races import proved_race
 from ..errors import LaunchError, UnsupportedError
-from ..inspect.barrier_order import Access, hindrance, may_take_turns
-from ..inspect.store_conflicts import Claims, contested, is_plain_write, telling
+from ..inspect.barrier_order import Access, hindrance, may_be_ordered
+from ..inspect.store_conflicts import StoreConflictInspector, contested, distinguishing_stores, is_plain_write
 from ..ir.nodes import Accumulate, Atomic, Buffer, Load, Store
 from ..ir.rewrite import walk_stmts
 from ..runtime.base import Memory
-from .adjoint import Judged
+from .adjoint import Inspected
 from .adjoint_memory import copied
 from .calls import Call
 
 
-def check_stores(adjoint: Judged, call: Call) -> None:
+def check_stores(adjoint: Inspected, call: Call) -> None:
     """Refuses a launch in which two threads store different values to one element that has a shadow, unless they take turns; nothing has
     been launched then."""
     doubtful = stores_in_doubt(adjoint, call)
@@ -32,7 +32,7 @@ def check_stores(adjoint: Judged, call: Call) -> None:
         return
     if ("turns", call.key) in adjoint.facts.known and _met(adjoint, call, doubtful) is None:
         return
-    check = adjoint.claims(frozenset(doubtful))
+    check = adjoint.store_conflicts(frozenset(doubtful))
     flag = _flag(check, call)
     if flag == 2:
         raise LaunchError(
@@ -40,12 +40,12 @@ def check_stores(adjoint: Judged, call: Call) -> None:
             "on the order of the threads, and so would the gradient. Nothing was launched."
         )
     if flag:
-        _check_turns(adjoint, call, doubtful)
+        _check_barrier_order(adjoint, call, doubtful)
     elif check.by_numbers:
         adjoint.facts.get(("apart", call.key), lambda: True)
 
 
-def _flag(check: Claims, call: Call) -> int:
+def _flag(check: StoreConflictInspector, call: Call) -> int:
     """What a checking kernel finds in a launch."""
     if check.by_numbers and call.pool is not None:  # once for these numbers: not in memory that a tape keeps
         call = replace(call, pool=None)
@@ -60,10 +60,10 @@ def _flag(check: Claims, call: Call) -> int:
     return int(flag.root[0])
 
 
-def _check_turns(adjoint: Judged, call: Call, doubtful: Sequence[Buffer]) -> None:
+def _check_barrier_order(adjoint: Inspected, call: Call, doubtful: Sequence[Buffer]) -> None:
     """Refuses a launch in which threads that write to one element do not take turns (`inspect.barrier_order`)."""
     before = f"`{call.bound.kernel}`: two threads write to one element of {_named(adjoint, doubtful)}:"
-    if not may_take_turns(adjoint.primal):
+    if not may_be_ordered(adjoint.primal):
         then = "what stays is undefined, and so is the gradient. Use atomicAdd to sum, or make the indices unique."
         raise LaunchError(f"{before} {then} Nothing was launched.")
     obstacle = hindrance(adjoint.primal, doubtful)
@@ -79,10 +79,10 @@ def _check_turns(adjoint: Judged, call: Call, doubtful: Sequence[Buffer]) -> Non
     adjoint.facts.get(("turns", call.key), lambda: True)
 
 
-def _met(adjoint: Judged, call: Call, doubtful: Sequence[Buffer]) -> tuple[Access, bool] | None:
+def _met(adjoint: Inspected, call: Call, doubtful: Sequence[Buffer]) -> tuple[Access, bool] | None:
     """None if threads that come to one element take turns: in the doubtful buffers, and in all others that the kernel stores to. Else an
     access where they do not, and whether that is by another block."""
-    check = adjoint.turns(frozenset((*doubtful, *_free(adjoint, _stored(adjoint)))))
+    check = adjoint.barrier_order(frozenset((*doubtful, *_free(adjoint, _stored(adjoint)))))
     flag = _flag(check, call)
     if flag:
         return check.meeting(flag)
@@ -91,15 +91,15 @@ def _met(adjoint: Judged, call: Call, doubtful: Sequence[Buffer]) -> tuple[Acces
     return None
 
 
-def in_turns(adjoint: Judged, call: Call | None) -> list[Buffer]:
+def ordered_by_barriers(adjoint: Inspected, call: Call | None) -> list[Buffer]:
     """The buffers in whose elements threads may take turns: in a launch, as far as its numbers tell, or in any."""
-    if not may_take_turns(adjoint.primal):
+    if not may_be_ordered(adjoint.primal):
         return []
     found = _stored(adjoint) if call is None else doubtful_stores(adjoint, call)
     return _free(adjoint, found)
 
 
-def _free(adjoint: Judged, buffers: Sequence[Buffer]) -> list[Buffer]:
+def _free(adjoint: Inspected, buffers: Sequence[Buffer]) -> list[Buffer]:
     """Those in which nothing stands in the way of turns."""
     return [b for b in buffers if hindrance(adjoint.primal, [b]) is None]
 
@@ -115,18 +115,18 @@ def _said(stmt: Access, across: bool) -> str:
     return f"{what}; what stays is undefined, and so is the gradient. Let threads of one block take turns with a __syncthreads() between."
 
 
-def _named(adjoint: Judged, buffers: Sequence[Buffer]) -> str:
+def _named(adjoint: Inspected, buffers: Sequence[Buffer]) -> str:
     """The buffers, and where the kernel first writes to one."""
     return ", ".join(f"`{b.name}`" for b in buffers) + _first_place(adjoint, buffers)
 
 
-def _first_place(adjoint: Judged, buffers: Sequence[Buffer]) -> str:
+def _first_place(adjoint: Inspected, buffers: Sequence[Buffer]) -> str:
     """Where the kernel first writes to one of the buffers, in brackets."""
     writes = (s for s in walk_stmts(adjoint.primal.body) if isinstance(s, _WRITES) and s.buffer in buffers and s.span is not None)
     return next((f" ({s.span})" for s in writes), "")
 
 
-def stores_in_doubt(adjoint: Judged, call: Call) -> list[Buffer]:
+def stores_in_doubt(adjoint: Inspected, call: Call) -> list[Buffer]:
     """The shadowed buffers for which a check before each launch has to tell whether stores collide: not where a check of the same numbers
     has told, and there is nothing else to look at. UnsupportedError for a proved race."""
     check_races(adjoint, call)
@@ -136,7 +136,7 @@ def stores_in_doubt(adjoint: Judged, call: Call) -> list[Buffer]:
     return found
 
 
-def check_races(adjoint: Judged, call: Call) -> None:
+def check_races(adjoint: Inspected, call: Call) -> None:
     """Refuses a launch in which one thread surely reads what another writes."""
     race = adjoint.facts.get(("race", call.key), lambda: proved_race(adjoint.primal, call.numbers(adjoint.primal)))
     if race is not None:
@@ -147,7 +147,7 @@ def check_races(adjoint: Judged, call: Call) -> None:
         )
 
 
-def doubtful_stores(adjoint: Judged, call: Call) -> list[Buffer]:
+def doubtful_stores(adjoint: Inspected, call: Call) -> list[Buffer]:
     """The shadowed buffers to whose elements two threads may store different values, or in which different atomics may meet."""
     numbers = call.numbers(adjoint.primal)
     mixed = {getattr(s, "buffer", None) for s in walk_stmts(adjoint.primal.body) if id(s) in adjoint.mixed}
@@ -155,14 +155,14 @@ def doubtful_stores(adjoint: Judged, call: Call) -> list[Buffer]:
     return [b for b in adjoint.primal.buffers if b in stored or b in mixed]
 
 
-def stored_alike(adjoint: Judged, call: Call) -> frozenset[Buffer]:
+def stored_alike(adjoint: Inspected, call: Call) -> frozenset[Buffer]:
     """The shadowed buffers to one element of which two threads may store one same value, which is no fault: the one that comes first takes
     its adjoint."""
     numbers = call.numbers(adjoint.primal)
     return frozenset(b for b in adjoint.primal.buffers if b in adjoint.activity.shadowed and _may_be_alike(adjoint, b, numbers))
 
 
-def _may_be_alike(adjoint: Judged, buffer: Buffer, numbers: Launch) -> bool:
+def _may_be_alike(adjoint: Inspected, buffer: Buffer, numbers: Launch) -> bool:
     body = adjoint.primal.body
     if not any(is_plain_write(s) and s.buffer == buffer for s in walk_stmts(body)):
         return False
@@ -170,12 +170,12 @@ def _may_be_alike(adjoint: Judged, buffer: Buffer, numbers: Launch) -> bool:
         return False
     if not contested(adjoint.primal, [buffer]):
         return True
-    kinds = telling(adjoint.primal, buffer)
+    kinds = distinguishing_stores(adjoint.primal, buffer)
     return not all(any(collision_free(way, [buffer], numbers, (Store,)) for way in ways) for ways in kinds)
 
 
 _WRITES = (Store, Accumulate, Atomic)
 
 
-def _stored(adjoint: Judged) -> list[Buffer]:
+def _stored(adjoint: Inspected) -> list[Buffer]:
     return [b for b in adjoint.primal.buffers if b in adjoint.activity.shadowed and contested(adjoint.primal, [b])]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .thread_pool import the_crew
+from .thread_pool import thread_pool
 
 
 class Native:
@@ -80,7 +80,7 @@ class Batch:
 
     def __call__(self) -> int | None:
         """Does them. The number of the one that failed for want of memory, if one did; those after it are not done then."""
-        at, count, do_items = 0, len(self.table), the_crew().do_items
+        at, count, do_items = 0, len(self.table), thread_pool().do_items
         while at < count:
             at = do_items(self.place, at, count, self.workers)
             if at < 0:

@@ -28,7 +28,7 @@ from .base import Dim3
 WARP = 32
 
 
-def serial(kernel: ir.Kernel, block: Dim3) -> ir.Kernel:
+def serialise_blocks(kernel: ir.Kernel, block: Dim3) -> ir.Kernel:
     """The kernel for blocks of the given extents as one whose threads are blocks."""
     made = _Serial(kernel, block).kernel()
     verify(made)

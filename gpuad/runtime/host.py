@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..codegen.cpu.helpers import WITHOUT_CREW
+from ..codegen.cpu.helpers import WITHOUT_POOL
 from ..codegen.cpu.source import has_atomics, host_source
 from ..codegen.cpu.statements import assertions
 from ..codegen.cpu.widen import wrapping
@@ -31,10 +31,10 @@ from ..ir.rewrite import walk_stmts
 from ..optimize.barriers import waits
 from . import batch
 from .base import Argument, Dim3, InOrder, Memory
-from .block_serialisation import serial
+from .block_serialisation import serialise_blocks
 from .compiler import has_compiler
 from .library import compiled
-from .thread_pool import the_crew
+from .thread_pool import thread_pool
 
 _LIMITS = (1 << 31, 1 << 16, 1 << 16)
 _FORMATS = {
@@ -92,7 +92,7 @@ class Host(InOrder):
         held = self.serials.get((id(kernel), block))
         if held is not None and held[0]() is kernel:
             return held[1]
-        made = serial(kernel, block)
+        made = serialise_blocks(kernel, block)
         with self.lock:
             self.serials = {k: v for k, v in self.serials.items() if v[0]() is not None}
             self.serials[id(kernel), block] = (weakref.ref(kernel), made)
@@ -289,14 +289,14 @@ def check_block(name: str, block: Dim3) -> None:
 def load(source: str, symbols: Sequence[str], defines: tuple[str, ...]) -> list[Entry]:
     """Compiles the text, or takes it from the cache, and gives its entries."""
     library = compiled(source, symbols, defines)
-    the_crew().lend(library)
+    thread_pool().lend(library)
     return [_entry(library, symbol) for symbol in symbols]
 
 
 def own_entry(text: str, symbol: str) -> Entry | None:
     """The entry of a text of the package's own, which follows what all have; None without a compiler. CompileError if the compiler rejects
     it, which must not pass for that."""
-    return load(WITHOUT_CREW + text, [symbol], ())[0] if has_compiler() else None
+    return load(WITHOUT_POOL + text, [symbol], ())[0] if has_compiler() else None
 
 
 def _entry(library: ctypes.CDLL, symbol: str) -> Entry:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..ad.minimum_cut import Cut, memory_read, smallest_cut
-from ..ad.reversed_loops import reorder
+from ..ad.reversed_loops import run_forwards
 from ..ad.stack_layout import stack_layout
 from ..ir.names import Names
 from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Store
@@ -65,14 +65,14 @@ def _extraction(adjoint: Adjoint, cut: Cut) -> tuple[Kernel, tuple[Parameter, ..
     count = len(adjoint.logs)
     kept = [p for p in adjoint.parameters if p.role in ("primal", "entry", "offset", "log")]
     parameters = (*kept, *(Parameter("log", count + i, b) for i, b in enumerate(cut.saved)))
-    body = reorder(simplify(cut.extraction, adjoint.first_own))
+    body = run_forwards(simplify(cut.extraction, adjoint.first_own))
     kernel = Kernel(f"{adjoint.primal.name}_extract", tuple(p.item for p in parameters), body, adjoint.primal.span)
     verify(kernel)
     return kernel, parameters
 
 
 def _adjoint(adjoint: Adjoint, cut: Cut) -> Adjoint:
-    body = reorder(simplify(cut.rest, adjoint.first_own))
+    body = run_forwards(simplify(cut.rest, adjoint.first_own))
     logs = (*adjoint.logs, *cut.saved)
     read = set(memory_read(body))
     entry = {b: copy for b, copy in adjoint.recording.entry.items() if copy in read}

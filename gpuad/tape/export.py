@@ -36,7 +36,7 @@ from ..pipeline import Call, Stage
 from ..pipeline.adjoint import Adjoint
 from ..pipeline.pattern import Parameter
 from ..runtime.base import Dim3
-from ..runtime.block_serialisation import serial
+from ..runtime.block_serialisation import serialise_blocks
 from .operations import Foreign, Operation
 from .portable import Portable
 from .recorded_launch import Launched
@@ -281,7 +281,7 @@ class _Store:
         key = id(kernel), block
         if key not in self.serials:
             name = self._free_name(f"{self._named(kernel).name}_in_blocks_of_{'_'.join(map(str, block))}")
-            self.serials[key] = replace(serial(kernel, block), name=name)
+            self.serials[key] = replace(serialise_blocks(kernel, block), name=name)
         return self.serials[key], (1, 1, 1)
 
     def _free_name(self, name: str) -> str:

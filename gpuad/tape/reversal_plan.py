@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from ..arguments.annotations import address
-from ..arguments.deferred_clearing import Unseen
+from ..arguments.deferred_clearing import DeferredClearing
 from ..runtime.actions import Action, Doing
 from ..runtime.base import Executor
 from .arena import Arena, Pooled
@@ -43,7 +43,7 @@ _END = ("the end", "reverse")  # whose actions these are
 class Owed:
     """Elements of a shadow that are zero after a reversal: cleared then only if the caller has seen the shadow."""
 
-    unseen: Unseen
+    unseen: DeferredClearing
     root: Any
     region: Region
     actions: Sequence[Action]
@@ -68,7 +68,7 @@ class Plan:
     placed: frozenset[Where] = frozenset()
     begins: Mapping[Where, Region] = field(default_factory=dict)
     owed: tuple[Owed, ...] = ()
-    unseen: tuple[Unseen, ...] = ()
+    unseen: tuple[DeferredClearing, ...] = ()
     unused: str = ""
     runs: int = 0
     again: tuple[Action, ...] = ()
@@ -163,7 +163,7 @@ class Reversal:
         plan.first = perf_counter() - begin
         return plan
 
-    def owing(self, last: Step, begins: Mapping[Where, Region], unseen: Mapping[int, Unseen]) -> tuple[Step, tuple[Owed, ...]]:
+    def owing(self, last: Step, begins: Mapping[Where, Region], unseen: Mapping[int, DeferredClearing]) -> tuple[Step, tuple[Owed, ...]]:
         """What comes last without the clearing of shadows that nobody has seen, on a CPU: elsewhere it would have to wait for a stream.
         What is owed is what the next reversal of this program begins with."""
         if self.executors[0].stream() is not None:

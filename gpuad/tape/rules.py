@@ -43,7 +43,7 @@ from .. import pipeline
 from ..arguments.aliasing import hull, overlap
 from ..arguments.aliasing import region as place
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, Stopped, address, as_array, leaf_memory, namespace, resolve
-from ..arguments.deferred_clearing import unseen_at
+from ..arguments.deferred_clearing import deferred_at
 from ..arguments.identity import layout
 from ..arguments.layouts import repeats
 from ..arguments.recorder import current
@@ -469,7 +469,7 @@ def _checked(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mappi
 
 def _show(rule: Rule, shadow: Any) -> None:
     """The caller's reverse gets the shadow; ours lets nobody see it."""
-    unseen = unseen_at(address(leaf_memory(shadow).root)) if rule.opaque else None
+    unseen = deferred_at(address(leaf_memory(shadow).root)) if rule.opaque else None
     if unseen is not None:
         unseen.show()
 

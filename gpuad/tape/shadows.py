@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..arguments.annotations import address, leaf_memory
-from ..arguments.deferred_clearing import Unseen, unseen_at
+from ..arguments.deferred_clearing import DeferredClearing, deferred_at
 from ..errors import ShadowError
 from ..ir.dtypes import is_real
 from ..runtime.base import Memory
@@ -33,7 +33,7 @@ class Pairing:
     size: int
     name: str
     mirrored: Region
-    unseen: Unseen | None = None
+    unseen: DeferredClearing | None = None
 
 
 class Shadows:
@@ -102,7 +102,7 @@ class Shadows:
         if same is not None:
             same.region, same.mirrored = same.region | region, same.mirrored | mirrored
             return
-        pairing = Pairing(allocation, region, shadow.root, shift, size, name, mirrored, unseen_at(where))
+        pairing = Pairing(allocation, region, shadow.root, shift, size, name, mirrored, deferred_at(where))
         known.append(pairing)
         self.by_shadow.setdefault(where, []).append(pairing)
 
@@ -240,7 +240,7 @@ class Shadows:
         return [(root, first, end) for root, part in self.parts(allocation, region) for first, end in part.spans.tolist()]
 
     @property
-    def unseen(self) -> dict[int, Unseen]:
+    def unseen(self) -> dict[int, DeferredClearing]:
         """The shadows that the caller did not give, by the address of their allocation."""
         return {where: p.unseen for where, pairs in self.by_shadow.items() for p in pairs if p.unseen is not None}
 

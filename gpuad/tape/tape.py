@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from .. import pipeline
-from ..api import Kernel, Whole, check_flow, on_stream, pattern_of
+from ..api import FlatArguments, Kernel, check_flow, on_stream, pattern_of
 from ..arguments.annotations import BatchDuplicated, Duplicated, address, namespace, resolve
 from ..arguments.deferred_clearing import loudly, quietly
 from ..arguments.identity import layout
@@ -275,7 +275,7 @@ class Tape(Seeding, Repeating):
     ) -> None:
         """Records and makes a launch that is new here. A call that was made before in the same words is known and costs a look-up."""
         try:
-            fixed = type(args) is Whole or all(constant(args[k]) for k in kernel.records if k < len(args))
+            fixed = type(args) is FlatArguments or all(constant(args[k]) for k in kernel.records if k < len(args))
             key = call_key(kernel, grid, block, args, shared_mem, stream, line) if fixed else None
             recipe = self.recipes.get(key) if key is not None else None
             if recipe is None or not self.holds(recipe):
@@ -605,7 +605,7 @@ class Tape(Seeding, Repeating):
         """The arguments of a call as the tape knows them."""
         if not self.own or not isinstance(args, tuple | list) or not any(type(x) is Temporary for x in args):
             return args
-        return (Whole if type(args) is Whole else tuple)(inner(x, self) for x in args)
+        return (FlatArguments if type(args) is FlatArguments else tuple)(inner(x, self) for x in args)
 
     def _inside(self, seeds: Any) -> Any:
         """Seeds by what the tape knows their keys as."""

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from .. import pipeline
-from ..analysis.exact_coverage import begun, once, surely
+from ..analysis.exact_coverage import begun, covers_exactly_once, surely
 from ..analysis.injectivity import TOUCHES, Launch, Reach
 from ..arguments.annotations import leaf_memory
 from ..ir.nodes import Accumulate, Block, Buffer, Load, Stmt, Take
@@ -41,9 +41,9 @@ from .versions import clearing_of
 @dataclass(frozen=True)
 class Touch:
     """What a reverse kernel does to a shadow, in elements from where it points. `region`: what it may touch, None for everything.
-    `once`: 'added' or 'taken', where that is all that happens there, to each element of the region, once. `seed`: it reads elements,
-    `writes`: it changes some. `copies`: each element of that shadow is added to one here as it is, and nothing else; `reach` says to
-    which."""
+    `covers_exactly_once`: 'added' or 'taken', where that is all that happens there, to each element of the region, once. `seed`: it reads
+    elements, `writes`: it changes some. `copies`: each element of that shadow is added to one here as it is, and nothing else; `reach` says
+    to which."""
 
     buffer: Buffer
     position: int
@@ -358,7 +358,7 @@ def _kind(stmt: Stmt) -> str:
 
 def _exact(body: Block, buffer: Buffer, launch: Launch) -> Exact | None:
     """The elements that are touched for certain, each once, where that is all that is touched, and in which order."""
-    return _all_of(once(body, buffer, launch), launch)
+    return _all_of(covers_exactly_once(body, buffer, launch), launch)
 
 
 def _collected(body: Block, buffer: Buffer, launch: Launch) -> Region | None:
@@ -383,7 +383,7 @@ def _counted(adjoint: Adjoint, call: Call, buffer: Buffer) -> Region | None:
     """The elements that are touched once, where the launch was asked for them: all taken, or all added to by one statement."""
     stmts = list(touches(adjoint.layout.body, buffer))
     alike = all(isinstance(s, Take) for s in stmts) or (len(stmts) == 1 and isinstance(stmts[0], Accumulate))
-    found = pipeline.apart(adjoint, call, buffer, anew=False) if alike else None
+    found = pipeline.is_injective(adjoint, call, buffer, anew=False) if alike else None
     return Region(found.spans) if found is not None and found.once and found.spans is not None else None
 
 

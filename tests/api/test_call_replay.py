@@ -15,7 +15,7 @@ from test_specialization_key import SOURCE
 
 import gpuad
 from gpuad import LaunchError
-from gpuad.api.call_replay import Again
+from gpuad.api.call_replay import CallReplay
 from gpuad.api.specialization_key import Ready
 
 N = 6
@@ -158,8 +158,8 @@ def outcome(launch: Any, r: random.Random, bases: list[Any]) -> list[Any]:
 @pytest.mark.parametrize("name", ["shift", "beyond"])
 def test_random_calls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     warm, cold, hits = gpuad.kernel(SOURCE, name), gpuad.kernel(SOURCE, name), []
-    made = Again.made
-    monkeypatch.setattr(Again, "made", lambda *args: hits.append(made(*args)) or hits[-1])
+    made = CallReplay.made
+    monkeypatch.setattr(CallReplay, "made", lambda *args: hits.append(made(*args)) or hits[-1])
     bases = [[np.arange(24.0) + k for k in range(3)] for _ in range(2)]
     ran = 0
     for seed in range(1500):

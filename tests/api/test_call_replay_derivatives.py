@@ -21,7 +21,7 @@ from launch_tools import CASES, arguments, running, shipped
 import gpuad
 from gpuad import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, LaunchError, ShadowError, TapeError, autodiff, pipeline
 from gpuad.api import Kernel
-from gpuad.api.call_replay import Again
+from gpuad.api.call_replay import CallReplay
 from gpuad.pipeline import schedule
 
 SOURCE = r"""
@@ -264,8 +264,8 @@ def test_every_case_on_other_content(name: str, mode: Any, monkeypatch: pytest.M
 
     for _ in range(3):
         left(1.0)
-    made = Again.made
-    monkeypatch.setattr(Again, "made", lambda *given: hits.append(made(*given)) or hits[-1])
+    made = CallReplay.made
+    monkeypatch.setattr(CallReplay, "made", lambda *given: hits.append(made(*given)) or hits[-1])
     found = left(0.96875)
     assert hits == ([] if name in LOOKED_AT else [True])
     chosen = k.suited(None, shared_mem)
@@ -475,7 +475,7 @@ def test_another_executor(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case("smooth")
     case.warm(lambda: case.args(0.5, N))
     with running("reference") as _, monkeypatch.context() as m:
-        m.setattr(Again, "_launches", lambda *_: pytest.fail("compiled code"))
+        m.setattr(CallReplay, "_launches", lambda *_: pytest.fail("compiled code"))
         case.agrees(lambda: case.args(0.5, N))
 
 
@@ -590,8 +590,8 @@ def outcome(k: Any, seed: int, held: list[Any]) -> list[Any]:
 @pytest.mark.parametrize("name", ["mix", "smooth"])
 def test_random_calls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     warm, cold, hits = kernel(name), kernel(name), []
-    made = Again.made
-    monkeypatch.setattr(Again, "made", lambda *args: hits.append(made(*args)) or hits[-1])
+    made = CallReplay.made
+    monkeypatch.setattr(CallReplay, "made", lambda *args: hits.append(made(*args)) or hits[-1])
     held = [[*(np.linspace(0.1 + k, 0.9 + k, 24) for k in range(4)), np.zeros(2)] for _ in range(2)]
     ran = 0
     for seed in range(1200):

@@ -13,7 +13,7 @@ from launch_tools import running
 import gpuad
 from gpuad import Active, Const, Duplicated, autodiff
 from gpuad.api import Kernel
-from gpuad.api.call_replay import Again
+from gpuad.api.call_replay import CallReplay
 
 N = 12
 
@@ -129,8 +129,8 @@ def _start(array: Any) -> int:
 @pytest.mark.parametrize("kind", MAKERS)
 def test_random_calls(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     warm, cold, hits = MAKERS[kind](), MAKERS[kind](), []
-    made = Again.made
-    monkeypatch.setattr(Again, "made", lambda *args: hits.append(made(*args)) or hits[-1])
+    made = CallReplay.made
+    monkeypatch.setattr(CallReplay, "made", lambda *args: hits.append(made(*args)) or hits[-1])
     held = [[*(np.linspace(0.1 + k, 0.9 + k, N).copy() for k in range(4)), np.zeros(()), np.ones(())] for _ in range(2)]
     ran = 0
     for seed in range(600):

@@ -11,8 +11,8 @@ from launch_tools import running
 
 import gpuad
 from gpuad import Active, Const, Duplicated, LaunchError, Tape
-from gpuad.api import Kernel, Whole
-from gpuad.api.call_replay import Again
+from gpuad.api import FlatArguments, Kernel
+from gpuad.api.call_replay import CallReplay
 
 N = 5
 P = np.dtype([("a", "f8"), ("k", "i4"), ("b", "f8", (2,))], align=True)
@@ -64,8 +64,8 @@ def params(a: float = 0.5, k: int = 2, b: float = 0.25) -> Any:
 def hits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each call that was looked up was known."""
     found: list[bool] = []
-    made = Again.made
-    monkeypatch.setattr(Again, "made", lambda *given: found.append(made(*given)) or found[-1])
+    made = CallReplay.made
+    monkeypatch.setattr(CallReplay, "made", lambda *given: found.append(made(*given)) or found[-1])
     return found
 
 
@@ -294,7 +294,7 @@ def test_what_is_made_whole() -> None:
     k = gpuad.kernel(SOURCE, "scaled")
     x = np.ones(N)
     whole = k.whole((params(), x, N))
-    assert isinstance(whole, Whole) and whole == (0.5, 2, 1.0, 0.25, x, N) and whole[4] is x
+    assert isinstance(whole, FlatArguments) and whole == (0.5, 2, 1.0, 0.25, x, N) and whole[4] is x
     assert k.whole(whole) is whole
     refused = (1.0, x, N)
     assert k.whole(refused) is refused

@@ -14,7 +14,7 @@ from gpuad.frontend.cuda import parse
 from gpuad.ir.nodes import Alloc, Kernel
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.ir.verify import verify
-from gpuad.optimize.local_array_unrolling import unroll
+from gpuad.optimize.local_array_unrolling import unroll_local_arrays
 from gpuad.pipeline.passes import primal_of
 from gpuad.runtime.base import Memory
 from gpuad.runtime.host import Host
@@ -138,7 +138,7 @@ def test_what_a_row_has_in_common_is_divided_once() -> None:
 @pytest.mark.parametrize("name", [*APART, *ASSIGNED, *WHOLE])
 def test_which_local_arrays_become_variables(name: str) -> None:
     for assigned in (False, True):
-        taken = unroll(made(name), assigned)
+        taken = unroll_local_arrays(made(name), assigned)
         verify(taken)
         stay = name in WHOLE or (name in ASSIGNED and not assigned)
         assert any(isinstance(s, Alloc) for s in walk_stmts(taken.body)) == stay

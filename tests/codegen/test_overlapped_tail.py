@@ -11,7 +11,7 @@ import pytest
 import gpuad
 from gpuad import Duplicated
 from gpuad.codegen.cpu.source import host_source
-from gpuad.codegen.cpu.vectorisation_legality import STRIP, may_be_done_twice
+from gpuad.codegen.cpu.vectorisation_legality import STRIP, may_overlap_tail
 from gpuad.frontend.cuda import parse
 from gpuad.ir.nodes import Kernel
 from gpuad.pipeline.passes import primal_of
@@ -79,7 +79,7 @@ def test_rows_of_all_lengths(name: str, workers: int) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_which_threads_are_done_twice(name: str) -> None:
-    assert may_be_done_twice(made(name)) == (name in STORES)
+    assert may_overlap_tail(made(name)) == (name in STORES)
     assert (f"gpuad_strip += {STRIP}" in host_source([made(name)])) == (name in STORES)
     assert "gpuad_strip" not in host_source([made(name)], apart=False)  # what is stored may be what another thread reads
 

@@ -10,7 +10,7 @@ import pytest
 
 import gpuad
 from gpuad import Duplicated
-from gpuad.codegen.cpu.vectorisation_legality import keeps_order
+from gpuad.codegen.cpu.vectorisation_legality import is_vectorisable
 from gpuad.codegen.cpu.widen import wrapping
 
 HASHED = r"""
@@ -87,4 +87,4 @@ def test_a_chain_of_unsigned_products_is_asked_at_once() -> None:
     primal = gpuad.kernel(text, "f").primal()
     (n,) = primal.scalars
     assert [wrapping(primal).wraps((1, 1, 1), (8, 1, 1), {n: number}) for number in (1, 2)] == [False, True]
-    assert keeps_order(primal.body, True)  # which looks at the same chain
+    assert is_vectorisable(primal.body, True)  # which looks at the same chain

@@ -22,7 +22,7 @@ from gpuad.pipeline import store_checks
 from gpuad.pipeline.passes import reverse_of
 from gpuad.pipeline.pattern import Pattern
 from gpuad.runtime import nvrtc
-from gpuad.runtime.block_serialisation import serial
+from gpuad.runtime.block_serialisation import serialise_blocks
 from gpuad.runtime.reference import RaceError, Reference
 
 _BLOCK = """
@@ -441,7 +441,7 @@ def test_once_where_numbers_tell(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["lu", "bitonic"])
 def test_compilers_take_the_text(name: str) -> None:
     adjoint = _adjoint(kernel(name))
-    watch = adjoint.turns(frozenset(b for b in adjoint.primal.buffers)).kernel
+    watch = adjoint.barrier_order(frozenset(b for b in adjoint.primal.buffers)).kernel
     kernels = [watch, adjoint.kernel()]
     assert set(nvrtc.resources(nvrtc.compile_cuda(cuda_source(kernels)))) == {k.name for k in kernels}
 
@@ -466,7 +466,7 @@ def test_takes_of_one_element_come_one_after_the_other() -> None:
         y[t] = s[(t + 1) % n] * w;
     }"""
     k = gpuad.kernel(text, "k")
-    made = serial(_adjoint(k).kernel(), (64, 1, 1))
+    made = serialise_blocks(_adjoint(k).kernel(), (64, 1, 1))
     taking = [s for s in made.body if isinstance(s, For) and any(isinstance(t, Take) and t.buffer.name == "dm" for t in walk_stmts(s.body))]
     assert len(taking) == 1 and not taking[0].independent
     x, y, m = Duplicated(np.array([1.5])), Duplicated(np.linspace(1, 2, 64)), Duplicated(np.zeros(1), np.ones(1))

@@ -59,7 +59,7 @@ def asked(name: str, n: int, m: int, grid: int = 3, block: int = 8) -> dict[str,
     call = kernel.bind((grid,), (block,), arguments(n, m), 0, None)
     with running("reference"):
         adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
-        return {b.name: pipeline.apart(adjoint, call, b) for b in adjoint.undecided}
+        return {b.name: pipeline.is_injective(adjoint, call, b) for b in adjoint.undecided}
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -96,7 +96,7 @@ def test_both_sides_count_of_what_data_decide(name: str) -> None:
     with running("reference"):
         adjoint = compiled(text, "k").reverse_for(pattern_of(compiled(text, "k"), call), call)
         (dv,) = (b for b in adjoint.undecided if b.name == "dv")
-        assert (pipeline.apart(adjoint, call, dv) is not None) == apart
+        assert (pipeline.is_injective(adjoint, call, dv) is not None) == apart
 
 
 def test_the_elements_and_how_often_they_are_touched() -> None:
@@ -116,7 +116,7 @@ def test_asking_never_writes_outside(executor: str) -> None:
     with running(executor):
         adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
         (dv,) = (b for b in adjoint.undecided if b.name == "dv")
-        counted = pipeline.apart(adjoint, call, dv)
+        counted = pipeline.is_injective(adjoint, call, dv)
     assert counted is not None and np.array_equal(counted.spans, [[0, 8]])
 
 
@@ -126,7 +126,7 @@ def test_an_offset_is_counted_from_the_pointer() -> None:
     with running("reference"):
         adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
         (dv,) = (b for b in adjoint.undecided if b.name == "dv")
-        found = pipeline.apart(adjoint, call, dv)
+        found = pipeline.is_injective(adjoint, call, dv)
     assert found is not None and np.array_equal(found.spans, [[0, 20]])
 
 
@@ -159,7 +159,7 @@ def test_two_hundred_launches_say_what_their_indices_say(executor: str) -> None:
         with running(executor):
             adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
             (dv,) = (b for b in adjoint.undecided if b.name == "dv")
-            found = pipeline.apart(adjoint, call, dv)
+            found = pipeline.is_injective(adjoint, call, dv)
         indices = [eval(form.replace("/", "//"), {"i": i, "n": n}) for i in range(min(n, grid * block))]
         assert (found is not None) == (len(set(indices)) == len(indices)), (form, n, grid, block)
         if found is not None:
@@ -199,11 +199,11 @@ def test_a_program_with_other_numbers_at_each_launch_is_not_asked_for_ever() -> 
             call = kernel.bind((8,), (8,), arguments(n, 4), 0, None)
             adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
             (dv,) = (b for b in adjoint.undecided if b.name == "dv")
-            asked_for.append(pipeline.apart(adjoint, call, dv) is not None)
+            asked_for.append(pipeline.is_injective(adjoint, call, dv) is not None)
     assert asked_for[0] and not asked_for[-1]
     with running("reference"):
         call = kernel.bind((8,), (8,), arguments(21, 4), 0, None)
-        assert pipeline.apart(adjoint, call, dv) is not None  # what is known stays known
+        assert pipeline.is_injective(adjoint, call, dv) is not None  # what is known stays known
 
 
 # --- in programs -------------------------------------------------------------------------------------------------------------------------
@@ -304,5 +304,5 @@ def test_the_kernel_that_asks_compiles_for_a_gpu(name: str) -> None:
     call = kernel.bind((3,), (8,), arguments(20, 3), 0, None)
     adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
     (dv,) = (b for b in adjoint.undecided if b.name == "dv")
-    asking = adjoint.census(dv)
+    asking = adjoint.injectivity(dv)
     assert asking is not None and nvrtc.resources(nvrtc.compile_cuda(cuda_source([asking.kernel]), "sm_90"))

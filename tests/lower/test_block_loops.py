@@ -14,7 +14,7 @@ from gpuad.frontend.cuda import parse
 from gpuad.ir.nodes import Kernel
 from gpuad.pipeline.passes import primal_of
 from gpuad.runtime.base import Memory
-from gpuad.runtime.block_serialisation import serial
+from gpuad.runtime.block_serialisation import serialise_blocks
 from gpuad.runtime.host import Host
 from gpuad.runtime.reference import Reference
 from gpuad.source import SourceFile
@@ -65,7 +65,7 @@ def result(executor: Any, kernel: Kernel) -> Any:
 def test_threads_of_a_block_that_run_at_once(name: str) -> None:
     body, announced, in_step = CASES[name]
     kernel = made(body, "k")
-    text = host_source([serial(kernel, (10, 4, 1))])
+    text = host_source([serialise_blocks(kernel, (10, 4, 1))])
     assert len(re.findall(r"  GPUAD_(?:INDEPENDENT|LANES|FLOATS|DOUBLES)\n", text)) == announced
     assert ("[10];" in text) == in_step
     assert "live" not in text or name == "loops around barriers"

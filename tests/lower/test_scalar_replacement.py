@@ -176,7 +176,7 @@ def test_random_bodies_give_what_they_give_with_arrays(seed: int, monkeypatch: p
     assert arrays_of(text) == []
     with running("reference"):
         primal, gradient = outcome(text)
-        monkeypatch.setattr(normalize, "registers", _unchanged)
+        monkeypatch.setattr(normalize, "replace_aggregates", _unchanged)
         again = text + "\n// with arrays\n"
         assert arrays_of(again) != []
         expected = outcome(again)

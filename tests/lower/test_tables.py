@@ -13,7 +13,7 @@ import gpuad
 from gpuad.codegen.cuda import cuda_source
 from gpuad.ir.nodes import Alloc, Load, Store
 from gpuad.ir.rewrite import walk_stmts
-from gpuad.optimize.tables import making, without_tables
+from gpuad.optimize.tables import inline_constant_tables, making
 from gpuad.runtime import nvrtc
 
 HEAD = """extern "C" __global__ void k(const double* u, double* v, int n) {
@@ -65,7 +65,7 @@ def test_a_gather_makes_the_tables_that_it_reads() -> None:
 )
 def test_what_a_table_is(body: str, tables: int) -> None:
     primal = compiled(HEAD + body + "\n}", "k").primal()
-    made, rest = without_tables(primal.body)
+    made, rest = inline_constant_tables(primal.body)
     assert sum(isinstance(s, Alloc) for s in made) == tables
     assert not any(isinstance(s, Alloc | Store) and s.buffer.name == "c" for s in walk_stmts(rest)) or not tables
     assert making(made, rest) == made and making(made, tuple(s for s in rest if isinstance(s, Load) and False)) == ()

@@ -50,7 +50,7 @@ from gpuad.runtime.base import Dim3, Memory
 from gpuad.runtime.compiler import Compiler
 from gpuad.runtime.host import Host, default_workers
 from gpuad.runtime.reference.reference import Reference
-from gpuad.runtime.thread_pool import the_crew
+from gpuad.runtime.thread_pool import thread_pool
 from gpuad.source import SourceFile
 
 SEEDS = range(24)
@@ -609,7 +609,7 @@ def test_junk_that_an_earlier_process_has_kept_is_built_anew(tmp_path: Path) -> 
 
 
 def test_compiled_code_is_found_again_and_damage_is_repaired(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    the_crew()  # is in the old cache
+    thread_pool()  # is in the old cache
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "new" / "cache"))
     run_saxpy("kept")
     (library,) = (tmp_path / "new" / "cache").glob("*.so")

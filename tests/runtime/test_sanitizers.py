@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuad.codegen.cpu.helpers import CREW
+from gpuad.codegen.cpu.helpers import POOL
 from gpuad.runtime.compiler import find_compiler, has_compiler
 
 DRIVER = Path(__file__).parents[1] / "crew_driver.cpp"
@@ -40,7 +40,7 @@ def works(sanitizer: str, folder: Path) -> bool:
 def test_the_crew(sanitizer: str, tmp_path: Path) -> None:
     if not works(sanitizer, tmp_path):
         pytest.skip(f"no -fsanitize={sanitizer} here")
-    build = built(CREW + DRIVER.read_text(encoding="utf-8"), sanitizer, tmp_path / "driver")
+    build = built(POOL + DRIVER.read_text(encoding="utf-8"), sanitizer, tmp_path / "driver")
     assert build.returncode == 0, build.stderr
     run = subprocess.run([tmp_path / "driver", *map(str, WAYS[sanitizer])], capture_output=True, text=True, timeout=300, check=False)
     assert (run.returncode, run.stdout, run.stderr) == (0, "well\n", "")

@@ -40,7 +40,7 @@ class Columns:
     rows: tuple[Row, ...]
 
 
-def find_columns(kernel: Kernel) -> Columns | None:
+def delinearise(kernel: Kernel) -> Columns | None:
     """The folded kernel by rows and columns; None if it divides its global x index by nothing."""
     values = single_values(kernel)
     found = list(dict.fromkeys((e.op, e.right) for e in _divisions(kernel, values)))

@@ -199,8 +199,8 @@ def host_helper_text(used: Iterable[str]) -> str:
 _COMMON = PRELUDE.lstrip("\n") + "\n" + text("tasks.hpp")
 _SHARED_OUT_BY = "\nint (*gpuad_shared_out_by)(gpuad_task*, int, int) = {};\n"
 
-WITHOUT_CREW = _COMMON + _SHARED_OUT_BY.format("nullptr")
-WITH_CREW = (
+WITHOUT_POOL = _COMMON + _SHARED_OUT_BY.format("nullptr")
+WITH_POOL = (
     text("includes.hpp") + _COMMON + "\n" + text("threads.hpp") + "\n" + text("batch.hpp") + _SHARED_OUT_BY.format("gpuad_share_out")
 )
-CREW = WITH_CREW + "}  // namespace\n"  # the library that lends its threads to all others of a process
+POOL = WITH_POOL + "}  // namespace\n"  # the library that lends its threads to all others of a process

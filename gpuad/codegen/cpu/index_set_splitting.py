@@ -23,7 +23,7 @@ _LARGEST = 1 << 30  # an index and an extent up to this do not overflow in sum
 _ROUNDS = 4
 
 
-def within(kernel: Kernel) -> Inner | None:
+def split_index_set(kernel: Kernel) -> Inner | None:
     """Where all guards of a folded kernel hold and nothing wraps; None if there is nothing of the kind."""
     guarded = inner(kernel)
     found = guarded or Inner(kernel, None, ())

@@ -34,26 +34,26 @@ class Total:
         return replace(self.stmt, value=value)
 
 
-def meets(stmt: Stmt) -> bool:
+def conflicts(stmt: Stmt) -> bool:
     """Whether the statement itself is one by which threads meet."""
     if isinstance(stmt, Accumulate) and stmt.how is How.REDUCED:
         return not stmt.buffer.element.is_float  # sums of integers are atomic: a double does not hold them all
     return isinstance(stmt, Atomic) or (isinstance(stmt, Accumulate | Take) and stmt.how is How.ATOMIC)
 
 
-def has_meeting(block: Block) -> bool:
+def has_conflict(block: Block) -> bool:
     """Whether there is such a statement in the block."""
-    return any(map(meets, walk_stmts(block)))
+    return any(map(conflicts, walk_stmts(block)))
 
 
 def only_added(work: Block) -> frozenset[Buffer]:
     """The memory that is accessed by atomic additions alone."""
     stmts = list(walk_stmts(work))
-    added = {s.buffer for s in stmts if isinstance(s, Accumulate) and meets(s)}
-    added -= {b for s in stmts if (b := written(s)) is not None and not (isinstance(s, Accumulate) and meets(s))}
+    added = {s.buffer for s in stmts if isinstance(s, Accumulate) and conflicts(s)}
+    added -= {b for s in stmts if (b := written(s)) is not None and not (isinstance(s, Accumulate) and conflicts(s))}
     return frozenset(added - loaded(work))
 
 
-def met(actions: Sequence[object]) -> set[Buffer]:
+def conflicting_buffers(actions: Sequence[object]) -> set[Buffer]:
     """The memory at which lanes meet one another in a loop over them."""
-    return {a.buffer for a in actions if isinstance(a, Accumulate | Take) and meets(a)}
+    return {a.buffer for a in actions if isinstance(a, Accumulate | Take) and conflicts(a)}

@@ -4,9 +4,10 @@ width of their vectors.
     for (k = 0; k < n; ++k)
         y[row * n + k] += a * x[row * n + k];
 
-*Traversal* (`walks`). Run in step, lanes would write far from one another at every step, and evict one another's cache lines. By itself a
-thread goes through such memory in vectors. Lanes are still faster where there is more to compute than is written, as with an exponential,
-or an iteration depends on the one before; and where the trip count or the row's length is constant, the memory of all stays in the cache.
+*Traversal* (`is_contiguous_traversal`). Run in step, lanes would write far from one another at every step, and evict one another's cache
+lines. By itself a thread goes through such memory in vectors. Lanes are still faster where there is more to compute than is written, as
+with an exponential, or an iteration depends on the one before; and where the trip count or the row's length is constant, the memory of all
+stays in the cache.
 
 *Strip mining* (`is_cut`). A root or a quotient takes as long as dozens of sums and products, and a processor looks ahead some hundred
 operations. So if much depends on it, too few lanes are in flight. With the slow operation in a loop of its own nothing waits in the next;
@@ -46,7 +47,7 @@ from .tiles import Tiled
 from .uniformity import Uniform, is_long
 
 
-def walks(loop: For | While, uniform: Uniform, meet: bool) -> bool:
+def is_contiguous_traversal(loop: For | While, uniform: Uniform, meet: bool) -> bool:
     """Whether that is so of a loop. `meet`: threads also add to one element somewhere, which lanes would do in turn."""
     if isinstance(loop, While) or not is_long(loop) or (not meet and _waits(loop, uniform)):
         return False

@@ -5,8 +5,8 @@ A row that grows by copying needs a call in the loop, around which compilers spi
 tomographic projection took 1.8 times as long.
 
 The lanes of a strip share a row in which the elements that all lanes push or pop at once are contiguous. That needs an index which is
-uniform over the lanes, as the top of a stack is that they push to in step (`shelves`); where the depth differs from lane to lane, threads
-run one by one. As a strip keeps the stacks of all its threads, kernels with very deep ones are run in narrower strips.
+uniform over the lanes, as the top of a stack is that they push to in step (`lane_scratch`); where the depth differs from lane to lane,
+threads run one by one. As a strip keeps the stacks of all its threads, kernels with very deep ones are run in narrower strips.
 """
 
 from collections.abc import Callable, Iterator, Sequence, Set
@@ -95,10 +95,10 @@ struct gpuad_row {
 """
 
 
-Shelves = tuple[tuple[Buffer, Expr], ...]
+LaneScratch = tuple[tuple[Buffer, Expr], ...]
 
 
-def shelves(items: Sequence[Stmt | Expr], rows: Set[Buffer], is_same: Callable[[Expr], bool]) -> Shelves | None:
+def lane_scratch(items: Sequence[Stmt | Expr], rows: Set[Buffer], is_same: Callable[[Expr], bool]) -> LaneScratch | None:
     """For each of these buffers that the work of a lane accesses, the index of its elements; None if they have several, or it is not the
     same for all lanes, or it may be that nothing is there."""
     if not rows:

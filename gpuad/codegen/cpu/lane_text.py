@@ -22,7 +22,7 @@ from .reductions import Reduction
 from .statements import HostStatements
 from .tiles import DEPTH, Tile, Tiled, Tiling
 from .uniformity import is_long
-from .vectorisation_legality import keeps_order
+from .vectorisation_legality import is_vectorisable
 
 LANES = 64  # threads of a full strip
 _IN_REGISTERS = 1 << 11  # bytes of arrays over the lanes, at most, for loops over them that compilers write out
@@ -274,7 +274,7 @@ class LaneStatements(HostStatements):
         """Whether the compiler may take the lanes of a piece for independent, and shall vectorise it."""
         if piece.in_turn or any(isinstance(a, Tile | Reduction) for a in piece.actions):
             return False
-        return keeps_order((*piece.again, *(item for a in piece.actions for item in evaluated(a))), self.apart)
+        return is_vectorisable((*piece.again, *(item for a in piece.actions for item in evaluated(a))), self.apart)
 
     def lane_lines(self, piece: Piece) -> list[str]:
         outer, self.lines = self.lines, []

@@ -28,9 +28,9 @@ from ..coalesce import Classes
 from ..fold import negated
 from ..structure import Read, defined, expanded, operands, visit_operands
 from .iteration_domain import Bound
-from .lane_conflicts import Total, has_meeting, meets, met
-from .lane_loops import bytes_of_a_lane, computed, is_beside, is_cut, walks
-from .lane_scratch import Shelves, shelves
+from .lane_conflicts import Total, conflicting_buffers, conflicts, has_conflict
+from .lane_loops import bytes_of_a_lane, computed, is_beside, is_contiguous_traversal, is_cut
+from .lane_scratch import LaneScratch, lane_scratch
 from .reductions import Reduction, reduction
 from .tiles import Tile, Tiling, tiled
 from .uniformity import Uniform, bound_in, used
@@ -59,13 +59,13 @@ Action: TypeAlias = "ir.Stmt | Give | Mask | Tile | Reduction | Total"
 @dataclass(frozen=True)
 class Piece:
     """A loop over the lanes, those of a mask or all. `again`: the indices that it needs; `bytes`: of what the vectors are made (see
-    `widths`); `shelves`: where it accesses memory of the strip, None where that cannot be said; `in_turn`: lanes may meet in it."""
+    `widths`); `lane_scratch`: where it accesses memory of the strip, None where that cannot be said; `in_turn`: lanes may meet in it."""
 
     actions: tuple[Action, ...]
     mask: int | None
     again: tuple[ir.Let, ...] = ()
     bytes: int = 0
-    shelves: Shelves | None = ()
+    shelves: LaneScratch | None = ()
     in_turn: bool = False
 
 
@@ -125,8 +125,8 @@ def lanes(kernel: ir.Kernel, classes: Classes, threads: ir.For | None = None) ->
     loops = [s for s in walk_stmts(uniform.work) if isinstance(s, ir.For | ir.While) and uniform.lifts(s)]
     if not loops or any(isinstance(s, ir.Atomic) for s in walk_stmts(uniform.work)):
         return None
-    meet = has_meeting(uniform.work)
-    if any(walks(loop, uniform, meet) for loop in loops):
+    meet = has_conflict(uniform.work)
+    if any(is_contiguous_traversal(loop, uniform, meet) for loop in loops):
         return None
     plan = _Plan(uniform)
     nodes = plan.finished(plan.block(uniform.work, None, ()))
@@ -179,7 +179,7 @@ class _Plan:
             elif isinstance(stmt, ir.Alloc):
                 self.tables.append(stmt.buffer)
                 out.append(Once(stmt))
-            elif has_meeting((stmt,)):
+            elif has_conflict((stmt,)):
                 self.meet(stmt, mask, out, piece)
             elif self.uniform.is_once(stmt):
                 once = visit_operands(stmt, self.first)
@@ -286,12 +286,12 @@ class _Plan:
         if isinstance(stmt, ir.Accumulate) and self.is_total(stmt):
             piece.actions.append(Total(replace(stmt, index=self.first(stmt.index), value=self.same_loaded(stmt.value, mask, out))))
         elif isinstance(stmt, ir.Accumulate | ir.Take) and is_beside(stmt.index, expanded(self.again.values()), self.uniform):
-            if stmt.buffer in met(piece.actions):
+            if stmt.buffer in conflicting_buffers(piece.actions):
                 piece.close(out, mask)
             piece.actions.append(self.loaded(stmt, mask, out))
         else:
             loaded = self.loaded(stmt, mask, out)
-            piece.in_turn.append(self.prepare(loaded, piece) if meets(stmt) else loaded)
+            piece.in_turn.append(self.prepare(loaded, piece) if conflicts(stmt) else loaded)
             if not (isinstance(stmt, ir.Accumulate) and stmt.buffer in self.uniform.only_added):
                 piece.close(out, mask)
 
@@ -439,7 +439,7 @@ class _Plan:
 
     def with_shelves(self, piece: Piece) -> Piece:
         rows = self.uniform.kernel.rows if self.uniform.lane is None else frozenset()
-        found = shelves([item for a in piece.actions for item in evaluated(a)], rows, self.uniform.is_uniform)
+        found = lane_scratch([item for a in piece.actions for item in evaluated(a)], rows, self.uniform.is_uniform)
         return replace(piece, shelves=found and tuple((buffer, self.first(index)) for buffer, index in found))
 
     def indices(self, piece: Piece) -> tuple[ir.Let, ...]:

@@ -13,7 +13,7 @@ from ...ir.rewrite import walk_stmts
 from ...ir.types import BOOL
 
 
-def truths(kernel: Kernel) -> frozenset[Var]:
+def made_of_truth_values(kernel: Kernel) -> frozenset[Var]:
     """The variables of a folded kernel that are whole numbers made of truth values."""
     found: set[Var] = set()
     before = -1

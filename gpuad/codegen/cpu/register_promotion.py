@@ -37,14 +37,14 @@ class _Place:
 
 
 @dataclass(frozen=True)
-class Settled:
+class Promotion:
     """The inside of a kernel, and the arrays of which a thread's accesses to two elements are apart there."""
 
     inner: Inner
     buffers: frozenset[ir.Buffer]
 
 
-def settle(inner: Inner) -> Settled | None:
+def promote_registers(inner: Inner) -> Promotion | None:
     """The inside of a kernel whose threads are independent and whose parameters do not overlap, for rows in which elements are apart;
     None if it is of no use."""
     inner = without_row_guard(inner)
@@ -62,7 +62,7 @@ def settle(inner: Inner) -> Settled | None:
     if not found:
         return None
     body = _Waiting(kernel, task, frozenset(found)).block(kernel.body)
-    return Settled(Inner(replace(kernel, body=body), rows, inner.bounds), frozenset(found))
+    return Promotion(Inner(replace(kernel, body=body), rows, inner.bounds), frozenset(found))
 
 
 # --- places ------------------------------------------------------------------------------------------------------------------------------

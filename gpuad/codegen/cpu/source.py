@@ -18,26 +18,26 @@ from ...ir.functions import FUNCTIONS
 from ...ir.nodes import Alloc, Buffer, Call, For, Kernel, Var, While, walk
 from ...ir.rewrite import expressions, walk_stmts
 from ...ir.types import F32, Space
-from ...optimize.local_array_unrolling import unroll
+from ...optimize.local_array_unrolling import unroll_local_arrays
 from ..cuda import comment, functions, parameters, pointer, wrapped
 from ..fold import fold
 from ..scopes import INDENT
 from ..spelling import c_type, identifier
 from ..structure import written
-from .delinearisation import find_columns
+from .delinearisation import delinearise
 from .grid_stride import Flat, flatten
-from .helpers import ATOMICS, BLOCK_SUMS, SUMS, WITH_CREW, WITHOUT_CREW, host_helper_text
-from .index_set_splitting import within
+from .helpers import ATOMICS, BLOCK_SUMS, SUMS, WITH_POOL, WITHOUT_POOL, host_helper_text
+from .index_set_splitting import split_index_set
 from .iteration_domain import Bound, Inner, Ranged, iterations, merge_axes, take_bounds
-from .lane_conflicts import has_meeting
+from .lane_conflicts import has_conflict
 from .lane_scratch import ROWS
 from .lane_text import BlockStatements, LaneStatements, strips
 from .loop_invariants import hoist
 from .reductions import is_sum, sink_sums
-from .register_promotion import settle
+from .register_promotion import promote_registers
 from .statements import HostStatements
 from .vectorisation_legality import STRIP as FULL
-from .vectorisation_legality import keeps_order, may_be_done_twice
+from .vectorisation_legality import is_vectorisable, may_overlap_tail
 
 _THREADS = 1 << 15  # from which on it pays to start workers
 _LOOPING = 1 << 11  # the same of threads that loop
@@ -65,13 +65,13 @@ def host_source(kernels: Sequence[Kernel], wide: bool = True, apart: bool = True
     includes = ["#include <vector>\n" * any(text.sums for text in texts), "#include <map>\n" * scattered]
     sums = [SUMS * any(text.strips for text in texts), BLOCK_SUMS * scattered]
     rows = ROWS if any(kernel.rows for kernel in kernels) else ""
-    parts = [*includes, WITH_CREW if crew else WITHOUT_CREW, rows, *sums, atomics, host_helper_text(helpers)]
+    parts = [*includes, WITH_POOL if crew else WITHOUT_POOL, rows, *sums, atomics, host_helper_text(helpers)]
     return "".join(parts) + "\n".join(t.body for t in texts) + "\n}  // namespace\n\n" + "\n".join(t.entry for t in texts)
 
 
 def has_atomics(kernel: Kernel) -> bool:
     """Whether threads of the kernel meet at the same memory: then one worker with plain operations is faster than several with atomics."""
-    return has_meeting(kernel.body)
+    return has_conflict(kernel.body)
 
 
 _INLINE = frozenset({
@@ -119,7 +119,7 @@ class _Entry:
 
     def __init__(self, kernel: Kernel, wide: bool, apart: bool) -> None:
         blocks = any(isinstance(s, For) and s.independent for s in walk_stmts(kernel.body))  # are its threads: their arrays stay
-        axes = merge_axes(kernel if blocks else unroll(kernel, assigned=True))
+        axes = merge_axes(kernel if blocks else unroll_local_arrays(kernel, assigned=True))
         flat = flatten(axes.kernel) if wide and apart and "x" in axes.merged else Flat(axes.kernel)
         self.name = identifier(kernel.name)
         self.loops = {axis: _Loop(axis, axis in axes.merged) for axis in "xyz"}
@@ -128,7 +128,7 @@ class _Entry:
         self.bounds, self.stop = ranged.bounds, flat.stop
         self.iterations = iterations(ranged.kernel)
         summed_up = any(is_sum(s) for s in walk_stmts(ranged.kernel.body))
-        columns = find_columns(ranged.kernel) if wide and "x" in axes.merged and not summed_up else None
+        columns = delinearise(ranged.kernel) if wide and "x" in axes.merged and not summed_up else None
         self.divided = columns.rows if columns else ()
         self.given = ranged.kernel.params
         rows = hoist(columns.kernel if columns else ranged.kernel)
@@ -149,14 +149,14 @@ class _Entry:
         if self.lanes and self.lanes.plan is None:
             self.lanes = None
         split = wide and "x" in axes.merged and self.independent and not self.sums and not self.lanes
-        self.inner = within(rows.kernel) if split else None
+        self.inner = split_index_set(rows.kernel) if split else None
         self.inside = HostStatements(self.inner.kernel, reserved, wide) if self.inner else None
-        self.in_order = self.independent and keeps_order(self.kernel.body, apart)
-        self.inner_in_order = self.inside is not None and keeps_order(self.inside.kernel.body, apart)
+        self.in_order = self.independent and is_vectorisable(self.kernel.body, apart)
+        self.inner_in_order = self.inside is not None and is_vectorisable(self.inside.kernel.body, apart)
         if split and apart and not (self.inner_in_order if self.inside else self.in_order):
             self.settle(rows.kernel, reserved)
         plain = self.inner_in_order and not library_calls(kernel)
-        self.in_full = plain and apart and self.inside is not None and may_be_done_twice(self.inside.kernel)
+        self.in_full = plain and apart and self.inside is not None and may_overlap_tail(self.inside.kernel)
         self.straight = self.independent and not any(isinstance(s, For | While) for s in walk_stmts(self.kernel.body))
         inside = self.inner_function()
         body = [] if self.lanes else [*self.function(lines), ""]
@@ -167,11 +167,11 @@ class _Entry:
 
     def settle(self, kernel: Kernel, reserved: Sequence[str]) -> None:
         """Where a row shows that elements of an array are apart, a thread has them in variables (see `apart`)."""
-        found = settle(self.inner or Inner(kernel, None, ()))
+        found = promote_registers(self.inner or Inner(kernel, None, ()))
         if found is None:
             return
         inside = HostStatements(found.inner.kernel, reserved, True)
-        if keeps_order(inside.kernel.body, True, found.buffers):
+        if is_vectorisable(inside.kernel.body, True, found.buffers):
             self.inner, self.inside, self.inner_in_order = found.inner, inside, True
 
     @property

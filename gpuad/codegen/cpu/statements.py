@@ -12,9 +12,9 @@ from ..spelling import c_type
 from ..statements import Statements
 from ..structure import Read
 from .expressions import HostExpressions
-from .mask_workaround import truths
+from .mask_workaround import made_of_truth_values
 from .reductions import is_sum
-from .vectorisation_legality import keeps_order
+from .vectorisation_legality import is_vectorisable
 from .widen import Wide, widen
 
 _CUT = "threads that work together are printed by lane_text"
@@ -38,7 +38,7 @@ class HostStatements(Statements):
         assert isinstance(self.expressions, HostExpressions)
         self.text: HostExpressions = self.expressions
         self.text.wide = self.wide
-        self.text.truths = truths(self.kernel)
+        self.text.truths = made_of_truth_values(self.kernel)
         self.stack = 0  # bytes of arrays there
         self.apart = True  # whether no two parameters overlap
         self.sums: list[Sum] = []
@@ -77,7 +77,7 @@ class HostStatements(Statements):
 
     def announce(self, stmt: For) -> None:
         straight = stmt.independent and not any(isinstance(s, For | While) for s in walk_stmts(stmt.body))
-        if straight and keeps_order(stmt.body, self.apart):
+        if straight and is_vectorisable(stmt.body, self.apart):
             self.line("GPUAD_INDEPENDENT")
 
     def stop(self, stmt: Tell) -> None:

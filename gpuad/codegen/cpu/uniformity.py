@@ -22,7 +22,7 @@ from ...ir.types import F32
 from ..coalesce import Classes
 from ..structure import Read, blocks, defined, expressions, operands, written
 from .iteration_domain import Bound, bound_of, single_values
-from .lane_conflicts import meets, only_added
+from .lane_conflicts import conflicts, only_added
 
 # What compilers have vector instructions for, or which is made of such. Of other functions each thread's call costs more than all else.
 _VECTORISED = {
@@ -140,7 +140,7 @@ class Uniform:
     def runs_in_step(self, stmt: ir.Stmt) -> bool:
         match stmt:
             case ir.If():
-                return any(self.lifts(s) or meets(s) for s in (*stmt.then, *stmt.otherwise))
+                return any(self.lifts(s) or conflicts(s) for s in (*stmt.then, *stmt.otherwise))
             case ir.For():
                 return all(self.is_uniform(e) for e in (stmt.start, stmt.stop, stmt.step)) and self.pays(stmt)
             case ir.While():

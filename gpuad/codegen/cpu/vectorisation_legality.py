@@ -11,7 +11,7 @@ Subscripts are compared as sums of products of numbers, of which equal ones have
 with new names for what an iteration computes: so the accesses of an iteration are compared with those of a later one.
 
 A row's tail that fills no vector is done thread by thread: of a row of 256 cells as much as a third of the time. If a thread only stores,
-to memory that no thread reads, running it twice is idempotent (`may_be_done_twice`), and the tail is one more full strip that overlaps.
+to memory that no thread reads, running it twice is idempotent (`may_overlap_tail`), and the tail is one more full strip that overlaps.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Access:
     place: _Sum
 
 
-def keeps_order(work: Iterable[ir.Stmt | ir.Expr], apart: bool, settled: Set[ir.Buffer] = frozenset()) -> bool:
+def is_vectorisable(work: Iterable[ir.Stmt | ir.Expr], apart: bool, settled: Set[ir.Buffer] = frozenset()) -> bool:
     """Whether the work of a thread, statements or expressions only evaluated, is right wherever its accesses are reordered that a compiler
     cannot tell apart. `apart`: no two parameters overlap. `settled`: buffers of which a thread reaches one element under one subscript."""
     items = tuple(work)
@@ -278,7 +278,7 @@ def _combined(op: str, a: _Sum, b: _Sum, t: Scalar) -> _Sum | None:
 STRIP = 16  # threads; a vector of the widest processors has as many floats
 
 
-def may_be_done_twice(kernel: Kernel) -> bool:
+def may_overlap_tail(kernel: Kernel) -> bool:
     """Whether that is so of a kernel whose parameters do not overlap, and which only computes."""
     read: set[Buffer] = set()
     stored: set[Buffer] = set()

@@ -22,7 +22,7 @@ from .lambdas import lambda_of
 from .lower_calls import builtin_name
 from .lower_memory import dereferenced
 from .shared import declare_shared, is_shared
-from .telling import told
+from .telling import lower_output
 from .types import is_const, is_reference, is_rvalue_reference, lower_variable
 
 _IGNORED_DECLARATIONS = {
@@ -162,7 +162,7 @@ def evaluate(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
     if name in ("__syncthreads", "__syncwarp"):
         return (_barrier(ctx, cursor, name),)
     if name in ("printf", "gpuad_assert"):
-        return told(ctx, cursor, name)
+        return lower_output(ctx, cursor, name)
     if name in _WITHOUT_EFFECT:
         return _left_out(ctx, cursor, str(name))
     if name is not None and SINCOS.fullmatch(name):

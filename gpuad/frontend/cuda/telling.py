@@ -23,7 +23,7 @@ _SIGNED, _UNSIGNED, _FLOATING = "dic", "ouxX", "fFeEgG"
 _LONG = ("ll", "l", "z", "t", "j")
 
 
-def told(ctx: Context, cursor: Cursor, name: str) -> tuple[Stmt, ...]:
+def lower_output(ctx: Context, cursor: Cursor, name: str) -> tuple[Stmt, ...]:
     """The statements for a call of printf or assert, or none where it can be left out."""
     shown = name.removeprefix("gpuad_")
     arguments = list(cursor.get_arguments())
