@@ -22,7 +22,7 @@ from functools import partial
 from itertools import combinations, product
 from typing import Any
 
-from ..memo import Facts
+from ..memo import Memo
 from .canonical import Canonical
 from .instances import Dim
 from .relations import Undecided, context, decided
@@ -30,7 +30,7 @@ from .unit_trace import Access, Part, Place, Refused, Trace, in_units, may_touch
 from .values import Graph, Node
 
 _NAME = re.compile(r"\bs\d+\b")
-_known = Facts()  # which touches meet
+_known = Memo()  # which touches meet
 
 
 def refused(parts: Sequence[Part], fused: Part, *, looped: bool = False, text: Sequence[int] | None = None) -> str | None:
