@@ -1,8 +1,8 @@
-"""An executor for NumPy arrays that prints each kernel as CUDA, as the one for CuPy does, and runs what NVRTC makes of it."""
+"""An executor for NumPy arrays that prints each kernel as CUDA, as the one for CuPy does, and runs the PTX that a compiler makes of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,16 +22,18 @@ from gpuad.runtime.reference import Reference
 
 SHARED_LIMIT = 227 * 1024
 _Known: TypeAlias = "tuple[Spilled, Loaded, DeviceMemory]"
+FrontEnd: TypeAlias = "Callable[[str, tuple[str, ...]], tuple[str, dict[str, str]]]"
 
 
 class Ptx(Reference):
-    """`options` go to NVRTC behind those that CuPy adds."""
+    """`options` go to the `front_end`, NVRTC unless another is given, behind those that CuPy adds."""
 
     name = "ptx"
     orders_blocks = False
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, front_end: FrontEnd = nvrtc.ptx) -> None:
         super().__init__()
+        self.front_end = front_end
         self.options = ("-std=c++17", *nvrtc.CUPY, *options)
         self.texts: set[str] = set()
         self.launches = 0
@@ -48,11 +50,11 @@ class Ptx(Reference):
         PtxKernel(loaded, kernel.name)(grid, block, values, max(shared_mem, dynamic_bytes(fitting.kernel)))
 
     def _loaded(self, kernel: Kernel) -> _Known:
-        """The kernel as a device can run it, and its printed text as NVRTC's PTX, with the variables of that."""
+        """The kernel as a device can run it, and the PTX of its printed text, with the variables of that."""
         known = self.known.get(id(kernel))
         if known is None or known[0] is not kernel:
             fitting = spilled(kernel, SHARED_LIMIT - OWN_BYTES)
-            text, _ = nvrtc.ptx(cuda_source([fitting.kernel]), self.options)
+            text, _ = self.front_end(cuda_source([fitting.kernel]), self.options)
             self.texts.add(text)
             own = DeviceMemory()
             known = self.known[id(kernel)] = (kernel, (fitting, Loaded(text, own), own))

@@ -12,7 +12,7 @@ from ..ir.dtypes import dtype_of
 from ..ir.types import HALVES
 from ..runtime.base import Memory
 from .adjoint import Adjoint
-from .adjoint_memory import State, argument_of, before, copied, shadow_of
+from .adjoint_memory import State, argument_of, before, copied, shadow_of, shadow_type
 from .calls import Call
 from .pattern import Parameter
 
@@ -43,6 +43,13 @@ def check_directions(name: str, call: Call, dots: Call) -> None:
     kept = next((a.name for a in call.bound.arguments if a.keep), None)
     if kept is not None:
         raise ShadowError(f"`{kept}`: keep=True has no meaning in hvp, which takes the seed; pass a copy of it. Nothing was launched.")
+    for a, d in zip(call.bound.arguments, dots.bound.arguments, strict=True):
+        own, given = (x.shadow.root.dtype if x.shadow is not None else None for x in (a, d))
+        if own != given:
+            raise ShadowError(
+                f"`{name}`: the shadow of `{a.name}` has the dtype {own}, that of its direction {given}; pass two of one dtype. "
+                "Nothing was launched."
+            )
     if _laid_out(call) != _laid_out(dots):
         raise ShadowError(
             f"`{name}`: directions have the shapes and strides of their arguments, and overlap where these do, at the same offsets. "
@@ -83,12 +90,13 @@ def before_second(adjoint: Adjoint, call: Call, dots: Call) -> State:
         elif p.role == "shadow_dot":
             state.dots[p.role, p.position] = shadow_of(dots, p.position, 0)
         elif p.role == "primal_dot":
-            state.dots[p.role, p.position] = argument.memory if argument.is_pointer else _one(call, argument.value)
+            state.dots[p.role, p.position] = argument.memory if argument.is_pointer else _one(call, p.position, argument.value)
     return state
 
 
-def _one(call: Call, value: Any) -> Memory:
-    array = call.executor.zeros(1, value.dtype)
+def _one(call: Call, position: int, value: Any) -> Memory:
+    """A number's tangent, as wide as its shadow."""
+    array = call.executor.zeros(1, dtype_of(shadow_type(call.bound.arguments[position])))
     array[0] = value
     return Memory(array)
 

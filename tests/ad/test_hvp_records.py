@@ -167,3 +167,23 @@ def test_halves_by_value_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="halves by value"):
         gpuad.hvp(k, 1, 8, (np.ones((), H)[()], Duplicated(x, dx), N), (None, Duplicated(x.copy(), dx.copy()), None))
     assert (x == 1).all() and (dx == 1).all()
+
+
+SCALED = 'extern "C" __global__ void scaled(float* x, float a, int n) { int i = threadIdx.x; if (i < n) x[i] = a * a * x[i]; }'
+
+
+@pytest.mark.parametrize("shadow", ["float32", "float64"])
+@pytest.mark.parametrize("dot", ["float32", "float64"])
+def test_shadows_of_numbers_may_be_wider_than_they(shadow: str, dot: str) -> None:
+    """That of the direction is as wide; another is refused before anything runs."""
+    x, dx, x_dot, dx_dot = (np.full(N, v, np.float32) for v in (3, 1, 1, 0))
+    a, a_dot = Active(np.float32(2), np.zeros((), shadow)), Active(np.float32(1), np.zeros((), dot))
+    call = (gpuad.kernel(SCALED, "scaled"), 1, 8, (Duplicated(x, dx), a, N), (Duplicated(x_dot, dx_dot), a_dot, None))
+    if shadow != dot:
+        with pytest.raises(ShadowError, match="the shadow of `a` has the dtype float.*Nothing was launched"):
+            gpuad.hvp(*call)
+        assert (x == 3).all() and (dx == 1).all() and (x_dot == 1).all() and not a.shadow
+        return
+    gpuad.hvp(*call)
+    assert (x == 12).all() and (dx == 4).all() and (dx_dot == 4).all() and (x_dot == 16).all()
+    assert a.shadow == N * 2 * 2 * 3 and a_dot.shadow == N * (2 * 3 + 2 * 2 * 1)

@@ -1,4 +1,6 @@
-"""The kernels that ship, as NVRTC's PTX: primal, reverse, forward and the split pair, against the reference executor.
+"""The kernels that ship, as NVRTC's PTX, against the reference executor: primal, reverse, forward mode, the split pair; with everything
+recorded, with every addition to a shadow atomic, with the same bits in every run, forward over reverse; and twice in a program, recorded,
+reversed, and replayed as a graph with its launches joined.
 
 Every launch is checked for accesses out of bounds, misaligned and uninitialised, and for races in shared memory. `GPUAD_NIGHTLY=1` runs all
 of it; else the first case of each file runs in reverse.
@@ -7,6 +9,8 @@ of it; else the first case of each file runs in reverse.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import gpu_checks
@@ -17,13 +21,18 @@ from launch_tools import CASES, EXECUTORS
 from ptx import nvrtc
 
 import gpuad
-from benchmarks.workload import workload
-from gpuad import Duplicated, pipeline
+from benchmarks.workload import Workload, workload
+from gpuad import Active, Duplicated, UnsupportedError, pipeline
 
 pytestmark = pytest.mark.skipif(nvrtc.library() is None, reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
 
 NIGHTLY = bool(os.environ.get("GPUAD_NIGHTLY"))
-WAYS = ("primal", "reverse", "forward", "split")
+SETTINGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "recorded": pipeline.everything_recorded_for_tests,
+    "atomic": pipeline.nothing_plain_for_tests,
+    "deterministic": gpuad.deterministic,
+}
+WAYS = ("primal", "reverse", "forward", "split", *SETTINGS, "hvp", "program")
 FIRST = {case.file.name: name for name, case in reversed(CASES.items())}.values()
 CHOSEN = [(name, way) for name in CASES for way in WAYS if NIGHTLY or (name in FIRST and way == "reverse")]
 
@@ -36,25 +45,50 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def run(name: str, way: str, library: Any) -> dict[str, Any]:
-    """A case's arrays and shadows after it ran in one of the ways."""
+    """A case's arrays and shadows after it ran in one of the ways; UnsupportedError where that way is refused."""
     case = CASES[name]
     work = gpu_checks.seeded(workload(case, library), library)
     grid, block, shared_mem = case.geometry()
+    launch = (work.kernel, grid, block, work.args)
     match way:
         case "primal":
             work.kernel(grid, block, work.args, shared_mem=shared_mem)
         case "split":
-            active = {n: type(a) for n, a in zip((d.name for d in work.kernel.parameters), work.args, strict=True) if n in case.active}
-            augmented, reverse = gpuad.autodiff_thunk(work.kernel, **active)
-            saved = augmented(grid, block, work.args, shared_mem=shared_mem)
-            for arg in work.args:
-                if isinstance(arg, Duplicated):
-                    arg.primal.fill(0)
-            reverse(grid, block, work.args, saved, shared_mem=shared_mem)
+            split(work, shared_mem)
+        case "hvp":
+            dots = tuple(map(direction, work.args))
+            gpuad.hvp(*launch, dots, shared_mem=shared_mem)
+            found = {f"{n} {part}": getattr(dot, part, None) for n, dot in enumerate(dots) for part in ("primal", "shadow")}
+            return gpu_checks.results(work) | {n: gpu_checks.on_host(x) for n, x in found.items() if hasattr(x, "strides")}
+        case "program":
+            tape = gpuad.Tape()
+            with tape:
+                for _ in range(2):
+                    work.kernel(grid, block, work.args, shared_mem=shared_mem)
+            tape.reverse(allow_unused=True)
+            tape.graph().launch()
         case _:
-            mode = gpuad.Forward if way == "forward" else gpuad.Reverse
-            gpuad.autodiff(work.kernel, grid, block, work.args, mode=mode, shared_mem=shared_mem)
+            with SETTINGS.get(way, nullcontext)():
+                gpuad.autodiff(*launch, mode=gpuad.Forward if way == "forward" else gpuad.Reverse, shared_mem=shared_mem)
     return gpu_checks.results(work)
+
+
+def split(work: Workload, shared_mem: int) -> None:
+    """Forward and reverse apart, with the arguments cleared between them."""
+    active = {n: type(a) for n, a in zip((d.name for d in work.kernel.parameters), work.args, strict=True) if n in work.case.active}
+    augmented, reverse = gpuad.autodiff_thunk(work.kernel, **active)
+    saved = augmented(work.call.grid, work.call.block, work.args, shared_mem=shared_mem)
+    for arg in work.args:
+        if isinstance(arg, Duplicated):
+            arg.primal.fill(0)
+    reverse(work.call.grid, work.call.block, work.args, saved, shared_mem=shared_mem)
+
+
+def direction(arg: Any) -> Any:
+    """Along an argument's own seed, for `hvp`."""
+    if isinstance(arg, Active):
+        return Active(arg.value, arg.shadow.copy())
+    return Duplicated(arg.shadow.copy(), arg.shadow.copy()) if isinstance(arg, Duplicated) else None
 
 
 def tolerance(found: dict[str, Any]) -> float:

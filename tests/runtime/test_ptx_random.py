@@ -53,8 +53,8 @@ class Grammar:
 
 
 GRAMMARS = {
-    "base": Grammar(random_kernel, Case.of, 70, 1300),
-    "language": Grammar(whole_kernel, WholeCase.of, 30, 2600),
+    "base": Grammar(random_kernel, Case.of, 70, 1000),
+    "language": Grammar(whole_kernel, WholeCase.of, 30, 2000),
 }
 
 
