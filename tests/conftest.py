@@ -14,6 +14,7 @@ from typing import Any
 
 import fake_cupy
 import ptx_cupy
+import ptx_record
 import pytest
 
 from gpuad import pipeline
@@ -37,6 +38,11 @@ def pytest_runtest_teardown() -> None:
     if next(_ended) % 100 == 0:
         gc.collect()
         gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Every process of a run says what it has executed as PTX, where that is asked for."""
+    ptx_record.write()
 
 
 @cache

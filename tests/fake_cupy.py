@@ -276,7 +276,7 @@ class ndarray:  # the name is CuPy's
 
     def __getitem__(self, key: Any) -> ndarray:
         parts = key if isinstance(key, tuple) else (key,)
-        if any(isinstance(part, ndarray) for part in parts):
+        if any(isinstance(part, ndarray | np.ndarray | list) for part in parts):
             return wrapped(self.host()[tuple(map(_host, parts))])
         return self._inside(
             self._view[(*key, ...) if isinstance(key, tuple) and ... not in key else key if isinstance(key, tuple) else (key, ...)]
@@ -285,6 +285,8 @@ class ndarray:  # the name is CuPy's
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(value, np.ndarray) and value.shape != ():
             raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
+        if any(isinstance(part, np.ndarray | list) for part in (key if isinstance(key, tuple) else (key,))):
+            Stream.current.refuse("given new memory")  # for the indices
 
         def put() -> None:
             self.host(True)[tuple(map(_host, key)) if isinstance(key, tuple) else _host(key)] = _host(value)

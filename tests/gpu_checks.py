@@ -63,13 +63,16 @@ def results(work: Workload) -> dict[str, Any]:
     return {name: on_host(x) for name, x in {**both, **bare}.items() if hasattr(x, "strides") and not isinstance(x, np.generic)}
 
 
-def close(found: dict[str, Any], expected: dict[str, Any], tolerance: float) -> None:
-    """Within a tolerance relative to the norm."""
+def close(found: dict[str, Any], expected: dict[str, Any], tolerance: float, start: dict[str, Any] | None = None) -> None:
+    """Within a tolerance relative to the norm, of what was there at the `start`, too, where that is given: results may be small differences
+    of it."""
+    begun = fields(start, expected) if start is not None else {}
     for name, value in fields(expected, expected).items():
-        error, size = (
-            np.linalg.norm(np.asarray(x, wide(value)).ravel()) for x in (fields(found, expected)[name].astype(wide(value)) - value, value)
+        error, *sizes = (
+            np.linalg.norm(np.asarray(x, wide(value)).ravel())
+            for x in (fields(found, expected)[name].astype(wide(value)) - value, value, begun.get(name, 0.0))
         )
-        assert error <= tolerance * max(size, 1e-30), f"{name}: {error:.1e}"
+        assert error <= tolerance * max(*sizes, 1e-30), f"{name}: {error:.1e}"
 
 
 def fields(arrays: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:

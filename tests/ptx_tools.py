@@ -10,8 +10,10 @@ from ptx import nvrtc
 from ptx.launch import Kernel
 from ptx.memory import Memory
 from ptx.module import Loaded
+from ptx.parser import Instruction
 from ptx.types import dtype
 
+TRIED: set[str] = set()  # the forms of instructions in PTX that tests have written themselves
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
 _MOVED = {"f16": "b16", "bf16": "b16", "f16x2": "b32", "bf16x2": "b32", "s8": "b16", "u8": "b16", "pred": "pred"}
 REGISTERS = """
@@ -31,6 +33,8 @@ class Device:
     def launch(self, text: str, name: str, grid: Any, block: Any, args: Sequence[Any], shared_mem: int = 0) -> None:
         """Arrays among the arguments are put on the device."""
         loaded = Loaded(text, self.memory)
+        if text.startswith(HEADER):
+            TRIED.update(line.form for f in loaded.module.functions.values() for line in f.body if isinstance(line, Instruction))
         values = [self.put(a) if isinstance(a, np.ndarray) else a for a in args]
         Kernel(loaded, name)(np.atleast_1d(grid), np.atleast_1d(block), values, shared_mem)
 

@@ -308,8 +308,10 @@ def second_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     names = Names(wide)
     first_own = names.uid()
     own = [p.item for p in first.parameters if p.item in active]
-    wanted = {p.item: pattern.shadows[p.position] for p in first.parameters if isinstance(p.item, Var)}  # wider than numbers may be
-    dots = {item: names.buffer(f"{item.name}_dot", wanted.get(item) or value_type(memory[item])) for item in own}
+    numbers: dict[Var | Buffer, Scalar | None] = {  # whose tangents are as wide as their shadows
+        p.item: pattern.shadows[p.position] for p in first.parameters if isinstance(p.item, Var)
+    }
+    dots = {item: names.buffer(f"{item.name}_dot", numbers.get(item) or value_type(memory[item])) for item in own}
     body = forward(first.unlaid, activity(wide, dots), dots, names, suffix="_dot")
     entry = {**first.recording.entry, **{dots[b]: dots[c] for b, c in first.recording.entry.items() if c in dots}}
     body = run_forwards(simplify(eliminate_dead_code(body, private=list(entry.values())), first_own))

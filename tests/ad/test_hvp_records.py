@@ -180,7 +180,7 @@ def test_shadows_of_numbers_may_be_wider_than_they(shadow: str, dot: str) -> Non
     a, a_dot = Active(np.float32(2), np.zeros((), shadow)), Active(np.float32(1), np.zeros((), dot))
     call = (gpuad.kernel(SCALED, "scaled"), 1, 8, (Duplicated(x, dx), a, N), (Duplicated(x_dot, dx_dot), a_dot, None))
     if shadow != dot:
-        with pytest.raises(ShadowError, match="the shadow of `a` has the dtype float.*Nothing was launched"):
+        with pytest.raises(ShadowError, match=r"the shadow of `a` has the dtype float.*Nothing was launched"):
             gpuad.hvp(*call)
         assert (x == 3).all() and (dx == 1).all() and (x_dot == 1).all() and not a.shadow
         return

@@ -1,4 +1,4 @@
-"""CUDA text to PTX with clang's NVPTX back end: a second front end, which shares with NVRTC only NVIDIA's headers and functions (libdevice).
+"""CUDA text to PTX with clang's NVPTX back end: a second front end, which shares NVIDIA's headers and libdevice with NVRTC, no more.
 
 It needs a clang that has the target (Debian's `clang-19`; GPUAD_CLANG names another), and CUDA 12's headers with libdevice: a toolkit that
 CUDA_HOME names, or the wheels nvidia-cuda-runtime-cu12, nvidia-cuda-nvcc-cu12, nvidia-cuda-cccl-cu12 and nvidia-curand-cu12.
@@ -87,7 +87,16 @@ def ptx(text: str, options: tuple[str, ...] = ()) -> tuple[str, dict[str, str]]:
     assert clang is not None
     contract = () if "-fmad=false" in options else ("-ffp-contract=fast",)
     flags = [_FLAGS.get(option, option) for option in options]
-    own = ("-x", "cuda", "--cuda-device-only", "-S", "-O3", f"--cuda-gpu-arch={ARCH}", f"--cuda-path={_toolkit()}", "-Wno-unknown-cuda-version")
+    own = (
+        "-x",
+        "cuda",
+        "--cuda-device-only",
+        "-S",
+        "-O3",
+        f"--cuda-gpu-arch={ARCH}",
+        f"--cuda-path={_toolkit()}",
+        "-Wno-unknown-cuda-version",
+    )
     words = [clang, *own, *contract, *filter(None, flags), "-", "-o", "-"]
     ended = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
     if ended.returncode:

@@ -32,6 +32,7 @@ class Lanes:
     def __init__(self, activation: Activation, index: Any, count: int) -> None:
         self.activation, self.index, self.count = activation, index, count
         self.values: dict[str, Any] = {}
+        self.brought: dict[str, Any] = {}  # of registers that some lane may not have written: what they were when the block began
         self.carry: Any = None
 
     def read(self, name: str) -> Any:
@@ -39,6 +40,10 @@ class Lanes:
         if found is None:
             found = self.values[name] = self.activation.read(name, self.index)
         return found
+
+    def brings(self, name: str) -> bool:
+        """Whether a register that some lane may not have written is still what it was when the block began."""
+        return name in self.brought and self.values[name] is self.brought[name]
 
     def full(self, value: Any) -> Any:
         """A value with an element for each lane."""
@@ -206,7 +211,7 @@ def decode(instruction: Instruction, scope: Any) -> Step:
     if instruction.opcode not in HANDLERS:
         raise Unknown(f"instruction {instruction.text}")
     step = HANDLERS[instruction.opcode](Coded(instruction, scope))
-    MET[".".join((instruction.opcode, *instruction.modifiers))] += 1
+    MET[instruction.form] += 1
     return step
 
 

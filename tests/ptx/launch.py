@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -25,10 +25,11 @@ AXES = "xyz"
 
 @dataclass
 class Tally:
-    """What was executed: launches, lanes, instructions of lanes. With `traffic` also instructions of warps, and of the accesses to global
-    memory: `sectors` of 32 bytes that warps touch, access by access; in how many of them what they asked for would fit; elements that lanes
-    changed atomically; and which sectors were read and written at all."""
+    """What was executed: texts (by digest), launches, lanes, instructions of lanes. With `traffic` also instructions of warps, and of the
+    accesses to global memory: `sectors` of 32 bytes that warps touch, access by access; in how many of them what they asked for would fit;
+    elements that lanes changed atomically; and which sectors were read and written at all."""
 
+    texts: set[str] = field(default_factory=set)
     launches: int = 0
     lanes: int = 0
     instructions: int = 0
@@ -155,6 +156,7 @@ class Kernel:
         if not 0 < threads <= 1024:
             raise PtxError(f"a block of {threads} threads")
         per_vector = max(LANES // threads, 1)
+        TALLY.texts.add(self.loaded.digest)
         TALLY.launches += 1
         TALLY.lanes += threads * blocks
         with np.errstate(all="ignore"):

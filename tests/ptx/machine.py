@@ -14,6 +14,7 @@ from .faults import Diverged, Endless, PtxError, Undefined, Uninitialised, Unkno
 from .lanes import Lanes
 from .parser import Instruction, Negated, Register
 from .program import Block
+from .types import unsigned
 from .warps import WARP
 
 if TYPE_CHECKING:
@@ -49,9 +50,7 @@ class Activation:
 
     def read(self, name: str, index: Any) -> Any:
         """A register's value for some lanes."""
-        if name in self.watched:
-            self._check(name, index)
-        value = self.file[name]
+        value = self.file[name] if name in self.file else np.zeros(1, unsigned(self.code.program.registers[name]))
         if value.size == 1 and self.count > 1:
             return value
         if index is None:
@@ -59,9 +58,15 @@ class Activation:
             return value
         return value[index]
 
-    def _check(self, name: str, index: Any) -> None:
+    def is_defined(self, name: str, index: Any) -> Any:
+        """Of a register that is watched: which of some lanes have written it."""
         known = self.defined.get(name)
-        if known is None or not (known.all() if index is None else known[index].all()):
+        if known is None:
+            return np.zeros(self.count if index is None else index.size, np.bool_)
+        return known if index is None else known[index]
+
+    def _check(self, name: str, index: Any) -> None:
+        if not self.is_defined(name, index).all():
             raise Uninitialised(f"register {name} of {self.code.program.function.name}")
 
     def write(self, name: str, index: Any, value: Any) -> None:
@@ -177,6 +182,9 @@ class Activation:
 
     def _guarded(self, at: int, guard: Register | Negated, index: Any) -> Any:
         """The lanes for which a block's only instruction is executed; the others go on."""
+        name = (guard.register if isinstance(guard, Negated) else guard).name
+        if name in self.code.program.blocks[at].undefined:
+            self._check(name, index)
         holds = self._holds(self._lanes(index), guard)
         if holds is True:
             return index
@@ -205,8 +213,10 @@ class Activation:
         self._leave(at, block, lanes)
 
     def _watch(self, block: Block, lanes: Lanes) -> None:
-        for name in block.undefined & self.watched:
-            lanes.read(name)
+        """Refuses what is read before it was written."""
+        for name in block.undefined:
+            self._check(name, lanes.index)
+        lanes.brought = {name: lanes.read(name) for name in block.kept}
 
     def _leave(self, at: int, block: Block, lanes: Lanes) -> None:
         last = block.last

@@ -6,6 +6,7 @@ a place of its own in every thread's local memory, and its parameters and those 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -55,6 +56,7 @@ class Loaded:
 
     def __init__(self, text: str, memory: Memory, placed: dict[str, int] | None = None) -> None:
         self.module: Module = parse(text)
+        self.digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
         self.memory = memory
         self.addresses: dict[str, int] = dict(placed or {})
         for variable in self.module.variables.values():
@@ -127,7 +129,7 @@ class _Scope:
 
     def code(self) -> Code:
         blocks = self.program.blocks
-        watched = frozenset().union(*(b.undefined for b in blocks))
+        watched = frozenset().union(*(b.undefined | b.kept for b in blocks))
         meetings = [warps.meeting(b.instructions[0]) if b.waits else "" for b in blocks]
         try:
             steps = [[decode(i, self) for i in b.instructions] for b in blocks]

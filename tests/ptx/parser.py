@@ -78,6 +78,11 @@ class Instruction:
     guard: Register | Negated | None
     text: str
 
+    @property
+    def form(self) -> str:
+        """The opcode with its modifiers."""
+        return ".".join((self.opcode, *self.modifiers))
+
 
 @dataclass(frozen=True)
 class Label:

@@ -108,6 +108,34 @@ def test_what_nobody_wrote() -> None:
     run("    mov.u32 %r9, 0;\n    setp.eq.u32 %p0, %r1, 3;\n    @%p0 bra L;\n    mov.u32 %r9, 1;\nL:\n    add.u32 %r8, %r9, 1;", [], 32)
 
 
+UNWRITTEN = "    setp.eq.u32 %p0, %r1, 3;\n    @%p0 bra L;\n    mov.u32 %r9, 7;\nL:\n"
+OWN = ".local .align 8 .b8 own[16];"
+
+
+@pytest.mark.parametrize(("space", "where"), [("local", "own"), ("shared", "%r8")])
+def test_what_is_kept_of_what_nobody_wrote(space: str, where: str) -> None:
+    """To put such a register aside is no use of it, as compilers do; to read that again is."""
+    body = UNWRITTEN + f"    shl.b32 %r8, %r1, 2;\n    st.{space}.u32 [{where}], %r9;\n"
+    declared = OWN if space == "local" else SHARED
+    run(body, [], 8, declared=declared)
+    run(body + f"    mov.u32 %r9, 5;\n    st.{space}.u32 [{where}], %r9;\n    ld.{space}.u32 %r10, [{where}];", [], 8, declared=declared)
+    run(body + f"    @%p0 bra E;\n    ld.{space}.u32 %r10, [{where}];\nE:", [], 8, declared=declared)
+    with pytest.raises(Uninitialised, match=space):
+        run(body + f"    ld.{space}.u32 %r10, [{where}];", [], 8, declared=declared)
+    with pytest.raises(Uninitialised, match="register %r9"):
+        run(body + f"    st.{space}.u32 [%r9], 1;", [], 8, declared=declared)
+    with pytest.raises(Uninitialised, match="register %r9"):
+        run(UNWRITTEN + "    st.global.u32 [%d0], %r9;", [np.zeros(8, np.uint32)], 8)
+
+
+def test_a_wide_load_brings_what_nobody_asked_for() -> None:
+    """Of a vector's elements those count that are read."""
+    body = "    st.local.u32 [own], 4;\n    ld.local.v2.u32 {%r9, %r10}, [own];\n    add.u32 %r11, %r9, 1;\n"
+    run(body, [], 1, declared=OWN)
+    with pytest.raises(Uninitialised, match="local memory at 4"):
+        run(body + "    add.u32 %r11, %r10, 1;", [], 1, declared=OWN)
+
+
 def test_local_memory_is_a_threads_own() -> None:
     x = np.zeros(64, np.uint32)
     body = "    st.local.u32 [own+4], %r0;\n    ld.local.u32 %r8, [own+4];\n" + at("%r0") + "    st.global.u32 [%d20], %r8;"
