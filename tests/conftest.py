@@ -20,6 +20,8 @@ import pytest
 from gpuad import pipeline
 from gpuad.tape import reversal_plan
 
+pytest_plugins = ["pytester"]  # runs pytest on small projects, for the tests of the plugin
+
 GOLDEN = Path(__file__).parent / "golden"
 
 

@@ -11,27 +11,30 @@ from ..ir.functions import FUNCTIONS
 from ..ir.nodes import Buffer, Call, Kernel, Var, walk
 from ..ir.rewrite import walk_stmts
 from .helpers import CUDA_HELPERS, helper_text
+from .located import Located, directed
 from .scopes import INDENT, WIDTH
 from .spelling import c_type, function_name
 from .statements import Statements
 from .structure import Read, expressions, written
 
 
-def cuda_source(kernels: Sequence[Kernel]) -> str:
-    """CUDA C++ text of the kernels, `extern "C"` by their names. UnsupportedError for what cannot be printed."""
+def cuda_source(kernels: Sequence[Kernel], *, located: bool = False) -> str:
+    """CUDA C++ text of the kernels, `extern "C"` by their names; `located`: with the user's lines. UnsupportedError for what cannot be
+    printed."""
     helpers: set[str] = set()
     texts = []
     for kernel in kernels:
-        text, used = _kernel(kernel)
+        text, used = _kernel(kernel, located)
         texts.append(text)
         helpers |= used
     return "\n".join([part for part in (helper_text(helpers).rstrip("\n") + "\n",) if part.strip()] + texts)
 
 
-def _kernel(kernel: Kernel) -> tuple[str, set[str]]:
-    printer = Statements(kernel, [*CUDA_HELPERS, *functions(kernel)])
+def _kernel(kernel: Kernel, located: bool) -> tuple[str, set[str]]:
+    printer = (Located if located else Statements)(kernel, [*CUDA_HELPERS, *functions(kernel)])
     signature = wrapped(f'extern "C" __global__ void {kernel.name}', list(parameters(printer)))
-    lines = [*comment(kernel.header), *signature, "{", *printer.body(), "}"]
+    body = directed(printer.body()) if located else printer.body()
+    lines = [*comment(kernel.header), *signature, "{", *body, "}"]
     return "\n".join(lines) + "\n", printer.helpers
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,8 @@ from ..ir.dtypes import dtype_of
 from ..ir.nodes import Buffer, Kernel
 from ..ir.shared import OWN_BYTES, dynamic_bytes
 from .base import Argument, Dim3, Memory
+
+LINEINFO = "GPUAD_LINEINFO"  # in the environment: generated kernels know the user's lines, for compute-sanitizer and profilers
 
 
 @dataclass(frozen=True)
@@ -180,7 +183,9 @@ class Cuda:
         import cupy
 
         try:
-            return cupy.RawModule(code=cuda_source([kernel]), options=self.options).get_function(kernel.name)
+            located = os.environ.get(LINEINFO, "0") not in ("", "0")
+            options = (*self.options, "-lineinfo") if located else self.options
+            return cupy.RawModule(code=cuda_source([kernel], located=located), options=options).get_function(kernel.name)
         except cupy.cuda.compiler.CompileException as error:
             raise CompileError(f"NVRTC rejects the text generated for {kernel.name}:\n{error}", kernel.span) from error
 
@@ -284,3 +289,84 @@ def current_device() -> int:
     import cupy
 
     return int(cupy.cuda.Device().id)
+
+
+@contextlib.contextmanager
+def pool_peak(used: Any) -> Iterator[None]:
+    """Sets `used.peak` and `used.left` to the bytes that CuPy's pools hand out within it: the most at one time, and at its end."""
+    import cupy
+
+    lock = threading.Lock()
+
+    class Hook(cupy.cuda.MemoryHook):  # type: ignore[misc]
+        name = "gpuad-peak"
+        held = 0
+
+        def _change(self, size: int) -> None:
+            with lock:
+                self.held += size
+                used.peak = max(used.peak, self.held)
+
+        def malloc_postprocess(self, *, mem_size: int, **_: Any) -> None:
+            self._change(mem_size)
+
+        def free_preprocess(self, *, mem_size: int, **_: Any) -> None:
+            self._change(-mem_size)
+
+    hook = Hook()
+    with hook:
+        yield
+    used.left = max(hook.held, 0)
+
+
+def pci_addresses() -> list[str]:
+    """The PCI addresses of the devices that CUDA shows, in its order. Raises as CuPy does."""
+    import cupy
+
+    return [str(cupy.cuda.runtime.deviceGetPCIBusId(k)) for k in range(cupy.cuda.runtime.getDeviceCount())]
+
+
+def free_memory(index: int) -> int:
+    """Bytes that are free on a device, or on the instance of a split one."""
+    import cupy
+
+    with cupy.cuda.Device(index):
+        return int(cupy.cuda.runtime.memGetInfo()[0])
+
+
+def use_device(index: int) -> Any:
+    """Makes a device the current one; CuPy's module."""
+    import cupy
+
+    cupy.cuda.Device(index).use()
+    return cupy
+
+
+def elapsed_ms(run: Callable[[], object]) -> float:
+    """Milliseconds on the device from the start of what `run` enqueues on the current stream to its end."""
+    import cupy
+
+    start, end = cupy.cuda.Event(), cupy.cuda.Event()
+    start.record()
+    run()
+    end.record()
+    end.synchronize()
+    return float(cupy.cuda.get_elapsed_time(start, end))
+
+
+def synchronize() -> None:
+    """Waits for the current device."""
+    import cupy
+
+    cupy.cuda.runtime.deviceSynchronize()
+
+
+def launch_text(text: str, name: str, threads: int, *, elements: int) -> None:
+    """Launches a kernel of a text with one block on floats that are an allocation of their own and were never written; waits."""
+    import cupy
+
+    kernel = cupy.RawModule(code=text, options=("-std=c++17", "-lineinfo")).get_function(name)
+    with cupy.cuda.using_allocator(None):  # not from a pool, whose neighbours would hide what is out of bounds
+        data = cupy.empty(elements, "float32")
+        kernel((1,), (threads,), (data,))
+        cupy.cuda.runtime.deviceSynchronize()

@@ -52,6 +52,8 @@ def check_gradient(
     directions: int = 3,
     seed: int = 0,
     race_check: bool = True,
+    forward_check: bool = True,
+    differences: bool = True,
     **call: Any,
 ) -> Report:
     """Checks the gradient of one launch; arrays are as before when it returns.
@@ -61,7 +63,8 @@ def check_gradient(
     every array of floats and every float, vector or struct by value is active; else those that are Duplicated or Active
     (their shadows are not touched). `tolerance`: relative, of the dot product (default 1e-12 for float64, 1e-5 for float32). `directions`:
     random directions tried. `race_check`: the primal is also run by the reference executor, which finds data races and indices out of
-    bounds; that is slow, so use small inputs.
+    bounds; that is slow, so use small inputs. `forward_check`, `differences`: reverse mode is compared with forward mode, and with
+    differences of the primal; a check may leave one of them out.
     Returns a Report; raises AssertionError(str(report)) if something disagrees, and GpuadError where the launch itself is refused or has
     a race.
     """
@@ -74,7 +77,8 @@ def check_gradient(
         if race_check:
             state.check_races()
         rng = np.random.default_rng(seed)
-        checks = [c for number in range(1, directions + 1) for c in _direction(state, precision, rng, number, notes)]
+        wanted = forward_check, differences
+        checks = [c for number in range(1, directions + 1) for c in _direction(state, precision, rng, number, notes, wanted)]
     report = Report(state.launch.name, tuple(checks), tuple(notes))
     if not report.passed:
         raise AssertionError(str(report))
@@ -445,16 +449,30 @@ def _relative(difference: float, *scales: float) -> float:
 # --- one direction -------------------------------------------------------------------------------------------------------------------
 
 
-def _direction(state: _State, precision: Precision, rng: np.random.Generator, number: int, notes: list[str]) -> Iterator[Check]:
-    """All comparisons along one random direction `v`."""
+def _direction(
+    state: _State, precision: Precision, rng: np.random.Generator, number: int, notes: list[str], wanted: tuple[bool, bool]
+) -> Iterator[Check]:
+    """The comparisons along one random direction `v`: with forward mode, with differences."""
     state.restore()
     v = state.random(rng, scaled=True)
     w = state.random(rng, scaled=False)
+    if wanted[0]:
+        yield from _forward_checks(state, precision, (v, w), number, notes)
+    if wanted[1]:
+        yield from _taylor(state, precision, (v, w), number, notes)
+
+
+def _forward_checks(state: _State, precision: Precision, vectors: tuple[Vector, Vector], number: int, notes: list[str]) -> Iterator[Check]:
+    v, w = vectors
     gradient = state.reverse(_without_scalars(w))
     left = state.memory()
     yield from _dot_products(state, precision, (v, w, gradient), number, notes)
     state.after()
     yield Check(f"primal {number}", _largest(left, state.memory()), state.rounding(precision))
+
+
+def _taylor(state: _State, precision: Precision, vectors: tuple[Vector, Vector], number: int, notes: list[str]) -> Iterator[Check]:
+    v, w = vectors
     differences, weights, left_out = _differences(state, precision, v)
     weights = {key: weight * (w[key] + differences[key] * (_norm(w) / (_norm(differences) or 1))) for key, weight in weights.items()}
     if left_out > 0:

@@ -21,6 +21,7 @@ import importlib.util
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ class Example:
         return self._of_case(self.case, seed) if self.case is not None else self._of_function(seed)
 
     def _of_case(self, case: Case, seed: int) -> Launch:
-        kernel = Kernel(self.file, case.kernel)
+        kernel = _kernel(self.file, case.kernel)
         made = case.arrays({d.name: d.type for d in kernel.parameters}, seed)
         grid, block, shared_mem = case.geometry()
         args = tuple(case.annotated(name, value) for name, value in made.items())
@@ -118,6 +119,12 @@ class Example:
         call, args, *rest = returned
         keywords = dict(rest[0]) if rest else {}
         return Launch(call, tuple(args), shared_mem=keywords.pop("shared_mem", 0), keywords=keywords)
+
+
+@lru_cache(maxsize=8)
+def _kernel(file: SourceFile, name: str) -> Kernel:
+    """The kernel of a case, with all that was derived of it for the check before."""
+    return Kernel(file, name)
 
 
 def of_file(path: Path, root: Path) -> tuple[Example, ...]:

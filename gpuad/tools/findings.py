@@ -27,7 +27,8 @@ RULES: Mapping[str, str] = {
 @dataclass(frozen=True)
 class Finding:
     """`rule` is one of RULES; `file` the path from the root of the repository, `line` and `column` from 1; `subject` the launch that it is
-    about; `message` one sentence or more, `advice` what to do, `detail` what else there is to see (lines of text)."""
+    about; `message` one sentence or more, `advice` what to do, `excerpt` the line with a caret below it, `detail` what else there is to see
+    (lines of text)."""
 
     rule: str
     message: str
@@ -37,6 +38,7 @@ class Finding:
     level: Level = "error"
     subject: str = ""
     advice: str = ""
+    excerpt: str = ""
     detail: str = ""
 
     @property
@@ -46,4 +48,4 @@ class Finding:
 
     def __str__(self) -> str:
         head = f"{self.place}: {self.level}: {self.message}"
-        return "\n".join(part for part in (head, self.detail, f"{self.advice}" if self.advice else "") if part)
+        return "\n".join(part for part in (head, self.excerpt, self.detail, self.advice) if part)

@@ -36,6 +36,7 @@ FLOORS = (
     {"jit_kernels"},
     {"testing"},
     {"tools"},
+    {"pytest_plugin"},
     {"__main__"},
 )
 CUPY = "gpuad.runtime.cuda"

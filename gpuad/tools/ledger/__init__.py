@@ -74,7 +74,7 @@ def finding_of(change: Change, described: Span | None = None) -> Finding:
         level="error" if change.direction == "worse" else "note",
         subject=change.name,
         advice=f"Mend the kernel, or, if this is meant: {UPDATE}.",
-        detail=span.caret() if span is not None else "",
+        excerpt=span.caret() if span is not None else "",
     )
 
 
