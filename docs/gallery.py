@@ -869,6 +869,9 @@ eight shots.
 ![The true seeds, the start, the seeds that were found, and the misfit](pictures/demo-gray-scott.png)
 
 ## The kernels
+
+Each file of `kernels/` says in a comment how it is launched, and is a test and a benchmark by being there: `gpuad check kernels/heat.cu`.
+The Python files beside them are a jit function, an elementwise and a reduction kernel, each with an `example` of arguments.
 """
 
 

@@ -63,8 +63,12 @@ class Reader:
     def follow(self) -> None:
         """Does what each block of the page says."""
         for block in blocks(self.page):
-            with _placed(self.page, block):
-                getattr(self, f"_{block.language or 'plain'}", self._unknown)(block)
+            self.run(block)
+
+    def run(self, block: Block) -> None:
+        """Does what one block says."""
+        with _placed(self.page, block):
+            getattr(self, f"_{block.language or 'plain'}", self._unknown)(block)
 
     def _unknown(self, block: Block) -> None:
         raise AssertionError(f"a block of {block.language!r}: nobody knows how to run that")

@@ -12,10 +12,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from drawing import below, drawn
+from compared import short, whole
+from drawing import drawn
 from snippets import PAGES
 from test_architecture import FLOORS, modules
 from test_cli import run
+
+import gpuad
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -31,7 +34,7 @@ STAGES = (
 
 def printed(page: str, marker: str, text: str, update: bool) -> None:
     """Between its markers the page holds the text."""
-    file = DOCS / page
+    file = ROOT / page
     before, rest = file.read_text(encoding="utf-8").split(f"<!-- {marker} -->\n")
     held, after = rest.split("<!-- end -->")
     if update:
@@ -41,12 +44,12 @@ def printed(page: str, marker: str, text: str, update: bool) -> None:
 
 
 def rooms() -> str:
-    """The rooms from the top down: what each is for, and which it imports."""
-    lines = ["| room | what it is | imports |", "|---|---|---|"]
+    """The rooms from the top down, and what each is for."""
+    lines = ["| room | what it is |", "|---|---|"]
     for name in (n for floor in reversed(FLOORS) for n in sorted(floor)):
         page = ast.get_docstring(ast.parse(modules()[f"gpuad.{name}"].read_text(encoding="utf-8"))) or ""
         sentence = re.split(r"(?<=\.)\s", " ".join(page.split("\n\n")[0].split("\n")))[0]
-        lines.append(f"| `{name}` | {sentence} | {', '.join(sorted(below()[name]))} |")
+        lines.append(f"| `{name}` | {sentence} |")
     return "\n".join(lines) + "\n"
 
 
@@ -69,11 +72,16 @@ def test_the_drawing(request: pytest.FixtureRequest) -> None:
 
 
 def test_the_rooms(request: pytest.FixtureRequest) -> None:
-    printed("architecture.md", "rooms", rooms(), request.config.getoption("--update-golden"))
+    printed("docs/architecture.md", "rooms", rooms(), request.config.getoption("--update-golden"))
 
 
 def test_the_walkthrough(request: pytest.FixtureRequest) -> None:
-    printed("walkthrough.md", "stages", stages(), request.config.getoption("--update-golden"))
+    printed("docs/walkthrough.md", "stages", stages(), request.config.getoption("--update-golden"))
+
+
+def test_the_comparison(request: pytest.FixtureRequest) -> None:
+    printed("docs/comparison.md", "table", whole(), request.config.getoption("--update-golden"))
+    printed("README.md", "compared", short(), request.config.getoption("--update-golden"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -88,6 +96,18 @@ def test_what_a_page_names_is_there(page: Path) -> None:
 def test_every_page_has_a_line_in_the_navigation() -> None:
     listed = re.findall(r"^ +- [^:]+: ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+
+
+def test_every_public_name_has_a_place_in_the_reference() -> None:
+    page = (DOCS / "api" / "gpuad.md").read_text(encoding="utf-8")
+    missing = [
+        name
+        for name in gpuad.__all__
+        if not re.search(rf"^(:::|##|.*heading:).* gpuad\.{name}\b|^`gpuad\.{name}`|\. `gpuad\.{name}`", page, re.MULTILINE)
+    ]
+    assert not missing
+    undocumented = [name for name in gpuad.ops.__all__ if not (getattr(gpuad.ops, name).__doc__ or "").strip()]
+    assert not undocumented and "::: gpuad.ops\n" in (DOCS / "api" / "ops.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="mkdocs is not installed: pip install 'gpuad[docs]'")

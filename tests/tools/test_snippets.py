@@ -8,7 +8,7 @@ import pytest
 from snippets import PAGES, ROOT, Block, Reader, agree, blocks, named_things_exist
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p.name != "README.md"], ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Reader(page).follow()

@@ -1,0 +1,70 @@
+"""The tables of the README and of `docs/comparison.md` that compare gpuad with others, made from the newest records in
+`benchmarks/results`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
+OTHERS = {"by hand": "C++ by hand", "jax": "JAX", "torch": "PyTorch", "warp": "Warp"}
+
+
+def newest() -> list[Mapping[str, Any]]:
+    """Of each kind of machine the newest full record of a CPU, the latest first."""
+    latest: dict[str, Mapping[str, Any]] = {}
+    for file in sorted(RESULTS.glob("cpu-*.json")):
+        record = json.loads(file.read_text(encoding="utf-8"))
+        if not record["quick"] and "table" in record and record["date"] >= latest.get(record["machine"], record)["date"]:
+            latest[record["machine"]] = record
+    return sorted(latest.values(), key=lambda r: str(r["date"]), reverse=True)
+
+
+def heading(record: Mapping[str, Any]) -> str:
+    """Which machine, when, with what."""
+    with_what = {"JAX": "jax", "PyTorch": "torch", "Warp": "warp-lang", "NumPy": "numpy"}
+    versions = ", ".join(f"{name} {record['versions'][key]}" for name, key in with_what.items() if key in record["versions"])
+    return f"{record['machine']}, {record['date']}, {versions}"
+
+
+def short() -> str:
+    """For the README: the gradient of each problem at its largest size, on the machine of the newest record."""
+    record = newest()[0]
+    lines = [f"| {heading(record)}: ms | gpuad | {' | '.join(OTHERS.values())} |", "|---|" + "---:|" * (1 + len(OTHERS))]
+    for problem, sizes in record["table"].items():
+        size, entry = list(sizes.items())[-1]
+        lines.append(
+            f"| {problem.replace('_', ' ')}, {size} | {' | '.join(_milliseconds(entry['rows'], who) for who in ('gpuad', *OTHERS))} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def whole() -> str:
+    """For the page: all problems at all sizes, on each machine."""
+    text = ""
+    for record in newest():
+        text += f"\n## {heading(record)}\n\n"
+        text += "| problem | gradient, ms | by the primal | " + " | ".join(f"{name}, times" for name in OTHERS.values())
+        text += " | memory, MB: gpuad | " + " | ".join(OTHERS.values()) + " |\n|---|" + "---:|" * (3 + 2 * len(OTHERS)) + "\n"
+        for problem, sizes in record["table"].items():
+            for size, entry in sizes.items():
+                text += f"| {problem.replace('_', ' ')}, {size} | {' | '.join(_row(entry['rows']))} |\n"
+    return text
+
+
+def _milliseconds(rows: Mapping[str, Any], who: str) -> str:
+    return _three(rows[who]["gradient_ms"]) if "gradient_ms" in rows.get(who, {}) else ""
+
+
+def _row(rows: Mapping[str, Any]) -> list[str]:
+    own = rows["gpuad"]
+    times = [f"{rows[who]['gradient_ms'] / own['gradient_ms']:.2f}" if "gradient_ms" in rows.get(who, {}) else "" for who in OTHERS]
+    memory = [f"{rows[who]['memory_bytes'] / 2**20:.0f}" if "memory_bytes" in rows.get(who, {}) else "" for who in ("gpuad", *OTHERS)]
+    return [_three(own["gradient_ms"]), f"{own['gradient_ms'] / own['primal_ms']:.2f}", *times, *memory]
+
+
+def _three(value: float) -> str:
+    """Three digits."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
