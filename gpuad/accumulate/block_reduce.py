@@ -17,7 +17,7 @@ from ..analysis.uniformity import is_thread
 from ..ir import build as b
 from ..ir.names import Names
 from ..ir.nodes import Accumulate, Assign, Block, Buffer, Constant, Expr, For, How, If, Let, Stmt, Var, While, variables, walk
-from ..ir.rewrite import blocks, defined, expressions, map_blocks, spelled, walk_stmts
+from ..ir.rewrite import blocks, defined, edit, expressions, spelled, walk_stmts
 from ..ir.types import F32, F64
 from ..optimize.dead_code import eliminate_dead_code
 from ..optimize.simplify import simplify
@@ -79,21 +79,15 @@ def block_sums_kernel(sums: BlockSums, names: Names, first_own: int) -> Block:
     return simplify(tuple(out), first_own)
 
 
-def without(body: Block, moved: Collection[int]) -> Block:
-    """The body without additions that are made elsewhere."""
-    return tuple(map_blocks(s, lambda inner: without(inner, moved)) for s in body if id(s) not in moved)
-
-
 def _summed(block: Block, totals: dict[tuple[Buffer, Expr], Var], names: Names) -> Block:
-    out: list[Stmt] = []
-    for stmt in block:
-        if isinstance(stmt, Accumulate):
-            key = stmt.buffer, stmt.index
-            total = totals.get(key) or totals.setdefault(key, names.var(stmt.buffer.name, stmt.value.type))
-            out.append(Assign(total, b.add(total, stmt.value), span=stmt.span))
-        else:
-            out.append(map_blocks(stmt, lambda inner: _summed(inner, totals, names)))
-    return tuple(out)
+    def change(stmt: Stmt) -> Block | None:
+        if not isinstance(stmt, Accumulate):
+            return None
+        key = stmt.buffer, stmt.index
+        total = totals.get(key) or totals.setdefault(key, names.var(stmt.buffer.name, stmt.value.type))
+        return (Assign(total, b.add(total, stmt.value), span=stmt.span),)
+
+    return edit(block, change)
 
 
 def _data(body: Block) -> set[Var]:

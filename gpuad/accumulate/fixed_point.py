@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from ..errors import UnsupportedError
 from ..ir import build as b
 from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.rewrite import blocks, map_blocks, touches, walk_stmts
+from ..ir.rewrite import blocks, edit, touches, walk_stmts
 from ..ir.types import F64, I64, Space
 from ..ir.verify import verify
 
@@ -64,27 +64,17 @@ def fixed_point(kernel: ir.Kernel, alike: Collection[ir.Buffer] = (), *, orders_
 
 def _kernel(kernel: ir.Kernel, what: str, change: Callable[[ir.Accumulate], ir.Block], extra: tuple[ir.Buffer, ...]) -> ir.Kernel:
     in_rows = _kernel(kernel.in_rows, what, change, extra) if kernel.in_rows is not None else None
-    body, params = _replaced(kernel.body, change), (*kernel.params, *extra)
+    body, params = edit(kernel.body, lambda s: change(s) if _is_shared_sum(s) else None), (*kernel.params, *extra)
     made = replace(kernel, name=f"{kernel.name}_{what}", params=params, body=body, in_rows=in_rows)
     verify(made)
     return made
 
 
-def _is_shared_sum(stmt: ir.Stmt) -> bool:
+def _is_shared_sum(stmt: ir.Stmt) -> TypeGuard[ir.Accumulate]:
     """Whether the statement adds a float to what other threads, of other blocks too, may add to."""
     if not isinstance(stmt, ir.Accumulate) or not stmt.buffer.element.is_float:
         return False
     return stmt.how in (ir.How.ATOMIC, ir.How.REDUCED) and stmt.buffer.space is not Space.SHARED
-
-
-def _replaced(block: ir.Block, change: Callable[[ir.Accumulate], ir.Block]) -> ir.Block:
-    out: list[ir.Stmt] = []
-    for stmt in block:
-        if isinstance(stmt, ir.Accumulate) and _is_shared_sum(stmt):
-            out.extend(change(stmt))
-        else:
-            out.append(map_blocks(stmt, lambda inner: _replaced(inner, change)))
-    return tuple(out)
 
 
 def _term(stmt: ir.Accumulate, names: Names) -> ir.Let:

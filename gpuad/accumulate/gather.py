@@ -52,7 +52,18 @@ from ..ir.nodes import (
     variables,
     walk,
 )
-from ..ir.rewrite import blocks, defined, expressions, map_blocks, map_expr, map_stmt_exprs, substitute, walk_stmts
+from ..ir.rewrite import (
+    assigned_vars,
+    defined,
+    edit,
+    expressions,
+    map_blocks,
+    map_expr,
+    map_exprs,
+    substitute,
+    walk_blocks,
+    walk_stmts,
+)
 from ..ir.types import BOOL, I32, Scalar
 from ..optimize.bound_comparisons import SimplifiedBounds, conjuncts
 from ..optimize.common_subexpressions import eliminate_common_subexpressions, flattened, folded
@@ -64,7 +75,7 @@ from ..optimize.piecewise_affine import cancelled, written
 from ..optimize.simplify import simplify
 from ..optimize.sums import accumulate_directly
 from ..optimize.tables import inline_constant_tables, making
-from ..optimize.thread_indices import AXES, Geometry, assigned, canonicalise_thread_indices
+from ..optimize.thread_indices import AXES, Geometry, canonicalise_thread_indices
 from ..optimize.unique import make_unique
 from .access_inversion import AccessInversion, Found, Move, Target, sum_type
 
@@ -244,18 +255,12 @@ def _slices(body: Block, found: Mapping[Buffer, Found]) -> tuple[Slice, ...]:
 
 def _straightened(block: Block, bends: Mapping[Expr, Expr]) -> Block:
     """The block with nodes that bend as what they come to."""
-    if not bends:
-        return block
-
-    def f(expr: Expr) -> Expr:
-        return map_expr(expr, lambda e: bends.get(e, folded(e)))
-
-    return tuple(map_blocks(map_stmt_exprs(s, f), lambda inner: _straightened(inner, bends)) for s in block)
+    return map_exprs(block, lambda top: map_expr(top, lambda e: bends.get(e, folded(e)))) if bends else block
 
 
 def _renamed(body: Block, senders: Mapping[Var, Var]) -> Block:
     """The body with these variables for a thread's index, and without other names for it."""
-    mutable = assigned(body)
+    mutable = assigned_vars(body)
     lets = [s for s in walk_stmts(body) if isinstance(s, Let) and s.var not in mutable and s.var.type == I32]
     names = {
         s.var: substitute(s.value, senders)
@@ -265,9 +270,16 @@ def _renamed(body: Block, senders: Mapping[Var, Var]) -> Block:
     return _without(_replaced(body, {**senders, **names}), frozenset(names))
 
 
+def _replaced(block: Block, mapping: Mapping[Var, Expr]) -> Block:
+    return map_exprs(block, lambda e: _placed(e, mapping))
+
+
 def _without(block: Block, names: Collection[Var]) -> Block:
-    kept = (s for s in block if not (isinstance(s, Let) and s.var in names))
-    return tuple(map_blocks(s, lambda inner: _without(inner, names)) for s in kept)
+    return edit(block, lambda s: () if isinstance(s, Let) and s.var in names else None)
+
+
+def _but(block: Block, gathered: Collection[Buffer]) -> Block:
+    return edit(block, lambda s: () if isinstance(s, Accumulate) and s.buffer in gathered else None)
 
 
 def _chosen(block: Block) -> Block:
@@ -359,20 +371,14 @@ def rest(body: Block, gathered: Collection[Buffer], plain: Collection[Buffer], l
     return simplify(eliminate_dead_code(_cleared(kept, used, plain, left)), first_own)
 
 
-def _but(block: Block, gathered: Collection[Buffer]) -> Block:
-    kept = (s for s in block if not (isinstance(s, Accumulate) and s.buffer in gathered))
-    return tuple(map_blocks(s, lambda inner: _but(inner, gathered)) for s in kept)
-
-
 def _cleared(block: Block, used: Collection[Var], plain: Collection[Buffer], left: Collection[Buffer]) -> Block:
-    out: list[Stmt] = []
-    for stmt in block:
-        if isinstance(stmt, Take) and stmt.var not in used and stmt.buffer in plain:
-            if stmt.buffer in left:
-                continue
-            stmt = Store(stmt.buffer, stmt.index, b.zero(stmt.buffer.element), span=stmt.span, note=stmt.note)
-        out.append(map_blocks(stmt, lambda inner: _cleared(inner, used, plain, left)))
-    return tuple(out)
+    def change(stmt: Stmt) -> Block | None:
+        if not isinstance(stmt, Take) or stmt.var in used or stmt.buffer not in plain:
+            return None
+        clear = Store(stmt.buffer, stmt.index, b.zero(stmt.buffer.element), span=stmt.span, note=stmt.note)
+        return () if stmt.buffer in left else (clear,)
+
+    return edit(block, change)
 
 
 # --- the kernel --------------------------------------------------------------------------------------------------------------------------
@@ -461,7 +467,7 @@ def _bounds(loop: For, terms: Sequence[Expr], within: Collection[Expr]) -> tuple
 def _inlined(block: Block) -> Block:
     """The block with short names of integers put out."""
     names = {s.var: s.value for s in walk_stmts(block) if isinstance(s, Let) and s.var.type == I32 and _is_short(s.value)}
-    mutable = assigned(block)
+    mutable = assigned_vars(block)
     names = {v: e for v, e in names.items() if v not in mutable}
     while names and any(w in names for e in names.values() for w in variables(e)):
         names = {v: substitute(e, names) for v, e in names.items()}
@@ -502,10 +508,6 @@ def at_target(gathered: Gather, target: Target) -> tuple[tuple[Let, ...], Expr]:
     mapping: dict[Var, Expr] = dict(zip(gathered.sender, gathered.own, strict=True))
     lets = tuple(replace(let, value=substitute(let.value, mapping)) for let in target.lets)
     return lets, substitute(target.index, mapping)
-
-
-def _replaced(block: Block, mapping: Mapping[Var, Expr]) -> Block:
-    return tuple(map_blocks(map_stmt_exprs(s, lambda e: _placed(e, mapping)), lambda inner: _replaced(inner, mapping)) for s in block)
 
 
 def gather_kernel(
@@ -573,16 +575,9 @@ def _flags(lanes: Collection[Buffer], gathered: Gather, names: Names) -> dict[Bu
 
 def _blocks_with(block: Block, lane: Buffer) -> Iterator[int]:
     """The blocks, numbered in order, that add to the lane themselves."""
-    for number, inner in enumerate(_all_blocks(block)):
+    for number, inner in enumerate(walk_blocks(block)):
         if any(isinstance(s, Accumulate) and s.buffer == lane for s in inner):
             yield number
-
-
-def _all_blocks(block: Block) -> Iterator[Block]:
-    yield block
-    for stmt in block:
-        for inner in blocks(stmt):
-            yield from _all_blocks(inner)
 
 
 def _target_type(gathered: Gather, buffer: Buffer) -> Scalar:

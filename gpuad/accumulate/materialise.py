@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from ..ir import folding
 from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.rewrite import bound, expressions, map_blocks, walk_stmts
+from ..ir.rewrite import assigned_vars, bound, expressions, map_blocks, walk_stmts
 from ..ir.types import F32, F64, I32
 from ..optimize.dead_code import eliminate_dead_code
-from ..optimize.thread_indices import AXES, Geometry, assigned
+from ..optimize.thread_indices import AXES, Geometry
 from .gather import Three, global_index, only, threads_of
 
 MOST = 4  # numbers that a thread keeps
@@ -38,7 +38,7 @@ class Materialisation:
 
 def materialise(body: ir.Block, shadows: Collection[ir.Buffer], names: Names) -> Materialisation | None:
     """What has to be kept so that collecting for the shadows goes through no sender's loops; None if nothing, or what cannot be kept."""
-    wanted = _Wanted(shadows, assigned(body))
+    wanted = _Wanted(shadows, assigned_vars(body))
     wanted.block(body, ())
     if not wanted.found or len(wanted.found) > MOST or not all(v.type in (F32, F64) for v in wanted.found):
         return None

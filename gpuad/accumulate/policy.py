@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from ..ir import build as b
 from ..ir.nodes import Accumulate, Atomic, Block, Buffer, Call, Expr, How, Load, Stmt, Store, Take
-from ..ir.rewrite import map_blocks, map_expr, map_stmt_exprs, touches, walk_stmts
+from ..ir.rewrite import map_blocks, map_expr, map_exprs, touches, walk_stmts
 
 
 def choose_accumulation(
@@ -55,7 +55,7 @@ def _compared(block: Block) -> Block:
             return b.compare("!=", expr.arguments[0], b.zero(expr.arguments[0].type))
         return expr
 
-    return tuple(map_blocks(map_stmt_exprs(s, lambda e: map_expr(e, write_out)), _compared) for s in block)
+    return map_exprs(block, lambda e: map_expr(e, write_out))
 
 
 def _known(stmt: Stmt, first: set[int], left: frozenset[Buffer]) -> Stmt:

@@ -18,7 +18,7 @@ from ..analysis.uniformity import is_thread, is_uniform, steering, uniform
 from ..ir import build as b
 from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.rewrite import blocks, bound, defined, heads, map_blocks, spelled, walk_stmts
+from ..ir.rewrite import assigned_vars, blocks, bound, defined, edit, heads, map_blocks, spelled, walk_stmts
 from ..ir.types import F32, F64, Space
 
 
@@ -114,7 +114,7 @@ def _lets(body: ir.Block) -> dict[ir.Var, ir.Expr]:
 
 def _varying(body: ir.Block) -> frozenset[ir.Var]:
     """The variables that the body defines, other than by a Let of integers."""
-    found: set[ir.Var] = {s.var for s in walk_stmts(body) if isinstance(s, ir.Assign)}
+    found: set[ir.Var] = {*assigned_vars(body)}
     for stmt in walk_stmts(body):
         if not (isinstance(stmt, ir.Let) and stmt.var.type.is_integer):
             found.update(defined(stmt))
@@ -189,11 +189,10 @@ def _has_own(index: ir.Expr) -> bool:
 
 
 def _summed(block: ir.Block, totals: Mapping[tuple[ir.Buffer, ir.Expr], ir.Var]) -> ir.Block:
-    out: list[ir.Stmt] = []
-    for stmt in block:
-        total = totals.get((stmt.buffer, stmt.index)) if isinstance(stmt, ir.Accumulate) and stmt.how is ir.How.ATOMIC else None
-        if isinstance(stmt, ir.Accumulate) and total is not None:
-            out.append(ir.Assign(total, b.add(total, stmt.value), span=stmt.span))
-        else:
-            out.append(map_blocks(stmt, lambda inner: _summed(inner, totals)))
-    return tuple(out)
+    def change(stmt: ir.Stmt) -> ir.Block | None:
+        if not isinstance(stmt, ir.Accumulate) or stmt.how is not ir.How.ATOMIC:
+            return None
+        total = totals.get((stmt.buffer, stmt.index))
+        return None if total is None else (ir.Assign(total, b.add(total, stmt.value), span=stmt.span),)
+
+    return edit(block, change)

@@ -8,27 +8,23 @@ Assumes valid IR. Guarantees that none of the buffers is accessed.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from ..ir import build as b
-from ..ir.nodes import Accumulate, Atomic, Block, Buffer, Kernel, Let, Load, Stmt, Store, Tell
-from ..ir.rewrite import map_blocks
+from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Let, Load, Stmt, Store, Tell
+from ..ir.rewrite import edit
 
 
 def without_arrays(kernel: Kernel, absent: Collection[Buffer]) -> Kernel:
     """The kernel without accesses to the buffers."""
-    return replace(kernel, body=_without(kernel.body, absent)) if absent else kernel
 
-
-def _without(block: Block, absent: Collection[Buffer]) -> Block:
-    out: list[Stmt] = []
-    for stmt in block:
+    def change(stmt: Stmt) -> Iterable[Stmt] | None:
         if isinstance(stmt, Load | Store | Accumulate | Atomic) and stmt.buffer in absent:
-            out += _stopped(stmt)
-        else:
-            out.append(map_blocks(stmt, lambda inner: _without(inner, absent)))
-    return tuple(out)
+            return _stopped(stmt)
+        return None
+
+    return replace(kernel, body=edit(kernel.body, change)) if absent else kernel
 
 
 def _stopped(stmt: Load | Store | Accumulate | Atomic) -> list[Stmt]:

@@ -18,7 +18,7 @@ from ..ir import build as b
 from ..ir.atomics import EXTREMA, bits, bits_type, replaces
 from ..ir.names import Names
 from ..ir.nodes import Atomic, Block, Constant, If, Kernel, Let, Merge, Select, Stmt, Var
-from ..ir.rewrite import map_blocks
+from ..ir.rewrite import edit, map_blocks
 
 NOBODY = -1
 
@@ -47,19 +47,16 @@ def mark_argmax(kernel: Kernel, facts: Activity, names: Names) -> tuple[Kernel, 
 def name_argmax_operands(kernel: Kernel, names: Names) -> Kernel:
     """Gives a variable to each number that may be kept, so that it is computed once for the operation and for its mark."""
 
-    def block(stmts: Block) -> Block:
-        out: list[Stmt] = []
-        for stmt in stmts:
-            if isinstance(stmt, Atomic) and stmt.op in EXTREMA and stmt.buffer.element.is_float:
-                (value,) = stmt.operands
-                if not isinstance(value, Var | Constant):
-                    var = names.var("value", value.type)
-                    out.append(Let(var, value, span=stmt.span))
-                    stmt = replace(stmt, operands=(var,))
-            out.append(map_blocks(stmt, block))
-        return tuple(out)
+    def change(stmt: Stmt) -> Block | None:
+        if not isinstance(stmt, Atomic) or stmt.op not in EXTREMA or not stmt.buffer.element.is_float:
+            return None
+        (value,) = stmt.operands
+        if isinstance(value, Var | Constant):
+            return None
+        var = names.var("value", value.type)
+        return Let(var, value, span=stmt.span), replace(stmt, operands=(var,))
 
-    return replace(kernel, body=block(kernel.body))
+    return replace(kernel, body=edit(kernel.body, change))
 
 
 @dataclass

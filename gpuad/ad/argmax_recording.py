@@ -16,13 +16,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ..analysis.to_be_recorded import bound_in
 from ..ir import build as b
 from ..ir import nodes as ir
 from ..ir.folding import FALSE, integer, logical
 from ..ir.names import Names
-from ..ir.rewrite import blocks, bound, defined, expressions, map_blocks, map_expr, map_stmt_exprs, substitute, substituted, walk_stmts
+from ..ir.rewrite import (
+    assigned_vars,
+    blocks,
+    bound,
+    defined,
+    edit,
+    expressions,
+    map_blocks,
+    map_expr,
+    map_stmt_exprs,
+    substitute,
+    substituted,
+    walk_stmts,
+)
 from ..ir.types import BOOL
 
 _EFFECTS = (ir.Take, ir.Store, ir.Atomic, ir.Barrier, ir.Shuffle, ir.Assign)
@@ -33,9 +47,12 @@ def record_argmax(body: ir.Block, names: Names) -> ir.Block:
     for stack in dict.fromkeys(s.stack for s in walk_stmts(body) if isinstance(s, ir.Push)):
         pair = _pair(body, stack)
         found = pair and _Rewrite(pair, body, names).run()
-        if found:
-            body = _replaced(body, found)
+        body = edit(body, partial(_found, found)) if found else body
     return body
+
+
+def _found(found: Mapping[int, ir.Block], stmt: ir.Stmt) -> ir.Block | None:
+    return found.get(id(stmt))
 
 
 @dataclass(frozen=True)
@@ -79,17 +96,6 @@ def _visible(block: ir.Block, forward: ir.For, backward: ir.For) -> frozenset[ir
                 return None if within is None or isinstance(stmt, ir.While) else within | seen | loop
         seen.update(defined(stmt))
     return None
-
-
-def _replaced(block: ir.Block, found: Mapping[int, ir.Block]) -> ir.Block:
-    """The block with statements, by their ids, replaced."""
-    result: list[ir.Stmt] = []
-    for stmt in block:
-        if id(stmt) in found:
-            result += found[id(stmt)]
-        else:
-            result.append(map_blocks(stmt, lambda inner: _replaced(inner, found)))
-    return tuple(result)
 
 
 class _Rewrite:
@@ -157,7 +163,7 @@ class _Rewrite:
         wanted = {v for s in walk_stmts(inside) for e in expressions(s) for v in ir.variables(e)}
         wanted |= {v for c in backward.carried for v in ir.variables(_known(c.next, truths))}
         popped = [(v, e) for v, e in zip(self.pair.pop.vars, self.pair.push.values, strict=True) if v in wanted]
-        if made is None or any(v in _assigned(self.body) for e in (made, *(e for _, e in popped)) for v in ir.variables(e)):
+        if made is None or any(v in assigned_vars(self.body) for e in (made, *(e for _, e in popped)) for v in ir.variables(e)):
             return None
         first = next(c for c in backward.carried if c.var in gated)
         name = first.var.name.removeprefix("d") or first.var.name
@@ -398,10 +404,6 @@ def _decided(expr: ir.Expr) -> ir.Expr:
         case ir.Binary(op="&&" | "||" as op, left=left, right=right):
             return logical(op, left, right)
     return expr
-
-
-def _assigned(body: ir.Block) -> set[ir.Expr]:
-    return {s.var for s in walk_stmts(body) if isinstance(s, ir.Assign)}
 
 
 def _before(loop: ir.For) -> ir.Expr:

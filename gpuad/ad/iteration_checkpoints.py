@@ -19,7 +19,20 @@ from ..analysis.min_cut import SINK, SOURCE, Node, minimum_cut
 from ..analysis.to_be_recorded import Order
 from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.rewrite import blocks, bound, defined, expressions, heads, map_blocks, map_expr, map_stmt_exprs, rebuild, walk_stmts
+from ..ir.rewrite import (
+    assigned_vars,
+    blocks,
+    bound,
+    defined,
+    expressions,
+    heads,
+    map_blocks,
+    map_expr,
+    map_exprs,
+    map_stmt_exprs,
+    rebuild,
+    walk_stmts,
+)
 from ..ir.types import BOOL
 
 _BYTE = 1024  # what a pushed byte counts, in operations
@@ -51,7 +64,7 @@ def _one_choice(block: ir.Block) -> ir.Block:
                 return ir.Select(ir.Binary("||", a, b, BOOL), x, y)
         return expr
 
-    return tuple(map_blocks(map_stmt_exprs(s, lambda e: map_expr(e, one)), _one_choice) for s in block)
+    return map_exprs(block, lambda e: map_expr(e, one))
 
 
 @dataclass(frozen=True)
@@ -98,7 +111,7 @@ class _Iteration:
         self.body, self.origin, self.copies, self.first, self.names = body, origin, copies, first, names
         self.push, self.pop = push, pop
         self.pushed = dict(zip(pop.stmt.vars, push.stmt.values, strict=True))
-        mutable = {s.var for s in walk_stmts(body) if isinstance(s, ir.Assign)}
+        mutable = assigned_vars(body)
         self.own = {v for s in walk_stmts(body) for v in bound(s)}
         levels = sum(a[0] is b[0] and a[1] == b[1] for a, b in zip(push.around, pop.around, strict=False))
         at_push = [v for v in push.visible() if v not in mutable]

@@ -17,7 +17,7 @@ from ..errors import UnsupportedError
 from ..ir import folding
 from ..ir.names import Names
 from ..ir.nodes import Atomic, Binary, Block, Buffer, Constant, Expr, For, Kernel, LaunchIndex, Let, Stmt, Store, Var, While, variables
-from ..ir.rewrite import blocks, expressions, map_blocks, walk_stmts
+from ..ir.rewrite import blocks, edit, expressions, walk_stmts
 from ..ir.types import I64
 from ..ir.verify import verify
 from .argmax_marks import Mark
@@ -154,9 +154,10 @@ def augmented(kernel: Kernel, logs: Mapping[int, Log]) -> Kernel:
 
 def written(block: Block, logs: Mapping[int, Log]) -> Block:
     """The block in which each statement that has a log writes it."""
-    out: list[Stmt] = []
-    for stmt in block:
-        out.append(map_blocks(stmt, lambda inner: written(inner, logs)))
-        if id(stmt) in logs and isinstance(stmt, Atomic | Let) and stmt.var is not None:
-            out.append(Store(logs[id(stmt)].buffer, logs[id(stmt)].index, stmt.var, span=stmt.span))
-    return tuple(out)
+
+    def change(stmt: Stmt) -> Block | None:
+        if id(stmt) not in logs or not isinstance(stmt, Atomic | Let) or stmt.var is None:
+            return None
+        return stmt, Store(logs[id(stmt)].buffer, logs[id(stmt)].index, stmt.var, span=stmt.span)
+
+    return edit(block, change)

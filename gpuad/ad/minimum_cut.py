@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from ..analysis.min_cut import SINK, SOURCE, Node, minimum_cut
 from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.rewrite import blocks, defined, expressions, map_blocks, map_stmt_exprs, substitute, walk_stmts
+from ..ir.rewrite import assigned_vars, blocks, defined, expressions, map_blocks, map_exprs, substitute, walk_stmts
 from ..ir.types import I64
 from ..optimize.dead_code import eliminate_dead_code
 from .stack_layout import thread_place
@@ -54,7 +54,7 @@ def smallest_cut(
     extraction = eliminate_dead_code(stored, private=primals | others)
     fresh = {v: names.var(v.name, v.type) for v in values}
     loads: dict[ir.Var, ir.Stmt] = {v: ir.Load(fresh[v], b, thread) for v, b in saved.items()}
-    rest = eliminate_dead_code(_after(_renamed(body, fresh), loads), private=primals)
+    rest = eliminate_dead_code(_after(map_exprs(body, lambda e: substitute(e, fresh)), loads), private=primals)
     return Cut(tuple(saved.values()), extraction, rest)
 
 
@@ -67,11 +67,6 @@ def _after(block: ir.Block, added: Mapping[ir.Var, ir.Stmt]) -> ir.Block:
     return tuple(out)
 
 
-def _renamed(block: ir.Block, names: Mapping[ir.Var, ir.Var]) -> ir.Block:
-    """The block with other Vars used."""
-    return tuple(map_blocks(map_stmt_exprs(stmt, lambda e: substitute(e, names)), lambda inner: _renamed(inner, names)) for stmt in block)
-
-
 # --- the reverse part ----------------------------------------------------------------------------------------------------------------
 
 
@@ -81,7 +76,7 @@ class _Reverse:
 
     def __init__(self, body: ir.Block, others: frozenset[ir.Buffer]) -> None:
         self.others = others
-        self.vars: set[ir.Var] = {s.var for s in walk_stmts(body) if isinstance(s, ir.Assign)}
+        self.vars: set[ir.Var] = {*assigned_vars(body)}
         self.buffers: set[ir.Buffer] = set()
         before = -1
         while before != len(self.vars) + len(self.buffers):

@@ -22,8 +22,8 @@ from ..ir import build as b
 from ..ir import nodes as ir
 from ..ir.atomics import EXTREMA, bits
 from ..ir.names import Names
-from ..ir.rewrite import map_blocks, walk_stmts
-from ..ir.types import I32, Scalar, Space, value_type
+from ..ir.rewrite import edit, walk_stmts
+from ..ir.types import I32, Space, value_type
 from ..optimize.privatisation import is_shared
 from ..source import Span
 from .adjoint import Ledger, Propagation, Term, common_predicate, is_linear, only_conditional, total
@@ -411,29 +411,17 @@ def _popped(pops: ir.Block) -> frozenset[ir.Var]:
 def name_results(kernel: ir.Kernel, names: Names) -> ir.Kernel:
     """Gives a variable to every stored value that is a call, so that its derivative can refer to the result (exp, sqrt, tanh, ...)."""
 
-    def block(stmts: ir.Block) -> ir.Block:
-        out: list[ir.Stmt] = []
-        for stmt in stmts:
-            if isinstance(stmt, ir.Store) and _has_call(stmt.value):
-                var = names.var(stmt.buffer.name, _scalar(stmt.value))
-                out += [ir.Let(var, stmt.value, span=stmt.span), replace(stmt, value=var)]
-            else:
-                out.append(_inside(stmt, block))
-        return tuple(out)
+    def change(stmt: ir.Stmt) -> ir.Block | None:
+        if not isinstance(stmt, ir.Store) or not _has_call(stmt.value):
+            return None
+        var = names.var(stmt.buffer.name, stmt.value.type)
+        return ir.Let(var, stmt.value, span=stmt.span), replace(stmt, value=var)
 
-    return replace(kernel, body=block(kernel.body))
-
-
-def _inside(stmt: ir.Stmt, f: Callable[[ir.Block], ir.Block]) -> ir.Stmt:
-    return map_blocks(stmt, f)
+    return replace(kernel, body=edit(kernel.body, change))
 
 
 def _has_call(expr: ir.Expr) -> bool:
     return expr.type.is_float and (isinstance(expr, ir.Call) or (isinstance(expr, ir.Unary) and _has_call(expr.operand)))
-
-
-def _scalar(expr: ir.Expr) -> Scalar:
-    return expr.type
 
 
 def statements(block: ir.Block) -> int:

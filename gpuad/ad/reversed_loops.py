@@ -17,8 +17,8 @@ from ..analysis.index_polynomials import Polynomial, atoms, constant, definition
 from ..analysis.to_be_recorded import bound_in
 from ..ir import build as b
 from ..ir import nodes as ir
-from ..ir.nodes import Assign, Binary, Block, Constant, Expr, For, If, Let, Merge, Stmt, Var, variables
-from ..ir.rewrite import expressions, map_blocks, substitute, substituted, walk_stmts
+from ..ir.nodes import Binary, Block, Constant, Expr, For, If, Let, Merge, Stmt, Var, variables
+from ..ir.rewrite import assigned_vars, expressions, map_blocks, substitute, substituted, walk_stmts
 from ..ir.types import BOOL
 
 
@@ -97,7 +97,7 @@ def _straightened(stmt: Stmt) -> Stmt:
     at, more = _iteration(inner.condition, stmt)
     merges = {m.var: m for m in inner.merges}
     idle = all(isinstance(c.next, Var) and c.next in merges and merges[c.next].otherwise == c.var for c in stmt.carried)
-    changed = {s.var for s in walk_stmts(inner.then) if isinstance(s, Assign)}
+    changed = assigned_vars(inner.then)
     if at is None or not idle or not changed.isdisjoint(variables(inner.condition)):
         return stmt
     values = {v: e for v, e in ((stmt.var, at), *((c.var, c.init) for c in stmt.carried))}

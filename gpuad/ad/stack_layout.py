@@ -23,7 +23,7 @@ from typing import TypeAlias
 from ..ir import build as b
 from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.rewrite import blocks, map_blocks, walk_stmts
+from ..ir.rewrite import blocks, edit, walk_stmts
 from ..ir.types import I32, I64, Space
 from ..optimize.dead_code import eliminate_dead_code
 from .forward_sweep import Owned, ScopeKey
@@ -207,16 +207,7 @@ class _Lowering:
         return tuple(out)
 
     def block(self, block: ir.Block) -> ir.Block:
-        out: list[ir.Stmt] = []
-        for stmt in block:
-            match stmt:
-                case ir.Push():
-                    out.extend(self._push(stmt))
-                case ir.Pop():
-                    out.extend(self._pop(stmt))
-                case _:
-                    out.append(map_blocks(stmt, self.block))
-        return tuple(out)
+        return edit(block, lambda s: self._push(s) if isinstance(s, ir.Push) else self._pop(s) if isinstance(s, ir.Pop) else None)
 
     def _index(self, stack: ir.Stack) -> ir.Expr:
         top = self.plan.top[stack.uid]

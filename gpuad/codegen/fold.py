@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import replace
 
 from ..ir import nodes as ir
-from ..ir.rewrite import substitute, walk_stmts
+from ..ir.rewrite import assigned_vars, substitute, walk_stmts
 from ..ir.types import I32, Space
 from .structure import Uses, blocks, expressions, read, reads, visit_operands, written
 
@@ -70,7 +70,7 @@ class _Fold:
         self.uses = uses
         self.late: set[int] = set()
         self.position = 0
-        self.mutable = {s.var for s in walk_stmts(body) if isinstance(s, ir.Assign)}
+        self.mutable = assigned_vars(body)
         self.accessed = {s.buffer for s in walk_stmts(body) if isinstance(s, ir.Load | ir.Store | ir.Accumulate | ir.Take | ir.Atomic)}
         self.accessed |= {r.buffer for e in expressions(body) for r in reads(e)}
         self.pending: dict[ir.Var, ir.Expr] = {}

@@ -38,11 +38,10 @@ from ..ir.nodes import (
     Var,
     variables,
 )
-from ..ir.rewrite import blocks, map_blocks, map_expr, map_stmt_exprs, substitute, walk_stmts
+from ..ir.rewrite import assigned_vars, blocks, map_blocks, map_expr, map_stmt_exprs, substitute, substituted, walk_stmts
 from ..ir.types import I64, value_type
 from ..optimize.common_subexpressions import eliminate_common_subexpressions, folded
 from ..optimize.dead_code import eliminate_dead_code
-from ..optimize.thread_indices import assigned
 from ..optimize.unique import make_unique
 from .forward_reverse_kernel import with_own_names
 
@@ -70,7 +69,7 @@ def chained(name: str, params: Sequence[Var | Buffer], parts: Sequence[Part], he
     return Kernel(
         name,
         tuple(params),
-        eliminate_dead_code(eliminate_common_subexpressions(_without_dead_stores(body, {}, assigned(body)))),
+        eliminate_dead_code(eliminate_common_subexpressions(_without_dead_stores(body, {}, assigned_vars(body)))),
         header=header,
     )
 
@@ -119,7 +118,7 @@ def is_sum(stmt: Stmt) -> bool:
 
 def _one_guard(body: Block) -> Block | None:
     """The statements with what they guard behind one guard, sums last; None where more than one is left."""
-    found = _Guards(assigned(body))
+    found = _Guards(assigned_vars(body))
     return found.done() if all(map(found.takes, body)) else None
 
 
@@ -140,7 +139,7 @@ class _Guards:
 
     def takes(self, old: Stmt) -> bool:
         """Whether the next statement has found its place."""
-        stmt = _used(old, self.renamed)
+        stmt = substituted(old, self.renamed)
         if is_sum(stmt):
             self.after.append(stmt)
         elif isinstance(stmt, If | For):
@@ -159,7 +158,7 @@ class _Guards:
             stmt = replace(first, then=(*first.then, *stmt.then), merges=(*first.merges, *stmt.merges))
         elif isinstance(first, For) and isinstance(stmt, For) and first.var.type == stmt.var.type:
             same: dict[Var, Expr] = {stmt.var: first.var}
-            stmt = replace(first, body=(*first.body, *(_used(s, same) for s in stmt.body)))
+            stmt = replace(first, body=(*first.body, *(substituted(s, same) for s in stmt.body)))
         elif first is not None:
             return False
         self.guard = stmt
@@ -182,13 +181,6 @@ class _Guards:
             self.before.append(stmt)
 
 
-def _used(stmt: Stmt, renamed: Mapping[Var, Expr]) -> Stmt:
-    """The statement, and all inside it, with variables replaced."""
-    if not renamed:
-        return stmt
-    return map_blocks(map_stmt_exprs(stmt, lambda e: substitute(e, renamed)), lambda b: tuple(_used(s, renamed) for s in b))
-
-
 # --- values that stay in registers --------------------------------------------------------------------------------------------------------
 
 
@@ -198,7 +190,7 @@ class _Forwarding:
     def __init__(self, body: Block, names: Names) -> None:
         self.body = body
         self.names = names
-        self.mutable = assigned(body)
+        self.mutable = assigned_vars(body)
         self.uses = Counter(_place(s) for s in walk_stmts(body) if isinstance(s, Load | Store | Accumulate | Take))
 
     def done(self) -> Block:

@@ -5,9 +5,11 @@ Assumes: valid IR. Guarantees: the same.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..ir.names import Names
 from ..ir.nodes import Accumulate, Block, Constant, Kernel, Load, Stmt, Store, Take, Var
-from ..ir.rewrite import map_blocks
+from ..ir.rewrite import edit
 from ..optimize.dead_code import eliminate_dead_code
 
 
@@ -18,7 +20,7 @@ def copying_like(kernel: Kernel, stmt: Load | Store | Accumulate | Take, other: 
     far = names.buffer(other, stmt.buffer.element)
     value = names.var(stmt.buffer.name, stmt.buffer.element)
     source, target = (stmt.buffer, far) if to else (far, stmt.buffer)
-    body = _instead(kernel.body, stmt, (Load(value, source, stmt.index), Store(target, stmt.index, value)))
+    body = edit(kernel.body, _only(stmt, (Load(value, source, stmt.index), Store(target, stmt.index, value))))
     return Kernel(f"save_{stmt.buffer.name}" if to else f"copy_{other}", (*kernel.params, far), eliminate_dead_code(body), kernel.span)
 
 
@@ -26,20 +28,14 @@ def setting_like(kernel: Kernel, stmt: Load | Store | Accumulate | Take, name: s
     """The kernel that sets the elements that the statement touches to a number. Its parameters are the kernel's and that number; without a
     name it is 0."""
     value = Names(kernel).var(name, stmt.buffer.element) if name else Constant(0, stmt.buffer.element)
-    body = _instead(kernel.body, stmt, (Store(stmt.buffer, stmt.index, value),))
+    body = edit(kernel.body, _only(stmt, (Store(stmt.buffer, stmt.index, value),)))
     params = (*kernel.params, value) if isinstance(value, Var) else kernel.params
     return Kernel(f"{'set' if name else 'clear'}_{stmt.buffer.name}", params, eliminate_dead_code(body), kernel.span)
 
 
-def _instead(block: Block, stmt: Stmt, new: Block) -> Block:
-    """The block with only this done to memory, in the place of a statement."""
-    out: list[Stmt] = []
-    for s in block:
-        if s is stmt:
-            out.extend(new)
-        elif not isinstance(s, Store | Accumulate | Take):
-            out.append(map_blocks(s, lambda inner: _instead(inner, stmt, new)))
-    return tuple(out)
+def _only(stmt: Stmt, new: Block) -> Callable[[Stmt], Block | None]:
+    """Memory is written only by `new`, in the place of a statement."""
+    return lambda s: new if s is stmt else () if isinstance(s, Store | Accumulate | Take) else None
 
 
 __all__ = ["copying_like", "setting_like"]

@@ -8,7 +8,7 @@ Assumes: valid IR, the same parameters in both; guarantees: valid IR with unique
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from ..ir.names import Names
@@ -34,7 +34,7 @@ from ..ir.nodes import (
     While,
     variables,
 )
-from ..ir.rewrite import bound, defined, map_blocks, map_stmt_exprs, substitute, walk_stmts
+from ..ir.rewrite import assigned_vars, bound, defined, map_blocks, map_stmt_exprs, substitute, substituted, walk_stmts
 from ..optimize.common_subexpressions import eliminate_common_subexpressions
 
 
@@ -49,7 +49,7 @@ def fused(
         count = next((k for k, s in enumerate(reversed(back)) if not _is_sum(s)), len(back))
         back, sums = back[: len(back) - count], back[len(back) - count :]
         joined, renamed = _joined((*back, *forth))
-        body = (*joined, *(_used(s, renamed) for s in sums))
+        body = (*joined, *(substituted(s, renamed) for s in sums))
     else:
         body, _ = _joined((*forth, *back))
     body = eliminate_common_subexpressions(body)
@@ -136,16 +136,16 @@ def _joined(block: Block) -> tuple[Block, Mapping[Var, Var]]:
     loads: dict[tuple[Buffer, Expr], Var] = {}
     values: dict[Expr, Var] = {}
     renamed: dict[Var, Var] = {}
-    assigned = {s.var for s in walk_stmts(block) if isinstance(s, Assign)}
+    assigned = assigned_vars(block)
     out: list[Stmt] = []
     for old in block:
-        stmt = _used(old, renamed)
+        stmt = substituted(old, renamed)
         for written in {s.buffer for s in walk_stmts((stmt,)) if hasattr(s, "buffer") and not isinstance(s, Load)}:
             loads = {k: v for k, v in loads.items() if k[0] != written}
         last = out[-1] if out else None
         if isinstance(stmt, If) and isinstance(last, If) and _one_guard(last, stmt, assigned):
             merged = {m.var: m.then for m in last.merges}  # not yet to be seen where the second part comes to lie
-            then, inner = _joined((*last.then, *(_used(s, merged) for s in stmt.then)))
+            then, inner = _joined((*last.then, *(substituted(s, merged) for s in stmt.then)))
             merges = tuple(Merge(m.var, substitute(m.then, inner), m.otherwise) for m in last.merges)
             out[-1] = replace(last, then=then, merges=merges)
             continue
@@ -168,16 +168,10 @@ def _known(stmt: Stmt, loads: Mapping[tuple[Buffer, Expr], Var], values: Mapping
     return values.get(stmt.value) if isinstance(stmt, Let) else None
 
 
-def _one_guard(a: If, b: If, assigned: set[Var]) -> bool:
+def _one_guard(a: If, b: If, assigned: Set[Var]) -> bool:
     """Whether both do something where one condition holds, and what it hangs on, or the first leaves, does not change between."""
     kept = {*variables(b.condition), *(v for m in a.merges for v in (m.var, *variables(m.then)))}
     return a.condition == b.condition and not (a.otherwise or b.otherwise or b.merges or assigned & kept)
-
-
-def _used(stmt: Stmt, renamed: Mapping[Var, Expr]) -> Stmt:
-    if not renamed:
-        return stmt
-    return map_blocks(map_stmt_exprs(stmt, lambda e: substitute(e, renamed)), lambda b: tuple(_used(s, renamed) for s in b))
 
 
 __all__ = ["fused", "preceded"]

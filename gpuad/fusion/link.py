@@ -12,7 +12,7 @@ from ..analysis.races import Certain
 from ..arguments.annotations import address
 from ..codegen.cpu.source import library_calls
 from ..ir.nodes import Accumulate, Assign, Buffer, Constant, Expr, For, How, If, Kernel, Let, Load, Stmt, Store, Take, Var, variables
-from ..ir.rewrite import substitute, walk_stmts
+from ..ir.rewrite import assigned_vars, substitute, walk_stmts
 from ..ir.types import Scalar, Space
 from ..memo import Memo
 from ..runtime.base import Argument, Dim3, Memory, Prepared
@@ -84,7 +84,7 @@ def _guard(kernel: Kernel, numbers: Numbers) -> Hashable | None:
     walk = Certain(numbers, frozenset(), frozenset())
     ranges = walk.everywhere()
     known: dict[Var, Expr] = {v: Constant(n, v.type) for v, n in numbers.scalars.items()}
-    mutable = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
+    mutable = assigned_vars(kernel.body)
     for stmt in kernel.body:
         if isinstance(stmt, Let) and stmt.var not in mutable:
             known[stmt.var] = substitute(stmt.value, known)

@@ -22,7 +22,7 @@ from ..ad.stack_layout import block_number, thread_in_block
 from ..ir import build as b
 from ..ir.names import Names
 from ..ir.nodes import Accumulate, Alloc, Atomic, Barrier, Binary, Block, Buffer, Expr, How, If, Kernel, Let, Load, Stmt, Store, Var, While
-from ..ir.rewrite import map_blocks, walk_stmts
+from ..ir.rewrite import edit, on_buffers, walk_stmts
 from ..ir.types import I32, I64, Space
 from ..optimize.barriers import holds_barrier
 from ..optimize.dead_code import eliminate_dead_code
@@ -74,20 +74,14 @@ def barrier_order_inspector(kernel: Kernel, buffers: Collection[Buffer]) -> Barr
     cells = {x: tuple(names.buffer(f"{x.name}_{cell}", I64) for cell in _CELLS) for x in kernel.buffers if x in buffers}
     watch = _Watch(cells, names.buffer("gpuad_meeting", I32), names, [])
 
-    def block(stmts: Block) -> Block:
-        out: list[Stmt] = []
-        for stmt in stmts:
-            if isinstance(stmt, Load | Store | Accumulate) and stmt.buffer in cells:
-                out.extend(watch.access(stmt))
-            target = getattr(stmt, "buffer", None)
-            if target in copies:
-                stmt = replace(stmt, buffer=copies[target])  # type: ignore[call-arg]
-            out.append(map_blocks(stmt, block))
-            if isinstance(stmt, Barrier) and stmt.scope == "block":
-                out.extend(watch.passed())
-        return tuple(out)
+    def change(stmt: Stmt) -> Block | None:
+        if isinstance(stmt, Barrier) and stmt.scope == "block":
+            return stmt, *watch.passed()
+        watched = watch.access(stmt) if isinstance(stmt, Load | Store | Accumulate) and stmt.buffer in cells else ()
+        copied = on_buffers(stmt, copies)
+        return (*watched, copied) if watched or copied is not stmt else None
 
-    body = eliminate_dead_code((*watch.start(), *block(kernel.body)), private=copies.values())
+    body = eliminate_dead_code((*watch.start(), *edit(kernel.body, change)), private=copies.values())
     used = {getattr(s, "buffer", None) for s in walk_stmts(body)}
     copies = {x: copy for x, copy in copies.items() if copy in used}
     params = (*kernel.params, *copies.values(), *(cell for made in cells.values() for cell in made), watch.flag)

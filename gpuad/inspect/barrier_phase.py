@@ -23,7 +23,7 @@ from ..ad.stack_layout import thread_in_block
 from ..ir import build as b
 from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.rewrite import defined, expressions, map_blocks, walk_stmts
+from ..ir.rewrite import assigned_vars, defined, expressions, map_blocks, walk_stmts
 from ..ir.types import BOOL, I64, Space
 from ..optimize.dead_code import eliminate_dead_code
 
@@ -95,7 +95,7 @@ class _Slice:
         self.first = self.names.var("first", I64)  # of the thread's notes
         self.count, self.interval, self.left, self.late = (self.names.var(n, I64) for n in ("count", "interval", "left", "late"))
         self.known = {v for v in reverse.scalars if v.type.is_integer}
-        self.assigned = {s.var for s in walk_stmts(reverse.body) if isinstance(s, ir.Assign)}
+        self.assigned = assigned_vars(reverse.body)
         self.lost: set[ir.Buffer] = set()
 
     def kernel(self) -> ir.Block:

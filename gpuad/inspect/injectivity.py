@@ -16,7 +16,7 @@ from ..ad.stack_layout import thread_number
 from ..ir import build as b
 from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.rewrite import blocks, bound, expressions, map_blocks, walk_stmts
+from ..ir.rewrite import assigned_vars, blocks, bound, edit, expressions, map_blocks, walk_stmts
 from ..ir.types import BOOL, I32, I64, Space
 from ..optimize.dead_code import eliminate_dead_code
 
@@ -70,16 +70,12 @@ def _noting(reverse: ir.Kernel, shadow: ir.Buffer, ends: tuple[ir.Var, ir.Var], 
         assert inside is not None
         return ir.Let(at, b.cast(index, I64)), ir.If(inside, tuple(ir.Atomic(op, None, buffer, at, (value,)) for buffer, op, value in kept))
 
-    def block(stmts: ir.Block) -> ir.Block:
-        out: list[ir.Stmt] = []
-        for stmt in stmts:
-            if isinstance(stmt, ir.Load | ir.Store | ir.Accumulate | ir.Take | ir.Atomic) and stmt.buffer == shadow:
-                out += note(stmt.index)
-            elif not _ends_outside(stmt):
-                out.append(map_blocks(stmt, block))
-        return tuple(out)
+    def change(stmt: ir.Stmt) -> ir.Block | None:
+        if isinstance(stmt, ir.Load | ir.Store | ir.Accumulate | ir.Take | ir.Atomic) and stmt.buffer == shadow:
+            return note(stmt.index)
+        return () if _ends_outside(stmt) else None
 
-    return ir.Let(thread, thread_number()), ir.Let(number, b.cast(thread, I32)), *block(reverse.body)
+    return ir.Let(thread, thread_number()), ir.Let(number, b.cast(thread, I32)), *edit(reverse.body, change)
 
 
 def _either(reverse: ir.Kernel, unknown: Collection[ir.Var]) -> ir.Kernel:
@@ -118,7 +114,7 @@ def _unknown(reverse: ir.Kernel) -> set[ir.Var]:
             if not sure and memory is not None:
                 arrays.add(memory)
             if not sure and isinstance(stmt, ir.If | ir.For | ir.While):  # whether, or how often, is not known
-                found |= {s.var for s in walk_stmts((stmt,)) if isinstance(s, ir.Assign)}
+                found |= assigned_vars((stmt,))
                 arrays |= {s.buffer for s in walk_stmts((stmt,)) if isinstance(s, ir.Store | ir.Accumulate | ir.Take | ir.Atomic)}
     return found
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeAlias, TypeGuard
 
 from ..ad.stack_layout import thread_number
@@ -21,7 +21,7 @@ from ..analysis.uniformity import common, is_common
 from ..ir import build as b
 from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.rewrite import expressions, map_blocks, touches, walk_stmts
+from ..ir.rewrite import edit, expressions, on_buffers, touches, walk_stmts
 from ..ir.types import I32, I64
 from ..optimize.dead_code import eliminate_dead_code
 
@@ -75,16 +75,17 @@ def distinguishing_stores(kernel: ir.Kernel, buffer: ir.Buffer) -> tuple[tuple[i
     kinds = dict.fromkeys(value for value in map(_written, writes) if value is not None)
     leaves = {value: signatures.leaves(value) for value in kinds}
 
-    def told(block: ir.Block, value: ir.Expr, leaf: ir.Expr) -> ir.Block:
-        out: list[ir.Stmt] = []
-        for stmt in block:
-            if not any(stmt is w for w in writes):
-                out.append(map_blocks(stmt, lambda inner: told(inner, value, leaf)))
-            elif is_plain_write(stmt) and _written(stmt) == value:
-                out.append(ir.Store(buffer, leaf, b.zero(buffer.element), span=stmt.span))
-        return tuple(out)
+    def stored(stmt: ir.Stmt, value: ir.Expr, leaf: ir.Expr) -> ir.Block | None:
+        if not any(stmt is w for w in writes):
+            return None
+        is_wanted = is_plain_write(stmt) and _written(stmt) == value
+        return (ir.Store(buffer, leaf, b.zero(buffer.element), span=stmt.span),) if is_wanted else ()
 
-    return tuple(tuple(told(kernel.body, value, leaf) for leaf in found) for value, found in leaves.items() if found is not None)
+    return tuple(
+        tuple(edit(kernel.body, partial(stored, value=value, leaf=leaf)) for leaf in found)
+        for value, found in leaves.items()
+        if found is not None
+    )
 
 
 def _written(stmt: Write) -> ir.Expr | None:
@@ -122,20 +123,16 @@ def store_conflict_inspector(
         owners, _Signatures(kernel), names.buffer("gpuad_collision", I32), names.var("run", I32), names.var("thread", I64), names
     )
 
-    def block(stmts: ir.Block) -> ir.Block:
-        out: list[ir.Stmt] = []
-        for stmt in stmts:
-            if id(stmt) in stored and is_plain_write(stmt):
-                out.append(check.store(stmt))
-            if id(stmt) in mixed and isinstance(stmt, ir.Atomic | ir.Accumulate):
-                out.append(check.kind(stmt, mixed[id(stmt)]))
-            target = getattr(stmt, "buffer", None)
-            if target in copies:
-                stmt = replace(stmt, buffer=copies[target])  # type: ignore[call-arg]
-            out.append(map_blocks(stmt, block))
-        return tuple(out)
+    def change(stmt: ir.Stmt) -> ir.Block | None:
+        checks: list[ir.Stmt] = []
+        if id(stmt) in stored and is_plain_write(stmt):
+            checks.append(check.store(stmt))
+        if id(stmt) in mixed and isinstance(stmt, ir.Atomic | ir.Accumulate):
+            checks.append(check.kind(stmt, mixed[id(stmt)]))
+        copied = on_buffers(stmt, copies)
+        return (*checks, copied) if checks or copied is not stmt else None
 
-    body = eliminate_dead_code((ir.Let(check.thread, thread_number()), *block(kernel.body)), private=copies.values())
+    body = eliminate_dead_code((ir.Let(check.thread, thread_number()), *edit(kernel.body, change)), private=copies.values())
     used = {s.buffer for s in walk_stmts(body) if isinstance(s, ir.Load | ir.Store | ir.Accumulate | ir.Atomic)}
     copies = {x: copy for x, copy in copies.items() if copy in used}
     params = (*kernel.params, *copies.values(), *(o for made in owners.values() for o in made.values()), check.run, check.flag)

@@ -6,7 +6,7 @@ cheap and lets them test for a fixpoint with `is`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 
@@ -121,6 +121,19 @@ def walk_stmts(block: ir.Block) -> Iterator[ir.Stmt]:
             yield from walk_stmts(inner)
 
 
+def walk_blocks(block: ir.Block) -> Iterator[ir.Block]:
+    """A block and the blocks inside it, each before those that it contains."""
+    yield block
+    for stmt in block:
+        for inner in blocks(stmt):
+            yield from walk_blocks(inner)
+
+
+def assigned_vars(block: ir.Block) -> frozenset[ir.Var]:
+    """The Vars that an Assign in a block or inside it gives a value to: all others have one value."""
+    return frozenset(s.var for s in walk_stmts(block) if isinstance(s, ir.Assign))
+
+
 def touches(block: ir.Block, buffer: ir.Buffer) -> Iterator[ir.Stmt]:
     """The statements of a block and of the blocks inside it that name the buffer, in order: its array's Alloc too."""
     return (s for s in walk_stmts(block) if getattr(s, "buffer", None) == buffer)
@@ -194,9 +207,27 @@ def map_blocks(stmt: ir.Stmt, f: Callable[[ir.Block], ir.Block]) -> ir.Stmt:
     return stmt
 
 
+def on_buffers(stmt: ir.Stmt, buffers: Mapping[ir.Buffer, ir.Buffer]) -> ir.Stmt:
+    """The statement itself on other memory where its own is a key of `buffers`."""
+    buffer = getattr(stmt, "buffer", None)
+    return replace(stmt, buffer=buffers[buffer]) if isinstance(buffer, ir.Buffer) and buffer in buffers else stmt  # type: ignore[call-arg]
+
+
+def map_exprs(block: ir.Block, f: Rewrite) -> ir.Block:
+    """The block with `f` applied to each expression directly in one of its statements, then to those of the blocks inside it."""
+    return tuple(map_blocks(map_stmt_exprs(stmt, f), lambda inner: map_exprs(inner, f)) for stmt in block)
+
+
 def substituted(stmt: ir.Stmt, mapping: Mapping[ir.Var, ir.Expr]) -> ir.Stmt:
     """The statement and all inside it with the Vars replaced."""
-    if not mapping:
-        return stmt
-    stmt = map_stmt_exprs(stmt, lambda e: substitute(e, mapping))
-    return map_blocks(stmt, lambda block: tuple(substituted(s, mapping) for s in block))
+    return map_exprs((stmt,), lambda e: substitute(e, mapping))[0] if mapping else stmt
+
+
+def edit(block: ir.Block, change: Callable[[ir.Stmt], Iterable[ir.Stmt] | None]) -> ir.Block:
+    """The block with `change(stmt)` in the place of each statement; where that is None the statement stays, and its blocks are edited. In
+    order, each statement before what it contains; what `change` gives is not edited again."""
+    out: list[ir.Stmt] = []
+    for stmt in block:
+        new = change(stmt)
+        out.extend((map_blocks(stmt, lambda inner: edit(inner, change)),) if new is None else new)
+    return tuple(out)

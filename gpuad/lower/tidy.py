@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from ..ir import folding
 from ..ir import nodes as ir
-from ..ir.nodes import Block, Kernel, Tell
-from ..ir.rewrite import expressions, map_blocks, walk_stmts
+from ..ir.nodes import Kernel, Tell
+from ..ir.rewrite import edit, expressions, walk_stmts
 from ..ir.types import Space
 from .lowering import make_if
 
@@ -136,8 +136,4 @@ def without_output(kernel: Kernel) -> Kernel:
     """The kernel without printf and assertions, and without what only they needed."""
     if not any(isinstance(s, Tell) for s in walk_stmts(kernel.body)):
         return kernel
-    return replace(kernel, body=eliminate_dead(_quiet(kernel.body)))
-
-
-def _quiet(block: Block) -> Block:
-    return tuple(map_blocks(stmt, _quiet) for stmt in block if not isinstance(stmt, Tell))
+    return replace(kernel, body=eliminate_dead(edit(kernel.body, lambda s: () if isinstance(s, Tell) else None)))

@@ -12,15 +12,14 @@ from ..analysis.index_polynomials import Polynomial, plus, scale, times
 from ..ir import build as b
 from ..ir import folding
 from ..ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Constant, Expr, If, Let, Load, Stmt, Store, Take, Var, children, variables
-from ..ir.rewrite import map_blocks, map_expr, map_stmt_exprs, rebuild, substitute, walk_stmts
+from ..ir.rewrite import assigned_vars, map_blocks, map_expr, map_stmt_exprs, rebuild, substitute, walk_stmts
 from ..ir.types import BOOL, I32
-from .thread_indices import assigned
 
 
 def eliminate_common_subexpressions(body: Block) -> Block:
     """What was computed or read before, around, is not computed or read again; an index that lies next to another is written so."""
     written = {s.buffer for s in walk_stmts(body) if isinstance(s, Store | Take | Accumulate | Atomic)}
-    return _Share(assigned(body), frozenset(written)).block(body, {}, {})
+    return _Share(assigned_vars(body), frozenset(written)).block(body, {}, {})
 
 
 class _Share:

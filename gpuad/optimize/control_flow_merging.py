@@ -8,11 +8,11 @@ Assumes unique definitions, and statements that touch no memory but to read it; 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from ..ir.nodes import Assign, Binary, Block, Expr, For, If, Let, Load, Stmt, Var, variables
-from ..ir.rewrite import defined, expressions, map_blocks, map_stmt_exprs, substitute, walk_stmts
+from ..ir.rewrite import assigned_vars, defined, expressions, map_blocks, map_exprs, substitute, walk_stmts
 
 _READING = (Let, Load, Assign, If, For)
 
@@ -39,7 +39,7 @@ def _same_question(first: Stmt, second: Stmt) -> bool:
     """Whether the second question is the first again, and has the same answer."""
     assert isinstance(first, If)
     assert isinstance(second, If)
-    return first.condition == second.condition and not _assigned(first.then) & set(variables(first.condition))
+    return first.condition == second.condition and not assigned_vars(first.then) & set(variables(first.condition))
 
 
 def _loops(block: Block) -> Block:
@@ -61,7 +61,7 @@ def _joined(first: For, between: Sequence[Stmt], second: Stmt) -> Block | None:
         return None
     if not all(isinstance(s, _READING) for s in (*walk_stmts(first.body), *walk_stmts(second.body))):
         return None
-    made = {*_assigned(first.body), *(v for s in walk_stmts((first,)) for v in defined(s))}
+    made = {*assigned_vars(first.body), *(v for s in walk_stmts((first,)) for v in defined(s))}
     before: list[Stmt] = []
     after: list[Stmt] = []
     for stmt in between:
@@ -69,9 +69,9 @@ def _joined(first: For, between: Sequence[Stmt], second: Stmt) -> Block | None:
         (after if late else before).append(stmt)
         made |= {*defined(stmt)} if late else set()
     made |= {s.var for s in after if isinstance(s, Assign)}
-    if needs(second.body, made) or needs((*first.body, *after), _assigned(second.body)):
+    if needs(second.body, made) or needs((*first.body, *after), assigned_vars(second.body)):
         return None
-    body = (*first.body, *_renamed(second.body, second.var, first.var))
+    body = (*first.body, *map_exprs(second.body, lambda e: substitute(e, {second.var: first.var})))
     return (*before, replace(first, body=body), *after)
 
 
@@ -79,11 +79,7 @@ def _bounds(loop: For) -> tuple[Expr, Expr, Expr]:
     return loop.start, loop.stop, loop.step
 
 
-def _assigned(block: Block) -> set[Var]:
-    return {s.var for s in walk_stmts(block) if isinstance(s, Assign)}
-
-
-def needs(block: Block, made: set[Var]) -> bool:
+def needs(block: Block, made: Set[Var]) -> bool:
     """Whether the block uses any of the variables, other than by adding to them."""
     return any(v in made for s in walk_stmts(block) for e in _used(s) for v in variables(e))
 
@@ -93,7 +89,3 @@ def _used(stmt: Stmt) -> tuple[Expr, ...]:
         case Assign(var=total, value=Binary(op="+" | "-", left=left, right=added)) if left == total:
             return (added,)
     return expressions(stmt)
-
-
-def _renamed(block: Block, old: Var, new: Var) -> Block:
-    return tuple(map_blocks(map_stmt_exprs(s, lambda e: substitute(e, {old: new})), lambda b: _renamed(b, old, new)) for s in block)

@@ -23,16 +23,15 @@ from dataclasses import dataclass, field, replace
 from ..ir import build as b
 from ..ir.names import Names
 from ..ir.nodes import Accumulate, Assign, Binary, Block, Call, Constant, Expr, Let, Stmt, Store, Unary, Var, variables
-from ..ir.rewrite import expressions, map_blocks, map_stmt_exprs, rebuild, walk_stmts
+from ..ir.rewrite import assigned_vars, expressions, map_blocks, map_stmt_exprs, rebuild, walk_stmts
 from .simplify import simplify
 from .sums import Terms, added, adding, addition, terms
-from .thread_indices import assigned
 
 
 def linear_values(body: Block, sums: Collection[Var]) -> frozenset[Var]:
     """The linear values of a body."""
     needs: dict[Var, list[Var]] = {}
-    other: set[Var] = set(assigned(body))
+    other: set[Var] = set(assigned_vars(body))
     for stmt in walk_stmts(body):
         straight, bent = _uses(stmt, sums)
         other |= set(bent)
@@ -350,7 +349,7 @@ _ROUNDS = 8
 def factor_linear_values(body: Block, sums: Collection[Var], names: Names, first_own: int) -> Block:
     """The body with what goes into the sums rearranged. `sums`: variables that are added to, and stored at the end."""
     for _ in range(_ROUNDS):
-        mutable = assigned(body)
+        mutable = assigned_vars(body)
         new = simplify(Signs(linear_values(body, sums), mutable, sums, names).block(body, {}), first_own)
         new = simplify(Brackets(linear_values(new, sums), mutable, sums, names).block(new, {}), first_own)
         new = factor_powers(new, linear_values(new, sums), sums, first_own)

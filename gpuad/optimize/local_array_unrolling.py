@@ -39,7 +39,7 @@ from ..ir.nodes import (
     While,
     variables,
 )
-from ..ir.rewrite import bound, defined, map_stmt_exprs, walk_stmts
+from ..ir.rewrite import assigned_vars, bound, defined, map_stmt_exprs, walk_stmts
 from ..ir.types import HALVES, Space
 from .privatisation import privatise_scalars
 
@@ -101,7 +101,7 @@ class _Unroll:
         self.kept: set[Buffer] = set()
         self.unsettled: set[Buffer] = set()
         self.elements: set[Var] = set()  # of the arrays that are changing
-        self.mutable = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
+        self.mutable = set(assigned_vars(kernel.body))
         own = (v for s in walk_stmts(kernel.body) for v in bound(s))
         self.uid = 1 + max((v.uid for v in (*kernel.scalars, *own)), default=0)
         self.written = 0

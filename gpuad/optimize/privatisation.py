@@ -38,7 +38,7 @@ from ..ir.nodes import (
     While,
     variables,
 )
-from ..ir.rewrite import blocks, expressions, map_blocks, named, touches, walk_stmts
+from ..ir.rewrite import blocks, edit, expressions, map_blocks, named, touches, walk_stmts
 from ..ir.types import Space
 from .barriers import holds_barrier
 
@@ -224,17 +224,15 @@ def share_tiles(body: Block, stands_for: Mapping[Buffer, Buffer]) -> Block:
 
     made: dict[Buffer, Alloc] = {}
 
-    def block(stmts: Block) -> Block:
-        out: list[Stmt] = []
-        for stmt in stmts:
-            buffer = getattr(stmt, "buffer", None)
-            if isinstance(buffer, Buffer) and buffer.space is Space.SHARED:
-                stmt = replace(stmt, buffer=original(buffer))  # type: ignore[call-arg]
-            if isinstance(stmt, Alloc) and is_shared(stmt) and not stmt.zero:
-                made.setdefault(stmt.buffer, stmt)
-                continue
-            out.append(map_blocks(stmt, block))
-        return tuple(out)
+    def change(stmt: Stmt) -> Block | None:
+        buffer = getattr(stmt, "buffer", None)
+        if not isinstance(buffer, Buffer) or buffer.space is not Space.SHARED:
+            return None
+        stmt = replace(stmt, buffer=original(buffer))  # type: ignore[call-arg]
+        if isinstance(stmt, Alloc) and is_shared(stmt) and not stmt.zero:
+            made.setdefault(stmt.buffer, stmt)
+            return ()
+        return (stmt,)
 
-    rest = block(body)
+    rest = edit(body, change)
     return (*made.values(), *rest)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from ..ir import nodes as ir
-from ..ir.rewrite import blocks, expressions, map_blocks, map_stmt_exprs, substitute, substituted, touches, walk_stmts
+from ..ir.rewrite import assigned_vars, blocks, edit, expressions, map_blocks, map_stmt_exprs, substitute, substituted, touches, walk_stmts
 from ..ir.types import Space
 
 
@@ -32,7 +33,7 @@ def _copies(body: ir.Block) -> ir.Block:
     """Removes what is only another name for a variable or a constant: `Let v = w`, merges whose two sides are one value, and carried values
     that no iteration changes. Since every definition has its own variable, the name it stands for is visible wherever it is."""
     mapping: dict[ir.Var, ir.Expr] = {}
-    fixed = _mutable(body)
+    fixed: frozenset[ir.Expr] = assigned_vars(body)
     for stmt in walk_stmts(body):
         match stmt:
             case ir.Let(var=var, value=ir.Var() | ir.Constant() as value) if var not in fixed and value not in fixed:
@@ -44,10 +45,6 @@ def _copies(body: ir.Block) -> ir.Block:
                     if c.next == c.var and isinstance(c.init, ir.Var | ir.Constant):
                         mapping |= {c.var: c.init, c.result: c.init}
     return _without(body, _resolved(mapping)) if mapping else body
-
-
-def _mutable(body: ir.Block) -> set[ir.Expr]:
-    return {s.var for s in walk_stmts(body) if isinstance(s, ir.Assign)}
 
 
 def _resolved(mapping: dict[ir.Var, ir.Expr]) -> dict[ir.Var, ir.Expr]:
@@ -105,7 +102,7 @@ def _inline(body: ir.Block, first_own: int) -> ir.Block:
     for stmt in walk_stmts(body):
         for expr in expressions(stmt):
             uses.update(ir.variables(expr))
-    fixed = _mutable(body)
+    fixed: frozenset[ir.Expr] = assigned_vars(body)
     wanted = {
         s.var
         for s in walk_stmts(body)
@@ -189,19 +186,18 @@ def _forward(block: ir.Block, *, own: bool = False) -> ir.Block:
     return tuple(out)
 
 
+def _store_to(array: ir.Buffer, stmt: ir.Stmt) -> tuple[()] | None:
+    return () if isinstance(stmt, ir.Store | ir.Accumulate) and stmt.buffer == array else None
+
+
 def _unread(block: ir.Block) -> ir.Block:
     out: list[ir.Stmt] = [map_blocks(s, _unread) for s in block]
     for array in (s.buffer for s in block if isinstance(s, ir.Alloc) and _is_own(s.buffer)):
         last = max(
             (k for k, s in enumerate(out) if any(isinstance(t, ir.Load | ir.Take | ir.Atomic) for t in touches((s,), array))), default=-1
         )
-        out[last + 1 :] = _without_stores(tuple(out[last + 1 :]), array)
+        out[last + 1 :] = edit(tuple(out[last + 1 :]), partial(_store_to, array))
     return tuple(out)
-
-
-def _without_stores(block: ir.Block, array: ir.Buffer) -> ir.Block:
-    kept = (s for s in block if not (isinstance(s, ir.Store | ir.Accumulate) and s.buffer == array))
-    return tuple(map_blocks(s, lambda inner: _without_stores(inner, array)) for s in kept)
 
 
 def _waits(stmt: ir.Stmt) -> bool:

@@ -6,10 +6,8 @@ at the beginning of whatever reads them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-
 from ..ir.nodes import Alloc, Block, Buffer, Constant, Expr, LaunchIndex, Load, Store, Var, walk
-from ..ir.rewrite import blocks, map_blocks, walk_stmts
+from ..ir.rewrite import edit, walk_blocks, walk_stmts
 from ..ir.types import Space
 
 
@@ -17,7 +15,7 @@ def inline_constant_tables(body: Block) -> tuple[Block, Block]:
     """What makes the tables of a body, and the body without that."""
     found = {s.buffer for s in walk_stmts(body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL and _is_table(body, s.buffer)}
     making = tuple(s for s in walk_stmts(body) if isinstance(s, Alloc | Store) and s.buffer in found)
-    return making, _without(body, found)
+    return making, edit(body, lambda s: () if isinstance(s, Alloc | Store) and s.buffer in found else None)
 
 
 def making(tables: Block, block: Block) -> Block:
@@ -31,7 +29,7 @@ def _is_table(body: Block, array: Buffer) -> bool:
     touching = [s for s in walk_stmts(body) if getattr(s, "buffer", None) == array]
     first, *rest = touching
     stores = [s for s in rest if isinstance(s, Store)]
-    block = next(b for b in _blocks(body) if any(s is first for s in b))
+    block = next(b for b in walk_blocks(body) if any(s is first for s in b))
     beside = {id(s) for s in block}
     return (
         isinstance(first, Alloc)
@@ -45,15 +43,3 @@ def _is_table(body: Block, array: Buffer) -> bool:
 
 def _is_constant(value: Expr) -> bool:
     return not any(isinstance(e, Var | LaunchIndex) for e in walk(value))
-
-
-def _blocks(body: Block) -> Iterator[Block]:
-    yield body
-    for stmt in body:
-        for inner in blocks(stmt):
-            yield from _blocks(inner)
-
-
-def _without(block: Block, tables: Collection[Buffer]) -> Block:
-    kept = (s for s in block if not (isinstance(s, Alloc | Store) and s.buffer in tables))
-    return tuple(map_blocks(s, lambda inner: _without(inner, tables)) for s in kept)

@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from ..analysis.index_polynomials import polynomial
 from ..ir import folding
-from ..ir.nodes import Assign, Binary, Block, Cast, Constant, Expr, LaunchIndex, Let, Stmt, Var, walk
-from ..ir.rewrite import expressions, map_blocks, map_stmt_exprs, rebuild, substitute, walk_stmts
+from ..ir.nodes import Binary, Block, Cast, Constant, Expr, LaunchIndex, Let, Stmt, Var, walk
+from ..ir.rewrite import assigned_vars, expressions, map_blocks, map_stmt_exprs, rebuild, substitute, walk_stmts
 from ..ir.types import I32, U32, Scalar
 from .cyclic_distribution import Iterations
 
@@ -52,12 +52,12 @@ class Geometry:
 def canonicalise_thread_indices(body: Block, indices: Mapping[str, Var], threads: Mapping[str, Var]) -> tuple[Block, Geometry]:
     """The body with the thread's index along each axis as a variable, and for which launches that holds; `threads`: what stands for the
     number of threads along an axis."""
-    first = _Canonicalisation(indices, assigned(body), {})
+    first = _Canonicalisation(indices, assigned_vars(body), {})
     written = first.block(body)
     bare, geometry = _bare(written, indices, threads)
     if not bare:
         return written, Geometry(first.widths)
-    second = _Canonicalisation(indices, assigned(body), bare)
+    second = _Canonicalisation(indices, assigned_vars(body), bare)
     written = second.block(body)
     return written, replace(geometry, widths={**second.widths, **geometry.widths})
 
@@ -175,7 +175,3 @@ def _leads(value: Expr) -> bool:
     while isinstance(bare, Cast):
         bare = bare.operand
     return any(_is_part(e) for e in walk(value)) or (isinstance(bare, LaunchIndex) and bare.name == "blockDim")
-
-
-def assigned(body: Block) -> frozenset[Var]:
-    return frozenset(s.var for s in walk_stmts(body) if isinstance(s, Assign))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from ..accumulate.block_reduce import BlockSums, block_sums, block_sums_kernel, without
+from ..accumulate.block_reduce import BlockSums, block_sums, block_sums_kernel
 from ..accumulate.gather import Axes, Gather, Sides, gather, gather_kernel, rest
 from ..accumulate.materialise import Materialisation, materialise
 from ..accumulate.policy import choose_accumulation, undecided
@@ -28,7 +28,7 @@ from ..inspect.injectivity import InjectivityInspector, injectivity_inspector
 from ..inspect.store_conflicts import StoreConflictInspector, store_conflict_inspector
 from ..ir.names import Names
 from ..ir.nodes import Block, Buffer, Expr, For, Kernel, Load, Var, variables
-from ..ir.rewrite import expressions, walk_stmts
+from ..ir.rewrite import edit, expressions, walk_stmts
 from ..ir.stages import made
 from ..ir.types import Space
 from ..memo import Memo
@@ -266,7 +266,13 @@ class Adjoint(Inspected):
         left. `numbers`: what threads have kept."""
         key = gathered, chosen, moved, numbers
         if key not in self._gathers:
-            body = rest(without(self.reading(numbers), moved), gathered | chosen.lent, chosen.plain, chosen.left, self.first_own)
+            body = rest(
+                edit(self.reading(numbers), lambda s: () if id(s) in moved else None),
+                gathered | chosen.lent,
+                chosen.plain,
+                chosen.left,
+                self.first_own,
+            )
             body = self._reduced(eliminate_dead_code(self._decided(body, chosen)), chosen)
             self._gathers[key] = self._besides(self.name, body, numbers) if body else None
         found: tuple[Kernel, tuple[Parameter, ...]] | None = self._gathers[key]

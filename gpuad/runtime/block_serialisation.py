@@ -20,7 +20,19 @@ from ..codegen.structure import expanded
 from ..ir import build as b
 from ..ir import nodes as ir
 from ..ir.names import Names
-from ..ir.rewrite import blocks, bound, defined, expressions, map_blocks, map_expr, map_stmt_exprs, named, substitute, walk_stmts
+from ..ir.rewrite import (
+    assigned_vars,
+    blocks,
+    bound,
+    defined,
+    expressions,
+    map_blocks,
+    map_expr,
+    map_exprs,
+    named,
+    substitute,
+    walk_stmts,
+)
 from ..ir.types import BOOL, F64, I32, I64, U32, Scalar, Space, value_type
 from ..ir.verify import verify
 from .base import Dim3
@@ -155,7 +167,7 @@ class _Serial:
         inside = Counter(v for s in walk_stmts(stmts) for v in named(s))
         own = {v for s in walk_stmts(stmts) for v in bound(s)}
         top = {v for s in stmts for v in defined(s)}
-        assigned = {s.var for s in walk_stmts(stmts) if isinstance(s, ir.Assign)} - own
+        assigned = assigned_vars(stmts) - own
         fetched = [v for v in dict.fromkeys((*inside, *assigned)) if v not in own and v not in self.params]
         given = [v for v in dict.fromkeys((*sorted(top, key=lambda v: v.uid), *assigned)) if v in assigned or self.uses[v] > inside[v]]
 
@@ -220,8 +232,7 @@ class _Serial:
                 return e
             return self.position("xyz".index(e.axis), thread, e.type) if e.name == "threadIdx" else self.extent(e)
 
-        stmt = map_stmt_exprs(stmt, lambda e: map_expr(e, index))
-        return map_blocks(stmt, lambda block: tuple(self.numbered(s, thread) for s in block))
+        return map_exprs((stmt,), lambda e: map_expr(e, index))[0]
 
     def extent(self, index: ir.LaunchIndex) -> ir.Expr:
         """A number for an extent of the block."""
@@ -517,7 +528,7 @@ def source_thread(stmt: ir.Shuffle, thread: ir.Expr, threads: int) -> ir.Expr:
 
 def _single_values(kernel: ir.Kernel) -> dict[ir.Var, ir.Expr]:
     """What the variables that get one value only are in terms of others."""
-    assigned = {s.var for s in walk_stmts(kernel.body) if isinstance(s, ir.Assign)}
+    assigned = assigned_vars(kernel.body)
     return expanded(s for s in walk_stmts(kernel.body) if isinstance(s, ir.Let) and s.var not in assigned)
 
 

@@ -39,7 +39,7 @@ from ...ir.nodes import (
     variables,
     walk,
 )
-from ...ir.rewrite import Rewrite, defined, is_short, rebuild, substitute, walk_stmts
+from ...ir.rewrite import Rewrite, assigned_vars, defined, is_short, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL, F64, I32, U32, Scalar
 from ..structure import blocks, expanded, expressions, visit_operands
 from .widen import SMALL
@@ -186,7 +186,7 @@ def _conjunction(terms: list[Expr]) -> Expr:
 
 def single_values(kernel: Kernel) -> dict[Var, Expr]:
     """What the variables that get one value only are in terms of others, where that is short."""
-    assigned = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
+    assigned = assigned_vars(kernel.body)
     return expanded(s for s in walk_stmts(kernel.body) if isinstance(s, Let) and s.var not in assigned)
 
 
@@ -266,7 +266,7 @@ class _Inside:
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.fixed = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
+        self.fixed = assigned_vars(kernel.body)
         known = single_values(kernel)
         self.asked = {substitute(t, known) for s in walk_stmts(kernel.body) if isinstance(s, If) for t in _terms(s.condition)}
         self.values: dict[Var, Expr] = {}

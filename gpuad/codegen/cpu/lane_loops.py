@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ...ir.nodes import (
     Accumulate,
-    Assign,
     Binary,
     Buffer,
     Call,
@@ -41,7 +40,7 @@ from ...ir.nodes import (
     children,
     walk,
 )
-from ...ir.rewrite import substitute, walk_stmts
+from ...ir.rewrite import assigned_vars, substitute, walk_stmts
 from ..structure import Read, expanded, expressions, index_terms, loaded, operands
 from .tiles import Tiled
 from .uniformity import Uniform, is_long
@@ -58,7 +57,7 @@ def is_contiguous_traversal(loop: For | While, uniform: Uniform, meet: bool) -> 
 
 def _waits(loop: For, uniform: Uniform) -> bool:
     """Whether an iteration may need what the one before it has computed, but for sums that may be formed in any order."""
-    assigned = {s.var for s in walk_stmts(loop.body) if isinstance(s, Assign)}
+    assigned = assigned_vars(loop.body)
     read = loaded(loop.body)
     return bool(loop.carried) or not assigned <= uniform.kernel.unordered or any(buffer in read for buffer, _ in _written(loop))
 

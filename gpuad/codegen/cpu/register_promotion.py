@@ -17,7 +17,7 @@ from itertools import combinations
 
 from ...analysis.index_polynomials import Monomial, Polynomial, plus, scale, times
 from ...ir import nodes as ir
-from ...ir.rewrite import bound, rebuild, substitute, walk_stmts
+from ...ir.rewrite import assigned_vars, bound, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL, HALVES, I32, I64, Space
 from ..structure import Read, blocks, defined, operands, read, reads, visit_operands, written
 from .iteration_domain import GLOBAL, Inner, without_row_guard
@@ -78,7 +78,7 @@ class _Places:
 
     def __post_init__(self) -> None:
         self.values = values_of(self.kernel.body)
-        self.assigned = {s.var for s in walk_stmts(self.kernel.body) if isinstance(s, ir.Assign)}
+        self.assigned = set(assigned_vars(self.kernel.body))
 
     def candidates(self) -> list[ir.Buffer]:
         """Arrays that are only accessed outside of branches and loops, and more than once somewhere."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...ir import nodes as ir
-from ...ir.rewrite import is_short, rebuild, substitute, walk_stmts
+from ...ir.rewrite import assigned_vars, is_short, rebuild, substitute, walk_stmts
 from ...ir.types import F32
 from ..coalesce import Classes
 from ..structure import Read, blocks, defined, expressions, operands, written
@@ -48,7 +48,7 @@ class Uniform:
         self.changed = {written(s) for s in walk_stmts(self.work)}
         self.written = {written(s) for s in walk_stmts(kernel.body)}
         self.only_added = only_added(self.work)
-        self.assigned = {s.var for s in walk_stmts(kernel.body) if isinstance(s, ir.Assign)}
+        self.assigned = assigned_vars(kernel.body)
         self.joined = {v for s in walk_stmts(kernel.body) for v in _joined(s)}
         self.loops: set[ir.Var] = set()
         self.values = single_values(kernel)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ...ir.nodes import Assign, Binary, Cast, Constant, Expr, For, Kernel, LaunchIndex, Let, Var, walk
-from ...ir.rewrite import expressions, walk_stmts
+from ...ir.rewrite import assigned_vars, expressions, walk_stmts
 from ...ir.types import I32, I64, U32
 from ..coalesce import Classes
 
@@ -97,7 +97,7 @@ def _counts_threads(loop: For) -> bool:
 
 def widen(kernel: Kernel, classes: Classes) -> Wide:
     """The wide variables of a folded kernel: single-assignment 32-bit integers built from launch indices, and loop indices."""
-    assigned = {s.var for s in walk_stmts(kernel.body) if isinstance(s, Assign)}
+    assigned = assigned_vars(kernel.body)
     wide = Wide(params=frozenset(v for v in kernel.scalars if v.type == U32))
     for stmt in walk_stmts(kernel.body):
         if isinstance(stmt, For) and stmt.var.type == I32:
