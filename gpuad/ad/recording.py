@@ -23,6 +23,7 @@ from typing import TypeAlias
 from ..analysis.activity import Activity
 from ..analysis.index_polynomials import Polynomial
 from ..analysis.to_be_recorded import Access, Iteration, ToBeRecorded, to_be_recorded
+from ..analysis.trip_counts import constant_trips
 from ..errors import UnsupportedError
 from ..ir import nodes as ir
 from ..ir.names import Names
@@ -38,7 +39,6 @@ from .forward_sweep import COMMUTING, Owned, ScopeKey, Versions, closed_form
 from .iteration_checkpoints import checkpoint_iterations
 from .reverse import Inputs, Shadows, reverse
 from .snapshot import Snapshots, snapshots
-from .stack_layout import constant_trips
 
 
 def frontiers(primal: Kernel, activity: Activity) -> Iterator[frozenset[int]]:

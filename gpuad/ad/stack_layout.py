@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from ..analysis.trip_counts import constant_trips
 from ..ir import build as b
 from ..ir import nodes as ir
 from ..ir.names import Names
@@ -113,16 +114,6 @@ def _product(numbers: list[int]) -> int:
     for n in numbers:
         result *= n
     return result
-
-
-def constant_trips(loop: ir.For | ir.While) -> int | None:
-    """How many iterations the loop makes, if that is a number in the text."""
-    if not isinstance(loop, ir.For):
-        return None
-    match loop.start, loop.stop, loop.step:
-        case ir.Constant(value=a), ir.Constant(value=z), ir.Constant(value=s):
-            return len(range(int(a), int(z), int(s)))
-    return None
 
 
 class _Plan:

@@ -1,6 +1,8 @@
-"""How often a loop runs whose condition hangs on nothing but numbers that are known: `for (int d = 16; d > 0; d /= 2)`.
+"""Trip counts that are known before anything runs: of a For between constants, and of a While whose condition depends only on known
+numbers, `for (int d = 16; d > 0; d /= 2)`.
 
-Such numbers begin as known ones and go on by known ones, whatever the data are. So they are computed here, iteration by iteration.
+The numbers of such a While start from known ones and are updated from known ones, whatever the data are; they are computed here, iteration
+by iteration.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from ..ir.arithmetic import computed, wrapped
-from ..ir.nodes import Binary, Cast, Constant, Expr, LaunchIndex, Let, Select, Unary, Var, While, variables, walk
+from ..ir.nodes import Binary, Cast, Constant, Expr, For, LaunchIndex, Let, Select, Unary, Var, While, variables, walk
 from ..ir.rewrite import is_short, map_expr
 from ..ir.types import Scalar
 
@@ -17,6 +19,20 @@ Known: TypeAlias = "Callable[[Expr], int | None]"  # the value of a Var from bef
 Values: TypeAlias = "Mapping[Expr, int]"
 
 _MOST = 64  # iterations; a loop that has more takes too long to go through
+
+
+def constant_range(start: Expr, stop: Expr, step: Expr) -> range | None:
+    """The values that a For's index takes, if its bounds are constants."""
+    match start, stop, step:
+        case Constant(value=a), Constant(value=z), Constant(value=s) if s:
+            return range(int(a), int(z), int(s))
+    return None
+
+
+def constant_trips(loop: For | While) -> int | None:
+    """How many iterations a For between constants makes."""
+    found = constant_range(loop.start, loop.stop, loop.step) if isinstance(loop, For) else None
+    return None if found is None else len(found)
 
 
 def passed(loop: While, known: Known) -> list[Values] | None:

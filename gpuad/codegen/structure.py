@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from ..ir import nodes as ir
-from ..ir.rewrite import Rewrite, is_short, map_stmt_exprs, substitute, walk_stmts
+from ..ir.rewrite import Rewrite, assigned_vars, is_short, map_stmt_exprs, substitute, walk_stmts
 from ..ir.types import value_type
 
 
@@ -164,3 +164,33 @@ def index_terms(expr: ir.Expr, sign: int) -> Iterator[tuple[int, ir.Expr]]:
         yield from index_terms(expr.right, sign if expr.op == "+" else -sign)
     else:
         yield sign, expr
+
+
+def map_expressions(block: ir.Block, visit: Rewrite) -> ir.Block:
+    """The block with `visit` applied to every outermost expression."""
+    return tuple(map_statement(stmt, visit, lambda inner: map_expressions(inner, visit)) for stmt in block)
+
+
+def map_statement(stmt: ir.Stmt, visit: Rewrite, block: Callable[[ir.Block], ir.Block]) -> ir.Stmt:
+    """The statement with `visit` applied to its own outermost expressions and `block` to its blocks."""
+    stmt = visit_operands(stmt, visit)
+    match stmt:
+        case ir.If():
+            merges = tuple(replace(m, then=visit(m.then), otherwise=visit(m.otherwise)) for m in stmt.merges)
+            return replace(stmt, then=block(stmt.then), otherwise=block(stmt.otherwise), merges=merges)
+        case ir.For():
+            return replace(stmt, body=block(stmt.body), carried=_nexts(stmt.carried, visit))
+        case ir.While():
+            header, body = block(stmt.header), block(stmt.body)
+            return replace(stmt, header=header, condition=visit(stmt.condition), body=body, carried=_nexts(stmt.carried, visit))
+    return stmt
+
+
+def _nexts(carried: tuple[ir.Carried, ...], visit: Rewrite) -> tuple[ir.Carried, ...]:
+    return tuple(replace(c, next=visit(c.next)) for c in carried)
+
+
+def single_values(kernel: ir.Kernel) -> dict[ir.Var, ir.Expr]:
+    """What the variables that get one value only are in terms of others, where that is short."""
+    assigned = assigned_vars(kernel.body)
+    return expanded(s for s in walk_stmts(kernel.body) if isinstance(s, ir.Let) and s.var not in assigned)

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from ..ad.stack_layout import thread_number
+from ..analysis.trip_counts import constant_trips
 from ..ir import build as b
 from ..ir import nodes as ir
 from ..ir.names import Names
@@ -145,11 +146,5 @@ def _touches(block: ir.Block, shadow: ir.Buffer, times: int) -> Iterator[tuple[i
         if isinstance(stmt, ir.Load | ir.Store | ir.Accumulate | ir.Take | ir.Atomic) and stmt.buffer == shadow:
             yield stmt.index, times
         for inner in blocks(stmt):
-            yield from _touches(inner, shadow, times * (_trips(stmt) if isinstance(stmt, ir.For) else 1))
-
-
-def _trips(stmt: ir.For) -> int:
-    match stmt.start, stmt.stop, stmt.step:
-        case ir.Constant(value=a), ir.Constant(value=z), ir.Constant(value=s):
-            return len(range(int(a), int(z), int(s)))
-    return 1
+            trips = constant_trips(stmt) if isinstance(stmt, ir.For) else None
+            yield from _touches(inner, shadow, times if trips is None else times * trips)

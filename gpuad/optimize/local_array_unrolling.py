@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from ..analysis.trip_counts import constant_range
 from ..ir.folding import evaluated, whole
 from ..ir.nodes import (
     Accumulate,
@@ -261,8 +262,8 @@ class _Unroll:
 
     def loop(self, stmt: For, scope: _Scope, out: list[Stmt]) -> None:
         start, stop, step = (evaluated(e, scope.values) for e in (stmt.start, stmt.stop, stmt.step))
-        trips = _trips(start, stop, step)
-        if trips is not None and any(getattr(s, "buffer", None) in self.arrays for s in walk_stmts(stmt.body)):
+        trips = constant_range(start, stop, step)
+        if trips is not None and len(trips) <= LENGTH and any(getattr(s, "buffer", None) in self.arrays for s in walk_stmts(stmt.body)):
             self.write_out(stmt, trips, scope, out)
             return
         inner = scope.inner()
@@ -292,7 +293,7 @@ class _Unroll:
         count = stmt.count and self.named(stmt.count, scope)
         out.append(replace(stmt, header=header, condition=condition, body=body, carried=carried, counter=counter, count=count))
 
-    def write_out(self, stmt: For, trips: list[int], scope: _Scope, out: list[Stmt]) -> None:
+    def write_out(self, stmt: For, trips: range, scope: _Scope, out: list[Stmt]) -> None:
         """The loop, iteration after iteration. An iteration's variables have names of their own."""
         renamed, scope.renames = scope.renames, True
         current = [self.bound(c.var, evaluated(c.init, scope.values), out) for c in stmt.carried]
@@ -312,15 +313,6 @@ class _Unroll:
         made = self.fresh(var)
         out.append(Let(made, value))
         return made
-
-
-def _trips(start: Expr, stop: Expr, step: Expr) -> list[int] | None:
-    """The values that the index of a loop takes, if they are known and few."""
-    a, b, s = whole(start), whole(stop), whole(step)
-    if a is None or b is None or not s:
-        return None
-    found = range(a, b, s)
-    return list(found) if len(found) <= LENGTH else None
 
 
 def _defining(stmt: Stmt, names: Mapping[Var, Var]) -> Stmt:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ..analysis.uniformity import is_uniform
-from ..codegen.structure import expanded
+from ..codegen.structure import single_values
 from ..ir import build as b
 from ..ir import nodes as ir
 from ..ir.names import Names
@@ -86,7 +86,7 @@ class _Serial:
         self.sums: list[tuple[ir.Accumulate, ir.Buffer]] = []
         self.allocs: list[ir.Stmt] = []
         self.params = set(kernel.scalars)  # and what else all threads of a block have in common
-        self.values = _single_values(kernel)
+        self.values = single_values(kernel)
 
     def kernel(self) -> ir.Kernel:
         self.place_arrays()
@@ -524,12 +524,6 @@ def source_thread(stmt: ir.Shuffle, thread: ir.Expr, threads: int) -> ir.Expr:
             stays = b.const(False, BOOL)
     missing = b.compare(">=", shift, whole(threads))
     return b.cast(ir.Select(ir.Binary("||", stays, missing, BOOL), own, shift), I32)
-
-
-def _single_values(kernel: ir.Kernel) -> dict[ir.Var, ir.Expr]:
-    """What the variables that get one value only are in terms of others."""
-    assigned = assigned_vars(kernel.body)
-    return expanded(s for s in walk_stmts(kernel.body) if isinstance(s, ir.Let) and s.var not in assigned)
 
 
 def _trips(loop: ir.For) -> ir.Expr:

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from ...ir.nodes import Binary, Cast, Constant, Expr, Kernel, LaunchIndex, Var, walk
 from ...ir.rewrite import rebuild, substitute
 from ...ir.types import Scalar
-from ..structure import expressions
-from .iteration_domain import GLOBAL, bare, is_uniform, map_expressions, single_values
+from ..structure import expressions, map_expressions, single_values
+from .iteration_domain import GLOBAL, bare, is_uniform
 
 _X = LaunchIndex(GLOBAL, "x")
 _SHORT = 16  # a constant row of fewer threads is not worth a loop

@@ -13,7 +13,8 @@ from dataclasses import replace
 from ...ir.nodes import Binary, Block, Call, Cast, Constant, Expr, If, Kernel, LaunchIndex, Let, Select, Stmt
 from ...ir.rewrite import defined, rebuild, substitute
 from ...ir.types import BOOL, I32, U32, Scalar
-from .iteration_domain import GLOBAL, Bound, Inner, inner, is_uniform, map_statement
+from ..structure import map_statement
+from .iteration_domain import GLOBAL, Bound, Inner, inner, is_uniform
 from .loop_invariants import values_of
 from .widen import SMALL
 

@@ -14,7 +14,7 @@ tested.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...ir import build as b
@@ -23,7 +23,6 @@ from ...ir.nodes import (
     Binary,
     Block,
     Call,
-    Carried,
     Cast,
     Constant,
     Expr,
@@ -39,9 +38,9 @@ from ...ir.nodes import (
     variables,
     walk,
 )
-from ...ir.rewrite import Rewrite, assigned_vars, defined, is_short, rebuild, substitute, walk_stmts
+from ...ir.rewrite import assigned_vars, defined, is_short, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL, F64, I32, U32, Scalar
-from ..structure import blocks, expanded, expressions, visit_operands
+from ..structure import blocks, expanded, expressions, map_expressions, single_values
 from .widen import SMALL
 
 GLOBAL = "globalIdx"
@@ -105,34 +104,6 @@ def index_name(expr: Expr) -> str:
     return f"{expr.name}.{expr.axis}" if isinstance(expr, LaunchIndex) else ""
 
 
-def map_expressions(block: Block, visit: Rewrite) -> Block:
-    """The block with `visit` applied to every outermost expression."""
-    return tuple(_map(stmt, visit) for stmt in block)
-
-
-def _map(stmt: Stmt, visit: Rewrite) -> Stmt:
-    return map_statement(stmt, visit, lambda block: map_expressions(block, visit))
-
-
-def map_statement(stmt: Stmt, visit: Rewrite, block: Callable[[Block], Block]) -> Stmt:
-    """The statement with `visit` applied to its own outermost expressions and `block` to its blocks."""
-    stmt = visit_operands(stmt, visit)
-    match stmt:
-        case If():
-            merges = tuple(replace(m, then=visit(m.then), otherwise=visit(m.otherwise)) for m in stmt.merges)
-            return replace(stmt, then=block(stmt.then), otherwise=block(stmt.otherwise), merges=merges)
-        case For():
-            return replace(stmt, body=block(stmt.body), carried=_nexts(stmt.carried, visit))
-        case While():
-            header, body = block(stmt.header), block(stmt.body)
-            return replace(stmt, header=header, condition=visit(stmt.condition), body=body, carried=_nexts(stmt.carried, visit))
-    return stmt
-
-
-def _nexts(carried: tuple[Carried, ...], visit: Rewrite) -> tuple[Carried, ...]:
-    return tuple(replace(c, next=visit(c.next)) for c in carried)
-
-
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _X = LaunchIndex(GLOBAL, "x")
 
@@ -182,12 +153,6 @@ def _conjunction(terms: list[Expr]) -> Expr:
     for term in terms[1:]:
         result = Binary("&&", result, term, BOOL)
     return result
-
-
-def single_values(kernel: Kernel) -> dict[Var, Expr]:
-    """What the variables that get one value only are in terms of others, where that is short."""
-    assigned = assigned_vars(kernel.body)
-    return expanded(s for s in walk_stmts(kernel.body) if isinstance(s, Let) and s.var not in assigned)
 
 
 def bound_of(term: Expr, kernel: Kernel) -> Bound | None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from ...ir.nodes import Assign, Binary, Block, Buffer, Constant, Expr, Kernel, LaunchIndex, Let, Var, variables, walk
 from ...ir.rewrite import defined, rebuild, substitute, walk_stmts
-from ..structure import Read
-from .iteration_domain import GLOBAL, map_expressions
+from ..structure import Read, map_expressions
+from .iteration_domain import GLOBAL
 
 _SIZE = 40  # nodes of an expression that is looked through
 

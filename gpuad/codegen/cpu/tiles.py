@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ...analysis.trip_counts import constant_trips
 from ...ir import nodes as ir
 from ...ir.rewrite import rebuild, substitute
 from ...ir.types import HALVES, I32, I64
@@ -49,7 +50,10 @@ class Tiling:
 
 def tiled(loop: ir.For, uniform: Uniform, number: int) -> Tiling | None:
     """The loop by tiles; None if it has no such loads. Tiles are counted from `number`."""
-    if loop.backward or loop.step != ir.Constant(1, loop.step.type) or loop.var.type not in (I32, I64) or _trips(loop) < _FEW:
+    trips = constant_trips(loop)
+    if loop.backward or loop.step != ir.Constant(1, loop.step.type) or loop.var.type not in (I32, I64):
+        return None
+    if trips is not None and trips < _FEW:
         return None
     task = _Tiles(loop, uniform, number)
     body = tuple(task.stmt(s) for s in loop.body)
@@ -58,12 +62,6 @@ def tiled(loop: ir.For, uniform: Uniform, number: int) -> Tiling | None:
         return None
     made = replace(loop, start=task.first, stop=task.end, body=body, carried=carried)
     return Tiling(made, loop.start, loop.stop, task.first, task.end, tuple(Tile(t.number, task.start(t)) for t in task.found.values()))
-
-
-def _trips(loop: ir.For) -> float:
-    if isinstance(loop.start, ir.Constant) and isinstance(loop.stop, ir.Constant):
-        return float(loop.stop.value) - float(loop.start.value)
-    return float("inf")
 
 
 class _Tiles:

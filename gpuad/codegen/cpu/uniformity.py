@@ -20,8 +20,8 @@ from ...ir import nodes as ir
 from ...ir.rewrite import assigned_vars, is_short, rebuild, substitute, walk_stmts
 from ...ir.types import F32
 from ..coalesce import Classes
-from ..structure import Read, blocks, defined, expressions, operands, written
-from .iteration_domain import Bound, bound_of, single_values
+from ..structure import Read, blocks, defined, expressions, operands, single_values, written
+from .iteration_domain import Bound, bound_of
 from .lane_conflicts import conflicts, only_added
 
 # What compilers have vector instructions for, or which is made of such. Of other functions each thread's call costs more than all else.
