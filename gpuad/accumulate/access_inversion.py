@@ -1,10 +1,10 @@
-"""Looks for the shifts between the indices of an array's accumulations: by how many threads one is ahead of another.
+"""Inverts access relations: the shifts between sender and element for each accumulation of a shadow, as proposals for a gather.
 
 Indices are polynomials over *digits*, the thread's index along each axis and the numbers of the loops around, and over parameters. A
 shadow's element is told by its factors: of `y * nx + x` by `nx` along y and 1 along x. Each accumulation is *solved* for the digits that
 have these factors in it, thread indices first, else loops: in `dx[j] += f(i, j)` of an all-pairs loop it is j that tells the element, and
-the collecting thread goes through all i. By what else is in the index it is ahead: a polynomial over parameters and the digits that are
-not solved, which is divided by the factors, the greatest first: `i + nx` is a step along y. What cannot be divided tells the *lanes* of an
+the collecting thread goes through all i. By what else is in the index it is ahead: a polynomial over parameters and the digits that are not
+solved, which is divided by the factors, the greatest first: `i + nx` is a step along y. What cannot be divided tells the *lanes* of an
 element apart: `3 * i + 2` is the third number of thread i.
 
 What is found here is a proposal; a launch proves on its numbers what is to be gained by it.

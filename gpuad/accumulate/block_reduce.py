@@ -1,9 +1,9 @@
-"""Turns additions to elements that a loop of all threads goes through into a kernel that sums each of them over blocks first.
+"""Block reductions: additions of all threads to an element that a loop walks over become a kernel that sums each element over blocks first.
 
 In `for (k...) y[i] += w[k] * x[i + k]` all threads add to `dw[k]` in iteration k. A kernel of its own goes through the same loop with what
 is asked of a thread inside: so all threads of a block are there to form the sum, of which one atomic addition a block is left. It runs
-before the rest of the adjoint, and reads what that has not written yet (`accumulate.gather_legality.unread`). Where data decide in the
-loop who adds, few may, and the additions stay atomic.
+before the rest of the adjoint, and reads what that has not written yet (`accumulate.gather_legality.unread`). Where data decide in the loop
+who adds, few may, and the additions stay atomic.
 
 Assumes: an adjoint without stacks and barriers. Guarantees: valid IR.
 """

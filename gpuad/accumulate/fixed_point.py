@@ -1,10 +1,10 @@
-"""Sums of several threads whose bits do not depend on the order in which the threads come.
+"""Reproducible summation: sums of several threads in fixed point, with bits that do not depend on the order of the threads.
 
 Floating-point additions do not commute with rounding, so a scatter by atomics has other bits in every run. Additions of integers do. Two
-kernels stand for a reverse kernel: `measure` finds, for each element of shadows that threads add to together, the greatest magnitude
-among its contributions; `collect` writes each contribution as three digits of 31 bits below that magnitude and adds those as integers,
-three for each element. What lies 2^-92 below an element's greatest contribution is rounded off, far below what a double resolves. (The
-idea of summation over fixed bins is Demmel and Nguyen's, "Fast reproducible floating-point summation", 2013.)
+kernels stand for a reverse kernel: `measure` finds, for each element of shadows that threads add to together, the greatest magnitude among
+its contributions; `collect` writes each contribution as three digits of 31 bits below that magnitude and adds those as integers, three for
+each element. What lies 2^-92 below an element's greatest contribution is rounded off, far below what a double resolves. (The idea of
+summation over fixed bins is Demmel and Nguyen's, "Fast reproducible floating-point summation", 2013.)
 
 What a thread adds this way is not yet in the shadow: a kernel that reads or clears such a shadow after it has added to it is refused. Sums
 in shared memory stay as they are where the threads of a block come in the same order in every run, and are refused where they do not.

@@ -1,4 +1,4 @@
-"""Turns scattered accumulations into a kernel in which each thread collects what others would have sent to its element.
+"""Gathering: scattered accumulations as a kernel in which the thread that owns an element computes all contributions to it.
 
 A stencil `v[i] = f(u[i - 1], u[i], u[i + 1])` has an adjoint in which thread i adds to three elements of `du`. What thread `i` adds to
 `du[i + 1]` may as well be computed by thread `j = i + 1`, if that thread puts itself in the place of `j - 1`: evaluates its guards, reads
@@ -549,7 +549,7 @@ def gather_kernel(
 
 
 def _added(buffer: Buffer, place: Expr, total: Var) -> Stmt:
-    """Adds what was collected; an element that nobody sends to may be none."""
+    """Adds what was collected; an element without senders may be none."""
     return If(b.collected(total), (Accumulate(buffer, place, total, How.PLAIN),))
 
 

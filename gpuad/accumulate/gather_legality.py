@@ -1,4 +1,4 @@
-"""Judges, for the numbers of a launch, which scattered accumulations may be gathered (`accumulate.gather`), and with which grid.
+"""Gather legality: which scattered accumulations may be gathered for the numbers of a launch (`accumulate.gather`), and with which grid.
 
 Five things are proved, all of them on the numbers, with every intermediate value inside of its C type:
 

@@ -1,4 +1,4 @@
-"""Numbers that a thread's loops come to, kept for those that collect.
+"""Materialisation: intermediate results of a thread's loops, stored by a kernel of their own so that a gather need not recompute them.
 
 In the adjoint of `v[i] = f(sum of g(u[i + k]) over k)` thread i adds to all `du[i + k]` what its sum has to do with them. Whoever collects
 for an element asks many senders, and would have to go through each sender's loop for that sum. So a kernel of its own goes through the

@@ -1,8 +1,8 @@
-"""Decides how each accumulation and take reaches memory, and says why.
+"""The accumulation policy: how each accumulation and take reaches memory (plain, atomic, reduced), and why.
 
 A shadow whose elements are each touched by one thread only is accumulated *plainly*; any other *atomically*, in device scope. Reductions
-into 0-d shadows stay reductions. In a plain shadow, a take that the same block follows with an addition to the same element becomes a
-load and a store.
+into 0-d shadows stay reductions. In a plain shadow, a take that the same block follows with an addition to the same element becomes a load
+and a store.
 
 Assumes: an adjoint without stacks. Guarantees: no How.UNDECIDED is left.
 """
@@ -26,7 +26,7 @@ def choose_accumulation(
 ) -> Block:
     """The body with every accumulation decided; `plain` says of each shadow whether plain accumulation is proved safe. Shadows in
     `assigned` are known to be zero, and their first addition comes to each element once and before all others: it is stored. Elements taken
-    of those in `left` are not cleared: nobody will look at them. Nothing is added to those in `lent`: they share the memory that would be
+    of those in `left` are not cleared: they are dead. Nothing is added to those in `lent`: they share the memory that would be
     added."""
 
     def decide(block: Block) -> Block:

@@ -1,4 +1,4 @@
-"""Adds in a register first what a thread adds to one element again and again, and over a block what all of its threads add to one element.
+"""Reductions in registers and over blocks: repeated atomic additions to one element become one addition of a sum.
 
 Of the atomic additions of an adjoint two kinds need not go to memory one by one. Where the index is made of parameters and the block's
 number, all threads of a block meet in one element: each sums what it has for it, and the block's sum is added once at the kernel's end.

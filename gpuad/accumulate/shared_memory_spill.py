@@ -1,6 +1,6 @@
-"""Moves shared arrays to global memory, a row for each block, for devices whose shared memory does not hold them all.
+"""Spills shared arrays to global memory, a row for each block, for devices whose shared memory does not hold them all.
 
-Barriers of a block order its accesses to global memory as they order those to shared memory, and nobody else touches a block's row.
+Barriers of a block order its accesses to global memory as they order those to shared memory, and no other block touches a block's row.
 
 Assumes final IR. Guarantees valid IR, with a pointer after the parameters for each array that was moved.
 """

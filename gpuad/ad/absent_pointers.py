@@ -1,7 +1,7 @@
-"""A kernel for launches without arrays for some of its pointers: whoever comes to an access of one ends the launch with an error.
+"""Null pointer arguments: a kernel variant in which every access to an absent array is an assertion that fails.
 
-A null pointer is legal as long as nobody follows it, and whether somebody does may hang on data. On a CPU following it would end the
-process. So each access becomes an assertion that fails, and what would be read is 0 for the passes after it.
+A null pointer is legal as long as it is not dereferenced, and whether it is may depend on data. On a CPU that would end the process. So
+each access becomes an assertion that fails, and what would be read is 0 for the passes after it.
 
 Assumes valid IR. Guarantees that none of the buffers is accessed.
 """

@@ -1,4 +1,4 @@
-"""Writes down which thread's number an atomic maximum or minimum keeps.
+"""Argmax marks: records which thread's value an atomic maximum or minimum keeps, so that only that one gets the adjoint.
 
 Each such operation on memory with a gradient is followed by its *mark*: the bits of the number that it put there, or all bits set if what
 was there stayed. A number stays only until a greater one replaces it, so of all marks for an element at most one is its last content: that
@@ -20,7 +20,7 @@ from ..ir.names import Names
 from ..ir.nodes import Atomic, Block, Constant, If, Kernel, Let, Merge, Select, Stmt, Var
 from ..ir.rewrite import edit, map_blocks
 
-NOBODY = -1
+NO_MARK = -1
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ class _Marking:
         old = stmt.var or self.names.var(f"{stmt.buffer.name}_old", value.type)
         stmt = replace(stmt, var=old)
         mark = self.names.var(f"{stmt.buffer.name}_new", bits_type(value.type))
-        nobody = b.const(NOBODY, mark.type)
-        let = Let(mark, Select(replaces(stmt.op, old, value), bits(value), nobody), span=stmt.span)
+        unmarked = b.const(NO_MARK, mark.type)
+        let = Let(mark, Select(replaces(stmt.op, old, value), bits(value), unmarked), span=stmt.span)
         out += [stmt, let]
         recorded = stmt.buffer.length is None
         self.marks[id(stmt)] = Mark(let, recorded)
@@ -96,8 +96,8 @@ class _Marking:
         merges: list[Merge] = []
         behind: list[tuple[int, Var]] = []
         for key, var in (*first, *second):
-            merged, nobody = self.names.var(var.name, var.type), b.const(NOBODY, var.type)
-            merges.append(Merge(merged, var, nobody) if (key, var) in first else Merge(merged, nobody, var))
+            merged, unmarked = self.names.var(var.name, var.type), b.const(NO_MARK, var.type)
+            merges.append(Merge(merged, var, unmarked) if (key, var) in first else Merge(merged, unmarked, var))
             behind.append((key, merged))
         result = replace(stmt, then=then, otherwise=otherwise, merges=(*stmt.merges, *merges))
         for key, merged in behind:

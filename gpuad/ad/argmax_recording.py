@@ -1,4 +1,4 @@
-"""Remembers which iteration counted in place of what each of them chose.
+"""Argmax recording: the iteration that set a running maximum or minimum is recorded in place of one bool per iteration.
 
 A loop that keeps the greatest of many numbers (`m = fmaxf(m, x[k])`, `if (d < best) { best = d; ... }`) chooses in each iteration, and the
 reverse of an iteration has to know how: a stack of bools. But only the last number that was put in place of another one has an adjoint. So

@@ -19,13 +19,13 @@ from ..ir.atomics import bits
 from ..ir.names import Names
 from ..ir.rewrite import blocks, touches
 from ..ir.types import I64
-from .argmax_marks import NOBODY, Mark
+from .argmax_marks import NO_MARK, Mark
 from .logs import Log, log_of, numbered, numbering, with_loops
 
 
 @dataclass(frozen=True)
 class Kept:
-    """An operation and its mark; on memory of the launch the logs of its mark (all bits flipped, so that 0 is nobody's), its place and its
+    """An operation and its mark; on memory of the launch the logs of its mark (all bits flipped, so that 0 is no mark), its place and its
     tangent."""
 
     stmt: ir.Atomic
@@ -99,7 +99,7 @@ class Pending:
         last = names.var(buffer.name, buffer.element)
         store = ir.Store(self.memory, self.at, self.tangent, span=self.kept.stmt.span)
         check = (ir.Load(last, buffer, self.at), ir.If(b.compare("==", self.mark, bits(last)), (store,)))
-        return ir.If(b.compare("!=", self.mark, b.const(NOBODY, self.mark.type)), check, span=self.kept.stmt.span)
+        return ir.If(b.compare("!=", self.mark, b.const(NO_MARK, self.mark.type)), check, span=self.kept.stmt.span)
 
 
 def behind(barrier: ir.Barrier, pending: Sequence[Pending], names: Names) -> ir.Block:
@@ -117,8 +117,8 @@ def out_of_if(stmt: ir.If, sides: Sequence[Sequence[Pending]], names: Names) -> 
             if p.level < len(outside):
                 _, mark = outside[p.level]
             else:  # a loop lies between
-                mark, nobody = names.var(p.mark.name, p.mark.type), b.const(NOBODY, p.mark.type)
-                merges.append(ir.Merge(mark, p.mark, nobody) if side == 0 else ir.Merge(mark, nobody, p.mark))
+                mark, unmarked = names.var(p.mark.name, p.mark.type), b.const(NO_MARK, p.mark.type)
+                merges.append(ir.Merge(mark, p.mark, unmarked) if side == 0 else ir.Merge(mark, unmarked, p.mark))
             values = []
             for value in (p.at, p.tangent):
                 if isinstance(value, ir.Constant):
@@ -144,10 +144,10 @@ def out_of_loop(loop: ir.For | ir.While, pending: Sequence[Pending], names: Name
                 "or reaches several elements without a __syncthreads() behind it, is not supported",
                 p.kept.stmt.span,
             )
-        nobody = b.const(NOBODY, p.mark.type)
-        made = b.compare("!=", p.mark, nobody)
+        unmarked = b.const(NO_MARK, p.mark.type)
+        made = b.compare("!=", p.mark, unmarked)
         results = []
-        for value, init in ((p.mark, nobody), (p.tangent, b.zero(p.tangent.type))):
+        for value, init in ((p.mark, unmarked), (p.tangent, b.zero(p.tangent.type))):
             name = p.mark.name if value is p.mark else f"d{p.kept.stmt.buffer.name}_new"
             before, result = names.var(name, value.type), names.var(name, value.type)
             carried.append(ir.Carried(before, init, ir.Select(made, value, before), result))

@@ -1,11 +1,11 @@
-"""What an iteration leaves for its reverse: the cheapest values that give back all that the reverse uses of it.
+"""Checkpointing within loops: the cheapest set of values of an iteration from which its reverse can be recomputed, by a minimum cut.
 
 The forward sweep pushes what cannot be computed again: what a loop carries, and what memory held before it was overwritten. The reverse of
 the iteration computes the rest from it. But it may need less than it gets: of two numbers only which was greater, of a memory's old content
 only its exponential, which may be in that memory now. So the values that the reverse computes from the popped ones are taken as a graph,
 from these (source) to the statements that add to shadows (sink), and a minimum cut says which to push. A value counts its bytes; where
 these are equal, operations decide: those for a value that the forward sweep has not computed, and those that the reverse is left with. What
-lies in memory of the sweep that nobody overwrites any more is loaded from there, not pushed.
+lies in memory of the sweep that is not overwritten any more is loaded from there, not pushed.
 
 Assumes an adjoint's pruned body with unique definitions, before its stacks are laid out. Guarantees valid IR, to be pruned again.
 """
@@ -238,7 +238,7 @@ class _Iteration:
         return self.made(self.values[var]) if var in self.values else None
 
     def stored(self) -> dict[ir.Expr | None, tuple[ir.Buffer, ir.Expr]]:
-        """Values that the sweep has stored where nobody stores anything after, with where that is for the reverse scope."""
+        """Values that the sweep has stored where no later statement stores, with where that is for the reverse scope."""
         _, _, block, position = self.push.around[-1]
         stores = [s for s in block[:position] if isinstance(s, ir.Store) and s.buffer in self.copies and s.buffer.element == s.value.type]
         if not stores:

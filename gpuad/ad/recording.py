@@ -197,7 +197,7 @@ class _Task:
     def _consequences(
         self, needed: frozenset[int], again: frozenset[int]
     ) -> tuple[frozenset[ir.Buffer], frozenset[int], frozenset[int], frozenset[int]]:
-        """The memory whose stores are repeated, the loads that are recorded, and the stores that need not be repeated: by nobody, and by
+        """The memory whose stores are repeated, the loads that are recorded, and the stores that need not be repeated: by no scope, and by
         the reverse of an iteration that gets its arrays back."""
         loads = [a for a in self.facts.accesses if id(a.stmt) in needed and a.buffer in self.facts.written]
         tracked = frozenset(a.buffer for a in loads if id(a.stmt) not in self.facts.entry or not self.analyse)

@@ -183,7 +183,7 @@ class _Reverse:
         self.propagation.send(ledger, value, seed, var.name, span, b.both(predicate, used), result=var, conditional=conditional)
 
     def _used(self, ledger: Ledger, terms: list[Term], value: ir.Expr, var: ir.Var, span: Span | None) -> tuple[ir.Expr, ir.Expr | None]:
-        """The sum of the terms, and the predicate that the value was used at all: it may have been computed where nobody wanted it, with
+        """The sum of the terms, and the predicate that the value was used at all: it may have been computed without being used, with
         infinite partials (RULES 18)."""
         seed = total(terms, var.type)
         if not only_conditional(terms) or is_linear(value):

@@ -117,7 +117,7 @@ def _carrying(kernel: ir.Kernel, facts: Activity) -> frozenset[ir.Var | ir.Buffe
 
 
 def reinterpretations(kernel: ir.Kernel, facts: Activity) -> Iterator[ir.Stmt]:
-    """Statements in which the bits of a varied value are read as an integer, unless nobody uses that."""
+    """Statements in which the bits of a varied value are read as an integer that is used."""
     used = {v for stmt in walk_stmts(kernel.body) for e in expressions(stmt) for v in ir.walk(e) if isinstance(v, ir.Var)}
     for stmt in walk_stmts(kernel.body):
         if isinstance(stmt, ir.Let) and stmt.var not in used:

@@ -1,7 +1,7 @@
 """Whether the adjoint of atomic maxima, minima and exchanges can be given.
 
 Whose number an element holds in the end is found by comparing the end with what each thread put there (`ad.argmax_marks`). That is right
-as long as all operations on an element keep numbers by one order, nothing else is written behind them, and nobody looks at what the
+as long as all operations on an element keep numbers by one order, nothing else is written behind them, and no one looks at what the
 element holds in between. An exchange is a store (and a load before it) where no two threads meet in an element; launches check that.
 """
 
@@ -125,7 +125,7 @@ class _Check:
         return {id(a.stmt): numbers[kinds[id(a)]] for a in meeting}
 
     def together(self) -> None:
-        """On a shared array nobody checks whether operations of different kinds meet."""
+        """On a shared array it is not checked whether operations of different kinds meet."""
         found = self.mixed()
         if found and self.buffer.length is not None:
             first, second = (

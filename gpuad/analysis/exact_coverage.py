@@ -1,4 +1,4 @@
-"""Where the only access to an array surely touches, each element once."""
+"""Exact coverage: whether the only access to an array touches each of its elements once."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""Proof that no two threads of a launch meet in one element of a shadow, so that plain accumulation is safe.
+"""Injectivity: a proof that no two threads of a launch touch one element of a shadow, so that plain accumulation is safe.
 
 The question is asked at each launch, when grid, block and integer scalars are numbers. An index becomes an affine form over *digits*: the
 thread's global index along an axis (or its block and thread index where these occur otherwise) and the iteration numbers of the loops
-around the access, each with the range that launch, bounds and guards leave it. Two accesses meet where a difference of their forms is
-zero; whether that can be with two different threads is decided by an exact search over the digits' boxes, largest coefficient first,
-which is a mixed-radix argument that also knows offsets, halos and grid strides. Where a loop deals out a row to threads, as by `for (k =
-threadIdx.x; k < n; k += blockDim.x)`, its variable takes the place of thread and iteration: it tells both (`Row`). All accesses to one
-shadow are judged together (RULES 3).
-Every intermediate value must fit its C type; what wraps, is loaded from memory or is not affine proves nothing.
+around the access, each with the range that launch, bounds and guards leave it. Two accesses meet where a difference of their forms is zero;
+whether that can be with two different threads is decided by an exact search over the digits' boxes, largest coefficient first, which is a
+mixed-radix argument that also knows offsets, halos and grid strides. Where a loop deals out a row to threads, as by `for (k = threadIdx.x;
+k < n; k += blockDim.x)`, its variable takes the place of thread and iteration: it tells both (`Row`). All accesses to one shadow are judged
+together (RULES 3). Every intermediate value must fit its C type; what wraps, is loaded from memory or is not affine proves nothing.
 """
 
 from __future__ import annotations

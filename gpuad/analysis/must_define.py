@@ -1,4 +1,4 @@
-"""Whether each iteration of a loop stores whatever it reads of a shared array, for the numbers of one launch.
+"""Must-define before use: whether each iteration of a loop stores all that it reads of a shared array, for the numbers of one launch.
 
 Then no value of the array crosses from one iteration to the next, and the reverse pass may build the tile again instead of recording it.
 The loop's body is executed for the threads of one block over what is known before the launch: their indices, integer parameters, bounds of

@@ -241,7 +241,7 @@ class Certain(Walk):
             case ir.Atomic(buffer=b, index=i) if b in self.wanted and self.certain:
                 self.note(self.additions, stmt, i, ranges)
             case ir.Accumulate() | ir.Atomic() | ir.Take():
-                pass  # atomics race with nobody, and what is not certain is of no use here
+                pass  # atomics race with nothing, and what is not certain is of no use here
             case ir.If(condition=c, then=a, otherwise=z):
                 for side, holds in ((a, True), (z, False)):
                     inner = narrowed(ranges, self.constraints(c, holds, ranges), self.launch)

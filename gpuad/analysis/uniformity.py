@@ -1,4 +1,4 @@
-"""Which values are the same in all threads of a block that are in step: what may steer control flow around a barrier.
+"""Uniformity: which values are the same in all threads of a block that are in step, and so may steer control flow around a barrier.
 
 A value is uniform if it is computed from uniform values: scalar parameters, blockIdx, blockDim, gridDim, constants. A load at a uniform
 index gives one value, since no other thread may write there without a barrier between (RULES 11). What an If gives is uniform if its

@@ -1,5 +1,4 @@
-"""Calls on a CPU in the words of an earlier one: the same arrays, which are where and as they were, with the same shadows, and the same
-whole numbers.
+"""The call replay cache: a call on a CPU with the same arrays, shadows, layouts and integers as an earlier one repeats its launches.
 
 All that binding finds out depends on the numbers, on where the arrays and the allocations behind them lie, and on how they are laid out;
 what a derivative needs besides, on the switches that are set. So a call for which these are equal is that call, and takes no more than

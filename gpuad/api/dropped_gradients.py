@@ -1,4 +1,4 @@
-"""No gradient is dropped by forgetting (RULES 4): what flows where it has no shadow is refused."""
+"""The dropped-gradient check (RULES 4): a call in which a gradient would flow to an argument without a shadow is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a launch and its adjoint are run, found out once for all calls that are alike (see `specialization_key`).
+"""Launch plans: how a launch and its adjoint are run, found out once for each specialization key.
 
 Most need nothing but their kernels: no copies from before the launch, no stacks, no check of stores. Such a call that is like an earlier
 one is its kernels' launches with other addresses.

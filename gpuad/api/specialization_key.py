@@ -1,4 +1,4 @@
-"""Calls that are like an earlier one: the same types, layouts and whole numbers, whatever the memory and the real numbers are.
+"""The specialization key of a call: argument types, layouts and integers, whatever the addresses and the floats are.
 
 What binding a call finds out, and refuses, depends on little more than that. So calls whose arrays and shadows all lie in allocations of
 their own are bound once for all that are alike; the others give no more than addresses and numbers. Where a kernel may leave the views that

@@ -1,7 +1,7 @@
-"""The stream of a call: what the call makes besides its launches belongs there, too.
+"""Streams: what a call allocates and clears is ordered on the stream of its launch.
 
-A shadow that nobody has given is made, of zeros, by the first call that needs it. Were it made on another stream than that of the launch,
-the zeros could come after the gradient, and the caller, who has not seen it, could do nothing about that.
+A shadow that was not given is made, of zeros, by the first call that needs it. Were it made on another stream than that of the launch, the
+zeros could come after the gradient, and the caller, who has not seen it, could do nothing about that.
 """
 
 from __future__ import annotations

@@ -244,7 +244,7 @@ class Duplicated(_Operators, _Annotated):
         super().__init__(x)
         self._shadow = None if dx is None else as_array(dx)
         self._unseen = DeferredClearing() if dx is None else None
-        self._make: Callable[[], Any] | None = None  # not a method of its own: a pair goes as soon as nobody has it
+        self._make: Callable[[], Any] | None = None  # not a method of its own: a pair is freed with its last reference
         self._keep = keep
         self._of: Duplicated | None = None  # the pair that the caller made, of which this is a view
 
@@ -257,7 +257,7 @@ class Duplicated(_Operators, _Annotated):
 
     @property
     def own_shadow(self) -> Any:
-        """The shadow, for who does not care what it holds and lets nobody see it (`deferred_clearing`)."""
+        """The shadow, for code that neither reads it nor lets the caller see it (`deferred_clearing`)."""
         if self._shadow is None:
             with _MAKING:
                 if self._shadow is None:
@@ -265,7 +265,7 @@ class Duplicated(_Operators, _Annotated):
         return self._shadow
 
     def __copy__(self) -> Duplicated:
-        """A pair of this array and its shadow, also if nobody has asked for that yet."""
+        """A pair of this array and its shadow, also if that has not been asked for yet."""
         return self._view(lambda array: array)
 
     def __deepcopy__(self, memo: Any) -> Any:
@@ -371,8 +371,8 @@ class Duplicated(_Operators, _Annotated):
 
 
 def shadows_of_array(pair: Duplicated | BatchDuplicated) -> tuple[Any, ...]:
-    """The shadows of all of the array that the caller has paired with them, where `pair` is a view of that pair; for who lets nobody see
-    them."""
+    """The shadows of all of the array that the caller has paired with them, where `pair` is a view of that pair; for code that does not let
+    the caller see them."""
     array = pair if pair._of is None else pair._of
     return (array.own_shadow,) if isinstance(array, Duplicated) else array.shadows
 

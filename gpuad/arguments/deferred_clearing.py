@@ -1,8 +1,8 @@
-"""Shadows that nobody has seen.
+"""Deferred clearing: zeros of shadows that the caller has not looked at yet are written only when they are needed.
 
-Where `Duplicated(x)` is given no shadow one is made, and the caller knows it once `.shadow` has been read. Until then it is nobody's
-business what memory holds where a reversal has to leave zeros. Such elements are *owed*: they are cleared when somebody looks, or before a
-reversal that counts on them. One that begins with them as zero, whatever memory holds, as the next of the same program does, forgives them.
+Where `Duplicated(x)` is given no shadow one is made, and the caller knows it once `.shadow` has been read. Until then its elements that a
+reversal has to leave zero may hold anything. Such elements are *owed*: they are cleared when the caller reads `.shadow`, or before a
+reversal that reads them. A reversal that takes them as zero without reading them, as the next one of the same program does, forgives them.
 """
 
 from __future__ import annotations
@@ -89,5 +89,5 @@ def loudly() -> None:
 
 
 def quietly() -> AbstractContextManager[None]:
-    """Within it gpuad itself reads `.shadow`, and lets nobody see it who reads or writes elements before the next reversal."""
+    """Within it gpuad itself reads `.shadow`, and does not let the caller see its elements before the next reversal."""
     return scoped(_quiet, True)

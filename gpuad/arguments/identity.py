@@ -1,4 +1,4 @@
-"""What an argument is known by where a call comes again: a number by its value, an array by where it lies and how.
+"""The identity of an argument in caches: a number's value; an array's address, type and layout.
 
 Nothing here looks at what an array holds.
 """

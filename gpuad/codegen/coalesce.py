@@ -1,5 +1,5 @@
-"""Which Vars share one C variable: a loop's carried value with its start, its next value and its result, a merge with the values that meet
-there.
+"""Copy coalescing: which Vars share one C variable, as a loop's carried value and its start, next value and result, or a merge and its
+inputs.
 
 Two Vars may share if neither is defined while the other is still needed. Liveness is computed backwards over the structured body, loops to
 their fixed point, and gives at each definition the Vars that it must not disturb. Only Vars of one name and type are joined, so that the

@@ -1,5 +1,5 @@
-"""Decides which loads and copies are printed at their use, and drops what nothing uses: `float t = u[i]; v[i] = 2 * t` becomes `v[i] = 2 *
-u[i]`.
+"""Expression folding for printing: loads and single-use values are printed at their use, unused ones dropped: `float t = u[i]; v[i] = 2 *
+t` becomes `v[i] = 2 * u[i]`.
 
 A load moves to its one use if that changes neither the value nor how often it is read: nothing between the two may write memory that can be
 the same, and it never moves into a loop. Two pointer parameters can be the same memory (a caller may pass one array twice), so any write to
@@ -202,7 +202,7 @@ def _with_next(carried: tuple[ir.Carried, ...], tail: list[ir.Expr]) -> tuple[ir
 
 
 def _pruned(stmt: ir.Stmt, after: Counter[ir.Var]) -> ir.Stmt | None:
-    """The statement without what nobody uses; None if nothing is left."""
+    """The statement without unused results; None if nothing is left."""
     match stmt:
         case ir.If(merges=merges):
             stmt = replace(stmt, merges=tuple(m for m in merges if after[m.var]))

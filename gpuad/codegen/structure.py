@@ -1,4 +1,4 @@
-"""Reads and rebuilds core IR for printing: memory reads as expressions, what a statement evaluates, defines and writes.
+"""The folded IR that is printed: memory reads as expressions, and its traversals, rewriters, uses and definitions.
 
 `Read` is the one expression that exists only here: a load printed at the place of its use.
 """

@@ -1,4 +1,4 @@
-"""A kernel that finds out whether threads which write to one element of global memory take turns.
+"""Barrier-order inspector: a kernel that finds out whether barriers order all threads that touch one element of global memory.
 
 Threads of a block may write an element one after the other, or read what another one has written, if a barrier of the block lies between:
 so an array is factored, sorted or transformed in place. The reverse pass mirrors the barriers and does right by them. Nothing orders two

@@ -1,9 +1,10 @@
-"""A kernel that notes which threads of a block touch which elements of shadows in shared memory, between one barrier and the next.
+"""Barrier-phase inspector: a kernel that notes which threads of a block touch which elements of shared shadows, per interval between
+barriers.
 
-Threads of a block may add to one element plainly if a barrier lies between them. Which thread comes to which element between which
-barriers hangs, as a rule, on the block's extents and the launch's whole numbers alone, and is the same in all blocks: then one block can be
-asked, before the launch and once for these numbers. What is left of the reverse kernel is what computes indices, trip counts and guards;
-nobody waits for anybody in it, but each thread counts the barriers that it comes by.
+Threads of a block may add to one element plainly if a barrier lies between them. Which thread comes to which element between which barriers
+hangs, as a rule, on the block's extents and the launch's whole numbers alone, and is the same in all blocks: then one block can be asked,
+before the launch and once for these numbers. What is left of the reverse kernel is what computes indices, trip counts and guards; it has no
+barriers, but each thread counts those that it passes.
 
 What is found may be more than what happens, never less. Both sides are gone through of a branch that data, or the number of the block,
 decide, and so is the body of a loop of which they decide how often it runs, if its indices do not hang on that; barriers in there are not

@@ -1,4 +1,4 @@
-"""A kernel that finds out which threads of a launch touch which elements of a shadow, by doing it.
+"""Injectivity inspector: a kernel that notes which threads of a launch touch which elements of a shadow.
 
 Where an index is not affine in the thread, no proof tells whether two threads meet: a neighbour beyond a periodic edge, a transposed tile
 that is swizzled, an order of bits reversed. But where such indices, and the guards around them, hang on the launch's whole numbers alone,

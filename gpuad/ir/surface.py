@@ -212,7 +212,7 @@ class HelperCall(Expr):
 @dataclass(frozen=True)
 class AtomicCall(Expr):
     """`atomicAdd(pointer, value)` and kin; `op` is 'add', 'sub', 'min', 'max', 'exch', 'cas', 'and', 'or', 'xor', 'inc', 'dec', or one of
-    `ir.atomics.EXTREMA` on floats. The value is the old content; unless it is `valued`, nobody may ask for it."""
+    `ir.atomics.EXTREMA` on floats. The value is the old content; unless it is `valued`, it may not be used."""
 
     op: str
     pointer: Expr

@@ -1,9 +1,9 @@
-"""Lifts barriers out of the choices that early returns make, so that every thread reaches every barrier.
+"""Barrier hoisting: moves barriers out of the branches that early returns make, so that every thread reaches every barrier.
 
-CUDA lets a thread return before a barrier: it is no longer waited for. In the core IR nobody leaves early; `if (i >= n) return;` makes what
-follows it one side of an If, barriers included. Here that side is cut at its barriers: the pieces between run under the condition, the
-barriers outside of it, loops that contain barriers are run by all threads with their pieces under the condition. So the adjoint's
-barriers are reached by all threads too. What a piece defines for a later one is merged with zeros for the threads that have returned.
+CUDA lets a thread return before a barrier: it is no longer waited for. In the core IR no thread leaves early; `if (i >= n) return;` makes
+what follows it one side of an If, barriers included. Here that side is cut at its barriers: the pieces between run under the condition, the
+barriers outside of it, loops that contain barriers are run by all threads with their pieces under the condition. So the adjoint's barriers
+are reached by all threads too. What a piece defines for a later one is merged with zeros for the threads that have returned.
 
 Any other control flow around a barrier has to be the same for all threads of the block: else the kernel is refused at the barrier.
 

@@ -209,7 +209,7 @@ def _pointer_binary(s: Lowering, e: surface.Binary) -> Expr:
 
 
 def _is_there(s: Lowering, e: surface.Binary) -> bool | None:
-    """Whether a pointer that is compared with null points to something; None where nobody knows, or it is not compared with null."""
+    """Whether a pointer that is compared with null points to something; None where that is not known, or it is not compared with null."""
     pointer = compared(e)
     origin = s.origin(pointer) if pointer is not None else None
     return origin.name not in s.frames[0].function.absent if isinstance(origin, surface.Declaration) else origin

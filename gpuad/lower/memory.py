@@ -63,7 +63,7 @@ def _read_parts(s: Lowering, at: Place, kind: Type, span: Span, name: str | None
 
 
 def _read_part(s: Lowering, at: Place, kind: Type, span: Span, name: str) -> Value:
-    """A part of a record that is read whole: as long as nobody computes with it, it may be undefined."""
+    """A part of a record that is read whole: as long as nothing is computed with it, it may be undefined."""
     if isinstance(at, Cell) and not is_composite(kind) and isinstance(s.env.get(at), Undefined):
         return UNDEFINED
     return read(s, at, kind, span, name)

@@ -1,4 +1,4 @@
-"""Arrays of a thread in which every index is a number (`R[0]`, `camera.at[2]`, `f[8]`) become a variable for each element.
+"""Scalar replacement of aggregates (SROA) on primals: local arrays with constant indices only (`R[0]`, `camera.at[2]`) become variables.
 
 So they are values like any other: nothing of them has to be kept for the reverse pass that could be named, and its text has no array.
 

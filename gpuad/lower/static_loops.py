@@ -1,4 +1,4 @@
-"""Loops that say in the text how often they run: `for (int d = 16; d > 0; d /= 2)`.
+"""Counts While loops whose condition is known at compile time, `for (int d = 16; d > 0; d /= 2)`, and makes a For of each.
 
 The While becomes a For, whose stacks have a depth that is known and whose iterations all threads count alike. A number that it goes by is
 written as what it is in iteration t (`16 >> t`) where it is that in each of them, and carried otherwise.

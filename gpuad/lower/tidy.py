@@ -88,7 +88,7 @@ def _plain(start: ir.Expr) -> ir.Expr:
 
 
 def _without_result(stmt: ir.Atomic) -> ir.Stmt:
-    """An atomic operation of which nobody uses the old content."""
+    """An atomic operation whose result is unused."""
     if stmt.op not in ("add", "sub"):
         return replace(stmt, var=None)
     added = stmt.operands[0] if stmt.op == "add" else folding.unary("-", stmt.operands[0])

@@ -1,7 +1,7 @@
 """Index arrays and masks: recorded takes, puts and scattered additions.
 
 A key of any kind is first made into the offsets of the elements that it names, relative to the view's first element. These offsets are a
-new array that nobody else knows, so no version of the caller's index arrays has to be kept.
+new array without other references, so no version of the caller's index arrays has to be kept.
 """
 
 from __future__ import annotations

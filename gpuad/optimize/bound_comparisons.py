@@ -1,4 +1,4 @@
-"""Writes what a thread's index is compared with as one would: `x >= 2` for `x - 1 > 0`, `x < 1` for `x + (n - 1) < n`.
+"""Normalises comparisons of a thread's index with bounds: `x >= 2` for `x - 1 > 0`, `x < 1` for `x + (n - 1) < n`.
 
 A comparison of ints is rearranged as one of whole numbers, which it is where no value on the way is near the ends of an int. So what is
 rearranged is noted, for a launch to look at the numbers (`Tidied.forms`).

@@ -1,4 +1,4 @@
-"""Makes a kernel that was put together from copies of one piece shorter: what copies have in common is computed once.
+"""Common subexpression elimination over a kernel that was put together from several copies of one slice.
 
 Assumes and guarantees: valid IR with unique definitions.
 """

@@ -1,4 +1,4 @@
-"""Puts side by side what is done under one condition, and loops over the same numbers into one.
+"""Merges adjacent branches with one condition (jump threading) and loops over one range (loop fusion).
 
 In the gather of an all-pairs loop a thread goes through all others twice: for what it sends to itself, and for what they send to it. In one
 loop the two share distances and what is made of them (`share`).

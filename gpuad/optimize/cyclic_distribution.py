@@ -1,10 +1,11 @@
-"""Loops that deal their iterations out to the threads of a launch, as if each iteration had a thread of its own.
+"""Undoes the cyclic distribution of a loop's iterations over threads (grid-stride loops): for proofs, each iteration is a thread of its
+own.
 
 `for (i = x; i < n; i += threads_x)`, x being the thread's index, reaches each i below n once, in one thread or another. Where a thread is
-known by such loops alone and writes to memory nowhere else, the launch comes to one of as many threads as there are iterations, whose
-index is i. What stands beside such a loop is done once a thread, however many iterations there are, so it keeps the launch as it is
-(RULES 26). That is for those that look at where things are touched: it says nothing of the order in which a thread comes to its iterations,
-so who relies on one thread not reading what another has written has to show that no two iterations meet.
+known by such loops alone and writes to memory nowhere else, the launch comes to one of as many threads as there are iterations, whose index
+is i. What stands beside such a loop is done once a thread, however many iterations there are, so it keeps the launch as it is (RULES 26).
+That is for those that look at where things are touched: it says nothing of the order in which a thread comes to its iterations, so who
+relies on one thread not reading what another has written has to show that no two iterations meet.
 """
 
 from __future__ import annotations

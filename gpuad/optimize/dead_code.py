@@ -1,4 +1,4 @@
-"""Dead code: keeps what the kernel's memory shows to the outside, and what that depends on.
+"""Dead code elimination: keeps the writes that are visible after the launch, and what they depend on.
 
 Roots are writes to parameters. Barriers stay as long as they separate something (`barriers`). A write to private memory (local and shared
 arrays, working copies) counts only if the memory is read by something that is kept; a field of a stack only if something kept pops it. Vars
@@ -19,7 +19,7 @@ from .barriers import barrier_in, remove_redundant_barriers
 
 
 def eliminate_dead_code(body: ir.Block, private: Iterable[ir.Buffer] = ()) -> ir.Block:
-    """The body without what nothing outside can see; `private` are parameters that nobody looks at after the launch."""
+    """The body without what nothing outside can see; `private` are parameters that are dead after the launch."""
     marks = _Marks(frozenset(private))
     marks.collect(body, ())
     marks.run()

@@ -1,11 +1,11 @@
-"""Takes small local arrays apart into variables, for which loops of known length over them are written out.
+"""Scalar replacement of local arrays (SROA) with full unrolling of the loops of constant length over them.
 
-`const int ex[9] = {0, 1, ...}` and a loop over its nine elements is how a lattice's directions are written; weights of a stencil, a
-few sums at once, the entries of a small matrix, and small stacks of an adjoint are arrays as well. With an array of its own, no thread can
+`const int ex[9] = {0, 1, ...}` and a loop over its nine elements is how a lattice's directions are written; weights of a stencil, a few
+sums at once, the entries of a small matrix, and small stacks of an adjoint are arrays as well. With an array of its own, no thread can
 share a vector with another: a compiler does not take such an array apart when it looks at the loop over threads. Here every access to such
-an array is at an index that is known once the loops are written out, so that each element is a variable, or the constant that it is.
-An array that is accessed anywhere else stays, and its loops with it. So does one that is stored to where that is not certain to be done,
-in a loop of any length or in a branch, as the state is that an integrator steps; unless its elements may be variables that are assigned to.
+an array is at an index that is known once the loops are written out, so that each element is a variable, or the constant that it is. An
+array that is accessed anywhere else stays, and its loops with it. So does one that is stored to where that is not certain to be done, in a
+loop of any length or in a branch, as the state is that an integrator steps; unless its elements may be variables that are assigned to.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class _Unroll:
     def element(self, stmt: Load | Store | Accumulate | Take, at: tuple[Buffer, int], scope: _Scope, out: list[Stmt]) -> None:
         old = scope.elements.get(at)
         if not isinstance(stmt, Store) and old is None:
-            self.unsettled.add(stmt.buffer)  # nobody has stored there, as far as is certain
+            self.unsettled.add(stmt.buffer)  # no store there is certain
             return
         if isinstance(stmt, Load | Take):
             assert old is not None

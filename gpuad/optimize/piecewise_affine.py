@@ -1,12 +1,12 @@
-"""Takes the index of an accumulation apart where it bends: at clamps, at a remainder, at a choice.
+"""Decomposes the index of an accumulation into affine pieces: at clamps, remainders and choices.
 
 `u[(i + 1) % n]` is `u[i + 1]` as long as `i + 1 < n`, and `u[i + 1 - n]` for the last thread; `u[max(i - 1, 0)]` is `u[i - 1]` or, for
 thread 0, `u[i]`. Each *piece* is an index under conditions, and exact under these: conditions and indices are made of the user's own
 expressions, so that a proof about them is one about what the kernel does. A piece that ought not to be needed (`i + 1 >= 2 * n`) is a
 *surplus*: a launch has to prove that no thread gets there.
 
-Where a piece does not depend on the thread, its conditions may leave few threads; each of these is *pinned*: `0` under `i == 0` is `i`.
-To propose shifts, a bend is a *lap* along its axis, whatever it amounts to in elements: else a row's end would be taken for the next row's
+Where a piece does not depend on the thread, its conditions may leave few threads; each of these is *pinned*: `0` under `i == 0` is `i`. To
+propose shifts, a bend is a *lap* along its axis, whatever it amounts to in elements: else a row's end would be taken for the next row's
 beginning.
 """
 

@@ -1,8 +1,8 @@
-"""Makes a kernel shorter without changing what it computes.
+"""Copy propagation, store-to-load forwarding, and removal of invariant carried values and single-use temporaries.
 
-On primals, `forward_stores` hands a value that was just stored to the load that reads it back. On adjoints, `simplify` removes
-loop-carried values that never change, copies, and temporaries of the reverse pass that are used once. Float arithmetic is never
-reordered. Names that the user gave are kept: only variables with a uid from `first_own` on, which a pass of ours made, are inlined.
+On primals, `forward_stores` hands a value that was just stored to the load that reads it back. On adjoints, `simplify` removes loop-carried
+values that never change, copies, and temporaries of the reverse pass that are used once. Float arithmetic is never reordered. Names that
+the user gave are kept: only variables with a uid from `first_own` on, which a pass of ours made, are inlined.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Adds to a sum where a contribution is known, and not to one of its own on the way: what a loop carries from 0 to be added once at its end
-is added in the loop, and what a block adds to a sum in several places is added at once.
+"""Accumulates into a sum directly where a contribution is computed: a loop's own partial sum and repeated additions of a block are removed.
 
 In which order contributions are added is not promised. Assumes unique definitions, and sums that are only added to before they are put to
 use outside of the statements that are looked at. Guarantees valid IR.

@@ -1,4 +1,4 @@
-"""Arrays of a thread that hold the same numbers wherever and whenever they are read: `const float c[5] = {-2.8f, 1.6f, ...}`.
+"""Constant tables: local arrays that hold the same numbers at every read, `const float c[5] = {-2.8f, 1.6f, ...}`.
 
 Parts of a kernel that other threads run, or that run in another order, need them as they are; so they are taken out of its body, to be made
 at the beginning of whatever reads them.

@@ -1,4 +1,4 @@
-"""Thread indices as one variable an axis: `blockIdx.x * blockDim.x + threadIdx.x` becomes x, through whatever conversions and variables.
+"""Canonicalises thread indices: `blockIdx.x * blockDim.x + threadIdx.x` becomes one variable an axis, through conversions and variables.
 
 A kernel that knows its thread by `blockIdx.z` alone is taken to have blocks of one thread along z, one that knows it by `threadIdx.y` alone
 one block along y; one that has a block for each row, `blockIdx.x * n + threadIdx.x`, to be a launch in which the blocks stand along another

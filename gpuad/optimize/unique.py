@@ -1,7 +1,7 @@
-"""Gives every definition its own variable, and every array its own buffer.
+"""Renames definitions apart: every definition gets its own Var, and every array its own Buffer.
 
-The reverse pass repeats pieces of the primal in scopes of their own, with the primal's variables. Giving each repetition fresh uids
-(names stay) lets dead-code removal see that one copy is needed where another is not.
+The reverse pass repeats pieces of the primal in scopes of their own, with the primal's variables. Giving each repetition fresh uids (names
+stay) lets dead-code removal see that one copy is needed where another is not.
 
 Assumes and guarantees: valid IR.
 """

@@ -1,4 +1,4 @@
-"""The derivatives of a kernel as objects: what was derived once for all launches, and the kernels that follow from it for some of them.
+"""Adjoints and tangents as objects: what was derived once for all launches, and the kernels that follow from it for some of them.
 
 An `Adjoint` holds the reverse pass before it is decided how each contribution reaches its shadow; which kernels make a reverse pass of one
 launch is decided in `schedule`, which asks it for them: the reverse kernel by `Variant`, gathers, block sums, inspectors. Each is made

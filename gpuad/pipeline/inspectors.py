@@ -1,5 +1,6 @@
-"""Which elements of a shadow the threads of a launch touch, where no proof tells but the launch's numbers alone decide (see
-`inspect.injectivity`), and those of a block, of a shadow in shared memory, between its barriers (see `inspect.barrier_phase`)."""
+"""Runs inspectors where no proof decides but the launch's numbers do: injectivity of a shadow's accesses, and barrier phases in shared
+memory.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def _at_work(call: Call) -> int:
 
 
 def is_injective(adjoint: Adjoint, call: Call, shadow: Buffer, *, anew: bool = True) -> Counted | None:
-    """What the launch touches of a shadow if no two of its threads touch one element; None if they do, or if nobody can tell. `anew`: the
+    """What the launch touches of a shadow if no two of its threads touch one element; None if they do, or if that is not known. `anew`: the
     launch is asked if it was not yet."""
     memory = _memory(adjoint, call, shadow)
     asked = adjoint.injectivity(shadow) if memory is not None and call.threads < MOST else None
@@ -142,7 +143,7 @@ def _apart_in_time(asked: BarrierPhaseInspector, call: Call, numbers: Collection
     scalars = [np.dtype(str(v.type)).type(n) for v, n in zip(asked.scalars, numbers, strict=True)]
     try:
         _interpreter().launch(asked.kernel, (1, 1, 1), call.block, [*scalars, *(Memory(a) for a in (notes, counts, barriers))])
-    except GpuadError:  # a loop without an end, or what is done where nobody goes
+    except GpuadError:  # a loop without an end, or code that no thread reaches
         return frozenset()
     if counts.min() < 0 or counts.max() > NOTES or barriers.min() != barriers.max():
         return frozenset()

@@ -1,4 +1,4 @@
-"""What can be told of a launch from its numbers before it runs, and refused; nothing has been written then."""
+"""Checks of a launch on its numbers alone, before anything is written: device, bounds, premises of the adjoint."""
 
 from __future__ import annotations
 

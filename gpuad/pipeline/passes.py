@@ -1,4 +1,4 @@
-"""The way of a kernel, on one page: the passes from the surface tree to its primal, adjoint and tangent kernels, in order.
+"""The pass pipeline on one page: from the surface tree to the primal, adjoint and tangent kernels, in order.
 
     surface --PRIMAL--> primal --CANONICAL--> the form that is differentiated --ADJOINT--> adjoint (`reverse_of`)
                                                                               --TANGENT--> tangent (`tangent_of`)

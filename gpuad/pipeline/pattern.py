@@ -1,4 +1,4 @@
-"""What a derivative depends on besides the source of its kernel, and what the parameters of generated kernels stand for."""
+"""Activity patterns and parameters: what a derivative depends on besides its kernel's source, and what generated parameters stand for."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _NONE: frozenset[Buffer] = frozenset()
 
 @dataclass(frozen=True)
 class Variant:
-    """What is known of a launch. Shadows that are accumulated `plain`ly; that are zero, so `assigned` to; whose taken elements nobody
+    """What is known of a launch. Shadows that are accumulated `plain`ly; that are zero, so `assigned` to; whose taken elements no one
     will look at (`left`); that share the memory of another (`lent`). `in_blocks`: whether the threads of a block, where they all add to one
     element, had better form its sum first."""
 

@@ -1,4 +1,4 @@
-"""Checks by running it what was proved of a launch, under GPUAD_CHECK=1.
+"""Runtime checks of proofs under GPUAD_CHECK=1: the reference executor runs what was proved, and plain atomics, and compares.
 
 That no two threads touch one element of a shadow, and that a gather collects every contribution once, is decided on a launch's numbers,
 whatever executor it is for. Here the reference executor, which sees every element that two threads touch, runs the reverse pass as it was

@@ -1,4 +1,4 @@
-"""The kernels of a reverse pass for the numbers of a launch, and how they are run."""
+"""The schedule: the kernels (stages) of a reverse pass for the numbers of a launch, and how they are run."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _uncertified(
 
 
 def _may_keep(adjoint: Adjoint, call: Call, gathered: Gather) -> bool:
-    """Whether what threads keep is of the size of what they add to, and is made of what nobody has written to yet."""
+    """Whether what threads keep is of the size of what they add to, and is made of what has not been written to yet."""
     partials = adjoint.partials(gathered)
     if partials is None:
         return False

@@ -1,4 +1,4 @@
-"""Whether two threads of a launch write to one element, which is found out from its numbers or by a kernel that looks; else it is refused.
+"""Store checks: whether two threads of a launch write to one element, by proof or by an inspector; such a launch is refused.
 
 What a store leaves has to be one thread's: either no other comes to the element (`inspect.store_conflicts`), or threads of one block take
 turns in it, with barriers between (`inspect.barrier_order`). Nothing has been written when a launch is refused.

@@ -1,4 +1,4 @@
-"""What a tape does to memory, as actions that can be repeated: a launch with fixed arguments, a copy, a clearing, the function of a rule.
+"""The actions of a tape on memory, which can be repeated: launches with fixed arguments, copies, clearings, functions of rules.
 
 Each is a callable without arguments, bound to the memory that it works on. A trace that is replayed does the same actions again, without
 the analysis that led to them, and so does a graph. Large arrays of a CPU are cleared on all cores by compiled code: NumPy's `fill` has one.

@@ -1,4 +1,4 @@
-"""Arrays of NumPy that are read-only while a recording depends on what they hold.
+"""Locks on NumPy arrays: arrays that a recording depends on are read-only until it is done.
 
 A write behind a tape's back then fails at the line where it stands, by NumPy's own ValueError, and costs nothing to look for. NumPy keeps
 the flag by array object, and a new view has that of the array it is made of: so an array is locked with all the arrays behind it, up to the

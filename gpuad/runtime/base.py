@@ -100,7 +100,7 @@ class InOrder:
         """Nothing: what was called before is done."""
 
     def marked(self, mark: Any = None) -> Any:
-        """None: nobody has to wait."""
+        """None: there is nothing to wait for."""
         return None
 
 

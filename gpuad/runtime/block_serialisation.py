@@ -1,4 +1,5 @@
-"""Turns a kernel whose threads wait for one another into one whose threads are whole blocks, for processors that have no barriers.
+"""Block serialisation for processors without barriers: a kernel with barriers becomes one whose threads are whole blocks, split at the
+barriers into loops over threads.
 
 The body is cut at barriers and shuffles. Each piece becomes a loop over the threads of the block; control flow around a barrier stays
 outside of these loops, and which threads take part in it is kept as an array of bools. A variable that one piece defines and another uses

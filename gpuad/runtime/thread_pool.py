@@ -1,4 +1,4 @@
-"""The threads that all compiled kernels of a process share, and what makes batches of their launches: one library of compiled code."""
+"""The thread pool that all compiled kernels of a process share, and the batches of launches that it runs."""
 
 from __future__ import annotations
 

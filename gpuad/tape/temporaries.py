@@ -144,7 +144,7 @@ class Temporary(Duplicated):
 
     @property
     def own_shadow(self) -> Any:
-        """The shadow, for who lets nobody see it."""
+        """The shadow, for code that does not let the caller see it."""
         return self.inner.own_shadow if self._made_by is not None else super().own_shadow
 
     @property

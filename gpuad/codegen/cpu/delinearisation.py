@@ -1,4 +1,5 @@
-"""Finds the rows in which a kernel divides a line of threads, so that the CPU runs one loop over rows and one over columns.
+"""Delinearisation: finds the rows into which a kernel divides a line of threads, so that the CPU runs one loop over rows and one over
+columns.
 
 `row = i / width; column = i % width` with the global index i costs every thread two divisions, and a compiler does not see that neighbours
 read neighbours. Within a row the quotient is one number and the remainder counts up. So the quotient becomes a scalar that the loop over

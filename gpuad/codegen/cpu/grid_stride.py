@@ -1,4 +1,4 @@
-"""Runs a grid-stride loop on the CPU as what it is, a loop over elements.
+"""Grid-stride loops on the CPU: flattens a loop of stride gridDim * blockDim into one loop over elements.
 
 `for (int i = x; i < n; i += gridDim.x * blockDim.x) body` with the global index x visits every i from 0 to n - 1 in exactly one thread.
 Thread after thread would walk through memory in strides of the whole grid; so the kernel becomes one whose threads are the elements, and
@@ -6,7 +6,7 @@ the loop over x runs from 0 to n.
 
 Two iterations of different threads are independent, since the launch has no data races. Of two iterations of one thread that has to be
 shown: a buffer that the body writes is accessed at one element an iteration (`u[i + c]`, or `u[3 * i]` to `u[3 * i + 2]`), or only by
-atomic additions whose results nobody uses. The loop carries nothing but sums that end in sums over threads. Arrays must not overlap.
+atomic additions whose results are unused. The loop carries nothing but sums that end in sums over threads. Arrays must not overlap.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def flatten(kernel: ir.Kernel) -> Flat:
 
 
 def _split(body: ir.Block) -> tuple[list[ir.Let | ir.Load], ir.For, ir.Block] | None:
-    """Definitions, among them reads of what nobody writes, one loop, and sums over threads, if there is nothing else."""
+    """Definitions, among them reads of what is not written, one loop, and sums over threads, if there is nothing else."""
     changed = {buffer for s in walk_stmts(body) if (buffer := written(s)) is not None}
     found: list[ir.Let | ir.Load] = []
     for stmt in body:

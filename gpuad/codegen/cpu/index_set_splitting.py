@@ -1,4 +1,4 @@
-"""The inside of a kernel that looks at neighbours: there nothing wraps and nothing is clamped.
+"""Index-set splitting: the interior of a kernel that looks at neighbours, where no index wraps and none is clamped.
 
 `(x + 1 + nx) % nx`, `x == 0 ? nx - 1 : x - 1`, `min(x + 1, nx - 1)`: for all but a few threads of a row these are `x + 1` and `x - 1`, and
 neighbouring threads touch neighbouring elements. The loop over a row is split at where that begins and ends, as it is at guards (see

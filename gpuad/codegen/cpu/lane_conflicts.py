@@ -1,9 +1,9 @@
-"""Statements by which threads meet at an element of memory: atomic additions, and atomic takes.
+"""Lane conflicts: statements by which several lanes may touch one element of memory, atomic additions and atomic takes.
 
 Lanes of one strip may meet there too, so such a statement is no part of what they do at once, but in two cases. Where the lanes' elements
 lie side by side, each has its own; then no other such statement on the same memory is done in the same loop over the lanes. Where the
-element is the same for all, the strip forms the sum and adds it once (`Total`), if all that the kernel ever does with that memory is to
-add to it. In all other cases the statement is a short loop of its own, over one lane after the other.
+element is the same for all, the strip forms the sum and adds it once (`Total`), if all that the kernel ever does with that memory is to add
+to it. In all other cases the statement is a short loop of its own, over one lane after the other.
 """
 
 from __future__ import annotations

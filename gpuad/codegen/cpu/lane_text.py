@@ -1,5 +1,4 @@
-"""Prints a kernel's work for a strip of threads (see `lanes`): the loops that all of them run in step, and in these the loops over the
-lanes."""
+"""Prints the loops over lanes that `lanes` has made of a kernel, as C++ that compilers vectorise."""
 
 from __future__ import annotations
 

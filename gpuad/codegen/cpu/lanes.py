@@ -1,5 +1,4 @@
-"""Turns a thread's work inside out for strips of threads: loops that all threads run in step stand outside, and inside of them are loops
-over the threads of the strip, the lanes, which compilers vectorise.
+"""Lane loops: interchanges a thread's loops with the loop over the threads of a strip, so that the innermost loops run over lanes.
 
     for (j = 0; j < n; ++j)                              for each strip of threads i:
         sum += f(x[i], y[j]);     for each thread i          for (j = 0; j < n; ++j)

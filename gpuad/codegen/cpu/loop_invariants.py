@@ -1,4 +1,4 @@
-"""Takes quotients and remainders that are the same for all threads of a row out of the CPU's loop over them.
+"""Loop-invariant code motion: quotients and remainders that are uniform over a row leave the CPU's loop over it.
 
 `(y + 1) % ny` where y is the index of the row: a compiler leaves it in the loop, since a division must not run where the kernel does not
 divide, and with it the loop is no vector loop. As the kernel defines them they are total, so each is computed once, before the row's loop.

@@ -1,4 +1,5 @@
-"""Which whole numbers are made of truth values, `k = x > 0` and `k = x > 0 ? 1 : 0`, and what is computed from them.
+"""A workaround for g++ 12: finds integers that are made of truth values, `k = x > 0` and `k = x > 0 ? 1 : 0`, and what is computed from
+them.
 
 g++ 12 miscompiles vector loops in which such a number is the part of a subscript that differs from thread to thread, as in `table[2 * row +
 (x > 0)]`: it takes the mask for the number. So the CPU's text hides such subscripts from the compiler's view of vectors.

@@ -1,4 +1,5 @@
-"""Keeps in variables what a thread changes in several elements of an array by turns, where the numbers of a row show that they are apart.
+"""Register promotion under an alias test: elements of an array that a thread updates in turn are held in variables where a row's numbers
+show that they are distinct.
 
     df[8 * cells + i] = a; df[7 * cells + i] = b; ...; df[7 * cells + i] += c; df[8 * cells + i] += d;
 

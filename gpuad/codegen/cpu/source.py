@@ -1,4 +1,4 @@
-"""Prints kernels as C++ for the CPU: the body as in the CUDA text, and an entry that runs it for every thread of the launch.
+"""The CPU back end: prints kernels as C++, the body as in the CUDA text, and an entry that runs it for every thread of the launch.
 
 The loop over x is innermost and runs over the global index where the kernel knows no other, so that compilers vectorise it; the rows around
 it are shared out to the workers in contiguous parts. Threads of a launch that touch plain memory only are independent of one another by

@@ -1,4 +1,5 @@
-"""Finds the loads of a loop run in step by which each thread walks through memory of its own, `a[row * n + k]` for the loop over k.
+"""Strip tiles: blocks the loads of a loop by which each lane walks its own row, `a[row * n + k]` for the loop over k, so that lanes read
+contiguous memory.
 
 Neighbours then read far from one another at every step. So a tile is loaded first, each thread's part of a few iterations after the other,
 and lies in an array where the lanes are neighbours. Only what every iteration reads for certain is loaded, from memory that the kernel does

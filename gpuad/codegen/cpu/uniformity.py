@@ -1,5 +1,4 @@
-"""Which variables of a thread are the same in all threads of a strip, neighbours along x, and which loops these threads therefore run in
-step.
+"""Uniformity over lanes: which variables are the same in all threads of a strip, and which loops these threads therefore run in step.
 
 A value is the same if it is made of scalar parameters, of launch indices along other axes, of loads through such values from memory that
 the kernel does not write, and of variables that are the same. A loop is run in step if its bounds are the same in all threads: then it can

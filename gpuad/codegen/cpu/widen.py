@@ -1,10 +1,10 @@
-"""Which 32-bit index variables the CPU's text declares as 64-bit ones, so that compilers vectorise the loop over threads.
+"""Widening: which 32-bit index variables the CPU's text declares as 64-bit ones, so that compilers vectorise the loop over threads.
 
 A C++ compiler that must let an int wrap cannot prove that `u[y * w + x]` walks through memory in unit steps. In 64 bits nothing wraps, and
 the value is the same: `+ - *` commute with reduction modulo 2^32, and an address whose 32-bit computation overflows is outside every array.
 Sums and products of unsigned numbers may wrap into one: a launch in which they can takes the text in 32 bits (`Wrapping`). So wide
-variables are used as they are in subscripts, and through a conversion back to their own type everywhere else. *Exact* ones (a launch
-index, a loop's index, with a small constant added) cannot overflow at all and are also compared as they are.
+variables are used as they are in subscripts, and through a conversion back to their own type everywhere else. *Exact* ones (a launch index,
+a loop's index, with a small constant added) cannot overflow at all and are also compared as they are.
 """
 
 from __future__ import annotations

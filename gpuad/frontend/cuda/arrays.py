@@ -141,7 +141,7 @@ def is_braced(start: Cursor) -> bool:
 
 
 def is_elided(call: Cursor) -> bool:
-    """True for the copy of a temporary value, which nobody makes: before C++17 it is there in name (`float2 v = make_float2(x, y);`)."""
+    """True for the copy of a temporary value, which is elided: before C++17 it is there in name (`float2 v = make_float2(x, y);`)."""
     original = children(call)
     return not call.spelling and len(original) == 1 and _plain(original[0]) == _plain(call)
 

@@ -15,6 +15,7 @@ from .builtins import SINCOS, constant_value
 from .clang_c import binary_operator, children, initializer
 from .clang_c import evaluate as evaluate_constant
 from .context import Context
+from .device_output import lower_output
 from .effects import has_effects, is_lvalue, reads_float, walk
 from .fence import TEMPORARY_ARRAY
 from .headers import has_initialiser, is_constexpr
@@ -22,7 +23,6 @@ from .lambdas import lambda_of
 from .lower_calls import builtin_name
 from .lower_memory import dereferenced
 from .shared import declare_shared, is_shared
-from .telling import lower_output
 from .types import is_const, is_reference, is_rvalue_reference, lower_variable
 
 _IGNORED_DECLARATIONS = {

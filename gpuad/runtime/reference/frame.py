@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 
 class Mask:
-    """The active threads: `bits`, or None for all. Never nobody: what nobody runs is skipped."""
+    """The active threads: `bits`, or None for all. At least one: what no thread runs is skipped."""
 
     def __init__(self, bits: Array | None = None) -> None:
         self.bits = bits
@@ -45,7 +45,7 @@ class Mask:
         return np.broadcast_to(value, (self.count(width),))
 
     def narrow(self, condition: Array) -> Mask | None:
-        """Those of the active threads for which the condition holds; None if nobody."""
+        """Those of the active threads for which the condition holds; None if there is none."""
         if len(condition) == 1:
             return self if condition[0] else None
         bits = condition if self.bits is None else condition & self.bits

@@ -1,6 +1,6 @@
 """Who touched what since when: reader, writer and atomic sets of every element of a memory, and the conflicts among them.
 
-For each element and each kind of access the tracker keeps one code: nobody, one thread (its number in the grid), several threads of one
+For each element and each kind of access the tracker keeps one code: no thread, one thread (its number in the grid), several threads of one
 warp or block, or threads of several blocks. Two accesses of different threads conflict unless both are reads, both are atomic, or both
 store the same bits; and unless a barrier of their block or of their warp lies between them. Threads of different blocks are never ordered
 by a barrier. Codes join upward, so that text order within an interval is no order.
@@ -22,7 +22,7 @@ from ...ir.nodes import Buffer, Stmt
 
 Array = NDArray[Any]
 
-NOBODY, BLOCKS = -1, -2  # codes >= 0 are threads; -(2 w + 3) are several threads of warp w, -(2 b + 4) of block b
+UNTOUCHED, BLOCKS = -1, -2  # codes >= 0 are threads; -(2 w + 3) are several threads of warp w, -(2 b + 4) of block b
 WARP = 32
 
 
@@ -142,7 +142,7 @@ class Tracker:
         if hostile not in self.codes:
             return
         codes = self.codes[hostile][batch.cells]
-        wrong = (codes != NOBODY) & (codes != batch.threads)
+        wrong = (codes != UNTOUCHED) & (codes != batch.threads)
         if relevant is not None:
             wrong &= relevant
         if wrong.any():
@@ -170,7 +170,7 @@ class Tracker:
         return np.uint32(1) << (batch.threads % self.threads_per_block % WARP).astype(np.uint32)
 
     def _join(self, kind: Kind, batch: Batch) -> None:
-        table = self.codes.setdefault(kind, np.full(self.size, NOBODY, np.int32)) if kind not in self.codes else self.codes[kind]
+        table = self.codes.setdefault(kind, np.full(self.size, UNTOUCHED, np.int32)) if kind not in self.codes else self.codes[kind]
         old = table[batch.cells]
         codes = self._joined(kind, old, batch)
         if batch.turns is not None:
@@ -190,14 +190,14 @@ class Tracker:
         table = self.lanes.setdefault(kind, np.zeros(self.size, np.uint32))
         self.turns.setdefault(kind, np.zeros(self.size, np.int32))
         lanes = self._bit(batch)
-        if (old != NOBODY).any():
-            lanes |= np.where((old == NOBODY) | self._ordered(kind, old, batch), np.uint32(0), table[batch.cells])
+        if (old != UNTOUCHED).any():
+            lanes |= np.where((old == UNTOUCHED) | self._ordered(kind, old, batch), np.uint32(0), table[batch.cells])
         table[batch.cells] = 0
         np.bitwise_or.at(table, batch.cells, lanes)
 
     def _joined(self, kind: Kind, old: Array, batch: Batch) -> Array:
         """The code of each cell after one more access, as if the lanes' cells were distinct."""
-        others = (old != NOBODY) & (old != batch.threads)
+        others = (old != UNTOUCHED) & (old != batch.threads)
         if not others.any():
             return batch.threads
         others &= ~self._ordered(kind, old, batch)  # a barrier ends the sets of its own block, or warp
@@ -217,12 +217,12 @@ class Tracker:
             table[cells[kind]] = joined[kind]
 
     def _blocks(self, codes: Array) -> Array:
-        """The block of each code; -1 for several blocks, and for nobody -2."""
+        """The block of each code; -1 for several blocks, and for no thread -2."""
         ours = np.where(codes >= 0, codes // self.threads_per_block, (-4 - codes) // 2)
         within = self._warps(codes)
         of_warp = within // self._warps_per_block
         plural = np.where((codes <= -3) & (codes % 2 != 0), of_warp, ours)
-        return np.where(codes >= 0, ours, np.where(codes == NOBODY, -2, np.where(codes == BLOCKS, -1, plural)))
+        return np.where(codes >= 0, ours, np.where(codes == UNTOUCHED, -2, np.where(codes == BLOCKS, -1, plural)))
 
     @property
     def _warps_per_block(self) -> int:

@@ -83,7 +83,7 @@ def _if(stmt: ir.If, names: Names) -> Run:
 
 
 def _merged(chosen: Array, left: list[Known], right: list[Known]) -> Known:
-    """A value where two sides meet; a side that nobody took is empty."""
+    """A value where two sides meet; a side that no thread took is empty."""
     if not left or not right:
         return (left or right)[0]
     (a, poison_a), (b, poison_b) = left[0], right[0]

@@ -1,4 +1,4 @@
-"""`printf` and `assert`: said by the launch that runs forward, and by no other.
+"""Device printf and assert: they belong to the forward launch, and to no derivative.
 
 What a kernel prints are numbers. A call that prints a string or an address, or whose values are not those that its text asks for, is left
 out: it changes no numbers either.
