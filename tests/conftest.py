@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import fake_cupy
+import launch_tools
 import ptx_cupy
+import ptx_executor
 import ptx_record
 import pytest
 
@@ -23,13 +25,22 @@ from gpuad.tape import reversal_plan
 pytest_plugins = ["pytester"]  # runs pytest on small projects, for the tests of the plugin
 
 GOLDEN = Path(__file__).parent / "golden"
+PTX = ptx_executor.Ptx("-fmad=false", "-ftz=false")  # rounds as the other executors do
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew in the place of comparing with them")
     parser.addoption(
-        "--ptx", action="store_true", help="run what the tests launch on the stand-in for CuPy as the PTX that NVRTC makes of it"
+        "--ptx",
+        action="store_true",
+        help="run launches on the stand-in for CuPy, and those of NumPy arrays, as the PTX that NVRTC makes of them",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """With `--ptx` the tests that ask for the CPU's executor get the one that executes PTX."""
+    if config.getoption("--ptx"):
+        launch_tools.EXECUTORS["host"] = PTX
 
 
 _ended = itertools.count(1)
@@ -72,9 +83,21 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     pytest.skip(reason)
 
 
+@pytest.fixture(autouse=True)
+def on_ptx(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With `--ptx` NumPy arrays run as PTX, but where a test has the stand-in for CuPy, whose other side they are."""
+    if request.config.getoption("--ptx") and "cupy" not in request.fixturenames:
+        with pipeline.executor_for_tests(PTX):
+            yield
+    else:
+        yield
+
+
 @pytest.fixture(params=["reference", "host"])
 def executor(request: pytest.FixtureRequest) -> Any:
     """Each executor that works on NumPy arrays."""
+    if request.param == "host" and request.config.getoption("--ptx"):
+        return PTX
     module, name = {"reference": ("reference", "Reference"), "host": ("host", "Host")}[request.param]
     return getattr(importlib.import_module(f"gpuad.runtime.{module}"), name)()
 

@@ -21,6 +21,7 @@ from gpuad.runtime.base import Argument, Dim3, Memory
 from gpuad.runtime.reference import Reference
 
 SHARED_LIMIT = 227 * 1024
+KEPT = 500  # loaded kernels
 _Known: TypeAlias = "tuple[Spilled, Loaded, DeviceMemory]"
 FrontEnd: TypeAlias = "Callable[[str, tuple[str, ...]], tuple[str, dict[str, str]]]"
 
@@ -35,7 +36,6 @@ class Ptx(Reference):
         super().__init__()
         self.front_end = front_end
         self.options = ("-std=c++17", *nvrtc.CUPY, *options)
-        self.texts: set[str] = set()
         self.launches = 0
         self.known: dict[int, tuple[Kernel, _Known]] = {}  # by a kernel's id, with the kernel, which keeps it alive
 
@@ -53,9 +53,10 @@ class Ptx(Reference):
         """The kernel as a device can run it, and the PTX of its printed text, with the variables of that."""
         known = self.known.get(id(kernel))
         if known is None or known[0] is not kernel:
+            if len(self.known) >= KEPT:
+                self.known.clear()
             fitting = spilled(kernel, SHARED_LIMIT - OWN_BYTES)
             text, _ = self.front_end(cuda_source([fitting.kernel]), self.options)
-            self.texts.add(text)
             own = DeviceMemory()
             known = self.known[id(kernel)] = (kernel, (fitting, Loaded(text, own), own))
         return known[1]

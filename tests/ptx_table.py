@@ -1,6 +1,6 @@
 """`PYTHONPATH=. python tests/ptx_table.py`: what the compiled code says of the shipped kernels, primal beside reverse, for sm_90.
 
-Of each pass: registers, bytes of local memory (a stack or spills), shared memory, blocks on a multiprocessor and the share of its warps; in
+Of each pass: registers, bytes of local memory (a stack) and of spilled registers, shared memory, the share of a multiprocessor's warps; in
 the PTX, atomic instructions; and, from a launch of moderate size in the interpreter: instructions a cell, sectors that warps touch over the
 fewest that what they asked for would fit (1 is coalesced), and the bytes of sectors that are read and written at all, a cell. From these
 follows what a GPU's record will be held against: reverse over primal, and microseconds a million cells at an H200's bandwidth. That is a
@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from benchmarks.workload import workload
 from gpuad.runtime import nvrtc as cubins
 
 RESULT = Path(__file__).parents[1] / "benchmarks" / "results" / "ptx-sm-90.json"
+COMPILED = ("registers", "local_bytes", "spilled_bytes", "shared_bytes", "occupancy")
 SECTOR = 32  # bytes
 BANDWIDTH = 4.8e12  # bytes a second, of an H200
 REGISTERS, SHARED, WARPS, BLOCKS, SYSTEM = 65536, 228 * 1024, 64, 32, 1024  # of a multiprocessor of sm_90
@@ -85,13 +87,15 @@ def _body(ptx: str, name: str) -> str:
 def _compiled(code: str, name: str, options: tuple[str, ...], block: Any, shared_mem: int) -> dict[str, Any]:
     """What the cubin says, and how many blocks of it a multiprocessor takes."""
     flags = tuple(o for o in options if not o.startswith("-std"))
-    needs = cubins.resources(cubins.compile_cuda(code, "sm_90", (*flags, *nvrtc.CUPY)))[name]
+    cubin = cubins.compile_cuda(code, "sm_90", (*flags, *nvrtc.CUPY, "--ptxas-options=-v"))
+    needs = cubins.resources(cubin)[name]
     warps = -(-int(np.prod(block)) // 32)
     registers = -(-needs.registers * 32 // 256) * 256 * warps
     blocks = min(REGISTERS // max(registers, 1), SHARED // (needs.shared_bytes + shared_mem + SYSTEM), WARPS // warps, BLOCKS)
     return {
         "registers": needs.registers,
         "local_bytes": needs.local_bytes,
+        "spilled_bytes": cubins.spilled(cubin.log)[name],
         "shared_bytes": needs.shared_bytes + shared_mem,
         "occupancy": round(blocks * warps / WARPS, 2),
     }
@@ -129,9 +133,7 @@ def _added(launches: list[dict[str, Any]], cells: int) -> dict[str, Any]:
     moved = sum(s["bytes"] for s in launches)
     floor = sum(len(set().union(*(s[how].tolist() for s in launches))) for how in ("read", "written")) * SECTOR
     return {
-        "kernels": [
-            {k: s[k] for k in ("kernel", "registers", "local_bytes", "shared_bytes", "occupancy", "atomic_instructions")} for s in launches
-        ],
+        "kernels": [{k: s[k] for k in ("kernel", *COMPILED, "atomic_instructions")} for s in launches],
         "instructions_a_cell": round(sum(s["instructions"] for s in launches) / cells, 1),
         "sectors_over_least": round(sum(s["sectors"] for s in launches) / max(sum(s["least_sectors"] for s in launches), 1), 2),
         "atomic_updates_a_cell": round(sum(s["atomic_updates"] for s in launches) / cells, 3),
@@ -148,43 +150,37 @@ def main() -> None:
         with ptx_cupy.installed(patch) as cupy:
             rows = {name: measured(name, cupy) for name in PROBLEMS}
     model = "bytes of all sectors of 32 bytes that a launch touches, read or written once, over 4.8 TB/s; a model, not a measurement"
-    RESULT.write_text(json.dumps({"architecture": "sm_90", "model": model, "problems": rows}, indent=1) + "\n", encoding="utf-8")
+    RESULT.write_text(
+        json.dumps({"architecture": "sm_90", "model": model, "bandwidth": BANDWIDTH, "problems": rows}, indent=1) + "\n", encoding="utf-8"
+    )
     show(rows)
 
 
-def show(rows: dict[str, dict[str, Any]]) -> None:
-    """The rows for people, a line for each pass."""
-    columns = (
-        "registers",
-        "local B",
-        "shared B",
-        "occupancy",
-        "atomics",
-        "sectors",
-        "instr.",
-        "B",
-        "floor B",
-        "us / M",
-        "/ primal",
-        "floor",
-    )
-    table = Table("problem", "pass", box=None, header_style="dim", caption="a cell; sectors over the fewest; us a million cells on an H200")
-    for column in columns:
-        table.add_column(column, justify="right")
+COLUMNS = (
+    *("problem", "pass", "registers", "local B", "spilled B", "shared B", "occupancy", "atomics", "sectors", "instr.", "B", "floor B"),
+    *("us / M", "/ primal", "floor"),
+)
+
+
+def lines(rows: dict[str, dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """The rows for people, a line for each pass, under COLUMNS."""
     for name, row in rows.items():
         for pass_ in ("primal", "forward", "reverse"):
             p = row[pass_]
-            compiled = ["/".join(str(k[what]) for k in p["kernels"]) for what in ("registers", "local_bytes", "shared_bytes", "occupancy")]
-            told = (
-                p["atomic_updates_a_cell"],
-                p["sectors_over_least"],
-                p["instructions_a_cell"],
-                p["bytes_a_cell"],
-                p["floor_bytes_a_cell"],
-            )
+            compiled = ["/".join(str(k[what]) for k in p["kernels"]) for what in COMPILED]
+            told = ("atomic_updates_a_cell", "sectors_over_least", "instructions_a_cell", "bytes_a_cell", "floor_bytes_a_cell")
             ratios = (row["predicted_reverse_over_primal"], row["floor_ratio"]) if pass_ == "reverse" else ("", "")
-            numbers = (*told, p["predicted_us_a_million_cells"], *ratios)
-            table.add_row(name if pass_ == "primal" else "", pass_, *compiled, *map(str, numbers))
+            numbers = (*(p[key] for key in told), p["predicted_us_a_million_cells"], *ratios)
+            yield (name if pass_ == "primal" else "", pass_, *compiled, *map(str, numbers))
+
+
+def show(rows: dict[str, dict[str, Any]]) -> None:
+    """Prints them."""
+    table = Table(*COLUMNS[:2], box=None, header_style="dim", caption="a cell; sectors over the fewest; us a million cells on an H200")
+    for column in COLUMNS[2:]:
+        table.add_column(column, justify="right")
+    for line in lines(rows):
+        table.add_row(*line)
     Console(width=200).print(table)
 
 

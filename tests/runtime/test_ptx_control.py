@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -233,6 +236,34 @@ def test_calls() -> None:
     np.testing.assert_array_equal(x, expected)
 
 
+@pytest.mark.parametrize("how", ["call", "call.uni"])
+def test_a_call_hands_over_parameters(how: str) -> None:
+    """By value, lane by lane: of the odd threads only."""
+    function = """.func (.param .b32 r) twice(.param .b64 p, .param .b32 q) {
+    .reg .b64 %a; .reg .b32 %b<4>;
+    ld.param.u64 %a, [p]; ld.param.u32 %b0, [q];
+    ld.global.u32 %b1, [%a]; mul.lo.u32 %b2, %b1, %b0;
+    st.param.b32 [r], %b2;
+    ret;
+}"""
+    x = np.arange(40, dtype=np.uint32)
+    body = f"""
+    and.b32 %r8, %r0, 1; setp.eq.u32 %p0, %r8, 0;
+    @%p0 bra END;
+    mul.wide.u32 %d20, %r0, 4; add.s64 %d20, %d0, %d20;
+    {{
+    .param .b64 one; .param .b32 other; .param .b32 made;
+    st.param.b64 [one], %d20; st.param.b32 [other], %r0;
+    {how} (made), twice, (one, other);
+    ld.param.b32 %r9, [made];
+    }}
+    st.global.u32 [%d20], %r9;
+END:"""
+    run(body, [x], 40, module=function)
+    number = np.arange(40)
+    np.testing.assert_array_equal(x, np.where(number % 2, number * number, number))
+
+
 @pytest.mark.parametrize("size", [1.0, 1e5, 1e9, 1e22, 1e300])
 def test_the_compilers_own_functions(size: float) -> None:
     """Sines of large numbers call a function that reduces them, on 192 digits of 2 / pi."""
@@ -271,3 +302,15 @@ def test_initial_values_and_linkage() -> None:
     )
     assert module.variables["a"].values == (1, 255) and module.variables["a"].size == 16
     assert module.variables["s"].size == 0 and module.variables["c"].space == "const"
+
+
+def test_it_shares_no_code_with_what_it_checks() -> None:
+    """The interpreter needs Python's library and NumPy, nothing of gpuad."""
+    found = set()
+    for file in Path(machine.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                found.add((node.module or "").partition(".")[0])
+    assert found - {"numpy"} <= sys.stdlib_module_names

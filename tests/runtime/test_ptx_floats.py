@@ -69,6 +69,19 @@ def test_fma_rounds_once(type_: str, rounding: str) -> None:
     agree(evaluate(f"fma.{rounding}.{type_} d, a, b, c;", type_, (type_, a), (type_, b), (type_, c)), expected, finite)
 
 
+@pytest.mark.parametrize("rounding", ["rn", "rz", "rm", "rp"])
+def test_fma_without_subnormals(rounding: str) -> None:
+    """`.ftz`: zeros of their sign in the place of subnormal operands, and of a subnormal result."""
+    least = np.float32(2.0**-126)
+    given = triples("f32")
+    flushed = [np.where(np.abs(x) < least, np.copysign(np.float32(0), x), x) for x in given]
+    finite = np.logical_and.reduce([np.isfinite(x) for x in given])
+    values = zip(*(x.astype("f8").tolist() for x in flushed), finite, strict=True)
+    expected = [exact(Fraction(x) * Fraction(y) + Fraction(z), "f32", rounding) if ok else 0.0 for x, y, z, ok in values]
+    expected = [0.0 if abs(x) < least else x for x in expected]
+    agree(evaluate(f"fma.{rounding}.ftz.f32 d, a, b, c;", "f32", *(("f32", x) for x in given)), expected, finite)
+
+
 def test_fma_of_what_is_no_number() -> None:
     cases = [
         (np.inf, 0.0, 1.0),
