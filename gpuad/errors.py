@@ -6,7 +6,7 @@ from .source import Span
 
 
 class GpuadError(Exception):
-    """Base of all errors that gpuad raises on purpose."""
+    """Base of all errors that gpuad raises on purpose. TypeError and ValueError are raised beside it where CuPy and NumPy raise them."""
 
 
 class LocatedError(GpuadError):
@@ -34,11 +34,13 @@ class LocatedError(GpuadError):
 
 
 class UnsupportedError(LocatedError):
-    """A construct that gpuad cannot differentiate soundly, refused before anything is written."""
+    """A construct, or a launch of it, that gpuad cannot differentiate soundly, refused before anything is written. Raised when a kernel is
+    made, when its adjoint is, or when it is launched with numbers for which a race is proved."""
 
 
 class CompileError(LocatedError):
-    """Text that a compiler rejects, or a machine without a compiler; carries the compiler's own message."""
+    """Text that a compiler rejects, a name that is not in it, or a machine without a compiler; carries the compiler's own message. Raised
+    when a kernel is made, of a template or jit function when it is first called."""
 
 
 class ShadowError(GpuadError):
@@ -46,8 +48,10 @@ class ShadowError(GpuadError):
 
 
 class LaunchError(GpuadError):
-    """A launch that cannot be made: wrong arguments, types, geometry or device limits."""
+    """A launch that cannot be made: wrong arguments, types, geometry or device limits; one that leaves its arrays or whose threads store
+    different values to one element. Raised before anything is launched, but for what only a run can tell (a failed assertion, a stack that
+    is full, a contribution that is not finite in deterministic mode): then no shadow was written."""
 
 
 class TapeError(GpuadError):
-    """A recording that cannot be reversed."""
+    """A recording that cannot be made, reversed, stored or made a graph of; the message says which operation, and what is undefined now."""

@@ -161,7 +161,8 @@ class _Jit:
     """The decorator `@gpuad.jit`, and the names of `cupyx.jit`: `jit.rawkernel`, `jit.grid`, `jit.threadIdx`, `jit.atomic_add`, ..."""
 
     def __call__(self, function: Callable[..., Any] | None = None, *, device: bool = False) -> Any:
-        """`@jit` or `@jit(device=True)`: a Python function as a kernel, or as a function that kernels call."""
+        """`@jit` or `@jit(device=True)`: a Python function as a kernel, or as a function that kernels call. It becomes one at its first
+        call with arguments of new types, and raises CompileError and UnsupportedError at its lines then."""
         if function is None:
             return lambda inner: self(inner, device=device)
         return functools.update_wrapper(JitKernel(function, device), function)

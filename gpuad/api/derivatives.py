@@ -26,7 +26,7 @@ from .streams import on_stream
 
 
 class Mode(Enum):
-    """Which derivative `autodiff` computes."""
+    """Which derivative `autodiff` computes: `Reverse`, adjoints pulled back after the primal, or `Forward`, tangents pushed with it."""
 
     REVERSE = "reverse"
     FORWARD = "forward"
@@ -116,7 +116,7 @@ def hvp(k: Any, *call: Any, **keywords: Any) -> None:
     `call`, `keywords`: as in `autodiff`. `directions` has an entry for each argument: for `Duplicated(x, dx)` a `Duplicated(x_dot, dx_dot)`
     with the tangents of primal and shadow, for `Active(a, da)` an `Active(a_dot, da_dot)`, for anything else None. On exit `x`, `x_dot` are
     the state after the launch and its tangent, `dx` holds the adjoint as after `autodiff`, and `dx_dot` its derivative along the direction:
-    with `dx_dot` zero on entry, the product of the Hessian of <dx, F(x)> with `x_dot`, added. Raises as `autodiff` does.
+    with `dx_dot` zero on entry, the product of the Hessian of `<dx, F(x)>` with `x_dot`, added. Raises as `autodiff` does.
 
         gpuad.hvp(square, grid, block, (Duplicated(x, dx), n), (Duplicated(x_dot, dx_dot), None))
     """

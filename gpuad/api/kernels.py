@@ -168,8 +168,10 @@ class Kernel(Family):
         return tuple(_element(d) if kind in SHADOWED else None for d, kind in zip(self.leaves, own, strict=True))
 
     def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
-        """Launches the kernel as it is. `grid`, `block`: ints or tuples of up to three; `args`: arrays (annotated or not), numbers,
-        None."""
+        """Launches the kernel as it is; inside of a tape it is recorded. `grid`, `block`: ints or tuples of up to three, in blocks and in
+        threads; `args`: arrays (annotated or not), numbers, None for an array that is left out; `shared_mem`: bytes of dynamic shared
+        memory; `stream`: of CuPy, the current one by default. Raises LaunchError, and in a tape ShadowError and TapeError, before anything
+        is launched."""
         recorder = recording.get()
         if recorder is not None:
             own = self.suited(args, shared_mem) if self._varies else self

@@ -411,7 +411,10 @@ class DuplicatedNoNeed(Duplicated):
 
 
 class BatchDuplicated(_Annotated):
-    """An array with several shadows, each with a seed of its own, reversed in one call. `shadows`: a tuple of arrays like `x`."""
+    """An array with several shadows, each with a seed of its own, reversed in one call, in which the primal is read once.
+
+    `x`: an array of floats, any shape. `shadows`: one or more arrays of its shape, dtype and strides, as for `Duplicated`; all batches of a
+    call have the same number. Raises ShadowError without a shadow, or for what is no array."""
 
     __slots__ = ("_of", "_shadows")
 
@@ -451,10 +454,12 @@ class BatchDuplicated(_Annotated):
 
 
 class Active(_Compared):
-    """A number passed by value whose gradient is wanted.
+    """A number, vector or struct passed by value whose gradient is wanted.
 
-    `value`: a Python or NumPy number. `shadow`: an array of shape () or (1,) into which the gradient is added; its dtype may be
-    wider than the parameter's. A tuple of them goes with `BatchDuplicated`.
+    `value`: a Python or NumPy number, a tuple of numbers for a vector, a NumPy scalar or array of shape () of a struct's dtype. `shadow`:
+    an array into which the gradient is added, of shape () or (1,), (n,) for a vector of n, () and the struct's dtype for a struct (on a GPU
+    its bytes); the dtype of a number's may be wider than the parameter's. In forward mode it holds the tangent. A tuple of them goes with
+    `BatchDuplicated`. A shadow that does not fit is refused when it is used (ShadowError).
     """
 
     __slots__ = ("_shadow", "_value")
@@ -507,7 +512,8 @@ class Active(_Compared):
 
 
 class Const(_Compared):
-    """The caller says: no gradient through here."""
+    """The caller says: no gradient through here. `x`: an array or a number. What a launch writes into it carries no gradient, on
+    purpose."""
 
     __slots__ = ("_primal",)
 

@@ -14,24 +14,24 @@ from .temporaries import new_array, paired
 
 
 def fill(x: Any, value: Any) -> None:
-    """Sets every element of `x` to a number."""
+    """Sets every element of `x`, an array of any shape, to a number; its shadow is taken."""
     array_of("fill", x)
     apply("copyto", value, out=x)
 
 
 def copyto(x: Any, source: Any) -> None:
-    """`x[...] = source`, broadcast and converted to x's type."""
+    """`x[...] = source`, broadcast to x's shape and converted to its dtype; ValueError where shapes do not fit."""
     array_of("copyto", x)
     apply("copyto", source, out=x)
 
 
 def copy(x: Any) -> Any:
-    """A copy of an array, as a temporary."""
+    """A copy of an array, of its shape and dtype, as a temporary."""
     return astype(x, array_of("copy", x).dtype)
 
 
 def astype(x: Any, dtype: Any) -> Any:
-    """A copy of an array in another type."""
+    """A copy of an array in another dtype, as a temporary. ShadowError for a pair and a dtype without a gradient (integers, bool)."""
     like = array_of("astype", x)
     if isinstance(x, Duplicated | BatchDuplicated) and np.dtype(dtype).kind in "biu":
         raise ShadowError(
@@ -81,7 +81,7 @@ def minimum(x: Any, y: Any, out: Any = None) -> Any:
 
 
 def where(condition: Any, x: Any, y: Any, out: Any = None) -> Any:
-    """x where the condition holds, else y."""
+    """x where the condition (an array of bool, no gradient) holds, else y; the gradient goes to the one that was taken."""
     return apply("where", condition, x, y, out=out)
 
 
@@ -99,7 +99,7 @@ def clip(x: Any, low: Any, high: Any, out: Any = None) -> Any:
 
 
 def axpy(a: Any, x: Any, y: Any) -> Any:
-    """y += a * x, in place; `a` is a number, an Active, or an array."""
+    """y += a * x, in place, in y's dtype; `a` is a number, an Active, or an array, `x` an array, both of shapes that broadcast to y's."""
     array_of("axpy", y)
     return apply("axpy", a, x, out=y)
 
@@ -115,7 +115,7 @@ def negative(x: Any, out: Any = None) -> Any:
 
 
 def absolute(x: Any, out: Any = None) -> Any:
-    """|x|."""
+    """|x|; its gradient at 0 is 0. Of complex numbers the magnitude, which is real."""
     return apply("absolute", x, out=out)
 
 
@@ -143,7 +143,7 @@ def expm1(x: Any, out: Any = None) -> Any:
 
 
 def log(x: Any, out: Any = None) -> Any:
-    """Natural logarithm."""
+    """Natural logarithm; at 0 its slope is infinite, and not formed where the seed is 0."""
     return apply("log", x, out=out)
 
 
@@ -153,22 +153,22 @@ def log1p(x: Any, out: Any = None) -> Any:
 
 
 def sqrt(x: Any, out: Any = None) -> Any:
-    """Square root."""
+    """Square root; at 0 its slope is infinite, and not formed where the seed is 0."""
     return apply("sqrt", x, out=out)
 
 
 def sin(x: Any, out: Any = None) -> Any:
-    """Sine."""
+    """Sine of x in radians."""
     return apply("sin", x, out=out)
 
 
 def cos(x: Any, out: Any = None) -> Any:
-    """Cosine."""
+    """Cosine of x in radians."""
     return apply("cos", x, out=out)
 
 
 def tan(x: Any, out: Any = None) -> Any:
-    """Tangent."""
+    """Tangent of x in radians."""
     return apply("tan", x, out=out)
 
 
@@ -208,17 +208,17 @@ def cbrt(x: Any, out: Any = None) -> Any:
 
 
 def arcsin(x: Any, out: Any = None) -> Any:
-    """Inverse sine."""
+    """Inverse sine, in radians, in [-pi/2, pi/2]; NaN beyond [-1, 1], where its slope is infinite at the ends."""
     return apply("arcsin", x, out=out)
 
 
 def arccos(x: Any, out: Any = None) -> Any:
-    """Inverse cosine."""
+    """Inverse cosine, in radians, in [0, pi]; NaN beyond [-1, 1], where its slope is infinite at the ends."""
     return apply("arccos", x, out=out)
 
 
 def arctan(x: Any, out: Any = None) -> Any:
-    """Inverse tangent."""
+    """Inverse tangent, in radians, in [-pi/2, pi/2]."""
     return apply("arctan", x, out=out)
 
 
@@ -268,27 +268,27 @@ def conjugate(x: Any, out: Any = None) -> Any:
 
 
 def arctan2(y: Any, x: Any, out: Any = None) -> Any:
-    """The angle of the point (y, x)."""
+    """The angle of the point (y, x), in radians, in [-pi, pi]; at (0, 0) the gradient is 0."""
     return apply("arctan2", y, x, out=out)
 
 
 def hypot(x: Any, y: Any, out: Any = None) -> Any:
-    """sqrt(x * x + y * y)."""
+    """sqrt(x * x + y * y), without overflow; at (0, 0) the gradient is 0."""
     return apply("hypot", x, y, out=out)
 
 
 def fmax(x: Any, y: Any, out: Any = None) -> Any:
-    """The greater element; a number rather than NaN."""
+    """The greater element; a number rather than NaN. Of equal ones the first gets the gradient, a NaN none."""
     return apply("fmax", x, y, out=out)
 
 
 def fmin(x: Any, y: Any, out: Any = None) -> Any:
-    """The lesser element; a number rather than NaN."""
+    """The lesser element; a number rather than NaN. Of equal ones the first gets the gradient, a NaN none."""
     return apply("fmin", x, y, out=out)
 
 
 def fmod(x: Any, y: Any, out: Any = None) -> Any:
-    """The remainder of a division, with the sign of x."""
+    """The remainder x - n y of a division, with the sign of x; its gradients are 1 and -n."""
     return apply("fmod", x, y, out=out)
 
 
@@ -298,7 +298,7 @@ def remainder(x: Any, y: Any, out: Any = None) -> Any:
 
 
 def copysign(x: Any, y: Any, out: Any = None) -> Any:
-    """x with the sign of y."""
+    """x with the sign of y; the gradient with respect to y is 0."""
     return apply("copysign", x, y, out=out)
 
 

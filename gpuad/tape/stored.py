@@ -1,6 +1,6 @@
 """Runs a stored reverse program, without gpuad: with NumPy and a C++ compiler on the CPU, with CuPy on a GPU.
 
-`tape.save(folder)` copies this text into `tape.py` and puts `clear` and `reverse` behind it, the program itself, one line an operation.
+`tape.save(folder)` copies this text into `program.py` and puts `clear` and `reverse` behind it, the program itself, one line an operation.
 What the lines need lies beside: `tape.json` (where each version of memory lies, what each launch is given), `kernels*.cpp` and
 `kernels.cu`, `saved.bin` (bytes that the program overwrote). All of it is checked by its hash and its bounds before the first shadow is
 touched, and so are the arrays: of what is read live, every byte has to be what it was when the recording ended.

@@ -97,7 +97,7 @@ class Tape(Seeding, Repeating):
     In its block the arrays of NumPy that the recording depends on are read-only to others; after it the memory that the reverse reads live
     is compared. `restore`: after a reverse the primal arrays hold what they held before the recording. `check`: None, or 'exact': what the
     recording depends on is compared at every operation, too, by all of its bytes. `save`: 'needed', or 'all' (for tests): everything that
-    is overwritten.
+    is overwritten. Raises TapeError for other values, and when it is entered while another one records in this thread.
     """
 
     def __init__(self, *, restore: bool = False, check: str | None = None, save: str = "needed") -> None:
@@ -395,7 +395,8 @@ class Tape(Seeding, Repeating):
         self._note(step, all(map(lasting, step.args)))
 
     def overwrites(self, *arrays: Any) -> None:
-        """Announces that code which the tape does not see is about to overwrite the arrays, with values that depend on nothing active."""
+        """Announces that code which the tape does not see is about to overwrite the arrays, with values that depend on nothing active.
+        NumPy arrays may be written until the next operation on them; shadows of theirs are taken. TapeError outside of the tape's block."""
         arrays = self._inner(arrays)
         if self.repeats(Foreign, arrays):
             return
@@ -649,7 +650,7 @@ class Tape(Seeding, Repeating):
 
     @property
     def stats(self) -> Stats:
-        """What the last recording and reverse took, in bytes."""
+        """What the last recording and reverse took, in bytes; `allocations` counts chunks of memory that had to be had."""
         saved = sum(p.region.nbytes for a in self.allocations.values() for p in a.pieces)
         saved += sum(int(log.root.nbytes) for op in self.operations if isinstance(op, Launched) for log in op.logs)
         retained = sum(int(a.root.nbytes) for a in self.allocations.values())
@@ -666,8 +667,8 @@ class Tape(Seeding, Repeating):
         return "\n".join(op.line() for op in reversed(self.operations))
 
     def save(self, folder: str | os.PathLike[str], names: Mapping[str, Any] | None = None) -> None:
-        """Stores the reverse program in a folder as files that run without gpuad: `tape.py` (flat Python, one line an operation),
-        `tape.json`, `kernels.cu`, `kernels.cpp`, `saved.bin`. The recording is not used up.
+        """Stores the reverse program in a folder as files that run without gpuad: `program.py` (flat Python, one line an operation),
+        `program.json`, `kernels.cu`, `kernels.cpp`, `saved.bin`. The recording is not used up.
 
         `program.reverse(arrays, shadows)` takes whole allocations, by the names of the arguments under which they were last passed, or by
         `names`: {name: array or Duplicated}; a second `dt` is `dt_2`. Arrays that operations made, and their shadows, belong to the stored

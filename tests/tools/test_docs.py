@@ -19,6 +19,7 @@ from test_architecture import FLOORS, modules
 from test_cli import run
 
 import gpuad
+from gpuad.tools.cli import app
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -96,6 +97,12 @@ def test_what_a_page_names_is_there(page: Path) -> None:
 def test_every_page_has_a_line_in_the_navigation() -> None:
     listed = re.findall(r"^ +- [^:]+: ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+
+
+def test_every_command_is_on_its_page() -> None:
+    page = (DOCS / "how-to" / "command-line.md").read_text(encoding="utf-8")
+    commands = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
+    assert len(commands) > 5 and not [name for name in commands if f"| `gpuad {name}" not in page]
 
 
 def test_every_public_name_has_a_place_in_the_reference() -> None:
