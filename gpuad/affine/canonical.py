@@ -75,6 +75,22 @@ class Canonical:
                 found.add(number)
         return frozenset(found)
 
+    def spelled(self, condition: Node) -> Hashable | None:
+        """A conjunction of inequalities as what is equal in other graphs, too; None if it is something else."""
+        found: set[Hashable] = set()
+        waiting = [condition]
+        while waiting:
+            part = waiting.pop()
+            if part.op == "&&":
+                waiting += part.args
+            elif part.op == "compare" and part.text is not None and not self.graph.named:
+                found.add(self.form(part))
+            elif not part.is_constant:
+                return None
+            elif not part.args[0]:
+                found.add(False)
+        return frozenset(found)
+
     def exclusive(self, one: Guards, other: Guards) -> bool:
         """Whether the two stand on different sides of one question."""
         return any(self.opposites.get(g) in other for g in one)

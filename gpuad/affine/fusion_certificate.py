@@ -72,9 +72,11 @@ class Touch:
 
 @dataclass(frozen=True, eq=False)
 class Footprint:
-    """What a launch touches; `reason`: why it cannot be a part of a fused one."""
+    """What a launch touches; `guards`: what its outermost guards and loops say, None if that hangs on data; `reason`: why it cannot be a
+    part of a fused one."""
 
     touches: tuple[Touch, ...] = ()
+    guards: tuple[Hashable, ...] | None = None
     reason: str | None = None
 
 
@@ -87,7 +89,8 @@ def footprint(part: Part, *, looped: bool = False) -> Footprint:
     except Refused as reason:
         return Footprint(reason=str(reason))
     touches = [_touch(graph, a) for a in trace.found if not a.is_own]
-    return Footprint(tuple({(t.kind, t.array, t.before, t.key): t for t in touches}.values()))
+    guards = tuple(trace.guards) if None not in trace.guards else None
+    return Footprint(tuple({(t.kind, t.array, t.before, t.key): t for t in touches}.values()), guards)
 
 
 def _touch(graph: Graph, access: Access) -> Touch:

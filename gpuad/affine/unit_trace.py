@@ -31,6 +31,7 @@ from ..ir.nodes import (
     Expr,
     For,
     How,
+    If,
     Load,
     Pop,
     Push,
@@ -139,6 +140,7 @@ class Trace:
         self.found: list[Access] = []
         self.writes: dict[Hashable, list[Access]] = {}
         self.loops: set[Hashable] = set()  # what each loop is, and what it carries
+        self.guards: list[Hashable] = []  # what stands around the statements of a body
         self.entered = 0
         self.arrays = 0
         self.met: dict[Hashable, bool] = {}
@@ -157,6 +159,7 @@ class _Unit(Walk):
         self.trace = trace
         self.part = part
         self.places = dict(part.places)
+        self.outermost = {id(s) for s in part.body}
         self.written: list[frozenset[Hashable]] = []  # arrays that the loops around write
         self.order = len(trace.found)
 
@@ -168,7 +171,18 @@ class _Unit(Walk):
         if isinstance(stmt, _Condition):
             self.trace.loops.add((stmt.name, "while", self.trace.canonical.number(self.truth(stmt.condition))))
             return
+        if id(stmt) in self.outermost and isinstance(stmt, If | For):
+            self.trace.guards.append(self.guard(stmt))
         super().stmt(stmt)
+
+    def guard(self, stmt: If | For) -> Hashable | None:
+        """Which units come to what a statement guards, however it is written; None if that hangs on data."""
+        canonical = self.trace.canonical
+        if isinstance(stmt, If):
+            return canonical.spelled(self.truth(stmt.condition))
+        bounds = [self.expr(e) for e in (stmt.start, stmt.stop, stmt.step)]
+        known = all(e.text is not None for e in bounds)
+        return (*map(canonical.terms, bounds), stmt.var.type, stmt.backward) if known else None
 
     def memory(self, stmt: Stmt) -> None:
         match stmt:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from importlib.util import find_spec
 from itertools import pairwise
 
 import numpy as np
@@ -22,6 +24,13 @@ from ..pipeline.calls import Call
 from ..pipeline.pattern import Parameter
 from ..runtime.base import Memory
 from .link import Link, facts
+
+
+@cache
+def can_certify() -> bool:
+    """Whether isl is installed; it is loaded when it is first asked something."""
+    return find_spec("islpy") is not None
+
 
 # --- launches of a program ----------------------------------------------------------------------------------------------------------------
 
@@ -53,16 +62,17 @@ def footprint_of(link: Link, looped: bool) -> Footprint:
 
 
 class Independent:
-    """Launches no unit of which touches what another unit of another one writes. `written`: the memory that they write."""
+    """Launches behind one guard no unit of which touches what another unit of another one writes. `written`: the memory that they write."""
 
     def __init__(self, first: Link) -> None:
         self.looped = is_looped(first)
+        self.guards = footprint_of(first, self.looped).guards
         self.launches = Launches()
 
     def takes(self, link: Link) -> bool:
         """Whether one more launch is so."""
-        part = part_of(link)
-        return self.launches.dependence(part, footprint_of(link, self.looped), part.places) is None
+        part, found = part_of(link), footprint_of(link, self.looped)
+        return found.guards == self.guards is not None and self.launches.dependence(part, found, part.places) is None
 
     @property
     def written(self) -> set[Hashable]:

@@ -1,10 +1,9 @@
 """Launches that follow each other as one, where that is the same.
 
 Threads of a launch come in any order, so doing two launches thread by thread is the same as doing them one after the other if no thread
-touches in one of them what another thread writes in the other. That is decided with the launches' numbers: every access to memory that both
-touch, and at least one writes, is an affine form of the thread's index, and an exact search shows that the forms of different threads never
-meet. Sums over the threads commute. What is not proved stays apart: other grids or blocks, memory of which two types of elements are seen,
-indices from data, atomics, barriers, arrays of a kernel's own, loops but for one over the elements, assertions.
+touches in one of them what another thread writes in the other. That is decided with the launches' numbers, and so is whether the kernel
+that was made does the same (`certified`). What is not certified stays apart: other grids or blocks, memory of which two types of elements
+are seen, indices from data, atomics, barriers, arrays of a kernel's own, loops but for one over the elements, assertions.
 
 On a CPU a chain has one call of the C library at most: threads one after the other wait for it, and with it the arithmetic of all the rest
 is not vectorised. It writes few arrays: large ones lie alike in the cache, and more of them than that has ways drive each other out.
@@ -19,19 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.injectivity import Launch as Numbers
 from ..codegen.cpu.source import is_flat
 from ..ir.nodes import Buffer, Constant, Expr, Kernel, Var
 from ..ir.types import I64, Scalar
 from ..ir.verify import verify
-from ..pipeline.certificates import certifying
-from ..pipeline.proof_checks import wanted
 from ..runtime.base import Memory
-from .certified import Independent, is_certified
+from .certified import Independent, can_certify, is_certified
 from .chained_kernel import Part, chained
 from .link import STATEMENTS, Link, Where, facts, where_of
-from .recheck import check_joined
-from .window import Window
 
 MOST = 32  # launches in one
 CALLS = 1  # of the C library, on a CPU
@@ -42,6 +36,8 @@ KERNELS = 16  # that one program may need compiled for this
 def one_after_the_other(links: Sequence[Link], on_cpu: bool, made: dict[int, Kernel]) -> list[tuple[Link | None, int]]:
     """The launches that are to be made for these, and how many of these each stands for: None where it is the only one. `made`: the kernels
     that the program needs for this so far, by their ids."""
+    if not can_certify():
+        return [(None, 1)] * len(links)
     found: list[tuple[Link | None, int]] = []
     at = 0
     while at < len(links):
@@ -54,17 +50,15 @@ def one_after_the_other(links: Sequence[Link], on_cpu: bool, made: dict[int, Ker
 
 
 def _length(links: Sequence[Link], on_cpu: bool) -> int:
-    """How many of the launches, from the first on, are proved to be the same thread by thread, and worth it."""
-    first, guard = links[0], links[0].guard()
-    window = Independent(first) if certifying() else Window(Numbers(first.grid, first.block, {}))
+    """How many of the launches, from the first on, are certified to be independent thread by thread, and worth it."""
+    together = Independent(links[0])
     statements = calls = 0
     for count, link in enumerate(links):
         cost = link.cost()
         statements, calls = statements + cost.statements, calls + cost.calls
-        alike = link.geometry == first.geometry and guard is not None and link.guard() == guard
-        if not alike or statements > STATEMENTS or (on_cpu and calls > CALLS) or not window.takes(link):
+        if statements > STATEMENTS or (on_cpu and calls > CALLS) or not together.takes(link):
             return max(count, 1)
-        if on_cpu and len(window.written) > WRITTEN:
+        if on_cpu and len(together.written) > WRITTEN:
             return max(count, 1)
     return _in_turns(links) if len(links) == MOST else len(links)
 
@@ -85,12 +79,7 @@ def _joined(links: Sequence[Link], on_cpu: bool, made: dict[int, Kernel]) -> Lin
         return None
     made[id(kernel)] = kernel
     joined = Link(kernel, *links[0].geometry, [*plan.memories, *plan.values])
-    key = plan.key(), joined.geometry, tuple(map(str, plan.values))
-    if certifying() and not is_certified(links, joined, key):
-        return None
-    if wanted():
-        facts.get(key, lambda: check_joined(links, joined))
-    return joined
+    return joined if is_certified(links, joined, (plan.key(), joined.geometry, tuple(map(str, plan.values)))) else None
 
 
 class _Plan:

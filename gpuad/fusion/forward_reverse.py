@@ -1,8 +1,7 @@
 """Forward and reverse of a launch in one kernel, where that is the same.
 
 Threads of a launch come in any order, so thread by thread it is the same if no thread's reverse reads what another thread's forward writes.
-Of memory that the forward does not write that is plain. Of the rest it is proved, for the launch's numbers, that no two threads touch
-one element. Shadows are no concern: they are memory of their own, and what the reverse does with them is what it does alone.
+That, and that the kernel does what the two do, is certified for the launch's numbers (`certified`).
 
 So it is with values that are kept in place of memory (`ad.minimum_cut`): what they are made of is read by the launch, too.
 """
@@ -12,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..analysis.injectivity import collision_free
 from ..codegen.cpu.source import has_atomics, is_flat
 from ..ir.nodes import Alloc, Barrier, Block, Buffer, Kernel, Load, Shuffle, Tell
 from ..ir.rewrite import walk_stmts
@@ -20,10 +18,9 @@ from ..ir.types import Space
 from ..ir.verify import verify
 from ..pipeline.adjoint import Adjoint
 from ..pipeline.calls import Call, plain_allowed
-from ..pipeline.certificates import certifying
 from ..pipeline.pattern import Parameter
 from ..pipeline.schedule import Stage
-from .certified import Pointers, is_forward_and_reverse, is_keeping
+from .certified import Pointers, can_certify, is_forward_and_reverse, is_keeping
 from .forward_reverse_kernel import fused, preceded
 
 
@@ -39,12 +36,12 @@ class Fused:
 def fusing(primal: Kernel, adjoint: Adjoint, call: Call, stages: Sequence[Stage]) -> Fused | None:
     """Forward and reverse of a launch as one kernel; None where that is not proved to be the same, or not possible."""
     alone = len(stages) == 1 and stages[0].grid is None and stages[0].fixed is None and call.bound.width == 1 and not call.overlaps
-    if not alone or adjoint.layout.scratch or adjoint.logs or not plain_allowed():
+    if not alone or adjoint.layout.scratch or adjoint.logs or not plain_allowed() or not can_certify():
         return None
     stage = stages[0]
     found: Fused | None = adjoint.facts.get(("fused", stage, call.key), lambda: _fused(primal, adjoint, call, stage))
-    if found is None or not certifying():
-        return found
+    if found is None:
+        return None
     pointers = Pointers(call, stage.parameters, primal)
     key = "certified", stage, call.key, pointers.key
     return found if adjoint.facts.get(key, lambda: _is_certified(found, pointers, primal, stage)) else None
@@ -58,8 +55,7 @@ def _is_certified(found: Fused, pointers: Pointers, primal: Kernel, stage: Stage
 def _fused(primal: Kernel, adjoint: Adjoint, call: Call, stage: Stage) -> Fused | None:
     if call.bound.library != "cupy" and has_atomics(stage.kernel) and not has_atomics(primal):
         return None  # on a CPU a kernel with atomics has one core, and the primal alone has all of them
-    bodies = primal.body, stage.kernel.body
-    if any(_waits(body) for body in bodies) or any(isinstance(s, Alloc | Tell) for s in walk_stmts(primal.body)):
+    if _waits(primal.body) or _waits(stage.kernel.body) or any(isinstance(s, Alloc) for s in walk_stmts(primal.body)):
         return None
     if any(p.role not in ("primal", "shadow", "entry") for p in stage.parameters):
         return None
@@ -73,9 +69,6 @@ def _fused(primal: Kernel, adjoint: Adjoint, call: Call, stage: Stage) -> Fused 
         return None
     parameters = tuple(p for p in stage.parameters if p.role != "entry")
     kernel = fused(primal, stage.kernel, entry, [p.item for p in parameters], reverse_first=not after)
-    numbers = call.numbers(primal)
-    if not all(collision_free(kernel.body, [b], numbers) for b in before | after):
-        return None
     if call.bound.library != "cupy" and (is_flat(primal) or is_flat(stage.kernel)) and not is_flat(kernel):
         return None  # on a CPU a grid-stride loop is one over all elements, and two of them in one kernel are not
     verify(kernel)
@@ -87,8 +80,8 @@ def keeping(adjoint: Adjoint, primal: Kernel, extraction: Kernel, saved: Sequenc
     its own, to `saved`. None where that is not so, or better done apart."""
     made = "keeping", id(primal), id(extraction), call.bound.library
     found: Kernel | None = adjoint.facts.get(made, lambda: (_keeping(primal, extraction, saved, call), primal, extraction))[0]
-    if found is None or not certifying():
-        return found
+    if found is None:
+        return None
     pointers = Pointers(call, (), primal)
     key = "certified", *made, call.key, pointers.key
     return found if adjoint.facts.get(key, lambda: is_keeping(pointers, primal, extraction, found)) else None
@@ -96,10 +89,7 @@ def keeping(adjoint: Adjoint, primal: Kernel, extraction: Kernel, saved: Sequenc
 
 def _keeping(primal: Kernel, extraction: Kernel, saved: Sequence[Buffer], call: Call) -> Kernel | None:
     own = {*primal.params, *saved}
-    if any(p not in own for p in extraction.params) or _waits(primal.body) or any(isinstance(s, Tell) for s in walk_stmts(primal.body)):
-        return None
-    written = {s.buffer for s in walk_stmts(primal.body) if hasattr(s, "buffer") and not isinstance(s, Load)}
-    if any(isinstance(s, Load) and s.buffer in written and s.buffer.length is None for s in walk_stmts(extraction.body)):
+    if not can_certify() or any(p not in own for p in extraction.params) or _waits(primal.body):
         return None
     kernel = preceded(primal, extraction, saved)
     if call.bound.library != "cupy" and (has_atomics(primal) or (is_flat(primal) and not is_flat(kernel))):
@@ -109,5 +99,7 @@ def _keeping(primal: Kernel, extraction: Kernel, saved: Sequence[Buffer], call: 
 
 
 def _waits(body: Block) -> bool:
-    """Whether threads meet."""
-    return any(isinstance(s, Barrier | Shuffle) or (isinstance(s, Alloc) and s.buffer.space is Space.SHARED) for s in walk_stmts(body))
+    """Whether threads meet, or say something."""
+    return any(
+        isinstance(s, Barrier | Shuffle | Tell) or (isinstance(s, Alloc) and s.buffer.space is Space.SHARED) for s in walk_stmts(body)
+    )

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..analysis.injectivity import Launch as Numbers
-from ..analysis.injectivity import Unknown, Walk, canonical
-from ..analysis.races import Certain
 from ..arguments.annotations import address
 from ..codegen.cpu.source import library_calls
-from ..ir.nodes import Accumulate, Assign, Buffer, Constant, Expr, For, How, If, Kernel, Let, Load, Stmt, Store, Take, Var, variables
-from ..ir.rewrite import assigned_vars, substitute, walk_stmts
+from ..ir.nodes import Accumulate, Assign, Buffer, For, How, If, Kernel, Let, Load, Stmt, Store, Take, Var
+from ..ir.rewrite import walk_stmts
 from ..ir.types import Scalar, Space
 from ..memo import Memo
 from ..runtime.base import Argument, Dim3, Memory, Prepared
@@ -67,46 +65,9 @@ class Link:
         found: Cost = facts.get(("cost", id(self.kernel)), lambda: (_cost(self.kernel), self.kernel))[0]
         return found
 
-    def guard(self) -> Hashable | None:
-        """Which threads pass the one guard around what the kernel does, for this launch, or how they loop over elements. Links for which
-        that is the same have the same guard, however it is written. None if it depends on memory."""
-        numbers = self.numbers()
-        key = "guard", id(self.kernel), self.grid, self.block, tuple(numbers.scalars.values())
-        found: Hashable | None = facts.get(key, lambda: (_guard(self.kernel, numbers), self.kernel))[0]
-        return found
-
 
 def _integer(value: Any) -> int:
     return int(value)
-
-
-def _guard(kernel: Kernel, numbers: Numbers) -> Hashable | None:
-    walk = Certain(numbers, frozenset(), frozenset())
-    ranges = walk.everywhere()
-    known: dict[Var, Expr] = {v: Constant(n, v.type) for v, n in numbers.scalars.items()}
-    mutable = assigned_vars(kernel.body)
-    for stmt in kernel.body:
-        if isinstance(stmt, Let) and stmt.var not in mutable:
-            known[stmt.var] = substitute(stmt.value, known)
-            walk.stmt(stmt, ranges)
-        elif isinstance(stmt, If):
-            if walk.expressed(stmt.condition, True, ranges):
-                inside = walk.under(stmt.condition, True, ranges)
-                return tuple(sorted((d.kind, d.axis, r) for d, r in inside.items())) if inside is not None else ()
-            condition = substitute(stmt.condition, known)
-            return None if any(variables(condition)) else condition
-        elif isinstance(stmt, For):
-            return _bounds(stmt, walk)
-    return "none"
-
-
-def _bounds(loop: For, walk: Walk) -> Hashable | None:
-    """Over which numbers each thread loops."""
-    try:
-        forms = [canonical(walk.form(e, walk.everywhere()), walk.launch) for e in (loop.start, loop.stop, loop.step)]
-    except Unknown:
-        return None
-    return (*((f.constant, frozenset(f.terms)) for f in forms), loop.var.type, loop.backward)
 
 
 def link_of(launch: Any) -> Link | None:
