@@ -38,6 +38,8 @@ BLOCK_SUMS = "\n" + text("block_sums.hpp")
 
 ATOMICS = "\n" + text("atomics.hpp")
 
+ROWS = "\n" + text("rows.hpp")
+
 _INTEGERS = {
     "gpuad_div": _FUNCTIONS["gpuad_div"],
     "gpuad_rem": _FUNCTIONS["gpuad_rem"],

@@ -26,11 +26,10 @@ from ..spelling import c_type, identifier
 from ..structure import written
 from .delinearisation import delinearise
 from .grid_stride import Flat, flatten
-from .helpers import ATOMICS, BLOCK_SUMS, SUMS, WITH_POOL, WITHOUT_POOL, host_helper_text
+from .helpers import ATOMICS, BLOCK_SUMS, ROWS, SUMS, WITH_POOL, WITHOUT_POOL, host_helper_text
 from .index_set_splitting import split_index_set
 from .iteration_domain import Bound, Inner, Ranged, iterations, merge_axes, take_bounds
 from .lane_conflicts import has_conflict
-from .lane_scratch import ROWS
 from .lane_text import BlockStatements, LaneStatements, strips
 from .loop_invariants import hoist
 from .reductions import is_sum, sink_sums
