@@ -119,7 +119,7 @@ class _Rewrite:
     # --- the proof -------------------------------------------------------------------------------------------------------------------
 
     def _conditions(self) -> Iterator[ir.Expr]:
-        """What an adjoint that is carried hangs on: 0 if it is true, else what it was."""
+        """What an adjoint that is carried depends on: 0 if it is true, else what it was."""
         merges = {m.var: (s.condition, m.then, m.otherwise) for s in self.pair.backward.body if isinstance(s, ir.If) for m in s.merges}
         for c in self.pair.backward.carried:
             match c.next:

@@ -39,7 +39,7 @@ def forward(
     """The body with tangents. `tangents` maps each active parameter to its tangent memory (of one element for a scalar); the tangent of
     a variable `x` is called `dx`, or `x<suffix>` if a suffix is given. `escaped`: memory without a tangent into which values that vary are
     written; every launch of such a body is refused (`check_flow`), so what comes out of it has the tangent 0. `kept`: the atomic maxima and
-    minima (`settle`)."""
+    minima (`resolved`)."""
     task = _Forward(facts, tangents, names, suffix, escaped, kept or {})
     loads = [s for v, memory in tangents.items() if isinstance(v, ir.Var) for s in task.scalar(v, memory)]
     return (*loads, *task.block(body))
@@ -104,7 +104,7 @@ class _Forward:
                     return (stmt, ir.Let(self.tangent_var(var), b.zero(var.type), span=stmt.span))
                 if not self.varies(var) or buffer not in self.memory:
                     return (stmt,)
-                self.check_settled(buffer, stmt.span)
+                self.check_resolved(buffer, stmt.span)
                 return (stmt, replace(stmt, var=self.tangent_var(var), buffer=self.memory[buffer]))
             case ir.Store(buffer=buffer, value=value) | ir.Accumulate(buffer=buffer, value=value):
                 return self.write(stmt, buffer, value)
@@ -121,9 +121,9 @@ class _Forward:
         if isinstance(stmt, ir.Tell) or (isinstance(stmt, ir.Barrier) and stmt.scope != "block"):
             return (stmt,)
         assert isinstance(stmt, ir.Barrier), f"unexpected {type(stmt).__name__}"
-        settled = behind(stmt, self.pending[-1], self.names)
+        resolved = behind(stmt, self.pending[-1], self.names)
         self.pending[-1] = []
-        return settled
+        return resolved
 
     def given(self, stmt: ir.Let | ir.Assign) -> ir.Block:
         if stmt.var in self.kept:
@@ -140,7 +140,7 @@ class _Forward:
     def write(self, stmt: ir.Store | ir.Accumulate, buffer: ir.Buffer, value: ir.Expr) -> ir.Block:
         if buffer not in self.memory:
             return (stmt,)
-        self.check_settled(buffer, stmt.span)
+        self.check_resolved(buffer, stmt.span)
         tangent = self.tangent(value, stmt.span)
         if isinstance(stmt, ir.Accumulate) and b.is_const(tangent, 0):
             return (stmt,)
@@ -180,7 +180,7 @@ class _Forward:
         self.pending[-1].append(Pending(kept, memory, kept.mark.var, kept.stmt.index, b.cast(tangent, memory.element)))
         return ()
 
-    def check_settled(self, buffer: ir.Buffer, span: Span | None) -> None:
+    def check_resolved(self, buffer: ir.Buffer, span: Span | None) -> None:
         if any(p.kept.stmt.buffer == buffer for pending in self.pending for p in pending):
             raise UnsupportedError(
                 f"the tangent of '{buffer.name}' is needed here after an atomic maximum or minimum, and no __syncthreads() lies between",

@@ -93,7 +93,7 @@ class Pending:
     tangent: ir.Expr
     level: int = 0
 
-    def settled(self, names: Names) -> ir.Stmt:
+    def resolved(self, names: Names) -> ir.Stmt:
         """What stands behind the barrier."""
         buffer = self.kept.stmt.buffer
         last = names.var(buffer.name, buffer.element)
@@ -104,7 +104,7 @@ class Pending:
 
 def behind(barrier: ir.Barrier, pending: Sequence[Pending], names: Names) -> ir.Block:
     """The barrier, the tangents that it lets be stored, and another."""
-    return (barrier, *(p.settled(names) for p in pending), barrier) if pending else (barrier,)
+    return (barrier, *(p.resolved(names) for p in pending), barrier) if pending else (barrier,)
 
 
 def out_of_if(stmt: ir.If, sides: Sequence[Sequence[Pending]], names: Names) -> tuple[ir.If, list[Pending]]:

@@ -47,7 +47,7 @@ def checkpoint_iterations(
 ) -> ir.Block:
     """The body with the cheapest values on each stack. `origin`: the primal's variable that each renamed one repeats; those below uid
     `first` are the primal's own. `copies`: memory that only the sweep writes."""
-    body = _one_choice(body) if any(isinstance(s, ir.Push) for s in walk_stmts(body)) else body
+    body = _single_choices(body) if any(isinstance(s, ir.Push) for s in walk_stmts(body)) else body
     for uid in dict.fromkeys(s.stack.uid for s in walk_stmts(body) if isinstance(s, ir.Push)):
         ends = [at for at in _places(body) if at.stmt.stack.uid == uid]
         if [type(at.stmt) for at in ends] == [ir.Push, ir.Pop]:
@@ -55,7 +55,7 @@ def checkpoint_iterations(
     return body
 
 
-def _one_choice(block: ir.Block) -> ir.Block:
+def _single_choices(block: ir.Block) -> ir.Block:
     """The block with one choice for two that end alike: `a ? x : b ? x : y` is `a || b ? x : y`."""
 
     def one(expr: ir.Expr) -> ir.Expr:

@@ -114,19 +114,21 @@ def record(
     """The smallest recording for the kernel. `analyse=False` (for tests) takes every written buffer as tracked and every load of one as
     fragile."""
     task = _Task(primal, activity, shadows, to_be_recorded(primal, optimistic=optimistic), logs, marks or {}, analyse)
-    best = task.settle({})
+    best = task.fixpoint({})
     for var, store in _exits(primal).items() if analyse else ():
-        other = task.settle({var: store})
+        other = task.fixpoint({var: store})
         if len(other.entry) < len(best.entry):
             best = other
     kept: frozenset[int] = frozenset()
     for more in frontiers(primal, activity) if analyse else ():
-        other = task.settle({}, kept | more)
+        other = task.fixpoint({}, kept | more)
         if _stacked(other) < _stacked(best) and len(other.entry) <= len(best.entry):
             best, kept = other, kept | more
     whole = snapshots(primal) if analyse and _stacked(best) else None
     if whole is not None:
-        other = replace(task, primal=whole.kernel, facts=to_be_recorded(whole.kernel, optimistic=optimistic), shots=whole).settle({}, kept)
+        other = replace(task, primal=whole.kernel, facts=to_be_recorded(whole.kernel, optimistic=optimistic), shots=whole).fixpoint(
+            {}, kept
+        )
         if _stacked(other) < _stacked(best) and len(other.entry) <= len(best.entry):
             best = other
     return replace(best, premises=task.facts.premises)
@@ -143,7 +145,7 @@ class _Task:
     analyse: bool
     shots: Snapshots | None = None
 
-    def settle(self, exits: dict[ir.Var, ir.Store], kept: frozenset[int] = frozenset()) -> Recording:
+    def fixpoint(self, exits: dict[ir.Var, ir.Store], kept: frozenset[int] = frozenset()) -> Recording:
         """The recording with results read back where `exits` says so, and the results of the statements `kept` recorded in any case."""
         if self.shots is not None:
             kept |= {id(load) for loads in self.shots.loads.values() for load in loads}

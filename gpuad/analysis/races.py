@@ -258,7 +258,7 @@ class Certain(Walk):
             return
 
     def note_dealt(self, dealing: Dealt, stmt: ir.Store | ir.Accumulate | ir.Atomic, ranges: Ranges) -> None:
-        """How far a write in such a loop reaches, if its index is a multiple of the loop's variable beside what hangs on no thread."""
+        """How far a write in such a loop reaches, if its index is a multiple of the loop's variable beside what depends on no thread."""
         try:
             form = canonical(self.form(stmt.index, ranges), self.launch)
         except Unknown:

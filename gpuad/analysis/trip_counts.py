@@ -36,7 +36,7 @@ def constant_trips(loop: For | While) -> int | None:
 
 
 def passed(loop: While, known: Known) -> list[Values] | None:
-    """What the loop's known numbers are at the start of each iteration, and after the last; None where it does not hang on them alone, or
+    """What the loop's known numbers are at the start of each iteration, and after the last; None where it does not depend on them alone, or
     runs for long."""
     lets = {s.var: s.value for s in loop.body if isinstance(s, Let)}
     before = {leaf: value for leaf in _leaves(loop, lets) if (value := known(leaf)) is not None}
@@ -64,7 +64,7 @@ def _leaves(loop: While, lets: Mapping[Var, Expr]) -> set[Expr]:
 
 
 def _following(loop: While, lets: Mapping[Var, Expr], first: Mapping[Var, int], before: Values) -> dict[Var, Expr]:
-    """The carried numbers that hang on nothing but each other and what was known before, with what they are in the next iteration."""
+    """The carried numbers that depend on nothing but each other and what was known before, with what they are in the next iteration."""
     found = {c.var: _resolved(c.next, lets) for c in loop.carried if c.var in first}
     while loose := [v for v, e in found.items() if any(u not in found and u not in before for u in variables(e))]:
         found = {v: e for v, e in found.items() if v not in loose}

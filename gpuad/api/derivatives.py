@@ -97,8 +97,8 @@ def _forward(chosen: Kernel, call: Call) -> Tangent:
     for width, state in enumerate(states):
         state.logs = pipeline.new_logs(tangent, call)
         call.run(tangent.kernel, pipeline.arguments(tangent.parameters, call, state, width))
-        if tangent.settle is not None:
-            call.run(tangent.settle, pipeline.arguments(tangent.settle_parameters, call, state, width))
+        if tangent.resolve is not None:
+            call.run(tangent.resolve, pipeline.arguments(tangent.resolve_parameters, call, state, width))
     return tangent
 
 
@@ -106,7 +106,7 @@ def _tangent(chosen: Kernel, call: Call) -> Tangent:
     """The forward-mode kernel of a call, compiled."""
     tangent = chosen.tangent(pattern_of(chosen, call))
     check_flow(chosen, call, tangent.escapes, tangent.connected)
-    exactly(call, tangent.exact).prepare([tangent.kernel, tangent.settle])
+    exactly(call, tangent.exact).prepare([tangent.kernel, tangent.resolve])
     return tangent
 
 
@@ -153,14 +153,14 @@ def _hvp(chosen: Kernel, plan: Planned, directions: Sequence[Any]) -> None:
     call = replace(call, exact=adjoint.exact)
     if pipeline.in_fixed_point() and fixed_point(variant, orders_blocks=call.executor.orders_blocks) is not None:
         raise UnsupportedError(f"`{chosen.name}`: hvp with sums of several threads is not deterministic in this release")
-    call.prepare([tangent.kernel, tangent.settle, pipeline.counting(adjoint, call), variant])
+    call.prepare([tangent.kernel, tangent.resolve, pipeline.counting(adjoint, call), variant])
     pipeline.check_stores(adjoint, call)
     state = pipeline.before_second(adjoint, call, dots)
     logs = [*state.logs, *pipeline.new_logs(tangent, call)[len(state.logs) :]]
     forward = State(state.primals, dots=state.dots, logs=logs)
     call.run(tangent.kernel, pipeline.tangent_arguments(tangent.parameters, call, forward))
-    if tangent.settle is not None:
-        call.run(tangent.settle, pipeline.tangent_arguments(tangent.settle_parameters, call, forward))
+    if tangent.resolve is not None:
+        call.run(tangent.resolve, pipeline.tangent_arguments(tangent.resolve_parameters, call, forward))
     pipeline.run_reverse(adjoint, variant, call, state)
 
 

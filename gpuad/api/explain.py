@@ -75,7 +75,7 @@ def adjoint_text(function: Function, adjoint: Adjoint, call: Call | None) -> Adj
 def explanation(adjoint: Adjoint, stages: Sequence[Stage], call: Call | None) -> Explanation:
     """What the adjoint saves and why, and how each shadow is accumulated in the kernels of the reverse pass."""
     rows = [*_saved_rows(adjoint), *_stack_rows(adjoint), *_partial_rows(stages), *_shadow_rows(adjoint, stages)]
-    assumed = dict.fromkeys((*_assumptions(adjoint), *_turns(adjoint, call)))
+    assumed = dict.fromkeys((*_assumptions(adjoint), *_barrier_orders(adjoint, call)))
     return Explanation(adjoint.primal.name, tuple(rows), tuple(assumed))
 
 
@@ -153,7 +153,7 @@ def _assumptions(adjoint: Adjoint) -> list[str]:
     return found
 
 
-def _turns(adjoint: Adjoint, call: Call | None) -> Iterator[str]:
+def _barrier_orders(adjoint: Adjoint, call: Call | None) -> Iterator[str]:
     """The arrays in which threads of a block may take turns (`inspect.barrier_order`): in this launch, or in any."""
     for buffer in pipeline.ordered_by_barriers(adjoint, call):
         write = next(s for s in walk_stmts(adjoint.primal.body) if is_plain_write(s) and s.buffer == buffer)

@@ -91,7 +91,7 @@ def tangent_launches(tangent: Tangent, call: Call) -> list[Launch] | None:
     making, state = _Making(call), pipeline.live(call)
     state.logs = pipeline.new_logs(tangent, call)
     making.zeros(state.logs)
-    for kernel, parameters in ((tangent.kernel, tangent.parameters), (tangent.settle, tangent.settle_parameters)):
+    for kernel, parameters in ((tangent.kernel, tangent.parameters), (tangent.resolve, tangent.resolve_parameters)):
         if kernel is not None:
             making.add(kernel, pipeline.arguments(parameters, call, state), _positions(parameters))
     return making.launches

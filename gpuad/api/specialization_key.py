@@ -137,7 +137,7 @@ class Ready:
             if argument is None:
                 return None
             arguments.append(argument)
-        if not _apart([m for a in arguments for m in (a.memory, *a.shadows) if m is not None]):
+        if not _disjoint([m for a in arguments for m in (a.memory, *a.shadows) if m is not None]):
             return None
         call = Call(
             Bound(self.name, tuple(arguments), self.aliases, self.library, 1), self.grid, self.block, self.shared_mem, stream, self.loose,
@@ -158,7 +158,7 @@ class Ready:
                 return None
             values.append(passed)
             shadows.append(resolve(x.shadow) if kind in _SHADOWED else None)
-        return (values, shadows) if _apart([m for m in (*values, *shadows) if isinstance(m, Memory)]) else None
+        return (values, shadows) if _disjoint([m for m in (*values, *shadows) if isinstance(m, Memory)]) else None
 
     def launch(self, kernel: Kernel, args: Sequence[Any]) -> Launch | None:
         """Makes the launch with such arguments, on the current stream, and gives what made it; None, and nothing is done, if they have to
@@ -180,7 +180,7 @@ class Ready:
         return tuple(part.make for part in self.parts)
 
 
-def _apart(memories: Sequence[Memory]) -> bool:
+def _disjoint(memories: Sequence[Memory]) -> bool:
     """Whether no two pointers lie in one allocation."""
     hulls = sorted((address(m.root), m.root.nbytes) for m in memories)
     return all(start + nbytes <= end for (start, nbytes), (end, _) in pairwise(hulls))

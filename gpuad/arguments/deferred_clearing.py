@@ -44,9 +44,9 @@ class DeferredClearing:
         if not _quiet.get():
             self.seen = True
             if self.owed:
-                self.settle()
+                self.clear_owed()
 
-    def settle(self) -> None:
+    def clear_owed(self) -> None:
         """Clears what is owed. What an interrupt leaves is owed as before."""
         for where, (_, actions) in tuple(self.owed.items()):
             for action in actions:
@@ -60,13 +60,13 @@ class DeferredClearing:
     def forgive(self, forgiven: Owed) -> None:
         """These are not owed any more; clears the rest."""
         self.owed = {where: what for where, what in self.owed.items() if where not in forgiven}
-        self.settle()
+        self.clear_owed()
 
     def owe(self, owed: Owed) -> None:
         """These have to be cleared: now, if the caller has seen the shadow."""
         self.owed.update(owed)
         if self.seen:
-            self.settle()
+            self.clear_owed()
 
 
 _known: weakref.WeakValueDictionary[int, DeferredClearing] = weakref.WeakValueDictionary()

@@ -20,7 +20,7 @@ from .concrete import Arranged, Concrete, Variants
 from .operands import Given, check_complete, decide, directions, dtype_for, given, outputs, own_arguments, returned
 from .shapes import (
     axis_values,
-    check_apart,
+    check_disjoint,
     check_output,
     common_shape,
     coordinates,
@@ -126,7 +126,7 @@ class ElementwiseKernel(Family):
         for g in arguments:
             if g.parameter.output and g.follows:
                 check_output(self.name, g, shape)
-        check_apart(self.name, arguments, same_is_apart=True)
+        check_disjoint(self.name, arguments, same_is_apart=True)
         plan = self._launch(arguments, shape, letters, stream) if 0 not in shape else None
         return returned(results, self.no_return, self.return_tuple), plan
 

@@ -19,7 +19,7 @@ from ..ops.layout import Axes, axes, hull_size
 from ..ops.planned_calls import Complete
 from .concrete import Arranged, Concrete, Variants
 from .operands import Given, check_complete, decide, directions, dtype_for, given, outputs, own_arguments, returned
-from .shapes import INT, broadcast_strides, check_apart, check_output, common_shape, pattern, raw_of, raw_values, standing
+from .shapes import INT, broadcast_strides, check_disjoint, check_output, common_shape, pattern, raw_of, raw_values, standing
 
 Axis = int | Sequence[int] | None
 
@@ -129,7 +129,7 @@ class ReductionKernel(Family):
             check_output(self.name, g, kept)
         if not self.identity and 0 in shape and 0 not in kept:
             raise ValueError(f"`{self.name}`: no elements to reduce, and no identity to begin with")
-        check_apart(self.name, arguments, same_is_apart=False)
+        check_disjoint(self.name, arguments, same_is_apart=False)
         plan = self._launch(inputs, results, split, keepdims, letters, stream) if 0 not in kept else None
         return returned([g.value for g in results], False, False), plan
 

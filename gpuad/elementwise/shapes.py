@@ -134,7 +134,7 @@ def index_type(layout: Axes, arrays: Sequence[Any]) -> str:
     return "long long" if any(hull_size(a) > INT for a in arrays) or max(layout.lengths) > INT else "int"
 
 
-def check_apart(name: str, arguments: Sequence[Given], same_is_apart: bool) -> None:
+def check_disjoint(name: str, arguments: Sequence[Given], same_is_apart: bool) -> None:
     """Refuses an output that shares memory with another array otherwise than element by element: one thread would read or write what
     another writes, and the result would depend on chance, in CuPy too. `same_is_apart`: the same elements in the same order will do."""
     arrays = [g for g in arguments if g.follows and g.array.size]

@@ -7,7 +7,7 @@ before the launch and once for these numbers. What is left of the reverse kernel
 barriers, but each thread counts those that it passes.
 
 What is found may be more than what happens, never less. Both sides are gone through of a branch that data, or the number of the block,
-decide, and so is the body of a loop of which they decide how often it runs, if its indices do not hang on that; barriers in there are not
+decide, and so is the body of a loop of which they decide how often it runs, if its indices do not depend on that; barriers in there are not
 counted, so that intervals only grow. A loop whose iterations all touch the same elements runs twice: once after itself, as any other time.
 
 Assumes stacks that are not laid out yet: what comes back from one is known if all that goes there is, and nothing goes there or comes back
@@ -40,7 +40,7 @@ Place: TypeAlias = "tuple[int, int | None]"  # a stack by its uid, or one of its
 class BarrierPhaseInspector:
     """The kernel, for one block: whole numbers of the launch, then three int64 arrays, which are 0: `NOTES` notes for each thread (see
     `shadow_of`), how many each thread has left (-1: it has not come to its end), and how many barriers it has counted. `lost`: shadows to
-    which something is done that hangs on more than whole numbers."""
+    which something is done that depends on more than whole numbers."""
 
     kernel: ir.Kernel
     scalars: tuple[ir.Var, ...]
@@ -55,7 +55,7 @@ class BarrierPhaseInspector:
 
 
 def barrier_phase_inspector(reverse: ir.Kernel, shadows: Collection[ir.Buffer]) -> BarrierPhaseInspector | None:
-    """The kernel that notes what is done to the shadows, arrays in shared memory; None where that hangs on more than whole numbers."""
+    """The kernel that notes what is done to the shadows, arrays in shared memory; None where that depends on more than whole numbers."""
     ordered = tuple(sorted(shadows, key=lambda s: s.uid))
     if not 0 < len(ordered) < 1 << _SHADOW_BITS or not all(_is_fit(s, reverse.body) for s in ordered):
         return None

@@ -1,10 +1,10 @@
 """Injectivity inspector: a kernel that notes which threads of a launch touch which elements of a shadow.
 
 Where an index is not affine in the thread, no proof tells whether two threads meet: a neighbour beyond a periodic edge, a transposed tile
-that is swizzled, an order of bits reversed. But where such indices, and the guards around them, hang on the launch's whole numbers alone,
+that is swizzled, an order of bits reversed. But where such indices, and the guards around them, depend on the launch's whole numbers alone,
 the launch itself can be asked, before it runs and once for these numbers. What is left of the reverse kernel then is what computes the
 indices; each access to the shadow notes its thread's number. An access outside of the allocation, which a launch may not make but which
-somebody may ask about, notes nothing: the kernel that asks never writes outside.
+someone may ask about, notes nothing: the kernel that asks never writes outside.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class InjectivityInspector:
 
 
 def injectivity_inspector(reverse: ir.Kernel, shadow: ir.Buffer) -> InjectivityInspector | None:
-    """The kernel that asks; None where the accesses hang on memory or on real numbers, or threads wait for one another."""
+    """The kernel that asks; None where the accesses depend on memory or on real numbers, or threads wait for one another."""
     names = Names(reverse)
     begin, end = (names.var(f"{shadow.name}_{part}", I64) for part in ("begin", "end"))
     arrays = tuple(names.buffer(f"{shadow.name}_{part}", I32) for part in ("last", "first", "times"))
@@ -97,7 +97,7 @@ def _either(reverse: ir.Kernel, unknown: Collection[ir.Var]) -> ir.Kernel:
 
 
 def _unknown(reverse: ir.Kernel) -> set[ir.Var]:
-    """The variables that hang on more than the launch's whole numbers: on what was read, or on what that has decided."""
+    """The variables that depend on more than the launch's whole numbers: on what was read, or on what that has decided."""
     found: set[ir.Var] = {v for v in reverse.scalars if not v.type.is_integer}
     arrays: set[ir.Buffer] = set(reverse.buffers)  # of which it is not known what is in them
     before = -1

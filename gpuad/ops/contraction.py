@@ -11,7 +11,7 @@ import numpy as np
 from ..arguments.annotations import Const, Duplicated
 from ..tape.rules import rule
 from .adjoints import add_to, library_of
-from .elementwise import apart, apply, check_out, check_recorded
+from .elementwise import apply, are_disjoint, check_out, check_recorded
 from .layout import array_of, primal_of
 from .reductions import result_for
 from .temporaries import new_array
@@ -55,7 +55,7 @@ def einsum(subscripts: str, *operands: Any, out: Any = None, optimize: Any = Fal
     if out is None:
         out = result_for(operands, shape, dtype)
     check_out("einsum", out, shape, dtype)
-    operands = tuple(_converted(apart(x, primal_of(out)), np.result_type(dtype, primal_of(out).dtype)) for x in operands)
+    operands = tuple(_converted(are_disjoint(x, primal_of(out)), np.result_type(dtype, primal_of(out).dtype)) for x in operands)
     left, letters = operands[0], inputs[0]
     for k in range(1, len(operands) - 1):
         kept = "".join(dict.fromkeys(c for c in letters + inputs[k] if c in result + "".join(inputs[k + 1 :])))

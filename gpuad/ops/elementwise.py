@@ -54,7 +54,7 @@ def apply(name: str, *operands: Any, out: Any = None) -> Any:
     target = primal_of(out)
     _check_output(name, target, arrays, compute)
     if target.size:
-        separate = [apart(x, target, True) for x in inputs]
+        separate = [are_disjoint(x, target, True) for x in inputs]
         launch = _launch(operation, compute, out, separate)
         if all(map(is_, separate, operands)):
             remember(name, (*operands, out) if given else operands, launch, None if given else out)
@@ -96,7 +96,7 @@ def _complex(name: str, inputs: list[Any], values: list[Any], out: Any) -> Any:
     target = primal_of(out)
     _check_output(name, target, arrays, np.dtype(target.dtype) if name == "copyto" and not arrays and target.dtype.kind == "c" else compute)
     if target.size:
-        run_complex(name, [x if is_output(x, out) else apart(x, target) for x in inputs], out)
+        run_complex(name, [x if is_output(x, out) else are_disjoint(x, target) for x in inputs], out)
     return out
 
 
@@ -170,7 +170,7 @@ def check_out(name: str, out: Any, shape: Sequence[int], dtype: Any) -> None:
     refuse_repeated(target, name)
 
 
-def apart(x: Any, target: Any, in_place: bool = False) -> Any:
+def are_disjoint(x: Any, target: Any, in_place: bool = False) -> Any:
     """The operand, or a copy of it where it overlaps the output; but not if it is the output, for an operation that works in place. A pair
     whose elements share memory (broadcast) is copied for an operation that does not."""
     array = primal_of(x)
@@ -290,4 +290,4 @@ def geometry(lengths: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], 
     return tuple(block), tuple(grid), len(lengths) - len(block)
 
 
-__all__ = ["Axes", "apart", "apply", "check_out", "check_recorded", "geometry"]
+__all__ = ["Axes", "apply", "are_disjoint", "check_out", "check_recorded", "geometry"]

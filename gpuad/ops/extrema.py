@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import UnsupportedError
 from ..tape.rules import rule
 from .adjoints import add_to, from_rows, in_rows, library_of
-from .elementwise import apart, apply
+from .elementwise import apply, are_disjoint
 from .layout import array_of, primal_of
 from .reductions import Axis, mean, reduced_axes, reduction_result, sum, total_type
 
@@ -67,7 +67,7 @@ def _chosen(name: str, x: Any, axis: Axis, out: Any, keepdims: bool) -> Any:
     if math.prod(primal.shape[a] for a in axes) == 0:
         raise ValueError(f"{name} of no elements")
     out = reduction_result(name, x, axes, primal.dtype, out, keepdims)
-    _extreme(apart(x, primal_of(out)), out, axes, name)
+    _extreme(are_disjoint(x, primal_of(out)), out, axes, name)
     return out
 
 
@@ -76,7 +76,7 @@ def prod(x: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims
     primal = array_of("prod", x)
     axes = reduced_axes("prod", axis, primal.ndim)
     out = reduction_result("prod", x, axes, dtype or total_type(primal.dtype, False), out, keepdims)
-    _prod(apart(x, primal_of(out)), out, axes)
+    _prod(are_disjoint(x, primal_of(out)), out, axes)
     return out
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import UnsupportedError
 from ..tape.rules import rule
 from .adjoints import add_to, library_of
-from .elementwise import apart, check_out, check_recorded
+from .elementwise import are_disjoint, check_out, check_recorded
 from .layout import array_of, axis_of, primal_of
 from .reductions import result_for
 
@@ -118,7 +118,7 @@ def _along(rule_: Any, name: str, x: Any, axis: int, norm: str | None, out: Any,
     if out is None:
         out = result_for((x,), shape, dtype)
     check_out(name, out, shape, dtype)
-    rule_(apart(x, primal_of(out)), out, axis, _norm(norm))
+    rule_(are_disjoint(x, primal_of(out)), out, axis, _norm(norm))
     return out
 
 
@@ -132,7 +132,7 @@ def _transform(name: str, function: str, x: Any, lengths: Any, axes: Sequence[in
     if out is None:
         out = result_for((x,), primal.shape, dtype)
     check_out(name, out, primal.shape, dtype)
-    _fft(apart(x, primal_of(out)), out, function, chosen, _norm(norm))
+    _fft(are_disjoint(x, primal_of(out)), out, function, chosen, _norm(norm))
     return out
 
 

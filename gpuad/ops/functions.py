@@ -8,7 +8,7 @@ import numpy as np
 
 from ..arguments.annotations import BatchDuplicated, Duplicated
 from ..errors import ShadowError
-from .elementwise import apart, apply, check_into
+from .elementwise import apply, are_disjoint, check_into
 from .layout import array_of, primal_of
 from .temporaries import new_array, paired
 
@@ -92,7 +92,7 @@ def clip(x: Any, low: Any, high: Any, out: Any = None) -> Any:
     if low is not None:
         if out is not None:  # `high` is looked at, and read, after `out` is written
             check_into("minimum", (out, high), out)
-            high = apart(high, primal_of(out))
+            high = are_disjoint(high, primal_of(out))
         x = maximum(x, low, out=out)
         out = x if out is None and isinstance(high, int | float) and x.dtype.kind == "f" else out
     return minimum(x, high, out=out)

@@ -17,7 +17,7 @@ from ..pipeline import add_in_fixed_point
 from ..tape.region import Region
 from ..tape.rules import rule
 from .adjoints import elements_of, library_of, part_for
-from .elementwise import apart, apply, check_out, check_recorded, copied
+from .elementwise import apply, are_disjoint, check_out, check_recorded, copied
 from .layout import array_of, axis_of, element_strides, primal_of, refuse_repeated
 from .reductions import result_for
 from .temporaries import new_array, temporary
@@ -108,7 +108,7 @@ def take(x: Any, indices: Any, axis: int | None = None, out: Any = None) -> Any:
     in the gradient."""
     check_recorded("take", (x, out))
     array_of("take", x)
-    x = _owned(x) if out is None else apart(x, primal_of(out))
+    x = _owned(x) if out is None else are_disjoint(x, primal_of(out))
     return _taken(x, _axis_offsets("take", primal_of(x), indices, axis), out)
 
 

@@ -10,7 +10,7 @@ from ..arguments.annotations import Active
 from ..errors import ShadowError, UnsupportedError
 from ..tape.rules import rule
 from .adjoints import add_to, adjoint_of, library_of
-from .elementwise import apart, apply, check_out, check_recorded
+from .elementwise import apply, are_disjoint, check_out, check_recorded
 from .layout import array_of, primal_of
 from .reductions import result_for
 from .views import expand_dims, ravel, view
@@ -43,7 +43,7 @@ def matmul(a: Any, b: Any, out: Any = None) -> Any:
     if out is None:
         out = result_for((a, b), shape, dtype)
     check_out("matmul", out, shape, dtype)
-    a, b, c = apart(a, primal_of(out)), apart(b, primal_of(out)), out
+    a, b, c = are_disjoint(a, primal_of(out)), are_disjoint(b, primal_of(out)), out
     if one.ndim == 1:
         a, c = view(a, lambda p: p[None, :]), view(c, lambda p: p[..., None, :] if two.ndim > 1 else p[..., None])
     if two.ndim == 1:
@@ -111,7 +111,7 @@ def gemm(alpha: Any, a: Any, b: Any, beta: Any, c: Any) -> Any:
     if any(x.ndim < 2 for x in (one, two, target)):
         raise ValueError(f"gemm takes matrices, not arrays of shapes {tuple(one.shape)}, {tuple(two.shape)} and {tuple(target.shape)}")
     check_out("gemm", c, _matmul_shape("gemm", tuple(one.shape), tuple(two.shape)), np.result_type(one.dtype, two.dtype))
-    _gemm(_scalar("alpha", alpha, target.dtype), apart(a, target), apart(b, target), _scalar("beta", beta, target.dtype), c)
+    _gemm(_scalar("alpha", alpha, target.dtype), are_disjoint(a, target), are_disjoint(b, target), _scalar("beta", beta, target.dtype), c)
     return c
 
 
@@ -175,7 +175,7 @@ def solve_triangular(a: Any, b: Any, lower: bool = False, trans: int | str = 0, 
     if out is None:
         out = result_for((a, b), two.shape, dtype)
     check_out("solve_triangular", out, two.shape, dtype)
-    _solve(apart(a, primal_of(out)), apart(b, primal_of(out)), out, bool(lower), _TRANS[trans], bool(unit_diagonal))
+    _solve(are_disjoint(a, primal_of(out)), are_disjoint(b, primal_of(out)), out, bool(lower), _TRANS[trans], bool(unit_diagonal))
     return out
 
 

@@ -1,7 +1,7 @@
 """Calls of kernels that are planned by their arguments (elementwise, reductions, jit functions), in the words of an earlier one.
 
-Such a call is complete if its outputs are among its arguments: what it comes to hangs on these and on what it says besides, and not on what
-is in the arrays. Outside of tapes a complete call that is known is made at once; within one it is the launch that it was.
+Such a call is complete if its outputs are among its arguments: what it comes to depends on these and on what it says besides, and not on
+what is in the arrays. Outside of tapes a complete call that is known is made at once; within one it is the launch that it was.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from ..errors import UnsupportedError
 from ..ir.dtypes import is_half, is_real
 from ..tape.rules import rule
 from .adjoints import add_to, library_of
-from .elementwise import apart, apply, check_out, check_recorded
+from .elementwise import apply, are_disjoint, check_out, check_recorded
 from .layout import array_of, axes_of, axis_of, primal_of
 from .temporaries import new_array, temporary
 from .views import reshape
@@ -67,7 +67,7 @@ def _reduce(name: str, x: Any, axis: Axis, dtype: Any, out: Any, keepdims: bool,
     primal = array_of(name, x)
     axes = reduced_axes(name, axis, primal.ndim)
     out = reduction_result(name, x, axes, dtype or total_type(primal.dtype, name == "mean"), out, keepdims)
-    _sum(apart(x, primal_of(out)), out, axes, scale)
+    _sum(are_disjoint(x, primal_of(out)), out, axes, scale)
     return out
 
 
@@ -123,7 +123,7 @@ def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     if out is None:
         out = result_for((x,), primal.shape, dtype)
     check_out("cumsum", out, primal.shape, dtype)
-    _cumsum(apart(x, primal_of(out)), out, axis)
+    _cumsum(are_disjoint(x, primal_of(out)), out, axis)
     return out
 
 

@@ -35,7 +35,7 @@ def distribute_cyclically(
     along those axes have."""
     indices, found = dict(indices), {}
     for axis, index in indices.items():
-        loops = _Dealt(axis, index, threads[axis], frozenset(params), definitions(body), names)
+        loops = _Distribution(axis, index, threads[axis], frozenset(params), definitions(body), names)
         new = eliminate_dead_code(loops.block(body))
         if loops.iterations and not loops.beside and not loops.knows(new):
             body, indices[axis], found[axis] = new, loops.own, tuple(dict.fromkeys(loops.iterations))
@@ -52,7 +52,7 @@ class _Number:
     end: Expr
 
 
-class _Dealt:
+class _Distribution:
     """Writes loops along an axis as what an iteration does, with `own` for its number."""
 
     def __init__(self, axis: str, index: Var, threads: Var, params: frozenset[Var], lets: Mapping[Var, Expr], names: Names) -> None:

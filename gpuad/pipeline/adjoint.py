@@ -337,5 +337,5 @@ class Tangent(Inspected):
     escapes: tuple[Escape, ...]
     connected: bool
     exact: bool
-    settle: Kernel | None = None  # launched after it, if there is one
-    settle_parameters: tuple[Parameter, ...] = ()
+    resolve: Kernel | None = None  # launched after it, if there is one
+    resolve_parameters: tuple[Parameter, ...] = ()

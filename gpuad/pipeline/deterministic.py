@@ -59,7 +59,7 @@ def run_fixed(fixed: FixedPoint, parameters: tuple[Parameter, ...], call: Call, 
     digits = [_room(call, shadows[target], DIGITS) for target in fixed.targets]
     run(fixed.collect, [x for pair in zip(digits, scales, strict=True) for x in pair], state)
     for target, sums, scale in zip(fixed.targets, digits, scales, strict=True):
-        _settle(shadows[target].root, sums.root.reshape(-1, DIGITS), scale.root)
+        _add_digits(shadows[target].root, sums.root.reshape(-1, DIGITS), scale.root)
 
 
 @np.errstate(all="ignore")  # whatever the caller has asked NumPy to do: half of a sum would be left
@@ -86,7 +86,7 @@ def add_in_fixed_point(memory: Any, places: Any, values: Any) -> None:
         library.add.at(row.view(np.uint64), order, whole.astype(np.int64).view(np.uint64))  # CuPy has no atomics for signed ones
         rest = (rest - whole) * float(1 << DIGIT_BITS)
     sums = memory[found]
-    _settle(sums, digits.T, scales)
+    _add_digits(sums, digits.T, scales)
     memory[found] = sums
 
 
@@ -104,7 +104,7 @@ def _scales(target: Buffer, peaks: Memory) -> Memory:
 
 
 @np.errstate(all="ignore")
-def _settle(shadow: Any, digits: Any, scales: Any) -> None:
+def _add_digits(shadow: Any, digits: Any, scales: Any) -> None:
     """Adds the sums to the shadow, the least digits first."""
     touched = (digits != 0).any(axis=1)
     total = digits[touched, DIGITS - 1].astype(np.float64)

@@ -125,7 +125,7 @@ def one_by_one(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
         if len(tried) >= _TRIED:
             return frozenset()
         tried.append(key)
-    found: frozenset[Buffer] = adjoint.facts.get(key, lambda: _apart_in_time(asked, call, given))
+    found: frozenset[Buffer] = adjoint.facts.get(key, lambda: _ordered_by_phases(asked, call, given))
     return found
 
 
@@ -137,7 +137,7 @@ def _interpreter() -> Executor:
     return Reference(check=False, limit=NOTES)
 
 
-def _apart_in_time(asked: BarrierPhaseInspector, call: Call, numbers: Collection[int]) -> frozenset[Buffer]:
+def _ordered_by_phases(asked: BarrierPhaseInspector, call: Call, numbers: Collection[int]) -> frozenset[Buffer]:
     threads = int(np.prod(call.block))
     notes, counts, barriers = (np.zeros(n, np.int64) for n in (threads * NOTES, threads, threads))
     scalars = [np.dtype(str(v.type)).type(n) for v, n in zip(asked.scalars, numbers, strict=True)]

@@ -338,7 +338,9 @@ def tangent_of(function: surface.Function, pattern: Pattern, recorded: tuple[int
     parameters = (*primal_and_shadow(primal, draft.shadows, pattern), *(Parameter("log", i, log.buffer) for i, log in enumerate(logs)))
     result = Kernel(f"{primal.name}_forward", tuple(p.item for p in parameters), _body(draft), primal.span)
     verify(result)
-    settle, settle_parameters = _settling(primal, [k for k in draft.kept.values() if k.logs], draft.shadows, parameters, draft.names)
+    resolve, resolve_parameters = _extrema_resolution(
+        primal, [k for k in draft.kept.values() if k.logs], draft.shadows, parameters, draft.names
+    )
     return Tangent(
         primal=draft.kernel,
         activity=draft.facts,
@@ -349,12 +351,12 @@ def tangent_of(function: surface.Function, pattern: Pattern, recorded: tuple[int
         exact=draft.exact,
         logs=tuple(log.buffer for log in logs),
         log_loops={log.buffer: log.loops for log in logs if log.loops},
-        settle=settle,
-        settle_parameters=settle_parameters,
+        resolve=resolve,
+        resolve_parameters=resolve_parameters,
     )
 
 
-def _settling(
+def _extrema_resolution(
     kernel: Kernel, kept: list[Kept], tangents: Mapping[Var | Buffer, Buffer], parameters: tuple[Parameter, ...], names: Names
 ) -> tuple[Kernel | None, tuple[Parameter, ...]]:
     """The kernel that gives memory the tangents of the numbers that it has kept, and its parameters."""

@@ -84,16 +84,16 @@ class Stage:
 
 def gathering(adjoint: Adjoint, call: Call) -> Gathering | None:
     """The accumulations that this launch may gather, or None if there are none."""
-    found: Gathering | None = adjoint.facts.get(("gather", call.key, plain_allowed(), certifying()), lambda: _judged(adjoint, call))
+    found: Gathering | None = adjoint.facts.get(("gather", call.key, plain_allowed(), certifying()), lambda: _inspected(adjoint, call))
     return found
 
 
-def _judged(adjoint: Adjoint, call: Call) -> Gathering | None:
-    found = [made for keeping in (False, True) if (made := _judged_so(adjoint, call, keeping)) is not None]
+def _inspected(adjoint: Adjoint, call: Call) -> Gathering | None:
+    found = [made for keeping in (False, True) if (made := _inspected_for(adjoint, call, keeping)) is not None]
     return max(found, key=lambda made: len(made.buffers), default=None)
 
 
-def _judged_so(adjoint: Adjoint, call: Call, keeping: bool) -> Gathering | None:
+def _inspected_for(adjoint: Adjoint, call: Call, keeping: bool) -> Gathering | None:
     """What may be gathered; `keeping`: threads keep for those that gather what their loops come to."""
     plain, numbers = plain_shadows(adjoint, call), call.numbers(adjoint.primal)
     ranks = {b: 0 for b in adjoint.undecided if b not in plain} if plain_allowed() else {}

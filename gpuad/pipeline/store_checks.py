@@ -30,7 +30,7 @@ def check_stores(adjoint: Inspected, call: Call) -> None:
     doubtful = stores_in_doubt(adjoint, call)
     if not doubtful:
         return
-    if ("turns", call.key) in adjoint.facts.known and _met(adjoint, call, doubtful) is None:
+    if ("turns", call.key) in adjoint.facts.known and _first_conflict(adjoint, call, doubtful) is None:
         return
     check = adjoint.store_conflicts(frozenset(doubtful))
     flag = _flag(check, call)
@@ -73,13 +73,13 @@ def _check_barrier_order(adjoint: Inspected, call: Call, doubtful: Sequence[Buff
             f"{before} unless a __syncthreads() lies between, what stays is undefined; if one does, that threads take turns in an array "
             f"that is also reached {what} ({obstacle.span}) is not supported in this release. Nothing was launched."
         )
-    met = _met(adjoint, call, doubtful)
+    met = _first_conflict(adjoint, call, doubtful)
     if met is not None:
         raise LaunchError(f"`{call.bound.kernel}`: {_said(*met)} Nothing was launched.")
     adjoint.facts.get(("turns", call.key), lambda: True)
 
 
-def _met(adjoint: Inspected, call: Call, doubtful: Sequence[Buffer]) -> tuple[Access, bool] | None:
+def _first_conflict(adjoint: Inspected, call: Call, doubtful: Sequence[Buffer]) -> tuple[Access, bool] | None:
     """None if threads that come to one element take turns: in the doubtful buffers, and in all others that the kernel stores to. Else an
     access where they do not, and whether that is by another block."""
     check = adjoint.barrier_order(frozenset((*doubtful, *_free(adjoint, _stored(adjoint)))))

@@ -96,7 +96,7 @@ class Locks:
             return [*opened.values(), *([array] if made else [])]
 
     def release(self) -> list[Array]:
-        """Lets all arrays go. Gives those that somebody else has made writable while they were locked."""
+        """Lets all arrays go. Gives those that someone else has made writable while they were locked."""
         with _GUARD:
             known = [a for a in self._arrays.values() if a.flags.writeable]
             for a in sorted(self._arrays.values(), key=lambda a: sum(1 for _ in _behind(a))):

@@ -585,7 +585,7 @@ def test_every_race_is_met(seed: int) -> None:
     watched = [b for b in adjoint.primal.buffers if b.name in "sq"]
     for order in ("forward", "reversed", "random"):
         with pipeline.executor_for_tests(Reference(check=False, order=order, seed=seed)):
-            met = store_checks._met(adjoint, call, watched)
+            met = store_checks._first_conflict(adjoint, call, watched)
         assert met is not None if race is not None else met is None or "= 0.5;" in text
 
 

@@ -145,7 +145,7 @@ def test_shadows_are_seen_after_an_interrupt() -> None:
 def test_what_is_owed_is_owed_after_an_interrupt() -> None:
     program, tape = Program(), gpuad.Tape()
     program.reversed(tape)
-    with interrupt(at("settle", "action()")) as hit:
+    with interrupt(at("clear_owed", "action()")) as hit:
         for pair in program.pairs:
             _ = pair.shadow
     assert hit

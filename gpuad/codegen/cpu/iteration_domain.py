@@ -56,7 +56,7 @@ class Axes:
 
 def merge_axes(kernel: Kernel) -> Axes:
     """The kernel in terms of global indices where it can be."""
-    kernel = replace(kernel, body=map_expressions(kernel.body, _globally))
+    kernel = replace(kernel, body=map_expressions(kernel.body, _canonical))
     left = {e.axis for e in _indices(kernel.body) if e.name in ("threadIdx", "blockIdx")}
     return Axes(kernel, frozenset("xyz") - left)
 
@@ -65,10 +65,10 @@ def _indices(block: Block) -> Iterator[LaunchIndex]:
     return (e for top in expressions(block) for e in walk(top) if isinstance(e, LaunchIndex))
 
 
-def _globally(expr: Expr) -> Expr:
+def _canonical(expr: Expr) -> Expr:
     axis = _global_axis(expr)
     if axis is None:
-        return rebuild(expr, _globally)
+        return rebuild(expr, _canonical)
     index = LaunchIndex(GLOBAL, axis)
     return index if expr.type == index.type else Cast(index, expr.type)
 

@@ -37,7 +37,7 @@ class LaneExpressions(HostExpressions):
     lane: str = "gpuad_k"
     in_lane: bool = False
     firsts: dict[int, Var] = field(default_factory=dict)  # of each tile the index of its first iteration
-    shelves: dict[Buffer, str] = field(default_factory=dict)  # what the present piece accesses in memory of the strip
+    scratch: dict[Buffer, str] = field(default_factory=dict)  # what the present piece accesses in memory of the strip
     tables: set[Buffer] = field(default_factory=set)  # arrays of threads, of each element of which every lane has one
 
     def printed(self, expr: Expr) -> tuple[str, int]:
@@ -49,8 +49,8 @@ class LaneExpressions(HostExpressions):
         return super().printed(expr)
 
     def element(self, buffer: Buffer, index: Expr) -> str:
-        if buffer in self.shelves:
-            return f"{self.shelves[buffer]}[{self.lane}]"
+        if buffer in self.scratch:
+            return f"{self.scratch[buffer]}[{self.lane}]"
         element = super().element(buffer, index)
         return f"{element}[{self.lane}]" if buffer in self.tables else element
 
@@ -233,10 +233,10 @@ class LaneStatements(HostStatements):
         for action in piece.actions:
             if isinstance(action, Mask):
                 self.line(f"int {_mask(action.number)}[{self.lanes}]{' = {}' if piece.mask is not None else ''};")
-        self.take_shelves(piece)
+        self.take_scratch(piece)
         self.declare_totals(piece)
         lines = self.lane_lines(piece)
-        self.lane_text.shelves.clear()
+        self.lane_text.scratch.clear()
         if lines:
             self.lines += [INDENT * self.depth + self.mark(piece)] if self.is_marked(piece) else []
             self.line(f"{self.lane_loop} {{")
@@ -262,12 +262,12 @@ class LaneStatements(HostStatements):
         value: Expr = var if var.type == t else Cast(var, t)
         self.braces(f"if ({self.name_of(var)} != 0)", lambda: self.statement(total.adding(value)))
 
-    def take_shelves(self, piece: Piece) -> None:
+    def take_scratch(self, piece: Piece) -> None:
         """Finds where the piece accesses memory of the strip."""
-        for buffer, index in piece.shelves or ():
+        for buffer, index in piece.scratch or ():
             row, shelf = self.name_of(buffer), self.names.new(f"{buffer.name}_here")
             self.line(f"{c_type(buffer.element)}* const {shelf} = {row}.shelf({self.text.subscript(index)}, gpuad_lanes);")
-            self.lane_text.shelves[buffer] = shelf
+            self.lane_text.scratch[buffer] = shelf
 
     def is_marked(self, piece: Piece) -> bool:
         """Whether the compiler may take the lanes of a piece for independent, and shall vectorise it."""

@@ -64,7 +64,7 @@ class Piece:
     mask: int | None
     again: tuple[ir.Let, ...] = ()
     bytes: int = 0
-    shelves: LaneScratch | None = ()
+    scratch: LaneScratch | None = ()
     in_turn: bool = False
 
 
@@ -129,7 +129,7 @@ def lanes(kernel: ir.Kernel, classes: Classes, threads: ir.For | None = None) ->
         return None
     plan = _Plan(uniform)
     nodes = plan.finished(plan.block(uniform.work, None, ()))
-    if any(piece.shelves is None for piece in _pieces(nodes)):
+    if any(piece.scratch is None for piece in _pieces(nodes)):
         return None
     pieces: Counter[ir.Var] = Counter(root for piece in _pieces(nodes) for root in plan.variables_of(piece))
     arrays = tuple(root for root, count in pieces.items() if count > 1 or uniform.begins_outside(root))
@@ -179,7 +179,7 @@ class _Plan:
                 self.tables.append(stmt.buffer)
                 out.append(Once(stmt))
             elif has_conflict((stmt,)):
-                self.meet(stmt, mask, out, piece)
+                self.conflict(stmt, mask, out, piece)
             elif self.uniform.is_once(stmt):
                 once = visit_operands(stmt, self.first)
                 if self.is_movable(stmt):
@@ -280,7 +280,7 @@ class _Plan:
 
     # --- where threads meet ---
 
-    def meet(self, stmt: ir.Stmt, mask: int | None, out: list[Node], piece: _Open) -> None:
+    def conflict(self, stmt: ir.Stmt, mask: int | None, out: list[Node], piece: _Open) -> None:
         """What threads do that meet: as a part of the piece where that is right, or as one of its own (see `meetings`)."""
         if isinstance(stmt, ir.Accumulate) and self.is_total(stmt):
             piece.actions.append(Total(replace(stmt, index=self.first(stmt.index), value=self.same_loaded(stmt.value, mask, out))))
@@ -422,7 +422,7 @@ class _Plan:
     def with_indices(self, node: Node) -> Node:
         match node:
             case Piece():
-                return self.with_shelves(self.with_width(replace(node, again=self.indices(node))))
+                return self.with_scratch(self.with_width(replace(node, again=self.indices(node))))
             case Loop():
                 return replace(node, header=self.finished(node.header), body=self.finished(node.body), fill=self.finished(node.fill))
             case Branch():
@@ -436,10 +436,10 @@ class _Plan:
         items = [item for a in piece.actions for item in evaluated(a)]
         return replace(piece, bytes=bytes_of_a_lane(items, masked, piece.again, self.uniform))
 
-    def with_shelves(self, piece: Piece) -> Piece:
+    def with_scratch(self, piece: Piece) -> Piece:
         rows = self.uniform.kernel.rows if self.uniform.lane is None else frozenset()
         found = lane_scratch([item for a in piece.actions for item in evaluated(a)], rows, self.uniform.is_uniform)
-        return replace(piece, shelves=found and tuple((buffer, self.first(index)) for buffer, index in found))
+        return replace(piece, scratch=found and tuple((buffer, self.first(index)) for buffer, index in found))
 
     def indices(self, piece: Piece) -> tuple[ir.Let, ...]:
         wanted = {v for action in piece.actions for v in _used(action)}

@@ -153,7 +153,7 @@ class _Entry:
         self.in_order = self.independent and is_vectorisable(self.kernel.body, apart)
         self.inner_in_order = self.inside is not None and is_vectorisable(self.inside.kernel.body, apart)
         if split and apart and not (self.inner_in_order if self.inside else self.in_order):
-            self.settle(rows.kernel, reserved)
+            self.promote(rows.kernel, reserved)
         plain = self.inner_in_order and not library_calls(kernel)
         self.in_full = plain and apart and self.inside is not None and may_overlap_tail(self.inside.kernel)
         self.straight = self.independent and not any(isinstance(s, For | While) for s in walk_stmts(self.kernel.body))
@@ -164,7 +164,7 @@ class _Entry:
         self.body = "\n".join([*comment(kernel.header), *before, *body, *inside, *self.rows(), "", *self.width(), *after])
         self.entry = "\n".join([*self.launch(), ""])
 
-    def settle(self, kernel: Kernel, reserved: Sequence[str]) -> None:
+    def promote(self, kernel: Kernel, reserved: Sequence[str]) -> None:
         """Where a row shows that elements of an array are apart, a thread has them in variables (see `apart`)."""
         found = promote_registers(self.inner or Inner(kernel, None, ()))
         if found is None:

@@ -46,12 +46,12 @@ class _Access:
     place: _Sum
 
 
-def is_vectorisable(work: Iterable[ir.Stmt | ir.Expr], apart: bool, settled: Set[ir.Buffer] = frozenset()) -> bool:
+def is_vectorisable(work: Iterable[ir.Stmt | ir.Expr], apart: bool, promoted: Set[ir.Buffer] = frozenset()) -> bool:
     """Whether the work of a thread, statements or expressions only evaluated, is right wherever its accesses are reordered that a compiler
-    cannot tell apart. `apart`: no two parameters overlap. `settled`: buffers of which a thread reaches one element under one subscript."""
+    cannot tell apart. `apart`: no two parameters overlap. `promoted`: buffers of which a thread reaches one element under one subscript."""
     items = tuple(work)
     changed = {b for s in walk_stmts(tuple(i for i in items if isinstance(i, ir.Stmt))) if (b := written(s)) is not None}
-    order = _Order(apart, changed, settled)
+    order = _Order(apart, changed, promoted)
     if order.changed:
         order.items(items, ())
     return order.is_kept()
@@ -60,10 +60,10 @@ def is_vectorisable(work: Iterable[ir.Stmt | ir.Expr], apart: bool, settled: Set
 class _Order:
     """Goes through the work in its order, with the stores that may have been made before."""
 
-    def __init__(self, apart: bool, changed: set[ir.Buffer], settled: Set[ir.Buffer]) -> None:
+    def __init__(self, apart: bool, changed: set[ir.Buffer], promoted: Set[ir.Buffer]) -> None:
         self.apart = apart
         self.changed = changed
-        self.settled = settled
+        self.promoted = promoted
         self.unclear: set[ir.Buffer] = set()  # what has an access after a store that a compiler cannot tell apart from it
         self.mixed: set[ir.Buffer] = set()  # what is not only stored to, once at each place
         self.stores: dict[_Access, None] = {}
@@ -178,7 +178,7 @@ class _Order:
         a, b = store.place, later.place
         if a.terms == b.terms:
             return a.constant != b.constant or (a.signed and b.signed)
-        if store.buffer in self.settled:
+        if store.buffer in self.promoted:
             return True
         return a.constant == b.constant and self.by_loop(a) == self.by_loop(b) is not None
 

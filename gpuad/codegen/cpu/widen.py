@@ -128,7 +128,7 @@ class Wrapping:
 
     def wraps(self, grid: Sequence[int], block: Sequence[int], numbers: Mapping[Var, int]) -> bool:
         """Whether one of them may, in a launch with these scalars, so that an element's index comes out. What is made of what is not known,
-        as of what was read, is taken for an index that somebody has made sure of."""
+        as of what was read, is taken for an index that someone has made sure of."""
         extents = {"blockDim": block, "gridDim": grid}
         counted = {"threadIdx": block, "blockIdx": grid}
         held: dict[Var, _Range | None] = {}
