@@ -39,8 +39,8 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
     """Runs a kernel and its derivative: with `mode=Reverse` forward, then the adjoint into the shadows; with `mode=Forward` primal and
     tangents (the shadows hold tangents, and are pushed through).
 
-    `call`, `keywords`: the kernel's own call: `grid, block, args, shared_mem=0, stream=None` for a raw kernel, the arguments, outputs
-    included, for an elementwise or reduction kernel.
+    `k`: what `gpuad.kernel` makes or takes. `call`, `keywords`: the kernel's own call: `grid, block, args, shared_mem=0, stream=None` for a
+    raw kernel, the arguments, outputs included, for an elementwise or reduction kernel.
 
         gpuad.autodiff(square, grid, block, (Duplicated(x, dx), n))
 

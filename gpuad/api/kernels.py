@@ -78,7 +78,8 @@ class Family:
 class Kernel(Family):
     """A CUDA kernel that can be launched and differentiated. Make one with `gpuad.kernel`.
 
-    `name`, `source` (the text), `parameters` (declarations in order of the call).
+    `name`, `source` (the text), `parameters` (declarations in order of the call). One kernel serves any dtype that its parameters have, any
+    grid and any sizes; what was found out about a launch is kept for launches like it.
     """
 
     _inside: frozenset[str] = frozenset()  # parameters through which it stays inside of the view by construction
@@ -296,8 +297,10 @@ class Kernel(Family):
         self, /, *annotations: Any, grid: Any = None, block: Any = None, args: Any = None, shared_mem: int = 0, **by_name: Any
     ) -> AdjointText:
         """The reverse kernel before any launch: `.source` is self-contained CUDA text under a header that is its contract, `.explain()`
-        says what it saves and why. Annotations (classes or instances) by position or by parameter name; who is not named is Const. With
-        `grid`, `block` and `args` the text is the one that this launch would use. A kernel with dynamic shared memory needs its bytes."""
+        says what it saves and why. `annotations`, `by_name`: classes or instances, by position or by parameter name; who is not named is
+        Const. With `grid`, `block` and `args` the text is the one that this launch would use. `shared_mem`: bytes of dynamic shared memory,
+        which a kernel needs that uses it. Raises UnsupportedError, with its place, for what cannot be differentiated, ShadowError and
+        LaunchError as `autodiff` does."""
         named, launch = told_apart(by_name, {"grid": grid, "block": block, "args": args, "shared_mem": shared_mem})
         kinds = self.activities(annotations, named)
         with self.room():

@@ -48,8 +48,8 @@ class Saved:
 def autodiff_thunk(
     k: Any, /, *annotations: Any, not_overwritten: Sequence[str] = (), **by_name: Any
 ) -> tuple[Callable[..., Saved], Callable[..., None]]:
-    """The split pair `(augmented, reverse)` for fixed activities, given by position or by parameter name (classes or instances; the rest
-    is Const).
+    """The split pair `(augmented, reverse)` of a kernel `k`, for fixed activities: `annotations` by position, `by_name` by parameter name
+    (classes or instances; the rest is Const).
 
     `saved = augmented(grid, block, args)` runs the kernel and keeps every value that the reverse will read and the caller could
     overwrite, but those of the parameters in `not_overwritten`; arguments may be bare. `reverse(grid, block, args, saved)` accumulates

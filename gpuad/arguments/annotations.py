@@ -405,7 +405,8 @@ def _same_view(a: Duplicated, b: Duplicated) -> bool:
 
 
 class DuplicatedNoNeed(Duplicated):
-    """Like `Duplicated`, for an output whose primal result is not wanted: the kernel's store to it may be left out."""
+    """Like `Duplicated(x, dx, keep=...)`, for an output whose primal result is not wanted: the kernel's store to it may be left out, and
+    what `x` holds afterwards is undefined."""
 
     __slots__ = ()
 
@@ -537,7 +538,8 @@ class Stopped(Const):
 
 def stop_gradient(x: Any) -> Stopped:
     """Marks an array whose content depends on shadowed inputs as a constant of this call: the gradient that would flow through it is
-    dropped on purpose. Accepts an array, a number or a Duplicated."""
+    dropped on purpose. `x`: an array, a number or a Duplicated. ShadowError, at the launch, where its memory is also another argument's
+    that has a shadow."""
     return Stopped(x)
 
 

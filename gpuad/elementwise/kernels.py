@@ -39,6 +39,9 @@ class ElementwiseKernel(Family):
     `in_params`, `out_params`: lists of types and names; a single letter as type stands for the dtype of what is passed, `raw` passes an
     array whole. `operation`: the body. In it `i` is the index of the element, `n` and `_ind.size()` their number, `_ind.get()` the
     coordinates; a raw `x` has `x[...]`, `x.size()`, `x.shape()`, `x.strides()`, `x.ndim`.
+    `preamble`: text before the kernel; `loop_prep`, `after_loop`: statements before and after each thread's loop; `options` of the
+    compilation (-D, -I, -std); `no_return`: nothing is given back; `return_tuple`: a tuple of one, too; `name`: of the kernel, in errors;
+    `reduce_dims`: axes that lie one after the other may be taken as one, which `_ind` shows.
     Raises CompileError and UnsupportedError at a place in these texts, the operation's own when it is first called.
     """
 
@@ -78,7 +81,7 @@ class ElementwiseKernel(Family):
         """Runs the operation on arrays (annotated or not) and numbers, broadcast as CuPy does it; inside of a tape it is recorded.
 
         Outputs that are not passed are made and given back, as pairs where an input carries a gradient. `size`: how many elements, where
-        all arrays are raw. `block_size` is CuPy's and of no effect. Raises TypeError and ValueError as CuPy does.
+        all arrays are raw. `stream`: of CuPy. `block_size` is CuPy's and of no effect. Raises TypeError and ValueError as CuPy does.
         """
         call = self._complete(args, size, stream)
         if call is not None and call.again():

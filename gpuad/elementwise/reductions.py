@@ -27,6 +27,8 @@ Axis = int | Sequence[int] | None
 class ReductionKernel(Family):
     """A reduction over axes, in CUDA, that can be differentiated. The arguments are those of `cupy.ReductionKernel`.
 
+    `in_params`, `out_params`, `preamble`, `options`, `name` and `reduce_dims`: as for `ElementwiseKernel`. `reduce_type`: the type of
+    what is joined, that of the first output by default.
     `map_expr` is formed for each element of the inputs, `reduce_expr` joins two of them, `a` and `b`, and `post_map_expr` assigns the
     result `a` to the outputs. `identity`: where the reduction begins; None begins at 0, as in CuPy.
     """
@@ -70,8 +72,8 @@ class ReductionKernel(Family):
     def __call__(self, *args: Any, out: Any = None, axis: Axis = None, keepdims: bool = False, stream: Any = None) -> Any:
         """Reduces arrays (annotated or not) over `axis`, all axes by default; inside of a tape it is recorded.
 
-        Outputs that are not passed are made and given back, as pairs where an input carries a gradient. Raises TypeError and ValueError as
-        CuPy does.
+        Outputs that are not passed are made and given back, as pairs where an input carries a gradient; `out` is where they go. `keepdims`:
+        the axes stay, with length 1. `stream`: of CuPy. Raises TypeError and ValueError as CuPy does.
         """
         call = self._complete(args, out, axis, keepdims, stream)
         if call is not None and call.again():

@@ -67,27 +67,27 @@ def fft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None, o
 
 
 def ifft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Any = None) -> Any:
-    """The inverse transform along one axis, as `numpy.fft.ifft`."""
+    """The inverse transform along one axis, as `numpy.fft.ifft`; complex."""
     return _transform("ifft", "ifftn", x, None if n is None else (n,), (axis,), norm, out)
 
 
 def fft2(x: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | None = None, out: Any = None) -> Any:
-    """The transform along two axes, as `numpy.fft.fft2`."""
+    """The transform along two axes, as `numpy.fft.fft2`; complex."""
     return _transform("fft2", "fftn", x, s, axes, norm, out)
 
 
 def ifft2(x: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | None = None, out: Any = None) -> Any:
-    """The inverse transform along two axes, as `numpy.fft.ifft2`."""
+    """The inverse transform along two axes, as `numpy.fft.ifft2`; complex."""
     return _transform("ifft2", "ifftn", x, s, axes, norm, out)
 
 
 def fftn(x: Any, s: Any = None, axes: Sequence[int] | None = None, norm: str | None = None, out: Any = None) -> Any:
-    """The transform along some axes, all by default, as `numpy.fft.fftn`."""
+    """The transform along some axes, all by default, as `numpy.fft.fftn`; complex."""
     return _transform("fftn", "fftn", x, s, axes, norm, out)
 
 
 def ifftn(x: Any, s: Any = None, axes: Sequence[int] | None = None, norm: str | None = None, out: Any = None) -> Any:
-    """The inverse transform along some axes, all by default, as `numpy.fft.ifftn`."""
+    """The inverse transform along some axes, all by default, as `numpy.fft.ifftn`; complex."""
     return _transform("ifftn", "ifftn", x, s, axes, norm, out)
 
 

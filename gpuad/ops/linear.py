@@ -190,5 +190,5 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
 
 
 def outer(a: Any, b: Any, out: Any = None) -> Any:
-    """The products of all elements of one array with all of another, as `numpy.outer`."""
+    """The products of all elements of `a` with all of `b`, a matrix (a.size, b.size), as `numpy.outer`."""
     return apply("multiply", expand_dims(ravel(a), 1), ravel(b), out=out)

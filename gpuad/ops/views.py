@@ -27,14 +27,14 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
 
 
 def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
-    """The view with two axes exchanged."""
+    """The view with `axis1` and `axis2` exchanged."""
     ndim = array_of("swapaxes", x).ndim
     one, two = (axis_of("swapaxes", a, ndim) for a in (axis1, axis2))
     return view(x, lambda a: a.swapaxes(one, two))
 
 
 def moveaxis(x: Any, source: Any, destination: Any) -> Any:
-    """The view with axes moved to other places."""
+    """The view with the axes at `source` moved to `destination`, as `numpy.moveaxis`."""
     array_of("moveaxis", x)
     return view(x, lambda a: library_of(a).moveaxis(a, source, destination))
 
@@ -59,7 +59,7 @@ def flip(x: Any, axis: Any = None) -> Any:
 
 
 def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
-    """The view that repeats elements, to be read only."""
+    """The view of the given `shape` that repeats elements, to be read only; the gradient is summed over what was repeated."""
     array_of("broadcast_to", x)
     return view(x, lambda a: _repeated(a, tuple(shape)))
 

@@ -33,7 +33,8 @@ Run: TypeAlias = "Callable[[Kernel, list[Any], State], None]"
 def deterministic(wanted: bool = True) -> AbstractContextManager[None]:
     """Within it a reverse pass gives the same bits in every run, on every number of threads. Where that is not possible, the launch is
     refused with UnsupportedError before anything is written. Shadows that threads add to together cost 32 bytes an element and a copy
-    while the kernel runs, and the kernel runs twice; others cost nothing. GPUAD_DETERMINISTIC=1 in the environment wants it everywhere."""
+    while the kernel runs, and the kernel runs twice; others cost nothing. GPUAD_DETERMINISTIC=1 in the environment wants it everywhere,
+    `wanted=False` not within this block. LaunchError, with the shadows as they were, where a contribution is not finite."""
     return scoped(_wanted, wanted)
 
 

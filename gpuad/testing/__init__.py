@@ -60,13 +60,12 @@ def check_gradient(
 
     `f`: a Kernel with `grid` and `block`, a launch `kernel[grid, block]`, a tuple (kernel, grid, block), or an elementwise or reduction
     kernel (`call`: keywords of its call, `size` or `axis`). `args`: the arguments of the launch, outputs included; if none is annotated,
-    every array of floats and every float, vector or struct by value is active; else those that are Duplicated or Active
-    (their shadows are not touched). `tolerance`: relative, of the dot product (default 1e-12 for float64, 1e-5 for float32). `directions`:
-    random directions tried. `race_check`: the primal is also run by the reference executor, which finds data races and indices out of
-    bounds; that is slow, so use small inputs. `forward_check`, `differences`: reverse mode is compared with forward mode, and with
-    differences of the primal; a check may leave one of them out.
-    Returns a Report; raises AssertionError(str(report)) if something disagrees, and GpuadError where the launch itself is refused or has
-    a race.
+    every array of floats and every float, vector or struct by value is active; else those that are Duplicated or Active (their shadows are
+    not touched). `tolerance`: relative, of the dot product (default 1e-12 for float64, 1e-5 for float32). `directions`: random directions
+    tried, `seed` of them. `shared_mem`: bytes of dynamic shared memory. `race_check`: the primal is also run by the reference executor,
+    which finds data races and indices out of bounds; that is slow, so use small inputs. `forward_check`, `differences`: reverse mode is
+    compared with forward mode, and with differences of the primal; a check may leave one of them out. Returns a Report; raises
+    AssertionError(str(report)) if something disagrees, and GpuadError where the launch itself is refused or has a race.
     """
     state = _State(*_launched(f, args, grid, block, shared_mem, call))
     with state.kept():

@@ -40,7 +40,8 @@ def check_rule(rule: Rule, args: Sequence[Any], *, tolerance: float | None = Non
 
     `args`: the arguments of a call, arrays and numbers; if none is annotated, every array of floats that the rule lists and every float
     that it reads is active, else those that are Duplicated or Active (whose shadows are not touched), and all that is written. `tolerance`:
-    relative, of the comparison with differences (default 1e-7 for float64, 3e-3 for float32). `directions`: random directions tried.
+    relative, of the comparison with differences (default 1e-7 for float64, 3e-3 for float32). `directions`: random directions tried;
+    `seed`: of them.
     Returns a Report; raises AssertionError(str(report)) if something disagrees, GpuadError where a tape refuses the call.
     """
     state = _State(rule, args)

@@ -45,6 +45,16 @@ def test_the_launch_description_of_ones_own_kernel() -> None:
     assert case.kernel == "relax" and set(case.active) == {"x", "y", "rate"}
 
 
+def test_the_first_elementwise_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    reader = Reader(ROOT / "docs" / "how-to" / "elementwise-and-jit.md")
+    reader.run(next(block for block in blocks(reader.page) if block.language == "python"))
+    x = np.linspace(-1, 1, 5, dtype=np.float32).astype(np.float64)
+    root = np.sqrt(x * x + np.float32(0.1))
+    np.testing.assert_allclose(reader.names["dx"], x / root, rtol=1e-5)
+    np.testing.assert_allclose(reader.names["deps"], np.sum(0.5 / root), rtol=1e-5)
+
+
 def test_the_gradient_of_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program of the tutorial has the gradient that differences of its loss have."""
     monkeypatch.chdir(tmp_path)
