@@ -10,7 +10,8 @@ ARG PYTHON=3.13
 FROM python:${PYTHON}-slim
 ARG EXTRA=cuda13
 
-# The host executor compiles with the machine's C++ compiler.
+# The host executor compiles with the machine's C++ compiler, whichever release the distribution has.
+# hadolint ignore=DL3008
 RUN apt-get update && apt-get install --yes --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /gpuad

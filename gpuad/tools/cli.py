@@ -34,7 +34,7 @@ from ..ir.records import numbers
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Declaration
 from ..ir.types import Pointer, Type
-from . import doctor, stages
+from . import doctor, init_ci, stages
 from .cases import Case, read
 from .demo import gray_scott, wave
 from .demo.outcome import Outcome, check_drawable, draw
@@ -161,6 +161,26 @@ def ledger_(
         raise typer.BadParameter("write one of --update and --check")
     wanted = command.Wanted(tuple(paths or ()), file, sarif, code_quality)
     raise typer.Exit(command.update(wanted) if update else command.compare_with(wanted))
+
+
+@app.command(name="init-ci")
+def init_ci_(
+    folder: Annotated[Path, typer.Argument(help="the repository")] = Path("."),
+    show: Annotated[str | None, typer.Option("--show", metavar="NAME", help="print a template, such as gpuad-cpu.yml")] = None,
+) -> None:
+    """Writes workflows, a Dockerfile and a pre-commit hook into a repository. Never over what is there."""
+    with _reported(folder):
+        if show is not None:
+            try:
+                sys.stdout.write(init_ci.shown(show))
+            except KeyError as unknown:
+                raise GpuadError(f"--show: error: {unknown.args[0]}") from None
+            return
+        if not folder.is_dir():
+            raise GpuadError(f"{folder}: error: there is no such folder")
+        for outcome in init_ci.init_ci(folder):
+            print(outcome)
+    print("Next: `gpuad = true` for pytest and `kernels = [...]` under [tool.gpuad] in pyproject.toml, then `gpuad ledger --update`.")
 
 
 @app.command(name="doctor")
