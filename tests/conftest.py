@@ -22,6 +22,7 @@ import pytest
 from gpuad import pipeline
 from gpuad.tape import reversal_plan
 
+collect_ignore = ["tools/example_repository"]  # which runs in an environment of its own
 pytest_plugins = ["pytester"]  # runs pytest on small projects, for the tests of the plugin
 
 GOLDEN = Path(__file__).parent / "golden"

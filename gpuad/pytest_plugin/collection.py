@@ -125,11 +125,16 @@ class ExampleItem(pytest.Item):
         except NotApplicable as why:
             pytest.skip(str(why))
         except Failed as failed:
-            if failed.finding.rule == "unsupported" and self.nodeid in self.plugin.told_elsewhere:
+            if failed.finding.rule in ("unsupported", "bounds") and failed.finding.rule != self.check and self._told_elsewhere:
                 pytest.skip(f"refused, which ::gradient reports: {failed.finding.place}: {failed.finding.message}")
             self.finding = failed.finding
             raise
         self.user_properties += [(f"gpuad {name}", value) for name, value in figures.items()]
+
+    @property
+    def _told_elsewhere(self) -> bool:
+        """Whether another item of this run binds and derives the same launch, and so is refused in the same way."""
+        return self.nodeid in self.plugin.told_elsewhere
 
     def _on_gpu(self, how: Any) -> dict[str, int | float | str]:
         from ..tools.on_gpu import run_on_gpu
