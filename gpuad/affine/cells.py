@@ -16,6 +16,7 @@ from .points import Function, Mask, Points, Region, scattered
 from .relations import Undecided
 
 _CELLS = 128  # of one set
+_CUTS = 400  # conditions that are looked at for one set
 _POOL = 192  # points that are looked at of each part of a set
 _FEW = 6  # with fewer points isl is asked whether there are any, and which
 
@@ -28,14 +29,25 @@ class Cut:
 
     @cached_property
     def region(self) -> Region:
-        return Region(self.make())
+        return Region(self.whole)
 
-    @property
+    @cached_property
     def whole(self) -> Any:
-        return self.region.whole
+        return self.make()
 
     def holds(self, points: Points) -> Mask:
         return self.region.holds(points)
+
+
+class Related(Cut):
+    """That an instance is related to another one."""
+
+    def __init__(self, via: Function) -> None:
+        super().__init__(lambda: via.related.domain())
+        self.via = via
+
+    def holds(self, points: Points) -> Mask:
+        return self.via.images(points)[0]
 
 
 class Beyond(Cut):
@@ -96,7 +108,9 @@ def cells(whole: Any, cuts: Iterable[Cut], number: int) -> list[Points]:
 def _different(root: Cell, cuts: Iterable[Cut]) -> Iterator[Cut]:
     """Those of the cuts that part a set, each once."""
     known: dict[bytes, list[Any]] = {}
-    for cut in cuts:
+    for number, cut in enumerate(cuts):
+        if number > _CUTS:
+            raise Undecided("too many conditions")
         sides = root.sides(cut)
         if len(sides) < 2:
             continue

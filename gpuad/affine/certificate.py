@@ -22,10 +22,11 @@ from typing import Any
 
 from ..ir.nodes import Block, Buffer, How
 from ..ir.types import Space
-from .equivalence import Addition, additions, differing
+from .equivalence import WAYS, Way, differing
 from .instances import AXES, Dim, Effect, Instances, Shape, is_zero
 from .layout import Layouts
 from .relations import Undecided, agreeing, context, decided, domain
+from .sums import Addition, additions
 from .values import Graph, Node
 
 
@@ -40,19 +41,6 @@ class Run:
 
 
 _NONE: frozenset[Buffer] = frozenset()
-
-
-@dataclass(frozen=True)
-class _Way:
-    """How sums are compared. `linear`: those sums alone are taken apart that hang on shadows; `apart`: what hangs on other elements of
-    shadows is another contribution; `strict`: as for `equivalence.differing`."""
-
-    linear: bool = True
-    apart: bool = False
-    strict: bool = True
-
-
-_WAYS = (_Way(), _Way(apart=True), _Way(linear=False), _Way(strict=False), _Way(linear=False, strict=False))
 
 
 def refused(plain: Run, made: Sequence[Run], shadows: Collection[Buffer], zero: Collection[Buffer] = _NONE) -> dict[Buffer, str]:
@@ -217,7 +205,7 @@ class _Certificate:
             if any(e.buffer == buffer and e.kind == "change" for e in effects):
                 return "it is changed by other atomic operations"
         reason: str | None = None
-        for way in _WAYS:
+        for way in WAYS:
             try:
                 reason = decided(partial(self.differing, buffer, way))
             except Undecided as undecided:
@@ -226,17 +214,17 @@ class _Certificate:
                 return None
         return reason
 
-    def differing(self, buffer: Buffer, way: _Way) -> str | None:
+    def differing(self, buffer: Buffer, way: Way) -> str | None:
         """Whether something else is added."""
         plain = self.added(self.plain, buffer, way)
         made = [a for effects in self.stages for a in self.added(effects, buffer, way)]
-        reason = differing(self.instances, self.layouts, plain, made, strict=way.strict, apart=way.apart)
+        reason = differing(self.instances, self.layouts, plain, made, self.shadows, way)
         if reason is not None:
             return reason
         parts = [x for a in (*plain, *made) for x in _parts(a)]
         return self.read_otherwise(_memory(self.instances, parts), moved={a.key for a in plain} != {a.key for a in made})
 
-    def added(self, effects: Sequence[Effect], buffer: Buffer, way: _Way) -> list[Addition]:
+    def added(self, effects: Sequence[Effect], buffer: Buffer, way: Way) -> list[Addition]:
         adds = [e for e in effects if e.buffer == buffer and e.kind in ("add", "set") and e.value is not None and not is_zero(e.value)]
         linear = self.shadows if way.linear else None
         return [a for e in adds for a in additions(self.graph, e, linear, apart=way.apart)]

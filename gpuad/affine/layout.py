@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from .instances import Dim, Effect
-from .relations import Undecided, relation
+from .relations import Undecided, integer, relation
 from .values import Graph, Node, summands
 
 _AXES = 5  # of one array at most
@@ -98,6 +98,6 @@ def _inside(found: Any, strides: Sequence[int]) -> bool:
     elements = found.range()
     for k in range(1, len(strides)):
         low, high = elements.dim_min_val(k), elements.dim_max_val(k)
-        if not (low.is_int() and high.is_int() and low.is_nonneg() and high.to_python() < strides[k - 1] // strides[k]):
+        if not (low.is_int() and high.is_int() and low.is_nonneg() and integer(high) < strides[k - 1] // strides[k]):
             return False
     return True

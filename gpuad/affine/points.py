@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .relations import context
+from .relations import context, integer
 
 Points: TypeAlias = "NDArray[np.int64]"
 Mask: TypeAlias = "NDArray[np.bool_]"
@@ -81,11 +81,11 @@ class _Affine:
 
         kinds = islpy.dim_type
         bottom = aff.get_denominator_val()
-        self.denominator = int(bottom.to_python())
-        self.constant = int(aff.get_constant_val().mul(bottom).to_python())
-        factors = [int(aff.get_coefficient_val(kinds.in_, k).mul(bottom).to_python()) for k in range(aff.dim(kinds.in_))]
+        self.denominator = integer(bottom)
+        self.constant = integer(aff.get_constant_val().mul(bottom))
+        factors = [integer(aff.get_coefficient_val(kinds.in_, k).mul(bottom)) for k in range(aff.dim(kinds.in_))]
         self.terms = [(k, f) for k, f in enumerate(factors) if f]
-        quotients = [(int(aff.get_coefficient_val(kinds.div, k).mul(bottom).to_python()), k) for k in range(aff.dim(kinds.div))]
+        quotients = [(integer(aff.get_coefficient_val(kinds.div, k).mul(bottom)), k) for k in range(aff.dim(kinds.div))]
         self.quotients = [(f, _Affine(aff.get_div(k))) for f, k in quotients if f]
 
     def numerator(self, points: Points) -> Any:
@@ -170,8 +170,8 @@ def _box(part: Any, n: int) -> tuple[Points, Points]:
     as_set = part.to_set()
     for k in range(n):
         low, high = as_set.dim_min_val(k), as_set.dim_max_val(k)
-        first = int(low.to_python()) if low.is_int() else None
-        last = int(high.to_python()) if high.is_int() else None
+        first = integer(low) if low.is_int() else None
+        last = integer(high) if high.is_int() else None
         ends[0, k] = first if first is not None else (-_FAR if last is None else last - _FAR)
         ends[1, k] = last if last is not None else ends[0, k] + _FAR
     return ends[0], ends[1]
@@ -207,7 +207,7 @@ def coordinates(point: Any) -> list[int]:
     import islpy
 
     n = point.get_space().dim(islpy.dim_type.set)
-    return [int(point.get_coordinate_val(islpy.dim_type.set, k).to_python()) for k in range(n)]
+    return [integer(point.get_coordinate_val(islpy.dim_type.set, k)) for k in range(n)]
 
 
 def point_set(point: Iterable[int]) -> Any:

@@ -49,6 +49,14 @@ def decided(ask: Callable[[], T]) -> T:
         raise Undecided(str(error)) from error
 
 
+def integer(value: Any) -> int:
+    """An isl value, which is whole. It may come out as nothing where the operations do not suffice."""
+    text = value.to_str()
+    if text is None:
+        raise Undecided("a number after all operations")
+    return int(text)
+
+
 def relation(graph: Graph, dims: Sequence[Dim], guards: Iterable[Node], outputs: Sequence[str]) -> Any:
     """The map from instances to what the texts come to."""
     import islpy
@@ -65,6 +73,13 @@ def domain(graph: Graph, dims: Sequence[Dim], guards: Iterable[Node]) -> Any:
     return islpy.Set.read_from_str(context(), f"{{ [{_names(dims)}] : {_formula(graph, dims, guards, ())} }}")
 
 
+def holding(graph: Graph, dims: Sequence[Dim], condition: Node) -> Any:
+    """Where a condition holds, whether there is an instance or not."""
+    import islpy
+
+    return islpy.Set.read_from_str(context(), f"{{ [{_names(dims)}] : {_defined(graph, [str(condition.text)])} }}")
+
+
 def _names(dims: Sequence[Dim]) -> str:
     return ", ".join(d.name for d in dims)
 
@@ -72,7 +87,11 @@ def _names(dims: Sequence[Dim]) -> str:
 def _formula(graph: Graph, dims: Sequence[Dim], guards: Iterable[Node], more: Iterable[str]) -> str:
     """The guards that have a text, and the definitions of the names in them."""
     every = (*(g for d in dims for g in d.guards), *guards)
-    terms = [*dict.fromkeys(g.text for g in every if g.text is not None), *more]
+    return _defined(graph, [*dict.fromkeys(g.text for g in every if g.text is not None), *more])
+
+
+def _defined(graph: Graph, terms: list[str]) -> str:
+    """A conjunction, with the definitions of the names in it."""
     names: dict[str, None] = {}
     waiting = list(terms)
     while waiting:
@@ -80,7 +99,7 @@ def _formula(graph: Graph, dims: Sequence[Dim], guards: Iterable[Node], more: It
             if name not in names:
                 names[name] = None
                 waiting.append(graph.named[name])
-                terms.append(graph.named[name])
+                terms = [*terms, graph.named[name]]
     formula = " and ".join(f"({t})" for t in terms) or "1 = 1"
     return f"exists ({', '.join(names)} : {formula})" if names else formula
 
