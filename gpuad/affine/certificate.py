@@ -98,7 +98,7 @@ class _Certificate:
 
     def reason(self, buffer: Buffer) -> str | None:
         """Why a shadow is refused, or None."""
-        questions = [self.disordered, self.cleared_otherwise, self.added_otherwise, self.racing]
+        questions = [self.disordered, self.stored_late, self.cleared_otherwise, self.added_otherwise, self.racing]
         if self.unmoved(buffer):
             questions = [self.disordered, self.hung_otherwise, self.racing]
         for what in questions:
@@ -144,6 +144,19 @@ class _Certificate:
             for reader in readers:
                 if any(not self.image(reader).is_disjoint(self.image(writer)) for writer in writers):
                     return "a kernel reads what one before it has written"
+        return None
+
+    def stored_late(self, buffer: Buffer) -> str | None:
+        """Whether a store to a shadow that holds 0 comes after anything else is done to its element."""
+        for k, effects in enumerate(self.stages):
+            writers = [e for e in effects if e.buffer == buffer and e.writes]
+            before = [e for stage in self.stages[:k] for e in stage if e.buffer == buffer and e.writes]
+            for store in writers if buffer in self.zero else ():
+                if store.kind != "set":
+                    continue
+                late = any(not self.image(store).is_disjoint(self.image(w)) for w in before)
+                if late or not all(self.reads_first(store, w) for w in writers):
+                    return "it is stored to after it was written"
         return None
 
     def image(self, effect: Effect) -> Any:
@@ -210,8 +223,9 @@ class _Certificate:
                 reason = decided(partial(self.differing, buffer, way))
             except Undecided as undecided:
                 reason = f"not decided: {undecided}"
-            if reason is None:
-                return None
+            else:
+                if reason is None or (way.keyed and not self.instances.rough):
+                    return reason
         return reason
 
     def differing(self, buffer: Buffer, way: Way) -> str | None:

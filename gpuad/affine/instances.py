@@ -131,13 +131,15 @@ class Shape:
 
 class Instances:
     """Evaluates kernels symbolically in one graph. `recurrences`: by the name in `carried` and `result` nodes; `kept`: what was stored to
-    arrays in which each thread keeps a number for others in the element of its own number, for the kernels that come after."""
+    arrays in which each thread keeps a number for others in the element of its own number, for the kernels that come after; `rough`:
+    numbers that were sampled of values need not be the same where values are."""
 
     def __init__(self) -> None:
         self.graph = Graph()
         self.recurrences: dict[str, Recurrence] = {}
         self.loops: dict[Hashable, int] = {}
         self.kept: dict[Buffer, tuple[Effect, Shape]] = {}
+        self.rough = False
 
     def effects(self, body: Block, shape: Shape) -> list[Effect]:
         """The accesses of a kernel's body."""

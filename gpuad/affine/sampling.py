@@ -220,6 +220,10 @@ class Sampler:
             found.append((np.where(few, k, many), count > k))
         return found
 
+    def skipped(self, count: Lanes, most: int) -> None:
+        """Notes whether iterations are left out, so that what differs may be the same."""
+        self.instances.rough = self.instances.rough or int(count.max(initial=0)) > most
+
     def inside(self, name: str, value: Lanes) -> Sampler:
         return Sampler(self.instances, {**self.points, name: value}, self.seed, self, name)
 
@@ -237,6 +241,7 @@ class Sampler:
         most = _ITERATIONS[min(self.depth, len(_ITERATIONS) - 1)]
         shape = np.broadcast_shapes(np.shape(start), count.shape, *(np.shape(p) for p in self.points.values()))
         count = np.broadcast_to(count, shape)
+        self.skipped(count, most)
         parts = self.iterations(count, most)
         total: Any = 0.01 * (count > most) * (count % 1013)
         if not parts:
@@ -253,6 +258,7 @@ class Sampler:
         step = -loop.step if loop.backward else loop.step
         done = count if at is None else (at - first) // step
         values: list[Any] = [np.asarray(self.value(f)) for f in loop.firsts]
+        self.skipped(done, _CARRIED)
         for number, there in self.iterations(done, _CARRIED):
             inside = self.inside(loop.dim.args[0], first + number * step)
             inside.known.update(zip(loop.variables, values, strict=True))
@@ -265,6 +271,7 @@ class Sampler:
         shape = np.shape(next(iter(self.points.values()), 0))
         values = [np.broadcast_to(np.asarray(self.value(f)), shape) for f in loop.firsts]
         there = np.ones(shape, bool)
+        self.instances.rough = True
         for number in range(_SEARCHED + 1):
             inside = self.inside(loop.dim.args[0], np.full(shape, number))
             inside.known.update(zip(loop.variables, values, strict=True))

@@ -74,7 +74,7 @@ def adjoint_text(function: Function, adjoint: Adjoint, call: Call | None) -> Adj
 
 def explanation(adjoint: Adjoint, stages: Sequence[Stage], call: Call | None) -> Explanation:
     """What the adjoint saves and why, and how each shadow is accumulated in the kernels of the reverse pass."""
-    rows = [*_saved_rows(adjoint), *_stack_rows(adjoint), *_partial_rows(stages), *_shadow_rows(adjoint, stages)]
+    rows = [*_saved_rows(adjoint), *_stack_rows(adjoint), *_partial_rows(stages), *_shadow_rows(adjoint, stages, call)]
     assumed = dict.fromkeys((*_assumptions(adjoint), *_barrier_orders(adjoint, call)))
     return Explanation(adjoint.primal.name, tuple(rows), tuple(assumed))
 
@@ -114,14 +114,17 @@ def _partial_rows(stages: Sequence[Stage]) -> list[Row]:
     ]
 
 
-def _shadow_rows(adjoint: Adjoint, stages: Sequence[Stage]) -> list[Row]:
+def _shadow_rows(adjoint: Adjoint, stages: Sequence[Stage], call: Call | None) -> list[Row]:
     rows = []
+    uncertified = pipeline.uncertified(adjoint, call) if call is not None else {}
     body = [s for stage in stages for s in walk_stmts(stage.kernel.body)]
     collected = {b: stage.kernel.name for stage in stages for b in gathered(stage)}
     for p in shadow_parameters(adjoint):
         hows = {s.how for s in body if isinstance(s, Accumulate | Take) and s.buffer == p.item}
         first = next((s for s in walk_stmts(adjoint.layout.body) if getattr(s, "buffer", None) == p.item), None)
         how, why = _way(hows)
+        if how == "atomic" and isinstance(p.item, Buffer) and p.item in uncertified:
+            why = f"what is faster is not certified ({uncertified[p.item]})"
         if p.item in collected:
             how, why = "gather", f"each thread of {collected[p.item]} collects for an element of its own"
         rows.append(Row("shadow", p.item.name, how, f"{why} ({_at(first)})"))

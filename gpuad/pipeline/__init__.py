@@ -59,7 +59,9 @@ from .schedule import (
     stack_bases,
     stage_arguments,
     stages,
+    stages_on_zeros,
     switches,
+    uncertified,
 )
 from .store_checks import check_races, check_stores, ordered_by_barriers, stores_in_doubt
 
@@ -70,6 +72,6 @@ __all__ = [
     "everything_recorded_for_tests", "executor_for_tests", "executor_of", "fingerprint", "gathering", "in_fixed_point", "is_injective",
     "keep_live", "live", "loads", "new_logs", "nothing_chained_for_tests", "nothing_plain_for_tests", "ordered_by_barriers",
     "own_arguments", "paired", "plain_allowed", "plain_shadows", "premises_hold", "run_primal", "run_reverse", "run_stages",
-    "shadow_of", "shadow_type", "stack_bases", "stage_arguments", "stages", "stays_inside", "stores_in_doubt", "switches",
-    "tangent_arguments",
+    "shadow_of", "shadow_type", "stack_bases", "stage_arguments", "stages", "stages_on_zeros", "stays_inside", "stores_in_doubt",
+    "switches", "tangent_arguments", "uncertified",
 ]  # fmt: skip

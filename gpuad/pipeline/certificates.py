@@ -1,7 +1,8 @@
 """Certificates of launches: the kernels of a reverse pass as `affine.certificate` takes them, with the numbers of a launch.
 
-Under GPUAD_CERTIFY=1 a launch that gpuad makes in the stead of the user's runs only if it is certified; what is not falls back to atomic
-additions. It needs `islpy` (extra `certify`), and takes milliseconds for each kernel and the numbers of its launch, once.
+A launch that gpuad makes in the stead of the user's runs only if it is certified; what is not falls back to atomic additions, which need no
+proof. That takes milliseconds for each kernel and the numbers of its launch, once. Under GPUAD_CERTIFY=0, and where there is no `islpy`,
+the proofs of those who derive the launches have to do.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from functools import cache
+from importlib.util import find_spec
 
 from ..affine.certificate import Run, meeting, refused
 from ..affine.instances import Shape
@@ -28,7 +31,13 @@ _certifying: ContextVar[bool | None] = ContextVar("certifying", default=None)
 def certifying() -> bool:
     """Whether launches are certified before they run."""
     chosen = _certifying.get()
-    return os.environ.get("GPUAD_CERTIFY") == "1" if chosen is None else chosen
+    return _can_certify() and os.environ.get("GPUAD_CERTIFY") != "0" if chosen is None else chosen
+
+
+@cache
+def _can_certify() -> bool:
+    """Whether isl is installed; it is loaded when it is first asked something."""
+    return find_spec("islpy") is not None
 
 
 def certified_for_tests(wanted: bool = True) -> AbstractContextManager[None]:
@@ -61,8 +70,8 @@ def threads_meet(adjoint: Adjoint, call: Call, shadows: Collection[Buffer]) -> f
     return meeting(run_of(adjoint, call, adjoint.layout.body), shadows)
 
 
-def not_certified(adjoint: Adjoint, plain: Kernel, call: Call, made: Sequence[Run], zero: Collection[Buffer]) -> frozenset[Buffer]:
-    """The shadows for which the kernels of a reverse pass are not certified to do what the `plain` one does; `zero`: those that are 0 where
-    a kernel stores to them."""
+def not_certified(adjoint: Adjoint, plain: Kernel, call: Call, made: Sequence[Run], zero: Collection[Buffer]) -> dict[Buffer, str]:
+    """The shadows for which the kernels of a reverse pass are not certified to do what the `plain` one does, with the reasons; `zero`:
+    those that are 0 where a kernel stores to them."""
     shadows = [p.item for p in adjoint.parameters if p.role == "shadow" and isinstance(p.item, Buffer)]
-    return frozenset(refused(run_of(adjoint, call, plain.body), made, shadows, zero))
+    return refused(run_of(adjoint, call, plain.body), made, shadows, zero)

@@ -49,7 +49,9 @@ def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
         numbers = call.numbers(adjoint.primal)
         proved = {b for b in adjoint.undecided if collision_free(adjoint.layout.body, [b], numbers)}
         if certifying():
-            proved -= threads_meet(adjoint, call, proved)
+            meeting = threads_meet(adjoint, call, proved)
+            _note(adjoint, call, dict.fromkeys(meeting, "two threads may touch one element"))
+            proved -= meeting
         proved |= one_by_one(adjoint, call) & frozenset(adjoint.undecided)
         open_ = [b for b in adjoint.undecided if b not in proved]
         gathered = adjoint.gather(dict.fromkeys(open_, 0)) if open_ else None
@@ -114,14 +116,27 @@ def _refused(adjoint: Adjoint, call: Call, found: Gathering) -> frozenset[Buffer
     if not certifying():
         return _NO_SHADOWS
     made = _composed(adjoint, call, found, None, Variant(plain_shadows(adjoint, call)))
-    failed = _uncertified(adjoint, call, found, made, Variant(plain_shadows(adjoint, call)))
-    return failed & found.buffers or (found.buffers if failed else _NO_SHADOWS)
+    reasons = _uncertified(adjoint, call, found, made, Variant(plain_shadows(adjoint, call)))
+    failed = found.buffers & reasons.keys() or (found.buffers if reasons else _NO_SHADOWS)
+    _note(adjoint, call, {b: reasons.get(b) or next(iter(reasons.values())) for b in failed})
+    return failed
+
+
+def _note(adjoint: Adjoint, call: Call, reasons: Mapping[Buffer, str]) -> None:
+    adjoint.facts.get(("uncertified", call.key), dict).update(reasons)
+
+
+def uncertified(adjoint: Adjoint, call: Call) -> Mapping[Buffer, str]:
+    """The shadows for which something that was derived for the launch has no certificate, with the last reason. What runs has one, or needs
+    none."""
+    found: dict[Buffer, str] = adjoint.facts.get(("uncertified", call.key), dict)
+    return found
 
 
 def _uncertified(
     adjoint: Adjoint, call: Call, found: Gathering | None, made: Sequence[Stage], chosen: Variant, zero: frozenset[Buffer] = _NO_SHADOWS
-) -> frozenset[Buffer]:
-    """The shadows for which stages are not certified."""
+) -> dict[Buffer, str]:
+    """The shadows for which stages are not certified, with the reasons."""
     gathered = found.buffers if found is not None else _NO_SHADOWS
     plainly = adjoint.variant(replace(chosen, plain=chosen.plain - gathered))
     runs = [run_of(adjoint, call, s.kernel.body, s.parameters, s.grid, s.numbers) for s in made]
@@ -154,27 +169,30 @@ def switches() -> tuple[bool, ...]:
     return analysing(), plain_allowed(), in_fixed_point(), wanted(), certifying()
 
 
-def stages(
-    adjoint: Adjoint,
-    call: Call,
-    assigned: frozenset[Buffer] = _NO_SHADOWS,
-    left: frozenset[Buffer] = _NO_SHADOWS,
-    lent: frozenset[Buffer] = _NO_SHADOWS,
-    boxes: Boxes = _NO_BOXES,
-) -> tuple[Stage, ...]:
-    """The kernels of the reverse pass, in order. Shadows in `assigned` are zero; elements taken of those in `left` need not be cleared;
-    nothing is added to those in `lent`. Of gathered shadows in `boxes`, the elements of the threads in the box are zero."""
+def stages(adjoint: Adjoint, call: Call, left: frozenset[Buffer] = _NO_SHADOWS, lent: frozenset[Buffer] = _NO_SHADOWS) -> tuple[Stage, ...]:
+    """The kernels of the reverse pass, in order. Elements taken of the shadows in `left` need not be cleared; nothing is added to those in
+    `lent`."""
+    found = stages_on_zeros(adjoint, call, _NO_SHADOWS, left, lent, _NO_BOXES)
+    assert found is not None
+    return found
+
+
+def stages_on_zeros(
+    adjoint: Adjoint, call: Call, assigned: frozenset[Buffer], left: frozenset[Buffer], lent: frozenset[Buffer], boxes: Boxes
+) -> tuple[Stage, ...] | None:
+    """The same where the shadows in `assigned` are zero, and of gathered ones in `boxes` the elements of the threads in the box, whatever
+    their memory holds: there is a store to them in the place of an addition. None where that is not certified."""
     fixed = in_fixed_point()
     way = call.executor.sums_over_blocks, call.executor.orders_blocks
     key = "stages", call.key, plain_allowed(), certifying(), *way, fixed, assigned, left, lent, boxes
 
-    def make() -> tuple[Stage, ...]:
+    def make() -> tuple[Stage, ...] | None:
         made = _stages(adjoint, call, assigned, left, lent, boxes)
-        return _in_fixed_point(adjoint, call, made) if fixed else made
+        return _in_fixed_point(adjoint, call, made) if fixed and made is not None else made
 
     for known in {_NO_BOXES, boxes} if wanted() and plain_allowed() else ():
         adjoint.facts.get(("proved", call.key, call.executor.sums_over_blocks, known), partial(_proved, adjoint, call, known))
-    found: tuple[Stage, ...] = adjoint.facts.get(key, make)
+    found: tuple[Stage, ...] | None = adjoint.facts.get(key, make)
     return found
 
 
@@ -189,6 +207,8 @@ def _in_fixed_point(adjoint: Adjoint, call: Call, made: tuple[Stage, ...]) -> tu
 def _proved(adjoint: Adjoint, call: Call, boxes: Boxes) -> bool:
     """Whether what is proved of a launch bears running it: whatever is in the elements of the boxes, it is as if they were zero."""
     judged = _stages(adjoint, call, _NO_SHADOWS, _NO_SHADOWS, _NO_SHADOWS, boxes)
+    if judged is None:  # nothing runs that would have to be
+        return True
     plainly = (Stage(adjoint.variant(Variant()), adjoint.parameters),)
 
     def run(these: Sequence[Stage], content: float, other: Call, state: State) -> None:
@@ -214,7 +234,7 @@ def _put(adjoint: Adjoint, call: Call, boxes: Boxes, state: State, content: floa
 
 def _stages(
     adjoint: Adjoint, call: Call, assigned: frozenset[Buffer], left: frozenset[Buffer], lent: frozenset[Buffer], boxes: Boxes = _NO_BOXES
-) -> tuple[Stage, ...]:
+) -> tuple[Stage, ...] | None:
     plain, found = plain_shadows(adjoint, call), gathering(adjoint, call)
     gathered = found.buffers if found is not None else _NO_SHADOWS
     partials = adjoint.partials(found.gathered) if found is not None else None
@@ -227,9 +247,7 @@ def _stages(
     if sums is not None and _uncertified(adjoint, call, found, made, chosen, zero):
         sums, made = None, _composed(adjoint, call, found, None, chosen, zero & assigned, boxes)
     if zero and _uncertified(adjoint, call, found, made, chosen, zero):
-        raise LaunchError(
-            f"`{adjoint.primal.name}`: what stores to shadows that are known to be 0 is not certified. Please report this kernel."
-        )
+        return None
     return made
 
 

@@ -190,10 +190,8 @@ def _planned(operation: Launched, shadowed: Shadowed, stale: Stale) -> Step:
     if any(t.seed for t, _, _ in places) and all(region <= stale.of(m.root) for t, m, region in places if t.seed):
         return Step(())
     lent = {p[0].buffer: p for p in places if _may_lend(shadowed, p, stale)}
-    boxes = _boxes(operation, shadowed, stale)
-    whole = frozenset(t.buffer for t, m, region in places if t.once == "added" and region and region <= stale.of(m.root))
-    assigned = whole.difference(boxes)
     left = frozenset(t.buffer for t, _, _ in places if t.once == "taken")
+    assigned, boxes, stages = _on_zeros(operation, shadowed, stale, left, frozenset(lent))
     copies: list[Copy | Placed] = []
     cleared, moved = [], _read_in_place(shadowed, lent, stale)
     copies += stale.placements.home(m.root for t, m, _ in places if t.position not in moved)
@@ -218,10 +216,25 @@ def _planned(operation: Launched, shadowed: Shadowed, stale: Stale) -> Step:
             if t.position in moved and stale.placements.of(m.root) is not None:
                 stale.placements.take(m.root, region)
     stale.lending.settle(shadowed.roots.values(), stale.alive)
-    idle = all(t.buffer in lent or t.buffer in left or not t.writes for t, _, _ in places)
-    known = frozenset((buffer, boxed.box) for buffer, boxed in boxes.items())
-    stages = () if idle else pipeline.stages(adjoint, operation.call, assigned, left, frozenset(lent), known)
     return Step(tuple(cleared), stages, tuple(copies), moved)
+
+
+def _on_zeros(
+    operation: Launched, shadowed: Shadowed, stale: Stale, left: frozenset[Buffer], lent: frozenset[Buffer]
+) -> tuple[frozenset[Buffer], Mapping[Buffer, Boxed], tuple[pipeline.Stage, ...]]:
+    """The shadows that a launch stores to since all that it adds to is zero, those of which a box is, and its kernels."""
+    places, adjoint = shadowed.places, operation.adjoint
+    assert adjoint is not None
+    boxes = _boxes(operation, shadowed, stale)
+    whole = frozenset(t.buffer for t, m, region in places if t.once == "added" and region and region <= stale.of(m.root))
+    assigned = whole.difference(boxes)
+    if all(t.buffer in lent or t.buffer in left or not t.writes for t, _, _ in places):
+        return assigned, boxes, ()
+    known = frozenset((buffer, boxed.box) for buffer, boxed in boxes.items())
+    stages = pipeline.stages_on_zeros(adjoint, operation.call, assigned, left, lent, known)
+    if stages is not None:
+        return assigned, boxes, stages
+    return frozenset(), {}, pipeline.stages(adjoint, operation.call, left, lent)
 
 
 def _read_in_place(shadowed: Shadowed, lent: Mapping[Buffer, Any], stale: Stale) -> dict[int, Memory]:

@@ -22,8 +22,9 @@ LINE = """extern "C" __global__ void k(const double* a, double* dv, double* dx, 
 }"""
 
 
-def reason(text: str, one: str, other: str) -> list[str]:
-    """Why the second body has no certificate to do what the first does, both with all additions atomic."""
+def reason(text: str, one: str, other: str, *, zero: bool = False) -> list[str]:
+    """Why the second body has no certificate to do what the first does, both with all additions atomic; `zero`: where it stores to `dx`,
+    that is 0."""
     plain, made = (compiled(text.replace("BODY", body), "k").primal() for body in (one, other))
     mine = {buffer.name: buffer for buffer in plain.buffers}
 
@@ -39,7 +40,8 @@ def reason(text: str, one: str, other: str) -> list[str]:
         numbers = {v: 11 for v in kernel.scalars}  # type: ignore[attr-defined]
         return Run(atomic(kernel.body), Shape((3, 3 if text == PLANE else 1, 1), (4, 4 if text == PLANE else 1, 1), numbers))  # type: ignore[attr-defined]
 
-    return list(refused(run(plain), [run(made)], [b for name, b in mine.items() if name in ("dx", "dv")]).values())
+    shadows = [b for name, b in mine.items() if name in ("dx", "dv")]
+    return list(refused(run(plain), [run(made)], shadows, [mine["dx"]] if zero else ()).values())
 
 
 PRODUCT = "dx[y * n + x] += a[y * n + x] * dy[y * n + x];"
@@ -130,3 +132,18 @@ def test_what_is_not_the_same_is_refused(name: str) -> None:
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_is_the_same_is_certified(name: str) -> None:
     assert reason(*RIGHT[name]) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "right"),
+    [
+        ("dx[x] += a[x]; dx[x] += a[x + 1];", "dx[x] = a[x]; dx[x] += a[x + 1];", True),
+        ("dx[x] += a[x]; dx[x] += a[x + 1];", "dx[x] += a[x]; dx[x] = a[x + 1];", False),
+        ("dx[x] += a[x]; dx[x] += a[x + 1];", "dx[x] = a[x]; dx[x] = a[x + 1];", False),
+        ("for (int k = 0; k < 3; k++) dx[x] += a[x + k];", "for (int k = 0; k < 3; k++) dx[x] = a[x + k];", False),
+        ("dx[x] += a[x]; dx[x + 1] += a[x + 1];", "dx[x] = a[x]; dx[x + 1] += a[x + 1];", False),
+    ],
+)
+def test_stores_to_what_is_zero(one: str, other: str, right: bool) -> None:
+    """A store is an addition where nothing else comes to the element before it."""
+    assert (reason(LINE, one, other, zero=True) == []) == right

@@ -43,6 +43,7 @@ def test_what_is_proved_holds(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_wrong_proof_is_found(on_tape: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is written."""
     monkeypatch.setattr(schedule, "collision_free", lambda *args, **kinds: True)
+    monkeypatch.setenv("GPUAD_CERTIFY", "0")
     run(SUM)  # on the host nobody notices
     monkeypatch.setenv("GPUAD_CHECK", "1")
     with pytest.raises(LaunchError, match=r"GPUAD_CHECK: `k`: two threads meet .*Nothing was launched"):
@@ -66,6 +67,7 @@ def test_boxes_in_which_a_shadow_is_zero(wrong: bool, monkeypatch: pytest.Monkey
         for got, right in zip(stepped("heat", True, "reference")[1], plain, strict=True):
             np.testing.assert_allclose(got, right, rtol=1e-5, atol=1e-6)
         return
+    monkeypatch.setenv("GPUAD_CERTIFY", "0")
     collecting = schedule._collecting
 
     def narrower(adjoint: Any, found: Any, assigned: Any, boxes: Any) -> Any:
@@ -78,6 +80,7 @@ def test_boxes_in_which_a_shadow_is_zero(wrong: bool, monkeypatch: pytest.Monkey
 
 def test_a_contribution_that_is_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A gather with too few threads."""
+    monkeypatch.setenv("GPUAD_CERTIFY", "0")
     image = gather_legality._Judge.image
     with running("reference", plain=False):
         right = run(RING)
@@ -86,3 +89,33 @@ def test_a_contribution_that_is_lost_is_found(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("GPUAD_CHECK", "1")
     with pytest.raises(LaunchError, match=r"gradients of `u` differ from those by atomic additions"):
         run(RING)
+
+
+@pytest.mark.parametrize("text", [SUM, RING])
+def test_a_wrong_proof_has_no_certificate(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs is the text that needs no proof, and the account says so."""
+    with running("reference", plain=False):
+        right = run(text)
+    image = gather_legality._Judge.image
+    monkeypatch.setattr(schedule, "collision_free", lambda *args, **kinds: True)
+    monkeypatch.setattr(gather_legality._Judge, "image", lambda self: (image(self)[0], [max(n - 8, 0) for n in image(self)[1]]))
+    for got, expected in zip(run(text), right, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
+    account = str(gpuad.kernel(text, "k").adjoint(grid=5, block=8, args=(*pairs(1, 64, 64), 40)).explain())
+    why = "two threads may touch one element" if text == SUM else "another sum for what the plain adjoint adds at"
+    assert f"du                   atomic   what is faster is not certified ({why}" in account
+
+
+def test_a_store_to_what_is_zero_without_a_certificate_adds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the kernel that stores to boxes of zeros is wrong, they are cleared and added to."""
+    from test_interior_box import stepped
+
+    right = stepped("heat", False, "reference")[1]
+    collecting = schedule._collecting
+
+    def narrower(adjoint: Any, found: Any, assigned: Any, boxes: Any) -> Any:
+        return collecting(adjoint, found, assigned, frozenset((b, ((x[0] + 1, x[1]), *rest)) for b, (x, *rest) in boxes))
+
+    monkeypatch.setattr(schedule, "_collecting", narrower)
+    for got, expected in zip(stepped("heat", True, "reference")[1], right, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
