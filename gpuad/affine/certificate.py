@@ -148,12 +148,12 @@ class _Certificate:
 
     def stored_late(self, buffer: Buffer) -> str | None:
         """Whether a store to a shadow that holds 0 comes after anything else is done to its element."""
-        for k, effects in enumerate(self.stages):
-            writers = [e for e in effects if e.buffer == buffer and e.writes]
-            before = [e for stage in self.stages[:k] for e in stage if e.buffer == buffer and e.writes]
-            for store in writers if buffer in self.zero else ():
-                if store.kind != "set":
-                    continue
+        if buffer not in self.zero:
+            return None
+        stages = [[w for e in effects if e.buffer == buffer and e.writes for w in _touching(self.graph, e)] for effects in self.stages]
+        for k, writers in enumerate(stages):
+            before = [w for stage in stages[:k] for w in stage]
+            for store in (w for w in writers if w.kind == "set"):
                 late = any(not self.image(store).is_disjoint(self.image(w)) for w in before)
                 if late or not all(self.reads_first(store, w) for w in writers):
                     return "it is stored to after it was written"

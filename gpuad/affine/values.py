@@ -174,6 +174,8 @@ class Graph:
         """The quotient rounded down."""
         if divisor == 1:
             return self.cast(a, kind)
+        if a.text is not None and a.low // divisor == a.high // divisor:
+            return self.constant(a.low // divisor, kind)
         whole, rest = self._parted(a, divisor)
         if rest is not None:
             return self.cast(whole, kind)
