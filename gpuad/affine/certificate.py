@@ -15,13 +15,14 @@ not certified.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from ..ir.nodes import Block, Buffer, How
-from ..ir.types import Space
+from ..ir.types import I64, Space
 from .equivalence import WAYS, Way, differing
 from .instances import AXES, Dim, Effect, Instances, Shape, is_zero
 from .layout import Layouts
@@ -43,9 +44,20 @@ class Run:
 _NONE: frozenset[Buffer] = frozenset()
 
 
-def refused(plain: Run, made: Sequence[Run], shadows: Collection[Buffer], zero: Collection[Buffer] = _NONE) -> dict[Buffer, str]:
+@dataclass(frozen=True)
+class Zeros:
+    """Elements `constant + sum(factor * k)` for all k with `low <= k <= high`; `terms`: factor, low and high of each."""
+
+    constant: int
+    terms: tuple[tuple[int, int, int], ...]
+
+
+Zero = Mapping[Buffer, Sequence[Zeros] | None]
+
+
+def refused(plain: Run, made: Sequence[Run], shadows: Collection[Buffer], zero: Zero = MappingProxyType({})) -> dict[Buffer, str]:
     """Those of the shadows for which the kernels are not certified, with the reason. `zero`: shadows that hold 0 where a kernel stores to
-    them, so that a store is an addition."""
+    them, so that a store is an addition: in all these elements, if they are said, and in no others."""
     certificate = _Certificate(plain, made, shadows, zero)
     return {b: reason for b in shadows if (reason := certificate.reason(b)) is not None}
 
@@ -70,11 +82,11 @@ def _asked(ask: Callable[[], bool]) -> bool:
 
 
 class _Certificate:
-    def __init__(self, plain: Run, made: Sequence[Run], shadows: Collection[Buffer], zero: Collection[Buffer]) -> None:
+    def __init__(self, plain: Run, made: Sequence[Run], shadows: Collection[Buffer], zero: Zero) -> None:
         self.shadows = frozenset(shadows)
         self.instances = Instances()
         self.graph = self.instances.graph
-        self.zero = frozenset(zero)
+        self.zero = zero
         self.made = made
         self.kept = frozenset(b for run in made for b in run.keeps)
         self.plain = self.instances.effects(plain.body, plain.shape)
@@ -150,6 +162,8 @@ class _Certificate:
         """Whether a store to a shadow that holds 0 comes after anything else is done to its element."""
         if buffer not in self.zero:
             return None
+        if self.stored_elsewhere(buffer, self.zero[buffer]):
+            return "it is not stored to where it is zero"
         stages = [[w for e in effects if e.buffer == buffer and e.writes for w in _touching(self.graph, e)] for effects in self.stages]
         for k, writers in enumerate(stages):
             before = [w for stage in stages[:k] for w in stage]
@@ -158,6 +172,24 @@ class _Certificate:
                 if late or not all(self.reads_first(store, w) for w in writers):
                     return "it is stored to after it was written"
         return None
+
+    def stored_elsewhere(self, buffer: Buffer, zeros: Sequence[Zeros] | None) -> bool:
+        """Whether other elements are stored to than those that are zero, whatever their memory holds."""
+        if zeros is None:
+            return False
+        stores = [e for effects in self.stages for e in effects if e.buffer == buffer and e.kind == "set"]
+        if any(g.text is None for e in stores for g in (*e.guards, *(g for d in e.dims for g in d.guards))):
+            return True
+        return not _is_same(_union([self.image(e) for e in stores]), _union([self.elements(buffer, part) for part in zeros]))
+
+    def elements(self, buffer: Buffer, zeros: Zeros) -> Any:
+        graph, index, dims = self.graph, self.graph.constant(zeros.constant, I64), []
+        for k, (factor, low, high) in enumerate(zeros.terms):
+            name = f"z{k}"
+            wide, ends = graph.dim(name, I64, -(1 << 62), (1 << 62) - 1), (graph.constant(low, I64), graph.constant(high, I64))
+            dims.append(Dim(name, (graph.compare(">=", wide, ends[0]), graph.compare("<=", wide, ends[1])), False))
+            index = graph.arithmetic("+", index, graph.scaled(graph.dim(name, I64, low, high), factor, I64), I64)
+        return self.layouts.relation(tuple(dims), (), buffer, index).range()
 
     def image(self, effect: Effect) -> Any:
         """The elements that an effect touches."""

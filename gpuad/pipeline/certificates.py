@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from functools import cache
 from importlib.util import find_spec
 
-from ..affine.certificate import Run, meeting, refused
+from ..affine.certificate import Run, Zero, meeting, refused
 from ..affine.instances import Shape
 from ..context_variables import scoped
 from ..ir.nodes import Block, Buffer, Kernel, Store, Var
@@ -67,11 +67,17 @@ def run_of(
 
 def threads_meet(adjoint: Adjoint, call: Call, shadows: Collection[Buffer]) -> frozenset[Buffer]:
     """The shadows in one element of which two threads of the adjoint may meet."""
-    return meeting(run_of(adjoint, call, adjoint.layout.body), shadows)
+    try:
+        return meeting(run_of(adjoint, call, adjoint.layout.body), shadows)
+    except RecursionError:
+        return frozenset(shadows)
 
 
-def not_certified(adjoint: Adjoint, plain: Kernel, call: Call, made: Sequence[Run], zero: Collection[Buffer]) -> dict[Buffer, str]:
+def not_certified(adjoint: Adjoint, plain: Kernel, call: Call, made: Sequence[Run], zero: Zero) -> dict[Buffer, str]:
     """The shadows for which the kernels of a reverse pass are not certified to do what the `plain` one does, with the reasons; `zero`:
     those that are 0 where a kernel stores to them."""
     shadows = [p.item for p in adjoint.parameters if p.role == "shadow" and isinstance(p.item, Buffer)]
-    return refused(run_of(adjoint, call, plain.body), made, shadows, zero)
+    try:
+        return refused(run_of(adjoint, call, plain.body), made, shadows, zero)
+    except RecursionError:
+        return dict.fromkeys(shadows, "the kernel is nested too deeply")

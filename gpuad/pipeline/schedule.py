@@ -12,9 +12,10 @@ import numpy as np
 from ..accumulate.block_reduce import BlockSums
 from ..accumulate.fixed_point import FixedPoint, fixed_point
 from ..accumulate.gather import Gather
-from ..accumulate.gather_legality import Box, Gathering, judge, unread
+from ..accumulate.gather_legality import Box, Elements, Gathering, judge, unread
 from ..accumulate.materialise import Materialisation
 from ..ad.stack_layout import GROUP
+from ..affine.certificate import Zero, Zeros
 from ..analysis.injectivity import collision_free
 from ..analysis.stack_depth import depths
 from ..errors import LaunchError
@@ -38,6 +39,7 @@ _SHARE, _SMALL = 2, 1 << 16  # they keep so many times as many numbers as there 
 _NO_SHADOWS: frozenset[Buffer] = frozenset()
 Boxes: TypeAlias = "frozenset[tuple[Buffer, Box]]"
 _NO_BOXES: Boxes = frozenset()
+_NO_ZEROS: Zero = {}
 
 
 def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
@@ -134,7 +136,7 @@ def uncertified(adjoint: Adjoint, call: Call) -> Mapping[Buffer, str]:
 
 
 def _uncertified(
-    adjoint: Adjoint, call: Call, found: Gathering | None, made: Sequence[Stage], chosen: Variant, zero: frozenset[Buffer] = _NO_SHADOWS
+    adjoint: Adjoint, call: Call, found: Gathering | None, made: Sequence[Stage], chosen: Variant, zero: Zero = _NO_ZEROS
 ) -> dict[Buffer, str]:
     """The shadows for which stages are not certified, with the reasons."""
     gathered = found.buffers if found is not None else _NO_SHADOWS
@@ -240,15 +242,22 @@ def _stages(
     partials = adjoint.partials(found.gathered) if found is not None else None
     sums = _summed(adjoint, call, frozenset(adjoint.undecided) - plain - gathered - assigned - lent, partials)
     chosen = Variant(plain, assigned - gathered, left, lent, in_blocks=call.executor.sums_over_blocks)
-    zero = assigned & gathered | {buffer for buffer, _ in boxes}
-    made = _composed(adjoint, call, found, sums, chosen, zero & assigned, boxes)
+    stored = assigned & gathered
+    zero = dict.fromkeys(stored) | {buffer: _zeros(found.elements[buffer], box) for buffer, box in boxes if found is not None}
+    made = _composed(adjoint, call, found, sums, chosen, stored, boxes)
     if not certifying():
         return made
     if sums is not None and _uncertified(adjoint, call, found, made, chosen, zero):
-        sums, made = None, _composed(adjoint, call, found, None, chosen, zero & assigned, boxes)
+        sums, made = None, _composed(adjoint, call, found, None, chosen, stored, boxes)
     if zero and _uncertified(adjoint, call, found, made, chosen, zero):
         return None
     return made
+
+
+def _zeros(elements: Elements, box: Box) -> tuple[Zeros, ...]:
+    """The elements of the threads of a box."""
+    ends = dict(zip("xyz", box, strict=True))
+    return tuple(Zeros(form.constant, tuple((factor, *ends[digit.axis]) for digit, factor in form.terms)) for form in elements.forms)
 
 
 def _composed(

@@ -41,7 +41,7 @@ def reason(text: str, one: str, other: str, *, zero: bool = False) -> list[str]:
         return Run(atomic(kernel.body), Shape((3, 3 if text == PLANE else 1, 1), (4, 4 if text == PLANE else 1, 1), numbers))  # type: ignore[attr-defined]
 
     shadows = [b for name, b in mine.items() if name in ("dx", "dv")]
-    return list(refused(run(plain), [run(made)], shadows, [mine["dx"]] if zero else ()).values())
+    return list(refused(run(plain), [run(made)], shadows, {mine["dx"]: None} if zero else {}).values())
 
 
 PRODUCT = "dx[y * n + x] += a[y * n + x] * dy[y * n + x];"
