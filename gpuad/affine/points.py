@@ -19,6 +19,7 @@ Points: TypeAlias = "NDArray[np.int64]"
 Mask: TypeAlias = "NDArray[np.bool_]"
 _BOX = 2048  # points of a bounding box that are all looked at
 _TRIES = 4096  # points of a larger one
+_WIDE = 1 << 30
 _FAR = 1 << 20  # how far an unbounded dimension is looked at
 
 
@@ -38,7 +39,7 @@ class Region:
             inside = ~found
             for is_equality, term in part:
                 value = term.numerator(points)
-                inside &= value == 0 if is_equality else value >= 0
+                inside &= np.asarray(value == 0 if is_equality else value >= 0, bool)
             found |= inside
         return found
 
@@ -87,13 +88,16 @@ class _Affine:
         self.terms = [(k, f) for k, f in enumerate(factors) if f]
         quotients = [(integer(aff.get_coefficient_val(kinds.div, k).mul(bottom)), k) for k in range(aff.dim(kinds.div))]
         self.quotients = [(f, _Affine(aff.get_div(k))) for f, k in quotients if f]
+        numbers = [self.constant, self.denominator, *(f for _, f in self.terms), *(f for f, _ in self.quotients)]
+        self.kind = object if any(abs(n) >= _WIDE for n in numbers) else np.int64  # wide numbers as Python's, which are exact
 
     def numerator(self, points: Points) -> Any:
-        total: Any = np.full(len(points), self.constant, np.int64)
+        points = points.astype(self.kind, copy=False)
+        total: Any = np.full(len(points), self.constant, self.kind)
         for k, factor in self.terms:
             total += factor * points[:, k]
         for factor, inner in self.quotients:
-            total += factor * inner.value(points)
+            total = total + factor * inner.value(points)
         return total
 
     def value(self, points: Points) -> Any:

@@ -45,7 +45,7 @@ def decided(ask: Callable[[], T]) -> T:
 
     try:
         return ask()
-    except islpy.Error as error:
+    except (islpy.Error, OverflowError) as error:
         raise Undecided(str(error)) from error
 
 

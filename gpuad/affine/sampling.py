@@ -77,7 +77,7 @@ def hashed(*parts: Any) -> Lanes:
     with np.errstate(over="ignore"):
         state: Any = np.uint64(0x9E3779B97F4A7C15)
         for part in parts:
-            state = (state ^ np.asarray(part).astype(np.int64).view(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
+            state = (state ^ _int64(np.asarray(part)).view(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
             state = state ^ (state >> np.uint64(29))
             state = state * np.uint64(0x94D049BB133111EB)
             state = state ^ (state >> np.uint64(32))
@@ -287,13 +287,21 @@ def _code(name: str) -> int:
     return int(sum(ord(c) * 131**k for k, c in enumerate(name)) % (1 << 31))
 
 
+def _int64(value: Any) -> Any:
+    """Whole numbers, those that are wider modulo 2^64."""
+    return ((value + (1 << 63)) % (1 << 64) - (1 << 63)).astype(np.int64) if value.dtype == object else value.astype(np.int64)
+
+
 def _wrapped(value: Any, kind: Scalar) -> Any:
+    """Whole numbers as their type holds them; those beyond int64 are Python's."""
     if kind.is_float:
         return value
     least, most = limits(kind)
+    value = np.asarray(value)
     if most - least >= (1 << 62):
-        return value
-    return (value - least) % (most - least + 1) + least
+        value = _int64(value)
+        return value.astype(object) % (1 << 64) if least == 0 and np.any(value < 0) else value
+    return _int64((value - least) % (most - least + 1) + least)
 
 
 def _cast(value: Any, source: Scalar, kind: Scalar) -> Any:
@@ -303,4 +311,4 @@ def _cast(value: Any, source: Scalar, kind: Scalar) -> Any:
         return np.asarray(value, float)
     if source.is_float:
         return np.asarray(np.trunc(np.nan_to_num(value)), np.int64)
-    return _wrapped(np.asarray(value, np.int64), kind)
+    return _wrapped(value, kind)
