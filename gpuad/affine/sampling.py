@@ -86,7 +86,7 @@ def hashed(*parts: Any) -> Lanes:
 
 class Sampler:
     """Nodes at instances. `points`: for each dimension its value in each lane; `seed`: which memory: with an even one, numbers in it are
-    positive."""
+    positive, with each fourth one they are few, so that some are 0 and some are equal."""
 
     def __init__(self, instances: Instances, points: Mapping[str, Lanes], seed: int, outer: Sampler | None = None, inner: str = "") -> None:
         self.instances = instances
@@ -138,6 +138,8 @@ class Sampler:
         if kind.is_integer:
             return (bits % 8).astype(np.int64)
         unit = bits / 2.0**32
+        if self.seed % 4 == 3:
+            return np.asarray(np.floor(5 * unit) / 2 - 1)
         return np.asarray(unit + 0.5 if self.seed % 2 == 0 else 3 * unit - 1.5)
 
     def table(self, element: Any, contents: Sequence[tuple[int, Node]], kind: Scalar) -> Lanes:

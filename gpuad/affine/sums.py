@@ -20,8 +20,9 @@ from .sampling import Sampler
 from .values import Graph, Node, kinks
 
 _SAMPLES = 12  # instances of each cell
-_SEEDS = 3
-_CLOSE = 2e-5  # of the sum of the terms' sizes: constants of single precision may have been folded
+_SEEDS = 4
+_CLOSE = {64: 1e-9, 32: 2e-6}  # of the sum of the terms' sizes, by bits: constants may have been folded in single precision
+_ROUGH = 1e-3
 Point = tuple[int, ...]
 
 
@@ -189,6 +190,7 @@ class Sums:
         """Which of `count` sums do not come to 0, in words. `members`: additions, each with the numbers of sums and its instances that are
         in them."""
         told = np.zeros(count, bool)
+        close = max((_CLOSE.get(a.value.type.bits, _ROUGH) for a in self.all), default=0.0)
         for seed in range(_SEEDS):
             sums, sizes = np.zeros(count), np.zeros(count)
             for k, numbers, points in members:
@@ -196,8 +198,8 @@ class Sums:
                 np.add.at(sums, numbers, values)
                 np.add.at(sizes, numbers, np.abs(values))
             good = np.isfinite(sums)
-            if np.any(good & (np.abs(sums) > _CLOSE * sizes)):
-                worst = int(np.argmax(np.where(good, np.abs(sums) - _CLOSE * sizes, -1)))
+            if np.any(good & (np.abs(sums) > close * sizes)):
+                worst = int(np.argmax(np.where(good, np.abs(sums) - close * sizes, -1)))
                 return self.said(next((k, points[numbers == worst][0]) for k, numbers, points in members if np.any(numbers == worst)))
             told |= good
         return None if told.all() else "values that are no numbers"

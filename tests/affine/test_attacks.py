@@ -70,6 +70,14 @@ WRONG = {
         "if (x + y > 10 && x + y < 15) dx[x] += a[y];",
         "if (x + y > 10 && x + y < 15 && x != 7) dx[x] += a[y];",
     ),
+    "where data are 0": (PLANE, "if (a[x] > 0.0) dx[y * n + x] += dy[x];", "if (a[x] >= 0.0) dx[y * n + x] += dy[x];"),
+    "where data are equal": (PLANE, "if (a[x] > a[y]) dx[y * n + x] += dy[x];", "if (a[x] >= a[y]) dx[y * n + x] += dy[x];"),
+    "a small term": (PLANE, "dx[y * n + x] += dy[x] + 1e-7 * a[x];", "dx[y * n + x] += dy[x];"),
+    "an unsigned difference": (
+        LINE,
+        "dx[x] += exp((unsigned long long)x - 5 < 3 ? a[x] : a[x + 1]);",
+        "dx[x] += exp(x - 5 < 3 ? a[x] : a[x + 1]);",
+    ),
     "cleared before it is read": (LINE, "double t = dv[x]; dv[x] = 0.0; dx[x] += t;", "dv[x] = 0.0; double t = dv[x]; dx[x] += t;"),
     "an iteration in the middle": (
         LINE,
