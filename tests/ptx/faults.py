@@ -23,6 +23,10 @@ class Uninitialised(PtxError):
     """A read of shared or local memory, or of a register, that nothing has written before."""
 
 
+class Unwritten(Uninitialised):
+    """A thread reads what it has not written, of its registers or local memory: compilers do so where the value does not matter."""
+
+
 class Race(PtxError):
     """Two threads use one byte of shared memory, one of them writes, and no barrier lies between."""
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from .faults import PtxError, Unknown
+from .faults import PtxError, Unknown, Unwritten
 from .lanes import Lanes
 from .machine import Activation
 from .memory import Rows
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 Dim3: TypeAlias = "tuple[int, int, int]"
 LANES = 1 << 14  # as many lanes run as one vector, in whole blocks
 AXES = "xyz"
+POISONS = (0x00, 0xFF, 0x3F, 0xA5)  # bytes of zeros, of NaN and -1, of numbers near 1, of anything
 
 
 @dataclass
@@ -64,9 +67,11 @@ TALLY = Tally()
 class Launch:
     """Some blocks of a launch, which run as one vector."""
 
-    def __init__(self, loaded: Loaded, grid: Dim3, block: Dim3, blocks: range, parameters: Rows, shared_mem: int) -> None:
+    def __init__(
+        self, loaded: Loaded, grid: Dim3, block: Dim3, blocks: range, parameters: Rows, shared_mem: int, poison: int | None = None
+    ) -> None:
         self.memory, self.grid, self.block, self.first = loaded.memory, grid, block, blocks.start
-        self.parameters = parameters
+        self.parameters, self.poison = parameters, poison
         self.block_threads = block[0] * block[1] * block[2]
         self.block_warps = -(-self.block_threads // WARP)
         self.block_count = len(blocks)
@@ -79,7 +84,7 @@ class Launch:
         valid[loaded.dynamic_begin :] = shared_mem > 0
         self.shared = Rows(self.block_count, end, "shared", valid)
         self.watch = Watch(self.block_count, self.shared.pitch, self.block_warps)
-        self.local = Rows(self.block_count * self.block_threads, loaded.local_size, "local")
+        self.local = Rows(self.block_count * self.block_threads, loaded.local_size, "local", poison=poison)
         self.clock = 0
 
     def load(self, addresses: Any, wanted: Any, count: int, what: str, lanes: Lanes) -> list[Any]:
@@ -152,17 +157,44 @@ class Kernel:
         """Runs it. `args`: bytes-like values, one for each parameter (NumPy scalars; addresses as `np.uint64`)."""
         (gx, gy, gz), (bx, by, bz) = ((*map(int, extent), 1, 1)[:3] for extent in (grid, block))
         parameters = self._parameters(args)
-        threads, blocks = bx * by * bz, gx * gy * gz
-        if not 0 < threads <= 1024:
-            raise PtxError(f"a block of {threads} threads")
-        per_vector = max(LANES // threads, 1)
+        if not 0 < bx * by * bz <= 1024:
+            raise PtxError(f"a block of {bx * by * bz} threads")
         TALLY.texts.add(self.loaded.digest)
         TALLY.launches += 1
-        TALLY.lanes += threads * blocks
+        TALLY.lanes += bx * by * bz * gx * gy * gz
+        start = self._content() if self.code.watched or self.loaded.local_size else None
+        run = partial(self._run, (gx, gy, gz), (bx, by, bz), parameters, shared_mem)
+        try:
+            run(None)
+        except Unwritten as error:
+            if start is None or not self._same_whatever_it_is(run, start):
+                raise error from None
+
+    def _content(self) -> list[tuple[Any, Any]]:
+        """Every allocation's bytes, with a copy."""
+        return [(allocation.data, allocation.data.copy()) for allocation in self.loaded.memory.known.values()]
+
+    def _same_whatever_it_is(self, run: Callable[[int], None], start: list[tuple[Any, Any]]) -> bool:
+        """Whether all memory comes out the same, bit for bit, with different values for what threads read and have not written."""
+        results = []
+        for poison in POISONS:
+            for data, before in start:
+                if not np.array_equal(data, before):
+                    data[...] = before
+            try:
+                run(poison)
+            except PtxError:
+                return False
+            results.append([data.copy() for data, _ in start])
+        return all(np.array_equal(x, first) for other in results[1:] for x, first in zip(other, results[0], strict=True))
+
+    def _run(self, grid: Dim3, block: Dim3, parameters: Rows, shared_mem: int, poison: int | None) -> None:
+        threads, blocks = math.prod(block), math.prod(grid)
+        per_vector = max(LANES // threads, 1)
         with np.errstate(all="ignore"):
             for first in range(0, blocks, per_vector):
                 some = range(first, min(first + per_vector, blocks))
-                launch = Launch(self.loaded, (gx, gy, gz), (bx, by, bz), some, parameters, shared_mem)
+                launch = Launch(self.loaded, grid, block, some, parameters, shared_mem, poison)
                 handed = Rows(threads * len(some), self.code.handed_size, "parameter")
                 Activation(self.code, launch, np.arange(threads * len(some)), handed).run()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .faults import Diverged, Endless, PtxError, Undefined, Uninitialised, Unknown
+from .faults import Diverged, Endless, PtxError, Undefined, Unknown, Unwritten
 from .lanes import Lanes
 from .parser import Instruction, Negated, Register
 from .program import Block
@@ -50,7 +50,7 @@ class Activation:
 
     def read(self, name: str, index: Any) -> Any:
         """A register's value for some lanes."""
-        value = self.file[name] if name in self.file else np.zeros(1, unsigned(self.code.program.registers[name]))
+        value = self.file[name] if name in self.file else self._unwritten(self.code.program.registers[name])
         if value.size == 1 and self.count > 1:
             return value
         if index is None:
@@ -65,9 +65,13 @@ class Activation:
             return np.zeros(self.count if index is None else index.size, np.bool_)
         return known if index is None else known[index]
 
+    def _unwritten(self, size: int) -> Any:
+        """What a register of so many bytes holds that nobody has written."""
+        return np.full(max(size, 1), self.launch.poison or 0, np.uint8).view(unsigned(size) if size else np.bool_)
+
     def _check(self, name: str, index: Any) -> None:
-        if not self.is_defined(name, index).all():
-            raise Uninitialised(f"register {name} of {self.code.program.function.name}")
+        if self.launch.poison is None and not self.is_defined(name, index).all():
+            raise Unwritten(f"register {name} of {self.code.program.function.name}")
 
     def write(self, name: str, index: Any, value: Any) -> None:
         if name in self.watched:
@@ -80,7 +84,7 @@ class Activation:
         if name not in self.owned:
             before = self.file.get(name)
             if before is None:
-                before = np.zeros(1, value.dtype)
+                before = self._unwritten(value.dtype.itemsize if value.dtype != np.bool_ else 0).view(value.dtype)
             self.file[name] = np.array(np.broadcast_to(before, self.count))
             self.owned.add(name)
         held = self.file[name]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .faults import Misaligned, OutOfBounds, Uninitialised
+from .faults import Misaligned, OutOfBounds, Uninitialised, Unwritten
 from .types import unsigned
 
 GUARD = 1 << 16  # bytes that nobody has behind each allocation that `Memory` places itself
@@ -127,12 +127,12 @@ def aligned(offsets: Any, width: int, what: str) -> None:
 
 class Rows:
     """`count` rows of `size` bytes: the shared memory of blocks, the local memory or the parameters of threads. `valid`: the bytes of a row
-    that belong to a variable."""
+    that belong to a variable; `poison`: with which bytes they begin, if it is no error to read what nobody has written."""
 
-    def __init__(self, count: int, size: int, name: str, valid: Any = None) -> None:
-        self.size, self.name = size, name
+    def __init__(self, count: int, size: int, name: str, valid: Any = None, poison: int | None = None) -> None:
+        self.size, self.name, self.poison = size, name, poison
         self.pitch = -(-max(size, 1) // 16) * 16
-        self.data = np.zeros(count * self.pitch, np.uint8)
+        self.data = np.full(count * self.pitch, poison or 0, np.uint8)
         self.written = np.zeros(count * self.pitch, np.bool_)
         self.valid = valid
 
@@ -153,9 +153,11 @@ class Rows:
         full = np.array([0x0101010101010101 & ((1 << 8 * size) - 1)], unsigned(size))
         marks, data = self.written.view(unsigned(size)), self.data.view(wanted)
         for k in range(count):
-            if (read is None or read[k]) and not (marks[at + k] == full).all():
+            if self.poison is None and (read is None or read[k]) and not (marks[at + k] == full).all():
                 bad = int(np.flatnonzero(np.broadcast_to(marks[at + k] != full, at.shape))[0])
-                raise Uninitialised(f"{what}: {self.name} memory at {int(np.broadcast_to(addresses, at.shape)[bad]) + k * size}")
+                raise (Unwritten if self.name == "local" else Uninitialised)(
+                    f"{what}: {self.name} memory at {int(np.broadcast_to(addresses, at.shape)[bad]) + k * size}"
+                )
         return [data[at + k] for k in range(count)]
 
     def store(self, rows: Any, addresses: Any, values: list[Any], what: str) -> Any:

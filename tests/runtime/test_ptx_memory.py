@@ -96,20 +96,31 @@ def test_dynamic_shared_memory_has_the_size_of_the_launch() -> None:
         run(body, [], 32, module=module, shared_mem=124)
 
 
+UNWRITTEN = "    setp.eq.u32 %p0, %r1, 3;\n    @%p0 bra L;\n    mov.u32 %r9, 7;\nL:\n"
+OWN = ".local .align 8 .b8 own[16];"
+OUT = "    mul.wide.u32 %d20, %r1, 4; add.s64 %d20, %d0, %d20; st.global.u32 [%d20], %r8;\n"
+
+
 def test_what_nobody_wrote() -> None:
+    x = np.zeros(8, np.uint32)
     with pytest.raises(Uninitialised, match="shared"):
         run("    ld.shared.u32 %r8, [tile];", [], 1, declared=SHARED)
     with pytest.raises(Uninitialised, match="local"):
-        run(
-            "    mov.u16 %h1, 3;\n    st.local.u16 [own], %h1;\n    ld.local.u32 %r8, [own];", [], 1, declared=".local .align 4 .b8 own[8];"
-        )
+        run("    mov.u16 %h1, 3;\n    st.local.u16 [own], %h1;\n    ld.local.u32 %r8, [own];\n" + OUT, [x], 1, declared=OWN)
     with pytest.raises(Uninitialised, match="register %r9"):
-        run("    setp.eq.u32 %p0, %r1, 3;\n    @%p0 bra L;\n    mov.u32 %r9, 1;\nL:\n    add.u32 %r8, %r9, 1;", [], 32)
-    run("    mov.u32 %r9, 0;\n    setp.eq.u32 %p0, %r1, 3;\n    @%p0 bra L;\n    mov.u32 %r9, 1;\nL:\n    add.u32 %r8, %r9, 1;", [], 32)
+        run(UNWRITTEN + "    add.u32 %r8, %r9, 1;\n" + OUT, [x], 8)
+    run("    mov.u32 %r9, 0;\n" + UNWRITTEN + "    add.u32 %r8, %r9, 1;\n" + OUT, [x], 8)
+    np.testing.assert_array_equal(x, [8, 8, 8, 1, 8, 8, 8, 8])
 
 
-UNWRITTEN = "    setp.eq.u32 %p0, %r1, 3;\n    @%p0 bra L;\n    mov.u32 %r9, 7;\nL:\n"
-OWN = ".local .align 8 .b8 own[16];"
+def test_what_nobody_wrote_does_not_matter_where_all_comes_out_the_same() -> None:
+    """Compilers read it where another condition holds anyway: here thread 3 is the one that leaves."""
+    x = np.arange(8, dtype=np.uint32)
+    body = UNWRITTEN + "    setp.eq.u32 %p1, %r9, 5; or.pred %p2, %p0, %p1;\n    @%p2 bra E;\n    mov.u32 %r8, 9;\n" + OUT + "E:"
+    run(body, [x], 8)
+    np.testing.assert_array_equal(x, [9, 9, 9, 3, 9, 9, 9, 9])
+    with pytest.raises(Uninitialised, match="register %r9"):
+        run(body.replace("or.pred %p2, %p0, %p1", "mov.pred %p2, %p1").replace("%r9, 5", "%r9, 0"), [x], 8)
 
 
 @pytest.mark.parametrize(("space", "where"), [("local", "own"), ("shared", "%r8")])
@@ -121,11 +132,11 @@ def test_what_is_kept_of_what_nobody_wrote(space: str, where: str) -> None:
     run(body + f"    mov.u32 %r9, 5;\n    st.{space}.u32 [{where}], %r9;\n    ld.{space}.u32 %r10, [{where}];", [], 8, declared=declared)
     run(body + f"    @%p0 bra E;\n    ld.{space}.u32 %r10, [{where}];\nE:", [], 8, declared=declared)
     with pytest.raises(Uninitialised, match=space):
-        run(body + f"    ld.{space}.u32 %r10, [{where}];", [], 8, declared=declared)
+        run(body + f"    ld.{space}.u32 %r8, [{where}];\n" + OUT, [np.zeros(8, np.uint32)], 8, declared=declared)
     with pytest.raises(Uninitialised, match="register %r9"):
-        run(body + f"    st.{space}.u32 [%r9], 1;", [], 8, declared=declared)
+        run(body + f"    st.{space}.u32 [%r9], 1;", [], 8, declared=declared)  # to somewhere
     with pytest.raises(Uninitialised, match="register %r9"):
-        run(UNWRITTEN + "    st.global.u32 [%d0], %r9;", [np.zeros(8, np.uint32)], 8)
+        run(UNWRITTEN + OUT.replace("%r8", "%r9"), [np.zeros(8, np.uint32)], 8)
 
 
 def test_a_wide_load_brings_what_nobody_asked_for() -> None:
@@ -133,7 +144,7 @@ def test_a_wide_load_brings_what_nobody_asked_for() -> None:
     body = "    st.local.u32 [own], 4;\n    ld.local.v2.u32 {%r9, %r10}, [own];\n    add.u32 %r11, %r9, 1;\n"
     run(body, [], 1, declared=OWN)
     with pytest.raises(Uninitialised, match="local memory at 4"):
-        run(body + "    add.u32 %r11, %r10, 1;", [], 1, declared=OWN)
+        run(body + "    add.u32 %r8, %r10, 1;\n" + OUT, [np.zeros(1, np.uint32)], 1, declared=OWN)
 
 
 def test_local_memory_is_a_threads_own() -> None:
