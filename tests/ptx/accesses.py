@@ -6,8 +6,7 @@ launch's watch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from .atomics import OPERATIONS, changed
 from .faults import Unknown
 from .lanes import Coded, Lanes, Step, handler
 from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW
-from .parser import Address, Register, Symbol
+from .parser import Address, Symbol
 from .types import dtype, unsigned
 
 SPACES = ("global", "const", "shared", "local", "param")
@@ -61,8 +60,6 @@ def _load(coded: Coded) -> Step:
     if len(puts) != int(vector[1:] or 1):
         raise Unknown(coded.text)
     addresses, load, what = _place(coded, space, 1), _LOADS[space], coded.text
-    if space in ("local", "shared") and len(puts) > 1:
-        load = partial(load, read=[coded.scope.is_read(part) for part in coded.parts(0)])
 
     def step(lanes: Lanes) -> None:
         for put, value in zip(puts, load(lanes, addresses(lanes), wanted, len(puts), what), strict=True):
@@ -79,16 +76,12 @@ def _store(coded: Coded) -> Step:
     if len(sources) != int(vector[1:] or 1):
         raise Unknown(coded.text)
     addresses, store, what = _place(coded, space, 0), _STORES[space], coded.text
-    kept = [part.name if isinstance(part, Register) and space in ("local", "shared") else "" for part in coded.parts(1)]
 
     def step(lanes: Lanes) -> None:
         values, places = [source(lanes) for source in sources], addresses(lanes)
         if places.size < lanes.count and any(v.size > 1 for v in values):
             places = lanes.full(places)
         store(lanes, places, values, what)
-        for k, name in enumerate(kept):
-            if lanes.brings(name):
-                _forget(lanes, space, lanes.full(places), name, k * values[k].dtype.itemsize, values[k].dtype.itemsize)
 
     return step
 
@@ -102,14 +95,6 @@ def _place(coded: Coded, space: str, at: int) -> Callable[[Lanes], Any]:
     return coded.addresses(at)
 
 
-def _forget(lanes: Lanes, space: str, addresses: Any, name: str, begin: int, size: int) -> None:
-    """A register that lanes have not written was put into memory: nobody has written that, either."""
-    which = np.flatnonzero(~lanes.activation.is_defined(name, lanes.index))
-    launch = lanes.activation.launch
-    memory, rows = (launch.shared, lanes.rows) if space == "shared" else (launch.local, lanes.pick(lanes.activation.ids))
-    memory.forget(memory.places(rows, addresses, size, 1, name)[which] + begin, size)
-
-
 def _load_global(lanes: Lanes, addresses: Any, wanted: Any, count: int, what: str) -> list[Any]:
     return lanes.activation.launch.load(addresses, wanted, count, what, lanes)
 
@@ -118,9 +103,9 @@ def _store_global(lanes: Lanes, addresses: Any, values: list[Any], what: str) ->
     lanes.activation.launch.store(addresses, values, what, lanes)
 
 
-def _load_shared(lanes: Lanes, addresses: Any, wanted: Any, count: int, what: str, read: Sequence[bool] | None = None) -> list[Any]:
+def _load_shared(lanes: Lanes, addresses: Any, wanted: Any, count: int, what: str) -> list[Any]:
     launch, size = lanes.activation.launch, wanted.itemsize * count
-    found = launch.shared.load(lanes.rows, addresses, wanted, count, what, read)
+    found = launch.shared.load(lanes.rows, addresses, wanted, count, what)
     launch.watch.read(lanes.rows, lanes.threads, launch.shared.places(lanes.rows, addresses, size, size, what), size, what)
     return found
 
@@ -141,8 +126,8 @@ def _store_shared(lanes: Lanes, addresses: Any, values: list[Any], what: str) ->
     launch.watch.write(rows, lanes.threads, places, size * len(values), before, alike(), what)
 
 
-def _load_local(lanes: Lanes, addresses: Any, wanted: Any, count: int, what: str, read: Sequence[bool] | None = None) -> list[Any]:
-    found: list[Any] = lanes.activation.launch.local.load(lanes.pick(lanes.activation.ids), addresses, wanted, count, what, read)
+def _load_local(lanes: Lanes, addresses: Any, wanted: Any, count: int, what: str) -> list[Any]:
+    found: list[Any] = lanes.activation.launch.local.load(lanes.pick(lanes.activation.ids), addresses, wanted, count, what)
     return found
 
 

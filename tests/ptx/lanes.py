@@ -32,7 +32,6 @@ class Lanes:
     def __init__(self, activation: Activation, index: Any, count: int) -> None:
         self.activation, self.index, self.count = activation, index, count
         self.values: dict[str, Any] = {}
-        self.brought: dict[str, Any] = {}  # of registers that some lane may not have written: what they were when the block began
         self.carry: Any = None
 
     def read(self, name: str) -> Any:
@@ -40,10 +39,6 @@ class Lanes:
         if found is None:
             found = self.values[name] = self.activation.read(name, self.index)
         return found
-
-    def brings(self, name: str) -> bool:
-        """Whether a register that some lane may not have written is still what it was when the block began."""
-        return name in self.brought and self.values[name] is self.brought[name]
 
     def full(self, value: Any) -> Any:
         """A value with an element for each lane."""

@@ -58,19 +58,13 @@ class Activation:
             return value
         return value[index]
 
-    def is_defined(self, name: str, index: Any) -> Any:
-        """Of a register that is watched: which of some lanes have written it."""
-        known = self.defined.get(name)
-        if known is None:
-            return np.zeros(self.count if index is None else index.size, np.bool_)
-        return known if index is None else known[index]
-
     def _unwritten(self, size: int) -> Any:
         """What a register of so many bytes holds that nobody has written."""
         return np.full(max(size, 1), self.launch.poison or 0, np.uint8).view(unsigned(size) if size else np.bool_)
 
     def _check(self, name: str, index: Any) -> None:
-        if self.launch.poison is None and not self.is_defined(name, index).all():
+        known = self.defined.get(name)
+        if self.launch.poison is None and (known is None or not (known if index is None else known[index]).all()):
             raise Unwritten(f"register {name} of {self.code.program.function.name}")
 
     def write(self, name: str, index: Any, value: Any) -> None:
@@ -220,7 +214,6 @@ class Activation:
         """Refuses what is read before it was written."""
         for name in block.undefined:
             self._check(name, lanes.index)
-        lanes.brought = {name: lanes.read(name) for name in block.kept}
 
     def _leave(self, at: int, block: Block, lanes: Lanes) -> None:
         last = block.last

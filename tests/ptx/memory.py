@@ -7,7 +7,6 @@ no variable covers.
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -146,14 +145,13 @@ class Rows:
         aligned(offsets, width, what)
         return rows * self.pitch + offsets
 
-    def load(self, rows: Any, addresses: Any, wanted: Any, count: int, what: str, read: Sequence[bool] | None = None) -> list[Any]:
-        """`count` elements from each address; `read`: which of them anybody reads, if not all: compilers load what lies between two."""
+    def load(self, rows: Any, addresses: Any, wanted: Any, count: int, what: str) -> list[Any]:
         size = wanted.itemsize
         at = self.places(rows, addresses, size * count, size * count, what) // size
         full = np.array([0x0101010101010101 & ((1 << 8 * size) - 1)], unsigned(size))
         marks, data = self.written.view(unsigned(size)), self.data.view(wanted)
         for k in range(count):
-            if self.poison is None and (read is None or read[k]) and not (marks[at + k] == full).all():
+            if self.poison is None and not (marks[at + k] == full).all():
                 bad = int(np.flatnonzero(np.broadcast_to(marks[at + k] != full, at.shape))[0])
                 raise (Unwritten if self.name == "local" else Uninitialised)(
                     f"{what}: {self.name} memory at {int(np.broadcast_to(addresses, at.shape)[bad]) + k * size}"
@@ -168,8 +166,3 @@ class Rows:
             self.data.view(value.dtype)[places // size + k] = value
             self.written.view(unsigned(size))[places // size + k] = 0x0101010101010101 & ((1 << 8 * size) - 1)
         return places
-
-    def forget(self, places: Any, size: int) -> None:
-        """As if nobody had written the bytes at some places."""
-        for k in range(size):
-            self.written[places + k] = False

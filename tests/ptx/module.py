@@ -129,7 +129,7 @@ class _Scope:
 
     def code(self) -> Code:
         blocks = self.program.blocks
-        watched = frozenset().union(*(b.undefined | b.kept for b in blocks))
+        watched = frozenset().union(*(b.undefined for b in blocks))
         meetings = [warps.meeting(b.instructions[0]) if b.waits else "" for b in blocks]
         try:
             steps = [[decode(i, self) for i in b.instructions] for b in blocks]

@@ -31,7 +31,6 @@ class Block:
     falls: bool = True  # may go on into the next block
     live_out: frozenset[str] = frozenset()
     undefined: frozenset[str] = frozenset()  # registers that may be read here before they were written
-    kept: frozenset[str] = frozenset()  # those that are only put into local or shared memory, which is then as if nobody had written it
 
 
 @dataclass
@@ -129,11 +128,6 @@ def reads(instruction: Instruction) -> list[Register]:
     return [r for operand in sources for r in registers_of(operand)] + guard
 
 
-def only_kept(instruction: Instruction) -> bool:
-    """Whether an instruction puts values into memory that knows which of its bytes were written."""
-    return instruction.opcode == "st" and bool({"local", "shared"} & set(instruction.modifiers))
-
-
 def _live(program: Program) -> None:
     """Which registers are read behind each block, before they are written again."""
     blocks = program.blocks
@@ -157,15 +151,12 @@ def _all(block: Block) -> list[Instruction]:
     return [*block.instructions, *([block.last] if block.last is not None else [])]
 
 
-def _uses(block: Block, kept: bool = True) -> tuple[frozenset[str], frozenset[str]]:
-    """What a block reads of what was there before (what it only keeps, too, or not), and what it surely writes."""
+def _uses(block: Block) -> tuple[frozenset[str], frozenset[str]]:
+    """What a block reads of what was there before, and what it surely writes."""
     used: set[str] = set()
     made: set[str] = set()
     for instruction in _all(block):
-        wanted = reads(instruction)
-        if not kept and only_kept(instruction):
-            wanted = [*registers_of(instruction.operands[0]), *registers_of(instruction.guard)]
-        used |= {r.name for r in wanted} - made
+        used |= {r.name for r in reads(instruction)} - made
         made |= {r.name for r in written(instruction)}
     return frozenset(used), frozenset() if block.skips is not None else frozenset(made)
 
@@ -189,5 +180,4 @@ def _undefined(program: Program) -> None:
                 defined[n] &= after
                 work.append(n)
     for at, block in enumerate(blocks):
-        block.undefined = _uses(block, kept=False)[0] - defined[at]
-        block.kept = _uses(block)[0] - block.undefined - defined[at]
+        block.undefined = _uses(block)[0] - defined[at]

@@ -123,20 +123,17 @@ def test_what_nobody_wrote_does_not_matter_where_all_comes_out_the_same() -> Non
         run(body.replace("or.pred %p2, %p0, %p1", "mov.pred %p2, %p1").replace("%r9, 5", "%r9, 0"), [x], 8)
 
 
-@pytest.mark.parametrize(("space", "where"), [("local", "own"), ("shared", "%r8")])
-def test_what_is_kept_of_what_nobody_wrote(space: str, where: str) -> None:
-    """To put such a register aside is no use of it, as compilers do; to read that again is."""
-    body = UNWRITTEN + f"    shl.b32 %r8, %r1, 2;\n    st.{space}.u32 [{where}], %r9;\n"
-    declared = OWN if space == "local" else SHARED
-    run(body, [], 8, declared=declared)
-    run(body + f"    mov.u32 %r9, 5;\n    st.{space}.u32 [{where}], %r9;\n    ld.{space}.u32 %r10, [{where}];", [], 8, declared=declared)
-    run(body + f"    @%p0 bra E;\n    ld.{space}.u32 %r10, [{where}];\nE:", [], 8, declared=declared)
-    with pytest.raises(Uninitialised, match=space):
-        run(body + f"    ld.{space}.u32 %r8, [{where}];\n" + OUT, [np.zeros(8, np.uint32)], 8, declared=declared)
-    with pytest.raises(Uninitialised, match="register %r9"):
-        run(body + f"    st.{space}.u32 [%r9], 1;", [], 8, declared=declared)  # to somewhere
-    with pytest.raises(Uninitialised, match="register %r9"):
-        run(UNWRITTEN + OUT.replace("%r8", "%r9"), [np.zeros(8, np.uint32)], 8)
+def test_what_is_put_aside_of_what_nobody_wrote() -> None:
+    """Neither the store matters nor, where the place is written again, what is read from there; else it does."""
+    x = np.zeros(8, np.uint32)
+    body = UNWRITTEN + "    st.local.u32 [own], %r9;\n"
+    load = "    ld.local.u32 %r8, [own];\n" + OUT
+    run(body, [x], 8, declared=OWN)
+    run(body + "    st.local.u32 [own], 5;\n" + load, [x], 8, declared=OWN)
+    assert (x == 5).all()
+    for wrong in (body + load, UNWRITTEN + OUT.replace("%r8", "%r9"), UNWRITTEN + "    st.local.u32 [%r9], 1;"):
+        with pytest.raises(Uninitialised, match="register %r9"):
+            run(wrong, [x], 8, declared=OWN)
 
 
 def test_a_wide_load_brings_what_nobody_asked_for() -> None:
