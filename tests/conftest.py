@@ -76,7 +76,10 @@ def launches_are_joined_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Tests marked `gpu` are skipped with the reason where there is none; with GPUAD_REQUIRE_GPU=1 they fail there."""
+    """Tests marked `gpu` are skipped with the reason where there is none; with GPUAD_REQUIRE_GPU=1 they fail there. Those marked `cpu` are
+    with `--ptx`."""
+    if item.get_closest_marker("cpu") is not None and item.config.getoption("--ptx"):
+        pytest.skip("it says what the executor of the CPU makes")
     if item.get_closest_marker("gpu") is None or (reason := _no_gpu()) is None:
         return
     if os.environ.get("GPUAD_REQUIRE_GPU") == "1":

@@ -156,6 +156,7 @@ def test_channels() -> None:
 LAYER = CHANNELS.replace("y[o * n + i] = s;", "y[o * n + i] = tanh(s);")
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("executor", ["host", "reference"])
 def test_channels_with_an_activation(executor: str) -> None:
     """What a thread's loops came to is kept, by the block's number along y, and what all threads of a block add to is summed by it."""

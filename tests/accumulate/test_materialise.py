@@ -237,6 +237,7 @@ def test_several_shadows_at_once() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-13)
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("restore", [False, True])
 def test_in_a_program(tmp_path: Path, restore: bool) -> None:
     """Recorded, replayed, and stored to be run elsewhere; gradients by central differences."""

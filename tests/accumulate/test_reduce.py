@@ -37,6 +37,7 @@ def make(n: int = 37) -> tuple[Any, ...]:
     return (*(Duplicated(rng.standard_normal(40), rng.standard_normal(40)) for _ in range(3)), n, 4)
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("name", BODIES)
 def test_sums(name: str) -> None:
     body, sums, left = BODIES[name]
