@@ -247,3 +247,40 @@ def test_comparisons(type_: str) -> None:
 def test_what_is_not_known_is_named(instruction: str) -> None:
     with pytest.raises(Unknown, match=instruction.split(".")[0]):
         evaluate(instruction, "s32", ("s32", [1]), ("s32", [2]))
+
+
+@pytest.mark.parametrize(("first", "middle", "last"), [("add.cc", "addc.cc", "addc"), ("sub.cc", "subc.cc", "subc")])
+def test_long_carries(first: str, middle: str, last: str) -> None:
+    """128 bits in four parts."""
+    words = [np.concatenate([numbers("u64", seed=s), np.array([0, 2**64 - 1, 2**32, 0], np.uint64)]) for s in range(4)]
+    a, b = (np.stack(pair, 1).reshape(-1) for pair in (words[:2], words[2:]))
+    made, parts = np.zeros_like(a), ("first", "middle", "middle", "last")
+    lines = [f"    {dict(first=first, middle=middle, last=last)[p]}.u32 %r{30 + k}, %r{10 + k}, %r{20 + k};" for k, p in enumerate(parts)]
+    run(BOTH + "\n".join(lines) + RESULT, [a, b, made], a.size // 2)
+    sign = 1 if first == "add.cc" else -1
+    assert whole(made) == [(x + sign * y) % 2**128 for x, y in zip(whole(a), whole(b), strict=True)]
+
+
+def test_a_long_product() -> None:
+    """Two times 64 bits from products of 32, whose carries go on."""
+    a, b = (np.stack([numbers("u64", seed=s), np.zeros_like(numbers("u64"))], 1).reshape(-1) for s in range(2))
+    made = np.zeros_like(a)
+    lines = """
+    mul.lo.u32 %r30, %r10, %r20; mul.hi.u32 %r31, %r10, %r20;
+    mad.lo.cc.u32 %r31, %r11, %r20, %r31; madc.lo.cc.u32 %r32, %r11, %r21, 0; madc.hi.u32 %r33, %r11, %r21, 0;
+    mad.hi.cc.u32 %r32, %r11, %r20, %r32; addc.u32 %r33, %r33, 0;
+    mad.lo.cc.u32 %r31, %r10, %r21, %r31; madc.hi.cc.u32 %r32, %r10, %r21, %r32; addc.u32 %r33, %r33, 0;"""
+    run(BOTH + lines + RESULT, [a, b, made], a.size // 2)
+    assert whole(made) == [x * y for x, y in zip(whole(a), whole(b), strict=True)]
+
+
+BOTH = """
+    mul.wide.u32 %d10, %r0, 16; add.s64 %d11, %d0, %d10; add.s64 %d12, %d1, %d10; add.s64 %d13, %d2, %d10;
+    ld.global.v4.u32 {%r10, %r11, %r12, %r13}, [%d11]; ld.global.v4.u32 {%r20, %r21, %r22, %r23}, [%d12];
+"""
+RESULT = "\n    st.global.v4.u32 [%d13], {%r30, %r31, %r32, %r33};"
+
+
+def whole(words: np.ndarray) -> list[int]:
+    """Pairs of words of 64 bits, the lower one first, as numbers."""
+    return [int(low) + (int(high) << 64) for low, high in words.reshape(-1, 2)]
