@@ -1,6 +1,6 @@
 """Forward mode of atomic maxima and minima: memory gets the tangent of the number that it keeps.
 
-Whose number stays is known when all threads are done (`winners`). On a shared array that is at the next barrier: behind it the thread
+Whose number stays is known when all threads are done (`mark_argmax`). On a shared array that is at the next barrier: behind it the thread
 whose mark is the content stores its tangent, and another barrier follows. On memory of the launch it is at the end: each operation writes
 down its mark, its place and its tangent, and a second launch, of the kernel that `resolve_extrema` makes, goes through what was written.
 """

@@ -6,7 +6,7 @@ scope inside a loop (or inside an If that is not the last statement) has one sta
 to pop: what the loop carries from iteration to iteration, loads of memory that is stored to later, and results of inner loops that
 contain such loads. An entry is pushed at the end of the scope, by the sweep just before the scope's own reverse if everything in it can
 be repeated, else by the one outermost sweep, in which all memory is in its original state. Which of these values are really needed is not
-decided here: a field that is never popped is removed with everything that only served it (`prune`).
+decided here: a field that is never popped is removed with everything that only served it (`eliminate_dead_code`).
 """
 
 from __future__ import annotations

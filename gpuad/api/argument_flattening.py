@@ -1,7 +1,8 @@
 """Argument flattening: a call's arguments as its kernel takes them, records as their numbers, and the memory of the module's variables.
 
 What a caller passes as a record, or does not pass at all, is found out here once, so that all that is known of calls by their arguments
-(`again`, `likeness`, a tape's steps) sees numbers and arrays only. A struct is known by its bytes, since its owner may change it.
+(`call_replay`, `specialization_key`, a tape's steps) sees numbers and arrays only. A struct is known by its bytes, since its owner may
+change it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Builds launch plans: a derivative as launches of compiled code that can be repeated, with the memory that each call has for itself.
 
 Which argument of a kernel is which of the call's, and which is made for the call alone, is all that a later call in the same words needs
-(`again`). Copies and logs are made once more here, and thrown away: it is their place among the arguments that counts.
+(`call_replay`). Copies and logs are made once more here, and thrown away: it is their place among the arguments that counts.
 """
 
 from __future__ import annotations

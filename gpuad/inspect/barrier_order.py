@@ -67,7 +67,7 @@ def may_be_ordered(kernel: Kernel) -> bool:
 
 def barrier_order_inspector(kernel: Kernel, buffers: Collection[Buffer]) -> BarrierOrderInspector:
     """The kernel that watches the accesses to `buffers`. Assumes that there is no `hindrance`, and that all threads of a block come to each
-    barrier (`lift`)."""
+    barrier (`lower.barrier_hoisting`)."""
     names = Names(kernel)
     written = {s.buffer for s in walk_stmts(kernel.body) if isinstance(s, Store | Accumulate | Atomic) and s.buffer.length is None}
     copies = {x: names.buffer(f"{x.name}_saved", x.element) for x in kernel.buffers if x in written}

@@ -316,7 +316,7 @@ class Shuffle(Stmt):
 @dataclass(frozen=True)
 class Tell(Stmt):
     """`printf(text, values...)`; with `stops` what is said of an assertion that has failed, which ends the launch. Only kernels that are
-    launched in the user's stead have it: derivatives are made of what `ad.silence` leaves."""
+    launched in the user's stead have it: derivatives are made of what `lower.tidy.without_output` leaves."""
 
     text: str
     values: tuple[Expr, ...] = ()

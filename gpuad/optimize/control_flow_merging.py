@@ -1,7 +1,7 @@
 """Merges adjacent branches with one condition (jump threading) and loops over one range (loop fusion).
 
 In the gather of an all-pairs loop a thread goes through all others twice: for what it sends to itself, and for what they send to it. In one
-loop the two share distances and what is made of them (`share`).
+loop the two share distances and what is made of them (`common_subexpressions`).
 
 Assumes unique definitions, and statements that touch no memory but to read it; guarantees valid IR.
 """

@@ -1,8 +1,8 @@
 """Decides, when memory is about to be overwritten, whether it is copied or a few values are kept in its place (RULES 14, N2 and N3).
 
-A launch whose adjoint could do with values that a thread computes once (see `cutting`) only claims the memory that they are made of. If
-that memory survives, nothing is saved. Else the launches that claim it are settled together, since one copy would serve all of them: what
-takes fewer bytes is done, just before the memory is overwritten.
+A launch whose adjoint could do with values that a thread computes once (see `checkpoint_kernels`) only claims the memory that they are made
+of. If that memory survives, nothing is saved. Else the launches that claim it are settled together, since one copy would serve all of them:
+what takes fewer bytes is done, just before the memory is overwritten.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The plan of a reversal: all that it will do to memory, as a list of actions, before the first of them is done.
 
 Operations are planned from the last to the first. Each is handed the versions that it needs (`finder`) and told which shadows count and
-where they live (`zero`, `lending`); what copies and clears for that comes before its launches.
+where they live (`zero_regions`, `copy_on_write`); what copies and clears for that comes before its launches.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Arrays that operations of a program make, where the program comes again.
 
-A known program works on the memory that it worked on before (`repeating`); but what an operation has made belongs to the caller, who may
+A known program works on the memory that it worked on before (`trace_replay`); but what an operation has made belongs to the caller, who may
 still have it. So he gets a handle, a pair that stands for the array, and the array itself, as a view of its own, only when he asks for it.
 Before the memory is used again each handle that is left gets a copy of what it held; if somebody still has such a view, or a view of it,
 the memory is his, and the program is recorded as if it were new.

@@ -4,9 +4,9 @@ When a program is reversed, the shadows of what it writes begin as zero, but for
 Instead of clearing such elements they are noted as *stale*: their content does not count. An adjoint that adds to stale elements, to each
 once, assigns; one that takes elements does not clear them; one whose seeds are all stale has nothing to do. Where nothing of the kind is
 proved, stale elements are cleared before they are used, and those that are left at the end are cleared then. Where some elements of a
-gathered shadow are stale and some count, the threads of a box assign and the others add (see `boxes`). So what a user sees is what the
-contract says, and knowledge never outlives the reversal. An adjoint that would copy a seed into the stale shadow of a temporary shares it
-instead (see `lending`).
+gathered shadow are stale and some count, the threads of a box assign and the others add (see `interior_box`). So what a user sees is what
+the contract says, and knowledge never outlives the reversal. An adjoint that would copy a seed into the stale shadow of a temporary shares
+it instead (see `copy_on_write`).
 
 The plan is made before the first launch: it depends on what operations touch, not on data.
 """

@@ -2,7 +2,7 @@
 
 `(x + 1 + nx) % nx`, `x == 0 ? nx - 1 : x - 1`, `min(x + 1, nx - 1)`: for all but a few threads of a row these are `x + 1` and `x - 1`, and
 neighbouring threads touch neighbouring elements. The loop over a row is split at where that begins and ends, as it is at guards (see
-`ranges`), and in its middle the kernel has the plain index.
+`iteration_domain`), and in its middle the kernel has the plain index.
 """
 
 from __future__ import annotations

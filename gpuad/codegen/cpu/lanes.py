@@ -9,7 +9,7 @@ indices are computed anew in each piece, so that a compiler sees how a subscript
 some threads take and others do not become masks. What is the same in all lanes is computed once, before the piece that it stands in.
 
 Each thread's operations keep their order. Those of different threads are interleaved, which is right for threads that are independent: a
-launch without data races and output, and without atomics whose results are used. Where threads add to one element, see `meetings`.
+launch without data races and output, and without atomics whose results are used. Where threads add to one element, see `lane_conflicts`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Action: TypeAlias = "ir.Stmt | Give | Mask | Tile | Reduction | Total"
 @dataclass(frozen=True)
 class Piece:
     """A loop over the lanes, those of a mask or all. `again`: the indices that it needs; `bytes`: of what the vectors are made (see
-    `widths`); `lane_scratch`: where it accesses memory of the strip, None where that cannot be said; `in_turn`: lanes may meet in it."""
+    `lane_loops`); `scratch`: where it accesses memory of the strip, None where that cannot be said; `in_turn`: lanes may meet in it."""
 
     actions: tuple[Action, ...]
     mask: int | None
@@ -281,7 +281,7 @@ class _Plan:
     # --- where threads meet ---
 
     def conflict(self, stmt: ir.Stmt, mask: int | None, out: list[Node], piece: _Open) -> None:
-        """What threads do that meet: as a part of the piece where that is right, or as one of its own (see `meetings`)."""
+        """What threads do that meet: as a part of the piece where that is right, or as one of its own (see `lane_conflicts`)."""
         if isinstance(stmt, ir.Accumulate) and self.is_total(stmt):
             piece.actions.append(Total(replace(stmt, index=self.first(stmt.index), value=self.same_loaded(stmt.value, mask, out))))
         elif isinstance(stmt, ir.Accumulate | ir.Take) and is_beside(stmt.index, expanded(self.again.values()), self.uniform):

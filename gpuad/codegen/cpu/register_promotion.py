@@ -4,8 +4,9 @@ show that they are distinct.
     df[8 * cells + i] = a; df[7 * cells + i] = b; ...; df[7 * cells + i] += c; df[8 * cells + i] += d;
 
 A compiler cannot tell the elements apart, since `cells` may be 0: each is stored, loaded and stored again, and the threads of a row are not
-announced as independent (see `order`). But how far two such elements lie from each other is one number for all threads of a row. Where none
-of these distances is 0, which is asked before the loop over a row, an element's value waits in a variable until the last access to it.
+announced as independent (`vectorisation_legality`). But how far two such elements lie from each other is one number for all threads of a
+row. Where none of these distances is 0, which is asked before the loop over a row, an element's value waits in a variable until the last
+access to it.
 
 The result is the same to the last bit: no sum is formed in another order. Other threads do not notice, since a launch has no data races.
 """

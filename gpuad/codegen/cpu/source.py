@@ -2,8 +2,8 @@
 
 The loop over x is innermost and runs over the global index where the kernel knows no other, so that compilers vectorise it; the rows around
 it are shared out to the workers in contiguous parts. Threads of a launch that touch plain memory only are independent of one another by
-premise (no data races), which the loop tells the compiler if each thread's accesses keep their order then too (see `order`); with atomics
-or arrays of its own a thread is not.
+premise (no data races), which the loop tells the compiler if each thread's accesses keep their order then too (`vectorisation_legality`);
+with atomics or arrays of its own a thread is not.
 
 Sums over threads are formed in strips: each thread of a strip leaves its contribution in an array, of which each lane of a vector then adds
 up its part. So no thread waits for the sum of the one before it.
@@ -165,7 +165,7 @@ class _Entry:
         self.entry = "\n".join([*self.launch(), ""])
 
     def promote(self, kernel: Kernel, reserved: Sequence[str]) -> None:
-        """Where a row shows that elements of an array are apart, a thread has them in variables (see `apart`)."""
+        """Where a row shows that elements of an array are apart, a thread has them in variables (`register_promotion`)."""
         found = promote_registers(self.inner or Inner(kernel, None, ()))
         if found is None:
             return
