@@ -11,17 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..ir import nodes as ir
+from ..ir.dtypes import Array
 from ..ir.rewrite import blocks, defined, walk_stmts
 from ..ir.types import Scalar
 from .injectivity import Launch, limits
-
-Array: TypeAlias = "NDArray[Any]"
 
 STEPS = 20_000  # iterations of inner loops; beyond them nothing is proved
 WORK = 1 << 25  # the same, counted for each thread in each of the iterations that are executed side by side

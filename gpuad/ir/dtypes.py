@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..errors import LaunchError
 from .types import BF16, Scalar
 
+Array = NDArray[Any]
 DType = np.dtype[Any]
 
 

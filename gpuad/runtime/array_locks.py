@@ -13,9 +13,8 @@ from threading import RLock, get_ident
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from ..ir.dtypes import Array
 
 _GUARD = RLock()
 held: list[Locks] = []  # of recordings that go on, in any thread

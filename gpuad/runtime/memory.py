@@ -9,16 +9,13 @@ flat one can be written.
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import LaunchError
+from ..ir.dtypes import Array
 from .array_locks import unlocked
 from .base import Memory
-
-Array = NDArray[Any]
 
 
 def resolve(array: Array) -> Memory:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from ..arguments.annotations import BatchDuplicated, Const, Duplicated
-from ..runtime.array_locks import Array, Locks
+from ..ir.dtypes import Array
+from ..runtime.array_locks import Locks
 from ..runtime.memory import address_of, owner_of
 from .operations import Operation
 from .recorded_launch import Launched

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import GpuadError, UnsupportedError
 from ...ir.atomics import EXTREMA
-from ...ir.dtypes import dtype_of, is_real
+from ...ir.dtypes import Array, dtype_of, is_real
 from ...ir.nodes import Accumulate, Alloc, Atomic, Expr, How, Load, Store, Take
 from ...ir.types import Space, value_type
 from .expressions import Code, Names, compile_expr, expect, join
 from .frame import Frame, Mask, Storage, who
 from .races import Kind, Site, Tracker
 
-Array = NDArray[Any]
 Run = Callable[[Frame, Mask], None]
 
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import GpuadError
+from ...ir.dtypes import Array
 from ...ir.nodes import Binary, Buffer, Call, Cast, Constant, Expr, LaunchIndex, Select, Stack, Unary, Var
 from ...ir.types import BOOL, Scalar
 from .frame import Frame
 from .functions import function
 from .semantics import binary, cast, constant, unary
 
-Array = NDArray[Any]
 Value = Callable[[Frame], Array]
 Poison = Callable[[Frame], "Array | None"]
 

@@ -13,15 +13,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import GpuadError
+from ...ir.dtypes import Array
 from ...ir.nodes import Buffer, Stmt
 from ..base import Dim3
 from .errors import BarrierError, BoundsError, RaceError, Thread
 from .races import VERB, WARP, Batch, Site, Tracker, Turns
-
-Array = NDArray[Any]
 
 
 class Mask:

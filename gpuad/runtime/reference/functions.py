@@ -7,16 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import GpuadError
-from ...ir.dtypes import dtype_of, to_bfloat16
+from ...ir.dtypes import Array, dtype_of, to_bfloat16
 from ...ir.functions import FUNCTIONS
 from ...ir.types import Scalar
 from . import special
 from .special import libm
 
-Array = NDArray[Any]
 Function = Callable[..., Array]
 
 

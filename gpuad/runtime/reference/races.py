@@ -13,14 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...ir.dtypes import Array
 from ...ir.nodes import Buffer, Stmt
-
-Array = NDArray[Any]
 
 UNTOUCHED, BLOCKS = -1, -2  # codes >= 0 are threads; -(2 w + 3) are several threads of warp w, -(2 b + 4) of block b
 WARP = 32

@@ -11,10 +11,9 @@ from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import GpuadError, LaunchError
-from ...ir.dtypes import dtype_of
+from ...ir.dtypes import Array, dtype_of
 from ...ir.nodes import Accumulate, Alloc, Atomic, Barrier, Block, Buffer, For, If, Kernel, Stmt, Store, Take, Var, While
 from ...ir.types import Space
 from ..base import Argument, Dim3, InOrder, Memory
@@ -70,8 +69,6 @@ def _statements(block: Block) -> Iterator[Stmt]:
             case For(body=body):
                 yield from _statements(body)
 
-
-Array = NDArray[Any]
 
 _LANES = 2**16  # threads in lockstep at a time
 _PRIVATE = 2**28  # bytes of local arrays at a time

@@ -10,14 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import GpuadError
-from ...ir.dtypes import dtype_of
+from ...ir.dtypes import Array, dtype_of
 from ...ir.nodes import COMPARISONS
 from ...ir.types import Scalar
 
-Array = NDArray[Any]
 Function = Callable[..., Array]
 
 

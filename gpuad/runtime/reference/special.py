@@ -7,12 +7,10 @@ import ctypes.util
 import sys
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from ...ir.dtypes import Array
 
 _SQRT2 = 1.4142135623730951
 _SQRT_PI = 1.7724538509055160273

@@ -7,18 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import GpuadError, LaunchError, UnsupportedError
 from ...ir import nodes as ir
-from ...ir.dtypes import dtype_of
+from ...ir.dtypes import Array, dtype_of
 from ...ir.types import BOOL, I32, U32
 from . import accesses
 from .accesses import Run
 from .expressions import Code, Names, compile_expr, expect, join
 from .frame import Frame, Mask, Stacks, who
 
-Array = NDArray[Any]
 Known = tuple[Array, "Array | None"]  # a value and its poison
 
 
