@@ -215,7 +215,8 @@ def otherwise(parts: Sequence[Part], fused: Part, *, looped: bool = False, text:
     """Why a unit of the fused kernel may do something else than units of the launches one after the other, or None."""
     graph = Graph()
     canonical = Canonical(graph)
-    before = _named_before(parts, range(len(parts)) if text is None else text, looped)
+    order = range(len(parts)) if text is None else text
+    before = _named_before(parts, order, looped)
     sequential: set[Hashable] = set()
     while True:
         count = len(sequential)
@@ -227,7 +228,7 @@ def otherwise(parts: Sequence[Part], fused: Part, *, looped: bool = False, text:
         except Refused as reason:
             return str(reason)
         if len(sequential) == count:
-            return _Comparison(*traces).difference()
+            return _Comparison(*traces, order).difference()
 
 
 def _named_before(parts: Sequence[Part], text: Sequence[int], looped: bool) -> list[tuple[int, int]]:
@@ -244,16 +245,24 @@ def _named_before(parts: Sequence[Part], text: Sequence[int], looped: bool) -> l
 class _Comparison:
     """Of what a unit does apart, and what it does in the fused kernel."""
 
-    def __init__(self, apart: Trace, fused: Trace) -> None:
+    def __init__(self, apart: Trace, fused: Trace, order: Sequence[int]) -> None:
         self.apart = apart
         self.fused = fused
+        self.order = order
         self.canonical = apart.canonical
 
     def difference(self) -> str | None:
         if self.apart.loops != self.fused.loops:
             return "a loop is another one"
+        if any(a.kind == "change" for a in self.apart.found) and self.reordered():
+            return "what stands around atomic operations is moved"
         arrays = dict.fromkeys((*self.apart.writes, *self.fused.writes))
         return self.read_otherwise() or next(filter(None, map(self.written_otherwise, arrays)), None)
+
+    def reordered(self) -> bool:
+        """Whether the accesses are not one after the other as in the launches: threads may wait for one another's atomic operations."""
+        apart = [access for number in self.order for access in self.apart.parts[number]]
+        return list(map(self.key, apart)) != list(map(self.key, self.fused.found))
 
     def read_otherwise(self) -> str | None:
         """Whether elements are read that are not read apart."""

@@ -138,6 +138,7 @@ class Trace:
         self.instances = Instances()
         self.instances.graph = graph
         self.found: list[Access] = []
+        self.parts: list[list[Access]] = []  # the same, by kernel
         self.writes: dict[Hashable, list[Access]] = {}
         self.loops: set[Hashable] = set()  # what each loop is, and what it carries
         self.guards: list[Hashable] = []  # what stands around the statements of a body
@@ -148,7 +149,9 @@ class Trace:
     def run(self, part: Part, before: tuple[int, int] = (0, 0)) -> None:
         """Goes through one more kernel. `before`: numbers of loops and of arrays of its own that have names already. Raises Refused."""
         self.entered, self.arrays = before
+        first = len(self.found)
         _Unit(self, part).block(part.body)
+        self.parts.append(self.found[first:])
 
 
 class _Unit(Walk):

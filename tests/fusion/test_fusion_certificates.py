@@ -20,7 +20,7 @@ from gpuad import Duplicated, api, fusion, pipeline
 from gpuad.fusion import certified
 from gpuad.fusion.forward_reverse_kernel import fused
 from gpuad.fusion.link import Link
-from gpuad.ir.nodes import Block, For, If, Kernel, Let, Load, Stmt, Store, Var
+from gpuad.ir.nodes import Atomic, Block, For, If, Kernel, Let, Load, Stmt, Store, Var
 from gpuad.ir.rewrite import map_blocks, walk_stmts
 from gpuad.runtime.base import Memory
 from gpuad.runtime.reference import RaceError
@@ -248,6 +248,18 @@ def test_planted_faults_of_fusions_are_refused(name: str) -> None:
     assert PLANTED[name]().refused() is not None
 
 
+def test_what_stands_before_an_atomic_operation_stays_there() -> None:
+    """Another thread may wait for it."""
+    told = link("told", X, MASK, n=N)
+    assert Joint((told,), told).refused() is None
+
+    def inside(block: Block) -> Block:
+        at = next((k for k, s in enumerate(block) if isinstance(s, Atomic)), None)
+        return tuple(map_blocks(s, inside) for s in block) if at is None else (block[at], *block[:at], *block[at + 1 :])
+
+    assert with_text(Joint((told,), told), inside).refused() == "what stands around atomic operations is moved"
+
+
 def test_kinds_of_faults() -> None:
     assert len(PLANTED) >= 40
 
@@ -334,7 +346,7 @@ SIZES = [(n, grid, block) for n in range(10) for grid in (1, 2, 3) for block in 
 ARRAYS = {"x": X, "y": Y, "z": Z}
 NIGHTLY = int(os.environ.get("GPUAD_NIGHTLY", "0"))
 LOOPS = [name for name in NAMES if name.startswith(("loop_", "thread"))]
-FLAT = [name for name in NAMES if name not in LOOPS]
+FLAT = [name for name in NAMES if name not in (*LOOPS, "told")]
 
 
 def sequence(rng: random.Random, n: int, grid: int, block: int) -> list[Link]:
