@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -146,3 +147,19 @@ def test_roots_of_complex_numbers_on_the_axes(function: str, executor: str) -> N
     with running(executor):
         gpuad.autodiff(k, (1,), (8,), (x, y, n))
     np.testing.assert_allclose(x.shadow, (1 + 0.5j) * np.conj(slope(beside)), rtol=1e-12)
+
+
+# --- tails of odd functions --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_the_inverse_of_erf_is_odd_up_to_its_tails(executor: str) -> None:
+    """Near -1 the value was that of 1 - x, which rounds: 1e-5 off, and the slope 1e-4."""
+    x = np.array([sign * (1 - 10.0**-k) for k in (1, 3, 9, 12, 15) for sign in (1, -1)])
+    dx, y = np.zeros_like(x), np.zeros_like(x)
+    with running(executor):
+        k = kernel("double* x, double* y", "y[i] = erfinv(x[i]);")
+        gpuad.autodiff(k, (1,), (16,), (Duplicated(x, dx), Duplicated(y, np.ones_like(x)), len(x)))
+    np.testing.assert_array_equal(y[1::2], -y[::2])
+    np.testing.assert_allclose([math.erfc(value) for value in y[::2]], 1 - x[::2], rtol=1e-12)
+    np.testing.assert_allclose(dx, math.sqrt(math.pi) / 2 * np.exp(y * y), rtol=1e-12)

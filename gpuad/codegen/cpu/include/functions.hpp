@@ -197,7 +197,7 @@ static double gpuad_erfcinv(double p)
 // Near 0 Halley's iteration on erf, elsewhere by erfcinv.
 static double gpuad_erfinv(double y)
 {
-    if (!(std::fabs(y) < 0.5)) return gpuad_erfcinv(1.0 - y);
+    if (!(std::fabs(y) < 0.5)) return std::copysign(gpuad_erfcinv(1.0 - std::fabs(y)), y);  // 1 - y would round near -1
     double x = 0.886226925452758 * y;
     for (int k = 0; k < 4; ++k) {
         const double error = std::erf(x) - y;
