@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .api import Forward, Kernel, Reverse, autodiff, autodiff_thunk, hvp, kernel
     from .arguments.annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, stop_gradient
     from .elementwise import ElementwiseKernel, ReductionKernel
-    from .errors import CompileError, GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
+    from .errors import BudgetError, CompileError, GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
     from .jit_kernels import jit
     from .pipeline import deterministic
     from .tape.rules import rule
@@ -24,6 +24,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Active",
     "BatchDuplicated",
+    "BudgetError",
     "CompileError",
     "Const",
     "Duplicated",
@@ -55,7 +56,7 @@ _HOMES = {
     ".api": ("Forward", "Kernel", "Reverse", "autodiff", "autodiff_thunk", "hvp", "kernel"),
     ".arguments.annotations": ("Active", "BatchDuplicated", "Const", "Duplicated", "DuplicatedNoNeed", "stop_gradient"),
     ".elementwise": ("ElementwiseKernel", "ReductionKernel"),
-    ".errors": ("CompileError", "GpuadError", "LaunchError", "ShadowError", "TapeError", "UnsupportedError"),
+    ".errors": ("BudgetError", "CompileError", "GpuadError", "LaunchError", "ShadowError", "TapeError", "UnsupportedError"),
     ".jit_kernels": ("jit",),
     ".pipeline": ("deterministic",),
     ".tape.rules": ("rule",),

@@ -55,3 +55,12 @@ class LaunchError(GpuadError):
 
 class TapeError(GpuadError):
     """A recording that cannot be made, reversed, stored or made a graph of; the message says which operation, and what is undefined now."""
+
+
+class BudgetError(TapeError):
+    """A program that cannot be reversed within the budget of its tape. `.smallest`: the bytes that would do, None where that is not
+    known."""
+
+    def __init__(self, message: str, smallest: int | None = None) -> None:
+        self.smallest = smallest
+        super().__init__(message)

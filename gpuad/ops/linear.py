@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ..arguments.annotations import Active
 from ..errors import ShadowError, UnsupportedError
-from ..tape.rules import rule
+from ..tape.rules import Ruled, rule
 from .adjoints import add_to, adjoint_of, library_of
 from .elementwise import apply, are_disjoint, check_out, check_recorded
 from .layout import array_of, primal_of
@@ -32,6 +33,18 @@ def _matmul_reverse(a: Any, b: Any, da: Any, db: Any, dc: Any, room: Any) -> Non
 @rule(reads=("a", "b"), overwrites=("c",), needs={"a": ("before", "b"), "b": ("before", "a")}, reverse=_matmul_reverse)
 def _matmul(a: Any, b: Any, c: Any) -> None:
     library_of(c).matmul(a, b, out=c)
+
+
+def _products(operation: Ruled) -> list[int]:
+    """Bytes of the products that the reverse of one forms: of the shapes of what it adds to, in as many stacks as the result has."""
+    c = operation.operands["c"].array
+    stacks = math.prod(c.shape[:-2])
+    shapes = [o.array.shape[-2:] for n in ("a", "b") if (o := operation.operands[n]).shadow is not None]
+    factor = [c.shape[-2:]] if "alpha" in operation.actives else []
+    return [stacks * math.prod(shape) * int(c.dtype.itemsize) for shape in [*shapes, *factor]]
+
+
+_matmul.rooms = _products
 
 
 def matmul(a: Any, b: Any, out: Any = None) -> Any:
@@ -101,6 +114,9 @@ def _gemm(alpha: Any, a: Any, b: Any, beta: Any, c: Any, room: Any = None) -> No
     if beta != 0:
         c *= beta
         c += product
+
+
+_gemm.rooms = _products
 
 
 def gemm(alpha: Any, a: Any, b: Any, beta: Any, c: Any) -> Any:

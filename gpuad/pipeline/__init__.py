@@ -16,6 +16,7 @@ from .adjoint_memory import (
     fingerprint,
     keep_live,
     live,
+    log_sizes,
     new_logs,
     shadow_of,
     shadow_type,
@@ -32,7 +33,7 @@ from .calls import (
     nothing_plain_for_tests,
     plain_allowed,
 )
-from .deterministic import add_in_fixed_point, deterministic, in_fixed_point
+from .deterministic import add_in_fixed_point, deterministic, fixed_sizes, in_fixed_point
 from .forward_over_reverse import before_second, check_directions, paired, tangent_arguments
 from .inspectors import Counted, is_injective
 from .launch_checks import (
@@ -61,6 +62,7 @@ from .schedule import (
     stages,
     stages_on_zeros,
     switches,
+    take_scratch,
     uncertified,
 )
 from .store_checks import check_races, check_stores, ordered_by_barriers, stores_in_doubt
@@ -69,9 +71,10 @@ __all__ = [
     "Call", "Counted", "Stage", "State", "_cuda", "absent", "active_positions", "add_in_fixed_point", "analysing", "arguments",
     "batch_states", "before", "before_second", "chaining", "check_adjoint_bounds", "check_bounds", "check_device", "check_directions",
     "check_races", "check_same", "check_stopped", "check_stores", "copied", "counting", "dense_extent", "deterministic",
-    "everything_recorded_for_tests", "executor_for_tests", "executor_of", "fingerprint", "gathering", "in_fixed_point", "is_injective",
-    "keep_live", "live", "loads", "new_logs", "nothing_chained_for_tests", "nothing_plain_for_tests", "ordered_by_barriers",
+    "everything_recorded_for_tests", "executor_for_tests", "executor_of", "fingerprint", "fixed_sizes", "gathering",
+    "in_fixed_point", "is_injective",
+    "keep_live", "live", "loads", "log_sizes", "new_logs", "nothing_chained_for_tests", "nothing_plain_for_tests", "ordered_by_barriers",
     "own_arguments", "paired", "plain_allowed", "plain_shadows", "premises_hold", "run_primal", "run_reverse", "run_stages",
     "shadow_of", "shadow_type", "stack_bases", "stage_arguments", "stages", "stages_on_zeros", "stays_inside", "stores_in_doubt",
-    "switches", "tangent_arguments", "uncertified",
+    "switches", "take_scratch", "tangent_arguments", "uncertified",
 ]  # fmt: skip

@@ -77,10 +77,15 @@ def before(adjoint: Adjoint, call: Call) -> State:
     return state
 
 
-def new_logs(adjoint: Inspected, call: Call) -> list[Memory]:
-    """Room for what the primal writes down, an element for each thread and iteration."""
+def log_sizes(adjoint: Inspected, call: Call) -> list[tuple[int, np.dtype[Any]]]:
+    """What the primal writes down: an element for each thread and iteration, of this type."""
     sizes = adjoint.facts.get(("logs", call.key), lambda: [_log_size(adjoint, call, log) for log in adjoint.logs])
-    return [Memory(call.executor.zeros(size, dtype_of(log.element))) for size, log in zip(sizes, adjoint.logs, strict=True)]
+    return [(size, np.dtype(dtype_of(log.element))) for size, log in zip(sizes, adjoint.logs, strict=True)]
+
+
+def new_logs(adjoint: Inspected, call: Call) -> list[Memory]:
+    """Room for what the primal writes down."""
+    return [Memory(call.executor.zeros(size, dtype)) for size, dtype in log_sizes(adjoint, call)]
 
 
 def _log_size(adjoint: Inspected, call: Call, log: Buffer) -> int:

@@ -21,7 +21,7 @@ from ..context_variables import scoped
 from ..errors import LaunchError
 from ..ir.nodes import Buffer, Kernel
 from ..runtime.base import Memory
-from .adjoint_memory import State, argument_of, copied
+from .adjoint_memory import State, argument_of, copied, shadow_of
 from .calls import Call
 from .pattern import Parameter
 
@@ -61,6 +61,15 @@ def run_fixed(fixed: FixedPoint, parameters: tuple[Parameter, ...], call: Call, 
     run(fixed.collect, [x for pair in zip(digits, scales, strict=True) for x in pair], state)
     for target, sums, scale in zip(fixed.targets, digits, scales, strict=True):
         _add_digits(shadows[target].root, sums.root.reshape(-1, DIGITS), scale.root)
+
+
+def fixed_sizes(fixed: FixedPoint, parameters: tuple[Parameter, ...], call: Call, width: int) -> list[int]:
+    """Bytes of the arrays that the two kernels take."""
+    shadows = {p.item: m for p in parameters if p.role == "shadow" and (m := shadow_of(call, p.position, width)) is not None}
+    copies = {id(m.root): int(m.root.nbytes) for m in shadows.values()}
+    entries = [m for p in parameters if p.role == "working" and (m := call.bound.arguments[p.position].memory) is not None]
+    sums = [8 * int(shadows[target].root.size) for target in fixed.targets if target in shadows]
+    return [*copies.values(), *(int(m.root.nbytes) for m in entries), *sums, *(DIGITS * n for n in sums)]
 
 
 @np.errstate(all="ignore")  # whatever the caller has asked NumPy to do: half of a sum would be left

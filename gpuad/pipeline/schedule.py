@@ -24,7 +24,7 @@ from ..ir.nodes import Accumulate, Buffer, Kernel, Load, Store
 from ..ir.rewrite import walk_stmts
 from ..runtime.base import Dim3, Memory
 from .adjoint import Adjoint
-from .adjoint_memory import State, argument_of, copied, shadow_of
+from .adjoint_memory import State, argument_of, copied, live, shadow_of
 from .calls import Call, analysing, plain_allowed
 from .certificates import certifying, not_certified, run_of, threads_meet
 from .deterministic import in_fixed_point, run_fixed
@@ -343,6 +343,21 @@ def _run(adjoint: Adjoint, stage: Stage, call: Call, state: State, width: int, m
             f"`{stage.kernel.name}`: a stack overflowed, which means that counting and reversing took different branches; the shadows of "
             "this launch are undefined. Please report this kernel."
         )
+
+
+def take_scratch(adjoint: Adjoint, call: Call) -> None:
+    """Counts, on memory as it is before the launch, what the stacks of the reverse need, and allocates it as the reverse will: for who
+    wants to know how much that is. Nothing is done where the launch has to write something down first."""
+    if adjoint.logs:
+        return
+    state = live(call)
+    for p in adjoint.parameters:
+        memory = call.bound.arguments[p.position].memory if p.role in ("entry", "working") else None
+        if memory is not None:
+            state.entries[p.position] = memory
+    for stage in stages(adjoint, call):
+        for kernel in stage.kernels if stage.grid is None else ():
+            _scratch(adjoint, kernel, call, replace(state, scratch={}))
 
 
 def counting(adjoint: Adjoint, call: Call) -> Kernel | None:

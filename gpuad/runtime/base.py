@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -80,6 +81,9 @@ class Executor(Protocol):
     def copy(self, array: Any) -> Any:
         """A new array with the same content and dtype, on the same device."""
 
+    def free(self) -> int:
+        """Bytes of the device's memory that nobody has."""
+
 
 class InOrder:
     """What executors have in common whose launches are done when they return."""
@@ -102,6 +106,14 @@ class InOrder:
     def marked(self, mark: Any = None) -> Any:
         """None: there is nothing to wait for."""
         return None
+
+    def free(self) -> int:
+        """Bytes that the machine can hand out without swapping."""
+        try:
+            with open("/proc/meminfo", encoding="ascii") as found:
+                return next(int(line.split()[1]) * 1024 for line in found if line.startswith("MemAvailable:"))
+        except (OSError, StopIteration):
+            return int(os.sysconf("SC_AVPHYS_PAGES")) * int(os.sysconf("SC_PAGE_SIZE"))
 
 
 class Prepared:

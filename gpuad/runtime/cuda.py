@@ -156,6 +156,12 @@ class Cuda:
         """Lets CuPy's current stream wait for what has been put into another one."""
         follow(self.stream(), stream)
 
+    def free(self) -> int:
+        """Bytes of the device's memory that nobody has, and those that CuPy's pool holds ready."""
+        import cupy
+
+        return int(cupy.cuda.runtime.memGetInfo()[0]) + int(cupy.get_default_memory_pool().free_bytes())
+
     def marked(self, mark: Any = None) -> Any:
         """An event that the current stream has recorded, the given one if there is one: its `synchronize()` waits until it is reached."""
         import cupy

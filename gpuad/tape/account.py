@@ -26,10 +26,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Account:
-    """Printable; one row for each (memory, needer, overwriter)."""
+    """Printable; one row for each (memory, needer, overwriter). `budget`: what keeping within one comes to, if there is one."""
 
     operations: int
     rows: tuple[Row, ...]
+    budget: str = ""
 
     @property
     def saved_bytes(self) -> int:
@@ -39,7 +40,7 @@ class Account:
     def __str__(self) -> str:
         head = f"tape: {self.operations} operations; saved {self.saved_bytes} B in {sum(r.pieces for r in self.rows)} pieces"
         lines = [f"  {r.name:<12} {r.bytes:>12} B  needed by {r.needed_by}, overwritten by {r.overwritten_by}" for r in self.rows]
-        return "\n".join([head, *lines])
+        return "\n".join([head, *([f"  {self.budget}"] if self.budget else []), *lines])
 
 
 def account(operations: Sequence[Operation], allocations: Sequence[Allocation], made: Mapping[int, str]) -> Account:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..budget import rounded
 from ..ir.nodes import Kernel
 from ..runtime.actions import Action, clearing, copying, perform_one
 from ..runtime.base import Argument, Dim3, Executor
@@ -71,6 +72,78 @@ class Arena:
         return sum(int(c.size) for c in self.chunks)
 
 
+class Full(Exception):
+    """A tape's memory is not to grow by a request."""
+
+
+class Separate(Arena):
+    """An arena that takes each request as an allocation of its own, so that a request costs what a pool rounds it to, and all can be let
+    go. `admit`: asked before memory is made, for so many bytes."""
+
+    def __init__(self, new: Callable[[int], Any], admit: Callable[[int], bool]) -> None:
+        super().__init__(new)
+        self.admit = admit
+
+    def take(self, nbytes: int) -> Any:
+        """`nbytes` bytes (flat, uint8), not cleared, that stay as they are until `reset`. Full where they are not admitted."""
+        size = max(nbytes, 1)
+        if self.at == len(self.chunks) or int(self.chunks[self.at].size) != size:
+            del self.chunks[self.at :]
+            if not self.admit(rounded(size)):
+                raise Full
+            self.chunks.append(self.new(size))
+            self.allocations += 1
+        self.at += 1
+        return self.chunks[self.at - 1][:nbytes]
+
+    def drop(self) -> None:
+        """Lets all go."""
+        self.chunks, self.at = [], 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all chunks, as a pool rounds them."""
+        return sum(rounded(int(c.size)) for c in self.chunks)
+
+
+class Exact(Arena):
+    """An arena for one operation at a time that is as large as what is asked of it, and no larger. `admit`: asked before it grows. `most`:
+    bytes that were in use at once; whoever wants to know sets it to 0 before."""
+
+    def __init__(self, new: Callable[[int], Any], begin: Callable[[], None], admit: Callable[[int], None]) -> None:
+        super().__init__(new, begin)
+        self.admit, self.most, self.pinned = admit, 0, False
+
+    def reset(self) -> None:
+        if not self.pinned:
+            self.chunks = []
+        super().reset()
+
+    def take(self, nbytes: int) -> Any:
+        """As of any arena; whoever is asked may raise before memory is made."""
+        size = rounded(nbytes)
+        if not any(self.used * (k == self.at) + size <= c.size for k, c in enumerate(self.chunks) if k >= self.at):
+            self._grow(size)
+        found = super().take(size)[:nbytes]
+        self.most = max(self.most, sum(int(c.size) for c in self.chunks[: self.at]) + self.used)
+        return found
+
+    def size(self, nbytes: int) -> None:
+        """Makes it so large, in one piece, for who goes on using the same places (`pinned`). Nothing of it may be in use."""
+        self.chunks, self.at, self.used, self.pinned = [], 0, 0, True
+        if nbytes:
+            self._grow(rounded(nbytes))
+
+    def free(self) -> None:
+        """Lets all go; it has as much as is asked of it from here on."""
+        self.chunks, self.at, self.used, self.pinned = [], 0, 0, False
+
+    def _grow(self, size: int) -> None:
+        self.admit(size)
+        self.chunks.append(self.new(size))
+        self.allocations += 1
+
+
 class Pooled:
     """An executor whose arrays come from an arena; `do` does what it does to memory, at once or later."""
 
@@ -114,6 +187,10 @@ class Pooled:
     def marked(self, mark: Any = None) -> Any:
         """As the executor itself."""
         return self.inner.marked(mark)
+
+    def free(self) -> int:
+        """As the executor itself."""
+        return self.inner.free()
 
     def zeros(self, length: int, dtype: Any) -> Any:
         """Zeros from the arena."""

@@ -9,7 +9,7 @@ from typing import Any
 from .. import pipeline
 from ..analysis.injectivity import Launch as Numbers
 from ..ir.dtypes import dtype_of
-from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store
+from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store, Take
 from ..ir.rewrite import walk_stmts
 from ..pipeline import Call, Stage, State
 from ..pipeline.adjoint import Adjoint
@@ -213,6 +213,11 @@ def _reaches(kernel: Kernel, call: Call, kinds: tuple[Any, ...]) -> tuple[Reach,
 def reads(kernel: Kernel, call: Call) -> tuple[Reach, ...]:
     """What the primal reads."""
     return _reaches(kernel, call, (Load, Atomic))
+
+
+def reads_again(kernel: Kernel, call: Call) -> tuple[Reach, ...]:
+    """What the primal reads, and what it adds to."""
+    return _reaches(kernel, call, (Load, Atomic, Accumulate, Take))
 
 
 def writes(kernel: Kernel, call: Call) -> tuple[Reach, ...]:

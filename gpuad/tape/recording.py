@@ -27,7 +27,7 @@ from .checkpoint_kernels import Cutting
 from .checkpoints import Keeping
 from .effects import absolute, bytes_of, dense
 from .operations import Effects, Foreign, Operation, Use
-from .recorded_launch import Launched, Reach, Reaches, absolutely, cuts_of, reaches_of, reads, writes
+from .recorded_launch import Launched, Reach, Reaches, absolutely, cuts_of, reaches_of, reads, reads_again, writes
 from .region import Region, span
 from .rules import Ruled
 from .shadows import Shadows
@@ -45,6 +45,7 @@ class Recording(Keeping):
     own: dict[int, Made]
     save_all: bool
     restore: bool
+    has_budget: bool = False  # then launches run again from memory, and no values are kept in its place
 
     def __init__(self, saved: Arena) -> None:
         self._saved = saved
@@ -262,7 +263,7 @@ class Recording(Keeping):
         reaches = self._reaches(kernel, primal, adjoint, call)
         effects, uses = self._ours(reaches, call)
         cuts: Mapping[frozenset[int], Cutting] = {}
-        if adjoint is not None and reaches.before and not self.save_all:
+        if adjoint is not None and reaches.before and not self.save_all and not self.has_budget:
             cuts = kernel.facts.get(("cuts", adjoint, call.key), lambda: cuts_of(adjoint, reaches, call))
         return Launched(kernel.name, where, call, effects, adjoint, uses, [], kernel, cuts)
 
@@ -294,6 +295,11 @@ class Recording(Keeping):
         primal = kernel.primal(call.aliases())
         found = kernel.facts.get(("touched", call.key), lambda: (reads(primal, call), writes(primal, call)))
         return [self._use(r, call) for r in found[0]], [self._use(r, call) for r in found[1]]
+
+    def read_again(self, kernel: Any, primal: Any, call: Call) -> list[Use]:
+        """What decides what a launch writes, what it adds to included."""
+        found = kernel.facts.get(("read again", call.key), lambda: reads_again(primal, call))
+        return [self._use(r, call) for r in found]
 
     def touched(self, operation: Launched) -> tuple[list[Use], list[Use]]:
         """What a launch reads and writes."""
@@ -339,7 +345,15 @@ class Recording(Keeping):
 
     def _overwrite(self, operation: Operation) -> None:
         self.settle(operation.effects.writes)
-        time = len(self.operations) - 1
+        self._save_overwritten(operation, len(self.operations) - 1)
+        for use in operation.effects.writes:
+            a = use.allocation
+            a.written, a.cleared = a.written | use.region, a.cleared | use.shown
+        for use in operation.effects.must:
+            use.allocation.tainted = use.allocation.tainted - use.region
+
+    def _save_overwritten(self, operation: Operation, time: int) -> None:
+        """Saves what operation number `time` is about to overwrite, as far as it is needed."""
         for use in operation.effects.writes:
             a = use.allocation
             wanted = use.region if self.save_all else a.pending & use.region
@@ -347,11 +361,12 @@ class Recording(Keeping):
                 fresh = use.region - a.initial
                 wanted, a.initial = wanted | fresh, a.initial | fresh
             if wanted:
-                a.save(wanted, time, self._saved.take, self.doing.do)
+                self._save(a, wanted, time)
             a.pending = a.pending - use.region
-            a.written, a.cleared = a.written | use.region, a.cleared | use.shown
-        for use in operation.effects.must:
-            use.allocation.tainted = use.allocation.tainted - use.region
+
+    def _save(self, allocation: Allocation, region: Region, time: int) -> None:
+        """Copies what is about to be overwritten, and needed."""
+        allocation.save(region, time, self._saved.take, self.doing.do)
 
     @property
     def first(self) -> bool:

@@ -21,9 +21,11 @@ from .batching import batched
 from .in_place_seeds import Where, where_of
 from .launch_joining import Part, joined
 from .operations import Foreign, Operation
+from .recompute import Adjoint, Begin, Block
 from .recorded_launch import Launched
 from .region import EMPTY, Region
 from .rules import Ruled
+from .scripted import Scripted
 from .shadows import Shadows
 from .version_finder import VersionFinder
 from .versions import Allocation, Versions, clearing_of, placing
@@ -37,6 +39,7 @@ _LOOKING = 1e-3  # seconds that joining takes, about, for each action
 _COMPILING = 1.0  # and for all that is compiled
 
 _END = ("the end", "reverse")  # whose actions these are
+_AGAIN = ("the program again", "reverse")
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,8 +135,9 @@ class Reversal:
     transient: Arena
     executors: tuple[Executor, Executor]
 
-    def plan(self, stale: Stale, seeds: Seeds | None, temporaries: Sequence[Any], restore: bool) -> Plan:
-        """The plan for seeds, or for the raw rule (None). Kernels are compiled. `restore`: primals are what they were at the end."""
+    def plan(self, stale: Stale, seeds: Seeds | None, temporaries: Sequence[Any], restore: bool, scripted: Scripted | None = None) -> Plan:
+        """The plan for seeds, or for the raw rule (None). Kernels are compiled. `restore`: primals are what they were at the end.
+        `scripted`: what is brought back and runs again between the adjoints."""
         begin = perf_counter()
         placed = frozenset(stale.placements.seeds)
         begun = self.shadows.cleared(self.allocations, seeds) if seeds is not None else {}
@@ -142,26 +146,51 @@ class Reversal:
         unseen = self.shadows.unseen
         doing = Doing()
         doing.dry = True
-        finder = VersionFinder(self.transient, Versions(), doing.do)
         pools = [Pooled(executor, self.transient) for executor in self.executors]
         owners: list[tuple[str, str]] = []
-        for time in range(len(self.operations) - 1, -1, -1):
-            operation, step = self.operations[time], steps.get(time)
+        versions = Versions()
+        assembled = 0
+        for finder, time, operation in self.moments(doing, versions, scripted):
+            step, before = steps.get(time), finder.assembled
+            owners += [_AGAIN] * (len(doing.actions) - len(owners))
             finder.reach(operation, time)
             self.transient.reset()
             if step is not None:
                 doing.actions += step.begin()
                 doing.actions += self.adjoint(operation, step, finder, pools)
             owners += [(operation.name, operation.where)] * (len(doing.actions) - len(owners))
+            assembled += finder.assembled - before
+        owners += [_AGAIN] * (len(doing.actions) - len(owners))
         last, owed = self.owing(steps[-1], begins, unseen)
         doing.actions += last.begin()
-        doing.actions += self.restored(finder.versions) if restore else ()
+        if restore:
+            doing.actions += self.restored(versions) if scripted is None else scripted.actions(Begin())
         actions = doing.taken()
         owners += [_END] * (len(actions) - len(owners))
         names, places = tuple(n for n, _ in owners), tuple(w for _, w in owners)
-        plan = Plan(actions, names, places, finder.assembled, placed, begins, owed, tuple(unseen.values()))
+        plan = Plan(actions, names, places, assembled, placed, begins, owed, tuple(unseen.values()))
+        plan.joined = scripted is not None  # what runs again is the same launch with the same bits
         plan.first = perf_counter() - begin
         return plan
+
+    def moments(self, doing: Doing, versions: Versions, scripted: Scripted | None) -> Iterator[tuple[VersionFinder, int, Operation]]:
+        """Each operation, from the last to the first, with what finds its versions. What a script does between them is done."""
+        if scripted is None:
+            finder = VersionFinder(self.transient, versions, doing.do)
+            yield from ((finder, time, self.operations[time]) for time in range(len(self.operations) - 1, -1, -1))
+            return
+        block: Block | None = None
+        finder = VersionFinder(self.transient, versions, doing.do)
+        for item in scripted.script.reversal:
+            if not isinstance(item, Adjoint):
+                doing.actions += scripted.actions(item)
+                continue
+            if item.block is not block:
+                block, finder = item.block, VersionFinder(self.transient, scripted.versions(item.block), doing.do)
+            operation = self.operations[item.time]
+            if isinstance(operation, Launched) and item.time in block.logs:
+                operation = replace(operation, logs=scripted.logs(block, item.time))
+            yield finder, item.time, operation
 
     def owing(self, last: Step, begins: Mapping[Where, Region], unseen: Mapping[int, DeferredClearing]) -> tuple[Step, tuple[Owed, ...]]:
         """What comes last without the clearing of shadows that nobody has seen, on a CPU: elsewhere it would have to wait for a stream.

@@ -95,6 +95,7 @@ def rule(
     sets: Sequence[str] = (),
     needs: Mapping[str, str | tuple[str, ...]] | None = None,
     reverse: Callable[..., None] | None = None,
+    pure: bool = False,
 ) -> Callable[[Callable[..., Any]], Rule]:
     """Makes a recorded operation of a Python function on arrays.
 
@@ -105,18 +106,22 @@ def rule(
     or c.
     `reverse`: a module-level function, whose parameters the text of gpuad/tape/rules.py explains. It may also be set later:
     `f.reverse = function`.
+    `pure`: whether what the function writes hangs on its arguments and what its arrays hold, and on nothing else, and it does nothing but
+    write it: a tape with a budget may call it again then (where it is not, what it wrote is kept).
     Raises TypeError for names that do not fit.
     """
     stated = {k: (v,) if isinstance(v, str) else tuple(v) for k, v in (needs or {}).items()}
     effect = Effect(tuple(reads), tuple(overwrites), tuple(adds), tuple(sets), stated)
-    return lambda function: Rule(function, effect, reverse)
+    return lambda function: Rule(function, effect, reverse, pure)
 
 
 class Rule:
     """A function with its effects and its reverse. Called outside of a tape on plain arrays it is the function."""
 
-    def __init__(self, function: Callable[..., Any], effect: Effect, reverse: Callable[..., None] | None) -> None:
+    def __init__(self, function: Callable[..., Any], effect: Effect, reverse: Callable[..., None] | None, pure: bool = False) -> None:
         self.function, self.effect = function, effect
+        self.pure = pure or not self.opaque
+        self.rooms: Callable[[Ruled], Sequence[int]] = lambda operation: [int(o.array.nbytes) for o in operation.operands.values()]
         self.name = function.__name__.strip("_")
         self.signature = inspect.signature(function)
         update_wrapper(self, function)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import get_ident
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -30,33 +31,37 @@ from ..arguments.deferred_clearing import loudly, quietly
 from ..arguments.identity import layout
 from ..arguments.layouts import float_views
 from ..arguments.recorder import current, unrecorded
+from ..budget import bytes_of, rounded, shown
 from ..errors import ShadowError, TapeError
 from ..ir.dtypes import shadow_dtype
 from ..pipeline import Call, executor_of
 from ..pipeline.adjoint import Adjoint
-from ..runtime.actions import ByPython, perform
-from ..runtime.base import Memory
+from ..runtime.actions import Action, ByPython, perform
+from ..runtime.base import Executor, Memory, prepared
 from ..runtime.memory import owner_of
 from . import export
 from .account import Account, account
-from .arena import Arena, Pooled
+from .arena import Arena, Exact, Full, Pooled, Separate
 from .blocks import Block, Entry, Exit
+from .budgeted import Budgeted, rule_again
 from .buffer_rotation import redirected
 from .change_detection import Watch
 from .copy_on_write import Homes, Lending
 from .graph import Captured, Graph, forward_parts, reverse_parts
 from .in_place_seeds import Placements, where_of
 from .operations import Effects, Foreign, Operation, Use
+from .outlook import Outlook, Tradeoff, outlook, tradeoff
 from .reaching import unreached
+from .recompute import Planner
 from .recorded_launch import Launched
 from .region import Region, of_array
+from .rerun import Rerun, of_uses, order_matters, said_once, united, without
 from .reversal_plan import Plan, Reversal
 from .rules import Ruled
 from .seeds import Asked, Seeding, as_before
 from .streams import Streams
 from .temporaries import Made, Temporary, inner
 from .trace_cache import Recipe, call_key, line_of, place_of, user_frame
-from .trace_replay import Repeating
 from .trace_steps import ForeignStep, LaunchStep, MadeStep, Step, arrays_of, constant, lasting
 from .versions import Allocation
 from .zero_regions import Stale
@@ -86,7 +91,7 @@ class Stats:
     allocations: int
 
 
-class Tape(Seeding, Repeating):
+class Tape(Seeding, Budgeted):
     """Records the launches of the thread that has entered it. Use it again for the same program: its memory is kept.
 
         tape = gpuad.Tape()
@@ -97,12 +102,22 @@ class Tape(Seeding, Repeating):
     In its block the arrays of NumPy that the recording depends on are read-only to others; after it the memory that the reverse reads live
     is compared. `restore`: after a reverse the primal arrays hold what they held before the recording. `check`: None, or 'exact': what the
     recording depends on is compared at every operation, too, by all of its bytes. `save`: 'needed', or 'all' (for tests): everything that
-    is overwritten. Raises TapeError for other values, and when it is entered while another one records in this thread.
+    is overwritten. `budget`: the most memory that the tape may add to what the caller has, in bytes (an int), as a text ('2 GiB', '500 MB',
+    '25%'), or as a fraction of what is free (a float): saved versions, checkpoints, scratch, shadows of temporaries and arrays that
+    operations make count, as a pool rounds them. Within it operations run again where what they overwrote was not kept, and at the end of a
+    reverse arrays hold what the program left in them; BudgetError says the smallest budget that would do. Raises TapeError for other
+    values, and when it is entered while another one records in this thread.
     """
 
-    def __init__(self, *, restore: bool = False, check: str | None = None, save: str = "needed") -> None:
+    def __init__(
+        self, *, restore: bool = False, check: str | None = None, save: str = "needed", budget: int | float | str | None = None
+    ) -> None:
         if check not in (None, "exact") or save not in ("needed", "all"):
             raise TapeError("Tape takes check=None or 'exact', save='needed' or 'all'")
+        if budget is not None:
+            bytes_of(budget, lambda: 0)  # what cannot be read is refused now
+        if budget is not None and save == "all":
+            raise TapeError("save='all' is everything that is overwritten: no budget goes with it")
         self.restore, self.save_all = restore, save == "all"
         self.exact = (check or os.environ.get("GPUAD_CHECK")) == "exact"
         self._entries: dict[str, Entry] = {}  # at most one
@@ -113,12 +128,14 @@ class Tape(Seeding, Repeating):
         self._temporaries: dict[int, Any] = {}
         self._owners: dict[int, int] = {}  # whose shadow lives there in this recording: addresses
         self.own: dict[int, Made] = {}  # arrays that operations made in this recording, by address
-        self._transient = Arena(self._bytes, lambda: self._streams.work(executor_of(self._library)))
+        work = lambda: self._streams.work(executor_of(self._library))  # noqa: E731
+        self._transient: Arena = Arena(self._bytes, work) if budget is None else Exact(self._bytes, work, self.admit_transient)
         self._library: str | None = None
         self.recipes: dict[Any, Any] = {}
         self.words: dict[Any, Any] = {}
         self._lease: object = None
-        super().__init__(Arena(self._bytes))
+        self._begun = self._seconds = 0.0
+        super().__init__(Arena(self._bytes) if budget is None else Separate(self._bytes, self.admit), budget)
         weakref.finalize(self, self._streams.let_all_go).atexit = False
         weakref.finalize(self, self.guard.locks.release).atexit = False
 
@@ -173,6 +190,7 @@ class Tape(Seeding, Repeating):
         if not self._expects():
             self.forget()
         self._streams.begin()
+        self._begun = perf_counter()
         self._chunks = self._saved.allocations + self._transient.allocations + self._homes.allocations
         self.guard.locks.begin()
         self.state = "recording"
@@ -237,7 +255,8 @@ class Tape(Seeding, Repeating):
             self._end()
         self.assembled = 0
         self._transient.reset()
-        self._watch = Watch.of(self.allocations.values(), self._transient.take)
+        self._seconds = perf_counter() - self._begun
+        self._watch = Watch.of(self.watched(), self._portion)
         self.state = "recorded"
 
     @property
@@ -256,6 +275,7 @@ class Tape(Seeding, Repeating):
         self.demand_all()
         self._paired = self.shadows.count
         self._remember()
+        self.conclude()
 
     def launch(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Records a launch and makes it. One that is expected, since it came here the last time too, is only made."""
@@ -350,16 +370,68 @@ class Tape(Seeding, Repeating):
                 if not pipeline.stores_in_doubt(adjoint, call):  # it was told for good, from the launch's numbers
                     step.check = None
             augmented = adjoint.augmented if adjoint is not None else None
-            if augmented is not None and adjoint is not None:
-                operation = replace(operation, logs=pipeline.new_logs(adjoint, self.pooled(call)))
+            if self.has_budget:
+                self.coming(self._again(recipe, executor), (operation.kernel, step.line), self._stacks(operation))
+            logs = self._logs(adjoint, call) if augmented is not None and adjoint is not None else None
+            if logs is not None:
+                operation = replace(operation, logs=logs)
             with _Step(self, operation):
-                launch = recipe.launch(executor) if augmented is None else call.prepared(augmented, [*recipe.given, *operation.logs])
-                self.doing.do(launch)
+                noting = augmented if logs is not None else None
+                self.doing.do(recipe.launch(executor) if noting is None else call.prepared(noting, [*recipe.given, *operation.logs]))
             if executor.stream() is not None:
                 step.stream = True if call.stream is None else call.stream
         step.arrays = recipe.arrays
         if not recipe.paired:
             self._note_bare(operation, recipe.reads)
+
+    def _logs(self, adjoint: Adjoint, call: Call) -> list[Memory] | None:
+        """Room for what a launch writes down; None where a budget has none for it."""
+        try:
+            return pipeline.new_logs(adjoint, self.pooled(call)) if self.stores or not self.has_budget else None
+        except Full:
+            return None
+
+    def _again(self, recipe: Recipe, executor: Executor) -> Rerun:
+        """A launch as it runs again."""
+        operation = recipe.operation
+        kernel, call, adjoint = operation.kernel, operation.call, operation.adjoint
+        writes = of_uses(operation.effects.writes)
+        must = of_uses(operation.effects.must)
+        first, why = recipe.launch(executor), order_matters(recipe.primal, call)
+        reads = {} if why else of_uses(self.read_again(kernel, recipe.primal, call))
+        must = writes if why else must
+        again = None if why else self._silent(recipe, executor, first)
+        sizes = pipeline.log_sizes(adjoint, call) if adjoint is not None and adjoint.augmented is not None else []
+
+        augmented = adjoint.augmented if adjoint is not None else None
+
+        def noting(data: Sequence[Any]) -> tuple[Sequence[Memory], Action]:
+            assert augmented is not None
+            logs = [Memory(d.view(dtype)) for d, (_, dtype) in zip(data, sizes, strict=True)]
+            return logs, call.prepared(augmented, [*recipe.given, *logs])
+
+        return Rerun(
+            united(reads, without(writes, must)), writes, must, first, again, why, tuple(n * dtype.itemsize for n, dtype in sizes), noting
+        )
+
+    def _stacks(self, operation: Launched) -> int:
+        """Bytes that the stacks of a launch's reverse will take, which is about to be made."""
+        adjoint, call = operation.adjoint, operation.call
+        if adjoint is None or not adjoint.layout.scratch or self.doing.dry:
+            return 0
+        self.transient.reset()
+        self.transient.most = 0
+        pipeline.take_scratch(adjoint, replace(call, pool=Pooled(call.executor, self._transient)))
+        return self.transient.most
+
+    def _silent(self, recipe: Recipe, executor: Executor, first: Action) -> Action:
+        """The launch without what the user has heard already."""
+        kernel, call = recipe.operation.kernel, recipe.operation.call
+        silent = kernel.facts.get(("said once", id(recipe.primal)), lambda: (recipe.primal, said_once(recipe.primal)))[1]
+        if silent is recipe.primal:
+            return first
+        call.prepare([silent])
+        return prepared(executor, silent, call.grid, call.block, recipe.given, call.shared_mem)
 
     def _check_stores(self, adjoint: Adjoint, call: Call) -> None:
         self._transient.reset()
@@ -380,8 +452,14 @@ class Tape(Seeding, Repeating):
             with unrecorded():
                 run()
 
+        action = ByPython(act, operation.name, operation.where, operation.rule.opaque)
+        if self.has_budget:
+            self.coming(rule_again(operation, action, self._library), (operation.rule, step.line))
+            self.transient.most = 0
         with _Step(self, operation):
-            self.doing.do(ByPython(act, operation.name, operation.where, operation.rule.opaque))
+            self.doing.do(action)
+        if self.has_budget and self.reruns:
+            self.reruns[-1].room = self.transient.most
         if executor.stream() is not None:
             step.stream = True
         for a, region in operation.read_bare():
@@ -428,6 +506,8 @@ class Tape(Seeding, Repeating):
         if arrays:
             self._library = self._library or namespace(getattr(arrays[0], "primal", arrays[0])).__name__
             self._streams.enter(executor_of(self._library))
+        if self.has_budget:
+            self.coming(Rerun({}, of_uses(uses), of_uses(uses), None, None, "the tape does not see it"), (Foreign, line))
         with _Step(self, Foreign("foreign code", where, Effects(tuple(uses), must=tuple(uses)), cleared)):
             self.guard.open(arrays)
         for use in uses:
@@ -459,7 +539,7 @@ class Tape(Seeding, Repeating):
         if self._library is not None:
             self._streams.join(executor_of(self._library))
         self._transient.reset()
-        self._watch.check(self._transient.take)
+        self._watch.check(self._portion)
         self._transient.reset()
         resolved, plan = self._planned(self._inside(seeds))
         _check_used(plan, allow_unused)
@@ -469,7 +549,12 @@ class Tape(Seeding, Repeating):
             for shadow, seed, root, _ in resolved or ():
                 if where_of(root) not in plan.placed:
                     shadow[...] = seed
-            perform(actions)
+            try:
+                perform(actions)
+            except BaseException:
+                if self._scripted is not None:
+                    self._scripted.put_back()
+                raise
         self.assembled = plan.assembled
         self.state = _REVERSED
 
@@ -486,6 +571,7 @@ class Tape(Seeding, Repeating):
         if self.state not in ("recorded", _REVERSED, _REPLAYED) or self._steps is None:
             known = self.state if self._steps is not None else "the recording of a program one of whose calls was refused"
             raise TapeError(f"the tape is {known}; a graph is made of a complete recording")
+        self._refuse_scripted("a graph")
         self.extract_early()
         executor = executor_of(self._library)
         resolved, plan = self._planned(self._inside(seeds), lasting=True)
@@ -500,6 +586,15 @@ class Tape(Seeding, Repeating):
         pairs = [(shadow, seed) for shadow, seed, root, _ in resolved or () if where_of(root) not in plan.placed]
         return Graph(forward_parts(self._steps, redirected(self, self._steps)), reverse_parts(plan, pairs), plan, tape)
 
+    def _refuse_scripted(self, what: str) -> None:
+        """TapeError where operations would have to run again."""
+        if self.has_budget and not self.stores:
+            enough = self.planner.peak(self.planner.keeping()) + self.other_bytes()
+            raise TapeError(
+                f"within its budget of {shown(self.limited())} this program runs again in its reverse, which {what} cannot: a tape without "
+                f"a budget, or with one of {enough} bytes, keeps all that is needed"
+            )
+
     def _use_up(self) -> object:
         """The tape's memory is about to be used by a graph; gives a token of this use."""
         self.state, self._lease = _REPLAYED, object()
@@ -513,7 +608,7 @@ class Tape(Seeding, Repeating):
         """The seeds as they go to memory, and the plan for them. What they alone show to have a shadow has it for this reversal only, so
         that the next one, of the same recording or of one like it, does not depend on them."""
         operations, known = self.operations, self.shadows
-        premises = operations, known, known.count, self.surroundings()
+        premises = operations, known, known.count, self.surroundings(), self._scripted
         if self._asked is not None and seeds is not None and not lasting and self._asked.again(seeds, premises):
             self._work()
             return self._asked.resolved(seeds), self._asked.plan
@@ -539,12 +634,46 @@ class Tape(Seeding, Repeating):
         key = self.surroundings(), pairs, given, placements.key
         if key not in self.plans or self.plans[key].is_seen:
             executors = executor_of(self._library), executor_of(self._library, True)
+            scripted = self.scripted()
             reversal = Reversal(self.operations, self.allocations, self.shadows, self._transient, executors)
-            stale = Stale(Lending(self._homes, dict(self._temporaries)), placements)
-            self.plans[key] = plan = reversal.plan(stale, seeds, list(self._temporaries.values()), self.restore)
+            lent = {} if self.has_budget else dict(self._temporaries)  # copies on write would be beyond what was promised
+            temporaries = list(lent.values())
+            stale = Stale(Lending(self._homes, lent), placements)
+            self.plans[key] = plan = reversal.plan(stale, seeds, temporaries, self.restore, scripted)
+            self.check_planned()
             plan.unused = unreached(self.operations, self.shadows, seeds or (), self.own, self.touched)
         self._work()
         return self.plans[key]
+
+    @property
+    def _portion(self) -> Callable[[int], Any] | None:
+        """Room for looking at memory: of a tape with a budget it is the host's, a few kilobytes."""
+        return None if self.has_budget else self._transient.take
+
+    @property
+    def library_name(self) -> str | None:
+        """Whose arrays the program works on."""
+        return self._library
+
+    @property
+    def transient(self) -> Exact:
+        """The memory for one operation at a time of a tape with a budget."""
+        assert isinstance(self._transient, Exact)
+        return self._transient
+
+    def other_bytes(self) -> int:
+        """Bytes of shadows of temporaries, with their copies, and of arrays that operations made."""
+        made = sum(rounded(int(m.array.nbytes)) for m in self.own.values())
+        return made + sum(rounded(int(a.nbytes)) for a in self._homes.arrays)
+
+    def new_bytes(self, nbytes: int) -> Any:
+        """Memory of the tape."""
+        return self._bytes(nbytes)
+
+    def drop_plans(self) -> None:
+        """Reversals that were planned have a script whose memory is let go."""
+        self.plans.clear()
+        self._asked = None
 
     def _work(self) -> None:
         """The current stream is about to reverse."""
@@ -654,12 +783,30 @@ class Tape(Seeding, Repeating):
         saved = sum(p.region.nbytes for a in self.allocations.values() for p in a.pieces)
         saved += sum(int(log.root.nbytes) for op in self.operations if isinstance(op, Launched) for log in op.logs)
         retained = sum(int(a.root.nbytes) for a in self.allocations.values())
-        arena = self._saved.nbytes + self._transient.nbytes
+        arena = self.added() - self.other_bytes() if self.has_budget else self._saved.nbytes + self._transient.nbytes
         new = self._saved.allocations + self._transient.allocations + self._homes.allocations - getattr(self, "_chunks", 0)
         needed = sum(a.needed.nbytes for a in self.allocations.values())
         return Stats(
             saved, needed, self.assembled, retained, arena, self._transient.nbytes, self.shadows.nbytes, arena + self.shadows.nbytes, new
         )
+
+    def plan(self, budget: int | float | str | None = None) -> Outlook:
+        """What reversing the recorded program within a budget takes, before anything is run: the peak in bytes, checkpoints, how often
+        operations run again. `budget`: as of `Tape`; the tape's own if it is left out. BudgetError, with the smallest that would do, where
+        it is too small; TapeError if the tape has no budget, and so has not looked at what runs again."""
+        planner, limit = self._looked_at(), self.limited()
+        if budget is not None:
+            limit = bytes_of(budget, executor_of(self._library).free)
+        return outlook(planner, limit, self.other_bytes(), self._seconds)
+
+    def tradeoff(self, points: int = 24) -> Tradeoff:
+        """The curve of bytes against operations that run again for the recorded program: printable, `.points`, `.picture(path)`."""
+        return tradeoff(self._looked_at(), self.other_bytes(), self._seconds, points)
+
+    def _looked_at(self) -> Planner:
+        if not self.has_budget or not self.operations or self.state == "recording" or self.state.startswith("interrupted"):
+            raise TapeError("plans and tradeoffs are of a program that a tape with a budget has recorded; Tape(budget='90%') is one, too")
+        return self.planner
 
     @property
     def source(self) -> str:
@@ -677,6 +824,7 @@ class Tape(Seeding, Repeating):
         shadows, a kernel whose stacks get as deep as the data say, a rule whose reverse uses what cannot be written down.
         """
         self._require("recorded")
+        self._refuse_scripted("a stored program")
         assert self._watch is not None
         self._watch.check()
         for unseen in self.shadows.unseen.values():
@@ -685,7 +833,8 @@ class Tape(Seeding, Repeating):
 
     def explain(self) -> Account:
         """For each saved piece the bytes, who needs it and who overwrites it. Printable; `.rows`."""
-        return account(self.operations, list(self.allocations.values()), {a: made.where for a, made in self.own.items()})
+        found = account(self.operations, list(self.allocations.values()), {a: made.where for a, made in self.own.items()})
+        return replace(found, budget=str(self.plan())) if self.has_budget and self.state in ("recorded", _REVERSED) else found
 
 
 class _Step:

@@ -192,13 +192,17 @@ class Repeating(Recording):
         try:
             for step in passed:
                 step.again(self)
-                if self._saved.here() != step.room:
+                if self.has_moved(step):
                     raise TapeError("what the program saves has moved; record it with a new tape")
         except BaseException as error:
             self.state = f"interrupted by {type(error).__name__}: {error}"
             raise
         finally:
             self.doing.dry = False
+
+    def has_moved(self, step: Step) -> bool:
+        """Whether what is saved does not lie where it lay after a step that has just been recorded once more."""
+        return self._saved.here() != step.room
 
     def _compare_arrays(self) -> None:
         """A call in the words of the last time is not looked at closer: here it turns out if its arrays were something else by then."""

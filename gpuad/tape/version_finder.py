@@ -32,12 +32,25 @@ class VersionFinder:
         for use in (*operation.effects.writes, *operation.effects.before):
             self.versions.back_to(use.allocation, time)
 
+    def sources(self, use: Use, *, own: bool) -> list[Source]:
+        """What the version that a use means is made of; nothing where it is the live array, which is not to be written (`own`)."""
+        if not use.region:
+            return []
+        sources = self.held.get(id(use)) or self.versions.sources(use.allocation, use.region)
+        return sources if own or any(piece is not None for _, piece in sources) else []
+
+    def assembles(self, use: Use, size: int, *, own: bool) -> int:
+        """Bytes of transient memory that a version takes, of elements of `size` bytes. Where it is completed in a piece, that is noted."""
+        sources = self.sources(use, own=own)
+        home = None if own or not sources else self.home(sources, use, size)
+        if home is not None:
+            self.completed.setdefault(id(home), [s for s in sources if s[1] is not home])
+        return use.region.high - use.region.low if sources and home is None else 0
+
     def memory(self, use: Use, like: Any, *, own: bool) -> Any:
         """The version as a pointer: the live array, a saved copy, or pieces put together."""
-        if not use.region:
-            return like
-        sources = self.held.get(id(use)) or self.versions.sources(use.allocation, use.region)
-        if not own and all(piece is None for _, piece in sources):
+        sources = self.sources(use, own=own)
+        if not sources:
             return like
         size = int(like.root.dtype.itemsize)
         home = None if own else self.home(sources, use, size)

@@ -84,14 +84,25 @@ class Allocation:
 
     def save(self, region: Region, time: int, room: Callable[[int], Any], do: Callable[[Action], None] = perform_one) -> None:
         """Copies the region's bytes as they are now; `do` does so."""
-        around = _home(region, self.pending | region, int(self.root.size))
-        base = None if around is None else around[0]
-        data = room(region.nbytes if around is None else around[1] - around[0])
-        whole = region if base is None else _with_gaps(region, self.root)
-        saving = tuple(gathering(self.root, region, data) if base is None else copying_live(self.root, whole, data, base))
-        for action in saving:
+        base, nbytes = home_of(region, self.pending | region, self.root)
+        piece = piece_of(self.root, region, time, room(nbytes), base)
+        for action in piece.saving:
             do(action)
-        self.pieces.append(Piece(time, region, data, base, saving))
+        self.pieces.append(piece)
+
+
+def home_of(region: Region, needed: Region, root: Any) -> tuple[int | None, int]:
+    """Where a region is saved: the allocation's byte that comes first (None: packed), and how many bytes that takes. `needed`: what is
+    needed of the allocation."""
+    around = _home(region, needed, int(root.size))
+    return (None, region.nbytes) if around is None else (around[0], around[1] - around[0])
+
+
+def piece_of(root: Any, region: Region, time: int, data: Any, base: int | None) -> Piece:
+    """The piece that saves a region of an allocation in `data`, by actions that are not done yet."""
+    whole = region if base is None else _with_gaps(region, root)
+    saving = tuple(gathering(root, region, data) if base is None else copying_live(root, whole, data, base))
+    return Piece(time, region, data, base, saving)
 
 
 NEAR = 1 << 26  # bytes; what was saved before the last so many is in no cache any more when it is read
@@ -114,16 +125,18 @@ Source = tuple[Region, "Piece | None"]  # bytes, and the piece that holds them (
 class Versions:
     """Where the bytes of each allocation are at the moment that a reversal has come back to."""
 
-    def __init__(self) -> None:
+    def __init__(self, pieces: Callable[[Allocation], Sequence[Piece]] = lambda a: a.pieces) -> None:
+        self.pieces = pieces
         self.tables: dict[int, list[tuple[Region, Piece]]] = {}
         self.next: dict[int, int] = {}
 
     def back_to(self, allocation: Allocation, time: int) -> None:
         """Moves the allocation's moment to just before operation `time`; calls come with falling times."""
-        at = self.next.get(id(allocation), len(allocation.pieces))
-        while at > 0 and allocation.pieces[at - 1].time >= time:
+        pieces = self.pieces(allocation)
+        at = self.next.get(id(allocation), len(pieces))
+        while at > 0 and pieces[at - 1].time >= time:
             at -= 1
-            piece = allocation.pieces[at]
+            piece = pieces[at]
             table = self.tables.get(id(allocation), [])
             kept = [(rest, other) for region, other in table if (rest := region - piece.region)]
             self.tables[id(allocation)] = [(piece.region, piece), *kept]

@@ -1,0 +1,78 @@
+"""Places for buffers in one allocation, when it is known from when to when each is used.
+
+Best fit in the order of time, neighbours that are free become one: where all buffers are of a few sizes, as the checkpoints of a loop
+are, nothing is lost to gaps.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+UNIT = 512  # bytes, as CuPy's pool rounds
+
+
+def rounded(nbytes: int) -> int:
+    """Bytes that a pool hands out for a request."""
+    return -(-max(nbytes, 1) // UNIT) * UNIT
+
+
+@dataclass(eq=False, slots=True)
+class Buffer:
+    """`size` bytes; `begin`: its place, once it has one."""
+
+    size: int
+    begin: int = -1
+
+
+@dataclass(eq=False)
+class Layout:
+    """Takes and frees buffers; `top`: bytes of the allocation that has room for all that was taken."""
+
+    top: int = 0
+    used: int = 0
+    most: int = 0
+    _free: list[tuple[int, int]] = field(default_factory=list)  # (begin, end), sorted, apart
+    _sizes: list[tuple[int, int]] = field(default_factory=list)  # (size, begin) of the same, sorted
+
+    def take(self, size: int) -> Buffer:
+        """A buffer of at least one byte."""
+        want = rounded(size)
+        at = bisect_left(self._sizes, (want, -1))
+        if at < len(self._sizes):
+            length, begin = self._sizes[at]
+            self._remove(begin, begin + length)
+            if length > want:
+                self._add(begin + want, begin + length)
+        elif self._free and self._free[-1][1] == self.top:
+            begin = self._free[-1][0]
+            self._remove(begin, self.top)
+            self.top = begin + want
+        else:
+            begin, self.top = self.top, self.top + want
+        self.used += want
+        self.most = max(self.most, self.used)
+        return Buffer(size, begin)
+
+    def drop(self, buffers: Iterable[Buffer]) -> None:
+        """They are free again."""
+        for buffer in buffers:
+            begin, end = buffer.begin, buffer.begin + rounded(buffer.size)
+            self.used -= end - begin
+            at = bisect_left(self._free, (begin, end))
+            if at < len(self._free) and self._free[at][0] == end:
+                end = self._free[at][1]
+                self._remove(*self._free[at])
+            if at > 0 and self._free[at - 1][1] == begin:
+                begin = self._free[at - 1][0]
+                self._remove(*self._free[at - 1])
+            self._add(begin, end)
+
+    def _add(self, begin: int, end: int) -> None:
+        insort(self._free, (begin, end))
+        insort(self._sizes, (end - begin, begin))
+
+    def _remove(self, begin: int, end: int) -> None:
+        self._free.pop(bisect_left(self._free, (begin, end)))
+        self._sizes.pop(bisect_left(self._sizes, (end - begin, begin)))

@@ -1,0 +1,491 @@
+"""A tape that keeps within a byte budget.
+
+While a program is recorded for the first time nobody knows how long it is. So two things are kept: what adjoints need (`stores`), as
+without a budget, and what the program needs to run once more from its beginning (`restarts`: its initial state, as far as it is
+overwritten, and the results of what may not run again). When both do not fit, the first is let go; when the second could not fit whatever
+comes, that is. A program of which neither fits is recorded to its end, since only then it is known how many bytes it takes, and refused
+there with that number.
+
+When the program comes again its schedule is known (`budget.schedule`): each of its steps stores what the script says. A reversal runs the
+script's actions: states are brought back, operations run again, adjoints run, and at the end arrays hold what the program left in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from ..budget import bytes_of, rounded, shown
+from ..errors import BudgetError, TapeError
+from ..pipeline import executor_of
+from ..runtime.actions import Action, Doing, clearing, perform
+from .arena import Exact, Full, Separate
+from .operations import Foreign, Operation
+from .recompute import Planner, Program, Script
+from .recorded_launch import Launched
+from .region import EMPTY, Region
+from .rerun import Regions, Rerun, allocation_of, common, joined, needs_of, touched_by_rule, united, without
+from .rules import Ruled
+from .scripted import Copied, Kept, Scripted
+from .trace_replay import Repeating
+from .trace_steps import MadeStep, Step
+from .versions import Allocation, home_of, piece_of
+
+NONE = Rerun({}, {}, {}, None, None)
+
+
+class Budgeted(Repeating):
+    """The part of a tape that keeps within a budget; without one it does nothing."""
+
+    budget: object
+    limit: int | None
+
+    def __init__(self, saved: Any, budget: object) -> None:
+        self.budget, self.limit, self.has_budget = budget, None, budget is not None
+        self._scripted: Scripted | None = None
+        self._old: list[Copied] = []
+        self._resuming: tuple[bool, bool] | None = None
+        self._fits_stored = False  # whether a program that comes again is known to need no second run
+        self.most = 0
+        super().__init__(saved)
+
+    def forget(self) -> None:
+        """Begins anew."""
+        super().forget()
+        scripted, restarts = self._resuming or (False, True)
+        self._prefers_stores, self._fits_stored = self._fits_stored, False
+        self.stores, self.restarts = self.has_budget and not scripted, self.has_budget and restarts
+        self.reruns: list[Rerun] = []
+        self.kept = Kept()
+        self._done: Regions = {}
+        self._pending: Regions = {}
+        self._several: Regions = {}
+        self._open: list[Regions] = []
+        self._coming: Rerun = NONE
+        self._copies = 0
+        self._planner: Planner | None = None
+        self._refusal: BudgetError | None = None
+        self._scripted = None
+        self._signatures: list[Any] = []
+
+    # --- the account -------------------------------------------------------------------------------------------------------------------
+
+    def limited(self) -> int:
+        """The budget in bytes."""
+        if self.limit is None:
+            executor = executor_of(self.library_name)
+            self.limit = bytes_of(self.budget, executor.free)
+        return self.limit
+
+    @property
+    def library_name(self) -> str | None:
+        """Whose arrays the program works on."""
+        raise NotImplementedError
+
+    @property
+    def transient(self) -> Exact:
+        """Memory for one operation at a time."""
+        raise NotImplementedError
+
+    def other_bytes(self) -> int:
+        """Bytes of shadows of temporaries, with their copies, and of arrays that operations made."""
+        raise NotImplementedError
+
+    def added(self) -> int:
+        """Bytes that the tape has now, of all kinds."""
+        script = self._scripted.nbytes if self._scripted is not None else 0
+        return self._saved.nbytes + self.kept.nbytes + script + self.transient.nbytes + self.other_bytes()
+
+    def _note_added(self) -> None:
+        if self.budget is None:
+            return
+        self.most = max(self.most, self.added())
+
+    def _fits(self, more: int = 0, use: str = "") -> bool:
+        """Whether so many bytes more are within the budget, after what has to go for that is gone. `use`: what they are for: "stores",
+        which may be what goes, "restarts", or an operation that goes on ("amid"), so that one of both has to stay."""
+        least = more if use == "restarts" else 0
+        while self.added() + more > self.limited():
+            if not (self.stores or self.restarts) or (use == "amid" and not (self.stores and self.restarts)):
+                return False
+            if self.restarts and (not self.stores or self._prefers_stores or self._least_restart() + least > self.limited()):
+                if self.stores or self.doing.dry:
+                    self._drop_restarts()
+                else:
+                    self._convert()
+                if use == "restarts":
+                    return False
+            else:
+                self._drop_stores()
+                if use == "stores":
+                    return False
+        return True
+
+    def _least_restart(self) -> int:
+        """What a reversal that starts from the beginning takes at least, as far as the program has come."""
+        again = united(self._several, joined((c.allocation.address, c.piece.region) for c in self.kept.initial))
+        return self.kept.nbytes + sum(rounded(r.nbytes) for r in again.values()) + self.transient.nbytes + self.other_bytes()
+
+    def _drop_stores(self) -> None:
+        self.stores = False
+        for a in self.allocations.values():
+            a.pieces = []
+        self.operations[:] = [replace(op, logs=[]) if isinstance(op, Launched) and op.logs else op for op in self.operations]
+        assert isinstance(self._saved, Separate)
+        self._saved.drop()
+
+    def _drop_restarts(self) -> None:
+        self.restarts, self.kept = False, Kept()
+
+    def admit(self, size: int) -> bool:
+        """Whether memory for what adjoints need may grow by so much."""
+        fits = self._fits(size, "stores") and self.stores
+        if fits:
+            self.most = max(self.most, self.added() + size)
+        return fits
+
+    def admit_transient(self, size: int) -> None:
+        """Transient memory is about to grow. BudgetError where a reversal must not."""
+        if self.budget is None:
+            return
+        if self.state == "recording":
+            self._fits(size, "amid")  # what does not fit is refused when the program has ended
+        elif self.added() + size > self.limited():
+            raise BudgetError(
+                f"an adjoint asks for {shown(size)} while it runs, beyond the budget of {shown(self.limited())}: at least "
+                f"{shown(self.added() + size)} would do. Arrays are as the program left them."
+            )
+        self.most = max(self.most, self.added() + size)
+
+    # --- a first recording -------------------------------------------------------------------------------------------------------------
+
+    def coming(self, rerun: Rerun, what: Any, scratch: int = 0) -> None:
+        """The operation that is recorded next, as it runs again, what tells it from others, and what the stacks of its reverse take."""
+        self._coming = rerun
+        rerun.scratch = scratch
+        self._signatures.append(what)
+
+    def _save(self, allocation: Allocation, region: Region, time: int) -> None:
+        if self.budget is None or self.stores:
+            with suppress(Full):
+                super()._save(allocation, region, time)
+
+    def _before(self, operation: Operation) -> Operation:
+        if self.budget is not None:
+            self._checkpoint(operation, len(self.operations))
+        return super()._before(operation)
+
+    def _checkpoint(self, operation: Operation, time: int) -> None:
+        """Copies what an operation is about to overwrite of the state at the beginning, if the program reads that."""
+        rerun = self._coming
+        self._arrive(operation, rerun, time)
+        reads = united(rerun.reads, needs_of(operation, rerun.must))
+        fresh = without(united(self._pending, reads), self._done)
+        wanted = common(fresh, rerun.writes)
+        if self.restore:
+            users = {w: r for w, r in rerun.writes.items() if w not in self.own}
+            wanted = united(wanted, without(users, self._done))
+        allocations = allocation_of(operation)
+        for where, region in wanted.items():
+            self._copy(self.kept.initial, allocations.get(where) or self.allocations[where], region, time, time)
+        self._several = united(self._several, common(self._done, rerun.writes))
+        self._done = united(self._done, rerun.writes)
+        self._pending = without(fresh, rerun.writes)
+
+    def _arrive(self, operation: Operation, rerun: Rerun, time: int) -> None:
+        """Copies what code that the tape does not see has written before an operation that works on it."""
+        if isinstance(operation, Foreign):  # which nothing has worked on
+            self._open = [rest for written in self._open if (rest := without(written, rerun.writes))]
+            return
+        met = united(united(rerun.reads, rerun.writes), needs_of(operation, {}))
+        for written in self._open:
+            part = common(written, met)
+            rerun.arrives = united(rerun.arrives, part)
+            for where, region in part.items():
+                self._copy(self.kept.arrivals.setdefault(time, []), self.allocations[where], region, time, time)
+                written[where] = written[where] - region
+
+    def _copy(self, found: list[Copied], allocation: Allocation, region: Region, time: int, owner: int) -> None:
+        """Copies bytes for restarts, if there is room."""
+        if not self.restarts:
+            return
+        base, nbytes = home_of(region, region, allocation.root)
+        old = self._old.pop(0) if self._old else None
+        if old is not None and (old.piece.time, old.piece.region, old.allocation.address) == (time, region, allocation.address):
+            data = old.piece.data
+        elif self._fits(rounded(nbytes), "restarts") and self.restarts:
+            data, self._old = self.new_bytes(nbytes), []
+        else:
+            return
+        piece = piece_of(allocation.root, region, time, data, base)
+        for action in piece.saving:
+            self.doing.do(action)
+        self.kept.saving.setdefault(owner, []).extend(piece.saving)
+        self._copies += 1
+        found.append(Copied(allocation, piece, self._copies))
+        self._note_added()
+
+    def _copied(self, allocation: Allocation, region: Region, time: int) -> Copied:
+        """Bytes of an allocation as they are now."""
+        base, nbytes = home_of(region, region, allocation.root)
+        piece = piece_of(allocation.root, region, time, self.new_bytes(nbytes), base)
+        perform(piece.saving)
+        return Copied(allocation, piece, 0)
+
+    def new_bytes(self, nbytes: int) -> Any:
+        """Memory of the tape."""
+        raise NotImplementedError
+
+    def drop_plans(self) -> None:
+        """Reversals that were planned have a script whose memory is let go."""
+        raise NotImplementedError
+
+    def _after(self, operation: Operation) -> None:
+        time = len(self.operations)
+        super()._after(operation)
+        if self.budget is None:
+            return
+        rerun = self._coming
+        self.reruns.append(rerun)
+        self._coming = NONE
+        if rerun.keeps:
+            allocations = allocation_of(operation)
+            for where, region in rerun.writes.items():
+                self._copy(self.kept.results.setdefault(time, []), allocations[where], region, time, -1 - time)
+        if isinstance(operation, Foreign):
+            self._open.append(dict(rerun.writes))
+        self._fits()
+        self._note_added()
+
+    # --- the end of a first recording --------------------------------------------------------------------------------------------------
+
+    def conclude(self) -> None:
+        """The program has ended. BudgetError where it cannot be reversed within the budget."""
+        if self.budget is None:
+            return
+        planner, free = self.planner, self.limited() - self.other_bytes()
+        if self.stores and self._saved.nbytes + rounded_up(planner.keeping().transient) <= free:
+            self._store_only()
+        elif self.restarts and planner.peak(planner.script(0, sweeps=False)) <= free:
+            if self.stores:
+                self._drop_stores()
+        elif self.restarts and planner.peak(planner.keeping()) <= free:
+            self._convert()
+            if not self.stores:
+                self._refuse()
+        else:
+            self._refuse()
+
+    @property
+    def planner(self) -> Planner:
+        """What schedules there are."""
+        if self._planner is None:
+            program = Program(self.operations, self.reruns, {a.address: a for a in self.allocations.values()})
+            self._planner = Planner(program, self._signatures, frozenset(self.own) if self.restore else None)
+        return self._planner
+
+    def _refuse(self) -> None:
+        """Says that the program does not fit, and lets go what it has kept."""
+        planner, others = self.planner, self.other_bytes()
+        least = planner.least() + others
+        if least <= self.limited():  # what was let go on the way was the wrong thing
+            self.unknown()
+            self.state = "interrupted: it is longer than the program before, for which its budget was laid out"
+            raise TapeError("the program is longer than the one before, for which the tape's budget was laid out: record it again")
+        if self.stores:
+            self._drop_stores()
+        self._drop_restarts()
+        self._refusal = BudgetError(
+            f"the program cannot be reversed within {shown(self.limited())}: the smallest budget that would do is {least} bytes, "
+            f"{planner.holders(others)}. Arrays are as the program left them.",
+            least,
+        )
+        self.state = "refused: its reverse does not fit into the budget"
+        raise self._refusal
+
+    def _store_only(self) -> None:
+        """The state at the beginning is not needed, also when the program comes again. Where there is room it is stored all the same, for
+        a program that turns out to be longer."""
+        if self.restarts and self.added() + rounded_up(self.planner.keeping().transient) <= self.limited():
+            return
+        gone = {id(action) for actions in self.kept.saving.values() for action in actions}
+        for step in self._steps or ():
+            step.actions = tuple(a for a in step.actions if id(a) not in gone)
+            step.calls = None
+        self._drop_restarts()
+
+    def _convert(self) -> None:
+        """Runs what has been recorded once more from its beginning and keeps what adjoints need, as if that had been kept all along: where
+        it takes less than to start again in a reversal, but did not fit beside what that takes."""
+        if self.stores:
+            self._drop_stores()
+        initial, doing = self.kept.initial, self.doing
+        self.kept = Kept(results=self.kept.results, arrivals=self.kept.arrivals)
+        self.restarts, self.stores = False, True
+        for a in self.allocations.values():
+            a.pending, a.initial = EMPTY, EMPTY
+        open_ = [self._copied(self.allocations[w], region, len(self.reruns)) for each in self._open for w, region in each.items()]
+        _put_back(initial)
+        initial = []
+        steps = [step for step in self._steps or () if not isinstance(step, MadeStep)]
+        for time, (operation, rerun) in enumerate(zip(list(self.operations), self.reruns, strict=True)):
+            self.doing = Doing()
+            _put_back(self.kept.arrivals.get(time, ()))
+            self._claim(operation, time)
+            self._save_overwritten(operation, time)
+            launch = self._once_more(operation, rerun, time)
+            for use in operation.effects.after:
+                use.allocation.pending = use.allocation.pending | use.region
+            if time < len(steps):
+                steps[time].actions, steps[time].calls = (*self.doing.taken(), *launch), None
+                steps[time].room = self._saved.here()
+        self.doing = doing
+        _put_back([*self.kept.arrivals.get(len(self.reruns), ()), *open_])  # what others have written since the last operation
+        self.kept = Kept()
+        self._planner = None
+
+    def _once_more(self, operation: Operation, rerun: Rerun, time: int) -> tuple[Action, ...]:
+        """Runs an operation again, to write down what its adjoint needs if it is to; gives what does so when the program comes again."""
+        if rerun.keeps:
+            _put_back(self.kept.results.get(time, ()))
+        elif rerun.again is not None and not (rerun.logs and self.stores):
+            perform((rerun.again,))
+        if rerun.logs and self.stores and rerun.noting is not None and isinstance(operation, Launched):
+            try:
+                memories, launch = rerun.noting([self._saved.take(size) for size in rerun.logs])
+            except Full:
+                perform((rerun.again,) if rerun.again is not None else ())
+                return ()
+            self.operations[time] = replace(operation, logs=list(memories))
+            actions: tuple[Action, ...] = (*(clearing(m.root) for m in memories), launch)
+            perform(actions)
+            return actions
+        return (rerun.first,) if rerun.first is not None else ()
+
+    # --- scripts -----------------------------------------------------------------------------------------------------------------------
+
+    def _take(self, script: Script) -> Scripted:
+        """Memory for a script, in place of that for the one before."""
+        self.drop_plans()
+        self._scripted = None
+        self.transient.size(0)
+        self.transient.size(script.transient)
+        room = self.new_bytes(script.top) if script.top else None
+        self._scripted = Scripted(script, self.planner.program, room, self.kept)
+        self._note_added()
+        return self._scripted
+
+    def scripted(self) -> Scripted | None:
+        """What a reversal follows; None where all that adjoints need was kept, as without a budget."""
+        if self.budget is None:
+            return None
+        if self._scripted is None and not self.stores:
+            script = self.planner.best(self.limited() - self.other_bytes(), sweeps=False)
+            assert script is not None, "the recording would have been refused"
+            self._take(script)
+        if self._scripted is None and not self.transient.pinned:
+            self.transient.size(self.planner.keeping().transient)
+        return self._scripted
+
+    def _expects(self) -> bool:
+        if not super()._expects():
+            return False
+        if self.budget is None or self.stores or self._sweeps or self._refusal:
+            return True
+        if self.planner.peak(self.planner.keeping()) <= self.limited() - self.other_bytes():
+            self._fits_stored = True  # it is recorded once more, and nothing is kept but what adjoints need
+            return False
+        self._schedule()
+        return True
+
+    @property
+    def _sweeps(self) -> bool:
+        """Whether the program stores what its script says."""
+        return self._scripted is not None and self._scripted.script.sweeps
+
+    def _schedule(self) -> None:
+        """The program comes again: from here on its steps store what the script says."""
+        script = self.planner.best(self.limited() - self.other_bytes())
+        assert script is not None, "the recording would have been refused"
+        scripted = self._take(script)
+        time = 0
+        for step in self._steps or ():
+            if isinstance(step, MadeStep):
+                continue
+            step.actions, step.calls = scripted.forward(time), None
+            time += 1
+
+    def _repeat(self, step: Step) -> bool:
+        if self._refusal is not None and self._at == 0:
+            self.state = "refused: its reverse does not fit into the budget"
+            raise BudgetError(
+                str(self._refusal).replace("Arrays are as the program left them.", "Nothing was launched."), self._refusal.smallest
+            )
+        return super()._repeat(step)
+
+    def differ(self) -> None:
+        """The program is another one than before."""
+        if self._next is None or self.budget is None:
+            super().differ()
+            return
+        scripted, restarts, refusal = self._scripted, self.restarts, self._refusal
+        if refusal is not None:
+            self._next = None
+            self.forget()
+            self.state = "recording"
+            return
+        self._old = self.kept.copies if restarts else []
+        self._resuming = scripted is not None, restarts
+        try:
+            super().differ()
+        finally:
+            self._old, self._resuming = [], None
+
+    def check_planned(self) -> None:
+        """A plan has been made: shadows of temporaries may have got copies. BudgetError if that is too much."""
+        if self.budget is not None and self.added() > self.limited():
+            least = self.planner.least() + self.other_bytes()
+            raise BudgetError(
+                f"the reverse takes {shown(self.added())} with its copies of temporaries' shadows, beyond the budget of "
+                f"{shown(self.limited())}: the smallest budget that would do is {least} bytes. No shadow was touched.",
+                least,
+            )
+        self._note_added()
+
+    def has_moved(self, step: Step) -> bool:
+        """Whether what is kept for adjoints is elsewhere; where nothing is, nothing is."""
+        return (self.stores or not self.has_budget) and super().has_moved(step)
+
+    # --- what may change behind it -----------------------------------------------------------------------------------------------------
+
+    def watched(self) -> list[Allocation]:
+        """The allocations, with what a reversal reads of them as it is."""
+        if self.budget is None or (self.stores and self._scripted is None):
+            return list(self.allocations.values())
+        if self._scripted is not None:
+            found = self._scripted.script.watched
+        else:
+            self.planner.program.note([0])
+            found = self.planner.program.lives[0]
+        return [replace(a, pending=found[a.address]) for a in self.allocations.values() if a.address in found]
+
+
+def _put_back(copies: Iterable[Copied]) -> None:
+    for copied in copies:
+        perform(copied.back())
+
+
+def rounded_up(nbytes: int) -> int:
+    """As a pool rounds them; nothing stays nothing."""
+    return rounded(nbytes) if nbytes else 0
+
+
+def rule_again(operation: Ruled, action: Action, library: str | None) -> Rerun:
+    """A call of a rule as it runs again."""
+    reads, writes, must = touched_by_rule(operation)
+    why = "" if operation.rule.pure else "its rule is not declared pure"
+    if library == "cupy" and operation.effect.adds:
+        why = why or "the order of its additions is open"
+    return Rerun({} if why else reads, writes, writes if why else must, action, None if why else action, why)

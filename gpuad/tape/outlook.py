@@ -1,0 +1,102 @@
+"""What a recorded program costs under byte budgets: a point for one budget, and the curve of all.
+
+Nothing here runs anything: peaks and the operations that run again are read off the scripts of the schedules (`recompute.Planner`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..budget import shown
+from ..errors import BudgetError
+from .recompute import Planner, Script
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """A reversal within `budget` bytes. `peak`: the most bytes that the tape adds, as a pool rounds them; `checkpoints`: states that are
+    stored at once, that at the beginning among them, 0 if all that adjoints need is kept; `operations`: of the program, `reruns`: how
+    often one of them runs again; `moved`: bytes that are copied to checkpoints and back; `seconds`: about what the runs beyond the first
+    take, by the time of the last recording."""
+
+    budget: int
+    peak: int
+    checkpoints: int
+    operations: int
+    reruns: int
+    moved: int
+    seconds: float
+
+    def __str__(self) -> str:
+        if not self.reruns:
+            return f"budget {shown(self.budget)}: peak {shown(self.peak)}, nothing runs again"
+        return (
+            f"budget {shown(self.budget)}: peak {shown(self.peak)}, {self.checkpoints} checkpoints, {self.reruns} operations run again "
+            f"({self.reruns / self.operations:.2f} times the program, about {self.seconds:.3g} s), {shown(self.moved)} copied"
+        )
+
+
+def outlook(planner: Planner, budget: int, others: int, seconds: float) -> Outlook:
+    """What a budget comes to. `others`: bytes that the tape takes besides; `seconds`: of the program. BudgetError where it is too small."""
+    script = planner.best(budget - others)
+    if script is None or planner.least() + others > budget:
+        least = planner.least() + others
+        raise BudgetError(
+            f"the program cannot be reversed within {shown(budget)}: the smallest budget that would do is {least} bytes, "
+            f"{planner.holders(others)}. Nothing was launched.",
+            least,
+        )
+    return _of(script, planner, budget, others, seconds)
+
+
+def _of(script: Script, planner: Planner, budget: int, others: int, seconds: float) -> Outlook:
+    n = len(planner.program)
+    checkpoints = script.checkpoints + 1 if script.uses_initial else 0
+    peak = planner.peak(script) + others
+    return Outlook(budget, peak, checkpoints, n, script.reruns, script.moved, seconds * script.reruns / max(n, 1))
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """Bytes against runs: one point for each schedule worth its bytes, from the smallest budget to that with which nothing runs again."""
+
+    points: tuple[Outlook, ...]
+
+    def __str__(self) -> str:
+        """As a table."""
+        head = f"{'bytes':>14}  {'checkpoints':>11}  {'run again':>10}  {'of the program':>14}"
+        rows = [f"{p.peak:>14}  {p.checkpoints or 'all':>11}  {p.reruns:>10}  {p.reruns / p.operations:>14.2f}" for p in self.points]
+        return "\n".join([head, *rows])
+
+    def picture(self, path: str) -> None:
+        """Draws the curve into a file, by Matplotlib (the extra `plot`)."""
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+
+        figure, axes = pyplot.subplots(figsize=(6, 4))
+        axes.plot([p.peak for p in self.points], [1 + p.reruns / p.operations for p in self.points], "o-", markersize=3)
+        axes.set(xscale="log", xlabel="bytes that the tape adds", ylabel="runs of the program")
+        axes.grid(visible=True, alpha=0.3)
+        figure.tight_layout()
+        figure.savefig(path, dpi=150)
+        pyplot.close(figure)
+
+
+def tradeoff(planner: Planner, others: int, seconds: float, points: int) -> Tradeoff:
+    """The curve, of about so many points."""
+    slots: Sequence[int] = range(planner.most_slots)
+    if len(slots) > points:
+        ratio = max(len(slots) - 1, 1) ** (1 / (points - 1))
+        slots = sorted({round(ratio**k) - 1 for k in range(points)} | {0})
+    scripts = [*(planner.script(s, sweeps=True) for s in slots), planner.keeping()]
+    found: list[Outlook] = []
+    for script in sorted(scripts, key=planner.peak):
+        if not found or script.reruns < found[-1].reruns:
+            found.append(_of(script, planner, planner.peak(script) + others, others, seconds))
+    return Tradeoff(tuple(found))
+
+
+__all__ = ["Outlook", "Tradeoff", "outlook", "tradeoff"]

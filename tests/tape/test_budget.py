@@ -1,0 +1,477 @@
+"""Tapes with a byte budget: the gradient of one without, to the bit, with launches run again in the place of memory."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from launch_tools import compiled, running
+from tape_tools import Fault, failing, launch, pair
+
+import gpuad
+from gpuad import Active, BatchDuplicated, BudgetError, Duplicated, TapeError
+from gpuad.budget import bytes_of, extra_steps
+from gpuad.pipeline import executor_for_tests
+from gpuad.runtime.host import Host
+from gpuad.tape import reversal_plan
+
+STEP = r"""
+extern "C" __global__ void step(double* v, const double* u, const double* table, int t, double dt, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    double left = u[i > 0 ? i - 1 : 0], right = u[i < n - 1 ? i + 1 : n - 1];
+    v[i] = u[i] + dt * (left - 2.0 * u[i] + right) + table[t] * u[i] * (1.0 - u[i]);
+}
+extern "C" __global__ void speak(double* x, int t, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i == 0) printf("step %d\n", t);
+    if (i < n) x[i] = x[i] * x[i] * 0.7 + 0.1;
+}
+extern "C" __global__ void deposit(double* y, const double* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(&y[i % 5], 0.1 * x[i] * x[i]);
+}
+"""
+N = 200  # 1,600 bytes, 2,048 as a pool rounds them
+BYTES = 2048
+
+
+@pytest.fixture(autouse=True)
+def on_host(launches_are_joined_at_once: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Launches that were joined add up a sum in another order: a tape with a budget joins none."""
+    monkeypatch.setattr(reversal_plan, "PATIENCE", float("inf"))
+    with running("host"):
+        yield
+
+
+class Loop:
+    """A time loop with a scalar and an index that depend on the step's number, on arrays of its own."""
+
+    def __init__(self, steps: int, budget: Any = None, **options: Any) -> None:
+        rng = np.random.default_rng(0)
+        self.steps, self.start, self.seed = steps, rng.uniform(0.1, 0.9, N), rng.normal(size=N)
+        self.u, self.v, self.table = pair(self.start), pair(np.zeros(N)), pair(rng.uniform(0.1, 0.4, steps))
+        self.tape = gpuad.Tape(budget=budget, **options)
+        self.kernel = compiled(STEP, "step")
+
+    def record(self, steps: int | None = None) -> tuple[Any, Any]:
+        self.u.primal[...], self.v.primal[...] = self.start, 0.25
+        for p in (self.u, self.v, self.table):
+            p.shadow.fill(0)
+        u, v = self.u, self.v
+        with self.tape:
+            for t in range(steps or self.steps):
+                self.kernel[-(-N // 64), 64](v, u, self.table, t, 0.01 * (t + 1), N)
+                u, v = v, u
+        return u, v
+
+    def run(self, steps: int | None = None) -> list[bytes]:
+        """Records and reverses; all that a user sees."""
+        u, _ = self.record(steps)
+        self.tape.reverse({u: self.seed})
+        return [a.tobytes() for p in (self.u, self.v, self.table) for a in (p.primal, p.shadow)]
+
+
+# --- amounts ---------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("budget", "wanted"),
+    [(0, 0), (1000, 1000), ("2 GiB", 2 << 30), ("64MiB", 64 << 20), ("1.5 kB", 1500), ("3K", 3072), ("10 B", 10), (0.5, 400), ("25%", 200)],
+)
+def test_a_budget_is_bytes_a_text_or_a_fraction(budget: Any, wanted: int) -> None:
+    assert bytes_of(budget, lambda: 800) == wanted
+
+
+@pytest.mark.parametrize("budget", [-1, 0.0, 1.5, "much", "2 parsecs", True, [1], "-3 MB", "0%"])
+def test_anything_else_is_refused(budget: Any) -> None:
+    with pytest.raises(TapeError, match="a budget is a number of bytes"):
+        gpuad.Tape(budget=budget)
+
+
+# --- schedules -------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steps", range(1, 13))
+def test_every_schedule_of_short_loops(steps: int) -> None:
+    """1 to 6 checkpoints: the bits of a tape without a budget, no more runs than the binomial optimum, and never more bytes than there
+    are."""
+    free = Loop(steps)
+    wanted = [free.run() for _ in range(3)]
+    for checkpoints in range(1, 7):
+        budget = BYTES * (2 + checkpoints)  # the final state of both arrays has to be put back
+        loop = Loop(steps, budget)
+        for result in wanted:
+            assert loop.run() == result, (steps, checkpoints)
+            assert loop.tape.most <= budget
+        plan = loop.tape.plan()
+        assert plan.peak <= budget
+        assert plan.reruns <= extra_steps(steps, checkpoints), (steps, checkpoints, plan)
+
+
+def test_steps_run_again_as_few_times_as_can_be() -> None:
+    """Griewank and Walther's optimum, less what the program itself has run."""
+    loop = Loop(40, BYTES * 8)
+    loop.run()
+    loop.run()
+    plan = loop.tape.plan()
+    assert plan.checkpoints == 6
+    assert plan.reruns <= extra_steps(40, 6) - 39 + 1
+    assert "6 checkpoints" in str(loop.tape.explain())
+
+
+def test_fewer_bytes_are_never_faster_and_never_higher() -> None:
+    for number in range(10):
+        steps = 4 + 2 * number
+        loop = Loop(steps, "1 GiB")
+        loop.record()
+        least = min(p.peak for p in loop.tape.tradeoff().points)
+        most = max(p.peak for p in loop.tape.tradeoff().points)
+        plans = [loop.tape.plan(int(b)) for b in np.linspace(max(least, BYTES * 3), most + BYTES, 30)]
+        for one, two in itertools.pairwise(plans):
+            assert two.reruns <= one.reruns and one.peak <= two.peak, (steps, one, two)
+        assert plans[-1].reruns == 0
+
+
+def test_the_tradeoff_as_a_table_and_a_picture(tmp_path: Any) -> None:
+    pytest.importorskip("matplotlib")
+    loop = Loop(24, "1 GiB")
+    loop.record()
+    curve = loop.tape.tradeoff()
+    assert [p.reruns for p in curve.points] == sorted((p.reruns for p in curve.points), reverse=True)
+    assert "checkpoints" in str(curve).splitlines()[0] and len(str(curve).splitlines()) == len(curve.points) + 1
+    curve.picture(str(tmp_path / "curve.png"))
+    assert (tmp_path / "curve.png").stat().st_size > 5000
+
+
+def test_without_a_budget_there_is_no_plan() -> None:
+    loop = Loop(3)
+    loop.record()
+    with pytest.raises(TapeError, match="a tape with a budget"):
+        loop.tape.plan()
+
+
+# --- what does not fit -----------------------------------------------------------------------------------------------------------------
+
+
+def test_too_small_a_budget_says_which_would_do() -> None:
+    loop = Loop(30, 1000)
+    with pytest.raises(BudgetError, match="smallest budget that would do is") as refused:
+        loop.record()
+    smallest = refused.value.smallest
+    free = Loop(30)
+    free.record()
+    assert [p.primal.tobytes() for p in (loop.u, loop.v)] == [p.primal.tobytes() for p in (free.u, free.v)]
+    assert smallest is not None and f"{smallest} bytes" in str(refused.value)
+    with pytest.raises(BudgetError, match="Nothing was launched"):  # known, it is refused before anything
+        loop.record()
+    assert loop.u.primal.tobytes() == loop.start.tobytes()
+    with pytest.raises(BudgetError):
+        Loop(30, smallest - 1).run()
+    assert Loop(30, smallest).run() == free.run()
+
+
+def test_another_program_may_follow_a_refused_one() -> None:
+    loop = Loop(30, BYTES * 3)
+    with pytest.raises(BudgetError):
+        Loop(30, BYTES).record()
+    assert loop.run() == Loop(30).run()
+
+
+def test_a_failure_in_the_reverse_leaves_arrays_as_the_program_did() -> None:
+    loop = Loop(20, BYTES * 4)
+    loop.run()
+    for at in (0, 3, 17):
+        u, v = loop.record()
+        before = u.primal.tobytes(), v.primal.tobytes()
+        plan = loop.tape._planned({u: loop.seed})[1]
+        actions = list(plan.again or plan.actions)
+        where = min(at, len(actions))
+
+        def fault() -> None:
+            raise Fault
+
+        plan.again = (*actions[:where], fault, *actions[where:])
+        plan.runs = max(plan.runs, 2)
+        with pytest.raises(Fault):
+            loop.tape.reverse({u: loop.seed})
+        assert (u.primal.tobytes(), v.primal.tobytes()) == before, at
+        with pytest.raises(TapeError, match="undefined"):
+            loop.tape.reverse({u: loop.seed})
+        loop.tape.plans.clear()
+        loop.tape.drop_plans()
+    assert loop.run() == Loop(20).run()
+
+
+# --- programs that change --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("budget", [BYTES * 4, BYTES * 7, BYTES * 40])
+def test_programs_of_another_length(budget: int) -> None:
+    """What is known is given up in the middle of a recording, and the tape goes on as if it had been new."""
+    r, loop, free, again = random.Random(1), Loop(30, budget), Loop(30), 0
+    for _ in range(12):
+        steps = r.choice([12, 12, 30, 29, 7])
+        try:
+            found = loop.run(steps)
+        except TapeError as longer:  # for the shorter one all was kept, and no initial state
+            assert "record it again" in str(longer)
+            found, again = loop.run(steps), again + 1
+        assert found == free.run(steps), steps
+        assert loop.tape.most <= budget
+    assert again <= 2
+
+
+def test_other_numbers_in_the_middle() -> None:
+    loop, free = Loop(20, BYTES * 4), Loop(20)
+    for scale in (0.01, 0.01, 0.02):
+        results = []
+        for each in (loop, free):
+            u, v = each.u, each.v
+            u.primal[...], v.primal[...] = each.start, 0
+            for p in (u, v, each.table):
+                p.shadow.fill(0)
+            with each.tape:
+                for t in range(20):
+                    each.kernel[4, 64](v, u, each.table, t, 0.01 if t < 11 else scale, N)
+                    u, v = v, u
+            each.tape.reverse({u: each.seed})
+            results.append([a.tobytes() for p in (u, v, each.table) for a in (p.primal, p.shadow)])
+        assert results[0] == results[1]
+
+
+def test_data_that_changed_between_recordings() -> None:
+    loop, free = Loop(20, BYTES * 4), Loop(20)
+    for turn in range(4):
+        loop.start = free.start = np.random.default_rng(turn).uniform(0, 1, N)
+        assert loop.run() == free.run()
+
+
+def test_the_initial_state_is_put_back_where_it_is_wanted() -> None:
+    loop, free = Loop(20, BYTES * 8, restore=True), Loop(20, restore=True)
+    for _ in range(3):
+        assert loop.run() == free.run()
+        assert loop.u.primal.tobytes() == loop.start.tobytes()
+
+
+def test_memory_that_reruns_read_must_not_change() -> None:
+    loop = Loop(20, BYTES * 4)
+    for _ in range(2):
+        u, _ = loop.record()
+        loop.table.primal[3] += 1
+        with pytest.raises(TapeError, match="was changed between the recording and the reverse"):
+            loop.tape.reverse({u: loop.seed})
+        loop.table.primal[3] -= 1
+        loop.run()
+
+
+def test_what_the_caller_does_to_the_result_stays() -> None:
+    """The final state is the caller's; it is stored when the reverse begins."""
+    x, w, tape = pair(np.linspace(0.1, 1, N)), pair(np.zeros(N)), gpuad.Tape(budget=BYTES * 5)
+    for _ in range(3):
+        x.primal[...] = np.linspace(0.1, 1, N)
+        with tape:
+            for _ in range(10):
+                launch("sine", x)
+                launch("copy", w, x)
+        w.primal[...] = 7.0
+        after = x.primal.copy()
+        tape.reverse({w: 1.0})
+        assert (w.primal == 7.0).all() and x.primal.tobytes() == after.tobytes()
+
+
+# --- what may not run again ------------------------------------------------------------------------------------------------------------
+
+
+def test_printf_is_heard_once(capfd: Any) -> None:
+    x, tape, kernel = pair(np.full(N, 0.5)), gpuad.Tape(budget=BYTES * 3), compiled(STEP, "speak")
+    for _ in range(2):
+        with tape:
+            for t in range(8):
+                kernel[4, 64](x, t, N)
+        tape.reverse({x: 1.0})
+        assert tape.plan().reruns > 0
+        assert capfd.readouterr().out.count("step") == 8
+
+
+CALLS: list[int] = []
+
+
+def _noise_reverse(x: Any, dx: Any, dx_before: Any, scale: Any) -> None:
+    dx_before += 2.0 * x * dx * scale
+
+
+@gpuad.rule(reads=("x",), overwrites=("x",), needs={"x": "before"}, reverse=_noise_reverse)
+def noise(x: Any, scale: Any) -> None:
+    CALLS.append(1)
+    x[...] = x * x * scale + 1e-3 * len(CALLS)  # not the same when it is called again
+
+
+@gpuad.rule(reads=("x",), overwrites=("x",), needs={"x": "before"}, reverse=_noise_reverse, pure=True)
+def smooth(x: Any, scale: Any) -> None:
+    CALLS.append(1)
+    x[...] = x * x * scale
+
+
+def ruled(rule: Any, budget: Any) -> tuple[list[bytes], int, gpuad.Tape]:
+    CALLS.clear()
+    x, tape = pair(np.linspace(0.2, 0.9, N)), gpuad.Tape(budget=budget)
+    with tape:
+        for t in range(8):
+            rule(x, 0.9 + 0.01 * t)
+            launch("sine", x)
+    tape.reverse({x: 1.0})
+    return [x.primal.tobytes(), x.shadow.tobytes()], len(CALLS), tape
+
+
+def test_a_rule_is_called_again_only_if_it_is_pure() -> None:
+    for rule, calls in ((noise, 8), (smooth, 15)):
+        wanted, once, _ = ruled(rule, None)
+        assert once == 8
+        found, many, tape = ruled(rule, BYTES * 14)
+        assert found == wanted
+        assert (many > 8) == (calls > 8)
+        assert tape.most <= BYTES * 14
+
+
+def test_the_results_of_impure_rules_are_named_where_they_do_not_fit() -> None:
+    with pytest.raises(BudgetError, match=r"results of operations that may not run again|for what adjoints need"):
+        ruled(noise, BYTES)
+
+
+def test_atomics_in_open_order_are_kept() -> None:
+    """On several workers, whose order is open: what the atomics left is copied, not computed again."""
+    with executor_for_tests(Host(workers=2)):
+        results = []
+        for budget in (None, BYTES * 12):
+            x, y = pair(np.linspace(0.1, 1, N)), pair(np.zeros(N))
+            tape = gpuad.Tape(budget=budget)
+            with tape:
+                for _ in range(6):
+                    compiled(STEP, "deposit")[4, 64](y, x, N)
+                    launch("sine", x)
+            if budget is not None:
+                assert [r.why for r in tape.reruns] == ["the order of its atomic floating-point additions is open", ""] * 6
+            tape.reverse({y: 1.0, x: 1.0})
+            results.append((x.primal.tobytes(), y.primal, x.shadow))
+        assert results[0][0] == results[1][0]
+        np.testing.assert_allclose(results[0][1], results[1][1], rtol=1e-14)
+        np.testing.assert_allclose(results[0][2], results[1][2], rtol=1e-14)
+
+
+def test_code_that_the_tape_does_not_see() -> None:
+    results = []
+    for budget in (None, BYTES * 12):
+        rng = np.random.default_rng(3)
+        x, w, tape = pair(np.linspace(0.1, 1, N)), np.ones(N), gpuad.Tape(budget=budget)
+        found = []
+        for _ in range(3):
+            x.primal[...], w[...] = np.linspace(0.1, 1, N), 1
+            rng = np.random.default_rng(3)
+            with tape:
+                for _ in range(6):
+                    tape.overwrites(w)
+                    w[...] = rng.uniform(0.5, 1.0, N)
+                    launch("times", x, w)
+                    launch("sine", x)
+            tape.reverse({x: 1.0})
+            found.append([x.primal.tobytes(), x.shadow.tobytes(), w.tobytes()])
+        results.append(found)
+    assert results[0] == results[1]
+
+
+def test_integers_that_change_are_part_of_the_state() -> None:
+    results = []
+    for budget in (None, 512 * 7):
+        x, y, index = pair(np.linspace(0.1, 1, 24)), pair(np.zeros(24)), np.arange(24, dtype=np.int32)
+        tape = gpuad.Tape(budget=budget)
+        with tape:
+            for _ in range(10):
+                launch("gather", y, x, index)
+                launch("sine", y)
+                launch("next_index", index)
+                launch("copy", x, y)
+        tape.reverse({x: 1.0})
+        results.append([x.primal.tobytes(), x.shadow.tobytes(), index.tobytes()])
+    assert results[0] == results[1]
+
+
+# --- with the rest ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_several_seeds_in_one_sweep() -> None:
+    results = []
+    for budget in (None, BYTES * 6):
+        x = np.linspace(0.1, 1, N)
+        shadows = np.zeros(N), np.zeros(N)
+        both, tape = BatchDuplicated(x, shadows), gpuad.Tape(budget=budget)
+        with tape:
+            for _ in range(12):
+                launch("sine", both)
+        tape.reverse({both: (1.0, 2.0)})
+        results.append([x.tobytes(), *(s.tobytes() for s in shadows)])
+    assert results[0] == results[1]
+
+
+def test_numbers_and_deterministic_sums() -> None:
+    results = []
+    for budget in (None, "64 KiB"):
+        x, c = pair(np.linspace(0.1, 1, N)), Active(0.9, np.zeros(()))
+        tape = gpuad.Tape(budget=budget)
+        with gpuad.deterministic():
+            with tape:
+                for _ in range(12):
+                    launch("scale", x, c)
+                    launch("sine", x)
+            tape.reverse({x: 1.0})
+        results.append([x.primal.tobytes(), x.shadow.tobytes(), c.shadow.tobytes()])
+    assert results[0] == results[1]
+
+
+def test_graphs_and_stored_programs_do_not_run_again(tmp_path: Any) -> None:
+    loop = Loop(20, BYTES * 4)
+    loop.record()
+    with pytest.raises(TapeError, match="which a graph cannot"):
+        loop.tape.graph()
+    with pytest.raises(TapeError, match="which a stored program cannot"):
+        loop.tape.save(tmp_path)
+    roomy, free = Loop(20, BYTES * 100), Loop(20)
+    u, _ = roomy.record()
+    roomy.tape.save(tmp_path, {"u": roomy.u, "v": roomy.v, "table": roomy.table})
+    graph = roomy.tape.graph({u: roomy.seed})
+    roomy.u.primal[...], roomy.v.primal[...] = roomy.start, 0.25
+    graph.launch()
+    free.run()
+    np.testing.assert_allclose(roomy.table.shadow, free.table.shadow, rtol=1e-12)
+
+
+def test_temporaries_of_operations_count() -> None:
+    def program(tape: gpuad.Tape, x: Duplicated) -> None:
+        with tape:
+            y = x * 2.0
+            for _ in range(6):
+                y = gpuad.ops.sin(y) * 0.9 + x
+            gpuad.ops.copyto(x, y)
+
+    results = []
+    for budget in (None, "1 MiB"):
+        x, tape = pair(np.linspace(0.1, 1, N)), gpuad.Tape(budget=budget)
+        program(tape, x)
+        tape.reverse({x: 1.0})
+        results.append([x.primal.tobytes(), x.shadow.tobytes()])
+    assert results[0] == results[1]
+    with pytest.raises(BudgetError, match="arrays that operations made and their shadows"):
+        program(gpuad.Tape(budget=BYTES * 5), pair(np.linspace(0.1, 1, N)))
+
+
+def test_the_first_launch_that_fails_is_as_ever() -> None:
+    loop = Loop(6, BYTES * 4)
+    executor = gpuad.pipeline.executor_of("numpy")  # type: ignore[attr-defined]
+    with failing(executor, 0, "prepared") as calls, pytest.raises(Fault):
+        loop.record()
+    assert calls
+    assert loop.run() == Loop(6).run()
