@@ -115,14 +115,14 @@ def tried(made: Callable[[], Play], rng: Any, what: str) -> None:
             assert tape.most <= budget, f"{what}: {tape.most} of {budget} bytes"
 
 
-@pytest.mark.parametrize("chunk", range(-(-(NIGHTLY or 24) // CHUNK)))
+@pytest.mark.parametrize("chunk", range(-(-(NIGHTLY or 8) // CHUNK)))
 def test_random_launches(chunk: int) -> None:
     for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         with running("host" if number % 2 else "reference"), np.errstate(all="ignore"):
             tried(lambda n=number: held_launches(n), np.random.default_rng(number), f"program {number}")
 
 
-@pytest.mark.parametrize("chunk", range(-(-(NIGHTLY or 8) // CHUNK)))
+@pytest.mark.parametrize("chunk", range(-(-(NIGHTLY or 4) // CHUNK)))
 def test_random_operations(chunk: int) -> None:
     for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         with running("host"), np.errstate(all="ignore"):
