@@ -277,7 +277,8 @@ def known(name: str) -> dict[str, list[type]]:
         adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
         found = touches_of(adjoint, call)
         assigned, left = (frozenset(t.buffer for t in found if t.once == once) for once in ("added", "taken"))
-        stages = pipeline.stages(adjoint, call, assigned, left)
+        stages = pipeline.stages_on_zeros(adjoint, call, assigned, left, frozenset(), frozenset())
+        assert stages is not None
 
     def done(buffer: Buffer) -> list[type]:
         return [type(s) for stage in stages for s in touches(stage.kernel.body, buffer)]
