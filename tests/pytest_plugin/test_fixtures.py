@@ -133,10 +133,10 @@ def test_devices_are_those_that_are_configured(project: pytest.Pytester) -> None
         "from gpuad.pytest_plugin import fixtures\nfrom gpuad.tools.devices import DeviceError\n"
         "def none(settings): raise DeviceError('0 (Some GPU) is 97 % busy')\nfixtures.free_device = none\n"
     )
-    result = project.runpytest("-v", "-rs")
+    result = project.runpytest_subprocess("-v", "-rs")
     result.assert_outcomes(passed=1, skipped=1)
     result.stdout.fnmatch_lines(["SKIPPED*no GPU: 0 (Some GPU) is 97 % busy"])
-    result = project.runpytest("--gpuad-require-gpu")
+    result = project.runpytest_subprocess("--gpuad-require-gpu")
     assert "a GPU is required, but 0 (Some GPU) is 97 % busy" in result.stdout.str()
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
@@ -150,7 +150,7 @@ def test_the_variable_requires_a_gpu_too(project: pytest.Pytester, monkeypatch: 
         "from gpuad.pytest_plugin import fixtures\nfrom gpuad.tools.devices import DeviceError\n"
         "def none(settings): raise DeviceError('there is none')\nfixtures.free_device = none\n"
     )
-    assert "a GPU is required, but there is none" in project.runpytest().stdout.str()
+    assert "a GPU is required, but there is none" in project.runpytest_subprocess().stdout.str()
 
 
 def test_a_free_device_is_made_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
