@@ -20,7 +20,7 @@ from gpuad.runtime.host import Host
 
 BATCH = 10
 NIGHTLY = int(os.environ.get("GPUAD_NIGHTLY", "0"))
-COUNT = NIGHTLY or 80
+COUNT = NIGHTLY or 40
 FIRST = int(os.environ.get("GPUAD_SEED", "0"))
 UNOPTIMISED = tuple("-O0" if flag == "-O3" else flag for flag in FLAGS)
 EDGES = 0.05  # share of the elements that may lie at knife edges

@@ -18,7 +18,7 @@ from gpuad import Duplicated
 from gpuad.testing import check_gradient
 
 N = 6
-COUNT = int(os.environ.get("GPUAD_NIGHTLY", "40"))
+COUNT = int(os.environ.get("GPUAD_NIGHTLY", "20"))
 NAMES = ("a", "b", "x", "y", "s")
 
 

@@ -228,7 +228,7 @@ def _run(steps: list[tuple[Any, ...]], values: list[Any], module: Any) -> Any:
     return values[-1]
 
 
-@pytest.mark.parametrize("chunk", range(-(-int(os.environ.get("GPUAD_NIGHTLY") or 100) // 50)))
+@pytest.mark.parametrize("chunk", range(-(-int(os.environ.get("GPUAD_NIGHTLY") or 50) // 50)))
 def test_random_expressions(chunk: int) -> None:
     """Against the complex step."""
     for seed in range(chunk * 50, chunk * 50 + 50):
