@@ -14,7 +14,7 @@ from typing import Any
 
 from ..ir.types import I64
 from .instances import Dim
-from .values import Graph, Node, exact_parts
+from .values import Graph, Node, conjuncts, exact_parts
 
 Terms = tuple[frozenset[tuple[Hashable, int]], int]
 Guards = frozenset[int]
@@ -62,12 +62,8 @@ class Canonical:
     def guards(self, guards: Iterable[Node]) -> Guards:
         """A conjunction."""
         found: set[int] = set()
-        waiting = list(guards)
-        while waiting:
-            guard = waiting.pop()
-            if guard.op == "&&":
-                waiting += guard.args
-            elif not guard.is_constant or not guard.args[0]:
+        for guard in conjuncts(guards):
+            if not guard.is_constant or not guard.args[0]:
                 number = self.number(guard)
                 if number not in self.opposites:
                     other = self.number(self.graph.negated(guard))
@@ -78,12 +74,8 @@ class Canonical:
     def spelled(self, condition: Node) -> Hashable | None:
         """A conjunction of inequalities as what is equal in other graphs, too; None if it is something else."""
         found: set[Hashable] = set()
-        waiting = [condition]
-        while waiting:
-            part = waiting.pop()
-            if part.op == "&&":
-                waiting += part.args
-            elif part.op == "compare" and part.text is not None and not self.graph.named:
+        for part in conjuncts((condition,)):
+            if part.op == "compare" and part.text is not None and not self.graph.named:
                 found.add(self.form(part))
             elif not part.is_constant:
                 return None

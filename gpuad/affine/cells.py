@@ -86,7 +86,7 @@ class Cell:
         return [cell for side in found if len((cell := side.certain()).points)]
 
     def certain(self) -> Cell:
-        """The same with enough points, if there are any."""
+        """The cell with at least as many points as a comparison needs, if it has so many."""
         return self if self.complete or len(self.points) >= _FEW else cell_of(self.whole)
 
 

@@ -15,7 +15,7 @@ not certified.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -26,9 +26,9 @@ from ..ir.types import I64, Space
 from .equivalence import WAYS, Way, differing
 from .instances import AXES, Dim, Effect, Instances, Shape, is_zero
 from .layout import Layouts
-from .relations import Undecided, agreeing, context, decided, domain
+from .relations import Undecided, agreeing, context, decided, domain, is_so
 from .sums import Addition, additions
-from .values import Graph, Node
+from .values import Graph, Node, conjuncts
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,15 +70,9 @@ def meeting(run: Run, buffers: Iterable[Buffer]) -> frozenset[Buffer]:
     mine = {b: [e for e in effects if e.buffer == b] for b in buffers if b.space is not Space.LOCAL}
     layouts = Layouts(instances.graph)
     layouts.note(effects)
-    return frozenset(b for b, found in mine.items() if not _asked(partial(_apart, layouts, found, run.shape, atomics=False)))
-
-
-def _asked(ask: Callable[[], bool]) -> bool:
-    """Whether isl says yes."""
-    try:
-        return decided(ask)
-    except Undecided:
-        return False
+    return frozenset(
+        b for b, found in mine.items() if not is_so(partial(_apart, layouts, found, run.shape, atomics=False), undecided=False)
+    )
 
 
 class _Certificate:
@@ -105,7 +99,7 @@ class _Certificate:
         stores = [e for e in effects if e.buffer == buffer and e.writes]
         if len(stores) != 1 or stores[0].kind != "set" or any(not d.thread for d in stores[0].dims):
             return
-        if _asked(lambda: _is_number(self.graph, stores[0], shape)):
+        if is_so(lambda: _is_number(self.graph, stores[0], shape), undecided=False):
             self.instances.kept[buffer] = stores[0], shape
 
     def reason(self, buffer: Buffer) -> str | None:
@@ -226,7 +220,7 @@ class _Certificate:
             return "it is cleared after it was added to"
         one = [e for e in self.plain if e.buffer == buffer and self.is_clearing(e)]
         other = [e for effects in self.stages for e in effects if e.buffer == buffer and self.is_clearing(e)]
-        left, right = ({(e.dims, _reduced(e.guards), e.element.text or e.element) for e in side} for side in (one, other))
+        left, right = ({(e.dims, frozenset(conjuncts(e.guards)), e.element.text or e.element) for e in side} for side in (one, other))
         left, right = _joined(self.graph, left), _joined(self.graph, right)
         if left == right:
             return None
@@ -385,19 +379,6 @@ def _is_number(graph: Graph, effect: Effect, shape: Shape) -> bool:
 def _exclusive(graph: Graph, one: Effect, other: Effect) -> bool:
     """Whether the two stand on different sides of one question."""
     return any(graph.negated(g) in other.guards for g in one.guards)
-
-
-def _reduced(guards: Sequence[Node]) -> frozenset[Node]:
-    """Guards in any order, a conjunction as its parts."""
-    found: set[Node] = set()
-    waiting = list(guards)
-    while waiting:
-        guard = waiting.pop()
-        if guard.op == "&&":
-            waiting += guard.args
-        else:
-            found.add(guard)
-    return frozenset(found)
 
 
 _Where = tuple[tuple[Dim, ...], frozenset[Node], Any]

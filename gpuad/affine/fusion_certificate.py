@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations, product
@@ -25,7 +25,7 @@ from typing import Any
 from ..memo import Memo
 from .canonical import Canonical
 from .instances import Dim
-from .relations import Undecided, context, decided
+from .relations import context, is_so
 from .unit_trace import Access, Part, Place, Refused, Trace, in_units, may_touch, named_in, unit
 from .values import Graph, Node
 
@@ -158,7 +158,7 @@ class Launches:
         pairs = product(self.touched[one].values(), self.touched[other].values())
         extents = self.extents[one], self.extents[other]
         changing = ((a, b) for a, b in pairs if not a[0].kind == b[0].kind == "read")
-        return any(_asked(partial(_overlap, a, b, *extents)) for a, b in changing)
+        return any(is_so(partial(_overlap, a, b, *extents), undecided=True) for a, b in changing)
 
 
 def _depend(one: Touch, offset: int, other: Touch, far: int) -> bool:
@@ -170,7 +170,7 @@ def _depend(one: Touch, offset: int, other: Touch, far: int) -> bool:
     if one.index.high + offset < other.index.low + far or other.index.high + far < one.index.low + offset:
         return False
     key = one.key, other.key, one.unit, other.unit, offset - far
-    found: bool = _known.get(key, lambda: _asked(partial(_meet, one, offset - far, other)))
+    found: bool = _known.get(key, lambda: is_so(partial(_meet, one, offset - far, other), undecided=True))
     return found
 
 
@@ -198,14 +198,6 @@ def _overlap(one: tuple[Touch, int], other: tuple[Touch, int], *extents: tuple[i
         bytes_ = islpy.Map.read_from_str(context(), f"{{ [e] -> [b] : {at} <= b < {at} + {size} }}")
         found.append(touch.elements(offset, len(touch.unit)).range().apply(bytes_))
     return not found[0].is_disjoint(found[1])
-
-
-def _asked(ask: Callable[[], bool]) -> bool:
-    """Whether isl says yes, or nothing."""
-    try:
-        return decided(ask)
-    except Undecided:
-        return True
 
 
 # --- what a unit does ---------------------------------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from ..errors import GpuadError
@@ -23,6 +25,12 @@ T = TypeVar("T")
 
 class Undecided(Exception):
     """isl did not come to an answer within its operations, or something has no text."""
+
+
+@cache
+def is_installed() -> bool:
+    """Whether isl is installed; it is loaded when it is first asked something."""
+    return find_spec("islpy") is not None
 
 
 def context() -> Any:
@@ -47,6 +55,14 @@ def decided(ask: Callable[[], T]) -> T:
         return ask()
     except (islpy.Error, OverflowError) as error:
         raise Undecided(str(error)) from error
+
+
+def is_so(ask: Callable[[], bool], *, undecided: bool) -> bool:
+    """The answer to a question, or `undecided`, the safe one, if isl does not come to one."""
+    try:
+        return decided(ask)
+    except Undecided:
+        return undecided
 
 
 def integer(value: Any) -> int:

@@ -15,7 +15,7 @@ shuffles, stacks, shared memory and output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -47,7 +47,7 @@ from ..ir.rewrite import walk_stmts
 from ..ir.types import BOOL, I32, I64, Scalar, Space, value_type
 from .canonical import Canonical, Guards, Terms
 from .instances import Dim, Instances, Shape, Walk
-from .relations import Undecided, decided, relation
+from .relations import is_so, relation
 from .values import Graph, Node
 
 UNIT = "u"  # the dimension of the loop over elements
@@ -392,15 +392,8 @@ def may_touch(trace: Trace, one: Access, other: Access) -> bool:
         return False
     key = one.element, one.when, other.element, other.when
     if key not in trace.met:
-        trace.met[key] = _asked(partial(_meet, trace.graph, one, other))
+        trace.met[key] = is_so(partial(_meet, trace.graph, one, other), undecided=True)
     return trace.met[key]
-
-
-def _asked(meet: Callable[[], bool]) -> bool:
-    try:
-        return decided(meet)
-    except Undecided:
-        return True
 
 
 def _meet(graph: Graph, one: Access, other: Access) -> bool:

@@ -297,6 +297,17 @@ class Graph:
         return self.node(op, (a, b), BOOL, text)
 
 
+def conjuncts(guards: Iterable[Node]) -> Iterator[Node]:
+    """Guards that hold together, a conjunction as its parts."""
+    waiting = list(guards)
+    while waiting:
+        guard = waiting.pop()
+        if guard.op == "&&":
+            waiting += guard.args
+        else:
+            yield guard
+
+
 def summands(index: Node) -> tuple[dict[Node, int], int]:
     """An index as a sum of nodes with factors, and a constant. What may wrap is one summand."""
     terms: dict[Node, int] = {}

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
-from importlib.util import find_spec
 from itertools import pairwise
 
 import numpy as np
@@ -24,13 +22,6 @@ from ..pipeline.calls import Call
 from ..pipeline.pattern import Parameter
 from ..runtime.base import Memory
 from .link import Link, facts
-
-
-@cache
-def can_certify() -> bool:
-    """Whether isl is installed; it is loaded when it is first asked something."""
-    return find_spec("islpy") is not None
-
 
 # --- launches of a program ----------------------------------------------------------------------------------------------------------------
 

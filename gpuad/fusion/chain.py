@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from ..affine.relations import is_installed
 from ..codegen.cpu.source import is_flat
 from ..ir.nodes import Buffer, Constant, Expr, Kernel, Var
 from ..ir.types import I64, Scalar
 from ..ir.verify import verify
 from ..runtime.base import Memory
-from .certified import Independent, can_certify, is_certified
+from .certified import Independent, is_certified
 from .chained_kernel import Part, chained
 from .link import STATEMENTS, Link, Where, facts, where_of
 
@@ -36,7 +37,7 @@ KERNELS = 16  # that one program may need compiled for this
 def one_after_the_other(links: Sequence[Link], on_cpu: bool, made: dict[int, Kernel]) -> list[tuple[Link | None, int]]:
     """The launches that are to be made for these, and how many of these each stands for: None where it is the only one. `made`: the kernels
     that the program needs for this so far, by their ids."""
-    if not can_certify():
+    if not is_installed():
         return [(None, 1)] * len(links)
     found: list[tuple[Link | None, int]] = []
     at = 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..affine.relations import is_installed
 from ..codegen.cpu.source import has_atomics, is_flat
 from ..ir.nodes import Alloc, Barrier, Block, Buffer, Kernel, Load, Shuffle, Tell
 from ..ir.rewrite import walk_stmts
@@ -20,7 +21,7 @@ from ..pipeline.adjoint import Adjoint
 from ..pipeline.calls import Call, plain_allowed
 from ..pipeline.pattern import Parameter
 from ..pipeline.schedule import Stage
-from .certified import Pointers, can_certify, is_forward_and_reverse, is_keeping
+from .certified import Pointers, is_forward_and_reverse, is_keeping
 from .forward_reverse_kernel import fused, preceded
 
 
@@ -36,7 +37,7 @@ class Fused:
 def fusing(primal: Kernel, adjoint: Adjoint, call: Call, stages: Sequence[Stage]) -> Fused | None:
     """Forward and reverse of a launch as one kernel; None where that is not proved to be the same, or not possible."""
     alone = len(stages) == 1 and stages[0].grid is None and stages[0].fixed is None and call.bound.width == 1 and not call.overlaps
-    if not alone or adjoint.layout.scratch or adjoint.logs or not plain_allowed() or not can_certify():
+    if not alone or adjoint.layout.scratch or adjoint.logs or not plain_allowed() or not is_installed():
         return None
     stage = stages[0]
     found: Fused | None = adjoint.facts.get(("fused", stage, call.key), lambda: _fused(primal, adjoint, call, stage))
@@ -89,7 +90,7 @@ def keeping(adjoint: Adjoint, primal: Kernel, extraction: Kernel, saved: Sequenc
 
 def _keeping(primal: Kernel, extraction: Kernel, saved: Sequence[Buffer], call: Call) -> Kernel | None:
     own = {*primal.params, *saved}
-    if not can_certify() or any(p not in own for p in extraction.params) or _waits(primal.body):
+    if not is_installed() or any(p not in own for p in extraction.params) or _waits(primal.body):
         return None
     kernel = preceded(primal, extraction, saved)
     if call.bound.library != "cupy" and (has_atomics(primal) or (is_flat(primal) and not is_flat(kernel))):

@@ -11,11 +11,10 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from functools import cache
-from importlib.util import find_spec
 
 from ..affine.certificate import Run, Zero, meeting, refused
 from ..affine.instances import Shape
+from ..affine.relations import is_installed
 from ..context_variables import scoped
 from ..ir.nodes import Block, Buffer, Kernel, Store, Var
 from ..ir.rewrite import walk_stmts
@@ -31,13 +30,7 @@ _certifying: ContextVar[bool | None] = ContextVar("certifying", default=None)
 def certifying() -> bool:
     """Whether launches are certified before they run."""
     chosen = _certifying.get()
-    return _can_certify() and os.environ.get("GPUAD_CERTIFY") != "0" if chosen is None else chosen
-
-
-@cache
-def _can_certify() -> bool:
-    """Whether isl is installed; it is loaded when it is first asked something."""
-    return find_spec("islpy") is not None
+    return is_installed() and os.environ.get("GPUAD_CERTIFY") != "0" if chosen is None else chosen
 
 
 def certified_for_tests(wanted: bool = True) -> AbstractContextManager[None]:
