@@ -150,8 +150,8 @@ def merge_vars(merges: tuple[ir.Merge, ...]) -> set[ir.Var]:
     return {m.var for m in merges}
 
 
-def index_terms(expr: ir.Expr, sign: int) -> Iterator[tuple[int, ir.Expr]]:
-    """The terms of a sum of integers. A conversion to a narrower type is a term as a whole."""
+def unconverted(expr: ir.Expr) -> ir.Expr:
+    """An integer without the conversions around it that keep its value."""
     while (
         isinstance(expr, ir.Cast)
         and expr.type.is_integer
@@ -159,6 +159,12 @@ def index_terms(expr: ir.Expr, sign: int) -> Iterator[tuple[int, ir.Expr]]:
         and expr.type.bits >= expr.operand.type.bits >= 32
     ):
         expr = expr.operand
+    return expr
+
+
+def index_terms(expr: ir.Expr, sign: int) -> Iterator[tuple[int, ir.Expr]]:
+    """The terms of a sum of integers. A conversion to a narrower type is a term as a whole."""
+    expr = unconverted(expr)
     if isinstance(expr, ir.Binary) and expr.op in "+-":
         yield from index_terms(expr.left, sign)
         yield from index_terms(expr.right, sign if expr.op == "+" else -sign)

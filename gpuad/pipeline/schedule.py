@@ -182,8 +182,9 @@ def stages(adjoint: Adjoint, call: Call, left: frozenset[Buffer] = _NO_SHADOWS, 
 def stages_on_zeros(
     adjoint: Adjoint, call: Call, assigned: frozenset[Buffer], left: frozenset[Buffer], lent: frozenset[Buffer], boxes: Boxes
 ) -> tuple[Stage, ...] | None:
-    """The same where the shadows in `assigned` are zero, and of gathered ones in `boxes` the elements of the threads in the box, whatever
-    their memory holds: there is a store to them in the place of an addition. None where that is not certified."""
+    """The kernels of the reverse pass, in order, where the shadows in `assigned` are zero, and of gathered ones in `boxes` the elements of
+    the threads in the box, whatever their memory holds: a store stands there in the place of an addition. `left`, `lent`: as of `stages`.
+    None where that is not certified."""
     fixed = in_fixed_point()
     way = call.executor.sums_over_blocks, call.executor.orders_blocks
     key = "stages", call.key, plain_allowed(), certifying(), *way, fixed, assigned, left, lent, boxes

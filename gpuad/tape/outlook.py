@@ -70,7 +70,7 @@ class Tradeoff:
         return "\n".join([head, *rows])
 
     def picture(self, path: str) -> None:
-        """Draws the curve into a file, by Matplotlib (the extra `plot`)."""
+        """Draws the curve into a file, by Matplotlib (the extra `cli`)."""
         import matplotlib
 
         matplotlib.use("Agg")

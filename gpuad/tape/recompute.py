@@ -18,7 +18,7 @@ import numpy as np
 from .. import pipeline
 from ..budget import Buffer, Chain, Drop, Keep, Layout, Load, Move, Reverse, Run, Save, moves_from, moves_of, rounded
 from ..ir.dtypes import dtype_of
-from .operations import Operation, Use
+from .operations import Operation
 from .recorded_launch import Launched
 from .region import EMPTY, Region
 from .rerun import Regions, Rerun, adjoint_reads, common, needs_of, united, without
@@ -31,8 +31,8 @@ from .versions import Allocation, Piece, Versions, home_of
 
 @dataclass(eq=False)
 class Program:
-    """A recording that is complete, as it runs again: an entry of `reruns` for each operation. `user`: addresses of the allocations that
-    belong to the caller; `everything`: its initial state is stored whole, for those that want it back."""
+    """A recording that is complete, as it runs again: an entry of `reruns` for each operation, `allocations` by address. `states`: the
+    checkpoints before the operations that were asked for; `lives`: what is live there and not overwritten any more, so not stored."""
 
     operations: Sequence[Operation]
     reruns: Sequence[Rerun]
@@ -595,6 +595,6 @@ class Planner:
 
 
 __all__ = [
-    "Adjoint", "Again", "Begin", "Block", "Fetch", "Item", "Planner", "Program", "Script", "Store", "Stored", "Use", "Writer", "period",
+    "Adjoint", "Again", "Begin", "Block", "Fetch", "Item", "Planner", "Program", "Script", "Store", "Stored", "Writer", "period",
     "transient_bytes", "units_of",
 ]  # fmt: skip

@@ -18,7 +18,6 @@ from ..pipeline import Call
 from ..runtime.actions import Action
 from ..runtime.base import Memory
 from .operations import Operation, Use
-from .recorded_launch import Launched
 from .region import EMPTY, Region
 from .rules import Ruled
 from .versions import Allocation
@@ -128,6 +127,6 @@ def allocation_of(operation: Operation) -> dict[int, Allocation]:
 
 
 __all__ = [
-    "Launched", "Regions", "Rerun", "adjoint_reads", "allocation_of", "common", "joined", "needs_of", "of_uses", "order_matters",
+    "Regions", "Rerun", "adjoint_reads", "allocation_of", "common", "joined", "needs_of", "of_uses", "order_matters",
     "said_once", "touched_by_rule", "united", "without",
 ]  # fmt: skip

@@ -93,7 +93,7 @@ def _class_of(error: GpuadError, check: str) -> tuple[str, str]:
         case BoundsError():
             return "bounds", "Check the condition that guards the access, and the sizes that are passed."
         case UnsupportedError() | CompileError():
-            return "unsupported", "Write it in another way (README, 'What it takes'), or leave the argument without a gradient."
+            return "unsupported", "Write it in another way (docs/language.md), or leave the argument without a gradient."
         case LaunchError() if "memory ends at" in str(error) or "starts at" in str(error):
             return "bounds", "Check the condition that guards the access, and the sizes that are passed."
     return ("description" if type(error).__name__ == "CaseError" else check), ""

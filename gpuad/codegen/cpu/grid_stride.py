@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from ...ir import nodes as ir
 from ...ir.rewrite import substitute, walk_stmts
 from ...ir.types import I32, I64, U32, Scalar, Space
-from ..structure import blocks, expanded, expressions, index_terms, map_expressions, operands, visit_operands, written
+from ..structure import blocks, expanded, expressions, index_terms, map_expressions, operands, unconverted, visit_operands, written
 from .iteration_domain import GLOBAL, bare, index_name, is_uniform
 from .reductions import is_linear, is_sum
 
@@ -156,22 +156,11 @@ def _place(index: ir.Expr, i: ir.Var, kernel: ir.Kernel) -> _Place | None:
     return _Place(factor, shift, unique) if factor > 0 and len(unique) == len(rest) else None
 
 
-def _unconverted(expr: ir.Expr) -> ir.Expr:
-    while (
-        isinstance(expr, ir.Cast)
-        and expr.type.is_integer
-        and expr.operand.type.is_integer
-        and expr.type.bits >= expr.operand.type.bits >= 32
-    ):
-        expr = expr.operand
-    return expr
-
-
 def _multiple(term: ir.Expr, i: ir.Var) -> int:
     """The constant by which the term multiplies i; 0 if it is something else."""
     if isinstance(term, ir.Binary) and term.op == "*":
         for a, b in ((term.left, term.right), (term.right, term.left)):
-            if isinstance(a, ir.Constant) and _unconverted(b) == i:
+            if isinstance(a, ir.Constant) and unconverted(b) == i:
                 return max(int(a.value), 0)
     return 0
 
