@@ -79,7 +79,7 @@ class Found:
     loops: Mapping[ir.Var, ir.For]
 
     @property
-    def turns(self) -> int:
+    def searched_digits(self) -> int:
         """How many digits have to be gone through, all moves together."""
         moves = {s.move for pieces in self.sent.values() for s in pieces}
         return sum(len(set(m.loops) - set(m.solved)) + len(m.spread) for m in moves)
@@ -133,7 +133,7 @@ class AccessInversion:
             results = [r for slopes in self.candidates(pieces) if (r := self.under(buffer, slopes, pieces)) is not None]
         except TooMany:
             return None
-        ranked = sorted(results, key=lambda r: r.turns)
+        ranked = sorted(results, key=lambda r: r.searched_digits)
         return ranked[rank] if rank < len(ranked) else None
 
     def plain(self, conditions: Sequence[ir.Expr]) -> list[ir.Expr]:

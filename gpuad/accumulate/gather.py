@@ -434,8 +434,8 @@ def placed(gathered: Gather, piece: Slice, sides: Sides, tidied: SimplifiedBound
         mine = [t for t in (*terms, *inner) if loop.var in variables(t)]
         terms = [t for t in (*terms, *inner) if loop.var not in variables(t)]
         start, stop, mine = _bounds(loop, mine, asked.within)
-        block = (replace(loop, start=start, stop=stop, body=_asking(mine, block), carried=(), backward=False),)
-    return tidied.block(flattened(_asking(terms, block)))
+        block = (replace(loop, start=start, stop=stop, body=_under(mine, block), carried=(), backward=False),)
+    return tidied.block(flattened(_under(terms, block)))
 
 
 def _opened(block: Block) -> tuple[list[Expr], Block]:
@@ -488,7 +488,7 @@ def _placed(expr: Expr, mapping: Mapping[Var, Expr]) -> Expr:
     return cancelled(map_expr(expr, lambda e: mapping.get(e, e) if isinstance(e, Var) else folded(e)))
 
 
-def _asking(terms: Sequence[Expr], block: Block) -> Block:
+def _under(terms: Sequence[Expr], block: Block) -> Block:
     question = b.every(terms)
     return block if question is None else (If(question, block),)
 

@@ -22,15 +22,15 @@ def choose_accumulation(
     plain: Mapping[Buffer, bool],
     assigned: frozenset[Buffer] = frozenset(),
     left: frozenset[Buffer] = frozenset(),
-    lent: frozenset[Buffer] = frozenset(),
+    aliased: frozenset[Buffer] = frozenset(),
 ) -> Block:
     """The body with every accumulation decided; `plain` says of each shadow whether plain accumulation is proved safe. Shadows in
     `assigned` are known to be zero, and their first addition comes to each element once and before all others: it is stored. Elements taken
-    of those in `left` are not cleared: they are dead. Nothing is added to those in `lent`: they share the memory that would be
+    of those in `left` are not cleared: they are dead. Nothing is added to those in `aliased`: they share the memory that would be
     added."""
 
     def decide(block: Block) -> Block:
-        kept = (s for s in block if not (isinstance(s, Accumulate) and s.buffer in lent))
+        kept = (s for s in block if not (isinstance(s, Accumulate) and s.buffer in aliased))
         return _join_takes(tuple(map_blocks(_decided(_known(s, first, left), plain), decide) for s in kept))
 
     body = _compared(body)

@@ -274,7 +274,7 @@ class _Null:
 
     def value(self, expr: ir.Expr) -> ir.Expr:
         """The expression with what follows from zeros."""
-        return _as_told(substitute(expr, self.values), self.truths)
+        return _with_known(substitute(expr, self.values), self.truths)
 
     def run(self, block: ir.Block) -> bool:
         """Goes through a block, to its end; False if it may do something."""
@@ -344,7 +344,7 @@ def _assumed(condition: ir.Expr, truth: bool) -> dict[ir.Expr, bool]:
     return {e: known for e, known in found.items() if not isinstance(e, ir.Constant)}
 
 
-def _as_told(expr: ir.Expr, truths: Mapping[ir.Expr, bool]) -> ir.Expr:
+def _with_known(expr: ir.Expr, truths: Mapping[ir.Expr, bool]) -> ir.Expr:
     """The expression with what is known put in, and products with zero as zero."""
     return map_expr(expr, lambda e: _folded(ir.Constant(truths[e], BOOL) if e in truths else e))
 

@@ -27,7 +27,7 @@ from .snapshot import Snapshots
 @dataclass(frozen=True)
 class Versions:
     """Which memory stands for a primal buffer during the forward sweep: `saved` copies of the state before the launch, of which `working`
-    are written by the sweep (not by the stores `unseen`); `exits`: variables whose value the memory still holds after the launch; `logs`:
+    are written by the sweep (not by `unread_stores`); `exits`: variables whose value the memory still holds after the launch; `logs`:
     what the augmented primal has written down, by the id of the statement that gave it; `marked`: atomics that are done again with their
     results."""
 
@@ -36,7 +36,7 @@ class Versions:
     exits: dict[ir.Var, ir.Store] = field(default_factory=dict)
     logs: dict[int, tuple[ir.Buffer, ir.Expr]] = field(default_factory=dict)
     marked: frozenset[int] = frozenset()
-    unseen: frozenset[int] = frozenset()  # ids of stores to working copies that no load needs
+    unread_stores: frozenset[int] = frozenset()  # ids of stores to working copies that no load needs
     shots: Snapshots | None = None
     idle: frozenset[int] = frozenset()  # ids of stores to arrays on record that the reverse of an iteration does not repeat
 
@@ -166,7 +166,7 @@ class ForwardSweep:
         if buffer.length is not None:
             idle = buffer in self._restored and id(stmt) in self.versions.idle
             return (stmt,) if top or (buffer in self._fresh and not idle) else ()
-        if buffer not in self.versions.working or not top or id(stmt) in self.versions.unseen:
+        if buffer not in self.versions.working or not top or id(stmt) in self.versions.unread_stores:
             return ()
         copy = self.versions.saved[buffer]
         return (replace(stmt, buffer=copy, how=ir.How.PLAIN),) if isinstance(stmt, ir.Accumulate) else (replace(stmt, buffer=copy),)

@@ -152,13 +152,13 @@ class _Task:
         needed: frozenset[int] = frozenset()
         again: frozenset[int] = frozenset()
         while True:
-            tracked, fragile, unseen, idle = self._consequences(needed, again)
+            tracked, fragile, unread_stores, idle = self._consequences(needed, again)
             names = Names(self.primal)
             first = names.uid()
             saved = {b: names.buffer(f"{b.name}_saved", b.element) for b in self.primal.buffers if b in self.facts.written}
             working = frozenset(b for b in saved if b in tracked)
             marked = frozenset(key for key, mark in self.marks.items() if not mark.recorded)
-            versions = Versions(saved, working, exits, dict(self.logs), marked, unseen, self.shots, idle)
+            versions = Versions(saved, working, exits, dict(self.logs), marked, unread_stores, self.shots, idle)
             inputs = Inputs(self.primal, self.activity, self.facts, self.shadows, versions, fragile | kept, self.marks)
             body, stacks = reverse(inputs, names)
             tried("reverse", replace(self.primal, body=body))
@@ -206,12 +206,12 @@ class _Task:
         for access in loads:
             if access.buffer in tracked:
                 self._refuse_shared(access)
-        unseen = self._unseen(loads, tracked) if self.analyse else frozenset()
-        lasting = {load for store, load in self.facts.later if store not in unseen}
+        unread_stores = self._unread_stores(loads, tracked) if self.analyse else frozenset()
+        lasting = {load for store, load in self.facts.later if store not in unread_stores}
         unstable = [a for a in loads if a.buffer in tracked and (id(a.stmt) in lasting or not self.analyse)]
         idle = self._idle(needed)
         fragile = {id(a.stmt) for a in unstable if not self._in_order(a, again, idle)}
-        return tracked, frozenset(self._spread(fragile, loads, idle) | self._carried_marks()), unseen, idle
+        return tracked, frozenset(self._spread(fragile, loads, idle) | self._carried_marks()), unread_stores, idle
 
     def _idle(self, needed: frozenset[int]) -> frozenset[int]:
         """Stores to arrays that an iteration gets back of which no needed load of the same iteration sees anything."""
@@ -225,7 +225,7 @@ class _Task:
                 found |= {id(w.stmt) for w in writes if w not in seen}
         return frozenset(found)
 
-    def _unseen(self, loads: list[Access], tracked: frozenset[ir.Buffer]) -> frozenset[int]:
+    def _unread_stores(self, loads: list[Access], tracked: frozenset[ir.Buffer]) -> frozenset[int]:
         """Stores to the launch's memory of which no needed load sees anything; where memory is added to, each of its stores is seen."""
         seen = {store for store, load in self.facts.seen if any(id(a.stmt) == load for a in loads)}
         writes = [a for a in self.facts.accesses if a.writes and a.buffer in tracked and a.buffer.length is None]

@@ -121,7 +121,7 @@ class _Check:
         accesses = list(self.atomics)
         kinds = {id(a): self.kind(a) for a in accesses}
         numbers = {kind: n for n, kind in enumerate(dict.fromkeys(kinds.values()))}
-        meeting = (a for a in accesses if any(kinds[id(a)] != kinds[id(o)] and not self.order.apart(a, o) for o in accesses))
+        meeting = (a for a in accesses if any(kinds[id(a)] != kinds[id(o)] and not self.order.are_distinct(a, o) for o in accesses))
         return {id(a.stmt): numbers[kinds[id(a)]] for a in meeting}
 
     def together(self) -> None:

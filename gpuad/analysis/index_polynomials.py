@@ -139,7 +139,7 @@ def strides(slope: int) -> bool:
     return slope % _WRAP != 0 and (slope & -slope) <= 1 << 16
 
 
-def apart(difference: int) -> bool:
+def nonzero(difference: int) -> bool:
     """Whether a difference of addresses is certainly none, in 32-bit arithmetic too."""
     return difference % _WRAP != 0
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ..ir import nodes as ir
 from ..ir.rewrite import blocks, bound, heads, walk_stmts
 from ..ir.types import I32, Space
-from .index_polynomials import Polynomial, apart, atoms, constant, definitions, occurs, plus, polynomial, ratio, scale, split, strides
+from .index_polynomials import Polynomial, atoms, constant, definitions, nonzero, occurs, plus, polynomial, ratio, scale, split, strides
 
 _NOWHERE = ir.Buffer("", I32)
 
@@ -110,11 +110,11 @@ class Order:
         """Whether `last` may reach the address of `first` after it."""
         return self._judge.may_hit(last, first, self._homes.get(first.buffer, ()), later=True)
 
-    def apart(self, a: Access, b: Access) -> bool:
+    def are_distinct(self, a: Access, b: Access) -> bool:
         """Whether the accesses, by whatever threads, reach two different elements."""
         first, second = self._judge.poly(a), self._judge.poly(b)
         difference = constant(plus(first, scale(second, -1)))
-        return difference is not None and apart(difference) and atoms(first) <= self._uniform
+        return difference is not None and nonzero(difference) and atoms(first) <= self._uniform
 
 
 def _accesses(
@@ -200,7 +200,7 @@ class _Judge:
     def _distinct(self, store: Access, load: Access) -> bool:
         """Whether the addresses differ by a non-zero number within one iteration of all common loops."""
         difference = constant(plus(self.poly(store), scale(self.poly(load), -1)))
-        return difference is not None and apart(difference) and not self._unshared(store, load)
+        return difference is not None and nonzero(difference) and not self._unshared(store, load)
 
     def _unshared(self, store: Access, load: Access) -> bool:
         """Whether an index varies with a loop that the other access is not in: its atoms then mean several values."""

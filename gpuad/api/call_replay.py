@@ -20,7 +20,7 @@ from ..errors import LaunchError
 from ..pipeline import executor_of
 from ..runtime.base import Executor
 from ..runtime.batch import Native
-from ..runtime.memory import lent, owner_of
+from ..runtime.memory import owner_of, plain_address
 
 REAL = frozenset({float, np.float32, np.float64})
 WHOLE = frozenset({int, bool, np.bool_, *(np.dtype(f"{kind}{bits}").type for kind in ("int", "uint") for bits in (8, 16, 32, 64))})
@@ -287,5 +287,5 @@ def _seen(array: Any) -> Any:
 
 def _placed(array: Any) -> Any:
     """Address, shape, strides and type of an array, and whether it may be written, which is so if there are four of these."""
-    where = lent(array)
+    where = plain_address(array)
     return (array.__array_interface__, array.dtype) if where is None else (where, array.shape, array.strides, array.dtype)

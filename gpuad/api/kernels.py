@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import pipeline
 from ..analysis.races import sure_extents
-from ..arguments import activities, bind, check_count, geometry, told_apart
+from ..arguments import activities, bind, check_count, geometry, split_options
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
 from ..arguments.recorder import current as recording
 from ..deferred_import import import_registered
@@ -301,7 +301,7 @@ class Kernel(Family):
         Const. With `grid`, `block` and `args` the text is the one that this launch would use. `shared_mem`: bytes of dynamic shared memory,
         which a kernel needs that uses it. Raises UnsupportedError, with its place, for what cannot be differentiated, ShadowError and
         LaunchError as `autodiff` does."""
-        named, launch = told_apart(by_name, {"grid": grid, "block": block, "args": args, "shared_mem": shared_mem})
+        named, launch = split_options(by_name, {"grid": grid, "block": block, "args": args, "shared_mem": shared_mem})
         kinds = self.activities(annotations, named)
         with self.room():
             return self.suited(args, launch["shared_mem"] or 0)._text(kinds, launch["grid"], launch["block"], launch["args"])

@@ -4,8 +4,8 @@
 """
 
 from .aliasing import Alias
-from .binding import Bound, activities, bind, check_count, geometry, told_apart
+from .binding import Bound, activities, bind, check_count, geometry, split_options
 from .conversions import BoundArgument
 from .records import numbers_of
 
-__all__ = ["Alias", "Bound", "BoundArgument", "activities", "bind", "check_count", "geometry", "numbers_of", "told_apart"]
+__all__ = ["Alias", "Bound", "BoundArgument", "activities", "bind", "check_count", "geometry", "numbers_of", "split_options"]

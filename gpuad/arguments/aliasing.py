@@ -57,11 +57,8 @@ def region(array: Any, memory: Memory | None = None) -> Region:
     """Where an array lies."""
     memory = resolve(array) if memory is None else memory
     start = address(array)
-    low = high = start
-    for step, count in zip(array.strides, array.shape, strict=True):
-        low, high = low + min(0, step * (count - 1)), high + max(0, step * (count - 1))
     root = start - memory.offset * int(memory.root.dtype.itemsize)
-    return Region(array, start, low, high + int(array.dtype.itemsize), root, root + int(memory.root.nbytes), memory.itemsize)
+    return Region(array, start, *hull(array), root, root + int(memory.root.nbytes), memory.itemsize)
 
 
 def hull(array: Any) -> tuple[int, int]:
@@ -112,13 +109,13 @@ def judge(
     """
     primals = {a.position: region(a.array, a.memory) for a in bound if a.array is not None and a.array.size}
     shadows = {a.position: tuple(map(region, a.shadow_arrays, a.shadows)) for a in bound}
-    if _apart([*primals.values(), *itertools.chain(*shadows.values())]):
+    if _in_own_allocations([*primals.values(), *itertools.chain(*shadows.values())]):
         return tuple(Alias(p, p, 0, 0, True) if p in primals else None for p in range(len(bound)))
     _Pairs(places, bound, primals, shadows, stores, inside).check()
     return _aliases(len(bound), primals)
 
 
-def _apart(regions: Iterable[Region]) -> bool:
+def _in_own_allocations(regions: Iterable[Region]) -> bool:
     """Whether no two lie in one allocation."""
     ordered = sorted(regions, key=lambda r: r.root_low)
     return all(a.root_high <= b.root_low for a, b in itertools.pairwise(ordered))
@@ -207,7 +204,7 @@ class _Pairs:
             "U = Duplicated(u, du); V = U[...].", ShadowError,
         )  # fmt: skip
 
-    def _may_meet(self, p: int, q: int) -> bool:
+    def _may_share_floats(self, p: int, q: int) -> bool:
         """Whether two views of numbers lie in one allocation and one of them may be left."""
         memories = (self.bound[p].memory, self.bound[q].memory)
         numbers = all(m is not None and m.is_float for m in memories) and self.primals[p].unit == self.primals[q].unit
@@ -228,7 +225,7 @@ class _Pairs:
             return
         plain, paired = (p, q) if self.shadows[q] else (q, p)
         meet, stored = overlap(self.primals[p], self.primals[q]), self._name(plain) in self.stores
-        if not (meet or self._may_meet(p, q)) or (self.bound[plain].kind == "stopped" and not stored):
+        if not (meet or self._may_share_floats(p, q)) or (self.bound[plain].kind == "stopped" and not stored):
             return
         if not meet:
             raise self.places[plain].refuse(

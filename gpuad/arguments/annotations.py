@@ -238,12 +238,12 @@ class Duplicated(_Operators, _Annotated):
     Raises ShadowError when `x` is an annotation itself.
     """
 
-    __slots__ = ("_keep", "_make", "_of", "_shadow", "_unseen")
+    __slots__ = ("_deferred", "_keep", "_make", "_of", "_shadow")
 
     def __init__(self, x: Any, dx: Any = None, *, keep: bool = False) -> None:
         super().__init__(x)
         self._shadow = None if dx is None else as_array(dx)
-        self._unseen = DeferredClearing() if dx is None else None
+        self._deferred = DeferredClearing() if dx is None else None
         self._make: Callable[[], Any] | None = None  # not a method of its own: a pair is freed with its last reference
         self._keep = keep
         self._of: Duplicated | None = None  # the pair that the caller made, of which this is a view
@@ -251,8 +251,8 @@ class Duplicated(_Operators, _Annotated):
     @property
     def shadow(self) -> Any:
         """The shadow array; made (zeros, laid out like the primal) at the first use if none was given."""
-        if self._unseen is not None:
-            self._unseen.show()
+        if self._deferred is not None:
+            self._deferred.show()
         return self.own_shadow
 
     @property
@@ -286,8 +286,8 @@ class Duplicated(_Operators, _Annotated):
 
     def _made(self) -> Any:
         shadow = _zeros_like(self._primal)
-        if self._unseen is not None and self.size and isinstance(shadow, np.ndarray):  # elsewhere clearing would have to wait for a stream
-            made(self._unseen, shadow, address(leaf_memory(shadow).root))
+        if self._deferred is not None and self.size and isinstance(shadow, np.ndarray):  # elsewhere clearing would wait for a stream
+            made(self._deferred, shadow, address(leaf_memory(shadow).root))
         return shadow
 
     @property
@@ -362,7 +362,7 @@ class Duplicated(_Operators, _Annotated):
     def _view(self, take: Callable[[Any], Any]) -> Duplicated:
         view = type(self)(take(self._primal), keep=self._keep)
         derived(view._primal, self._primal)
-        view._unseen, view._of = self._unseen, self if self._of is None else self._of
+        view._deferred, view._of = self._deferred, self if self._of is None else self._of
         if self._shadow is None:
             view._make = lambda: take(self.own_shadow)
         else:

@@ -255,7 +255,7 @@ def activities(kernel: str, parameters: Sequence[Declaration], positional: Seque
     return tuple(_activity(Place(kernel, i, d), given.get(d.name, Const)) for i, d in enumerate(parameters))
 
 
-def told_apart(by_name: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_options(by_name: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Annotations by parameter name, and a call's own options: a parameter may be named as an option is, `grid` for instance, but no option
     is an annotation. An option that was one is None."""
     meant = {name: value for name, value in options.items() if _kind(value) is not None}

@@ -72,10 +72,10 @@ class DeferredClearing:
 _known: weakref.WeakValueDictionary[int, DeferredClearing] = weakref.WeakValueDictionary()
 
 
-def made(unseen: DeferredClearing, shadow: Any, where: int) -> None:
+def made(deferred: DeferredClearing, shadow: Any, where: int) -> None:
     """Notes a shadow, whose allocation is at the address `where`."""
-    unseen.shadow = shadow  # kept alive, so that the address is its own
-    _known[where] = unseen
+    deferred.shadow = shadow  # kept alive, so that the address is its own
+    _known[where] = deferred
 
 
 def deferred_at(where: int) -> DeferredClearing | None:

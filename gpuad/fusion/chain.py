@@ -61,10 +61,10 @@ def _length(links: Sequence[Link], on_cpu: bool) -> int:
             return max(count, 1)
         if on_cpu and len(together.written) > WRITTEN:
             return max(count, 1)
-    return _in_turns(links) if len(links) == MOST else len(links)
+    return _whole_periods(links) if len(links) == MOST else len(links)
 
 
-def _in_turns(links: Sequence[Link]) -> int:
+def _whole_periods(links: Sequence[Link]) -> int:
     """How many of the launches that could be one are to be, so that a program which does the same again and again has few kernels: as many
     as are whole turns."""
     ids = [id(link.kernel) for link in links]

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from ..source import Span
-from .types import BOOL, U32, Scalar, Space, Type
+from .types import U32, Scalar, Space
 
 # --- expressions ---------------------------------------------------------------------------------------------------------------------
 
@@ -401,12 +401,3 @@ def walk(expr: Expr) -> Iterator[Expr]:
 def variables(expr: Expr) -> Iterator[Var]:
     """The Vars that occur in the expression, with repetitions, left to right."""
     return (e for e in walk(expr) if isinstance(e, Var))
-
-
-def true() -> Constant:
-    return Constant(True, BOOL)
-
-
-def is_type(t: Type) -> bool:
-    """Whether a value of type `t` is a plain number, the only kind that the core IR computes with so far."""
-    return isinstance(t, Scalar)

@@ -101,11 +101,6 @@ def unit(kind: Type) -> int:
     return min((n.size for n in numbers(kind)), default=1)
 
 
-def flat_length(kind: Type) -> int:
-    """Units in a value of the type: 12 for float[3][4], 4 for float4, 1 for a number."""
-    return size_of(kind) // unit(kind)
-
-
 def holds_pointers(kind: Type) -> bool:
     """Whether a pointer is among the leaves."""
     return any(isinstance(leaf.type, Pointer) for leaf in leaves(kind))

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from ..ir import folding
 from ..ir.nodes import Binary, Buffer, Constant, Expr
-from ..ir.types import BOOL, I32, I64, Pointer, Scalar, Space, Type, value_type
+from ..ir.types import BOOL, I32, I64, Scalar, Space, Type, value_type
 
 FIRST = Constant(0, I32)
 
@@ -181,8 +181,3 @@ def combine(a: Value, b: Value, kind: Type, pick: Callable[[str, Expr, Expr], Ex
     joined = join(first, second)
     pairs = zip(joined.slots, split(a, joined), split(b, joined), strict=True)
     return assemble(tuple(x if x == y else pick(suffix, x, y) for (suffix, _), x, y in pairs), joined)
-
-
-def is_pointer_type(kind: Type) -> bool:
-    """Whether a variable of the type holds an address."""
-    return isinstance(kind, Pointer)

@@ -237,7 +237,7 @@ def _pair(parts: Terms) -> tuple[int, int, list[Expr], Expr, Expr] | None:
     for j in range(len(parts)):
         for i in range(j):
             common, left, right = _shared(parts[i][1], parts[j][1])
-            shares = any(not isinstance(e, Constant) for e in common) or _meet(left, right)
+            shares = any(not isinstance(e, Constant) for e in common) or _share_partial(left, right)
             if shares and (best is None or len(common) > len(best[2])):
                 best = i, j, common, left, right
     return best
@@ -285,7 +285,7 @@ def _of(factors: list[Expr], like: Expr) -> Expr:
     return _product(factors) if factors else b.const(1, like.type)
 
 
-def _meet(left: Expr, right: Expr) -> bool:
+def _share_partial(left: Expr, right: Expr) -> bool:
     """Whether both are the chain rule's products with one partial."""
     match left, right:
         case Call(function="gpuad_chain", arguments=(_, p)), Call(function="gpuad_chain", arguments=(_, q)):
@@ -295,7 +295,7 @@ def _meet(left: Expr, right: Expr) -> bool:
 
 def _chained(left: Expr, right: Expr, same: bool) -> Expr | None:
     """The chain rule's product for the sum of both seeds, if there is one."""
-    if not _meet(left, right):
+    if not _share_partial(left, right):
         return None
     assert isinstance(left, Call)
     assert isinstance(right, Call)

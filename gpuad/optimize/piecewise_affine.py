@@ -165,7 +165,7 @@ class PiecewiseAffine:
         out = []
         for pin in pins:
             rest.append(b.compare("!=", var, pin))
-            known = [self.told(term, var, pin) for term in part.conditions]
+            known = [self.decided(term, var, pin) for term in part.conditions]
             if False in known:
                 continue
             open_ = [c for c, k in zip(part.conditions, known, strict=True) if k is None]
@@ -174,7 +174,7 @@ class PiecewiseAffine:
             out.append(Piece((*open_, b.compare("==", var, pin)), index, marked, part.surplus, part.bends))
         return [*out, replace(part, conditions=tuple(rest), surplus=part.surplus or bool(pins))]
 
-    def told(self, condition: Expr, var: Var, pin: Expr) -> bool | None:
+    def decided(self, condition: Expr, var: Var, pin: Expr) -> bool | None:
         """Whether a comparison holds for the thread `pin`, if that is the same for all parameters."""
         full = self.plain(condition)
         if not isinstance(full, Binary) or full.op not in COMPARE or not full.left.type.is_signed or not full.right.type.is_signed:

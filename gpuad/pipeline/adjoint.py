@@ -268,7 +268,7 @@ class Adjoint(Inspected):
         if key not in self._gathers:
             body = rest(
                 edit(self.reading(numbers), lambda s: () if id(s) in moved else None),
-                gathered | chosen.lent,
+                gathered | chosen.aliased,
                 chosen.plain,
                 chosen.left,
                 self.first_own,
@@ -281,7 +281,7 @@ class Adjoint(Inspected):
     def _decided(self, body: Block, chosen: Variant) -> Block:
         """The body with every accumulation decided."""
         plain = {b: b in chosen.plain for b in self.undecided}
-        return unwrap_single_iterations(choose_accumulation(body, plain, chosen.assigned, chosen.left, chosen.lent))
+        return unwrap_single_iterations(choose_accumulation(body, plain, chosen.assigned, chosen.left, chosen.aliased))
 
     def _reduced(self, body: Block, chosen: Variant) -> Block:
         if not self.pattern.analyse:

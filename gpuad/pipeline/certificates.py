@@ -58,7 +58,7 @@ def run_of(
     return Run(body, Shape(grid or call.grid, call.block, known), frozenset(b for b in kept if isinstance(b, Buffer)) & stored)
 
 
-def threads_meet(adjoint: Adjoint, call: Call, shadows: Collection[Buffer]) -> frozenset[Buffer]:
+def conflicting(adjoint: Adjoint, call: Call, shadows: Collection[Buffer]) -> frozenset[Buffer]:
     """The shadows in one element of which two threads of the adjoint may meet."""
     try:
         return meeting(run_of(adjoint, call, adjoint.layout.body), shadows)

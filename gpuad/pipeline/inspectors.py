@@ -147,10 +147,10 @@ def _ordered_by_phases(asked: BarrierPhaseInspector, call: Call, numbers: Collec
         return frozenset()
     if counts.min() < 0 or counts.max() > NOTES or barriers.min() != barriers.max():
         return frozenset()
-    return frozenset(asked.shadows) - asked.lost - {asked.shadows[k] for k in _met(notes.reshape(threads, NOTES), counts)}
+    return frozenset(asked.shadows) - asked.lost - {asked.shadows[k] for k in _conflicts(notes.reshape(threads, NOTES), counts)}
 
 
-def _met(notes: NDArray[np.int64], counts: NDArray[np.int64]) -> set[int]:
+def _conflicts(notes: NDArray[np.int64], counts: NDArray[np.int64]) -> set[int]:
     """The numbers of shadows of which two threads touch one element in one interval, one of them in order to write."""
     left = (np.arange(NOTES) < counts[:, None]) & (notes >= 0)
     threads, left_notes = np.nonzero(left)[0], notes[left]

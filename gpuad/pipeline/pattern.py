@@ -45,13 +45,13 @@ _NONE: frozenset[Buffer] = frozenset()
 @dataclass(frozen=True)
 class Variant:
     """What is known of a launch. Shadows that are accumulated `plain`ly; that are zero, so `assigned` to; whose taken elements no one
-    will look at (`left`); that share the memory of another (`lent`). `in_blocks`: whether the threads of a block, where they all add to one
-    element, had better form its sum first."""
+    will look at (`left`); that share the memory of another (`aliased`). `in_blocks`: whether the threads of a block, where they all add
+    to one element, had better form its sum first."""
 
     plain: frozenset[Buffer] = _NONE
     assigned: frozenset[Buffer] = _NONE
     left: frozenset[Buffer] = _NONE
-    lent: frozenset[Buffer] = _NONE
+    aliased: frozenset[Buffer] = _NONE
     in_blocks: bool = False
 
 

@@ -26,7 +26,7 @@ from ..runtime.base import Dim3, Memory
 from .adjoint import Adjoint
 from .adjoint_memory import State, argument_of, copied, live, shadow_of
 from .calls import Call, analysing, plain_allowed
-from .certificates import certifying, not_certified, run_of, threads_meet
+from .certificates import certifying, conflicting, not_certified, run_of
 from .deterministic import in_fixed_point, run_fixed
 from .inspectors import is_injective, may_be_injective, one_by_one
 from .pattern import Parameter, Variant
@@ -51,7 +51,7 @@ def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
         numbers = call.numbers(adjoint.primal)
         proved = {b for b in adjoint.undecided if collision_free(adjoint.layout.body, [b], numbers)}
         if certifying():
-            meeting = threads_meet(adjoint, call, proved)
+            meeting = conflicting(adjoint, call, proved)
             _note(adjoint, call, dict.fromkeys(meeting, "two threads may touch one element"))
             proved -= meeting
         proved |= one_by_one(adjoint, call) & frozenset(adjoint.undecided)
@@ -171,26 +171,28 @@ def switches() -> tuple[bool, ...]:
     return analysing(), plain_allowed(), in_fixed_point(), wanted(), certifying()
 
 
-def stages(adjoint: Adjoint, call: Call, left: frozenset[Buffer] = _NO_SHADOWS, lent: frozenset[Buffer] = _NO_SHADOWS) -> tuple[Stage, ...]:
+def stages(
+    adjoint: Adjoint, call: Call, left: frozenset[Buffer] = _NO_SHADOWS, aliased: frozenset[Buffer] = _NO_SHADOWS
+) -> tuple[Stage, ...]:
     """The kernels of the reverse pass, in order. Elements taken of the shadows in `left` need not be cleared; nothing is added to those in
-    `lent`."""
-    found = stages_on_zeros(adjoint, call, _NO_SHADOWS, left, lent, _NO_BOXES)
+    `aliased`."""
+    found = stages_on_zeros(adjoint, call, _NO_SHADOWS, left, aliased, _NO_BOXES)
     assert found is not None
     return found
 
 
 def stages_on_zeros(
-    adjoint: Adjoint, call: Call, assigned: frozenset[Buffer], left: frozenset[Buffer], lent: frozenset[Buffer], boxes: Boxes
+    adjoint: Adjoint, call: Call, assigned: frozenset[Buffer], left: frozenset[Buffer], aliased: frozenset[Buffer], boxes: Boxes
 ) -> tuple[Stage, ...] | None:
     """The kernels of the reverse pass, in order, where the shadows in `assigned` are zero, and of gathered ones in `boxes` the elements of
-    the threads in the box, whatever their memory holds: a store stands there in the place of an addition. `left`, `lent`: as of `stages`.
-    None where that is not certified."""
+    the threads in the box, whatever their memory holds: a store stands there in the place of an addition. `left`, `aliased`: as of
+    `stages`. None where that is not certified."""
     fixed = in_fixed_point()
     way = call.executor.sums_over_blocks, call.executor.orders_blocks
-    key = "stages", call.key, plain_allowed(), certifying(), *way, fixed, assigned, left, lent, boxes
+    key = "stages", call.key, plain_allowed(), certifying(), *way, fixed, assigned, left, aliased, boxes
 
     def make() -> tuple[Stage, ...] | None:
-        made = _stages(adjoint, call, assigned, left, lent, boxes)
+        made = _stages(adjoint, call, assigned, left, aliased, boxes)
         return _in_fixed_point(adjoint, call, made) if fixed and made is not None else made
 
     for known in {_NO_BOXES, boxes} if wanted() and plain_allowed() else ():
@@ -236,13 +238,13 @@ def _put(adjoint: Adjoint, call: Call, boxes: Boxes, state: State, content: floa
 
 
 def _stages(
-    adjoint: Adjoint, call: Call, assigned: frozenset[Buffer], left: frozenset[Buffer], lent: frozenset[Buffer], boxes: Boxes = _NO_BOXES
+    adjoint: Adjoint, call: Call, assigned: frozenset[Buffer], left: frozenset[Buffer], aliased: frozenset[Buffer], boxes: Boxes = _NO_BOXES
 ) -> tuple[Stage, ...] | None:
     plain, found = plain_shadows(adjoint, call), gathering(adjoint, call)
     gathered = found.buffers if found is not None else _NO_SHADOWS
     partials = adjoint.partials(found.gathered) if found is not None else None
-    sums = _summed(adjoint, call, frozenset(adjoint.undecided) - plain - gathered - assigned - lent, partials)
-    chosen = Variant(plain, assigned - gathered, left, lent, in_blocks=call.executor.sums_over_blocks)
+    sums = _summed(adjoint, call, frozenset(adjoint.undecided) - plain - gathered - assigned - aliased, partials)
+    chosen = Variant(plain, assigned - gathered, left, aliased, in_blocks=call.executor.sums_over_blocks)
     stored = assigned & gathered
     zero = dict.fromkeys(stored) | {buffer: _zeros(found.elements[buffer], box) for buffer, box in boxes if found is not None}
     made = _composed(adjoint, call, found, sums, chosen, stored, boxes)

@@ -125,14 +125,14 @@ class ExampleItem(pytest.Item):
         except NotApplicable as why:
             pytest.skip(str(why))
         except Failed as failed:
-            if failed.finding.rule in ("unsupported", "bounds") and failed.finding.rule != self.check and self._told_elsewhere:
+            if failed.finding.rule in ("unsupported", "bounds") and failed.finding.rule != self.check and self._reported_elsewhere:
                 pytest.skip(f"refused, which ::gradient reports: {failed.finding.place}: {failed.finding.message}")
             self.finding = failed.finding
             raise
         self.user_properties += [(f"gpuad {name}", value) for name, value in figures.items()]
 
     @property
-    def _told_elsewhere(self) -> bool:
+    def _reported_elsewhere(self) -> bool:
         """Whether another item of this run binds and derives the same launch, and so is refused in the same way."""
         return self.nodeid in self.plugin.told_elsewhere
 
@@ -149,9 +149,9 @@ class ExampleItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         from ..tools.checks import Failed
 
-        return self._told(excinfo.value.finding) if isinstance(excinfo.value, Failed) else super().repr_failure(excinfo)
+        return self._report(excinfo.value.finding) if isinstance(excinfo.value, Failed) else super().repr_failure(excinfo)
 
-    def _told(self, finding: Finding) -> str:
+    def _report(self, finding: Finding) -> str:
         """A failure as pytest shows its own: the line, what is wrong, where."""
         said = "\n".join(part for part in (finding.message, finding.detail, finding.advice) if part)  # the first line is for summaries
         lines = [f"{'>' if k == 0 else ' '}   {line}" for k, line in enumerate(finding.excerpt.splitlines())]

@@ -30,7 +30,7 @@ class Locks:
         self._arrays: dict[int, Array] = {}  # each after the arrays behind it
         self._open: dict[int, Array] = {}  # views of owners, through which gpuad writes
         self._fixed: dict[int, Array] = {}  # read-only before anything was locked here
-        self._lent: dict[int, Array] = {}  # owners that stay writable behind views that are locked
+        self._writable_owners: dict[int, Array] = {}  # owners that stay writable behind views that are locked
 
     def begin(self) -> None:
         """A recording begins in this thread."""
@@ -51,7 +51,7 @@ class Locks:
         """Whether an array is locked here, or a view of one that is: what has been made of it since is read-only too."""
         if id(array) in self._arrays:
             return True
-        return id(array) not in self._fixed and any(id(a) in self._arrays or id(a) in self._lent for a in _behind(array))
+        return id(array) not in self._fixed and any(id(a) in self._arrays or id(a) in self._writable_owners for a in _behind(array))
 
     def lock(self, array: Array, made: bool = True) -> None:
         """Locks an array and those behind it. `made`: if it is a view that was made of a locked one, it will be writable with that one."""
@@ -79,7 +79,7 @@ class Locks:
         self.lock(whole)
         self.derive(view, whole)
         for owner in [*_behind(whole)][-1:]:
-            self._lent[id(owner)] = owner
+            self._writable_owners[id(owner)] = owner
 
     def open(self, array: Array) -> list[Array]:
         """An array may be written from here on, by itself and by whichever view was locked. Gives what was locked."""
@@ -103,7 +103,7 @@ class Locks:
                     a.flags.writeable = True
             if self in held:
                 held.remove(self)
-            self._arrays, self._open, self._fixed, self._lent = {}, {}, {}, {}
+            self._arrays, self._open, self._fixed, self._writable_owners = {}, {}, {}, {}
             return known
 
     def view_of(self, owner: Array) -> Array | None:
@@ -152,7 +152,7 @@ def derived(view: Any, array: Any) -> None:
             locks.derive(view, array)
 
 
-def is_lent(array: Any) -> bool:
+def borrows_memory(array: Any) -> bool:
     """Whether an array of NumPy lies in memory that is no array's own: others may write it, whatever NumPy says."""
     if not isinstance(array, np.ndarray):
         return False

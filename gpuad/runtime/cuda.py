@@ -267,7 +267,7 @@ def module_array(module: Any, name: str, shape: tuple[int, ...], dtype: Any) -> 
     return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(address, size, module), 0))
 
 
-def lent(array: Any, behind: Any) -> Any:
+def unowned_view(array: Any, behind: Any) -> Any:
     """A CuPy array (C-contiguous) once more, by other means: it and all views of it keep `behind` alive."""
     import cupy
 

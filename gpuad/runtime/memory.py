@@ -35,11 +35,6 @@ def resolve(array: Array) -> Memory:
     return Memory(data[: data.size // size * size].view(array.dtype), distance // size)
 
 
-def same_allocation(a: Memory, b: Memory) -> bool:
-    """Whether both lie in one allocation, whatever their dtypes. Empty memory shares nothing."""
-    return bool(a.root.size and b.root.size) and address_of(a.root) == address_of(b.root)
-
-
 def element_range(array: Array) -> tuple[int, int]:
     """The half-open range of elements of `resolve(array).root` within which a (strided) view lies; equal ends if it is empty.
 
@@ -89,7 +84,7 @@ _LENT = frozenset("?bBhHiIlLqQfd")  # types of elements of which ctypes takes a 
 _byte_of = ctypes.c_char.from_buffer
 
 
-def lent(array: Array) -> int | None:
+def plain_address(array: Array) -> int | None:
     """The address of an array that gives its buffer away without a word: it is dense, may be written, and is no view, of which NumPy might
     warn. Its interface would take three times as long."""
     if array.base is None and array.flags.carray and array.dtype.char in _LENT and array.size:
@@ -99,5 +94,5 @@ def lent(array: Array) -> int | None:
 
 def address_of(array: Array) -> int:
     """The address of an array's first element."""
-    where = lent(array)
+    where = plain_address(array)
     return int(array.__array_interface__["data"][0]) if where is None else where

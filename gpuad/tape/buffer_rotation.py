@@ -77,7 +77,7 @@ def redirected(recording: Recorded, steps: Sequence[Step]) -> dict[int, list[Act
     if len(steps) != len(recording.operations) or recording.restore:
         return {}
     launches = [_launch(recording, op, step, time) for time, (op, step) in enumerate(zip(recording.operations, steps, strict=True))]
-    met = [_met(op, step) for op, step in zip(recording.operations, steps, strict=True)]
+    met = [_allocations(op, step) for op, step in zip(recording.operations, steps, strict=True)]
     later = {where for op, there in zip(recording.operations, met, strict=True) if _is_kept_late(op) for where in there}
     changes: dict[int, _Change] = {}
     for allocation in recording.allocations.values():
@@ -92,7 +92,7 @@ def _is_kept_late(operation: Operation) -> bool:
     return kept is not None and kept.overwriter is not None
 
 
-def _met(operation: Operation, step: Step) -> set[int]:
+def _allocations(operation: Operation, step: Step) -> set[int]:
     """The addresses of the allocations that an operation works on."""
     memories = [resolve(a) for a in step.arrays if a.size]
     if isinstance(operation, Launched):

@@ -47,12 +47,12 @@ def as_launch(action: Action, model: Link) -> Link | None:
 
 def _alike(a: Any, b: Any) -> bool:
     """Whether one array is copied to another, byte by byte."""
-    if not is_array(a) or not is_array(b) or _meet(a, b):
+    if not is_array(a) or not is_array(b) or _overlap(a, b):
         return False
     return type(a) is type(b) and a.dtype == b.dtype and a.nbytes == b.nbytes and _is_dense(a) and _is_dense(b)
 
 
-def _meet(a: Any, b: Any) -> bool:
+def _overlap(a: Any, b: Any) -> bool:
     (low, high), (begin, end) = hull(a), hull(b)
     return low < end and begin < high
 

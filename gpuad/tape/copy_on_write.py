@@ -79,7 +79,7 @@ class Copy:
 
 
 @dataclass(eq=False)
-class Lending:
+class CopyOnWriteShadows:
     """Where the shadow of each temporary lives, at the moment that a plan has come back to; places are flat arrays, by address."""
 
     homes: Homes
@@ -102,7 +102,7 @@ class Lending:
         """The borrower lives from now on where the owner does."""
         self.away[address(borrower)] = self.place(owner)
 
-    def settle(self, roots: Iterable[Any], alive: Callable[[Any], bool]) -> None:
+    def note_liveness(self, roots: Iterable[Any], alive: Callable[[Any], bool]) -> None:
         """Notes of shadows that were touched whether their content counts; those whose does not live nowhere any more."""
         for where, root in ((address(r), r) for r in roots if self.is_temporary(r)):
             if alive(root):

@@ -20,7 +20,7 @@ from .recorded_launch import Launched
 from .rules import Ruled
 from .trace_steps import ForeignStep, Step
 
-Met = tuple[Array, bool, bool]  # whether the recording depends on it, and whether it was passed to be written or with a shadow
+Depends = tuple[Array, bool, bool]  # whether the recording depends on it, and whether it was passed to be written or with a shadow
 
 
 class Guard:
@@ -39,13 +39,13 @@ class Guard:
         self._known: dict[int, object] = {}  # calls whose arrays are locked, as far as they will be
         self._opened: dict[int, list[Array]] = {}  # what may be written until the next operation on it, by the address of its owner
 
-    def meet(self, operation: Operation) -> None:
+    def lock_operands(self, operation: Operation) -> None:
         """Locks what the recording depends on from this operation on."""
         call = operation.call if isinstance(operation, Launched) else operation
         if id(call) in self._known:
             return
         self._known[id(call)] = call
-        for array, depends, made in _met(operation):
+        for array, depends, made in _arrays(operation):
             owner = owner_of(array)
             key, one = id(owner), id(array)
             self._close(owner)
@@ -122,7 +122,7 @@ class Guard:
                 self.locks.adopt(two)
 
 
-def _met(operation: Operation) -> Iterator[Met]:
+def _arrays(operation: Operation) -> Iterator[Depends]:
     """The arrays of NumPy that an operation works on, and views that were made for their shadows, on which nothing depends."""
     effects = operation.effects
     if isinstance(operation, Launched):

@@ -19,7 +19,7 @@ from ..errors import ShadowError, TapeError
 from ..pipeline import Call
 from ..pipeline.adjoint import Adjoint
 from ..runtime.actions import Doing
-from ..runtime.array_locks import is_lent
+from ..runtime.array_locks import borrows_memory
 from ..runtime.base import Memory
 from .arena import Arena, Pooled
 from .change_detection import mark
@@ -194,7 +194,7 @@ class Recording(Keeping):
                     operation.cleared.extend(root[a:z] for root, a, z in self.shadows.written(allocation, region & use.region))
             return operation
         if isinstance(operation, Ruled):
-            return operation.judged_again(self)
+            return operation.with_new_shadows(self)
         assert isinstance(operation, Launched)
         call = self._adopt(operation.kernel, operation.call)
         adjoint = operation.kernel.reverse_for(pattern_of(operation.kernel, call), call)
@@ -344,7 +344,7 @@ class Recording(Keeping):
                 use.allocation.pending = use.allocation.pending | use.region
 
     def _overwrite(self, operation: Operation) -> None:
-        self.settle(operation.effects.writes)
+        self.resolve_claims(operation.effects.writes)
         self._save_overwritten(operation, len(self.operations) - 1)
         for use in operation.effects.writes:
             a = use.allocation
@@ -381,7 +381,7 @@ class Recording(Keeping):
     def _looks_at(self, a: Allocation) -> bool:
         """Whether an allocation is looked at. In a first recording it is where that costs little beside the recording, for views that were
         made before anything was locked, and where others have the memory, too, so that it cannot be locked."""
-        return self.exact or a.root.nbytes <= SMALL or is_lent(a.root)
+        return self.exact or a.root.nbytes <= SMALL or borrows_memory(a.root)
 
     def _compare(self, operation: Operation | None) -> None:
         """What the operation works on is as the operation before left it, as far as it is needed or has a shadow; at the end (None) all
@@ -418,7 +418,7 @@ class Recording(Keeping):
     def _mark(self, operation: Operation) -> None:
         """Marks what a change behind the tape would spoil: what an adjoint needs, and what has a shadow, once an operation has met it: that
         the next one finds another value there is not in the gradient."""
-        for use in filter(lambda use: self._looks_at(use.allocation), self._met(operation)):
+        for use in filter(lambda use: self._looks_at(use.allocation), self._uses(operation)):
             if isinstance(operation, Foreign):  # it is overwritten from here on
                 use.allocation.used = use.allocation.used - use.region
             else:
@@ -427,7 +427,7 @@ class Recording(Keeping):
             parts = a.needed, a.used - a.needed
             a.marks = tuple((region, mark(a, region) if region else 0) for region in parts)
 
-    def _met(self, operation: Operation) -> list[Use]:
+    def _uses(self, operation: Operation) -> list[Use]:
         """What an operation reads and writes."""
         if isinstance(operation, Launched):
             return [use for part in self.touched(operation) for use in part]
@@ -438,7 +438,7 @@ class Recording(Keeping):
     def _worked_on(self, operation: Operation) -> list[Allocation]:
         """The allocations that an operation, or its adjoint, works on."""
         effects = operation.effects
-        uses = (*effects.writes, *effects.before, *effects.after, *self._met(operation))
+        uses = (*effects.writes, *effects.before, *effects.after, *self._uses(operation))
         return list({id(use.allocation): use.allocation for use in uses}.values())
 
 

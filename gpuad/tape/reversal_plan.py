@@ -46,14 +46,14 @@ _AGAIN = ("the program again", "reverse")
 class Owed:
     """Elements of a shadow that are zero after a reversal: cleared then only if the caller has seen the shadow."""
 
-    unseen: DeferredClearing
+    deferred: DeferredClearing
     root: Any
     region: Region
     actions: Sequence[Action]
 
-    def settle(self) -> None:
+    def clear_or_owe(self) -> None:
         """Clears them, or notes that this has to be done."""
-        self.unseen.owe({where_of(self.root): (self.region, self.actions)})
+        self.deferred.owe({where_of(self.root): (self.region, self.actions)})
 
 
 @dataclass(eq=False)
@@ -61,8 +61,8 @@ class Plan:
     """What a reversal does, and for each action the name and the place of its operation; `assembled`: bytes copied to put versions
     together; `placed`: shadows whose seeds it reads or copies itself; `again`: what does the same with fewer calls, for a program that
     comes again, and, once they have been looked for (`joined`), with fewer launches. `begins`: elements that it takes for zero at the
-    start, whatever they hold; `owed`: those that nobody has seen and that are not cleared at the end; `unseen`: all shadows of the program
-    that may owe something when it begins; `unused`: why all that it leads to is zero, if it is (`reaching`)."""
+    start, whatever they hold; `owed`: those that nobody has seen and that are not cleared at the end; `deferred`: all shadows of the
+    program that may owe something when it begins; `unused`: why all that it leads to is zero, if it is (`reaching`)."""
 
     actions: tuple[Action, ...]
     names: tuple[str, ...]
@@ -71,7 +71,7 @@ class Plan:
     placed: frozenset[Where] = frozenset()
     begins: Mapping[Where, Region] = field(default_factory=dict)
     owed: tuple[Owed, ...] = ()
-    unseen: tuple[DeferredClearing, ...] = ()
+    deferred: tuple[DeferredClearing, ...] = ()
     unused: str = ""
     runs: int = 0
     again: tuple[Action, ...] = ()
@@ -87,24 +87,24 @@ class Plan:
     @property
     def is_seen(self) -> bool:
         """Whether what it owes was seen since it was made."""
-        return any(owed.unseen.seen for owed in self.owed)
+        return any(owed.deferred.seen for owed in self.owed)
 
     @contextmanager
     def counted(self) -> Iterator[None]:
         """Around what is done. What other reversals owe to shadows of this program is cleared before, unless that is all the same here;
         what is owed after it is cleared or noted. If it fails, perhaps before it came to any shadow, the same is owed as before."""
-        forgiven = [(unseen, unseen.forgivable(self.begins)) for unseen in self.unseen if unseen.owed]
+        forgiven = [(deferred, deferred.forgivable(self.begins)) for deferred in self.deferred if deferred.owed]
         begin = perf_counter()
         try:
-            for unseen, owed in forgiven:
-                unseen.forgive(owed)
+            for deferred, owed in forgiven:
+                deferred.forgive(owed)
             yield
         except BaseException:
-            for unseen, owed in forgiven:
-                unseen.owe(owed)
+            for deferred, owed in forgiven:
+                deferred.owe(owed)
             raise
         for owing in self.owed:
-            owing.settle()
+            owing.clear_or_owe()
         took = perf_counter() - begin
         self.first, self.later = (self.first + took, 0.0) if self.runs == 1 else (self.first, self.later + took)
 
@@ -143,7 +143,7 @@ class Reversal:
         begun = self.shadows.cleared(self.allocations, seeds) if seeds is not None else {}
         begins = {where: region for where, (_, region) in begun.items()}
         steps = self.steps(stale, begun, seeds, temporaries)
-        unseen = self.shadows.unseen
+        deferred = self.shadows.deferred
         doing = Doing()
         doing.dry = True
         pools = [Pooled(executor, self.transient) for executor in self.executors]
@@ -161,14 +161,14 @@ class Reversal:
             owners += [(operation.name, operation.where)] * (len(doing.actions) - len(owners))
             assembled += finder.assembled - before
         owners += [_AGAIN] * (len(doing.actions) - len(owners))
-        last, owed = self.owing(steps[-1], begins, unseen)
+        last, owed = self.owing(steps[-1], begins, deferred)
         doing.actions += last.begin()
         if restore:
             doing.actions += self.restored(versions) if scripted is None else scripted.actions(Begin())
         actions = doing.taken()
         owners += [_END] * (len(actions) - len(owners))
         names, places = tuple(n for n, _ in owners), tuple(w for _, w in owners)
-        plan = Plan(actions, names, places, assembled, placed, begins, owed, tuple(unseen.values()))
+        plan = Plan(actions, names, places, assembled, placed, begins, owed, tuple(deferred.values()))
         plan.joined = scripted is not None  # what runs again is the same launch with the same bits
         plan.first = perf_counter() - begin
         return plan
@@ -192,7 +192,7 @@ class Reversal:
                 operation = replace(operation, logs=scripted.logs(block, item.time))
             yield finder, item.time, operation
 
-    def owing(self, last: Step, begins: Mapping[Where, Region], unseen: Mapping[int, DeferredClearing]) -> tuple[Step, tuple[Owed, ...]]:
+    def owing(self, last: Step, begins: Mapping[Where, Region], deferred: Mapping[int, DeferredClearing]) -> tuple[Step, tuple[Owed, ...]]:
         """What comes last without the clearing of shadows that nobody has seen, on a CPU: elsewhere it would have to wait for a stream.
         What is owed is what the next reversal of this program begins with."""
         if self.executors[0].stream() is not None:
@@ -200,7 +200,7 @@ class Reversal:
         owed = [
             Owed(found, root, region, clearing_of(root, region))
             for root, region in last.cleared
-            if (found := unseen.get(address(root))) is not None and not found.seen and region <= begins.get(where_of(root), EMPTY)
+            if (found := deferred.get(address(root))) is not None and not found.seen and region <= begins.get(where_of(root), EMPTY)
         ]
         kept = {where_of(o.root) for o in owed}
         return replace(last, cleared=tuple((root, region) for root, region in last.cleared if where_of(root) not in kept)), tuple(owed)
@@ -213,7 +213,7 @@ class Reversal:
             stale.add(root, part)
         for root, region in seeds or ():
             stale.drop(root, region)
-        stale.lending.settle(temporaries, stale.alive)
+        stale.sharing.note_liveness(temporaries, stale.alive)
         steps: dict[int, Step] = {}
         compiled: set[tuple[int, bool]] = set()
         for time in range(len(self.operations) - 1, -1, -1):

@@ -359,7 +359,7 @@ class Ruled:
         written = (self.operands[n] for n in self.effect.writes if n in self.operands)
         return [(o.use.allocation, o.use.region, bool(self.varied)) for o in written if o.shadow is None]
 
-    def judged_again(self, tape: Any) -> Ruled:
+    def with_new_shadows(self, tape: Any) -> Ruled:
         """This operation, now that memory which it wrote is known to have a shadow: its reverse clears it."""
         found = dict(self.operands)
         for n in self.effect.writes:
@@ -454,7 +454,7 @@ def _checked(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mappi
     values = {n: mapped(_plain(x), n, lambda _, part: part) for n, x in arguments.items()}  # lists may be changed later
     for n, x in actives.items():
         _note_number(rule, n, x, tape)
-    _check_apart(rule, operands)
+    _check_disjoint(rule, operands)
     draft = Ruled(rule.name, where, Effects(), rule, operands, actives, values, {}, effect)
     _check_flow(rule, draft)
     for n, o in operands.items():
@@ -474,9 +474,9 @@ def _checked(rule: Rule, arguments: Mapping[str, Any], tape: Any, regions: Mappi
 
 def _show(rule: Rule, shadow: Any) -> None:
     """The caller's reverse gets the shadow; ours lets nobody see it."""
-    unseen = deferred_at(address(leaf_memory(shadow).root)) if rule.opaque else None
-    if unseen is not None:
-        unseen.show()
+    deferred = deferred_at(address(leaf_memory(shadow).root)) if rule.opaque else None
+    if deferred is not None:
+        deferred.show()
 
 
 def _opened(operation: Ruled) -> dict[str, Any]:
@@ -513,8 +513,8 @@ class _Run:
 
     def _part(self, name: str, x: Any) -> Any:
         """What the function gets for an array, or a part of an argument."""
-        lent = self.tape.lent(x)
-        return lent if name in self.operation.rule.effect.writes else read_only(lent)
+        handed_out = self.tape.handed_out(x)
+        return handed_out if name in self.operation.rule.effect.writes else read_only(handed_out)
 
 
 _LISTS = "what the rule writes stands in overwrites, adds or sets"
@@ -681,7 +681,7 @@ def _known_shadow(rule: Rule, effect: Effect, name: str, array: Any, use: Use, t
     return view_in(Memory(pairing.root.view(array.dtype), (memory.offset + pairing.shift) // parts), array)
 
 
-def _check_apart(rule: Rule, operands: Mapping[str, Operand]) -> None:
+def _check_disjoint(rule: Rule, operands: Mapping[str, Operand]) -> None:
     """What a rule writes may not overlap another of its arrays: its function and its reverse know them apart."""
     hulls = {n: hull(o.array) for n, o in operands.items()}
     for n in (n for n in rule.effect.writes if n in operands):

@@ -75,7 +75,7 @@ class Seeding(Recording):
                     raise TapeError(f"a seed of {kind} for a shadow of {shadow.dtype}. No shadow was touched.")
                 if any(where_of(other) == where_of(root) and touched & region for _, _, other, region in found):
                     raise TapeError("two seeds go to one element of a shadow: add them up first. No shadow was touched.")
-                found.append((shadow, self._apart(part, lasting), root, touched))
+                found.append((shadow, self._outside_shadows(part, lasting), root, touched))
         return found
 
     def placements(self, resolved: Sequence[tuple[Any, Any, Any, Region]], lasting: bool) -> Placements:
@@ -123,7 +123,7 @@ class Seeding(Recording):
         views = (view_like(Memory(p.root, memory.offset + p.shift), primal) for p in pairings)  # of a complex array in complex numbers
         return [(view, p.root, Region(region.spans // p.size + p.shift)) for view, p in zip(views, pairings, strict=True)]
 
-    def _apart(self, seed: Any, lasting: bool) -> Any:
+    def _outside_shadows(self, seed: Any, lasting: bool) -> Any:
         """The seed, or a copy of it where it lies in a shadow, which is cleared before the seeds are put in. TapeError if it is to last."""
         seed = as_array(seed)
         if not hasattr(seed, "strides") or isinstance(seed, np.generic):

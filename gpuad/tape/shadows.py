@@ -24,7 +24,7 @@ from .versions import Allocation
 class Pairing:
     """`region` of a primal allocation has its shadow in `root` (flat), `shift` elements further on. `size` bytes an element of the
     primal. It grows while views of one pair turn up; `mirrored`: the bytes of the same elements of the shadow. The floats of a struct are a
-    pairing for each type of them. `unseen`: what is known of a shadow that the caller did not give."""
+    pairing for each type of them. `deferred`: what is known of a shadow that the caller did not give."""
 
     allocation: Allocation
     region: Region
@@ -33,7 +33,7 @@ class Pairing:
     size: int
     name: str
     mirrored: Region
-    unseen: DeferredClearing | None = None
+    deferred: DeferredClearing | None = None
 
 
 class Shadows:
@@ -240,9 +240,9 @@ class Shadows:
         return [(root, first, end) for root, part in self.parts(allocation, region) for first, end in part.spans.tolist()]
 
     @property
-    def unseen(self) -> dict[int, DeferredClearing]:
+    def deferred(self) -> dict[int, DeferredClearing]:
         """The shadows that the caller did not give, by the address of their allocation."""
-        return {where: p.unseen for where, pairs in self.by_shadow.items() for p in pairs if p.unseen is not None}
+        return {where: p.deferred for where, pairs in self.by_shadow.items() for p in pairs if p.deferred is not None}
 
     @property
     def nbytes(self) -> int:

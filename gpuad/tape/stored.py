@@ -89,7 +89,7 @@ class Machine:
         every = [m for memories in brought.values() for m in memories if m is not None]
         self.library: Any = every[0].library if every else np
         require(all(m.library is self.library for m in every), "some arrays are NumPy's, others CuPy's")
-        check_apart(every)
+        check_disjoint(every)
         self.memory: dict[str, list[Memory]] = {"saved": [self.stored_bytes(saved)]}
         for kind, memories in brought.items():
             self.memory[kind] = [m or self.own(entry) for m, entry in zip(memories, program[f"{kind}s"], strict=True)]
@@ -263,7 +263,7 @@ def order_of(array: Any) -> str:
     return next(order for order in orders if orders[order]) if sum(map(bool, orders.values())) == 1 else ""
 
 
-def check_apart(memories: list[Memory]) -> None:
+def check_disjoint(memories: list[Memory]) -> None:
     """No array may overlap another: none did in the recording."""
     spans = sorted((m.address, m.address + m.nbytes) for m in memories if m.nbytes)
     require(all(a[1] <= b[0] for a, b in pairwise(spans)), "two of the arrays and shadows overlap")

@@ -46,7 +46,7 @@ from .blocks import Block, Entry, Exit
 from .budgeted import Budgeted, rule_again
 from .buffer_rotation import redirected
 from .change_detection import Watch
-from .copy_on_write import Homes, Lending
+from .copy_on_write import CopyOnWriteShadows, Homes
 from .graph import Captured, Graph, forward_parts, reverse_parts
 from .in_place_seeds import Placements, where_of
 from .operations import Effects, Foreign, Operation, Use
@@ -636,9 +636,9 @@ class Tape(Seeding, Budgeted):
             executors = executor_of(self._library), executor_of(self._library, True)
             scripted = self.scripted()
             reversal = Reversal(self.operations, self.allocations, self.shadows, self._transient, executors)
-            lent = {} if self.has_budget else dict(self._temporaries)  # copies on write would be beyond what was promised
-            temporaries = list(lent.values())
-            stale = Stale(Lending(self._homes, lent), placements)
+            shareable = {} if self.has_budget else dict(self._temporaries)  # copies on write would be beyond what was promised
+            temporaries = list(shareable.values())
+            stale = Stale(CopyOnWriteShadows(self._homes, shareable), placements)
             self.plans[key] = plan = reversal.plan(stale, seeds, temporaries, self.restore, scripted)
             self.check_planned()
             plan.unused = unreached(self.operations, self.shadows, seeds or (), self.own, self.touched)
@@ -685,14 +685,14 @@ class Tape(Seeding, Budgeted):
         there the last time."""
         wanted, step = (library.__name__, shape, dtype), self._next
         if isinstance(step, MadeStep) and step.args == wanted and self.make_again():
-            return step.made.lent()
+            return step.made.handed_out()
         self.differ()
         array = library.empty(shape, dtype)
         if not array.size:
             return array
         made = Made(array, self.temporary_shadow, self, executor_of(library.__name__).stream(), place_of(user_frame()))
         self.record_made(made, wanted)
-        return made.lent()
+        return made.handed_out()
 
     @property
     def awaited(self) -> Made | None:
@@ -722,13 +722,13 @@ class Tape(Seeding, Budgeted):
         """What is known of an array that an operation has just made; None where it has no elements."""
         return self.own.get(address(array)) if array.size else None
 
-    def lent(self, x: Any) -> Any:
+    def handed_out(self, x: Any) -> Any:
         """What a caller's code may keep: of an array that an operation made, or a view of it, one that keeps its memory from being used
         again."""
         made = self.own.get(address(owner_of(x))) if self.own and type(x) is np.ndarray and x.size else None
         if made is None:
             return x
-        room = owner_of(made.lent()).reshape(-1).view(np.uint8)  # which is not locked, whatever is made of it
+        room = owner_of(made.handed_out()).reshape(-1).view(np.uint8)  # which is not locked, whatever is made of it
         return np.ndarray(x.shape, x.dtype, room, address(x) - address(made.array), x.strides)
 
     def _inner(self, args: Any) -> Any:
@@ -827,8 +827,8 @@ class Tape(Seeding, Budgeted):
         self._refuse_scripted("a stored program")
         assert self._watch is not None
         self._watch.check()
-        for unseen in self.shadows.unseen.values():
-            unseen.show()
+        for deferred in self.shadows.deferred.values():
+            deferred.show()
         export.save(self, folder, names or {})
 
     def explain(self) -> Account:
@@ -846,7 +846,7 @@ class _Step:
     def __enter__(self) -> None:
         self.tape._require("recording")
         self.operation = self.tape._before(self.operation)
-        self.tape.guard.meet(self.operation)
+        self.tape.guard.lock_operands(self.operation)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if kind is None:

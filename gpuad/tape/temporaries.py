@@ -22,7 +22,7 @@ Take = Callable[[Any], Any]
 _MANY = 256  # views of an array that are remembered
 
 
-class _Lent:
+class _Shared:
     """What stands behind all views of an array that others have: they keep it alive, however they were made."""
 
     __slots__ = ("__weakref__", "array")
@@ -39,9 +39,9 @@ class _Lent:
         """The array once more, with this behind it."""
         if isinstance(self.array, np.ndarray):
             return np.asarray(self).view(self.array.dtype)
-        from ..runtime.cuda import lent
+        from ..runtime.cuda import unowned_view
 
-        return lent(self.array, self)
+        return unowned_view(self.array, self)
 
 
 class Made:
@@ -49,7 +49,7 @@ class Made:
     shadow, as that tape knows it, which `shadow` makes when it is first needed; `stream`: on which the array was made last, `source`: on
     which its memory was, None where there are none."""
 
-    __slots__ = ("_handles", "_lent", "_view", "_views", "array", "owner", "pair", "source", "stream", "where")
+    __slots__ = ("_handles", "_shared", "_view", "_views", "array", "owner", "pair", "source", "stream", "where")
 
     def __init__(self, array: Any, shadow: Callable[[Any], Any], owner: Any, stream: Any, where: str) -> None:
         self.array, self.owner, self.where = array, owner, where
@@ -58,22 +58,22 @@ class Made:
         self.source = self.stream = stream
         self._handles: list[Callable[[], Any]] = []
         self._views: dict[tuple[Any, ...], Duplicated] = {}
-        self._lent: Callable[[], Any] = _nobody
+        self._shared: Callable[[], Any] = _nobody
         self._view: Callable[[], Any] = _nobody
 
-    def lent(self) -> Any:
+    def handed_out(self) -> Any:
         """A view of the array for others to have: the same one as long as they have it."""
         view = self._view()
         if view is None:
-            behind = self._lent() or _Lent(self.array)
+            behind = self._shared() or _Shared(self.array)
             view = behind.view()
-            self._lent, self._view = weakref.ref(behind), weakref.ref(view)
+            self._shared, self._view = weakref.ref(behind), weakref.ref(view)
         return view
 
     @property
-    def is_lent(self) -> bool:
+    def is_handed_out(self) -> bool:
         """Whether anybody has it."""
-        return self._lent() is not None
+        return self._shared() is not None
 
     def seen(self, view: Any, path: Sequence[Take]) -> Duplicated:
         """The pair along a path, on which the array is this view: the same pair for views that are the same."""
@@ -133,7 +133,7 @@ class Temporary(Duplicated):
     def primal(self) -> Any:
         """The array itself."""
         if self._made_by is not None:
-            whole = self._made_by.lent()
+            whole = self._made_by.handed_out()
             view = _along(whole, self._path)
             self._made_by.owner.guard.lend(whole, view)
             return view

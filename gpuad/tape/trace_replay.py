@@ -120,7 +120,7 @@ class Repeating(Recording):
 
     def _take_back(self) -> bool:
         """Whether the arrays that operations made may be made again. Their shadows begin with zeros, as ever."""
-        if any(made.is_lent for made in self.own.values()):
+        if any(made.is_handed_out for made in self.own.values()):
             return False
         if self.own:
             executor = executor_of(self._library)

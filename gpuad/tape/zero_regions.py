@@ -28,7 +28,7 @@ from ..pipeline import Call, Stage
 from ..pipeline.adjoint import Adjoint
 from ..runtime.actions import Action
 from ..runtime.base import Memory
-from .copy_on_write import Copy, Lending
+from .copy_on_write import Copy, CopyOnWriteShadows
 from .effects import of_reach, reached
 from .in_place_seeds import Placed, Placements, Where, where_of
 from .interior_box import Boxed, box_within
@@ -76,10 +76,10 @@ class Step:
 class Stale:
     """The stale elements of each shadow; where shadows live, and seeds that lie elsewhere."""
 
-    def __init__(self, lending: Lending, placements: Placements | None = None) -> None:
+    def __init__(self, sharing: CopyOnWriteShadows, placements: Placements | None = None) -> None:
         self.regions: dict[Where, Region] = {}
         self.roots: dict[Where, Any] = {}
-        self.lending = lending
+        self.sharing = sharing
         self.placements = placements or Placements()
 
     def of(self, root: Any) -> Region:
@@ -114,8 +114,8 @@ def step_of(operation: Launched, stale: Stale) -> Step:
     if operation.shadowed is None:
         operation.shadowed = _shadowed(operation.adjoint, operation.call)
     shadowed: Shadowed = operation.shadowed
-    lendable = any(_may_lend(shadowed, p, stale) for p in shadowed.places)
-    if lendable or not stale.lending.at_home(shadowed.roots.values()) or stale.placements.has(shadowed.roots.values()):
+    lendable = any(_may_alias(shadowed, p, stale) for p in shadowed.places)
+    if lendable or not stale.sharing.at_home(shadowed.roots.values()) or stale.placements.has(shadowed.roots.values()):
         return _planned(operation, shadowed, stale)
     key = (pipeline.in_fixed_point(), *[id(stale.regions.get(where)) for where in shadowed.roots])  # equal regions are one object
     known = operation.plans.get(key)
@@ -126,7 +126,7 @@ def step_of(operation: Launched, stale: Stale) -> Step:
     for where, region in known[1]:
         stale.roots[where] = shadowed.roots[where]
         stale.regions[where] = region
-    stale.lending.settle(shadowed.roots.values(), stale.alive)
+    stale.sharing.note_liveness(shadowed.roots.values(), stale.alive)
     step = known[0]
     assert isinstance(step, Step)
     return step
@@ -144,16 +144,16 @@ def step_of_rule(operation: Ruled, stale: Stale) -> Step | None:
 def step_at_home(used: Sequence[tuple[Any, Region]], stale: Stale) -> Step:
     """What comes before code that reaches shadows by their own addresses."""
     copies: list[Copy | Placed] = [*stale.placements.home(root for root, _ in used)]
-    copies += (c for root, _ in used for c in stale.lending.home(root))
+    copies += (c for root, _ in used for c in stale.sharing.home(root))
     cleared = tuple((root, part) for root, region in used if (part := stale.drop(root, region)))
-    stale.lending.settle((root for root, _ in used), stale.alive)
+    stale.sharing.note_liveness((root for root, _ in used), stale.alive)
     return Step(cleared, copies=tuple(copies))
 
 
 def last_step(stale: Stale) -> Step:
     """What is left to do when all adjoints have run: every shadow goes home, and what is stale is cleared."""
     copies: list[Copy | Placed] = [*stale.placements.all()]
-    copies += (c for root in stale.lending.temporaries.values() for c in stale.lending.home(root))
+    copies += (c for root in stale.sharing.temporaries.values() for c in stale.sharing.home(root))
     return Step(tuple(stale.rest()), copies=tuple(copies))
 
 
@@ -178,7 +178,7 @@ def _shadowed(adjoint: Adjoint, call: Call) -> Shadowed:
     found: tuple[Touch, ...] = adjoint.facts.get(key, lambda: touches_of(adjoint, call))
     each = [(t, pipeline.shadow_of(call, t.position, width)) for t in found for width in range(call.bound.width)]
     places = tuple((t, m, _reach(t, m)) for t, m in each if m is not None)
-    return Shadowed(places, {where_of(m.root): m.root for _, m, _ in places}, call.bound.width == 1 and _apart(places))
+    return Shadowed(places, {where_of(m.root): m.root for _, m, _ in places}, call.bound.width == 1 and _disjoint(places))
 
 
 def _planned(operation: Launched, shadowed: Shadowed, stale: Stale) -> Step:
@@ -189,38 +189,38 @@ def _planned(operation: Launched, shadowed: Shadowed, stale: Stale) -> Step:
         return replace(step, stages=pipeline.stages(adjoint, operation.call))
     if any(t.seed for t, _, _ in places) and all(region <= stale.of(m.root) for t, m, region in places if t.seed):
         return Step(())
-    lent = {p[0].buffer: p for p in places if _may_lend(shadowed, p, stale)}
+    aliased = {p[0].buffer: p for p in places if _may_alias(shadowed, p, stale)}
     left = frozenset(t.buffer for t, _, _ in places if t.once == "taken")
-    assigned, boxes, stages = _on_zeros(operation, shadowed, stale, left, frozenset(lent))
+    assigned, boxes, stages = _on_zeros(operation, shadowed, stale, left, frozenset(aliased))
     copies: list[Copy | Placed] = []
-    cleared, moved = [], _read_in_place(shadowed, lent, stale)
+    cleared, moved = [], _read_in_place(shadowed, aliased, stale)
     copies += stale.placements.home(m.root for t, m, _ in places if t.position not in moved)
     for t, m, region in places:
-        if t.buffer in lent:
+        if t.buffer in aliased:
             continue
         wanted = stale.drop(m.root, region)
-        if (wanted or (t.writes and t.buffer not in left)) and stale.lending.is_temporary(m.root):
-            copies += stale.lending.alone(m.root)  # to clear elements is to write, too
-        lives = stale.lending.place(m.root)
+        if (wanted or (t.writes and t.buffer not in left)) and stale.sharing.is_temporary(m.root):
+            copies += stale.sharing.alone(m.root)  # to clear elements is to write, too
+        lives = stale.sharing.place(m.root)
         if lives is not m.root:
             moved[t.position] = Memory(lives, m.offset)
         if wanted and t.buffer not in assigned:
             boxed = boxes[t.buffer].region.moved(m.offset) if t.buffer in boxes else EMPTY
             cleared += [(lives, rest)] if (rest := wanted - boxed) else []
-    for t, m, region in lent.values():
-        stale.lending.lend(_source(shadowed, t)[1].root, m.root)
+    for t, m, region in aliased.values():
+        stale.sharing.lend(_source(shadowed, t)[1].root, m.root)
         stale.drop(m.root, region)
     for t, m, region in places:
         if t.buffer in left:
             stale.add(m.root, region)
             if t.position in moved and stale.placements.of(m.root) is not None:
                 stale.placements.take(m.root, region)
-    stale.lending.settle(shadowed.roots.values(), stale.alive)
+    stale.sharing.note_liveness(shadowed.roots.values(), stale.alive)
     return Step(tuple(cleared), stages, tuple(copies), moved)
 
 
 def _on_zeros(
-    operation: Launched, shadowed: Shadowed, stale: Stale, left: frozenset[Buffer], lent: frozenset[Buffer]
+    operation: Launched, shadowed: Shadowed, stale: Stale, left: frozenset[Buffer], aliased: frozenset[Buffer]
 ) -> tuple[frozenset[Buffer], Mapping[Buffer, Boxed], tuple[pipeline.Stage, ...]]:
     """The shadows that a launch stores to since all that it adds to is zero, those of which a box is, and its kernels."""
     places, adjoint = shadowed.places, operation.adjoint
@@ -228,23 +228,23 @@ def _on_zeros(
     boxes = _boxes(operation, shadowed, stale)
     whole = frozenset(t.buffer for t, m, region in places if t.once == "added" and region and region <= stale.of(m.root))
     assigned = whole.difference(boxes)
-    if all(t.buffer in lent or t.buffer in left or not t.writes for t, _, _ in places):
+    if all(t.buffer in aliased or t.buffer in left or not t.writes for t, _, _ in places):
         return assigned, boxes, ()
     known = frozenset((buffer, boxed.box) for buffer, boxed in boxes.items())
-    stages = pipeline.stages_on_zeros(adjoint, operation.call, assigned, left, lent, known)
+    stages = pipeline.stages_on_zeros(adjoint, operation.call, assigned, left, aliased, known)
     if stages is not None:
         return assigned, boxes, stages
-    return frozenset(), {}, pipeline.stages(adjoint, operation.call, left, lent)
+    return frozenset(), {}, pipeline.stages(adjoint, operation.call, left, aliased)
 
 
-def _read_in_place(shadowed: Shadowed, lent: Mapping[Buffer, Any], stale: Stale) -> dict[int, Memory]:
+def _read_in_place(shadowed: Shadowed, aliased: Mapping[Buffer, Any], stale: Stale) -> dict[int, Memory]:
     """The seeds that the launch can read where they are, by the position of the parameter: all that it does to such a shadow is to read, or
     to take, elements of the seed."""
     found: dict[int, Memory] = {}
     for t, m, region in shadowed.places if stale.placements.seeds else ():
         seed = stale.placements.of(m.root)
         met = sum(other.position == t.position or where_of(its.root) == where_of(m.root) for other, its, _ in shadowed.places)
-        if seed is None or met > 1 or t.buffer in lent or t.region is None or (t.writes and t.once != "taken"):
+        if seed is None or met > 1 or t.buffer in aliased or t.region is None or (t.writes and t.once != "taken"):
             continue
         memory = seed.at(m.offset)
         if memory is not None and region and region <= seed.region:
@@ -266,7 +266,7 @@ def _boxes(operation: Launched, shadowed: Shadowed, stale: Stale) -> dict[Buffer
             continue
         key, relative = ("box", call.key, pipeline.plain_allowed(), t.buffer), known.moved(-m.offset)
         boxed = adjoint.facts.get((*key, relative), partial(box_within, elements[t.buffer], relative, call.numbers(adjoint.primal)))
-        if boxed is None or _meets(boxed.region.moved(m.offset), t, m, shadowed):
+        if boxed is None or _is_touched_elsewhere(boxed.region.moved(m.offset), t, m, shadowed):
             continue
         spared = wanted & boxed.region.moved(m.offset)
         if spared is wanted or (2 * spared.nbytes >= wanted.nbytes and not (t.once == "added" and wanted is region)):
@@ -274,22 +274,22 @@ def _boxes(operation: Launched, shadowed: Shadowed, stale: Stale) -> dict[Buffer
     return found
 
 
-def _meets(region: Region, touch: Touch, memory: Memory, shadowed: Shadowed) -> bool:
+def _is_touched_elsewhere(region: Region, touch: Touch, memory: Memory, shadowed: Shadowed) -> bool:
     """Whether some other shadow of the launch is touched in a region of this one's allocation."""
     others = ((m, r) for t, m, r in shadowed.places if t is not touch and where_of(m.root) == where_of(memory.root))
     return any(bool(r & region) for _, r in others)
 
 
-def _may_lend(shadowed: Shadowed, place: tuple[Touch, Memory, Region], stale: Stale) -> bool:
+def _may_alias(shadowed: Shadowed, place: tuple[Touch, Memory, Region], stale: Stale) -> bool:
     """Whether all that happens to the shadow of a temporary is that it becomes that of another."""
     touch, memory, region = place
-    if touch.copies is None or not shadowed.simple or not stale.lending.is_temporary(memory.root):
+    if touch.copies is None or not shadowed.simple or not stale.sharing.is_temporary(memory.root):
         return False
     other, owner = _source(shadowed, touch)
     whole = span(0, int(memory.root.size))
     if owner.root.dtype != memory.root.dtype or owner.root.size != memory.root.size or not _aligned(touch, memory, other, owner):
         return False
-    return stale.lending.is_temporary(owner.root) and region is whole and whole <= stale.of(memory.root)
+    return stale.sharing.is_temporary(owner.root) and region is whole and whole <= stale.of(memory.root)
 
 
 def _aligned(one: Touch, here: Memory, other: Touch, there: Memory) -> bool:
@@ -310,7 +310,7 @@ def _reach(touch: Touch, memory: Memory) -> Region:
     return everything if touch.region is None else touch.region.moved(memory.offset) & everything
 
 
-def _apart(places: Iterable[tuple[Touch, Memory, Region]]) -> bool:
+def _disjoint(places: Iterable[tuple[Touch, Memory, Region]]) -> bool:
     """Whether the shadows of a launch lie in different allocations, or different parts are touched."""
     seen: dict[Where, Region] = {}
     for _, memory, region in places:

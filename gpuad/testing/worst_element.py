@@ -42,13 +42,13 @@ Slopes: TypeAlias = "Callable[[Sequence[tuple[Candidate, float]]], tuple[float, 
 def _worst(candidates: list[Candidate], slopes: Slopes, rng: np.random.Generator) -> tuple[Candidate, float, float] | None:
     """`slopes`: what the gradient and what differences say along a direction, given by its entries."""
 
-    def apart(some: list[Candidate]) -> float:
+    def disagreement(some: list[Candidate]) -> float:
         got, expected = slopes([(c, float(s)) for c, s in zip(some, rng.choice((-1.0, 1.0), len(some)), strict=True)])
         return abs(got - expected) if np.isfinite(got) and np.isfinite(expected) else np.inf
 
     while len(candidates) > _FEW:
         middle = len(candidates) // 2
-        candidates = max((candidates[:middle], candidates[middle:]), key=apart)
+        candidates = max((candidates[:middle], candidates[middle:]), key=disagreement)
     compared = [(c, *slopes([(c, 1.0)])) for c in candidates]
     return max(compared, key=lambda one: _distance(one[1], one[2]), default=None)
 

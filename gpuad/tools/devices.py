@@ -75,14 +75,14 @@ def _look(nvml: Nvml, settings: Settings) -> tuple[Found | None, Sequence[str]]:
         raise DeviceError("CUDA shows no device (CUDA_VISIBLE_DEVICES may hide it)")
     why = []
     for index, address in enumerate(addresses):
-        name, reason = _judged(nvml, settings, index, address)
+        name, reason = _examined(nvml, settings, index, address)
         if not reason:
             return Found(index, name), ()
         why.append(f"{index} ({name}) {reason}")
     return None, why
 
 
-def _judged(nvml: Nvml, settings: Settings, index: int, address: str) -> tuple[str, str]:
+def _examined(nvml: Nvml, settings: Settings, index: int, address: str) -> tuple[str, str]:
     """A device's name, and why it is not free."""
     try:
         handle = nvml.nvmlDeviceGetHandleByPciBusId(address.encode())

@@ -192,8 +192,8 @@ def test_shadows_that_nobody_has_seen_stay_so_within_a_tape() -> None:
     for _ in range(3):
         with tape:
             k(x, 0.5, y)
-    assert x._unseen is not None
-    assert not x._unseen.seen
+    assert x._deferred is not None
+    assert not x._deferred.seen
 
 
 def test_axes_and_outputs() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpuad.ir.folding import TRUE
 from gpuad.ir.nodes import (
     Accumulate,
     Alloc,
@@ -37,7 +38,6 @@ from gpuad.ir.nodes import (
     Unary,
     Var,
     While,
-    true,
 )
 from gpuad.ir.printer import expr_text, to_text
 from gpuad.ir.rewrite import blocks, defined, expressions, map_expr, map_stmt_exprs, substitute, walk_stmts
@@ -152,13 +152,13 @@ def loop(**changes: Any) -> For:
 
 
 def spin(**changes: Any) -> While:
-    parts: dict[str, Any] = {"header": (), "condition": true(), "body": (), "counter": COUNTER, "count": COUNT}
+    parts: dict[str, Any] = {"header": (), "condition": TRUE, "body": (), "counter": COUNTER, "count": COUNT}
     return While(**{**parts, **changes})
 
 
 BREACHES: dict[str, tuple[Stmt, ...]] = {
     "used where it is not defined": (Let(S, T),),
-    "r#50 is used where": (If(true(), (Let(R, A),)), Let(S, R)),
+    "r#50 is used where": (If(TRUE, (Let(R, A),)), Let(S, R)),
     "defined twice": (Let(S, A), Let(S, A)),
     "i#60 is defined twice": (Let(INT, ZERO), loop()),
     "type int32 where float32": (Let(S, N),),
@@ -184,9 +184,9 @@ BREACHES: dict[str, tuple[Stmt, ...]] = {
     "as float32": (Let(S, Binary("<", A, A, F32)),),
     "float32 % float32": (Let(S, Binary("%", A, A, F32)),),
     "! of int32": (Let(INT, Unary("!", N, I32)),),
-    "- of bool": (Let(B, Unary("-", true(), BOOL)),),
+    "- of bool": (Let(B, Unary("-", TRUE, BOOL)),),
     "Select of int32": (Let(S, Select(N, A, A)),),
-    "Select of bool, float32, int32": (Let(S, Select(true(), A, N)),),
+    "Select of bool, float32, int32": (Let(S, Select(TRUE, A, N)),),
     "unknown function sine": (Let(S, Call("sine", (A,), F32)),),
     "takes 2 arguments": (Let(S, Call("pow", (A,), F32)),),
     "arguments differ": (Let(S, Call("pow", (A, Constant(2.0, F64)), F32)),),
@@ -221,12 +221,12 @@ def test_parameters() -> None:
 
 
 def test_siblings_may_repeat_each_other() -> None:
-    verify(kernel(If(true(), (Let(S, A),), (Let(S, A),)), loop(body=(Let(S, A),))))
+    verify(kernel(If(TRUE, (Let(S, A),), (Let(S, A),)), loop(body=(Let(S, A),))))
 
 
 def test_a_merge_sees_only_its_side() -> None:
     with pytest.raises(InvalidIR, match="s#50 is used where"):
-        verify(kernel(If(true(), (Let(S, A),), (), (Merge(R, S, S),))))
+        verify(kernel(If(TRUE, (Let(S, A),), (), (Merge(R, S, S),))))
 
 
 def test_expressions_read_back_with_their_parentheses() -> None:
@@ -236,8 +236,8 @@ def test_expressions_read_back_with_their_parentheses() -> None:
     assert expr_text(minus(N, minus(N, ONE))) == "n - (n - 1)"
     assert expr_text(minus(minus(N, ONE), Constant(-1, I32))) == "n - 1 - -1"
     assert expr_text(Unary("-", Unary("-", N, I32), I32)) == "-(-n)"
-    assert expr_text(Binary("*", Select(true(), N, ONE), N, I32)) == "(true ? n : 1) * n"
-    assert expr_text(Binary("&", Binary("==", N, ONE, BOOL), true(), BOOL)) == "n == 1 & true"
+    assert expr_text(Binary("*", Select(TRUE, N, ONE), N, I32)) == "(true ? n : 1) * n"
+    assert expr_text(Binary("&", Binary("==", N, ONE, BOOL), TRUE, BOOL)) == "n == 1 & true"
 
 
 # --- rewriting ---

@@ -193,7 +193,7 @@ def test_nothing_keeps_a_handle_alive() -> None:
         made = loss._made_by
         assert type(loss) is Temporary and [known() for known in made._handles] == [loss]
         del loss
-        assert [known() for known in made._handles] == [None] and not made.is_lent
+        assert [known() for known in made._handles] == [None] and not made.is_handed_out
     finally:
         gc.enable()
 

@@ -123,10 +123,10 @@ def _is_independent(loop: ir.For, kernel: ir.Kernel) -> bool:
     for stmt in inner:
         if isinstance(stmt, ir.Load | ir.Store | ir.Accumulate | ir.Take) and stmt.buffer not in own:
             accesses.setdefault(stmt.buffer, []).append(stmt)
-    return all(_keeps_apart(stmts, loop.var, values, kernel) for stmts in accesses.values())
+    return all(_carries_no_dependence(stmts, loop.var, values, kernel) for stmts in accesses.values())
 
 
-def _keeps_apart(stmts: list[ir.Stmt], i: ir.Var, values: dict[ir.Var, ir.Expr], kernel: ir.Kernel) -> bool:
+def _carries_no_dependence(stmts: list[ir.Stmt], i: ir.Var, values: dict[ir.Var, ir.Expr], kernel: ir.Kernel) -> bool:
     """Whether no two iterations meet at an element of the buffer that these statements access, or if they do it does not matter."""
     if all(isinstance(s, ir.Load) for s in stmts) or all(isinstance(s, ir.Accumulate) and s.how is ir.How.ATOMIC for s in stmts):
         return True

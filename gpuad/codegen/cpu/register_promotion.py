@@ -218,7 +218,7 @@ class _Waiting:
             done: list[_Place] = []
             stmt = visit_operands(old, lambda e: self.visit(e, done))  # noqa: B023
             if isinstance(stmt, ir.Load) and stmt.buffer in self.buffers:
-                place = self.met(stmt.buffer, stmt.index, done)
+                place = self.visited(stmt.buffer, stmt.index, done)
                 held = self.held.get(place)
                 out.append(ir.Let(stmt.var, held, span=stmt.span) if held is not None else replace(stmt, index=self.first[place]))
             elif isinstance(stmt, ir.Store | ir.Accumulate | ir.Take) and stmt.buffer in self.buffers:
@@ -232,10 +232,10 @@ class _Waiting:
         """The expression with what is held in place of what memory will hold; `done`: elements that were met for the last time."""
         if not isinstance(expr, Read) or expr.buffer not in self.buffers:
             return rebuild(expr, lambda e: self.visit(e, done))
-        place = self.met(expr.buffer, expr.index, done)
+        place = self.visited(expr.buffer, expr.index, done)
         return self.held.get(place) or read(expr.buffer, self.first[place])
 
-    def met(self, buffer: ir.Buffer, index: ir.Expr, done: list[_Place]) -> _Place:
+    def visited(self, buffer: ir.Buffer, index: ir.Expr, done: list[_Place]) -> _Place:
         place = self.place(buffer, index)
         self.left[place] -= 1
         if not self.left[place]:
@@ -243,7 +243,7 @@ class _Waiting:
         return place
 
     def write(self, stmt: ir.Store | ir.Accumulate | ir.Take, out: list[ir.Stmt], done: list[_Place]) -> None:
-        place = self.met(stmt.buffer, stmt.index, done)
+        place = self.visited(stmt.buffer, stmt.index, done)
         held = self.held.get(place)
         if held is None and not self.left[place]:
             out.append(replace(stmt, index=self.first[place]))

@@ -19,7 +19,7 @@ from ...ir.dtypes import Array
 from ...ir.nodes import Buffer, Stmt
 from ..base import Dim3
 from .errors import BarrierError, BoundsError, RaceError, Thread
-from .races import VERB, WARP, Batch, Site, Tracker, Turns
+from .races import VERB, WARP, Batch, Site, Tracker, WarpClocks
 
 
 class Mask:
@@ -123,7 +123,7 @@ class Frame:
     limit: int
     causes: list[tuple[Stmt, Buffer, str]]
     intervals: Array | None = None
-    turns: Turns | None = None
+    turns: WarpClocks | None = None
     watch: tuple[object, int] | None = None
     chunk: int = 0
     poison: dict[int, Array] = field(default_factory=dict)

@@ -62,7 +62,7 @@ class Access:
     turn: Array | None = None  # the thread's row of `Turns.at`
 
 
-class Turns:
+class WarpClocks:
     """Who is in step with whom within warps: a barrier of a warp orders the lanes that its mask names, and no others.
 
     The barriers of a warp are numbered from 1. `at` says of each thread how many there were, and for each lane of its warp behind which of

@@ -20,7 +20,7 @@ from ..base import Argument, Dim3, InOrder, Memory
 from .accesses import Run
 from .expressions import Names
 from .frame import ALL, Frame, Geometry, Storage, race
-from .races import Conflict, Tracker, Turns
+from .races import Conflict, Tracker, WarpClocks
 from .statements import compile_block
 
 
@@ -175,7 +175,7 @@ class Reference(InOrder):
                 limit=self.limit,
                 causes=causes,
                 intervals=np.zeros(len(threads) // geometry.threads, np.int32) if program.barriers else None,
-                turns=Turns(len(threads)) if program.turns else None,
+                turns=WarpClocks(len(threads)) if program.turns else None,
                 watch=watch,
                 chunk=number,
             )
