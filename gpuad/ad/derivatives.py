@@ -18,6 +18,7 @@ Conventions where a function has a kink or a jump, each with a test:
 | rounding to half precision or to bfloat16 | 1 |
 | `__saturatef` at 0 and 1 | 1 |
 | `copysign(x, y)` | ±1 for x by the signs, 0 for y |
+| `nextafter(x, y)` | 1 for x, 0 for y |
 | a conversion to an integer | 0 |
 """
 
@@ -121,6 +122,10 @@ _rule("j0")(lambda x, r: b.neg(b.call("j1", x)))
 _rule("j1")(lambda x, r: b.select(b.compare("==", x, _k(0, x)), _k(0.5, x), b.sub(b.call("j0", x), b.div(r, x))))
 _rule("y0", singular=True)(lambda x, r: b.neg(b.call("y1", x)))
 _rule("y1", singular=True)(lambda x, r: b.sub(b.call("y0", x), b.div(r, x)))
+_rule("cyl_bessel_i0")(lambda x, r: b.call("cyl_bessel_i1", x))
+_rule("cyl_bessel_i1")(lambda x, r: b.select(b.compare("==", x, _k(0, x)), _k(0.5, x), b.sub(b.call("cyl_bessel_i0", x), b.div(r, x))))
+_rule("jn")(lambda n, x, r: (None, _of_order("j", n, x)))
+_rule("yn", singular=True)(lambda n, x, r: (None, _of_order("y", n, x)))
 _rule("lgamma", singular=True)(lambda x, r: b.call("gpuad_digamma", x))
 _rule("tgamma", singular=True)(lambda x, r: b.mul(r, b.call("gpuad_digamma", x)))
 _rule("gpuad_digamma", singular=True)(lambda x, r: b.call("gpuad_trigamma", x))
@@ -136,6 +141,7 @@ _rule("__fsub_rn", "__dsub_rn")(lambda x, y, r: (_k(1, x), _k(-1, x)))
 _rule("__fmul_rn", "__dmul_rn")(lambda x, y, r: (y, x))
 _rule("__fdividef", "__fdiv_rn", "__ddiv_rn", singular=True)(lambda x, y, r: (b.div(_k(1, x), y), b.neg(b.div(r, y))))
 _rule("fma", "__fmaf_rn", "__fma_rn")(lambda x, y, z, r: (y, x, _k(1, x)))
+_rule("nextafter")(lambda x, y, r: (_k(1, x), None))
 _rule("ldexp")(lambda x, n, r: (Call("ldexp", (_k(1, x), n), x.type), None))
 _rule("rhypot", singular=True)(lambda x, y, r: tuple(b.neg(b.mul(b.mul(b.mul(v, r), r), r)) for v in (x, y)))
 
@@ -144,6 +150,12 @@ def _quotient(x: Expr, y: Expr, r: Expr) -> Expr:
     """The whole number n of `r = x - n y`, which is that of the primal: `x / y` may be rounded to the next one. Exact up to 2^51 (2^22 in
     single precision), to the last digit beyond."""
     return b.call("rint", b.div(b.sub(x, r), y))
+
+
+def _of_order(kind: str, n: Expr, x: Expr) -> Expr:
+    """The derivative of jn or yn, half of the difference of the neighbours, which CUDA has for orders of 0 and more only."""
+    below, above = (Call(f"{kind}n", (b.add(n, b.const(step, n.type)), x), x.type) for step in (-1, 1))
+    return b.select(b.compare("==", n, b.const(0, n.type)), b.neg(b.call(f"{kind}1", x)), b.mul(_k(0.5, x), b.sub(below, above)))
 
 
 def _within(x: Expr) -> Expr:

@@ -122,7 +122,7 @@ def _decimal(number: np.floating) -> str:
 def function_name(call: Call) -> str:
     """The typed CUDA name of the function called: `sinf` at float32, `sin` at float64, `__popcll` at 64 bits."""
     function = FUNCTIONS[call.function]
-    t = call.arguments[0].type
+    t = function.of_one_type(call.arguments)[0].type
     if function.domain == "bits":
         return _BITS[str(t), str(call.type)]
     if function.domain == "int":

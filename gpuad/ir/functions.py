@@ -11,21 +11,30 @@ one that the launch may touch (printed as a comparison). `bits` reads the bits o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from .types import BF16, F16
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Function:
     """`domain`: 'float' (float args, float result), 'predicate' (float args, bool result), 'int' (integer args and result) or 'bits' (a
-    float for an integer or an integer for a float)."""
+    float for an integer or an integer for a float). `whole` is the position of an argument of a float function that is an int32."""
 
     name: str
     arity: int
     domain: str = "float"
     single: str | None = None  # spelling at float32
     double: str | None = None  # spelling at float64; None for intrinsics of float32 only
+    whole: int | None = None
+
+    def of_one_type(self, arguments: Sequence[T]) -> list[T]:
+        """The arguments that have one type, or what stands for them: all but the whole one."""
+        return [a for position, a in enumerate(arguments) if position != self.whole]
 
 
 def _pair(name: str, arity: int = 1) -> Function:
@@ -72,6 +81,8 @@ _UNARY = [
     "j1",
     "y0",
     "y1",
+    "cyl_bessel_i0",
+    "cyl_bessel_i1",
     "fabs",
     "floor",
     "ceil",
@@ -82,7 +93,7 @@ _UNARY = [
     "logb",
 ]
 STEPS = ("floor", "ceil", "trunc", "round", "rint", "nearbyint", "logb")  # constant between jumps: the derivative is 0
-_BINARY = ["pow", "atan2", "fmin", "fmax", "fmod", "remainder", "hypot", "rhypot", "fdim", "copysign"]
+_BINARY = ["pow", "atan2", "fmin", "fmax", "fmod", "remainder", "hypot", "rhypot", "fdim", "copysign", "nextafter"]
 _FAST = {
     "__expf": 1, "__exp10f": 1, "__logf": 1, "__log2f": 1, "__log10f": 1, "__sinf": 1, "__cosf": 1, "__tanf": 1, "__saturatef": 1,
     "__powf": 2, "__fdividef": 2, "__frcp_rn": 1, "__fsqrt_rn": 1, "__frsqrt_rn": 1, "__fadd_rn": 2, "__fsub_rn": 2, "__fmul_rn": 2,
@@ -96,7 +107,8 @@ FUNCTIONS: dict[str, Function] = {
     **{name: _pair(name) for name in _UNARY},
     **{name: _pair(name, 2) for name in _BINARY},
     "fma": _pair("fma", 3),
-    "ldexp": Function("ldexp", 2, "float", "ldexpf", "ldexp"),  # second argument int32
+    "ldexp": Function("ldexp", 2, "float", "ldexpf", "ldexp", whole=1),
+    **{name: Function(name, 2, "float", name + "f", name, whole=0) for name in ("jn", "yn")},
     **{name: Function(name, arity, "float", name, None) for name, arity in _FAST.items()},
     **{name: Function(name, arity, "float", None, name) for name, arity in _FAST_DOUBLE.items()},
     **{name: Function(name, 1, "predicate", name, name) for name in ("isnan", "isinf", "isfinite", "signbit")},

@@ -298,7 +298,9 @@ def _call(expr: ir.Call, types: list[Scalar]) -> None:
         return f"{expr.function}({', '.join(map(str, types))}) as {expr.type}"
 
     _require(len(types) == function.arity, lambda: f"{shown()} takes {function.arity} arguments")
-    _require(_alike(types[:1] if expr.function == "ldexp" else types), lambda: f"{shown()}: arguments differ in type")
+    alike = function.of_one_type(types)
+    _require(_alike(alike), lambda: f"{shown()}: arguments differ in type")
+    _require(function.whole is None or types[function.whole] == I32, lambda: f"{shown()}: a whole argument is an int32")
     if function.domain == "int":
         wanted = I32 if expr.function in ("popc", "clz", "ffs") else types[0]
         _require(types[0].is_integer and expr.type == wanted, shown)
@@ -306,7 +308,7 @@ def _call(expr: ir.Call, types: list[Scalar]) -> None:
     if function.domain == "bits":
         _require(BITS.get(types[0]) is not None and expr.type in BITS[types[0]], shown)
         return
-    _require(types[0].is_float and expr.type == (BOOL if function.domain == "predicate" else types[0]), shown)
+    _require(alike[0].is_float and expr.type == (BOOL if function.domain == "predicate" else alike[0]), shown)
 
 
 BITS = {F32: (I32, U32), F64: (I64,), I32: (F32,), U32: (F32,), I64: (F64,)}

@@ -83,11 +83,11 @@ class Lowering:
         return self.frames[-1]
 
     def scopes(self) -> Iterator[Frame]:
-        """The frames whose variables are seen, the innermost first: a lambda's, and that of the function that made it."""
-        for frame in reversed(self.frames):
-            yield frame
-            if not frame.function.closure:
-                break
+        """The frames whose variables are seen, the innermost first: a lambda's, and, since it may have been passed on, all around it; each
+        declaration is of one function, and none is entered twice."""
+        yield self.frame
+        if self.frame.function.closure:
+            yield from reversed(self.frames[:-1])
 
     def uid(self) -> int:
         self.next_uid += 1

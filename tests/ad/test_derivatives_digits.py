@@ -30,7 +30,8 @@ DERIVATIVE_OF_ERF = 2 / mp.sqrt(mp.pi)
 class Exact:
     """The partial derivatives of a function, and where its arguments may lie. `near`: points that arguments come close to. `most`:
     arguments of greater size are left out. `ulps`: how far a partial may be off, in the unit above: more than 8 where it hangs on the
-    rounded result itself, as the exponential of its square far out in a tail, or on a difference from which a few digits are lost."""
+    rounded result itself, as the exponential of its square far out in a tail, or on a difference from which a few digits are lost.
+    `whole`: what an argument is that is an integer."""
 
     partials: tuple[Callable[..., Any], ...]
     low: float = -np.inf
@@ -38,6 +39,7 @@ class Exact:
     near: tuple[float, ...] = (0.0,)
     most: float = np.inf
     ulps: float = 8.0
+    whole: str | None = None
 
 
 def one(partial: Callable[..., Any], **where: Any) -> Exact:
@@ -100,6 +102,10 @@ EXACT: dict[str, Exact] = {
     "j1": one(lambda x: (mp.besselj(0, x) - mp.besselj(2, x)) / 2, most=30),
     "y0": one(lambda x: -mp.bessely(1, x), low=0, most=30),
     "y1": one(lambda x: (mp.bessely(0, x) - mp.bessely(2, x)) / 2, low=0, most=30),
+    "cyl_bessel_i0": one(lambda x: mp.besseli(1, x), most=700),
+    "cyl_bessel_i1": one(lambda x: (mp.besseli(0, x) + mp.besseli(2, x)) / 2, most=700),
+    "jn": one(lambda x: (mp.besselj(2, x) - mp.besselj(4, x)) / 2, most=30, whole="3"),
+    "yn": one(lambda x: (mp.bessely(2, x) - mp.bessely(4, x)) / 2, low=0, most=30, whole="3"),
     "lgamma": one(mp.digamma, near=(0.0, -1.0, -3.0, 1.0), most=1e5),
     "tgamma": one(lambda x: mp.gamma(x) * mp.digamma(x), near=(0.0, -1.0, -3.0, 1.0), most=100),
     "hypot": Exact((lambda x, y: x / mp.hypot(x, y), lambda x, y: y / mp.hypot(x, y))),
@@ -119,6 +125,7 @@ PLAIN = (
     "copysign",
     "fma",
     "ldexp",
+    "nextafter",
     "floor",
     "ceil",
     "trunc",
@@ -180,9 +187,11 @@ def gradients(name: str, columns: Sequence[Any]) -> list[Any]:
     function, single = FUNCTIONS[name], columns[0].dtype == np.float32
     kind, word = ("float", function.single) if single else ("double", function.double)
     parameters = ", ".join(f"const {kind}* x{i}" for i in range(len(columns)))
-    values = ", ".join(f"x{i}[i]" for i in range(len(columns)))
+    values = [f"x{i}[i]" for i in range(len(columns))]
+    if function.whole is not None:
+        values.insert(function.whole, str(EXACT[name].whole))
     text = f"""extern "C" __global__ void f({parameters}, {kind}* y, int n)
-    {{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = {word}({values}); }}"""
+    {{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = {word}({", ".join(values)}); }}"""
     pairs = [Duplicated(a, np.zeros_like(a)) for a in columns]
     count, out = len(columns[0]), np.zeros_like(columns[0])
     with pipeline.executor_for_tests(EXECUTORS["reference"]), np.errstate(all="ignore"):

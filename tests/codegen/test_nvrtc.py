@@ -51,8 +51,8 @@ def functions() -> Kernel:
                 continue
             result = BOOL if f.domain == "predicate" else I32 if name in ("popc", "clz", "ffs") else t
             arguments: list[Expr] = [x[t]] * f.arity
-            if name == "ldexp":
-                arguments[1] = x[I32]
+            if f.whole is not None:
+                arguments[f.whole] = x[I32]
             calls.append(Call(name, tuple(arguments), result))
     stores = [Store(out, const(k), Cast(c, F64)) for k, c in enumerate(calls)]
     return kernel("functions", (out, *x.values()), *stores)

@@ -39,7 +39,11 @@ BODIES: dict[str, tuple[str, str]] = {
     "range of cases": ("switch (n) { ^case 1 ... 3: n--; }", "ranges of cases are not supported"),
     "before the first case": ("switch (n) { ^n--; case 1: n--; }", "a statement before the first case is never run"),
     "goto in a case": ("switch (n) { case 1: ^goto done; } done:;", "goto is not supported; write a loop, break or return"),
-    "range for": ("float a[2]; ^for (float v : a) x[0] += v;", "range-based for is not supported; write a loop over an index"),
+    "range for": (
+        "struct R { float a[2]; __device__ float* begin() { return a; } __device__ float* end() { return a + 2; } } r; "
+        "^for (float v : r) x[0] += v;",
+        "a range-based for is supported over an array with a name, and over nothing else; write a loop over an index",
+    ),
     "assembly": ('^asm("nop;");', "inline assembly cannot be differentiated; write it in C"),
     "new": ("float* p = ^new float[3];", f"{ALLOCATION} (new) {NO_ALLOCATION}"),
     "delete": ("^delete x;", f"{ALLOCATION} (delete) {NO_ALLOCATION}"),
@@ -110,7 +114,7 @@ BODIES: dict[str, tuple[str, str]] = {
     "fence": ("^__threadfence();", FENCES),
     "clock": ("x[0] = ^clock();", "clocks are not supported: their values cannot be replayed"),
     "atomic of block scope": ("^atomicAdd_block(x, 1.0f);", "atomics of block or system scope are not supported; use the plain one"),
-    "remquo": ("x[0] = ^remquof(x[0], 2.0f, &n);", "the function remquof is not supported"),
+    "rounding": ("x[0] = ^__fadd_ru(x[0], 2.0f);", "the function __fadd_ru is not supported"),
     "rounding intrinsic": ("x[0] = ^__fadd_rz(x[0], 1.0f);", "the function __fadd_rz is not supported"),
     "printf with effects": ('^printf("%f", x[0]++);', "printf with arguments that have side effects is not supported"),
     "printf as a value": ('n = ^printf("hello");', "the function printf is not supported"),

@@ -154,10 +154,67 @@ def test_in_templates_and_helpers() -> None:
     assert np.allclose(y, 2 * x**3 + 2 * x[0] * x)
 
 
+PASSING = """template <class F> __device__ double apply(F f, double u) { return f(u) + f(2 * u); }
+    template <class F> __device__ double twice(const F& f, double u) { return apply(f, apply(f, u)); }
+    template <class F> __device__ double forward(F&& f, double u) { auto g = f; return g(u); }
+    template <class F, class G> __device__ double both(F f, G g, double u) { return apply([&](double t) { return f(g(t)); }, u); }
+    template <class F> __device__ void each(int n, F f) { for (int j = 0; j < n; j++) f(j); }"""
+PASSED = {
+    "by name": ("auto f = [=](double t) { return x[i] * t * t; }; y[i] = apply(f, y[i]);", "y[i] = x[i] * y[i] * y[i] * 5;"),
+    "on and on": ("double s = x[i]; auto f = [&](double t) { return s * t; }; y[i] = twice(f, 2.0);", "y[i] = 18 * x[i] * x[i];"),
+    "made there": ("y[i] = apply([=](double t) { return x[i] * t; }, y[i]);", "y[i] = 3 * x[i] * y[i];"),
+    "forwarded": (
+        "double a = x[i]; y[i] = forward([a](double t) { return a * t; }, y[i]) + forward([&](double t) { return a + t; }, 2.0);",
+        "y[i] = x[i] * y[i] + x[i] + 2;",
+    ),
+    "two, one by copy": (
+        "double a = x[i]; y[i] = both([=](double t) { return a * t; }, [&](double t) { a *= t; return a; }, y[i]) + a;",
+        "double a = x[i], b = a, u = y[i]; a *= u; double r = b * a; a *= 2 * u; y[i] = r + b * a + a;",
+    ),
+    "for each": ("double s = 1; each(3, [&](int j) { s *= x[(i + j) % n]; }); y[i] = s;", "y[i] = x[i] * x[(i + 1) % n] * x[(i + 2) % n];"),
+    "made in a loop": (
+        "double s = 0; for (int j = 0; j < 3; j++) { double w = x[j]; s += apply([=](double t) { return w * t; }, y[i]); } y[i] = s;",
+        "double s = 0; for (int j = 0; j < 3; j++) s += x[j] * y[i] * 3; y[i] = s;",
+    ),
+    "in a condition": (
+        "double a = x[i]; if (apply([=](double t) { return a * t; }, 1.0) > 0) y[i] = apply([&](double t) { return ++a * t; }, y[i]);",
+        "double a = x[i], u = y[i]; y[i] = (a + 1) * u + (a + 2) * 2 * u;",
+    ),
+    "assigned to what it copies": (
+        "double a = x[i]; a = apply([=](double t) { return a * t; }, 2.0); y[i] = a * y[i];",
+        "y[i] = x[i] * 6 * y[i];",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PASSED)
+def test_passed_on(name: str) -> None:
+    x, y = _fields()
+    results = []
+    for body in PASSED[name]:
+        kernel, out, dx, dy = _kernel(body, PASSING), y.copy(), np.zeros(N), np.linspace(1, 2, N)
+        check_gradient(kernel, (x, y.copy(), None, N), grid=(2,), block=(8,))
+        gpuad.autodiff(kernel, (2,), (8,), (Duplicated(x, dx), Duplicated(out, dy), None, N))
+        results.append((out, dx, dy))
+    for a, b in zip(*results, strict=True):
+        assert np.allclose(a, b, rtol=1e-13)
+
+
 REFUSED: dict[str, tuple[str, Any]] = {
-    "passed on": ("auto f = [](double u) { return u; }; y[i] = apply(^f, x[i]);", LAMBDA),
-    "made where it is passed": ("y[i] = apply(^[](double u) { return u; }, x[i]);", LAMBDA),
-    "a second name": ("auto f = [](double u) { return u; }; auto ^g = f; y[i] = g(x[i]);", LAMBDA),
+    "kept": ("auto f = [](double u) { return u; }; Kept<decltype(f)> ^s = {f}; y[i] = s.f(x[i]);", LAMBDA),
+    "returned": ("y[i] = ^made()(x[i]);", LAMBDA),
+    "copied before a change in the same condition": (
+        "double a = x[i]; ^y[i] = ((a = 5) > 0 && apply([=](double t) { return a * t; }, a) > 0) ? x[i] : 0;",
+        "a lambda that is made here copies a, which may change here; name the lambda before",
+    ),
+    "copied beside its own declaration": (
+        "^double a = x[i], b = apply([=](double t) { return a * t; }, 2.0); y[i] = b;",
+        "a lambda that is made here copies a, which may change here; name the lambda before",
+    ),
+    "copied in the header of a loop": (
+        "double a = 1; ^while (apply([=](double t) { return a * t; }, 2.0) < 100) a *= x[i] + 1; y[i] = a;",
+        "a lambda that is made here copies a, which may change here; name the lambda before",
+    ),
     "mutable": (
         "double s = 0; auto f = [s](double u) mutable { s += u; return s; }; y[i] = ^f(x[i]);",
         "mutable lambdas are not supported; capture by reference what changes",
@@ -185,9 +242,10 @@ def test_refused(name: str) -> None:
     before = """template <class F> __device__ double apply(F f, double u) { return f(u); }
     #define SQUARE [](double u) { return u * u; }
     #define ALL &s
+    template <class F> struct Kept { F f; }; __device__ auto made() { return [](double u) { return u; }; }
     struct S { double a; __device__ double twice() { auto f = [this] { return 2 * a; }; return f(); } };"""
     with pytest.raises(UnsupportedError, match=message if message is not LAMBDA else LAMBDA.replace("(", r"\(")) as caught:
         _kernel(body.replace("^", ""), before)
-    if ("^" in body and message is not LAMBDA) or caught.value.line == 6:
-        assert caught.value.line == 6
+    if ("^" in body and message is not LAMBDA) or caught.value.line == 7:
+        assert caught.value.line == 7
         assert caught.value.column == body.index("^") + 1

@@ -149,8 +149,8 @@ def applied(name: str, values: list[Var], t: Scalar) -> Expr:
     arguments: list[Expr] = list(values[: FUNCTIONS[name].arity])
     if name == "acosh":
         arguments[0] = op("+", arguments[0], Constant(1, t))
-    if name == "ldexp":
-        arguments[1] = Cast(op("*", arguments[1], Constant(9, t)), I32)
+    if (whole := FUNCTIONS[name].whole) is not None:
+        arguments[whole] = Cast(op("*", arguments[whole], Constant(9, t)), I32)
     result = BOOL if FUNCTIONS[name].domain == "predicate" else I32 if name in ("popc", "clz", "ffs") else t
     value = Call(name, tuple(arguments), result)
     return value if result == t else Cast(value, t)

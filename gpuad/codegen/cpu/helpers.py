@@ -117,6 +117,8 @@ _UNARY = {
     "j1": "::j1(x)",
     "y0": "::y0(x)",
     "y1": "::y1(x)",
+    "cyl_bessel_i0": "gpuad_bessel_i(x, 0)",
+    "cyl_bessel_i1": "gpuad_bessel_i(x, 1)",
 }
 
 _SPECIAL = {
@@ -125,6 +127,7 @@ _SPECIAL = {
     "gpuad_erfcinv": _FUNCTIONS["gpuad_erfcinv"],
     "gpuad_erfinv": _FUNCTIONS["gpuad_erfinv"],
     "gpuad_erfcx": _FUNCTIONS["gpuad_erfcx"],
+    "gpuad_bessel_i": _FUNCTIONS["gpuad_bessel_i"],
 }
 _SAME = {
     "__expf": "expf", "__logf": "logf", "__log2f": "log2f", "__log10f": "log10f", "__sinf": "sinf", "__cosf": "cosf", "__tanf": "tanf",
@@ -152,6 +155,11 @@ _OTHER = {
     **{
         f"f{name}{suffix}": f"GPUAD_INLINE {t} f{name}{suffix}({t} a, {t} b) {{ return a {sign} b || b != b ? a : b; }}"
         for name, sign in (("max", ">"), ("min", "<"))
+        for suffix, t in (("f", "float"), ("", "double"))
+    },
+    **{
+        f"{name}{suffix}": f'GPUAD_INLINE {t} {name}{suffix}(int n, {t} x) {{ return n < 0 ? __builtin_nan("") : ({t})::{name}(n, x); }}'
+        for name in ("jn", "yn")
         for suffix, t in (("f", "float"), ("", "double"))
     },
     "rsqrt": "GPUAD_INLINE double rsqrt(double x) { return 1.0 / std::sqrt(x); }",

@@ -42,17 +42,15 @@ Handler = Callable[[Call], Expr]
 
 
 def _math(function: str) -> Handler:
-    """A function of one type: integer arguments of `pow(float, int)` are converted to it."""
+    """A function of one type: integer arguments of `pow(float, int)` are converted to it, but for one that is whole."""
+    whole = FUNCTIONS[function].whole
 
     def lower(call: Call) -> Expr:
-        arguments = tuple(convert(a, call.scalar, a.span, implicit=True) for a in call.arguments)
+        types = (I32 if position == whole else call.scalar for position in range(len(call.arguments)))
+        arguments = tuple(convert(a, type, a.span, implicit=True) for a, type in zip(call.arguments, types, strict=True))
         return MathCall(call.span, call.type, function, arguments)
 
     return lower
-
-
-def _ldexp(call: Call) -> Expr:
-    return MathCall(call.span, call.type, "ldexp", call.arguments)
 
 
 def _typed(integer: str, floating: str) -> Handler:
@@ -219,8 +217,7 @@ def _table() -> dict[str, Handler]:
     for name, function in FUNCTIONS.items():
         if function.domain == "float" and not name.startswith("gpuad"):
             table.update({spelling: _math(name) for spelling in {name, function.single or name, function.double or name}})
-    for name in ("ldexp", "ldexpf", "scalbn", "scalbnf"):
-        table[name] = _ldexp
+    table.update(dict.fromkeys(("scalbn", "scalbnf"), _math("ldexp")))
     for name in ("isnan", "isinf", "isfinite", "signbit"):
         for spelling in (name, f"__{name}", f"__{name}f", f"__{name.removeprefix('is')}", f"__{name.removeprefix('is')}f"):
             table[spelling] = _predicate(name)

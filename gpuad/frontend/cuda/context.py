@@ -17,6 +17,7 @@ from ...ir import surface
 from ...ir.surface import Declaration, Declare, Expr, Stmt
 from ...ir.types import Scalar, Type
 from ...source import Span
+from .clang_c import binary_operator, children
 from .effects import chosen_place, is_lvalue
 from .fence import kind_message
 from .places import Places
@@ -24,6 +25,34 @@ from .types import lower_type
 
 ExpressionHandler: TypeAlias = "Callable[[Context, Cursor], Expr]"
 StatementHandler: TypeAlias = "Callable[[Context, Cursor], tuple[Stmt, ...]]"
+
+
+_HEADERS = (CursorKind.FOR_STMT, CursorKind.WHILE_STMT, CursorKind.DO_STMT, CursorKind.SWITCH_STMT)  # computed again, or among the cases
+
+
+def refers_to(expression: Cursor, variable: Cursor) -> bool:
+    """Whether an expression is the name of a variable."""
+    return expression.kind == CursorKind.DECL_REF_EXPR and expression.referenced is not None and bool(expression.referenced == variable)
+
+
+def may_change(statement: Cursor, variable: Cursor) -> bool:
+    """Whether a statement does anything with a variable but reading it, outside of the lambdas that it makes. That a value is assigned to
+    it at the very end does not count."""
+    if statement.kind == CursorKind.IF_STMT:
+        return _touches(children(statement)[0], variable)
+    if statement.kind == CursorKind.BINARY_OPERATOR and binary_operator(statement) == "=":
+        target, value = children(statement)
+        return _touches(value, variable) or (not refers_to(target, variable) and _touches(target, variable))
+    return _touches(statement, variable)
+
+
+def _touches(cursor: Cursor, variable: Cursor) -> bool:
+    return any(
+        child == variable
+        or (refers_to(child, variable) and cursor.kind != CursorKind.UNEXPOSED_EXPR)
+        or (child.kind != CursorKind.LAMBDA_EXPR and _touches(child, variable))
+        for child in children(cursor)
+    )
 
 
 @dataclass
@@ -43,6 +72,7 @@ class Context:
     globals: dict[Cursor, surface.Global] = field(default_factory=dict)  # variables of the module that the kernel reaches
     copies: dict[Cursor, dict[Cursor, Declaration]] = field(default_factory=dict)  # per lambda made so far: what it captured by copy
     cuts: set[Cursor] = field(default_factory=set)  # the casts that cut shared memory into arrays of several types
+    before: list[tuple[Cursor, Stmt]] = field(default_factory=list)  # variables that are copied before the statement that is being lowered
     receivers: list[Declaration | None] = field(default_factory=list)  # per active function: the object of a member function
     tables: list[list[Declare]] = field(default_factory=list)  # per active function: file-scope tables that it reads
     _uids: int = 0
@@ -76,7 +106,16 @@ class Context:
         handler = self.statements.get(cursor.kind)
         if handler is None and cursor.kind.is_expression():
             handler = self.statements[CursorKind.CALL_EXPR]
-        return handler(self, cursor) if handler else self.refuse(cursor)
+        if handler is None:
+            self.refuse(cursor)
+        known = len(self.before)
+        body = handler(self, cursor)
+        copied = self.before[known:]
+        del self.before[known:]
+        for variable, _ in copied:
+            if cursor.kind in _HEADERS or may_change(cursor, variable):
+                self.refuse(cursor, f"a lambda that is made here copies {variable.spelling}, which may change here; name the lambda before")
+        return (*(copy for _, copy in copied), *body)
 
     def fresh(
         self,

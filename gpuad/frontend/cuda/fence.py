@@ -16,7 +16,7 @@ _ROOM = "pass an array, or declare one of constant length"
 
 TEMPORARY_ARRAY = "a reference to a temporary array is not supported; give the array a name"
 FUNCTION_POINTER = "function pointers are not supported; call the function by its name"
-LAMBDA = "a lambda can only be called, in the function that makes it and by the name that it has there; else write a __device__ function"
+LAMBDA = "a lambda can be called and passed to functions, but not stored in a struct or returned; else write a __device__ function"
 UNION = "unions are not supported: a derivative cannot follow reinterpreted memory; make it a struct"
 
 KINDS: dict[CursorKind, str] = {
@@ -25,7 +25,6 @@ KINDS: dict[CursorKind, str] = {
     CursorKind.LABEL_STMT: f"labels and goto are not supported; {_JUMP}",
     CursorKind.CASE_STMT: "a case inside another statement than its switch is not supported",
     CursorKind.DEFAULT_STMT: "a default inside another statement than its switch is not supported",
-    CursorKind.CXX_FOR_RANGE_STMT: "range-based for is not supported; write a loop over an index",
     CursorKind.CXX_TRY_STMT: "exceptions are not supported",
     CursorKind.CXX_THROW_EXPR: "exceptions are not supported",
     CursorKind.ASM_STMT: "inline assembly cannot be differentiated; write it in C",

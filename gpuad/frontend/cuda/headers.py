@@ -11,9 +11,13 @@ from itertools import islice
 
 from clang.cindex import Cursor, CursorKind, Token
 
-from ...ir.surface import Block, Evaluate, Expr, For, Stmt
+from ...ir.surface import Binary, Block, Constant, Decay, Declare, Evaluate, Expr, For, IncDec, Index, Name, Stmt
+from ...ir.types import BOOL, I32, Array, Pointer
 from .clang_c import children, file_location
 from .context import Context
+from .conversions import convert
+from .effects import is_lvalue
+from .types import is_const, is_reference
 
 _OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
 _FULL = 4
@@ -36,6 +40,25 @@ def for_loop(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
     inner = ctx.statement(body)
     content = inner[0] if len(inner) == 1 else Block(ctx.span(body), inner)
     return (For(ctx.span(cursor), init, condition, step, content),)
+
+
+def range_loop(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
+    """`for (float u : values)` over an array: a loop over its index, in which the variable is an element or a copy of one."""
+    variable, values, body = children(cursor)
+    over, span = ctx.expression(values), ctx.span(cursor)
+    if not isinstance(over.type, Array) or not is_lvalue(over):
+        ctx.refuse(cursor, "a range-based for is supported over an array with a name, and over nothing else; write a loop over an index")
+    index = ctx.fresh(span, "k", I32)
+    place = Name(span, I32, index)
+    element = Index(ctx.span(values), over.type.element, Decay(over.span, Pointer(over.type.element), over), place)
+    const, reference = is_const(variable.type), is_reference(variable.type)
+    type_ = over.type.element if reference else ctx.type(variable)
+    declaration = ctx.fresh(ctx.span(variable), variable.spelling, type_, reference=reference, const=const)
+    value = element if reference else convert(element, type_, span, implicit=True)
+    declared = Declare(declaration.span, ctx.declare(variable, declaration), value)
+    content = Block(ctx.span(body), (declared, Block(ctx.span(body), ctx.statement(body))))
+    condition = Binary(span, BOOL, "<", place, Constant(span, I32, over.type.length))
+    return (For(span, Declare(span, index, Constant(span, I32, 0)), condition, IncDec(span, I32, place, "+", True), content),)
 
 
 def _init(ctx: Context, cursor: Cursor) -> Stmt:

@@ -1,7 +1,8 @@
-"""Lambdas that are called where they are made: `auto f = [&](float u) { return u * a; };` and then `f(x)`, or `[&] { ... }()`.
+"""Lambdas: `auto f = [&](float u) { return u * a; };` and then `f(x)`, `apply(f, x)`, `apply([&] { ... }, x)`, or `[&] { ... }()`.
 
 A lambda is a helper that sees the variables of the function that makes it. What it captures by reference are these variables. What it
-captures by copy is copied where the lambda is made, and its body sees the copies.
+captures by copy is copied where the lambda is made, and its body sees the copies. Its object holds nothing else, so it is no argument of
+the functions that it is passed to: each lambda has a type, and an instance of the function template, of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ...ir.types import Array
 from .clang_c import children, descendants, file_location
 from .context import Context
 from .fence import LAMBDA
-from .types import is_const
+from .types import is_const, is_lambda_type
 
 _CAPTURE = "a lambda can capture variables by their names, all of them by reference, or all by copy ([a, &b], [&], [=]), and nothing else"
 _MACRO = "a lambda, or what it captures, from a macro is not supported"
@@ -34,6 +35,18 @@ def lambda_of(start: Cursor | None) -> Cursor | None:
         inner = [child for child in children(start) if child.kind.is_expression()]
         start = inner[0] if len(inner) == 1 else None
     return start if start is not None and start.kind == CursorKind.LAMBDA_EXPR else None
+
+
+def is_passed(parameter: Cursor) -> bool:
+    """Whether what is declared is a lambda."""
+    return is_lambda_type(parameter.type)
+
+
+def passed(ctx: Context, given: Cursor) -> None:
+    """A lambda as an argument: one that is made there takes its copies before the statement."""
+    if (made := lambda_of(given)) is not None:
+        copies = make(ctx, made)
+        ctx.before.extend(zip(ctx.copies[made.type.get_declaration()], copies, strict=True))
 
 
 def make(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:

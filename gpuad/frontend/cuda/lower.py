@@ -14,7 +14,7 @@ from . import headers, lower_calls, lower_memory, lower_operators, lower_stateme
 from .clang_c import children, has_attribute
 from .context import Context, ExpressionHandler, StatementHandler
 from .globals import with_globals
-from .lambdas import is_lambda
+from .lambdas import is_lambda, is_passed
 from .places import Places, is_ours
 from .types import is_const, is_reference, is_rvalue_reference, lower_parameter, lower_type
 
@@ -50,6 +50,7 @@ STATEMENTS: dict[CursorKind, StatementHandler] = {
     CursorKind.IF_STMT: lower_statements.branch,
     CursorKind.SWITCH_STMT: lower_switch.switch,
     CursorKind.FOR_STMT: headers.for_loop,
+    CursorKind.CXX_FOR_RANGE_STMT: headers.range_loop,
     CursorKind.WHILE_STMT: lower_statements.while_loop,
     CursorKind.DO_STMT: lower_statements.do_loop,
     CursorKind.BREAK_STMT: lower_statements.stop,
@@ -81,7 +82,7 @@ def lower_function(ctx: Context, definition: Cursor) -> surface.Function:
     method = records.is_method(definition) and not closure
     ctx.receivers.append(records.own_object(ctx, definition, reference=method) if method or constructor else None)
     receiver = (ctx.receivers[-1],) if method and ctx.receivers[-1] else ()
-    parameters = tuple(_parameter(ctx, p, number, is_kernel) for number, p in enumerate(definition.get_arguments()))
+    parameters = tuple(_parameter(ctx, p, number, is_kernel) for number, p in enumerate(definition.get_arguments()) if not is_passed(p))
     result = ctx.receivers[-1].type if constructor and ctx.receivers[-1] else lower_type(definition.result_type, ctx.span(definition))
     body = _body(ctx, definition)
     ctx.active.pop()

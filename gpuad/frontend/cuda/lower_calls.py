@@ -16,7 +16,7 @@ from .context import Context
 from .conversions import constant, convert, explicit
 from .effects import has_effects, is_lvalue
 from .fence import TEMPORARY_ARRAY, function_message
-from .lambdas import is_lambda, lowered
+from .lambdas import is_lambda, is_passed, lowered, passed
 from .lower_memory import dereferenced
 from .places import is_ours
 from .records import implicit_assignment, implicit_construction, is_method, receiver
@@ -121,13 +121,16 @@ def _helper(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
         ctx.refuse(cursor, f"the function {callee.spelling} has no body in this source")
     if definition in ctx.active:
         ctx.refuse(cursor, f"recursion is not supported: this call of {callee.spelling} leads back to it; write a loop")
-    function = _lowered(ctx, definition, cursor)
     parameters = list(callee.get_arguments())
     target, given = _receiver(ctx, cursor, callee)
     if len(given) != len(parameters):
         ctx.refuse(cursor, "functions with a variable number of arguments are not supported")
+    for argument in given:
+        passed(ctx, argument)
+    function = _lowered(ctx, definition, cursor)
+    pairs = [(g, p) for g, p in zip(given, parameters, strict=True) if not is_passed(p)]
     declared = function.parameters[len(target) :]
-    arguments = tuple(_argument(ctx, g, p, d, cursor) for g, p, d in zip(given, parameters, declared, strict=True))
+    arguments = tuple(_argument(ctx, g, p, d, cursor) for (g, p), d in zip(pairs, declared, strict=True))
     idiom = atomic_idiom(function, (*target, *arguments), ctx.span(cursor))
     return idiom or HelperCall(ctx.span(cursor), function.result, function, (*target, *arguments))
 

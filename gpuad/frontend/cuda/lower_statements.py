@@ -51,8 +51,10 @@ def declarations(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
 
 
 def _declared(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
-    made = lambda_of(initializer(cursor)) if cursor.kind == CursorKind.VAR_DECL else None
-    return lambdas.make(ctx, made) if made is not None else (_declare(ctx, cursor),)
+    if cursor.kind != CursorKind.VAR_DECL or not lambdas.is_passed(cursor):
+        return (_declare(ctx, cursor),)
+    made = lambda_of(initializer(cursor))
+    return lambdas.make(ctx, made) if made is not None else ()  # another name of one that is made
 
 
 def _declare(ctx: Context, cursor: Cursor) -> Stmt:

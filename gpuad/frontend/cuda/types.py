@@ -184,6 +184,13 @@ def is_const(type_: ClangType) -> bool:
     return bool(type_.is_const_qualified())
 
 
+def is_lambda_type(type_: ClangType) -> bool:
+    """Whether it is the type of a lambda, or a reference to one."""
+    type_ = type_.get_canonical()
+    plain = type_.get_pointee() if type_.kind in _REFERENCES else type_
+    return str(plain.spelling).removeprefix("const ").startswith("(lambda")
+
+
 def is_reference(type_: ClangType) -> bool:
     """True for `T&` and `T&&`."""
     return type_.get_canonical().kind in _REFERENCES

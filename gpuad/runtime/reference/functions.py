@@ -23,7 +23,7 @@ def function(name: str, type: Scalar, arguments: tuple[Scalar, ...]) -> Function
     known = FUNCTIONS.get(name)
     if known is None or known.arity != len(arguments):
         raise GpuadError(f"malformed IR: function `{name}` of {len(arguments)} arguments")
-    if known.domain == "float" and any(a != type for a in arguments if a.is_float or name != "ldexp"):
+    if known.domain == "float" and any(a != type for a in known.of_one_type(arguments)):
         raise GpuadError(f"malformed IR: `{name}` of type {type} with arguments of types {', '.join(map(str, arguments))}")
     if known.domain == "bits":
         return lambda a: np.ascontiguousarray(a).view(dtype_of(type))
@@ -87,6 +87,7 @@ def _one_over(a: Array) -> Array:
 _EXACT: dict[str, Function] = {
     "sqrt": np.sqrt, "fabs": np.abs, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint, "nearbyint": np.rint,
     "fmin": np.fmin, "fmax": np.fmax, "fmod": np.fmod, "copysign": np.copysign, "fdim": _fdim, "gpuad_chain": _chain, "ldexp": _ldexp,
+    "nextafter": np.nextafter,
     "gpuad_half": _half, "gpuad_bfloat16": _bfloat16, "gpuad_collected": _not_zero,
     "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite, "signbit": np.signbit,
     "__saturatef": _saturate, "__fdividef": np.divide, "__frcp_rn": _one_over, "__drcp_rn": _one_over,
@@ -98,7 +99,7 @@ _EXACT: dict[str, Function] = {
 _ALIKE = "cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh hypot"  # as NumPy calls them
 _INVERSE = "sin cos tan sinh cosh tanh"
 _LIBRARY = "erf erfc tgamma lgamma j0 j1 y0 y1"
-_SPECIAL = "sinpi cospi erfinv erfcinv erfcx normcdf normcdfinv logb fma"
+_SPECIAL = "sinpi cospi erfinv erfcinv erfcx normcdf normcdfinv logb fma cyl_bessel_i0 cyl_bessel_i1 jn yn"
 
 _DOUBLE: dict[str, Function] = {
     **{name: getattr(np, name) for name in _ALIKE.split()},

@@ -100,6 +100,55 @@ def fma(a: Array, b: Array, c: Array) -> Array:
     return libm("fma", 3)(a, b, c)
 
 
+# --- Bessel functions ----------------------------------------------------------------------------------------------------------------
+
+_SERIES_END = (
+    20.0  # below it the power series, whose terms are all positive, above the asymptotic one (Abramowitz and Stegun 9.6.10, 9.7.1)
+)
+
+
+def cyl_bessel_i0(x: Array) -> Array:
+    """The modified Bessel function of order 0."""
+    return _modified_bessel(x, 0)
+
+
+def cyl_bessel_i1(x: Array) -> Array:
+    """The modified Bessel function of order 1."""
+    return _modified_bessel(x, 1)
+
+
+def _modified_bessel(x: Array, order: int) -> Array:
+    size = np.abs(x)
+    quarter = np.minimum(size, _SERIES_END) ** 2 / 4
+    near = np.zeros_like(size)
+    for k in range(60, 0, -1):
+        near = (1 + near) * quarter / (k * (k + order))
+    near = (1 + near) * (size / 2) ** order
+    far = np.zeros_like(size)
+    for k in range(30, 0, -1):
+        far = (1 + far) * ((2 * k - 1) ** 2 - 4 * order**2) / (8 * k * np.maximum(size, _SERIES_END))
+    root = np.exp(size / 2)  # twice, since the exponential of the whole leaves the range before the function does
+    far = root * ((1 + far) / np.sqrt(2 * np.pi * size)) * root
+    return np.where(size < _SERIES_END, near, far) * (np.sign(x) if order else 1)
+
+
+def jn(order: Array, x: Array) -> Array:
+    """The Bessel function of the first kind; NaN for a negative order, as in CUDA."""
+    return np.where(order < 0, np.nan, _of_order("jn")(order, x))
+
+
+def yn(order: Array, x: Array) -> Array:
+    """The Bessel function of the second kind; NaN for a negative order, as in CUDA."""
+    return np.where(order < 0, np.nan, _of_order("yn")(order, x))
+
+
+@cache
+def _of_order(name: str) -> Callable[[Array, Array], Array]:
+    function = getattr(_library(), "_" + name if sys.platform == "win32" else name)
+    function.restype, function.argtypes = ctypes.c_double, [ctypes.c_int, ctypes.c_double]
+    return np.vectorize(lambda order, x: function(int(order), float(x)), otypes=[np.float64])
+
+
 # --- inverse of the normal distribution ----------------------------------------------------------------------------------------------
 
 # Wichura, M. J. (1988), Algorithm AS241: The Percentage Points of the Normal Distribution, Applied Statistics 37 (3), 477-484;

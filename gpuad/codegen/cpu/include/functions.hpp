@@ -222,6 +222,21 @@ static double gpuad_erfcx(double x)
     }
     return 0.56418958354775628695 * sum / x;
 }
+//// gpuad_bessel_i
+// The modified Bessel function of order 0 or 1: its power series, whose terms are all positive, and beyond 20 the asymptotic one (Abramowitz
+// and Stegun 9.6.10, 9.7.1). The exponential of the whole would leave the range before the function does.
+static double gpuad_bessel_i(double x, int order)
+{
+    const double size = std::fabs(x), quarter = 0.25 * size * size;
+    double sum = 1.0, term = 1.0;
+    if (!(size >= 20.0)) {
+        for (int k = 1; k < 60; ++k) sum += term *= quarter / (k * (k + order));
+        return order ? 0.5 * x * sum : sum;
+    }
+    for (int k = 1; k < 30; ++k) sum += term *= ((2 * k - 1) * (2 * k - 1) - 4 * order) / (8.0 * k * size);
+    const double root = std::exp(0.5 * size);
+    return std::copysign(root * (sum / std::sqrt(6.28318530717958647693 * size)) * root, order ? x : 1.0);
+}
 //// expf
 GPUAD_INLINE float gpuad_multiply_add(float a, float b, float c)
 {

@@ -47,7 +47,9 @@ GPUAD_C complex<double>& complex<double>::operator=(const complex<float>& z) { r
   GPUAD_C T real(const complex<T>& z) { return z.real(); } \
   GPUAD_C T imag(const complex<T>& z) { return z.imag(); } \
   GPUAD_C complex<T> conj(const complex<T>& z) { return complex<T>(z.real(), -z.imag()); } \
-  GPUAD_C complex<T> polar(const T& m, const T& angle = 0) { return complex<T>(m * ::cos(angle), m * ::sin(angle)); } \
+  GPUAD_C complex<T> proj(const complex<T>& z) { \
+    return isinf(z.real()) || isinf(z.imag()) ? complex<T>(T(1) / T(0), ::copysign(T(0), z.imag())) : z; \
+  } \
   \
   GPUAD_C complex<T> operator+(const complex<T>& z) { return z; } \
   GPUAD_C complex<T> operator-(const complex<T>& z) { return complex<T>(-z.real(), -z.imag()); } \
@@ -156,6 +158,10 @@ GPUAD_C complex<double>& complex<double>::operator=(const complex<float>& z) { r
 GPUAD_COMPLEX(float)
 GPUAD_COMPLEX(double)
 #undef GPUAD_COMPLEX
+
+template <class T> GPUAD_C complex<T> polar(const T& m, const T& angle = 0) {
+  return complex<T>(m * ::cos(angle), m * ::sin(angle));
+}
 
 // Powers of mixed precision are computed in double.
 GPUAD_C complex<double> pow(const complex<float>& z, const complex<double>& w) { return pow(complex<double>(z), w); }

@@ -19,6 +19,29 @@ GPUAD_MODF(float, modf) GPUAD_MODF(double, modf) GPUAD_MODF(float, modff)
 GPUAD_FREXP(float, frexp) GPUAD_FREXP(double, frexp) GPUAD_FREXP(float, frexpf)
 #undef GPUAD_FREXP
 
+// An exponent beyond these leaves the range whatever the number is.
+#define GPUAD_SCALBLN(T, name) \
+  GPUAD_F T name(T x, long power) { return ldexp(x, power > 10000 ? 10000 : power < -10000 ? -10000 : (int)power); }
+GPUAD_SCALBLN(float, scalbln) GPUAD_SCALBLN(double, scalbln) GPUAD_SCALBLN(float, scalblnf)
+#undef GPUAD_SCALBLN
+
+#define GPUAD_ILOGB(T, name) \
+  GPUAD_F int name(T x) { return x == T(0) || isnan(x) ? -2147483647 - 1 : isinf(x) ? 2147483647 : (int)logb(x); }
+GPUAD_ILOGB(float, ilogb) GPUAD_ILOGB(double, ilogb) GPUAD_ILOGB(float, ilogbf)
+#undef GPUAD_ILOGB
+
+// The quotient's last three bits and its sign: of x by 8 y without a rest, a number small enough to be divided exactly.
+#define GPUAD_REMQUO(T, name) \
+  GPUAD_F T name(T x, T y, int *quotient) { \
+    T rest = remainder(x, y), size = fabs(y), small = isfinite(8 * size) ? fmod(fabs(x), 8 * size) : fabs(x); \
+    T signed_rest = signbit(x) ? -rest : rest; \
+    int bits = isfinite(x) && isfinite(y) && size > 0 ? (int)rint((small - signed_rest) / size) & 7 : 0; \
+    *quotient = signbit(x) == signbit(y) ? bits : -bits; \
+    return rest; \
+  }
+GPUAD_REMQUO(float, remquo) GPUAD_REMQUO(double, remquo) GPUAD_REMQUO(float, remquof)
+#undef GPUAD_REMQUO
+
 #define GPUAD_NORM(T, f) \
   GPUAD_F T norm3d##f(T a, T b, T c) { return hypot(hypot(a, b), c); } \
   GPUAD_F T norm4d##f(T a, T b, T c, T d) { return hypot(hypot(a, b), hypot(c, d)); } \

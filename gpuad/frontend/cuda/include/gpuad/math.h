@@ -42,7 +42,7 @@ GPUAD_F float fdividef(float, float);
   GPUAD_F R name(float); \
   GPUAD_F R name(double); \
   GPUAD_F R name##f(float);
-GPUAD_TO(int, ilogb) GPUAD_TO(long, lrint) GPUAD_TO(long, lround) GPUAD_TO(long long, llrint) GPUAD_TO(long long, llround)
+GPUAD_TO(long, lrint) GPUAD_TO(long, lround) GPUAD_TO(long long, llrint) GPUAD_TO(long long, llround)
 #undef GPUAD_TO
 
 #define GPUAD_CLASSIFY(f) \
@@ -63,7 +63,7 @@ GPUAD_F int __signbitf(float);
   GPUAD_F float name(float, N); \
   GPUAD_F double name(double, N); \
   GPUAD_F float name##f(float, N);
-GPUAD_SCALED(ldexp, int) GPUAD_SCALED(scalbn, int) GPUAD_SCALED(scalbln, long)
+GPUAD_SCALED(ldexp, int) GPUAD_SCALED(scalbn, int)
 #undef GPUAD_SCALED
 GPUAD_F float jn(int, float);
 GPUAD_F double jn(int, double);
@@ -79,9 +79,6 @@ GPUAD_F void sincospi(float, float *, float *);
 GPUAD_F void sincospi(double, double *, double *);
 GPUAD_F void sincospif(float, float *, float *);
 GPUAD_F void __sincosf(float, float *, float *);
-GPUAD_F float remquo(float, float, int *);
-GPUAD_F double remquo(double, double, int *);
-GPUAD_F float remquof(float, float, int *);
 GPUAD_F float nanf(const char *);
 GPUAD_F double nan(const char *);
 
