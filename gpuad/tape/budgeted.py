@@ -1,4 +1,4 @@
-"""A tape that keeps within a byte budget.
+"""A byte budget that a tape keeps within.
 
 While a program is recorded for the first time nobody knows how long it is. So two things are kept: what adjoints need (`stores`), as
 without a budget, and what the program needs to run once more from its beginning (`restarts`: its initial state, as far as it is
@@ -12,51 +12,85 @@ script's actions: states are brought back, operations run again, adjoints run, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
+from .. import pipeline
 from ..budget import bytes_of, rounded, shown
 from ..errors import BudgetError, TapeError
 from ..pipeline import executor_of
 from ..runtime.actions import Action, Doing, clearing, perform
-from .arena import Exact, Full, Separate
+from .arena import Exact, Full, Pooled, Separate
 from .operations import Foreign, Operation
-from .recompute import Planner, Program, Script
+from .outlook import Outlook, Tradeoff, outlook, tradeoff
+from .planner import Planner
+from .program import Program
 from .recorded_launch import Launched
 from .region import EMPTY, Region
-from .rerun import Regions, Rerun, allocation_of, common, joined, needs_of, touched_by_rule, united, without
-from .rules import Ruled
+from .rerun import Regions, Rerun, allocation_of, common, joined, needs_of, united, without
+from .script import Script
 from .scripted import Copied, Kept, Scripted
-from .trace_replay import Repeating
 from .trace_steps import MadeStep, Step
 from .versions import Allocation, home_of, piece_of
 
 NONE = Rerun({}, {}, {}, None, None)
+_REFUSED = "refused: its reverse does not fit into the budget"
 
 
-class Budgeted(Repeating):
-    """The part of a tape that keeps within a budget; without one it does nothing."""
+class Recorded(Protocol):
+    """What a budget knows of its tape."""
 
-    budget: object
-    limit: int | None
+    operations: list[Operation]
+    allocations: dict[int, Allocation]
+    own: Any
+    restore: bool
+    state: str
+    doing: Doing
+    steps: list[Step] | None
 
-    def __init__(self, saved: Any, budget: object) -> None:
-        self.budget, self.limit, self.has_budget = budget, None, budget is not None
+    @property
+    def library_name(self) -> str | None:
+        """Whose arrays the program works on."""
+
+    def other_bytes(self) -> int:
+        """Bytes of shadows of temporaries, with their copies, and of arrays that operations made."""
+
+    def claim(self, operation: Operation, time: int) -> None:
+        """Notes what the operation's adjoint needs of memory as it is."""
+
+    def save_overwritten(self, operation: Operation, time: int) -> None:
+        """Saves what operation number `time` is about to overwrite, as far as it is needed."""
+
+    def drop_plans(self) -> None:
+        """Reversals that were planned have a script whose memory is let go."""
+
+    def unknown(self) -> None:
+        """The program is not known any more."""
+
+
+class Budget:
+    """The bytes that a tape may add, and what it keeps within them. `given`: as the user wrote it; `new`: makes memory of the tape, `work`:
+    called before transient memory is used anew. `saved`, `transient`: the tape's memory for what adjoints need, and for one operation at a
+    time; `most`: the most bytes that it ever had."""
+
+    def __init__(self, tape: Recorded, given: object, new: Callable[[int], Any], work: Callable[[], None]) -> None:
+        bytes_of(given, lambda: 0)  # what cannot be read is refused now
+        self.tape, self.given, self.new = tape, given, new
+        self.saved, self.transient = Separate(new, self.admit), Exact(new, work, self.admit_transient)
+        self.limit: int | None = None
         self._scripted: Scripted | None = None
         self._old: list[Copied] = []
         self._resuming: tuple[bool, bool] | None = None
         self._fits_stored = False  # whether a program that comes again is known to need no second run
         self.most = 0
-        super().__init__(saved)
 
     def forget(self) -> None:
         """Begins anew."""
-        super().forget()
         scripted, restarts = self._resuming or (False, True)
         self._prefers_stores, self._fits_stored = self._fits_stored, False
-        self.stores, self.restarts = self.has_budget and not scripted, self.has_budget and restarts
+        self.stores, self.restarts = not scripted, restarts
         self.reruns: list[Rerun] = []
         self.kept = Kept()
         self._done: Regions = {}
@@ -75,32 +109,16 @@ class Budgeted(Repeating):
     def limited(self) -> int:
         """The budget in bytes."""
         if self.limit is None:
-            executor = executor_of(self.library_name)
-            self.limit = bytes_of(self.budget, executor.free)
+            executor = executor_of(self.tape.library_name)
+            self.limit = bytes_of(self.given, executor.free)
         return self.limit
-
-    @property
-    def library_name(self) -> str | None:
-        """Whose arrays the program works on."""
-        raise NotImplementedError
-
-    @property
-    def transient(self) -> Exact:
-        """Memory for one operation at a time."""
-        raise NotImplementedError
-
-    def other_bytes(self) -> int:
-        """Bytes of shadows of temporaries, with their copies, and of arrays that operations made."""
-        raise NotImplementedError
 
     def added(self) -> int:
         """Bytes that the tape has now, of all kinds."""
         script = self._scripted.nbytes if self._scripted is not None else 0
-        return self._saved.nbytes + self.kept.nbytes + script + self.transient.nbytes + self.other_bytes()
+        return self.saved.nbytes + self.kept.nbytes + script + self.transient.nbytes + self.tape.other_bytes()
 
     def _note_added(self) -> None:
-        if self.budget is None:
-            return
         self.most = max(self.most, self.added())
 
     def _fits(self, more: int = 0, use: str = "") -> bool:
@@ -111,7 +129,7 @@ class Budgeted(Repeating):
             if not (self.stores or self.restarts) or (use == "amid" and not (self.stores and self.restarts)):
                 return False
             if self.restarts and (not self.stores or self._prefers_stores or self._least_restart() + least > self.limited()):
-                if self.stores or self.doing.dry:
+                if self.stores or self.tape.doing.dry:
                     self._drop_restarts()
                 else:
                     self._convert()
@@ -126,15 +144,15 @@ class Budgeted(Repeating):
     def _least_restart(self) -> int:
         """What a reversal that starts from the beginning takes at least, as far as the program has come."""
         again = united(self._several, joined((c.allocation.address, c.piece.region) for c in self.kept.initial))
-        return self.kept.nbytes + sum(rounded(r.nbytes) for r in again.values()) + self.transient.nbytes + self.other_bytes()
+        return self.kept.nbytes + sum(rounded(r.nbytes) for r in again.values()) + self.transient.nbytes + self.tape.other_bytes()
 
     def _drop_stores(self) -> None:
         self.stores = False
-        for a in self.allocations.values():
+        for a in self.tape.allocations.values():
             a.pieces = []
-        self.operations[:] = [replace(op, logs=[]) if isinstance(op, Launched) and op.logs else op for op in self.operations]
-        assert isinstance(self._saved, Separate)
-        self._saved.drop()
+        self.tape.operations[:] = [replace(op, logs=[]) if isinstance(op, Launched) and op.logs else op for op in self.tape.operations]
+        assert isinstance(self.saved, Separate)
+        self.saved.drop()
 
     def _drop_restarts(self) -> None:
         self.restarts, self.kept = False, Kept()
@@ -148,9 +166,7 @@ class Budgeted(Repeating):
 
     def admit_transient(self, size: int) -> None:
         """Transient memory is about to grow. BudgetError where a reversal must not."""
-        if self.budget is None:
-            return
-        if self.state == "recording":
+        if self.tape.state == "recording":
             self._fits(size, "amid")  # what does not fit is refused when the program has ended
         elif self.added() + size > self.limited():
             raise BudgetError(
@@ -161,35 +177,34 @@ class Budgeted(Repeating):
 
     # --- a first recording -------------------------------------------------------------------------------------------------------------
 
-    def coming(self, rerun: Rerun, what: Any, scratch: int = 0) -> None:
-        """The operation that is recorded next, as it runs again, what tells it from others, and what the stacks of its reverse take."""
+    def stacks(self, operation: Launched) -> int:
+        """Bytes that the stacks of a launch's reverse will take, which is about to be made."""
+        adjoint, call = operation.adjoint, operation.call
+        if adjoint is None or not adjoint.layout.scratch:
+            return 0
+        self.transient.reset()
+        self.transient.most = 0
+        pipeline.take_scratch(adjoint, replace(call, pool=Pooled(call.executor, self.transient)))
+        return self.transient.most
+
+    def coming(self, rerun: Rerun, what: Any) -> None:
+        """The operation that is recorded next, as it runs again, and what tells it from others."""
         self._coming = rerun
-        rerun.scratch = scratch
         self._signatures.append(what)
 
-    def _save(self, allocation: Allocation, region: Region, time: int) -> None:
-        if self.budget is None or self.stores:
-            with suppress(Full):
-                super()._save(allocation, region, time)
-
-    def _before(self, operation: Operation) -> Operation:
-        if self.budget is not None:
-            self._checkpoint(operation, len(self.operations))
-        return super()._before(operation)
-
-    def _checkpoint(self, operation: Operation, time: int) -> None:
+    def before(self, operation: Operation, time: int) -> None:
         """Copies what an operation is about to overwrite of the state at the beginning, if the program reads that."""
         rerun = self._coming
         self._arrive(operation, rerun, time)
         reads = united(rerun.reads, needs_of(operation, rerun.must))
         fresh = without(united(self._pending, reads), self._done)
         wanted = common(fresh, rerun.writes)
-        if self.restore:
-            users = {w: r for w, r in rerun.writes.items() if w not in self.own}
+        if self.tape.restore:
+            users = {w: r for w, r in rerun.writes.items() if w not in self.tape.own}
             wanted = united(wanted, without(users, self._done))
         allocations = allocation_of(operation)
         for where, region in wanted.items():
-            self._copy(self.kept.initial, allocations.get(where) or self.allocations[where], region, time, time)
+            self._copy(self.kept.initial, allocations.get(where) or self.tape.allocations[where], region, time, time)
         self._several = united(self._several, common(self._done, rerun.writes))
         self._done = united(self._done, rerun.writes)
         self._pending = without(fresh, rerun.writes)
@@ -204,7 +219,7 @@ class Budgeted(Repeating):
             part = common(written, met)
             rerun.arrives = united(rerun.arrives, part)
             for where, region in part.items():
-                self._copy(self.kept.arrivals.setdefault(time, []), self.allocations[where], region, time, time)
+                self._copy(self.kept.arrivals.setdefault(time, []), self.tape.allocations[where], region, time, time)
                 written[where] = written[where] - region
 
     def _copy(self, found: list[Copied], allocation: Allocation, region: Region, time: int, owner: int) -> None:
@@ -216,12 +231,12 @@ class Budgeted(Repeating):
         if old is not None and (old.piece.time, old.piece.region, old.allocation.address) == (time, region, allocation.address):
             data = old.piece.data
         elif self._fits(rounded(nbytes), "restarts") and self.restarts:
-            data, self._old = self.new_bytes(nbytes), []
+            data, self._old = self.new(nbytes), []
         else:
             return
         piece = piece_of(allocation.root, region, time, data, base)
         for action in piece.saving:
-            self.doing.do(action)
+            self.tape.doing.do(action)
         self.kept.saving.setdefault(owner, []).extend(piece.saving)
         self._copies += 1
         found.append(Copied(allocation, piece, self._copies))
@@ -230,23 +245,12 @@ class Budgeted(Repeating):
     def _copied(self, allocation: Allocation, region: Region, time: int) -> Copied:
         """Bytes of an allocation as they are now."""
         base, nbytes = home_of(region, region, allocation.root)
-        piece = piece_of(allocation.root, region, time, self.new_bytes(nbytes), base)
+        piece = piece_of(allocation.root, region, time, self.new(nbytes), base)
         perform(piece.saving)
         return Copied(allocation, piece, 0)
 
-    def new_bytes(self, nbytes: int) -> Any:
-        """Memory of the tape."""
-        raise NotImplementedError
-
-    def drop_plans(self) -> None:
-        """Reversals that were planned have a script whose memory is let go."""
-        raise NotImplementedError
-
-    def _after(self, operation: Operation) -> None:
-        time = len(self.operations)
-        super()._after(operation)
-        if self.budget is None:
-            return
+    def after(self, operation: Operation, time: int) -> None:
+        """The operation has been recorded."""
         rerun = self._coming
         self.reruns.append(rerun)
         self._coming = NONE
@@ -263,10 +267,8 @@ class Budgeted(Repeating):
 
     def conclude(self) -> None:
         """The program has ended. BudgetError where it cannot be reversed within the budget."""
-        if self.budget is None:
-            return
-        planner, free = self.planner, self.limited() - self.other_bytes()
-        if self.stores and self._saved.nbytes + rounded_up(planner.keeping().transient) <= free:
+        planner, free = self.planner, self.limited() - self.tape.other_bytes()
+        if self.stores and self.saved.nbytes + rounded_up(planner.keeping().transient) <= free:
             self._store_only()
         elif self.restarts and planner.peak(planner.script(0, sweeps=False)) <= free:
             if self.stores:
@@ -282,17 +284,17 @@ class Budgeted(Repeating):
     def planner(self) -> Planner:
         """What schedules there are."""
         if self._planner is None:
-            program = Program(self.operations, self.reruns, {a.address: a for a in self.allocations.values()})
-            self._planner = Planner(program, self._signatures, frozenset(self.own) if self.restore else None)
+            program = Program(self.tape.operations, self.reruns, {a.address: a for a in self.tape.allocations.values()})
+            self._planner = Planner(program, self._signatures, frozenset(self.tape.own) if self.tape.restore else None)
         return self._planner
 
     def _refuse(self) -> None:
         """Says that the program does not fit, and lets go what it has kept."""
-        planner, others = self.planner, self.other_bytes()
+        planner, others = self.planner, self.tape.other_bytes()
         least = planner.least() + others
         if least <= self.limited():  # what was let go on the way was the wrong thing
-            self.unknown()
-            self.state = "interrupted: it is longer than the program before, for which its budget was laid out"
+            self.tape.unknown()
+            self.tape.state = "interrupted: it is longer than the program before, for which its budget was laid out"
             raise TapeError("the program is longer than the one before, for which the tape's budget was laid out: record it again")
         if self.stores:
             self._drop_stores()
@@ -302,7 +304,7 @@ class Budgeted(Repeating):
             f"{planner.holders(others)}. Arrays are as the program left them.",
             least,
         )
-        self.state = "refused: its reverse does not fit into the budget"
+        self.tape.state = _REFUSED
         raise self._refusal
 
     def _store_only(self) -> None:
@@ -311,7 +313,7 @@ class Budgeted(Repeating):
         if self.restarts and self.added() + rounded_up(self.planner.keeping().transient) <= self.limited():
             return
         gone = {id(action) for actions in self.kept.saving.values() for action in actions}
-        for step in self._steps or ():
+        for step in self.tape.steps or ():
             step.actions = tuple(a for a in step.actions if id(a) not in gone)
             step.calls = None
         self._drop_restarts()
@@ -321,27 +323,27 @@ class Budgeted(Repeating):
         it takes less than to start again in a reversal, but did not fit beside what that takes."""
         if self.stores:
             self._drop_stores()
-        initial, doing = self.kept.initial, self.doing
+        initial, doing = self.kept.initial, self.tape.doing
         self.kept = Kept(results=self.kept.results, arrivals=self.kept.arrivals)
         self.restarts, self.stores = False, True
-        for a in self.allocations.values():
+        for a in self.tape.allocations.values():
             a.pending, a.initial = EMPTY, EMPTY
-        open_ = [self._copied(self.allocations[w], region, len(self.reruns)) for each in self._open for w, region in each.items()]
+        open_ = [self._copied(self.tape.allocations[w], region, len(self.reruns)) for each in self._open for w, region in each.items()]
         _put_back(initial)
         initial = []
-        steps = [step for step in self._steps or () if not isinstance(step, MadeStep)]
-        for time, (operation, rerun) in enumerate(zip(list(self.operations), self.reruns, strict=True)):
-            self.doing = Doing()
+        steps = [step for step in self.tape.steps or () if not isinstance(step, MadeStep)]
+        for time, (operation, rerun) in enumerate(zip(list(self.tape.operations), self.reruns, strict=True)):
+            self.tape.doing = Doing()
             _put_back(self.kept.arrivals.get(time, ()))
-            self._claim(operation, time)
-            self._save_overwritten(operation, time)
+            self.tape.claim(operation, time)
+            self.tape.save_overwritten(operation, time)
             launch = self._once_more(operation, rerun, time)
             for use in operation.effects.after:
                 use.allocation.pending = use.allocation.pending | use.region
             if time < len(steps):
-                steps[time].actions, steps[time].calls = (*self.doing.taken(), *launch), None
-                steps[time].room = self._saved.here()
-        self.doing = doing
+                steps[time].actions, steps[time].calls = (*self.tape.doing.taken(), *launch), None
+                steps[time].room = self.saved.here()
+        self.tape.doing = doing
         _put_back([*self.kept.arrivals.get(len(self.reruns), ()), *open_])  # what others have written since the last operation
         self.kept = Kept()
         self._planner = None
@@ -354,11 +356,11 @@ class Budgeted(Repeating):
             perform((rerun.again,))
         if rerun.logs and self.stores and rerun.noting is not None and isinstance(operation, Launched):
             try:
-                memories, launch = rerun.noting([self._saved.take(size) for size in rerun.logs])
+                memories, launch = rerun.noting([self.saved.take(size) for size in rerun.logs])
             except Full:
                 perform((rerun.again,) if rerun.again is not None else ())
                 return ()
-            self.operations[time] = replace(operation, logs=list(memories))
+            self.tape.operations[time] = replace(operation, logs=list(memories))
             actions: tuple[Action, ...] = (*(clearing(m.root) for m in memories), launch)
             perform(actions)
             return actions
@@ -368,37 +370,39 @@ class Budgeted(Repeating):
 
     def _take(self, script: Script) -> Scripted:
         """Memory for a script, in place of that for the one before."""
-        self.drop_plans()
+        self.tape.drop_plans()
         self._scripted = None
         self.transient.size(0)
         self.transient.size(script.transient)
-        room = self.new_bytes(script.top) if script.top else None
+        room = self.new(script.top) if script.top else None
         self._scripted = Scripted(script, self.planner.program, room, self.kept)
         self._note_added()
         return self._scripted
 
     def scripted(self) -> Scripted | None:
         """What a reversal follows; None where all that adjoints need was kept, as without a budget."""
-        if self.budget is None:
-            return None
         if self._scripted is None and not self.stores:
-            script = self.planner.best(self.limited() - self.other_bytes(), sweeps=False)
+            script = self.planner.best(self.limited() - self.tape.other_bytes(), sweeps=False)
             assert script is not None, "the recording would have been refused"
             self._take(script)
         if self._scripted is None and not self.transient.pinned:
             self.transient.size(self.planner.keeping().transient)
         return self._scripted
 
-    def _expects(self) -> bool:
-        if not super()._expects():
-            return False
-        if self.budget is None or self.stores or self._sweeps or self._refusal:
+    def expects(self) -> bool:
+        """The program is expected to come again: whether it is to be repeated, rather than recorded once more."""
+        if self.stores or self._sweeps or self._refusal:
             return True
-        if self.planner.peak(self.planner.keeping()) <= self.limited() - self.other_bytes():
+        if self.planner.peak(self.planner.keeping()) <= self.limited() - self.tape.other_bytes():
             self._fits_stored = True  # it is recorded once more, and nothing is kept but what adjoints need
             return False
         self._schedule()
         return True
+
+    @property
+    def script(self) -> Scripted | None:
+        """The script that is followed now, with its memory."""
+        return self._scripted
 
     @property
     def _sweeps(self) -> bool:
@@ -407,46 +411,43 @@ class Budgeted(Repeating):
 
     def _schedule(self) -> None:
         """The program comes again: from here on its steps store what the script says."""
-        script = self.planner.best(self.limited() - self.other_bytes())
+        script = self.planner.best(self.limited() - self.tape.other_bytes())
         assert script is not None, "the recording would have been refused"
         scripted = self._take(script)
         time = 0
-        for step in self._steps or ():
+        for step in self.tape.steps or ():
             if isinstance(step, MadeStep):
                 continue
             step.actions, step.calls = scripted.forward(time), None
             time += 1
 
-    def _repeat(self, step: Step) -> bool:
-        if self._refusal is not None and self._at == 0:
-            self.state = "refused: its reverse does not fit into the budget"
+    @property
+    def refused(self) -> bool:
+        """Whether the program is one that was refused: nothing of it is known but that."""
+        return self._refusal is not None
+
+    def refuse_again(self) -> None:
+        """BudgetError where the program that comes again was refused before."""
+        if self._refusal is not None:
+            self.tape.state = _REFUSED
             raise BudgetError(
                 str(self._refusal).replace("Arrays are as the program left them.", "Nothing was launched."), self._refusal.smallest
             )
-        return super()._repeat(step)
 
-    def differ(self) -> None:
-        """The program is another one than before."""
-        if self._next is None or self.budget is None:
-            super().differ()
-            return
-        scripted, restarts, refusal = self._scripted, self.restarts, self._refusal
-        if refusal is not None:
-            self._next = None
-            self.forget()
-            self.state = "recording"
-            return
-        self._old = self.kept.copies if restarts else []
-        self._resuming = scripted is not None, restarts
+    @contextmanager
+    def resuming(self) -> Iterator[None]:
+        """Around what records anew a part of a program that has run: its copies lie where they were made."""
+        self._old = self.kept.copies if self.restarts else []
+        self._resuming = self._scripted is not None, self.restarts
         try:
-            super().differ()
+            yield
         finally:
             self._old, self._resuming = [], None
 
     def check_planned(self) -> None:
         """A plan has been made: shadows of temporaries may have got copies. BudgetError if that is too much."""
-        if self.budget is not None and self.added() > self.limited():
-            least = self.planner.least() + self.other_bytes()
+        if self.added() > self.limited():
+            least = self.planner.least() + self.tape.other_bytes()
             raise BudgetError(
                 f"the reverse takes {shown(self.added())} with its copies of temporaries' shadows, beyond the budget of "
                 f"{shown(self.limited())}: the smallest budget that would do is {least} bytes. No shadow was touched.",
@@ -454,22 +455,43 @@ class Budgeted(Repeating):
             )
         self._note_added()
 
-    def has_moved(self, step: Step) -> bool:
-        """Whether what is kept for adjoints is elsewhere; where nothing is, nothing is."""
-        return (self.stores or not self.has_budget) and super().has_moved(step)
+    # --- what it comes to --------------------------------------------------------------------------------------------------------------
+
+    def plan(self, budget: int | float | str | None, seconds: float) -> Outlook:
+        """What reversing the program within a budget takes; its own if it is None. `seconds`: of the recording."""
+        limit = self.limited() if budget is None else bytes_of(budget, executor_of(self.tape.library_name).free)
+        return outlook(self.planner, limit, self.tape.other_bytes(), seconds)
+
+    def tradeoff(self, points: int, seconds: float) -> Tradeoff:
+        """The curve of bytes against operations that run again."""
+        return tradeoff(self.planner, self.tape.other_bytes(), seconds, points)
+
+    def refuse_scripted(self, what: str) -> None:
+        """TapeError where operations would have to run again."""
+        if not self.stores:
+            enough = self.planner.peak(self.planner.keeping()) + self.tape.other_bytes()
+            raise TapeError(
+                f"within its budget of {shown(self.limited())} this program runs again in its reverse, which {what} cannot: a tape without "
+                f"a budget, or with one of {enough} bytes, keeps all that is needed"
+            )
+
+    def failed(self) -> None:
+        """A reversal has failed: arrays hold what the program left in them again."""
+        if self._scripted is not None:
+            self._scripted.put_back()
 
     # --- what may change behind it -----------------------------------------------------------------------------------------------------
 
     def watched(self) -> list[Allocation]:
         """The allocations, with what a reversal reads of them as it is."""
-        if self.budget is None or (self.stores and self._scripted is None):
-            return list(self.allocations.values())
+        if self.stores and self._scripted is None:
+            return list(self.tape.allocations.values())
         if self._scripted is not None:
             found = self._scripted.script.watched
         else:
             self.planner.program.note([0])
             found = self.planner.program.lives[0]
-        return [replace(a, pending=found[a.address]) for a in self.allocations.values() if a.address in found]
+        return [replace(a, pending=found[a.address]) for a in self.tape.allocations.values() if a.address in found]
 
 
 def _put_back(copies: Iterable[Copied]) -> None:
@@ -480,12 +502,3 @@ def _put_back(copies: Iterable[Copied]) -> None:
 def rounded_up(nbytes: int) -> int:
     """As a pool rounds them; nothing stays nothing."""
     return rounded(nbytes) if nbytes else 0
-
-
-def rule_again(operation: Ruled, action: Action, library: str | None) -> Rerun:
-    """A call of a rule as it runs again."""
-    reads, writes, must = touched_by_rule(operation)
-    why = "" if operation.rule.pure else "its rule is not declared pure"
-    if library == "cupy" and operation.effect.adds:
-        why = why or "the order of its additions is open"
-    return Rerun({} if why else reads, writes, writes if why else must, action, None if why else action, why)

@@ -1,6 +1,6 @@
 """What a recorded program costs under byte budgets: a point for one budget, and the curve of all.
 
-Nothing here runs anything: peaks and the operations that run again are read off the scripts of the schedules (`recompute.Planner`).
+Nothing here runs anything: peaks and the operations that run again are read off the scripts of the schedules (`planner.Planner`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from ..budget import shown
 from ..errors import BudgetError
-from .recompute import Planner, Script
+from .planner import Planner
+from .script import Script
 
 
 @dataclass(frozen=True)

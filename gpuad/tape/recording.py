@@ -8,6 +8,7 @@ shadow must not come out again; and where a shadow turns up late, what was done 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,8 @@ from ..pipeline.adjoint import Adjoint
 from ..runtime.actions import Doing
 from ..runtime.array_locks import borrows_memory
 from ..runtime.base import Memory
-from .arena import Arena, Pooled
+from .arena import Arena, Full, Pooled
+from .budgeted import Budget
 from .change_detection import mark
 from .checkpoint_kernels import Cutting
 from .checkpoints import Keeping
@@ -45,10 +47,9 @@ class Recording(Keeping):
     own: dict[int, Made]
     save_all: bool
     restore: bool
-    has_budget: bool = False  # then launches run again from memory, and no values are kept in its place
 
-    def __init__(self, saved: Arena) -> None:
-        self._saved = saved
+    def __init__(self, saved: Arena, within: Budget | None) -> None:
+        self._saved, self.within = saved, within
         self.doing = Doing()
         self.forget()
 
@@ -63,6 +64,8 @@ class Recording(Keeping):
         self._tainted = False
         self._met_by: dict[int, tuple[Call, list[Use], list[Use]]] = {}
         self._saved.reset()
+        if self.within is not None:
+            self.within.forget()
 
     def _require(self, state: str) -> None:
         if self.state != state:
@@ -263,7 +266,7 @@ class Recording(Keeping):
         reaches = self._reaches(kernel, primal, adjoint, call)
         effects, uses = self._ours(reaches, call)
         cuts: Mapping[frozenset[int], Cutting] = {}
-        if adjoint is not None and reaches.before and not self.save_all and not self.has_budget:
+        if adjoint is not None and reaches.before and not self.save_all and self.within is None:  # else launches run again from memory
             cuts = kernel.facts.get(("cuts", adjoint, call.key), lambda: cuts_of(adjoint, reaches, call))
         return Launched(kernel.name, where, call, effects, adjoint, uses, [], kernel, cuts)
 
@@ -323,11 +326,13 @@ class Recording(Keeping):
     def _before(self, operation: Operation) -> Operation:
         """Saves what the operation is about to overwrite. Gives the operation as it is to be recorded."""
         time = len(self.operations)
+        if self.within is not None:
+            self.within.before(operation, time)
         if self.looks:
             self._compare(operation)
         self.operations.append(operation)
         try:
-            self._claim(operation, time)
+            self.claim(operation, time)
             self._overwrite(operation)
             return self.operations[time]
         except BaseException:
@@ -336,7 +341,8 @@ class Recording(Keeping):
         finally:
             self.operations.pop()
 
-    def _claim(self, operation: Operation, time: int) -> None:
+    def claim(self, operation: Operation, time: int) -> None:
+        """Notes what the operation's adjoint needs of memory as it is."""
         for use in operation.effects.before:
             if isinstance(operation, Launched) and operation.cuts:
                 use.allocation.claims.append(Claim(time, use.region, use.position))
@@ -345,14 +351,14 @@ class Recording(Keeping):
 
     def _overwrite(self, operation: Operation) -> None:
         self.resolve_claims(operation.effects.writes)
-        self._save_overwritten(operation, len(self.operations) - 1)
+        self.save_overwritten(operation, len(self.operations) - 1)
         for use in operation.effects.writes:
             a = use.allocation
             a.written, a.cleared = a.written | use.region, a.cleared | use.shown
         for use in operation.effects.must:
             use.allocation.tainted = use.allocation.tainted - use.region
 
-    def _save_overwritten(self, operation: Operation, time: int) -> None:
+    def save_overwritten(self, operation: Operation, time: int) -> None:
         """Saves what operation number `time` is about to overwrite, as far as it is needed."""
         for use in operation.effects.writes:
             a = use.allocation
@@ -366,7 +372,10 @@ class Recording(Keeping):
 
     def _save(self, allocation: Allocation, region: Region, time: int) -> None:
         """Copies what is about to be overwritten, and needed."""
-        allocation.save(region, time, self._saved.take, self.doing.do)
+        if self.within is not None and not self.within.stores:
+            return
+        with suppress(Full):  # of a budget
+            allocation.save(region, time, self._saved.take, self.doing.do)
 
     @property
     def first(self) -> bool:
@@ -414,6 +423,8 @@ class Recording(Keeping):
         if self.looks:
             self._mark(operation)
         self.operations.append(operation)
+        if self.within is not None:
+            self.within.after(operation, len(self.operations) - 1)
 
     def _mark(self, operation: Operation) -> None:
         """Marks what a change behind the tape would spoil: what an adjoint needs, and what has a shadow, once an operation has met it: that

@@ -21,10 +21,10 @@ from .batching import batched
 from .in_place_seeds import Where, where_of
 from .launch_joining import Part, joined
 from .operations import Foreign, Operation
-from .recompute import Adjoint, Begin, Block
 from .recorded_launch import Launched
 from .region import EMPTY, Region
 from .rules import Ruled
+from .script import Adjoint, Begin, Block
 from .scripted import Scripted
 from .shadows import Shadows
 from .version_finder import VersionFinder

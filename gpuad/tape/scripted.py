@@ -9,7 +9,8 @@ from typing import Any
 from ..budget import rounded
 from ..runtime.actions import Action, clearing, perform
 from ..runtime.base import Memory
-from .recompute import Again, Arrive, Begin, Block, Fetch, Item, Program, Script, Store, Stored
+from .program import Program
+from .script import Again, Arrive, Begin, Block, Fetch, Item, Script, Store, Stored
 from .versions import Allocation, Piece, Versions, piece_of, placing
 
 

@@ -31,37 +31,38 @@ from ..arguments.deferred_clearing import loudly, quietly
 from ..arguments.identity import layout
 from ..arguments.layouts import float_views
 from ..arguments.recorder import current, unrecorded
-from ..budget import bytes_of, rounded, shown
+from ..budget import rounded
 from ..errors import ShadowError, TapeError
 from ..ir.dtypes import shadow_dtype
 from ..pipeline import Call, executor_of
 from ..pipeline.adjoint import Adjoint
-from ..runtime.actions import Action, ByPython, perform
-from ..runtime.base import Executor, Memory, prepared
+from ..runtime.actions import ByPython, perform
+from ..runtime.base import Memory
 from ..runtime.memory import owner_of
 from . import export
 from .account import Account, account
-from .arena import Arena, Exact, Full, Pooled, Separate
+from .arena import Arena, Full, Pooled
 from .blocks import Block, Entry, Exit
-from .budgeted import Budgeted, rule_again
+from .budgeted import Budget
 from .buffer_rotation import redirected
 from .change_detection import Watch
 from .copy_on_write import CopyOnWriteShadows, Homes
 from .graph import Captured, Graph, forward_parts, reverse_parts
 from .in_place_seeds import Placements, where_of
 from .operations import Effects, Foreign, Operation, Use
-from .outlook import Outlook, Tradeoff, outlook, tradeoff
+from .outlook import Outlook, Tradeoff
 from .reaching import unreached
-from .recompute import Planner
 from .recorded_launch import Launched
 from .region import Region, of_array
-from .rerun import Rerun, of_uses, order_matters, said_once, united, without
+from .relaunch import launch_again, rule_again
+from .rerun import Rerun, of_uses
 from .reversal_plan import Plan, Reversal
 from .rules import Ruled
 from .seeds import Asked, Seeding, as_before
 from .streams import Streams
 from .temporaries import Made, Temporary, inner
 from .trace_cache import Recipe, call_key, line_of, place_of, user_frame
+from .trace_replay import Repeating
 from .trace_steps import ForeignStep, LaunchStep, MadeStep, Step, arrays_of, constant, lasting
 from .versions import Allocation
 from .zero_regions import Stale
@@ -91,7 +92,7 @@ class Stats:
     allocations: int
 
 
-class Tape(Seeding, Budgeted):
+class Tape(Seeding, Repeating):
     """Records the launches of the thread that has entered it. Use it again for the same program: its memory is kept.
 
         tape = gpuad.Tape()
@@ -114,8 +115,6 @@ class Tape(Seeding, Budgeted):
     ) -> None:
         if check not in (None, "exact") or save not in ("needed", "all"):
             raise TapeError("Tape takes check=None or 'exact', save='needed' or 'all'")
-        if budget is not None:
-            bytes_of(budget, lambda: 0)  # what cannot be read is refused now
         if budget is not None and save == "all":
             raise TapeError("save='all' is everything that is overwritten: no budget goes with it")
         self.restore, self.save_all = restore, save == "all"
@@ -129,13 +128,14 @@ class Tape(Seeding, Budgeted):
         self._owners: dict[int, int] = {}  # whose shadow lives there in this recording: addresses
         self.own: dict[int, Made] = {}  # arrays that operations made in this recording, by address
         work = lambda: self._streams.work(executor_of(self._library))  # noqa: E731
-        self._transient: Arena = Arena(self._bytes, work) if budget is None else Exact(self._bytes, work, self.admit_transient)
+        within = None if budget is None else Budget(self, budget, self._bytes, work)
+        self._transient: Arena = Arena(self._bytes, work) if within is None else within.transient
         self._library: str | None = None
         self.recipes: dict[Any, Any] = {}
         self.words: dict[Any, Any] = {}
         self._lease: object = None
         self._begun = self._seconds = 0.0
-        super().__init__(Arena(self._bytes) if budget is None else Separate(self._bytes, self.admit), budget)
+        super().__init__(Arena(self._bytes) if within is None else within.saved, within)
         weakref.finalize(self, self._streams.let_all_go).atexit = False
         weakref.finalize(self, self.guard.locks.release).atexit = False
 
@@ -256,7 +256,8 @@ class Tape(Seeding, Budgeted):
         self.assembled = 0
         self._transient.reset()
         self._seconds = perf_counter() - self._begun
-        self._watch = Watch.of(self.watched(), self._portion)
+        watched = list(self.allocations.values()) if self.within is None else self.within.watched()
+        self._watch = Watch.of(watched, self._portion)
         self.state = "recorded"
 
     @property
@@ -275,7 +276,8 @@ class Tape(Seeding, Budgeted):
         self.demand_all()
         self._paired = self.shadows.count
         self._remember()
-        self.conclude()
+        if self.within is not None:
+            self.within.conclude()
 
     def launch(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Records a launch and makes it. One that is expected, since it came here the last time too, is only made."""
@@ -370,8 +372,10 @@ class Tape(Seeding, Budgeted):
                 if not pipeline.stores_in_doubt(adjoint, call):  # it was told for good, from the launch's numbers
                     step.check = None
             augmented = adjoint.augmented if adjoint is not None else None
-            if self.has_budget:
-                self.coming(self._again(recipe, executor), (operation.kernel, step.line), self._stacks(operation))
+            if self.within is not None:
+                rerun = launch_again(recipe, operation, self.read_again(operation.kernel, recipe.primal, call))
+                rerun.scratch = 0 if self.doing.dry else self.within.stacks(operation)
+                self.within.coming(rerun, (operation.kernel, step.line))
             logs = self._logs(adjoint, call) if augmented is not None and adjoint is not None else None
             if logs is not None:
                 operation = replace(operation, logs=logs)
@@ -387,51 +391,9 @@ class Tape(Seeding, Budgeted):
     def _logs(self, adjoint: Adjoint, call: Call) -> list[Memory] | None:
         """Room for what a launch writes down; None where a budget has none for it."""
         try:
-            return pipeline.new_logs(adjoint, self.pooled(call)) if self.stores or not self.has_budget else None
+            return pipeline.new_logs(adjoint, self.pooled(call)) if self.within is None or self.within.stores else None
         except Full:
             return None
-
-    def _again(self, recipe: Recipe, executor: Executor) -> Rerun:
-        """A launch as it runs again."""
-        operation = recipe.operation
-        kernel, call, adjoint = operation.kernel, operation.call, operation.adjoint
-        writes = of_uses(operation.effects.writes)
-        must = of_uses(operation.effects.must)
-        first, why = recipe.launch(executor), order_matters(recipe.primal, call)
-        reads = {} if why else of_uses(self.read_again(kernel, recipe.primal, call))
-        must = writes if why else must
-        again = None if why else self._silent(recipe, executor, first)
-        sizes = pipeline.log_sizes(adjoint, call) if adjoint is not None and adjoint.augmented is not None else []
-
-        augmented = adjoint.augmented if adjoint is not None else None
-
-        def noting(data: Sequence[Any]) -> tuple[Sequence[Memory], Action]:
-            assert augmented is not None
-            logs = [Memory(d.view(dtype)) for d, (_, dtype) in zip(data, sizes, strict=True)]
-            return logs, call.prepared(augmented, [*recipe.given, *logs])
-
-        return Rerun(
-            united(reads, without(writes, must)), writes, must, first, again, why, tuple(n * dtype.itemsize for n, dtype in sizes), noting
-        )
-
-    def _stacks(self, operation: Launched) -> int:
-        """Bytes that the stacks of a launch's reverse will take, which is about to be made."""
-        adjoint, call = operation.adjoint, operation.call
-        if adjoint is None or not adjoint.layout.scratch or self.doing.dry:
-            return 0
-        self.transient.reset()
-        self.transient.most = 0
-        pipeline.take_scratch(adjoint, replace(call, pool=Pooled(call.executor, self._transient)))
-        return self.transient.most
-
-    def _silent(self, recipe: Recipe, executor: Executor, first: Action) -> Action:
-        """The launch without what the user has heard already."""
-        kernel, call = recipe.operation.kernel, recipe.operation.call
-        silent = kernel.facts.get(("said once", id(recipe.primal)), lambda: (recipe.primal, said_once(recipe.primal)))[1]
-        if silent is recipe.primal:
-            return first
-        call.prepare([silent])
-        return prepared(executor, silent, call.grid, call.block, recipe.given, call.shared_mem)
 
     def _check_stores(self, adjoint: Adjoint, call: Call) -> None:
         self._transient.reset()
@@ -453,13 +415,13 @@ class Tape(Seeding, Budgeted):
                 run()
 
         action = ByPython(act, operation.name, operation.where, operation.rule.opaque)
-        if self.has_budget:
-            self.coming(rule_again(operation, action, self._library), (operation.rule, step.line))
-            self.transient.most = 0
+        if self.within is not None:
+            self.within.coming(rule_again(operation, action, self._library), (operation.rule, step.line))
+            self.within.transient.most = 0
         with _Step(self, operation):
             self.doing.do(action)
-        if self.has_budget and self.reruns:
-            self.reruns[-1].room = self.transient.most
+        if self.within is not None and self.within.reruns:
+            self.within.reruns[-1].room = self.within.transient.most
         if executor.stream() is not None:
             step.stream = True
         for a, region in operation.read_bare():
@@ -506,8 +468,8 @@ class Tape(Seeding, Budgeted):
         if arrays:
             self._library = self._library or namespace(getattr(arrays[0], "primal", arrays[0])).__name__
             self._streams.enter(executor_of(self._library))
-        if self.has_budget:
-            self.coming(Rerun({}, of_uses(uses), of_uses(uses), None, None, "the tape does not see it"), (Foreign, line))
+        if self.within is not None:
+            self.within.coming(Rerun({}, of_uses(uses), of_uses(uses), None, None, "the tape does not see it"), (Foreign, line))
         with _Step(self, Foreign("foreign code", where, Effects(tuple(uses), must=tuple(uses)), cleared)):
             self.guard.open(arrays)
         for use in uses:
@@ -552,8 +514,8 @@ class Tape(Seeding, Budgeted):
             try:
                 perform(actions)
             except BaseException:
-                if self._scripted is not None:
-                    self._scripted.put_back()
+                if self.within is not None:
+                    self.within.failed()
                 raise
         self.assembled = plan.assembled
         self.state = _REVERSED
@@ -568,10 +530,11 @@ class Tape(Seeding, Budgeted):
         cannot be captured: on a GPU a rule of your own, stacks whose depth is counted, stores that are checked at each launch, an operation
         that makes arrays or waits.
         """
-        if self.state not in ("recorded", _REVERSED, _REPLAYED) or self._steps is None:
-            known = self.state if self._steps is not None else "the recording of a program one of whose calls was refused"
+        if self.state not in ("recorded", _REVERSED, _REPLAYED) or self.steps is None:
+            known = self.state if self.steps is not None else "the recording of a program one of whose calls was refused"
             raise TapeError(f"the tape is {known}; a graph is made of a complete recording")
-        self._refuse_scripted("a graph")
+        if self.within is not None:
+            self.within.refuse_scripted("a graph")
         self.extract_early()
         executor = executor_of(self._library)
         resolved, plan = self._planned(self._inside(seeds), lasting=True)
@@ -584,16 +547,7 @@ class Tape(Seeding, Budgeted):
         read = [replace(a) for a in self.allocations.values()]  # as its reverse does: the tape itself may need less of them later
         tape = Captured(read, self._streams, *executors, self._use_up, self._used_by, tuple(self._streams.sources.values()))
         pairs = [(shadow, seed) for shadow, seed, root, _ in resolved or () if where_of(root) not in plan.placed]
-        return Graph(forward_parts(self._steps, redirected(self, self._steps)), reverse_parts(plan, pairs), plan, tape)
-
-    def _refuse_scripted(self, what: str) -> None:
-        """TapeError where operations would have to run again."""
-        if self.has_budget and not self.stores:
-            enough = self.planner.peak(self.planner.keeping()) + self.other_bytes()
-            raise TapeError(
-                f"within its budget of {shown(self.limited())} this program runs again in its reverse, which {what} cannot: a tape without "
-                f"a budget, or with one of {enough} bytes, keeps all that is needed"
-            )
+        return Graph(forward_parts(self.steps, redirected(self, self.steps)), reverse_parts(plan, pairs), plan, tape)
 
     def _use_up(self) -> object:
         """The tape's memory is about to be used by a graph; gives a token of this use."""
@@ -608,7 +562,7 @@ class Tape(Seeding, Budgeted):
         """The seeds as they go to memory, and the plan for them. What they alone show to have a shadow has it for this reversal only, so
         that the next one, of the same recording or of one like it, does not depend on them."""
         operations, known = self.operations, self.shadows
-        premises = operations, known, known.count, self.surroundings(), self._scripted
+        premises = operations, known, known.count, self.surroundings(), None if self.within is None else self.within.script
         if self._asked is not None and seeds is not None and not lasting and self._asked.again(seeds, premises):
             self._work()
             return self._asked.resolved(seeds), self._asked.plan
@@ -634,13 +588,14 @@ class Tape(Seeding, Budgeted):
         key = self.surroundings(), pairs, given, placements.key
         if key not in self.plans or self.plans[key].is_seen:
             executors = executor_of(self._library), executor_of(self._library, True)
-            scripted = self.scripted()
+            scripted = self.within.scripted() if self.within is not None else None
             reversal = Reversal(self.operations, self.allocations, self.shadows, self._transient, executors)
-            shareable = {} if self.has_budget else dict(self._temporaries)  # copies on write would be beyond what was promised
+            shareable = {} if self.within is not None else dict(self._temporaries)  # copies on write would be beyond what was promised
             temporaries = list(shareable.values())
             stale = Stale(CopyOnWriteShadows(self._homes, shareable), placements)
             self.plans[key] = plan = reversal.plan(stale, seeds, temporaries, self.restore, scripted)
-            self.check_planned()
+            if self.within is not None:
+                self.within.check_planned()
             plan.unused = unreached(self.operations, self.shadows, seeds or (), self.own, self.touched)
         self._work()
         return self.plans[key]
@@ -648,27 +603,17 @@ class Tape(Seeding, Budgeted):
     @property
     def _portion(self) -> Callable[[int], Any] | None:
         """Room for looking at memory: of a tape with a budget it is the host's, a few kilobytes."""
-        return None if self.has_budget else self._transient.take
+        return None if self.within is not None else self._transient.take
 
     @property
     def library_name(self) -> str | None:
         """Whose arrays the program works on."""
         return self._library
 
-    @property
-    def transient(self) -> Exact:
-        """The memory for one operation at a time of a tape with a budget."""
-        assert isinstance(self._transient, Exact)
-        return self._transient
-
     def other_bytes(self) -> int:
         """Bytes of shadows of temporaries, with their copies, and of arrays that operations made."""
         made = sum(rounded(int(m.array.nbytes)) for m in self.own.values())
         return made + sum(rounded(int(a.nbytes)) for a in self._homes.arrays)
-
-    def new_bytes(self, nbytes: int) -> Any:
-        """Memory of the tape."""
-        return self._bytes(nbytes)
 
     def drop_plans(self) -> None:
         """Reversals that were planned have a script whose memory is let go."""
@@ -783,7 +728,7 @@ class Tape(Seeding, Budgeted):
         saved = sum(p.region.nbytes for a in self.allocations.values() for p in a.pieces)
         saved += sum(int(log.root.nbytes) for op in self.operations if isinstance(op, Launched) for log in op.logs)
         retained = sum(int(a.root.nbytes) for a in self.allocations.values())
-        arena = self.added() - self.other_bytes() if self.has_budget else self._saved.nbytes + self._transient.nbytes
+        arena = self.within.added() - self.other_bytes() if self.within is not None else self._saved.nbytes + self._transient.nbytes
         new = self._saved.allocations + self._transient.allocations + self._homes.allocations - getattr(self, "_chunks", 0)
         needed = sum(a.needed.nbytes for a in self.allocations.values())
         return Stats(
@@ -794,19 +739,21 @@ class Tape(Seeding, Budgeted):
         """What reversing the recorded program within a budget takes, before anything is run: the peak in bytes, checkpoints, how often
         operations run again. `budget`: as of `Tape`; the tape's own if it is left out. BudgetError, with the smallest that would do, where
         it is too small; TapeError if the tape has no budget, and so has not looked at what runs again."""
-        planner, limit = self._looked_at(), self.limited()
-        if budget is not None:
-            limit = bytes_of(budget, executor_of(self._library).free)
-        return outlook(planner, limit, self.other_bytes(), self._seconds)
+        return self._looked_at().plan(budget, self._seconds)
 
     def tradeoff(self, points: int = 24) -> Tradeoff:
         """The curve of bytes against operations that run again for the recorded program: printable, `.points`, `.picture(path)`."""
-        return tradeoff(self._looked_at(), self.other_bytes(), self._seconds, points)
+        return self._looked_at().tradeoff(points, self._seconds)
 
-    def _looked_at(self) -> Planner:
-        if not self.has_budget or not self.operations or self.state == "recording" or self.state.startswith("interrupted"):
+    def _looked_at(self) -> Budget:
+        if self.within is None or not self.operations or self.state == "recording" or self.state.startswith("interrupted"):
             raise TapeError("plans and tradeoffs are of a program that a tape with a budget has recorded; Tape(budget='90%') is one, too")
-        return self.planner
+        return self.within
+
+    @property
+    def most(self) -> int:
+        """The most bytes that a tape with a budget has ever added to what the caller has; 0 of one without."""
+        return self.within.most if self.within is not None else 0
 
     @property
     def source(self) -> str:
@@ -824,7 +771,8 @@ class Tape(Seeding, Budgeted):
         shadows, a kernel whose stacks get as deep as the data say, a rule whose reverse uses what cannot be written down.
         """
         self._require("recorded")
-        self._refuse_scripted("a stored program")
+        if self.within is not None:
+            self.within.refuse_scripted("a stored program")
         assert self._watch is not None
         self._watch.check()
         for deferred in self.shadows.deferred.values():
@@ -834,7 +782,7 @@ class Tape(Seeding, Budgeted):
     def explain(self) -> Account:
         """For each saved piece the bytes, who needs it and who overwrites it. Printable; `.rows`."""
         found = account(self.operations, list(self.allocations.values()), {a: made.where for a, made in self.own.items()})
-        return replace(found, budget=str(self.plan())) if self.has_budget and self.state in ("recorded", _REVERSED) else found
+        return replace(found, budget=str(self.plan())) if self.within is not None and self.state in ("recorded", _REVERSED) else found
 
 
 class _Step:

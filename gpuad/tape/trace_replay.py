@@ -9,6 +9,7 @@ passed, without doing it again (the bytes that it saved lie where they would be 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..pipeline import analysing, executor_of, in_fixed_point, plain_allowed
 from ..runtime.actions import Action, perform
 from .arena import Arena
 from .batching import batched
+from .budgeted import Budget
 from .checkpoint_extraction import extracted_early
 from .guard import Guard
 from .recording import Recording
@@ -56,18 +58,18 @@ class Repeating(Recording):
     _streams: Streams
     _temporaries: dict[int, Any]
 
-    def __init__(self, saved: Arena) -> None:
+    def __init__(self, saved: Arena, within: Budget | None) -> None:
         self.guard = Guard(lambda array: bool(self.own) and address(array) in self.own)
         self._known: Known | None = None
         self._misses = 0
         self._arrived: Any = None  # a mark behind the last copies that handles were given
-        super().__init__(saved)
+        super().__init__(saved, within)
 
     def forget(self) -> None:
         """Begins anew."""
         self._known = None  # first: a program whose operations are half forgotten, since an interrupt came, must not be known
         super().forget()
-        self._steps: list[Step] | None = []
+        self.steps: list[Step] | None = []
         self._comparable = not self.exact and self._misses < _TRIES
         self._next: Step | None = None
         self._at = 0
@@ -86,19 +88,19 @@ class Repeating(Recording):
         """Keeps a step that was recorded; `lasts`: it is known by its arguments, none of which can be changed into something else."""
         step.actions, step.room, step.locks = self.doing.taken(), self._saved.here(), self.guard.taken()
         self._comparable = self._comparable and lasts
-        if self._steps is not None:
-            self._steps.append(step)
+        if self.steps is not None:
+            self.steps.append(step)
 
     def _remember(self) -> None:
         """The recording is complete."""
         send_far(self.allocations.values())
-        if self._steps and self._comparable:
-            found = {id(a): a for step in self._steps for a in step.arrays}
-            self._known = Known((*self._steps, END), tuple((a, signature(a)) for a in found.values()), self.surroundings())
+        if self.steps and self._comparable:
+            found = {id(a): a for step in self.steps for a in step.arrays}
+            self._known = Known((*self.steps, END), tuple((a, signature(a)) for a in found.values()), self.surroundings())
 
     def unknown(self) -> None:
         """A call was refused or has failed: what it left behind is not known as a step."""
-        self._steps = self._known = None
+        self.steps = self._known = None
 
     @property
     def learns(self) -> bool:
@@ -113,10 +115,10 @@ class Repeating(Recording):
         if known is None or not known.holds(self.surroundings()) or not self._take_back():
             return False
         self.extract_early()
-        if self._steps is not None and self.keep_light(self._steps):
+        if self.steps is not None and self.keep_light(self.steps):
             self.plans.clear()
         self._at, self._next = 0, known.steps[0]
-        return True
+        return self.within is None or self.within.expects()
 
     def _take_back(self) -> bool:
         """Whether the arrays that operations made may be made again. Their shadows begin with zeros, as ever."""
@@ -134,13 +136,15 @@ class Repeating(Recording):
     def extract_early(self) -> None:
         """The program comes again: its launches write what is kept of what they read."""
         extractions, self.extractions = self.extractions, []
-        if self._steps is not None and extractions:
-            extracted_early(self._steps, self.operations, extractions)
+        if self.steps is not None and extractions:
+            extracted_early(self.steps, self.operations, extractions)
 
     def _repeat(self, step: Step) -> bool:
         """Does what the expected step did; False, and nothing was done, where a check refuses it: the call is then recorded, to say so."""
         self._require("recording")
         assert self._known is not None
+        if self.within is not None and self._at == 0:
+            self.within.refuse_again()
         if step.check is not None:
             try:
                 self._do(step, (step.check,))
@@ -186,23 +190,25 @@ class Repeating(Recording):
             return
         assert self._known is not None
         passed, state = self._known.steps[: self._at], self.state
+        if self.within is not None and self.within.refused:
+            self._next = None
+            self.forget()
+            self.state = state
+            return
         self._misses += 1
-        self.forget()
-        self.state, self.doing.dry = state, True
-        try:
-            for step in passed:
-                step.again(self)
-                if self.has_moved(step):
-                    raise TapeError("what the program saves has moved; record it with a new tape")
-        except BaseException as error:
-            self.state = f"interrupted by {type(error).__name__}: {error}"
-            raise
-        finally:
-            self.doing.dry = False
-
-    def has_moved(self, step: Step) -> bool:
-        """Whether what is saved does not lie where it lay after a step that has just been recorded once more."""
-        return self._saved.here() != step.room
+        with self.within.resuming() if self.within is not None else nullcontext():
+            self.forget()
+            self.state, self.doing.dry = state, True
+            try:
+                for step in passed:
+                    step.again(self)
+                    if (self.within is None or self.within.stores) and self._saved.here() != step.room:
+                        raise TapeError("what the program saves has moved; record it with a new tape")
+            except BaseException as error:
+                self.state = f"interrupted by {type(error).__name__}: {error}"
+                raise
+            finally:
+                self.doing.dry = False
 
     def _compare_arrays(self) -> None:
         """A call in the words of the last time is not looked at closer: here it turns out if its arrays were something else by then."""

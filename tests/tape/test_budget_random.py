@@ -102,7 +102,7 @@ def tried(made: Callable[[], Play], rng: Any, what: str) -> None:
     except BudgetError as error:
         assert error.smallest, f"{what}: {error}"
         smallest = error.smallest
-    exact = not none.planner.kept  # else it is not known in time that results need not be kept
+    exact = not none.within.planner.kept  # else it is not known in time that results need not be kept
     if smallest and exact:
         with pytest.raises(BudgetError):
             made()(gpuad.Tape(budget=smallest - 1))

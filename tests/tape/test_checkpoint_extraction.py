@@ -135,13 +135,13 @@ def close(found: list[Any], wanted: list[Any]) -> None:
 
 
 def launched(tape: gpuad.Tape) -> list[str]:
-    assert tape._steps is not None
-    return [a.kernel.name for s in tape._steps for a in s.actions if isinstance(a, Prepared)]
+    assert tape.steps is not None
+    return [a.kernel.name for s in tape.steps for a in s.actions if isinstance(a, Prepared)]
 
 
 def actions(tape: gpuad.Tape) -> int:
-    assert tape._steps is not None
-    return sum(len(s.actions) for s in tape._steps)
+    assert tape.steps is not None
+    return sum(len(s.actions) for s in tape.steps)
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)

@@ -1,0 +1,54 @@
+"""How a recorded launch, and a call of a rule, runs again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .. import pipeline
+from ..pipeline import Call
+from ..runtime.actions import Action
+from ..runtime.base import Memory, prepared
+from .operations import Use
+from .recorded_launch import Launched
+from .rerun import Rerun, of_uses, order_matters, said_once, touched_by_rule, united, without
+from .rules import Ruled
+from .trace_cache import Recipe
+
+
+def launch_again(recipe: Recipe, operation: Launched, read: Iterable[Use]) -> Rerun:
+    """A launch as it runs again; `read`: what the primal reads and adds to."""
+    call, adjoint = operation.call, operation.adjoint
+    writes, must = of_uses(operation.effects.writes), of_uses(operation.effects.must)
+    first, why = recipe.launch(call.executor), order_matters(recipe.primal, call)
+    reads = {} if why else of_uses(read)
+    must = writes if why else must
+    augmented = adjoint.augmented if adjoint is not None else None
+    sizes = pipeline.log_sizes(adjoint, call) if adjoint is not None and augmented is not None else []
+
+    def noting(data: Sequence[Any]) -> tuple[Sequence[Memory], Action]:
+        assert augmented is not None
+        logs = [Memory(d.view(dtype)) for d, (_, dtype) in zip(data, sizes, strict=True)]
+        return logs, call.prepared(augmented, [*recipe.given, *logs])
+
+    reads = united(reads, without(writes, must))
+    again = None if why else _silent(recipe, call, first)
+    return Rerun(reads, writes, must, first, again, why, tuple(n * dtype.itemsize for n, dtype in sizes), noting)
+
+
+def _silent(recipe: Recipe, call: Call, first: Action) -> Action:
+    """The launch without what the user has heard already."""
+    silent = recipe.operation.kernel.facts.get(("said once", id(recipe.primal)), lambda: (recipe.primal, said_once(recipe.primal)))[1]
+    if silent is recipe.primal:
+        return first
+    call.prepare([silent])
+    return prepared(call.executor, silent, call.grid, call.block, recipe.given, call.shared_mem)
+
+
+def rule_again(operation: Ruled, action: Action, library: str | None) -> Rerun:
+    """A call of a rule as it runs again."""
+    reads, writes, must = touched_by_rule(operation)
+    why = "" if operation.rule.pure else "its rule is not declared pure"
+    if library == "cupy" and operation.effect.adds:
+        why = why or "the order of its additions is open"
+    return Rerun({} if why else reads, writes, writes if why else must, action, None if why else action, why)

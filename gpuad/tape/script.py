@@ -1,0 +1,274 @@
+"""What the moves of a checkpointing schedule mean for a recorded program: which bytes are stored and brought back, what runs again, and
+where all of it lies.
+
+The state at the beginning is stored as the program is recorded (`initial`): its bytes are copied just before they are first overwritten.
+Buffers get their places while the script is written, so the bytes that a script takes are known before anything is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ..budget import Buffer, Drop, Keep, Layout, Load, Move, Reverse, Run, Save
+from .operations import Operation
+from .program import Program
+from .region import EMPTY, Region
+from .rerun import Regions, Rerun, adjoint_reads, united, without
+from .versions import Piece, Versions, home_of
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Stored:
+    """Bytes of an allocation as they were before operation `time`, in a buffer, packed or from byte `base` on."""
+
+    where: int
+    region: Region
+    buffer: Buffer
+    base: int | None = None
+    time: int = 0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Block:
+    """What is kept of operations that are about to be reversed: pieces by allocation, and what launches wrote down."""
+
+    pieces: dict[int, list[Stored]] = field(default_factory=dict)
+    logs: dict[int, list[Buffer]] = field(default_factory=dict)
+
+    def symbolic(self) -> Versions:
+        """Where versions are, for who only counts bytes."""
+        found = {w: [Piece(s.time, s.region, _Sized(s.buffer.size), s.base) for s in each] for w, each in self.pieces.items()}
+        return Versions(lambda a: found.get(a.address, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sized:
+    size: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Fetch:
+    """Copies stored bytes to where they belong."""
+
+    stored: tuple[Stored, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Store:
+    """Copies bytes of the state."""
+
+    stored: tuple[Stored, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Begin:
+    """Brings back the state at the beginning."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Arrive:
+    """Brings what code that the tape does not see has written before an operation."""
+
+    time: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Again:
+    """Runs an operation; `logs`: it writes down what its adjoint needs there."""
+
+    time: int
+    logs: tuple[Buffer, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Adjoint:
+    """Runs the adjoint of an operation."""
+
+    time: int
+    block: Block
+
+
+Item: TypeAlias = "Fetch | Store | Begin | Arrive | Again | Adjoint"
+
+
+@dataclass(eq=False)
+class Script:
+    """A program and its reversal, item by item. `forward`: what is stored before each operation of the program itself, and what it writes
+    down (None: nothing); `reversal`: all that follows; `finals`: what is put back at the end. `top`: bytes of the buffers; `transient`:
+    the most that one operation takes; `reruns`: operations that run again; `watched`: what the reversal reads of memory as the program
+    left it."""
+
+    forward: dict[int, tuple[Store, ...]]
+    noted: dict[int, tuple[Buffer, ...]]
+    reversal: list[Item]
+    finals: tuple[Stored, ...]
+    layout: Layout
+    reruns: int
+    moved: int
+    watched: Regions
+    checkpoints: int
+    uses_initial: bool
+    sweeps: bool
+    transient: int = 0
+
+    @property
+    def top(self) -> int:
+        """Bytes of all buffers."""
+        return self.layout.top
+
+
+class Writer:
+    """Writes the script for moves over units that begin at `boundaries`. `sweeps`: whether the program itself is part of it, else it has
+    been run; `initial`: the state at the beginning is stored by others."""
+
+    def __init__(self, program: Program, boundaries: Sequence[int], *, sweeps: bool) -> None:
+        self.program, self.boundaries, self.sweeping = program, boundaries, sweeps
+        self.layout = Layout()
+        self.checkpoints: dict[int, tuple[Stored, ...]] = {}
+        self.forward: dict[int, list[Store]] = {}
+        self.noted: dict[int, tuple[Buffer, ...]] = {}
+        self.reversal: list[Item] = []
+        self.block = Block()
+        self.finals: tuple[Stored, ...] = ()
+        self.reruns = self.moved = self.most = 0
+        self.watched: Regions = {}
+        self.uses_initial = False
+        self.at = 0  # operations of the program itself that have been run
+
+    def script(self, moves: Sequence[Move]) -> Script:
+        """The script."""
+        program = self.program
+        program.note(self.boundaries)
+        if any(isinstance(move, Load) for move in moves):
+            self.uses_initial = True
+        if not self.sweeping:
+            self.at = len(program)
+        for move in moves:
+            self._write(move)
+        if self.finals:
+            self.reversal.append(Fetch(self.finals))
+        forward = {t: tuple(stores) for t, stores in self.forward.items()}
+        return Script(
+            forward, self.noted, self.reversal, self.finals, self.layout, self.reruns, self.moved, self.watched, self.most,
+            self.uses_initial, self.sweeping,
+        )  # fmt: skip
+
+    def _write(self, move: Move) -> None:
+        match move:
+            case Save(at):
+                self._save(self.boundaries[at])
+            case Load(at, last):
+                self._load(self.boundaries[at], last)
+            case Run(begin, end):
+                self._run(self.boundaries[begin], self.boundaries[end])
+            case Keep(begin, end):
+                self._keep(self.boundaries[begin], self.boundaries[end])
+            case Reverse(begin, end):
+                self._reverse(self.boundaries[begin], self.boundaries[end])
+            case Drop(at):
+                self.layout.drop(s.buffer for s in self.checkpoints.pop(self.boundaries[at]))
+
+    @property
+    def in_program(self) -> bool:
+        """Whether what comes next belongs to the program itself."""
+        return self.at < len(self.program)
+
+    def _save(self, t: int) -> None:
+        if self.in_program or not self.sweeping:
+            self.watched = united(self.watched, self.program.lives.get(t, {}))
+        if t == 0:
+            return
+        state = self.program.states[t]
+        found = tuple(Stored(w, region, self.layout.take(region.nbytes)) for w, region in state.items())
+        self.checkpoints[t] = found
+        self.most = max(self.most, len(self.checkpoints))
+        self._store(t, found)
+
+    def _store(self, t: int, stored: tuple[Stored, ...]) -> None:
+        self.moved += sum(s.region.nbytes for s in stored)
+        if self.in_program:
+            self.forward.setdefault(t, []).append(Store(stored))
+        else:
+            self.reversal.append(Store(stored))
+
+    def _load(self, t: int, last: bool) -> None:
+        if not self.finals:
+            self.finals = tuple(Stored(w, r, self.layout.take(r.nbytes)) for w, r in self.program.finals.items())
+            self._store(t, self.finals)
+        if t == 0:
+            self.moved += sum(r.nbytes for r in self.program.states[0].values())
+            self.reversal.append(Begin())
+            return
+        stored = self.checkpoints[t]
+        self.moved += sum(s.region.nbytes for s in stored)
+        self.reversal.append(Fetch(stored))
+        if last:
+            self.layout.drop(s.buffer for s in self.checkpoints.pop(t))
+
+    def _run(self, begin: int, end: int) -> None:
+        if self.in_program:
+            self.at = end
+            return
+        self.reruns += end - begin
+        for t in range(begin, end):
+            self._arrive(t)
+            self.reversal.append(Again(t))
+
+    def _arrive(self, t: int) -> None:
+        if self.program.reruns[t].arrives:
+            self.reversal.append(Arrive(t))
+
+    def _keep(self, begin: int, end: int) -> None:
+        block, program = Block(), self.program
+        pending: Regions = {}
+        self.block, inside = block, self.in_program
+        stop = end if inside else program.spared_from(begin, end)
+        for t in range(begin, end):
+            operation, rerun = program.operations[t], program.reruns[t]
+            before, after = adjoint_reads(operation)
+            pending = united(pending, before)
+            if t < stop:
+                if not inside:
+                    self._arrive(t)
+                pending = self._overwritten(t, operation, pending, block)
+                self._again(t, rerun, block, inside)
+            pending = united(pending, after)
+        if inside:
+            self.watched = united(self.watched, pending)
+            self.at = end
+        else:
+            self.reruns += stop - begin
+
+    def _overwritten(self, t: int, operation: Operation, pending: Regions, block: Block) -> Regions:
+        """Keeps what is about to be overwritten, and needed; gives what is still needed where it is."""
+        found = []
+        for use in operation.effects.writes:
+            where = use.allocation.address
+            region = pending.get(where, EMPTY) & use.region
+            if not region:
+                continue
+            base, nbytes = home_of(region, pending[where], use.allocation.root)
+            stored = Stored(where, region, self.layout.take(nbytes), base, t)
+            block.pieces.setdefault(where, []).append(stored)
+            found.append(stored)
+            pending = without(pending, {where: region})
+        if found:
+            self._store(t, tuple(found))
+        return pending
+
+    def _again(self, t: int, rerun: Rerun, block: Block, inside: bool) -> None:
+        logs = tuple(self.layout.take(size) for size in rerun.logs) if rerun.logs else None
+        if logs is not None:
+            block.logs[t] = list(logs)
+            if inside:
+                self.noted[t] = logs
+        if not inside:
+            self.reversal.append(Again(t, logs))
+
+    def _reverse(self, begin: int, end: int) -> None:
+        block = self.block
+        self.reversal += [Adjoint(t, block) for t in range(end - 1, begin - 1, -1)]
+        self.layout.drop(s.buffer for each in block.pieces.values() for s in each)
+        self.layout.drop(buffer for logs in block.logs.values() for buffer in logs)
