@@ -22,7 +22,10 @@ import ptx_page
 import ptx_record
 import typer
 
-OWN = [f"tests/runtime/test_ptx_{name}.py" for name in ("control", "conversions", "floats", "forms", "integers", "memory")]
+OWN = [
+    f"tests/runtime/test_ptx_{name}.py"
+    for name in ("control", "conversions", "floats", "forms", "integers", "manual", "manual_programs", "memory")
+]
 SETS: dict[str, Sequence[str]] = {
     "own tests": OWN,
     "planted faults": ("tests/runtime/test_ptx_faults.py",),

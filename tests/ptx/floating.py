@@ -35,9 +35,15 @@ def _pair(coded: Coded) -> Step:
     if opcode in ("min", "max"):
         keeps = bool(coded.flag("NaN"))
         return _float_step(coded, lambda _: lambda a, b: extremum(a, b, opcode == "max", keeps), 2)
-    if opcode == "div" and last == "f32" and coded.flag("approx", "full"):
-        return _float_step(coded, lambda _: np.divide, 2)
+    if opcode == "div" and last == "f32" and (how := coded.flag("approx", "full")):
+        return _float_step(coded, lambda _: np.divide if how == "full" else approximate_quotient, 2)
     return _float_step(coded, lambda rounding: rounded(opcode, rounding), 2)
+
+
+def approximate_quotient(a: Any, b: Any) -> Any:
+    """`div.approx.f32`, by the inverse of the divisor: 0 or NaN where that is too small to be normal."""
+    result, far = a / b, (np.abs(b) > np.float32(2.0**126)) & np.isfinite(b)
+    return np.where(far, np.where(np.isinf(a), np.float32(np.nan), np.copysign(np.float32(0), result)), result)
 
 
 def rounded(opcode: str, rounding: str) -> Callable[[Any, Any], Any]:
@@ -45,6 +51,9 @@ def rounded(opcode: str, rounding: str) -> Callable[[Any, Any], Any]:
     plain: dict[str, Callable[..., Any]] = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
     if rounding == "rn":
         return plain[opcode]
+    if rounding == "rm" and opcode in ("add", "sub"):  # a sum that cancels is -0
+        upwards = rounded(opcode, "rp")
+        return lambda a, b: -upwards(-a, -b)
 
     def otherwise(a: Any, b: Any) -> Any:
         special = plain[opcode](a, b)
@@ -110,10 +119,11 @@ def _packed(operation: Callable[..., Any], type_: str, values: tuple[Any, ...]) 
 @handler("fma")
 def _fma(coded: Coded) -> Step:
     last = kind(coded)
-    if last == "f32":
-        return _float_step(coded, lambda rounding: lambda a, b, c: fma32(a, b, c, rounding), 3)
-    if last == "f64":
-        return _float_step(coded, lambda rounding: lambda a, b, c: fma64(a, b, c, rounding), 3)
+    if last in FLOATS:
+        fused = fma32 if last == "f32" else fma64
+        return _float_step(
+            coded, lambda way: lambda a, b, c: -fused(-a, b, -c, "rp") if way == "rm" else fused(a, b, c, way), 3
+        )  # downwards a sum that cancels is -0
     positive = coded.flag("relu")
 
     def half(a: Any, b: Any, c: Any) -> Any:
@@ -160,7 +170,7 @@ def _test(coded: Coded) -> Step:
         "infinite": np.isinf,
         "number": lambda x: ~np.isnan(x),
         "notanumber": np.isnan,
-        "normal": lambda x: np.isfinite(x) & (np.abs(x) >= np.finfo(x.dtype).tiny),
+        "normal": lambda x: np.isfinite(x) & ((np.abs(x) >= np.finfo(x.dtype).tiny) | (x == 0)),
         "subnormal": lambda x: (x != 0) & (np.abs(x) < np.finfo(x.dtype).tiny),
     }
     type_ = coded.need(*FLOATS)

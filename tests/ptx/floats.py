@@ -84,7 +84,8 @@ def fma64(a: Any, b: Any, c: Any, rounding: str = "rn") -> Any:
     """a * b + c of doubles with one rounding."""
     a, b, c = (np.atleast_1d(x) for x in np.broadcast_arrays(a, b, c))
     if rounding != "rn":
-        return by_fractions(lambda x, y, z: x * y + z, (a, b, c), rounding, a * b + c)
+        finite = np.isfinite(a) & np.isfinite(b)  # so is their product, however large
+        return by_fractions(lambda x, y, z: x * y + z, (a, b, c), rounding, np.where(np.isinf(c) & finite, c, a * b + c))
     p, low = two_product(a, b)
     uh, ul = two_sum(c, low)
     th, tl = two_sum(p, uh)

@@ -303,34 +303,3 @@ def _insert(coded: Coded) -> Step:
         return (a << moved & mask) | (b & ~mask)
 
     return applied(coded, inserted, (type_, type_, "u32", "u32"))
-
-
-@handler("prmt")
-def _permute(coded: Coded) -> Step:
-    coded.need("b32")
-
-    def permuted(a: Any, b: Any, c: Any) -> Any:
-        both = (b.astype(np.uint64) << np.uint64(32)) | a.astype(np.uint64)
-        result = np.zeros(1, np.uint64)
-        for k in range(4):
-            control = (c >> np.uint32(4 * k)).astype(np.uint64)
-            byte = both >> (control & np.uint64(7)) * np.uint64(8) & np.uint64(255)
-            byte = np.where(control & np.uint64(8), np.where(byte & np.uint64(128), np.uint64(255), np.uint64(0)), byte)
-            result = result | byte << np.uint64(8 * k)
-        return result.astype(np.uint32)
-
-    return applied(coded, permuted, ("u32", "u32", "u32"))
-
-
-@handler("lop3")
-def _lop3(coded: Coded) -> Step:
-    coded.need("b32")
-
-    def combined(a: Any, b: Any, c: Any, table: Any) -> Any:
-        result = np.zeros(1, np.uint32)
-        for k in range(8):
-            if int(table[0]) >> k & 1:
-                result = result | (a if k & 4 else ~a) & (b if k & 2 else ~b) & (c if k & 1 else ~c)
-        return result
-
-    return applied(coded, combined, ("u32", "u32", "u32", "u32"))

@@ -120,8 +120,8 @@ class Coded:
             case Number():
                 constant = immediate(operand, wanted)
                 return lambda lanes: constant
-            case Symbol(name):
-                address = uniform(self.scope.address(name), wanted)
+            case Symbol(name, offset):
+                address = uniform(self.scope.address(name) + offset, wanted)
                 return lambda lanes: address
             case Special(name):
                 return lambda lanes: _special(lanes, name, wanted)

@@ -230,6 +230,7 @@ class Activation:
             everyone = np.arange(self.count) if everyone is None else everyone
             self._go(at + 1, everyone[~holds])
             everyone = everyone[holds]
+            chosen = chosen[holds] if chosen is not None else None
         elif holds is False:
             self._go(at + 1, everyone)
             return

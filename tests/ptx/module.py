@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from . import accesses, calls, conversions, floating, integers, moves, warps  # noqa: F401  (they register their handlers)
+from . import accesses, calls, conversions, floating, integers, moves, packed, warps  # noqa: F401  (they register their handlers)
 from .faults import PtxError, Unknown
 from .lanes import Coded, Step, decode
 from .memory import PARAM_WINDOW, Memory

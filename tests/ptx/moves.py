@@ -79,7 +79,7 @@ _ORDERED: dict[str, Callable[[Any, Any], Any]] = {
     "nan": lambda a, b: np.isnan(a) | np.isnan(b),
 }
 _UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
-_COMBINED: dict[str, Callable[[Any, Any], Any]] = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
+COMBINED: dict[str, Callable[[Any, Any], Any]] = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 
 def comparison(name: str) -> Callable[[Any, Any], Any]:
@@ -93,7 +93,7 @@ def comparison(name: str) -> Callable[[Any, Any], Any]:
 @handler("setp", "set")
 def _compare(coded: Coded) -> Step:
     name = coded.need(*_ORDERED, *_UNSIGNED, *(f"{n}u" for n in ("eq", "ne", "lt", "le", "gt", "ge")))
-    combine, ftz = coded.flag(*_COMBINED), coded.flag("ftz")
+    combine, ftz = coded.flag(*COMBINED), coded.flag("ftz")
     type_ = coded.type()
     made = coded.type() if coded.instruction.opcode == "set" else "pred"
     compare = np.not_equal if name == "ne" and dtype(type_).kind not in "f" and type_ != "bf16" else comparison(_UNSIGNED.get(name, name))
@@ -108,7 +108,7 @@ def _compare(coded: Coded) -> Step:
         opposite = ~result
         if extra is not None:
             given = extra(lanes)
-            result, opposite = _COMBINED[combine](result, given), _COMBINED[combine](opposite, given)
+            result, opposite = COMBINED[combine](result, given), COMBINED[combine](opposite, given)
         put(lanes, result if made == "pred" else _as_number(result, made))
         if other is not None:
             other(lanes, opposite)

@@ -47,9 +47,10 @@ class Number:
 
 @dataclass(frozen=True)
 class Symbol:
-    """A variable, function or label."""
+    """A variable, function or label; of a variable the address so many bytes behind its first one."""
 
     name: str
+    offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -361,7 +362,8 @@ class _Parser:
             return Negated(register)
         if token == "_":
             return None
-        return self._plain(token)
+        found = self._plain(token)
+        return Symbol(found.name, int(self.next(), 0)) if isinstance(found, Symbol) and self.accept("+") else found
 
     def _plain(self, token: str) -> Register | Special | Number | Symbol:
         if _SPECIAL.match(token):

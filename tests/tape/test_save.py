@@ -150,6 +150,7 @@ def test_ping_pong(tmp_path: Path, restore: bool, save: str) -> None:
     same_bits(tmp_path, tape, {"u": u, "v": v}, {}, {"u": weights(n), "v": weights(n, 8)})
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("name", ["decay", "sine"])
 def test_in_place(tmp_path: Path, name: str) -> None:
     n, x = 77, pair(77, 3)
@@ -160,6 +161,7 @@ def test_in_place(tmp_path: Path, name: str) -> None:
     same_bits(tmp_path, tape, {"x": x}, {}, {"x": weights(n)})
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("restore", [False, True])
 def test_threads_that_wait_for_one_another(tmp_path: Path, restore: bool) -> None:
     """On a CPU the text is that for blocks of these extents; here two kinds of them, and a kernel that has the name of such a text."""
@@ -183,6 +185,7 @@ def test_scalars(tmp_path: Path) -> None:
     same_bits(tmp_path, tape, {"x": x, "y": y}, {}, {"x": weights(n).astype(np.float32), "y": weights(n).astype(np.float32)})
 
 
+@pytest.mark.cpu
 def test_active_scalar(tmp_path: Path) -> None:
     n, x, y, shadow = 50, pair(50, 4, np.float32), pair(50, 5, np.float32), np.zeros((), np.float32)
     tape = gpuad.Tape()
