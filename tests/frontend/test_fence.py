@@ -16,7 +16,10 @@ ALLOCATION = "memory allocation in a kernel"
 NO_ALLOCATION = "is not supported; pass an array, or declare one of constant length"
 NO_LVALUE = "only a variable, an element or what a pointer points to can be changed or referred to here"
 REINTERPRETED = "a cast from float32* to {} reinterprets memory, which a derivative cannot follow"
-VOLATILE = "volatile memory is not supported: other threads may change it, which a reverse pass cannot follow"
+VOLATILE = (
+    "volatile memory is not supported: other threads may change it, which a reverse pass cannot follow; where it is shared memory, leave "
+    "volatile away and write __syncwarp() between the steps, since the threads of a warp are not in step by themselves"
+)
 UNION = "unions are not supported: a derivative cannot follow reinterpreted memory; make it a struct"
 FENCES = "memory fences are not supported: the reverse pass cannot follow communication between blocks in one launch"
 SWITCH_HEADER = "declarations and initialisers in the header of a switch are not supported"
@@ -244,6 +247,11 @@ SOURCES: dict[str, tuple[str, str]] = {
         '#include ^"cubic_complex.h"\n',
         "the header 'cubic_complex.h' was not found; give its folder with the option -I",
     ),
+    "a header of the host": (
+        "#include ^<omp.h>\n",
+        "the header 'omp.h' cannot be used: it is one of the host, which NVRTC has not either; put it between #ifndef __CUDACC_RTC__ and "
+        "#endif",
+    ),
     "unknown header": ('#include ^"mine.h"\n', "the header 'mine.h' was not found; give its folder with the option -I"),
 }
 
@@ -251,6 +259,10 @@ SOURCES: dict[str, tuple[str, str]] = {
 INVALID: dict[str, tuple[str, str]] = {
     "no semicolon": ("__global__ void k(float* x) { x[0] = 1^ }", "expected ';' after expression"),
     "undeclared": ("__global__ void k(float* x) { ^foo(x[0]); }", "use of undeclared identifier 'foo'"),
+    "a macro that is not given": (
+        "__global__ void k(float* x) { __shared__ float s[^TILE_2]; }",
+        "use of undeclared identifier 'TILE_2'; if it is a macro, define it by the option -DTILE_2=...",
+    ),
     "columns in characters": ("__global__ void k(float* x) { /* 漢字漢字 */ x[0] = ^foo; }", "use of undeclared identifier 'foo'"),
     "after another line": ("// é\r\n__global__ void k(float* x) {\r\n\tx[0] = ^foo;\r\n}", "use of undeclared identifier 'foo'"),
     "kernel launched by a kernel": (

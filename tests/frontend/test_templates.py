@@ -130,6 +130,19 @@ def test_a_template_wants_arguments() -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "example"),
+    [
+        ("x[threadIdx.x].x *= x[blockDim.y].y;", "k<float2>"),
+        ("T v = x[threadIdx.x]; v.z += v.w; x[0] = v;", "k<float4>"),
+        ("x[threadIdx.z] *= 2;", "k<float>"),
+    ],
+)
+def test_the_members_that_are_used_say_what_type_is_meant(body: str, example: str) -> None:
+    with pytest.raises(CompileError, match=f"as in '{example}'"):
+        gpuad.kernel(f"template <class T> __global__ void k(T* x) {{ {body} }}", "k")
+
+
+@pytest.mark.parametrize(
     ("text", "error", "message"),
     [
         ("template <class T> __global__ void k(T* x)\n{ ^__threadfence(); }", UnsupportedError, "memory fences are not supported"),

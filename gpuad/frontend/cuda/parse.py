@@ -23,6 +23,7 @@ from ...source import SourceFile, Span
 from .clang_c import children, file_location, has_attribute, library, template_of
 from .fence import header_message
 from .lower import lower_kernel
+from .lower_memory import LAUNCH
 from .options import HOST_NAMES, INCLUDE, command_line
 from .places import MAIN, Places, is_ours
 
@@ -87,7 +88,15 @@ def needs_arguments(template: Cursor, source: str, kernels: Sequence[str]) -> st
 def _example(template: Cursor) -> str:
     kinds = (CursorKind.TEMPLATE_TYPE_PARAMETER, CursorKind.TEMPLATE_NON_TYPE_PARAMETER, CursorKind.TEMPLATE_TEMPLATE_PARAMETER)
     parameters = [child for child in children(template) if child.kind in kinds]
-    return f"{template.spelling}<{', '.join('float' if p.kind == kinds[0] else '3' for p in parameters)}>"
+    type_ = "float" + _lanes(template)
+    return f"{template.spelling}<{', '.join(type_ if p.kind == kinds[0] else '3' for p in parameters)}>"
+
+
+def _lanes(template: Cursor) -> str:
+    """How many numbers a template's type has, by the members that its text reads of anything but the launch's indices: "2" for `u[i].y`."""
+    words = [token.spelling for token in template.get_tokens()]
+    members = {m for of, dot, m in zip(words, words[1:], words[2:], strict=False) if dot == "." and of not in LAUNCH and m in "xyzw"}
+    return str(" xyzw".index(max(members, key="xyzw".index))) if members else ""
 
 
 def no_instance(expression: str, reason: str, source: str, kernels: Sequence[str]) -> str:
@@ -280,4 +289,6 @@ def _lies_in(place: SourceLocation, function: Cursor) -> bool:
 
 
 def _compile_error(error: Diagnostic, places: Places) -> CompileError:
-    return CompileError(str(error.spelling), places.at(error.location))
+    unknown = re.fullmatch(r"use of undeclared identifier '([A-Z][A-Z\d_]*)'", str(error.spelling))
+    hint = f"; if it is a macro, define it by the option -D{unknown[1]}=..." if unknown else ""
+    return CompileError(f"{error.spelling}{hint}", places.at(error.location))

@@ -21,6 +21,10 @@ _SIGNED = {TypeKind.CHAR_S, TypeKind.SCHAR, TypeKind.SHORT, TypeKind.INT, TypeKi
 _UNSIGNED = {TypeKind.CHAR_U, TypeKind.UCHAR, TypeKind.USHORT, TypeKind.UINT, TypeKind.ULONG, TypeKind.ULONGLONG}
 _FUNCTIONS = {TypeKind.FUNCTIONPROTO, TypeKind.FUNCTIONNOPROTO, TypeKind.MEMBERPOINTER}
 _REFERENCES = {TypeKind.LVALUEREFERENCE, TypeKind.RVALUEREFERENCE}
+_VOLATILE = (
+    "volatile memory is not supported: other threads may change it, which a reverse pass cannot follow; where it is shared memory, leave "
+    "volatile away and write __syncwarp() between the steps, since the threads of a warp are not in step by themselves"
+)
 _VECTOR = re.compile(r"((?:u?(?:char|short|int|long|longlong)|float|double)([1-4])|dim(3))(?:_\d+a)?")
 HALVES: dict[str, Type] = {
     "__half": ir.F16,
@@ -37,7 +41,7 @@ def lower_type(type_: ClangType, span: Span, outer: _Outer = ()) -> Type:
     """The IR's type, const of a value left aside; UnsupportedError at `span` for what the IR has no type for."""
     type_ = type_.get_canonical()
     if type_.is_volatile_qualified():
-        raise UnsupportedError("volatile memory is not supported: other threads may change it, which a reverse pass cannot follow", span)
+        raise UnsupportedError(_VOLATILE, span)
     if type_.kind == TypeKind.VOID:
         return ir.VOID
     if type_.kind == TypeKind.POINTER:
