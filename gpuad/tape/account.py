@@ -43,14 +43,17 @@ class Account:
         return "\n".join([head, *([f"  {self.budget}"] if self.budget else []), *lines])
 
 
-def account(operations: Sequence[Operation], allocations: Sequence[Allocation], made: Mapping[int, str]) -> Account:
-    """Sums the pieces of a recording by who needs and who overwrites them. `made`: where arrays were made, by address."""
+def account(
+    operations: Sequence[Operation], allocations: Sequence[Allocation], made: Mapping[int, str], names: Mapping[int, str]
+) -> Account:
+    """Sums the pieces of a recording by who needs and who overwrites them. `made`: where arrays were made, `names`: the user's, both by
+    address."""
     sums: dict[tuple[str, str, str], list[int]] = {}
     for a in allocations:
         begin = 0
         for piece in a.pieces:
             by = operations[piece.time] if piece.time < len(operations) else None
-            name = f"(temporary of {made[a.address]})" if a.address in made else a.name
+            name = f"(temporary of {made[a.address]})" if a.address in made else names.get(a.address, a.name)
             key = (name, _needer(operations, a, piece, begin), f"{by.name} ({by.where})" if by else "?")
             entry = sums.setdefault(key, [0, 0])
             entry[0] += piece.region.nbytes

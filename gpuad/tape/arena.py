@@ -53,6 +53,11 @@ class Arena:
         self.used += size
         return self.chunks[self.at][begin : begin + nbytes]
 
+    @property
+    def taken(self) -> int:
+        """Bytes that have been handed out since it was reset, or left over between."""
+        return sum(int(c.size) for c in self.chunks[: self.at]) + self.used
+
     def here(self) -> tuple[int, int]:
         """The place that `back_to` comes back to."""
         return self.at, self.used
@@ -125,7 +130,7 @@ class Exact(Arena):
         if not any(self.used * (k == self.at) + size <= c.size for k, c in enumerate(self.chunks) if k >= self.at):
             self._grow(size)
         found = super().take(size)[:nbytes]
-        self.most = max(self.most, sum(int(c.size) for c in self.chunks[: self.at]) + self.used)
+        self.most = max(self.most, self.taken)
         return found
 
     def size(self, nbytes: int) -> None:

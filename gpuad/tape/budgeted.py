@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from .. import pipeline
@@ -23,6 +24,7 @@ from ..errors import BudgetError, TapeError
 from ..pipeline import executor_of
 from ..runtime.actions import Action, Doing, clearing, perform
 from .arena import Exact, Full, Pooled, Separate
+from .memory_log import Kind
 from .operations import Foreign, Operation
 from .outlook import Outlook, Tradeoff, outlook, tradeoff
 from .planner import Planner
@@ -75,10 +77,11 @@ class Budget:
     called before transient memory is used anew. `saved`, `transient`: the tape's memory for what adjoints need, and for one operation at a
     time; `most`: the most bytes that it ever had."""
 
-    def __init__(self, tape: Recorded, given: object, new: Callable[[int], Any], work: Callable[[], None]) -> None:
+    def __init__(self, tape: Recorded, given: object, new: Callable[..., Any], work: Callable[[], None]) -> None:
         bytes_of(given, lambda: 0)  # what cannot be read is refused now
         self.tape, self.given, self.new = tape, given, new
-        self.saved, self.transient = Separate(new, self.admit), Exact(new, work, self.admit_transient)
+        self.saved = Separate(partial(new, kind=Kind.saved), self.admit)
+        self.transient = Exact(partial(new, kind=Kind.scratch), work, self.admit_transient)
         self.limit: int | None = None
         self._scripted: Scripted | None = None
         self._old: list[Copied] = []
@@ -461,6 +464,10 @@ class Budget:
         """What reversing the program within a budget takes; its own if it is None. `seconds`: of the recording."""
         limit = self.limited() if budget is None else bytes_of(budget, executor_of(self.tape.library_name).free)
         return outlook(self.planner, limit, self.tape.other_bytes(), seconds)
+
+    def script_within(self, budget: int | float | str) -> Script | None:
+        """What a reversal within another budget would follow. BudgetError where it is too small."""
+        return self.planner.best(self.plan(budget, 0.0).budget - self.tape.other_bytes())
 
     def tradeoff(self, points: int, seconds: float) -> Tradeoff:
         """The curve of bytes against operations that run again."""

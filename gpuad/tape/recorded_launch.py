@@ -23,7 +23,7 @@ from .operations import Effects, Use
 from .region import Region
 from .version_finder import VersionFinder
 
-_WRITES = (Store, Accumulate, Atomic)
+WRITES = (Store, Accumulate, Atomic)
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def _read_by_reverse(adjoint: Adjoint, p: Parameter, call: Call) -> Reach | None
     body = (*adjoint.layout.body, *adjoint.layout.counting)
     if not any(isinstance(s, Load) and s.buffer == p.item for s in walk_stmts(body)):
         return None
-    kinds = (Load, *(_WRITES if p.role != "primal" else ()))  # the kernel that counts may overwrite what the reverse only reads
+    kinds = (Load, *(WRITES if p.role != "primal" else ()))  # the kernel that counts may overwrite what the reverse only reads
     return _reach(body, p.item, p.position, call, call.numbers(adjoint.primal), kinds)
 
 
@@ -222,7 +222,7 @@ def reads_again(kernel: Kernel, call: Call) -> tuple[Reach, ...]:
 
 def writes(kernel: Kernel, call: Call) -> tuple[Reach, ...]:
     """What the primal may write."""
-    return _reaches(kernel, call, _WRITES)
+    return _reaches(kernel, call, WRITES)
 
 
 def _reach(body: Any, item: Buffer, position: int, call: Call, numbers: Numbers, kinds: tuple[Any, ...]) -> Reach | None:

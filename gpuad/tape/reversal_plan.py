@@ -59,15 +59,17 @@ class Owed:
 @dataclass(eq=False)
 class Plan:
     """What a reversal does, and for each action the name and the place of its operation; `assembled`: bytes copied to put versions
-    together; `placed`: shadows whose seeds it reads or copies itself; `again`: what does the same with fewer calls, for a program that
-    comes again, and, once they have been looked for (`joined`), with fewer launches. `begins`: elements that it takes for zero at the
-    start, whatever they hold; `owed`: those that nobody has seen and that are not cleared at the end; `deferred`: all shadows of the
-    program that may owe something when it begins; `unused`: why all that it leads to is zero, if it is (`reaching`)."""
+    together; `scratch`: bytes of transient memory that the adjoint of an operation takes, as far as that is known before it runs, by the
+    operation's number; `placed`: shadows whose seeds it reads or copies itself; `again`: what does the same with fewer calls, for a
+    program that comes again, and, once they have been looked for (`joined`), with fewer launches. `begins`: elements that it takes for
+    zero at the start, whatever they hold; `owed`: those that nobody has seen and that are not cleared at the end; `deferred`: all shadows
+    of the program that may owe something when it begins; `unused`: why all that it leads to is zero, if it is (`reaching`)."""
 
     actions: tuple[Action, ...]
     names: tuple[str, ...]
     places: tuple[str, ...]
     assembled: int
+    scratch: Mapping[int, int] = field(default_factory=dict)
     placed: frozenset[Where] = frozenset()
     begins: Mapping[Where, Region] = field(default_factory=dict)
     owed: tuple[Owed, ...] = ()
@@ -149,7 +151,7 @@ class Reversal:
         pools = [Pooled(executor, self.transient) for executor in self.executors]
         owners: list[tuple[str, str]] = []
         versions = Versions()
-        assembled = 0
+        assembled, scratch = 0, {}
         for finder, time, operation in self.moments(doing, versions, scripted):
             step, before = steps.get(time), finder.assembled
             owners += [_AGAIN] * (len(doing.actions) - len(owners))
@@ -160,6 +162,8 @@ class Reversal:
                 doing.actions += self.adjoint(operation, step, finder, pools)
             owners += [(operation.name, operation.where)] * (len(doing.actions) - len(owners))
             assembled += finder.assembled - before
+            if self.transient.taken:
+                scratch[time] = self.transient.taken
         owners += [_AGAIN] * (len(doing.actions) - len(owners))
         last, owed = self.owing(steps[-1], begins, deferred)
         doing.actions += last.begin()
@@ -168,7 +172,7 @@ class Reversal:
         actions = doing.taken()
         owners += [_END] * (len(actions) - len(owners))
         names, places = tuple(n for n, _ in owners), tuple(w for _, w in owners)
-        plan = Plan(actions, names, places, assembled, placed, begins, owed, tuple(deferred.values()))
+        plan = Plan(actions, names, places, assembled, scratch, placed, begins, owed, tuple(deferred.values()))
         plan.joined = scripted is not None  # what runs again is the same launch with the same bits
         plan.first = perf_counter() - begin
         return plan

@@ -42,13 +42,16 @@ from ..runtime.memory import owner_of
 from . import export
 from .account import Account, account
 from .arena import Arena, Full, Pooled
+from .array_names import array_names
 from .blocks import Block, Entry, Exit
 from .budgeted import Budget
 from .buffer_rotation import redirected
 from .change_detection import Watch
 from .copy_on_write import CopyOnWriteShadows, Homes
 from .graph import Captured, Graph, forward_parts, reverse_parts
+from .holding import Holding, holding
 from .in_place_seeds import Placements, where_of
+from .memory_log import Kind, MemoryLog, What
 from .operations import Effects, Foreign, Operation, Use
 from .outlook import Outlook, Tradeoff
 from .reaching import unreached
@@ -123,29 +126,31 @@ class Tape(Seeding, Repeating):
         self.opening: weakref.ref[Block] | None = None  # that comes next
         self._recorded = False  # whether it ever was
         self._streams = Streams()
-        self._homes = Homes(self._zeros)
+        self.memory = MemoryLog(self)
+        self._homes = Homes(lambda size, dtype: self._zeros(size, dtype, Kind.shadow))
         self._temporaries: dict[int, Any] = {}
         self._owners: dict[int, int] = {}  # whose shadow lives there in this recording: addresses
         self.own: dict[int, Made] = {}  # arrays that operations made in this recording, by address
         work = lambda: self._streams.work(executor_of(self._library))  # noqa: E731
         within = None if budget is None else Budget(self, budget, self._bytes, work)
-        self._transient: Arena = Arena(self._bytes, work) if within is None else within.transient
+        self._transient: Arena = Arena(partial(self._bytes, kind=Kind.scratch), work) if within is None else within.transient
         self._library: str | None = None
         self.recipes: dict[Any, Any] = {}
         self.words: dict[Any, Any] = {}
         self._lease: object = None
         self._begun = self._seconds = 0.0
-        super().__init__(Arena(self._bytes) if within is None else within.saved, within)
+        super().__init__(Arena(partial(self._bytes, kind=Kind.saved)) if within is None else within.saved, within)
         weakref.finalize(self, self._streams.let_all_go).atexit = False
         weakref.finalize(self, self.guard.locks.release).atexit = False
 
-    def _zeros(self, size: int, dtype: Any) -> Any:
+    def _zeros(self, size: int, dtype: Any, kind: Kind) -> Any:
+        """Memory of the tape: all that it has, but for arrays that operations make, comes from here."""
         executor = executor_of(self._library)
         self._streams.owning(executor)
-        return executor.zeros(size, dtype)
+        return self.memory.took(kind, executor.zeros(size, dtype))
 
-    def _bytes(self, size: int) -> Any:
-        made, stream = self._zeros(size, np.dtype(np.uint8)), executor_of(self._library).stream()
+    def _bytes(self, size: int, kind: Kind = Kind.checkpoint) -> Any:
+        made, stream = self._zeros(size, np.dtype(np.uint8), kind), executor_of(self._library).stream()
         if stream is not None:
             stream.synchronize()  # other streams will use it, too; it happens once
         return made
@@ -193,6 +198,7 @@ class Tape(Seeding, Repeating):
         self._begun = perf_counter()
         self._chunks = self._saved.allocations + self._transient.allocations + self._homes.allocations
         self.guard.locks.begin()
+        self.memory.begin()
         self.state = "recording"
         current.set(self)
 
@@ -232,6 +238,7 @@ class Tape(Seeding, Repeating):
             self._leave()
             if self.state == "recording":
                 self.state = "interrupted at the end of the recording"
+            self.memory.tell(What.recorded if self.state == "recorded" else What.failed)
 
     def _exit(self, kind: Any, error: Any) -> None:
         """Completes the recording, or says why it is none."""
@@ -507,6 +514,7 @@ class Tape(Seeding, Repeating):
         _check_used(plan, allow_unused)
         actions = plan.now(executor_of(self._library, True))
         self.state = "undefined: a reverse failed, its shadows are undefined"
+        self.memory.tell(What.reversing)
         with plan.counted():
             for shadow, seed, root, _ in resolved or ():
                 if where_of(root) not in plan.placed:
@@ -516,9 +524,11 @@ class Tape(Seeding, Repeating):
             except BaseException:
                 if self.within is not None:
                     self.within.failed()
+                self.memory.tell(What.failed)
                 raise
         self.assembled = plan.assembled
         self.state = _REVERSED
+        self.memory.tell(What.reversed)
 
     def graph(self, seeds: Mapping[Any, Any] | None = None, *, allow_unused: bool = False) -> Graph:
         """The recorded program and its reverse as one object, whose `.launch()` runs both again on what the same arrays hold then, without
@@ -635,6 +645,7 @@ class Tape(Seeding, Repeating):
         array = library.empty(shape, dtype)
         if not array.size:
             return array
+        self.memory.took(Kind.primal, array)
         made = Made(array, self.temporary_shadow, self, executor_of(library.__name__).stream(), place_of(user_frame()))
         self.record_made(made, wanted)
         return made.handed_out()
@@ -779,9 +790,43 @@ class Tape(Seeding, Repeating):
             deferred.show()
         export.save(self, folder, names or {})
 
+    def held(self, budget: int | float | str | None = None) -> Holding:
+        """For each byte that the recorded program and its reversal hold: from when to when, and why. Arrays are called as the caller calls
+        them. `budget`: as it would be within another budget, as of `plan`."""
+        script = self.within.script if self.within is not None else None
+        planned = script.script if script is not None else None
+        return holding(self, array_names(user_frame()), planned if budget is None else self._looked_at().script_within(budget))
+
+    @property
+    def outline(self) -> tuple[object, ...]:
+        """What `held()` hangs on, to be compared: the recording, and what its reversal follows."""
+        script = self.within.script if self.within is not None else None
+        return weakref.ref(self.shadows), id(self.operations), self.state == _REVERSED, id(script)
+
+    @property
+    def lends(self) -> bool:
+        """Whether the caller still has arrays that operations made, so that their memory is not used again."""
+        return any(made.is_handed_out for made in self.own.values())
+
+    @property
+    def scratch(self) -> Mapping[int, int]:
+        """Bytes of transient memory that adjoints take, by the number of the operation, as far as a reversal has been planned."""
+        return next(reversed(self.plans.values())).scratch if self.plans else {}
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of all transient memory."""
+        return self._transient.nbytes
+
+    def owns_shadow(self, root: Any) -> bool:
+        """Whether a shadow is one that the tape has made."""
+        return self._homes.has(root)
+
     def explain(self) -> Account:
-        """For each saved piece the bytes, who needs it and who overwrites it. Printable; `.rows`."""
-        found = account(self.operations, list(self.allocations.values()), {a: made.where for a, made in self.own.items()})
+        """For each saved piece the bytes, who needs it and who overwrites it. Printable; `.rows`. Arrays are called as the caller calls
+        them, or else as the kernels do."""
+        made, names = {a: made.where for a, made in self.own.items()}, array_names(user_frame())
+        found = account(self.operations, list(self.allocations.values()), made, names)
         return replace(found, budget=str(self.plan())) if self.within is not None and self.state in ("recorded", _REVERSED) else found
 
 
