@@ -14,7 +14,7 @@ import numpy as np
 
 from gpuad import Duplicated, api, pipeline
 from gpuad.analysis.injectivity import Launch
-from gpuad.arguments import by_value
+from gpuad.arguments import layouts
 from gpuad.ir.dtypes import shadow_dtype
 from gpuad.ir.nodes import Accumulate, Atomic, Buffer, How, If, Kernel, Load, Store, Take, Var
 from gpuad.ir.rewrite import walk_stmts
@@ -126,7 +126,7 @@ def prepared(case: Case, sizes: dict[str, int], kernel: api.Kernel, args: tuple[
 
 def _argument(value: Any, active: bool, library: Any) -> Any:
     if not isinstance(value, np.ndarray):
-        return by_value.active(value, library) if active else value
+        return layouts.active(value, library) if active else value
     both = value, np.ones_like(value, None if value.dtype.names else shadow_dtype(value.dtype))
     if value.dtype.names and library is not np:  # CuPy has no structured arrays
         both = value.view(np.uint8), both[1].view(np.uint8)

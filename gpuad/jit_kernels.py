@@ -24,7 +24,7 @@ from .frontend.python_jit.signature import scalar_of_number
 from .ir.surface import Function
 from .ir.types import F16, F32, F64, Complex
 from .ops.layout import element_strides, hull_size, origin, primal_of, reached
-from .ops.planned_calls import Complete
+from .ops.trace_cache import Complete
 
 _WIDE = 2**31 - 1
 

@@ -20,8 +20,7 @@ from ..analysis.index_polynomials import Polynomial, atoms, definitions, plus, p
 from ..ir import build as b
 from ..ir import folding
 from ..ir import nodes as ir
-from ..ir.names import Names
-from ..ir.rewrite import blocks, expressions, touches, walk_stmts
+from ..ir.rewrite import Names, blocks, expressions, touches, walk_stmts
 from ..ir.types import F32, F64, I32, I64, U32, Scalar
 from ..optimize.piecewise_affine import Piece, PiecewiseAffine, TooMany, divided, written
 

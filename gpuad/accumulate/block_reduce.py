@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 
 from ..analysis.uniformity import is_thread
 from ..ir import build as b
-from ..ir.names import Names
 from ..ir.nodes import Accumulate, Assign, Block, Buffer, Constant, Expr, For, How, If, Let, Stmt, Var, While, variables, walk
-from ..ir.rewrite import blocks, defined, edit, expressions, spelled, walk_stmts
+from ..ir.rewrite import Names, blocks, defined, edit, expressions, spelled, walk_stmts
 from ..ir.types import F32, F64
 from ..optimize.dead_code import eliminate_dead_code
 from ..optimize.simplify import simplify

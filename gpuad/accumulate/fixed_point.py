@@ -21,8 +21,7 @@ import numpy as np
 from ..errors import UnsupportedError
 from ..ir import build as b
 from ..ir import nodes as ir
-from ..ir.names import Names
-from ..ir.rewrite import blocks, edit, touches, walk_stmts
+from ..ir.rewrite import Names, blocks, edit, touches, walk_stmts
 from ..ir.types import F64, I64, Space
 from ..ir.verify import verify
 

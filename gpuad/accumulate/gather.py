@@ -21,7 +21,6 @@ from typing import TypeAlias
 from ..analysis.index_polynomials import plus, polynomial, scale
 from ..ir import build as b
 from ..ir import folding
-from ..ir.names import Names
 from ..ir.nodes import (
     Accumulate,
     Alloc,
@@ -53,6 +52,7 @@ from ..ir.nodes import (
     walk,
 )
 from ..ir.rewrite import (
+    Names,
     assigned_vars,
     defined,
     edit,
@@ -65,17 +65,13 @@ from ..ir.rewrite import (
     walk_stmts,
 )
 from ..ir.types import BOOL, I32, Scalar
-from ..optimize.bound_comparisons import SimplifiedBounds, conjuncts
-from ..optimize.common_subexpressions import eliminate_common_subexpressions, flattened, folded
-from ..optimize.control_flow_merging import merge_control_flow
-from ..optimize.cyclic_distribution import distribute_cyclically
+from ..optimize.common_subexpressions import accumulate_directly, eliminate_common_subexpressions, flattened, folded, merge_control_flow
 from ..optimize.dead_code import eliminate_dead_code
 from ..optimize.factoring import factor_linear_values
 from ..optimize.piecewise_affine import cancelled, written
+from ..optimize.privatisation import inline_constant_tables, making
 from ..optimize.simplify import simplify
-from ..optimize.sums import accumulate_directly
-from ..optimize.tables import inline_constant_tables, making
-from ..optimize.thread_indices import AXES, Geometry, canonicalise_thread_indices
+from ..optimize.thread_indices import AXES, Geometry, SimplifiedBounds, canonicalise_thread_indices, conjuncts, distribute_cyclically
 from ..optimize.unique import make_unique
 from .access_inversion import AccessInversion, Found, Move, Target, sum_type
 

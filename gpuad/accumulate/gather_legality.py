@@ -24,7 +24,7 @@ from typing import TypeAlias
 from ..analysis.injectivity import Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, may_meet
 from ..ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Constant, Expr, For, If, Load, Stmt, Store, Take, Var, While
 from ..ir.rewrite import blocks, walk_stmts
-from ..optimize.bound_comparisons import conjuncts
+from ..optimize.thread_indices import conjuncts
 from .gather import Asked, Gather, Sides, Slice, at_target, placed, questions, tidying
 
 _MEMORY = (Load, Store, Take, Accumulate, Atomic)

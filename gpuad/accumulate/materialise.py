@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 
 from ..ir import folding
 from ..ir import nodes as ir
-from ..ir.names import Names
-from ..ir.rewrite import assigned_vars, bound, expressions, map_blocks, walk_stmts
+from ..ir.rewrite import Names, assigned_vars, bound, expressions, map_blocks, walk_stmts
 from ..ir.types import F32, F64, I32
 from ..optimize.dead_code import eliminate_dead_code
 from ..optimize.thread_indices import AXES, Geometry

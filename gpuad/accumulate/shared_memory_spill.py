@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 
 from ..ad.stack_layout import block_number, thread_in_block, threads_in_block
 from ..ir import build as b
-from ..ir.names import Names
 from ..ir.nodes import Alloc, Barrier, Binary, Block, Buffer, For, Kernel, Let, Stmt, Store, Var
-from ..ir.rewrite import map_blocks
+from ..ir.rewrite import Names, map_blocks
 from ..ir.shared import shared_arrays, size
 from ..ir.types import I64
 

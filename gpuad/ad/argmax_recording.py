@@ -22,8 +22,8 @@ from ..analysis.to_be_recorded import bound_in
 from ..ir import build as b
 from ..ir import nodes as ir
 from ..ir.folding import FALSE, integer, logical
-from ..ir.names import Names
 from ..ir.rewrite import (
+    Names,
     assigned_vars,
     blocks,
     bound,

@@ -18,10 +18,9 @@ from ..analysis.index_polynomials import occurs
 from ..analysis.to_be_recorded import ToBeRecorded, bound_in
 from ..ir import build as b
 from ..ir import nodes as ir
-from ..ir.atomics import EXTREMA
-from ..ir.names import Names
-from ..ir.rewrite import blocks, defined, walk_stmts
-from .snapshot import Snapshots
+from ..ir.functions import EXTREMA
+from ..ir.rewrite import Names, blocks, defined, walk_stmts
+from .iteration_checkpoints import Snapshots
 
 
 @dataclass(frozen=True)

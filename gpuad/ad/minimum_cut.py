@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 
 from ..analysis.min_cut import SINK, SOURCE, Node, minimum_cut
 from ..ir import nodes as ir
-from ..ir.names import Names
-from ..ir.rewrite import assigned_vars, blocks, defined, expressions, map_blocks, map_exprs, substitute, walk_stmts
+from ..ir.rewrite import Names, assigned_vars, blocks, defined, expressions, map_blocks, map_exprs, substitute, walk_stmts
 from ..ir.types import I64
 from ..optimize.dead_code import eliminate_dead_code
 from .stack_layout import thread_place

@@ -26,19 +26,17 @@ from ..analysis.to_be_recorded import Access, Iteration, ToBeRecorded, to_be_rec
 from ..analysis.trip_counts import constant_trips
 from ..errors import UnsupportedError
 from ..ir import nodes as ir
-from ..ir.names import Names
 from ..ir.nodes import Block, Carried, For, If, Kernel, Let, Load, Stmt, Var, While, variables
-from ..ir.rewrite import blocks, defined, expressions, walk_stmts
-from ..ir.stages import tried
+from ..ir.rewrite import Names, blocks, defined, expressions, walk_stmts
+from ..ir.verify import tried
 from ..optimize.dead_code import eliminate_dead_code
 from ..optimize.privatisation import share_tiles
 from ..optimize.simplify import forward_arrays
 from ..optimize.unique import make_unique
-from .argmax_marks import Mark
 from .forward_sweep import COMMUTING, Owned, ScopeKey, Versions, closed_form
-from .iteration_checkpoints import checkpoint_iterations
+from .iteration_checkpoints import Snapshots, checkpoint_iterations, snapshots
+from .logs import Mark
 from .reverse import Inputs, Shadows, reverse
-from .snapshot import Snapshots, snapshots
 
 
 def frontiers(primal: Kernel, activity: Activity) -> Iterator[frozenset[int]]:

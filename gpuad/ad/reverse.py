@@ -20,16 +20,14 @@ from ..analysis.to_be_recorded import ToBeRecorded
 from ..errors import UnsupportedError
 from ..ir import build as b
 from ..ir import nodes as ir
-from ..ir.atomics import EXTREMA, bits
-from ..ir.names import Names
-from ..ir.rewrite import edit, walk_stmts
+from ..ir.functions import EXTREMA, bits
+from ..ir.rewrite import Names, edit, walk_stmts
 from ..ir.types import I32, Space, value_type
 from ..optimize.privatisation import is_shared
 from ..source import Span
-from .adjoint import Ledger, Propagation, Term, common_predicate, is_linear, only_conditional, total
-from .argmax_marks import Mark
+from .adjoint import Ledger, Propagation, Term, adjoint_of, common_predicate, is_linear, only_conditional, total
 from .forward_sweep import ForwardSweep, Owned, ScopeKey, Versions, closed_form
-from .shuffles import adjoint_of
+from .logs import Mark
 
 Shadows = Mapping["ir.Var | ir.Buffer", ir.Buffer]
 

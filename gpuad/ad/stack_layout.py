@@ -23,8 +23,7 @@ from typing import TypeAlias
 from ..analysis.trip_counts import constant_trips
 from ..ir import build as b
 from ..ir import nodes as ir
-from ..ir.names import Names
-from ..ir.rewrite import blocks, edit, walk_stmts
+from ..ir.rewrite import Names, blocks, edit, walk_stmts
 from ..ir.types import I32, I64, Space
 from ..optimize.dead_code import eliminate_dead_code
 from .forward_sweep import Owned, ScopeKey

@@ -1,6 +1,6 @@
 """Whether the adjoint of atomic maxima, minima and exchanges can be given.
 
-Whose number an element holds in the end is found by comparing the end with what each thread put there (`ad.argmax_marks`). That is right
+Whose number an element holds in the end is found by comparing the end with what each thread put there (`ad.logs`). That is right
 as long as all operations on an element keep numbers by one order, nothing else is written behind them, and no one looks at what the
 element holds in between. An exchange is a store (and a load before it) where no two threads meet in an element; launches check that.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from ..errors import UnsupportedError
 from ..ir import nodes as ir
-from ..ir.atomics import EXTREMA
+from ..ir.functions import EXTREMA
 from ..ir.rewrite import walk_stmts
 from ..ir.types import Space
 from .activity import Activity

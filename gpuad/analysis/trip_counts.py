@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from ..ir.arithmetic import computed, wrapped
+from ..ir.folding import computed, wrapped
 from ..ir.nodes import Binary, Cast, Constant, Expr, For, LaunchIndex, Let, Select, Unary, Var, While, variables, walk
 from ..ir.rewrite import is_short, map_expr
 from ..ir.types import Scalar

@@ -1,14 +1,13 @@
 """What users call: kernels, their derivatives, and the texts of both."""
 
 from ..runtime.base import Memory
-from .argument_flattening import FlatArguments
+from .argument_flattening import FlatArguments, on_stream
 from .call_replay import CallKey, Past, call_key, plain, replay_call
 from .derivatives import Forward, Mode, Reverse, array_module, autodiff, check_races, hvp
 from .dropped_gradients import check_flow
 from .explain import AdjointText
 from .kernels import BoundLaunch, Family, Kernel, Planned, kernel, offer, pattern_of
 from .pairs import Saved, autodiff_thunk
-from .streams import on_stream
 
 __all__ = [
     "AdjointText", "BoundLaunch", "CallKey", "Family", "FlatArguments", "Forward", "Kernel", "Memory", "Mode", "Past", "Planned",

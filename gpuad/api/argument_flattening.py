@@ -3,22 +3,36 @@
 What a caller passes as a record, or does not pass at all, is found out here once, so that all that is known of calls by their arguments
 (`call_replay`, `specialization_key`, a tape's steps) sees numbers and arrays only. A struct is known by its bytes, since its owner may
 change it.
+
+The memory of a user's module: `__constant__` and `__device__` variables.
+
+A generated kernel lives in a module of its own, so it is handed the user's memory as pointers, and everything that holds for arrays that
+are passed holds for it: shadows, overlap, versions on a tape. For a `cupy.RawModule` that memory is on the device and CuPy gives its
+address; a kernel from text has memory of its own, in the library of the arrays that it is first launched with.
+
+Streams: what a call allocates and clears is ordered on the stream of its launch. A shadow that was not given is made, of zeros, by the
+first call that needs it. Were it made on another stream than that of the launch, the zeros could come after the gradient, and the caller,
+who has not seen it, could do nothing about that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from ..arguments import numbers_of
-from ..arguments.annotations import Active, Const, Duplicated, is_array
+from ..arguments.annotations import Active, Const, Duplicated, is_array, namespace
 from ..arguments.identity import identity, signature
-from ..errors import GpuadError
-from ..ir.records import is_record, split_parameter
+from ..arguments.layouts import element_dtype
+from ..errors import GpuadError, LaunchError
+from ..ir.dtypes import dtype_of
+from ..ir.records import is_record, numbers, size_of, split_parameter
 from ..ir.surface import Declaration, Global
-from ..ir.types import HALVES
+from ..ir.types import HALVES, Pointer, Struct, Type, Vector
+from ..pipeline import executor_of
 
 _MANY = 256  # records that are remembered
 
@@ -133,3 +147,82 @@ def _content(x: Any) -> Hashable:
 
 def _is_number(x: Any) -> bool:
     return isinstance(x, bool | int | float | np.number | np.bool_)
+
+
+class ModuleMemory:
+    """The variables of one module by name, as arrays made when they are first needed. `raw`: the CuPy object, or None for text."""
+
+    def __init__(self, raw: Any = None) -> None:
+        self.raw = raw
+        self.arrays: dict[str, Any] = {}
+
+    def get(self, kernel: str, variable: Global, library: Any = np) -> Any:
+        """The array of a variable; LaunchError where its memory cannot be reached."""
+        if variable.name not in self.arrays:
+            self.arrays[variable.name] = self._made(kernel, variable, library)
+        return self.arrays[variable.name]
+
+    def for_launch(self, kernel: str, variable: Global, written: bool, library: Any) -> Any:
+        """A variable's memory for a launch; LaunchError also for memory that the kernel would read before anyone has put a value there."""
+        if self.raw is None and not written and variable.initial is None and variable.name not in self.arrays:
+            raise LaunchError(
+                f"`{kernel}` reads `{variable.name}`, a variable of its module that has no value yet: set it through "
+                f"kernel.get_global('{variable.name}'). A kernel that shares its module is made by gpuad.kernel(kernel, 'name'). "
+                "Nothing was launched."
+            )
+        return self.get(kernel, variable, library)
+
+    def _made(self, kernel: str, variable: Global, library: Any) -> Any:
+        shape, dtype = _layout(variable, self.raw is None and library is np)
+        if self.raw is None:
+            values = np.zeros(shape, dtype)
+            if variable.initial is not None:
+                values.reshape(-1)[:] = variable.initial
+            return values if library is np else _on_device(values)
+        if not hasattr(self.raw, "get_global"):
+            raise LaunchError(
+                f"`{kernel}` reaches `{variable.name}`, a variable of its module, which a {type(self.raw).__name__} does not give away: "
+                "pass the cupy.RawModule and the kernel's name, or declare it const with a value. Nothing was launched."
+            )
+        from ..runtime.cuda import module_array
+
+        return module_array(self.raw, variable.name, shape, dtype)
+
+    def on_host(self) -> ModuleMemory:
+        """A copy on the host, for a launch on NumPy arrays that stands for one on the device."""
+        copy = ModuleMemory()
+        copy.arrays = {name: array.copy() if isinstance(array, np.ndarray) else array.get() for name, array in self.arrays.items()}
+        return copy
+
+
+def _on_device(values: Any) -> Any:
+    from ..runtime.cuda import finished_array
+
+    return finished_array(values)
+
+
+def _layout(variable: Global, on_host: bool) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and dtype of a variable's array. CuPy has no dtype for structs: there it is of their numbers, or of their bytes where these are
+    of several types."""
+    assert isinstance(variable.pointer.type, Pointer)
+    element: Type = variable.pointer.type.element
+    if isinstance(element, Vector):
+        return variable.shape, dtype_of(element.element)
+    if on_host or not isinstance(element, Struct):
+        return variable.shape, element_dtype(element)
+    kinds = numbers(element)
+    dtype = dtype_of(kinds[0]) if len(kinds) == 1 else np.dtype(np.uint8)
+    return (*variable.shape, size_of(element) // dtype.itemsize), dtype
+
+
+def library_of(args: Sequence[Any]) -> Any:
+    """The library of a launch's arrays."""
+    arrays = [getattr(arg, "primal", arg) for arg in args]
+    return next((namespace(a) for a in arrays if type(a).__module__.partition(".")[0] == "cupy"), np)
+
+
+def on_stream(stream: Any, args: Sequence[Any]) -> AbstractContextManager[Any]:
+    """Within it what is made for a call with these arguments is made on the stream that was asked for; None: on the current one."""
+    if stream is None or not isinstance(args, tuple | list):
+        return nullcontext()
+    return executor_of(library_of(args).__name__).on(stream)

@@ -19,8 +19,8 @@ from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, 
 from ..errors import LaunchError
 from ..pipeline import executor_of
 from ..runtime.base import Executor
-from ..runtime.batch import Native
 from ..runtime.memory import owner_of, plain_address
+from ..runtime.thread_pool import Native
 
 REAL = frozenset({float, np.float32, np.float64})
 WHOLE = frozenset({int, bool, np.bool_, *(np.dtype(f"{kind}{bits}").type for kind in ("int", "uint") for bits in (8, 16, 32, 64))})

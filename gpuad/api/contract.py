@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ..ad.stack_layout import GROUP
+from ..ir.aliases import nulls
 from ..ir.nodes import Accumulate, Atomic, Buffer, Store
-from ..ir.null_specialization import nulls
 from ..ir.rewrite import walk_stmts
 from ..ir.shared import dynamic_bytes
 from ..ir.surface import Function

@@ -15,14 +15,11 @@ from ..accumulate.fixed_point import fixed_point
 from ..errors import LaunchError, UnsupportedError
 from ..pipeline import Call, State
 from ..pipeline.adjoint import Tangent
-from .argument_flattening import FlatArguments
+from .argument_flattening import FlatArguments, library_of, on_stream
 from .call_replay import CallKey, replay_call
 from .dropped_gradients import check_flow, kept_seeds, outside_of_tapes
 from .kernels import Family, Kernel, Planned, kernel, pattern_of
-from .launch_plan import LaunchPlan, exactly, launch_plan_of, once, run_again
-from .launch_plan_builder import reverse_launches, tangent_launches
-from .module_memory import library_of
-from .streams import on_stream
+from .launch_plan import LaunchPlan, exactly, launch_plan_of, once, reverse_launches, run_again, tangent_launches
 
 
 class Mode(Enum):

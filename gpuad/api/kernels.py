@@ -23,10 +23,9 @@ from ..arguments.recorder import current as recording
 from ..deferred_import import import_registered
 from ..errors import LaunchError, ShadowError
 from ..frontend.cuda import parse
-from ..ir.aliases import NONE, Aliases
+from ..ir.aliases import NONE, Aliases, nulls
 from ..ir.nodes import Accumulate, Atomic, Store
 from ..ir.nodes import Kernel as IrKernel
-from ..ir.null_specialization import nulls
 from ..ir.records import is_record, numbers, split_parameter, tangent_parameter
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Declaration, Function, Global, uses_dynamic
@@ -38,12 +37,10 @@ from ..pipeline.passes import primal_of, reverse_of, second_of, tangent_of
 from ..pipeline.pattern import Pattern
 from ..recursion_limit import room
 from ..source import SourceFile
-from .argument_flattening import FlatArguments, Flattening
+from .argument_flattening import FlatArguments, Flattening, ModuleMemory, library_of, on_stream
 from .call_replay import CallKey, Launch, Past, call_key, note, replay_call
 from .explain import AdjointText, adjoint_text
-from .module_memory import ModuleMemory, library_of
 from .specialization_key import Ready, ready, rounding, specialization_key
-from .streams import on_stream
 
 
 class Planned(NamedTuple):

@@ -17,10 +17,10 @@ from ..ir.types import Scalar
 from ..pipeline import Call, State
 from ..pipeline.adjoint import Adjoint
 from ..pipeline.pattern import Pattern
+from .argument_flattening import on_stream
 from .dropped_gradients import dropped, kept_seeds, outside_of_tapes
 from .kernels import SHADOWED, Family, Kernel, Planned, kernel, pattern_of
 from .launch_plan import exactly, once
-from .streams import on_stream
 
 
 @dataclass(eq=False)

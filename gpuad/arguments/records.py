@@ -1,5 +1,6 @@
 """Vectors, complex numbers and structs as arguments. What is passed by value becomes a number for each that is in it; a pointer to structs
-of several types of numbers becomes a pointer for each type, all to the same bytes."""
+of several types of numbers becomes a pointer for each type, all to the same bytes.
+"""
 
 from __future__ import annotations
 

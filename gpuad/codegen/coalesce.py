@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from ..ir.nodes import Assign, Block, Expr, For, If, Kernel, Let, Var, While, variables
 from ..ir.rewrite import walk_stmts
-from .structure import defined, operands
+from .folded import defined, operands
 
 
 class Classes:

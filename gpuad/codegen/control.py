@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..ir.nodes import Binary, Carried, Constant, Expr, For, If, Merge, Select, Var, While, variables
 from ..ir.types import U64
-from .fold import negated
+from .folded import negated
 from .scopes import INDENT, Scopes
 
 

@@ -1,6 +1,11 @@
 """Prints kernels as self-contained CUDA C++: the comment that is the kernel's contract, the few helpers that it calls, the kernel.
 
 The text compiles with plain NVRTC, without any include.
+
+CUDA text that names the user's lines: what a debugger or compute-sanitizer says of a generated kernel then points at the user's file.
+
+Each printed line is preceded by `#line` with the place of the statement that it comes from. The text is for a compiler with -lineinfo, not
+for readers.
 """
 
 from __future__ import annotations
@@ -8,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..ir.functions import FUNCTIONS
-from ..ir.nodes import Buffer, Call, Kernel, Var, walk
+from ..ir.nodes import Buffer, Call, Kernel, Stmt, Var, walk
 from ..ir.rewrite import walk_stmts
+from ..source import traced
+from .folded import Read, expressions, written
 from .helpers import CUDA_HELPERS, helper_text
-from .located import Located, directed
 from .scopes import INDENT, WIDTH
 from .spelling import c_type, function_name
 from .statements import Statements
-from .structure import Read, expressions, written
 
 
 def cuda_source(kernels: Sequence[Kernel], *, located: bool = False) -> str:
@@ -77,3 +82,31 @@ def wrapped(head: str, params: list[str]) -> list[str]:
             row = INDENT
         row += piece
     return [*lines, row]
+
+
+_TAG = "\0"  # what follows in a line is its place
+
+
+class Located(Statements):
+    """Prints one kernel's body; every line but closing braces carries the place of its innermost statement."""
+
+    def statement(self, stmt: Stmt) -> None:
+        before = len(self.lines)
+        super().statement(stmt)
+        if stmt.span is None:
+            return
+        where = traced(stmt.span)
+        for k in range(before, len(self.lines)):
+            if _TAG not in self.lines[k] and self.lines[k].strip(" }{") not in ("", "else"):
+                self.lines[k] += f"{_TAG}{where.line} {where.file.name}"
+
+
+def directed(lines: Sequence[str]) -> Iterator[str]:
+    """The lines with directives in the place of tags."""
+    for line in lines:
+        text, tag, rest = line.partition(_TAG)
+        if tag:
+            number, _, name = rest.partition(" ")
+            quoted = name.replace("\\", "\\\\").replace('"', '\\"')
+            yield f'#line {number} "{quoted}"'
+        yield text

@@ -2,7 +2,7 @@
 
 The derivative of log gamma and its derivative reflect the argument to the positive side (DLMF 5.5.4) and move it up to 12 by the recurrence
 (5.5.2), where the asymptotic series (5.11.2, and 5.15.8 for the second) has all digits of a double. Atomic maxima and minima of floats
-(`ir.atomics`) are loops around atomicCAS. Both are shared with the CPU's text.
+(`ir.functions`) are loops around atomicCAS. Both are shared with the CPU's text.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..ir.atomics import EXTREMA
+from ..ir.functions import EXTREMA
 
 FOLDER = Path(__file__).parent / "include"
 _MARK = "//// "  # before the name of the function which follows

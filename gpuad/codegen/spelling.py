@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..errors import UnsupportedError
-from ..ir.arithmetic import wrapped
+from ..ir.folding import wrapped
 from ..ir.functions import FUNCTIONS
 from ..ir.nodes import Call, Constant
 from ..ir.types import F32, F64, I32, Scalar

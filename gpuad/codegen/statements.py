@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import UnsupportedError
-from ..ir.atomics import EXTREMA
-from ..ir.functions import ROUNDINGS
+from ..ir.functions import EXTREMA, ROUNDINGS
 from ..ir.nodes import (
     Accumulate,
     Alloc,
@@ -35,10 +34,9 @@ from ..ir.nodes import (
 from ..ir.rewrite import touches
 from ..ir.types import BF16, F16, F32, F64, HALVES, I32, I64, U32, Scalar, Space
 from .control import Control
-from .expressions import Expressions
-from .scopes import Scopes, signed
+from .folded import Read, read, reads
+from .scopes import Expressions, Scopes, signed
 from .spelling import c_type, quoted
-from .structure import Read, read, reads
 
 
 class Accesses(Scopes):

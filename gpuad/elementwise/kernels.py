@@ -14,7 +14,7 @@ from ..frontend.elementwise.text import Argument
 from ..memo import Memo
 from ..ops.elementwise import geometry
 from ..ops.layout import axes
-from ..ops.planned_calls import Complete
+from ..ops.trace_cache import Complete
 from ..source import SourceFile, Span
 from .concrete import Arranged, Concrete, Variants
 from .operands import Given, check_complete, decide, directions, dtype_for, given, outputs, own_arguments, returned

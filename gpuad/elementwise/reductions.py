@@ -16,7 +16,7 @@ from ..frontend.elementwise.text import Argument
 from ..memo import Memo
 from ..ops.elementwise import geometry
 from ..ops.layout import Axes, axes, hull_size
-from ..ops.planned_calls import Complete
+from ..ops.trace_cache import Complete
 from .concrete import Arranged, Concrete, Variants
 from .operands import Given, check_complete, decide, directions, dtype_for, given, outputs, own_arguments, returned
 from .shapes import INT, broadcast_strides, check_disjoint, check_output, common_shape, pattern, raw_of, raw_values, standing

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ..ir.names import Names
 from ..ir.nodes import (
     Accumulate,
     Binary,
@@ -38,7 +37,7 @@ from ..ir.nodes import (
     Var,
     variables,
 )
-from ..ir.rewrite import assigned_vars, blocks, map_blocks, map_expr, map_stmt_exprs, substitute, substituted, walk_stmts
+from ..ir.rewrite import Names, assigned_vars, blocks, map_blocks, map_expr, map_stmt_exprs, substitute, substituted, walk_stmts
 from ..ir.types import I64, value_type
 from ..optimize.common_subexpressions import eliminate_common_subexpressions, folded
 from ..optimize.dead_code import eliminate_dead_code

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..ir.names import Names
 from ..ir.nodes import Accumulate, Block, Constant, Kernel, Load, Stmt, Store, Take, Var
-from ..ir.rewrite import edit
+from ..ir.rewrite import Names, edit
 from ..optimize.dead_code import eliminate_dead_code
 
 

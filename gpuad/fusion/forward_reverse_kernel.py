@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
-from ..ir.names import Names
 from ..ir.nodes import (
     Accumulate,
     Alloc,
@@ -34,7 +33,7 @@ from ..ir.nodes import (
     While,
     variables,
 )
-from ..ir.rewrite import assigned_vars, bound, defined, map_blocks, map_stmt_exprs, substitute, substituted, walk_stmts
+from ..ir.rewrite import Names, assigned_vars, bound, defined, map_blocks, map_stmt_exprs, substitute, substituted, walk_stmts
 from ..optimize.common_subexpressions import eliminate_common_subexpressions
 
 

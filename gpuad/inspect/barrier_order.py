@@ -20,12 +20,10 @@ from typing import TypeAlias
 
 from ..ad.stack_layout import block_number, thread_in_block
 from ..ir import build as b
-from ..ir.names import Names
 from ..ir.nodes import Accumulate, Alloc, Atomic, Barrier, Binary, Block, Buffer, Expr, How, If, Kernel, Let, Load, Stmt, Store, Var, While
-from ..ir.rewrite import edit, on_buffers, walk_stmts
+from ..ir.rewrite import Names, edit, on_buffers, walk_stmts
 from ..ir.types import I32, I64, Space
-from ..optimize.barriers import holds_barrier
-from ..optimize.dead_code import eliminate_dead_code
+from ..optimize.dead_code import eliminate_dead_code, holds_barrier
 from .store_conflicts import StoreConflictInspector
 
 Access: TypeAlias = "Load | Store | Accumulate"

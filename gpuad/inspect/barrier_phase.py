@@ -23,8 +23,7 @@ from typing import TypeAlias
 from ..ad.stack_layout import thread_in_block
 from ..ir import build as b
 from ..ir import nodes as ir
-from ..ir.names import Names
-from ..ir.rewrite import assigned_vars, defined, expressions, map_blocks, walk_stmts
+from ..ir.rewrite import Names, assigned_vars, defined, expressions, map_blocks, walk_stmts
 from ..ir.types import BOOL, I64, Space
 from ..optimize.dead_code import eliminate_dead_code
 

@@ -16,8 +16,7 @@ from ..ad.stack_layout import thread_number
 from ..analysis.trip_counts import constant_trips
 from ..ir import build as b
 from ..ir import nodes as ir
-from ..ir.names import Names
-from ..ir.rewrite import assigned_vars, blocks, bound, edit, expressions, map_blocks, walk_stmts
+from ..ir.rewrite import Names, assigned_vars, blocks, bound, edit, expressions, map_blocks, walk_stmts
 from ..ir.types import BOOL, I32, I64, Space
 from ..optimize.dead_code import eliminate_dead_code
 

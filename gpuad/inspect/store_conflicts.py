@@ -20,8 +20,7 @@ from ..ad.stack_layout import thread_number
 from ..analysis.uniformity import common, is_common
 from ..ir import build as b
 from ..ir import nodes as ir
-from ..ir.names import Names
-from ..ir.rewrite import edit, expressions, on_buffers, touches, walk_stmts
+from ..ir.rewrite import Names, edit, expressions, on_buffers, touches, walk_stmts
 from ..ir.types import I32, I64
 from ..optimize.dead_code import eliminate_dead_code
 

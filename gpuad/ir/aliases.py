@@ -2,12 +2,51 @@
 
 Overlapping parameters become one buffer, so that every later pass sees one array with element offsets known relative to each other
 (RULES.md, rule 3). Parameters not mentioned are taken to be disjoint; whoever launches has to check that.
+
+Pointers that a kernel compares with null: `bias ? bias[c] : 0`, `if (mask != nullptr)`.
+
+Whether there is an array is the launch's to say, and one adjoint cannot serve both answers: a kernel is lowered for launches without arrays
+for some of its parameters (`Function.absent`), and the comparison becomes a constant. That holds for a parameter, and for what begins as
+one: a helper's parameter, a local pointer. One that may be made to point elsewhere later, to nothing for instance, is not among these.
+
+Null pointer arguments: a kernel variant in which every access to an absent array is an assertion that fails.
+
+A null pointer is legal as long as it is not dereferenced, and whether it is may depend on data. On a CPU that would end the process. So
+each access becomes an assertion that fails, and what would be read is 0 for the passes after it.
+
+Assumes valid IR. Guarantees that none of the buffers is accessed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from . import build as b
+from .nodes import Accumulate, Atomic, Buffer, Kernel, Let, Load, Stmt, Store, Tell
+from .rewrite import edit
+from .surface import (
+    AddressOf,
+    Assign,
+    Binary,
+    Cast,
+    Comma,
+    Conditional,
+    Constant,
+    Decay,
+    Declaration,
+    Declare,
+    Expr,
+    Function,
+    HelperCall,
+    Index,
+    Name,
+    Node,
+    PointerAdd,
+    walk,
+)
+from .types import Pointer
 
 
 @dataclass(frozen=True)
@@ -39,3 +78,125 @@ class Aliases:
 
 
 NONE = Aliases()
+
+
+Origin: TypeAlias = "Declaration | bool"  # the kernel's parameter that a pointer began as; else whether it points to anything
+
+
+@dataclass(frozen=True)
+class Nulls:
+    """What a kernel asks of pointers: `asked`, the parameters of which it must be known whether they are arrays, and `redirected`, the
+    variables of which nothing is known."""
+
+    asked: frozenset[Declaration] = frozenset()
+    redirected: frozenset[Declaration] = frozenset()
+
+    def origin(self, e: Expr, began: Callable[[Declaration], Origin | None]) -> Origin | None:
+        """What a pointer began as; None if that is not known. `began`: the same of a variable that is not redirected."""
+        match plain(e):
+            case Constant(type=Pointer()):
+                return False
+            case Name(declaration=declaration):
+                return began(declaration) if declaration not in self.redirected else None
+            case PointerAdd(pointer=pointer) | AddressOf(lvalue=Index(pointer=pointer)):
+                return self.origin(pointer, began) or None
+            case Decay() | AddressOf(lvalue=Name()):
+                return True
+        return None
+
+
+def nulls(kernel: Function) -> Nulls:
+    """What is compared with null in a kernel and in its helpers."""
+    nodes = list(walk(kernel.body))
+    pointers = [side for node in nodes if (side := compared(node)) is not None]
+    if not pointers:
+        return Nulls()
+    found = Nulls(redirected=frozenset(d for node in nodes for d in _redirected(node)))
+    begun = [pair for node in nodes for pair in _begun(node)]
+    asked: set[Declaration] = set()
+    while pointers:
+        origins = (found.origin(e, lambda d: d) for e in pointers)
+        new = {o for o in origins if isinstance(o, Declaration)} - asked
+        pointers = [e for declaration, e in begun if declaration in new]
+        asked |= new
+    return replace(found, asked=frozenset(asked) & frozenset(kernel.parameters))
+
+
+def compared(node: Node) -> Expr | None:
+    """The pointer that a comparison with null asks for."""
+    if not isinstance(node, Binary) or node.op not in ("==", "!="):
+        return None
+    left, right = plain(node.left), plain(node.right)
+    if _is_null(left):
+        left, right = right, left
+    return left if _is_null(right) else None
+
+
+def plain(e: Expr) -> Expr:
+    """A pointer without its conversions."""
+    while isinstance(e, Cast) and isinstance(e.type, Pointer):
+        e = e.operand
+    return e
+
+
+def _is_null(e: Expr) -> bool:
+    return isinstance(e, Constant) and isinstance(e.type, Pointer)
+
+
+def _begun(node: Node) -> Iterator[tuple[Declaration, Expr]]:
+    """The pointers that a node makes, and what they are at first."""
+    if isinstance(node, Declare) and isinstance(node.init, Expr):
+        yield node.declaration, node.init
+    if isinstance(node, HelperCall):
+        yield from zip(node.function.parameters, node.arguments, strict=True)
+
+
+def _redirected(node: Node) -> Iterator[Declaration]:
+    """The variables that a node gives another value than one along their array, or lets others do it."""
+    if isinstance(node, Assign) and not _moved(node):
+        yield from _named(node.target)
+    if isinstance(node, AddressOf):
+        yield from _named(node.lvalue)
+    if isinstance(node, Declare) and node.declaration.reference and isinstance(node.init, Expr):
+        yield from _named(node.init)
+    if isinstance(node, HelperCall):
+        for parameter, argument in zip(node.function.parameters, node.arguments, strict=True):
+            if parameter.reference:
+                yield from _named(argument)
+
+
+def _moved(node: Assign) -> bool:
+    """`p += n`, `p = p + n`."""
+    value = plain(node.value)
+    base = plain(value.pointer) if isinstance(value, PointerAdd) else None
+    return node.op in ("+", "-") or (isinstance(base, Name) and {base.declaration} == set(_named(node.target)))
+
+
+def _named(e: Expr) -> Iterator[Declaration]:
+    """The variables that an lvalue may be."""
+    match plain(e):
+        case Name(declaration=declaration):
+            yield declaration
+        case Conditional(then=then, otherwise=otherwise):
+            yield from _named(then)
+            yield from _named(otherwise)
+        case Comma(second=second):
+            yield from _named(second)
+
+
+def without_arrays(kernel: Kernel, absent: Collection[Buffer]) -> Kernel:
+    """The kernel without accesses to the buffers."""
+
+    def change(stmt: Stmt) -> Iterable[Stmt] | None:
+        if isinstance(stmt, Load | Store | Accumulate | Atomic) and stmt.buffer in absent:
+            return _stopped(stmt)
+        return None
+
+    return replace(kernel, body=edit(kernel.body, change)) if absent else kernel
+
+
+def _stopped(stmt: Load | Store | Accumulate | Atomic) -> list[Stmt]:
+    does = "read" if isinstance(stmt, Load) else "written"
+    said = Tell(f"{stmt.span}: `{stmt.buffer.name}` is None, but is {does} here", (), True, span=stmt.span)
+    result = getattr(stmt, "var", None)
+    return [said] if result is None else [said, Let(result, b.const(0, result.type), span=stmt.span)]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 from functools import reduce
 
-from .arithmetic import COMPARE
+from .folding import COMPARE
 from .nodes import Binary, Call, Cast, Constant, Expr, Select, Unary, walk
 from .types import BOOL, Scalar
 

@@ -7,15 +7,17 @@ effects (`Assign`, `IncDec`, `AtomicCall`, calls of helpers) and are evaluated i
 Lvalues are `Name`, `Index`, `Deref`, a `Member` of an lvalue, an assignment, and a call of a function that returns a reference. A variable
 of reference type is a `Name` whose declaration has `reference=True`: it is bound by its initialiser (or argument) and stands for that
 lvalue ever after. An array name used as a value is wrapped in `Decay`.
+
+Whether an expression of the surface tree does more than give a value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from ..source import Span
-from .types import Array, Scalar, Type
+from .types import Array, Pointer, Scalar, Type
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ class HelperCall(Expr):
 @dataclass(frozen=True)
 class AtomicCall(Expr):
     """`atomicAdd(pointer, value)` and kin; `op` is 'add', 'sub', 'min', 'max', 'exch', 'cas', 'and', 'or', 'xor', 'inc', 'dec', or one of
-    `ir.atomics.EXTREMA` on floats. The value is the old content; unless it is `valued`, it may not be used."""
+    `ir.functions.EXTREMA` on floats. The value is the old content; unless it is `valued`, it may not be used."""
 
     op: str
     pointer: Expr
@@ -392,3 +394,52 @@ def works_together(node: object) -> bool:
 def uses_dynamic(node: object) -> bool:
     """Whether a piece of the tree uses a shared array whose length a launch decides."""
     return any(isinstance(n, Declaration) and isinstance(n.type, Array) and n.type.length == DYNAMIC for n in walk(node))
+
+
+def subexpressions(value: Expr) -> Iterator[Expr]:
+    """The expression and all within it; bodies of helpers are not entered."""
+    yield value
+    for child in children(value):
+        yield from subexpressions(child)
+
+
+def children(value: Expr) -> Iterator[Expr]:
+    """The operands of an expression."""
+    for field in fields(value):
+        content = getattr(value, field.name)
+        if isinstance(content, Expr):
+            yield content
+        elif isinstance(content, tuple):
+            yield from (item for item in content if isinstance(item, Expr))
+
+
+def has_effects(value: Expr) -> bool:
+    """True if evaluating it may change anything; a call of a helper may."""
+    return any(isinstance(node, Assign | IncDec | AtomicCall | HelperCall | ShuffleCall) for node in subexpressions(value))
+
+
+def is_lvalue(value: Expr) -> bool:
+    """True if it stands for a place in memory or a variable."""
+    if isinstance(value, Member):
+        return is_lvalue(value.record)
+    if isinstance(value, HelperCall | IncDec):
+        return value.function.reference if isinstance(value, HelperCall) else value.prefix
+    return isinstance(value, Name | Index | Deref | Assign)
+
+
+def chosen_place(value: Expr) -> Expr:
+    """`c ? a[i] : b[j]` where it stands for one of two places: `*(c ? &a[i] : &b[j])`. Anything else as it is."""
+    if not isinstance(value, Conditional) or isinstance(value.type, Pointer | Array):
+        return value
+    places = [chosen_place(side) for side in (value.then, value.otherwise)]
+    if not all(map(is_lvalue, places)):
+        return value
+    pointer = Pointer(value.type)
+    then, otherwise = (AddressOf(place.span, pointer, place) for place in places)
+    return Deref(value.span, value.type, Conditional(value.span, pointer, value.condition, then, otherwise))
+
+
+def reads_float(value: Expr) -> bool:
+    """True if a floating-point variable or element occurs in it."""
+    places = (node for node in subexpressions(value) if isinstance(node, Name | Index | Deref | Member))
+    return any(isinstance(node.type, Scalar) and node.type.is_float for node in places)

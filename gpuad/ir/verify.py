@@ -3,16 +3,24 @@
 Scopes are blocks: a Var is visible after its definition in its block and in blocks nested there; no Var is defined again where it is
 visible, while siblings may repeat one another's. Operand types agree exactly (conversions are explicit), conditions are bools, and memory
 is reached through parameters or arrays that are in scope. A breach is a bug of gpuad, not of its user, hence an AssertionError.
+
+What the pipeline has made so far, for whoever wants to see it.
+
+Every pass gives what it has made to `made`, by the pass's name: it is checked (`ir.verify`), and shown to whoever has asked with `watched`.
+A pass that is tried several times, as the reverse sweep is, is shown each time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+from ..context_variables import scoped
 from . import nodes as ir
-from .atomics import EXTREMA
-from .functions import FUNCTIONS
+from .functions import EXTREMA, FUNCTIONS
+from .nodes import Kernel
 from .types import BOOL, F32, F64, HALVES, I32, I64, U32, Scalar, Space, value_type
 
 ATOMICS = frozenset({"add", "sub", "exch", "cas", "and", "or", "xor", "inc", "dec"}) | EXTREMA
@@ -316,3 +324,27 @@ BITS = {F32: (I32, U32), F64: (I64,), I32: (F32,), U32: (F32,), I64: (F64,)}
 
 def _alike(types: Iterable[Scalar]) -> bool:
     return len(set(types)) <= 1
+
+
+Watcher = Callable[[str, Kernel], None]
+
+_watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+
+
+def watched(watcher: Watcher) -> AbstractContextManager[None]:
+    """Within it each stage is shown to `watcher(name, kernel)`."""
+    return scoped(_watcher, watcher)
+
+
+def made(name: str, kernel: Kernel) -> Kernel:
+    """The kernel, valid, and shown. Raises InvalidIR if the pass has broken a rule of the core IR."""
+    verify(kernel)
+    tried(name, kernel)
+    return kernel
+
+
+def tried(name: str, kernel: Kernel) -> None:
+    """Shows what is made on trial, unchecked: it is checked when the trial is taken."""
+    watcher = _watcher.get()
+    if watcher is not None:
+        watcher(name, kernel)

@@ -18,8 +18,7 @@ from ..analysis.uniformity import split_barriers, uniform
 from ..errors import UnsupportedError
 from ..ir import build as b
 from ..ir import nodes as ir
-from ..ir.names import Names
-from ..ir.rewrite import blocks, defined, map_blocks, substitute, substituted, walk_stmts
+from ..ir.rewrite import Names, blocks, defined, map_blocks, substitute, substituted, walk_stmts
 from ..ir.types import I32, U32
 
 

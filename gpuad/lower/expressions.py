@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from ..errors import UnsupportedError
 from ..ir import folding, surface
+from ..ir.aliases import compared
 from ..ir.functions import ROUNDINGS
 from ..ir.nodes import Buffer, Call, Constant, Expr, LaunchIndex, Shuffle
-from ..ir.null_specialization import compared
 from ..ir.records import is_composite, leaves, numbers, part_number, parts
 from ..ir.types import BF16, BOOL, F32, F64, I64, U32, Pointer, Scalar, Type, Void, value_type
 from ..source import Span

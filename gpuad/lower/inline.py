@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from ..errors import UnsupportedError
 from ..ir import surface
+from ..ir.aliases import Origin
 from ..ir.nodes import Block, Expr, Stmt
-from ..ir.null_specialization import Origin
 from ..ir.records import is_composite
 from ..ir.rewrite import map_blocks
 from ..ir.types import Array, Void

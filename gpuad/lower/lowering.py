@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from ..errors import UnsupportedError
 from ..ir import folding, surface
+from ..ir.aliases import Nulls, Origin
 from ..ir.nodes import Block, Buffer, Call, Constant, Expr, If, Let, Merge, Stmt, Var
-from ..ir.null_specialization import Nulls, Origin
 from ..ir.records import group_names, numbers, parts, size_of
 from ..ir.types import BOOL, Scalar, Space, Type
 from ..source import Span

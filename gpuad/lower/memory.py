@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from ..errors import UnsupportedError
 from ..ir import folding, surface
-from ..ir.atomics import EXTREMA
-from ..ir.functions import ROUNDINGS
+from ..ir.functions import EXTREMA, ROUNDINGS
 from ..ir.nodes import Accumulate, Atomic, Binary, Buffer, Call, Constant, Expr, How, Let, Load, Stmt, Store, Var, walk
 from ..ir.records import is_composite, parts
 from ..ir.rewrite import expressions

@@ -17,9 +17,8 @@ from functools import partial
 
 from ..errors import UnsupportedError
 from ..ir import folding, surface
-from ..ir.aliases import NONE, Aliases, Overlap
+from ..ir.aliases import NONE, Aliases, Overlap, nulls
 from ..ir.nodes import Alloc, Barrier, Buffer, Constant, Expr, Kernel, Store, Tell, Var
-from ..ir.null_specialization import nulls
 from ..ir.records import holds_pointers, is_composite, is_record, numbers, size_of, split_parameter
 from ..ir.types import I32, I64, U32, Array, Pointer, Scalar, Space, Type, Void, value_type
 from . import inline, loops, memory, records

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ..ir import nodes as ir
-from ..ir.names import Names
-from ..ir.rewrite import walk_stmts
+from ..ir.rewrite import Names, walk_stmts
 from ..ir.types import Space, value_type
 
 Element: TypeAlias = "tuple[ir.Buffer, int]"

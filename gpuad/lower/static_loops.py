@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from ..analysis.trip_counts import passed
 from ..ir import folding
-from ..ir.arithmetic import wrapped
+from ..ir.folding import wrapped
 from ..ir.nodes import Binary, Expr, For, Let, Stmt, Var, While
 from ..ir.types import I32, Scalar
 

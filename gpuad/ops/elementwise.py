@@ -21,9 +21,8 @@ from ..ir.dtypes import is_half
 from .complex import result_type as complex_result_type
 from .complex import run as run_complex
 from .layout import Axes, axes, broadcast_shape, hull_size, primal_of, reached, refuse_repeated, refuse_windows, same, shadows_of
-from .table import TABLE, Elementwise, result_type
 from .temporaries import new_array, paired, refuse_swapped, temporary
-from .text import Array, Number, Spec, built
+from .text import TABLE, Array, Elementwise, Number, Spec, built, result_type
 from .trace_cache import Launch, known, made_again, remember
 
 _MOST_BLOCKS = 65535  # along y and z

@@ -1,18 +1,64 @@
 """Common subexpression elimination over a kernel that was put together from several copies of one slice.
 
 Assumes and guarantees: valid IR with unique definitions.
+
+Merges adjacent branches with one condition (jump threading) and loops over one range (loop fusion).
+
+In the gather of an all-pairs loop a thread goes through all others twice: for what it sends to itself, and for what they send to it. In one
+loop the two share distances and what is made of them (`common_subexpressions`).
+
+Assumes unique definitions, and statements that touch no memory but to read it; guarantees valid IR.
+
+Accumulates into a sum directly where a contribution is computed: a loop's own partial sum and repeated additions of a block are removed.
+
+In which order contributions are added is not promised. Assumes unique definitions, and sums that are only added to before they are put to
+use outside of the statements that are looked at. Guarantees valid IR.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from ..analysis.index_polynomials import Polynomial, plus, scale, times
 from ..ir import build as b
 from ..ir import folding
-from ..ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Constant, Expr, If, Let, Load, Stmt, Store, Take, Var, children, variables
-from ..ir.rewrite import assigned_vars, map_blocks, map_expr, map_stmt_exprs, rebuild, substitute, walk_stmts
+from ..ir.nodes import (
+    Accumulate,
+    Assign,
+    Atomic,
+    Binary,
+    Block,
+    Buffer,
+    Carried,
+    Constant,
+    Expr,
+    For,
+    If,
+    Let,
+    Load,
+    Stmt,
+    Store,
+    Take,
+    Unary,
+    Var,
+    children,
+    variables,
+)
+from ..ir.rewrite import (
+    assigned_vars,
+    defined,
+    expressions,
+    map_blocks,
+    map_expr,
+    map_exprs,
+    map_stmt_exprs,
+    rebuild,
+    substitute,
+    walk_stmts,
+)
 from ..ir.types import BOOL, I32
 
 
@@ -150,3 +196,188 @@ def folded(expr: Expr) -> Expr:
     if isinstance(expr, Binary) and expr.type.is_integer:
         return folding.binary(expr.op, expr.left, expr.right, expr.type)
     return expr
+
+
+_READING = (Let, Load, Assign, If, For)
+
+
+def merge_control_flow(block: Block) -> Block:
+    """The block with neighbouring questions that are the same asked once, and loops with the same bounds as one."""
+    out: list[Stmt] = []
+    for stmt in block:
+        last = out[-1] if out else None
+        if _is_question(stmt) and last is not None and _is_question(last) and _same_question(last, stmt):
+            assert isinstance(last, If)
+            assert isinstance(stmt, If)
+            out[-1] = replace(last, then=(*last.then, *stmt.then))
+        else:
+            out.append(stmt)
+    return _loops(tuple(map_blocks(s, merge_control_flow) for s in out))
+
+
+def _is_question(stmt: Stmt) -> bool:
+    return isinstance(stmt, If) and not stmt.otherwise and not stmt.merges
+
+
+def _same_question(first: Stmt, second: Stmt) -> bool:
+    """Whether the second question is the first again, and has the same answer."""
+    assert isinstance(first, If)
+    assert isinstance(second, If)
+    return first.condition == second.condition and not assigned_vars(first.then) & set(variables(first.condition))
+
+
+def _loops(block: Block) -> Block:
+    for at, stmt in enumerate(block):
+        if not isinstance(stmt, For):
+            continue
+        for later in range(at + 1, len(block)):
+            joined = _joined(stmt, block[at + 1 : later], block[later])
+            if joined is not None:
+                return _loops((*block[:at], *joined, *block[later + 1 :]))
+            if not isinstance(block[later], Let | Load | Assign):
+                break
+    return block
+
+
+def _joined(first: For, between: Sequence[Stmt], second: Stmt) -> Block | None:
+    """The two loops as one, with what is between them before or after it; None if the order matters."""
+    if not isinstance(second, For) or _bounds(first) != _bounds(second) or second.carried or second.var.type != first.var.type:
+        return None
+    if not all(isinstance(s, _READING) for s in (*walk_stmts(first.body), *walk_stmts(second.body))):
+        return None
+    made = {*assigned_vars(first.body), *(v for s in walk_stmts((first,)) for v in defined(s))}
+    before: list[Stmt] = []
+    after: list[Stmt] = []
+    for stmt in between:
+        late = isinstance(stmt, Assign) or any(v in made for e in expressions(stmt) for v in variables(e))
+        (after if late else before).append(stmt)
+        made |= {*defined(stmt)} if late else set()
+    made |= {s.var for s in after if isinstance(s, Assign)}
+    if needs(second.body, made) or needs((*first.body, *after), assigned_vars(second.body)):
+        return None
+    body = (*first.body, *map_exprs(second.body, lambda e: substitute(e, {second.var: first.var})))
+    return (*before, replace(first, body=body), *after)
+
+
+def _bounds(loop: For) -> tuple[Expr, Expr, Expr]:
+    return loop.start, loop.stop, loop.step
+
+
+def needs(block: Block, made: Set[Var]) -> bool:
+    """Whether the block uses any of the variables, other than by adding to them."""
+    return any(v in made for s in walk_stmts(block) for e in _used(s) for v in variables(e))
+
+
+def _used(stmt: Stmt) -> tuple[Expr, ...]:
+    match stmt:
+        case Assign(var=total, value=Binary(op="+" | "-", left=left, right=added)) if left == total:
+            return (added,)
+    return expressions(stmt)
+
+
+Terms: TypeAlias = "list[tuple[bool, Expr]]"  # what is added up; False: its opposite
+
+
+def terms(expr: Expr, sign: bool = True) -> Terms:
+    """What a sum is made of."""
+    match expr:
+        case Binary(op="+" | "-" as op, left=left, right=right) if expr.type.is_float:
+            return [*terms(left, sign), *terms(right, sign == (op == "+"))]
+        case Unary(op="-", operand=inner) if expr.type.is_float:
+            return terms(inner, not sign)
+    return [(sign, expr)]
+
+
+def added(parts: Sequence[tuple[bool, Expr]]) -> Expr:
+    """The sum of so many terms, at least one, which begins with one that needs no sign if there is one."""
+    first = next((k for k, (sign, _) in enumerate(parts) if sign), None)
+    if first is None:
+        return b.neg(added([(True, e) for _, e in parts]))
+    total = parts[first][1]
+    for sign, term in (*parts[:first], *parts[first + 1 :]):
+        total = Binary("+" if sign else "-", total, term, total.type)
+    return total
+
+
+def addition(stmt: Stmt, sums: Collection[Var]) -> Terms | None:
+    """What a statement adds to a sum; None if it does something else."""
+    if not isinstance(stmt, Assign) or stmt.var not in sums:
+        return None
+    whole = terms(stmt.value)
+    rest = [t for t in whole if t != (True, stmt.var)]
+    return rest if len(rest) == len(whole) - 1 and not any(v == stmt.var for _, e in rest for v in variables(e)) else None
+
+
+def adding(stmt: Assign, parts: Terms) -> Assign:
+    """The statement as one that adds this to its sum."""
+    op = "+" if any(sign for sign, _ in parts) else "-"
+    total = added(parts if op == "+" else [(True, e) for _, e in parts])
+    return replace(stmt, value=Binary(op, stmt.var, total, total.type))
+
+
+def accumulate_directly(body: Block, sums: Collection[Var]) -> Block:
+    """The body in which loops add to the sums themselves, and blocks once."""
+    uses = Counter(v for s in walk_stmts(body) for e in expressions(s) for v in variables(e))
+    return _Direct(sums, uses).block(body)
+
+
+@dataclass(frozen=True)
+class _Direct:
+    sums: Collection[Var]
+    uses: Counter[Var]
+
+    def block(self, block: Block) -> Block:
+        out = list(block)
+        for at, stmt in enumerate(block):
+            if isinstance(stmt, For):
+                for carried in stmt.carried:
+                    self.moved(out, at, carried)
+        out = [map_blocks(s, self.block) for s in out if not (isinstance(s, Assign) and s.value == s.var)]
+        return self.at_once(out)
+
+    def moved(self, out: list[Stmt], at: int, carried: Carried) -> None:
+        """Lets the loop add to a sum what it carries for it, if that is all that becomes of it."""
+        step = [t for t in terms(carried.next) if t != (True, carried.var)]
+        if not b.is_const(carried.init, 0) or len(step) != len(terms(carried.next)) - 1 or not step:
+            return
+        if self.uses[carried.var] != 1 or self.uses[carried.result] != 1:
+            return
+        for later in range(at + 1, len(out)):
+            stmt, parts = out[later], addition(out[later], self.sums)
+            own = [sign for sign, e in parts or () if e == carried.result]
+            if not own or not isinstance(stmt, Assign) or parts is None or stmt.var.type != carried.var.type:
+                continue
+            loop = out[at]
+            assert isinstance(loop, For)
+            if needs((loop, *out[at + 1 : later]), {stmt.var}):
+                return
+            rest = [t for t in parts if t[1] != carried.result]
+            inner = adding(stmt, [(sign == own[0], e) for sign, e in step])
+            kept = tuple(c for c in loop.carried if c != carried)
+            out[at] = replace(loop, body=(*loop.body, inner), carried=kept)
+            out[later] = adding(stmt, rest) if rest else replace(stmt, value=stmt.var)
+            return
+
+    def at_once(self, block: Sequence[Stmt]) -> Block:
+        """The block with what it adds to a sum added by the last of its additions."""
+        out: list[Stmt | None] = []
+        last: dict[Var, int] = {}
+        for stmt in block:
+            parts = addition(stmt, self.sums)
+            if not isinstance(stmt, Let | Load | Assign) or self.stays(stmt, parts, [out[k] for k in last.values()]):
+                last = {}
+            elif isinstance(stmt, Assign) and parts is not None:
+                if stmt.var in last:
+                    before = out[last[stmt.var]]
+                    stmt = adding(stmt, [*((addition(before, self.sums) if before else None) or ()), *parts])
+                    out[last[stmt.var]] = None
+                last[stmt.var] = len(out)
+            out.append(stmt)
+        return tuple(s for s in out if s is not None)
+
+    def stays(self, stmt: Let | Load | Assign, parts: Terms | None, before: Sequence[Stmt | None]) -> bool:
+        """Whether no addition may go past a statement: it uses a sum, or changes what is added."""
+        used = {v for e in ([e for _, e in parts] if parts is not None else expressions(stmt)) for v in variables(e)}
+        if not used.isdisjoint(self.sums):
+            return True
+        return parts is None and any(stmt.var in variables(e) for s in before if s is not None for e in expressions(s))

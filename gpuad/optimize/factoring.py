@@ -21,11 +21,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..ir import build as b
-from ..ir.names import Names
 from ..ir.nodes import Accumulate, Assign, Binary, Block, Call, Constant, Expr, Let, Stmt, Store, Unary, Var, variables
-from ..ir.rewrite import assigned_vars, expressions, map_blocks, map_stmt_exprs, rebuild, walk_stmts
+from ..ir.rewrite import Names, assigned_vars, expressions, map_blocks, map_stmt_exprs, rebuild, walk_stmts
+from .common_subexpressions import Terms, added, adding, addition, terms
 from .simplify import simplify
-from .sums import Terms, added, adding, addition, terms
 
 
 def linear_values(body: Block, sums: Collection[Var]) -> frozenset[Var]:

@@ -18,10 +18,9 @@ from dataclasses import dataclass, replace
 from ..analysis.index_polynomials import Polynomial, atoms, constant, plus, polynomial, scale, split, times
 from ..ir import build as b
 from ..ir import folding
-from ..ir.arithmetic import COMPARE
-from ..ir.names import Names
+from ..ir.folding import COMPARE
 from ..ir.nodes import Binary, Call, Constant, Expr, LaunchIndex, Select, Unary, Var, variables, walk
-from ..ir.rewrite import is_short, map_expr, rebuild, substitute
+from ..ir.rewrite import Names, is_short, map_expr, rebuild, substitute
 from ..ir.types import I32
 
 MOST = 12  # pieces of one index

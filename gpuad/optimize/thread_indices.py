@@ -3,6 +3,20 @@
 A kernel that knows its thread by `blockIdx.z` alone is taken to have blocks of one thread along z, one that knows it by `threadIdx.y` alone
 one block along y; one that has a block for each row, `blockIdx.x * n + threadIdx.x`, to be a launch in which the blocks stand along another
 axis. What is left of `blockIdx` and `threadIdx` then is what the kernel knows of its thread besides the global index.
+
+Undoes the cyclic distribution of a loop's iterations over threads (grid-stride loops): for proofs, each iteration is a thread of its
+own.
+
+`for (i = x; i < n; i += threads_x)`, x being the thread's index, reaches each i below n once, in one thread or another. Where a thread is
+known by such loops alone and writes to memory nowhere else, the launch comes to one of as many threads as there are iterations, whose index
+is i. What stands beside such a loop is done once a thread, however many iterations there are, so it keeps the launch as it is (RULES 26).
+That is for those that look at where things are touched: it says nothing of the order in which a thread comes to its iterations, so who
+relies on one thread not reading what another has written has to show that no two iterations meet.
+
+Normalises comparisons of a thread's index with bounds: `x >= 2` for `x - 1 > 0`, `x < 1` for `x + (n - 1) < n`.
+
+A comparison of ints is rearranged as one of whole numbers, which it is where no value on the way is near the ends of an int. So what is
+rearranged is noted, for a launch to look at the numbers (`Tidied.forms`).
 """
 
 from __future__ import annotations
@@ -11,12 +25,34 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from ..analysis.index_polynomials import polynomial
+from ..analysis.index_polynomials import Polynomial, atoms, constant, definitions, plus, polynomial, scale, split
+from ..ir import build as b
 from ..ir import folding
-from ..ir.nodes import Binary, Block, Cast, Constant, Expr, LaunchIndex, Let, Stmt, Var, walk
-from ..ir.rewrite import assigned_vars, expressions, map_blocks, map_stmt_exprs, rebuild, substitute, walk_stmts
-from ..ir.types import I32, U32, Scalar
-from .cyclic_distribution import Iterations
+from ..ir.nodes import (
+    Accumulate,
+    Assign,
+    Atomic,
+    Binary,
+    Block,
+    Cast,
+    Constant,
+    Expr,
+    For,
+    If,
+    LaunchIndex,
+    Let,
+    Stmt,
+    Store,
+    Take,
+    Unary,
+    Var,
+    variables,
+    walk,
+)
+from ..ir.rewrite import Names, assigned_vars, bound, expressions, map_blocks, map_stmt_exprs, rebuild, spelled, substitute, walk_stmts
+from ..ir.types import BOOL, I32, I64, U32, Scalar
+from .dead_code import eliminate_dead_code
+from .piecewise_affine import written
 
 AXES = "xyz"
 Three: TypeAlias = "tuple[int, int, int]"
@@ -175,3 +211,201 @@ def _leads(value: Expr) -> bool:
     while isinstance(bare, Cast):
         bare = bare.operand
     return any(_is_part(e) for e in walk(value)) or (isinstance(bare, LaunchIndex) and bare.name == "blockDim")
+
+
+_WRITES = (Store, Take, Accumulate, Atomic)
+_FAR = 1 << 30  # what stands for a negative number in unsigned arithmetic is far
+Iterations = tuple[Expr, ...]  # how many iterations each loop along an axis has
+
+
+def distribute_cyclically(
+    body: Block, indices: Mapping[str, Var], threads: Mapping[str, Var], params: Collection[Var], names: Names
+) -> tuple[Block, dict[str, Var], dict[str, Iterations]]:
+    """The body with iterations as threads along those axes where that can be; the index along each axis, and how many iterations the loops
+    along those axes have."""
+    indices, found = dict(indices), {}
+    for axis, index in indices.items():
+        loops = _Distribution(axis, index, threads[axis], frozenset(params), definitions(body), names)
+        new = eliminate_dead_code(loops.block(body))
+        if loops.iterations and not loops.beside and not loops.knows(new):
+            body, indices[axis], found[axis] = new, loops.own, tuple(dict.fromkeys(loops.iterations))
+    return body, indices, found
+
+
+@dataclass(frozen=True)
+class _Number:
+    """What a loop's variable is in the iteration of a number; what has to be `asked` of the number, beside the loop's own bound; how many
+    numbers there are."""
+
+    variable: Expr
+    asked: tuple[Expr, ...]
+    end: Expr
+
+
+class _Distribution:
+    """Writes loops along an axis as what an iteration does, with `own` for its number."""
+
+    def __init__(self, axis: str, index: Var, threads: Var, params: frozenset[Var], lets: Mapping[Var, Expr], names: Names) -> None:
+        self.axis = axis
+        self.index = index
+        self.threads = threads
+        self.params = params
+        self.lets = lets
+        self.own = names.var(index.name, index.type)
+        self.iterations: list[Expr] = []
+        self.beside = False  # whether something is done to memory, or carried on, outside of the loops
+
+    def block(self, block: Block) -> Block:
+        out: list[Stmt] = []
+        for stmt in block:
+            self.beside = self.beside or isinstance(stmt, _WRITES)
+            out += self.loop(stmt) if isinstance(stmt, For) else (map_blocks(stmt, self.block),)
+        return tuple(out)
+
+    def loop(self, loop: For) -> Block:
+        number = self.numbered(loop)
+        if number is None or loop.carried or self.hands_on(loop) or not self.counts_threads(polynomial(loop.step, self.lets)):
+            return (map_blocks(loop, self.block),)
+        inside = b.every([*number.asked, b.compare("<", loop.var, loop.stop)])
+        assert inside is not None
+        self.iterations.append(number.end)
+        return (Let(loop.var, folding.cast(number.variable, loop.var.type), span=loop.span), If(inside, loop.body, span=loop.span))
+
+    def numbered(self, loop: For) -> _Number | None:
+        """The loop's variable in terms of an iteration's number, where that can be said."""
+        first = plus(polynomial(loop.start, self.lets), {(self.index,): -1})
+        stop = spelled(loop.stop, self.lets)  # as it is written: so its value is asked for
+        if stop is None or any(v not in self.params for v in variables(stop)):
+            return None
+        if not self.is_uniform(first) or any(abs(c) >= _FAR for c in first.values()):
+            return None
+        end = folding.cast(stop, I64)
+        least = first.get((), 0)
+        if first.keys() <= {()} and least >= 0:  # then the variable may as well be the number
+            return _Number(self.own, (b.compare(">=", self.own, folding.integer(least, I32)),) if least else (), end)
+        if loop.var.type != I32:  # may begin below zero, and so far above
+            return None
+        before = written(first)
+        return _Number(folding.binary("+", self.own, before, I32), (), folding.binary("-", end, folding.cast(before, I64), I64))
+
+    def hands_on(self, loop: For) -> bool:
+        """Whether an iteration leaves something in a variable for others."""
+        inside = list(walk_stmts(loop.body))
+        own = {v for s in inside for v in bound(s)}
+        return any(isinstance(s, Assign) and s.var not in own for s in inside)
+
+    def counts_threads(self, p: Polynomial) -> bool:
+        """Whether that is the number of threads along the axis."""
+        blocks, size = LaunchIndex("gridDim", self.axis), LaunchIndex("blockDim", self.axis)
+        return p == {(self.threads,): 1} or (len(p) == 1 and all(set(m) == {blocks, size} and len(m) == 2 and c == 1 for m, c in p.items()))
+
+    def is_uniform(self, p: Polynomial) -> bool:
+        return all(isinstance(atom, Var) and atom in self.params for monomial in p for atom in monomial)
+
+    def knows(self, body: Block) -> bool:
+        """Whether something depends on which thread has an iteration."""
+        used = (e for s in walk_stmts(body) for top in expressions(s) for e in walk(top))
+        return any(e in (self.index, self.threads) or (isinstance(e, LaunchIndex) and e.axis == self.axis) for e in used)
+
+
+_TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
+_ENDS = {"<": (1, -1), "<=": (1, 0), ">": (-1, 1), ">=": (-1, 0)}  # which way, and how far from the bound the last one lies
+
+
+@dataclass
+class SimplifiedBounds:
+    """Rearranges comparisons of `indices`, of which those in `natural` are never negative. `forms`: what was compared, as sums;
+    `known`: what it has become."""
+
+    indices: Collection[Var]
+    natural: Collection[Var]
+    scalars: Collection[Var]
+    forms: list[Polynomial] = field(default_factory=list)
+    known: set[Expr] = field(default_factory=set)
+
+    def block(self, block: Block) -> Block:
+        """The block with conditions rearranged; those that surely hold are gone."""
+        out: list[Stmt] = []
+        for stmt in block:
+            stmt = map_blocks(stmt, self.block)
+            match stmt:
+                case If(condition=c, then=then, otherwise=(), merges=()):
+                    condition = self.condition(c)
+                    out += then if b.is_const(condition, True) else [If(condition, then, span=stmt.span, note=stmt.note)]
+                case _:
+                    out.append(stmt)
+        return tuple(out)
+
+    def condition(self, expr: Expr) -> Expr:
+        """A conjunction, each term once."""
+        terms: list[Expr] = []
+        for term in conjuncts(expr):
+            new = self.term(term)
+            if not b.is_const(new, True) and not any(self.implies(other, new) for other in terms):
+                terms = [*(other for other in terms if not self.implies(new, other)), new]
+        result: Expr | None = None
+        for term in terms:
+            result = term if result is None else Binary("&&", result, term, BOOL)
+        return result if result is not None else b.const(True, BOOL)
+
+    def implies(self, given: Expr, term: Expr) -> bool:
+        """Whether one comparison of an index makes another superfluous."""
+        if given == term:
+            return True
+        if not isinstance(given, Binary) or not isinstance(term, Binary) or given.left != term.left or not {given, term} <= self.known:
+            return False
+        ahead = constant(plus(polynomial(term.right, {}), scale(polynomial(given.right, {}), -1)))
+        if ahead is None or term.op not in _ENDS or (given.op != "==" and _ENDS.get(given.op, (0, 0))[0] != _ENDS[term.op][0]):
+            return False
+        way, last = _ENDS[term.op]
+        return way * (ahead + last - _ENDS.get(given.op, (0, 0))[1]) >= 0
+
+    def term(self, term: Expr) -> Expr:
+        if not isinstance(term, Binary) or term.op not in _TURNED or term.left.type != I32 or not _is_sum(term.left, term.right):
+            return term
+        left, right = polynomial(term.left, {}), polynomial(term.right, {})
+        rest = plus(left, scale(right, -1))
+        found = [v for v in self.indices if any(v in m for m in rest)]
+        parts = split(rest, found[0]) if len(found) == 1 else None
+        if parts is None or parts[0] not in ({(): 1}, {(): -1}) or not all(a in self.scalars for a in atoms(parts[1])):
+            return term
+        positive = parts[0][()] == 1
+        bound = scale(parts[1], -1 if positive else 1)
+        self.forms += [left, right, bound]
+        new = self.written(found[0], term.op if positive else _TURNED[term.op], bound)
+        self.known.add(new)
+        return new
+
+    def written(self, index: Var, op: str, bound: Polynomial) -> Expr:
+        if op in ("<=", ">") and bound.get(()) == -1:
+            bound, op = {m: c for m, c in bound.items() if m}, "<" if op == "<=" else ">="
+        low = written(bound)
+        if (
+            index in self.natural
+            and isinstance(low, Constant)
+            and ((op == ">=" and low.value <= 0) or (op in (">", "!=") and low.value < 0))
+        ):
+            return b.const(True, BOOL)
+        return b.compare(op, index, low)
+
+
+def conjuncts(expr: Expr) -> list[Expr]:
+    """The terms of a conjunction."""
+    if isinstance(expr, Binary) and expr.op == "&&":
+        return [*conjuncts(expr.left), *conjuncts(expr.right)]
+    return [expr]
+
+
+def _is_sum(*exprs: Expr) -> bool:
+    """Whether the expressions are sums and products of ints, and conversions of ints of 64 bits."""
+    for expr in exprs:
+        for e in walk(expr):
+            match e:
+                case Var() | Constant() | Unary(op="-") | Binary(op="+" | "-" | "*") if e.type == I32:
+                    continue
+                case Cast(operand=Var(type=t)) if e.type == I32 and t == I64:
+                    continue
+                case Var() if e.type == I64:
+                    continue
+            return False
+    return True

@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..ir import nodes as ir
-from ..ir.names import Names
-from ..ir.rewrite import map_stmt_exprs, substitute
+from ..ir.rewrite import Names, map_stmt_exprs, substitute
 
 
 def make_unique(body: ir.Block, names: Names) -> tuple[ir.Block, dict[ir.Var, ir.Var], dict[ir.Buffer, ir.Buffer]]:

@@ -41,12 +41,16 @@ from .launch_checks import (
     check_adjoint_bounds,
     check_bounds,
     check_device,
+    check_races,
     check_same,
     check_stopped,
+    check_stores,
     dense_extent,
     loads,
+    ordered_by_barriers,
     premises_hold,
     stays_inside,
+    stores_in_doubt,
 )
 from .schedule import (
     Stage,
@@ -65,7 +69,6 @@ from .schedule import (
     take_scratch,
     uncertified,
 )
-from .store_checks import check_races, check_stores, ordered_by_barriers, stores_in_doubt
 
 __all__ = [
     "Call", "Counted", "Stage", "State", "_cuda", "absent", "active_positions", "add_in_fixed_point", "analysing", "arguments",

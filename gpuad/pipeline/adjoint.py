@@ -26,14 +26,12 @@ from ..inspect.barrier_order import BarrierOrderInspector, barrier_order_inspect
 from ..inspect.barrier_phase import BarrierPhaseInspector, barrier_phase_inspector
 from ..inspect.injectivity import InjectivityInspector, injectivity_inspector
 from ..inspect.store_conflicts import StoreConflictInspector, store_conflict_inspector
-from ..ir.names import Names
 from ..ir.nodes import Block, Buffer, Expr, For, Kernel, Load, Var, variables
-from ..ir.rewrite import edit, expressions, walk_stmts
-from ..ir.stages import made
+from ..ir.rewrite import Names, edit, expressions, walk_stmts
 from ..ir.types import Space
+from ..ir.verify import made
 from ..memo import Memo
-from ..optimize.barriers import waits
-from ..optimize.dead_code import eliminate_dead_code
+from ..optimize.dead_code import eliminate_dead_code, waits
 from ..optimize.local_array_unrolling import unroll_local_arrays
 from .pattern import Parameter, Pattern, Variant, partial_parameters
 

@@ -3,7 +3,7 @@
     surface --PRIMAL--> primal --CANONICAL--> the form that is differentiated --ADJOINT--> adjoint (`reverse_of`)
                                                                               --TANGENT--> tangent (`tangent_of`)
 
-What each pass has made is valid IR, and is shown by the pass's name to whoever asks (`ir.stages`; `gpuad show FILE.cu --stage NAME`). What
+What each pass has made is valid IR, and is shown by the pass's name to whoever asks (`ir.verify`; `gpuad show FILE.cu --stage NAME`). What
 depends on a launch's numbers is decided afterwards: an `adjoint.Adjoint` makes the kernels for it and `schedule` chooses among them, as a
 set of truth values, so that few texts serve all launches.
 """
@@ -14,12 +14,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..accumulate.reduce import broadcast
-from ..ad.absent_pointers import without_arrays
-from ..ad.argmax_marks import Mark, mark_argmax, name_argmax_operands
 from ..ad.argmax_recording import record_argmax
-from ..ad.forward import forward
-from ..ad.forward_extrema import Kept, kept_of, resolve_extrema
-from ..ad.logs import Log, augmented, logs_of, written
+from ..ad.forward import Kept, forward, kept_of, resolve_extrema
+from ..ad.logs import Log, Mark, augmented, logs_of, mark_argmax, name_argmax_operands, written
 from ..ad.recording import Recording, record
 from ..ad.reverse import name_results
 from ..ad.reversed_loops import run_forwards
@@ -29,13 +26,11 @@ from ..analysis.atomic_extrema import check as check_atomics
 from ..analysis.atomic_extrema import check_tangents
 from ..errors import UnsupportedError
 from ..ir import surface
-from ..ir.aliases import NONE, Aliases
-from ..ir.names import Names
+from ..ir.aliases import NONE, Aliases, without_arrays
 from ..ir.nodes import Alloc, Atomic, Block, Buffer, Expr, Kernel, Load, Var, children, walk
-from ..ir.rewrite import expressions, walk_stmts
-from ..ir.stages import made
+from ..ir.rewrite import Names, expressions, walk_stmts
 from ..ir.types import I64, Scalar, Space, value_type
-from ..ir.verify import verify
+from ..ir.verify import made, verify
 from ..lower.normalize import normalize
 from ..lower.tidy import without_output
 from ..optimize.dead_code import eliminate_dead_code

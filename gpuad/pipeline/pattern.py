@@ -9,8 +9,8 @@ from ..accumulate.materialise import Materialisation
 from ..ad.recording import Recording
 from ..ad.stack_layout import Layout
 from ..ir.aliases import NONE, Aliases
-from ..ir.names import Names
 from ..ir.nodes import Buffer, Kernel, Var
+from ..ir.rewrite import Names
 from ..ir.types import Scalar
 
 

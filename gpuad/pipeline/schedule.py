@@ -29,9 +29,9 @@ from .calls import Call, analysing, plain_allowed
 from .certificates import certifying, conflicting, not_certified, run_of
 from .deterministic import in_fixed_point, run_fixed
 from .inspectors import is_injective, may_be_injective, one_by_one
+from .launch_checks import stored_alike
 from .pattern import Parameter, Variant
 from .proof_checks import check_proofs, wanted
-from .store_checks import stored_alike
 
 _MOST_KEPT = (1 << 31) - 1  # threads that keep numbers for others: their index is an int
 _SHARE, _SMALL = 2, 1 << 16  # they keep so many times as many numbers as there are elements in the shadows, or that many

@@ -15,9 +15,9 @@ import numpy as np
 
 from ..errors import LaunchError
 from .base import Prepared
-from .batch import Batch, clearing_item
 from .compiler import has_compiler
 from .host import default_workers
+from .thread_pool import Batch, clearing_item
 
 LARGE = 1 << 22  # bytes
 

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ..analysis.uniformity import is_uniform
-from ..codegen.structure import single_values
+from ..codegen.folded import single_values
 from ..ir import build as b
 from ..ir import nodes as ir
-from ..ir.names import Names
 from ..ir.rewrite import (
+    Names,
     assigned_vars,
     blocks,
     bound,

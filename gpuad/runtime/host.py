@@ -19,22 +19,20 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..codegen.cpu.helpers import WITHOUT_POOL
+from ..codegen.cpu.printer import assertions
 from ..codegen.cpu.source import has_atomics, host_source
-from ..codegen.cpu.statements import assertions
 from ..codegen.cpu.widen import wrapping
+from ..codegen.folded import written
 from ..codegen.spelling import identifier
-from ..codegen.structure import written
 from ..errors import LaunchError
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Buffer, How, Kernel, Var
 from ..ir.rewrite import walk_stmts
-from ..optimize.barriers import waits
-from . import batch
+from ..optimize.dead_code import waits
 from .base import Argument, Dim3, InOrder, Memory
 from .block_serialisation import serialise_blocks
-from .compiler import has_compiler
-from .library import compiled
-from .thread_pool import thread_pool
+from .compiler import compiled, has_compiler
+from .thread_pool import Native, thread_pool
 
 _LIMITS = (1 << 31, 1 << 16, 1 << 16)
 _FORMATS = {
@@ -186,7 +184,7 @@ class _Program:
         if self.wrapping.asked and variant[1] and self.wraps(grid, block, values):
             variant = variant[0], False
         entry = self.entries.get(variant) or self.entry(variant)
-        launch = batch.Native(entry, geometry, self.pack(*values), args, abs(self.demand), self.sums)
+        launch = Native(entry, geometry, self.pack(*values), args, abs(self.demand), self.sums)
         return partial(self.asserted, launch) if self.assertions else launch
 
     def asserted(self, launch: Callable[[], int]) -> int:

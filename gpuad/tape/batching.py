@@ -1,7 +1,7 @@
 """Actions that come one after the other with nothing of Python between them, as one.
 
 What a program that is known will do to memory is known, too: its launches, copies and clearings are calls of compiled code with fixed
-arguments, and on a CPU one call makes many of them (`runtime.batch`). So the threads of one launch find the next one at once.
+arguments, and on a CPU one call makes many of them (`runtime.thread_pool`). So the threads of one launch find the next one at once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import groupby
 from ..errors import LaunchError
 from ..runtime.actions import Action, Clearing, Copying, named
 from ..runtime.base import Prepared
-from ..runtime.batch import Batch, Item, Native, clearing_item, copy_item, launch_item
+from ..runtime.thread_pool import Batch, Item, Native, clearing_item, copy_item, launch_item
 
 _MOST = 1000  # threads; a launch in a batch has no more parts than 16 bits count
 

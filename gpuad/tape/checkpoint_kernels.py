@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from ..ad.minimum_cut import Cut, memory_read, smallest_cut
 from ..ad.reversed_loops import run_forwards
 from ..ad.stack_layout import stack_layout
-from ..ir.names import Names
 from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Store
-from ..ir.rewrite import walk_stmts
+from ..ir.rewrite import Names, walk_stmts
 from ..ir.verify import verify
 from ..optimize.simplify import simplify
 from ..pipeline.adjoint import Adjoint

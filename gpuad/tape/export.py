@@ -24,14 +24,14 @@ from ..arguments.annotations import leaf_memory, namespace, resolve
 from ..codegen.cpu.source import has_atomics, host_source
 from ..codegen.cpu.widen import wrapping
 from ..codegen.cuda import cuda_source
+from ..codegen.folded import written
 from ..codegen.spelling import identifier
-from ..codegen.structure import written
 from ..errors import TapeError, UnsupportedError
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Buffer, Kernel, Var
 from ..ir.rewrite import walk_stmts
 from ..ir.shared import dynamic_bytes
-from ..optimize.barriers import waits
+from ..optimize.dead_code import waits
 from ..pipeline import Call, Stage
 from ..pipeline.adjoint import Adjoint
 from ..pipeline.pattern import Parameter

@@ -26,7 +26,7 @@ import numpy as np
 from .. import api
 from ..analysis.activity import activity, differentiable
 from ..api import Family, Kernel
-from ..arguments import by_value
+from ..arguments import layouts
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, address, leaf_memory, namespace, resolve
 from ..arguments.layouts import dtype_leaves
 from ..errors import UnsupportedError
@@ -205,8 +205,8 @@ class _State:
     def _add_number(self, position: int, value: Any, given: bool, wanted: bool) -> None:
         """A number, vector or struct by value: `given` with a shadow, or `wanted` to vary if it can."""
         type_ = self._declared(position)
-        there = by_value.float_types(type_) if type_ is not None else isinstance(value, float | complex | np.inexact)
-        if given or (wanted and there and (type_ is None or by_value.can_be_active(type_))):
+        there = layouts.float_types(type_) if type_ is not None else isinstance(value, float | complex | np.inexact)
+        if given or (wanted and there and (type_ is None or layouts.can_be_active(type_))):
             self.scalars[position] = value
         elif wanted and there:
             self.fixed.append(position)
@@ -280,7 +280,7 @@ class _State:
         facts = activity(kernel, [p for k, p in enumerate(kernel.params) if k in given or not aligned])
         made = (e for s in walk_stmts(kernel.body) for top in expressions(s) for e in walk(top) if isinstance(e, Binary | Call | Cast))
         types = [e.type for e in made if any(v in facts.varied for v in differentiable(e))]
-        types += [t for p in self.scalars for t in by_value.float_types(self.launch.kernel.declared[p].type)]
+        types += [t for p in self.scalars for t in layouts.float_types(self.launch.kernel.declared[p].type)]
         return min((t.bits // 8 for t in types), default=8)
 
     def rounding(self, precision: Precision) -> float:
@@ -313,7 +313,7 @@ class _State:
             shadow[...] = namespace(array).asarray(size * _normal(rng, array), shadow.dtype)
         made = self.shadows()
         for position, value in self.scalars.items():
-            sizes = by_value.scales(value)
+            sizes = layouts.scales(value)
             made[-1 - position] = rng.standard_normal(sizes.shape) * (sizes if scaled else 1.0)
         return made
 
@@ -345,11 +345,11 @@ class _State:
         self.restore()
         self._fill(seeds)
         shadows = self._autodiff(seeds, api.Reverse)
-        return {**self.shadows(), **{-1 - p: by_value.gradient(self.scalars[p], _plain(s)) for p, s in shadows.items()}}
+        return {**self.shadows(), **{-1 - p: layouts.gradient(self.scalars[p], _plain(s)) for p, s in shadows.items()}}
 
     def _autodiff(self, given: Vector, mode: Any) -> dict[int, Any]:
         library = namespace(next(iter(self.views.values()))[1])
-        shadows = {p: by_value.shadow(value, library, given.get(-1 - p)) for p, value in self.scalars.items()}
+        shadows = {p: layouts.shadow(value, library, given.get(-1 - p)) for p, value in self.scalars.items()}
         actives = {p: Active(getattr(self.args[p], "primal", self.args[p]), shadow) for p, shadow in shadows.items()}
         args = tuple({**self.pairs, **actives}.get(p, a) for p, a in enumerate(self.args))
         api.autodiff(self._with_shadows(), self.launch.grid, self.launch.block, args, mode=mode, **self.launch.call)
@@ -373,7 +373,7 @@ class _State:
                 room.root[...] = namespace(room.root).asarray(moved, room.root.dtype)
         for p, value in self.scalars.items():
             if direction is not None:
-                args[p] = by_value.with_floats(value, by_value.floats(value) + step * direction[-1 - p])
+                args[p] = layouts.with_floats(value, layouts.floats(value) + step * direction[-1 - p])
         self.launch.kernel(self.launch.grid, self.launch.block, tuple(args), **self.launch.call)
         return self.primals()
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..api import Kernel
-from ..arguments import by_value
+from ..arguments import layouts
 from ..tape.rules import Rule
 from . import rule_check
 
@@ -76,7 +76,7 @@ def worst_of_kernel(
         def direction(entries: Sequence[tuple[Candidate, float]]) -> Any:
             for room in state.rooms.values():
                 room.shadow.fill(0)
-            made: dict[int, Any] = {-1 - p: np.zeros_like(by_value.scales(value)) for p, value in state.scalars.items()}
+            made: dict[int, Any] = {-1 - p: np.zeros_like(layouts.scales(value)) for p, value in state.scalars.items()}
             for (key, index), size in entries:
                 if isinstance(key, tuple):
                     state.views[key][2][index] = size
@@ -92,7 +92,7 @@ def worst_of_kernel(
             return _dot(along, gradient), _dot(_without_scalars(weights), change)
 
         candidates: list[Candidate] = [(key, index) for key, (_, array, _) in state.views.items() for index in np.ndindex(array.shape)]
-        candidates += [(p, index) for p, value in state.scalars.items() for index in np.ndindex(np.shape(by_value.scales(value)))]
+        candidates += [(p, index) for p, value in state.scalars.items() for index in np.ndindex(np.shape(layouts.scales(value)))]
         found = _worst(candidates, slopes, rng)
         return None if found is None else Worst(_name(state.launch.kernel, found[0][0]), found[0][1], found[1], found[2])
 

@@ -44,7 +44,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..arguments import by_value
+from ..arguments import layouts
 from ..arguments.annotations import Duplicated
 from ..arguments.layouts import element_dtype
 from ..errors import LocatedError
@@ -268,7 +268,7 @@ class Case:
         """The argument of a name as it is declared: if it is active, with a new shadow of zeros."""
         if name not in self.active:
             return value
-        return Duplicated(value) if isinstance(value, np.ndarray) else by_value.active(value)
+        return Duplicated(value) if isinstance(value, np.ndarray) else layouts.active(value)
 
     def traffic(self, sizes: Sizes | None = None) -> int | None:
         """The primal's least memory traffic in bytes, at the benchmark's sizes unless others are given; None where the file states none."""

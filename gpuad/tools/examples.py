@@ -29,7 +29,7 @@ import numpy as np
 
 from .. import testing
 from ..api import Kernel, Planned
-from ..arguments import by_value
+from ..arguments import layouts
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
 from ..arguments.layouts import dtype_leaves
 from ..errors import GpuadError
@@ -76,8 +76,8 @@ def _annotated(value: Any, type_: Type | None) -> Any:
     if isinstance(value, np.ndarray) and not (type_ is not None and is_record(type_)):
         return Duplicated(value) if any(is_real(leaf) for _, leaf in dtype_leaves(value.dtype)) else value
     if type_ is None:
-        return by_value.active(value) if isinstance(value, float | np.inexact) else value
-    return by_value.active(value) if by_value.float_types(type_) and by_value.can_be_active(type_) else value
+        return layouts.active(value) if isinstance(value, float | np.inexact) else value
+    return layouts.active(value) if layouts.float_types(type_) and layouts.can_be_active(type_) else value
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import GpuadError
 from ..ir.nodes import Kernel
 from ..ir.printer import to_text
-from ..ir.stages import watched
+from ..ir.verify import watched
 
 
 def collected(derive: Callable[[], Any]) -> dict[str, Kernel]:

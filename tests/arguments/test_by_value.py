@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import gpuad
 from gpuad import Active, Duplicated, testing
-from gpuad.arguments import by_value
+from gpuad.arguments import layouts
 from gpuad.testing import check_gradient
 from gpuad.tools.cases import CaseError, read
 from gpuad.tools.cli import app
@@ -76,10 +76,10 @@ def test_those_with_a_shadow_alone_are_varied(which: str, monkeypatch: pytest.Mo
     run = testing.api.autodiff
     monkeypatch.setattr(testing.api, "autodiff", lambda k, g, b, args, **o: (seen.append(args), run(k, g, b, args, **o)))
     args = dict(zip("pvcx", arguments(), strict=True))
-    given = {**args, "x": Duplicated(args["x"]), which: by_value.active(args[which])}
+    given = {**args, "x": Duplicated(args["x"]), which: layouts.active(args[which])}
     assert check_gradient(kernel(), tuple(given.values()), grid=1, block=16).passed
     assert all([isinstance(a, Active) for a in found] == [name == which for name in given] for found in seen) and seen
-    assert not by_value.floats(given[which].shadow).any()  # the caller's shadow is not touched
+    assert not layouts.floats(given[which].shadow).any()  # the caller's shadow is not touched
 
 
 @pytest.mark.parametrize("number", range(4))
@@ -89,9 +89,9 @@ def test_a_wrong_gradient_of_one_float_of_a_struct_is_found(number: int, monkeyp
     def wrong(k: Any, g: Any, b: Any, args: Any, mode: Any, **options: Any) -> None:
         run(k, g, b, args, mode=mode, **options)
         if mode is testing.api.Reverse:
-            parts = by_value.floats(args[0].shadow)
+            parts = layouts.floats(args[0].shadow)
             parts[number] *= 1.5
-            args[0].shadow[...] = by_value.shadow(struct(), np, parts)
+            args[0].shadow[...] = layouts.shadow(struct(), np, parts)
 
     monkeypatch.setattr(testing.api, "autodiff", wrong)
     with pytest.raises(AssertionError, match="FAILED Taylor"):
@@ -146,15 +146,15 @@ VALUES = [
 
 @pytest.mark.parametrize("value", VALUES, ids=str)
 def test_there_and_back(value: Any) -> None:
-    parts = by_value.floats(value)
-    again = by_value.with_floats(value, parts)
+    parts = layouts.floats(value)
+    again = layouts.with_floats(value, parts)
     assert type(again) is type(value) and np.array(again).tobytes() == np.array(value).tobytes()
-    other = by_value.with_floats(value, 2 * parts)
-    assert np.array_equal(by_value.floats(other), 2 * parts)
-    assert np.array_equal(by_value.floats(value), parts)  # which is another one
-    assert np.array_equal(by_value.gradient(value, by_value.shadow(value, np, parts)), parts)
-    assert not by_value.gradient(value, by_value.shadow(value)).any()
-    assert (by_value.scales(value) > 0).all()
+    other = layouts.with_floats(value, 2 * parts)
+    assert np.array_equal(layouts.floats(other), 2 * parts)
+    assert np.array_equal(layouts.floats(value), parts)  # which is another one
+    assert np.array_equal(layouts.gradient(value, layouts.shadow(value, np, parts)), parts)
+    assert not layouts.gradient(value, layouts.shadow(value)).any()
+    assert (layouts.scales(value) > 0).all()
 
 
 # --- cases ---------------------------------------------------------------------------------------------------------------------------

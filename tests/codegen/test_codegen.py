@@ -10,7 +10,7 @@ import pytest
 from ir_tools import buffer, call, const, f32, index, kernel, op, unsigned_index, var
 
 from gpuad.codegen import cuda_source, host_source
-from gpuad.codegen.fold import fold
+from gpuad.codegen.folded import fold
 from gpuad.codegen.scopes import wrap
 from gpuad.codegen.spelling import literal
 from gpuad.errors import UnsupportedError

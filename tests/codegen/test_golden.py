@@ -14,7 +14,7 @@ import pytest
 from launch_tools import CASES, arguments, compiled, shipped
 
 from gpuad import Duplicated
-from gpuad.frontend.cuda.options import INCLUDE
+from gpuad.frontend.cuda.translation_unit import INCLUDE
 from gpuad.ir.nodes import Buffer, Stmt, Var
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.pipeline.adjoint import Adjoint

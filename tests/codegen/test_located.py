@@ -9,8 +9,7 @@ import texts
 from launch_tools import CASES, shipped
 
 from gpuad.api import kernel
-from gpuad.codegen.cuda import cuda_source
-from gpuad.codegen.located import directed
+from gpuad.codegen.cuda import cuda_source, directed
 from gpuad.runtime import nvrtc
 
 SOURCE = """__device__ float twice(float x) {

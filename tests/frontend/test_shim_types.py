@@ -17,8 +17,7 @@ from clang import cindex
 from clang.cindex import Cursor, CursorKind, TypeKind
 
 from gpuad.frontend.cuda.clang_c import children
-from gpuad.frontend.cuda.options import command_line
-from gpuad.frontend.cuda.places import MAIN, is_ours
+from gpuad.frontend.cuda.translation_unit import MAIN, command_line, is_ours
 
 ALL = [
     "bool",

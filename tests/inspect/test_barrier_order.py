@@ -18,7 +18,7 @@ from gpuad.errors import LaunchError, ShadowError, UnsupportedError
 from gpuad.ir.nodes import Buffer, For, Take
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.ir.types import F64
-from gpuad.pipeline import store_checks
+from gpuad.pipeline import launch_checks as store_checks
 from gpuad.pipeline.passes import reverse_of
 from gpuad.pipeline.pattern import Pattern
 from gpuad.runtime import nvrtc

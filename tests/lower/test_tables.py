@@ -13,7 +13,7 @@ import gpuad
 from gpuad.codegen.cuda import cuda_source
 from gpuad.ir.nodes import Alloc, Load, Store
 from gpuad.ir.rewrite import walk_stmts
-from gpuad.optimize.tables import inline_constant_tables, making
+from gpuad.optimize.privatisation import inline_constant_tables, making
 from gpuad.runtime import nvrtc
 
 HEAD = """extern "C" __global__ void k(const double* u, double* v, int n) {

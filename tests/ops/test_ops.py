@@ -11,7 +11,8 @@ import pytest
 
 from gpuad import Active, Const, Duplicated, LaunchError, ShadowError, Tape, TapeError, UnsupportedError, ops, pipeline, stop_gradient
 from gpuad.codegen.cuda import cuda_source
-from gpuad.ops import elementwise, table, text
+from gpuad.ops import elementwise, text
+from gpuad.ops import text as table
 from gpuad.runtime import nvrtc
 from gpuad.runtime.host import Host
 from gpuad.runtime.reference import Reference

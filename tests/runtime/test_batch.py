@@ -16,8 +16,8 @@ import gpuad
 from gpuad import Active, Duplicated, LaunchError, pipeline
 from gpuad.runtime.actions import Copying, clearing, copying, perform
 from gpuad.runtime.base import Memory, Prepared, prepared
-from gpuad.runtime.batch import Native
 from gpuad.runtime.host import Host
+from gpuad.runtime.thread_pool import Native
 from gpuad.tape import versions
 from gpuad.tape.batching import Batched, batched
 

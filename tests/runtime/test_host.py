@@ -45,7 +45,7 @@ from gpuad.ir.nodes import (
 from gpuad.ir.types import BOOL, F32, F64, I32, I64, U32, U64, Scalar
 from gpuad.ir.verify import verify
 from gpuad.pipeline.passes import primal_of
-from gpuad.runtime import library as cache
+from gpuad.runtime import compiler as cache
 from gpuad.runtime.base import Dim3, Memory
 from gpuad.runtime.compiler import Compiler
 from gpuad.runtime.host import Host, default_workers

@@ -15,8 +15,8 @@ import pytest
 import gpuad
 from gpuad import pipeline
 from gpuad.codegen import host_source
+from gpuad.runtime.compiler import compiled
 from gpuad.runtime.host import Host
-from gpuad.runtime.library import compiled
 
 SOURCE = """
 extern "C" __global__ void step(const double* x, double* y, int n)

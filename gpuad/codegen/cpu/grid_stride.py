@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from ...ir import nodes as ir
 from ...ir.rewrite import substitute, walk_stmts
 from ...ir.types import I32, I64, U32, Scalar, Space
-from ..structure import blocks, expanded, expressions, index_terms, map_expressions, operands, unconverted, visit_operands, written
+from ..folded import blocks, expanded, expressions, index_terms, map_expressions, operands, unconverted, visit_operands, written
 from .iteration_domain import GLOBAL, bare, index_name, is_uniform
 from .reductions import is_linear, is_sum
 

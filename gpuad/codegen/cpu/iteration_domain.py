@@ -40,7 +40,7 @@ from ...ir.nodes import (
 )
 from ...ir.rewrite import assigned_vars, defined, is_short, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL, F64, I32, U32, Scalar
-from ..structure import blocks, expanded, expressions, map_expressions, single_values
+from ..folded import blocks, expanded, expressions, map_expressions, single_values
 from .widen import SMALL
 
 GLOBAL = "globalIdx"

@@ -15,12 +15,22 @@ what both use goes through the first cache.
 
 *Width* (`bytes_of_a_lane`). Compilers leave the widest vectors alone by default. Where all lanes compute, and what they load and store is
 contiguous, these pay; where elements are gathered one by one they do not.
+
+Strip tiles: blocks the loads of a loop by which each lane walks its own row, `a[row * n + k]` for the loop over k, so that lanes read
+contiguous memory.
+
+Neighbours then read far from one another at every step. So a tile is loaded first, each thread's part of a few iterations after the other,
+and lies in an array where the lanes are neighbours. Only what every iteration reads for certain is loaded, from memory that the kernel does
+not write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 
+from ...analysis.trip_counts import constant_trips
+from ...ir import nodes as ir
 from ...ir.nodes import (
     Accumulate,
     Binary,
@@ -32,6 +42,7 @@ from ...ir.nodes import (
     LaunchIndex,
     Let,
     Load,
+    Select,
     Stmt,
     Store,
     Take,
@@ -40,10 +51,10 @@ from ...ir.nodes import (
     children,
     walk,
 )
-from ...ir.rewrite import assigned_vars, substitute, walk_stmts
-from ..structure import Read, expanded, expressions, index_terms, loaded, operands
-from .tiles import Tiled
-from .uniformity import Uniform, is_long
+from ...ir.rewrite import assigned_vars, rebuild, substitute, walk_stmts
+from ...ir.types import HALVES, I32, I64
+from ..folded import Read, expanded, expressions, index_terms, loaded, operands, read, reads, visit_operands, written
+from .uniformity import Uniform, bound_in, is_long
 
 
 def is_contiguous_traversal(loop: For | While, uniform: Uniform, meet: bool) -> bool:
@@ -155,3 +166,168 @@ def _is_one(index: Expr, table: Mapping[Var, Expr], uniform: Uniform) -> bool:
 def _own_terms(index: Expr, table: Mapping[Var, Expr], uniform: Uniform) -> list[tuple[int, Expr]]:
     """The terms of an index that differ from lane to lane."""
     return [(sign, term) for sign, term in index_terms(substitute(index, dict(table)), 1) if not uniform.is_uniform(term)]
+
+
+DEPTH = 16  # iterations of a tile
+_MOST = 4  # tiles of a loop
+_FEW = 8  # iterations for which no tile is made
+
+
+@dataclass(frozen=True)
+class Tiled(ir.Call):
+    """A load, the second argument, from a tile; the first argument is the loop's index."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Tile:
+    """An array of the elements that a load reads in some iterations; `index` is the first iteration's."""
+
+    number: int
+    load: Read
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """A loop over the iterations of a tile, `first` to `end`, whose loads come from the tiles."""
+
+    loop: ir.For
+    start: ir.Expr
+    stop: ir.Expr
+    first: ir.Var
+    end: ir.Var
+    tiles: tuple[Tile, ...]
+
+
+def tiled(loop: ir.For, uniform: Uniform, number: int) -> Tiling | None:
+    """The loop by tiles; None if it has no such loads. Tiles are counted from `number`."""
+    trips = constant_trips(loop)
+    if loop.backward or loop.step != ir.Constant(1, loop.step.type) or loop.var.type not in (I32, I64):
+        return None
+    if trips is not None and trips < _FEW:
+        return None
+    task = _Tiles(loop, uniform, number)
+    body = tuple(task.stmt(s) for s in loop.body)
+    carried = tuple(task.carried(c) for c in loop.carried)
+    if not task.found:
+        return None
+    made = replace(loop, start=task.first, stop=task.end, body=body, carried=carried)
+    return Tiling(made, loop.start, loop.stop, task.first, task.end, tuple(Tile(t.number, task.start(t)) for t in task.found.values()))
+
+
+class _Tiles:
+    def __init__(self, loop: ir.For, uniform: Uniform, number: int) -> None:
+        self.loop = loop
+        self.uniform = uniform
+        self.number = number
+        self.inside = {*(c.var for c in loop.carried), *bound_in(loop.body)}
+        self.first = ir.Var(f"{loop.var.name}_tile", I64, -(1 << 27) - number)
+        self.end = ir.Var(f"{loop.var.name}_tile_end", I64, -(1 << 26) - number)
+        self.counters = {loop.var, *uniform.loops, *([uniform.lane] if uniform.lane else [])}
+        self.found: dict[ir.Expr, Tiled] = {}
+
+    def stmt(self, stmt: ir.Stmt) -> ir.Stmt:
+        if isinstance(stmt, ir.If | ir.For | ir.While):
+            return stmt
+        if isinstance(stmt, ir.Load):
+            load = self.visit(read(stmt.buffer, stmt.index))
+            return ir.Let(stmt.var, load, span=stmt.span, note=stmt.note) if isinstance(load, Tiled) else stmt
+        return visit_operands(stmt, self.visit)
+
+    def carried(self, carried: ir.Carried) -> ir.Carried:
+        return replace(carried, next=self.visit(carried.next))
+
+    def visit(self, expr: ir.Expr) -> ir.Expr:
+        """The expression with what it surely loads from tiles."""
+        match expr:
+            case Read():
+                return self.load(expr)
+            case ir.Select(condition=condition):
+                return replace(expr, condition=self.visit(condition))
+            case ir.Binary(op="&&" | "||", left=left):
+                return replace(expr, left=self.visit(left))
+        return rebuild(expr, self.visit)
+
+    def load(self, load: Read) -> ir.Expr:
+        index = substitute(load.index, self.uniform.steady)
+        key = replace(load, arguments=(index,))
+        if key in self.found:
+            return self.found[key]
+        if len(self.found) == _MOST or not self.walks(key):
+            return load
+        self.found[key] = Tiled("[]", (self.loop.var, key), load.type, self.number + len(self.found))
+        return self.found[key]
+
+    def walks(self, load: Read) -> bool:
+        """Whether each lane's address advances by one an iteration, and lanes are not neighbours."""
+        if load.buffer in self.uniform.written or load.buffer.element in HALVES:
+            return False
+        if not all(v in self.counters or self.uniform.is_single(v) for v in ir.variables(load.index)):
+            return False
+        if any(isinstance(e, Read) and e.buffer in self.uniform.written for e in ir.walk(load.index)):
+            return False
+        parts = list(index_terms(load.index, 1))
+        rest = [(sign, term) for sign, term in parts if (sign, term) != (1, self.loop.var)]
+        if len(rest) != len(parts) - 1 or any(v in self.inside or v == self.loop.var for _, t in rest for v in ir.variables(t)):
+            return False
+        own = [(sign, term) for sign, term in rest if not self.uniform.is_uniform(term)]
+        return bool(own) and not (len(own) == 1 and own[0][0] == 1 and self.is_lane(own[0][1]))
+
+    def is_lane(self, term: ir.Expr) -> bool:
+        return isinstance(term, ir.LaunchIndex) or term == self.uniform.lane
+
+    def start(self, tile: Tiled) -> Read:
+        """The load of the first iteration."""
+        load = tile.arguments[1]
+        assert isinstance(load, Read)
+        first: ir.Expr = self.first if self.loop.var.type == I64 else ir.Cast(self.first, self.loop.var.type)
+        return replace(load, arguments=(substitute(load.index, {self.loop.var: first}),))
+
+
+LaneScratch = tuple[tuple[Buffer, Expr], ...]
+
+
+def lane_scratch(items: Sequence[Stmt | Expr], rows: Set[Buffer], is_same: Callable[[Expr], bool]) -> LaneScratch | None:
+    """For each of these buffers that the work of a lane accesses, the index of its elements; None if they have several, or it is not the
+    same for all lanes, or it may be that nothing is there."""
+    if not rows:
+        return ()
+    found: dict[Buffer, Expr] = {}
+    for buffer, index in _accesses(items, rows):
+        if found.setdefault(buffer, index) != index or not is_same(index):
+            return None
+    certain = {buffer for item in items for buffer in _surely(item)}
+    return tuple(found.items()) if found.keys() <= certain else None
+
+
+def _accesses(items: Sequence[Stmt | Expr], rows: Set[Buffer]) -> Iterator[tuple[Buffer, Expr]]:
+    done = tuple(item for item in items if isinstance(item, Stmt))
+    for expr in (*expressions(done), *(item for item in items if isinstance(item, Expr))):
+        yield from ((read.buffer, read.index) for read in reads(expr) if read.buffer in rows)
+    for stmt in walk_stmts(done):
+        buffer = _accessed(stmt)
+        if buffer is not None and buffer in rows:
+            yield buffer, operands(stmt)[0]
+
+
+def _accessed(stmt: Stmt) -> Buffer | None:
+    """The buffer that the statement itself loads from or writes."""
+    return stmt.buffer if isinstance(stmt, Load) else written(stmt)
+
+
+def _surely(item: Stmt | Expr) -> Iterator[Buffer]:
+    """The buffers that are accessed wherever the item is done."""
+    match item:
+        case Read():
+            yield item.buffer
+        case Select(condition=condition):
+            yield from _surely(condition)
+            return
+        case Binary(op="&&" | "||", left=left):
+            yield from _surely(left)
+            return
+        case Stmt():
+            yield from [buffer] if (buffer := _accessed(item)) is not None else []
+    for expr in operands(item) if isinstance(item, Stmt) else children(item):
+        yield from _surely(expr)

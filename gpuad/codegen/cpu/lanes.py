@@ -24,15 +24,22 @@ from ...ir import nodes as ir
 from ...ir.rewrite import is_short, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL
 from ..coalesce import Classes
-from ..fold import negated
-from ..structure import Read, defined, expanded, operands, visit_operands
+from ..folded import Read, defined, expanded, negated, operands, visit_operands
 from .iteration_domain import Bound
-from .lane_conflicts import Total, conflicting_buffers, conflicts, has_conflict
-from .lane_loops import bytes_of_a_lane, computed, is_beside, is_contiguous_traversal, is_cut
-from .lane_scratch import LaneScratch, lane_scratch
+from .lane_loops import (
+    LaneScratch,
+    Tile,
+    Tiling,
+    bytes_of_a_lane,
+    computed,
+    is_beside,
+    is_contiguous_traversal,
+    is_cut,
+    lane_scratch,
+    tiled,
+)
 from .reductions import Reduction, reduction
-from .tiles import Tile, Tiling, tiled
-from .uniformity import Uniform, bound_in, used
+from .uniformity import Total, Uniform, bound_in, conflicting_buffers, conflicts, has_conflict, used
 
 Pairs: TypeAlias = "tuple[tuple[ir.Var, ir.Expr], ...]"
 

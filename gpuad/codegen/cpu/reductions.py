@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 from ...ir.nodes import Accumulate, Assign, Binary, Cast, Constant, Expr, For, How, If, Kernel, Let, Load, Stmt, Unary, Var, variables
 from ...ir.rewrite import substitute
-from ..structure import expressions, index_terms, reads, visit_operands
-from .tiles import tiled
+from ..folded import expressions, index_terms, reads, visit_operands
+from .lane_loops import tiled
 from .uniformity import Uniform, bound_in
 
 

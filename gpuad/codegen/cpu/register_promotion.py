@@ -21,9 +21,9 @@ from ...analysis.index_polynomials import Monomial, Polynomial, plus, scale, tim
 from ...ir import nodes as ir
 from ...ir.rewrite import assigned_vars, bound, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL, HALVES, I32, I64, Space
-from ..structure import Read, blocks, defined, operands, read, reads, visit_operands, written
+from ..folded import Read, blocks, defined, operands, read, reads, visit_operands, written
 from .iteration_domain import GLOBAL, Inner, without_row_guard
-from .loop_invariants import is_of_row, values_of
+from .row_loops import is_of_row, values_of
 
 MOST = 48  # distances that are worth being looked at for each row
 _TERMS = 16

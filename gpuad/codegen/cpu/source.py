@@ -20,21 +20,18 @@ from ...ir.rewrite import expressions, walk_stmts
 from ...ir.types import F32, Space
 from ...optimize.local_array_unrolling import unroll_local_arrays
 from ..cuda import comment, functions, parameters, pointer, wrapped
-from ..fold import fold
+from ..folded import fold, written
 from ..scopes import INDENT
 from ..spelling import c_type, identifier
-from ..structure import written
-from .delinearisation import delinearise
 from .grid_stride import Flat, flatten
 from .helpers import ATOMICS, BLOCK_SUMS, ROWS, SUMS, WITH_POOL, WITHOUT_POOL, host_helper_text
-from .index_set_splitting import split_index_set
 from .iteration_domain import Bound, Inner, Ranged, iterations, merge_axes, take_bounds
-from .lane_conflicts import has_conflict
 from .lane_text import BlockStatements, LaneStatements, strips
-from .loop_invariants import hoist
+from .printer import HostStatements
 from .reductions import is_sum, sink_sums
 from .register_promotion import promote_registers
-from .statements import HostStatements
+from .row_loops import delinearise, hoist, split_index_set
+from .uniformity import has_conflict
 from .vectorisation_legality import STRIP as FULL
 from .vectorisation_legality import is_vectorisable, may_overlap_tail
 

@@ -23,7 +23,7 @@ from ...ir import nodes as ir
 from ...ir.nodes import Assign, Buffer, If, Kernel, Let, Load, Store
 from ...ir.rewrite import rebuild, walk_stmts
 from ...ir.types import Scalar
-from ..structure import Read, blocks, defined, operands, reads, written
+from ..folded import Read, blocks, defined, operands, reads, written
 from .reductions import is_sum
 
 _Product = tuple[int, ...]  # the numbers of its factors

@@ -5,17 +5,23 @@ the value is the same: `+ - *` commute with reduction modulo 2^32, and an addres
 Sums and products of unsigned numbers may wrap into one: a launch in which they can takes the text in 32 bits (`Wrapping`). So wide
 variables are used as they are in subscripts, and through a conversion back to their own type everywhere else. *Exact* ones (a launch index,
 a loop's index, with a small constant added) cannot overflow at all and are also compared as they are.
+
+A workaround for g++ 12: finds integers that are made of truth values, `k = x > 0` and `k = x > 0 ? 1 : 0`, and what is computed from
+them.
+
+g++ 12 miscompiles vector loops in which such a number is the part of a subscript that differs from thread to thread, as in `table[2 * row +
+(x > 0)]`: it takes the mask for the number. So the CPU's text hides such subscripts from the compiler's view of vectors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ...ir.nodes import Assign, Binary, Cast, Constant, Expr, For, Kernel, LaunchIndex, Let, Var, walk
+from ...ir.nodes import Assign, Binary, Cast, Constant, Expr, For, If, Kernel, LaunchIndex, Let, Select, Unary, Var, While, walk
 from ...ir.rewrite import assigned_vars, expressions, walk_stmts
-from ...ir.types import I32, I64, U32
+from ...ir.types import BOOL, I32, I64, U32
 from ..coalesce import Classes
 
 SMALL = 1 << 16  # constants below this, added to a launch index, stay within an int32; the launcher checks the extents
@@ -198,3 +204,45 @@ def _is_of_launch(expr: Expr) -> bool:
     if isinstance(expr, Binary) and expr.op == "*":
         return isinstance(expr.left, LaunchIndex) and isinstance(expr.right, LaunchIndex)
     return isinstance(expr, LaunchIndex | Constant | Cast) or (isinstance(expr, Binary) and expr.op in ("+", "-"))
+
+
+def made_of_truth_values(kernel: Kernel) -> frozenset[Var]:
+    """The variables of a folded kernel that are whole numbers made of truth values."""
+    found: set[Var] = set()
+    before = -1
+    while before != len(found):
+        before = len(found)
+        found |= {var for var, values in _given(kernel) if _is_chosen(values) or any(is_of_truth(e, found) for e in values)}
+    return frozenset(found)
+
+
+def is_of_truth(expr: Expr, known: set[Var] | frozenset[Var]) -> bool:
+    """Whether a truth value, as a number or as the choice between two numbers, is a part of the expression."""
+    return any(e in known if isinstance(e, Var) else _is_one(e) for e in walk(expr))
+
+
+def _is_one(expr: Expr) -> bool:
+    match expr:
+        case Cast(operand=operand, type=t):
+            return t.is_integer and operand.type == BOOL
+        case Select(then=a, otherwise=b, type=t):
+            return t.is_integer and _is_chosen([a, b])
+        case Unary(op="!", type=t):
+            return t.is_integer
+    return False
+
+
+def _is_chosen(values: list[Expr]) -> bool:
+    return len(values) > 1 and all(isinstance(v, Constant) for v in values)
+
+
+def _given(kernel: Kernel) -> Iterator[tuple[Var, list[Expr]]]:
+    """Each whole number and what it is given, at one place or where control flow meets."""
+    for stmt in walk_stmts(kernel.body):
+        match stmt:
+            case Let(var=var, value=value) | Assign(var=var, value=value) if var.type.is_integer:
+                yield var, [value]
+            case If(merges=merges):
+                yield from ((m.var, [m.then, m.otherwise]) for m in merges if m.var.type.is_integer)
+            case For(carried=carried) | While(carried=carried):
+                yield from ((v, [c.init, c.next]) for c in carried if c.var.type.is_integer for v in (c.var, c.result))

@@ -14,13 +14,12 @@ from clang.cindex import Cursor, CursorKind
 
 from ...errors import UnsupportedError
 from ...ir import surface
-from ...ir.surface import Declaration, Declare, Expr, Stmt
+from ...ir.surface import Declaration, Declare, Expr, Stmt, chosen_place, is_lvalue
 from ...ir.types import Scalar, Type
 from ...source import Span
 from .clang_c import binary_operator, children
-from .effects import chosen_place, is_lvalue
 from .fence import kind_message
-from .places import Places
+from .translation_unit import Places
 from .types import lower_type
 
 ExpressionHandler: TypeAlias = "Callable[[Context, Cursor], Expr]"

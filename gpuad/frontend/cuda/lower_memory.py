@@ -8,15 +8,12 @@ from ...errors import UnsupportedError
 from ...ir.records import is_record
 from ...ir.surface import AddressOf, Constant, Declare, Deref, Expr, Index, LaunchIndex, Name, Record
 from ...ir.types import I32, I64, U32, Array, Pointer, Scalar, Type, Vector
-from .arrays import initial_value, initial_values
 from .clang_c import children, evaluate, initializer
 from .context import Context
-from .conversions import constant
 from .fence import FUNCTION_POINTER
-from .globals import module_variable
-from .places import is_ours
-from .shared import global_shared, is_shared
-from .types import is_const
+from .translation_unit import is_ours
+from .types import constant, is_const
+from .variables import global_shared, initial_value, initial_values, is_shared, module_variable
 
 LAUNCH = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
 _WARP_SIZE = 32

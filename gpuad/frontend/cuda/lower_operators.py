@@ -7,12 +7,11 @@ from clang.cindex import Cursor, CursorKind, TypeKind
 from ...ir.records import alike
 from ...ir.surface import AddressOf, Assign, Binary, Cast, Comma, Conditional, Constant, Expr, IncDec, Logical, PointerAdd, Unary
 from ...ir.types import BOOL, I64, Array, Pointer, Scalar, Type
-from .arrays import initial_value
 from .clang_c import binary_operator, children, evaluate, same_extent, unary_operator
 from .context import Context
-from .conversions import common, convert, explicit, promoted
 from .lower_memory import address, dereferenced
-from .types import lower_parameter
+from .types import common, convert, explicit, lower_parameter, promoted
+from .variables import initial_value
 
 _COMPARISONS = {"<", ">", "<=", ">=", "==", "!="}
 _SHIFTS = {"<<", ">>"}

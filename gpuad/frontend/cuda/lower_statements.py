@@ -1,29 +1,65 @@
-"""Statements."""
+"""Statements.
+
+The headers of `for` and `if`, whose absent parts clang leaves out: what is there is told apart by where the semicolons are.
+
+`for (;; ++i)` and `for (; !f;)` show the same children. Where the header is written out in the text, its two semicolons settle what each
+child is. Where it comes from a macro there are no semicolons to see, and only a header with all parts is accepted.
+
+Device printf and assert: they belong to the forward launch, and to no derivative.
+
+What a kernel prints are numbers. A call that prints a string or an address, or whose values are not those that its text asks for, is left
+out: it changes no numbers either.
+"""
 
 from __future__ import annotations
 
-from clang.cindex import Cursor, CursorKind, StorageClass
+import ast
+import re
+from dataclasses import dataclass
+from itertools import islice
 
-from ...ir.surface import AddressOf, Barrier, Block, Break, Continue, Declare, DoWhile, Evaluate, Expr, If, Return, Stmt, While
+from clang.cindex import Cursor, CursorKind, StorageClass, Token
+
+from ...ir.surface import (
+    AddressOf,
+    Barrier,
+    Binary,
+    Block,
+    Break,
+    Constant,
+    Continue,
+    Decay,
+    Declare,
+    DoWhile,
+    Evaluate,
+    Expr,
+    For,
+    If,
+    IncDec,
+    Index,
+    Name,
+    Return,
+    Stmt,
+    Tell,
+    While,
+    has_effects,
+    is_lvalue,
+    reads_float,
+    subexpressions,
+)
 from ...ir.surface import Assign as AssignNode
 from ...ir.surface import MathCall as MathNode
 from ...ir.surface import Name as NameNode
-from ...ir.types import VOID, Array, Pointer
-from . import lambdas
-from .arrays import initial_value, initial_values, is_braced, is_undefined
+from ...ir.types import BOOL, F64, I32, I64, U32, U64, VOID, Array, Pointer, Scalar
 from .builtins import SINCOS, constant_value
-from .clang_c import binary_operator, children, initializer
+from .clang_c import binary_operator, children, file_location, initializer
 from .clang_c import evaluate as evaluate_constant
 from .context import Context
-from .device_output import lower_output
-from .effects import has_effects, is_lvalue, reads_float, walk
 from .fence import TEMPORARY_ARRAY
-from .headers import has_initialiser, is_constexpr
-from .lambdas import lambda_of
-from .lower_calls import builtin_name
+from .lower_calls import builtin_name, is_passed, lambda_of, make_lambda
 from .lower_memory import dereferenced
-from .shared import declare_shared, is_shared
-from .types import is_const, is_reference, is_rvalue_reference, lower_variable
+from .types import convert, is_const, is_reference, is_rvalue_reference, lower_variable
+from .variables import declare_shared, initial_value, initial_values, is_braced, is_shared, is_undefined
 
 _IGNORED_DECLARATIONS = {
     *(CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL, CursorKind.USING_DECLARATION, CursorKind.USING_DIRECTIVE),
@@ -51,10 +87,10 @@ def declarations(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
 
 
 def _declared(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
-    if cursor.kind != CursorKind.VAR_DECL or not lambdas.is_passed(cursor):
+    if cursor.kind != CursorKind.VAR_DECL or not is_passed(cursor):
         return (_declare(ctx, cursor),)
     made = lambda_of(initializer(cursor))
-    return lambdas.make(ctx, made) if made is not None else ()  # another name of one that is made
+    return make_lambda(ctx, made) if made is not None else ()  # another name of one that is made
 
 
 def _declare(ctx: Context, cursor: Cursor) -> Stmt:
@@ -236,8 +272,193 @@ def _place(ctx: Context, pointer: Expr, label: str) -> tuple[Expr, list[Declare]
     """Where to write: the lvalue itself if nothing that is written could change it, else through a pointer kept in a variable."""
     simple = isinstance(pointer, AddressOf | NameNode) and not has_effects(pointer)
     inner = pointer.lvalue if isinstance(pointer, AddressOf) else pointer
-    if simple and not any(reads_float(part) for part in walk(inner) if part is not inner):
+    if simple and not any(reads_float(part) for part in subexpressions(inner) if part is not inner):
         return dereferenced(pointer), []
     assert isinstance(pointer.type, Pointer)
     kept = ctx.fresh(pointer.span, label, pointer.type, const=True)
     return dereferenced(NameNode(pointer.span, kept.type, kept)), [Declare(pointer.span, kept, pointer)]
+
+
+_OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
+_FULL = 4
+
+
+@dataclass(frozen=True)
+class _Header:
+    init: Cursor | None
+    condition: Cursor | None
+    step: Cursor | None
+
+
+def for_loop(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
+    """`for (init; condition; step) body`."""
+    *parts, body = children(cursor)
+    header = _header(ctx, cursor, parts)
+    init = _init(ctx, header.init) if header.init is not None else None
+    condition = ctx.expression(header.condition) if header.condition is not None else None
+    step = _step(ctx, header.step) if header.step is not None else None
+    inner = ctx.statement(body)
+    content = inner[0] if len(inner) == 1 else Block(ctx.span(body), inner)
+    return (For(ctx.span(cursor), init, condition, step, content),)
+
+
+def range_loop(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
+    """`for (float u : values)` over an array: a loop over its index, in which the variable is an element or a copy of one."""
+    variable, values, body = children(cursor)
+    over, span = ctx.expression(values), ctx.span(cursor)
+    if not isinstance(over.type, Array) or not is_lvalue(over):
+        ctx.refuse(cursor, "a range-based for is supported over an array with a name, and over nothing else; write a loop over an index")
+    index = ctx.fresh(span, "k", I32)
+    place = Name(span, I32, index)
+    element = Index(ctx.span(values), over.type.element, Decay(over.span, Pointer(over.type.element), over), place)
+    const, reference = is_const(variable.type), is_reference(variable.type)
+    type_ = over.type.element if reference else ctx.type(variable)
+    declaration = ctx.fresh(ctx.span(variable), variable.spelling, type_, reference=reference, const=const)
+    value = element if reference else convert(element, type_, span, implicit=True)
+    declared = Declare(declaration.span, ctx.declare(variable, declaration), value)
+    content = Block(ctx.span(body), (declared, Block(ctx.span(body), ctx.statement(body))))
+    condition = Binary(span, BOOL, "<", place, Constant(span, I32, over.type.length))
+    return (For(span, Declare(span, index, Constant(span, I32, 0)), condition, IncDec(span, I32, place, "+", True), content),)
+
+
+def _init(ctx: Context, cursor: Cursor) -> Stmt:
+    if cursor.kind != CursorKind.DECL_STMT:
+        value = ctx.expression(cursor)
+        return Evaluate(value.span, value)
+    body = ctx.statement(cursor)
+    return body[0] if len(body) == 1 else Block(ctx.span(cursor), body)
+
+
+def _step(ctx: Context, cursor: Cursor) -> Expr:
+    return ctx.expression(cursor)
+
+
+def _header(ctx: Context, cursor: Cursor, parts: list[Cursor]) -> _Header:
+    if any(part.kind == CursorKind.VAR_DECL for part in parts) or len(parts) > _FULL - 1:
+        ctx.refuse(cursor, "a declaration as the condition of a for is not supported")
+    if len(parts) == _FULL - 1:
+        return _Header(*parts)
+    if not parts:
+        return _Header(None, None, None)
+    ends = _semicolons(cursor)
+    if ends is None:
+        ctx.refuse(cursor, "a for from a macro must have an initialiser, a condition and a step")
+    slots: list[Cursor | None] = [None, None, None]
+    for part in parts:
+        offset = ctx.places.offset(part.extent.start)
+        slots[sum(offset >= end for end in ends)] = part
+    if sum(slot is not None for slot in slots) != len(parts):
+        ctx.refuse(cursor, "the header of this for is not understood")
+    return _Header(*slots)
+
+
+def _semicolons(cursor: Cursor) -> tuple[int, int] | None:
+    """Offsets of the two semicolons of a for that is written out, or None."""
+    offsets = [_offset(token) for token in _header_tokens(cursor, "for") if token.spelling == ";"]
+    return (offsets[0], offsets[1]) if len(offsets) == 2 else None
+
+
+def has_initialiser(cursor: Cursor, keyword: str = "if") -> bool:
+    """True if the parentheses of an `if` or `switch` hold an initialiser."""
+    return any(token.spelling == ";" for token in _header_tokens(cursor, keyword))
+
+
+def is_constexpr(cursor: Cursor) -> bool:
+    """True for an `if constexpr` that is written out."""
+    return [token.spelling for token in islice(cursor.get_tokens(), 2)] == ["if", "constexpr"]
+
+
+def _header_tokens(cursor: Cursor, keyword: str) -> list[Token]:
+    """The tokens between the parentheses after `keyword`, outside of inner brackets; none if a macro hides them."""
+    tokens = iter(cursor.get_tokens())
+    first = next(tokens, None)
+    if first is None or first.spelling != keyword or _offset(first) != file_location(cursor.extent.start)[3]:
+        return []
+    found, depth = [], 0
+    for token in tokens:
+        if token.spelling in _CLOSING:
+            depth -= 1
+        if depth == 1:
+            found.append(token)
+        if token.spelling in _OPENING:
+            depth += 1
+        if depth == 0 and token.spelling not in ("constexpr",):
+            break
+    return found
+
+
+def _offset(token: Token) -> int:
+    return file_location(token.location)[3]
+
+
+_CONVERSION = re.compile(r"%([-+ #0]*\d*(?:\.\d*)?)(hh|h|ll|l|z|t|j|L)?([a-zA-Z%])")
+_SIGNED, _UNSIGNED, _FLOATING = "dic", "ouxX", "fFeEgG"
+_LONG = ("ll", "l", "z", "t", "j")
+
+
+def lower_output(ctx: Context, cursor: Cursor, name: str) -> tuple[Stmt, ...]:
+    """The statements for a call of printf or assert, or none where it can be left out."""
+    shown = name.removeprefix("gpuad_")
+    arguments = list(cursor.get_arguments())
+    values = [None if _is_text(argument) else ctx.expression(argument) for argument in arguments]
+    if any(value is not None and has_effects(value) for value in values):
+        ctx.refuse(cursor, f"{shown} with arguments that have side effects is not supported")
+    if name == "gpuad_assert" and values[0] is not None:
+        return (_assertion(ctx, cursor, values[0]),)
+    if name == "printf":
+        return _printed(ctx, cursor, _text(arguments[0]), values[1:])
+    return ()
+
+
+def _is_text(argument: Cursor) -> bool:
+    return argument.type.get_canonical().get_pointee().get_canonical().spelling in ("const char", "char")
+
+
+def _assertion(ctx: Context, cursor: Cursor, condition: Expr) -> Stmt:
+    span = ctx.span(cursor)
+    text = f"{span}: {span.file.line(span.line)[span.column - 1 :].partition(';')[0].strip()}"
+    return If(span, convert(condition, BOOL, span, implicit=True), Block(span, ()), Tell(span, text, (), True))
+
+
+def _text(argument: Cursor) -> str | None:
+    """What a string literal says, or None where it is not one that is written here."""
+    while argument.kind in (CursorKind.UNEXPOSED_EXPR, CursorKind.PAREN_EXPR) and len(inner := children(argument)) == 1:
+        (argument,) = inner
+    if argument.kind != CursorKind.STRING_LITERAL or not argument.spelling.startswith('"'):
+        return None
+    try:
+        return bytes(ast.literal_eval(f"b{argument.spelling}")).decode()
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _printed(ctx: Context, cursor: Cursor, text: str | None, values: list[Expr | None]) -> tuple[Stmt, ...]:
+    found = list(_CONVERSION.finditer(text)) if text is not None else []
+    asked = [m for m in found if m[3] != "%"]
+    if text is None or _CONVERSION.sub("", text).count("%") or len(asked) != len(values):
+        return ()
+    span = ctx.span(cursor)
+    wanted = [_type(m[3], m[2] or "") for m in asked]
+    given = [v for v, t in zip(values, wanted, strict=True) if v is not None and t is not None and _fits(v, t)]
+    if len(given) != len(values):
+        return ()
+    converted = tuple(convert(v, t, span, implicit=False) for v, t in zip(given, wanted, strict=True) if t is not None)
+    return (Tell(span, _CONVERSION.sub(_plain, text), converted),)
+
+
+def _type(letter: str, length: str) -> Scalar | None:
+    """What a conversion wants to have."""
+    if letter in _FLOATING:
+        return F64
+    if letter in _SIGNED:
+        return I64 if length in _LONG else I32
+    return (U64 if length in _LONG else U32) if letter in _UNSIGNED else None
+
+
+def _fits(value: Expr, wanted: Scalar) -> bool:
+    return isinstance(value.type, Scalar) and value.type.is_float == wanted.is_float
+
+
+def _plain(match: re.Match[str]) -> str:
+    """A conversion with `ll` for what has 64 bits, and without a length for the rest."""
+    return f"%{match[1]}{'ll' if match[2] in _LONG and match[3] not in _FLOATING + '%' else ''}{match[3]}"

@@ -15,8 +15,8 @@ from ...ir.surface import Binary, Block, Break, Breakable, Cast, Continue, Decla
 from ...ir.types import BOOL, Scalar
 from .clang_c import children, evaluate
 from .context import Context
-from .conversions import constant
-from .headers import has_initialiser
+from .lower_statements import has_initialiser
+from .types import constant
 
 _LABELS = (CursorKind.CASE_STMT, CursorKind.DEFAULT_STMT)
 

@@ -27,12 +27,12 @@ from ...ir.surface import (
 )
 from ...ir.surface import LaunchIndex as LaunchIndexNode
 from ...ir.types import Array, Pointer, Struct
-from .arrays import initial_value, initial_values, zero
 from .clang_c import children
 from .context import Context
 from .lower_memory import LAUNCH, dereferenced
-from .places import is_ours
+from .translation_unit import is_ours
 from .types import default_value, is_const
+from .variables import initial_value, initial_values, zero
 
 # --- members -----------------------------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from ...errors import CompileError
 from ...ir.surface import Binary, Cast, Decay, Expr, Index, Name, PointerAdd
 from ...ir.types import I32, I64, Pointer, Scalar
 from ...source import Span
-from ..cuda.conversions import constant
+from ..cuda.types import constant
 from .context import Context, layout_type
 from .typing_rules import materialised, type_of
 from .values import Any_, ArrayValue, Items, SharedValue, Static, Value

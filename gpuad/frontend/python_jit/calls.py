@@ -11,7 +11,7 @@ import numpy as np
 from ...ir.surface import DYNAMIC, AddressOf, AtomicCall, Binary, Expr, HelperCall, Name
 from ...ir.types import F16, I32, I64, U32, Array, Pointer
 from ...source import Span
-from ..cuda.conversions import constant
+from ..cuda.types import constant
 from . import arrays, complexes, fence, functions, operators, warps
 from .context import Context, layout_names
 from .names import ATOMICS, SHUFFLES, Builtin, device_function

@@ -16,7 +16,7 @@ from ...ir.surface import Assign, Evaluate, Expr, Function, HelperCall, Member, 
 from ...ir.types import BOOL, F32, F64, Complex
 from ...source import SourceFile, Span
 from ..cuda import parse
-from ..cuda.conversions import constant
+from ..cuda.types import constant
 from .typing_rules import as_type, materialised
 from .values import Any_, Number, Static, Value
 

@@ -12,7 +12,7 @@ from ...errors import UnsupportedError
 from ...ir.surface import Binary, Cast, Conditional, Expr, MathCall
 from ...ir.types import BOOL, F64, I32, I64, Complex
 from ...source import Span
-from ..cuda.conversions import constant
+from ..cuda.types import constant
 from . import complexes, fence, operators
 from .context import Context
 from .signature import number_of

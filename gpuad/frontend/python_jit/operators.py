@@ -12,7 +12,7 @@ from ...ir.surface import Binary, Cast, Conditional, Expr, Function, HelperCall,
 from ...ir.surface import Block as BlockNode
 from ...ir.types import BOOL, I32, Scalar
 from ...source import Span
-from ..cuda.conversions import constant
+from ..cuda.types import constant
 from . import complexes, fence
 from .context import Program
 from .typing_rules import as_type, common, compared, floating, is_narrow, materialised, promoted, quotient, truth, type_of

@@ -25,12 +25,12 @@ from ...ir.surface import (
     Return,
     Stmt,
     While,
+    has_effects,
 )
 from ...ir.surface import Expr as Node
 from ...ir.types import BOOL, Complex, Scalar, Type
 from ...source import Span
-from ..cuda.conversions import constant
-from ..cuda.effects import has_effects
+from ..cuda.types import constant
 from . import complexes, fence
 from .context import Context, occurrences
 from .expressions import expression

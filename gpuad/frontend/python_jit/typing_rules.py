@@ -17,7 +17,7 @@ from ...errors import CompileError
 from ...ir.surface import Cast, Expr
 from ...ir.types import BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Scalar
 from ...source import Span
-from ..cuda.conversions import constant
+from ..cuda.types import constant
 from .signature import scalar_of_number
 from .values import Any_, Static, Value
 

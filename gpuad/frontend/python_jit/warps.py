@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ...ir.surface import Barrier, Binary, Expr, LaunchIndex, ShuffleCall
 from ...ir.types import I32, U32
 from ...source import Span
-from ..cuda.conversions import constant
+from ..cuda.types import constant
 from .context import Context
 from .names import SHUFFLES
 from .typing_rules import as_type, materialised, type_of

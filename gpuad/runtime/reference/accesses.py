@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from ...errors import GpuadError, UnsupportedError
-from ...ir.atomics import EXTREMA
 from ...ir.dtypes import Array, dtype_of, is_real
+from ...ir.functions import EXTREMA
 from ...ir.nodes import Accumulate, Alloc, Atomic, Expr, How, Load, Store, Take
 from ...ir.types import Space, value_type
 from .expressions import Code, Names, compile_expr, expect, join
@@ -298,7 +298,7 @@ def _decremented(old: Array, limit: Array) -> Array:
 
 
 def _kept(op: str) -> Callable[[Array, Array], Array]:
-    """The operation of `ir.atomics`: the new value where it is greater, or less, as the operation compares."""
+    """The operation of `ir.functions`: the new value where it is greater, or less, as the operation compares."""
     kinds = {"i": "i", "u": "u"}
 
     def ordered(values: Array) -> Array:
