@@ -18,6 +18,8 @@ from gpuad import LaunchError
 from gpuad.api.call_replay import CallReplay
 from gpuad.api.specialization_key import Ready
 
+pytestmark = pytest.mark.cpu  # another executor's calls are not replayed
+
 N = 6
 
 

@@ -24,6 +24,8 @@ from gpuad.api import Kernel
 from gpuad.api.call_replay import CallReplay
 from gpuad.pipeline import schedule
 
+pytestmark = pytest.mark.cpu  # another executor's calls are not replayed
+
 SOURCE = r"""
 extern "C" __global__ void mix(double* y, const double* x, double a, int n)
 { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = a * x[i] * y[i]; }

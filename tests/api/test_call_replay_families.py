@@ -15,6 +15,8 @@ from gpuad import Active, Const, Duplicated, autodiff
 from gpuad.api import Kernel
 from gpuad.api.call_replay import CallReplay
 
+pytestmark = pytest.mark.cpu  # another executor's calls are not replayed
+
 N = 12
 
 

@@ -222,6 +222,7 @@ def test_operation_may_change_its_counter() -> None:
     check_gradient(kernel, (x, 6, y))
 
 
+@pytest.mark.cpu
 def test_counter_below_zero_is_an_error() -> None:
     """CuPy's loop would come back to elements that other threads have."""
     kernel = gpuad.ElementwiseKernel("T x", "T y", "y = x * i; i -= 4;", "back")

@@ -86,6 +86,11 @@ def _store(coded: Coded) -> Step:
     return step
 
 
+def _is_strong(what: str) -> bool:
+    """Whether an access is one that the memory model orders with atomic operations, with which it does not race."""
+    return any(f".{order}" in what.partition(" ")[0] for order in _ORDERS if order != "weak")
+
+
 def _place(coded: Coded, space: str, at: int) -> Callable[[Lanes], Any]:
     """The addresses of an access: of parameters their place among those of the kernel, or of calls (which lie behind a window)."""
     operand = coded.operands[at]
@@ -106,7 +111,8 @@ def _store_global(lanes: Lanes, addresses: Any, values: list[Any], what: str) ->
 def _load_shared(lanes: Lanes, addresses: Any, wanted: Any, count: int, what: str) -> list[Any]:
     launch, size = lanes.activation.launch, wanted.itemsize * count
     found = launch.shared.load(lanes.rows, addresses, wanted, count, what)
-    launch.watch.read(lanes.rows, lanes.threads, launch.shared.places(lanes.rows, addresses, size, size, what), size, what)
+    look = launch.watch.look if _is_strong(what) else launch.watch.read
+    look(lanes.rows, lanes.threads, launch.shared.places(lanes.rows, addresses, size, size, what), size, what)
     return found
 
 
@@ -123,6 +129,9 @@ def _store_shared(lanes: Lanes, addresses: Any, values: list[Any], what: str) ->
 
     before = alike()
     launch.shared.store(rows, addresses, values, what)
+    if _is_strong(what):
+        launch.watch.atomic(rows, lanes.threads, places, size * len(values), what)
+        return
     launch.watch.write(rows, lanes.threads, places, size * len(values), before, alike(), what)
 
 

@@ -2,7 +2,7 @@
 
 A byte's record names one thread (its number in the block + 1), or several of one warp (-1 - warp), or ALL, and the number of warp barriers
 that the warp had passed. Two uses of a byte, of which one writes, race unless they are of one thread, or of one warp with a warp barrier
-between; or both write the same value; or both are atomic.
+between; or both write the same value; or both are strong: atomic operations, and what is volatile.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class Watch:
 
     def __init__(self, rows: int, pitch: int, warps: int) -> None:
         self.pitch, self.warps = pitch, warps
-        self.readers, self.writers, self.atomics = (Records(rows * pitch) for _ in range(3))
+        self.readers, self.writers, self.atomics, self.lookers = (Records(rows * pitch) for _ in range(4))
         self.epochs = np.zeros(rows * warps, np.int32)
 
     def barrier(self, rows: Any) -> None:
         """All threads of these blocks have met."""
-        for records in (self.readers, self.writers, self.atomics):
+        for records in (self.readers, self.writers, self.atomics, self.lookers):
             records.clear(rows, self.pitch)
 
     def warp_barrier(self, rows: Any, threads: Any) -> None:
@@ -88,6 +88,12 @@ class Watch:
             _refuse(records.others(at, threads, epochs), at, threads, self.pitch, f"{what}: reads what another thread {how}")
         self.readers.note(at, threads, epochs)
 
+    def look(self, rows: Any, threads: Any, places: Any, size: int, what: str) -> None:
+        """A strong read."""
+        at, threads, epochs = self._bytes(rows, threads, places, size)
+        _refuse(self.writers.others(at, threads, epochs), at, threads, self.pitch, f"{what}: reads what another thread wrote")
+        self.lookers.note(at, threads, epochs)
+
     def write(self, rows: Any, threads: Any, places: Any, size: int, before: Any, after: Any, what: str) -> None:
         """`before`, `after`: per lane, whether memory held the very value already, and whether it holds it now."""
         if not np.all(after):
@@ -95,7 +101,7 @@ class Watch:
         same = before
         at, threads, epochs = self._bytes(rows, threads, places, size)
         same = np.repeat(np.broadcast_to(same, places.shape), size)
-        for records, how in ((self.readers, "read"), (self.atomics, "atomically changed")):
+        for records, how in ((self.readers, "read"), (self.lookers, "read"), (self.atomics, "atomically changed")):
             _refuse(records.others(at, threads, epochs), at, threads, self.pitch, f"{what}: writes what another thread {how}")
         clash = self.writers.others(at, threads, epochs) & ~same
         _refuse(clash, at, threads, self.pitch, f"{what}: writes what another thread wrote")

@@ -239,6 +239,23 @@ def test_atomics_do_not_race_with_each_other() -> None:
     races(clear + BARRIER + add + "    ld.shared.u32 %r12, [tile];\n")
 
 
+@pytest.mark.parametrize(
+    ("load", "races_"), [("ld.volatile.shared.u32", False), ("ld.relaxed.cta.shared.u32", False), ("ld.shared.u32", True)]
+)
+def test_a_strong_read_does_not_race_with_atomics(load: str, races_: bool) -> None:
+    """But with a plain store it does, on either side of it."""
+    clear = "    setp.eq.u32 %p0, %r1, 0;\n    @!%p0 bra L;\n    st.shared.u32 [tile], %r1;\nL:\n"
+    look, add = f"    {load} %r12, [tile];\n", "    atom.shared.add.u32 %r11, [tile], 1;\n"
+    for body in (add + look, look + add):
+        (races if races_ else passes)(clear + BARRIER + body)
+    store = "    st.shared.u32 [tile], %r12;\n"
+    races(clear + look)
+    races(clear + BARRIER + look + store.replace("%r12", "%r1"))
+    strong = "    st.volatile.shared.u32 [tile], %r1;\n"
+    passes(clear + BARRIER + strong + add)
+    races(clear + BARRIER + strong + "    ld.shared.u32 %r11, [tile];\n")
+
+
 def test_a_race_between_two_visits() -> None:
     """A tile that is filled again before all have read it."""
     loop = (

@@ -62,7 +62,7 @@ __device__ inline float gpuad_add_bfloat16(unsigned short* target, float value)
     asm volatile("{ atom.add.noftz.bf16 %0, [%1], %2; }" : "=h"(old) : "l"(target), "h"(gpuad_to_bfloat16(value)) : "memory");
 #else
     unsigned short expected;
-    old = *target;
+    old = *(volatile unsigned short*)target;
     do {
         expected = old;
         old = atomicCAS(target, expected, gpuad_to_bfloat16(gpuad_from_bfloat16(expected) + value));
