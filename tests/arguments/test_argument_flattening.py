@@ -88,6 +88,7 @@ FORMS = {
 # --- what is known of a struct is its bytes -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("form", FORMS)
 def test_a_struct_that_its_owner_changes(form: str, hits: list[bool]) -> None:
     """In place, between two launches in the same words."""
@@ -186,6 +187,7 @@ def test_a_list_that_its_owner_changes() -> None:
 # --- shadows of records -------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cpu
 def test_a_struct_with_a_shadow(hits: list[bool]) -> None:
     k = gpuad.kernel(SOURCE, "scaled")
     p, dp, x, dx = params(), np.zeros((), P), np.ones(N), np.zeros(N)
@@ -216,6 +218,7 @@ def test_a_program_that_sums_into_the_shadow_of_a_struct() -> None:
 # --- variables of the module ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cpu
 def test_variables_are_known_too(hits: list[bool]) -> None:
     k, x, dx, dw = gpuad.kernel(SOURCE, "weighted"), np.ones(N), np.zeros(N), np.zeros(2)
     w = k.get_global("w")
@@ -253,6 +256,7 @@ def test_a_program_with_a_variable_is_known(monkeypatch: pytest.MonkeyPatch) -> 
 # --- pointers to structs of several types, optional arrays --------------------------------------------------------------------------------
 
 
+@pytest.mark.cpu
 def test_structs_of_several_types_are_known(hits: list[bool]) -> None:
     k = gpuad.kernel(SOURCE, "moved")
     q, by, dq, dby = (np.zeros(N, Q) for _ in range(4))
