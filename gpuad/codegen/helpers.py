@@ -2,8 +2,8 @@
 
 The derivative of log gamma and its derivative reflect the argument to the positive side (DLMF 5.5.4) and move it up to 12 by the recurrence
 (5.5.2), where the asymptotic series (5.11.2, and 5.15.8 for the second) has all digits of a double. Atomic maxima and minima of floats
-(`ir.functions`) are loops around atomicCAS; the first read is volatile, since a plain one races with other threads'. Both are shared with the
-CPU's text.
+(`ir.functions`) are loops around atomicCAS; the first read is volatile, since a plain one races with other threads'. Both are shared
+with the CPU's text.
 """
 
 from __future__ import annotations
