@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .errors import BudgetError, CompileError, GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
     from .jit_kernels import jit
     from .pipeline import deterministic
+    from .profiling import profile
     from .tape.rules import rule
     from .tape.tape import Tape
 
@@ -47,6 +48,7 @@ __all__ = [
     "jit",
     "kernel",
     "ops",
+    "profile",
     "rule",
     "stop_gradient",
     "testing",
@@ -59,6 +61,7 @@ _HOMES = {
     ".errors": ("BudgetError", "CompileError", "GpuadError", "LaunchError", "ShadowError", "TapeError", "UnsupportedError"),
     ".jit_kernels": ("jit",),
     ".pipeline": ("deterministic",),
+    ".profiling": ("profile",),
     ".tape.rules": ("rule",),
     ".tape.tape": ("Tape",),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -323,6 +324,58 @@ def pool_peak(used: Any) -> Iterator[None]:
     with hook:
         yield
     used.left = max(hook.held, 0)
+
+
+def allocator_kind() -> str:
+    """What CuPy's arrays come from: its 'pool', the driver's 'async' one, 'rmm', or 'other'."""
+    import cupy
+
+    allocate = cupy.cuda.get_allocator()
+    owner = getattr(allocate, "__self__", None)
+    if "rmm" in (str(getattr(allocate, "__module__", "")).partition(".")[0], type(owner).__module__.partition(".")[0]):
+        return "rmm"
+    if isinstance(owner, cupy.cuda.MemoryAsyncPool):
+        return "async"
+    return "pool" if isinstance(owner, cupy.cuda.MemoryPool) else "other"
+
+
+def allocator_bytes(kind: str) -> int | None:
+    """Bytes that an allocator without memory hooks has handed out; None where it does not say."""
+    import cupy
+
+    if kind == "async":
+        return int(cupy.cuda.get_allocator().__self__.used_bytes())
+    statistics = getattr(sys.modules.get("rmm"), "statistics", None) if kind == "rmm" else None
+    found = statistics.get_statistics() if statistics is not None else None
+    return None if found is None else int(found.current_bytes)
+
+
+class PoolWatch:
+    """Bytes that CuPy's pool has handed out (`held`), as its memory hooks tell of this thread; also where it has to ask nobody for them."""
+
+    def __init__(self) -> None:
+        import cupy
+
+        self.held = int(cupy.get_default_memory_pool().used_bytes())
+
+    @contextlib.contextmanager
+    def hooked(self) -> Iterator[None]:
+        """Within it the figure is kept up to date."""
+        import cupy
+
+        watch = self
+
+        class Hook(cupy.cuda.MemoryHook):  # type: ignore[misc]
+            name = "gpuad-profile"
+
+            def malloc_postprocess(self, *, mem_size: int, **_: Any) -> None:
+                watch.held += mem_size
+
+            def free_postprocess(self, *, mem_size: int, **_: Any) -> None:
+                watch.held -= mem_size
+
+        with Hook():
+            yield
 
 
 def pci_addresses() -> list[str]:

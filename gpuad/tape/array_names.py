@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from types import FrameType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, address, is_array, resolve
 from ..errors import GpuadError
 
@@ -67,9 +69,9 @@ def _within(name: str, value: Any, deep: int) -> Iterator[Found]:
         yield from _array(name, value.primal)
     elif isinstance(value, Active):
         yield from _array(f"d{name}", value.shadow)
-    elif is_array(value):
+    elif isinstance(value, np.ndarray) or type(value).__module__.partition(".")[0] == "cupy":
         yield from _array(name, value)
-    elif deep and isinstance(value, tuple | list):
+    elif deep and type(value) in (tuple, list):
         for k, part in enumerate(value[:_MANY]):
             yield from _within(f"{name}[{k}]", part, deep - 1)
     elif deep and type(value) is dict:
@@ -77,8 +79,13 @@ def _within(name: str, value: Any, deep: int) -> Iterator[Found]:
             if isinstance(key, str | int):
                 yield from _within(f"{name}[{key!r}]", value[key], deep - 1)
     elif deep and not isinstance(value, type | ModuleType) and type(value).__module__.partition(".")[0] not in ("gpuad", "builtins"):
-        for key, part in list(getattr(value, "__dict__", {}).items())[:_MANY]:
+        for key, part in list(_attributes(value).items())[:_MANY]:
             yield from _within(f"{name}.{key}", part, deep - 1)
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """An object's own attributes, without running code of its class."""
+    return dict(object.__getattribute__(value, "__dict__")) if type(value).__dictoffset__ else {}
 
 
 def _pair(name: str, pair: Any) -> Iterator[Found]:

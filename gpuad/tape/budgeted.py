@@ -153,6 +153,9 @@ class Budget:
         self.stores = False
         for a in self.tape.allocations.values():
             a.pieces = []
+        for step in self.tape.steps or ():  # whatever comes does so by other actions: these hold the memory
+            step.actions, step.calls = (), None
+        self.tape.doing.taken()
         self.tape.operations[:] = [replace(op, logs=[]) if isinstance(op, Launched) and op.logs else op for op in self.tape.operations]
         assert isinstance(self.saved, Separate)
         self.saved.drop()

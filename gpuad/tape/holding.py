@@ -16,10 +16,14 @@ from ..ir.nodes import Buffer, Load
 from ..ir.rewrite import walk_stmts
 from .memory_log import Kind
 from .operations import Operation
+from .planner import Planner
 from .recorded_launch import WRITES, Launched
 from .region import EMPTY, Region
 from .script import Adjoint, Again, Arrive, Begin, Block, Fetch, Item, Script, Store, Stored
 from .scripted import Copied
+
+INITIAL = "the state at the beginning, from which operations run again"
+UNSEEN = "written by code that the tape does not see"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +196,11 @@ class Needs:
 
 
 class Reading:
-    """Reads off a tape's recording, or off a `script` for it, what is held. `names`: the user's, by address."""
+    """Reads off a tape's recording, or off a `script` for it, what is held. `names`: the user's, by address. `planner`: whose script it is,
+    if it is not the tape's own, but one that it might have."""
 
-    def __init__(self, tape: Any, names: Mapping[int, str], script: Script | None) -> None:
-        self.tape, self.names, self.script = tape, names, script
+    def __init__(self, tape: Any, names: Mapping[int, str], script: Script | None, planner: Planner | None) -> None:
+        self.tape, self.names, self.script, self.planner = tape, names, script, planner
         self.operations: Sequence[Operation] = tape.operations
         self.places, self.needs = Places(self.operations), Needs(self.operations)
         self.n = len(self.operations)
@@ -238,7 +243,9 @@ class Reading:
             yield from self.values()
         else:
             yield from _Scripted(self, self.script).held()
-        if self.tape.within is not None and (self.script is None or self.script.uses_initial or self.tape.restore):
+        if self.planner is not None and self.script is not None and (self.script.uses_initial or self.tape.restore):
+            yield from self.supposed(self.planner)
+        elif self.tape.within is not None and self.planner is None:
             yield from self.kept()
         yield from self.scratch()
 
@@ -287,18 +294,28 @@ class Reading:
             name = kept.names if kept is not None else f"log of {operation.name}"
             yield Held(name, Kind.saved, size, begin, 2 * self.n - time, self.places.of(time), over, why)
 
+    def supposed(self, planner: Planner) -> Iterator[Held]:
+        """What operations would run again from."""
+        for time, where, nbytes in planner.initial_parts:
+            over = self.places.overwriting(time, where)
+            yield Held(self.name(where), Kind.checkpoint, rounded(nbytes), time, self.end, None, over, INITIAL)
+        for time, rerun in enumerate(planner.program.reruns):
+            for where, region in (*(rerun.writes.items() if rerun.keeps else ()), *rerun.arrives.items()):
+                why = f"result of {self.places.of(time)}, which may not run again: {rerun.why}" if rerun.keeps else UNSEEN
+                yield Held(self.name(where), Kind.checkpoint, rounded(region.nbytes), time, self.end, why=why)
+
     def kept(self) -> Iterator[Held]:
         """What operations run again from."""
         kept, reruns = self.tape.within.kept, self.tape.within.reruns
         for copied in kept.initial:
-            yield self._copied(copied, copied.piece.time, "the state at the beginning, from which operations run again")
+            yield self._copied(copied, copied.piece.time, INITIAL)
         for time, copies in kept.results.items():
             for copied in copies:
                 why = reruns[time].why if time < len(reruns) else ""
                 yield self._copied(copied, time, f"result of {self.places.of(time)}, which may not run again: {why}")
         for time, copies in kept.arrivals.items():
             for copied in copies:
-                yield self._copied(copied, time, "written by code that the tape does not see")
+                yield self._copied(copied, time, UNSEEN)
 
     def _copied(self, copied: Copied, begin: int, why: str) -> Held:
         where = copied.allocation.address
@@ -400,9 +417,10 @@ class _Scripted:
             yield Held(reading.name(s.where), Kind.checkpoint, rounded(s.buffer.size), begin, end, why=why)
 
 
-def holding(tape: Any, names: Mapping[int, str], script: Script | None) -> Holding:
-    """What a tape's complete recording and its reversal hold; `script`: what the reversal follows, None if nothing runs again."""
-    reading = Reading(tape, names, script)
+def holding(tape: Any, names: Mapping[int, str], script: Script | None, planner: Planner | None = None) -> Holding:
+    """What a tape's complete recording and its reversal hold; `script`: what the reversal follows, None if nothing runs again; `planner`:
+    whose script that is, if it is not the tape's own."""
+    reading = Reading(tape, names, script, planner)
     return Holding(reading.n, reading.moments, tuple(reading.held()))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..budget import Chain, Keep, Reverse, moves_from, moves_of, rounded
-from .program import Program, initial_copies
+from .program import Program, initial_parts
 from .script import Script, Writer
 from .script_memory import transient_bytes
 
@@ -67,7 +67,12 @@ class Planner:
     @cached_property
     def initial(self) -> int:
         """Bytes of the state at the beginning."""
-        return sum(rounded(nbytes) for nbytes in initial_copies(self.program, self.restored))
+        return sum(rounded(nbytes) for _, _, nbytes in self.initial_parts)
+
+    @cached_property
+    def initial_parts(self) -> tuple[tuple[int, int, int], ...]:
+        """The copies that make it up: before which operation, the allocation's address, bytes."""
+        return tuple(initial_parts(self.program, self.restored))
 
     @cached_property
     def kept(self) -> int:

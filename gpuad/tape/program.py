@@ -94,15 +94,16 @@ class Program:
         return t
 
 
-def initial_copies(program: Program, restored: frozenset[int] | None) -> Iterable[int]:
-    """The sizes of the copies that make up the state at the beginning, as they are made: before an operation overwrites what was read."""
+def initial_parts(program: Program, restored: frozenset[int] | None) -> Iterable[tuple[int, int, int]]:
+    """The copies that make up the state at the beginning, as they are made: the operation before which that is, since it overwrites what
+    was read, the address of the allocation, and the bytes."""
     done: Regions = {}
     pending: Regions = {}
-    for operation, rerun in zip(program.operations, program.reruns, strict=True):
+    for time, (operation, rerun) in enumerate(zip(program.operations, program.reruns, strict=True)):
         reads = without(united(rerun.reads, needs_of(operation, rerun.must)), rerun.arrives)
         fresh = without(united(pending, reads), done)
         wanted = common(fresh, rerun.writes)
         if restored is not None:
             wanted = united(wanted, without({w: r for w, r in rerun.writes.items() if w not in restored}, done))
-        yield from (home_of(r, r, program.allocations[w].root)[1] for w, r in wanted.items())
+        yield from ((time, w, home_of(r, r, program.allocations[w].root)[1]) for w, r in wanted.items())
         done, pending = united(done, rerun.writes), without(fresh, rerun.writes)

@@ -63,6 +63,7 @@ from .reversal_plan import Plan, Reversal
 from .rules import Ruled
 from .seeds import Asked, Seeding, as_before
 from .streams import Streams
+from .supposed import Supposed
 from .temporaries import Made, Temporary, inner
 from .trace_cache import Recipe, call_key, line_of, place_of, user_frame
 from .trace_replay import Repeating
@@ -139,6 +140,7 @@ class Tape(Seeding, Repeating):
         self.words: dict[Any, Any] = {}
         self._lease: object = None
         self._begun = self._seconds = 0.0
+        self._supposed: tuple[tuple[object, ...], Supposed] | None = None
         super().__init__(Arena(partial(self._bytes, kind=Kind.saved)) if within is None else within.saved, within)
         weakref.finalize(self, self._streams.let_all_go).atexit = False
         weakref.finalize(self, self.guard.locks.release).atexit = False
@@ -191,6 +193,7 @@ class Tape(Seeding, Repeating):
         if known is not entry:
             self._take_over(known, outer)
             self._entries[_ENTRY] = entry
+        self.memory.begin()  # while what it had recorded is still there, for who listens
         self.state = "interrupted before the recording began"  # what it had recorded is changed from here on
         if not self._expects():
             self.forget()
@@ -198,7 +201,6 @@ class Tape(Seeding, Repeating):
         self._begun = perf_counter()
         self._chunks = self._saved.allocations + self._transient.allocations + self._homes.allocations
         self.guard.locks.begin()
-        self.memory.begin()
         self.state = "recording"
         current.set(self)
 
@@ -748,18 +750,23 @@ class Tape(Seeding, Repeating):
 
     def plan(self, budget: int | float | str | None = None) -> Outlook:
         """What reversing the recorded program within a budget takes, before anything is run: the peak in bytes, checkpoints, how often
-        operations run again. `budget`: as of `Tape`; the tape's own if it is left out. BudgetError, with the smallest that would do, where
-        it is too small; TapeError if the tape has no budget, and so has not looked at what runs again."""
+        operations run again. `budget`: as of `Tape`; the tape's own, or all that is free, if it is left out. BudgetError, with the
+        smallest that would do, where it is too small; TapeError if no program is recorded."""
         return self._looked_at().plan(budget, self._seconds)
 
     def tradeoff(self, points: int = 24) -> Tradeoff:
         """The curve of bytes against operations that run again for the recorded program: printable, `.points`, `.picture(path)`."""
         return self._looked_at().tradeoff(points, self._seconds)
 
-    def _looked_at(self) -> Budget:
-        if self.within is None or not self.operations or self.state == "recording" or self.state.startswith("interrupted"):
-            raise TapeError("plans and tradeoffs are of a program that a tape with a budget has recorded; Tape(budget='90%') is one, too")
-        return self.within
+    def _looked_at(self) -> Budget | Supposed:
+        """Who knows what budgets come to."""
+        if not self.operations or self.state == "recording" or self.state.startswith("interrupted"):
+            raise TapeError(f"plans and tradeoffs are of a program that is recorded to its end; the tape is {self.state}")
+        if self.within is not None:
+            return self.within
+        if self._supposed is None or self._supposed[0] != self.outline:
+            self._supposed = self.outline, Supposed(self)
+        return self._supposed[1]
 
     @property
     def most(self) -> int:
@@ -793,20 +800,25 @@ class Tape(Seeding, Repeating):
     def held(self, budget: int | float | str | None = None) -> Holding:
         """For each byte that the recorded program and its reversal hold: from when to when, and why. Arrays are called as the caller calls
         them. `budget`: as it would be within another budget, as of `plan`."""
-        script = self.within.script if self.within is not None else None
-        planned = script.script if script is not None else None
-        return holding(self, array_names(user_frame()), planned if budget is None else self._looked_at().script_within(budget))
+        names = array_names(user_frame())
+        if budget is not None:
+            looked = self._looked_at()
+            return holding(self, names, looked.script_within(budget), looked.planner)
+        scripted = self.within.script if self.within is not None else None
+        return holding(self, names, scripted.script if scripted is not None else None)
 
     @property
     def outline(self) -> tuple[object, ...]:
         """What `held()` hangs on, to be compared: the recording, and what its reversal follows."""
         script = self.within.script if self.within is not None else None
-        return weakref.ref(self.shadows), id(self.operations), self.state == _REVERSED, id(script)
+        return weakref.ref(self.shadows), id(self.operations), id(script)
 
-    @property
-    def lends(self) -> bool:
-        """Whether the caller still has arrays that operations made, so that their memory is not used again."""
-        return any(made.is_handed_out for made in self.own.values())
+    def lent(self) -> tuple[tuple[str, str, int], ...]:
+        """The arrays made by operations that variables of the caller still hold, so that their memory is not used again: the name, where it
+        was made, and bytes."""
+        names = array_names(user_frame())
+        held = ((names.get(where), made) for where, made in self.own.items() if made.is_handed_out)
+        return tuple((name, made.where, int(made.array.nbytes)) for name, made in held if name is not None)
 
     @property
     def scratch(self) -> Mapping[int, int]:

@@ -34,7 +34,7 @@ from ..ir.records import numbers
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Declaration
 from ..ir.types import Pointer, Type
-from . import doctor, init_ci, stages
+from . import doctor, init_ci, profile_command, stages
 from .cases import Case, read
 from .demo import gray_scott, wave
 from .demo.outcome import Outcome, check_drawable, draw
@@ -195,6 +195,23 @@ def doctor_() -> None:
     usable, sentence = doctor.verdict(findings)
     print(sentence)
     raise typer.Exit(0 if usable else 1)
+
+
+@app.command(name="profile", context_settings={"allow_interspersed_args": False})
+def profile_(
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT.py", help="a script that records tapes")],
+    args: Annotated[list[str] | None, typer.Argument(metavar="[ARG]...", help="for the script")] = None,
+    page: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="write a page that stands alone")] = None,
+    picture: Annotated[Path | None, typer.Option("--png", metavar="FILE", help="draw a picture")] = None,
+    trace: Annotated[Path | None, typer.Option("--trace", metavar="FILE", help="write JSON for Perfetto and Chrome")] = None,
+    snapshot: Annotated[Path | None, typer.Option("--torch", metavar="FILE", help="write a pickle for PyTorch's memory viewer")] = None,
+    interval: Annotated[float, typer.Option(min=0.001, help="seconds between two looks at process and device")] = 0.01,
+) -> None:
+    """Runs a script and says which arrays its tapes hold, how many bytes, why, and what would help. Exits as the script does."""
+    with _reported(script):
+        outputs = {"page": page, "picture": picture, "trace": trace, "torch_snapshot": snapshot}
+        status = profile_command.run(script, args or (), interval, outputs)
+    raise typer.Exit(status)
 
 
 class Program(StrEnum):

@@ -33,7 +33,7 @@ FLOORS = (
     {"tape"},
     {"ops"},
     {"elementwise"},
-    {"jit_kernels"},
+    {"jit_kernels", "profiling"},
     {"testing"},
     {"tools"},
     {"pytest_plugin"},

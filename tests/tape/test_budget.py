@@ -148,11 +148,23 @@ def test_the_tradeoff_as_a_table_and_a_picture(tmp_path: Any) -> None:
     assert (tmp_path / "curve.png").stat().st_size > 5000
 
 
-def test_without_a_budget_there_is_no_plan() -> None:
-    loop = Loop(3)
-    loop.record()
-    with pytest.raises(TapeError, match="a tape with a budget"):
-        loop.tape.plan()
+def test_without_a_budget_the_plan_is_that_of_a_tape_with_one() -> None:
+    """A tape that never looked at what runs again reads its recording once more."""
+    one, two = Loop(24, "1 GiB"), Loop(24)
+    for loop in (one, two):
+        loop.run()
+    plans = [(p.peak, p.checkpoints, p.reruns, p.moved) for p in one.tape.tradeoff().points]
+    assert plans == [(p.peak, p.checkpoints, p.reruns, p.moved) for p in two.tape.tradeoff().points]
+    assert two.tape.plan(8 * BYTES).reruns == one.tape.plan(8 * BYTES).reruns > 0
+    with pytest.raises(BudgetError, match="smallest budget that would do"):
+        two.tape.plan(1000)
+    result = two.run()
+    assert result == Loop(24).run()  # nothing of it is changed
+
+
+def test_there_is_no_plan_of_what_is_not_recorded() -> None:
+    with pytest.raises(TapeError, match="recorded to its end"):
+        gpuad.Tape().plan()
 
 
 # --- what does not fit -----------------------------------------------------------------------------------------------------------------

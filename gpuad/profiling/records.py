@@ -1,0 +1,159 @@
+"""What a profile knows, as frozen records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from ..tape.holding import Held, Holding
+from ..tape.memory_log import Kind
+from ..tape.outlook import Outlook
+from .device import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Bytes that tape number `tape` has of a kind from `seconds` on."""
+
+    seconds: float
+    tape: int
+    kind: Kind
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Supposed:
+    """A program within another budget: what it would cost, and what it would hold (None: not looked at)."""
+
+    outlook: Outlook
+    holding: Holding | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A recorded program with its reversal, as all rounds of it have it. `supposed`: within other budgets, the smallest first; `lent`:
+    arrays made by operations that the caller still has: name, where it was made, bytes."""
+
+    tape: int
+    holding: Holding
+    supposed: tuple[Supposed, ...] = ()
+    lent: tuple[tuple[str, str, int], ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What it is called in what goes out."""
+        first = self.holding.moments[0].place if self.holding.moments else None
+        return f"tape {self.tape}: {self.holding.operations} operations from {first}" if first else f"tape {self.tape}: no operations"
+
+
+@dataclass(frozen=True)
+class Round:
+    """A program recorded, and reversed; in seconds of `time.perf_counter`. `reversing`, `reversed`: None if it was not reversed."""
+
+    program: Program
+    began: float
+    recorded: float
+    reversing: float | None = None
+    reversed: float | None = None
+
+    def seconds(self, moment: int) -> float:
+        """When a moment begins; those of a phase are spread evenly over it."""
+        n, m = self.program.holding.operations, len(self.program.holding.moments)
+        if moment < n or self.reversing is None or self.reversed is None:
+            return self.began + (self.recorded - self.began) * min(moment, n) / max(n, 1)
+        return self.reversing + (self.reversed - self.reversing) * (moment - n) / max(m - n, 1)
+
+    @property
+    def took(self) -> float:
+        """Seconds of recording and reversal."""
+        back = (self.reversed or 0.0) - (self.reversing or 0.0)
+        return self.recorded - self.began + back
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was found. `rounds`: each recording with its reversal, in order; `levels`: bytes that tapes had, by kind; `readings`: of the
+    process, pool and device; `seconds`: from when to when; `cost`: seconds that looking took; `allocator`: CuPy's."""
+
+    rounds: tuple[Round, ...]
+    levels: tuple[Level, ...]
+    readings: tuple[Reading, ...]
+    seconds: tuple[float, float]
+    cost: float
+    allocator: str = ""
+
+    @cached_property
+    def programs(self) -> tuple[Program, ...]:
+        """The programs, each once, in the order in which they came last."""
+        last = {id(r.program): r.program for r in self.rounds}
+        return tuple(last.values())
+
+    @cached_property
+    def totals(self) -> tuple[tuple[float, int], ...]:
+        """Bytes that all tapes had, as steps in time."""
+        now: dict[tuple[int, Kind], int] = {}
+        found = []
+        for level in self.levels:
+            now[level.tape, level.kind] = level.nbytes
+            found.append((level.seconds, sum(now.values())))
+        return tuple(found)
+
+    @property
+    def peak(self) -> int:
+        """The most bytes that all tapes together added at one time, as a pool rounds them."""
+        return max((total for _, total in self.totals), default=0)
+
+    def peak_by_kind(self) -> dict[Kind, int]:
+        """What they were for."""
+        now: dict[tuple[int, Kind], int] = {}
+        best, found = -1, dict.fromkeys(Kind, 0)
+        for level in self.levels:
+            now[level.tape, level.kind] = level.nbytes
+            if sum(now.values()) > best:
+                best = sum(now.values())
+                found = {kind: sum(n for (_, k), n in now.items() if k is kind) for kind in Kind}
+        return found
+
+    @property
+    def peak_resident(self) -> int | None:
+        """The most resident memory of the process that was seen."""
+        return max((r.rss for r in self.readings if r.rss is not None), default=None)
+
+
+@dataclass(frozen=True)
+class Band:
+    """All that is held of an array for one reason. `count`: how often it is saved, `nbytes`: all of it, `most` of it at once; `steps`:
+    bytes from a moment on."""
+
+    name: str
+    kind: Kind
+    reason: str
+    added: bool
+    count: int
+    nbytes: int
+    most: int
+    steps: tuple[tuple[int, int], ...]
+    example: Held
+
+
+def steps_of(held: Sequence[Held], end: int) -> tuple[tuple[int, int], ...]:
+    """Bytes from a moment on, where they change."""
+    changes: dict[int, int] = {0: 0, end: 0}
+    for h in held:
+        changes[h.begin] = changes.get(h.begin, 0) + h.nbytes
+        changes[min(h.end, end)] = changes.get(min(h.end, end), 0) - h.nbytes
+    total, found = 0, []
+    for moment in sorted(changes):
+        total += changes[moment]
+        found.append((moment, total))
+    return tuple(b for k, b in enumerate(found) if k == 0 or b[1] != found[k - 1][1] or k == len(found) - 1)
+
+
+def most_of(steps: Sequence[tuple[int, int]]) -> int:
+    """The most of them that lasts."""
+    return max((nbytes for (moment, nbytes), (later, _) in pairwise(steps) if later > moment), default=0)
+
+
+__all__ = ["Band", "Level", "Measured", "Program", "Round", "Supposed", "most_of", "steps_of"]

@@ -1,0 +1,100 @@
+"""What a budget would come to for a program that was recorded without one.
+
+Such a tape has not looked at what runs again, nor kept values in the way that a budget does. So its operations are read again here, as a
+tape with a budget would have recorded them. Nothing runs, and the recording stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from .. import pipeline
+from ..api import pattern_of
+from ..budget import bytes_of
+from ..pipeline import executor_of
+from .operations import Operation
+from .outlook import Outlook, Tradeoff, outlook, tradeoff
+from .planner import Planner
+from .program import Program
+from .recorded_launch import Launched
+from .relaunch import rule_again
+from .rerun import Rerun, of_uses, order_matters, united, without
+from .rules import Ruled
+from .script import Script
+from .trace_steps import MadeStep
+
+
+@dataclass(eq=False)
+class Supposed:
+    """A tape's recording as it would be within a budget."""
+
+    tape: Any
+
+    @cached_property
+    def planner(self) -> Planner:
+        """What schedules there would be."""
+        tape = self.tape
+        operations = [_as_recorded(tape, operation) for operation in tape.operations]
+        reruns = [_rerun(tape, operation) for operation in operations]
+        program = Program(operations, reruns, {a.address: a for a in tape.allocations.values()})
+        return Planner(program, [*_signatures(tape, operations)], frozenset(tape.own) if tape.restore else None)
+
+    def plan(self, budget: int | float | str | None, seconds: float) -> Outlook:
+        """What reversing the program within a budget would take."""
+        free = executor_of(self.tape.library_name).free
+        limit = bytes_of(1.0 if budget is None else budget, free)
+        return outlook(self.planner, limit, self.tape.other_bytes(), seconds)
+
+    def tradeoff(self, points: int, seconds: float) -> Tradeoff:
+        """The curve of bytes against operations that run again."""
+        return tradeoff(self.planner, self.tape.other_bytes(), seconds, points)
+
+    def script_within(self, budget: int | float | str) -> Script | None:
+        """What a reversal within a budget would follow. BudgetError where it is too small."""
+        return self.planner.best(self.plan(budget, 0.0).budget - self.tape.other_bytes())
+
+
+def _as_recorded(tape: Any, operation: Operation) -> Operation:
+    """The operation without values that are kept in place of memory."""
+    if not isinstance(operation, Launched) or operation.kept is None:
+        return operation
+    kernel, call = operation.kernel, operation.call
+    adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
+    effects, uses = tape.reach(kernel, adjoint, call)
+    return replace(operation, adjoint=adjoint, effects=effects, uses=uses, logs=[], kept=None)
+
+
+def _rerun(tape: Any, operation: Operation) -> Rerun:
+    """What an operation reads and writes when it runs again; without what runs it."""
+    if isinstance(operation, Ruled):
+        return rule_again(operation, _nothing, tape.library_name)
+    writes, must = of_uses(operation.effects.writes), of_uses(operation.effects.must)
+    if not isinstance(operation, Launched):
+        return Rerun({}, writes, writes, None, None, "the tape does not see it")
+    call, adjoint = operation.call, operation.adjoint
+    primal = operation.kernel.primal(call.aliases())
+    why = order_matters(primal, call)
+    reads = {} if why else of_uses(tape.read_again(operation.kernel, primal, call))
+    must = writes if why else must
+    sizes = pipeline.log_sizes(adjoint, call) if adjoint is not None and adjoint.augmented is not None else []
+    logs = tuple(n * dtype.itemsize for n, dtype in sizes)
+    return Rerun(united(reads, without(writes, must)), writes, must, _nothing, None if why else _nothing, why, logs)
+
+
+def _nothing() -> None:
+    """What would run it."""
+
+
+def _signatures(tape: Any, operations: Sequence[Operation]) -> Iterator[Any]:
+    """What tells operations apart."""
+    steps = [step for step in tape.steps or () if not isinstance(step, MadeStep)]
+    if len(steps) == len(operations):
+        yield from ((step.what, step.line) for step in steps)
+    else:
+        yield from ((operation.name, operation.where) for operation in operations)
+
+
+__all__ = ["Supposed"]
