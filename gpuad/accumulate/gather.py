@@ -21,36 +21,7 @@ from typing import TypeAlias
 from ..analysis.index_polynomials import plus, polynomial, scale
 from ..ir import build as b
 from ..ir import folding
-from ..ir.nodes import (
-    Accumulate,
-    Alloc,
-    Assign,
-    Atomic,
-    Barrier,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Cast,
-    Constant,
-    Expr,
-    For,
-    How,
-    If,
-    LaunchIndex,
-    Let,
-    Load,
-    Pop,
-    Push,
-    Shuffle,
-    Stmt,
-    Store,
-    Take,
-    Var,
-    While,
-    variables,
-    walk,
-)
+from ..ir import nodes as ir
 from ..ir.rewrite import (
     Names,
     assigned_vars,
@@ -75,12 +46,12 @@ from ..optimize.thread_indices import AXES, Geometry, SimplifiedBounds, canonica
 from ..optimize.unique import make_unique
 from .access_inversion import AccessInversion, Found, Move, Target, sum_type
 
-_FORBIDDEN = (Alloc, Atomic, Barrier, Pop, Push, Shuffle)
+_FORBIDDEN = (ir.Alloc, ir.Atomic, ir.Barrier, ir.Pop, ir.Push, ir.Shuffle)
 
 
 MOST_SLICES = 64
-Three: TypeAlias = "tuple[Var, Var, Var]"
-Ends: TypeAlias = "tuple[tuple[Var, Var], tuple[Var, Var], tuple[Var, Var]]"
+Three: TypeAlias = "tuple[ir.Var, ir.Var, ir.Var]"
+Ends: TypeAlias = "tuple[tuple[ir.Var, ir.Var], tuple[ir.Var, ir.Var], tuple[ir.Var, ir.Var]]"
 Axes: TypeAlias = "tuple[bool, bool, bool]"
 
 
@@ -93,7 +64,7 @@ class Asked:
     low: tuple[bool, bool, bool] = (False, False, False)
     high: tuple[bool, bool, bool] = (False, False, False)
     zero: tuple[bool, bool, bool] = (False, False, False)
-    within: frozenset[Expr] = frozenset()
+    within: frozenset[ir.Expr] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -110,7 +81,7 @@ class Slice:
     loops of the move are not in `block`: their variables are given."""
 
     move: Move
-    block: Block
+    block: ir.Block
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,29 +92,29 @@ class Gather:
     parameters of the gather kernel, the least index along an axis, and the number of the primal's threads; `boxes`: for each shadow, along
     each axis, the first index of the threads whose elements are known to be zero, and the one after the last."""
 
-    body: Block
-    surplus: Block
-    sender: tuple[Var, Var, Var]
-    scalars: frozenset[Var]
+    body: ir.Block
+    surplus: ir.Block
+    sender: tuple[ir.Var, ir.Var, ir.Var]
+    scalars: frozenset[ir.Var]
     geometry: Geometry
-    loops: Mapping[Var, For]
+    loops: Mapping[ir.Var, ir.For]
     slices: tuple[Slice, ...]
     targets: tuple[Target, ...]
-    lanes: Mapping[Buffer, Buffer]
-    tables: Block
+    lanes: Mapping[ir.Buffer, ir.Buffer]
+    tables: ir.Block
     first: Three
     threads: Three
     own: Three  # the collecting thread's index
-    boxes: Mapping[Buffer, Ends]
+    boxes: Mapping[ir.Buffer, Ends]
 
     @property
-    def variables(self) -> tuple[Var, ...]:
+    def variables(self) -> tuple[ir.Var, ...]:
         """The variables that are not the adjoint's."""
         ends = (v for pairs in self.boxes.values() for pair in pairs for v in pair)
         return (*self.sender, *self.first, *self.threads, *self.own, *ends)
 
     @property
-    def buffers(self) -> frozenset[Buffer]:
+    def buffers(self) -> frozenset[ir.Buffer]:
         """The shadows that are gathered."""
         return frozenset(self.lanes.values())
 
@@ -152,7 +123,7 @@ class Gather:
 
 
 def gather(
-    body: Block, shadows: Mapping[Buffer, int], params: Collection[Var | Buffer], names: Names, threads: Three | None = None
+    body: ir.Block, shadows: Mapping[ir.Buffer, int], params: Collection[ir.Var | ir.Buffer], names: Names, threads: Three | None = None
 ) -> Gather | None:
     """The accumulations into those of the shadows that can be gathered, or None if there are none; what a launch has to prove is left to
     it. Of each shadow: which of several ways to see its accumulations (`Shifts.of`). `threads`: what `body` calls the number of threads."""
@@ -163,7 +134,7 @@ def gather(
     threads = threads or threads_of(names)
     numbers = dict(zip(AXES, threads, strict=True))
     written, geometry = canonicalise_thread_indices(body, indices, numbers)
-    scalars = frozenset(p for p in params if isinstance(p, Var))
+    scalars = frozenset(p for p in params if isinstance(p, ir.Var))
     written, indices, iterations = distribute_cyclically(written, indices, numbers, scalars, names)
     named = _chosen(written)
     x, y, z = (names.var(_name_of(named, v), I32) for v in indices.values())
@@ -198,10 +169,10 @@ def gather(
     )
 
 
-def _without_sums(body: Block) -> Block:
+def _without_sums(body: ir.Block) -> ir.Block:
     """The body without what is added to numbers of all threads, which is no business of others."""
-    sums = {s.buffer for s in walk_stmts(body) if isinstance(s, Accumulate) and s.how is How.REDUCED}
-    sums -= {getattr(s, "buffer", None) for s in walk_stmts(body) if not isinstance(s, Accumulate)}
+    sums = {s.buffer for s in walk_stmts(body) if isinstance(s, ir.Accumulate) and s.how is ir.How.REDUCED}
+    sums -= {getattr(s, "buffer", None) for s in walk_stmts(body) if not isinstance(s, ir.Accumulate)}
     return eliminate_dead_code(_but(body, sums)) if sums else body
 
 
@@ -215,15 +186,15 @@ def _ends(names: Names) -> Ends:
     return x, y, z
 
 
-def is_movable(body: Block) -> bool:
+def is_movable(body: ir.Block) -> bool:
     """Whether parts of the adjoint may be run by other threads, or in another order."""
-    return not any(isinstance(s, _FORBIDDEN) or (isinstance(s, Assign) and not s.var.type.is_float) for s in walk_stmts(body))
+    return not any(isinstance(s, _FORBIDDEN) or (isinstance(s, ir.Assign) and not s.var.type.is_float) for s in walk_stmts(body))
 
 
-def _name_of(body: Block, index: Var) -> str:
+def _name_of(body: ir.Block, index: ir.Var) -> str:
     """What the user calls the index."""
-    lets = (s for s in walk_stmts(body) if isinstance(s, Let))
-    return next((s.var.name for s in lets if s.value == index or (isinstance(s.value, Cast) and s.value.operand == index)), index.name)
+    lets = (s for s in walk_stmts(body) if isinstance(s, ir.Let))
+    return next((s.var.name for s in lets if s.value == index or (isinstance(s.value, ir.Cast) and s.value.operand == index)), index.name)
 
 
 def _names_along(slices: Sequence[Slice], sender: Three) -> list[str]:
@@ -237,9 +208,9 @@ def _names_along(slices: Sequence[Slice], sender: Three) -> list[str]:
 # --- slices ------------------------------------------------------------------------------------------------------------------------------
 
 
-def _slices(body: Block, found: Mapping[Buffer, Found]) -> tuple[Slice, ...]:
+def _slices(body: ir.Block, found: Mapping[ir.Buffer, Found]) -> tuple[Slice, ...]:
     """For each move what its accumulations need, the straight one first."""
-    groups: dict[Move, dict[int, Block]] = {}
+    groups: dict[Move, dict[int, ir.Block]] = {}
     for shadow in found.values():
         for where, pieces in shadow.sent.items():
             for sent in pieces:
@@ -249,129 +220,131 @@ def _slices(body: Block, found: Mapping[Buffer, Found]) -> tuple[Slice, ...]:
     return tuple(Slice(move, eliminate_dead_code(_straightened(only(body, groups[move], move.loops), dict(move.bends)))) for move in order)
 
 
-def _straightened(block: Block, bends: Mapping[Expr, Expr]) -> Block:
+def _straightened(block: ir.Block, bends: Mapping[ir.Expr, ir.Expr]) -> ir.Block:
     """The block with nodes that bend as what they come to."""
     return map_exprs(block, lambda top: map_expr(top, lambda e: bends.get(e, folded(e)))) if bends else block
 
 
-def _renamed(body: Block, senders: Mapping[Var, Var]) -> Block:
+def _renamed(body: ir.Block, senders: Mapping[ir.Var, ir.Var]) -> ir.Block:
     """The body with these variables for a thread's index, and without other names for it."""
     mutable = assigned_vars(body)
-    lets = [s for s in walk_stmts(body) if isinstance(s, Let) and s.var not in mutable and s.var.type == I32]
+    lets = [s for s in walk_stmts(body) if isinstance(s, ir.Let) and s.var not in mutable and s.var.type == I32]
     names = {
         s.var: substitute(s.value, senders)
         for s in lets
-        if s.value in senders or (isinstance(s.value, Cast) and s.value.operand in senders)
+        if s.value in senders or (isinstance(s.value, ir.Cast) and s.value.operand in senders)
     }
     return _without(_replaced(body, {**senders, **names}), frozenset(names))
 
 
-def _replaced(block: Block, mapping: Mapping[Var, Expr]) -> Block:
+def _replaced(block: ir.Block, mapping: Mapping[ir.Var, ir.Expr]) -> ir.Block:
     return map_exprs(block, lambda e: _placed(e, mapping))
 
 
-def _without(block: Block, names: Collection[Var]) -> Block:
-    return edit(block, lambda s: () if isinstance(s, Let) and s.var in names else None)
+def _without(block: ir.Block, names: Collection[ir.Var]) -> ir.Block:
+    return edit(block, lambda s: () if isinstance(s, ir.Let) and s.var in names else None)
 
 
-def _but(block: Block, gathered: Collection[Buffer]) -> Block:
-    return edit(block, lambda s: () if isinstance(s, Accumulate) and s.buffer in gathered else None)
+def _but(block: ir.Block, gathered: Collection[ir.Buffer]) -> ir.Block:
+    return edit(block, lambda s: () if isinstance(s, ir.Accumulate) and s.buffer in gathered else None)
 
 
-def _chosen(block: Block) -> Block:
+def _chosen(block: ir.Block) -> ir.Block:
     """The block with integers that are chosen by an If alone as choices."""
-    out: list[Stmt] = []
+    out: list[ir.Stmt] = []
     for stmt in block:
         stmt = map_blocks(stmt, _chosen)
-        if isinstance(stmt, If) and _only_chooses(stmt):
+        if isinstance(stmt, ir.If) and _only_chooses(stmt):
             out += (*stmt.then, *stmt.otherwise)
-            out += [Let(m.var, folding.select(stmt.condition, m.then, m.otherwise), span=stmt.span) for m in stmt.merges]
+            out += [ir.Let(m.var, folding.select(stmt.condition, m.then, m.otherwise), span=stmt.span) for m in stmt.merges]
         else:
             out.append(stmt)
     return tuple(out)
 
 
-def _only_chooses(stmt: If) -> bool:
+def _only_chooses(stmt: ir.If) -> bool:
     names = [v for s in (*stmt.then, *stmt.otherwise) for v in defined(s)]
-    lets = all(isinstance(s, Let) for s in (*stmt.then, *stmt.otherwise)) and len(set(names)) == len(names)
+    lets = all(isinstance(s, ir.Let) for s in (*stmt.then, *stmt.otherwise)) and len(set(names)) == len(names)
     return lets and bool(stmt.merges) and all(m.var.type.is_integer for m in stmt.merges)
 
 
-def _guarded(condition: Expr | None, lane: Buffer, index: Expr) -> Block:
+def _guarded(condition: ir.Expr | None, lane: ir.Buffer, index: ir.Expr) -> ir.Block:
     """An accumulation in place of the user's, whose value it takes over."""
-    add = Accumulate(lane, index, b.zero(lane.element))
-    return (add,) if condition is None else (If(condition, (add,)),)
+    add = ir.Accumulate(lane, index, b.zero(lane.element))
+    return (add,) if condition is None else (ir.If(condition, (add,)),)
 
 
-def _surplus(body: Block, found: Mapping[Buffer, Found]) -> Block:
+def _surplus(body: ir.Block, found: Mapping[ir.Buffer, Found]) -> ir.Block:
     """What no thread may reach."""
-    kept: dict[int, Block] = {}
+    kept: dict[int, ir.Block] = {}
     for buffer, shadow in found.items():
         for where, pieces in shadow.surplus.items():
             kept[where] = tuple(s for p in pieces for s in _guarded(b.every(p.conditions), buffer, b.zero(I32)))
     return eliminate_dead_code(only(body, kept, ()))
 
 
-def only(block: Block, kept: Mapping[int, Block], opened: Collection[Var]) -> Block:
+def only(block: ir.Block, kept: Mapping[int, ir.Block], opened: Collection[ir.Var]) -> ir.Block:
     """The block in which nothing is written but by what is `kept` in place of accumulations; the bodies of loops that are `opened` stand
     for themselves."""
-    out: list[Stmt] = []
+    out: list[ir.Stmt] = []
     for stmt in block:
-        if isinstance(stmt, Take):
-            stmt = Load(stmt.var, stmt.buffer, stmt.index, span=stmt.span)
-        if isinstance(stmt, Accumulate) and id(stmt) in kept:
+        if isinstance(stmt, ir.Take):
+            stmt = ir.Load(stmt.var, stmt.buffer, stmt.index, span=stmt.span)
+        if isinstance(stmt, ir.Accumulate) and id(stmt) in kept:
             out += _valued(kept[id(stmt)], stmt)
-        elif isinstance(stmt, Store | Accumulate):
+        elif isinstance(stmt, ir.Store | ir.Accumulate):
             continue
-        elif isinstance(stmt, For) and stmt.var in opened:
+        elif isinstance(stmt, ir.For) and stmt.var in opened:
             out += only(stmt.body, kept, opened)
         else:
             out.append(map_blocks(stmt, lambda inner: only(inner, kept, opened)))
     return tuple(out)
 
 
-def _valued(pieces: Block, stmt: Accumulate) -> Block:
+def _valued(pieces: ir.Block, stmt: ir.Accumulate) -> ir.Block:
     """The pieces with the value of the accumulation."""
 
-    def filled(piece: Stmt) -> Stmt:
-        if isinstance(piece, Accumulate):
+    def filled(piece: ir.Stmt) -> ir.Stmt:
+        if isinstance(piece, ir.Accumulate):
             return replace(piece, value=stmt.value, span=stmt.span, note=stmt.note)
         return map_blocks(piece, lambda inner: tuple(filled(s) for s in inner))
 
     return tuple(filled(p) for p in pieces)
 
 
-def _owners(piece: Slice, found: Mapping[Buffer, Found]) -> set[Buffer]:
+def _owners(piece: Slice, found: Mapping[ir.Buffer, Found]) -> set[ir.Buffer]:
     """The shadows that a slice adds to."""
-    adds = {s.buffer for s in walk_stmts(piece.block) if isinstance(s, Accumulate)}
+    adds = {s.buffer for s in walk_stmts(piece.block) if isinstance(s, ir.Accumulate)}
     return {buffer for buffer, shadow in found.items() for t in shadow.targets if t.buffer in adds}
 
 
-def _is_good(piece: Slice, loops: Mapping[Var, For]) -> bool:
+def _is_good(piece: Slice, loops: Mapping[ir.Var, ir.For]) -> bool:
     """Whether a slice knows of its thread no more than the global index, and needs nothing that its loops carry; loops in loops would be
     run more often than the user's."""
-    if any(isinstance(e, LaunchIndex) for s in walk_stmts(piece.block) for top in expressions(s) for e in walk(top)):
+    if any(isinstance(e, ir.LaunchIndex) for s in walk_stmts(piece.block) for top in expressions(s) for e in ir.walk(top)):
         return False
     if not piece.move.loops and not piece.move.spread:
         return True
     carried = {v for w in piece.move.loops for c in loops[w].carried for v in (c.var, c.result)}
-    used = {v for s in walk_stmts(piece.block) for e in expressions(s) for v in variables(e)}
-    return not carried & used and not any(isinstance(s, For | While | Assign) for s in walk_stmts(piece.block))
+    used = {v for s in walk_stmts(piece.block) for e in expressions(s) for v in ir.variables(e)}
+    return not carried & used and not any(isinstance(s, ir.For | ir.While | ir.Assign) for s in walk_stmts(piece.block))
 
 
-def rest(body: Block, gathered: Collection[Buffer], plain: Collection[Buffer], left: Collection[Buffer], first_own: int) -> Block:
+def rest(
+    body: ir.Block, gathered: Collection[ir.Buffer], plain: Collection[ir.Buffer], left: Collection[ir.Buffer], first_own: int
+) -> ir.Block:
     """What of the adjoint is left to a second launch: all but the accumulations that are gathered. What is only taken to be cleared is
     stored to; not even that if it is in `left`."""
     kept = eliminate_dead_code(_but(body, gathered))
-    used = {v for s in walk_stmts(kept) for e in expressions(s) for v in variables(e)}
+    used = {v for s in walk_stmts(kept) for e in expressions(s) for v in ir.variables(e)}
     return simplify(eliminate_dead_code(_cleared(kept, used, plain, left)), first_own)
 
 
-def _cleared(block: Block, used: Collection[Var], plain: Collection[Buffer], left: Collection[Buffer]) -> Block:
-    def change(stmt: Stmt) -> Block | None:
-        if not isinstance(stmt, Take) or stmt.var in used or stmt.buffer not in plain:
+def _cleared(block: ir.Block, used: Collection[ir.Var], plain: Collection[ir.Buffer], left: Collection[ir.Buffer]) -> ir.Block:
+    def change(stmt: ir.Stmt) -> ir.Block | None:
+        if not isinstance(stmt, ir.Take) or stmt.var in used or stmt.buffer not in plain:
             return None
-        clear = Store(stmt.buffer, stmt.index, b.zero(stmt.buffer.element), span=stmt.span, note=stmt.note)
+        clear = ir.Store(stmt.buffer, stmt.index, b.zero(stmt.buffer.element), span=stmt.span, note=stmt.note)
         return () if stmt.buffer in left else (clear,)
 
     return edit(block, change)
@@ -380,26 +353,26 @@ def _cleared(block: Block, used: Collection[Var], plain: Collection[Buffer], lef
 # --- the kernel --------------------------------------------------------------------------------------------------------------------------
 
 
-def indices(gathered: Gather, sides: Sides, wanted: Collection[Var]) -> tuple[Let, ...]:
+def indices(gathered: Gather, sides: Sides, wanted: Collection[ir.Var]) -> tuple[ir.Let, ...]:
     """The definitions of those of the collecting thread's indices that are wanted."""
     out = []
     for axis, own, first, before in zip(AXES, gathered.own, gathered.first, sides.before, strict=True):
         if own in wanted:
             here = folding.cast(global_index(axis), I32)
-            out.append(Let(own, folding.binary("+", here, first, I32) if before else here))
+            out.append(ir.Let(own, folding.binary("+", here, first, I32) if before else here))
     return tuple(out)
 
 
-def global_index(axis: str) -> Expr:
+def global_index(axis: str) -> ir.Expr:
     """A thread's number among all along an axis, of type uint32."""
-    block, extent, thread = (LaunchIndex(n, axis) for n in ("blockIdx", "blockDim", "threadIdx"))
-    return Binary("+", Binary("*", block, extent, block.type), thread, block.type)
+    block, extent, thread = (ir.LaunchIndex(n, axis) for n in ("blockIdx", "blockDim", "threadIdx"))
+    return ir.Binary("+", ir.Binary("*", block, extent, block.type), thread, block.type)
 
 
-def questions(gathered: Gather, piece: Slice, asked: Asked) -> list[Expr]:
+def questions(gathered: Gather, piece: Slice, asked: Asked) -> list[ir.Expr]:
     """What has to hold of a sender so that a slice is about it, in its own terms: that it exists, that loops that are solved have such an
     iteration, and the move's condition."""
-    terms: list[Expr] = []
+    terms: list[ir.Expr] = []
     for k, (digit, sender) in enumerate(zip(piece.move.solved, gathered.sender, strict=True)):
         if asked.zero[k]:
             terms.append(b.compare("==", gathered.own[k], b.zero(I32)))
@@ -413,7 +386,7 @@ def questions(gathered: Gather, piece: Slice, asked: Asked) -> list[Expr]:
     return terms + ([piece.move.condition] if piece.move.condition is not None else [])
 
 
-def placed(gathered: Gather, piece: Slice, sides: Sides, tidied: SimplifiedBounds | None = None) -> Block:
+def placed(gathered: Gather, piece: Slice, sides: Sides, tidied: SimplifiedBounds | None = None) -> ir.Block:
     """A slice in terms of the collecting thread's index: loops over the digits that are not solved, and questions as far outside as they
     can be asked."""
     asked = sides.asked[next(k for k, s in enumerate(gathered.slices) if s is piece)]
@@ -424,54 +397,54 @@ def placed(gathered: Gather, piece: Slice, sides: Sides, tidied: SimplifiedBound
     terms = [t for e in questions(gathered, piece, asked) for t in conjuncts(tidied.condition(_placed(e, mapping)))]
     block = tidied.block(eliminate_dead_code(_inlined(_replaced(piece.block, mapping))))
     loops = [gathered.loops[v] for v in piece.move.loops if v not in piece.move.solved]
-    loops += [For(v, b.zero(I32), gathered.threads[gathered.sender.index(v)], b.const(1, I32), ()) for v in piece.move.spread]
+    loops += [ir.For(v, b.zero(I32), gathered.threads[gathered.sender.index(v)], b.const(1, I32), ()) for v in piece.move.spread]
     for loop in reversed(loops):
         inner, block = _opened(flattened(block))
-        mine = [t for t in (*terms, *inner) if loop.var in variables(t)]
-        terms = [t for t in (*terms, *inner) if loop.var not in variables(t)]
+        mine = [t for t in (*terms, *inner) if loop.var in ir.variables(t)]
+        terms = [t for t in (*terms, *inner) if loop.var not in ir.variables(t)]
         start, stop, mine = _bounds(loop, mine, asked.within)
         block = (replace(loop, start=start, stop=stop, body=_under(mine, block), carried=(), backward=False),)
     return tidied.block(flattened(_under(terms, block)))
 
 
-def _opened(block: Block) -> tuple[list[Expr], Block]:
+def _opened(block: ir.Block) -> tuple[list[ir.Expr], ir.Block]:
     """The terms of the questions that are asked before a block does anything, and what they are asked for."""
     match block:
-        case (*before, If(condition=c, then=then, otherwise=(), merges=())) if all(isinstance(s, Let | Load) for s in before):
+        case (*before, ir.If(condition=c, then=then, otherwise=(), merges=())) if all(isinstance(s, ir.Let | ir.Load) for s in before):
             names = {v for s in before for v in defined(s)}
-            if not names & set(variables(c)):
+            if not names & set(ir.variables(c)):
                 terms, rest = _opened((*before, *then))
                 return [*conjuncts(c), *terms], rest
     return [], block
 
 
-def _bounds(loop: For, terms: Sequence[Expr], within: Collection[Expr]) -> tuple[Expr, Expr, list[Expr]]:
+def _bounds(loop: ir.For, terms: Sequence[ir.Expr], within: Collection[ir.Expr]) -> tuple[ir.Expr, ir.Expr, list[ir.Expr]]:
     """The bounds of a loop over senders, those `within` being known to lie between its own, and what is left to be asked."""
     start, stop = loop.start, loop.stop
-    rest: list[Expr] = []
+    rest: list[ir.Expr] = []
     for term in terms:
         match term:
-            case Binary(op="<", left=left, right=bound) if left == loop.var and term in within and stop == loop.stop:
+            case ir.Binary(op="<", left=left, right=bound) if left == loop.var and term in within and stop == loop.stop:
                 stop = bound
-            case Binary(op=">=", left=left, right=bound) if left == loop.var and term in within and start == loop.start:
+            case ir.Binary(op=">=", left=left, right=bound) if left == loop.var and term in within and start == loop.start:
                 start = bound
             case _:
                 rest.append(term)
     return start, stop, rest
 
 
-def _inlined(block: Block) -> Block:
+def _inlined(block: ir.Block) -> ir.Block:
     """The block with short names of integers put out."""
-    names = {s.var: s.value for s in walk_stmts(block) if isinstance(s, Let) and s.var.type == I32 and _is_short(s.value)}
+    names = {s.var: s.value for s in walk_stmts(block) if isinstance(s, ir.Let) and s.var.type == I32 and _is_short(s.value)}
     mutable = assigned_vars(block)
     names = {v: e for v, e in names.items() if v not in mutable}
-    while names and any(w in names for e in names.values() for w in variables(e)):
+    while names and any(w in names for e in names.values() for w in ir.variables(e)):
         names = {v: substitute(e, names) for v, e in names.items()}
     return _without(_replaced(block, names), frozenset(names)) if names else block
 
 
-def _is_short(expr: Expr) -> bool:
-    return isinstance(expr, Var | Constant)
+def _is_short(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Var | ir.Constant)
 
 
 def tidying(gathered: Gather, sides: Sides) -> SimplifiedBounds:
@@ -480,18 +453,18 @@ def tidying(gathered: Gather, sides: Sides) -> SimplifiedBounds:
     return SimplifiedBounds(gathered.own, natural, gathered.scalars)
 
 
-def _placed(expr: Expr, mapping: Mapping[Var, Expr]) -> Expr:
-    return cancelled(map_expr(expr, lambda e: mapping.get(e, e) if isinstance(e, Var) else folded(e)))
+def _placed(expr: ir.Expr, mapping: Mapping[ir.Var, ir.Expr]) -> ir.Expr:
+    return cancelled(map_expr(expr, lambda e: mapping.get(e, e) if isinstance(e, ir.Var) else folded(e)))
 
 
-def _under(terms: Sequence[Expr], block: Block) -> Block:
+def _under(terms: Sequence[ir.Expr], block: ir.Block) -> ir.Block:
     question = b.every(terms)
-    return block if question is None else (If(question, block),)
+    return block if question is None else (ir.If(question, block),)
 
 
-def _solution(gathered: Gather, move: Move) -> dict[Var, Expr]:
+def _solution(gathered: Gather, move: Move) -> dict[ir.Var, ir.Expr]:
     """The sender's digits in terms of the collecting thread's index."""
-    found: dict[Var, Expr] = {}
+    found: dict[ir.Var, ir.Expr] = {}
     for own, digit, shift in zip(gathered.own, move.solved, move.shift, strict=True):
         if digit is not None:
             sender = written(plus({(own,): 1}, scale(polynomial(shift, {}), -1)), own)
@@ -499,22 +472,22 @@ def _solution(gathered: Gather, move: Move) -> dict[Var, Expr]:
     return found
 
 
-def at_target(gathered: Gather, target: Target) -> tuple[tuple[Let, ...], Expr]:
+def at_target(gathered: Gather, target: Target) -> tuple[tuple[ir.Let, ...], ir.Expr]:
     """The definitions and the index of the collecting thread's element."""
-    mapping: dict[Var, Expr] = dict(zip(gathered.sender, gathered.own, strict=True))
+    mapping: dict[ir.Var, ir.Expr] = dict(zip(gathered.sender, gathered.own, strict=True))
     lets = tuple(replace(let, value=substitute(let.value, mapping)) for let in target.lets)
     return lets, substitute(target.index, mapping)
 
 
 def gather_kernel(
-    gathered: Gather, sides: Sides, assigned: Collection[Buffer], boxed: Mapping[Buffer, Axes], names: Names, first_own: int
-) -> tuple[Block, frozenset[Var]]:
+    gathered: Gather, sides: Sides, assigned: Collection[ir.Buffer], boxed: Mapping[ir.Buffer, Axes], names: Names, first_own: int
+) -> tuple[ir.Block, frozenset[ir.Var]]:
     """The body of the gather kernel, and its sums. Shadows in `assigned` are stored to; those in `boxed` by the threads of a box, along the
     axes that are asked for, and added to by the others; all others are added to."""
     sums = {t.buffer: names.var(t.buffer.name, _target_type(gathered, t.buffer)) for t in gathered.targets}
-    out: list[Stmt] = []
-    places: dict[Buffer, Expr] = {}
-    mapping: dict[Var, Expr] = {}
+    out: list[ir.Stmt] = []
+    places: dict[ir.Buffer, ir.Expr] = {}
+    mapping: dict[ir.Var, ir.Expr] = {}
     for target in gathered.targets:
         lets, index = at_target(gathered, target)
         for let in lets:
@@ -523,20 +496,20 @@ def gather_kernel(
             mapping[let.var] = fresh
         places[target.buffer] = substitute(index, mapping)
     flags = _flags([lane for lane, buffer in gathered.lanes.items() if buffer in assigned], gathered, names)
-    out += [Let(v, b.zero(v.type)) for v in sums.values()]
-    out += [Let(v, b.const(False, BOOL)) for v in dict.fromkeys(flags.values())]
+    out += [ir.Let(v, b.zero(v.type)) for v in sums.values()]
+    out += [ir.Let(v, b.const(False, BOOL)) for v in dict.fromkeys(flags.values())]
     tidied = tidying(gathered, sides)
     for piece in gathered.slices:
         out += _collecting(placed(gathered, piece, sides, tidied), sums, flags)
     for buffer in dict.fromkeys(gathered.lanes.values()):
         lanes = {lane: total for lane, total in sums.items() if gathered.lanes[lane] == buffer}
-        stores = [Store(buffer, places[lane], total) for lane, total in lanes.items()]
+        stores = [ir.Store(buffer, places[lane], total) for lane, total in lanes.items()]
         if lanes.keys() <= flags.keys():  # what is there does not count: 0 is stored, too
-            out += [If(flags[lane], (store,)) for lane, store in zip(lanes, stores, strict=True)]
+            out += [ir.If(flags[lane], (store,)) for lane, store in zip(lanes, stores, strict=True)]
             continue
         adds = [_added(buffer, places[lane], total) for lane, total in lanes.items()]
         out += _in_box(gathered, buffer, boxed[buffer], stores, adds) if buffer in boxed else adds
-    wanted = {v for s in walk_stmts(tuple(out)) for e in expressions(s) for v in variables(e)}
+    wanted = {v for s in walk_stmts(tuple(out)) for e in expressions(s) for v in ir.variables(e)}
     body, *_ = make_unique((*indices(gathered, sides, wanted), *out), names)
     collecting = frozenset(sums.values())
     body = simplify(accumulate_directly(eliminate_common_subexpressions(merge_control_flow(body)), collecting), first_own)
@@ -544,23 +517,25 @@ def gather_kernel(
     return (*making(gathered.tables, body), *body), collecting
 
 
-def _added(buffer: Buffer, place: Expr, total: Var) -> Stmt:
+def _added(buffer: ir.Buffer, place: ir.Expr, total: ir.Var) -> ir.Stmt:
     """Adds what was collected; an element without senders may be none."""
-    return If(b.collected(total), (Accumulate(buffer, place, total, How.PLAIN),))
+    return ir.If(b.collected(total), (ir.Accumulate(buffer, place, total, ir.How.PLAIN),))
 
 
-def _in_box(gathered: Gather, buffer: Buffer, axes: Axes, stores: Sequence[Stmt], adds: Sequence[Stmt]) -> Block:
+def _in_box(gathered: Gather, buffer: ir.Buffer, axes: Axes, stores: Sequence[ir.Stmt], adds: Sequence[ir.Stmt]) -> ir.Block:
     """Stores in the box of threads for whose elements what is there does not count, else adds."""
     asked = [(own, ends) for own, ends, wanted in zip(gathered.own, gathered.boxes[buffer], axes, strict=True) if wanted]
     terms = [t for own, (low, high) in asked for t in (b.compare(">=", own, low), b.compare("<", own, high))]
     question = b.every(terms)
-    return tuple(stores) if question is None else (If(question, tuple(stores), tuple(adds), note=f"{buffer.name} is known to be 0 here"),)
+    return (
+        tuple(stores) if question is None else (ir.If(question, tuple(stores), tuple(adds), note=f"{buffer.name} is known to be 0 here"),)
+    )
 
 
-def _flags(lanes: Collection[Buffer], gathered: Gather, names: Names) -> dict[Buffer, Var]:
+def _flags(lanes: Collection[ir.Buffer], gathered: Gather, names: Names) -> dict[ir.Buffer, ir.Var]:
     """For each lane the variable that says whether anything was collected; one for those that are added to side by side everywhere."""
-    found: dict[tuple[tuple[int, int], ...], Var] = {}
-    result: dict[Buffer, Var] = {}
+    found: dict[tuple[tuple[int, int], ...], ir.Var] = {}
+    result: dict[ir.Buffer, ir.Var] = {}
     for lane in lanes:
         where = tuple((k, n) for k, piece in enumerate(gathered.slices) for n in _blocks_with(piece.block, lane))
         if where not in found:
@@ -569,35 +544,35 @@ def _flags(lanes: Collection[Buffer], gathered: Gather, names: Names) -> dict[Bu
     return result
 
 
-def _blocks_with(block: Block, lane: Buffer) -> Iterator[int]:
+def _blocks_with(block: ir.Block, lane: ir.Buffer) -> Iterator[int]:
     """The blocks, numbered in order, that add to the lane themselves."""
     for number, inner in enumerate(walk_blocks(block)):
-        if any(isinstance(s, Accumulate) and s.buffer == lane for s in inner):
+        if any(isinstance(s, ir.Accumulate) and s.buffer == lane for s in inner):
             yield number
 
 
-def _target_type(gathered: Gather, buffer: Buffer) -> Scalar:
-    adds = (s for piece in gathered.slices for s in walk_stmts(piece.block) if isinstance(s, Accumulate) and s.buffer == buffer)
+def _target_type(gathered: Gather, buffer: ir.Buffer) -> Scalar:
+    adds = (s for piece in gathered.slices for s in walk_stmts(piece.block) if isinstance(s, ir.Accumulate) and s.buffer == buffer)
     types = [t for s in adds if (t := sum_type(s)) is not None]
     return max(types, key=lambda t: t.bits)
 
 
-def _collecting(block: Block, sums: Mapping[Buffer, Var], flags: Mapping[Buffer, Var]) -> Block:
+def _collecting(block: ir.Block, sums: Mapping[ir.Buffer, ir.Var], flags: Mapping[ir.Buffer, ir.Var]) -> ir.Block:
     """The block with contributions added to the sums, and noted."""
-    out: list[Stmt] = []
+    out: list[ir.Stmt] = []
     for stmt in block:
         match stmt:
-            case Accumulate():
+            case ir.Accumulate():
                 total = sums[stmt.buffer]
-                out.append(Assign(total, b.add(total, b.cast(stmt.value, total.type)), span=stmt.span))
-            case If(condition=Call(function="gpuad_used", arguments=(seed,)), then=(Accumulate(value=value) as add,)) if (
+                out.append(ir.Assign(total, b.add(total, b.cast(stmt.value, total.type)), span=stmt.span))
+            case ir.If(condition=ir.Call(function="gpuad_used", arguments=(seed,)), then=(ir.Accumulate(value=value) as add,)) if (
                 value == seed and add.buffer not in flags
             ):
                 out += _collecting(stmt.then, sums, flags)  # 0 may as well be added
             case _:
                 out.append(map_blocks(stmt, lambda inner: _collecting(inner, sums, flags)))
-    hit = dict.fromkeys(flags[s.buffer] for s in block if isinstance(s, Accumulate) and s.buffer in flags)
-    return (*out, *(Assign(v, b.const(True, BOOL)) for v in hit))
+    hit = dict.fromkeys(flags[s.buffer] for s in block if isinstance(s, ir.Accumulate) and s.buffer in flags)
+    return (*out, *(ir.Assign(v, b.const(True, BOOL)) for v in hit))
 
 
 __all__ = [

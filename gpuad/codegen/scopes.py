@@ -15,28 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ..ir import nodes as ir
 from ..ir.functions import FUNCTIONS, ROUNDINGS
-from ..ir.nodes import (
-    Assign,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Cast,
-    Constant,
-    Expr,
-    For,
-    If,
-    Kernel,
-    LaunchIndex,
-    Let,
-    Select,
-    Stmt,
-    Unary,
-    Var,
-    While,
-    variables,
-)
 from ..ir.rewrite import walk_stmts
 from ..ir.shared import pieces
 from ..ir.types import BOOL, Scalar
@@ -60,7 +40,7 @@ _CLARIFIED = {
 class Naming(Protocol):
     """How variables and buffers are called at the present place of the text."""
 
-    def name_of(self, thing: Var | Buffer) -> str: ...
+    def name_of(self, thing: ir.Var | ir.Buffer) -> str: ...
 
 
 @dataclass
@@ -70,26 +50,26 @@ class Expressions:
     names: Naming
     helpers: set[str] = field(default_factory=set)
 
-    def text(self, expr: Expr) -> str:
+    def text(self, expr: ir.Expr) -> str:
         """The expression alone."""
         return self.printed(expr)[0]
 
-    def at(self, expr: Expr, level: int) -> str:
+    def at(self, expr: ir.Expr, level: int) -> str:
         """The expression as an operand of an operator that binds as strongly as `level`."""
         text, own = self.printed(expr)
         return text if own >= level else f"({text})"
 
-    def assigned(self, expr: Expr, target: Scalar) -> str:
+    def assigned(self, expr: ir.Expr, target: Scalar) -> str:
         """The expression where C converts it to `target` by itself: an initialiser, the right side of an assignment."""
-        if isinstance(expr, Cast) and expr.type == target and converts_silently(expr.operand.type, target):
+        if isinstance(expr, ir.Cast) and expr.type == target and converts_silently(expr.operand.type, target):
             return self.text(expr.operand)
         return self.text(expr)
 
-    def element(self, buffer: Buffer, index: Expr) -> str:
+    def element(self, buffer: ir.Buffer, index: ir.Expr) -> str:
         """`buffer[index]`."""
         return f"{self.names.name_of(buffer)}[{self.subscript(index)}]"
 
-    def number_in(self, buffer: Buffer, index: Expr) -> str:
+    def number_in(self, buffer: ir.Buffer, index: ir.Expr) -> str:
         """The number at `buffer[index]`."""
         rounding = ROUNDINGS.get(buffer.element)
         if rounding is None:
@@ -97,56 +77,56 @@ class Expressions:
         self.helpers.add(rounding)
         return f"{rounding.replace('_', '_from_')}({self.element(buffer, index)})"
 
-    def bits_of(self, value: Expr, element: Scalar) -> str:
+    def bits_of(self, value: ir.Expr, element: Scalar) -> str:
         """The bits as which a float is kept in memory of halves or bfloat16; a rounding to that type is not done twice."""
         rounding = ROUNDINGS[element]
         self.helpers.add(rounding)
-        while isinstance(value, Call) and value.function == rounding:
+        while isinstance(value, ir.Call) and value.function == rounding:
             (value,) = value.arguments
         return f"{rounding.replace('_', '_to_')}({self.text(value)})"
 
-    def subscript(self, index: Expr) -> str:
-        if isinstance(index, Cast) and index.operand.type.is_integer and index.type.bits == 64 and index.operand.type.bits <= 32:
+    def subscript(self, index: ir.Expr) -> str:
+        if isinstance(index, ir.Cast) and index.operand.type.is_integer and index.type.bits == 64 and index.operand.type.bits <= 32:
             index = index.operand
         return self.text(index)
 
-    def printed(self, expr: Expr) -> tuple[str, int]:
+    def printed(self, expr: ir.Expr) -> tuple[str, int]:
         match expr:
-            case Constant():
+            case ir.Constant():
                 return self.constant(expr)
-            case Var():
+            case ir.Var():
                 return self.names.name_of(expr), PRIMARY
-            case LaunchIndex(name=name, axis=axis):
+            case ir.LaunchIndex(name=name, axis=axis):
                 return f"{name}.{axis}", PRIMARY
-            case Unary():
+            case ir.Unary():
                 return self.unary(expr)
-            case Binary():
+            case ir.Binary():
                 return self.binary(expr)
-            case Cast():
+            case ir.Cast():
                 return self.cast(expr)
-            case Select():
+            case ir.Select():
                 return self.select(expr)
             case Read(buffer=buffer, index=index):
                 return self.number_in(buffer, index), PRIMARY
-            case Call(function="gpuad_collected", arguments=(total,)):
-                return self.binary(Binary("!=", total, Constant(0, total.type), BOOL))
-            case Call():
+            case ir.Call(function="gpuad_collected", arguments=(total,)):
+                return self.binary(ir.Binary("!=", total, ir.Constant(0, total.type), BOOL))
+            case ir.Call():
                 return self.call(expr)
         raise TypeError(f"no expression: {expr!r}")
 
-    def constant(self, constant: Constant) -> tuple[str, int]:
+    def constant(self, constant: ir.Constant) -> tuple[str, int]:
         text = literal(constant)
         if "gpuad_" in text:
             self.helpers.add(text.strip("-()"))
         return text, UNARY if text.startswith("-") else PRIMARY
 
-    def unary(self, expr: Unary) -> tuple[str, int]:
+    def unary(self, expr: ir.Unary) -> tuple[str, int]:
         text = self.at(expr.operand, UNARY)
         if text.startswith(expr.op) and expr.op == "-":
             text = f"({text})"
         return self.narrowed(expr.op + text, UNARY, expr.type)
 
-    def binary(self, expr: Binary) -> tuple[str, int]:
+    def binary(self, expr: ir.Binary) -> tuple[str, int]:
         special = self.guarded(expr)
         if special is not None:
             return special, PRIMARY
@@ -155,24 +135,24 @@ class Expressions:
         text = f"{self.operand(left, expr.op, level)} {expr.op} {self.operand(right, expr.op, level + 1)}"
         return self.narrowed(text, level, expr.type)
 
-    def operand(self, expr: Expr, op: str, level: int) -> str:
+    def operand(self, expr: ir.Expr, op: str, level: int) -> str:
         """An operand, in parentheses also where only a reader would need them."""
-        unclear = isinstance(expr, Binary) and expr.op in _CLARIFIED.get(op, ())
+        unclear = isinstance(expr, ir.Binary) and expr.op in _CLARIFIED.get(op, ())
         text = self.at(expr, PRIMARY if unclear else level)
         return f"({text})" if text.startswith("-") and op in "+-" and level > PRECEDENCE[op] else text
 
-    def converted_operands(self, expr: Binary) -> tuple[Expr, Expr]:
+    def converted_operands(self, expr: ir.Binary) -> tuple[ir.Expr, ir.Expr]:
         """The operands without a conversion that C makes by itself."""
         left, right = expr.left, expr.right
         if expr.op in ("<<", ">>", "&&", "||"):
             return left, right
-        if isinstance(left, Cast) and _implied(left, right.type):
+        if isinstance(left, ir.Cast) and _implied(left, right.type):
             return left.operand, right
-        if isinstance(right, Cast) and _implied(right, left.type):
+        if isinstance(right, ir.Cast) and _implied(right, left.type):
             return left, right.operand
         return left, right
 
-    def guarded(self, expr: Binary) -> str | None:
+    def guarded(self, expr: ir.Binary) -> str | None:
         """A call that stands for an operator which C leaves undefined for some operands; on a GPU the operator itself."""
         return None
 
@@ -182,29 +162,29 @@ class Expressions:
             return text, level
         return f"({c_type(t)})({text})", UNARY
 
-    def cast(self, expr: Cast) -> tuple[str, int]:
+    def cast(self, expr: ir.Cast) -> tuple[str, int]:
         if expr.type == expr.operand.type:
             return self.printed(expr.operand)
         if expr.type == BOOL:
             return f"{self.at(expr.operand, PRECEDENCE['=='] + 1)} != 0", PRECEDENCE["=="]
         return f"({c_type(expr.type)}){self.at(expr.operand, UNARY)}", UNARY
 
-    def select(self, expr: Select) -> tuple[str, int]:
+    def select(self, expr: ir.Select) -> tuple[str, int]:
         condition = self.at(expr.condition, TERNARY + 1)
         return f"{condition} ? {self.at(expr.then, TERNARY + 1)} : {self.at(expr.otherwise, TERNARY)}", TERNARY
 
-    def call(self, expr: Call) -> tuple[str, int]:
+    def call(self, expr: ir.Call) -> tuple[str, int]:
         name = function_name(expr)
         self.helpers.add(name)
         return f"{name}({self.arguments(expr)})", PRIMARY
 
-    def arguments(self, expr: Call) -> str:
+    def arguments(self, expr: ir.Call) -> str:
         """The arguments; integers narrower than an int go as ints, between which CUDA's overloads choose."""
         integers = FUNCTIONS[expr.function].domain == "int"
-        return ", ".join(self.text(Cast(a, promoted(a.type)) if integers else a) for a in expr.arguments)
+        return ", ".join(self.text(ir.Cast(a, promoted(a.type)) if integers else a) for a in expr.arguments)
 
 
-def _implied(cast: Cast, other: Scalar) -> bool:
+def _implied(cast: ir.Cast, other: Scalar) -> bool:
     source = cast.operand.type
     if source.kind == "bool" or cast.type != other:
         return False
@@ -274,14 +254,14 @@ class Scopes:
     expressions_class = Expressions
     print_name = "printf"
 
-    def __init__(self, kernel: Kernel, reserved: Sequence[str] = ()) -> None:
+    def __init__(self, kernel: ir.Kernel, reserved: Sequence[str] = ()) -> None:
         self.kernel = fold(kernel)
         self.classes = coalesce(self.kernel)
         self.mutable = self.mutable_roots(self.kernel.body)
-        self.values = {s.var: s.value for s in walk_stmts(self.kernel.body) if isinstance(s, Let)}
+        self.values = {s.var: s.value for s in walk_stmts(self.kernel.body) if isinstance(s, ir.Let)}
         self.names = Names(reserved)
-        self.visible: list[dict[Var | Buffer, str]] = [{}]
-        self.holds: dict[Var | Buffer, Constant] = {}
+        self.visible: list[dict[ir.Var | ir.Buffer, str]] = [{}]
+        self.holds: dict[ir.Var | ir.Buffer, ir.Constant] = {}
         self.expressions = self.expressions_class(self)
         self.helpers = self.expressions.helpers
         self.lines: list[str] = []
@@ -292,35 +272,35 @@ class Scopes:
 
     # --- variables ---
 
-    def root(self, thing: Var | Buffer) -> Var | Buffer:
-        return self.classes.find(thing) if isinstance(thing, Var) else thing
+    def root(self, thing: ir.Var | ir.Buffer) -> ir.Var | ir.Buffer:
+        return self.classes.find(thing) if isinstance(thing, ir.Var) else thing
 
-    def known(self, thing: Var | Buffer) -> str | None:
+    def known(self, thing: ir.Var | ir.Buffer) -> str | None:
         """The C name of the variable or array, if it has been declared in a scope still open."""
         root = self.root(thing)
         return next((scope[root] for scope in reversed(self.visible) if root in scope), None)
 
-    def name_of(self, thing: Var | Buffer) -> str:
+    def name_of(self, thing: ir.Var | ir.Buffer) -> str:
         name = self.known(thing)
         if name is None:
             raise AssertionError(f"{thing.name} (uid {thing.uid}) is used where it is not visible in kernel {self.kernel.name}")
         return name
 
-    def declare(self, thing: Var | Buffer) -> str:
+    def declare(self, thing: ir.Var | ir.Buffer) -> str:
         name = self.names.new(thing.name)
         self.visible[-1][self.root(thing)] = name
         self.holds.pop(self.root(thing), None)
         return name
 
-    def mutable_roots(self, block: Block) -> set[Var]:
+    def mutable_roots(self, block: ir.Block) -> set[ir.Var]:
         """The C variables that get a value more than where they are declared."""
         return {self.classes.find(v) for s in walk_stmts(block) for v in joined(s) if len(self.classes.of(v)) > 1 or self.assigns(s)}
 
-    def assigns(self, stmt: Stmt) -> bool:
+    def assigns(self, stmt: ir.Stmt) -> bool:
         """Whether the statement gives a variable a value elsewhere than in its declaration."""
-        return isinstance(stmt, Assign | For | While) or (isinstance(stmt, If) and not self.prints_as_select(stmt))
+        return isinstance(stmt, ir.Assign | ir.For | ir.While) or (isinstance(stmt, ir.If) and not self.prints_as_select(stmt))
 
-    def prints_as_select(self, stmt: If) -> bool:
+    def prints_as_select(self, stmt: ir.If) -> bool:
         if stmt.then or stmt.otherwise or len(stmt.merges) != 1:
             return False
         merge = stmt.merges[0]
@@ -355,11 +335,11 @@ class Scopes:
         self.block(self.kernel.body)
         return self.lines
 
-    def block(self, block: Block) -> None:
+    def block(self, block: ir.Block) -> None:
         for stmt in block:
             self.statement(stmt)
 
-    def nested(self, block: Block, ends: list[tuple[Var, Expr]]) -> list[str]:
+    def nested(self, block: ir.Block, ends: list[tuple[ir.Var, ir.Expr]]) -> list[str]:
         """The lines of an inner block that ends with these parallel assignments."""
         outer, self.lines = self.lines, []
         self.open()
@@ -369,15 +349,15 @@ class Scopes:
         outer, self.lines = self.lines, outer
         return outer
 
-    def statement(self, stmt: Stmt) -> None:
+    def statement(self, stmt: ir.Stmt) -> None:
         """Prints one statement."""
         raise NotImplementedError
 
     # --- scalars ---
 
-    def define(self, var: Var, value: Expr, note: str = "") -> None:
+    def define(self, var: ir.Var, value: ir.Expr, note: str = "") -> None:
         """Declares the variable with the value, or assigns if it is there already."""
-        if isinstance(value, Var) and self.root(value) == self.root(var) and self.known(var):
+        if isinstance(value, ir.Var) and self.root(value) == self.root(var) and self.known(var):
             return
         if not self.known(var):
             self.give(var, self.initial(var, value), note)
@@ -385,26 +365,26 @@ class Scopes:
             self.line(self.update(self.name_of(var), var, value), note)
         self.hold(var, value)
 
-    def hold(self, var: Var, value: Expr) -> None:
+    def hold(self, var: ir.Var, value: ir.Expr) -> None:
         """Notes that the variable has the value from here on: a constant is not assigned twice."""
         self.holds.pop(self.root(var), None)
-        if isinstance(value, Constant) and value.type == var.type:
+        if isinstance(value, ir.Constant) and value.type == var.type:
             self.holds[self.root(var)] = value
 
-    def forget(self, stmt: Stmt) -> None:
+    def forget(self, stmt: ir.Stmt) -> None:
         """The variables that the statement changes hold no known value."""
         for root in self.changed(stmt):
             self.holds.pop(root, None)
 
-    def changed(self, stmt: Stmt) -> set[Var | Buffer]:
+    def changed(self, stmt: ir.Stmt) -> set[ir.Var | ir.Buffer]:
         """The C variables that the statement changes."""
         return {self.root(v) for s in walk_stmts((stmt,)) for v in joined(s)}
 
-    def initial(self, var: Var, value: Expr) -> str:
+    def initial(self, var: ir.Var, value: ir.Expr) -> str:
         """The value as the variable's initialiser."""
         return self.expressions.assigned(value, var.type)
 
-    def give(self, var: Var, text: str, note: str = "") -> None:
+    def give(self, var: ir.Var, text: str, note: str = "") -> None:
         """The variable declared with (or assigned) a text."""
         name = self.known(var)
         self.holds.pop(self.root(var), None)
@@ -414,21 +394,21 @@ class Scopes:
         const = "const " if var.type.is_float and self.root(var) not in self.mutable else ""
         self.line(f"{const}{self.type_name(var)} {self.declare(var)} = {text};", note)
 
-    def type_name(self, var: Var) -> str:
+    def type_name(self, var: ir.Var) -> str:
         return c_type(var.type)
 
-    def update(self, name: str, target: Var | Read, value: Expr) -> str:
+    def update(self, name: str, target: ir.Var | Read, value: ir.Expr) -> str:
         """`name` gets a value, by a compound assignment where the value continues the old one."""
         compound = self.compound(target, value)
         if compound is None:
             return f"{name} = {self.expressions.assigned(value, target.type)};"
         op, operand = compound
-        if op in "+-" and target.type.is_integer and operand == Constant(1, target.type):
+        if op in "+-" and target.type.is_integer and operand == ir.Constant(1, target.type):
             return f"{op}{op}{name};"
         return f"{name} {op}= {self.expressions.text(operand)};"
 
-    def compound(self, target: Var | Read, value: Expr) -> tuple[str, Expr] | None:
-        if not isinstance(value, Binary) or value.type != target.type or not self.compounds(value):
+    def compound(self, target: ir.Var | Read, value: ir.Expr) -> tuple[str, ir.Expr] | None:
+        if not isinstance(value, ir.Binary) or value.type != target.type or not self.compounds(value):
             return None
         if self.same(value.left, target) and value.op in "+-*/&|^":
             return signed(value.op, value.right)
@@ -436,18 +416,18 @@ class Scopes:
             return signed(value.op, value.left)
         return None
 
-    def compounds(self, value: Binary) -> bool:
+    def compounds(self, value: ir.Binary) -> bool:
         """Whether the operation has a compound form: not where it prints as a call."""
         return self.expressions.guarded(value) is None and value.left.type == value.right.type == value.type
 
-    def same(self, expr: Expr, target: Var | Read) -> bool:
-        if isinstance(expr, Var) and isinstance(target, Var):
+    def same(self, expr: ir.Expr, target: ir.Var | Read) -> bool:
+        if isinstance(expr, ir.Var) and isinstance(target, ir.Var):
             return self.root(expr) == self.root(target)
         return expr == target
 
-    def assign_all(self, pairs: list[tuple[Var, Expr]]) -> None:
+    def assign_all(self, pairs: list[tuple[ir.Var, ir.Expr]]) -> None:
         """Assigns in parallel: every value is that of before the first assignment."""
-        waiting = [(v, e) for v, e in pairs if not (isinstance(e, Var) and self.root(e) == self.root(v))]
+        waiting = [(v, e) for v, e in pairs if not (isinstance(e, ir.Var) and self.root(e) == self.root(v))]
         while waiting:
             k = next((k for k in range(len(waiting)) if not self.disturbs(waiting, k)), None)
             if k is None:
@@ -455,40 +435,40 @@ class Scopes:
             else:
                 self.define(*waiting.pop(k))
 
-    def disturbs(self, waiting: list[tuple[Var, Expr]], k: int) -> bool:
+    def disturbs(self, waiting: list[tuple[ir.Var, ir.Expr]], k: int) -> bool:
         """Whether the k-th assignment would change what another one reads."""
         target = self.root(waiting[k][0])
-        return any(self.root(v) == target for j, (_, e) in enumerate(waiting) if j != k for v in variables(e))
+        return any(self.root(v) == target for j, (_, e) in enumerate(waiting) if j != k for v in ir.variables(e))
 
-    def saved(self, var: Var, value: Expr) -> Var:
+    def saved(self, var: ir.Var, value: ir.Expr) -> ir.Var:
         """A temporary with the value that the variable will get."""
         temporary = self.temporary(f"next_{var.name}", var.type)
         self.define(temporary, value)
         return temporary
 
-    def temporary(self, name: str, kind: Scalar) -> Var:
+    def temporary(self, name: str, kind: Scalar) -> ir.Var:
         """A variable of the text's own, unlike any that an outer scope may still have."""
         self.temporaries += 1
-        return Var(name, kind, -(1 << 30) - self.temporaries)
+        return ir.Var(name, kind, -(1 << 30) - self.temporaries)
 
 
-def joined(stmt: Stmt) -> set[Var]:
+def joined(stmt: ir.Stmt) -> set[ir.Var]:
     """The Vars that the statement gives values to, also where control flow meets."""
     match stmt:
-        case If(merges=merges):
+        case ir.If(merges=merges):
             return merge_vars(merges)
-        case For(carried=carried) | While(carried=carried):
+        case ir.For(carried=carried) | ir.While(carried=carried):
             return {v for c in carried for v in (c.var, c.result)}
     return set(defined(stmt))
 
 
-def signed(op: str, operand: Expr) -> tuple[str, Expr]:
+def signed(op: str, operand: ir.Expr) -> tuple[str, ir.Expr]:
     """`+ -v` as `- v`, and the other way round: the same number."""
     if op not in "+-" or not operand.type.is_float:
         return op, operand
     flipped = "-" if op == "+" else "+"
-    if isinstance(operand, Unary) and operand.op == "-":
+    if isinstance(operand, ir.Unary) and operand.op == "-":
         return flipped, operand.operand
-    if isinstance(operand, Constant) and operand.value < 0:
-        return flipped, Constant(-operand.value, operand.type)
+    if isinstance(operand, ir.Constant) and operand.value < 0:
+        return flipped, ir.Constant(-operand.value, operand.type)
     return op, operand

@@ -25,28 +25,7 @@ from typing import TypeAlias
 from ..analysis.index_polynomials import Polynomial, plus, scale, times
 from ..ir import build as b
 from ..ir import folding
-from ..ir.nodes import (
-    Accumulate,
-    Assign,
-    Atomic,
-    Binary,
-    Block,
-    Buffer,
-    Carried,
-    Constant,
-    Expr,
-    For,
-    If,
-    Let,
-    Load,
-    Stmt,
-    Store,
-    Take,
-    Unary,
-    Var,
-    children,
-    variables,
-)
+from ..ir import nodes as ir
 from ..ir.rewrite import (
     assigned_vars,
     defined,
@@ -62,24 +41,24 @@ from ..ir.rewrite import (
 from ..ir.types import BOOL, I32
 
 
-def eliminate_common_subexpressions(body: Block) -> Block:
+def eliminate_common_subexpressions(body: ir.Block) -> ir.Block:
     """What was computed or read before, around, is not computed or read again; an index that lies next to another is written so."""
-    written = {s.buffer for s in walk_stmts(body) if isinstance(s, Store | Take | Accumulate | Atomic)}
+    written = {s.buffer for s in walk_stmts(body) if isinstance(s, ir.Store | ir.Take | ir.Accumulate | ir.Atomic)}
     return _Share(assigned_vars(body), frozenset(written)).block(body, {}, {})
 
 
 class _Share:
     """`known`: what has which value where one looks; `forms`: integers as polynomials. Variables that are put out are `renamed`."""
 
-    def __init__(self, mutable: frozenset[Var], written: frozenset[Buffer]) -> None:
+    def __init__(self, mutable: frozenset[ir.Var], written: frozenset[ir.Buffer]) -> None:
         self.mutable = mutable
         self.written = written
-        self.renamed: dict[Var, Expr] = {}
-        self.values: dict[Var, Expr] = {}
+        self.renamed: dict[ir.Var, ir.Expr] = {}
+        self.values: dict[ir.Var, ir.Expr] = {}
 
-    def block(self, block: Block, known: dict[Hashable, Var], forms: dict[Var, Polynomial]) -> Block:
+    def block(self, block: ir.Block, known: dict[Hashable, ir.Var], forms: dict[ir.Var, Polynomial]) -> ir.Block:
         known, forms = dict(known), dict(forms)
-        out: list[Stmt] = []
+        out: list[ir.Stmt] = []
         for stmt in block:
             stmt = map_blocks(stmt, lambda inner: self.block(inner, known, forms))
             stmt = map_stmt_exprs(stmt, lambda e: _near(map_expr(substitute(e, self.renamed), folded), forms))
@@ -87,15 +66,18 @@ class _Share:
                 out.append(stmt)
         return tuple(out)
 
-    def is_known(self, stmt: Stmt, known: dict[Hashable, Var], forms: dict[Var, Polynomial]) -> bool:
+    def is_known(self, stmt: ir.Stmt, known: dict[Hashable, ir.Var], forms: dict[ir.Var, Polynomial]) -> bool:
         """Whether a statement only says what is known, under another name; else it is known from now on."""
         match stmt:
-            case Load(var=var, buffer=buffer, index=index) if buffer not in self.written and not self.mutable & {var, *variables(index)}:
+            case ir.Load(var=var, buffer=buffer, index=index) if buffer not in self.written and not self.mutable & {
+                var,
+                *ir.variables(index),
+            }:
                 return self.names(var, (buffer, index), known)
-            case Let(var=var, value=value) if not self.mutable & {var, *variables(value)}:
+            case ir.Let(var=var, value=value) if not self.mutable & {var, *ir.variables(value)}:
                 if var.type.is_float:
                     self.values[var] = value
-                    return not isinstance(value, Var | Constant) and self.names(var, self.key(value), known)
+                    return not isinstance(value, ir.Var | ir.Constant) and self.names(var, self.key(value), known)
                 if _is_short(value):
                     self.renamed[var] = value
                     return True
@@ -106,43 +88,43 @@ class _Share:
                     forms[var] = form
         return False
 
-    def names(self, var: Var, value: Hashable, known: dict[Hashable, Var]) -> bool:
+    def names(self, var: ir.Var, value: Hashable, known: dict[Hashable, ir.Var]) -> bool:
         other = known.setdefault(value, var)
         if other != var:
             self.renamed[var] = other
         return other != var
 
-    def key(self, expr: Expr) -> Hashable:
+    def key(self, expr: ir.Expr) -> Hashable:
         """What is the same for expressions of one value. The square of a difference is that of the opposite difference."""
         match expr:
-            case Binary(op="*", left=Var() as left, right=right) if left == right and _is_difference(self.values.get(left)):
-                return "square", frozenset(self.key(e) for e in children(self.values[left])), expr.type
-        parts = tuple(self.key(e) for e in children(expr))
+            case ir.Binary(op="*", left=ir.Var() as left, right=right) if left == right and _is_difference(self.values.get(left)):
+                return "square", frozenset(self.key(e) for e in ir.children(self.values[left])), expr.type
+        parts = tuple(self.key(e) for e in ir.children(expr))
         return (type(expr), getattr(expr, "op", ""), getattr(expr, "function", ""), expr.type, parts) if parts else expr
 
 
-def _is_difference(expr: Expr | None) -> bool:
-    return isinstance(expr, Binary) and expr.op == "-" and expr.type.is_float
+def _is_difference(expr: ir.Expr | None) -> bool:
+    return isinstance(expr, ir.Binary) and expr.op == "-" and expr.type.is_float
 
 
-def _is_short(expr: Expr) -> bool:
+def _is_short(expr: ir.Expr) -> bool:
     """Whether an expression is a variable, or one with a constant or a parameter added."""
     match expr:
-        case Var() | Constant():
+        case ir.Var() | ir.Constant():
             return True
-        case Binary(op="+" | "-", left=Var(), right=Var() | Constant()):
+        case ir.Binary(op="+" | "-", left=ir.Var(), right=ir.Var() | ir.Constant()):
             return expr.type.is_integer
     return False
 
 
-def _form(expr: Expr, forms: Mapping[Var, Polynomial]) -> Polynomial | None:
+def _form(expr: ir.Expr, forms: Mapping[ir.Var, Polynomial]) -> Polynomial | None:
     """The expression as a polynomial over variables, exact in wrapping 32-bit arithmetic; None if it is none."""
     match expr:
-        case Constant(value=v) if expr.type == I32:
+        case ir.Constant(value=v) if expr.type == I32:
             return {(): int(v)} if v else {}
-        case Var() if expr.type == I32:
+        case ir.Var() if expr.type == I32:
             return forms.get(expr, {(expr,): 1})
-        case Binary(op="+" | "-" | "*", left=left, right=right) if expr.type == I32:
+        case ir.Binary(op="+" | "-" | "*", left=left, right=right) if expr.type == I32:
             x, y = _form(left, forms), _form(right, forms)
             if x is None or y is None or len(x) * len(y) > 16:
                 return None
@@ -150,9 +132,9 @@ def _form(expr: Expr, forms: Mapping[Var, Polynomial]) -> Polynomial | None:
     return None
 
 
-def _near(expr: Expr, forms: Mapping[Var, Polynomial]) -> Expr:
+def _near(expr: ir.Expr, forms: Mapping[ir.Var, Polynomial]) -> ir.Expr:
     """The expression as a known variable with something short added, if that is shorter."""
-    if not isinstance(expr, Binary) or expr.type != I32 or b.size(expr) <= 3:
+    if not isinstance(expr, ir.Binary) or expr.type != I32 or b.size(expr) <= 3:
         return rebuild(expr, lambda e: _near(e, forms))
     form = _form(expr, forms)
     for var, other in forms.items() if form is not None else ():
@@ -164,178 +146,178 @@ def _near(expr: Expr, forms: Mapping[Var, Polynomial]) -> Expr:
     return rebuild(expr, lambda e: _near(e, forms))
 
 
-def _moved(var: Var, far: Polynomial) -> Expr:
+def _moved(var: ir.Var, far: Polynomial) -> ir.Expr:
     for monomial, coefficient in far.items():
-        step: Expr = monomial[0] if monomial else b.const(abs(coefficient), I32)
+        step: ir.Expr = monomial[0] if monomial else b.const(abs(coefficient), I32)
         return folding.binary("+-"[coefficient < 0], var, step, I32)
     return var
 
 
-def flattened(block: Block) -> Block:
+def flattened(block: ir.Block) -> ir.Block:
     """The block in which a condition that stands alone inside another joins it."""
-    out: list[Stmt] = []
+    out: list[ir.Stmt] = []
     for stmt in block:
         stmt = map_blocks(stmt, flattened)
         match stmt:
-            case If(then=(If() as inner,), otherwise=(), merges=()) if not inner.otherwise and not inner.merges:
+            case ir.If(then=(ir.If() as inner,), otherwise=(), merges=()) if not inner.otherwise and not inner.merges:
                 out.append(replace(inner, condition=_conjunction(stmt.condition, inner.condition)))
             case _:
                 out.append(stmt)
     return tuple(out)
 
 
-def _conjunction(left: Expr, right: Expr) -> Expr:
+def _conjunction(left: ir.Expr, right: ir.Expr) -> ir.Expr:
     """`left && right`, without parentheses."""
-    if isinstance(right, Binary) and right.op == "&&":
-        return Binary("&&", _conjunction(left, right.left), right.right, BOOL)
-    return Binary("&&", left, right, BOOL)
+    if isinstance(right, ir.Binary) and right.op == "&&":
+        return ir.Binary("&&", _conjunction(left, right.left), right.right, BOOL)
+    return ir.Binary("&&", left, right, BOOL)
 
 
-def folded(expr: Expr) -> Expr:
+def folded(expr: ir.Expr) -> ir.Expr:
     """An operation on integers whose operands have changed."""
-    if isinstance(expr, Binary) and expr.type.is_integer:
+    if isinstance(expr, ir.Binary) and expr.type.is_integer:
         return folding.binary(expr.op, expr.left, expr.right, expr.type)
     return expr
 
 
-_READING = (Let, Load, Assign, If, For)
+_READING = (ir.Let, ir.Load, ir.Assign, ir.If, ir.For)
 
 
-def merge_control_flow(block: Block) -> Block:
+def merge_control_flow(block: ir.Block) -> ir.Block:
     """The block with neighbouring questions that are the same asked once, and loops with the same bounds as one."""
-    out: list[Stmt] = []
+    out: list[ir.Stmt] = []
     for stmt in block:
         last = out[-1] if out else None
         if _is_question(stmt) and last is not None and _is_question(last) and _same_question(last, stmt):
-            assert isinstance(last, If)
-            assert isinstance(stmt, If)
+            assert isinstance(last, ir.If)
+            assert isinstance(stmt, ir.If)
             out[-1] = replace(last, then=(*last.then, *stmt.then))
         else:
             out.append(stmt)
     return _loops(tuple(map_blocks(s, merge_control_flow) for s in out))
 
 
-def _is_question(stmt: Stmt) -> bool:
-    return isinstance(stmt, If) and not stmt.otherwise and not stmt.merges
+def _is_question(stmt: ir.Stmt) -> bool:
+    return isinstance(stmt, ir.If) and not stmt.otherwise and not stmt.merges
 
 
-def _same_question(first: Stmt, second: Stmt) -> bool:
+def _same_question(first: ir.Stmt, second: ir.Stmt) -> bool:
     """Whether the second question is the first again, and has the same answer."""
-    assert isinstance(first, If)
-    assert isinstance(second, If)
-    return first.condition == second.condition and not assigned_vars(first.then) & set(variables(first.condition))
+    assert isinstance(first, ir.If)
+    assert isinstance(second, ir.If)
+    return first.condition == second.condition and not assigned_vars(first.then) & set(ir.variables(first.condition))
 
 
-def _loops(block: Block) -> Block:
+def _loops(block: ir.Block) -> ir.Block:
     for at, stmt in enumerate(block):
-        if not isinstance(stmt, For):
+        if not isinstance(stmt, ir.For):
             continue
         for later in range(at + 1, len(block)):
             joined = _joined(stmt, block[at + 1 : later], block[later])
             if joined is not None:
                 return _loops((*block[:at], *joined, *block[later + 1 :]))
-            if not isinstance(block[later], Let | Load | Assign):
+            if not isinstance(block[later], ir.Let | ir.Load | ir.Assign):
                 break
     return block
 
 
-def _joined(first: For, between: Sequence[Stmt], second: Stmt) -> Block | None:
+def _joined(first: ir.For, between: Sequence[ir.Stmt], second: ir.Stmt) -> ir.Block | None:
     """The two loops as one, with what is between them before or after it; None if the order matters."""
-    if not isinstance(second, For) or _bounds(first) != _bounds(second) or second.carried or second.var.type != first.var.type:
+    if not isinstance(second, ir.For) or _bounds(first) != _bounds(second) or second.carried or second.var.type != first.var.type:
         return None
     if not all(isinstance(s, _READING) for s in (*walk_stmts(first.body), *walk_stmts(second.body))):
         return None
     made = {*assigned_vars(first.body), *(v for s in walk_stmts((first,)) for v in defined(s))}
-    before: list[Stmt] = []
-    after: list[Stmt] = []
+    before: list[ir.Stmt] = []
+    after: list[ir.Stmt] = []
     for stmt in between:
-        late = isinstance(stmt, Assign) or any(v in made for e in expressions(stmt) for v in variables(e))
+        late = isinstance(stmt, ir.Assign) or any(v in made for e in expressions(stmt) for v in ir.variables(e))
         (after if late else before).append(stmt)
         made |= {*defined(stmt)} if late else set()
-    made |= {s.var for s in after if isinstance(s, Assign)}
+    made |= {s.var for s in after if isinstance(s, ir.Assign)}
     if needs(second.body, made) or needs((*first.body, *after), assigned_vars(second.body)):
         return None
     body = (*first.body, *map_exprs(second.body, lambda e: substitute(e, {second.var: first.var})))
     return (*before, replace(first, body=body), *after)
 
 
-def _bounds(loop: For) -> tuple[Expr, Expr, Expr]:
+def _bounds(loop: ir.For) -> tuple[ir.Expr, ir.Expr, ir.Expr]:
     return loop.start, loop.stop, loop.step
 
 
-def needs(block: Block, made: Set[Var]) -> bool:
+def needs(block: ir.Block, made: Set[ir.Var]) -> bool:
     """Whether the block uses any of the variables, other than by adding to them."""
-    return any(v in made for s in walk_stmts(block) for e in _used(s) for v in variables(e))
+    return any(v in made for s in walk_stmts(block) for e in _used(s) for v in ir.variables(e))
 
 
-def _used(stmt: Stmt) -> tuple[Expr, ...]:
+def _used(stmt: ir.Stmt) -> tuple[ir.Expr, ...]:
     match stmt:
-        case Assign(var=total, value=Binary(op="+" | "-", left=left, right=added)) if left == total:
+        case ir.Assign(var=total, value=ir.Binary(op="+" | "-", left=left, right=added)) if left == total:
             return (added,)
     return expressions(stmt)
 
 
-Terms: TypeAlias = "list[tuple[bool, Expr]]"  # what is added up; False: its opposite
+Terms: TypeAlias = "list[tuple[bool, ir.Expr]]"  # what is added up; False: its opposite
 
 
-def terms(expr: Expr, sign: bool = True) -> Terms:
+def terms(expr: ir.Expr, sign: bool = True) -> Terms:
     """What a sum is made of."""
     match expr:
-        case Binary(op="+" | "-" as op, left=left, right=right) if expr.type.is_float:
+        case ir.Binary(op="+" | "-" as op, left=left, right=right) if expr.type.is_float:
             return [*terms(left, sign), *terms(right, sign == (op == "+"))]
-        case Unary(op="-", operand=inner) if expr.type.is_float:
+        case ir.Unary(op="-", operand=inner) if expr.type.is_float:
             return terms(inner, not sign)
     return [(sign, expr)]
 
 
-def added(parts: Sequence[tuple[bool, Expr]]) -> Expr:
+def added(parts: Sequence[tuple[bool, ir.Expr]]) -> ir.Expr:
     """The sum of so many terms, at least one, which begins with one that needs no sign if there is one."""
     first = next((k for k, (sign, _) in enumerate(parts) if sign), None)
     if first is None:
         return b.neg(added([(True, e) for _, e in parts]))
     total = parts[first][1]
     for sign, term in (*parts[:first], *parts[first + 1 :]):
-        total = Binary("+" if sign else "-", total, term, total.type)
+        total = ir.Binary("+" if sign else "-", total, term, total.type)
     return total
 
 
-def addition(stmt: Stmt, sums: Collection[Var]) -> Terms | None:
+def addition(stmt: ir.Stmt, sums: Collection[ir.Var]) -> Terms | None:
     """What a statement adds to a sum; None if it does something else."""
-    if not isinstance(stmt, Assign) or stmt.var not in sums:
+    if not isinstance(stmt, ir.Assign) or stmt.var not in sums:
         return None
     whole = terms(stmt.value)
     rest = [t for t in whole if t != (True, stmt.var)]
-    return rest if len(rest) == len(whole) - 1 and not any(v == stmt.var for _, e in rest for v in variables(e)) else None
+    return rest if len(rest) == len(whole) - 1 and not any(v == stmt.var for _, e in rest for v in ir.variables(e)) else None
 
 
-def adding(stmt: Assign, parts: Terms) -> Assign:
+def adding(stmt: ir.Assign, parts: Terms) -> ir.Assign:
     """The statement as one that adds this to its sum."""
     op = "+" if any(sign for sign, _ in parts) else "-"
     total = added(parts if op == "+" else [(True, e) for _, e in parts])
-    return replace(stmt, value=Binary(op, stmt.var, total, total.type))
+    return replace(stmt, value=ir.Binary(op, stmt.var, total, total.type))
 
 
-def accumulate_directly(body: Block, sums: Collection[Var]) -> Block:
+def accumulate_directly(body: ir.Block, sums: Collection[ir.Var]) -> ir.Block:
     """The body in which loops add to the sums themselves, and blocks once."""
-    uses = Counter(v for s in walk_stmts(body) for e in expressions(s) for v in variables(e))
+    uses = Counter(v for s in walk_stmts(body) for e in expressions(s) for v in ir.variables(e))
     return _Direct(sums, uses).block(body)
 
 
 @dataclass(frozen=True)
 class _Direct:
-    sums: Collection[Var]
-    uses: Counter[Var]
+    sums: Collection[ir.Var]
+    uses: Counter[ir.Var]
 
-    def block(self, block: Block) -> Block:
+    def block(self, block: ir.Block) -> ir.Block:
         out = list(block)
         for at, stmt in enumerate(block):
-            if isinstance(stmt, For):
+            if isinstance(stmt, ir.For):
                 for carried in stmt.carried:
                     self.moved(out, at, carried)
-        out = [map_blocks(s, self.block) for s in out if not (isinstance(s, Assign) and s.value == s.var)]
+        out = [map_blocks(s, self.block) for s in out if not (isinstance(s, ir.Assign) and s.value == s.var)]
         return self.at_once(out)
 
-    def moved(self, out: list[Stmt], at: int, carried: Carried) -> None:
+    def moved(self, out: list[ir.Stmt], at: int, carried: ir.Carried) -> None:
         """Lets the loop add to a sum what it carries for it, if that is all that becomes of it."""
         step = [t for t in terms(carried.next) if t != (True, carried.var)]
         if not b.is_const(carried.init, 0) or len(step) != len(terms(carried.next)) - 1 or not step:
@@ -345,10 +327,10 @@ class _Direct:
         for later in range(at + 1, len(out)):
             stmt, parts = out[later], addition(out[later], self.sums)
             own = [sign for sign, e in parts or () if e == carried.result]
-            if not own or not isinstance(stmt, Assign) or parts is None or stmt.var.type != carried.var.type:
+            if not own or not isinstance(stmt, ir.Assign) or parts is None or stmt.var.type != carried.var.type:
                 continue
             loop = out[at]
-            assert isinstance(loop, For)
+            assert isinstance(loop, ir.For)
             if needs((loop, *out[at + 1 : later]), {stmt.var}):
                 return
             rest = [t for t in parts if t[1] != carried.result]
@@ -358,15 +340,15 @@ class _Direct:
             out[later] = adding(stmt, rest) if rest else replace(stmt, value=stmt.var)
             return
 
-    def at_once(self, block: Sequence[Stmt]) -> Block:
+    def at_once(self, block: Sequence[ir.Stmt]) -> ir.Block:
         """The block with what it adds to a sum added by the last of its additions."""
-        out: list[Stmt | None] = []
-        last: dict[Var, int] = {}
+        out: list[ir.Stmt | None] = []
+        last: dict[ir.Var, int] = {}
         for stmt in block:
             parts = addition(stmt, self.sums)
-            if not isinstance(stmt, Let | Load | Assign) or self.stays(stmt, parts, [out[k] for k in last.values()]):
+            if not isinstance(stmt, ir.Let | ir.Load | ir.Assign) or self.stays(stmt, parts, [out[k] for k in last.values()]):
                 last = {}
-            elif isinstance(stmt, Assign) and parts is not None:
+            elif isinstance(stmt, ir.Assign) and parts is not None:
                 if stmt.var in last:
                     before = out[last[stmt.var]]
                     stmt = adding(stmt, [*((addition(before, self.sums) if before else None) or ()), *parts])
@@ -375,9 +357,9 @@ class _Direct:
             out.append(stmt)
         return tuple(s for s in out if s is not None)
 
-    def stays(self, stmt: Let | Load | Assign, parts: Terms | None, before: Sequence[Stmt | None]) -> bool:
+    def stays(self, stmt: ir.Let | ir.Load | ir.Assign, parts: Terms | None, before: Sequence[ir.Stmt | None]) -> bool:
         """Whether no addition may go past a statement: it uses a sum, or changes what is added."""
-        used = {v for e in ([e for _, e in parts] if parts is not None else expressions(stmt)) for v in variables(e)}
+        used = {v for e in ([e for _, e in parts] if parts is not None else expressions(stmt)) for v in ir.variables(e)}
         if not used.isdisjoint(self.sums):
             return True
-        return parts is None and any(stmt.var in variables(e) for s in before if s is not None for e in expressions(s))
+        return parts is None and any(stmt.var in ir.variables(e) for s in before if s is not None for e in expressions(s))

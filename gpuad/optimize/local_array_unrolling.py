@@ -14,32 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ..analysis.trip_counts import constant_range
+from ..ir import nodes as ir
 from ..ir.folding import evaluated, whole
-from ..ir.nodes import (
-    Accumulate,
-    Alloc,
-    Assign,
-    Atomic,
-    Binary,
-    Block,
-    Buffer,
-    Carried,
-    Constant,
-    Expr,
-    For,
-    If,
-    Kernel,
-    Let,
-    Load,
-    Merge,
-    Shuffle,
-    Stmt,
-    Store,
-    Take,
-    Var,
-    While,
-    variables,
-)
 from ..ir.rewrite import assigned_vars, bound, defined, map_stmt_exprs, walk_stmts
 from ..ir.types import HALVES, Space
 from .privatisation import privatise_scalars
@@ -48,17 +24,17 @@ LENGTH = 64  # of an array, and of a loop
 STATEMENTS = 800  # that are written out in all
 
 
-def unroll_local_arrays(kernel: Kernel, assigned: bool = False) -> Kernel:
+def unroll_local_arrays(kernel: ir.Kernel, assigned: bool = False) -> ir.Kernel:
     """The kernel without the local arrays that can be variables; itself if there is none. `assigned`: also those that are stored to in
     loops and branches, whose elements become variables that are assigned to."""
     made = _without_arrays(kernel, assigned)
     return (_without_arrays(kernel, False) if made is None and assigned else made) or kernel
 
 
-def _without_arrays(kernel: Kernel, assigned: bool) -> Kernel | None:
+def _without_arrays(kernel: ir.Kernel, assigned: bool) -> ir.Kernel | None:
     """None if that is too long."""
-    found = {s.buffer for s in walk_stmts(kernel.body) if isinstance(s, Alloc) and _is_small(s.buffer)}
-    changing: set[Buffer] = set()
+    found = {s.buffer for s in walk_stmts(kernel.body) if isinstance(s, ir.Alloc) and _is_small(s.buffer)}
+    changing: set[ir.Buffer] = set()
     while found:
         task = _Unroll(kernel, frozenset(found), frozenset(changing))
         body = task.block(kernel.body, _Scope())
@@ -74,7 +50,7 @@ def _without_arrays(kernel: Kernel, assigned: bool) -> Kernel | None:
     return kernel
 
 
-def _is_small(buffer: Buffer) -> bool:
+def _is_small(buffer: ir.Buffer) -> bool:
     return buffer.space is Space.LOCAL and buffer.length is not None and buffer.length <= LENGTH and buffer.element not in HALVES
 
 
@@ -82,9 +58,9 @@ def _is_small(buffer: Buffer) -> bool:
 class _Scope:
     """What stands for the variables, what the arrays hold, and which arrays may be stored to: those that were made here."""
 
-    values: dict[Var, Expr] = field(default_factory=dict)
-    elements: dict[tuple[Buffer, int], Expr] = field(default_factory=dict)
-    open: set[Buffer] = field(default_factory=set)
+    values: dict[ir.Var, ir.Expr] = field(default_factory=dict)
+    elements: dict[tuple[ir.Buffer, int], ir.Expr] = field(default_factory=dict)
+    open: set[ir.Buffer] = field(default_factory=set)
     renames: bool = False
 
     def inner(self) -> _Scope:
@@ -96,19 +72,19 @@ class _Unroll:
     """`changing`: the arrays whose elements are assigned to. `kept`: those that turned out to have to stay, `unsettled` those that have to
     if they are not changing."""
 
-    def __init__(self, kernel: Kernel, arrays: frozenset[Buffer], changing: frozenset[Buffer]) -> None:
+    def __init__(self, kernel: ir.Kernel, arrays: frozenset[ir.Buffer], changing: frozenset[ir.Buffer]) -> None:
         self.arrays = arrays
         self.changing = changing
-        self.kept: set[Buffer] = set()
-        self.unsettled: set[Buffer] = set()
-        self.elements: set[Var] = set()  # of the arrays that are changing
+        self.kept: set[ir.Buffer] = set()
+        self.unsettled: set[ir.Buffer] = set()
+        self.elements: set[ir.Var] = set()  # of the arrays that are changing
         self.mutable = set(assigned_vars(kernel.body))
         own = (v for s in walk_stmts(kernel.body) for v in bound(s))
         self.uid = 1 + max((v.uid for v in (*kernel.scalars, *own)), default=0)
         self.written = 0
 
-    def block(self, block: Block, scope: _Scope) -> Block:
-        out: list[Stmt] = []
+    def block(self, block: ir.Block, scope: _Scope) -> ir.Block:
+        out: list[ir.Stmt] = []
         for stmt in block:
             if self.written > STATEMENTS:
                 break
@@ -116,33 +92,33 @@ class _Unroll:
             self.statement(stmt, scope, out)
         return tuple(out)
 
-    def statement(self, stmt: Stmt, scope: _Scope, out: list[Stmt]) -> None:
+    def statement(self, stmt: ir.Stmt, scope: _Scope, out: list[ir.Stmt]) -> None:
         match stmt:
-            case If():
+            case ir.If():
                 self.branch(stmt, scope, out)
-            case For():
+            case ir.For():
                 self.loop(stmt, scope, out)
-            case While():
+            case ir.While():
                 self.wait(stmt, scope, out)
             case _ if getattr(stmt, "buffer", None) in self.arrays:
                 self.access(stmt, scope, out)
             case _:
                 self.simple(stmt, scope, out)
 
-    def simple(self, stmt: Stmt, scope: _Scope, out: list[Stmt]) -> None:
+    def simple(self, stmt: ir.Stmt, scope: _Scope, out: list[ir.Stmt]) -> None:
         stmt = map_stmt_exprs(stmt, lambda e: evaluated(e, scope.values))
-        if isinstance(stmt, Let) and stmt.var not in self.mutable and whole(stmt.value) is not None and stmt.var.type == stmt.value.type:
+        if isinstance(stmt, ir.Let) and stmt.var not in self.mutable and whole(stmt.value) is not None and stmt.var.type == stmt.value.type:
             scope.values[stmt.var] = stmt.value
             return
-        if isinstance(stmt, Assign):
+        if isinstance(stmt, ir.Assign):
             target = scope.values.get(stmt.var, stmt.var)
-            assert isinstance(target, Var)
+            assert isinstance(target, ir.Var)
             out.append(replace(stmt, var=target))
             return
         names = {v: self.named(v, scope) for v in defined(stmt)}
         out.append(_defining(stmt, names) if any(v is not w for v, w in names.items()) else stmt)
 
-    def named(self, var: Var, scope: _Scope) -> Var:
+    def named(self, var: ir.Var, scope: _Scope) -> ir.Var:
         """The variable to be defined: a fresh one where a loop is written out."""
         scope.values.pop(var, None)
         if not scope.renames:
@@ -151,7 +127,7 @@ class _Unroll:
         scope.values[var] = fresh
         return fresh
 
-    def fresh(self, var: Var) -> Var:
+    def fresh(self, var: ir.Var) -> ir.Var:
         self.uid += 1
         made = replace(var, uid=self.uid)
         if var in self.mutable:
@@ -160,107 +136,109 @@ class _Unroll:
 
     # --- arrays ---
 
-    def access(self, stmt: Stmt, scope: _Scope, out: list[Stmt]) -> None:
-        if isinstance(stmt, Alloc) and stmt.buffer in self.changing:
+    def access(self, stmt: ir.Stmt, scope: _Scope, out: list[ir.Stmt]) -> None:
+        if isinstance(stmt, ir.Alloc) and stmt.buffer in self.changing:
             self.variables(stmt.buffer, scope, out)
             return
-        if isinstance(stmt, Alloc):
+        if isinstance(stmt, ir.Alloc):
             scope.open.add(stmt.buffer)
-            zero = Constant(0, stmt.buffer.element)
+            zero = ir.Constant(0, stmt.buffer.element)
             for k in range(stmt.buffer.length or 0):
                 scope.elements.pop((stmt.buffer, k), None)
                 if stmt.zero:
                     scope.elements[stmt.buffer, k] = zero
             return
-        assert isinstance(stmt, Load | Store | Accumulate | Take | Atomic)
+        assert isinstance(stmt, ir.Load | ir.Store | ir.Accumulate | ir.Take | ir.Atomic)
         index = whole(evaluated(stmt.index, scope.values))
-        if index is None or isinstance(stmt, Atomic) or not 0 <= index < (stmt.buffer.length or 0):
+        if index is None or isinstance(stmt, ir.Atomic) or not 0 <= index < (stmt.buffer.length or 0):
             self.kept.add(stmt.buffer)
         elif stmt.buffer in self.changing:
             self.variable(stmt, scope.elements[stmt.buffer, index], scope, out)
-        elif isinstance(stmt, Load) or stmt.buffer in scope.open:
+        elif isinstance(stmt, ir.Load) or stmt.buffer in scope.open:
             self.element(stmt, (stmt.buffer, index), scope, out)
         else:
             self.unsettled.add(stmt.buffer)
 
-    def variables(self, array: Buffer, scope: _Scope, out: list[Stmt]) -> None:
+    def variables(self, array: ir.Buffer, scope: _Scope, out: list[ir.Stmt]) -> None:
         """A variable for each element."""
         for k in range(array.length or 0):
-            var = self.fresh(Var(array.name, array.element, 0))
+            var = self.fresh(ir.Var(array.name, array.element, 0))
             self.mutable.add(var)
             self.elements.add(var)
             scope.elements[array, k] = var
-            out.append(Let(var, Constant(0, array.element)))
+            out.append(ir.Let(var, ir.Constant(0, array.element)))
 
-    def variable(self, stmt: Load | Store | Accumulate | Take, var: Expr, scope: _Scope, out: list[Stmt]) -> None:
+    def variable(self, stmt: ir.Load | ir.Store | ir.Accumulate | ir.Take, var: ir.Expr, scope: _Scope, out: list[ir.Stmt]) -> None:
         """An access to an element that is a variable."""
-        assert isinstance(var, Var)
-        if isinstance(stmt, Load | Take):
-            out.append(Let(self.named(stmt.var, scope), var, span=stmt.span, note=stmt.note))
-        if isinstance(stmt, Load):
+        assert isinstance(var, ir.Var)
+        if isinstance(stmt, ir.Load | ir.Take):
+            out.append(ir.Let(self.named(stmt.var, scope), var, span=stmt.span, note=stmt.note))
+        if isinstance(stmt, ir.Load):
             return
-        value = Constant(0, var.type) if isinstance(stmt, Take) else evaluated(stmt.value, scope.values)
+        value = ir.Constant(0, var.type) if isinstance(stmt, ir.Take) else evaluated(stmt.value, scope.values)
         if value.type != var.type:
             self.kept.add(stmt.buffer)
-        value = Binary("+", var, value, var.type) if isinstance(stmt, Accumulate) else value
-        out.append(Assign(var, value, span=stmt.span, note=stmt.note))
+        value = ir.Binary("+", var, value, var.type) if isinstance(stmt, ir.Accumulate) else value
+        out.append(ir.Assign(var, value, span=stmt.span, note=stmt.note))
 
-    def element(self, stmt: Load | Store | Accumulate | Take, at: tuple[Buffer, int], scope: _Scope, out: list[Stmt]) -> None:
+    def element(
+        self, stmt: ir.Load | ir.Store | ir.Accumulate | ir.Take, at: tuple[ir.Buffer, int], scope: _Scope, out: list[ir.Stmt]
+    ) -> None:
         old = scope.elements.get(at)
-        if not isinstance(stmt, Store) and old is None:
+        if not isinstance(stmt, ir.Store) and old is None:
             self.unsettled.add(stmt.buffer)  # no store there is certain
             return
-        if isinstance(stmt, Load | Take):
+        if isinstance(stmt, ir.Load | ir.Take):
             assert old is not None
             self.give(stmt.var, old, scope, out)
-        if isinstance(stmt, Take):
-            scope.elements[at] = Constant(0, stmt.buffer.element)
-        if not isinstance(stmt, Store | Accumulate):
+        if isinstance(stmt, ir.Take):
+            scope.elements[at] = ir.Constant(0, stmt.buffer.element)
+        if not isinstance(stmt, ir.Store | ir.Accumulate):
             return
         value = evaluated(stmt.value, scope.values)
-        if isinstance(stmt, Accumulate):
+        if isinstance(stmt, ir.Accumulate):
             assert old is not None
-            value = Binary("+", old, value, value.type)
+            value = ir.Binary("+", old, value, value.type)
         if value.type != stmt.buffer.element:
             self.kept.add(stmt.buffer)
             return
         scope.elements[at] = self.held(value, stmt, out)
 
-    def give(self, var: Var, value: Expr, scope: _Scope, out: list[Stmt]) -> None:
+    def give(self, var: ir.Var, value: ir.Expr, scope: _Scope, out: list[ir.Stmt]) -> None:
         """The variable has the value of an element."""
         if var in self.mutable:
-            out.append(Let(self.named(var, scope), value))
+            out.append(ir.Let(self.named(var, scope), value))
         else:
             scope.values[var] = value
 
-    def held(self, value: Expr, stmt: Store | Accumulate, out: list[Stmt]) -> Expr:
+    def held(self, value: ir.Expr, stmt: ir.Store | ir.Accumulate, out: list[ir.Stmt]) -> ir.Expr:
         """What stands for a value from here on."""
-        used = set(variables(value))
-        if not used or (isinstance(value, Var) and value not in self.mutable):
+        used = set(ir.variables(value))
+        if not used or (isinstance(value, ir.Var) and value not in self.mutable):
             return value
-        var = self.fresh(Var(stmt.buffer.name, value.type, 0))
-        out.append(Let(var, value, span=stmt.span))
+        var = self.fresh(ir.Var(stmt.buffer.name, value.type, 0))
+        out.append(ir.Let(var, value, span=stmt.span))
         return var
 
     # --- control flow ---
 
-    def branch(self, stmt: If, scope: _Scope, out: list[Stmt]) -> None:
+    def branch(self, stmt: ir.If, scope: _Scope, out: list[ir.Stmt]) -> None:
         condition = evaluated(stmt.condition, scope.values)
         known = whole(condition)
         if known is not None:
             renamed, scope.renames = scope.renames, True
             out += self.block(stmt.then if known else stmt.otherwise, scope)
             for m in stmt.merges:
-                self.simple(Let(m.var, m.then if known else m.otherwise, span=stmt.span), scope, out)
+                self.simple(ir.Let(m.var, m.then if known else m.otherwise, span=stmt.span), scope, out)
             scope.renames = renamed
             return
         sides = [scope.inner(), scope.inner()]
         then, otherwise = (self.block(b, s) for b, s in zip((stmt.then, stmt.otherwise), sides, strict=True))
         ends = [(evaluated(m.then, sides[0].values), evaluated(m.otherwise, sides[1].values)) for m in stmt.merges]
-        merges = tuple(Merge(self.named(m.var, scope), *end) for m, end in zip(stmt.merges, ends, strict=True))
+        merges = tuple(ir.Merge(self.named(m.var, scope), *end) for m, end in zip(stmt.merges, ends, strict=True))
         out.append(replace(stmt, condition=condition, then=then, otherwise=otherwise, merges=merges))
 
-    def loop(self, stmt: For, scope: _Scope, out: list[Stmt]) -> None:
+    def loop(self, stmt: ir.For, scope: _Scope, out: list[ir.Stmt]) -> None:
         start, stop, step = (evaluated(e, scope.values) for e in (stmt.start, stmt.stop, stmt.step))
         trips = constant_range(start, stop, step)
         if trips is not None and len(trips) <= LENGTH and any(getattr(s, "buffer", None) in self.arrays for s in walk_stmts(stmt.body)):
@@ -274,15 +252,15 @@ class _Unroll:
         out.append(replace(stmt, var=var, start=start, stop=stop, step=step, body=body, carried=carried))
 
     def carried(
-        self, carried: tuple[Carried, ...], heads: list[Var], inits: list[Expr], scope: _Scope, inner: _Scope
-    ) -> tuple[Carried, ...]:
+        self, carried: tuple[ir.Carried, ...], heads: list[ir.Var], inits: list[ir.Expr], scope: _Scope, inner: _Scope
+    ) -> tuple[ir.Carried, ...]:
         nexts = [evaluated(c.next, inner.values) for c in carried]
         return tuple(
-            Carried(head, init, after, self.named(c.result, scope))
+            ir.Carried(head, init, after, self.named(c.result, scope))
             for c, head, init, after in zip(carried, heads, inits, nexts, strict=True)
         )
 
-    def wait(self, stmt: While, scope: _Scope, out: list[Stmt]) -> None:
+    def wait(self, stmt: ir.While, scope: _Scope, out: list[ir.Stmt]) -> None:
         inner = scope.inner()
         inits = [evaluated(c.init, scope.values) for c in stmt.carried]
         counter, heads = stmt.counter and self.named(stmt.counter, inner), [self.named(c.var, inner) for c in stmt.carried]
@@ -293,12 +271,12 @@ class _Unroll:
         count = stmt.count and self.named(stmt.count, scope)
         out.append(replace(stmt, header=header, condition=condition, body=body, carried=carried, counter=counter, count=count))
 
-    def write_out(self, stmt: For, trips: range, scope: _Scope, out: list[Stmt]) -> None:
+    def write_out(self, stmt: ir.For, trips: range, scope: _Scope, out: list[ir.Stmt]) -> None:
         """The loop, iteration after iteration. An iteration's variables have names of their own."""
         renamed, scope.renames = scope.renames, True
         current = [self.bound(c.var, evaluated(c.init, scope.values), out) for c in stmt.carried]
         for number in reversed(trips) if stmt.backward else trips:
-            scope.values[stmt.var] = Constant(number, stmt.var.type)
+            scope.values[stmt.var] = ir.Constant(number, stmt.var.type)
             scope.values.update((c.var, value) for c, value in zip(stmt.carried, current, strict=True))
             out += self.block(stmt.body, scope)
             ends = [evaluated(c.next, scope.values) for c in stmt.carried]
@@ -306,16 +284,16 @@ class _Unroll:
         scope.renames = renamed
         scope.values.update((c.result, value) for c, value in zip(stmt.carried, current, strict=True))
 
-    def bound(self, var: Var, value: Expr, out: list[Stmt]) -> Expr:
+    def bound(self, var: ir.Var, value: ir.Expr, out: list[ir.Stmt]) -> ir.Expr:
         """What stands for a value that a loop carries."""
-        if isinstance(value, Constant) or (isinstance(value, Var) and value not in self.mutable):
+        if isinstance(value, ir.Constant) or (isinstance(value, ir.Var) and value not in self.mutable):
             return value
         made = self.fresh(var)
-        out.append(Let(made, value))
+        out.append(ir.Let(made, value))
         return made
 
 
-def _defining(stmt: Stmt, names: Mapping[Var, Var]) -> Stmt:
+def _defining(stmt: ir.Stmt, names: Mapping[ir.Var, ir.Var]) -> ir.Stmt:
     """The statement with another variable defined."""
-    assert isinstance(stmt, Let | Load | Take | Shuffle | Atomic), stmt
+    assert isinstance(stmt, ir.Let | ir.Load | ir.Take | ir.Shuffle | ir.Atomic), stmt
     return replace(stmt, var=names[stmt.var]) if stmt.var is not None else stmt

@@ -28,27 +28,7 @@ from typing import TypeAlias
 from ..analysis.index_polynomials import Polynomial, atoms, constant, definitions, plus, polynomial, scale, split
 from ..ir import build as b
 from ..ir import folding
-from ..ir.nodes import (
-    Accumulate,
-    Assign,
-    Atomic,
-    Binary,
-    Block,
-    Cast,
-    Constant,
-    Expr,
-    For,
-    If,
-    LaunchIndex,
-    Let,
-    Stmt,
-    Store,
-    Take,
-    Unary,
-    Var,
-    variables,
-    walk,
-)
+from ..ir import nodes as ir
 from ..ir.rewrite import Names, assigned_vars, bound, expressions, map_blocks, map_stmt_exprs, rebuild, spelled, substitute, walk_stmts
 from ..ir.types import BOOL, I32, I64, U32, Scalar
 from .dead_code import eliminate_dead_code
@@ -74,7 +54,7 @@ class Geometry:
         widths = all(block[AXES.index(axis)] == n for axis, n in self.widths.items())
         return widths and all(grid[AXES.index(axis)] == 1 for axis in self.alone)
 
-    def grid(self, grid: Three, block: Three, number: Callable[[Expr], int]) -> Three:
+    def grid(self, grid: Three, block: Three, number: Callable[[ir.Expr], int]) -> Three:
         """The grid with blocks where they are taken to stand, and as many as are taken to be; `number`: what an expression over parameters
         comes to."""
         blocks = dict(zip(AXES, grid, strict=True))
@@ -85,7 +65,7 @@ class Geometry:
         return blocks["x"], blocks["y"], blocks["z"]
 
 
-def canonicalise_thread_indices(body: Block, indices: Mapping[str, Var], threads: Mapping[str, Var]) -> tuple[Block, Geometry]:
+def canonicalise_thread_indices(body: ir.Block, indices: Mapping[str, ir.Var], threads: Mapping[str, ir.Var]) -> tuple[ir.Block, Geometry]:
     """The body with the thread's index along each axis as a variable, and for which launches that holds; `threads`: what stands for the
     number of threads along an axis."""
     first = _Canonicalisation(indices, assigned_vars(body), {})
@@ -98,12 +78,12 @@ def canonicalise_thread_indices(body: Block, indices: Mapping[str, Var], threads
     return written, replace(geometry, widths={**second.widths, **geometry.widths})
 
 
-def _bare(body: Block, indices: Mapping[str, Var], threads: Mapping[str, Var]) -> tuple[dict[LaunchIndex, Var], Geometry]:
+def _bare(body: ir.Block, indices: Mapping[str, ir.Var], threads: Mapping[str, ir.Var]) -> tuple[dict[ir.LaunchIndex, ir.Var], Geometry]:
     """Which parts of an index are the index along an axis of which nothing else is known, and what that takes for granted."""
-    used = {e for s in walk_stmts(body) for top in expressions(s) for e in walk(top) if isinstance(e, LaunchIndex | Var)}
-    asked = {a: {e.name for e in used if isinstance(e, LaunchIndex) and e.axis == a} for a in AXES if indices[a] not in used}
+    used = {e for s in walk_stmts(body) for top in expressions(s) for e in ir.walk(top) if isinstance(e, ir.LaunchIndex | ir.Var)}
+    asked = {a: {e.name for e in used if isinstance(e, ir.LaunchIndex) and e.axis == a} for a in AXES if indices[a] not in used}
     empty = [a for a, names in asked.items() if not names]
-    bare: dict[LaunchIndex, Var] = {}
+    bare: dict[ir.LaunchIndex, ir.Var] = {}
     widths: dict[str, int] = {}
     alone: set[str] = set()
     rows: list[tuple[str, str]] = []
@@ -116,10 +96,10 @@ def _bare(body: Block, indices: Mapping[str, Var], threads: Mapping[str, Var]) -
             rows.append((axis, here))
         if "threadIdx" in names:
             alone.add(here)
-            bare |= {LaunchIndex("threadIdx", axis): indices[axis], LaunchIndex("blockDim", axis): threads[axis]}
+            bare |= {ir.LaunchIndex("threadIdx", axis): indices[axis], ir.LaunchIndex("blockDim", axis): threads[axis]}
         if "blockIdx" in names:
             widths[here] = 1
-            bare |= {LaunchIndex("blockIdx", axis): indices[here], LaunchIndex("gridDim", axis): threads[here]}
+            bare |= {ir.LaunchIndex("blockIdx", axis): indices[here], ir.LaunchIndex("gridDim", axis): threads[here]}
     return bare, Geometry(widths, frozenset(alone), tuple(rows))
 
 
@@ -127,45 +107,50 @@ class _Canonicalisation:
     """Writes `blockIdx * blockDim + threadIdx` as one variable an axis. Variables that hold a part of that are put in at their uses.
     `bare`: what stands for parts of it, and for the number of threads."""
 
-    def __init__(self, indices: Mapping[str, Var], assigned: Collection[Var], bare: Mapping[LaunchIndex, Var]) -> None:
+    def __init__(self, indices: Mapping[str, ir.Var], assigned: Collection[ir.Var], bare: Mapping[ir.LaunchIndex, ir.Var]) -> None:
         self.indices = indices
         self.assigned = assigned
         self.bare = bare
         self.widths: dict[str, int] = {}
-        self.parts: dict[Var, Expr] = {}
+        self.parts: dict[ir.Var, ir.Expr] = {}
 
-    def block(self, block: Block) -> Block:
-        out: list[Stmt] = []
+    def block(self, block: ir.Block) -> ir.Block:
+        out: list[ir.Stmt] = []
         for stmt in block:
             inside = map_blocks(stmt, self.block)  # first: merges and carried values speak of what is defined there
             new = map_stmt_exprs(inside, lambda e: self.expr(substitute(e, self.parts)))
-            if isinstance(new, Let) and new.var not in self.assigned and _leads(new.value):
+            if isinstance(new, ir.Let) and new.var not in self.assigned and _leads(new.value):
                 self.parts[new.var] = new.value
                 continue
             out.append(new)
         return tuple(out)
 
-    def expr(self, expr: Expr) -> Expr:
-        if isinstance(expr, LaunchIndex):
+    def expr(self, expr: ir.Expr) -> ir.Expr:
+        if isinstance(expr, ir.LaunchIndex):
             return folding.cast(self.bare[expr], expr.type) if expr in self.bare else expr
         axis = self.axis(expr)
         if axis is not None:
             return folding.cast(self.indices[axis], expr.type)
         new = rebuild(expr, self.expr)
-        if isinstance(new, Cast) and isinstance(new.operand, Cast) and new.operand.operand in self.indices.values():
+        if isinstance(new, ir.Cast) and isinstance(new.operand, ir.Cast) and new.operand.operand in self.indices.values():
             wide = all(t.is_integer and t.bits >= 32 for t in (new.type, new.operand.type))
             return folding.cast(new.operand.operand, new.type) if wide else new  # the same for a thread that exists, signed or not
-        if isinstance(new, Cast) and new.type == I32 and new.operand.type == U32 and any(e in self.indices.values() for e in walk(new)):
+        if (
+            isinstance(new, ir.Cast)
+            and new.type == I32
+            and new.operand.type == U32
+            and any(e in self.indices.values() for e in ir.walk(new))
+        ):
             return _signed(new.operand) or new
         return new
 
-    def axis(self, expr: Expr) -> str | None:
+    def axis(self, expr: ir.Expr) -> str | None:
         """The axis of which the expression is the global index, on condition of the noted width."""
-        if not isinstance(expr, Binary) or expr.op != "+" or not all(_is_ring(e) for e in walk(expr)):
+        if not isinstance(expr, ir.Binary) or expr.op != "+" or not all(_is_ring(e) for e in ir.walk(expr)):
             return None
         p = polynomial(expr, {})
         for axis in AXES:
-            thread, block, extent = (LaunchIndex(n, axis) for n in ("threadIdx", "blockIdx", "blockDim"))
+            thread, block, extent = (ir.LaunchIndex(n, axis) for n in ("threadIdx", "blockIdx", "blockDim"))
             if p.get((thread,)) != 1 or len(p) != 2:
                 continue
             (monomial, factor), *_ = [(m, c) for m, c in p.items() if m != (thread,)]
@@ -176,51 +161,51 @@ class _Canonicalisation:
         return None
 
 
-def _is_ring(expr: Expr) -> bool:
+def _is_ring(expr: ir.Expr) -> bool:
     """Sums and products of launch indices and constants that cannot wrap where the global index is an int."""
     match expr:
-        case LaunchIndex(name="threadIdx" | "blockIdx" | "blockDim"):
+        case ir.LaunchIndex(name="threadIdx" | "blockIdx" | "blockDim"):
             return True
-        case Constant(value=v):
+        case ir.Constant(value=v):
             return expr.type.is_integer and 0 < int(v) <= 1024
-        case Binary(op="+" | "*") | Cast():
+        case ir.Binary(op="+" | "*") | ir.Cast():
             return expr.type.is_integer and expr.type.bits >= 32
     return False
 
 
-def _signed(expr: Expr) -> Expr | None:
+def _signed(expr: ir.Expr) -> ir.Expr | None:
     """An unsigned sum of products, converted to int, as one of ints: wrapping, they are the same."""
     match expr:
-        case Constant() | Cast(operand=Var(type=Scalar("int", 32))):
+        case ir.Constant() | ir.Cast(operand=ir.Var(type=Scalar("int", 32))):
             return folding.cast(expr, I32)
-        case Var():
-            return Cast(expr, I32)
-        case Binary(op="+" | "-" | "*", left=x, right=y):
+        case ir.Var():
+            return ir.Cast(expr, I32)
+        case ir.Binary(op="+" | "-" | "*", left=x, right=y):
             left, right = _signed(x), _signed(y)
             return None if left is None or right is None else folding.binary(expr.op, left, right, I32)
     return None
 
 
-def _is_part(expr: Expr) -> bool:
-    return isinstance(expr, LaunchIndex) and expr.name in ("threadIdx", "blockIdx")
+def _is_part(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.LaunchIndex) and expr.name in ("threadIdx", "blockIdx")
 
 
-def _leads(value: Expr) -> bool:
+def _leads(value: ir.Expr) -> bool:
     """Whether the value is on the way to a global index: it has a part of one, or is the width of the blocks under a name of the user's."""
     bare = value
-    while isinstance(bare, Cast):
+    while isinstance(bare, ir.Cast):
         bare = bare.operand
-    return any(_is_part(e) for e in walk(value)) or (isinstance(bare, LaunchIndex) and bare.name == "blockDim")
+    return any(_is_part(e) for e in ir.walk(value)) or (isinstance(bare, ir.LaunchIndex) and bare.name == "blockDim")
 
 
-_WRITES = (Store, Take, Accumulate, Atomic)
+_WRITES = (ir.Store, ir.Take, ir.Accumulate, ir.Atomic)
 _FAR = 1 << 30  # what stands for a negative number in unsigned arithmetic is far
-Iterations = tuple[Expr, ...]  # how many iterations each loop along an axis has
+Iterations = tuple[ir.Expr, ...]  # how many iterations each loop along an axis has
 
 
 def distribute_cyclically(
-    body: Block, indices: Mapping[str, Var], threads: Mapping[str, Var], params: Collection[Var], names: Names
-) -> tuple[Block, dict[str, Var], dict[str, Iterations]]:
+    body: ir.Block, indices: Mapping[str, ir.Var], threads: Mapping[str, ir.Var], params: Collection[ir.Var], names: Names
+) -> tuple[ir.Block, dict[str, ir.Var], dict[str, Iterations]]:
     """The body with iterations as threads along those axes where that can be; the index along each axis, and how many iterations the loops
     along those axes have."""
     indices, found = dict(indices), {}
@@ -237,45 +222,47 @@ class _Number:
     """What a loop's variable is in the iteration of a number; what has to be `asked` of the number, beside the loop's own bound; how many
     numbers there are."""
 
-    variable: Expr
-    asked: tuple[Expr, ...]
-    end: Expr
+    variable: ir.Expr
+    asked: tuple[ir.Expr, ...]
+    end: ir.Expr
 
 
 class _Distribution:
     """Writes loops along an axis as what an iteration does, with `own` for its number."""
 
-    def __init__(self, axis: str, index: Var, threads: Var, params: frozenset[Var], lets: Mapping[Var, Expr], names: Names) -> None:
+    def __init__(
+        self, axis: str, index: ir.Var, threads: ir.Var, params: frozenset[ir.Var], lets: Mapping[ir.Var, ir.Expr], names: Names
+    ) -> None:
         self.axis = axis
         self.index = index
         self.threads = threads
         self.params = params
         self.lets = lets
         self.own = names.var(index.name, index.type)
-        self.iterations: list[Expr] = []
+        self.iterations: list[ir.Expr] = []
         self.beside = False  # whether something is done to memory, or carried on, outside of the loops
 
-    def block(self, block: Block) -> Block:
-        out: list[Stmt] = []
+    def block(self, block: ir.Block) -> ir.Block:
+        out: list[ir.Stmt] = []
         for stmt in block:
             self.beside = self.beside or isinstance(stmt, _WRITES)
-            out += self.loop(stmt) if isinstance(stmt, For) else (map_blocks(stmt, self.block),)
+            out += self.loop(stmt) if isinstance(stmt, ir.For) else (map_blocks(stmt, self.block),)
         return tuple(out)
 
-    def loop(self, loop: For) -> Block:
+    def loop(self, loop: ir.For) -> ir.Block:
         number = self.numbered(loop)
         if number is None or loop.carried or self.hands_on(loop) or not self.counts_threads(polynomial(loop.step, self.lets)):
             return (map_blocks(loop, self.block),)
         inside = b.every([*number.asked, b.compare("<", loop.var, loop.stop)])
         assert inside is not None
         self.iterations.append(number.end)
-        return (Let(loop.var, folding.cast(number.variable, loop.var.type), span=loop.span), If(inside, loop.body, span=loop.span))
+        return (ir.Let(loop.var, folding.cast(number.variable, loop.var.type), span=loop.span), ir.If(inside, loop.body, span=loop.span))
 
-    def numbered(self, loop: For) -> _Number | None:
+    def numbered(self, loop: ir.For) -> _Number | None:
         """The loop's variable in terms of an iteration's number, where that can be said."""
         first = plus(polynomial(loop.start, self.lets), {(self.index,): -1})
         stop = spelled(loop.stop, self.lets)  # as it is written: so its value is asked for
-        if stop is None or any(v not in self.params for v in variables(stop)):
+        if stop is None or any(v not in self.params for v in ir.variables(stop)):
             return None
         if not self.is_uniform(first) or any(abs(c) >= _FAR for c in first.values()):
             return None
@@ -288,24 +275,24 @@ class _Distribution:
         before = written(first)
         return _Number(folding.binary("+", self.own, before, I32), (), folding.binary("-", end, folding.cast(before, I64), I64))
 
-    def hands_on(self, loop: For) -> bool:
+    def hands_on(self, loop: ir.For) -> bool:
         """Whether an iteration leaves something in a variable for others."""
         inside = list(walk_stmts(loop.body))
         own = {v for s in inside for v in bound(s)}
-        return any(isinstance(s, Assign) and s.var not in own for s in inside)
+        return any(isinstance(s, ir.Assign) and s.var not in own for s in inside)
 
     def counts_threads(self, p: Polynomial) -> bool:
         """Whether that is the number of threads along the axis."""
-        blocks, size = LaunchIndex("gridDim", self.axis), LaunchIndex("blockDim", self.axis)
+        blocks, size = ir.LaunchIndex("gridDim", self.axis), ir.LaunchIndex("blockDim", self.axis)
         return p == {(self.threads,): 1} or (len(p) == 1 and all(set(m) == {blocks, size} and len(m) == 2 and c == 1 for m, c in p.items()))
 
     def is_uniform(self, p: Polynomial) -> bool:
-        return all(isinstance(atom, Var) and atom in self.params for monomial in p for atom in monomial)
+        return all(isinstance(atom, ir.Var) and atom in self.params for monomial in p for atom in monomial)
 
-    def knows(self, body: Block) -> bool:
+    def knows(self, body: ir.Block) -> bool:
         """Whether something depends on which thread has an iteration."""
-        used = (e for s in walk_stmts(body) for top in expressions(s) for e in walk(top))
-        return any(e in (self.index, self.threads) or (isinstance(e, LaunchIndex) and e.axis == self.axis) for e in used)
+        used = (e for s in walk_stmts(body) for top in expressions(s) for e in ir.walk(top))
+        return any(e in (self.index, self.threads) or (isinstance(e, ir.LaunchIndex) and e.axis == self.axis) for e in used)
 
 
 _TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
@@ -317,42 +304,47 @@ class SimplifiedBounds:
     """Rearranges comparisons of `indices`, of which those in `natural` are never negative. `forms`: what was compared, as sums;
     `known`: what it has become."""
 
-    indices: Collection[Var]
-    natural: Collection[Var]
-    scalars: Collection[Var]
+    indices: Collection[ir.Var]
+    natural: Collection[ir.Var]
+    scalars: Collection[ir.Var]
     forms: list[Polynomial] = field(default_factory=list)
-    known: set[Expr] = field(default_factory=set)
+    known: set[ir.Expr] = field(default_factory=set)
 
-    def block(self, block: Block) -> Block:
+    def block(self, block: ir.Block) -> ir.Block:
         """The block with conditions rearranged; those that surely hold are gone."""
-        out: list[Stmt] = []
+        out: list[ir.Stmt] = []
         for stmt in block:
             stmt = map_blocks(stmt, self.block)
             match stmt:
-                case If(condition=c, then=then, otherwise=(), merges=()):
+                case ir.If(condition=c, then=then, otherwise=(), merges=()):
                     condition = self.condition(c)
-                    out += then if b.is_const(condition, True) else [If(condition, then, span=stmt.span, note=stmt.note)]
+                    out += then if b.is_const(condition, True) else [ir.If(condition, then, span=stmt.span, note=stmt.note)]
                 case _:
                     out.append(stmt)
         return tuple(out)
 
-    def condition(self, expr: Expr) -> Expr:
+    def condition(self, expr: ir.Expr) -> ir.Expr:
         """A conjunction, each term once."""
-        terms: list[Expr] = []
+        terms: list[ir.Expr] = []
         for term in conjuncts(expr):
             new = self.term(term)
             if not b.is_const(new, True) and not any(self.implies(other, new) for other in terms):
                 terms = [*(other for other in terms if not self.implies(new, other)), new]
-        result: Expr | None = None
+        result: ir.Expr | None = None
         for term in terms:
-            result = term if result is None else Binary("&&", result, term, BOOL)
+            result = term if result is None else ir.Binary("&&", result, term, BOOL)
         return result if result is not None else b.const(True, BOOL)
 
-    def implies(self, given: Expr, term: Expr) -> bool:
+    def implies(self, given: ir.Expr, term: ir.Expr) -> bool:
         """Whether one comparison of an index makes another superfluous."""
         if given == term:
             return True
-        if not isinstance(given, Binary) or not isinstance(term, Binary) or given.left != term.left or not {given, term} <= self.known:
+        if (
+            not isinstance(given, ir.Binary)
+            or not isinstance(term, ir.Binary)
+            or given.left != term.left
+            or not {given, term} <= self.known
+        ):
             return False
         ahead = constant(plus(polynomial(term.right, {}), scale(polynomial(given.right, {}), -1)))
         if ahead is None or term.op not in _ENDS or (given.op != "==" and _ENDS.get(given.op, (0, 0))[0] != _ENDS[term.op][0]):
@@ -360,8 +352,8 @@ class SimplifiedBounds:
         way, last = _ENDS[term.op]
         return way * (ahead + last - _ENDS.get(given.op, (0, 0))[1]) >= 0
 
-    def term(self, term: Expr) -> Expr:
-        if not isinstance(term, Binary) or term.op not in _TURNED or term.left.type != I32 or not _is_sum(term.left, term.right):
+    def term(self, term: ir.Expr) -> ir.Expr:
+        if not isinstance(term, ir.Binary) or term.op not in _TURNED or term.left.type != I32 or not _is_sum(term.left, term.right):
             return term
         left, right = polynomial(term.left, {}), polynomial(term.right, {})
         rest = plus(left, scale(right, -1))
@@ -376,36 +368,36 @@ class SimplifiedBounds:
         self.known.add(new)
         return new
 
-    def written(self, index: Var, op: str, bound: Polynomial) -> Expr:
+    def written(self, index: ir.Var, op: str, bound: Polynomial) -> ir.Expr:
         if op in ("<=", ">") and bound.get(()) == -1:
             bound, op = {m: c for m, c in bound.items() if m}, "<" if op == "<=" else ">="
         low = written(bound)
         if (
             index in self.natural
-            and isinstance(low, Constant)
+            and isinstance(low, ir.Constant)
             and ((op == ">=" and low.value <= 0) or (op in (">", "!=") and low.value < 0))
         ):
             return b.const(True, BOOL)
         return b.compare(op, index, low)
 
 
-def conjuncts(expr: Expr) -> list[Expr]:
+def conjuncts(expr: ir.Expr) -> list[ir.Expr]:
     """The terms of a conjunction."""
-    if isinstance(expr, Binary) and expr.op == "&&":
+    if isinstance(expr, ir.Binary) and expr.op == "&&":
         return [*conjuncts(expr.left), *conjuncts(expr.right)]
     return [expr]
 
 
-def _is_sum(*exprs: Expr) -> bool:
+def _is_sum(*exprs: ir.Expr) -> bool:
     """Whether the expressions are sums and products of ints, and conversions of ints of 64 bits."""
     for expr in exprs:
-        for e in walk(expr):
+        for e in ir.walk(expr):
             match e:
-                case Var() | Constant() | Unary(op="-") | Binary(op="+" | "-" | "*") if e.type == I32:
+                case ir.Var() | ir.Constant() | ir.Unary(op="-") | ir.Binary(op="+" | "-" | "*") if e.type == I32:
                     continue
-                case Cast(operand=Var(type=t)) if e.type == I32 and t == I64:
+                case ir.Cast(operand=ir.Var(type=t)) if e.type == I32 and t == I64:
                     continue
-                case Var() if e.type == I64:
+                case ir.Var() if e.type == I64:
                     continue
             return False
     return True

@@ -18,26 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...ir import build as b
-from ...ir.nodes import (
-    Assign,
-    Binary,
-    Block,
-    Call,
-    Cast,
-    Constant,
-    Expr,
-    For,
-    If,
-    Kernel,
-    LaunchIndex,
-    Let,
-    Select,
-    Stmt,
-    Var,
-    While,
-    variables,
-    walk,
-)
+from ...ir import nodes as ir
 from ...ir.rewrite import assigned_vars, defined, is_short, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL, F64, I32, U32, Scalar
 from ..folded import blocks, expanded, expressions, map_expressions, single_values
@@ -50,36 +31,36 @@ GLOBAL = "globalIdx"
 class Axes:
     """A kernel with global indices, and the axes (of "xyz") that have no blocks any more."""
 
-    kernel: Kernel
+    kernel: ir.Kernel
     merged: frozenset[str]
 
 
-def merge_axes(kernel: Kernel) -> Axes:
+def merge_axes(kernel: ir.Kernel) -> Axes:
     """The kernel in terms of global indices where it can be."""
     kernel = replace(kernel, body=map_expressions(kernel.body, _canonical))
     left = {e.axis for e in _indices(kernel.body) if e.name in ("threadIdx", "blockIdx")}
     return Axes(kernel, frozenset("xyz") - left)
 
 
-def _indices(block: Block) -> Iterator[LaunchIndex]:
-    return (e for top in expressions(block) for e in walk(top) if isinstance(e, LaunchIndex))
+def _indices(block: ir.Block) -> Iterator[ir.LaunchIndex]:
+    return (e for top in expressions(block) for e in ir.walk(top) if isinstance(e, ir.LaunchIndex))
 
 
-def _canonical(expr: Expr) -> Expr:
+def _canonical(expr: ir.Expr) -> ir.Expr:
     axis = _global_axis(expr)
     if axis is None:
         return rebuild(expr, _canonical)
-    index = LaunchIndex(GLOBAL, axis)
-    return index if expr.type == index.type else Cast(index, expr.type)
+    index = ir.LaunchIndex(GLOBAL, axis)
+    return index if expr.type == index.type else ir.Cast(index, expr.type)
 
 
-def _global_axis(expr: Expr) -> str | None:
+def _global_axis(expr: ir.Expr) -> str | None:
     """The axis of which the expression is the global index."""
-    if not isinstance(expr, Binary) or expr.op != "+" or not _wide_enough(expr.type):
+    if not isinstance(expr, ir.Binary) or expr.op != "+" or not _wide_enough(expr.type):
         return None
     for product, thread in ((expr.left, expr.right), (expr.right, expr.left)):
         product = bare(product)
-        if isinstance(product, Binary) and product.op == "*" and _wide_enough(product.type):
+        if isinstance(product, ir.Binary) and product.op == "*" and _wide_enough(product.type):
             parts = {index_name(product.left), index_name(product.right), index_name(thread)}
             for axis in "xyz":
                 if parts == {f"blockIdx.{axis}", f"blockDim.{axis}", f"threadIdx.{axis}"} and index_name(thread) == f"threadIdx.{axis}":
@@ -91,21 +72,21 @@ def _wide_enough(t: Scalar) -> bool:
     return t.is_integer and t.bits >= 32
 
 
-def bare(expr: Expr) -> Expr:
+def bare(expr: ir.Expr) -> ir.Expr:
     """Without conversions between integers of 32 bits and more: no launch index or global index is changed by one."""
-    while isinstance(expr, Cast) and _wide_enough(expr.type) and _wide_enough(expr.operand.type):
+    while isinstance(expr, ir.Cast) and _wide_enough(expr.type) and _wide_enough(expr.operand.type):
         expr = expr.operand
     return expr
 
 
-def index_name(expr: Expr) -> str:
+def index_name(expr: ir.Expr) -> str:
     """`blockDim.x` and kin for a launch index behind conversions, else an empty text."""
     expr = bare(expr)
-    return f"{expr.name}.{expr.axis}" if isinstance(expr, LaunchIndex) else ""
+    return f"{expr.name}.{expr.axis}" if isinstance(expr, ir.LaunchIndex) else ""
 
 
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
-_X = LaunchIndex(GLOBAL, "x")
+_X = ir.LaunchIndex(GLOBAL, "x")
 
 
 @dataclass(frozen=True)
@@ -113,7 +94,7 @@ class Bound:
     """`x >= value + shift` if it is a lower bound, else `x < value + shift`."""
 
     lower: bool
-    value: Expr
+    value: ir.Expr
     shift: int
 
 
@@ -121,16 +102,16 @@ class Bound:
 class Ranged:
     """A kernel whose guard has lost the bounds of x, and these bounds."""
 
-    kernel: Kernel
+    kernel: ir.Kernel
     bounds: tuple[Bound, ...] = ()
 
 
-def take_bounds(kernel: Kernel) -> Ranged:
+def take_bounds(kernel: ir.Kernel) -> Ranged:
     """The folded kernel without the bounds of x that hold for all that it does."""
     *before, last = kernel.body or (None,)
-    if not isinstance(last, If) or last.otherwise or last.merges or not all(isinstance(s, Let) for s in before):
+    if not isinstance(last, ir.If) or last.otherwise or last.merges or not all(isinstance(s, ir.Let) for s in before):
         return Ranged(kernel)
-    values = expanded(s for s in before if isinstance(s, Let))
+    values = expanded(s for s in before if isinstance(s, ir.Let))
     bounds, kept = [], []
     for term in _terms(last.condition):
         bound = bound_of(substitute(term, values), kernel)
@@ -138,28 +119,28 @@ def take_bounds(kernel: Kernel) -> Ranged:
         bounds += [bound] if bound else []
     if not bounds:
         return Ranged(kernel)
-    body: list[Stmt | None] = [*before, *(last.then if not kept else [replace(last, condition=_conjunction(kept))])]
+    body: list[ir.Stmt | None] = [*before, *(last.then if not kept else [replace(last, condition=_conjunction(kept))])]
     return Ranged(replace(kernel, body=tuple(s for s in body if s is not None)), tuple(bounds))
 
 
-def _terms(condition: Expr) -> list[Expr]:
-    if isinstance(condition, Binary) and condition.op == "&&":
+def _terms(condition: ir.Expr) -> list[ir.Expr]:
+    if isinstance(condition, ir.Binary) and condition.op == "&&":
         return [*_terms(condition.left), *_terms(condition.right)]
     return [condition]
 
 
-def _conjunction(terms: list[Expr]) -> Expr:
+def _conjunction(terms: list[ir.Expr]) -> ir.Expr:
     result = terms[0]
     for term in terms[1:]:
-        result = Binary("&&", result, term, BOOL)
+        result = ir.Binary("&&", result, term, BOOL)
     return result
 
 
-def bound_of(term: Expr, kernel: Kernel) -> Bound | None:
+def bound_of(term: ir.Expr, kernel: ir.Kernel) -> Bound | None:
     """The comparison of x with something that is the same in all threads, or None."""
-    if not isinstance(term, Binary) or term.left.type not in (I32, U32):
+    if not isinstance(term, ir.Binary) or term.left.type not in (I32, U32):
         return None
-    if term.op == "!=" and _offset(term.left) == 0 and isinstance(term.right, Constant) and term.right.value == 0:
+    if term.op == "!=" and _offset(term.left) == 0 and isinstance(term.right, ir.Constant) and term.right.value == 0:
         return Bound(True, term.right, 1)  # no thread has an index below 0
     if term.op not in _MIRRORED:
         return None
@@ -170,23 +151,25 @@ def bound_of(term: Expr, kernel: Kernel) -> Bound | None:
     return None
 
 
-def _offset(expr: Expr) -> int | None:
+def _offset(expr: ir.Expr) -> int | None:
     """The constant that the expression adds to the global x index; None if it is something else."""
     match expr:
-        case LaunchIndex():
+        case ir.LaunchIndex():
             return 0 if expr == _X else None
-        case Cast(operand=operand, type=t) if t in (I32, U32):
+        case ir.Cast(operand=operand, type=t) if t in (I32, U32):
             return 0 if operand == _X else None
-        case Binary(op="+" | "-", left=left, right=Constant(value=value), type=t) if t == I32 and abs(value) < SMALL:
+        case ir.Binary(op="+" | "-", left=left, right=ir.Constant(value=value), type=t) if t == I32 and abs(value) < SMALL:
             return None if _offset(left) != 0 else int(value) if expr.op == "+" else -int(value)
     return None
 
 
-def is_uniform(expr: Expr, kernel: Kernel) -> bool:
+def is_uniform(expr: ir.Expr, kernel: ir.Kernel) -> bool:
     """Whether the expression is made of the kernel's scalar parameters and the launch's extents alone."""
-    if any(v not in kernel.params for v in variables(expr)):
+    if any(v not in kernel.params for v in ir.variables(expr)):
         return False
-    return all(not isinstance(e, Call) and (not isinstance(e, LaunchIndex) or e.name in ("blockDim", "gridDim")) for e in walk(expr))
+    return all(
+        not isinstance(e, ir.Call) and (not isinstance(e, ir.LaunchIndex) or e.name in ("blockDim", "gridDim")) for e in ir.walk(expr)
+    )
 
 
 # --- several guards -----------------------------------------------------------------------------------------------------------------------
@@ -196,12 +179,12 @@ def is_uniform(expr: Expr, kernel: Kernel) -> bool:
 class Inner:
     """Where all guards of a kernel hold: its body without them, for rows in which `rows` holds, for x within the bounds."""
 
-    kernel: Kernel
-    rows: Expr | None
+    kernel: ir.Kernel
+    rows: ir.Expr | None
     bounds: tuple[Bound, ...]
 
 
-def inner(kernel: Kernel) -> Inner | None:
+def inner(kernel: ir.Kernel) -> Inner | None:
     """The inside of a kernel that asks for x in several places, as the gather of a stencil's adjoint does for each neighbour; None if there
     is none."""
     task = _Inside(kernel)
@@ -215,9 +198,9 @@ def inner(kernel: Kernel) -> Inner | None:
 def without_row_guard(found: Inner) -> Inner:
     """The inside of a kernel also without a guard around all that it does which asks for the row alone: for rows in which it holds."""
     *before, last = found.kernel.body or (None,)
-    if not isinstance(last, If) or last.otherwise or last.merges or not all(isinstance(s, Let) for s in before):
+    if not isinstance(last, ir.If) or last.otherwise or last.merges or not all(isinstance(s, ir.Let) for s in before):
         return found
-    values = expanded(s for s in before if isinstance(s, Let))
+    values = expanded(s for s in before if isinstance(s, ir.Let))
     asked = [substitute(term, values) for term in _terms(last.condition)]
     if not all(_is_of_row(term, found.kernel) for term in asked):
         return found
@@ -229,32 +212,32 @@ def without_row_guard(found: Inner) -> Inner:
 class _Inside:
     """Goes down the guards that ask for x and for the row only, and collects what they ask."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: ir.Kernel) -> None:
         self.kernel = kernel
         self.fixed = assigned_vars(kernel.body)
         known = single_values(kernel)
-        self.asked = {substitute(t, known) for s in walk_stmts(kernel.body) if isinstance(s, If) for t in _terms(s.condition)}
-        self.values: dict[Var, Expr] = {}
+        self.asked = {substitute(t, known) for s in walk_stmts(kernel.body) if isinstance(s, ir.If) for t in _terms(s.condition)}
+        self.values: dict[ir.Var, ir.Expr] = {}
         self.bounds: list[Bound] = []
-        self.rows: list[Expr] = []
+        self.rows: list[ir.Expr] = []
         self.guards = 0
-        self.sums: set[Var] = set()  # of which a guard has surely added to each
+        self.sums: set[ir.Var] = set()  # of which a guard has surely added to each
 
-    def block(self, block: Sequence[Stmt]) -> tuple[Stmt, ...]:
-        out: list[Stmt] = []
+    def block(self, block: Sequence[ir.Stmt]) -> tuple[ir.Stmt, ...]:
+        out: list[ir.Stmt] = []
         for stmt in block:
-            if isinstance(stmt, Let) and stmt.var not in self.fixed:
+            if isinstance(stmt, ir.Let) and stmt.var not in self.fixed:
                 value = substitute(stmt.value, self.values)
                 self.values |= {stmt.var: value} if is_short(value) else {}
-            if isinstance(stmt, Assign) and self.guards:
+            if isinstance(stmt, ir.Assign) and self.guards:
                 self.sums.add(stmt.var)
-            if isinstance(stmt, If) and self.is_collected(stmt.condition):
+            if isinstance(stmt, ir.If) and self.is_collected(stmt.condition):
                 out += stmt.then
                 continue
-            if isinstance(stmt, If) and self.leaves_out(stmt):
+            if isinstance(stmt, ir.If) and self.leaves_out(stmt):
                 continue
-            parts = _parts(stmt, self.values, self.kernel) if isinstance(stmt, If) and not stmt.merges else None
-            if parts is None or not isinstance(stmt, If):
+            parts = _parts(stmt, self.values, self.kernel) if isinstance(stmt, ir.If) and not stmt.merges else None
+            if parts is None or not isinstance(stmt, ir.If):
                 out.append(stmt)
                 continue
             self.guards += bool(parts[0])
@@ -263,14 +246,14 @@ class _Inside:
             out += self.block(stmt.then)
         return tuple(out)
 
-    def leaves_out(self, stmt: If) -> bool:
+    def leaves_out(self, stmt: ir.If) -> bool:
         """Whether a guard asks for an edge, around which neighbours lie: one x or row, or those beyond where another guard ends. The inside
         is where it does not hold."""
         if stmt.otherwise or stmt.merges:
             return False
         for term in _terms(stmt.condition):
             full = substitute(term, self.values)
-            elsewhere = self.beside(full) if isinstance(full, Binary) and full.left.type.is_integer else None
+            elsewhere = self.beside(full) if isinstance(full, ir.Binary) and full.left.type.is_integer else None
             if elsewhere is not None:
                 bound = bound_of(_ordered(elsewhere), self.kernel)
                 if bound is None and not _is_of_row(full, self.kernel):
@@ -281,22 +264,22 @@ class _Inside:
                 return True
         return False
 
-    def beside(self, term: Binary) -> Binary | None:
+    def beside(self, term: ir.Binary) -> ir.Binary | None:
         """What holds elsewhere than at the edge that a term asks for; None if it is none."""
         if term.op == "==":
             return replace(term, op="!=")
-        edge = "<" if isinstance(term.right, Constant) else ">="
+        edge = "<" if isinstance(term.right, ir.Constant) else ">="
         other = replace(term, op=">=" if edge == "<" else "<")
         return other if term.op == edge and other in self.asked else None
 
-    def is_collected(self, condition: Expr) -> bool:
+    def is_collected(self, condition: ir.Expr) -> bool:
         """Whether all that is asked is whether something was added to a sum, and something was."""
         terms = _terms(condition)
-        sums = [t.arguments[0] for t in terms if isinstance(t, Call) and t.function == "gpuad_collected"]
+        sums = [t.arguments[0] for t in terms if isinstance(t, ir.Call) and t.function == "gpuad_collected"]
         return len(sums) == len(terms) and all(s in self.sums for s in sums)
 
 
-def _parts(stmt: If, values: dict[Var, Expr], kernel: Kernel) -> tuple[list[Bound], list[Expr]] | None:
+def _parts(stmt: ir.If, values: dict[ir.Var, ir.Expr], kernel: ir.Kernel) -> tuple[list[Bound], list[ir.Expr]] | None:
     """The bounds of x in which a guard holds, given that what it asks of the row does; None if it asks anything else."""
     bounds, rows = [], []
     for term in _terms(stmt.condition):
@@ -311,28 +294,28 @@ def _parts(stmt: If, values: dict[Var, Expr], kernel: Kernel) -> tuple[list[Boun
     return bounds, rows
 
 
-def _ordered(term: Expr) -> Expr:
+def _ordered(term: ir.Expr) -> ir.Expr:
     """`x != 0` as `x > 0`, `x != n` as `x < n`: one of the sides is enough for the inside."""
-    if isinstance(term, Binary) and term.op == "!=" and term.left.type.is_integer:
-        return replace(term, op=">" if isinstance(term.right, Constant) else "<")
+    if isinstance(term, ir.Binary) and term.op == "!=" and term.left.type.is_integer:
+        return replace(term, op=">" if isinstance(term.right, ir.Constant) else "<")
     return term
 
 
-def _is_of_row(expr: Expr, kernel: Kernel) -> bool:
+def _is_of_row(expr: ir.Expr, kernel: ir.Kernel) -> bool:
     """Whether the expression is the same for all threads of a row."""
-    if any(v not in kernel.params for v in variables(expr)):
+    if any(v not in kernel.params for v in ir.variables(expr)):
         return False
     known = {"blockDim", "gridDim"}
     return all(
-        not isinstance(e, Call) and (not isinstance(e, LaunchIndex) or e.name in known or (e.name == GLOBAL and e.axis != "x"))
-        for e in walk(expr)
+        not isinstance(e, ir.Call) and (not isinstance(e, ir.LaunchIndex) or e.name in known or (e.name == GLOBAL and e.axis != "x"))
+        for e in ir.walk(expr)
     )
 
 
 _USUAL = 16  # iterations of a loop of which nothing is known before the launch
 
 
-def iterations(kernel: Kernel) -> Expr | None:
+def iterations(kernel: ir.Kernel) -> ir.Expr | None:
     """About how many iterations a thread makes in all its loops, in terms of the kernel's scalar parameters and the launch's extents; None
     if there are no loops. What stands behind a branch counts."""
     task = _Iterations(kernel)
@@ -341,31 +324,31 @@ def iterations(kernel: Kernel) -> Expr | None:
 
 
 class _Iterations:
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: ir.Kernel) -> None:
         self.kernel = kernel
         self.values = single_values(kernel)
 
-    def block(self, block: Block) -> Expr:
-        total: Expr = b.const(0, F64)
+    def block(self, block: ir.Block) -> ir.Expr:
+        total: ir.Expr = b.const(0, F64)
         for stmt in block:
-            inner: Expr = b.const(0, F64)
+            inner: ir.Expr = b.const(0, F64)
             for nested, _ in blocks(stmt):
                 inner = b.add(inner, self.block(nested))
-            if isinstance(stmt, For | While):
+            if isinstance(stmt, ir.For | ir.While):
                 inner = b.mul(self.trips(stmt), b.add(b.const(1, F64), inner))
             total = b.add(total, inner)
         return total
 
-    def trips(self, loop: For | While) -> Expr:
+    def trips(self, loop: ir.For | ir.While) -> ir.Expr:
         """How often a loop is run."""
         usual = b.const(_USUAL, F64)
-        if isinstance(loop, While) or not isinstance(loop.step, Constant):
+        if isinstance(loop, ir.While) or not isinstance(loop.step, ir.Constant):
             return usual
         start, stop = (substitute(e, self.values) for e in (loop.start, loop.stop))
         if not (is_uniform(start, self.kernel) and is_uniform(stop, self.kernel)):
             return usual
         first, last = (start, stop) if loop.step.value > 0 else (stop, start)
-        if isinstance(first, Constant) and isinstance(last, Constant):
+        if isinstance(first, ir.Constant) and isinstance(last, ir.Constant):
             return b.const(max(0.0, (last.value - first.value) / abs(loop.step.value)), F64)
         span = b.sub(b.cast(last, F64), b.cast(first, F64))
-        return Select(b.compare("<", first, last), b.mul(span, b.const(1 / abs(loop.step.value), F64)), b.const(0, F64))
+        return ir.Select(b.compare("<", first, last), b.mul(span, b.const(1 / abs(loop.step.value), F64)), b.const(0, F64))

@@ -31,71 +31,51 @@ from dataclasses import dataclass, replace
 
 from ...analysis.trip_counts import constant_trips
 from ...ir import nodes as ir
-from ...ir.nodes import (
-    Accumulate,
-    Binary,
-    Buffer,
-    Call,
-    Constant,
-    Expr,
-    For,
-    LaunchIndex,
-    Let,
-    Load,
-    Select,
-    Stmt,
-    Store,
-    Take,
-    Var,
-    While,
-    children,
-    walk,
-)
 from ...ir.rewrite import assigned_vars, rebuild, substitute, walk_stmts
 from ...ir.types import HALVES, I32, I64
 from ..folded import Read, expanded, expressions, index_terms, loaded, operands, read, reads, visit_operands, written
 from .uniformity import Uniform, bound_in, is_long
 
 
-def is_contiguous_traversal(loop: For | While, uniform: Uniform, meet: bool) -> bool:
+def is_contiguous_traversal(loop: ir.For | ir.While, uniform: Uniform, meet: bool) -> bool:
     """Whether that is so of a loop. `meet`: threads also add to one element somewhere, which lanes would do in turn."""
-    if isinstance(loop, While) or not is_long(loop) or (not meet and _waits(loop, uniform)):
+    if isinstance(loop, ir.While) or not is_long(loop) or (not meet and _waits(loop, uniform)):
         return False
-    if any(_is_much(e) for top in expressions(loop.body) for e in walk(top)):
+    if any(_is_much(e) for top in expressions(loop.body) for e in ir.walk(top)):
         return False
     return any(_is_walk(index, loop, uniform) for _, index in _written(loop))
 
 
-def _waits(loop: For, uniform: Uniform) -> bool:
+def _waits(loop: ir.For, uniform: Uniform) -> bool:
     """Whether an iteration may need what the one before it has computed, but for sums that may be formed in any order."""
     assigned = assigned_vars(loop.body)
     read = loaded(loop.body)
     return bool(loop.carried) or not assigned <= uniform.kernel.unordered or any(buffer in read for buffer, _ in _written(loop))
 
 
-def _written(loop: For) -> Iterator[tuple[Buffer, Expr]]:
+def _written(loop: ir.For) -> Iterator[tuple[ir.Buffer, ir.Expr]]:
     """What the loop writes, and where."""
-    return ((s.buffer, s.index) for s in walk_stmts(loop.body) if isinstance(s, Store | Accumulate | Take))
+    return ((s.buffer, s.index) for s in walk_stmts(loop.body) if isinstance(s, ir.Store | ir.Accumulate | ir.Take))
 
 
-def _is_walk(index: Expr, loop: For, uniform: Uniform) -> bool:
+def _is_walk(index: ir.Expr, loop: ir.For, uniform: Uniform) -> bool:
     """Whether an index grows by one an iteration, in memory of the lane's own: in rows of a length that the text does not say."""
     parts = list(index_terms(substitute(index, uniform.steady), 1))
     own = [term for _, term in parts if not uniform.is_uniform(term)]
-    return (1, loop.var) in parts and any(isinstance(term, Binary) and not _is_multiple(term) for term in own)
+    return (1, loop.var) in parts and any(isinstance(term, ir.Binary) and not _is_multiple(term) for term in own)
 
 
-def _is_multiple(term: Binary) -> bool:
+def _is_multiple(term: ir.Binary) -> bool:
     """Whether a term has a constant factor."""
-    return term.op == "*" and any(isinstance(e, Constant) for e in (term.left, term.right))
+    return term.op == "*" and any(isinstance(e, ir.Constant) for e in (term.left, term.right))
 
 
-def _is_much(expr: Expr) -> bool:
+def _is_much(expr: ir.Expr) -> bool:
     """Whether an operation takes as long as many others."""
     match expr:
-        case Binary(op="/", type=t):
+        case ir.Binary(op="/", type=t):
             return t.is_float
-        case Call():
+        case ir.Call():
             return not isinstance(expr, Read)
     return False
 
@@ -104,66 +84,66 @@ _SLOW = frozenset({"sqrt", "rsqrt", "cbrt", "rcbrt", "hypot", "rhypot", "__fsqrt
 _LONG = 24  # operations that wait
 
 
-def is_cut(stmt: Stmt, after: Iterable[Expr], is_same: Callable[[Expr], bool]) -> bool:
+def is_cut(stmt: ir.Stmt, after: Iterable[ir.Expr], is_same: Callable[[ir.Expr], bool]) -> bool:
     """Whether a loop over lanes ends after this statement; `after`: what else it would compute; `is_same`: what all lanes compute alike,
     which is computed before."""
-    if not isinstance(stmt, Let) or not any(_is_slow(e) and not is_same(e) for e in walk(stmt.value)):
+    if not isinstance(stmt, ir.Let) or not any(_is_slow(e) and not is_same(e) for e in ir.walk(stmt.value)):
         return False
     return sum(_operations(e) for e in after) >= _LONG
 
 
-def computed(block: Iterable[Stmt]) -> Iterable[Expr]:
+def computed(block: Iterable[ir.Stmt]) -> Iterable[ir.Expr]:
     """What statements compute."""
     return (e for stmt in block for e in operands(stmt))
 
 
-def _is_slow(expr: Expr) -> bool:
+def _is_slow(expr: ir.Expr) -> bool:
     match expr:
-        case Binary(op="/", left=left, right=right):
-            return expr.type.is_float and not (isinstance(left, Constant) and isinstance(right, Constant))
-        case Call(function=function):
+        case ir.Binary(op="/", left=left, right=right):
+            return expr.type.is_float and not (isinstance(left, ir.Constant) and isinstance(right, ir.Constant))
+        case ir.Call(function=function):
             return function in _SLOW
     return False
 
 
-def _operations(expr: Expr) -> int:
-    return sum(1 for e in walk(expr) if isinstance(e, Binary | Call) and e.type.is_float)
+def _operations(expr: ir.Expr) -> int:
+    return sum(1 for e in ir.walk(expr) if isinstance(e, ir.Binary | ir.Call) and e.type.is_float)
 
 
-def bytes_of_a_lane(items: Sequence[Stmt | Expr], masked: bool, again: Sequence[Let], uniform: Uniform) -> int:
+def bytes_of_a_lane(items: Sequence[ir.Stmt | ir.Expr], masked: bool, again: Sequence[ir.Let], uniform: Uniform) -> int:
     """Of how many bytes numbers are, as many of which as possible shall be in a vector; 0 if that is left to the compiler. `items`: what
     lanes do; `again`: the indices that they compute."""
     table = expanded(again)
-    done = [item for item in items if isinstance(item, Stmt)]
-    exprs = [*expressions(tuple(done)), *(item for item in items if isinstance(item, Expr))]
+    done = [item for item in items if isinstance(item, ir.Stmt)]
+    exprs = [*expressions(tuple(done)), *(item for item in items if isinstance(item, ir.Expr))]
     indices = [read.index for e in exprs for read in _reads(e)]
-    indices += [s.index for s in walk_stmts(tuple(done)) if isinstance(s, Load | Store | Accumulate | Take)]
+    indices += [s.index for s in walk_stmts(tuple(done)) if isinstance(s, ir.Load | ir.Store | ir.Accumulate | ir.Take)]
     if not all(_is_one(index, table, uniform) or is_beside(index, table, uniform) for index in indices):
         return 0
-    sizes = {e.type.size for top in exprs for e in walk(top) if e.type.is_float or isinstance(e, Read)}
+    sizes = {e.type.size for top in exprs for e in ir.walk(top) if e.type.is_float or isinstance(e, Read)}
     return min({*sizes, *([4] if masked else [])} or {4})
 
 
-def _reads(expr: Expr) -> Iterator[Read]:
+def _reads(expr: ir.Expr) -> Iterator[Read]:
     """The loads from memory, not those from tiles."""
     if isinstance(expr, Read):
         yield expr
     if not isinstance(expr, Tiled):
-        yield from (read for e in children(expr) for read in _reads(e))
+        yield from (read for e in ir.children(expr) for read in _reads(e))
 
 
-def is_beside(index: Expr, table: Mapping[Var, Expr], uniform: Uniform) -> bool:
+def is_beside(index: ir.Expr, table: Mapping[ir.Var, ir.Expr], uniform: Uniform) -> bool:
     """Whether the lanes' elements lie side by side. `table`: what indices are of which this one may be made."""
     own = _own_terms(index, table, uniform)
-    return len(own) == 1 and own[0][0] == 1 and (isinstance(own[0][1], LaunchIndex) or own[0][1] == uniform.lane)
+    return len(own) == 1 and own[0][0] == 1 and (isinstance(own[0][1], ir.LaunchIndex) or own[0][1] == uniform.lane)
 
 
-def _is_one(index: Expr, table: Mapping[Var, Expr], uniform: Uniform) -> bool:
+def _is_one(index: ir.Expr, table: Mapping[ir.Var, ir.Expr], uniform: Uniform) -> bool:
     """Whether the lanes have one element."""
     return not _own_terms(index, table, uniform)
 
 
-def _own_terms(index: Expr, table: Mapping[Var, Expr], uniform: Uniform) -> list[tuple[int, Expr]]:
+def _own_terms(index: ir.Expr, table: Mapping[ir.Var, ir.Expr], uniform: Uniform) -> list[tuple[int, ir.Expr]]:
     """The terms of an index that differ from lane to lane."""
     return [(sign, term) for sign, term in index_terms(substitute(index, dict(table)), 1) if not uniform.is_uniform(term)]
 
@@ -285,15 +265,15 @@ class _Tiles:
         return replace(load, arguments=(substitute(load.index, {self.loop.var: first}),))
 
 
-LaneScratch = tuple[tuple[Buffer, Expr], ...]
+LaneScratch = tuple[tuple[ir.Buffer, ir.Expr], ...]
 
 
-def lane_scratch(items: Sequence[Stmt | Expr], rows: Set[Buffer], is_same: Callable[[Expr], bool]) -> LaneScratch | None:
+def lane_scratch(items: Sequence[ir.Stmt | ir.Expr], rows: Set[ir.Buffer], is_same: Callable[[ir.Expr], bool]) -> LaneScratch | None:
     """For each of these buffers that the work of a lane accesses, the index of its elements; None if they have several, or it is not the
     same for all lanes, or it may be that nothing is there."""
     if not rows:
         return ()
-    found: dict[Buffer, Expr] = {}
+    found: dict[ir.Buffer, ir.Expr] = {}
     for buffer, index in _accesses(items, rows):
         if found.setdefault(buffer, index) != index or not is_same(index):
             return None
@@ -301,9 +281,9 @@ def lane_scratch(items: Sequence[Stmt | Expr], rows: Set[Buffer], is_same: Calla
     return tuple(found.items()) if found.keys() <= certain else None
 
 
-def _accesses(items: Sequence[Stmt | Expr], rows: Set[Buffer]) -> Iterator[tuple[Buffer, Expr]]:
-    done = tuple(item for item in items if isinstance(item, Stmt))
-    for expr in (*expressions(done), *(item for item in items if isinstance(item, Expr))):
+def _accesses(items: Sequence[ir.Stmt | ir.Expr], rows: Set[ir.Buffer]) -> Iterator[tuple[ir.Buffer, ir.Expr]]:
+    done = tuple(item for item in items if isinstance(item, ir.Stmt))
+    for expr in (*expressions(done), *(item for item in items if isinstance(item, ir.Expr))):
         yield from ((read.buffer, read.index) for read in reads(expr) if read.buffer in rows)
     for stmt in walk_stmts(done):
         buffer = _accessed(stmt)
@@ -311,23 +291,23 @@ def _accesses(items: Sequence[Stmt | Expr], rows: Set[Buffer]) -> Iterator[tuple
             yield buffer, operands(stmt)[0]
 
 
-def _accessed(stmt: Stmt) -> Buffer | None:
+def _accessed(stmt: ir.Stmt) -> ir.Buffer | None:
     """The buffer that the statement itself loads from or writes."""
-    return stmt.buffer if isinstance(stmt, Load) else written(stmt)
+    return stmt.buffer if isinstance(stmt, ir.Load) else written(stmt)
 
 
-def _surely(item: Stmt | Expr) -> Iterator[Buffer]:
+def _surely(item: ir.Stmt | ir.Expr) -> Iterator[ir.Buffer]:
     """The buffers that are accessed wherever the item is done."""
     match item:
         case Read():
             yield item.buffer
-        case Select(condition=condition):
+        case ir.Select(condition=condition):
             yield from _surely(condition)
             return
-        case Binary(op="&&" | "||", left=left):
+        case ir.Binary(op="&&" | "||", left=left):
             yield from _surely(left)
             return
-        case Stmt():
+        case ir.Stmt():
             yield from [buffer] if (buffer := _accessed(item)) is not None else []
-    for expr in operands(item) if isinstance(item, Stmt) else children(item):
+    for expr in operands(item) if isinstance(item, ir.Stmt) else ir.children(item):
         yield from _surely(expr)

@@ -16,21 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ...ir import nodes as ir
 from ...ir.build import add
-from ...ir.nodes import (
-    Alloc,
-    Assign,
-    Buffer,
-    Cast,
-    Constant,
-    Expr,
-    For,
-    Kernel,
-    LaunchIndex,
-    Stmt,
-    Tell,
-    Var,
-)
 from ...ir.rewrite import walk_stmts
 from ..control import COMPARED
 from ..cuda import wrapped
@@ -57,11 +44,11 @@ class LaneExpressions(HostExpressions):
 
     lane: str = "gpuad_k"
     in_lane: bool = False
-    firsts: dict[int, Var] = field(default_factory=dict)  # of each tile the index of its first iteration
-    scratch: dict[Buffer, str] = field(default_factory=dict)  # what the present piece accesses in memory of the strip
-    tables: set[Buffer] = field(default_factory=set)  # arrays of threads, of each element of which every lane has one
+    firsts: dict[int, ir.Var] = field(default_factory=dict)  # of each tile the index of its first iteration
+    scratch: dict[ir.Buffer, str] = field(default_factory=dict)  # what the present piece accesses in memory of the strip
+    tables: set[ir.Buffer] = field(default_factory=set)  # arrays of threads, of each element of which every lane has one
 
-    def printed(self, expr: Expr) -> tuple[str, int]:
+    def printed(self, expr: ir.Expr) -> tuple[str, int]:
         if isinstance(expr, Tiled):
             return (
                 f"{_tile(expr.number)}[{self.widened(expr.arguments[0])[0]} - {self.text(self.firsts[expr.number])}][{self.lane}]",
@@ -69,14 +56,14 @@ class LaneExpressions(HostExpressions):
             )
         return super().printed(expr)
 
-    def element(self, buffer: Buffer, index: Expr) -> str:
+    def element(self, buffer: ir.Buffer, index: ir.Expr) -> str:
         if buffer in self.scratch:
             return f"{self.scratch[buffer]}[{self.lane}]"
         element = super().element(buffer, index)
         return f"{element}[{self.lane}]" if buffer in self.tables else element
 
-    def widened(self, expr: Expr) -> tuple[str, int, bool]:
-        if self.in_lane and isinstance(expr, LaunchIndex) and expr.axis == "x" and expr.name in ("threadIdx", "globalIdx"):
+    def widened(self, expr: ir.Expr) -> tuple[str, int, bool]:
+        if self.in_lane and isinstance(expr, ir.LaunchIndex) and expr.axis == "x" and expr.name in ("threadIdx", "globalIdx"):
             return f"({expr.name}.x + {self.lane})", PRIMARY, True
         return super().widened(expr)
 
@@ -86,13 +73,13 @@ class LaneStatements(HostStatements):
 
     expressions_class = LaneExpressions
 
-    def __init__(self, kernel: Kernel, reserved: Sequence[str], wide: bool) -> None:
+    def __init__(self, kernel: ir.Kernel, reserved: Sequence[str], wide: bool) -> None:
         super().__init__(kernel, reserved, wide)
         assert isinstance(self.text, LaneExpressions)
         self.lane_text = self.text
-        silent = not any(isinstance(s, Tell) for s in walk_stmts(self.kernel.body))
+        silent = not any(isinstance(s, ir.Tell) for s in walk_stmts(self.kernel.body))
         self.reduced: list[str] = []  # what the loop that is printed next adds to
-        self.totals: dict[Total, Var] = {}  # the sums over lanes that the present piece forms
+        self.totals: dict[Total, ir.Var] = {}  # the sums over lanes that the present piece forms
         self.span = ""  # how many iterations the present tile has
         self.lanes, self.last_lane = LANES, "gpuad_lanes"
         plan = lanes(self.kernel, self.classes) if silent else None
@@ -111,7 +98,7 @@ class LaneStatements(HostStatements):
         self.nodes(self.plan.nodes)
         return self.lines
 
-    def array(self, root: Var) -> None:
+    def array(self, root: ir.Var) -> None:
         """Declares an array over the lanes; one that a variable from outside becomes starts with it."""
         given = self.known(root)
         name = self.declare(root)
@@ -120,7 +107,7 @@ class LaneStatements(HostStatements):
         if given:
             self.line(f"{self.lane_loop} {name}[{self.lane_text.lane}] = {given};")
 
-    def local(self, stmt: Alloc, kind: str, name: str) -> None:
+    def local(self, stmt: ir.Alloc, kind: str, name: str) -> None:
         """Of each element of a thread's own array, every lane has one."""
         if stmt.buffer in self.lane_text.tables:
             self.line(f"{kind} {name}[{stmt.buffer.length}][{self.lanes}]{' = {}' if stmt.zero else ''};", stmt.note)
@@ -132,7 +119,7 @@ class LaneStatements(HostStatements):
         lane = self.lane_text.lane
         return f"for (long long {lane} = 0; {lane} < {self.last_lane}; ++{lane})"
 
-    def own(self, param: Var) -> None:
+    def own(self, param: ir.Var) -> None:
         """What changes a parameter that is the same for all lanes changes a copy of the strip's own."""
         root = self.classes.find(param)
         assert self.plan is not None
@@ -153,11 +140,11 @@ class LaneStatements(HostStatements):
                 self.lane_piece(node)
             case Once(action=Give(pairs=pairs)):
                 self.assign_all(list(pairs))
-            case Once(action=Stmt() as stmt):
+            case Once(action=ir.Stmt() as stmt):
                 self.statement(stmt)
             case Loop(tiling=Tiling() as tiling):
                 self.by_tiles(node, tiling)
-            case Loop(stmt=For() as stmt, body=body):
+            case Loop(stmt=ir.For() as stmt, body=body):
                 self.count(stmt, self.bounds(stmt), lambda: self.inside(body))
             case Loop():
                 self.repeat_nodes(node)
@@ -203,15 +190,15 @@ class LaneStatements(HostStatements):
 
     def reduce(self, action: Reduction) -> None:
         """The lane's own loop, which adds to variables of its own."""
-        parts = {total: Var(f"{total.name}_part", total.type, -(1 << 24) - len(self.lines) - k) for k, total in enumerate(action.sums)}
+        parts = {total: ir.Var(f"{total.name}_part", total.type, -(1 << 24) - len(self.lines) - k) for k, total in enumerate(action.sums)}
         for part in parts.values():
             self.line(f"{c_type(part.type)} {self.declare(part)} = 0;")
         self.reduced = [self.name_of(part) for part in parts.values()]
         self.statement(action.into(parts))
         for total, part in parts.items():
-            self.statement(Assign(total, add(total, part)))
+            self.statement(ir.Assign(total, add(total, part)))
 
-    def announce(self, stmt: For) -> None:
+    def announce(self, stmt: ir.For) -> None:
         super().announce(stmt)
         if self.reduced:
             self.line(f"GPUAD_SUMS({', '.join(self.reduced)})")
@@ -234,7 +221,7 @@ class LaneStatements(HostStatements):
         self.line("}")
 
     def repeat_nodes(self, loop: Loop) -> None:
-        assert not isinstance(loop.stmt, For)
+        assert not isinstance(loop.stmt, ir.For)
 
         def work() -> None:
             self.nodes(loop.header)
@@ -277,10 +264,10 @@ class LaneStatements(HostStatements):
         for var in self.totals.values():
             self.line(f"{c_type(var.type)} {self.declare(var)} = 0;")
 
-    def add_total(self, total: Total, var: Var) -> None:
+    def add_total(self, total: Total, var: ir.Var) -> None:
         """Adds a sum over lanes to memory; nothing, if no lane was there to add anything."""
         t = total.stmt.value.type
-        value: Expr = var if var.type == t else Cast(var, t)
+        value: ir.Expr = var if var.type == t else ir.Cast(var, t)
         self.braces(f"if ({self.name_of(var)} != 0)", lambda: self.statement(total.adding(value)))
 
     def take_scratch(self, piece: Piece) -> None:
@@ -324,7 +311,7 @@ class LaneStatements(HostStatements):
                     self.reduce(action)
                 case Total():
                     self.line(f"{self.name_of(self.totals[action])} += {self.text.text(action.stmt.value)};")
-                case Stmt():
+                case ir.Stmt():
                     self.statement(action)
 
 
@@ -332,9 +319,9 @@ class BlockStatements(LaneStatements):
     """Prints the body of a kernel whose threads are blocks: loops over the threads of a block, and in these their loops in step outside of
     those over the lanes."""
 
-    def counted_loop(self, stmt: For) -> None:
+    def counted_loop(self, stmt: ir.For) -> None:
         plan = lanes(self.kernel, self.classes, stmt) if stmt.independent and any(map(is_long, walk_stmts(stmt.body))) else None
-        threads = int(stmt.stop.value) if isinstance(stmt.stop, Constant) else 0
+        threads = int(stmt.stop.value) if isinstance(stmt.stop, ir.Constant) else 0
         if plan is None or not threads or bytes_of(plan) * threads > _AT_MOST:
             super().counted_loop(stmt)
             return
@@ -342,7 +329,7 @@ class BlockStatements(LaneStatements):
         self.braces("", lambda: self.threads(stmt, plan, threads))
         self.forget(stmt)
 
-    def threads(self, stmt: For, plan: Lanes, count: int) -> None:
+    def threads(self, stmt: ir.For, plan: Lanes, count: int) -> None:
         before = self.lane_text.lane, self.lanes, self.last_lane
         self.lanes, self.last_lane = count, str(count)
         self.lane_text.lane = self.declare(stmt.var)

@@ -27,32 +27,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ...ir.nodes import (
-    Assign,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Cast,
-    Constant,
-    Expr,
-    If,
-    Kernel,
-    LaunchIndex,
-    Let,
-    Select,
-    Stmt,
-    Var,
-    variables,
-    walk,
-)
+from ...ir import nodes as ir
 from ...ir.rewrite import defined, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL, I32, U32, Scalar
 from ..folded import Read, expressions, map_expressions, map_statement, single_values
 from .iteration_domain import GLOBAL, Bound, Inner, bare, inner, is_uniform
 from .widen import SMALL
 
-_X = LaunchIndex(GLOBAL, "x")
+_X = ir.LaunchIndex(GLOBAL, "x")
 _SHORT = 16  # a constant row of fewer threads is not worth a loop
 
 
@@ -60,86 +42,86 @@ _SHORT = 16  # a constant row of fewer threads is not worth a loop
 class Row:
     """The quotient of the global x index by a divisor that is the same for all threads."""
 
-    quotient: Var
-    divisor: Expr
+    quotient: ir.Var
+    divisor: ir.Expr
 
 
 @dataclass(frozen=True)
 class Columns:
     """A kernel whose global x index counts the columns of `rows[0]`; the quotients are its last parameters."""
 
-    kernel: Kernel
+    kernel: ir.Kernel
     rows: tuple[Row, ...]
 
 
-def delinearise(kernel: Kernel) -> Columns | None:
+def delinearise(kernel: ir.Kernel) -> Columns | None:
     """The folded kernel by rows and columns; None if it divides its global x index by nothing."""
     values = single_values(kernel)
     found = list(dict.fromkeys((e.op, e.right) for e in _divisions(kernel, values)))
     divisors = list(dict.fromkeys(d for op in "%/" for o, d in found if o == op))  # that of a remainder first
     if not divisors:
         return None
-    rows = tuple(Row(Var("row", d.type, -(1 << 28) - k), d) for k, d in enumerate(divisors))
+    rows = tuple(Row(ir.Var("row", d.type, -(1 << 28) - k), d) for k, d in enumerate(divisors))
     task = _ByRows(rows, values)
     return Columns(
         replace(kernel, params=(*kernel.params, *(r.quotient for r in rows)), body=map_expressions(kernel.body, task.visit)), rows
     )
 
 
-def _divisions(kernel: Kernel, values: dict[Var, Expr]) -> Iterator[Binary]:
+def _divisions(kernel: ir.Kernel, values: dict[ir.Var, ir.Expr]) -> Iterator[ir.Binary]:
     for top in expressions(kernel.body):
-        for expr in walk(top):
-            if isinstance(expr, Binary) and _divides_x(expr, values) and is_uniform(substitute(expr.right, values), kernel):
+        for expr in ir.walk(top):
+            if isinstance(expr, ir.Binary) and _divides_x(expr, values) and is_uniform(substitute(expr.right, values), kernel):
                 yield replace(expr, right=substitute(expr.right, values))
 
 
-def _divides_x(expr: Binary, values: dict[Var, Expr]) -> bool:
+def _divides_x(expr: ir.Binary, values: dict[ir.Var, ir.Expr]) -> bool:
     """Whether the global x index is divided, as an integer of 32 bits or more."""
     if expr.op not in ("/", "%") or not expr.type.is_integer or expr.type.bits < 32:
         return False
-    short = isinstance(expr.right, Constant) and abs(expr.right.value) < _SHORT
+    short = isinstance(expr.right, ir.Constant) and abs(expr.right.value) < _SHORT
     return not short and _is_x(substitute(expr.left, values), expr.type)
 
 
-def _is_x(expr: Expr, t: Scalar) -> bool:
+def _is_x(expr: ir.Expr, t: Scalar) -> bool:
     """Whether the expression is the global x index. One of 64 bits may be changed by a conversion to 32."""
     index = bare(expr)
-    return index in (_X, replace(_X, type=t)) and all(e.type.bits >= index.type.bits for e in walk(expr))
+    return index in (_X, replace(_X, type=t)) and all(e.type.bits >= index.type.bits for e in ir.walk(expr))
 
 
 class _ByRows:
     """Rewrites expressions in terms of quotients and columns."""
 
-    def __init__(self, rows: tuple[Row, ...], values: dict[Var, Expr]) -> None:
+    def __init__(self, rows: tuple[Row, ...], values: dict[ir.Var, ir.Expr]) -> None:
         self.rows = rows
         self.values = values
 
-    def visit(self, expr: Expr) -> Expr:
-        if isinstance(expr, LaunchIndex) and expr.name == GLOBAL and expr.axis == "x":
+    def visit(self, expr: ir.Expr) -> ir.Expr:
+        if isinstance(expr, ir.LaunchIndex) and expr.name == GLOBAL and expr.axis == "x":
             return self.index(expr.type)
-        if isinstance(expr, Binary) and _divides_x(expr, self.values):
+        if isinstance(expr, ir.Binary) and _divides_x(expr, self.values):
             divisor = substitute(expr.right, self.values)
             row = next((r for r in self.rows if r.divisor == divisor), None)
             if row is not None:
                 return row.quotient if expr.op == "/" else self.remainder(row)
         return rebuild(expr, self.visit)
 
-    def index(self, t: Scalar) -> Expr:
+    def index(self, t: Scalar) -> ir.Expr:
         """The global index of before."""
         first = self.rows[0]
-        start = Binary("*", _as(first.quotient, t), _as(first.divisor, t), t)
-        return Binary("+", start, LaunchIndex(GLOBAL, "x", t), t)
+        start = ir.Binary("*", _as(first.quotient, t), _as(first.divisor, t), t)
+        return ir.Binary("+", start, ir.LaunchIndex(GLOBAL, "x", t), t)
 
-    def remainder(self, row: Row) -> Expr:
+    def remainder(self, row: Row) -> ir.Expr:
         t = row.divisor.type
-        column = _as(LaunchIndex(GLOBAL, "x"), t)
+        column = _as(ir.LaunchIndex(GLOBAL, "x"), t)
         if row == self.rows[0]:
             return column
-        return Binary("-", self.index(t), Binary("*", row.quotient, row.divisor, t), t)
+        return ir.Binary("-", self.index(t), ir.Binary("*", row.quotient, row.divisor, t), t)
 
 
-def _as(expr: Expr, t: Scalar) -> Expr:
-    return expr if expr.type == t else Cast(expr, t)
+def _as(expr: ir.Expr, t: Scalar) -> ir.Expr:
+    return expr if expr.type == t else ir.Cast(expr, t)
 
 
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
@@ -147,7 +129,7 @@ _LARGEST = 1 << 30  # an index and an extent up to this do not overflow in sum
 _ROUNDS = 4
 
 
-def split_index_set(kernel: Kernel) -> Inner | None:
+def split_index_set(kernel: ir.Kernel) -> Inner | None:
     """Where all guards of a folded kernel hold and nothing wraps; None if there is nothing of the kind."""
     guarded = inner(kernel)
     found = guarded or Inner(kernel, None, ())
@@ -159,7 +141,7 @@ def split_index_set(kernel: Kernel) -> Inner | None:
             break
         rows = found.rows
         for term in task.rows:
-            rows = term if rows is None else Binary("&&", rows, term, BOOL)
+            rows = term if rows is None else ir.Binary("&&", rows, term, BOOL)
         found = Inner(replace(found.kernel, body=body), rows, tuple(dict.fromkeys((*found.bounds, *task.bounds))))
     return found if found.bounds else guarded
 
@@ -167,38 +149,38 @@ def split_index_set(kernel: Kernel) -> Inner | None:
 class _Wraps:
     """Goes through a body and replaces what is plain inside; `bounds` and `rows` say where that is."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: ir.Kernel) -> None:
         self.kernel = kernel
         self.values = values_of(kernel.body)
         self.bounds: list[Bound] = []
-        self.rows: list[Expr] = []
+        self.rows: list[ir.Expr] = []
 
-    def block(self, block: Block) -> Block:
-        out: list[Stmt] = []
+    def block(self, block: ir.Block) -> ir.Block:
+        out: list[ir.Stmt] = []
         for stmt in block:
-            if isinstance(stmt, If) and all(isinstance(s, Let) for s in (*stmt.then, *stmt.otherwise)):
+            if isinstance(stmt, ir.If) and all(isinstance(s, ir.Let) for s in (*stmt.then, *stmt.otherwise)):
                 known = self.decided(stmt.condition)
                 if known is not None:
                     out += self.block(stmt.then if known else stmt.otherwise)
-                    out += [Let(m.var, self.visit(m.then if known else m.otherwise), span=stmt.span) for m in stmt.merges]
+                    out += [ir.Let(m.var, self.visit(m.then if known else m.otherwise), span=stmt.span) for m in stmt.merges]
                     continue
             out.append(map_statement(stmt, self.visit, self.block))
         return tuple(out)
 
-    def visit(self, expr: Expr) -> Expr:
+    def visit(self, expr: ir.Expr) -> ir.Expr:
         expr = rebuild(expr, self.visit)
-        found: Expr | None = None
+        found: ir.Expr | None = None
         match expr:
-            case Binary(op="%", type=t) if t in (I32, U32):
+            case ir.Binary(op="%", type=t) if t in (I32, U32):
                 found = self.remainder(expr)
-            case Call(function="min" | "max", type=t) if t == I32:
+            case ir.Call(function="min" | "max", type=t) if t == I32:
                 found = self.clamped(expr)
-            case Select(type=t) if t.is_integer:
+            case ir.Select(type=t) if t.is_integer:
                 known = self.decided(expr.condition)
                 found = None if known is None else expr.then if known else expr.otherwise
         return expr if found is None else found
 
-    def remainder(self, expr: Binary) -> Expr | None:
+    def remainder(self, expr: ir.Binary) -> ir.Expr | None:
         """`(x + c) % n` or `(x + c + n) % n` where x + c is in [0, n)."""
         extent = substitute(expr.right, self.values)
         if not is_uniform(extent, self.kernel):
@@ -206,14 +188,14 @@ class _Wraps:
         shift, rest = _sum(substitute(expr.left, self.values))
         if shift is None or rest not in ([], [_bare(extent)]):
             return None
-        small = Binary("<=", extent, Constant(_LARGEST, extent.type), BOOL)
+        small = ir.Binary("<=", extent, ir.Constant(_LARGEST, extent.type), BOOL)
         self.rows += [small] if rest and small not in self.rows else []
         if shift < 0:
-            self.bounds.append(Bound(True, Constant(0, I32), -shift))
+            self.bounds.append(Bound(True, ir.Constant(0, I32), -shift))
         self.bounds.append(Bound(False, extent, -shift))
         return _shifted(shift, expr.type)
 
-    def clamped(self, expr: Call) -> Expr | None:
+    def clamped(self, expr: ir.Call) -> ir.Expr | None:
         """`max(x + c, least)` or `min(x + c, most)` where that is x + c."""
         for index, end in (expr.arguments, expr.arguments[::-1]):
             shift, limit = self.place(index), substitute(end, self.values)
@@ -224,9 +206,9 @@ class _Wraps:
             return _shifted(shift, expr.type)
         return None
 
-    def decided(self, condition: Expr) -> bool | None:
+    def decided(self, condition: ir.Expr) -> bool | None:
         """What a comparison of x with something is for most of a row: with a constant x is large, with anything else it is small."""
-        if not isinstance(condition, Binary) or condition.op not in _MIRRORED:
+        if not isinstance(condition, ir.Binary) or condition.op not in _MIRRORED:
             return None
         for op, index, other in (
             (condition.op, condition.left, condition.right),
@@ -235,14 +217,14 @@ class _Wraps:
             shift, limit = self.place(index), substitute(other, self.values)
             if shift is None or not is_uniform(limit, self.kernel) or other.type != I32:
                 continue
-            if isinstance(limit, Constant):
+            if isinstance(limit, ir.Constant):
                 self.bounds.append(Bound(True, limit, (op in ("<=", ">", "==", "!=")) - shift))
                 return op in (">", ">=", "!=")
             self.bounds.append(Bound(False, limit, (op in ("<=", ">")) - shift))
             return op in ("<", "<=", "!=")
         return None
 
-    def place(self, index: Expr) -> int | None:
+    def place(self, index: ir.Expr) -> int | None:
         """The small constant that an int adds to x; None if it is anything else."""
         if index.type != I32:
             return None
@@ -250,40 +232,40 @@ class _Wraps:
         return None if rest else shift
 
 
-def _sum(expr: Expr) -> tuple[int | None, list[Expr]]:
+def _sum(expr: ir.Expr) -> tuple[int | None, list[ir.Expr]]:
     """The constant that a sum of 32 bits adds to x, and its other terms; None if it is not x once and a small constant, or subtracts."""
     terms = list(_terms(expr, 1))
-    constant = sum(sign * int(t.value) for sign, t in terms if isinstance(t, Constant))
+    constant = sum(sign * int(t.value) for sign, t in terms if isinstance(t, ir.Constant))
     constant = (constant + (1 << 31)) % (1 << 32) - (1 << 31)
-    others = [(sign, t) for sign, t in terms if not isinstance(t, Constant) and t != _X]
+    others = [(sign, t) for sign, t in terms if not isinstance(t, ir.Constant) and t != _X]
     once = [sign for sign, t in terms if t == _X] == [1]
     if not once or abs(constant) >= SMALL or any(sign < 0 for sign, _ in others):
         return None, []
     return constant, [t for _, t in others]
 
 
-def _terms(expr: Expr, sign: int) -> Iterator[tuple[int, Expr]]:
+def _terms(expr: ir.Expr, sign: int) -> Iterator[tuple[int, ir.Expr]]:
     expr = _bare(expr)
-    if isinstance(expr, Binary) and expr.op in ("+", "-") and expr.type in (I32, U32):
+    if isinstance(expr, ir.Binary) and expr.op in ("+", "-") and expr.type in (I32, U32):
         yield from _terms(expr.left, sign)
         yield from _terms(expr.right, sign if expr.op == "+" else -sign)
     else:
         yield sign, expr
 
 
-def _bare(expr: Expr) -> Expr:
+def _bare(expr: ir.Expr) -> ir.Expr:
     """Without conversions between ints and unsigned ones, which change no sum modulo 2^32."""
-    while isinstance(expr, Cast) and expr.type in (I32, U32) and expr.operand.type in (I32, U32):
+    while isinstance(expr, ir.Cast) and expr.type in (I32, U32) and expr.operand.type in (I32, U32):
         expr = expr.operand
     return expr
 
 
-def _shifted(shift: int, t: Scalar) -> Expr:
+def _shifted(shift: int, t: Scalar) -> ir.Expr:
     """x and a constant, as an int that does not overflow."""
-    index: Expr = Cast(_X, I32)
+    index: ir.Expr = ir.Cast(_X, I32)
     if shift:
-        index = Binary("+" if shift > 0 else "-", index, Constant(abs(shift), I32), I32)
-    return index if t == I32 else Cast(index, t)
+        index = ir.Binary("+" if shift > 0 else "-", index, ir.Constant(abs(shift), I32), I32)
+    return index if t == I32 else ir.Cast(index, t)
 
 
 _SIZE = 40  # nodes of an expression that is looked through
@@ -293,11 +275,11 @@ _SIZE = 40  # nodes of an expression that is looked through
 class Rows:
     """A kernel with further scalar parameters, and what they are in a row."""
 
-    kernel: Kernel
-    values: tuple[tuple[Var, Expr], ...] = ()
+    kernel: ir.Kernel
+    values: tuple[tuple[ir.Var, ir.Expr], ...] = ()
 
 
-def hoist(kernel: Kernel) -> Rows:
+def hoist(kernel: ir.Kernel) -> Rows:
     """The kernel with its rows' quotients and remainders as parameters."""
     task = _Hoist(kernel)
     body = map_expressions(kernel.body, task.visit)
@@ -306,51 +288,51 @@ def hoist(kernel: Kernel) -> Rows:
 
 
 class _Hoist:
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: ir.Kernel) -> None:
         self.params = kernel.params
         self.values = values_of(kernel.body)
         self.uid = 1 + max((v.uid for v in (*kernel.scalars, *(v for s in walk_stmts(kernel.body) for v in defined(s)))), default=0)
-        self.found: dict[Expr, Var] = {}
+        self.found: dict[ir.Expr, ir.Var] = {}
 
-    def visit(self, expr: Expr) -> Expr:
-        if not any(_divides(e) for e in walk(expr)):
+    def visit(self, expr: ir.Expr) -> ir.Expr:
+        if not any(_divides(e) for e in ir.walk(expr)):
             return expr
         full = substitute(expr, self.values)
         if not expr.type.is_integer or not is_of_row(full, self.params):
             return rebuild(expr, self.visit)
         if full not in self.found:
             self.uid += 1
-            self.found[full] = Var("gpuad_of_row", expr.type, self.uid)
+            self.found[full] = ir.Var("gpuad_of_row", expr.type, self.uid)
         return self.found[full]
 
 
-def _divides(expr: Expr) -> bool:
-    return isinstance(expr, Binary) and expr.op in ("/", "%") and expr.type.is_integer and not isinstance(expr.right, Constant)
+def _divides(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Binary) and expr.op in ("/", "%") and expr.type.is_integer and not isinstance(expr.right, ir.Constant)
 
 
-def is_of_row(expr: Expr, params: tuple[Var | Buffer, ...]) -> bool:
+def is_of_row(expr: ir.Expr, params: tuple[ir.Var | ir.Buffer, ...]) -> bool:
     """Whether the expression is made of scalar parameters and of what all threads of a row have in common."""
-    if any(v not in params for v in variables(expr)):
+    if any(v not in params for v in ir.variables(expr)):
         return False
     return not any(
-        isinstance(e, Read) or (isinstance(e, LaunchIndex) and e.axis == "x" and e.name in (GLOBAL, "threadIdx")) for e in walk(expr)
+        isinstance(e, Read) or (isinstance(e, ir.LaunchIndex) and e.axis == "x" and e.name in (GLOBAL, "threadIdx")) for e in ir.walk(expr)
     )
 
 
-def values_of(body: Block) -> dict[Var, Expr]:
+def values_of(body: ir.Block) -> dict[ir.Var, ir.Expr]:
     """What the whole numbers that are defined once are in terms of parameters, launch indices, and what has no value here."""
     stmts = list(walk_stmts(body))
     times = Counter(v for s in stmts for v in defined(s))
-    fixed = {s.var for s in stmts if isinstance(s, Assign)}
-    table: dict[Var, Expr] = {}
+    fixed = {s.var for s in stmts if isinstance(s, ir.Assign)}
+    table: dict[ir.Var, ir.Expr] = {}
     for stmt in stmts:
-        if not isinstance(stmt, Let) or stmt.var in fixed or times[stmt.var] > 1 or stmt.var.type.is_float:
+        if not isinstance(stmt, ir.Let) or stmt.var in fixed or times[stmt.var] > 1 or stmt.var.type.is_float:
             continue
         value = substitute(stmt.value, table)
-        if sum(1 for _ in walk(value)) <= _SIZE and not any(isinstance(e, Read) for e in walk(value)) and not _reads(value, fixed):
+        if sum(1 for _ in ir.walk(value)) <= _SIZE and not any(isinstance(e, Read) for e in ir.walk(value)) and not _reads(value, fixed):
             table[stmt.var] = value
     return table
 
 
-def _reads(expr: Expr, names: set[Var]) -> bool:
-    return any(v in names for v in variables(expr))
+def _reads(expr: ir.Expr, names: set[ir.Var]) -> bool:
+    return any(v in names for v in ir.variables(expr))
