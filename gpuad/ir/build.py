@@ -10,8 +10,9 @@ import math
 from collections.abc import Iterable
 from functools import reduce
 
+from . import folding
 from .folding import COMPARE
-from .nodes import Binary, Call, Cast, Constant, Expr, Select, Unary, walk
+from .nodes import Binary, Call, Constant, Expr, Select, Unary, walk
 from .types import BOOL, Scalar
 
 
@@ -121,11 +122,7 @@ def call(function: str, *args: Expr) -> Expr:
 
 
 def cast(a: Expr, type_: Scalar) -> Expr:
-    if a.type == type_:
-        return a
-    if isinstance(a, Constant) and type_.is_float:
-        return Constant(a.value, type_)
-    return Cast(a, type_)
+    return folding.cast(a, type_)
 
 
 def used(seed: Expr) -> Expr:
